@@ -1,0 +1,68 @@
+-- Changes a pool's run-time settings; with reset drops them first and repairs
+-- stored values that cannot be read.
+--
+-- keys[1] settings string: the pool's run-time settings
+-- keys[2] token string: the last fencing token
+-- keys[3] leases zset: the pool's leases by the end of their slot
+-- argv[1] capacity 0..1000000, empty to leave
+-- argv[2] lease_ms ms, 100..86400000, empty to leave
+-- argv[3] grace_ms ms, 0..2592000000, empty to leave
+-- argv[4] paused 0 or 1, empty to leave
+-- argv[5] reset 0 or 1
+-- argv[6] capacity default, 0..1000000
+-- argv[7] lease_ms default, ms, 100..86400000
+-- argv[8] grace_ms default, ms, 0..2592000000
+-- argv[9] paused default, 0 or 1
+--
+-- Returns {0, capacity, in_use, lease_ms, grace_ms, paused, overridden,
+--          oldest grant or 0, next expire or 0}
+--         overridden: 1 capacity + 2 lease + 4 grace + 8 paused
+-- Writes settings, permanent; with reset token and leases (removes)
+-- Cost O(log leases); reset checks the 1000 leases that end first
+local REPAIR_MAX = 1000
+-- No lease ends later: 24 h of lease and 30 days of grace.
+local SLOT_MAX = 31 * 86400 * 1000000
+
+local function repair(token_key, leases_key, now)
+  if not pcall(read_token, call('MGET', token_key)[1]) then
+    call('DEL', token_key)
+  end
+  local kind = call('TYPE', leases_key).ok
+  if kind ~= 'zset' then
+    call('DEL', leases_key)
+    return
+  end
+  call('ZREMRANGEBYSCORE', leases_key, format('(%.0f', now + SLOT_MAX), '+inf')
+  for _, member in ipairs(call('ZRANGE', leases_key, 0, REPAIR_MAX - 1)) do
+    if not match(member, '^[^\31]+\31[^\31]+\31%d+\31%d+\31%d+$') then
+      call('ZREM', leases_key, member)
+    end
+  end
+end
+
+local function decide(keys, argv, now)
+  local settings_key, token_key, leases_key = keys[1], keys[2], keys[3]
+  local reset = argv[5] == '1'
+  local text = not reset and call('MGET', settings_key)[1]
+  read_settings(text)
+  if reset then
+    repair(token_key, leases_key, now)
+  end
+
+  local values = { '', '', '', '' }
+  if text then
+    values = { match(text, '^(%d*),(%d*),(%d*),(%d*)$') }
+  end
+  for i = 1, 4 do
+    values[i] = argv[i] ~= '' and argv[i] or values[i]
+  end
+  local record = table.concat(values, ',')
+  if record ~= ',,,' then
+    call('SET', settings_key, record)
+  elseif reset then
+    call('DEL', settings_key)
+  end
+  return view_pool(0, leases_key, now, read_settings(
+    record, tonumber(argv[6]), tonumber(argv[7]), tonumber(argv[8]), tonumber(argv[9])
+  ))
+end

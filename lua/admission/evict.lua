@@ -1,0 +1,34 @@
+-- Takes a task's slot away; drops a record that cannot be read.
+--
+-- keys[1] task string: the task's record
+-- keys[2] leases zset: the pool's leases by the end of their slot
+-- argv[1] member device and task, joined by \31
+-- argv[2] reason text, 0..256 bytes
+-- argv[3] retention_ms ms, 60000..2592000000
+--
+-- Returns {0 evicted}
+--         {1 replayed: evicted before}
+--         {2 ended: it holds no slot}
+--         {3 unknown}
+-- Writes task, TTL: the retention; leases (removes)
+-- Cost O(log leases)
+local function decide(keys, argv, now)
+  local task_key, leases_key = keys[1], keys[2]
+  local member, reason, retention_ms = argv[1], argv[2], tonumber(argv[3])
+
+  local readable, task = pcall(read_task, call('MGET', task_key)[1], now)
+  if not readable then
+    call('DEL', task_key)
+    return { 3 }
+  elseif not task then
+    return { 3 }
+  elseif task.state == 'E' then
+    return { 1 }
+  elseif not holds_slot(leases_key, member, task, now) then
+    return { 2 }
+  end
+
+  call('ZREM', leases_key, lease_member(member, task))
+  write_task(task_key, 'E', task, now + retention_ms * 1000, now, ' ' .. reason)
+  return { 0 }
+end

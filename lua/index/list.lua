@@ -1,0 +1,31 @@
+-- Reads a page of partition names, the longest not noted first.
+--
+-- keys[1] partitions zset: partition names by the time last noted
+-- argv[1] limit names, 1..1000
+-- argv[2] after_time when the page before's last name was noted, µs, or empty
+-- argv[3] after_name that name, or empty
+--
+-- Returns {0, more 0 or 1, (name, time noted) …}
+-- Writes nothing
+-- Cost O(log partitions + limit)
+local function decide(keys, argv, _)
+  local partitions_key = keys[1]
+  local limit, after_time, after_name = tonumber(argv[1]), argv[2], argv[3]
+
+  local start = 0
+  if after_time ~= '' then
+    -- A name noted again since has moved towards the end: go on from its old place.
+    local noted = call('ZSCORE', partitions_key, after_name)
+    if noted and format('%.0f', tonumber(noted)) == after_time then
+      start = call('ZRANK', partitions_key, after_name) + 1
+    else
+      start = call('ZCOUNT', partitions_key, '-inf', '(' .. after_time)
+    end
+  end
+  local page = call('ZRANGE', partitions_key, start, start + limit, 'WITHSCORES')
+  local reply = { 0, page[2 * limit + 1] and 1 or 0 }
+  for i = 1, math.min(#page, 2 * limit) do
+    reply[#reply + 1] = page[i]
+  end
+  return reply
+end

@@ -1,0 +1,19 @@
+-- Decides every item of the call in order. An item that fails answers
+-- {-1, message}; its neighbours are decided all the same.
+local replies = {}
+for item = 0, #KEYS / KEYS_PER_ITEM - 1 do
+  local keys, argv = {}, {}
+  for i = 1, KEYS_PER_ITEM do
+    keys[i] = KEYS[item * KEYS_PER_ITEM + i]
+  end
+  for i = 1, ARGV_PER_ITEM do
+    argv[i] = ARGV[item * ARGV_PER_ITEM + i]
+  end
+  local decided, reply = pcall(decide, keys, argv, now)
+  if not decided then
+    -- redis.call raises a table since Redis 7, a string before.
+    reply = { -1, type(reply) == 'table' and reply.err or tostring(reply) }
+  end
+  replies[item + 1] = reply
+end
+return replies

@@ -1,0 +1,139 @@
+//! Admission: at most N devices at once on an external system.
+//!
+//! A *pool* is one external system. Each admitted task holds a *lease* of its
+//! own, and the leases are the count: there is no second counter that could
+//! drift from them. A lease runs until it expires; its *slot* is held until
+//! then, or for the pool's `expiry_grace` longer when no result has come.
+//!
+//! | verb | struct | script |
+//! |---|---|---|
+//! | AdmitTask | [`AdmitTask`] | `lua/admission/admit.lua` |
+//! | CompleteTask | [`CompleteTask`] | `lua/admission/complete.lua` |
+//! | RenewTask | [`RenewTask`] | `lua/admission/renew.lua` |
+//! | EvictTask | [`EvictTask`] | `lua/admission/evict.lua` |
+//! | GetPool | [`GetPool`] | `lua/admission/get_pool.lua` |
+//! | ListLeases | [`ListLeases`] | `lua/admission/list_leases.lua` |
+//! | ConfigurePool | [`ConfigurePool`] | `lua/admission/configure.lua` |
+
+mod admit;
+mod complete;
+mod configure;
+mod evict;
+mod get_pool;
+mod list_leases;
+mod pool;
+mod renew;
+mod settings;
+
+pub use admit::{Admission, AdmitDecision, AdmitTask};
+pub use complete::{CompleteTask, CompleteVerdict, Completion, Outcome};
+pub use configure::ConfigurePool;
+pub use evict::{EvictTask, EvictVerdict};
+pub use get_pool::{GetPool, PoolView};
+pub use list_leases::{HeldLease, LeaseCursor, LeasePage, ListLeases};
+pub use pool::{Pool, Task, TaskState};
+pub use renew::{RenewTask, RenewVerdict};
+pub use settings::{Catalog, CatalogError, Overrides, PoolRule, Settings};
+
+use crate::{
+    decision::Reply,
+    error::Error,
+    names::{Name, SEPARATOR},
+    time::{Millis, Timestamp},
+};
+
+/// The most slots a pool can have.
+pub const CAPACITY_MAX: u32 = 1_000_000;
+/// The shortest lease.
+pub const LEASE_MIN: Millis = Millis(100);
+/// The longest lease: 24 h.
+pub const LEASE_MAX: Millis = Millis::from_secs(86_400);
+/// The longest grace: 30 days.
+pub const GRACE_MAX: Millis = Millis::from_secs(30 * 86_400);
+/// The shortest time that results and ended leases are remembered.
+pub const RETENTION_MIN: Millis = Millis::from_secs(60);
+/// The longest time that results and ended leases are remembered: 30 days.
+pub const RETENTION_MAX: Millis = Millis::from_secs(30 * 86_400);
+/// The largest result in bytes.
+pub const RESULT_BYTES_MAX: usize = 64 * 1024;
+/// The longest reason in bytes.
+pub const REASON_BYTES_MAX: usize = 256;
+/// The most entries of a page.
+pub const PAGE_MAX: u32 = 1000;
+
+/// What names a task for good: the natural key of every mutating call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskName {
+    /// The pool it counts in.
+    pub pool: Name,
+    /// The device that runs it.
+    pub device: Name,
+    /// The task, unique within its device.
+    pub task: Name,
+}
+
+impl TaskName {
+    pub(crate) fn member(&self) -> Vec<u8> {
+        member(&self.device, self.task.as_bytes())
+    }
+}
+
+/// Device and task in one, so that no two pairs are equal.
+fn member(device: &Name, task: &[u8]) -> Vec<u8> {
+    [device.as_bytes(), &[SEPARATOR], task].concat()
+}
+
+/// The right of one task to use the external system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    /// The fencing token: grows with every grant of a pool.
+    pub token: u64,
+    /// When it was granted.
+    pub grant: Timestamp,
+    /// When it ends unless renewed.
+    pub expire: Timestamp,
+}
+
+impl Lease {
+    fn parse(reply: &mut Reply) -> Result<Lease, Error> {
+        Ok(Lease {
+            token: reply.number()?,
+            grant: Timestamp(reply.number()?),
+            expire: Timestamp(reply.number()?),
+        })
+    }
+}
+
+/// How full a pool is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Slots of the pool.
+    pub capacity: u32,
+    /// Slots held.
+    pub in_use: u32,
+}
+
+impl Usage {
+    fn parse(reply: &mut Reply) -> Result<Usage, Error> {
+        Ok(Usage { capacity: small(reply)?, in_use: small(reply)? })
+    }
+
+    /// Slots free.
+    pub fn available(&self) -> u32 {
+        self.capacity.saturating_sub(self.in_use)
+    }
+
+    /// Slots held beyond a capacity that was lowered.
+    pub fn over_by(&self) -> u32 {
+        self.in_use.saturating_sub(self.capacity)
+    }
+}
+
+fn small(reply: &mut Reply) -> Result<u32, Error> {
+    let number = reply.number()?;
+    u32::try_from(number).map_err(|_| Error::Corrupt(format!("a reply out of range: {number}")))
+}
+
+fn unknown_status<T>(status: u64) -> Result<T, Error> {
+    Err(Error::Corrupt(format!("a reply of unknown status {status}")))
+}

@@ -1,0 +1,166 @@
+//! `AdmitTask`: grants a task of a device a lease if its pool has room.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::{Lease, Pool, Settings, Task, TaskState, Usage, member, pool::ends, unknown_status};
+use crate::{
+    decision::{Call, Decision, Reply},
+    error::Error,
+    names::Name,
+    script::{self, Script},
+    time::{Millis, Timestamp},
+};
+
+const PAUSED_RETRY_MICROS: u64 = 10_000_000;
+const SPREAD_MIN_MICROS: u64 = 50_000;
+const SPREAD_MAX_MICROS: u64 = 5_000_000;
+
+/// Asks for a slot.
+#[derive(Debug, Clone)]
+pub struct AdmitTask {
+    /// The external system.
+    pub pool: Name,
+    /// The device that would run the task.
+    pub device: Name,
+    /// The task; none asks for the device's oldest queued one.
+    pub task: Option<Name>,
+    /// How long the lease runs; none for the pool's.
+    pub lease: Option<Millis>,
+    /// The pool's configured settings.
+    pub settings: Settings,
+}
+
+/// The answer, and how full the pool is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admission {
+    /// The answer.
+    pub decision: AdmitDecision,
+    /// The pool's use, this task included.
+    pub usage: Usage,
+}
+
+/// Whether the task may run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AdmitDecision {
+    /// It may.
+    Admitted {
+        /// The lease it holds.
+        lease: Lease,
+        /// Whether an earlier call had been granted it.
+        replayed: bool,
+    },
+    /// A result of it is on record.
+    AlreadyCompleted,
+    /// All slots are held.
+    Full {
+        /// When to ask again; above 0.
+        retry_after: Millis,
+    },
+    /// No task was named, and none is queued for the device.
+    NoTask,
+    /// The pool is paused or has no slots.
+    Paused {
+        /// When to ask again; above 0.
+        retry_after: Millis,
+    },
+}
+
+impl AdmitTask {
+    fn member(&self) -> Vec<u8> {
+        member(&self.device, self.task.as_ref().map_or(&[], Name::as_bytes))
+    }
+
+    /// Tells devices apart, so that those refused in one instant are spread.
+    fn seed(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.device.hash(&mut hasher);
+        hasher.finish() >> 32
+    }
+
+    /// What to wait, spread over an eighth of it: long waits that end together
+    /// come back further apart, and no slot idles long for it.
+    fn spread(&self, wait_micros: u64, now: Timestamp) -> Millis {
+        let window = (wait_micros / 8).clamp(SPREAD_MIN_MICROS, SPREAD_MAX_MICROS);
+        Millis((wait_micros + (self.seed() + now.0) % window).div_ceil(1000))
+    }
+
+    fn rule(&self, pool: &mut Pool, settings: &Settings, now: Timestamp) -> AdmitDecision {
+        let member = self.member();
+        let mut own = 0;
+        if let Some(task) = pool.task(&member, now) {
+            if let TaskState::Completed { .. } = task.state {
+                return AdmitDecision::AlreadyCompleted;
+            }
+            if task.is_running(now) {
+                return AdmitDecision::Admitted { lease: task.lease, replayed: true };
+            }
+            // Within the grace: a task does not compete with itself.
+            own = u32::from(task.holds_slot(now));
+        }
+        if self.task.is_none() {
+            return AdmitDecision::NoTask;
+        }
+        if settings.paused || settings.capacity == 0 {
+            return AdmitDecision::Paused { retry_after: self.spread(PAUSED_RETRY_MICROS, now) };
+        }
+        if pool.in_use() - own >= settings.capacity {
+            let room = pool.makes_room(settings.capacity).unwrap_or(now);
+            return AdmitDecision::Full { retry_after: self.spread(room.0 - now.0, now) };
+        }
+
+        let expire = now.after(self.lease.unwrap_or(settings.lease));
+        let lease = Lease { token: now.0.max(pool.last_token + 1), grant: now, expire };
+        let (slot_end, forget) = ends(expire, settings.grace, settings.retention);
+        pool.last_token = lease.token;
+        pool.put(&member, Task { lease, slot_end, forget, state: TaskState::Leased });
+        AdmitDecision::Admitted { lease, replayed: false }
+    }
+}
+
+impl Decision for AdmitTask {
+    type State = Pool;
+    type Outcome = Admission;
+
+    const SCRIPT: &'static Script = &script::ADMIT_TASK;
+    const LISTED: bool = true;
+
+    fn partition(&self) -> &Name {
+        &self.pool
+    }
+
+    fn encode(&self, call: &mut Call) {
+        let member = self.member();
+        call.key(&[b"settings"]);
+        call.key(&[b"token"]);
+        call.key(&[b"task:", &member]);
+        call.key(&[b"leases"]);
+        call.bytes(&[&member]);
+        call.optional(self.lease.map(|lease| lease.0));
+        call.number(self.seed());
+        call.number(self.task.is_some().into());
+        self.settings.encode(call);
+        call.number(self.settings.retention.0);
+    }
+
+    fn parse(reply: &mut Reply) -> Result<Admission, Error> {
+        let status = reply.number()?;
+        let usage = Usage::parse(reply)?;
+        let decision = match status {
+            0 => AdmitDecision::Admitted { lease: Lease::parse(reply)?, replayed: false },
+            1 => AdmitDecision::Admitted { lease: Lease::parse(reply)?, replayed: true },
+            2 => AdmitDecision::Full { retry_after: Millis(reply.number()?) },
+            3 => AdmitDecision::NoTask,
+            4 => AdmitDecision::Paused { retry_after: Millis(reply.number()?) },
+            5 => AdmitDecision::AlreadyCompleted,
+            status => return unknown_status(status),
+        };
+        Ok(Admission { decision, usage })
+    }
+
+    fn decide(&self, pool: &mut Pool, now: Timestamp) -> Admission {
+        pool.reclaim(now);
+        let settings = self.settings.under(&pool.overrides);
+        let decision = self.rule(pool, &settings, now);
+        Admission { decision, usage: pool.usage(&settings) }
+    }
+}

@@ -1,0 +1,138 @@
+//! `CompleteTask`: records a task's result and frees its own slot.
+
+use bytes::Bytes;
+
+use super::{Pool, Settings, Task, TaskName, TaskState, Usage, unknown_status};
+use crate::{
+    decision::{Call, Decision, Reply},
+    error::Error,
+    names::Name,
+    script::{self, Script},
+    time::Timestamp,
+};
+
+/// Reports a result.
+#[derive(Debug, Clone)]
+pub struct CompleteTask {
+    /// The task.
+    pub name: TaskName,
+    /// The lease's fencing token; none is not compared.
+    pub token: Option<u64>,
+    /// How the task went.
+    pub outcome: Outcome,
+    /// The result.
+    pub result: Bytes,
+    /// The pool's configured settings.
+    pub settings: Settings,
+}
+
+/// How a task went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It ran and failed.
+    Failed,
+    /// It is done.
+    Succeeded,
+}
+
+/// What became of the result, and how full the pool is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Completion {
+    /// The answer.
+    pub verdict: CompleteVerdict,
+    /// The pool's use after it.
+    pub usage: Usage,
+}
+
+/// What became of the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompleteVerdict {
+    /// A result was on record already; it stands.
+    AlreadyCompleted,
+    /// Recorded; the slot is free.
+    Completed,
+    /// Recorded though the lease had ended; no other slot is touched.
+    Late,
+    /// The token is not the last lease's; nothing is recorded.
+    StaleToken,
+    /// Nothing is known of the task; nothing is recorded.
+    Unknown,
+}
+
+impl CompleteTask {
+    fn rule(&self, pool: &mut Pool, now: Timestamp) -> CompleteVerdict {
+        let member = self.name.member();
+        let Some(task) = pool.task(&member, now) else {
+            return CompleteVerdict::Unknown;
+        };
+        if self.token.is_some_and(|token| token != task.lease.token) {
+            return CompleteVerdict::StaleToken;
+        }
+        if let TaskState::Completed { .. } = task.state {
+            return CompleteVerdict::AlreadyCompleted;
+        }
+        let verdict = match task.is_running(now) {
+            true => CompleteVerdict::Completed,
+            false => CompleteVerdict::Late,
+        };
+        let completed = Task {
+            lease: task.lease,
+            slot_end: task.slot_end,
+            forget: now.after(self.settings.retention),
+            state: TaskState::Completed {
+                outcome: self.outcome,
+                // A copy: a slice would keep the whole received message.
+                result: Bytes::copy_from_slice(&self.result),
+            },
+        };
+        pool.put(&member, completed);
+        verdict
+    }
+}
+
+impl Decision for CompleteTask {
+    type State = Pool;
+    type Outcome = Completion;
+
+    const SCRIPT: &'static Script = &script::COMPLETE_TASK;
+    const LISTED: bool = false;
+
+    fn partition(&self) -> &Name {
+        &self.name.pool
+    }
+
+    fn encode(&self, call: &mut Call) {
+        let member = self.name.member();
+        call.key(&[b"settings"]);
+        call.key(&[b"task:", &member]);
+        call.key(&[b"leases"]);
+        call.bytes(&[&member]);
+        call.optional(self.token);
+        call.number(match self.outcome {
+            Outcome::Succeeded => 1,
+            Outcome::Failed => 2,
+        });
+        call.bytes(&[&self.result]);
+        call.number(self.settings.capacity.into());
+        call.number(self.settings.retention.0);
+    }
+
+    fn parse(reply: &mut Reply) -> Result<Completion, Error> {
+        let verdict = match reply.number()? {
+            0 => CompleteVerdict::Completed,
+            1 => CompleteVerdict::AlreadyCompleted,
+            2 => CompleteVerdict::Late,
+            3 => CompleteVerdict::StaleToken,
+            4 => CompleteVerdict::Unknown,
+            status => return unknown_status(status),
+        };
+        Ok(Completion { verdict, usage: Usage::parse(reply)? })
+    }
+
+    fn decide(&self, pool: &mut Pool, now: Timestamp) -> Completion {
+        pool.reclaim(now);
+        let settings = self.settings.under(&pool.overrides);
+        let verdict = self.rule(pool, now);
+        Completion { verdict, usage: pool.usage(&settings) }
+    }
+}

@@ -1,0 +1,56 @@
+//! `ConfigurePool`: changes a pool's run-time settings.
+
+use super::{Overrides, Pool, PoolView, Settings};
+use crate::{
+    decision::{Call, Decision, Reply},
+    error::Error,
+    names::Name,
+    script::{self, Script},
+    time::Timestamp,
+};
+
+/// Changes what is given; what is not given stays.
+#[derive(Debug, Clone)]
+pub struct ConfigurePool {
+    /// The pool.
+    pub pool: Name,
+    /// What to change.
+    pub overrides: Overrides,
+    /// Whether all run-time settings are dropped first, and stored values that
+    /// cannot be read are repaired.
+    pub reset: bool,
+    /// The pool's configured settings.
+    pub settings: Settings,
+}
+
+impl Decision for ConfigurePool {
+    type State = Pool;
+    type Outcome = PoolView;
+
+    const SCRIPT: &'static Script = &script::CONFIGURE_POOL;
+    const LISTED: bool = true;
+
+    fn partition(&self) -> &Name {
+        &self.pool
+    }
+
+    fn encode(&self, call: &mut Call) {
+        call.key(&[b"settings"]);
+        call.key(&[b"token"]);
+        call.key(&[b"leases"]);
+        self.overrides.encode(call);
+        call.number(self.reset.into());
+        self.settings.encode(call);
+    }
+
+    fn parse(reply: &mut Reply) -> Result<PoolView, Error> {
+        PoolView::parse(reply)
+    }
+
+    fn decide(&self, pool: &mut Pool, now: Timestamp) -> PoolView {
+        pool.reclaim(now);
+        let earlier = if self.reset { Overrides::default() } else { pool.overrides };
+        pool.overrides = self.overrides.over(earlier);
+        PoolView::of(pool, &self.settings, now)
+    }
+}

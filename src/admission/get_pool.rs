@@ -1,0 +1,106 @@
+//! `GetPool`: reads a pool's settings in force and its use.
+
+use super::{Pool, Settings, Usage, small, unknown_status};
+use crate::{
+    decision::{Call, Decision, Reply},
+    error::Error,
+    names::Name,
+    script::{self, Script},
+    time::{Millis, Timestamp},
+};
+
+/// Leases that a view looks at for its two times.
+const VIEW_LEASES_MAX: usize = 256;
+
+/// Names a pool.
+#[derive(Debug, Clone)]
+pub struct GetPool {
+    /// The pool.
+    pub pool: Name,
+    /// Its configured settings.
+    pub settings: Settings,
+}
+
+/// A pool as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolView {
+    /// How full it is.
+    pub usage: Usage,
+    /// How long a lease runs.
+    pub lease: Millis,
+    /// How long an ended lease keeps its slot.
+    pub grace: Millis,
+    /// Whether nobody is admitted.
+    pub paused: bool,
+    /// What was set at run time: 1 capacity, 2 lease, 4 grace, 8 paused.
+    pub overridden: u64,
+    /// When the longest-held lease was granted.
+    pub oldest_grant: Option<Timestamp>,
+    /// When the next running lease ends.
+    pub next_expire: Option<Timestamp>,
+}
+
+impl PoolView {
+    /// Whether the pool differs from one that nobody has ever named.
+    pub fn is_vacant(&self) -> bool {
+        self.usage.in_use == 0 && self.overridden == 0
+    }
+
+    pub(super) fn parse(reply: &mut Reply) -> Result<PoolView, Error> {
+        let status = reply.number()?;
+        if status != 0 {
+            return unknown_status(status);
+        }
+        let time = |micros| (micros > 0).then_some(Timestamp(micros));
+        Ok(PoolView {
+            usage: Usage { capacity: small(reply)?, in_use: small(reply)? },
+            lease: Millis(reply.number()?),
+            grace: Millis(reply.number()?),
+            paused: reply.number()? != 0,
+            overridden: reply.number()?,
+            oldest_grant: time(reply.number()?),
+            next_expire: time(reply.number()?),
+        })
+    }
+
+    pub(super) fn of(pool: &Pool, settings: &Settings, now: Timestamp) -> PoolView {
+        let settings = settings.under(&pool.overrides);
+        let leases = || pool.leases(None).take(VIEW_LEASES_MAX).map(|(_, task)| task.lease);
+        PoolView {
+            usage: pool.usage(&settings),
+            lease: settings.lease,
+            grace: settings.grace,
+            paused: settings.paused,
+            overridden: pool.overrides.bits(),
+            oldest_grant: leases().map(|lease| lease.grant).min(),
+            next_expire: leases().map(|lease| lease.expire).filter(|expire| *expire > now).min(),
+        }
+    }
+}
+
+impl Decision for GetPool {
+    type State = Pool;
+    type Outcome = PoolView;
+
+    const SCRIPT: &'static Script = &script::GET_POOL;
+    const LISTED: bool = false;
+
+    fn partition(&self) -> &Name {
+        &self.pool
+    }
+
+    fn encode(&self, call: &mut Call) {
+        call.key(&[b"settings"]);
+        call.key(&[b"leases"]);
+        self.settings.encode(call);
+    }
+
+    fn parse(reply: &mut Reply) -> Result<PoolView, Error> {
+        PoolView::parse(reply)
+    }
+
+    fn decide(&self, pool: &mut Pool, now: Timestamp) -> PoolView {
+        pool.reclaim(now);
+        PoolView::of(pool, &self.settings, now)
+    }
+}

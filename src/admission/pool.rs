@@ -1,0 +1,183 @@
+//! What the embedded engine keeps of one pool.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+
+use super::{Lease, Outcome, Overrides, Settings, Usage};
+use crate::{
+    decision::State,
+    time::{Millis, Timestamp},
+};
+
+/// Device and task, joined; shared by the maps that hold it.
+pub(super) type Member = Arc<[u8]>;
+
+/// A pool: its leases, and what is remembered of ended ones.
+#[derive(Debug, Default)]
+pub struct Pool {
+    pub(super) overrides: Overrides,
+    pub(super) last_token: u64,
+    tasks: HashMap<Member, Task>,
+    /// Leases that hold a slot, by the end of it. Ended ones are taken out
+    /// before every decision, so its length is the count.
+    leases: BTreeSet<(Timestamp, Member)>,
+    /// The other tasks, by when they are forgotten.
+    ended: BTreeSet<(Timestamp, Member)>,
+}
+
+/// What is known of a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Task {
+    /// The last lease.
+    pub lease: Lease,
+    /// When the lease's slot is free though no result came.
+    pub slot_end: Timestamp,
+    /// When nothing is known of the task any more.
+    pub forget: Timestamp,
+    /// What became of it.
+    pub state: TaskState,
+}
+
+/// What became of a task's last lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TaskState {
+    /// It runs, or has ended without a word.
+    Leased,
+    /// A result is on record.
+    Completed {
+        /// How the task went.
+        outcome: Outcome,
+        /// The result.
+        result: Bytes,
+    },
+    /// An operator took it away.
+    Evicted {
+        /// Why.
+        reason: Bytes,
+    },
+}
+
+impl Task {
+    /// Whether the lease keeps a slot, running or within its grace.
+    pub(super) fn holds_slot(&self, now: Timestamp) -> bool {
+        self.state == TaskState::Leased && now < self.slot_end
+    }
+
+    pub(super) fn is_running(&self, now: Timestamp) -> bool {
+        self.state == TaskState::Leased && now < self.lease.expire
+    }
+}
+
+impl Pool {
+    /// Brings the count up to `now`. Each lease ends once, so the work is
+    /// amortized over the grants.
+    pub(super) fn reclaim(&mut self, now: Timestamp) {
+        while self.leases.first().is_some_and(|(slot_end, _)| *slot_end <= now) {
+            if let Some((_, member)) = self.leases.pop_first()
+                && let Some(task) = self.tasks.get(&member)
+            {
+                self.ended.insert((task.forget, member));
+            }
+        }
+    }
+
+    pub(super) fn in_use(&self) -> u32 {
+        self.leases.len() as u32
+    }
+
+    pub(super) fn usage(&self, settings: &Settings) -> Usage {
+        Usage { capacity: settings.capacity, in_use: self.in_use() }
+    }
+
+    /// What is known of a task, if it is still to be known.
+    pub(super) fn task(&self, member: &[u8], now: Timestamp) -> Option<&Task> {
+        self.tasks.get(member).filter(|task| now < task.forget)
+    }
+
+    /// Puts a task on record in place of what was known of it.
+    pub(super) fn put(&mut self, member: &[u8], task: Task) {
+        let member = self.remove(member).unwrap_or_else(|| Member::from(member));
+        if task.state == TaskState::Leased {
+            self.leases.insert((task.slot_end, member.clone()));
+        } else {
+            self.ended.insert((task.forget, member.clone()));
+        }
+        self.tasks.insert(member, task);
+    }
+
+    fn remove(&mut self, member: &[u8]) -> Option<Member> {
+        let (member, task) = self.tasks.remove_entry(member)?;
+        let entry = (task.slot_end, member);
+        if task.state != TaskState::Leased || !self.leases.remove(&entry) {
+            let entry = (task.forget, entry.1);
+            self.ended.remove(&entry);
+            return Some(entry.1);
+        }
+        Some(entry.1)
+    }
+
+    /// The leases that hold a slot, the earliest to end first, from `after`.
+    pub(super) fn leases(
+        &self,
+        after: Option<(Timestamp, &[u8])>,
+    ) -> impl Iterator<Item = (&[u8], &Task)> {
+        // Where the lease itself is gone, go on from the first that ends with it.
+        let (from, skip) = match after {
+            None => ((Timestamp(0), Member::from(&[][..])), false),
+            Some((slot_end, member)) => {
+                let entry = (slot_end, Member::from(member));
+                match self.leases.contains(&entry) {
+                    true => (entry, true),
+                    false => ((slot_end, Member::from(&[][..])), false),
+                }
+            }
+        };
+        let entries = self.leases.range(from..).skip(usize::from(skip));
+        entries.filter_map(|(_, member)| Some((&**member, self.tasks.get(member)?)))
+    }
+
+    /// The end of the slot that makes room when all are taken: once it has
+    /// ended, one less than the capacity are held.
+    pub(super) fn makes_room(&self, capacity: u32) -> Option<Timestamp> {
+        let before = self.leases.len().checked_sub(capacity as usize)?;
+        self.leases.iter().nth(before).map(|(slot_end, _)| *slot_end)
+    }
+
+    /// All that is known of tasks, for comparing engines.
+    pub fn tasks(&self, now: Timestamp) -> impl Iterator<Item = (&[u8], &Task)> {
+        let known = self.tasks.iter().filter(move |(_, task)| now < task.forget);
+        known.map(|(member, task)| (&**member, task))
+    }
+}
+
+impl State for Pool {
+    const CAPABILITY: &'static str = "admission";
+
+    fn sweep(&mut self, now: Timestamp, budget: usize) {
+        self.reclaim(now);
+        for _ in 0..budget {
+            match self.ended.first() {
+                Some((forget, _)) if *forget <= now => {}
+                _ => return,
+            }
+            if let Some((_, member)) = self.ended.pop_first() {
+                self.tasks.remove(&member);
+            }
+        }
+    }
+
+    fn is_vacant(&self, now: Timestamp) -> bool {
+        // A new state's first token is the time, so it must have passed the last.
+        self.tasks.is_empty() && self.overrides == Overrides::default() && self.last_token < now.0
+    }
+}
+
+/// When a lease's slot is free and when it is forgotten.
+pub(super) fn ends(expire: Timestamp, grace: Millis, retention: Millis) -> (Timestamp, Timestamp) {
+    let slot_end = expire.after(grace);
+    (slot_end, slot_end.after(retention))
+}

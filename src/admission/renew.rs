@@ -1,0 +1,97 @@
+//! `RenewTask`: extends a task's lease; within the grace it revives it.
+
+use super::{Lease, Pool, Settings, Task, TaskName, TaskState, pool::ends, unknown_status};
+use crate::{
+    decision::{Call, Decision, Reply},
+    error::Error,
+    names::Name,
+    script::{self, Script},
+    time::{Millis, Timestamp},
+};
+
+/// Asks for more time.
+#[derive(Debug, Clone)]
+pub struct RenewTask {
+    /// The task.
+    pub name: TaskName,
+    /// The lease's fencing token; none is not compared.
+    pub token: Option<u64>,
+    /// How long the lease runs from now on; none for the pool's.
+    pub lease: Option<Millis>,
+    /// The pool's configured settings.
+    pub settings: Settings,
+}
+
+/// Whether the lease goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RenewVerdict {
+    /// A result is on record.
+    Completed,
+    /// The lease has ended, its grace too, or it was evicted.
+    Expired,
+    /// It goes on, with the same token.
+    Renewed(Lease),
+    /// The token is not the last lease's.
+    StaleToken,
+    /// Nothing is known of the task.
+    Unknown,
+}
+
+impl Decision for RenewTask {
+    type State = Pool;
+    type Outcome = RenewVerdict;
+
+    const SCRIPT: &'static Script = &script::RENEW_TASK;
+    const LISTED: bool = false;
+
+    fn partition(&self) -> &Name {
+        &self.name.pool
+    }
+
+    fn encode(&self, call: &mut Call) {
+        let member = self.name.member();
+        call.key(&[b"settings"]);
+        call.key(&[b"token"]);
+        call.key(&[b"task:", &member]);
+        call.key(&[b"leases"]);
+        call.bytes(&[&member]);
+        call.optional(self.token);
+        call.optional(self.lease.map(|lease| lease.0));
+        self.settings.encode(call);
+        call.number(self.settings.retention.0);
+    }
+
+    fn parse(reply: &mut Reply) -> Result<RenewVerdict, Error> {
+        Ok(match reply.number()? {
+            0 => RenewVerdict::Renewed(Lease::parse(reply)?),
+            1 => RenewVerdict::Expired,
+            2 => RenewVerdict::Completed,
+            3 => RenewVerdict::StaleToken,
+            4 => RenewVerdict::Unknown,
+            status => return unknown_status(status),
+        })
+    }
+
+    fn decide(&self, pool: &mut Pool, now: Timestamp) -> RenewVerdict {
+        pool.reclaim(now);
+        let settings = self.settings.under(&pool.overrides);
+        let member = self.name.member();
+        let Some(task) = pool.task(&member, now) else {
+            return RenewVerdict::Unknown;
+        };
+        if self.token.is_some_and(|token| token != task.lease.token) {
+            return RenewVerdict::StaleToken;
+        }
+        if let TaskState::Completed { .. } = task.state {
+            return RenewVerdict::Completed;
+        }
+        if !task.holds_slot(now) {
+            return RenewVerdict::Expired;
+        }
+        let expire = now.after(self.lease.unwrap_or(settings.lease));
+        let lease = Lease { expire, ..task.lease };
+        let (slot_end, forget) = ends(expire, settings.grace, settings.retention);
+        pool.put(&member, Task { lease, slot_end, forget, state: TaskState::Leased });
+        RenewVerdict::Renewed(lease)
+    }
+}

@@ -1,0 +1,134 @@
+//! A pool's settings: the configuration's under the run-time overrides.
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+
+use crate::{decision::Call, names::Name, time::Millis};
+
+/// A pool's settings in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Slots.
+    pub capacity: u32,
+    /// How long a lease runs unless the call says otherwise.
+    pub lease: Millis,
+    /// How long a lease that ended without a result keeps its slot.
+    pub grace: Millis,
+    /// Whether nobody is admitted.
+    pub paused: bool,
+    /// How long results and ended leases are remembered.
+    pub retention: Millis,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            capacity: 60,
+            lease: Millis::from_secs(300),
+            grace: Millis(0),
+            paused: false,
+            retention: Millis::from_secs(3600),
+        }
+    }
+}
+
+impl Settings {
+    /// Appends capacity, lease, grace and paused, as the scripts' defaults.
+    pub(super) fn encode(&self, call: &mut Call) {
+        call.number(self.capacity.into());
+        call.number(self.lease.0);
+        call.number(self.grace.0);
+        call.number(self.paused.into());
+    }
+
+    pub(super) fn under(self, overrides: &Overrides) -> Settings {
+        Settings {
+            capacity: overrides.capacity.unwrap_or(self.capacity),
+            lease: overrides.lease.unwrap_or(self.lease),
+            grace: overrides.grace.unwrap_or(self.grace),
+            paused: overrides.paused.unwrap_or(self.paused),
+            retention: self.retention,
+        }
+    }
+}
+
+/// Settings changed at run time; they win over the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Overrides {
+    /// Slots.
+    pub capacity: Option<u32>,
+    /// How long a lease runs.
+    pub lease: Option<Millis>,
+    /// How long an ended lease keeps its slot.
+    pub grace: Option<Millis>,
+    /// Whether nobody is admitted.
+    pub paused: Option<bool>,
+}
+
+impl Overrides {
+    /// Appends the four, empty for those that are not given.
+    pub(super) fn encode(&self, call: &mut Call) {
+        call.optional(self.capacity.map(u64::from));
+        call.optional(self.lease.map(|lease| lease.0));
+        call.optional(self.grace.map(|grace| grace.0));
+        call.optional(self.paused.map(u64::from));
+    }
+
+    /// These where given, else those of `earlier`.
+    pub(super) fn over(self, earlier: Overrides) -> Overrides {
+        Overrides {
+            capacity: self.capacity.or(earlier.capacity),
+            lease: self.lease.or(earlier.lease),
+            grace: self.grace.or(earlier.grace),
+            paused: self.paused.or(earlier.paused),
+        }
+    }
+
+    /// Which are given, as the scripts' replies carry it.
+    pub(super) fn bits(&self) -> u64 {
+        u64::from(self.capacity.is_some())
+            | u64::from(self.lease.is_some()) << 1
+            | u64::from(self.grace.is_some()) << 2
+            | u64::from(self.paused.is_some()) << 3
+    }
+}
+
+/// One entry of the configuration: the settings of all pools whose name
+/// matches a glob (`*` any text, `?` one character, `[ab]`, `{a,b}`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolRule {
+    /// The glob.
+    pub pattern: String,
+    /// The settings.
+    pub settings: Settings,
+}
+
+/// A glob that cannot be read.
+pub type CatalogError = globset::Error;
+
+/// The configured settings of every pool there can be.
+#[derive(Debug, Clone, Default)]
+pub struct Catalog {
+    patterns: GlobSet,
+    settings: Vec<Settings>,
+}
+
+impl Catalog {
+    /// A catalog of these entries; for a pool the first that matches counts.
+    pub fn new(rules: &[PoolRule]) -> Result<Catalog, CatalogError> {
+        let mut patterns = GlobSetBuilder::new();
+        for rule in rules {
+            patterns.add(Glob::new(&rule.pattern)?);
+        }
+        let settings = rules.iter().map(|rule| rule.settings).collect();
+        Ok(Catalog { patterns: patterns.build()?, settings })
+    }
+
+    /// The configured settings of a pool.
+    pub fn settings(&self, pool: &Name) -> Settings {
+        if self.settings.is_empty() {
+            return Settings::default();
+        }
+        let first = self.patterns.matches(pool.as_str()).into_iter().min();
+        first.map(|index| self.settings[index]).unwrap_or_default()
+    }
+}

@@ -1,0 +1,77 @@
+//! The command line.
+
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+use tollgate::config::{EngineChoice, ServeFlags};
+
+/// Tollgate answers, over gRPC, whether something may happen: at most N
+/// devices at once on an external system, with a lease for each.
+#[derive(Debug, Parser)]
+#[command(version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: ServeFlags,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve (also without a command)
+    Serve(ServeFlags),
+    /// Check a configuration file; exits 78 when it is not good
+    CheckConfig {
+        /// The file; deploy/tollgate.toml documents every key
+        file: PathBuf,
+    },
+}
+
+/// Reads the command line; the error is how to end: 64 for a wrong one.
+pub(crate) fn parse() -> Result<Command, ExitCode> {
+    match Cli::try_parse() {
+        Ok(cli) => Ok(cli.command.unwrap_or(Command::Serve(cli.serve))),
+        Err(error) => {
+            // Nobody is left to tell when even this cannot be printed.
+            let _ = error.print();
+            Err(if error.use_stderr() { ExitCode::from(exit::USAGE) } else { ExitCode::SUCCESS })
+        }
+    }
+}
+
+/// Says where the server listens and what to try.
+pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr) {
+    let engine = match engine {
+        EngineChoice::Embedded => "the embedded engine, in memory: state ends with the process",
+        EngineChoice::Redis(_) => "the Redis engine",
+    };
+    println!("Tollgate {} on {engine}", env!("CARGO_PKG_VERSION"));
+    println!("Listening on {listen}. Try:\n");
+    println!(
+        "  grpcurl -plaintext -d '{{\"pool\":\"demo\",\"device_id\":\"camera-1\",\"task_id\":\"snapshot-1\"}}' \\"
+    );
+    println!("    {listen} tollgate.v1.AdmissionService/AdmitTask\n");
+}
+
+/// How the process ends, in the codes of sysexits.h.
+pub(crate) mod exit {
+    use std::{fmt::Display, process::ExitCode};
+
+    /// The command line is wrong.
+    pub(crate) const USAGE: u8 = 64;
+    const UNAVAILABLE: u8 = 69;
+    const CONFIG: u8 = 78;
+
+    /// The configuration is wrong.
+    pub(crate) fn config(error: &impl Display) -> ExitCode {
+        eprintln!("tollgate: {error}");
+        ExitCode::from(CONFIG)
+    }
+
+    /// Something outside is not to be had.
+    pub(crate) fn unavailable(error: &str) -> ExitCode {
+        eprintln!("tollgate: {error}");
+        ExitCode::from(UNAVAILABLE)
+    }
+}

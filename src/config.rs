@@ -1,0 +1,111 @@
+//! What a server is told: flags and `TOLLGATE_*` variables first, then
+//! `tollgate.toml`, then the defaults.
+
+mod file;
+mod flags;
+
+use std::{
+    fmt, fs,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::Path,
+    time::Duration,
+};
+
+pub use file::File;
+pub use flags::ServeFlags;
+
+use crate::{
+    admission::{Catalog, PoolRule},
+    engine::redis::RedisOptions,
+};
+
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 50051);
+const CONNECTIONS_MAX: usize = 16_384;
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Everything a server is told.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// What runs the decisions.
+    pub engine: EngineChoice,
+    /// How to log.
+    pub log: Log,
+    /// Connections at most; further ones are closed at once.
+    pub connections_max: usize,
+    /// How long calls in flight may take to finish after a signal to end.
+    pub drain_timeout: Duration,
+    /// The settings of pools by glob, the first match first.
+    pub pools: Vec<PoolRule>,
+}
+
+/// What runs the decisions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EngineChoice {
+    /// This process, in memory.
+    Embedded,
+    /// Redis.
+    Redis(RedisOptions),
+}
+
+/// How to log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Log {
+    /// One JSON object a line instead of text.
+    pub json: bool,
+    /// The least severe level logged, or a filter such as `tollgate=debug`.
+    pub level: String,
+}
+
+/// What is wrong with the configuration, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError(String);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Config {
+    /// Joins flags, the file they name, and the defaults.
+    pub fn load(flags: &ServeFlags) -> Result<Config, ConfigError> {
+        let file = flags.config.as_deref().map(read).transpose()?.unwrap_or_default();
+        let engine = flags.engine.clone().or(file.engine);
+        let log = Log {
+            json: flags.log_format.or(file.log_format).is_some_and(|format| format.is_json()),
+            level: flags.log_level.clone().or(file.log_level).unwrap_or_else(|| "info".into()),
+        };
+        Ok(Config {
+            listen: flags.listen.or(file.listen).unwrap_or(LISTEN),
+            engine: match engine.as_deref() {
+                None | Some("embedded") => EngineChoice::Embedded,
+                Some(url) => EngineChoice::Redis(file.redis.options(url)),
+            },
+            log,
+            connections_max: file.connections_max.unwrap_or(CONNECTIONS_MAX),
+            drain_timeout: file.drain_timeout.unwrap_or(DRAIN_TIMEOUT),
+            pools: file.pool.into_iter().map(PoolRule::from).collect(),
+        })
+    }
+
+    /// Reads and checks a file.
+    pub fn check(path: &Path) -> Result<File, ConfigError> {
+        read(path)
+    }
+}
+
+fn read(path: &Path) -> Result<File, ConfigError> {
+    let failed = |what: &dyn fmt::Display| ConfigError(format!("{}: {what}", path.display()));
+    let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
+    let file: File = toml::from_str(&text).map_err(|error| failed(&error))?;
+    for (index, entry) in file.pool.iter().enumerate() {
+        let rule = PoolRule::from(entry.clone());
+        Catalog::new(&[rule])
+            .map_err(|error| failed(&format!("pool[{index}].match: not a glob: {error}")))?;
+    }
+    Ok(file)
+}

@@ -1,0 +1,188 @@
+//! The form of `tollgate.toml`. Unknown keys are refused.
+
+use std::{net::SocketAddr, ops::RangeInclusive, time::Duration};
+
+use serde::{Deserialize, Deserializer, de::Error};
+
+use super::flags::{self, LogFormat};
+use crate::{
+    admission::{
+        CAPACITY_MAX, GRACE_MAX, LEASE_MAX, LEASE_MIN, PoolRule, RETENTION_MAX, RETENTION_MIN,
+        Settings,
+    },
+    engine::redis::RedisOptions,
+    time::Millis,
+};
+
+/// A configuration file.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    pub(super) listen: Option<SocketAddr>,
+    #[serde(default, deserialize_with = "engine")]
+    pub(super) engine: Option<String>,
+    pub(super) log_format: Option<LogFormat>,
+    #[serde(default, deserialize_with = "log_level")]
+    pub(super) log_level: Option<String>,
+    #[serde(default, deserialize_with = "connections")]
+    pub(super) connections_max: Option<usize>,
+    #[serde(default, deserialize_with = "drain")]
+    pub(super) drain_timeout: Option<Duration>,
+    #[serde(default)]
+    pub(super) redis: RedisSection,
+    #[serde(default)]
+    pub(super) pool: Vec<PoolEntry>,
+}
+
+/// `[redis]`
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RedisSection {
+    #[serde(default, deserialize_with = "redis_connections")]
+    connections: Option<u32>,
+    #[serde(default, deserialize_with = "redis_calls")]
+    calls_max: Option<usize>,
+    #[serde(default, deserialize_with = "key_prefix")]
+    key_prefix: Option<String>,
+}
+
+impl RedisSection {
+    pub(super) fn options(self, url: &str) -> RedisOptions {
+        let defaults = RedisOptions::new(url);
+        RedisOptions {
+            connections: self.connections.unwrap_or(defaults.connections),
+            calls_max: self.calls_max.unwrap_or(defaults.calls_max),
+            key_prefix: self.key_prefix.unwrap_or(defaults.key_prefix.clone()),
+            ..defaults
+        }
+    }
+}
+
+/// `[[pool]]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PoolEntry {
+    r#match: String,
+    #[serde(default, deserialize_with = "capacity")]
+    capacity: Option<u32>,
+    #[serde(default, deserialize_with = "lease")]
+    lease_duration: Option<Millis>,
+    #[serde(default, deserialize_with = "grace")]
+    expiry_grace: Option<Millis>,
+    paused: Option<bool>,
+    #[serde(default, deserialize_with = "retention")]
+    retention: Option<Millis>,
+}
+
+impl From<PoolEntry> for PoolRule {
+    fn from(entry: PoolEntry) -> PoolRule {
+        let defaults = Settings::default();
+        let settings = Settings {
+            capacity: entry.capacity.unwrap_or(defaults.capacity),
+            lease: entry.lease_duration.unwrap_or(defaults.lease),
+            grace: entry.expiry_grace.unwrap_or(defaults.grace),
+            paused: entry.paused.unwrap_or(defaults.paused),
+            retention: entry.retention.unwrap_or(defaults.retention),
+        };
+        PoolRule { pattern: entry.r#match, settings }
+    }
+}
+
+fn number<'de, D>(d: D, key: &str, bounds: RangeInclusive<i64>) -> Result<i64, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let number = i64::deserialize(d)?;
+    match bounds.contains(&number) {
+        true => Ok(number),
+        false => Err(D::Error::custom(format!(
+            "{key} = {number}: expected {} to {}",
+            bounds.start(),
+            bounds.end()
+        ))),
+    }
+}
+
+fn length<'de, D>(d: D, key: &str, bounds: RangeInclusive<Millis>) -> Result<Millis, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let text = String::deserialize(d)?;
+    let length = humantime::parse_duration(&text)
+        .ok()
+        .map(|length| {
+            Millis(u64::try_from(length.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
+        })
+        .filter(|millis| bounds.contains(millis));
+    length.ok_or_else(|| {
+        let show = |bound: &Millis| humantime::format_duration(bound.duration()).to_string();
+        let (least, most) = (show(bounds.start()), show(bounds.end()));
+        D::Error::custom(format!(
+            "{key} = \"{text}\": expected a duration of {least} to {most}, such as \"90s\""
+        ))
+    })
+}
+
+fn text<'de, D>(
+    d: D,
+    key: &str,
+    check: fn(&str) -> Result<String, String>,
+) -> Result<String, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let text = String::deserialize(d)?;
+    check(&text).map_err(|expected| D::Error::custom(format!("{key} = \"{text}\": {expected}")))
+}
+
+fn engine<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
+    text(d, "engine", flags::engine).map(Some)
+}
+
+fn log_level<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
+    text(d, "log_level", flags::log_level).map(Some)
+}
+
+fn connections<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Error> {
+    number(d, "connections_max", 1..=1_000_000).map(|number| Some(number as usize))
+}
+
+fn drain<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
+    let bounds = Millis(0)..=Millis::from_secs(3600);
+    length(d, "drain_timeout", bounds).map(|length| Some(length.duration()))
+}
+
+fn redis_connections<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
+    number(d, "redis.connections", 1..=1024).map(|number| Some(number as u32))
+}
+
+fn redis_calls<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Error> {
+    number(d, "redis.calls_max", 1..=1_000_000).map(|number| Some(number as usize))
+}
+
+fn key_prefix<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
+    fn check(text: &str) -> Result<String, String> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
+        match !text.is_empty() && text.len() <= 64 && text.chars().all(plain) {
+            true => Ok(text.to_owned()),
+            false => Err("expected 1 to 64 letters, digits, - _ . or :".to_owned()),
+        }
+    }
+    text(d, "redis.key_prefix", check).map(Some)
+}
+
+fn capacity<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
+    number(d, "capacity", 0..=CAPACITY_MAX.into()).map(|number| Some(number as u32))
+}
+
+fn lease<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::Error> {
+    length(d, "lease_duration", LEASE_MIN..=LEASE_MAX).map(Some)
+}
+
+fn grace<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::Error> {
+    length(d, "expiry_grace", Millis(0)..=GRACE_MAX).map(Some)
+}
+
+fn retention<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::Error> {
+    length(d, "retention", RETENTION_MIN..=RETENTION_MAX).map(Some)
+}

@@ -1,0 +1,73 @@
+//! The flags of `tollgate serve`.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+
+use crate::engine::redis::RedisOptions;
+
+/// Flags and `TOLLGATE_*` variables; they win over the configuration file.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ServeFlags {
+    /// Address and port to listen on [default: 127.0.0.1:50051]
+    #[arg(long, value_name = "ADDR:PORT", env = "TOLLGATE_LISTEN")]
+    pub listen: Option<SocketAddr>,
+
+    /// Where decisions are taken: `embedded` (in this process, in memory) or
+    /// `redis://[user:password@]host:port[/db]` [default: embedded]
+    #[arg(long, value_name = "ENGINE", env = "TOLLGATE_ENGINE", value_parser = engine)]
+    pub engine: Option<String>,
+
+    /// Configuration file; deploy/tollgate.toml documents every key
+    #[arg(long, value_name = "FILE", env = "TOLLGATE_CONFIG")]
+    pub config: Option<PathBuf>,
+
+    /// Form of the log on standard error [default: text]
+    #[arg(long, value_name = "FORMAT", env = "TOLLGATE_LOG_FORMAT")]
+    pub log_format: Option<LogFormat>,
+
+    /// Least severe level logged, or a filter such as `tollgate=debug`;
+    /// refusals and failed calls show at debug [default: info]
+    #[arg(long, value_name = "LEVEL", env = "TOLLGATE_LOG_LEVEL", value_parser = log_level)]
+    pub log_level: Option<String>,
+}
+
+/// The form of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// One JSON object a line.
+    Json,
+    /// A line for people.
+    Text,
+}
+
+impl LogFormat {
+    /// Whether it is JSON.
+    pub fn is_json(self) -> bool {
+        self == LogFormat::Json
+    }
+}
+
+/// Checks the name of an engine.
+pub(super) fn engine(text: &str) -> Result<String, String> {
+    if text == "embedded" {
+        return Ok(text.to_owned());
+    }
+    if !text.starts_with("redis://") {
+        return Err("expected `embedded` or `redis://[user:password@]host:port[/db]`".to_owned());
+    }
+    match RedisOptions::new(text).check() {
+        Ok(()) => Ok(text.to_owned()),
+        Err(error) => Err(format!("not a Redis URL: {error}")),
+    }
+}
+
+/// Checks a level or filter.
+pub(super) fn log_level(text: &str) -> Result<String, String> {
+    match text.parse::<tracing_subscriber::EnvFilter>() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err("expected error, warn, info, debug, trace or a filter".to_owned()),
+    }
+}

@@ -1,0 +1,159 @@
+//! The seam between the rules and the engines that run them.
+//!
+//! A rule is written twice on purpose: `decide` is the executable
+//! specification and the embedded engine's fast path; the Lua script is the
+//! same rule where the data lives in Redis. The differential test runs both on
+//! the same random histories and compares every outcome.
+
+use std::{fmt, io::Write};
+
+use crate::{error::Error, names, names::Name, script::Script, time::Timestamp};
+
+/// One atomic decision, taken in a single step by the engine that holds its
+/// partition.
+pub trait Decision: fmt::Debug + Send + Sync + 'static {
+    /// What the embedded engine keeps of the capability in one partition.
+    type State: State;
+    /// The answer, refusals included.
+    type Outcome: fmt::Debug + PartialEq + Send + 'static;
+
+    /// The Lua twin of `decide`.
+    const SCRIPT: &'static Script;
+    /// Whether a partition that this decision touches shows in listings.
+    const LISTED: bool;
+
+    /// The unit of atomicity: one Redis hash slot, one entry of the embedded
+    /// engine.
+    fn partition(&self) -> &Name;
+    /// Appends KEYS and ARGV in the order of the script's header.
+    fn encode(&self, call: &mut Call);
+    /// Reads one item's reply, in the shapes of the script's header.
+    fn parse(reply: &mut Reply) -> Result<Self::Outcome, Error>;
+    /// The rule: no clock, no input or output.
+    fn decide(&self, state: &mut Self::State, now: Timestamp) -> Self::Outcome;
+}
+
+/// What a capability keeps of one partition.
+pub trait State: Default + Send + 'static {
+    /// Names the capability in keys and listings.
+    const CAPABILITY: &'static str;
+
+    /// Drops what has lapsed, at most `budget` entries of each kind.
+    fn sweep(&mut self, now: Timestamp, budget: usize);
+    /// Whether a fresh state would give the same answers.
+    fn is_vacant(&self, now: Timestamp) -> bool;
+}
+
+/// KEYS and ARGV of one decision, in one buffer.
+#[derive(Debug)]
+pub struct Call<'a> {
+    prefix: &'a str,
+    capability: &'static str,
+    partition: &'a [u8],
+    buffer: Vec<u8>,
+    ends: Vec<usize>,
+    keys: usize,
+}
+
+impl<'a> Call<'a> {
+    /// Encodes a decision; its keys start with `prefix`.
+    pub fn of<D: Decision>(decision: &'a D, prefix: &'a str) -> Call<'a> {
+        let partition = decision.partition().as_bytes();
+        let mut call = Call::new(prefix, D::State::CAPABILITY, partition);
+        decision.encode(&mut call);
+        debug_assert_eq!(call.keys, D::SCRIPT.keys, "KEYS of {}", D::SCRIPT.name);
+        debug_assert_eq!(call.ends.len() - call.keys, D::SCRIPT.argv, "ARGV of {}", D::SCRIPT.name);
+        call
+    }
+
+    /// An empty call on a partition.
+    pub fn new(prefix: &'a str, capability: &'static str, partition: &'a [u8]) -> Call<'a> {
+        let (buffer, ends) = (Vec::with_capacity(512), Vec::with_capacity(16));
+        Call { prefix, capability, partition, buffer, ends, keys: 0 }
+    }
+
+    /// Appends a key of the partition; keys come before arguments.
+    pub fn key(&mut self, part: &[&[u8]]) {
+        names::push_key(&mut self.buffer, self.prefix, self.capability, self.partition, part);
+        self.keys += 1;
+        self.ends.push(self.buffer.len());
+    }
+
+    /// Appends an argument of the joined bytes.
+    pub fn bytes(&mut self, parts: &[&[u8]]) {
+        for part in parts {
+            self.buffer.extend_from_slice(part);
+        }
+        self.ends.push(self.buffer.len());
+    }
+
+    /// Appends a number.
+    pub fn number(&mut self, number: u64) {
+        // Writing to a Vec cannot fail.
+        let _ = write!(self.buffer, "{number}");
+        self.ends.push(self.buffer.len());
+    }
+
+    /// Appends a number, or an empty argument for none.
+    pub fn optional(&mut self, number: Option<u64>) {
+        match number {
+            Some(number) => self.number(number),
+            None => self.bytes(&[]),
+        }
+    }
+
+    /// The keys, then the arguments.
+    pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| &self.buffer[start..end])
+    }
+
+    /// How many of the parts are keys.
+    pub fn keys(&self) -> usize {
+        self.keys
+    }
+}
+
+/// One element of a script's flat reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Item {
+    /// A Lua number.
+    Number(i64),
+    /// A Lua string.
+    Bytes(Vec<u8>),
+}
+
+/// A script's flat reply, read from front to back.
+#[derive(Debug)]
+pub struct Reply {
+    items: std::vec::IntoIter<Item>,
+}
+
+impl Reply {
+    /// A reply of these elements.
+    pub fn new(items: Vec<Item>) -> Reply {
+        Reply { items: items.into_iter() }
+    }
+
+    /// The next element, a number.
+    pub fn number(&mut self) -> Result<u64, Error> {
+        match self.items.next() {
+            Some(Item::Number(number)) => u64::try_from(number)
+                .map_err(|_| Error::Corrupt(format!("a negative number in a reply: {number}"))),
+            other => Err(Error::Corrupt(format!("expected a number in a reply, got {other:?}"))),
+        }
+    }
+
+    /// The next element, a string.
+    pub fn bytes(&mut self) -> Result<Vec<u8>, Error> {
+        match self.items.next() {
+            Some(Item::Bytes(bytes)) => Ok(bytes),
+            other => Err(Error::Corrupt(format!("expected a string in a reply, got {other:?}"))),
+        }
+    }
+
+    /// Whether elements are left.
+    pub fn has_more(&self) -> bool {
+        self.items.len() > 0
+    }
+}

@@ -1,0 +1,93 @@
+//! The engines that run decisions: a closed set, chosen once at start.
+
+pub mod embedded;
+pub mod redis;
+
+use std::time::Instant;
+
+use tokio::sync::watch;
+
+use crate::{decision::Decision, error::Error, names::Name};
+use embedded::{Embedded, Kept};
+use redis::Redis;
+
+/// Whether the store answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreState {
+    /// It does.
+    Up,
+    /// It does not, or has not yet.
+    Down,
+}
+
+/// Runs decisions, each in one atomic step.
+#[derive(Debug)]
+pub enum Engine {
+    /// In this process.
+    Embedded(Embedded),
+    /// In Redis, as Lua scripts.
+    Redis(Redis),
+}
+
+/// A page of partition names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionPage {
+    /// The names.
+    pub names: Vec<Name>,
+    /// The last name's place in the listing, if more follow.
+    pub next: Option<PartitionCursor>,
+}
+
+/// A partition in the order of its capability's listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionCursor {
+    /// When it was last noted, in microseconds; 0 where the order is by name.
+    pub noted: u64,
+    /// The partition.
+    pub name: Name,
+}
+
+impl Engine {
+    /// Takes a decision. Returns by `deadline`, whatever the store does.
+    pub async fn run<D>(&self, decision: &D, deadline: Instant) -> Result<D::Outcome, Error>
+    where
+        D: Decision<State: Kept>,
+    {
+        match self {
+            Engine::Embedded(engine) => Ok(engine.run(decision)),
+            Engine::Redis(engine) => engine.run(decision, deadline).await,
+        }
+    }
+
+    /// Lists the partitions of a capability that have held something of late,
+    /// at most `limit`.
+    pub async fn partitions<S: Kept>(
+        &self,
+        limit: u32,
+        after: Option<PartitionCursor>,
+        deadline: Instant,
+    ) -> Result<PartitionPage, Error> {
+        match self {
+            Engine::Embedded(engine) => Ok(engine.partitions::<S>(limit, after.as_ref())),
+            Engine::Redis(engine) => {
+                engine.partitions(S::CAPABILITY, limit, after.as_ref(), deadline).await
+            }
+        }
+    }
+
+    /// Follows whether the store answers.
+    pub fn state(&self) -> watch::Receiver<StoreState> {
+        match self {
+            Engine::Embedded(_) => watch::channel(StoreState::Up).1,
+            Engine::Redis(engine) => engine.state(),
+        }
+    }
+
+    /// Does what the engine needs done beside the calls, until dropped.
+    pub async fn maintain(&self) {
+        match self {
+            Engine::Embedded(engine) => engine.maintain().await,
+            Engine::Redis(engine) => engine.maintain().await,
+        }
+    }
+}

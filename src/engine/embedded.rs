@@ -1,0 +1,148 @@
+//! Decides in this process: nothing to install, nothing to reach.
+//!
+//! Partitions live in shards, each behind a std mutex that is held for one
+//! decision and never over an `.await`. Entries lapse when their partition is
+//! touched, and in a bounded sweep every second where nobody touches it. State
+//! is in memory: it ends with the process.
+
+use std::{
+    collections::{BinaryHeap, HashMap},
+    fmt,
+    hash::{BuildHasher, RandomState},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+
+use super::{PartitionCursor, PartitionPage};
+use crate::{
+    admission,
+    decision::{Decision, State},
+    names::Name,
+    time::Clock,
+};
+
+const SHARDS: usize = 64;
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// Entries of each kind that one sweep drops of one partition.
+const SWEEP_BUDGET: usize = 1000;
+
+/// The partitions of one capability.
+pub type Table<S> = HashMap<Box<[u8]>, S>;
+
+/// The partitions of one shard, by capability.
+#[derive(Debug, Default)]
+pub struct Tables {
+    admission: Table<admission::Pool>,
+}
+
+/// A capability's state with a place in every shard.
+pub trait Kept: State {
+    /// That place.
+    fn table(tables: &mut Tables) -> &mut Table<Self>;
+}
+
+impl Kept for admission::Pool {
+    fn table(tables: &mut Tables) -> &mut Table<admission::Pool> {
+        &mut tables.admission
+    }
+}
+
+/// The embedded engine.
+pub struct Embedded {
+    clock: Clock,
+    hasher: RandomState,
+    shards: Vec<Mutex<Tables>>,
+}
+
+impl fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Embedded").field("clock", &self.clock).finish_non_exhaustive()
+    }
+}
+
+impl Embedded {
+    /// An empty engine on this clock.
+    pub fn new(clock: Clock) -> Embedded {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Embedded { clock, hasher: RandomState::new(), shards }
+    }
+
+    /// Takes a decision.
+    pub fn run<D>(&self, decision: &D) -> D::Outcome
+    where
+        D: Decision<State: Kept>,
+    {
+        let name = decision.partition().as_bytes();
+        let shard = self.hasher.hash_one(name) as usize % SHARDS;
+        let mut tables = lock(&self.shards[shard]);
+        // Read under the lock: time never runs backwards within a partition.
+        let now = self.clock.now();
+        let table = D::State::table(&mut tables);
+        if let Some(state) = table.get_mut(name) {
+            return decision.decide(state, now);
+        }
+        let mut state = D::State::default();
+        let outcome = decision.decide(&mut state, now);
+        if !state.is_vacant(now) {
+            table.insert(name.into(), state);
+        }
+        outcome
+    }
+
+    pub(super) fn partitions<S: Kept>(
+        &self,
+        limit: u32,
+        after: Option<&PartitionCursor>,
+    ) -> PartitionPage {
+        let limit = limit as usize;
+        let after = after.map_or(&[][..], |cursor| cursor.name.as_bytes());
+        // The least names of all shards: a heap whose greatest gives way.
+        let mut least: BinaryHeap<Box<[u8]>> = BinaryHeap::with_capacity(limit + 2);
+        for shard in &self.shards {
+            for name in S::table(&mut lock(shard)).keys() {
+                if **name > *after && (least.len() <= limit || least.peek() > Some(name)) {
+                    least.push(name.clone());
+                    if least.len() > limit + 1 {
+                        least.pop();
+                    }
+                }
+            }
+        }
+        let sorted = least.into_sorted_vec().into_iter();
+        let mut names: Vec<Name> =
+            sorted.filter_map(|name| Name::parse(Bytes::from(name)).ok()).collect();
+        let more = names.len() > limit;
+        names.truncate(limit);
+        let last = names.last().filter(|_| more).cloned();
+        PartitionPage { names, next: last.map(|name| PartitionCursor { noted: 0, name }) }
+    }
+
+    pub(super) async fn maintain(&self) {
+        let mut tick = tokio::time::interval(SWEEP_EVERY);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            for shard in &self.shards {
+                self.sweep::<admission::Pool>(&mut lock(shard));
+                // Calls that wait for the shard, or for this thread, go first.
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    fn sweep<S: Kept>(&self, tables: &mut Tables) {
+        let now = self.clock.now();
+        S::table(tables).retain(|_, state| {
+            state.sweep(now, SWEEP_BUDGET);
+            !state.is_vacant(now)
+        });
+    }
+}
+
+/// A panic inside a decision would be a bug; the other partitions of its shard
+/// must not pay for it.
+fn lock(shard: &Mutex<Tables>) -> MutexGuard<'_, Tables> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}

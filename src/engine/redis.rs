@@ -1,0 +1,190 @@
+//! Decides in Redis: one decision is one EVALSHA is one round trip.
+//!
+//! Calls borrow a connection from a bounded pool for the length of their round
+//! trip. While the store is known to be down calls fail at once; a probe finds
+//! out when it is back.
+
+mod connection;
+mod evaluate;
+mod index;
+mod monitor;
+
+use std::{fmt, sync::Arc, time::Instant};
+
+use bb8_redis::bb8;
+use tokio::{
+    sync::{Semaphore, watch},
+    time::timeout_at,
+};
+
+use super::{PartitionCursor, PartitionPage, StoreState};
+use crate::{
+    decision::{Call, Decision, Reply, State},
+    error::Error,
+    script,
+};
+use connection::Connector;
+use evaluate::{Run, Scripts};
+use index::Index;
+use monitor::Monitor;
+
+/// How to reach Redis and how to use it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RedisOptions {
+    /// `redis://[user:password@]host:port[/database]`.
+    pub url: String,
+    /// Connections at most: 1 to 1024.
+    pub connections: u32,
+    /// Calls in flight at most; further ones are refused at once.
+    pub calls_max: usize,
+    /// What every key starts with.
+    pub key_prefix: String,
+    /// Lua that sets `now` in place of Redis's own clock, for tests that step
+    /// the time. None in production.
+    pub clock: Option<String>,
+}
+
+impl RedisOptions {
+    /// The defaults for a Redis at `url`.
+    pub fn new(url: &str) -> RedisOptions {
+        RedisOptions {
+            url: url.to_owned(),
+            connections: 32,
+            calls_max: 4096,
+            key_prefix: "tollgate".to_owned(),
+            clock: None,
+        }
+    }
+
+    /// Checks the URL; the error says what is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        redis::Client::open(self.url.as_str()).map(drop).map_err(|error| error.to_string())
+    }
+}
+
+/// The Redis engine.
+pub struct Redis {
+    pool: bb8::Pool<Connector>,
+    calls: Semaphore,
+    scripts: Scripts,
+    index: Index,
+    monitor: Arc<Monitor>,
+    key_prefix: String,
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis").field("monitor", &self.monitor).finish_non_exhaustive()
+    }
+}
+
+impl Redis {
+    /// An engine on this Redis, which need not answer yet. The error says what
+    /// is wrong with the URL.
+    pub fn new(options: &RedisOptions) -> Result<Redis, String> {
+        let client = redis::Client::open(options.url.as_str()).map_err(|e| e.to_string())?;
+        let monitor = Arc::new(Monitor::new(client.clone()));
+        let pool = bb8::Pool::builder()
+            .max_size(options.connections)
+            // A PING before every call would double the round trips.
+            .test_on_check_out(false)
+            // The call's own deadline decides how long to wait.
+            .retry_connection(false)
+            .build_unchecked(Connector::new(client, monitor.clone()));
+        Ok(Redis {
+            pool,
+            calls: Semaphore::new(options.calls_max),
+            scripts: Scripts::new(options.clock.as_deref()),
+            index: Index::default(),
+            monitor,
+            key_prefix: options.key_prefix.clone(),
+        })
+    }
+
+    pub(super) async fn run<D: Decision>(
+        &self,
+        decision: &D,
+        deadline: Instant,
+    ) -> Result<D::Outcome, Error> {
+        let (capability, partition) = (D::State::CAPABILITY, decision.partition());
+        let call = Call::of(decision, &self.key_prefix);
+        let note = (D::LISTED && self.index.is_due(partition))
+            .then(|| index::note(&self.key_prefix, capability, partition));
+        let beside = note.as_ref().map(|call| (&script::NOTE_PARTITION, call));
+        let reply = self.evaluate((D::SCRIPT, &call), beside, deadline).await;
+        if reply.is_err() && note.is_some() {
+            self.index.forget(partition);
+        }
+        D::parse(&mut reply?)
+    }
+
+    pub(super) async fn partitions(
+        &self,
+        capability: &'static str,
+        limit: u32,
+        after: Option<&PartitionCursor>,
+        deadline: Instant,
+    ) -> Result<PartitionPage, Error> {
+        let call = index::list(&self.key_prefix, capability, limit, after);
+        let run = (&script::LIST_PARTITIONS, &call);
+        index::parse_page(&mut self.evaluate(run, None, deadline).await?)
+    }
+
+    pub(super) fn state(&self) -> watch::Receiver<StoreState> {
+        self.monitor.state()
+    }
+
+    pub(super) async fn maintain(&self) {
+        self.monitor.probe().await;
+    }
+
+    /// Runs a script, and beside it in the same round trip perhaps another.
+    ///
+    /// A call whose connection breaks is sent once more: every decision can be
+    /// repeated.
+    async fn evaluate(
+        &self,
+        main: Run<'_>,
+        beside: Option<Run<'_>>,
+        deadline: Instant,
+    ) -> Result<Reply, Error> {
+        self.monitor.check()?;
+        let _permit = self.calls.try_acquire().map_err(|_| Error::Overloaded)?;
+        match self.attempt(main, beside, deadline).await? {
+            Some(reply) => Ok(reply),
+            None => {
+                let again = self.attempt(main, beside, deadline).await?;
+                again.ok_or(Error::DeadlineExceeded)
+            }
+        }
+    }
+
+    /// One try; none when the connection broke and the fate is unknown.
+    async fn attempt(
+        &self,
+        main: Run<'_>,
+        beside: Option<Run<'_>>,
+        deadline: Instant,
+    ) -> Result<Option<Reply>, Error> {
+        let borrowed = timeout_at(deadline.into(), connection::borrow(&self.pool, &self.monitor));
+        let no_connection = |_| Error::Unavailable("no connection was free in time".to_owned());
+        let mut connection = borrowed.await.map_err(no_connection)??;
+        let sent = self.scripts.send(&mut connection, main, beside);
+        match timeout_at(deadline.into(), sent).await {
+            Ok(Ok(value)) => {
+                self.monitor.note_answer();
+                evaluate::reply(value).map(Some)
+            }
+            Ok(Err(error)) if error.is_unrecoverable_error() => {
+                connection.mark_broken();
+                self.monitor.note_loss(connection.epoch);
+                Ok(None)
+            }
+            Ok(Err(error)) => Err(evaluate::error(&error)),
+            Err(_) => {
+                connection.mark_broken();
+                Err(Error::DeadlineExceeded)
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Connections to Redis and the pool that lends them.
+
+use std::{sync::Arc, time::Duration};
+
+use bb8_redis::bb8::{ManageConnection, Pool, PooledConnection};
+use redis::{AsyncConnectionConfig, Client, RedisError, aio::MultiplexedConnection};
+
+use super::{StoreState, monitor::Monitor};
+use crate::error::Error;
+
+/// How long a connection may take to be made.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Makes connections, and knows a broken one when it comes back: bb8-redis's
+/// own manager calls none broken, so a dead one would go round for ever.
+#[derive(Debug)]
+pub(super) struct Connector {
+    client: Client,
+    monitor: Arc<Monitor>,
+}
+
+/// A connection of the pool.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) socket: MultiplexedConnection,
+    /// The monitor's epoch in which it was made.
+    pub(super) epoch: u64,
+    broken: bool,
+}
+
+impl Connector {
+    pub(super) fn new(client: Client, monitor: Arc<Monitor>) -> Connector {
+        Connector { client, monitor }
+    }
+}
+
+impl Connection {
+    /// Keeps the connection from being lent again.
+    pub(super) fn mark_broken(&mut self) {
+        self.broken = true;
+    }
+}
+
+/// Connects without a response timeout: the call's own deadline is the bound.
+pub(super) async fn connect(client: &Client) -> Result<MultiplexedConnection, RedisError> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(CONNECT_TIMEOUT))
+        .set_response_timeout(None);
+    client.get_multiplexed_async_connection_with_config(&config).await
+}
+
+impl ManageConnection for Connector {
+    type Connection = Connection;
+    type Error = RedisError;
+
+    async fn connect(&self) -> Result<Connection, RedisError> {
+        let epoch = self.monitor.epoch();
+        match connect(&self.client).await {
+            Ok(socket) => Ok(Connection { socket, epoch, broken: false }),
+            Err(error) => {
+                self.monitor.set_down(&error.to_string());
+                Err(error)
+            }
+        }
+    }
+
+    async fn is_valid(&self, _: &mut Connection) -> Result<(), RedisError> {
+        // Never asked: it would cost every call a second round trip.
+        Ok(())
+    }
+
+    fn has_broken(&self, connection: &mut Connection) -> bool {
+        connection.broken
+    }
+}
+
+/// Borrows a connection made since the last loss of one: when one breaks, the
+/// idle ones are as a rule dead too.
+pub(super) async fn borrow<'a>(
+    pool: &'a Pool<Connector>,
+    monitor: &Monitor,
+) -> Result<PooledConnection<'a, Connector>, Error> {
+    let mut state = monitor.state();
+    let lend = async {
+        loop {
+            let mut connection = pool.get().await;
+            match &mut connection {
+                Ok(old) if old.epoch < monitor.epoch() => old.mark_broken(),
+                _ => return connection.map_err(|error| Error::Unavailable(error.to_string())),
+            }
+        }
+    };
+    // A failed connect tells the monitor, not those that wait for it.
+    tokio::select! {
+        biased;
+        connection = lend => connection,
+        _ = state.wait_for(|state| *state == StoreState::Down) => Err(monitor.down()),
+    }
+}

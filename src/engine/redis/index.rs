@@ -1,0 +1,103 @@
+//! Which partitions there are, for listings: a zset per capability.
+//!
+//! The index lives in a slot of its own, so it cannot be written in the same
+//! atomic step as a decision. It decides nothing: a server notes a partition
+//! beside a decision on it, in the same round trip, at most once a minute.
+
+use std::{
+    collections::HashMap,
+    str,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+
+use super::{PartitionCursor, PartitionPage};
+use crate::{
+    decision::{Call, Reply},
+    error::Error,
+    names::Name,
+    time::monotonic,
+};
+
+const NOTE_EVERY: Duration = Duration::from_secs(60);
+/// Names remembered as noted; past it all are forgotten and noted anew.
+const NOTED_MAX: usize = 65_536;
+
+const CAPABILITY: &str = "index";
+const PARTITIONS: &[u8] = b"partitions";
+
+/// What this server has noted of late.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    noted: Mutex<HashMap<Box<[u8]>, Instant>>,
+}
+
+impl Index {
+    /// Whether a partition has to be noted now; it then counts as noted.
+    pub(super) fn is_due(&self, partition: &Name) -> bool {
+        let now = monotonic();
+        let mut noted = self.lock();
+        match noted.get_mut(partition.as_bytes()) {
+            Some(last) if now.duration_since(*last) < NOTE_EVERY => return false,
+            Some(last) => *last = now,
+            None => {
+                if noted.len() >= NOTED_MAX {
+                    noted.clear();
+                }
+                noted.insert(partition.as_bytes().into(), now);
+            }
+        }
+        true
+    }
+
+    /// Takes back that a partition was noted.
+    pub(super) fn forget(&self, partition: &Name) {
+        self.lock().remove(partition.as_bytes());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Instant>> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// KEYS and ARGV of `lua/index/note.lua`.
+pub(super) fn note<'a>(prefix: &'a str, capability: &'static str, partition: &Name) -> Call<'a> {
+    let mut call = Call::new(prefix, CAPABILITY, capability.as_bytes());
+    call.key(&[PARTITIONS]);
+    call.bytes(&[partition.as_bytes()]);
+    call
+}
+
+/// KEYS and ARGV of `lua/index/list.lua`.
+pub(super) fn list<'a>(
+    prefix: &'a str,
+    capability: &'static str,
+    limit: u32,
+    after: Option<&PartitionCursor>,
+) -> Call<'a> {
+    let mut call = Call::new(prefix, CAPABILITY, capability.as_bytes());
+    call.key(&[PARTITIONS]);
+    call.number(limit.into());
+    call.optional(after.map(|cursor| cursor.noted));
+    call.bytes(&[after.map_or(&[][..], |cursor| cursor.name.as_bytes())]);
+    call
+}
+
+/// Reads the reply of `lua/index/list.lua`.
+pub(super) fn parse_page(reply: &mut Reply) -> Result<PartitionPage, Error> {
+    let (_, more) = (reply.number()?, reply.number()? != 0);
+    let (mut names, mut last) = (Vec::new(), None);
+    while reply.has_more() {
+        let name = Name::parse(Bytes::from(reply.bytes()?));
+        let noted = reply.bytes()?;
+        let noted = str::from_utf8(&noted).ok().and_then(|text| text.parse().ok());
+        // An entry that is no name names no pool.
+        if let (Ok(name), Some(noted)) = (name, noted) {
+            last = Some(PartitionCursor { noted, name: name.clone() });
+            names.push(name);
+        }
+    }
+    Ok(PartitionPage { names, next: last.filter(|_| more) })
+}

@@ -1,0 +1,34 @@
+//! What went wrong when a decision could not be taken.
+//!
+//! A refusal (full, held, over the limit) is an outcome, never an `Error`.
+
+use std::fmt;
+
+/// Could not decide.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Error {
+    /// The store can't be reached, or the call was certainly not executed.
+    Unavailable(String),
+    /// The deadline passed after the call was sent: its fate is unknown, and
+    /// repeating it is safe.
+    DeadlineExceeded,
+    /// This server has as many calls in flight as it allows itself.
+    Overloaded,
+    /// A stored value is not what the scripts write.
+    Corrupt(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Unavailable(why) => write!(f, "the store cannot be reached: {why}"),
+            Error::DeadlineExceeded => f.write_str(
+                "no reply from the store in time; the call may have been executed: repeat it",
+            ),
+            Error::Overloaded => f.write_str("too many calls in flight on this server"),
+            Error::Corrupt(what) => write!(f, "a stored value cannot be read: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,22 @@
+//! gRPC: the only module that names tonic or generated types.
+//!
+//! Every handler is three steps: parse the request into a decision (all
+//! violations at once), run it, convert the outcome.
+
+pub mod client;
+pub(crate) mod reflection;
+
+mod admission;
+mod codec;
+mod deadline;
+mod fields;
+mod page_token;
+mod status;
+
+pub use admission::Admission;
+
+/// Messages and services as this server decodes them: text is `Bytes`.
+#[allow(clippy::all, missing_docs, missing_debug_implementations, unreachable_pub)]
+pub(crate) mod pb {
+    include!(concat!(env!("OUT_DIR"), "/server/tollgate.v1.rs"));
+}

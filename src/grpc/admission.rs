@@ -1,0 +1,145 @@
+//! `AdmissionService`.
+
+mod convert;
+mod parse;
+
+use std::{fmt::Debug, sync::Arc, time::Instant};
+
+use futures_util::future::try_join_all;
+use tonic::{Request, Response, Status};
+
+use super::{
+    deadline, page_token,
+    pb::{self, admission_service_server::AdmissionServiceServer},
+};
+use crate::{
+    admission::{Catalog, GetPool, Pool, PoolView},
+    engine::Engine,
+    names::Name,
+};
+
+/// The largest message taken: a result of 64 KiB and its names, with room.
+const MESSAGE_BYTES_MAX: usize = 256 * 1024;
+
+/// The service over an engine.
+#[derive(Debug)]
+pub struct Admission {
+    engine: Arc<Engine>,
+    catalog: Arc<Catalog>,
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+impl Admission {
+    /// The service's name in health checks.
+    pub const NAME: &'static str = "tollgate.v1.AdmissionService";
+
+    /// The service, ready to be routed.
+    pub fn service(
+        engine: Arc<Engine>,
+        catalog: Arc<Catalog>,
+    ) -> AdmissionServiceServer<Admission> {
+        AdmissionServiceServer::new(Admission { engine, catalog })
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+    }
+
+    async fn view(&self, pool: Name, deadline: Instant) -> Result<(GetPool, PoolView), Status> {
+        let decision = GetPool { settings: self.catalog.settings(&pool), pool };
+        let view = self.engine.run(&decision, deadline).await?;
+        Ok((decision, view))
+    }
+}
+
+#[tonic::async_trait]
+impl pb::admission_service_server::AdmissionService for Admission {
+    async fn admit_task(
+        &self,
+        request: Request<pb::AdmitTaskRequest>,
+    ) -> Answer<pb::AdmitTaskResponse> {
+        let deadline = deadline::of(&request);
+        let decision = parse::admit_task(request.into_inner(), &self.catalog)?;
+        let admission = self.engine.run(&decision, deadline).await?;
+        Ok(answer(convert::admission(&decision, &admission)))
+    }
+
+    async fn complete_task(
+        &self,
+        request: Request<pb::CompleteTaskRequest>,
+    ) -> Answer<pb::CompleteTaskResponse> {
+        let deadline = deadline::of(&request);
+        let decision = parse::complete_task(request.into_inner(), &self.catalog)?;
+        let completion = self.engine.run(&decision, deadline).await?;
+        Ok(answer(convert::completion(&completion)))
+    }
+
+    async fn renew_task(
+        &self,
+        request: Request<pb::RenewTaskRequest>,
+    ) -> Answer<pb::RenewTaskResponse> {
+        let deadline = deadline::of(&request);
+        let decision = parse::renew_task(request.into_inner(), &self.catalog)?;
+        let verdict = self.engine.run(&decision, deadline).await?;
+        Ok(answer(convert::renewal(&decision, verdict)))
+    }
+
+    async fn evict_task(
+        &self,
+        request: Request<pb::EvictTaskRequest>,
+    ) -> Answer<pb::EvictTaskResponse> {
+        let deadline = deadline::of(&request);
+        let decision = parse::evict_task(request.into_inner(), &self.catalog)?;
+        let verdict = self.engine.run(&decision, deadline).await?;
+        Ok(answer(convert::eviction(verdict)))
+    }
+
+    async fn get_pool(&self, request: Request<pb::GetPoolRequest>) -> Answer<pb::GetPoolResponse> {
+        let deadline = deadline::of(&request);
+        let pool = parse::get_pool(request.into_inner())?;
+        let (decision, view) = self.view(pool, deadline).await?;
+        let pool = convert::pool(&decision.pool, &decision.settings, &view);
+        Ok(answer(pb::GetPoolResponse { pool: Some(pool) }))
+    }
+
+    async fn list_pools(
+        &self,
+        request: Request<pb::ListPoolsRequest>,
+    ) -> Answer<pb::ListPoolsResponse> {
+        let deadline = deadline::of(&request);
+        let (limit, after) = parse::list_pools(&request.into_inner())?;
+        let page = self.engine.partitions::<Pool>(limit, after, deadline).await?;
+        let views = page.names.into_iter().map(|name| self.view(name, deadline));
+        let views = try_join_all(views).await?;
+        let held = views.iter().filter(|(_, view)| !view.is_vacant());
+        let pools =
+            held.map(|(decision, view)| convert::pool(&decision.pool, &decision.settings, view));
+        let next_page_token = page_token::encode(page.next.as_ref());
+        Ok(answer(pb::ListPoolsResponse { pools: pools.collect(), next_page_token }))
+    }
+
+    async fn list_leases(
+        &self,
+        request: Request<pb::ListLeasesRequest>,
+    ) -> Answer<pb::ListLeasesResponse> {
+        let deadline = deadline::of(&request);
+        let decision = parse::list_leases(request.into_inner())?;
+        let page = self.engine.run(&decision, deadline).await?;
+        Ok(answer(convert::lease_page(&decision.pool, page)))
+    }
+
+    async fn configure_pool(
+        &self,
+        request: Request<pb::ConfigurePoolRequest>,
+    ) -> Answer<pb::ConfigurePoolResponse> {
+        let deadline = deadline::of(&request);
+        let decision = parse::configure_pool(request.into_inner(), &self.catalog)?;
+        let view = self.engine.run(&decision, deadline).await?;
+        let pool = convert::pool(&decision.pool, &decision.settings, &view);
+        Ok(answer(pb::ConfigurePoolResponse { pool: Some(pool) }))
+    }
+}
+
+/// Wraps an answer. Refusals are answers; they show in the log at debug only.
+fn answer<T: Debug>(message: T) -> Response<T> {
+    tracing::debug!(answer = ?message);
+    Response::new(message)
+}

@@ -1,0 +1,137 @@
+//! Outcomes into responses.
+
+use bytes::Bytes;
+use prost_types::{Duration, Timestamp};
+
+use super::super::{page_token, pb};
+use crate::{
+    admission::{
+        Admission, AdmitDecision, AdmitTask, CompleteVerdict, Completion, EvictVerdict, Lease,
+        LeasePage, PoolView, RenewTask, RenewVerdict, Settings, Usage,
+    },
+    names::Name,
+    time::{self, Millis},
+};
+
+pub(super) fn admission(asked: &AdmitTask, admission: &Admission) -> pb::AdmitTaskResponse {
+    use pb::AdmitDecision as Wire;
+
+    let mut response = pb::AdmitTaskResponse {
+        usage: Some(usage(&admission.usage)),
+        ..pb::AdmitTaskResponse::default()
+    };
+    let decision = match &admission.decision {
+        AdmitDecision::Admitted { lease: granted, replayed } => {
+            let task = asked.task.as_ref().map(Name::to_bytes).unwrap_or_default();
+            response.lease = Some(lease(&asked.pool, asked.device.to_bytes(), task, granted));
+            response.replayed = *replayed;
+            Wire::Admitted
+        }
+        AdmitDecision::AlreadyCompleted => Wire::AlreadyCompleted,
+        AdmitDecision::Full { retry_after } => {
+            response.retry_after = Some(duration(*retry_after));
+            Wire::Full
+        }
+        AdmitDecision::NoTask => Wire::NoTask,
+        AdmitDecision::Paused { retry_after } => {
+            response.retry_after = Some(duration(*retry_after));
+            Wire::Paused
+        }
+    };
+    response.set_decision(decision);
+    response
+}
+
+pub(super) fn completion(completion: &Completion) -> pb::CompleteTaskResponse {
+    let verdict = match completion.verdict {
+        CompleteVerdict::AlreadyCompleted => pb::CompleteVerdict::AlreadyCompleted,
+        CompleteVerdict::Completed => pb::CompleteVerdict::Completed,
+        CompleteVerdict::Late => pb::CompleteVerdict::Late,
+        CompleteVerdict::StaleToken => pb::CompleteVerdict::StaleToken,
+        CompleteVerdict::Unknown => pb::CompleteVerdict::Unknown,
+    };
+    let usage = Some(usage(&completion.usage));
+    pb::CompleteTaskResponse { verdict: verdict.into(), usage }
+}
+
+pub(super) fn renewal(asked: &RenewTask, verdict: RenewVerdict) -> pb::RenewTaskResponse {
+    let name = &asked.name;
+    let (verdict, lease) = match verdict {
+        RenewVerdict::Completed => (pb::RenewVerdict::Completed, None),
+        RenewVerdict::Expired => (pb::RenewVerdict::Expired, None),
+        RenewVerdict::Renewed(renewed) => {
+            let (device, task) = (name.device.to_bytes(), name.task.to_bytes());
+            (pb::RenewVerdict::Renewed, Some(lease(&name.pool, device, task, &renewed)))
+        }
+        RenewVerdict::StaleToken => (pb::RenewVerdict::StaleToken, None),
+        RenewVerdict::Unknown => (pb::RenewVerdict::Unknown, None),
+    };
+    pb::RenewTaskResponse { verdict: verdict.into(), lease }
+}
+
+pub(super) fn eviction(verdict: EvictVerdict) -> pb::EvictTaskResponse {
+    let (verdict, replayed) = match verdict {
+        EvictVerdict::Ended => (pb::EvictVerdict::Ended, false),
+        EvictVerdict::Evicted { replayed } => (pb::EvictVerdict::Evicted, replayed),
+        EvictVerdict::Unknown => (pb::EvictVerdict::Unknown, false),
+    };
+    pb::EvictTaskResponse { verdict: verdict.into(), replayed }
+}
+
+pub(super) fn pool(name: &Name, settings: &Settings, view: &PoolView) -> pb::Pool {
+    const OVERRIDES: [&str; 4] = ["capacity", "lease_duration", "expiry_grace", "paused"];
+    let overrides = OVERRIDES.iter().enumerate();
+    let overrides = overrides.filter(|(bit, _)| view.overridden & 1 << bit != 0);
+    let config = pb::PoolConfig {
+        capacity: view.usage.capacity,
+        lease_duration: Some(duration(view.lease)),
+        expiry_grace: Some(duration(view.grace)),
+        paused: view.paused,
+        retention: Some(duration(settings.retention)),
+        overrides: overrides.map(|(_, field)| Bytes::from_static(field.as_bytes())).collect(),
+    };
+    pb::Pool {
+        pool: name.to_bytes(),
+        config: Some(config),
+        usage: Some(usage(&view.usage)),
+        oldest_grant_time: view.oldest_grant.map(timestamp),
+        next_expire_time: view.next_expire.map(timestamp),
+    }
+}
+
+pub(super) fn lease_page(pool: &Name, page: LeasePage) -> pb::ListLeasesResponse {
+    let next_page_token = page_token::encode(page.next.as_ref());
+    let leases = page.leases.into_iter();
+    let leases = leases.map(|held| lease(pool, held.device.into(), held.task.into(), &held.lease));
+    pb::ListLeasesResponse { leases: leases.collect(), next_page_token }
+}
+
+fn lease(pool: &Name, device_id: Bytes, task_id: Bytes, lease: &Lease) -> pb::Lease {
+    pb::Lease {
+        pool: pool.to_bytes(),
+        device_id,
+        task_id,
+        fencing_token: lease.token,
+        grant_time: Some(timestamp(lease.grant)),
+        expire_time: Some(timestamp(lease.expire)),
+    }
+}
+
+fn usage(usage: &Usage) -> pb::Usage {
+    pb::Usage {
+        capacity: usage.capacity,
+        in_use: usage.in_use,
+        available: usage.available(),
+        over_by: usage.over_by(),
+    }
+}
+
+fn duration(length: Millis) -> Duration {
+    let (seconds, millis) = (length.0 / 1000, length.0 % 1000);
+    Duration { seconds: seconds as i64, nanos: millis as i32 * 1_000_000 }
+}
+
+fn timestamp(instant: time::Timestamp) -> Timestamp {
+    let (seconds, micros) = (instant.0 / 1_000_000, instant.0 % 1_000_000);
+    Timestamp { seconds: seconds as i64, nanos: micros as i32 * 1000 }
+}

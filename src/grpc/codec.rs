@@ -1,0 +1,55 @@
+//! Protobuf on the wire: prost's codec, but a message that is not protobuf is
+//! the caller's fault (INVALID_ARGUMENT), not ours (INTERNAL).
+
+use prost::Message;
+use tonic::{
+    Status,
+    codec::{DecodeBuf, Decoder},
+};
+use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
+
+/// The codec of every service.
+#[derive(Debug)]
+pub(crate) struct Codec<T, U>(ProstCodec<T, U>);
+
+/// Decodes requests.
+#[derive(Debug)]
+pub(crate) struct RequestDecoder<U>(ProstDecoder<U>);
+
+impl<T, U> Default for Codec<T, U>
+where
+    ProstCodec<T, U>: Default,
+{
+    fn default() -> Codec<T, U> {
+        Codec(ProstCodec::default())
+    }
+}
+
+impl<T, U> tonic::codec::Codec for Codec<T, U>
+where
+    T: Message + Send + 'static,
+    U: Message + Default + Send + 'static,
+{
+    type Encode = T;
+    type Decode = U;
+    type Encoder = ProstEncoder<T>;
+    type Decoder = RequestDecoder<U>;
+
+    fn encoder(&mut self) -> ProstEncoder<T> {
+        self.0.encoder()
+    }
+
+    fn decoder(&mut self) -> RequestDecoder<U> {
+        RequestDecoder(self.0.decoder())
+    }
+}
+
+impl<U: Message + Default> Decoder for RequestDecoder<U> {
+    type Item = U;
+    type Error = Status;
+
+    fn decode(&mut self, source: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
+        let decoded = self.0.decode(source);
+        decoded.map_err(|status| Status::invalid_argument(status.message()))
+    }
+}

@@ -1,0 +1,55 @@
+//! By when a call has to be answered.
+
+use std::time::{Duration, Instant};
+
+use tonic::Request;
+
+use crate::time::monotonic;
+
+/// For callers that set no deadline.
+const DEFAULT: Duration = Duration::from_secs(1);
+/// Kept back for the answer's way home: a tenth of the caller's time, or this.
+const WAY_HOME_MAX: Duration = Duration::from_millis(50);
+
+/// The instant by which the engine has to be done with a call.
+pub(super) fn of<T>(request: &Request<T>) -> Instant {
+    let asked = request.metadata().get("grpc-timeout");
+    let timeout = asked.and_then(|value| parse(value.as_bytes())).unwrap_or(DEFAULT);
+    let now = monotonic();
+    let ours = timeout - (timeout / 10).min(WAY_HOME_MAX);
+    // A timeout of years is no deadline that an Instant could hold.
+    now.checked_add(ours).unwrap_or(now + DEFAULT)
+}
+
+/// Reads `grpc-timeout`: at most 8 digits and a unit.
+fn parse(value: &[u8]) -> Option<Duration> {
+    let (unit, digits) = value.split_last()?;
+    if digits.is_empty() || digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    Some(match unit {
+        b'H' => Duration::from_secs(number * 3600),
+        b'M' => Duration::from_secs(number * 60),
+        b'S' => Duration::from_secs(number),
+        b'm' => Duration::from_millis(number),
+        b'u' => Duration::from_micros(number),
+        b'n' => Duration::from_nanos(number),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_are_read_in_every_unit() {
+        assert_eq!(parse(b"250m"), Some(Duration::from_millis(250)));
+        assert_eq!(parse(b"99999999H"), Some(Duration::from_secs(99_999_999 * 3600)));
+        assert_eq!(parse(b"7u"), Some(Duration::from_micros(7)));
+        for bad in [&b""[..], b"S", b"1", b"-1S", b"123456789S", b"1x", "1é".as_bytes()] {
+            assert_eq!(parse(bad), None);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Page tokens: where a listing goes on, opaque to the caller.
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use bytes::Bytes;
+
+use super::fields::Fields;
+use crate::{
+    admission::LeaseCursor,
+    engine::PartitionCursor,
+    names::{Name, SEPARATOR},
+    time::Timestamp,
+};
+
+/// A cursor that can travel as a page token: a number and bytes.
+pub(super) trait Cursor: Sized {
+    fn parts(&self) -> (u64, &[u8]);
+    fn of(number: u64, bytes: &[u8]) -> Option<Self>;
+}
+
+/// The token of the page after `cursor`; empty when there is none.
+pub(super) fn encode(cursor: Option<&impl Cursor>) -> Bytes {
+    let Some((number, bytes)) = cursor.map(Cursor::parts) else { return Bytes::new() };
+    let text = [number.to_string().as_bytes(), &[SEPARATOR], bytes].concat();
+    URL_SAFE_NO_PAD.encode(text).into()
+}
+
+/// Reads the field `page_token`.
+pub(super) fn decode<C: Cursor>(fields: &mut Fields, token: &[u8]) -> Option<C> {
+    if token.is_empty() {
+        return None;
+    }
+    let cursor = URL_SAFE_NO_PAD.decode(token).ok().and_then(|text| {
+        let end = text.iter().position(|byte| *byte == SEPARATOR)?;
+        let number = std::str::from_utf8(&text[..end]).ok()?.parse().ok()?;
+        C::of(number, &text[end + 1..])
+    });
+    if cursor.is_none() {
+        fields.violation("page_token", "must be a next_page_token of this listing");
+    }
+    cursor
+}
+
+impl Cursor for LeaseCursor {
+    fn parts(&self) -> (u64, &[u8]) {
+        (self.slot_end.0, &self.member)
+    }
+
+    fn of(number: u64, bytes: &[u8]) -> Option<LeaseCursor> {
+        let cursor = LeaseCursor { slot_end: Timestamp(number), member: bytes.to_vec() };
+        cursor.held().is_some().then_some(cursor)
+    }
+}
+
+impl Cursor for PartitionCursor {
+    fn parts(&self) -> (u64, &[u8]) {
+        (self.noted, self.name.as_bytes())
+    }
+
+    fn of(number: u64, bytes: &[u8]) -> Option<PartitionCursor> {
+        let name = Name::parse(Bytes::copy_from_slice(bytes)).ok()?;
+        Some(PartitionCursor { noted: number, name })
+    }
+}

@@ -1,0 +1,28 @@
+//! Reflection, so that grpcurl needs no .proto file.
+
+use tonic_reflection::server::{
+    Builder,
+    v1::{ServerReflection, ServerReflectionServer},
+    v1alpha,
+};
+
+/// The descriptors of all services, as they stand in `proto/`.
+const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+
+/// The service `grpc.reflection.v1.ServerReflection`.
+#[allow(clippy::expect_used, reason = "the descriptors are compiled in; every start decodes them")]
+pub(crate) fn v1() -> ServerReflectionServer<impl ServerReflection> {
+    builder().build_v1().expect("the descriptors that build.rs wrote")
+}
+
+/// The service `grpc.reflection.v1alpha.ServerReflection`, for older clients.
+#[allow(clippy::expect_used, reason = "the descriptors are compiled in; every start decodes them")]
+pub(crate) fn v1alpha() -> v1alpha::ServerReflectionServer<impl v1alpha::ServerReflection> {
+    builder().build_v1alpha().expect("the descriptors that build.rs wrote")
+}
+
+fn builder() -> Builder<'static> {
+    Builder::configure()
+        .register_encoded_file_descriptor_set(DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+}

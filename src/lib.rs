@@ -1,0 +1,31 @@
+//! Tollgate: a gRPC service that backends ask before they let something happen.
+//!
+//! One decision = one RPC verb = one Rust struct = one Lua script = one atomic
+//! step = one round trip, with two executors that are proven to agree.
+//!
+//! # Layout
+//! - [`admission`]: the rules of a capability, a file per verb. Each verb is a
+//!   [`decision::Decision`]: `decide` in Rust, its twin in `lua/`.
+//! - [`engine`]: what runs decisions: in this process, or in Redis.
+//! - [`grpc`]: requests into decisions, outcomes into responses.
+//! - [`server`]: routes, health, reflection, limits, drain.
+//! - [`config`]: flags, environment and `tollgate.toml`.
+//! - [`fleet`]: a fleet of devices to play against a server.
+//! - [`names`] builds every key, [`time`] reads every clock, [`script`] holds
+//!   every script, [`error`] says why a decision could not be taken.
+//!
+//! Dependencies point one way: main → server → grpc → engine → capabilities →
+//! decision → script, names, time, error. Only `grpc` knows tonic, only
+//! `engine::redis` knows Redis.
+
+pub mod admission;
+pub mod config;
+pub mod decision;
+pub mod engine;
+pub mod error;
+pub mod grpc;
+pub mod names;
+pub mod script;
+pub mod server;
+pub mod telemetry;
+pub mod time;

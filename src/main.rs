@@ -1,0 +1,97 @@
+//! The `tollgate` command: arguments, config, engine, bind, serve, drain.
+
+mod cli;
+
+use std::{error::Error, process::ExitCode, sync::Arc};
+
+use mimalloc::MiMalloc;
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    signal::unix::{SignalKind, signal},
+};
+use tollgate::{
+    admission::Catalog,
+    config::{Config, EngineChoice, ServeFlags},
+    engine::{Engine, embedded::Embedded, redis::Redis},
+    server::{self, Limits},
+    telemetry,
+    time::Clock,
+};
+
+use cli::{Command, exit};
+
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
+/// Connections that wait to be accepted when a fleet comes back at once.
+const BACKLOG: u32 = 4096;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match cli::parse() {
+        Ok(Command::Serve(flags)) => serve(&flags).await,
+        Ok(Command::CheckConfig { file }) => check_config(&file),
+        Err(code) => code,
+    }
+}
+
+fn check_config(file: &std::path::Path) -> ExitCode {
+    match Config::check(file) {
+        Ok(_) => {
+            println!("{}: good", file.display());
+            ExitCode::SUCCESS
+        }
+        Err(error) => exit::config(&error),
+    }
+}
+
+async fn serve(flags: &ServeFlags) -> ExitCode {
+    let config = match Config::load(flags) {
+        Ok(config) => config,
+        Err(error) => return exit::config(&error),
+    };
+    telemetry::init(&config.log);
+    // Each connection is a file; without the raise the limit is often 1024.
+    let _ = rlimit::increase_nofile_limit(u64::MAX);
+    let listener = match bind(&config) {
+        Ok(listener) => listener,
+        Err(error) => {
+            return exit::unavailable(&format!("cannot listen on {}: {error}", config.listen));
+        }
+    };
+    match run(config, listener).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => exit::unavailable(&error.to_string()),
+    }
+}
+
+fn bind(config: &Config) -> std::io::Result<TcpListener> {
+    let socket = match config.listen.is_ipv4() {
+        true => TcpSocket::new_v4()?,
+        false => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(config.listen)?;
+    socket.listen(BACKLOG)
+}
+
+async fn run(config: Config, listener: TcpListener) -> Result<(), Box<dyn Error>> {
+    let (mut terminate, mut interrupt) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let engine = match &config.engine {
+        EngineChoice::Embedded => Engine::Embedded(Embedded::new(Clock::system())),
+        EngineChoice::Redis(options) => Engine::Redis(Redis::new(options)?),
+    };
+    let catalog = Catalog::new(&config.pools)?;
+    let limits =
+        Limits { connections_max: config.connections_max, drain_timeout: config.drain_timeout };
+    cli::greet(&config.engine, listener.local_addr()?);
+    let shutdown = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    server::run(listener, Arc::new(engine), Arc::new(catalog), limits, shutdown).await?;
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! Names as the wire gives them, parsed once, and the only builder of keys.
+
+use std::{fmt, str};
+
+use bytes::Bytes;
+
+/// The longest name in bytes.
+pub const NAME_BYTES_MAX: usize = 256;
+
+/// Separates the parts of a compound stored value. Names hold no control
+/// characters, so two different compounds are never equal.
+pub const SEPARATOR: u8 = 0x1f;
+
+/// A name: 1 to 256 bytes of UTF-8 without control characters.
+///
+/// A slice of the message it came in; keep a copy, not the name, in state
+/// that outlives the call.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Bytes);
+
+impl Name {
+    /// Parses a name; the error says what a name may be.
+    pub fn parse(bytes: Bytes) -> Result<Name, &'static str> {
+        match bytes.len() {
+            0 => return Err("is required: 1 to 256 bytes of UTF-8"),
+            1..=NAME_BYTES_MAX => {}
+            _ => return Err("must be at most 256 bytes long"),
+        }
+        check_text(&bytes)?;
+        Ok(Name(bytes))
+    }
+
+    /// The name's bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The name's bytes, sharing their memory.
+    pub fn to_bytes(&self) -> Bytes {
+        self.0.clone()
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        // `parse` has checked it; an empty name is nobody's if it were not so.
+        str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Checks what every text on the wire must be: UTF-8, no control characters.
+pub fn check_text(bytes: &[u8]) -> Result<(), &'static str> {
+    let text = str::from_utf8(bytes).map_err(|_| "must be valid UTF-8")?;
+    if text.chars().any(char::is_control) {
+        return Err("must not contain control characters");
+    }
+    Ok(())
+}
+
+/// Appends the key `prefix:{capability:name}:part` to `buffer`.
+///
+/// The braces are the Redis hash tag, so all keys of one name share a slot.
+/// `%` and `}` of the name are percent-encoded: the first `}` then ends the
+/// name, no two names build one key, and names spread over the slots.
+pub fn push_key(buffer: &mut Vec<u8>, prefix: &str, capability: &str, name: &[u8], part: &[&[u8]]) {
+    buffer.extend_from_slice(prefix.as_bytes());
+    buffer.extend_from_slice(b":{");
+    buffer.extend_from_slice(capability.as_bytes());
+    buffer.push(b':');
+    for &byte in name {
+        match byte {
+            b'%' => buffer.extend_from_slice(b"%25"),
+            b'}' => buffer.extend_from_slice(b"%7D"),
+            _ => buffer.push(byte),
+        }
+    }
+    buffer.extend_from_slice(b"}:");
+    for bytes in part {
+        buffer.extend_from_slice(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str, part: &str) -> String {
+        let mut buffer = Vec::new();
+        push_key(&mut buffer, "t", "admission", name.as_bytes(), &[part.as_bytes()]);
+        String::from_utf8(buffer).expect("keys of text are text")
+    }
+
+    #[test]
+    fn names_that_look_like_keys_build_keys_of_their_own() {
+        let names = ["a", "a}", "a%7D", "{", "}", "a}b", "*", "a:b", "a}:task:x", "%", "%25"];
+        for (i, one) in names.iter().enumerate() {
+            for other in &names[i + 1..] {
+                assert_ne!(key(one, "task:x"), key(other, "task:x"));
+            }
+        }
+        assert_ne!(key("a", "task:x}:leases"), key("a}:task:x", "leases"));
+    }
+
+    #[test]
+    fn the_hash_tag_is_the_whole_name() {
+        assert_eq!(key("a}b", "leases"), "t:{admission:a%7Db}:leases");
+    }
+
+    #[test]
+    fn names_have_bounds() {
+        let parse = |text: &str| Name::parse(Bytes::copy_from_slice(text.as_bytes())).is_ok();
+        assert!(parse("*") && parse("{") && parse("a b") && parse("é") && parse(&"x".repeat(256)));
+        assert!(!parse("") && !parse(&"x".repeat(257)) && !parse("a\n") && !parse("\u{85}"));
+        assert!(Name::parse(Bytes::from_static(b"\xff")).is_err());
+    }
+}
