@@ -8,11 +8,21 @@ use crate::config::Log;
 
 /// Starts logging. Called once, before anything is logged.
 pub fn init(log: &Log) {
-    // The configuration has checked the filter.
-    let filter = EnvFilter::try_new(&log.level).unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = filter(&log.level).unwrap_or_else(|| EnvFilter::new("info"));
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     match log.json {
         true => subscriber.json().flatten_event(true).init(),
         false => subscriber.with_ansi(io::stderr().is_terminal()).init(),
+    }
+}
+
+/// The filter of a level or of filter directives. A bare level is Tollgate's
+/// own: the libraries below it speak up at warn.
+pub fn filter(text: &str) -> Option<EnvFilter> {
+    const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+    match LEVELS.contains(&text) {
+        true => EnvFilter::try_new(format!("warn,tollgate={text}")).ok(),
+        false if text.contains('=') => EnvFilter::try_new(text).ok(),
+        false => None,
     }
 }

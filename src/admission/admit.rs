@@ -65,6 +65,13 @@ pub enum AdmitDecision {
     },
 }
 
+impl Admission {
+    /// Whether the task may run.
+    pub fn is_granted(&self) -> bool {
+        matches!(self.decision, AdmitDecision::Admitted { .. })
+    }
+}
+
 impl AdmitTask {
     fn member(&self) -> Vec<u8> {
         member(&self.device, self.task.as_ref().map_or(&[], Name::as_bytes))

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
-use crate::engine::redis::RedisOptions;
+use crate::{engine::redis::RedisOptions, telemetry};
 
 /// Flags and `TOLLGATE_*` variables; they win over the configuration file.
 #[derive(Debug, Clone, Default, Args)]
@@ -66,8 +66,10 @@ pub(super) fn engine(text: &str) -> Result<String, String> {
 
 /// Checks a level or filter.
 pub(super) fn log_level(text: &str) -> Result<String, String> {
-    match text.parse::<tracing_subscriber::EnvFilter>() {
-        Ok(_) => Ok(text.to_owned()),
-        Err(_) => Err("expected error, warn, info, debug, trace or a filter".to_owned()),
+    match telemetry::filter(text) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err("expected error, warn, info, debug, trace or a filter such as \
+                     `tollgate=debug`"
+            .to_owned()),
     }
 }

@@ -3,7 +3,7 @@
 mod convert;
 mod parse;
 
-use std::{fmt::Debug, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
 use futures_util::future::try_join_all;
 use tonic::{Request, Response, Status};
@@ -13,7 +13,7 @@ use super::{
     pb::{self, admission_service_server::AdmissionServiceServer},
 };
 use crate::{
-    admission::{Catalog, GetPool, Pool, PoolView},
+    admission::{Catalog, CompleteVerdict, GetPool, Pool, PoolView, RenewVerdict},
     engine::Engine,
     names::Name,
 };
@@ -59,7 +59,10 @@ impl pb::admission_service_server::AdmissionService for Admission {
         let deadline = deadline::of(&request);
         let decision = parse::admit_task(request.into_inner(), &self.catalog)?;
         let admission = self.engine.run(&decision, deadline).await?;
-        Ok(answer(convert::admission(&decision, &admission)))
+        if !admission.is_granted() {
+            tracing::debug!(?decision, ?admission, "refused");
+        }
+        Ok(Response::new(convert::admission(&decision, &admission)))
     }
 
     async fn complete_task(
@@ -69,7 +72,10 @@ impl pb::admission_service_server::AdmissionService for Admission {
         let deadline = deadline::of(&request);
         let decision = parse::complete_task(request.into_inner(), &self.catalog)?;
         let completion = self.engine.run(&decision, deadline).await?;
-        Ok(answer(convert::completion(&completion)))
+        if completion.verdict != CompleteVerdict::Completed {
+            tracing::debug!(name = ?decision.name, ?completion, "refused");
+        }
+        Ok(Response::new(convert::completion(&completion)))
     }
 
     async fn renew_task(
@@ -79,7 +85,10 @@ impl pb::admission_service_server::AdmissionService for Admission {
         let deadline = deadline::of(&request);
         let decision = parse::renew_task(request.into_inner(), &self.catalog)?;
         let verdict = self.engine.run(&decision, deadline).await?;
-        Ok(answer(convert::renewal(&decision, verdict)))
+        if !matches!(verdict, RenewVerdict::Renewed(_)) {
+            tracing::debug!(name = ?decision.name, ?verdict, "refused");
+        }
+        Ok(Response::new(convert::renewal(&decision, verdict)))
     }
 
     async fn evict_task(
@@ -89,7 +98,7 @@ impl pb::admission_service_server::AdmissionService for Admission {
         let deadline = deadline::of(&request);
         let decision = parse::evict_task(request.into_inner(), &self.catalog)?;
         let verdict = self.engine.run(&decision, deadline).await?;
-        Ok(answer(convert::eviction(verdict)))
+        Ok(Response::new(convert::eviction(verdict)))
     }
 
     async fn get_pool(&self, request: Request<pb::GetPoolRequest>) -> Answer<pb::GetPoolResponse> {
@@ -97,7 +106,7 @@ impl pb::admission_service_server::AdmissionService for Admission {
         let pool = parse::get_pool(request.into_inner())?;
         let (decision, view) = self.view(pool, deadline).await?;
         let pool = convert::pool(&decision.pool, &decision.settings, &view);
-        Ok(answer(pb::GetPoolResponse { pool: Some(pool) }))
+        Ok(Response::new(pb::GetPoolResponse { pool: Some(pool) }))
     }
 
     async fn list_pools(
@@ -113,7 +122,7 @@ impl pb::admission_service_server::AdmissionService for Admission {
         let pools =
             held.map(|(decision, view)| convert::pool(&decision.pool, &decision.settings, view));
         let next_page_token = page_token::encode(page.next.as_ref());
-        Ok(answer(pb::ListPoolsResponse { pools: pools.collect(), next_page_token }))
+        Ok(Response::new(pb::ListPoolsResponse { pools: pools.collect(), next_page_token }))
     }
 
     async fn list_leases(
@@ -123,7 +132,7 @@ impl pb::admission_service_server::AdmissionService for Admission {
         let deadline = deadline::of(&request);
         let decision = parse::list_leases(request.into_inner())?;
         let page = self.engine.run(&decision, deadline).await?;
-        Ok(answer(convert::lease_page(&decision.pool, page)))
+        Ok(Response::new(convert::lease_page(&decision.pool, page)))
     }
 
     async fn configure_pool(
@@ -134,12 +143,6 @@ impl pb::admission_service_server::AdmissionService for Admission {
         let decision = parse::configure_pool(request.into_inner(), &self.catalog)?;
         let view = self.engine.run(&decision, deadline).await?;
         let pool = convert::pool(&decision.pool, &decision.settings, &view);
-        Ok(answer(pb::ConfigurePoolResponse { pool: Some(pool) }))
+        Ok(Response::new(pb::ConfigurePoolResponse { pool: Some(pool) }))
     }
-}
-
-/// Wraps an answer. Refusals are answers; they show in the log at debug only.
-fn answer<T: Debug>(message: T) -> Response<T> {
-    tracing::debug!(answer = ?message);
-    Response::new(message)
 }
