@@ -1,0 +1,234 @@
+//! Both executors of every decision on the same random histories with stepped
+//! time: every outcome must be equal, and so must what is left behind.
+//!
+//! Lengths and steps are multiples of 100 ms, so that calls often fall on the
+//! very instant at which something ends.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use rand::{Rng, SeedableRng, seq::IndexedRandom};
+use rand_chacha::ChaCha8Rng;
+use tollgate::{
+    admission::{
+        AdmitTask, CompleteTask, ConfigurePool, EvictTask, GetPool, LeaseCursor, ListLeases,
+        Outcome, Overrides, Pool, RenewTask, Settings, TaskName, TaskState,
+    },
+    decision::Decision,
+    engine::{Engine, embedded::Kept},
+    names::Name,
+    time::{Millis, Timestamp, monotonic},
+};
+
+use crate::world::{Time, redis_engine, up};
+
+const STEPS: usize = 21_000;
+const SEEDS: [u64; 4] = [1, 2, 3, 4];
+
+/// One history on both executors.
+struct Twins {
+    redis: Arc<Engine>,
+    time: Time,
+    pools: HashMap<Name, Pool>,
+    random: ChaCha8Rng,
+    tokens: Vec<u64>,
+    cursors: Vec<LeaseCursor>,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_executors_of_every_decision_agree() {
+    let fresh = rand::random();
+    println!("seeds {SEEDS:?} and {fresh}");
+    let seeds = SEEDS.into_iter().chain([fresh]);
+    let histories: Vec<_> = seeds.map(|seed| tokio::spawn(history(seed))).collect();
+    for history in histories {
+        history.await.unwrap();
+    }
+}
+
+async fn history(seed: u64) {
+    let (redis, time) = redis_engine().await;
+    let engine = redis.clone();
+    let maintain = tokio::spawn(async move { engine.maintain().await });
+    up(redis.state()).await;
+    let random = ChaCha8Rng::seed_from_u64(seed);
+    let (pools, tokens, cursors) = (HashMap::new(), Vec::new(), Vec::new());
+    let mut twins = Twins { redis, time, pools, random, tokens, cursors };
+    let mut compared = 0;
+    for step in 0..STEPS {
+        let context = format!("seed {seed}, step {step}");
+        twins.pass_time().await;
+        twins.decide(&context).await;
+        if step % 1000 == 999 {
+            compared += twins.compare_state(&context).await;
+        }
+    }
+    assert!(compared > 100, "seed {seed}: only {compared} records to compare");
+    maintain.abort();
+}
+
+impl Twins {
+    async fn pass_time(&mut self) {
+        let steps = match self.random.random_range(0..1000) {
+            0..600 => return,
+            600..800 => 1,
+            800..995 => self.random.random_range(1..30),
+            _ => self.random.random_range(1..10_000),
+        };
+        self.time.advance(steps * 100_000).await;
+    }
+
+    async fn decide(&mut self, context: &str) {
+        let pool = self.name(&["one", "two", "three{}"]);
+        let settings = settings(&pool);
+        let name = TaskName {
+            pool: pool.clone(),
+            device: self.name(&["a", "b", "c", "d", "e", "f"]),
+            task: self.name(&["t", "u"]),
+        };
+        let token = match self.random.random_range(0..4) {
+            0 => self.tokens.choose(&mut self.random).copied(),
+            1 => self.tokens.last().copied(),
+            _ => None,
+        };
+        let lease = self.length(1..20);
+        match self.random.random_range(0..100) {
+            0..40 => {
+                let task = self.random.random_bool(0.95).then_some(name.task);
+                let decision = AdmitTask { pool, device: name.device, task, lease, settings };
+                let admission = self.agree(&decision, context).await;
+                if let tollgate::admission::AdmitDecision::Admitted { lease, .. } =
+                    admission.decision
+                {
+                    self.tokens.push(lease.token);
+                }
+            }
+            40..65 => {
+                let outcomes = [Outcome::Failed, Outcome::Succeeded];
+                let outcome = *outcomes.choose(&mut self.random).unwrap();
+                let result = Bytes::from(vec![self.random.random(); self.random.random_range(0..9)]);
+                let decision = CompleteTask { name, token, outcome, result, settings };
+                self.agree(&decision, context).await;
+            }
+            65..80 => {
+                let decision = RenewTask { name, token, lease, settings };
+                self.agree(&decision, context).await;
+            }
+            80..86 => {
+                let reason = Bytes::from_static(b"a reason");
+                self.agree(&EvictTask { name, reason, settings }, context).await;
+            }
+            86..92 => {
+                self.agree(&GetPool { pool, settings }, context).await;
+            }
+            92..97 => {
+                let after = self.cursors.choose(&mut self.random).cloned();
+                let limit = self.random.random_range(1..4);
+                let page = self.agree(&ListLeases { pool, limit, after }, context).await;
+                self.cursors.extend(page.next);
+            }
+            _ => {
+                let overrides = Overrides {
+                    capacity: self.maybe(0..6).map(|capacity| capacity as u32),
+                    lease: self.length(1..30),
+                    grace: self.length(0..20),
+                    paused: self.maybe(0..8).map(|paused| paused == 0),
+                };
+                let reset = self.random.random_bool(0.2);
+                let decision = ConfigurePool { pool, overrides, reset, settings };
+                self.agree(&decision, context).await;
+            }
+        }
+    }
+
+    /// Runs a decision on both and compares what they say.
+    async fn agree<D>(&mut self, decision: &D, context: &str) -> D::Outcome
+    where
+        D: Decision<State = Pool>,
+        D::State: Kept,
+    {
+        let now = Timestamp(self.time.now());
+        let pool = self.pools.entry(decision.partition().clone()).or_default();
+        let native = decision.decide(pool, now);
+        let deadline = monotonic() + Duration::from_secs(30);
+        let redis = self.redis.run(decision, deadline).await;
+        assert_eq!(Ok(&native), redis.as_ref(), "{context}, {now:?}: {decision:?}");
+        native
+    }
+
+    /// Compares every record; how many there were.
+    async fn compare_state(&mut self, context: &str) -> usize {
+        let now = Timestamp(self.time.now());
+        let native: BTreeMap<String, String> = self
+            .pools
+            .iter()
+            .flat_map(|(name, pool)| {
+                pool.tasks(now).map(move |(member, task)| {
+                    let member = String::from_utf8_lossy(member);
+                    let (letter, rest) = match &task.state {
+                        TaskState::Leased => ("L", String::new()),
+                        TaskState::Completed { outcome, result } => {
+                            let outcome = if *outcome == Outcome::Succeeded { 1 } else { 2 };
+                            ("D", format!(" {outcome} {}", String::from_utf8_lossy(result)))
+                        }
+                        TaskState::Evicted { reason } => {
+                            ("E", format!(" {}", String::from_utf8_lossy(reason)))
+                        }
+                    };
+                    let lease = &task.lease;
+                    let times = [lease.token, lease.grant.0, lease.expire.0, task.slot_end.0, task.forget.0];
+                    let times = times.map(|time| time.to_string()).join(" ");
+                    let name = name.as_str().replace('}', "%7D");
+                    (format!("{{admission:{name}}}:task:{member}"), format!("{letter} {times}{rest}"))
+                })
+            })
+            .collect();
+
+        let mut redis = BTreeMap::new();
+        for key in self.time.keys().await.iter().filter(|key| key.contains("}:task:")) {
+            let value = self.time.tamper(&["GET", &format!("{{}}:{key}")]).await.unwrap();
+            let bytes: Vec<u8> = redis::from_redis_value(value).unwrap();
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            let forget: u64 = text.split(' ').nth(5).unwrap().parse().unwrap();
+            if forget > now.0 {
+                redis.insert(key.clone(), text);
+            }
+        }
+        assert_eq!(native, redis, "{context}");
+        native.len()
+    }
+
+    fn name(&mut self, names: &[&'static str]) -> Name {
+        let name = names.choose(&mut self.random).unwrap();
+        Name::parse(Bytes::from_static(name.as_bytes())).unwrap()
+    }
+
+    fn maybe(&mut self, range: std::ops::Range<u64>) -> Option<u64> {
+        self.random.random_bool(0.5).then(|| self.random.random_range(range))
+    }
+
+    fn length(&mut self, range: std::ops::Range<u64>) -> Option<Millis> {
+        self.maybe(range).map(|steps| Millis(steps * 100))
+    }
+}
+
+/// The configured settings of each pool; the retention is long against the
+/// run, since Redis's own expiry goes by real time.
+fn settings(pool: &Name) -> Settings {
+    let (capacity, grace) = match pool.as_str() {
+        "one" => (3, Millis(0)),
+        "two" => (2, Millis(500)),
+        _ => (4, Millis(1000)),
+    };
+    Settings {
+        capacity,
+        lease: Millis(1000),
+        grace,
+        paused: false,
+        retention: Millis::from_secs(600),
+    }
+}

@@ -1,0 +1,29 @@
+//! Tollgate through its socket: a real gRPC client, a real server, and, where
+//! it says redis, a real redis-server (`TOLLGATE_TEST_REDIS`, which
+//! `tests/run.sh` starts).
+//!
+//! - `admission`: the scenarios A… of the known failures, on both engines
+//! - `lifecycle`: every other answer of the admission contract
+//! - `bad_input`, `names`: what is refused, and what never shares state
+//! - `differential`: both executors of every decision on the same histories
+//! - `properties`: what holds after any history
+//! - `round_trips`: what a decision costs Redis
+//! - `service`: faults, drain, hostile peers
+//! - `replicas`: two servers on one Redis
+//! - `command`: flags, configuration, exit codes
+//! - `fleet`: `tollgate fleet` against a server
+//! - `documented`: the commands and programs of `examples/` and their output
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
+
+#[macro_use]
+mod world;
+
+mod admission;
+mod bad_input;
+mod differential;
+mod lifecycle;
+mod names;
+mod process;
+mod properties;
+mod round_trips;

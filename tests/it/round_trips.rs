@@ -1,0 +1,61 @@
+//! What a decision costs Redis: one round trip, one EVALSHA, nothing else.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    process::{OwnRedis, Server},
+    world::{admit, capacity, complete, configure, evict, renew},
+};
+
+/// Calls of each command since the last CONFIG RESETSTAT.
+async fn calls(redis: &OwnRedis) -> BTreeMap<String, u64> {
+    let info = redis.command(&["INFO", "commandstats"]).await.unwrap();
+    let text: String = redis::from_redis_value(info).unwrap();
+    let stats = text.lines().filter_map(|line| {
+        let (name, stats) = line.strip_prefix("cmdstat_")?.split_once(':')?;
+        let calls = stats.strip_prefix("calls=")?.split(',').next()?.parse().ok()?;
+        Some((name.to_owned(), calls))
+    });
+    stats.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_decision_is_one_evalsha_and_nothing_else() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    let mut client = server.client().await;
+    // Scripts are loaded, connections made and the pool noted for listings.
+    let warm = async |client: &mut crate::world::Client, pool: &str| {
+        client.configure_pool(configure(pool)).await?;
+        client.admit_task(admit(pool, "d", "t")).await?;
+        client.renew_task(renew(pool, "d", "t")).await?;
+        client.complete_task(complete(pool, "d", "t")).await?;
+        client.evict_task(evict(pool, "d", "t")).await.map(drop)
+    };
+    while warm(&mut client, "p").await.is_err() {}
+    redis.command(&["CONFIG", "RESETSTAT"]).await.unwrap();
+
+    let mut expected = 0;
+    for round in 0..50 {
+        let device = format!("d{round}");
+        client.admit_task(admit("p", &device, "t")).await.unwrap();
+        client.admit_task(admit("p", &device, "t")).await.unwrap();
+        client.renew_task(renew("p", &device, "t")).await.unwrap();
+        client.complete_task(complete("p", &device, "t")).await.unwrap();
+        client.evict_task(evict("p", &device, "t")).await.unwrap();
+        client.configure_pool(capacity("p", 1 + round % 2)).await.unwrap();
+        client.admit_task(admit("p", "refused", &device)).await.unwrap();
+        expected += 7;
+    }
+    let calls = calls(&redis).await;
+    assert_eq!(calls.get("evalsha"), Some(&expected), "{calls:?}");
+    for inside in ["mget", "set", "zadd", "zcount", "zcard", "zrem", "zscore", "pexpire", "time"] {
+        assert!(calls.contains_key(inside), "{inside} is not counted: {calls:?}");
+    }
+    for outside in ["eval", "script", "script|load", "get", "exists"] {
+        assert!(!calls.contains_key(outside), "{outside} was called: {calls:?}");
+    }
+    // The probe is silent while calls are answered.
+    assert!(calls.get("ping").is_none_or(|pings| *pings <= 2), "{calls:?}");
+}

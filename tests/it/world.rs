@@ -1,0 +1,297 @@
+//! A server on an engine whose time stands still until it is stepped, and a
+//! client to it.
+
+use std::{
+    future::pending,
+    process,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use redis::aio::MultiplexedConnection;
+use tokio::{net::TcpListener, task::AbortHandle};
+use tollgate::{
+    admission::{Catalog, PoolRule},
+    engine::{
+        Engine, StoreState,
+        embedded::Embedded,
+        redis::{Redis, RedisOptions},
+    },
+    grpc::client::pb::{self, admission_service_client::AdmissionServiceClient},
+    server::{self, Limits},
+    time::Clock,
+};
+use tonic::transport::Channel;
+
+pub type Client = AdmissionServiceClient<Channel>;
+
+/// 2026-01-01T00:00:00Z in microseconds: where stepped time starts.
+pub const START: u64 = 1_767_225_600_000_000;
+
+pub const LIMITS: Limits =
+    Limits { connections_max: 16_384, drain_timeout: Duration::from_secs(10) };
+
+/// Makes a test of each engine out of `async fn name(world: World)`.
+macro_rules! on_both_engines {
+    ($($(#[$attribute:meta])* $name:ident),* $(,)?) => {
+        mod embedded {
+            $($(#[$attribute])* #[tokio::test(flavor = "multi_thread")] async fn $name() {
+                super::$name($crate::world::World::embedded().await).await
+            })*
+        }
+        mod redis {
+            $($(#[$attribute])* #[tokio::test(flavor = "multi_thread")] async fn $name() {
+                super::$name($crate::world::World::redis().await).await
+            })*
+        }
+    };
+}
+
+/// A server on an engine with stepped time.
+pub struct World {
+    pub client: Client,
+    pub address: String,
+    time: Time,
+    server: AbortHandle,
+}
+
+/// The time of a world's engine.
+#[derive(Clone)]
+pub enum Time {
+    Embedded(Arc<AtomicU64>),
+    Redis { prefix: String, now: Arc<AtomicU64>, connection: MultiplexedConnection },
+}
+
+impl World {
+    pub async fn embedded() -> World {
+        World::with_rules(false, &[]).await
+    }
+
+    pub async fn redis() -> World {
+        World::with_rules(true, &[]).await
+    }
+
+    /// The same with configured pools.
+    pub async fn with_rules(redis: bool, rules: &[PoolRule]) -> World {
+        let (engine, time) = if redis { redis_engine().await } else { embedded_engine() };
+        let catalog = Arc::new(Catalog::new(rules).unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let state = engine.state();
+        let run = server::run(listener, engine, catalog, LIMITS, pending());
+        let server = tokio::spawn(run).abort_handle();
+        up(state).await;
+        let client = Client::connect(address.clone()).await.unwrap();
+        World { client, address, time, server }
+    }
+
+    /// Another client on a connection of its own.
+    pub async fn connect(&self) -> Client {
+        Client::connect(self.address.clone()).await.unwrap()
+    }
+
+    pub async fn advance(&self, by: Duration) {
+        self.time.advance(by.as_micros() as u64).await;
+    }
+
+    /// Sends a command about one of this world's keys straight to Redis;
+    /// `{}` stands for the key prefix. None on the embedded engine.
+    pub async fn tamper(&self, command: &[&str]) -> Option<redis::Value> {
+        self.time.tamper(command).await
+    }
+
+    /// All keys of this world, with the prefix taken off, sorted.
+    pub async fn keys(&self) -> Vec<String> {
+        self.time.keys().await
+    }
+
+    pub async fn admit(&self, pool: &str, device: &str, task: &str) -> pb::AdmitTaskResponse {
+        self.client.clone().admit_task(admit(pool, device, task)).await.unwrap().into_inner()
+    }
+
+    pub async fn complete(&self, pool: &str, device: &str, task: &str) -> pb::CompleteTaskResponse {
+        self.client.clone().complete_task(complete(pool, device, task)).await.unwrap().into_inner()
+    }
+
+    pub async fn renew(&self, pool: &str, device: &str, task: &str) -> pb::RenewTaskResponse {
+        self.client.clone().renew_task(renew(pool, device, task)).await.unwrap().into_inner()
+    }
+
+    pub async fn evict(&self, pool: &str, device: &str, task: &str) -> pb::EvictTaskResponse {
+        self.client.clone().evict_task(evict(pool, device, task)).await.unwrap().into_inner()
+    }
+
+    pub async fn configure(&self, request: pb::ConfigurePoolRequest) -> pb::Pool {
+        let response = self.client.clone().configure_pool(request).await.unwrap();
+        response.into_inner().pool.unwrap()
+    }
+
+    pub async fn pool(&self, pool: &str) -> pb::Pool {
+        let request = pb::GetPoolRequest { pool: pool.into() };
+        self.client.clone().get_pool(request).await.unwrap().into_inner().pool.unwrap()
+    }
+
+    pub async fn in_use(&self, pool: &str) -> u32 {
+        self.pool(pool).await.usage.unwrap().in_use
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl Time {
+    /// The time now, in microseconds.
+    pub fn now(&self) -> u64 {
+        match self {
+            Time::Embedded(now) | Time::Redis { now, .. } => now.load(Ordering::SeqCst),
+        }
+    }
+
+    pub async fn tamper(&self, command: &[&str]) -> Option<redis::Value> {
+        let Time::Redis { prefix, connection, .. } = self else { return None };
+        let mut cmd = redis::cmd(command[0]);
+        for part in &command[1..] {
+            cmd.arg(part.replace("{}", prefix));
+        }
+        Some(cmd.query_async(&mut connection.clone()).await.unwrap())
+    }
+
+    pub async fn keys(&self) -> Vec<String> {
+        let Time::Redis { prefix, connection, .. } = self else { return Vec::new() };
+        let (mut keys, mut connection) = (Vec::new(), connection.clone());
+        let mut cursor = 0;
+        loop {
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(cursor).arg("MATCH").arg(format!("{prefix}:{{*")).arg("COUNT").arg(10_000);
+            let (next, page): (u64, Vec<String>) = scan.query_async(&mut connection).await.unwrap();
+            keys.extend(page.iter().map(|key| key[prefix.len() + 1..].to_owned()));
+            if next == 0 {
+                break;
+            }
+            cursor = next;
+        }
+        keys.sort();
+        keys
+    }
+
+    pub async fn advance(&self, micros: u64) {
+        match self {
+            Time::Embedded(now) => {
+                now.fetch_add(micros, Ordering::SeqCst);
+            }
+            Time::Redis { now, .. } => {
+                let now = now.fetch_add(micros, Ordering::SeqCst) + micros;
+                self.write(now).await;
+            }
+        }
+    }
+
+    async fn write(&self, micros: u64) {
+        let Time::Redis { prefix, connection, .. } = self else { return };
+        let mut set = redis::cmd("SET");
+        set.arg(format!("{prefix}:clock")).arg(micros);
+        let _: () = set.query_async(&mut connection.clone()).await.unwrap();
+    }
+}
+
+pub fn embedded_engine() -> (Arc<Engine>, Time) {
+    let now = Arc::new(AtomicU64::new(START));
+    let engine = Engine::Embedded(Embedded::new(Clock::Stepped(now.clone())));
+    (Arc::new(engine), Time::Embedded(now))
+}
+
+/// An engine on the shared Redis, under a key prefix of its own.
+pub async fn redis_engine() -> (Arc<Engine>, Time) {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let number = NEXT.fetch_add(1, Ordering::SeqCst);
+    let prefix = format!("test-{}-{number}", process::id());
+    let (now, connection) = (Arc::new(AtomicU64::new(START)), redis_connection().await);
+    let time = Time::Redis { prefix: prefix.clone(), now, connection };
+    time.write(START).await;
+    let options = RedisOptions {
+        clock: Some(format!("local now = tonumber(redis.call('GET', '{prefix}:clock'))")),
+        key_prefix: prefix,
+        ..RedisOptions::new(&redis_url())
+    };
+    (Arc::new(Engine::Redis(Redis::new(&options).unwrap())), time)
+}
+
+pub fn redis_url() -> String {
+    std::env::var("TOLLGATE_TEST_REDIS")
+        .expect("TOLLGATE_TEST_REDIS names the Redis to test on; ./tests/run.sh starts one")
+}
+
+async fn redis_connection() -> MultiplexedConnection {
+    let client = redis::Client::open(redis_url()).unwrap();
+    client.get_multiplexed_async_connection().await.unwrap()
+}
+
+pub async fn up(mut state: tokio::sync::watch::Receiver<StoreState>) {
+    let up = state.wait_for(|state| *state == StoreState::Up);
+    tokio::time::timeout(Duration::from_secs(10), up).await.expect("the store is up").unwrap();
+}
+
+pub fn admit(pool: &str, device: &str, task: &str) -> pb::AdmitTaskRequest {
+    pb::AdmitTaskRequest {
+        pool: pool.into(),
+        device_id: device.into(),
+        task_id: task.into(),
+        lease_duration: None,
+    }
+}
+
+pub fn complete(pool: &str, device: &str, task: &str) -> pb::CompleteTaskRequest {
+    pb::CompleteTaskRequest {
+        pool: pool.into(),
+        device_id: device.into(),
+        task_id: task.into(),
+        ..pb::CompleteTaskRequest::default()
+    }
+}
+
+pub fn renew(pool: &str, device: &str, task: &str) -> pb::RenewTaskRequest {
+    pb::RenewTaskRequest {
+        pool: pool.into(),
+        device_id: device.into(),
+        task_id: task.into(),
+        ..pb::RenewTaskRequest::default()
+    }
+}
+
+pub fn evict(pool: &str, device: &str, task: &str) -> pb::EvictTaskRequest {
+    pb::EvictTaskRequest {
+        pool: pool.into(),
+        device_id: device.into(),
+        task_id: task.into(),
+        reason: "the device is gone".into(),
+    }
+}
+
+pub fn configure(pool: &str) -> pb::ConfigurePoolRequest {
+    pb::ConfigurePoolRequest { pool: pool.into(), ..pb::ConfigurePoolRequest::default() }
+}
+
+pub fn capacity(pool: &str, capacity: u32) -> pb::ConfigurePoolRequest {
+    pb::ConfigurePoolRequest { capacity: Some(capacity), ..configure(pool) }
+}
+
+pub fn duration(length: Duration) -> prost_types::Duration {
+    prost_types::Duration { seconds: length.as_secs() as i64, nanos: length.subsec_nanos() as i32 }
+}
+
+pub fn length(duration: Option<prost_types::Duration>) -> Duration {
+    let duration = duration.expect("a duration in the answer");
+    Duration::new(duration.seconds as u64, duration.nanos as u32)
+}
+
+/// Microseconds since the epoch.
+pub fn micros(instant: Option<prost_types::Timestamp>) -> u64 {
+    let instant = instant.expect("a timestamp in the answer");
+    instant.seconds as u64 * 1_000_000 + instant.nanos as u64 / 1000
+}
