@@ -316,5 +316,8 @@ async fn a22_a_lost_reply_costs_nothing(world: World) {
     assert!(repeat.replayed);
     assert_eq!(micros(repeat.lease.unwrap().grant_time), micros(granted));
     assert_eq!(world.in_use("p").await, 1);
-    assert_eq!(world.client.clone().renew_task(renew("p", "d", "t")).await.unwrap().get_ref().verdict(), RenewVerdict::Renewed);
+    assert_eq!(
+        world.client.clone().renew_task(renew("p", "d", "t")).await.unwrap().get_ref().verdict(),
+        RenewVerdict::Renewed
+    );
 }

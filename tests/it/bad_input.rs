@@ -100,10 +100,7 @@ fn requests() -> Vec<(&'static str, Vec<Field>)> {
         ("AdmitTask", admit),
         (
             "CompleteTask",
-            task(vec![
-                numbers(5, "outcome", &[3, 99]),
-                bytes(6, "result", &[&[0; 65_537]]),
-            ]),
+            task(vec![numbers(5, "outcome", &[3, 99]), bytes(6, "result", &[&[0; 65_537]])]),
         ),
         ("RenewTask", task(vec![duration(5, "lease_duration", DAY, true)])),
         ("EvictTask", task(vec![bytes(4, "reason", &reason)])),
@@ -190,7 +187,9 @@ async fn every_bad_field_is_named_and_nothing_is_written(world: World) {
 }
 
 async fn what_is_not_protobuf_is_the_callers_fault(world: World) {
-    for garbage in [&b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"[..], b"\x0a\xff", b"\x0f", b"\x08"] {
+    for garbage in
+        [&b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"[..], b"\x0a\xff", b"\x0f", b"\x08"]
+    {
         for (method, _) in requests() {
             let status = call(&world, method, garbage.to_vec()).await.unwrap_err();
             assert_eq!(status.code(), Code::InvalidArgument, "{method} {garbage:?} {status:?}");

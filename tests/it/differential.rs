@@ -110,7 +110,8 @@ impl Twins {
             40..65 => {
                 let outcomes = [Outcome::Failed, Outcome::Succeeded];
                 let outcome = *outcomes.choose(&mut self.random).unwrap();
-                let result = Bytes::from(vec![self.random.random(); self.random.random_range(0..9)]);
+                let result =
+                    Bytes::from(vec![self.random.random(); self.random.random_range(0..9)]);
                 let decision = CompleteTask { name, token, outcome, result, settings };
                 self.agree(&decision, context).await;
             }
@@ -180,10 +181,19 @@ impl Twins {
                         }
                     };
                     let lease = &task.lease;
-                    let times = [lease.token, lease.grant.0, lease.expire.0, task.slot_end.0, task.forget.0];
+                    let times = [
+                        lease.token,
+                        lease.grant.0,
+                        lease.expire.0,
+                        task.slot_end.0,
+                        task.forget.0,
+                    ];
                     let times = times.map(|time| time.to_string()).join(" ");
                     let name = name.as_str().replace('}', "%7D");
-                    (format!("{{admission:{name}}}:task:{member}"), format!("{letter} {times}{rest}"))
+                    (
+                        format!("{{admission:{name}}}:task:{member}"),
+                        format!("{letter} {times}{rest}"),
+                    )
                 })
             })
             .collect();

@@ -162,10 +162,8 @@ async fn renewal_counts_from_now_and_may_shorten(world: World) {
     world.advance(10 * SECOND).await;
     let mut client = world.client.clone();
     for (asked, expected) in [(None, LEASE), (Some(SECOND), SECOND), (Some(2 * LEASE), 2 * LEASE)] {
-        let request = pb::RenewTaskRequest {
-            lease_duration: asked.map(duration),
-            ..renew("p", "d", "t")
-        };
+        let request =
+            pb::RenewTaskRequest { lease_duration: asked.map(duration), ..renew("p", "d", "t") };
         let response = client.renew_task(request).await.unwrap().into_inner();
         let lease = response.lease.unwrap();
         assert_eq!(lease.fencing_token, granted.fencing_token);
@@ -271,10 +269,12 @@ async fn leases_are_listed_in_pages(world: World) {
     unique.sort();
     unique.dedup();
     assert_eq!(unique.len(), 25, "{seen:?}");
-    let listed = client.list_leases(pb::ListLeasesRequest { pool: "p".into(), ..Default::default() });
+    let listed =
+        client.list_leases(pb::ListLeasesRequest { pool: "p".into(), ..Default::default() });
     assert_eq!(listed.await.unwrap().into_inner().leases.len(), 24);
     world.advance(LEASE).await;
-    let listed = client.list_leases(pb::ListLeasesRequest { pool: "p".into(), ..Default::default() });
+    let listed =
+        client.list_leases(pb::ListLeasesRequest { pool: "p".into(), ..Default::default() });
     assert_eq!(listed.await.unwrap().into_inner().leases, []);
 }
 

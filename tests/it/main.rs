@@ -21,9 +21,12 @@ mod world;
 
 mod admission;
 mod bad_input;
+mod command;
 mod differential;
 mod lifecycle;
 mod names;
 mod process;
 mod properties;
+mod replicas;
 mod round_trips;
+mod service;

@@ -13,8 +13,28 @@ on_both_engines! {
 async fn pools_of_different_names_share_nothing(world: World) {
     let longest = "x".repeat(256);
     let pools = [
-        "{", "}", "a}b", "a", "a}", "*", "a:b", "a b", "a/b", "é", "a%7D", "a%7Db", "{a}",
-        "a}:task:d", "a}:leases", " ", "\\", "\"", "?", "[a]", "日本", &longest,
+        "{",
+        "}",
+        "a}b",
+        "a",
+        "a}",
+        "*",
+        "a:b",
+        "a b",
+        "a/b",
+        "é",
+        "a%7D",
+        "a%7Db",
+        "{a}",
+        "a}:task:d",
+        "a}:leases",
+        " ",
+        "\\",
+        "\"",
+        "?",
+        "[a]",
+        "日本",
+        &longest,
     ];
     for pool in pools {
         world.configure(capacity(pool, 1)).await;
@@ -31,8 +51,19 @@ async fn pools_of_different_names_share_nothing(world: World) {
 
 async fn pairs_of_device_and_task_share_nothing(world: World) {
     let pairs = [
-        ("a", "b:c"), ("a:b", "c"), ("a", "b"), ("ab", ""), ("a", "b}:task:c"), ("a}:task:b", "c"),
-        ("a b", "c"), ("a", "b c"), ("{", "}"), ("}", "{"), ("*", "*"), ("a\\", "b"), ("a", "\\b"),
+        ("a", "b:c"),
+        ("a:b", "c"),
+        ("a", "b"),
+        ("ab", ""),
+        ("a", "b}:task:c"),
+        ("a}:task:b", "c"),
+        ("a b", "c"),
+        ("a", "b c"),
+        ("{", "}"),
+        ("}", "{"),
+        ("*", "*"),
+        ("a\\", "b"),
+        ("a", "\\b"),
     ];
     for (count, (device, task)) in pairs.iter().filter(|(_, task)| !task.is_empty()).enumerate() {
         let granted = world.admit("p", device, task).await;

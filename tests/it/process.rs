@@ -122,7 +122,9 @@ impl OwnRedis {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(20), answered).await.expect("redis-server answers");
+        tokio::time::timeout(Duration::from_secs(20), answered)
+            .await
+            .expect("redis-server answers");
     }
 
     pub fn url(&self) -> String {

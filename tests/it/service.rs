@@ -1,0 +1,240 @@
+//! Faults, drain, and peers that mean no good, against real processes.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use pb::{AdmitDecision, CompleteVerdict};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::{sleep, timeout},
+};
+use tollgate::grpc::client::pb;
+use tonic::{Code, transport::Channel};
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
+use tonic_types::StatusExt;
+
+use crate::{
+    process::{OwnRedis, Server},
+    world::{Client, admit, complete},
+};
+
+const SERVICES: [&str; 2] = ["", "tollgate.v1.AdmissionService"];
+const PATIENCE: Duration = Duration::from_secs(20);
+
+async fn health(server: &Server) -> HealthClient<Channel> {
+    let endpoint = Channel::from_shared(server.address()).unwrap();
+    HealthClient::new(endpoint.connect().await.unwrap())
+}
+
+async fn status(server: &Server, service: &str) -> ServingStatus {
+    let request = HealthCheckRequest { service: service.to_owned() };
+    health(server).await.check(request).await.unwrap().into_inner().status()
+}
+
+/// Waits until the health stream of a service says `expected`.
+async fn turns(server: &Server, service: &str, expected: ServingStatus) {
+    let request = HealthCheckRequest { service: service.to_owned() };
+    let mut stream = health(server).await.watch(request).await.unwrap().into_inner();
+    let turned = async {
+        while stream.message().await.unwrap().expect("the stream goes on").status() != expected {}
+    };
+    timeout(PATIENCE, turned).await.unwrap_or_else(|_| panic!("{service:?} is {expected:?}"));
+}
+
+async fn serving(server: &Server) {
+    for service in SERVICES {
+        turns(server, service, ServingStatus::Serving).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s1_without_redis_at_start_calls_fail_at_once_and_recover() {
+    let mut redis = OwnRedis::prepare();
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    let mut client = server.client().await;
+    for service in SERVICES {
+        assert_eq!(status(&server, service).await, ServingStatus::NotServing);
+    }
+    let refused = client.admit_task(admit("p", "d", "t")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable, "{refused:?}");
+    let details = refused.get_error_details();
+    let retry = details.retry_info().expect("RetryInfo in the details").retry_delay;
+    assert!(retry.is_some_and(|delay| delay > Duration::ZERO));
+
+    redis.start().await;
+    serving(&server).await;
+    let admitted = client.admit_task(admit("p", "d", "t")).await.unwrap().into_inner();
+    assert_eq!(admitted.decision(), AdmitDecision::Admitted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s3_script_flush_under_load_fails_no_call() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    serving(&server).await;
+    let flushing = Arc::new(AtomicBool::new(true));
+    let mut callers = Vec::new();
+    for caller in 0..8 {
+        let (mut client, flushing) = (server.client().await, flushing.clone());
+        callers.push(tokio::spawn(async move {
+            let mut calls = 0;
+            while flushing.load(Ordering::SeqCst) {
+                let (device, task) = (format!("d{caller}"), format!("t{calls}"));
+                let admitted = client.admit_task(admit("p", &device, &task)).await.unwrap();
+                assert_eq!(admitted.into_inner().decision(), AdmitDecision::Admitted);
+                let done = client.complete_task(complete("p", &device, &task)).await.unwrap();
+                assert_eq!(done.into_inner().verdict(), CompleteVerdict::Completed);
+                calls += 2;
+            }
+            calls
+        }));
+    }
+    for _ in 0..200 {
+        redis.command(&["SCRIPT", "FLUSH"]).await.unwrap();
+        sleep(Duration::from_millis(5)).await;
+    }
+    flushing.store(false, Ordering::SeqCst);
+    for caller in callers {
+        assert!(caller.await.unwrap() > 0);
+    }
+}
+
+/// The first bytes of an HTTP/2 client: preface and empty SETTINGS.
+const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+fn resident_bytes(server: &Server) -> usize {
+    let path = format!("/proc/{}/statm", server.process.0.id());
+    let pages = std::fs::read_to_string(path).unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s6_hostile_peers_cost_others_nothing() {
+    const IDLE: usize = 10_000;
+    rlimit::increase_nofile_limit(u64::MAX).unwrap();
+    let server = Server::start(&[]).await;
+    let mut client = server.client().await;
+    let address = format!("127.0.0.1:{}", server.port);
+    let connect = || async { TcpStream::connect(&address).await.unwrap() };
+    let works = async |client: &mut Client, task: &str| {
+        let admitted = client.admit_task(admit("p", "d", task)).await.unwrap().into_inner();
+        assert_eq!(admitted.decision(), AdmitDecision::Admitted);
+        client.complete_task(complete("p", "d", task)).await.unwrap();
+    };
+    works(&mut client, "before").await;
+
+    // Mute peers are closed after a while, whether they have said nothing or
+    // half of a hello.
+    let mut mute = connect().await;
+    let mut half = connect().await;
+    half.write_all(&HELLO[..10]).await.unwrap();
+
+    // Garbage closes its own connection.
+    for garbage in [&[0xff; 4096][..], b"GET / HTTP/1.1\r\n\r\n", &[0; 24]] {
+        let mut peer = connect().await;
+        let _ = peer.write_all(garbage).await;
+        let mut rest = Vec::new();
+        let _ = timeout(PATIENCE, peer.read_to_end(&mut rest)).await.expect("closed");
+    }
+
+    let before = resident_bytes(&server);
+    let mut idle = Vec::with_capacity(IDLE);
+    for _ in 0..IDLE {
+        let mut peer = connect().await;
+        peer.write_all(HELLO).await.unwrap();
+        idle.push(peer);
+    }
+    for peer in &mut idle {
+        // The server's SETTINGS: it has taken the connection.
+        timeout(PATIENCE, peer.read_exact(&mut [0; 9])).await.unwrap().unwrap();
+    }
+    works(&mut client, "idle").await;
+    let each = resident_bytes(&server).saturating_sub(before) / IDLE;
+    assert!(each < 40_000, "{each} bytes each");
+
+    // Large messages are refused while they come.
+    for round in 0..20 {
+        let request =
+            pb::CompleteTaskRequest { result: vec![0; 5 << 20].into(), ..complete("p", "d", "t") };
+        let refused = server.client().await.complete_task(request).await.unwrap_err();
+        assert_ne!(refused.code(), Code::Ok);
+        works(&mut client, &format!("large{round}")).await;
+    }
+
+    for peer in [&mut mute, &mut half] {
+        let mut rest = Vec::new();
+        let closed = timeout(PATIENCE, peer.read_to_end(&mut rest)).await;
+        closed.expect("a mute peer is closed").ok();
+    }
+    works(&mut client, "after").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s7_sigterm_lets_calls_in_flight_finish() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let mut server = Server::start(&["--engine", &redis.url()]).await;
+    serving(&server).await;
+    // The store holds its answers back, so that calls are in flight.
+    redis.command(&["CLIENT", "PAUSE", "700", "ALL"]).await.unwrap();
+    let mut calls = Vec::new();
+    for device in 0..32 {
+        let mut client = server.client().await;
+        calls.push(tokio::spawn(async move {
+            client.admit_task(admit("p", &format!("d{device}"), "t")).await
+        }));
+    }
+    sleep(Duration::from_millis(100)).await;
+    let mut streams = Vec::new();
+    for service in SERVICES {
+        let request = HealthCheckRequest { service: service.to_owned() };
+        let mut stream = health(&server).await.watch(request).await.unwrap().into_inner();
+        assert_eq!(stream.message().await.unwrap().unwrap().status(), ServingStatus::Serving);
+        streams.push(stream);
+    }
+    server.process.signal("-TERM");
+    for mut stream in streams {
+        let next = timeout(PATIENCE, stream.message()).await.unwrap().unwrap().unwrap();
+        assert_eq!(next.status(), ServingStatus::NotServing);
+    }
+    for call in calls {
+        let admitted = call.await.unwrap().expect("a call in flight is answered").into_inner();
+        assert_eq!(admitted.decision(), AdmitDecision::Admitted);
+    }
+    assert_eq!(server.process.end(PATIENCE).await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s7_sigint_under_load_ends_with_0() {
+    let mut server = Server::start(&[]).await;
+    let mut callers = Vec::new();
+    for caller in 0..8 {
+        let mut client = server.client().await;
+        callers.push(tokio::spawn(async move {
+            for call in 0.. {
+                let request = admit("p", &format!("d{caller}"), &format!("t{call}"));
+                if let Err(status) = client.admit_task(request).await {
+                    return (call, status.code());
+                }
+            }
+            unreachable!("the server ends");
+        }));
+    }
+    sleep(Duration::from_millis(300)).await;
+    server.process.signal("-INT");
+    for caller in callers {
+        let (calls, code) = timeout(PATIENCE, caller).await.unwrap().unwrap();
+        // Told to go elsewhere, never a wrong answer.
+        assert!(calls > 0 && matches!(code, Code::Unavailable | Code::Unknown), "{code:?}");
+    }
+    assert_eq!(server.process.end(PATIENCE).await, Some(0));
+}
