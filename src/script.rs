@@ -11,22 +11,22 @@ pub struct Script {
     pub keys: usize,
     /// How many ARGV one decision has.
     pub argv: usize,
-    /// The fragment that the capability's scripts share.
-    fragment: &'static str,
+    /// The fragments of `lua/lib/` that it calls.
+    fragments: &'static [&'static str],
     /// The script's own text: `local function decide(keys, argv, now)`.
     body: &'static str,
 }
 
 macro_rules! scripts {
-    ($($name:ident = $capability:literal / $verb:literal, $keys:literal keys, $argv:literal argv;)*) => {
+    ($($name:ident = $path:literal, $keys:literal keys, $argv:literal argv, with $($fragment:literal)+;)*) => {
         $(
-            #[doc = concat!("`lua/", $capability, "/", $verb, ".lua`")]
+            #[doc = concat!("`lua/", $path, ".lua`")]
             pub static $name: Script = Script {
-                name: concat!($capability, "/", $verb),
+                name: $path,
                 keys: $keys,
                 argv: $argv,
-                fragment: include_str!(concat!("../lua/lib/", $capability, ".lua")),
-                body: include_str!(concat!("../lua/", $capability, "/", $verb, ".lua")),
+                fragments: &[$(include_str!(concat!("../lua/lib/", $fragment, ".lua"))),+],
+                body: include_str!(concat!("../lua/", $path, ".lua")),
             };
         )*
         /// Every script.
@@ -35,29 +35,30 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ADMIT_TASK = "admission"/"admit", 4 keys, 9 argv;
-    COMPLETE_TASK = "admission"/"complete", 3 keys, 6 argv;
-    CONFIGURE_POOL = "admission"/"configure", 3 keys, 9 argv;
-    EVICT_TASK = "admission"/"evict", 2 keys, 3 argv;
-    GET_POOL = "admission"/"get_pool", 2 keys, 4 argv;
-    LIST_LEASES = "admission"/"list_leases", 1 keys, 3 argv;
-    RENEW_TASK = "admission"/"renew", 4 keys, 8 argv;
-    LIST_PARTITIONS = "index"/"list", 1 keys, 3 argv;
-    NOTE_PARTITION = "index"/"note", 1 keys, 1 argv;
+    ADMIT_TASK = "admission/admit", 4 keys, 9 argv, with "admission";
+    COMPLETE_TASK = "admission/complete", 3 keys, 6 argv, with "admission";
+    CONFIGURE_POOL = "admission/configure", 3 keys, 9 argv, with "admission" "pool_view";
+    EVICT_TASK = "admission/evict", 2 keys, 3 argv, with "admission";
+    GET_POOL = "admission/get_pool", 2 keys, 4 argv, with "admission" "pool_view";
+    LIST_LEASES = "admission/list_leases", 1 keys, 3 argv, with "admission";
+    RENEW_TASK = "admission/renew", 4 keys, 8 argv, with "admission";
+    LIST_PARTITIONS = "index/list", 1 keys, 3 argv, with "index";
+    NOTE_PARTITION = "index/note", 1 keys, 1 argv, with "index";
 }
 
 const CLOCK: &str = include_str!("../lua/lib/clock.lua");
 const BATCH: &str = include_str!("../lua/lib/batch.lua");
 
 impl Script {
-    /// The text that Redis runs: clock, fragment, rule, and the loop that
+    /// The text that Redis runs: clock, fragments, rule, and the loop that
     /// decides a batch. `clock` replaces the clock line, so that a test can
     /// step the time while the production text carries no hook for it.
     pub fn text(&self, clock: Option<&str>) -> String {
-        let Script { name, keys, argv, fragment, body } = self;
-        let clock = clock.unwrap_or(CLOCK);
+        let Script { name, keys, argv, fragments, body } = self;
+        let title = format!("-- tollgate {name}");
         let sizes = format!("local KEYS_PER_ITEM, ARGV_PER_ITEM = {keys}, {argv}");
-        [&format!("-- tollgate {name}"), clock, fragment, body, &sizes, BATCH].join("\n")
+        let fragments = fragments.join("\n");
+        [&title, clock.unwrap_or(CLOCK), &fragments, body, &sizes, BATCH].join("\n")
     }
 
     /// The script's own text, as it is in its file.

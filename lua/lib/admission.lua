@@ -86,26 +86,3 @@ local function write_lease(keys, member, task, last_token, horizon, retention_ms
   call('SET', keys.token, format('%.0f %.0f', last_token, horizon), 'PX', ttl_ms)
   write_task(keys.task, 'L', task, forget, now, '')
 end
-
--- Leases that a pool's view looks at for its two times.
-local VIEW_LEASES_MAX = 256
-
-local function view_pool(status, leases_key, now, capacity, lease_ms, grace_ms, paused, set)
-  local oldest, next_expire = 0, 0
-  local first = call('ZRANGEBYSCORE', leases_key, format('(%.0f', now), '+inf', 'LIMIT', 0, VIEW_LEASES_MAX)
-  for _, text in ipairs(first) do
-    local grant, expire = match(text, '\31(%d+)\31(%d+)$')
-    if not grant then
-      error('CORRUPT lease in the pool; ConfigurePool with reset repairs it', 0)
-    end
-    grant, expire = tonumber(grant), tonumber(expire)
-    if oldest == 0 or grant < oldest then
-      oldest = grant
-    end
-    if expire > now and (next_expire == 0 or expire < next_expire) then
-      next_expire = expire
-    end
-  end
-  local in_use = count_in_use(leases_key, now)
-  return { status, capacity, in_use, lease_ms, grace_ms, paused, set, oldest, next_expire }
-end

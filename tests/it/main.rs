@@ -14,7 +14,14 @@
 //! - `fleet`: `tollgate fleet` against a server
 //! - `documented`: the commands and programs of `examples/` and their output
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    missing_debug_implementations,
+    unreachable_pub,
+    reason = "tests"
+)]
 
 #[macro_use]
 mod world;

@@ -1,0 +1,168 @@
+//! The house rules that a program can check: walls, sizes, script headers.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use tollgate::script;
+
+const LINES_MAX: usize = 300;
+const SCRIPT_LINES_MAX: usize = 110;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// All files below `folder` with this ending, and their text.
+fn files(folder: &str, ending: &str) -> Vec<(PathBuf, String)> {
+    let (mut found, mut folders) = (Vec::new(), vec![root().join(folder)]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == ending) {
+                let text = fs::read_to_string(&path).unwrap();
+                found.push((path.strip_prefix(root()).unwrap().to_owned(), text));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The code of a file: no comments, no text after `#[cfg(test)]`.
+fn code(text: &str) -> String {
+    let code = text.split("#[cfg(test)]").next().unwrap();
+    code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn files_are_short() {
+    for (folder, ending, most) in
+        [("src", "rs", LINES_MAX), ("tests", "rs", 420), ("lua", "lua", SCRIPT_LINES_MAX)]
+    {
+        for (path, text) in files(folder, ending) {
+            let lines = text.lines().count();
+            assert!(lines <= most, "{}: {lines} lines, at most {most}", path.display());
+        }
+    }
+}
+
+#[test]
+fn walls_stand() {
+    // A word that names a layer, and the only places that may say it.
+    let walls: [(&str, &[&str]); 9] = [
+        ("tonic::", &["src/grpc", "src/server"]),
+        ("tonic_", &["src/grpc", "src/server"]),
+        ("pb::", &["src/grpc", "src/server/health.rs"]),
+        ("redis::", &["src/engine", "src/config", "src/main.rs"]),
+        ("bb8", &["src/engine/redis"]),
+        ("crate::grpc", &["src/server", "src/fleet", "src/grpc"]),
+        ("crate::engine", &["src/grpc", "src/server", "src/config"]),
+        ("crate::server", &[]),
+        ("crate::config", &["src/telemetry.rs"]),
+    ];
+    for (path, text) in files("src", "rs") {
+        let code = code(&text);
+        for (word, places) in walls {
+            let allowed = places
+                .iter()
+                .any(|place| path.starts_with(place) || path.with_extension("").starts_with(place));
+            assert!(allowed || !code.contains(word), "{} names {word}", path.display());
+        }
+    }
+}
+
+#[test]
+fn capabilities_know_no_engine() {
+    for (path, text) in files("src/admission", "rs") {
+        for word in ["engine", "async", "std::time", "tokio"] {
+            assert!(!code(&text).contains(word), "{} says {word}", path.display());
+        }
+    }
+}
+
+#[test]
+fn every_script_is_registered_once() {
+    let registered: BTreeSet<String> =
+        script::ALL.iter().map(|script| format!("lua/{}.lua", script.name)).collect();
+    let there: BTreeSet<String> = files("lua", "lua")
+        .into_iter()
+        .map(|(path, _)| path.to_str().unwrap().to_owned())
+        .filter(|path| !path.starts_with("lua/lib/"))
+        .collect();
+    assert_eq!(registered, there);
+    assert_eq!(registered.len(), script::ALL.len());
+}
+
+#[test]
+fn headers_say_what_scripts_take() {
+    for script in script::ALL.iter() {
+        let (name, text) = (script.name, script.body());
+        let header: Vec<&str> = text
+            .lines()
+            .take_while(|line| line.starts_with("--"))
+            .map(|line| line[2..].trim())
+            .collect();
+        let sentence = header.iter().take_while(|line| !line.is_empty()).copied();
+        assert!(sentence.collect::<String>().ends_with('.'), "{name}: no sentence first");
+
+        for (kind, count) in [("keys", script.keys), ("argv", script.argv)] {
+            let declared: Vec<&&str> =
+                header.iter().filter(|line| line.starts_with(&format!("{kind}["))).collect();
+            assert_eq!(declared.len(), count, "{name}: {kind} in the header");
+            for (index, line) in declared.iter().enumerate() {
+                let number = index + 1;
+                assert!(line.starts_with(&format!("{kind}[{number}] ")), "{name}: {line}");
+                let named = line.split(' ').nth(1).unwrap();
+                assert!(text.contains(&format!("{kind}[{number}]")), "{name}: {named} is not read");
+            }
+        }
+        let order: Vec<usize> = ["keys[1]", "argv[1]", "Returns", "Writes", "Cost"]
+            .iter()
+            .map(|part| {
+                let at = header.iter().position(|line| line.starts_with(part));
+                at.unwrap_or_else(|| panic!("{name}: no {part} in the header"))
+            })
+            .collect();
+        assert!(order.is_sorted(), "{name}: the header is out of order");
+        assert!(text.contains("\nlocal function decide(keys, argv, "), "{name}");
+    }
+}
+
+#[test]
+fn scripts_stay_within_the_contract() {
+    for (path, text) in files("lua", "lua") {
+        let path = path.display();
+        let calls_clock = text.contains("'TIME'");
+        assert_eq!(calls_clock, path.to_string() == "lua/lib/clock.lua", "{path}: the clock");
+        for banned in ["cjson", "cmsgpack", "redis.log", "\t", "EVAL"] {
+            assert!(!text.contains(banned), "{path}: {banned:?}");
+        }
+        for (number, line) in text.lines().enumerate() {
+            assert!(line.len() <= 120, "{path}:{}: {} columns", number + 1, line.len());
+            assert_eq!(line, line.trim_end(), "{path}:{}", number + 1);
+        }
+    }
+}
+
+#[test]
+fn every_proto_element_has_a_comment() {
+    for (path, text) in files("proto", "proto") {
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        for (index, line) in lines.iter().enumerate() {
+            let element =
+                ["service ", "rpc ", "message ", "enum "].iter().any(|word| line.starts_with(word))
+                    || (line.contains(" = ") && line.ends_with(';') && !line.starts_with("//"));
+            if element && !line.starts_with("syntax") {
+                let above = lines[index - 1];
+                assert!(above.starts_with("//"), "{}:{}: {line}", path.display(), index + 1);
+            }
+        }
+    }
+}
