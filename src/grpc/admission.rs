@@ -5,7 +5,7 @@ mod parse;
 
 use std::{sync::Arc, time::Instant};
 
-use futures_util::future::try_join_all;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use tonic::{Request, Response, Status};
 
 use super::{
@@ -13,8 +13,9 @@ use super::{
     pb::{self, admission_service_server::AdmissionServiceServer},
 };
 use crate::{
-    admission::{Catalog, CompleteVerdict, GetPool, Pool, PoolView, RenewVerdict},
+    admission::{Catalog, CompleteVerdict, GetPool, Pool, PoolView, RenewVerdict, Settings},
     engine::Engine,
+    error::Error,
     names::Name,
 };
 
@@ -27,6 +28,9 @@ pub struct Admission {
     engine: Arc<Engine>,
     catalog: Arc<Catalog>,
 }
+
+/// Pools of a listing that are asked at the same time.
+const VIEWS_AT_ONCE: usize = 16;
 
 type Answer<T> = Result<Response<T>, Status>;
 
@@ -43,10 +47,10 @@ impl Admission {
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
-    async fn view(&self, pool: Name, deadline: Instant) -> Result<(GetPool, PoolView), Status> {
-        let decision = GetPool { settings: self.catalog.settings(&pool), pool };
-        let view = self.engine.run(&decision, deadline).await?;
-        Ok((decision, view))
+    async fn view(&self, pool: &Name, deadline: Instant) -> Result<(Settings, PoolView), Error> {
+        let settings = self.catalog.settings(pool);
+        let decision = GetPool { pool: pool.clone(), settings };
+        Ok((settings, self.engine.run(&decision, deadline).await?))
     }
 }
 
@@ -104,8 +108,8 @@ impl pb::admission_service_server::AdmissionService for Admission {
     async fn get_pool(&self, request: Request<pb::GetPoolRequest>) -> Answer<pb::GetPoolResponse> {
         let deadline = deadline::of(&request);
         let pool = parse::get_pool(request.into_inner())?;
-        let (decision, view) = self.view(pool, deadline).await?;
-        let pool = convert::pool(&decision.pool, &decision.settings, &view);
+        let (settings, view) = self.view(&pool, deadline).await?;
+        let pool = convert::pool(&pool, &settings, &view);
         Ok(Response::new(pb::GetPoolResponse { pool: Some(pool) }))
     }
 
@@ -116,13 +120,19 @@ impl pb::admission_service_server::AdmissionService for Admission {
         let deadline = deadline::of(&request);
         let (limit, after) = parse::list_pools(&request.into_inner())?;
         let page = self.engine.partitions::<Pool>(limit, after, deadline).await?;
-        let views = page.names.into_iter().map(|name| self.view(name, deadline));
-        let views = try_join_all(views).await?;
-        let held = views.iter().filter(|(_, view)| !view.is_vacant());
-        let pools =
-            held.map(|(decision, view)| convert::pool(&decision.pool, &decision.settings, view));
+        let views = page.names.into_iter().map(|name| async move {
+            match self.view(&name, deadline).await {
+                Ok((_, view)) if view.is_vacant() => Ok(None),
+                Ok((settings, view)) => Ok(Some(convert::pool(&name, &settings, &view))),
+                // One pool's trouble must not hide the others.
+                Err(Error::Corrupt(_)) => Ok(Some(convert::unreadable_pool(&name))),
+                Err(error) => Err(error),
+            }
+        });
+        let views: Vec<_> = stream::iter(views).buffered(VIEWS_AT_ONCE).try_collect().await?;
+        let pools = views.into_iter().flatten().collect();
         let next_page_token = page_token::encode(page.next.as_ref());
-        Ok(Response::new(pb::ListPoolsResponse { pools: pools.collect(), next_page_token }))
+        Ok(Response::new(pb::ListPoolsResponse { pools, next_page_token }))
     }
 
     async fn list_leases(

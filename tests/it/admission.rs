@@ -206,6 +206,8 @@ async fn a9_an_unreadable_value_stays_one_pools_trouble(world: World) {
         let codes: HashSet<Code> = failed.map(|status| status.code()).collect();
         assert_eq!(codes, HashSet::from([Code::Internal]), "{pool}");
         fill(&world, "other", 0..1).await;
+        let listed = client.list_pools(pb::ListPoolsRequest::default()).await.unwrap();
+        assert!(listed.get_ref().pools.iter().any(|listed| listed.pool == "other"));
         world.configure(pb::ConfigurePoolRequest { reset: Some(true), ..configure(pool) }).await;
         fill(&world, pool, 0..1).await;
         assert_eq!(world.in_use(pool).await, 1, "{pool}");

@@ -76,10 +76,23 @@ impl Twins {
         let steps = match self.random.random_range(0..1000) {
             0..600 => return,
             600..800 => 1,
-            800..995 => self.random.random_range(1..30),
+            800..970 => self.random.random_range(1..30),
+            970..995 => return self.pass_to_an_end().await,
             _ => self.random.random_range(1..10_000),
         };
         self.time.advance(steps * 100_000).await;
+    }
+
+    /// To the very instant at which something of some task ends.
+    async fn pass_to_an_end(&mut self) {
+        let now = self.time.now();
+        let tasks = self.pools.values().flat_map(|pool| pool.tasks(Timestamp(now)));
+        let ends = tasks.flat_map(|(_, task)| [task.lease.expire, task.slot_end, task.forget]);
+        let mut ends: Vec<u64> = ends.map(|end| end.0).filter(|end| *end > now).collect();
+        ends.sort();
+        if let Some(end) = ends.choose(&mut self.random) {
+            self.time.advance(end - now).await;
+        }
     }
 
     async fn decide(&mut self, context: &str) {

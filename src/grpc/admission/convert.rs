@@ -99,6 +99,11 @@ pub(super) fn pool(name: &Name, settings: &Settings, view: &PoolView) -> pb::Poo
     }
 }
 
+/// A pool of which only the name can be told.
+pub(super) fn unreadable_pool(name: &Name) -> pb::Pool {
+    pb::Pool { pool: name.to_bytes(), ..pb::Pool::default() }
+}
+
 pub(super) fn lease_page(pool: &Name, page: LeasePage) -> pb::ListLeasesResponse {
     let next_page_token = page_token::encode(page.next.as_ref());
     let leases = page.leases.into_iter();
