@@ -1,0 +1,60 @@
+# Tools that the tests use. tests/run.sh sources this file and calls
+# prepare_grpcurl, prepare_python and prepare_redis; what is there already is
+# left alone. Everything but redis-server goes to target/tools.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+tools=$root/target/tools
+
+# The client of examples/grpcurl.md. Without Go the test looks on the PATH.
+prepare_grpcurl() {
+    local version=v1.9.4
+    local folder=$tools/grpcurl-$version
+    if [[ ! -x $folder/grpcurl ]]; then
+        command -v go >/dev/null || return 0
+        quietly "building grpcurl" env GOBIN="$folder" \
+            go install "github.com/fullstorydev/grpcurl/cmd/grpcurl@$version" || return
+    fi
+    export TOLLGATE_TEST_GRPCURL=$folder/grpcurl
+}
+
+# A virtual environment for examples/python. Without python3 its test is skipped.
+prepare_python() {
+    local venv=$tools/venv wanted=$root/examples/python/requirements.txt
+    local python=$venv/bin/python
+    if [[ ! -x $python ]] || ! cmp -s "$wanted" "$venv/installed.txt"; then
+        command -v python3 >/dev/null || return 0
+        # Debian ships the module apart.
+        python3 -c 'import ensurepip, venv' 2>/dev/null || install_package python3-venv || return
+        quietly "making a Python environment" python3 -m venv --clear "$venv" || return
+        quietly "installing the packages of examples/python" \
+            "$python" -m pip install --requirement "$wanted" || return
+        cp "$wanted" "$venv/installed.txt"
+    fi
+    export TOLLGATE_TEST_PYTHON=$python
+}
+
+prepare_redis() {
+    command -v redis-server >/dev/null || install_package redis-server
+}
+
+# install_package NAME: by apt-get, where there is one and we may.
+install_package() {
+    if ! command -v apt-get >/dev/null || [[ $EUID -ne 0 ]]; then
+        echo "tests: $1 is missing; please install it (Debian: apt-get install $1)" >&2
+        return 1
+    fi
+    quietly "reading package lists" apt-get update || return
+    quietly "installing $1" \
+        env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "$1"
+}
+
+# quietly WHAT COMMAND…: shows the command's output only when it fails.
+quietly() {
+    local what=$1 output
+    shift
+    echo "tests: $what" >&2
+    if ! output=$("$@" 2>&1); then
+        printf 'tests: %s failed: %s\n%s\n' "$what" "$*" "$output" >&2
+        return 1
+    fi
+}
