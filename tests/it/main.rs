@@ -30,6 +30,7 @@ mod admission;
 mod bad_input;
 mod command;
 mod differential;
+mod documented;
 mod lifecycle;
 mod names;
 mod process;

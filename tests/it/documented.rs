@@ -1,0 +1,234 @@
+//! The commands of `examples/` and of the README, run as they stand there in
+//! ```` ```console ```` blocks: each must answer what is written below it.
+//!
+//! `TOLLGATE_TEST_BLESS=1` writes down what they answer now instead.
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use tollgate::grpc::client::pb;
+
+use crate::{process::Server, world::admit};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+/// Where documents expect the server.
+const ADDRESS: &str = "127.0.0.1:50051";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn grpcurl_answers_what_is_documented() {
+    let Some(grpcurl) = tool("TOLLGATE_TEST_GRPCURL", "grpcurl") else {
+        assert!(on_path("go").is_none(), "there is no grpcurl; ./tests/run.sh installs it");
+        return skipped("no grpcurl and no Go to install it with");
+    };
+    for (file, least) in [("examples/grpcurl.md", 20), ("README.md", 0)] {
+        let server = Server::start(&[]).await;
+        let program = ("grpcurl ", grpcurl.as_path());
+        let run = Document { file, program, compared: |text| text.to_owned() }.play(&server);
+        assert!(run >= least, "{file}: only {run} commands found");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_python_backend_finishes_its_tasks_and_empties_its_pool() {
+    let Some(python) = tool("TOLLGATE_TEST_PYTHON", "python3") else {
+        return skipped("no python3");
+    };
+    let packages = Command::new(&python).args(["-c", "import grpc, grpc_tools"]).output();
+    let packages = packages.is_ok_and(|output| output.status.success());
+    assert!(packages, "{python:?} has no grpcio-tools; ./tests/run.sh installs it");
+
+    let server = Server::start(&[]).await;
+    let document = Document {
+        file: "examples/python/README.md",
+        program: (".venv/bin/python ", &python),
+        // Before its last lines stands what happened, in the order it happened.
+        compared: |text| text.lines().rev().take(2).collect::<Vec<_>>().join("\n"),
+    };
+    assert_eq!(document.play(&server), 2);
+
+    let mut client = server.client().await;
+    let request = pb::GetPoolRequest { pool: "python-example".into() };
+    let pool = client.get_pool(request).await.unwrap().into_inner().pool.unwrap();
+    let usage = pool.usage.unwrap();
+    assert_eq!((usage.capacity, usage.in_use), (2, 0));
+    let request = admit("python-example", "device-3", "task-2");
+    let response = client.admit_task(request).await.unwrap().into_inner();
+    assert_eq!(response.decision(), pb::AdmitDecision::AlreadyCompleted);
+}
+
+/// A file with commands of one program, and how much of an answer counts.
+struct Document<'a> {
+    file: &'a str,
+    /// The program as it is written, and where it is.
+    program: (&'a str, &'a Path),
+    compared: fn(&str) -> String,
+}
+
+/// A command and what is written below it.
+#[derive(Default)]
+struct Step {
+    line: usize,
+    command: String,
+    documented: String,
+}
+
+impl Document<'_> {
+    /// Runs the program's commands, and `sleep`, in the file's folder; returns
+    /// how many.
+    fn play(&self, server: &Server) -> usize {
+        let path = Path::new(ROOT).join(self.file);
+        let Ok(text) = fs::read_to_string(&path) else { return 0 };
+        let address = format!("127.0.0.1:{}", server.port);
+        let (mut varying, mut run) = (Varying::default(), 0);
+        let (mut blessed, mut rest) = (String::new(), text.as_str());
+        for step in steps(&text) {
+            let Some(shell) = self.shell(&step.command) else { continue };
+            let shell = varying.replace(&shell.replace(ADDRESS, &address));
+            let output = Command::new("sh")
+                .args(["-c", &format!("exec 2>&1\n{shell}")])
+                .current_dir(path.parent().unwrap())
+                .output()
+                .unwrap();
+            let answered = String::from_utf8_lossy(&output.stdout).replace(&address, ADDRESS);
+            let answered = answered.trim_end();
+            run += 1;
+
+            varying.learn(&step.documented, answered);
+            let command = varying.replace(&step.command);
+            let written = format!("$ {}\n{}", step.command, step.documented);
+            let (before, after) = rest.split_once(written.trim_end()).unwrap();
+            blessed += &format!("{before}{}", format!("$ {command}\n{answered}").trim_end());
+            rest = after;
+            if bless() {
+                continue;
+            }
+            let expected = varying.replace(&step.documented);
+            let succeeds = !step.documented.starts_with("ERROR:");
+            assert!(
+                (self.compared)(&expected) == (self.compared)(answered)
+                    && output.status.success() == succeeds,
+                "{}:{}: not what is documented ({}; TOLLGATE_TEST_BLESS=1 documents it)\n\n\
+                 $ {command}\n{}",
+                self.file,
+                step.line,
+                output.status,
+                difference(&expected, answered),
+            );
+        }
+        if bless() {
+            fs::write(&path, blessed + rest).unwrap();
+        }
+        run
+    }
+
+    /// What a shell runs for a command; none for one of another program.
+    fn shell(&self, command: &str) -> Option<String> {
+        let (name, path) = self.program;
+        match command.strip_prefix(name) {
+            Some(arguments) => Some(format!("'{}' {arguments}", path.display())),
+            None => command.starts_with("sleep ").then(|| command.to_owned()),
+        }
+    }
+}
+
+/// The commands of all console blocks. Lines after a trailing backslash belong
+/// to the command.
+fn steps(text: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut inside = false;
+    for (line, content) in (1..).zip(text.lines()) {
+        if content.starts_with("```") {
+            inside = content == "```console";
+            // Takes what a block has before its first command.
+            steps.push(Step::default());
+        } else if let Some(step) = steps.last_mut().filter(|_| inside) {
+            if let Some(command) = content.strip_prefix("$ ") {
+                steps.push(Step { line, command: command.to_owned(), documented: String::new() });
+            } else if step.command.ends_with('\\') {
+                step.command += &format!("\n{content}");
+            } else {
+                step.documented += &format!("{content}\n");
+            }
+        }
+    }
+    for step in &mut steps {
+        step.documented.truncate(step.documented.trim_end().len());
+    }
+    steps
+}
+
+/// Documented times, tokens and pauses, and what stands for each in this run.
+/// Times and tokens are equal where they are documented to be equal, and only
+/// there.
+#[derive(Default)]
+struct Varying(BTreeMap<String, String>);
+
+impl Varying {
+    fn learn(&mut self, documented: &str, answered: &str) {
+        for (documented, answered) in documented.lines().zip(answered.lines()) {
+            if let (Some((name, old)), Some((as_well, new))) = (value(documented), value(answered))
+                && name == as_well
+                && shape(old) == shape(new)
+                && (name == "retryAfter" || !self.0.values().any(|known| known == new))
+            {
+                self.0.entry(old.to_owned()).or_insert_with(|| new.to_owned());
+            }
+        }
+    }
+
+    fn replace(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, (old, new)| text.replace(old, new))
+    }
+}
+
+/// The name and the quoted value of a line of JSON that differs in each run.
+fn value(line: &str) -> Option<(&str, &str)> {
+    let (name, value) = line.trim().trim_end_matches(',').split_once(": ")?;
+    let name = name.trim_matches('"');
+    let varies = ["fencingToken", "retryAfter"].contains(&name) || name.ends_with("Time");
+    varies.then_some((name, value))
+}
+
+/// A time, a token or a pause without its digits.
+fn shape(value: &str) -> String {
+    value.replace(|character: char| character.is_ascii_digit() || character == '.', "")
+}
+
+/// Both texts line by line: `-` is documented only, `+` is answered only.
+fn difference(documented: &str, answered: &str) -> String {
+    let (old, new): (Vec<_>, Vec<_>) = (documented.lines().collect(), answered.lines().collect());
+    let same = |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| {
+        pairs.take_while(|(old, new)| old == new).count()
+    };
+    let start = same(&mut old.iter().zip(&new));
+    let end = same(&mut old[start..].iter().rev().zip(new[start..].iter().rev()));
+    let lines = old[..start].iter().map(|line| format!("  {line}\n"));
+    let lines = lines.chain(old[start..old.len() - end].iter().map(|line| format!("- {line}\n")));
+    let lines = lines.chain(new[start..new.len() - end].iter().map(|line| format!("+ {line}\n")));
+    lines.chain(old[old.len() - end..].iter().map(|line| format!("  {line}\n"))).collect()
+}
+
+fn bless() -> bool {
+    env::var_os("TOLLGATE_TEST_BLESS").is_some()
+}
+
+/// What an environment variable names, else what is on the PATH.
+fn tool(variable: &str, name: &str) -> Option<PathBuf> {
+    env::var_os(variable).map(PathBuf::from).or_else(|| on_path(name))
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+/// Says so on the terminal, past the test harness, which hides what passing
+/// tests print.
+fn skipped(why: &str) {
+    let _ = writeln!(io::stderr(), "skipped: {why}");
+}
