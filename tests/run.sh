@@ -9,9 +9,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/tools.sh
 
-install_redis
-install_grpcurl
-install_python
+prepare_redis
+prepare_grpcurl
+prepare_python
 
 # A Redis of our own: an unused port, nothing on disk, ended by its number.
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])' 2>/dev/null || echo 16379)
