@@ -1,7 +1,154 @@
-//! Client stubs, for `tollgate fleet`, tests and examples in Rust.
+//! A client in plain types, for `tollgate fleet`, tests and examples in Rust.
+
+mod convert;
+mod error;
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tonic::{
+    Request, Response, Status,
+    transport::{Channel, Endpoint},
+};
+
+pub use error::CallError;
+
+use crate::admission::{Admission, Completion, Usage};
+use pb::admission_service_client::AdmissionServiceClient;
 
 /// Messages and clients of `tollgate.v1` in plain types.
 #[allow(clippy::all, missing_docs, missing_debug_implementations, unreachable_pub)]
 pub mod pb {
     include!(concat!(env!("OUT_DIR"), "/client/tollgate.v1.rs"));
+}
+
+/// By when a call is answered or counts as failed; sent along, so that the
+/// server gives up no later than its caller.
+const CALL_DEADLINE: Duration = Duration::from_secs(5);
+/// A server that goes away without a word (no reset, no answer) is noticed
+/// after twice this, and connected to anew.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// One connection to a server. Clones share it; it connects again by itself
+/// after it was lost.
+#[derive(Debug, Clone)]
+pub struct Client {
+    stub: AdmissionServiceClient<Channel>,
+}
+
+impl Client {
+    /// Connects to a server such as `http://127.0.0.1:50051`.
+    pub async fn connect(url: &str) -> Result<Client, CallError> {
+        let endpoint = endpoint(url).map_err(CallError::invalid)?;
+        let channel = endpoint.connect().await.map_err(|error| CallError::unreachable(&error))?;
+        Ok(Client { stub: AdmissionServiceClient::new(channel) })
+    }
+
+    /// Asks for a slot; `lease` none for the pool's.
+    pub async fn admit(
+        &self,
+        pool: &str,
+        device: &str,
+        task: &str,
+        lease: Option<Duration>,
+    ) -> Result<Admission, CallError> {
+        let message = pb::AdmitTaskRequest {
+            pool: pool.to_owned(),
+            device_id: device.to_owned(),
+            task_id: task.to_owned(),
+            lease_duration: lease.map(convert::duration),
+        };
+        convert::admission(answered(self.stub.clone().admit_task(request(message))).await?)
+    }
+
+    /// Reports that a task succeeded, under its lease's fencing token.
+    pub async fn complete(
+        &self,
+        pool: &str,
+        device: &str,
+        task: &str,
+        token: u64,
+    ) -> Result<Completion, CallError> {
+        let message = pb::CompleteTaskRequest {
+            pool: pool.to_owned(),
+            device_id: device.to_owned(),
+            task_id: task.to_owned(),
+            fencing_token: Some(token),
+            outcome: pb::Outcome::Succeeded.into(),
+            ..pb::CompleteTaskRequest::default()
+        };
+        convert::completion(answered(self.stub.clone().complete_task(request(message))).await?)
+    }
+
+    /// Sets a pool's slots; answers how full it is.
+    pub async fn configure_capacity(&self, pool: &str, capacity: u32) -> Result<Usage, CallError> {
+        let message = pb::ConfigurePoolRequest {
+            pool: pool.to_owned(),
+            capacity: Some(capacity),
+            ..pb::ConfigurePoolRequest::default()
+        };
+        let answer = answered(self.stub.clone().configure_pool(request(message))).await?;
+        convert::pool_usage(answer.pool)
+    }
+
+    /// How full a pool is.
+    pub async fn usage(&self, pool: &str) -> Result<Usage, CallError> {
+        let message = pb::GetPoolRequest { pool: pool.to_owned() };
+        let answer = answered(self.stub.clone().get_pool(request(message))).await?;
+        convert::pool_usage(answer.pool)
+    }
+}
+
+/// Checks the address of a server; the error says what it must look like.
+pub fn check_url(url: &str) -> Result<(), String> {
+    endpoint(url).map(drop)
+}
+
+fn endpoint(url: &str) -> Result<Endpoint, String> {
+    let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|_| EXPECTED.to_owned())?;
+    let uri = endpoint.uri();
+    if uri.scheme_str() != Some("http") || uri.host().is_none_or(str::is_empty) {
+        return Err(EXPECTED.to_owned());
+    }
+    Ok(endpoint
+        .connect_timeout(CALL_DEADLINE)
+        .http2_keep_alive_interval(KEEPALIVE)
+        .keep_alive_timeout(KEEPALIVE)
+        .tcp_nodelay(true))
+}
+
+const EXPECTED: &str = "expected http://host:port (TLS is not supported)";
+
+fn request<T>(message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(CALL_DEADLINE);
+    request
+}
+
+/// The answer of a call, or why there is none. The channel's own timer starts
+/// only once it is connected; this one covers the wait for that too.
+async fn answered<T>(
+    call: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, CallError> {
+    match timeout(CALL_DEADLINE, call).await {
+        Ok(answer) => Ok(answer?.into_inner()),
+        Err(_) => Err(CallError::deadline()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_url;
+
+    #[test]
+    fn only_plain_http_urls_are_taken() {
+        for good in ["http://127.0.0.1:50051", "http://[::1]:1", "http://tollgate:50051/"] {
+            assert_eq!(check_url(good), Ok(()), "{good}");
+        }
+        for bad in
+            ["", "127.0.0.1:50051", "https://tollgate:443", "ftp://x", "http://", "http://a b"]
+        {
+            assert!(check_url(bad).is_err(), "{bad}");
+        }
+    }
 }

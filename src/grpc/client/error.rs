@@ -1,0 +1,94 @@
+//! Why a call has no answer.
+
+use std::{error::Error, fmt};
+
+use tonic::{Code, Status, TimeoutExpired, transport};
+
+/// A call that was not answered with a decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallError {
+    /// The gRPC code's name, such as `UNAVAILABLE`.
+    pub code: &'static str,
+    /// What was said about it.
+    pub message: String,
+}
+
+impl CallError {
+    /// The deadline passed; whether the call was executed is unknown.
+    pub(super) fn deadline() -> CallError {
+        let message = "no answer by the call's deadline".to_owned();
+        CallError { code: name(Code::DeadlineExceeded), message }
+    }
+
+    /// The caller's own mistake.
+    pub(super) fn invalid(message: String) -> CallError {
+        CallError { code: name(Code::InvalidArgument), message }
+    }
+
+    /// An answer that the contract does not know.
+    pub(super) fn malformed(what: &str) -> CallError {
+        CallError { code: name(Code::Internal), message: format!("malformed answer: {what}") }
+    }
+
+    /// No connection. The innermost cause names what failed; the outer ones
+    /// say "transport error" only.
+    pub(super) fn unreachable(error: &transport::Error) -> CallError {
+        let mut cause: &dyn Error = error;
+        while let Some(inner) = cause.source() {
+            cause = inner;
+        }
+        CallError { code: name(Code::Unavailable), message: cause.to_string() }
+    }
+}
+
+impl From<Status> for CallError {
+    fn from(status: Status) -> CallError {
+        // The channel calls its own expired timer a cancelled call.
+        if status.code() == Code::Cancelled && status.message() == TimeoutExpired(()).to_string() {
+            return CallError::deadline();
+        }
+        CallError { code: name(status.code()), message: status.message().to_owned() }
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code, self.message)
+    }
+}
+
+impl Error for CallError {}
+
+fn name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_that_expired_here_is_a_deadline() {
+        let expired = Status::cancelled(TimeoutExpired(()).to_string());
+        assert_eq!(CallError::from(expired).code, "DEADLINE_EXCEEDED");
+        assert_eq!(CallError::from(Status::cancelled("by the server")).code, "CANCELLED");
+    }
+}
