@@ -2,8 +2,11 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
-use clap::{Parser, Subcommand};
-use tollgate::config::{EngineChoice, ServeFlags};
+use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
+use tollgate::{
+    config::{EngineChoice, ServeFlags},
+    fleet::{self, FleetOptions},
+};
 
 /// Tollgate answers, over gRPC, whether something may happen: at most N
 /// devices at once on an external system, with a lease for each.
@@ -26,11 +29,15 @@ pub(crate) enum Command {
         /// The file; deploy/tollgate.toml documents every key
         file: PathBuf,
     },
+    /// Play a fleet of devices against a running server; exits 1 when the cap
+    /// did not hold
+    #[command(after_help = fleet::HELP)]
+    Fleet(FleetOptions),
 }
 
 /// Reads the command line; the error is how to end: 64 for a wrong one.
 pub(crate) fn parse() -> Result<Command, ExitCode> {
-    match Cli::try_parse() {
+    match Cli::try_parse().and_then(check) {
         Ok(cli) => Ok(cli.command.unwrap_or(Command::Serve(cli.serve))),
         Err(error) => {
             // Nobody is left to tell when even this cannot be printed.
@@ -38,6 +45,15 @@ pub(crate) fn parse() -> Result<Command, ExitCode> {
             Err(if error.use_stderr() { ExitCode::from(exit::USAGE) } else { ExitCode::SUCCESS })
         }
     }
+}
+
+/// Checks what no flag can tell alone.
+fn check(cli: Cli) -> Result<Cli, clap::Error> {
+    if let Some(Command::Fleet(options)) = &cli.command {
+        let error = |message| Cli::command().error(ErrorKind::ValueValidation, message);
+        options.check().map_err(error)?;
+    }
+    Ok(cli)
 }
 
 /// Says where the server listens and what to try.

@@ -23,6 +23,7 @@ pub mod config;
 pub mod decision;
 pub mod engine;
 pub mod error;
+pub mod fleet;
 pub mod grpc;
 pub mod names;
 pub mod script;

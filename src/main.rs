@@ -2,7 +2,12 @@
 
 mod cli;
 
-use std::{error::Error, process::ExitCode, sync::Arc};
+use std::{
+    error::Error,
+    io::{Write, stdout},
+    process::ExitCode,
+    sync::Arc,
+};
 
 use mimalloc::MiMalloc;
 use tokio::{
@@ -13,6 +18,7 @@ use tollgate::{
     admission::Catalog,
     config::{Config, EngineChoice, ServeFlags},
     engine::{Engine, embedded::Embedded, redis::Redis},
+    fleet::{self, FleetOptions},
     server::{self, Limits},
     telemetry,
     time::Clock,
@@ -31,6 +37,7 @@ async fn main() -> ExitCode {
     match cli::parse() {
         Ok(Command::Serve(flags)) => serve(&flags).await,
         Ok(Command::CheckConfig { file }) => check_config(&file),
+        Ok(Command::Fleet(options)) => play(&options).await,
         Err(code) => code,
     }
 }
@@ -42,6 +49,17 @@ fn check_config(file: &std::path::Path) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => exit::config(&error),
+    }
+}
+
+async fn play(options: &FleetOptions) -> ExitCode {
+    match fleet::run(options).await {
+        Ok(report) => {
+            // The exit status tells the most of it to a reader that is gone.
+            let _ = write!(stdout(), "{report}");
+            ExitCode::from(report.exit_status())
+        }
+        Err(error) => exit::unavailable(&error.to_string()),
     }
 }
 

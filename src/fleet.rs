@@ -1,0 +1,91 @@
+//! Plays a fleet of devices against a running server over gRPC: for trying it
+//! out, for planning capacity, for load.
+//!
+//! The devices are the witnesses: each knows when it was in flight, and the
+//! most that ever were at once is compared with the pool's capacity. That
+//! number is a lower bound of what the server let in, so one above the cap
+//! is the server's fault, not the measurement's. Two things would make it
+//! unfair: an operator who evicts running tasks, and a server clock that is
+//! set forward, both in mid-run.
+
+mod device;
+mod dice;
+mod gauge;
+mod options;
+mod plan;
+mod progress;
+mod report;
+mod signals;
+mod stage;
+mod tally;
+mod task_duration;
+mod uplink;
+
+use std::{collections::hash_map::RandomState, fmt, hash::BuildHasher, sync::Arc};
+
+pub use options::{FleetOptions, HELP};
+pub use report::Report;
+pub use task_duration::TaskDuration;
+
+use crate::grpc::client::{CallError, Client};
+use signals::Signals;
+use stage::Stage;
+use tally::Tally;
+
+const DEVICES_PER_CONNECTION: u32 = 250;
+const CONNECTIONS_MAX: u32 = 16;
+
+/// Why a run could not start, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FleetError(String);
+
+impl fmt::Display for FleetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for FleetError {}
+
+/// Plays the fleet until its duration has passed or a signal ends it early;
+/// a second signal drops the tasks in hand.
+pub async fn run(options: &FleetOptions) -> Result<Report, FleetError> {
+    let signals = Signals::new().map_err(|error| FleetError(error.to_string()))?;
+    let seed = options.seed.unwrap_or_else(random);
+    let tally = Arc::new(Tally::default());
+    let clients = connect(options, &tally).await.map_err(|error| unreachable(options, &error))?;
+    eprintln!(
+        "{} devices, seed {seed}, pool `{}` at {}; Ctrl-C ends early",
+        options.devices, options.pool, options.server
+    );
+    Ok(Stage { options, seed, clients, tally }.play(signals).await)
+}
+
+/// Connects, and sets or reads the pool's capacity.
+async fn connect(options: &FleetOptions, tally: &Tally) -> Result<Vec<Client>, CallError> {
+    let count = options.devices.div_ceil(DEVICES_PER_CONNECTION).min(CONNECTIONS_MAX);
+    let mut clients = Vec::new();
+    for _ in 0..count {
+        clients.push(Client::connect(&options.server).await?);
+    }
+    if let Some(client) = clients.first() {
+        tally.usage(match options.capacity {
+            Some(capacity) => client.configure_capacity(&options.pool, capacity).await?,
+            None => client.usage(&options.pool).await?,
+        });
+    }
+    Ok(clients)
+}
+
+fn unreachable(options: &FleetOptions, error: &CallError) -> FleetError {
+    FleetError(format!(
+        "cannot play against {}: {error}; start a server with `tollgate serve`, or name another \
+         with --server",
+        options.server
+    ))
+}
+
+/// Seeded by the operating system, for what the seed does not decide.
+fn random() -> u64 {
+    RandomState::new().hash_one(0u8)
+}

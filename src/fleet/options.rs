@@ -1,0 +1,219 @@
+//! The options of `tollgate fleet`, checked.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::{Args, value_parser};
+
+use super::task_duration::TaskDuration;
+use crate::{
+    admission::{CAPACITY_MAX, LEASE_MAX, LEASE_MIN},
+    grpc::client::check_url,
+    names::Name,
+};
+
+const DEVICES_MAX: i64 = 100_000;
+const REPORT_INTERVAL_MIN: Duration = Duration::from_millis(10);
+const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(86_400);
+const DURATION_MAX: Duration = Duration::from_secs(30 * 86_400);
+
+/// What follows the options in `--help`.
+pub const HELP: &str = "\
+Examples:
+  A first look at a running server:
+    tollgate fleet
+
+  2,000 devices, some of them ill-behaved, on a system that takes 60 at once:
+    tollgate fleet --pool ar:0571 --capacity 60 --devices 2000 \\
+        --report-interval 1s --task-duration 300ms..1s --lease 2s \\
+        --silent 10% --late 10% --duplicates 5% --crashes 5% --duration 15s
+
+Each device reports once per interval. With no task in hand it then asks for
+its current one; on FULL it asks again at its next report or when retry_after
+has passed, whichever is later. The same seed plays the same behaviour.
+
+Exit status: 0 when the cap held, 1 when more devices were in flight than the
+cap allows, 64 for a wrong command line, 69 when the server cannot be reached.";
+
+/// What fleet to play, against which server.
+#[derive(Debug, Clone, Args)]
+pub struct FleetOptions {
+    /// The server
+    #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = server)]
+    #[arg(default_value = "http://127.0.0.1:50051")]
+    pub server: String,
+
+    /// The pool to ask for slots in
+    #[arg(long, value_name = "NAME", default_value = "fleet", value_parser = pool)]
+    pub pool: String,
+
+    /// How many devices
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(value_parser = value_parser!(u32).range(1..=DEVICES_MAX))]
+    pub devices: u32,
+
+    /// How often a device reports; varied by a tenth, starts spread over one
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = report_interval)]
+    pub report_interval: Duration,
+
+    /// How long a task runs: `3s`, or drawn from `2s..5s` (uniform), `exp:3s`
+    /// (exponential), `normal:3s,500ms` (mean, deviation)
+    #[arg(long, value_name = "DURATION", default_value = "2s..5s")]
+    pub task_duration: TaskDuration,
+
+    /// The lease to ask for [default: the pool's]
+    #[arg(long, value_name = "DURATION", value_parser = lease)]
+    pub lease: Option<Duration>,
+
+    /// Set the pool's slots before the start [default: leave them]
+    #[arg(long, value_name = "SLOTS")]
+    #[arg(value_parser = value_parser!(u32).range(0..=i64::from(CAPACITY_MAX)))]
+    pub capacity: Option<u32>,
+
+    /// Share of devices that take a task and never report back: 0..1 or `10%`
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
+    pub silent: f64,
+
+    /// Share of devices that report only after their lease's end
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
+    pub late: f64,
+
+    /// Share of devices that crash in mid-task, restart and run it again
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
+    pub crashes: f64,
+
+    /// Share of devices, of whatever kind, that send every message twice
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
+    pub duplicates: f64,
+
+    /// How long new work is asked for; tasks in hand are then finished
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    pub duration: Duration,
+
+    /// Decides who misbehaves and how long tasks run [default: a random one]
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+}
+
+impl FleetOptions {
+    /// What no flag can tell alone.
+    pub fn check(&self) -> Result<(), String> {
+        let sum = self.silent + self.late + self.crashes;
+        // Shares such as 0.7 + 0.2 + 0.1 add up to a little more than 1.
+        if sum > 1.0 + 1e-9 {
+            return Err(format!(
+                "--silent, --late and --crashes exclude each other and must add up to at most \
+                 100%, not {}%",
+                (sum * 1e4).round() / 100.0
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn server(text: &str) -> Result<String, String> {
+    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    check_url(&url).map(|()| url)
+}
+
+fn pool(text: &str) -> Result<String, String> {
+    let name = Name::parse(Bytes::copy_from_slice(text.as_bytes()))?;
+    Ok(name.as_str().to_owned())
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let (digits, whole) = match text.strip_suffix('%') {
+        Some(percent) => (percent, 100.0),
+        None => (text, 1.0),
+    };
+    let share = digits.trim().parse::<f64>().ok().map(|number| number / whole);
+    share
+        .filter(|share| (0.0..=1.0).contains(share))
+        .ok_or_else(|| "expected a share, 0 to 1 or 0% to 100%".to_owned())
+}
+
+fn lease(text: &str) -> Result<Duration, String> {
+    between(text, LEASE_MIN.duration(), LEASE_MAX.duration())
+}
+
+fn report_interval(text: &str) -> Result<Duration, String> {
+    between(text, REPORT_INTERVAL_MIN, REPORT_INTERVAL_MAX)
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    between(text, Duration::from_millis(1), DURATION_MAX)
+}
+
+fn between(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
+    let parsed = humantime::parse_duration(text);
+    parsed.ok().filter(|length| (least..=most).contains(length)).ok_or_else(|| {
+        let (least, most) = (humantime::format_duration(least), humantime::format_duration(most));
+        format!("expected a duration such as `5s`, {least} to {most}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        fleet: FleetOptions,
+    }
+
+    fn parse(flags: &[&str]) -> Result<FleetOptions, String> {
+        let arguments = ["fleet"].iter().chain(flags);
+        Cli::try_parse_from(arguments).map(|cli| cli.fleet).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn shares_are_fractions_or_percents() {
+        for (text, value) in [("0", 0.0), ("0.25", 0.25), ("1", 1.0), ("10%", 0.1), ("100 %", 1.0)]
+        {
+            assert_eq!(share(text), Ok(value));
+        }
+        for bad in ["", "%", "ten", "-0.1", "1.01", "10", "101%", "NaN", "inf"] {
+            assert!(share(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn errors_name_the_flag() {
+        for (flag, value) in [
+            ("--server", "https://tollgate:443"),
+            ("--pool", ""),
+            ("--devices", "0"),
+            ("--devices", "100001"),
+            ("--report-interval", "1ms"),
+            ("--task-duration", "5s..2s"),
+            ("--lease", "99ms"),
+            ("--capacity", "1000001"),
+            ("--silent", "11"),
+            ("--late", "-5%"),
+            ("--crashes", "x"),
+            ("--duplicates", "2"),
+            ("--duration", "0s"),
+            ("--seed", "1.5"),
+        ] {
+            let error = parse(&[&format!("{flag}={value}")]).expect_err(flag);
+            assert!(error.contains(flag), "{flag} {value}: {error}");
+        }
+    }
+
+    #[test]
+    fn shares_that_exclude_each_other_have_room_for_all() {
+        let most = ["--silent=70%", "--late=20%", "--crashes=10%", "--duplicates=100%"];
+        assert_eq!(parse(&most).expect("parses").check(), Ok(()));
+        let over = parse(&["--silent=70%", "--late=31%"]).expect("parses").check();
+        let error = over.expect_err("more than all devices");
+        assert!(error.contains("--silent") && error.contains("101%"), "{error}");
+    }
+
+    #[test]
+    fn a_server_without_a_scheme_is_plain_http() {
+        assert_eq!(server("tollgate:50051"), Ok("http://tollgate:50051".to_owned()));
+    }
+}

@@ -1,0 +1,146 @@
+//! How long tasks run: `3s`, `2s..5s`, `exp:3s` or `normal:3s,500ms`.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use humantime::{format_duration, parse_duration};
+
+use super::dice::Dice;
+
+/// The shortest a drawn task runs.
+const TASK_MIN: Duration = Duration::from_millis(1);
+/// The longest a drawn task runs, and the largest value taken.
+const TASK_MAX: Duration = Duration::from_secs(86_400);
+
+/// What the durations of tasks are drawn from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskDuration {
+    /// Always the same.
+    Fixed(Duration),
+    /// Anything between the two, equally likely.
+    Uniform(Duration, Duration),
+    /// Exponential with this mean: many short, few long.
+    Exponential(Duration),
+    /// Normal with this mean and deviation.
+    Normal(Duration, Duration),
+}
+
+impl TaskDuration {
+    /// A duration of 1 ms to 24 h.
+    pub(super) fn draw(&self, dice: &mut Dice) -> Duration {
+        let seconds = match self {
+            TaskDuration::Fixed(duration) => duration.as_secs_f64(),
+            TaskDuration::Uniform(least, most) => {
+                least.as_secs_f64() + (*most - *least).as_secs_f64() * dice.fraction()
+            }
+            TaskDuration::Exponential(mean) => mean.as_secs_f64() * dice.exponential(),
+            TaskDuration::Normal(mean, deviation) => {
+                mean.as_secs_f64() + deviation.as_secs_f64() * dice.normal()
+            }
+        };
+        let (least, most) = (TASK_MIN.as_secs_f64(), TASK_MAX.as_secs_f64());
+        Duration::from_secs_f64(seconds.clamp(least, most))
+    }
+}
+
+impl FromStr for TaskDuration {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<TaskDuration, String> {
+        if let Some(mean) = text.strip_prefix("exp:") {
+            return Ok(TaskDuration::Exponential(positive(mean)?));
+        }
+        if let Some(parameters) = text.strip_prefix("normal:") {
+            let (mean, deviation) = parameters
+                .split_once(',')
+                .ok_or("expected mean and deviation, such as `normal:3s,500ms`")?;
+            return Ok(TaskDuration::Normal(positive(mean)?, bounded(deviation)?));
+        }
+        if let Some((least, most)) = text.split_once("..") {
+            let (least, most) = (positive(least)?, positive(most)?);
+            if least > most {
+                return Err(format!("the range is empty: {least:?} is more than {most:?}"));
+            }
+            return Ok(TaskDuration::Uniform(least, most));
+        }
+        Ok(TaskDuration::Fixed(positive(text)?))
+    }
+}
+
+impl fmt::Display for TaskDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |duration: &Duration| format_duration(*duration).to_string();
+        match self {
+            TaskDuration::Fixed(duration) => f.write_str(&text(duration)),
+            TaskDuration::Uniform(least, most) => write!(f, "{}..{}", text(least), text(most)),
+            TaskDuration::Exponential(mean) => write!(f, "exp:{}", text(mean)),
+            TaskDuration::Normal(mean, deviation) => {
+                write!(f, "normal:{},{}", text(mean), text(deviation))
+            }
+        }
+    }
+}
+
+fn positive(text: &str) -> Result<Duration, String> {
+    match bounded(text)? {
+        duration if duration < TASK_MIN => Err(format!("`{text}` is below 1ms")),
+        duration => Ok(duration),
+    }
+}
+
+fn bounded(text: &str) -> Result<Duration, String> {
+    let duration = parse_duration(text.trim()).map_err(|_| {
+        format!("`{text}` is no duration; expected `3s`, `2s..5s`, `exp:3s` or `normal:3s,500ms`")
+    })?;
+    if duration > TASK_MAX { Err(format!("`{text}` is above 24h")) } else { Ok(duration) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    #[test]
+    fn every_form_is_read_and_written_alike() {
+        for (text, read) in [
+            ("3s", TaskDuration::Fixed(MS(3000))),
+            ("300ms..1s", TaskDuration::Uniform(MS(300), MS(1000))),
+            ("exp:3s", TaskDuration::Exponential(MS(3000))),
+            ("normal:3s,500ms", TaskDuration::Normal(MS(3000), MS(500))),
+        ] {
+            assert_eq!(text.parse(), Ok(read));
+            assert_eq!(read.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn bad_forms_say_what_is_wrong() {
+        for (text, why) in [
+            ("", "no duration"),
+            ("3", "no duration"),
+            ("-3s", "no duration"),
+            ("0s", "below 1ms"),
+            ("exp:", "no duration"),
+            ("exp:0s", "below 1ms"),
+            ("gamma:3s", "no duration"),
+            ("normal:3s", "mean and deviation"),
+            ("5s..2s", "range is empty"),
+            ("2s..", "no duration"),
+            ("25h", "above 24h"),
+        ] {
+            let error = text.parse::<TaskDuration>().expect_err(text);
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn draws_keep_to_their_bounds() {
+        let mut dice = Dice::new(1, 0);
+        for _ in 0..1000 {
+            let uniform = TaskDuration::Uniform(MS(300), MS(400)).draw(&mut dice);
+            assert!(MS(300) <= uniform && uniform <= MS(400));
+            let normal = TaskDuration::Normal(MS(5), MS(500)).draw(&mut dice);
+            assert!(TASK_MIN <= normal && normal <= TASK_MAX);
+        }
+    }
+}

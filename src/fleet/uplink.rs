@@ -1,0 +1,156 @@
+//! A device's connection: sends each of its messages, once or twice, and
+//! counts what comes of it.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::join;
+
+use super::tally::Tally;
+use crate::{
+    admission::{AdmitDecision, CompleteVerdict, Usage},
+    grpc::client::{CallError, Client},
+    time::monotonic,
+};
+
+/// One device's line to the server.
+#[derive(Debug)]
+pub(super) struct Uplink {
+    /// The connection, shared with other devices.
+    pub(super) client: Client,
+    /// The pool it asks for slots in.
+    pub(super) pool: Arc<str>,
+    /// Its name.
+    pub(super) device: String,
+    /// The lease it asks for; none for the pool's.
+    pub(super) lease: Option<Duration>,
+    /// Whether each message is sent twice.
+    pub(super) twice: bool,
+    /// Where all is counted.
+    pub(super) tally: Arc<Tally>,
+}
+
+/// What is known after asking for a slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Answer {
+    /// The answer, if one came; of two the more favourable.
+    pub(super) decision: Option<AdmitDecision>,
+    /// Whether a message is without an answer: a lease may have been granted.
+    pub(super) lost: bool,
+}
+
+impl Answer {
+    fn of<const N: usize>(answers: [Option<AdmitDecision>; N]) -> Answer {
+        let lost = answers.iter().any(Option::is_none);
+        Answer { decision: answers.into_iter().flatten().max_by_key(favour), lost }
+    }
+}
+
+/// Ranks answers: a slot before none, of two leases the newest, of two waits
+/// the longest (a device asks no earlier than it was ever told to).
+fn favour(decision: &AdmitDecision) -> (u8, u64, bool) {
+    match decision {
+        AdmitDecision::Admitted { lease, replayed } => (3, lease.token, !replayed),
+        AdmitDecision::AlreadyCompleted => (2, 0, false),
+        AdmitDecision::Full { retry_after } | AdmitDecision::Paused { retry_after } => {
+            (1, retry_after.0, false)
+        }
+        AdmitDecision::NoTask => (0, 0, false),
+    }
+}
+
+impl Uplink {
+    /// Asks for a slot.
+    pub(super) async fn admit(&self, task: &str) -> Answer {
+        if !self.twice {
+            return Answer::of([self.admit_once(task).await]);
+        }
+        let (one, other) = join!(self.admit_once(task), self.admit_once(task));
+        Answer::of([one, other])
+    }
+
+    /// Reports a result; none when no message was answered.
+    pub(super) async fn complete(&self, task: &str, token: u64) -> Option<CompleteVerdict> {
+        if !self.twice {
+            return self.complete_once(task, token).await;
+        }
+        let (one, other) = join!(self.complete_once(task, token), self.complete_once(task, token));
+        one.or(other)
+    }
+
+    async fn admit_once(&self, task: &str) -> Option<AdmitDecision> {
+        let call = self.client.admit(&self.pool, &self.device, task, self.lease);
+        let admission = self.call(call, |admission| admission.usage).await?;
+        match admission.decision {
+            AdmitDecision::Admitted { replayed: true, .. } => self.tally.replayed.add(),
+            AdmitDecision::AlreadyCompleted => self.tally.done_before.add(),
+            AdmitDecision::Full { .. } => self.tally.full.add(),
+            AdmitDecision::Paused { .. } => self.tally.paused.add(),
+            AdmitDecision::Admitted { .. } | AdmitDecision::NoTask => {}
+        }
+        Some(admission.decision)
+    }
+
+    async fn complete_once(&self, task: &str, token: u64) -> Option<CompleteVerdict> {
+        let call = self.client.complete(&self.pool, &self.device, task, token);
+        let completion = self.call(call, |completion| completion.usage).await?;
+        self.tally.verdict(completion.verdict);
+        Some(completion.verdict)
+    }
+
+    async fn call<T>(
+        &self,
+        call: impl Future<Output = Result<T, CallError>>,
+        usage: impl Fn(&T) -> Usage,
+    ) -> Option<T> {
+        let sent = monotonic();
+        let answer = call.await;
+        self.tally.calls.add();
+        match answer {
+            Ok(answer) => {
+                self.tally.latencies.add(sent.elapsed());
+                self.tally.usage(usage(&answer));
+                Some(answer)
+            }
+            Err(error) => {
+                tracing::debug!(device = self.device, %error, "call failed");
+                self.tally.failure(error.code);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        admission::Lease,
+        time::{Millis, Timestamp},
+    };
+
+    fn admitted(token: u64, replayed: bool) -> Option<AdmitDecision> {
+        let lease = Lease { token, grant: Timestamp(0), expire: Timestamp(1) };
+        Some(AdmitDecision::Admitted { lease, replayed })
+    }
+
+    fn full(millis: u64) -> Option<AdmitDecision> {
+        Some(AdmitDecision::Full { retry_after: Millis(millis) })
+    }
+
+    #[test]
+    fn of_two_answers_the_more_favourable_counts() {
+        let best = |answers| Answer::of(answers).decision;
+        assert_eq!(best([full(5), admitted(1, false)]), admitted(1, false));
+        assert_eq!(best([admitted(1, true), admitted(1, false)]), admitted(1, false));
+        assert_eq!(best([admitted(2, true), admitted(1, false)]), admitted(2, true));
+        assert_eq!(best([full(5), full(9)]), full(9));
+        assert_eq!(best([None, full(9)]), full(9));
+    }
+
+    #[test]
+    fn a_lost_answer_is_remembered_beside_one_that_came() {
+        assert!(Answer::of([None, full(1)]).lost);
+        assert!(Answer::of([None]).lost && Answer::of([None]).decision.is_none());
+        assert!(!Answer::of([full(1)]).lost);
+    }
+}

@@ -1,0 +1,117 @@
+//! `tollgate fleet` against a server of this build, through sockets.
+
+#![allow(clippy::expect_used, reason = "clippy's allowance for tests ends at #[test] functions")]
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use clap::Parser;
+use tokio::{net::TcpListener, task::JoinHandle, time::sleep};
+use tollgate::{
+    admission::Catalog,
+    engine::{Engine, embedded::Embedded},
+    fleet::{self, FleetOptions},
+    grpc::client::pb::{
+        EvictTaskRequest, ListLeasesRequest, admission_service_client::AdmissionServiceClient,
+    },
+    server::{self, Limits},
+    time::Clock,
+};
+
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(flatten)]
+    fleet: FleetOptions,
+}
+
+fn options(server: SocketAddr, flags: &str) -> FleetOptions {
+    let server = format!("--server=http://{server}");
+    let arguments = ["fleet", &server].into_iter().chain(flags.split_whitespace());
+    Cli::try_parse_from(arguments).expect("good flags").fleet
+}
+
+async fn serve() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let engine = Arc::new(Engine::Embedded(Embedded::new(Clock::system())));
+    let limits = Limits { connections_max: 64, drain_timeout: Duration::from_secs(1) };
+    let catalog = Arc::new(Catalog::default());
+    tokio::spawn(server::run(listener, engine, catalog, limits, std::future::pending()));
+    address
+}
+
+/// The number on the last line of the report that starts with `name`.
+fn number(report: &str, name: &str) -> u64 {
+    let named = |line: &&str| line.trim_start().starts_with(name);
+    let line = report.lines().rfind(named).expect(name);
+    let digits: String = line.chars().filter(char::is_ascii_digit).collect();
+    digits.parse().expect(name)
+}
+
+const MIXED: &str = "--devices 100 --capacity 10 --report-interval 100ms --seed 7 \
+    --task-duration 20ms..80ms --lease 200ms --duration 1500ms \
+    --silent 10% --late 10% --crashes 10% --duplicates 20%";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cap_holds_whatever_the_devices_do() {
+    let report = fleet::run(&options(serve().await, MIXED)).await.expect("reachable");
+    assert_eq!(report.exit_status(), 0, "{report}");
+    let text = report.to_string();
+    for (name, count) in [("regular", 70), ("silent", 10), ("crashing", 10), ("sending twice", 20)]
+    {
+        assert_eq!(number(&text, name), count, "{text}");
+    }
+    let admitted = number(&text, "Leases admitted");
+    let ended = ["reported", "expired", "left running"].map(|name| number(&text, name));
+    assert_eq!(admitted, ended.iter().sum::<u64>(), "{text}");
+    for name in ["reported", "expired", "full", "replayed", "completed", "late"] {
+        assert_ne!(number(&text, name), 0, "{name}: {text}");
+    }
+    assert_eq!(number(&text, "stale token") + number(&text, "unknown"), 0, "{text}");
+    assert_eq!(number(&text, "failed"), 0, "{text}");
+}
+
+/// Frees slots of tasks that still run, as a server that loses count would.
+fn evict_all_the_time(server: SocketAddr) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let stub = AdmissionServiceClient::connect(format!("http://{server}")).await;
+        let mut stub = stub.expect("reachable");
+        loop {
+            let list = ListLeasesRequest { pool: "fleet".to_owned(), ..Default::default() };
+            let page = stub.list_leases(list).await.expect("listed").into_inner();
+            for lease in page.leases {
+                let evict = EvictTaskRequest {
+                    pool: lease.pool,
+                    device_id: lease.device_id,
+                    task_id: lease.task_id,
+                    reason: "test".to_owned(),
+                };
+                stub.evict_task(evict).await.expect("evicted");
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cap_that_is_exceeded_is_seen() {
+    let server = serve().await;
+    let evicting = evict_all_the_time(server);
+    let flags = "--devices 50 --capacity 5 --report-interval 100ms --task-duration 400ms \
+        --lease 2s --duration 1s";
+    let report = fleet::run(&options(server, flags)).await.expect("reachable");
+    evicting.abort();
+    assert_eq!(report.exit_status(), 1, "{report}");
+    assert!(report.to_string().contains("THE CAP WAS EXCEEDED"), "{report}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_named_with_what_to_do() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    drop(listener);
+    let error = fleet::run(&options(address, "")).await.expect_err("nobody listens").to_string();
+    for part in [address.to_string().as_str(), "UNAVAILABLE", "tollgate serve", "--server"] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert_eq!(error.lines().count(), 1, "{error}");
+}
