@@ -61,9 +61,9 @@ pub struct FleetOptions {
     #[arg(long, value_name = "DURATION", default_value = "2s..5s")]
     pub task_duration: TaskDuration,
 
-    /// The lease to ask for [default: the pool's]
-    #[arg(long, value_name = "DURATION", value_parser = lease)]
-    pub lease: Option<Duration>,
+    /// The lease to ask for; refused devices are sent away until one ends
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = lease)]
+    pub lease: Duration,
 
     /// Set the pool's slots before the start [default: leave them]
     #[arg(long, value_name = "SLOTS")]

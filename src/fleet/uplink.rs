@@ -21,8 +21,8 @@ pub(super) struct Uplink {
     pub(super) pool: Arc<str>,
     /// Its name.
     pub(super) device: String,
-    /// The lease it asks for; none for the pool's.
-    pub(super) lease: Option<Duration>,
+    /// The lease it asks for.
+    pub(super) lease: Duration,
     /// Whether each message is sent twice.
     pub(super) twice: bool,
     /// Where all is counted.
@@ -78,7 +78,7 @@ impl Uplink {
     }
 
     async fn admit_once(&self, task: &str) -> Option<AdmitDecision> {
-        let call = self.client.admit(&self.pool, &self.device, task, self.lease);
+        let call = self.client.admit(&self.pool, &self.device, task, Some(self.lease));
         let admission = self.call(call, |admission| admission.usage).await?;
         match admission.decision {
             AdmitDecision::Admitted { replayed: true, .. } => self.tally.replayed.add(),

@@ -31,6 +31,7 @@ mod bad_input;
 mod command;
 mod differential;
 mod documented;
+mod fleet;
 mod lifecycle;
 mod names;
 mod process;

@@ -1,8 +1,6 @@
 //! `tollgate fleet` against a server of this build, through sockets.
 
-#![allow(clippy::expect_used, reason = "clippy's allowance for tests ends at #[test] functions")]
-
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, process::Stdio, sync::Arc, time::Duration};
 
 use clap::Parser;
 use tokio::{net::TcpListener, task::JoinHandle, time::sleep};
@@ -11,10 +9,16 @@ use tollgate::{
     engine::{Engine, embedded::Embedded},
     fleet::{self, FleetOptions},
     grpc::client::pb::{
-        EvictTaskRequest, ListLeasesRequest, admission_service_client::AdmissionServiceClient,
+        AdmitDecision, EvictTaskRequest, ListLeasesRequest,
+        admission_service_client::AdmissionServiceClient,
     },
     server::{self, Limits},
     time::Clock,
+};
+
+use crate::{
+    process::{OwnRedis, Server, tollgate},
+    world::admit,
 };
 
 #[derive(Debug, Parser)]
@@ -114,4 +118,50 @@ async fn a_server_that_is_not_there_is_named_with_what_to_do() {
         assert!(error.contains(part), "{error}");
     }
     assert_eq!(error.lines().count(), 1, "{error}");
+}
+
+const LARGE: &str = "--devices 2000 --capacity 60 --report-interval 1s --lease 2s \
+    --task-duration 300ms..1s --silent 10% --late 10% --duplicates 5% --crashes 5% \
+    --duration 8s --seed 1";
+
+/// The command against a server process, then every slot once more.
+async fn two_thousand_devices(server: Server) {
+    let mut command = tollgate(&["fleet", "--server", &server.address()]);
+    command.args(LARGE.split_whitespace()).stderr(Stdio::null()).stdout(Stdio::piped());
+    let output = tokio::task::spawn_blocking(move || command.output()).await.expect("ran");
+    let output = output.expect("started");
+    let report = String::from_utf8(output.stdout).expect("text");
+    println!("{report}");
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    for name in ["Leases admitted", "completed", "late", "expired", "full"] {
+        assert_ne!(number(&report, name), 0, "{name}");
+    }
+
+    // The silent devices' leases end, and all 60 slots can be had.
+    let lease = Duration::from_secs(2);
+    sleep(lease).await;
+    let mut client = server.client().await;
+    for device in 0..=60 {
+        let request = admit("fleet", &format!("after-{device}"), "t");
+        let admitted = client.admit_task(request).await.expect("answered").into_inner();
+        let expected = if device < 60 { AdmitDecision::Admitted } else { AdmitDecision::Full };
+        assert_eq!(admitted.decision(), expected, "device {device}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_thousand_devices_on_the_embedded_engine() {
+    two_thousand_devices(Server::start(&[]).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_thousand_devices_on_redis() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    let mut client = server.client().await;
+    while client.admit_task(admit("warm", "d", "t")).await.is_err() {
+        sleep(Duration::from_millis(20)).await;
+    }
+    two_thousand_devices(server).await;
 }
