@@ -1,6 +1,11 @@
 //! The command line.
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+use std::{
+    io::{Write, stdout},
+    net::SocketAddr,
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 use tollgate::{
@@ -62,17 +67,28 @@ pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr) {
         EngineChoice::Embedded => "the embedded engine, in memory: state ends with the process",
         EngineChoice::Redis(_) => "the Redis engine",
     };
-    println!("Tollgate {} on {engine}", env!("CARGO_PKG_VERSION"));
-    println!("Listening on {listen}. Try:\n");
-    println!(
-        "  grpcurl -plaintext -d '{{\"pool\":\"demo\",\"device_id\":\"camera-1\",\"task_id\":\"snapshot-1\"}}' \\"
-    );
-    println!("    {listen} tollgate.v1.AdmissionService/AdmitTask\n");
+    let request = r#"{"pool":"demo","device_id":"camera-1","task_id":"snapshot-1"}"#;
+    say(&format!(
+        "Tollgate {version} on {engine}\n\
+         Listening on {listen}. Try:\n\n  \
+         grpcurl -plaintext -d '{request}' \\\n    \
+         {listen} tollgate.v1.AdmissionService/AdmitTask\n",
+        version = env!("CARGO_PKG_VERSION"),
+    ));
+}
+
+/// Prints a text. A reader that is gone has chosen not to know.
+pub(crate) fn say(text: &str) {
+    let _ = writeln!(stdout(), "{text}");
 }
 
 /// How the process ends, in the codes of sysexits.h.
 pub(crate) mod exit {
-    use std::{fmt::Display, process::ExitCode};
+    use std::{
+        fmt::Display,
+        io::{Write, stderr},
+        process::ExitCode,
+    };
 
     /// The command line is wrong.
     pub(crate) const USAGE: u8 = 64;
@@ -81,13 +97,17 @@ pub(crate) mod exit {
 
     /// The configuration is wrong.
     pub(crate) fn config(error: &impl Display) -> ExitCode {
-        eprintln!("tollgate: {error}");
-        ExitCode::from(CONFIG)
+        end(error, CONFIG)
     }
 
     /// Something outside is not to be had.
-    pub(crate) fn unavailable(error: &str) -> ExitCode {
-        eprintln!("tollgate: {error}");
-        ExitCode::from(UNAVAILABLE)
+    pub(crate) fn unavailable(error: &impl Display) -> ExitCode {
+        end(error, UNAVAILABLE)
+    }
+
+    fn end(error: &impl Display, code: u8) -> ExitCode {
+        // The code tells the most of it where nobody reads.
+        let _ = writeln!(stderr(), "tollgate: {error}");
+        ExitCode::from(code)
     }
 }

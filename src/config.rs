@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-pub use file::File;
+use file::File;
 pub use flags::ServeFlags;
 
 use crate::{
@@ -92,9 +92,9 @@ impl Config {
         })
     }
 
-    /// Reads and checks a file.
-    pub fn check(path: &Path) -> Result<File, ConfigError> {
-        read(path)
+    /// Checks a file.
+    pub fn check(path: &Path) -> Result<(), ConfigError> {
+        read(path).map(drop)
     }
 }
 

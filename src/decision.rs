@@ -19,12 +19,11 @@ pub trait Decision: fmt::Debug + Send + Sync + 'static {
 
     /// The Lua twin of `decide`.
     const SCRIPT: &'static Script;
-    /// Whether a partition that this decision touches shows in listings.
-    const LISTED: bool;
-
     /// The unit of atomicity: one Redis hash slot, one entry of the embedded
     /// engine.
     fn partition(&self) -> &Name;
+    /// What the decision may do to the partition's place in listings.
+    fn listing(&self) -> Listing;
     /// Appends KEYS and ARGV in the order of the script's header.
     fn encode(&self, call: &mut Call);
     /// Reads one item's reply, in the shapes of the script's header.
@@ -33,12 +32,26 @@ pub trait Decision: fmt::Debug + Send + Sync + 'static {
     fn decide(&self, state: &mut Self::State, now: Timestamp) -> Self::Outcome;
 }
 
+/// What a decision may do to its partition's place in listings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listing {
+    /// Nothing.
+    Same,
+    /// It may put something there that lapses by itself.
+    Held,
+    /// It puts something there for good.
+    Kept,
+    /// It takes away what was there for good.
+    Released,
+}
+
 /// What a capability keeps of one partition.
 pub trait State: Default + Send + 'static {
     /// Names the capability in keys and listings.
     const CAPABILITY: &'static str;
 
-    /// Drops what has lapsed, at most `budget` entries of each kind.
+    /// Drops what has lapsed and is remembered no longer, at most `budget`
+    /// entries.
     fn sweep(&mut self, now: Timestamp, budget: usize);
     /// Whether a fresh state would give the same answers.
     fn is_vacant(&self, now: Timestamp) -> bool;

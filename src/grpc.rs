@@ -1,4 +1,4 @@
-//! gRPC: the only module that names tonic or generated types.
+//! gRPC: the only module that names generated messages.
 //!
 //! Every handler is three steps: parse the request into a decision (all
 //! violations at once), run it, convert the outcome.

@@ -9,14 +9,14 @@
 //! - [`engine`]: what runs decisions: in this process, or in Redis.
 //! - [`grpc`]: requests into decisions, outcomes into responses.
 //! - [`server`]: routes, health, reflection, limits, drain.
-//! - [`config`]: flags, environment and `tollgate.toml`.
+//! - [`config`]: flags, environment and `tollgate.toml`; [`telemetry`]: logs.
 //! - [`fleet`]: a fleet of devices to play against a server.
 //! - [`names`] builds every key, [`time`] reads every clock, [`script`] holds
 //!   every script, [`error`] says why a decision could not be taken.
 //!
 //! Dependencies point one way: main → server → grpc → engine → capabilities →
-//! decision → script, names, time, error. Only `grpc` knows tonic, only
-//! `engine::redis` knows Redis.
+//! decision → script, names, time, error. Only `grpc` knows generated messages,
+//! only it and `server` know tonic, only `engine::redis` knows Redis.
 
 pub mod admission;
 pub mod config;

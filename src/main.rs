@@ -2,12 +2,7 @@
 
 mod cli;
 
-use std::{
-    error::Error,
-    io::{Write, stdout},
-    process::ExitCode,
-    sync::Arc,
-};
+use std::{error::Error, process::ExitCode, sync::Arc};
 
 use mimalloc::MiMalloc;
 use tokio::{
@@ -44,8 +39,8 @@ async fn main() -> ExitCode {
 
 fn check_config(file: &std::path::Path) -> ExitCode {
     match Config::check(file) {
-        Ok(_) => {
-            println!("{}: good", file.display());
+        Ok(()) => {
+            cli::say(&format!("{}: good", file.display()));
             ExitCode::SUCCESS
         }
         Err(error) => exit::config(&error),
@@ -55,11 +50,10 @@ fn check_config(file: &std::path::Path) -> ExitCode {
 async fn play(options: &FleetOptions) -> ExitCode {
     match fleet::run(options).await {
         Ok(report) => {
-            // The exit status tells the most of it to a reader that is gone.
-            let _ = write!(stdout(), "{report}");
+            cli::say(&report.to_string());
             ExitCode::from(report.exit_status())
         }
-        Err(error) => exit::unavailable(&error.to_string()),
+        Err(error) => exit::unavailable(&error),
     }
 }
 
@@ -68,7 +62,7 @@ async fn serve(flags: &ServeFlags) -> ExitCode {
         Ok(config) => config,
         Err(error) => return exit::config(&error),
     };
-    telemetry::init(&config.log);
+    telemetry::init(config.log.json, &config.log.level);
     // Each connection is a file; without the raise the limit is often 1024.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let listener = match bind(&config) {
@@ -79,7 +73,7 @@ async fn serve(flags: &ServeFlags) -> ExitCode {
     };
     match run(config, listener).await {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => exit::unavailable(&error.to_string()),
+        Err(error) => exit::unavailable(&error),
     }
 }
 

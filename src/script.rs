@@ -1,7 +1,5 @@
 //! The registry of every Lua script: one script, one decision.
 
-use std::sync::LazyLock;
-
 /// The Lua twin of a decision.
 #[derive(Debug)]
 pub struct Script {
@@ -30,20 +28,20 @@ macro_rules! scripts {
             };
         )*
         /// Every script.
-        pub static ALL: LazyLock<Vec<&'static Script>> = LazyLock::new(|| vec![$(&$name),*]);
+        pub static ALL: &[&Script] = &[$(&$name),*];
     };
 }
 
 scripts! {
-    ADMIT_TASK = "admission/admit", 4 keys, 9 argv, with "admission";
+    ADMIT_TASK = "admission/admit", 4 keys, 9 argv, with "admission" "lease";
     COMPLETE_TASK = "admission/complete", 3 keys, 6 argv, with "admission";
     CONFIGURE_POOL = "admission/configure", 3 keys, 9 argv, with "admission" "pool_view";
     EVICT_TASK = "admission/evict", 2 keys, 3 argv, with "admission";
     GET_POOL = "admission/get_pool", 2 keys, 4 argv, with "admission" "pool_view";
     LIST_LEASES = "admission/list_leases", 1 keys, 3 argv, with "admission";
-    RENEW_TASK = "admission/renew", 4 keys, 8 argv, with "admission";
+    RENEW_TASK = "admission/renew", 4 keys, 8 argv, with "admission" "lease";
     LIST_PARTITIONS = "index/list", 1 keys, 3 argv, with "index";
-    NOTE_PARTITION = "index/note", 1 keys, 1 argv, with "index";
+    NOTE_PARTITION = "index/note", 1 keys, 2 argv, with "index";
 }
 
 const CLOCK: &str = include_str!("../lua/lib/clock.lua");

@@ -62,12 +62,13 @@ pub async fn run(
         // The sender goes only when the server does.
         let _ = draining.await;
     });
-    tokio::pin!(serve);
+    tokio::pin!(serve, maintain);
     tokio::select! {
         served = &mut serve => return served,
         () = shutdown => {}
+        // Neither ends.
         () = follow => {}
-        () = maintain => {}
+        () = &mut maintain => {}
     }
 
     tracing::info!("draining: no new calls, those in flight are finished");
@@ -79,11 +80,12 @@ pub async fn run(
         health::forget(&health).await;
     };
     let finish = async { tokio::join!(drained, serve).1 };
-    match timeout(NOTICE + limits.drain_timeout, finish).await {
-        Ok(served) => served,
-        Err(_) => {
+    tokio::select! {
+        finished = timeout(NOTICE + limits.drain_timeout, finish) => finished.unwrap_or_else(|_| {
             tracing::warn!("calls still in flight after the drain timeout are dropped");
             Ok(())
-        }
+        }),
+        // Calls in flight need the engine to the end.
+        () = maintain => Ok(()),
     }
 }

@@ -4,13 +4,12 @@ use std::io::{self, IsTerminal};
 
 use tracing_subscriber::EnvFilter;
 
-use crate::config::Log;
-
-/// Starts logging. Called once, before anything is logged.
-pub fn init(log: &Log) {
-    let filter = filter(&log.level).unwrap_or_else(|| EnvFilter::new("info"));
+/// Starts logging, from this level or filter on. Called once, before anything
+/// is logged.
+pub fn init(json: bool, level: &str) {
+    let filter = filter(level).unwrap_or_else(|| EnvFilter::new("info"));
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-    match log.json {
+    match json {
         true => subscriber.json().flatten_event(true).init(),
         false => subscriber.with_ansi(io::stderr().is_terminal()).init(),
     }

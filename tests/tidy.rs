@@ -100,6 +100,14 @@ fn every_script_is_registered_once() {
     assert_eq!(registered.len(), script::ALL.len());
 }
 
+/// A script without its comments; `argv[i]` in a loop reads them all.
+fn code_of_script(text: &str) -> String {
+    let code: Vec<&str> = text.lines().filter(|line| !line.starts_with("--")).collect();
+    let code = code.join("\n");
+    let loops = (1..=4).map(|i| format!(" argv[{i}]")).collect::<String>();
+    if code.contains("argv[i]") { code + &loops } else { code }
+}
+
 #[test]
 fn headers_say_what_scripts_take() {
     for script in script::ALL.iter() {
@@ -109,6 +117,7 @@ fn headers_say_what_scripts_take() {
             .take_while(|line| line.starts_with("--"))
             .map(|line| line[2..].trim())
             .collect();
+        let rule = code_of_script(text);
         let sentence = header.iter().take_while(|line| !line.is_empty()).copied();
         assert!(sentence.collect::<String>().ends_with('.'), "{name}: no sentence first");
 
@@ -120,7 +129,8 @@ fn headers_say_what_scripts_take() {
                 let number = index + 1;
                 assert!(line.starts_with(&format!("{kind}[{number}] ")), "{name}: {line}");
                 let named = line.split(' ').nth(1).unwrap();
-                assert!(text.contains(&format!("{kind}[{number}]")), "{name}: {named} is not read");
+                let read = format!("{kind}[{number}]");
+                assert!(rule.contains(&read), "{name}: {named} is not read");
             }
         }
         let order: Vec<usize> = ["keys[1]", "argv[1]", "Returns", "Writes", "Cost"]

@@ -38,7 +38,7 @@ local function decide(keys, argv, now)
   local member, asked_ms, seed, has_task = argv[1], tonumber(argv[2]), tonumber(argv[3]), argv[4] == '1'
   local retention_ms = tonumber(argv[9])
 
-  local stored = call('MGET', settings_key, token_key, task_key)
+  local stored = read(settings_key, token_key, task_key)
   local capacity, lease_ms, grace_ms, paused = read_settings(
     stored[1], tonumber(argv[5]), tonumber(argv[6]), tonumber(argv[7]), tonumber(argv[8])
   )

@@ -22,7 +22,7 @@ local function decide(keys, argv, now)
   local member, token, outcome, result = argv[1], tonumber(argv[2]), argv[3], argv[4]
   local retention_ms = tonumber(argv[6])
 
-  local stored = call('MGET', settings_key, task_key)
+  local stored = read(settings_key, task_key)
   local capacity = read_settings(stored[1], tonumber(argv[5]))
   local task = read_task(stored[2], now)
   local in_use = count_in_use(leases_key, now)

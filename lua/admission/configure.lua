@@ -23,18 +23,22 @@ local REPAIR_MAX = 1000
 -- No lease ends later: 24 h of lease and 30 days of grace.
 local SLOT_MAX = 31 * 86400 * 1000000
 
-local function repair(token_key, leases_key, now)
-  if not pcall(read_token, call('MGET', token_key)[1]) then
+local function repair(settings_key, token_key, leases_key, now)
+  call('DEL', settings_key)
+  if not pcall(function()
+    return read_token(read(token_key)[1])
+  end) then
     call('DEL', token_key)
   end
-  local kind = call('TYPE', leases_key).ok
-  if kind ~= 'zset' then
+  if call('TYPE', leases_key).ok ~= 'zset' then
     call('DEL', leases_key)
     return
   end
   call('ZREMRANGEBYSCORE', leases_key, format('(%.0f', now + SLOT_MAX), '+inf')
-  for _, member in ipairs(call('ZRANGE', leases_key, 0, REPAIR_MAX - 1)) do
-    if not match(member, '^[^\31]+\31[^\31]+\31%d+\31%d+\31%d+$') then
+  local first = call('ZRANGEBYSCORE', leases_key, format('(%.0f', now), '+inf', 'LIMIT', 0, REPAIR_MAX)
+  for _, member in ipairs(first) do
+    local token, grant, expire = match(member, '^[^\31]+\31[^\31]+\31(%d+)\31(%d+)\31(%d+)$')
+    if not (token and within(token, 0, TIME_MAX) and within(grant, 0, TIME_MAX) and within(expire, 0, TIME_MAX)) then
       call('ZREM', leases_key, member)
     end
   end
@@ -42,27 +46,26 @@ end
 
 local function decide(keys, argv, now)
   local settings_key, token_key, leases_key = keys[1], keys[2], keys[3]
-  local reset = argv[5] == '1'
-  local text = not reset and call('MGET', settings_key)[1]
-  read_settings(text)
-  if reset then
-    repair(token_key, leases_key, now)
+  if argv[5] == '1' then
+    repair(settings_key, token_key, leases_key, now)
   end
 
+  local text = read(settings_key)[1]
   local values = { '', '', '', '' }
   if text then
+    read_settings(text)
     values = { match(text, '^(%d*),(%d*),(%d*),(%d*)$') }
   end
   for i = 1, 4 do
     values[i] = argv[i] ~= '' and argv[i] or values[i]
   end
   local record = table.concat(values, ',')
-  if record ~= ',,,' then
-    call('SET', settings_key, record)
-  elseif reset then
-    call('DEL', settings_key)
-  end
-  return view_pool(0, leases_key, now, read_settings(
+  -- Seen before it is written: an unreadable lease must leave all as it was.
+  local view = view_pool(0, leases_key, now, read_settings(
     record, tonumber(argv[6]), tonumber(argv[7]), tonumber(argv[8]), tonumber(argv[9])
   ))
+  if record ~= ',,,' then
+    call('SET', settings_key, record)
+  end
+  return view
 end

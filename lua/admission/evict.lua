@@ -16,8 +16,11 @@ local function decide(keys, argv, now)
   local task_key, leases_key = keys[1], keys[2]
   local member, reason, retention_ms = argv[1], argv[2], tonumber(argv[3])
 
-  local readable, task = pcall(read_task, call('MGET', task_key)[1], now)
+  local readable, task = pcall(function()
+    return read_task(read(task_key)[1], now)
+  end)
   if not readable then
+    -- Without it nobody knows which lease was the task's; it ends by itself.
     call('DEL', task_key)
     return { 3 }
   elseif not task then

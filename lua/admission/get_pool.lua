@@ -14,7 +14,7 @@
 -- Cost O(log leases); looks at the 256 leases that end first
 local function decide(keys, argv, now)
   local settings_key, leases_key = keys[1], keys[2]
-  local text = call('MGET', settings_key)[1]
+  local text = read(settings_key)[1]
   return view_pool(0, leases_key, now, read_settings(
     text, tonumber(argv[1]), tonumber(argv[2]), tonumber(argv[3]), tonumber(argv[4])
   ))

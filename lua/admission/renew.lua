@@ -25,7 +25,7 @@ local function decide(keys, argv, now)
   local member, token, asked_ms = argv[1], tonumber(argv[2]), tonumber(argv[3])
   local retention_ms = tonumber(argv[8])
 
-  local stored = call('MGET', settings_key, token_key, task_key)
+  local stored = read(settings_key, token_key, task_key)
   local _, lease_ms, grace_ms = read_settings(
     stored[1], tonumber(argv[4]), tonumber(argv[5]), tonumber(argv[6]), tonumber(argv[7])
   )

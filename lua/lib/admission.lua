@@ -8,24 +8,48 @@
 -- leases    zset of "device\31task\31token\31grant\31expire" by slot_end
 local call, format, match = redis.call, string.format, string.match
 
+-- Instants and tokens stay below 2^52, the year 2112: sums of them are exact.
+local TIME_MAX = 4503599627370495
+
+-- The stored strings, false for those that are not there.
+local function read(...)
+  local texts, there = call('MGET', ...), 0
+  for i = 1, #texts do
+    there = there + (texts[i] and 1 or 0)
+  end
+  -- MGET takes a value of another type for absent; EXISTS does not.
+  if there < #texts and call('EXISTS', ...) > there then
+    error('CORRUPT value of another type; ConfigurePool with reset or EvictTask repairs it', 0)
+  end
+  return texts
+end
+
+-- Whether a stored number is one that the scripts write.
+local function within(text, least, most)
+  return #text <= 16 and tonumber(text) >= least and tonumber(text) <= most
+end
+
+-- Settings in force: capacity, lease, grace, paused, and which are overridden.
 local function read_settings(text, capacity, lease_ms, grace_ms, paused)
   if not text then
     return capacity, lease_ms, grace_ms, paused, 0
   end
   local c, l, g, p = match(text, '^(%d*),(%d*),(%d*),(%d*)$')
-  if not c then
+  if not (c and (c == '' or within(c, 0, 1000000)) and (l == '' or within(l, 100, 86400000))
+      and (g == '' or within(g, 0, 2592000000)) and (p == '' or within(p, 0, 1))) then
     error('CORRUPT settings of the pool; ConfigurePool with reset repairs it', 0)
   end
   local set = (c ~= '' and 1 or 0) + (l ~= '' and 2 or 0) + (g ~= '' and 4 or 0) + (p ~= '' and 8 or 0)
   return tonumber(c) or capacity, tonumber(l) or lease_ms, tonumber(g) or grace_ms, tonumber(p) or paused, set
 end
 
+-- The last token, and the horizon; 0 when nothing is known of them.
 local function read_token(text)
   if not text then
     return 0, 0
   end
   local token, horizon = match(text, '^(%d+) (%d+)$')
-  if not token then
+  if not (token and within(token, 0, TIME_MAX) and within(horizon, 0, TIME_MAX)) then
     error('CORRUPT fencing token of the pool; ConfigurePool with reset repairs it', 0)
   end
   return tonumber(token), tonumber(horizon)
@@ -37,7 +61,8 @@ local function read_task(text, now)
     return nil
   end
   local state, token, grant, expire, slot_end, forget = match(text, '^([LDE]) (%d+) (%d+) (%d+) (%d+) (%d+)')
-  if not state then
+  if not (state and within(token, 0, TIME_MAX) and within(grant, 0, TIME_MAX) and within(expire, 0, TIME_MAX)
+      and within(slot_end, 0, TIME_MAX) and within(forget, 0, TIME_MAX)) then
     error('CORRUPT record of the task; EvictTask drops it', 0)
   end
   if tonumber(forget) <= now then
@@ -73,16 +98,4 @@ local function holds_slot(leases_key, member, task, now)
   return task.state == 'L'
     and now < task.slot_end
     and call('ZSCORE', leases_key, lease_member(member, task)) ~= false
-end
-
--- Puts a lease into the count and on record, and keeps the pool's keys until
--- the last instant at which one of its leases can matter.
-local function write_lease(keys, member, task, last_token, horizon, retention_ms, now)
-  local forget = task.slot_end + retention_ms * 1000
-  horizon = math.max(horizon, forget)
-  local ttl_ms = format('%.0f', math.ceil((horizon - now) / 1000))
-  call('ZADD', keys.leases, format('%.0f', task.slot_end), lease_member(member, task))
-  call('PEXPIRE', keys.leases, ttl_ms)
-  call('SET', keys.token, format('%.0f %.0f', last_token, horizon), 'PX', ttl_ms)
-  write_task(keys.task, 'L', task, forget, now, '')
 end

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::{Lease, Pool, Settings, Task, TaskState, Usage, member, pool::ends, unknown_status};
 use crate::{
-    decision::{Call, Decision, Reply},
+    decision::{Call, Decision, Listing, Reply},
     error::Error,
     names::Name,
     script::{self, Script},
@@ -119,7 +119,7 @@ impl AdmitTask {
         let lease = Lease { token: now.0.max(pool.last_token + 1), grant: now, expire };
         let (slot_end, forget) = ends(expire, settings.grace, settings.retention);
         pool.last_token = lease.token;
-        pool.put(&member, Task { lease, slot_end, forget, state: TaskState::Leased });
+        pool.put(&member, Task { lease, slot_end, forget, state: TaskState::Leased }, now);
         AdmitDecision::Admitted { lease, replayed: false }
     }
 }
@@ -129,10 +129,14 @@ impl Decision for AdmitTask {
     type Outcome = Admission;
 
     const SCRIPT: &'static Script = &script::ADMIT_TASK;
-    const LISTED: bool = true;
 
     fn partition(&self) -> &Name {
         &self.pool
+    }
+
+    fn listing(&self) -> Listing {
+        // Asking for a queued task grants nothing yet.
+        if self.task.is_some() { Listing::Held } else { Listing::Same }
     }
 
     fn encode(&self, call: &mut Call) {

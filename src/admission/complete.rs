@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{Pool, Settings, Task, TaskName, TaskState, Usage, unknown_status};
 use crate::{
-    decision::{Call, Decision, Reply},
+    decision::{Call, Decision, Listing, Reply},
     error::Error,
     names::Name,
     script::{self, Script},
@@ -85,7 +85,7 @@ impl CompleteTask {
                 result: Bytes::copy_from_slice(&self.result),
             },
         };
-        pool.put(&member, completed);
+        pool.put(&member, completed, now);
         verdict
     }
 }
@@ -95,10 +95,13 @@ impl Decision for CompleteTask {
     type Outcome = Completion;
 
     const SCRIPT: &'static Script = &script::COMPLETE_TASK;
-    const LISTED: bool = false;
 
     fn partition(&self) -> &Name {
         &self.name.pool
+    }
+
+    fn listing(&self) -> Listing {
+        Listing::Same
     }
 
     fn encode(&self, call: &mut Call) {

@@ -2,7 +2,7 @@
 
 use super::{Overrides, Pool, PoolView, Settings};
 use crate::{
-    decision::{Call, Decision, Reply},
+    decision::{Call, Decision, Listing, Reply},
     error::Error,
     names::Name,
     script::{self, Script},
@@ -28,10 +28,17 @@ impl Decision for ConfigurePool {
     type Outcome = PoolView;
 
     const SCRIPT: &'static Script = &script::CONFIGURE_POOL;
-    const LISTED: bool = true;
 
     fn partition(&self) -> &Name {
         &self.pool
+    }
+
+    fn listing(&self) -> Listing {
+        match (self.overrides == Overrides::default(), self.reset) {
+            (false, _) => Listing::Kept,
+            (true, true) => Listing::Released,
+            (true, false) => Listing::Same,
+        }
     }
 
     fn encode(&self, call: &mut Call) {

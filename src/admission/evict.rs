@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{Pool, Settings, Task, TaskName, TaskState, unknown_status};
 use crate::{
-    decision::{Call, Decision, Reply},
+    decision::{Call, Decision, Listing, Reply},
     error::Error,
     names::Name,
     script::{self, Script},
@@ -41,10 +41,13 @@ impl Decision for EvictTask {
     type Outcome = EvictVerdict;
 
     const SCRIPT: &'static Script = &script::EVICT_TASK;
-    const LISTED: bool = false;
 
     fn partition(&self) -> &Name {
         &self.name.pool
+    }
+
+    fn listing(&self) -> Listing {
+        Listing::Same
     }
 
     fn encode(&self, call: &mut Call) {
@@ -85,7 +88,7 @@ impl Decision for EvictTask {
             // A copy: a slice would keep the whole received message.
             state: TaskState::Evicted { reason: Bytes::copy_from_slice(&self.reason) },
         };
-        pool.put(&member, evicted);
+        pool.put(&member, evicted, now);
         EvictVerdict::Evicted { replayed: false }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Pool, Settings, Usage, small, unknown_status};
 use crate::{
-    decision::{Call, Decision, Reply},
+    decision::{Call, Decision, Listing, Reply},
     error::Error,
     names::Name,
     script::{self, Script},
@@ -41,7 +41,7 @@ pub struct PoolView {
 }
 
 impl PoolView {
-    /// Whether the pool differs from one that nobody has ever named.
+    /// Whether the pool is as one that nobody has ever named.
     pub fn is_vacant(&self) -> bool {
         self.usage.in_use == 0 && self.overridden == 0
     }
@@ -83,10 +83,13 @@ impl Decision for GetPool {
     type Outcome = PoolView;
 
     const SCRIPT: &'static Script = &script::GET_POOL;
-    const LISTED: bool = false;
 
     fn partition(&self) -> &Name {
         &self.pool
+    }
+
+    fn listing(&self) -> Listing {
+        Listing::Same
     }
 
     fn encode(&self, call: &mut Call) {

@@ -4,7 +4,7 @@ use std::str;
 
 use super::{Lease, Pool, unknown_status};
 use crate::{
-    decision::{Call, Decision, Reply},
+    decision::{Call, Decision, Listing, Reply},
     error::Error,
     names::{Name, SEPARATOR},
     script::{self, Script},
@@ -60,7 +60,9 @@ impl LeaseCursor {
     /// Reads the member, if it is one.
     pub fn held(&self) -> Option<HeldLease> {
         let mut parts = self.member.split(|byte| *byte == SEPARATOR);
-        let (device, task) = (parts.next()?.to_vec(), parts.next()?.to_vec());
+        // Stored bytes may be anything; answers are UTF-8.
+        let mut text = || Some(String::from_utf8_lossy(parts.next()?).into_owned().into_bytes());
+        let (device, task) = (text()?, text()?);
         let mut number = || str::from_utf8(parts.next()?).ok()?.parse::<u64>().ok();
         let (token, grant, expire) = (number()?, Timestamp(number()?), Timestamp(number()?));
         let lease = Lease { token, grant, expire };
@@ -79,10 +81,13 @@ impl Decision for ListLeases {
     type Outcome = LeasePage;
 
     const SCRIPT: &'static Script = &script::LIST_LEASES;
-    const LISTED: bool = false;
 
     fn partition(&self) -> &Name {
         &self.pool
+    }
+
+    fn listing(&self) -> Listing {
+        Listing::Same
     }
 
     fn encode(&self, call: &mut Call) {

@@ -99,7 +99,9 @@ impl Pool {
     }
 
     /// Puts a task on record in place of what was known of it.
-    pub(super) fn put(&mut self, member: &[u8], task: Task) {
+    pub(super) fn put(&mut self, member: &[u8], task: Task, now: Timestamp) {
+        // Two out for one in: what is to be forgotten never piles up.
+        self.forget(now, 2);
         let member = self.remove(member).unwrap_or_else(|| Member::from(member));
         if task.state == TaskState::Leased {
             self.leases.insert((task.slot_end, member.clone()));
@@ -107,6 +109,19 @@ impl Pool {
             self.ended.insert((task.forget, member.clone()));
         }
         self.tasks.insert(member, task);
+    }
+
+    /// Drops records that are remembered no longer, at most `budget`.
+    fn forget(&mut self, now: Timestamp, budget: usize) {
+        for _ in 0..budget {
+            match self.ended.first() {
+                Some((forget, _)) if *forget <= now => {}
+                _ => return,
+            }
+            if let Some((_, member)) = self.ended.pop_first() {
+                self.tasks.remove(&member);
+            }
+        }
     }
 
     fn remove(&mut self, member: &[u8]) -> Option<Member> {
@@ -143,8 +158,14 @@ impl Pool {
     /// The end of the slot that makes room when all are taken: once it has
     /// ended, one less than the capacity are held.
     pub(super) fn makes_room(&self, capacity: u32) -> Option<Timestamp> {
-        let before = self.leases.len().checked_sub(capacity as usize)?;
-        self.leases.iter().nth(before).map(|(slot_end, _)| *slot_end)
+        let capacity = capacity as usize;
+        let before = self.leases.len().checked_sub(capacity)?;
+        // From the nearer end; as a rule it is the very first.
+        let entry = match before < capacity {
+            true => self.leases.iter().nth(before),
+            false => self.leases.iter().nth_back(capacity - 1),
+        };
+        entry.map(|(slot_end, _)| *slot_end)
     }
 
     /// All that is known of tasks, for comparing engines.
@@ -159,15 +180,7 @@ impl State for Pool {
 
     fn sweep(&mut self, now: Timestamp, budget: usize) {
         self.reclaim(now);
-        for _ in 0..budget {
-            match self.ended.first() {
-                Some((forget, _)) if *forget <= now => {}
-                _ => return,
-            }
-            if let Some((_, member)) = self.ended.pop_first() {
-                self.tasks.remove(&member);
-            }
-        }
+        self.forget(now, budget);
     }
 
     fn is_vacant(&self, now: Timestamp) -> bool {
@@ -180,4 +193,41 @@ impl State for Pool {
 pub(super) fn ends(expire: Timestamp, grace: Millis, retention: Millis) -> (Timestamp, Timestamp) {
     let slot_end = expire.after(grace);
     (slot_end, slot_end.after(retention))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_to_be_forgotten_does_not_pile_up() {
+        let mut pool = Pool::default();
+        for second in 0..10_000u64 {
+            let now = Timestamp(second * 1_000_000);
+            let (expire, retention) = (now.after(Millis(500)), Millis::from_secs(60));
+            let lease = Lease { token: now.0, grant: now, expire };
+            let (slot_end, forget) = ends(expire, Millis(0), retention);
+            let task = Task { lease, slot_end, forget, state: TaskState::Leased };
+            pool.reclaim(now);
+            pool.put(&second.to_be_bytes(), task, now);
+        }
+        assert!(pool.tasks.len() < 70, "{} records", pool.tasks.len());
+    }
+
+    #[test]
+    fn a_swept_pool_is_vacant() {
+        let mut pool = Pool::default();
+        let lease = Lease { token: 1, grant: Timestamp(1), expire: Timestamp(2) };
+        for task in 0..10u8 {
+            let (slot_end, forget) = (Timestamp(3), Timestamp(10));
+            let task_known = Task { lease, slot_end, forget, state: TaskState::Leased };
+            pool.put(&[task], task_known, Timestamp(1));
+        }
+        pool.sweep(Timestamp(9), 100);
+        assert!(!pool.is_vacant(Timestamp(9)) && pool.in_use() == 0);
+        pool.sweep(Timestamp(10), 4);
+        assert_eq!(pool.tasks.len(), 6);
+        pool.sweep(Timestamp(10), 100);
+        assert!(pool.is_vacant(Timestamp(10)));
+    }
 }

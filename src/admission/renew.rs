@@ -2,7 +2,7 @@
 
 use super::{Lease, Pool, Settings, Task, TaskName, TaskState, pool::ends, unknown_status};
 use crate::{
-    decision::{Call, Decision, Reply},
+    decision::{Call, Decision, Listing, Reply},
     error::Error,
     names::Name,
     script::{self, Script},
@@ -42,10 +42,13 @@ impl Decision for RenewTask {
     type Outcome = RenewVerdict;
 
     const SCRIPT: &'static Script = &script::RENEW_TASK;
-    const LISTED: bool = false;
 
     fn partition(&self) -> &Name {
         &self.name.pool
+    }
+
+    fn listing(&self) -> Listing {
+        Listing::Held
     }
 
     fn encode(&self, call: &mut Call) {
@@ -91,7 +94,7 @@ impl Decision for RenewTask {
         let expire = now.after(self.lease.unwrap_or(settings.lease));
         let lease = Lease { expire, ..task.lease };
         let (slot_end, forget) = ends(expire, settings.grace, settings.retention);
-        pool.put(&member, Task { lease, slot_end, forget, state: TaskState::Leased });
+        pool.put(&member, Task { lease, slot_end, forget, state: TaskState::Leased }, now);
         RenewVerdict::Renewed(lease)
     }
 }

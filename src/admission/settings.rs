@@ -93,7 +93,7 @@ impl Overrides {
 }
 
 /// One entry of the configuration: the settings of all pools whose name
-/// matches a glob (`*` any text, `?` one character, `[ab]`, `{a,b}`).
+/// matches a glob (`*` any text, `?` and `[ab]` one ASCII character, `{a,b}`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolRule {
     /// The glob.

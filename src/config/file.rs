@@ -17,7 +17,7 @@ use crate::{
 /// A configuration file.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct File {
+pub(super) struct File {
     pub(super) listen: Option<SocketAddr>,
     #[serde(default, deserialize_with = "engine")]
     pub(super) engine: Option<String>,
@@ -136,7 +136,9 @@ where
 }
 
 fn engine<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
-    text(d, "engine", flags::engine).map(Some)
+    // Not shown in the error: it may hold a password.
+    let engine = flags::engine(&String::deserialize(d)?);
+    engine.map(Some).map_err(|expected| D::Error::custom(format!("engine: {expected}")))
 }
 
 fn log_level<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {

@@ -17,6 +17,8 @@ pub struct ServeFlags {
     /// Where decisions are taken: `embedded` (in this process, in memory) or
     /// `redis://[user:password@]host:port[/db]` [default: embedded]
     #[arg(long, value_name = "ENGINE", env = "TOLLGATE_ENGINE", value_parser = engine)]
+    // It may hold a password.
+    #[arg(hide_env_values = true)]
     pub engine: Option<String>,
 
     /// Configuration file; deploy/tollgate.toml documents every key

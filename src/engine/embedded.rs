@@ -1,9 +1,10 @@
 //! Decides in this process: nothing to install, nothing to reach.
 //!
 //! Partitions live in shards, each behind a std mutex that is held for one
-//! decision and never over an `.await`. Entries lapse when their partition is
-//! touched, and in a bounded sweep every second where nobody touches it. State
-//! is in memory: it ends with the process.
+//! decision and never over an `.await`. Leases lapse when their partition is
+//! touched; what is remembered of them goes with later decisions, and in a
+//! sweep every second where there are none. State is in memory: it ends with
+//! the process.
 
 use std::{
     collections::{BinaryHeap, HashMap},

@@ -9,7 +9,11 @@ mod evaluate;
 mod index;
 mod monitor;
 
-use std::{fmt, sync::Arc, time::Instant};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bb8_redis::bb8;
 use tokio::{
@@ -22,11 +26,16 @@ use crate::{
     decision::{Call, Decision, Reply, State},
     error::Error,
     script,
+    time::monotonic,
 };
 use connection::Connector;
 use evaluate::{Run, Scripts};
 use index::Index;
 use monitor::Monitor;
+
+/// The longest that a call waits for Redis, whatever its deadline: a peer that
+/// vanished without a word must not keep connections for longer.
+const ATTEMPT_MAX: Duration = Duration::from_secs(5);
 
 /// How to reach Redis and how to use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,16 +115,18 @@ impl Redis {
         decision: &D,
         deadline: Instant,
     ) -> Result<D::Outcome, Error> {
-        let (capability, partition) = (D::State::CAPABILITY, decision.partition());
+        let (partition, listing) = (decision.partition(), decision.listing());
         let call = Call::of(decision, &self.key_prefix);
-        let note = (D::LISTED && self.index.is_due(partition))
-            .then(|| index::note(&self.key_prefix, capability, partition));
+        let note = self
+            .index
+            .is_due(partition, listing)
+            .then(|| index::note(&self.key_prefix, D::State::CAPABILITY, partition, listing));
         let beside = note.as_ref().map(|call| (&script::NOTE_PARTITION, call));
-        let reply = self.evaluate((D::SCRIPT, &call), beside, deadline).await;
-        if reply.is_err() && note.is_some() {
-            self.index.forget(partition);
+        let (mut reply, noted) = self.evaluate((D::SCRIPT, &call), beside, deadline).await?;
+        if noted {
+            self.index.noted(partition);
         }
-        D::parse(&mut reply?)
+        D::parse(&mut reply)
     }
 
     pub(super) async fn partitions(
@@ -127,7 +138,7 @@ impl Redis {
     ) -> Result<PartitionPage, Error> {
         let call = index::list(&self.key_prefix, capability, limit, after);
         let run = (&script::LIST_PARTITIONS, &call);
-        index::parse_page(&mut self.evaluate(run, None, deadline).await?)
+        index::parse_page(&mut self.evaluate(run, None, deadline).await?.0)
     }
 
     pub(super) fn state(&self) -> watch::Receiver<StoreState> {
@@ -138,7 +149,8 @@ impl Redis {
         self.monitor.probe().await;
     }
 
-    /// Runs a script, and beside it in the same round trip perhaps another.
+    /// Runs a script, and perhaps another beside it in the same round trip; of
+    /// that only whether it ran is told.
     ///
     /// A call whose connection breaks is sent once more: every decision can be
     /// repeated.
@@ -147,15 +159,19 @@ impl Redis {
         main: Run<'_>,
         beside: Option<Run<'_>>,
         deadline: Instant,
-    ) -> Result<Reply, Error> {
+    ) -> Result<(Reply, bool), Error> {
         self.monitor.check()?;
         let _permit = self.calls.try_acquire().map_err(|_| Error::Overloaded)?;
-        match self.attempt(main, beside, deadline).await? {
-            Some(reply) => Ok(reply),
-            None => {
-                let again = self.attempt(main, beside, deadline).await?;
-                again.ok_or(Error::DeadlineExceeded)
-            }
+        let deadline = deadline.min(monotonic() + ATTEMPT_MAX);
+        if let Some(answer) = self.attempt(main, beside, deadline).await? {
+            return Ok(answer);
+        }
+        match self.attempt(main, beside, deadline).await {
+            Ok(Some(answer)) => Ok(answer),
+            // Whatever keeps the second try from being made says nothing of
+            // the first, which may have been executed.
+            Ok(None) | Err(Error::Unavailable(_)) => Err(Error::DeadlineExceeded),
+            Err(error) => Err(error),
         }
     }
 
@@ -165,15 +181,15 @@ impl Redis {
         main: Run<'_>,
         beside: Option<Run<'_>>,
         deadline: Instant,
-    ) -> Result<Option<Reply>, Error> {
+    ) -> Result<Option<(Reply, bool)>, Error> {
         let borrowed = timeout_at(deadline.into(), connection::borrow(&self.pool, &self.monitor));
         let no_connection = |_| Error::Unavailable("no connection was free in time".to_owned());
         let mut connection = borrowed.await.map_err(no_connection)??;
         let sent = self.scripts.send(&mut connection, main, beside);
         match timeout_at(deadline.into(), sent).await {
-            Ok(Ok(value)) => {
+            Ok(Ok((value, noted))) => {
                 self.monitor.note_answer();
-                evaluate::reply(value).map(Some)
+                Ok(Some((evaluate::reply(value)?, noted)))
             }
             Ok(Err(error)) if error.is_unrecoverable_error() => {
                 connection.mark_broken();

@@ -6,8 +6,9 @@ use pb::{AdmitDecision, CompleteVerdict, RenewVerdict};
 use tollgate::grpc::client::pb;
 use tonic::Code;
 
+use crate::process::Wire;
 use crate::world::{
-    World, admit, capacity, complete, configure, duration, evict, length, micros, renew,
+    Client, World, admit, capacity, complete, configure, duration, evict, length, micros,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -26,6 +27,7 @@ on_both_engines! {
     a8_completing_something_unknown_says_so,
     a9_an_unreadable_value_stays_one_pools_trouble,
     a10_state_restored_without_ttls_heals,
+    a10_a_lost_token_record_shortens_no_lease,
     a11_the_cap_lives_with_the_pool,
     a12_a_cap_of_zero_admits_nobody,
     a18_refused_devices_are_spread_after_real_lease_ends,
@@ -186,12 +188,29 @@ async fn a8_completing_something_unknown_says_so(world: World) {
 }
 
 async fn a9_an_unreadable_value_stays_one_pools_trouble(world: World) {
-    let broken: [(&str, &[&str]); 5] = [
-        ("settings", &["SET", "{}:{admission:settings}:settings", "sixty"]),
+    let broken: [(&str, &[&str]); 14] = [
+        ("text", &["SET", "{}:{admission:text}:settings", "sixty"]),
+        ("capacity", &["SET", "{}:{admission:capacity}:settings", "99999999999999999999,,,"]),
+        ("large", &["SET", "{}:{admission:large}:settings", "5000000000,,,"]),
+        ("lease", &["SET", "{}:{admission:lease}:settings", "5,99999999999999999999,,"]),
+        ("short", &["SET", "{}:{admission:short}:settings", "5,0,,"]),
+        ("paused", &["SET", "{}:{admission:paused}:settings", ",,,7"]),
+        ("hash", &["HSET", "{}:{admission:hash}:settings", "capacity", "2"]),
         ("token", &["SET", "{}:{admission:token}:token", "text"]),
+        ("digits", &["SET", "{}:{admission:digits}:token", "99999999999999999999 5"]),
+        ("exact", &["SET", "{}:{admission:exact}:token", "9007199254740993 5"]),
+        ("set", &["SADD", "{}:{admission:set}:token", "1"]),
         ("kind", &["SET", "{}:{admission:kind}:leases", "60"]),
-        ("member", &["ZADD", "{}:{admission:member}:leases", "9e15", "text"]),
         ("list", &["RPUSH", "{}:{admission:list}:leases", "1", "2"]),
+        (
+            "member",
+            &[
+                "ZADD",
+                "{}:{admission:member}:leases",
+                "9e15",
+                "a\x1ft\x1f1\x1f1\x1f99999999999999999999999",
+            ],
+        ),
     ];
     for (pool, command) in broken {
         if world.tamper(command).await.is_none() {
@@ -205,6 +224,11 @@ async fn a9_an_unreadable_value_stays_one_pools_trouble(world: World) {
         let failed = calls.iter().filter_map(|call| call.as_ref().err());
         let codes: HashSet<Code> = failed.map(|status| status.code()).collect();
         assert_eq!(codes, HashSet::from([Code::Internal]), "{pool}");
+        // What answers INTERNAL has written nothing.
+        let leases =
+            world.tamper(&["EXISTS", &format!("{{}}:{{admission:{pool}}}:task:d0\x1ft")]).await;
+        let granted = calls[0].is_ok();
+        assert_eq!(leases, Some(::redis::Value::Int(granted.into())), "{pool}");
         fill(&world, "other", 0..1).await;
         let listed = client.list_pools(pb::ListPoolsRequest::default()).await.unwrap();
         assert!(listed.get_ref().pools.iter().any(|listed| listed.pool == "other"));
@@ -213,12 +237,17 @@ async fn a9_an_unreadable_value_stays_one_pools_trouble(world: World) {
         assert_eq!(world.in_use(pool).await, 1, "{pool}");
     }
 
-    fill(&world, "p", 0..2).await;
-    if world.tamper(&["SET", "{}:{admission:p}:task:d0\x1ft", "text"]).await.is_some() {
+    let record = "{}:{admission:p}:task:d0\x1ft";
+    for command in [&["SET", record, "text"][..], &["RPUSH", record, "1"]] {
+        fill(&world, "p", 0..2).await;
+        if world.tamper(&["DEL", record]).await.is_none() {
+            return;
+        }
+        world.tamper(command).await;
         let mut client = world.client.clone();
         let status = client.complete_task(complete("p", "d0", "t")).await.unwrap_err();
         assert_eq!(status.code(), Code::Internal);
-        assert_eq!(world.complete("p", "d1", "t").await.verdict(), CompleteVerdict::Completed);
+        assert_eq!(world.renew("p", "d1", "t").await.verdict(), RenewVerdict::Renewed);
         client.evict_task(evict("p", "d0", "t")).await.unwrap();
         assert_eq!(world.complete("p", "d0", "t").await.verdict(), CompleteVerdict::Unknown);
     }
@@ -236,6 +265,18 @@ async fn a10_state_restored_without_ttls_heals(world: World) {
         let ttl = world.tamper(&["PTTL", &format!("{{}}:{{admission:p}}:{part}")]).await;
         assert!(matches!(ttl, None | Some(::redis::Value::Int(1..))), "{part} {ttl:?}");
     }
+}
+
+async fn a10_a_lost_token_record_shortens_no_lease(world: World) {
+    let day = Some(duration(86_400 * SECOND));
+    let long = pb::AdmitTaskRequest { lease_duration: day, ..admit("p", "long", "t") };
+    world.client.clone().admit_task(long).await.unwrap();
+    world.tamper(&["DEL", "{}:{admission:p}:token"]).await;
+    let short = Some(duration(SECOND));
+    let short = pb::AdmitTaskRequest { lease_duration: short, ..admit("p", "short", "t") };
+    world.client.clone().admit_task(short).await.unwrap();
+    let ttl = world.tamper(&["PTTL", "{}:{admission:p}:leases"]).await;
+    assert!(matches!(ttl, None | Some(::redis::Value::Int(86_400_000..))), "{ttl:?}");
 }
 
 async fn a11_the_cap_lives_with_the_pool(world: World) {
@@ -304,22 +345,17 @@ async fn a21_a_lowered_cap_admits_nobody_until_drained(world: World) {
 }
 
 async fn a22_a_lost_reply_costs_nothing(world: World) {
-    // The grant happens, the reply is never read: the connection is gone.
-    let mut lost = world.connect().await;
-    let request = admit("p", "d", "t");
-    let call = tokio::spawn(async move { lost.admit_task(request).await });
-    let granted = loop {
-        if world.in_use("p").await == 1 {
-            break world.pool("p").await.oldest_grant_time;
-        }
-    };
-    call.abort();
+    let port = world.address.rsplit_once(':').unwrap().1.parse().unwrap();
+    let wire = Wire::to(port).await;
+    let mut far = Client::connect(format!("http://127.0.0.1:{}", wire.port)).await.unwrap();
+    far.get_pool(pb::GetPoolRequest { pool: "p".into() }).await.unwrap();
+    // The grant happens, its reply gets lost.
+    wire.cut();
+    far.admit_task(admit("p", "d", "t")).await.unwrap_err();
+    let granted = world.pool("p").await;
+    assert_eq!(granted.usage.unwrap().in_use, 1);
     let repeat = world.admit("p", "d", "t").await;
     assert!(repeat.replayed);
-    assert_eq!(micros(repeat.lease.unwrap().grant_time), micros(granted));
+    assert_eq!(micros(repeat.lease.unwrap().grant_time), micros(granted.oldest_grant_time));
     assert_eq!(world.in_use("p").await, 1);
-    assert_eq!(
-        world.client.clone().renew_task(renew("p", "d", "t")).await.unwrap().get_ref().verdict(),
-        RenewVerdict::Renewed
-    );
 }

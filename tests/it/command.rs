@@ -1,30 +1,10 @@
 //! The command line: flags, environment, configuration files, exit codes.
 
-use std::{fs, path::PathBuf, process::Output, time::Duration};
+use std::{fs, process::Output, time::Duration};
 
 use tollgate::grpc::client::pb;
 
-use crate::process::{Process, Server, free_port, tollgate};
-
-struct TempFile(PathBuf);
-
-impl TempFile {
-    fn new(text: &str) -> TempFile {
-        let path = std::env::temp_dir().join(format!("tollgate-test-{}.toml", free_port()));
-        fs::write(&path, text).unwrap();
-        TempFile(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for TempFile {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
+use crate::process::{Process, Server, TempFile, free_port, tollgate};
 
 fn run(arguments: &[&str]) -> Output {
     tollgate(arguments).output().unwrap()
@@ -115,6 +95,22 @@ fn a_wrong_command_line_ends_with_64() {
 }
 
 #[test]
+fn a_password_shows_neither_in_help_nor_in_errors() {
+    let mut help = tollgate(&["serve", "--help"]);
+    let help = help.env("TOLLGATE_ENGINE", "redis://user:secret@127.0.0.1").output().unwrap();
+    assert!(!String::from_utf8_lossy(&help.stdout).contains("secret"));
+}
+
+#[test]
+fn output_that_nobody_reads_is_no_panic() {
+    let file = TempFile::new("");
+    let mut command = tollgate(&["check-config", file.path()]);
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = command.stdout(full).output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+}
+
+#[test]
 fn help_and_version_succeed() {
     for (arguments, expected) in [
         (&["--help"][..], "check-config"),
@@ -184,14 +180,14 @@ async fn the_log_is_json_on_demand_and_shows_refusals_at_debug_only() {
         let listen = format!("127.0.0.1:{port}");
         let flags = ["--listen", &listen, "--log-format", "json", "--log-level", level];
         let mut command = tollgate(&flags);
-        command.stderr(fs::File::create(&log.0).unwrap()).stdout(std::process::Stdio::null());
+        command.stderr(fs::File::create(log.path()).unwrap()).stdout(std::process::Stdio::null());
         let mut server = Server { process: Process(command.spawn().unwrap()), port };
         let mut client = server.client().await;
         client.admit_task(crate::world::admit("p", "d", "t")).await.unwrap();
         client.complete_task(crate::world::complete("p", "nobody", "t")).await.unwrap();
         server.process.signal("-TERM");
         server.process.end(Duration::from_secs(20)).await;
-        let text = fs::read_to_string(&log.0).unwrap();
+        let text = fs::read_to_string(log.path()).unwrap();
         assert!(text.lines().all(|line| line.starts_with('{') && line.ends_with('}')), "{text}");
         assert_eq!(text.matches("\"refused\"").count(), refusals, "{text}");
     }

@@ -222,6 +222,22 @@ impl Twins {
             }
         }
         assert_eq!(native, redis, "{context}");
+
+        // Every lease and setting, and that whatever lapses has a TTL.
+        for pool in ["one", "two", "three{}"] {
+            let pool = Name::parse(Bytes::from_static(pool.as_bytes())).unwrap();
+            let settings = settings(&pool);
+            self.agree(&GetPool { pool: pool.clone(), settings }, context).await;
+            let after = None;
+            self.agree(&ListLeases { pool, limit: 1000, after }, context).await;
+        }
+        for key in self.time.keys().await {
+            let ttl = self.time.tamper(&["PTTL", &format!("{{}}:{key}")]).await.unwrap();
+            let permanent = key.ends_with(":settings") || key.starts_with("{index:");
+            // -2: it lapsed since it was listed.
+            let lapses = !matches!(ttl, redis::Value::Int(-1));
+            assert_eq!(lapses, !permanent, "{context}: {key} {ttl:?}");
+        }
         native.len()
     }
 

@@ -3,10 +3,20 @@
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
     net::TcpListener,
     path::PathBuf,
     process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU16, Ordering},
+    },
     time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener as AsyncListener, TcpStream},
 };
 
 use crate::world::Client;
@@ -41,8 +51,17 @@ impl Process {
     }
 }
 
+/// A port that nobody listens on, outside the range that clients' sockets get
+/// theirs from, so that none of ours takes it meanwhile.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 20_000 + (std::process::id() % 100) as u16 * 100;
+    loop {
+        let port = first + NEXT.fetch_add(1, Ordering::SeqCst) % 100;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// The `tollgate` command without anything of the environment's configuration.
@@ -65,13 +84,17 @@ pub struct Server {
 
 impl Server {
     pub async fn start(arguments: &[&str]) -> Server {
-        let port = free_port();
-        let listen = format!("127.0.0.1:{port}");
-        let mut command = tollgate(&["serve", "--listen", &listen]);
-        let child = command.args(arguments).stdout(Stdio::null()).spawn().unwrap();
-        let server = Server { process: Process(child), port };
-        server.client().await;
-        server
+        let mut command = tollgate(&["serve", "--listen", "127.0.0.1:0"]);
+        let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let greeting = BufReader::new(child.stdout.take().unwrap());
+        let process = Process(child);
+        let port = tokio::task::spawn_blocking(move || {
+            let listening =
+                greeting.lines().map(Result::unwrap).find(|line| line.starts_with("Listening on"));
+            let line = listening.expect("the server says where it listens");
+            line.trim_end_matches(". Try:").rsplit_once(':').unwrap().1.parse().unwrap()
+        });
+        Server { process, port: port.await.unwrap() }
     }
 
     pub fn address(&self) -> String {
@@ -143,4 +166,81 @@ impl Drop for OwnRedis {
         self.process = None;
         let _ = fs::remove_dir_all(&self.directory);
     }
+}
+
+/// A file that ends with its test.
+pub struct TempFile(PathBuf);
+
+impl TempFile {
+    pub fn new(text: &str) -> TempFile {
+        static NEXT: AtomicU16 = AtomicU16::new(0);
+        let number = NEXT.fetch_add(1, Ordering::SeqCst);
+        let name = format!("tollgate-test-{}-{number}.toml", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::write(&path, text).unwrap();
+        TempFile(path)
+    }
+
+    pub fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// A wire to a server that can lose what comes back.
+pub struct Wire {
+    pub port: u16,
+    cut: Arc<AtomicBool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Wire {
+    /// Forwards to a port of this machine.
+    pub async fn to(target: u16) -> Wire {
+        let listener = AsyncListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let cut = Arc::new(AtomicBool::new(false));
+        let cutting = cut.clone();
+        let task = tokio::spawn(async move {
+            let mut ends = tokio::task::JoinSet::new();
+            while let Ok((near, _)) = listener.accept().await {
+                if cutting.load(Ordering::SeqCst) {
+                    continue; // Closed at once.
+                }
+                let far = TcpStream::connect(("127.0.0.1", target)).await.unwrap();
+                ends.spawn(forward(near, far, cutting.clone()));
+            }
+        });
+        Wire { port, cut, task }
+    }
+
+    /// From now on requests still arrive, but no answer comes back: what would
+    /// have carried it is closed, and new connections are.
+    pub fn cut(&self) {
+        self.cut.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn forward(near: TcpStream, far: TcpStream, cut: Arc<AtomicBool>) {
+    let (mut from_near, mut to_near) = near.into_split();
+    let (mut from_far, mut to_far) = far.into_split();
+    let requests = tokio::spawn(async move { tokio::io::copy(&mut from_near, &mut to_far).await });
+    let mut buffer = vec![0; 16_384];
+    while let Ok(count @ 1..) = from_far.read(&mut buffer).await {
+        if cut.load(Ordering::SeqCst) || to_near.write_all(&buffer[..count]).await.is_err() {
+            break;
+        }
+    }
+    requests.abort();
 }

@@ -161,24 +161,51 @@ impl Run {
                         }
                     }
                     CompleteVerdict::StaleToken => assert!(stale),
-                    CompleteVerdict::AlreadyCompleted | CompleteVerdict::Unknown => {}
+                    CompleteVerdict::AlreadyCompleted => {
+                        // Recorded before: in time, or late.
+                        assert_ne!(self.leases[&newest.unwrap()].ended, None);
+                    }
+                    CompleteVerdict::Unknown => assert_eq!(newest, None),
                 }
                 assert_eq!(completion.usage.in_use as usize, self.slots());
             }
             Op::Renew { device, lease } => {
                 let (name, lease) = (task(device), lease.map(Millis));
                 let verdict = self.take(RenewTask { name, token: None, lease, settings }).await;
-                if let RenewVerdict::Renewed(lease) = verdict {
-                    let held = self.leases.get_mut(&lease.token).unwrap();
-                    assert_eq!(held.ended, None);
-                    (held.expire, held.grace) = (lease.expire.0, self.grace);
+                let (newest, now) = (self.newest(device), self.time.now());
+                match verdict {
+                    RenewVerdict::Renewed(lease) => {
+                        let held = self.leases.get_mut(&lease.token).unwrap();
+                        assert_eq!(held.ended, None);
+                        (held.expire, held.grace) = (lease.expire.0, self.grace);
+                    }
+                    RenewVerdict::Expired => {
+                        let held = &self.leases[&newest.unwrap()];
+                        assert!(held.ended.is_some() || held.expire + held.grace <= now);
+                    }
+                    RenewVerdict::Completed => {
+                        assert_ne!(self.leases[&newest.unwrap()].ended, None);
+                    }
+                    RenewVerdict::Unknown => assert_eq!(newest, None),
+                    RenewVerdict::StaleToken => panic!("no token was given"),
                 }
             }
             Op::Evict { device } => {
                 let (name, reason) = (task(device), Bytes::new());
                 let verdict = self.take(EvictTask { name, reason, settings }).await;
-                if verdict == (EvictVerdict::Evicted { replayed: false }) {
-                    self.end(self.newest(device).unwrap(), "evicted");
+                let (newest, now) = (self.newest(device), self.time.now());
+                match verdict {
+                    EvictVerdict::Evicted { replayed: false } => {
+                        self.end(newest.unwrap(), "evicted");
+                    }
+                    EvictVerdict::Evicted { replayed: true } => {
+                        assert_eq!(self.leases[&newest.unwrap()].ended, Some("evicted"));
+                    }
+                    EvictVerdict::Ended => {
+                        let held = &self.leases[&newest.unwrap()];
+                        assert!(held.ended.is_some() || held.expire + held.grace <= now);
+                    }
+                    EvictVerdict::Unknown => assert_eq!(newest, None),
                 }
             }
         }

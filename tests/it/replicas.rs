@@ -11,7 +11,7 @@ use crate::{
     world::{Client, admit, duration},
 };
 
-const LEASE: Duration = Duration::from_secs(3);
+const LEASE: Duration = Duration::from_secs(5);
 
 async fn ask(client: &mut Client, device: &str) -> Result<pb::AdmitTaskResponse, tonic::Status> {
     let request =
@@ -66,14 +66,9 @@ async fn a_server_killed_under_load_loses_no_slot_beyond_a_lease() {
         callers.push(tokio::spawn(async move {
             let device = format!("d{device}");
             // Every call can be repeated, on any server.
-            for _ in 0..200 {
-                if ask(&mut first, &device).await.is_err() {
-                    let response = ask(&mut second, &device).await.unwrap();
-                    assert_eq!(response.decision(), AdmitDecision::Admitted, "{device}");
-                    return;
-                }
-            }
-            panic!("the server was killed too late for {device}");
+            while ask(&mut first, &device).await.is_ok() {}
+            let response = ask(&mut second, &device).await.unwrap();
+            assert_eq!(response.decision(), AdmitDecision::Admitted, "{device}");
         }));
     }
     sleep(Duration::from_millis(50)).await;

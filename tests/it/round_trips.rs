@@ -4,8 +4,13 @@ use std::collections::BTreeMap;
 
 use crate::{
     process::{OwnRedis, Server},
-    world::{admit, capacity, complete, configure, evict, renew},
+    world::{admit, capacity, complete, evict, renew},
 };
+use tollgate::grpc::client::pb;
+
+fn leases(pool: &str) -> pb::ListLeasesRequest {
+    pb::ListLeasesRequest { pool: pool.into(), ..Default::default() }
+}
 
 /// Calls of each command since the last CONFIG RESETSTAT.
 async fn calls(redis: &OwnRedis) -> BTreeMap<String, u64> {
@@ -27,13 +32,19 @@ async fn a_decision_is_one_evalsha_and_nothing_else() {
     let mut client = server.client().await;
     // Scripts are loaded, connections made and the pool noted for listings.
     let warm = async |client: &mut crate::world::Client, pool: &str| {
-        client.configure_pool(configure(pool)).await?;
+        client.configure_pool(capacity(pool, 60)).await?;
         client.admit_task(admit(pool, "d", "t")).await?;
         client.renew_task(renew(pool, "d", "t")).await?;
         client.complete_task(complete(pool, "d", "t")).await?;
-        client.evict_task(evict(pool, "d", "t")).await.map(drop)
+        client.evict_task(evict(pool, "d", "t")).await?;
+        client.get_pool(pb::GetPoolRequest { pool: pool.into() }).await?;
+        client.list_leases(leases(pool)).await.map(drop)
     };
-    while warm(&mut client, "p").await.is_err() {}
+    while warm(&mut client, "p").await.is_err() {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    client.configure_pool(capacity("full", 1)).await.unwrap();
+    client.admit_task(admit("full", "holder", "t")).await.unwrap();
     redis.command(&["CONFIG", "RESETSTAT"]).await.unwrap();
 
     let mut expected = 0;
@@ -44,16 +55,17 @@ async fn a_decision_is_one_evalsha_and_nothing_else() {
         client.renew_task(renew("p", &device, "t")).await.unwrap();
         client.complete_task(complete("p", &device, "t")).await.unwrap();
         client.evict_task(evict("p", &device, "t")).await.unwrap();
-        client.configure_pool(capacity("p", 1 + round % 2)).await.unwrap();
-        client.admit_task(admit("p", "refused", &device)).await.unwrap();
-        expected += 7;
+        client.admit_task(admit("full", "refused", &device)).await.unwrap();
+        client.get_pool(pb::GetPoolRequest { pool: "p".into() }).await.unwrap();
+        client.list_leases(leases("p")).await.unwrap();
+        expected += 8;
     }
     let calls = calls(&redis).await;
     assert_eq!(calls.get("evalsha"), Some(&expected), "{calls:?}");
     for inside in ["mget", "set", "zadd", "zcount", "zcard", "zrem", "zscore", "pexpire", "time"] {
         assert!(calls.contains_key(inside), "{inside} is not counted: {calls:?}");
     }
-    for outside in ["eval", "script", "script|load", "get", "exists"] {
+    for outside in ["eval", "script", "script|load", "get", "hget"] {
         assert!(!calls.contains_key(outside), "{outside} was called: {calls:?}");
     }
     // The probe is silent while calls are answered.

@@ -22,7 +22,7 @@ use tonic_health::pb::{
 use tonic_types::StatusExt;
 
 use crate::{
-    process::{OwnRedis, Server},
+    process::{OwnRedis, Server, TempFile, Wire},
     world::{Client, admit, complete},
 };
 
@@ -106,6 +106,121 @@ async fn s3_script_flush_under_load_fails_no_call() {
     for caller in callers {
         assert!(caller.await.unwrap() > 0);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s3_a_pool_first_used_after_script_flush_is_listed() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    serving(&server).await;
+    let mut client = server.client().await;
+    client.admit_task(admit("a", "d", "t")).await.unwrap();
+    redis.command(&["SCRIPT", "FLUSH"]).await.unwrap();
+    // Heals the script of the verb alone: the pool has just been noted.
+    client.admit_task(admit("a", "d2", "t")).await.unwrap();
+    client.admit_task(admit("b", "d", "t")).await.unwrap();
+    let listed = client.list_pools(pb::ListPoolsRequest::default()).await.unwrap().into_inner();
+    let mut names: Vec<&str> = listed.pools.iter().map(|pool| &*pool.pool).collect();
+    names.sort();
+    assert_eq!(names, ["a", "b"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_may_have_been_executed_is_never_unavailable() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let wire = Wire::to(redis.port).await;
+    let engine = format!("redis://127.0.0.1:{}", wire.port);
+    let server = Server::start(&["--engine", &engine]).await;
+    serving(&server).await;
+    let mut client = server.client().await;
+    client.admit_task(admit("p", "d0", "t")).await.unwrap();
+    // Redis gets the call, its reply is lost, and a second try finds nobody.
+    wire.cut();
+    let lost = client.admit_task(admit("p", "d1", "t")).await.unwrap_err();
+    let leases = redis.command(&["ZCARD", "tollgate:{admission:p}:leases"]).await.unwrap();
+    assert_eq!(leases, redis::Value::Int(2));
+    assert_eq!(lost.code(), Code::DeadlineExceeded, "{lost:?}");
+    let details = lost.get_error_details();
+    assert_eq!(details.error_info().expect("ErrorInfo in the details").reason, "FATE_UNKNOWN");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_with_few_connections_left_serves_by_those() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    redis.command(&["CONFIG", "SET", "maxclients", "8"]).await.unwrap();
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    serving(&server).await;
+    server.client().await.admit_task(admit("p", "warm", "t")).await.unwrap();
+    let mut callers = Vec::new();
+    for caller in 0..32 {
+        let mut client = server.client().await;
+        callers.push(tokio::spawn(async move {
+            for task in 0..20 {
+                let request = admit("p", &format!("d{caller}"), &format!("t{task}"));
+                client.admit_task(request).await.unwrap();
+            }
+        }));
+    }
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    assert_eq!(status(&server, "").await, ServingStatus::Serving);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bounds_are_kept_and_overload_says_when_to_retry() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let file =
+        TempFile::new("connections_max = 3\ndrain_timeout = \"1s\"\n[redis]\ncalls_max = 1\n");
+    let mut server = Server::start(&["--engine", &redis.url(), "--config", file.path()]).await;
+    let mut client = server.client().await;
+    while client.admit_task(admit("p", "warm", "t")).await.is_err() {
+        sleep(Duration::from_millis(20)).await;
+    }
+
+    // A call that the store keeps waiting; beside it there is no room.
+    redis.command(&["CLIENT", "PAUSE", "600", "ALL"]).await.unwrap();
+    let (mut first, mut second) = (client.clone(), client.clone());
+    let (one, other) = tokio::join!(
+        first.admit_task(admit("p", "d1", "t")),
+        second.admit_task(admit("p", "d2", "t"))
+    );
+    let refused = one.err().or(other.err()).expect("one of two is refused");
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
+    let details = refused.get_error_details();
+    assert!(details.retry_info().expect("RetryInfo in the details").retry_delay.is_some());
+
+    // Two more connections fit, the next is closed.
+    let address = format!("127.0.0.1:{}", server.port);
+    let mut peers = Vec::new();
+    for _ in 0..3 {
+        let mut peer = TcpStream::connect(&address).await.unwrap();
+        let _ = peer.write_all(HELLO).await;
+        peers.push(peer);
+    }
+    let mut taken = 0;
+    for peer in &mut peers {
+        let answer = timeout(PATIENCE, peer.read_exact(&mut [0; 9])).await.unwrap();
+        taken += usize::from(answer.is_ok());
+    }
+    assert_eq!(taken, 2);
+    drop(peers);
+
+    // A call that outlasts the drain is dropped, and the end is still 0.
+    redis.command(&["CLIENT", "PAUSE", "20000", "ALL"]).await.unwrap();
+    let stuck = tokio::spawn(async move {
+        let mut request = tonic::Request::new(admit("p", "d3", "t"));
+        request.set_timeout(PATIENCE);
+        client.admit_task(request).await
+    });
+    sleep(Duration::from_millis(100)).await;
+    server.process.signal("-TERM");
+    assert_eq!(server.process.end(PATIENCE).await, Some(0));
+    stuck.await.unwrap().unwrap_err();
 }
 
 /// The first bytes of an HTTP/2 client: preface and empty SETTINGS.

@@ -58,7 +58,7 @@ impl ManageConnection for Connector {
         match connect(&self.client).await {
             Ok(socket) => Ok(Connection { socket, epoch, broken: false }),
             Err(error) => {
-                self.monitor.set_down(&error.to_string());
+                self.monitor.note_failed_connect(&error);
                 Err(error)
             }
         }
@@ -80,7 +80,7 @@ pub(super) async fn borrow<'a>(
     pool: &'a Pool<Connector>,
     monitor: &Monitor,
 ) -> Result<PooledConnection<'a, Connector>, Error> {
-    let mut state = monitor.state();
+    let (mut state, mut failed) = (monitor.state(), monitor.failed_connects());
     let lend = async {
         loop {
             let mut connection = pool.get().await;
@@ -90,10 +90,14 @@ pub(super) async fn borrow<'a>(
             }
         }
     };
-    // A failed connect tells the monitor, not those that wait for it.
+    // A failed connect tells the monitor, not those that wait for it. While
+    // others have connections, one of those will do.
+    let none_to_come =
+        async { while failed.changed().await.is_ok() && pool.state().connections > 0 {} };
     tokio::select! {
         biased;
         connection = lend => connection,
         _ = state.wait_for(|state| *state == StoreState::Down) => Err(monitor.down()),
+        () = none_to_come => Err(monitor.down()),
     }
 }

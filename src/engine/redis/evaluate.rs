@@ -36,36 +36,43 @@ impl Scripts {
         Scripts { prepared: script::ALL.iter().map(prepare).collect() }
     }
 
-    /// Runs a script, and perhaps a second one whose reply is not awaited, in
-    /// one round trip; in two when Redis has forgotten the script.
+    /// Runs a script, and perhaps a second one, in one round trip; in two when
+    /// Redis has forgotten a script. Of the second only whether it ran is told.
     pub(super) async fn send(
         &self,
         connection: &mut Connection,
         main: Run<'_>,
         beside: Option<Run<'_>>,
-    ) -> RedisResult<Value> {
-        let result = match beside {
-            None => self.evalsha(main).query_async(&mut connection.socket).await,
-            Some(beside) => {
-                let mut pipeline = Pipeline::with_capacity(2);
-                pipeline.add_command(self.evalsha(main));
-                pipeline.add_command(self.evalsha(beside));
-                first(&mut pipeline, connection, 0).await
-            }
+    ) -> RedisResult<(Value, bool)> {
+        let Some(beside) = beside else {
+            return match self.evalsha(main).query_async(&mut connection.socket).await {
+                Err(error) if forgotten(&error) => Ok((self.load(connection, main).await?, false)),
+                result => Ok((result?, false)),
+            };
+        };
+        let mut pipeline = Pipeline::with_capacity(2);
+        pipeline.add_command(self.evalsha(main)).add_command(self.evalsha(beside));
+        let [result, noted] = pair(&mut pipeline, connection).await?;
+        let noted = match noted {
+            Err(error) if forgotten(&error) => self.load(connection, beside).await,
+            noted => noted,
         };
         match result {
-            Err(error) if error.kind() == ServerErrorKind::NoScript.into() => {}
-            result => return result,
+            Err(error) if forgotten(&error) => {
+                Ok((self.load(connection, main).await?, noted.is_ok()))
+            }
+            result => Ok((result?, noted.is_ok())),
         }
-        // After a flush, a restart or a failover.
-        let mut pipeline = Pipeline::with_capacity(4);
-        for run in [Some(main), beside].into_iter().flatten() {
-            let mut load = redis::cmd("SCRIPT");
-            load.arg("LOAD").arg(&self.prepared[run.0.name].text);
-            pipeline.add_command(load);
-            pipeline.add_command(self.evalsha(run));
-        }
-        first(&mut pipeline, connection, 1).await
+    }
+
+    /// Loads a script and runs it: after a flush, a restart or a failover.
+    async fn load(&self, connection: &mut Connection, run: Run<'_>) -> RedisResult<Value> {
+        let mut load = redis::cmd("SCRIPT");
+        load.arg("LOAD").arg(&self.prepared[run.0.name].text);
+        let mut pipeline = Pipeline::with_capacity(2);
+        pipeline.add_command(load).add_command(self.evalsha(run));
+        let [_, result] = pair(&mut pipeline, connection).await?;
+        result
     }
 
     fn evalsha(&self, (script, call): Run<'_>) -> Cmd {
@@ -78,15 +85,19 @@ impl Scripts {
     }
 }
 
-/// Sends a pipeline and returns the reply at `index`.
-async fn first(
+fn forgotten(error: &RedisError) -> bool {
+    error.kind() == ServerErrorKind::NoScript.into()
+}
+
+/// Sends two commands and returns both replies.
+async fn pair(
     pipeline: &mut Pipeline,
     connection: &mut Connection,
-    index: usize,
-) -> RedisResult<Value> {
+) -> RedisResult<[RedisResult<Value>; 2]> {
     pipeline.ignore_errors();
     let replies: Vec<RedisResult<Value>> = pipeline.query_async(&mut connection.socket).await?;
-    replies.into_iter().nth(index).unwrap_or(Ok(Value::Nil))
+    let replies: Result<[_; 2], _> = replies.try_into();
+    replies.map_err(|_| (redis::ErrorKind::UnexpectedReturnType, "not two replies").into())
 }
 
 /// What a failed command means to the caller.

@@ -15,7 +15,7 @@ use bytes::Bytes;
 
 use super::{PartitionCursor, PartitionPage};
 use crate::{
-    decision::{Call, Reply},
+    decision::{Call, Listing, Reply},
     error::Error,
     names::Name,
     time::monotonic,
@@ -35,26 +35,26 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Whether a partition has to be noted now; it then counts as noted.
-    pub(super) fn is_due(&self, partition: &Name) -> bool {
-        let now = monotonic();
-        let mut noted = self.lock();
-        match noted.get_mut(partition.as_bytes()) {
-            Some(last) if now.duration_since(*last) < NOTE_EVERY => return false,
-            Some(last) => *last = now,
-            None => {
-                if noted.len() >= NOTED_MAX {
-                    noted.clear();
-                }
-                noted.insert(partition.as_bytes().into(), now);
+    /// Whether a partition has to be noted beside a decision.
+    pub(super) fn is_due(&self, partition: &Name, listing: Listing) -> bool {
+        match listing {
+            Listing::Same => false,
+            Listing::Kept | Listing::Released => true,
+            Listing::Held => {
+                let noted = self.lock();
+                let last = noted.get(partition.as_bytes());
+                last.is_none_or(|last| last.elapsed() >= NOTE_EVERY)
             }
         }
-        true
     }
 
-    /// Takes back that a partition was noted.
-    pub(super) fn forget(&self, partition: &Name) {
-        self.lock().remove(partition.as_bytes());
+    /// Remembers that a partition was noted.
+    pub(super) fn noted(&self, partition: &Name) {
+        let mut noted = self.lock();
+        if noted.len() >= NOTED_MAX {
+            noted.clear();
+        }
+        noted.insert(partition.as_bytes().into(), monotonic());
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Instant>> {
@@ -63,10 +63,20 @@ impl Index {
 }
 
 /// KEYS and ARGV of `lua/index/note.lua`.
-pub(super) fn note<'a>(prefix: &'a str, capability: &'static str, partition: &Name) -> Call<'a> {
+pub(super) fn note<'a>(
+    prefix: &'a str,
+    capability: &'static str,
+    partition: &Name,
+    listing: Listing,
+) -> Call<'a> {
     let mut call = Call::new(prefix, CAPABILITY, capability.as_bytes());
     call.key(&[PARTITIONS]);
     call.bytes(&[partition.as_bytes()]);
+    call.number(match listing {
+        Listing::Same | Listing::Held => 0,
+        Listing::Kept => 1,
+        Listing::Released => 2,
+    });
     call
 }
 

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use redis::{Client, aio::MultiplexedConnection};
+use redis::{Client, RedisError, aio::MultiplexedConnection};
 use tokio::{sync::watch, time::timeout};
 
 use super::{StoreState, connection::connect};
@@ -27,6 +27,8 @@ pub(super) struct Monitor {
     epoch: AtomicU64,
     /// Whether a call was answered since the last probe.
     answered: AtomicBool,
+    /// Counts connections that could not be made, for those that wait for one.
+    failed_connects: watch::Sender<u64>,
     reason: Mutex<String>,
 }
 
@@ -37,6 +39,7 @@ impl Monitor {
             state: watch::Sender::new(StoreState::Down),
             epoch: AtomicU64::new(0),
             answered: AtomicBool::new(false),
+            failed_connects: watch::Sender::new(0),
             reason: Mutex::new("not connected yet".to_owned()),
         }
     }
@@ -73,15 +76,29 @@ impl Monitor {
         self.epoch.fetch_max(next, Ordering::AcqRel);
     }
 
-    pub(super) fn set_down(&self, reason: &str) {
+    /// Notes that a connection could not be made. That alone does not mean
+    /// down: the store may be full, and the connections that there are good.
+    pub(super) fn note_failed_connect(&self, error: &RedisError) {
+        self.set_reason(&error.to_string());
+        self.answered.store(false, Ordering::Relaxed);
+        self.failed_connects.send_modify(|count| *count += 1);
+    }
+
+    /// Changes whenever a connection could not be made.
+    pub(super) fn failed_connects(&self) -> watch::Receiver<u64> {
+        self.failed_connects.subscribe()
+    }
+
+    fn set_reason(&self, reason: &str) {
         reason.clone_into(&mut self.reason.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn set_down(&self, reason: &str, first: bool) {
+        self.set_reason(reason);
         self.note_loss(self.epoch());
         let was_up = self.state.send_replace(StoreState::Down) == StoreState::Up;
-        if was_up {
-            tracing::warn!(
-                reason,
-                "the store is down; calls fail with UNAVAILABLE until it is back"
-            );
+        if was_up || first {
+            tracing::warn!(reason, "the store is down; calls fail with UNAVAILABLE until it is up");
         }
     }
 
@@ -93,7 +110,7 @@ impl Monitor {
 
     /// Probes for ever; silent while calls show that the store answers.
     pub(super) async fn probe(&self) {
-        let mut socket = None;
+        let (mut socket, mut first) = (None, true);
         loop {
             let busy = self.answered.swap(false, Ordering::Relaxed);
             if !(busy && self.check().is_ok()) {
@@ -101,14 +118,15 @@ impl Monitor {
                     Ok(Ok(())) => self.set_up(),
                     Ok(Err(error)) => {
                         socket = None;
-                        self.set_down(&error.to_string());
+                        self.set_down(&error.to_string(), first);
                     }
                     Err(_) => {
                         socket = None;
-                        self.set_down("no answer to PING");
+                        self.set_down("no answer to PING", first);
                     }
                 }
             }
+            first = false;
             tokio::time::sleep(PROBE_EVERY).await;
         }
     }
