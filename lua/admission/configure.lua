@@ -38,7 +38,7 @@ local function repair(settings_key, token_key, leases_key, now)
   local first = call('ZRANGEBYSCORE', leases_key, format('(%.0f', now), '+inf', 'LIMIT', 0, REPAIR_MAX)
   for _, member in ipairs(first) do
     local token, grant, expire = match(member, '^[^\31]+\31[^\31]+\31(%d+)\31(%d+)\31(%d+)$')
-    if not (token and within(token, 0, TIME_MAX) and within(grant, 0, TIME_MAX) and within(expire, 0, TIME_MAX)) then
+    if not token or math.max(tonumber(token), tonumber(grant), tonumber(expire)) > TIME_MAX then
       call('ZREM', leases_key, member)
     end
   end

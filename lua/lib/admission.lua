@@ -10,6 +10,7 @@ local call, format, match = redis.call, string.format, string.match
 
 -- Instants and tokens stay below 2^52, the year 2112: sums of them are exact.
 local TIME_MAX = 4503599627370495
+local UNREADABLE_SETTINGS = 'CORRUPT settings of the pool; ConfigurePool with reset repairs it'
 
 -- The stored strings, false for those that are not there.
 local function read(...)
@@ -24,23 +25,21 @@ local function read(...)
   return texts
 end
 
--- Whether a stored number is one that the scripts write.
-local function within(text, least, most)
-  return #text <= 16 and tonumber(text) >= least and tonumber(text) <= most
-end
-
 -- Settings in force: capacity, lease, grace, paused, and which are overridden.
 local function read_settings(text, capacity, lease_ms, grace_ms, paused)
   if not text then
     return capacity, lease_ms, grace_ms, paused, 0
   end
   local c, l, g, p = match(text, '^(%d*),(%d*),(%d*),(%d*)$')
-  if not (c and (c == '' or within(c, 0, 1000000)) and (l == '' or within(l, 100, 86400000))
-      and (g == '' or within(g, 0, 2592000000)) and (p == '' or within(p, 0, 1))) then
-    error('CORRUPT settings of the pool; ConfigurePool with reset repairs it', 0)
+  if not c then
+    error(UNREADABLE_SETTINGS, 0)
   end
   local set = (c ~= '' and 1 or 0) + (l ~= '' and 2 or 0) + (g ~= '' and 4 or 0) + (p ~= '' and 8 or 0)
-  return tonumber(c) or capacity, tonumber(l) or lease_ms, tonumber(g) or grace_ms, tonumber(p) or paused, set
+  c, l, g, p = tonumber(c), tonumber(l), tonumber(g), tonumber(p)
+  if (c or 0) > 1000000 or (l or 100) < 100 or (l or 0) > 86400000 or (g or 0) > 2592000000 or (p or 0) > 1 then
+    error(UNREADABLE_SETTINGS, 0)
+  end
+  return c or capacity, l or lease_ms, g or grace_ms, p or paused, set
 end
 
 -- The last token, and the horizon; 0 when nothing is known of them.
@@ -49,10 +48,11 @@ local function read_token(text)
     return 0, 0
   end
   local token, horizon = match(text, '^(%d+) (%d+)$')
-  if not (token and within(token, 0, TIME_MAX) and within(horizon, 0, TIME_MAX)) then
+  token, horizon = tonumber(token), tonumber(horizon)
+  if not token or token > TIME_MAX or horizon > TIME_MAX then
     error('CORRUPT fencing token of the pool; ConfigurePool with reset repairs it', 0)
   end
-  return tonumber(token), tonumber(horizon)
+  return token, horizon
 end
 
 -- nil when nothing is known of the task, or no longer.
@@ -61,20 +61,15 @@ local function read_task(text, now)
     return nil
   end
   local state, token, grant, expire, slot_end, forget = match(text, '^([LDE]) (%d+) (%d+) (%d+) (%d+) (%d+)')
-  if not (state and within(token, 0, TIME_MAX) and within(grant, 0, TIME_MAX) and within(expire, 0, TIME_MAX)
-      and within(slot_end, 0, TIME_MAX) and within(forget, 0, TIME_MAX)) then
+  token, grant, expire = tonumber(token), tonumber(grant), tonumber(expire)
+  slot_end, forget = tonumber(slot_end), tonumber(forget)
+  if not state or math.max(token, grant, expire, slot_end, forget) > TIME_MAX then
     error('CORRUPT record of the task; EvictTask drops it', 0)
   end
-  if tonumber(forget) <= now then
+  if forget <= now then
     return nil
   end
-  return {
-    state = state,
-    token = tonumber(token),
-    grant = tonumber(grant),
-    expire = tonumber(expire),
-    slot_end = tonumber(slot_end),
-  }
+  return { state = state, token = token, grant = grant, expire = expire, slot_end = slot_end }
 end
 
 local function write_task(key, state, task, forget, now, rest)

@@ -8,10 +8,10 @@ local function view_pool(status, leases_key, now, capacity, lease_ms, grace_ms, 
   local first = call('ZRANGEBYSCORE', leases_key, format('(%.0f', now), '+inf', 'LIMIT', 0, VIEW_LEASES_MAX)
   for _, text in ipairs(first) do
     local grant, expire = match(text, '\31(%d+)\31(%d+)$')
-    if not (grant and within(grant, 0, TIME_MAX) and within(expire, 0, TIME_MAX)) then
+    grant, expire = tonumber(grant), tonumber(expire)
+    if not grant or grant > TIME_MAX or expire > TIME_MAX then
       error('CORRUPT lease in the pool; ConfigurePool with reset repairs it', 0)
     end
-    grant, expire = tonumber(grant), tonumber(expire)
     if oldest == 0 or grant < oldest then
       oldest = grant
     end
