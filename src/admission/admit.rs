@@ -25,7 +25,7 @@ pub struct AdmitTask {
     /// The task; none asks for the device's oldest queued one.
     pub task: Option<Name>,
     /// How long the lease runs; none for the pool's.
-    pub lease: Option<Millis>,
+    pub lease_duration: Option<Millis>,
     /// The pool's configured settings.
     pub settings: Settings,
 }
@@ -115,9 +115,9 @@ impl AdmitTask {
             return AdmitDecision::Full { retry_after: self.spread(room.0 - now.0, now) };
         }
 
-        let expire = now.after(self.lease.unwrap_or(settings.lease));
+        let expire = now.after(self.lease_duration.unwrap_or(settings.lease_duration));
         let lease = Lease { token: now.0.max(pool.last_token + 1), grant: now, expire };
-        let (slot_end, forget) = ends(expire, settings.grace, settings.retention);
+        let (slot_end, forget) = ends(expire, settings.expiry_grace, settings.retention);
         pool.last_token = lease.token;
         pool.put(&member, Task { lease, slot_end, forget, state: TaskState::Leased }, now);
         AdmitDecision::Admitted { lease, replayed: false }
@@ -146,7 +146,7 @@ impl Decision for AdmitTask {
         call.key(&[b"task:", &member]);
         call.key(&[b"leases"]);
         call.bytes(&[&member]);
-        call.optional(self.lease.map(|lease| lease.0));
+        call.optional(self.lease_duration.map(|duration| duration.0));
         call.number(self.seed());
         call.number(self.task.is_some().into());
         self.settings.encode(call);

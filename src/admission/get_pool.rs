@@ -27,9 +27,9 @@ pub struct PoolView {
     /// How full it is.
     pub usage: Usage,
     /// How long a lease runs.
-    pub lease: Millis,
+    pub lease_duration: Millis,
     /// How long an ended lease keeps its slot.
-    pub grace: Millis,
+    pub expiry_grace: Millis,
     /// Whether nobody is admitted.
     pub paused: bool,
     /// What was set at run time: 1 capacity, 2 lease, 4 grace, 8 paused.
@@ -54,8 +54,8 @@ impl PoolView {
         let time = |micros| (micros > 0).then_some(Timestamp(micros));
         Ok(PoolView {
             usage: Usage { capacity: small(reply)?, in_use: small(reply)? },
-            lease: Millis(reply.number()?),
-            grace: Millis(reply.number()?),
+            lease_duration: Millis(reply.number()?),
+            expiry_grace: Millis(reply.number()?),
             paused: reply.number()? != 0,
             overridden: reply.number()?,
             oldest_grant: time(reply.number()?),
@@ -68,8 +68,8 @@ impl PoolView {
         let leases = || pool.leases(None).take(VIEW_LEASES_MAX).map(|(_, task)| task.lease);
         PoolView {
             usage: pool.usage(&settings),
-            lease: settings.lease,
-            grace: settings.grace,
+            lease_duration: settings.lease_duration,
+            expiry_grace: settings.expiry_grace,
             paused: settings.paused,
             overridden: pool.overrides.bits(),
             oldest_grant: leases().map(|lease| lease.grant).min(),

@@ -17,7 +17,7 @@ pub struct RenewTask {
     /// The lease's fencing token; none is not compared.
     pub token: Option<u64>,
     /// How long the lease runs from now on; none for the pool's.
-    pub lease: Option<Millis>,
+    pub lease_duration: Option<Millis>,
     /// The pool's configured settings.
     pub settings: Settings,
 }
@@ -59,7 +59,7 @@ impl Decision for RenewTask {
         call.key(&[b"leases"]);
         call.bytes(&[&member]);
         call.optional(self.token);
-        call.optional(self.lease.map(|lease| lease.0));
+        call.optional(self.lease_duration.map(|duration| duration.0));
         self.settings.encode(call);
         call.number(self.settings.retention.0);
     }
@@ -91,9 +91,9 @@ impl Decision for RenewTask {
         if !task.holds_slot(now) {
             return RenewVerdict::Expired;
         }
-        let expire = now.after(self.lease.unwrap_or(settings.lease));
+        let expire = now.after(self.lease_duration.unwrap_or(settings.lease_duration));
         let lease = Lease { expire, ..task.lease };
-        let (slot_end, forget) = ends(expire, settings.grace, settings.retention);
+        let (slot_end, forget) = ends(expire, settings.expiry_grace, settings.retention);
         pool.put(&member, Task { lease, slot_end, forget, state: TaskState::Leased }, now);
         RenewVerdict::Renewed(lease)
     }

@@ -10,9 +10,9 @@ pub struct Settings {
     /// Slots.
     pub capacity: u32,
     /// How long a lease runs unless the call says otherwise.
-    pub lease: Millis,
+    pub lease_duration: Millis,
     /// How long a lease that ended without a result keeps its slot.
-    pub grace: Millis,
+    pub expiry_grace: Millis,
     /// Whether nobody is admitted.
     pub paused: bool,
     /// How long results and ended leases are remembered.
@@ -23,8 +23,8 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             capacity: 60,
-            lease: Millis::from_secs(300),
-            grace: Millis(0),
+            lease_duration: Millis::from_secs(300),
+            expiry_grace: Millis(0),
             paused: false,
             retention: Millis::from_secs(3600),
         }
@@ -35,16 +35,16 @@ impl Settings {
     /// Appends capacity, lease, grace and paused, as the scripts' defaults.
     pub(super) fn encode(&self, call: &mut Call) {
         call.number(self.capacity.into());
-        call.number(self.lease.0);
-        call.number(self.grace.0);
+        call.number(self.lease_duration.0);
+        call.number(self.expiry_grace.0);
         call.number(self.paused.into());
     }
 
     pub(super) fn under(self, overrides: &Overrides) -> Settings {
         Settings {
             capacity: overrides.capacity.unwrap_or(self.capacity),
-            lease: overrides.lease.unwrap_or(self.lease),
-            grace: overrides.grace.unwrap_or(self.grace),
+            lease_duration: overrides.lease_duration.unwrap_or(self.lease_duration),
+            expiry_grace: overrides.expiry_grace.unwrap_or(self.expiry_grace),
             paused: overrides.paused.unwrap_or(self.paused),
             retention: self.retention,
         }
@@ -57,9 +57,9 @@ pub struct Overrides {
     /// Slots.
     pub capacity: Option<u32>,
     /// How long a lease runs.
-    pub lease: Option<Millis>,
+    pub lease_duration: Option<Millis>,
     /// How long an ended lease keeps its slot.
-    pub grace: Option<Millis>,
+    pub expiry_grace: Option<Millis>,
     /// Whether nobody is admitted.
     pub paused: Option<bool>,
 }
@@ -68,8 +68,8 @@ impl Overrides {
     /// Appends the four, empty for those that are not given.
     pub(super) fn encode(&self, call: &mut Call) {
         call.optional(self.capacity.map(u64::from));
-        call.optional(self.lease.map(|lease| lease.0));
-        call.optional(self.grace.map(|grace| grace.0));
+        call.optional(self.lease_duration.map(|lease| lease.0));
+        call.optional(self.expiry_grace.map(|grace| grace.0));
         call.optional(self.paused.map(u64::from));
     }
 
@@ -77,8 +77,8 @@ impl Overrides {
     pub(super) fn over(self, earlier: Overrides) -> Overrides {
         Overrides {
             capacity: self.capacity.or(earlier.capacity),
-            lease: self.lease.or(earlier.lease),
-            grace: self.grace.or(earlier.grace),
+            lease_duration: self.lease_duration.or(earlier.lease_duration),
+            expiry_grace: self.expiry_grace.or(earlier.expiry_grace),
             paused: self.paused.or(earlier.paused),
         }
     }
@@ -86,8 +86,8 @@ impl Overrides {
     /// Which are given, as the scripts' replies carry it.
     pub(super) fn bits(&self) -> u64 {
         u64::from(self.capacity.is_some())
-            | u64::from(self.lease.is_some()) << 1
-            | u64::from(self.grace.is_some()) << 2
+            | u64::from(self.lease_duration.is_some()) << 1
+            | u64::from(self.expiry_grace.is_some()) << 2
             | u64::from(self.paused.is_some()) << 3
     }
 }

@@ -79,8 +79,8 @@ impl From<PoolEntry> for PoolRule {
         let defaults = Settings::default();
         let settings = Settings {
             capacity: entry.capacity.unwrap_or(defaults.capacity),
-            lease: entry.lease_duration.unwrap_or(defaults.lease),
-            grace: entry.expiry_grace.unwrap_or(defaults.grace),
+            lease_duration: entry.lease_duration.unwrap_or(defaults.lease_duration),
+            expiry_grace: entry.expiry_grace.unwrap_or(defaults.expiry_grace),
             paused: entry.paused.unwrap_or(defaults.paused),
             retention: entry.retention.unwrap_or(defaults.retention),
         };

@@ -108,11 +108,12 @@ impl Twins {
             1 => self.tokens.last().copied(),
             _ => None,
         };
-        let lease = self.length(1..20);
+        let lease_duration = self.length(1..20);
         match self.random.random_range(0..100) {
             0..40 => {
                 let task = self.random.random_bool(0.95).then_some(name.task);
-                let decision = AdmitTask { pool, device: name.device, task, lease, settings };
+                let decision =
+                    AdmitTask { pool, device: name.device, task, lease_duration, settings };
                 let admission = self.agree(&decision, context).await;
                 if let tollgate::admission::AdmitDecision::Admitted { lease, .. } =
                     admission.decision
@@ -129,7 +130,7 @@ impl Twins {
                 self.agree(&decision, context).await;
             }
             65..80 => {
-                let decision = RenewTask { name, token, lease, settings };
+                let decision = RenewTask { name, token, lease_duration, settings };
                 self.agree(&decision, context).await;
             }
             80..86 => {
@@ -148,8 +149,8 @@ impl Twins {
             _ => {
                 let overrides = Overrides {
                     capacity: self.maybe(0..6).map(|capacity| capacity as u32),
-                    lease: self.length(1..30),
-                    grace: self.length(0..20),
+                    lease_duration: self.length(1..30),
+                    expiry_grace: self.length(0..20),
                     paused: self.maybe(0..8).map(|paused| paused == 0),
                 };
                 let reset = self.random.random_bool(0.2);
@@ -258,15 +259,15 @@ impl Twins {
 /// The configured settings of each pool; the retention is long against the
 /// run, since Redis's own expiry goes by real time.
 fn settings(pool: &Name) -> Settings {
-    let (capacity, grace) = match pool.as_str() {
+    let (capacity, expiry_grace) = match pool.as_str() {
         "one" => (3, Millis(0)),
         "two" => (2, Millis(500)),
         _ => (4, Millis(1000)),
     };
     Settings {
         capacity,
-        lease: Millis(1000),
-        grace,
+        lease_duration: Millis(1000),
+        expiry_grace,
         paused: false,
         retention: Millis::from_secs(600),
     }

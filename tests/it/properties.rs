@@ -109,13 +109,13 @@ impl Run {
     }
 
     async fn step(&mut self, op: Op) {
-        let settings = Settings { capacity: 3, lease: Millis(400), ..Settings::default() };
+        let settings = Settings { capacity: 3, lease_duration: Millis(400), ..Settings::default() };
         match op {
             Op::Pass { millis } => self.time.advance(millis * 1000).await,
             Op::Configure { capacity, grace } => {
                 let overrides = Overrides {
                     capacity: Some(capacity),
-                    grace: Some(Millis(grace)),
+                    expiry_grace: Some(Millis(grace)),
                     ..Overrides::default()
                 };
                 let pool = name("p");
@@ -124,9 +124,9 @@ impl Run {
             }
             Op::Admit { device, lease } => {
                 let TaskName { pool, device: by, task } = task(device);
-                let (lease, task) = (lease.map(Millis), Some(task));
+                let (lease_duration, task) = (lease.map(Millis), Some(task));
                 let admission =
-                    self.take(AdmitTask { pool, device: by, task, lease, settings }).await;
+                    self.take(AdmitTask { pool, device: by, task, lease_duration, settings }).await;
                 match admission.decision {
                     AdmitDecision::Admitted { lease, replayed: false } => {
                         self.granted(device, &lease);
@@ -170,8 +170,9 @@ impl Run {
                 assert_eq!(completion.usage.in_use as usize, self.slots());
             }
             Op::Renew { device, lease } => {
-                let (name, lease) = (task(device), lease.map(Millis));
-                let verdict = self.take(RenewTask { name, token: None, lease, settings }).await;
+                let (name, lease_duration) = (task(device), lease.map(Millis));
+                let verdict =
+                    self.take(RenewTask { name, token: None, lease_duration, settings }).await;
                 let (newest, now) = (self.newest(device), self.time.now());
                 match verdict {
                     RenewVerdict::Renewed(lease) => {
@@ -264,8 +265,8 @@ async fn tokens_grow_after_all_is_gone(redis: bool) {
         up(engine.state()).await;
         for device in 0..3 {
             let TaskName { pool, device, task } = task(device + 3 * round);
-            let (task, lease, settings) = (Some(task), None, Settings::default());
-            let decision = AdmitTask { pool, device, task, lease, settings };
+            let (task, lease_duration, settings) = (Some(task), None, Settings::default());
+            let decision = AdmitTask { pool, device, task, lease_duration, settings };
             let deadline = monotonic() + Duration::from_secs(30);
             let admission = engine.run(&decision, deadline).await.unwrap();
             let AdmitDecision::Admitted { lease, .. } = admission.decision else { panic!() };

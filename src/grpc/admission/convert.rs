@@ -84,8 +84,8 @@ pub(super) fn pool(name: &Name, settings: &Settings, view: &PoolView) -> pb::Poo
     let overrides = overrides.filter(|(bit, _)| view.overridden & 1 << bit != 0);
     let config = pb::PoolConfig {
         capacity: view.usage.capacity,
-        lease_duration: Some(duration(view.lease)),
-        expiry_grace: Some(duration(view.grace)),
+        lease_duration: Some(duration(view.lease_duration)),
+        expiry_grace: Some(duration(view.expiry_grace)),
         paused: view.paused,
         retention: Some(duration(settings.retention)),
         overrides: overrides.map(|(_, field)| Bytes::from_static(field.as_bytes())).collect(),

@@ -25,13 +25,13 @@ pub(super) fn admit_task(
     let pool = fields.name("pool", request.pool);
     let device = fields.name("device_id", request.device_id);
     let task = fields.optional_name("task_id", request.task_id);
-    let lease = lease_duration(&mut fields, request.lease_duration);
+    let lease_duration = lease_duration(&mut fields, request.lease_duration);
     fields.finish(pool.zip(device).map(|(pool, device)| AdmitTask {
         settings: catalog.settings(&pool),
         pool,
         device,
         task,
-        lease,
+        lease_duration,
     }))
 }
 
@@ -65,12 +65,12 @@ pub(super) fn renew_task(
 ) -> Result<RenewTask, Status> {
     let mut fields = Fields::default();
     let name = task_name(&mut fields, request.pool, request.device_id, request.task_id);
-    let lease = lease_duration(&mut fields, request.lease_duration);
+    let lease_duration = lease_duration(&mut fields, request.lease_duration);
     fields.finish(name.map(|name| RenewTask {
         settings: catalog.settings(&name.pool),
         name,
         token: request.fencing_token,
-        lease,
+        lease_duration,
     }))
 }
 
@@ -119,8 +119,8 @@ pub(super) fn configure_pool(
     let pool = fields.name("pool", request.pool);
     let overrides = Overrides {
         capacity: fields.number("capacity", request.capacity, 0..=CAPACITY_MAX),
-        lease: lease_duration(&mut fields, request.lease_duration),
-        grace: fields.duration("expiry_grace", request.expiry_grace, Millis(0)..=GRACE_MAX),
+        lease_duration: lease_duration(&mut fields, request.lease_duration),
+        expiry_grace: fields.duration("expiry_grace", request.expiry_grace, Millis(0)..=GRACE_MAX),
         paused: request.paused,
     };
     fields.finish(pool.map(|pool| ConfigurePool {
