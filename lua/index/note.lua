@@ -15,6 +15,10 @@ local FOR_GOOD = 2 ^ 53
 
 local function decide(keys, argv, now)
   local partitions_key, name, how = keys[1], argv[1], argv[2]
+  local kind = call('TYPE', partitions_key).ok
+  if kind ~= 'zset' and kind ~= 'none' then
+    call('DEL', partitions_key) -- It decides nothing, and fills up again.
+  end
   if how == '2' then
     call('ZADD', partitions_key, format('%.0f', now), name)
   else

@@ -8,6 +8,7 @@ mod connection;
 mod evaluate;
 mod index;
 mod monitor;
+mod socket;
 
 use std::{
     fmt,

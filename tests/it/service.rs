@@ -124,6 +124,14 @@ async fn s3_a_pool_first_used_after_script_flush_is_listed() {
     let mut names: Vec<&str> = listed.pools.iter().map(|pool| &*pool.pool).collect();
     names.sort();
     assert_eq!(names, ["a", "b"]);
+
+    // An index that is none is made anew by the next note.
+    redis.command(&["SET", "tollgate:{index:admission}:partitions", "text"]).await.unwrap();
+    let listed = client.list_pools(pb::ListPoolsRequest::default()).await.unwrap_err();
+    assert_eq!(listed.code(), Code::Internal);
+    client.admit_task(admit("c", "d", "t")).await.unwrap();
+    let listed = client.list_pools(pb::ListPoolsRequest::default()).await.unwrap().into_inner();
+    assert_eq!(listed.pools.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,15 +1,12 @@
 //! Connections to Redis and the pool that lends them.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use bb8_redis::bb8::{ManageConnection, Pool, PooledConnection};
-use redis::{AsyncConnectionConfig, Client, RedisError, aio::MultiplexedConnection};
+use redis::{Client, RedisError, aio::MultiplexedConnection};
 
-use super::{StoreState, monitor::Monitor};
+use super::{StoreState, monitor::Monitor, socket::connect};
 use crate::error::Error;
-
-/// How long a connection may take to be made.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Makes connections, and knows a broken one when it comes back: bb8-redis's
 /// own manager calls none broken, so a dead one would go round for ever.
@@ -39,14 +36,6 @@ impl Connection {
     pub(super) fn mark_broken(&mut self) {
         self.broken = true;
     }
-}
-
-/// Connects without a response timeout: the call's own deadline is the bound.
-pub(super) async fn connect(client: &Client) -> Result<MultiplexedConnection, RedisError> {
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(CONNECT_TIMEOUT))
-        .set_response_timeout(None);
-    client.get_multiplexed_async_connection_with_config(&config).await
 }
 
 impl ManageConnection for Connector {

@@ -11,7 +11,7 @@ use std::{
 use redis::{Client, RedisError, aio::MultiplexedConnection};
 use tokio::{sync::watch, time::timeout};
 
-use super::{StoreState, connection::connect};
+use super::{StoreState, socket::connect};
 use crate::error::Error;
 
 const PROBE_EVERY: Duration = Duration::from_millis(250);
