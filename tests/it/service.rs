@@ -356,8 +356,9 @@ async fn s7_sigint_under_load_ends_with_0() {
     server.process.signal("-INT");
     for caller in callers {
         let (calls, code) = timeout(PATIENCE, caller).await.unwrap().unwrap();
-        // Told to go elsewhere, never a wrong answer.
-        assert!(calls > 0 && matches!(code, Code::Unavailable | Code::Unknown), "{code:?}");
+        // The client library's words for a connection that is going away.
+        let gone = [Code::Unavailable, Code::Unknown, Code::Cancelled];
+        assert!(calls > 0 && gone.contains(&code), "{code:?}");
     }
     assert_eq!(server.process.end(PATIENCE).await, Some(0));
 }

@@ -103,13 +103,9 @@ async fn pair(
 /// What a failed command means to the caller.
 pub(super) fn error(error: &RedisError) -> Error {
     match error.code() {
-        // Redis refused before it ran anything.
-        Some(
-            "READONLY" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK"
-            | "OOM" | "MISCONF" | "NOREPLICAS" | "BUSY" | "NOAUTH" | "NOPERM" | "WRONGPASS"
-            | "NOSCRIPT",
-        ) => Error::Unavailable(error.to_string()),
-        Some(_) => Error::Corrupt(error.to_string()),
+        // Redis refused before it ran anything: what goes wrong inside a
+        // script is the reply of its item.
+        Some(_) => Error::Unavailable(error.to_string()),
         None if error.is_connection_refusal() => Error::Unavailable(error.to_string()),
         None => Error::DeadlineExceeded,
     }
