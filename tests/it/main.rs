@@ -2,13 +2,13 @@
 //! it says redis, a real redis-server (`TOLLGATE_TEST_REDIS`, which
 //! `tests/run.sh` starts).
 //!
-//! - `admission`: the scenarios A… of the known failures, on both engines
-//! - `lifecycle`: every other answer of the admission contract
+//! - `admission`, `damage`: the scenarios A… of the known failures, on both engines
+//! - `lifecycle`, `listings`: every other answer of the admission contract
 //! - `bad_input`, `names`: what is refused, and what never shares state
 //! - `differential`: both executors of every decision on the same histories
 //! - `properties`: what holds after any history
 //! - `round_trips`: what a decision costs Redis
-//! - `service`: faults, drain, hostile peers
+//! - `service`, `peers`: faults, drain, overload, hostile peers
 //! - `replicas`: two servers on one Redis
 //! - `command`: flags, configuration, exit codes
 //! - `fleet`: `tollgate fleet` against a server
@@ -29,13 +29,17 @@ mod world;
 mod admission;
 mod bad_input;
 mod command;
+mod damage;
 mod differential;
 mod documented;
 mod fleet;
 mod lifecycle;
+mod listings;
 mod names;
+mod peers;
 mod process;
 mod properties;
 mod replicas;
+mod requests;
 mod round_trips;
 mod service;

@@ -1,0 +1,64 @@
+//! Requests with their defaults, and what answers carry.
+
+use std::time::Duration;
+
+use tollgate::grpc::client::pb;
+
+pub fn admit(pool: &str, device: &str, task: &str) -> pb::AdmitTaskRequest {
+    pb::AdmitTaskRequest {
+        pool: pool.into(),
+        device_id: device.into(),
+        task_id: task.into(),
+        lease_duration: None,
+    }
+}
+
+pub fn complete(pool: &str, device: &str, task: &str) -> pb::CompleteTaskRequest {
+    pb::CompleteTaskRequest {
+        pool: pool.into(),
+        device_id: device.into(),
+        task_id: task.into(),
+        ..pb::CompleteTaskRequest::default()
+    }
+}
+
+pub fn renew(pool: &str, device: &str, task: &str) -> pb::RenewTaskRequest {
+    pb::RenewTaskRequest {
+        pool: pool.into(),
+        device_id: device.into(),
+        task_id: task.into(),
+        ..pb::RenewTaskRequest::default()
+    }
+}
+
+pub fn evict(pool: &str, device: &str, task: &str) -> pb::EvictTaskRequest {
+    pb::EvictTaskRequest {
+        pool: pool.into(),
+        device_id: device.into(),
+        task_id: task.into(),
+        reason: "the device is gone".into(),
+    }
+}
+
+pub fn configure(pool: &str) -> pb::ConfigurePoolRequest {
+    pb::ConfigurePoolRequest { pool: pool.into(), ..pb::ConfigurePoolRequest::default() }
+}
+
+pub fn capacity(pool: &str, capacity: u32) -> pb::ConfigurePoolRequest {
+    pb::ConfigurePoolRequest { capacity: Some(capacity), ..configure(pool) }
+}
+
+pub fn duration(length: Duration) -> prost_types::Duration {
+    prost_types::Duration { seconds: length.as_secs() as i64, nanos: length.subsec_nanos() as i32 }
+}
+
+pub fn length(duration: Option<prost_types::Duration>) -> Duration {
+    let duration = duration.expect("a duration in the answer");
+    Duration::new(duration.seconds as u64, duration.nanos as u32)
+}
+
+/// Microseconds since the epoch.
+pub fn micros(instant: Option<prost_types::Timestamp>) -> u64 {
+    let instant = instant.expect("a timestamp in the answer");
+    instant.seconds as u64 * 1_000_000 + instant.nanos as u64 / 1000
+}
