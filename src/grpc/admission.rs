@@ -13,7 +13,9 @@ use super::{
     pb::{self, admission_service_server::AdmissionServiceServer},
 };
 use crate::{
-    admission::{Catalog, CompleteVerdict, GetPool, Pool, PoolView, RenewVerdict, Settings},
+    admission::{
+        Catalog, CompleteVerdict, EvictVerdict, GetPool, Pool, PoolView, RenewVerdict, Settings,
+    },
     engine::Engine,
     error::Error,
     names::Name,
@@ -102,6 +104,9 @@ impl pb::admission_service_server::AdmissionService for Admission {
         let deadline = deadline::of(&request);
         let decision = parse::evict_task(request.into_inner(), &self.catalog)?;
         let verdict = self.engine.run(&decision, deadline).await?;
+        if !matches!(verdict, EvictVerdict::Evicted { .. }) {
+            tracing::debug!(name = ?decision.name, ?verdict, "refused");
+        }
         Ok(Response::new(convert::eviction(verdict)))
     }
 

@@ -174,7 +174,7 @@ async fn flags_win_over_the_environment_and_that_over_the_file() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_is_json_on_demand_and_shows_refusals_at_debug_only() {
-    for (level, refusals) in [("debug", 1), ("info", 0)] {
+    for (level, refusals) in [("debug", 2), ("info", 0)] {
         let log = TempFile::new("");
         let port = free_port();
         let listen = format!("127.0.0.1:{port}");
@@ -185,6 +185,7 @@ async fn the_log_is_json_on_demand_and_shows_refusals_at_debug_only() {
         let mut client = server.client().await;
         client.admit_task(crate::world::admit("p", "d", "t")).await.unwrap();
         client.complete_task(crate::world::complete("p", "nobody", "t")).await.unwrap();
+        client.evict_task(crate::world::evict("p", "nobody", "t")).await.unwrap();
         server.process.signal("-TERM");
         server.process.end(Duration::from_secs(20)).await;
         let text = fs::read_to_string(log.path()).unwrap();

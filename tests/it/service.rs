@@ -52,6 +52,38 @@ async fn serving(server: &Server) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn both_versions_of_reflection_list_the_services() {
+    let server = Server::start(&[]).await;
+    let channel = Channel::from_shared(server.address()).unwrap().connect().await.unwrap();
+    macro_rules! services {
+        ($version:ident) => {{
+            use tonic_reflection::pb::$version::{
+                ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+                server_reflection_request::MessageRequest,
+                server_reflection_response::MessageResponse,
+            };
+            let list = MessageRequest::ListServices(String::new());
+            let request =
+                ServerReflectionRequest { host: String::new(), message_request: Some(list) };
+            let mut client = ServerReflectionClient::new(channel.clone());
+            let answers = client.server_reflection_info(tokio_stream::once(request)).await;
+            let answer = answers.unwrap().into_inner().message().await.unwrap().unwrap();
+            match answer.message_response {
+                Some(MessageResponse::ListServicesResponse(list)) => {
+                    list.service.into_iter().map(|service| service.name).collect::<Vec<_>>()
+                }
+                other => panic!("{other:?}"),
+            }
+        }};
+    }
+    for services in [services!(v1), services!(v1alpha)] {
+        for name in ["tollgate.v1.AdmissionService", "grpc.health.v1.Health"] {
+            assert!(services.iter().any(|service| service == name), "{name}: {services:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn s1_without_redis_at_start_calls_fail_at_once_and_recover() {
     let mut redis = OwnRedis::prepare();
     let server = Server::start(&["--engine", &redis.url()]).await;
