@@ -251,7 +251,7 @@ async fn s7_sigint_under_load_ends_with_0() {
             for call in 0.. {
                 let request = admit("p", &format!("d{caller}"), &format!("t{call}"));
                 if let Err(status) = client.admit_task(request).await {
-                    return (call, status.code());
+                    return (call, status);
                 }
             }
             unreachable!("the server ends");
@@ -260,10 +260,12 @@ async fn s7_sigint_under_load_ends_with_0() {
     sleep(Duration::from_millis(300)).await;
     server.process.signal("-INT");
     for caller in callers {
-        let (calls, code) = timeout(PATIENCE, caller).await.unwrap().unwrap();
+        let (calls, status) = timeout(PATIENCE, caller).await.unwrap().unwrap();
         // The client library's words for a connection that is going away.
         let gone = [Code::Unavailable, Code::Unknown, Code::Cancelled];
-        assert!(calls > 0 && gone.contains(&code), "{code:?}");
+        let gone =
+            gone.contains(&status.code()) || status.message().starts_with("h2 protocol error");
+        assert!(calls > 0 && gone, "{status:?}");
     }
     assert_eq!(server.process.end(PATIENCE).await, Some(0));
 }
