@@ -58,8 +58,6 @@ pub const RETENTION_MAX: Millis = Millis::from_secs(30 * 86_400);
 pub const RESULT_BYTES_MAX: usize = 64 * 1024;
 /// The longest reason in bytes.
 pub const REASON_BYTES_MAX: usize = 256;
-/// The most entries of a page.
-pub const PAGE_MAX: u32 = 1000;
 
 /// What names a task for good: the natural key of every mutating call.
 #[derive(Debug, Clone, PartialEq, Eq)]

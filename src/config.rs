@@ -3,6 +3,7 @@
 
 mod file;
 mod flags;
+mod policy;
 
 use std::{
     fmt, fs,
@@ -17,6 +18,7 @@ pub use flags::ServeFlags;
 use crate::{
     admission::{Catalog, PoolRule},
     engine::redis::RedisOptions,
+    rate::Policies,
 };
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 50051);
@@ -38,6 +40,8 @@ pub struct Config {
     pub drain_timeout: Duration,
     /// The settings of pools by glob, the first match first.
     pub pools: Vec<PoolRule>,
+    /// The policies of rates.
+    pub policies: Policies,
 }
 
 /// What runs the decisions.
@@ -73,7 +77,7 @@ impl std::error::Error for ConfigError {}
 impl Config {
     /// Joins flags, the file they name, and the defaults.
     pub fn load(flags: &ServeFlags) -> Result<Config, ConfigError> {
-        let file = flags.config.as_deref().map(read).transpose()?.unwrap_or_default();
+        let (file, policies) = flags.config.as_deref().map(read).transpose()?.unwrap_or_default();
         let engine = flags.engine.clone().or(file.engine);
         let log = Log {
             json: flags.log_format.or(file.log_format).is_some_and(|format| format.is_json()),
@@ -89,6 +93,7 @@ impl Config {
             connections_max: file.connections_max.unwrap_or(CONNECTIONS_MAX),
             drain_timeout: file.drain_timeout.unwrap_or(DRAIN_TIMEOUT),
             pools: file.pool.into_iter().map(PoolRule::from).collect(),
+            policies,
         })
     }
 
@@ -98,7 +103,8 @@ impl Config {
     }
 }
 
-fn read(path: &Path) -> Result<File, ConfigError> {
+/// Reads a file, and builds what it says of rates.
+fn read(path: &Path) -> Result<(File, Policies), ConfigError> {
     let failed = |what: &dyn fmt::Display| ConfigError(format!("{}: {what}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
     let file: File = toml::from_str(&text).map_err(|error| failed(&error))?;
@@ -107,5 +113,6 @@ fn read(path: &Path) -> Result<File, ConfigError> {
         Catalog::new(&[rule])
             .map_err(|error| failed(&format!("pool[{index}].match: not a glob: {error}")))?;
     }
-    Ok(file)
+    let policies = policy::policies(&file.policy).map_err(|error| failed(&error))?;
+    Ok((file, policies))
 }

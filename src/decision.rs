@@ -7,7 +7,7 @@
 
 use std::{fmt, io::Write};
 
-use crate::{error::Error, names, names::Name, script::Script, time::Timestamp};
+use crate::{error::Error, names, script::Script, time::Timestamp};
 
 /// One atomic decision, taken in a single step by the engine that holds its
 /// partition.
@@ -21,7 +21,7 @@ pub trait Decision: fmt::Debug + Send + Sync + 'static {
     const SCRIPT: &'static Script;
     /// The unit of atomicity: one Redis hash slot, one entry of the embedded
     /// engine.
-    fn partition(&self) -> &Name;
+    fn partition(&self) -> &[u8];
     /// What the decision may do to the partition's place in listings.
     fn listing(&self) -> Listing;
     /// Appends KEYS and ARGV in the order of the script's header.
@@ -71,8 +71,7 @@ pub struct Call<'a> {
 impl<'a> Call<'a> {
     /// Encodes a decision; its keys start with `prefix`.
     pub fn of<D: Decision>(decision: &'a D, prefix: &'a str) -> Call<'a> {
-        let partition = decision.partition().as_bytes();
-        let mut call = Call::new(prefix, D::State::CAPABILITY, partition);
+        let mut call = Call::new(prefix, D::State::CAPABILITY, decision.partition());
         decision.encode(&mut call);
         debug_assert_eq!(call.keys, D::SCRIPT.keys, "KEYS of {}", D::SCRIPT.name);
         debug_assert_eq!(call.ends.len() - call.keys, D::SCRIPT.argv, "ARGV of {}", D::SCRIPT.name);

@@ -59,6 +59,22 @@ impl Engine {
         }
     }
 
+    /// Takes decisions of one kind in one round trip, each in an atomic step of
+    /// its own, in order. They are in no listing of partitions.
+    pub async fn run_all<D>(
+        &self,
+        decisions: &[D],
+        deadline: Instant,
+    ) -> Result<Vec<Result<D::Outcome, Error>>, Error>
+    where
+        D: Decision<State: Kept>,
+    {
+        match self {
+            Engine::Embedded(engine) => Ok(decisions.iter().map(|d| Ok(engine.run(d))).collect()),
+            Engine::Redis(engine) => engine.run_all(decisions, deadline).await,
+        }
+    }
+
     /// Lists the partitions of a capability that have held something of late,
     /// at most `limit`.
     pub async fn partitions<S: Kept>(

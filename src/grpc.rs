@@ -8,12 +8,15 @@ pub(crate) mod reflection;
 
 mod admission;
 mod codec;
+mod convert;
 mod deadline;
 mod fields;
 mod page_token;
+mod rate;
 mod status;
 
 pub use admission::Admission;
+pub use rate::Rate;
 
 /// Messages and services as this server decodes them: text is `Bytes`.
 #[allow(clippy::all, missing_docs, missing_debug_implementations, unreachable_pub)]

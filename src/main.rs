@@ -14,7 +14,7 @@ use tollgate::{
     config::{Config, EngineChoice, ServeFlags},
     engine::{Engine, embedded::Embedded, redis::Redis},
     fleet::{self, FleetOptions},
-    server::{self, Limits},
+    server::{self, Limits, Rules},
     telemetry,
     time::Clock,
 };
@@ -94,7 +94,10 @@ async fn run(config: Config, listener: TcpListener) -> Result<(), Box<dyn Error>
         EngineChoice::Embedded => Engine::Embedded(Embedded::new(Clock::system())),
         EngineChoice::Redis(options) => Engine::Redis(Redis::new(options)?),
     };
-    let catalog = Catalog::new(&config.pools)?;
+    let rules = Rules {
+        pools: Arc::new(Catalog::new(&config.pools)?),
+        policies: Arc::new(config.policies),
+    };
     let limits =
         Limits { connections_max: config.connections_max, drain_timeout: config.drain_timeout };
     cli::greet(&config.engine, listener.local_addr()?);
@@ -104,6 +107,6 @@ async fn run(config: Config, listener: TcpListener) -> Result<(), Box<dyn Error>
             _ = interrupt.recv() => {}
         }
     };
-    server::run(listener, Arc::new(engine), Arc::new(catalog), limits, shutdown).await?;
+    server::run(listener, Arc::new(engine), rules, limits, shutdown).await?;
     Ok(())
 }

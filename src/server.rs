@@ -12,7 +12,7 @@ use tokio::{
 };
 use tonic::transport::Server;
 
-use crate::{admission::Catalog, engine::Engine, grpc};
+use crate::{admission::Catalog, engine::Engine, grpc, rate::Policies};
 
 /// How long health says NOT_SERVING before connections are told to go, so that
 /// balancers look elsewhere first.
@@ -32,12 +32,21 @@ pub struct Limits {
     pub drain_timeout: Duration,
 }
 
+/// What the configuration says of pools and rates.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    /// The settings of pools.
+    pub pools: Arc<Catalog>,
+    /// The policies of rates.
+    pub policies: Arc<Policies>,
+}
+
 /// Serves until `shutdown` completes and the calls in flight are answered, or
 /// the drain timeout has passed.
 pub async fn run(
     listener: TcpListener,
     engine: Arc<Engine>,
-    catalog: Arc<Catalog>,
+    rules: Rules,
     limits: Limits,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), tonic::transport::Error> {
@@ -54,7 +63,8 @@ pub async fn run(
         .add_service(health_service)
         .add_service(grpc::reflection::v1())
         .add_service(grpc::reflection::v1alpha())
-        .add_service(grpc::Admission::service(engine, catalog));
+        .add_service(grpc::Admission::service(engine.clone(), rules.pools))
+        .add_service(grpc::Rate::service(engine, rules.policies));
 
     let (drain, draining) = oneshot::channel::<()>();
     let incoming = connections::incoming(listener, limits.connections_max);

@@ -130,8 +130,8 @@ impl Decision for AdmitTask {
 
     const SCRIPT: &'static Script = &script::ADMIT_TASK;
 
-    fn partition(&self) -> &Name {
-        &self.pool
+    fn partition(&self) -> &[u8] {
+        self.pool.as_bytes()
     }
 
     fn listing(&self) -> Listing {

@@ -6,7 +6,6 @@ use super::{Pool, Settings, Task, TaskName, TaskState, Usage, unknown_status};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
     error::Error,
-    names::Name,
     script::{self, Script},
     time::Timestamp,
 };
@@ -96,8 +95,8 @@ impl Decision for CompleteTask {
 
     const SCRIPT: &'static Script = &script::COMPLETE_TASK;
 
-    fn partition(&self) -> &Name {
-        &self.name.pool
+    fn partition(&self) -> &[u8] {
+        self.name.pool.as_bytes()
     }
 
     fn listing(&self) -> Listing {

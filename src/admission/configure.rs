@@ -29,8 +29,8 @@ impl Decision for ConfigurePool {
 
     const SCRIPT: &'static Script = &script::CONFIGURE_POOL;
 
-    fn partition(&self) -> &Name {
-        &self.pool
+    fn partition(&self) -> &[u8] {
+        self.pool.as_bytes()
     }
 
     fn listing(&self) -> Listing {

@@ -6,7 +6,6 @@ use super::{Pool, Settings, Task, TaskName, TaskState, unknown_status};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
     error::Error,
-    names::Name,
     script::{self, Script},
     time::Timestamp,
 };
@@ -42,8 +41,8 @@ impl Decision for EvictTask {
 
     const SCRIPT: &'static Script = &script::EVICT_TASK;
 
-    fn partition(&self) -> &Name {
-        &self.name.pool
+    fn partition(&self) -> &[u8] {
+        self.name.pool.as_bytes()
     }
 
     fn listing(&self) -> Listing {

@@ -84,8 +84,8 @@ impl Decision for GetPool {
 
     const SCRIPT: &'static Script = &script::GET_POOL;
 
-    fn partition(&self) -> &Name {
-        &self.pool
+    fn partition(&self) -> &[u8] {
+        self.pool.as_bytes()
     }
 
     fn listing(&self) -> Listing {

@@ -82,8 +82,8 @@ impl Decision for ListLeases {
 
     const SCRIPT: &'static Script = &script::LIST_LEASES;
 
-    fn partition(&self) -> &Name {
-        &self.pool
+    fn partition(&self) -> &[u8] {
+        self.pool.as_bytes()
     }
 
     fn listing(&self) -> Listing {

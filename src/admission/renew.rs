@@ -4,7 +4,6 @@ use super::{Lease, Pool, Settings, Task, TaskName, TaskState, pool::ends, unknow
 use crate::{
     decision::{Call, Decision, Listing, Reply},
     error::Error,
-    names::Name,
     script::{self, Script},
     time::{Millis, Timestamp},
 };
@@ -43,8 +42,8 @@ impl Decision for RenewTask {
 
     const SCRIPT: &'static Script = &script::RENEW_TASK;
 
-    fn partition(&self) -> &Name {
-        &self.name.pool
+    fn partition(&self) -> &[u8] {
+        self.name.pool.as_bytes()
     }
 
     fn listing(&self) -> Listing {

@@ -4,7 +4,10 @@ use std::{net::SocketAddr, ops::RangeInclusive, time::Duration};
 
 use serde::{Deserialize, Deserializer, de::Error};
 
-use super::flags::{self, LogFormat};
+use super::{
+    flags::{self, LogFormat},
+    policy::PolicyEntry,
+};
 use crate::{
     admission::{
         CAPACITY_MAX, GRACE_MAX, LEASE_MAX, LEASE_MIN, PoolRule, RETENTION_MAX, RETENTION_MIN,
@@ -32,6 +35,8 @@ pub(super) struct File {
     pub(super) redis: RedisSection,
     #[serde(default)]
     pub(super) pool: Vec<PoolEntry>,
+    #[serde(default)]
+    pub(super) policy: Vec<PolicyEntry>,
 }
 
 /// `[redis]`
@@ -103,24 +108,28 @@ where
     }
 }
 
-fn length<'de, D>(d: D, key: &str, bounds: RangeInclusive<Millis>) -> Result<Millis, D::Error>
+pub(super) fn length<'de, D>(
+    d: D,
+    key: &str,
+    bounds: RangeInclusive<Millis>,
+) -> Result<Millis, D::Error>
 where
     D: Deserializer<'de>,
 {
     let text = String::deserialize(d)?;
-    let length = humantime::parse_duration(&text)
-        .ok()
-        .map(|length| {
-            Millis(u64::try_from(length.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
-        })
-        .filter(|millis| bounds.contains(millis));
-    length.ok_or_else(|| {
+    parse_length(&text).filter(|millis| bounds.contains(millis)).ok_or_else(|| {
         let show = |bound: &Millis| humantime::format_duration(bound.duration()).to_string();
         let (least, most) = (show(bounds.start()), show(bounds.end()));
         D::Error::custom(format!(
             "{key} = \"{text}\": expected a duration of {least} to {most}, such as \"90s\""
         ))
     })
+}
+
+/// Whole milliseconds, rounded up.
+pub(super) fn parse_length(text: &str) -> Option<Millis> {
+    let length = humantime::parse_duration(text).ok()?;
+    Some(Millis(u64::try_from(length.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)))
 }
 
 fn text<'de, D>(

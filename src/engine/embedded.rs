@@ -21,7 +21,8 @@ use crate::{
     admission,
     decision::{Decision, State},
     names::Name,
-    time::Clock,
+    rate,
+    time::{Clock, Timestamp},
 };
 
 const SHARDS: usize = 64;
@@ -36,6 +37,8 @@ pub type Table<S> = HashMap<Box<[u8]>, S>;
 #[derive(Debug, Default)]
 pub struct Tables {
     admission: Table<admission::Pool>,
+    rate: Table<rate::Meter>,
+    bans: Table<rate::BanIndex>,
 }
 
 /// A capability's state with a place in every shard.
@@ -47,6 +50,18 @@ pub trait Kept: State {
 impl Kept for admission::Pool {
     fn table(tables: &mut Tables) -> &mut Table<admission::Pool> {
         &mut tables.admission
+    }
+}
+
+impl Kept for rate::Meter {
+    fn table(tables: &mut Tables) -> &mut Table<rate::Meter> {
+        &mut tables.rate
+    }
+}
+
+impl Kept for rate::BanIndex {
+    fn table(tables: &mut Tables) -> &mut Table<rate::BanIndex> {
+        &mut tables.bans
     }
 }
 
@@ -75,7 +90,7 @@ impl Embedded {
     where
         D: Decision<State: Kept>,
     {
-        let name = decision.partition().as_bytes();
+        let name = decision.partition();
         let shard = self.hasher.hash_one(name) as usize % SHARDS;
         let mut tables = lock(&self.shards[shard]);
         // Read under the lock: time never runs backwards within a partition.
@@ -126,20 +141,26 @@ impl Embedded {
         loop {
             tick.tick().await;
             for shard in &self.shards {
-                self.sweep::<admission::Pool>(&mut lock(shard));
+                self.sweep(&mut lock(shard));
                 // Calls that wait for the shard, or for this thread, go first.
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    fn sweep<S: Kept>(&self, tables: &mut Tables) {
+    fn sweep(&self, tables: &mut Tables) {
         let now = self.clock.now();
-        S::table(tables).retain(|_, state| {
-            state.sweep(now, SWEEP_BUDGET);
-            !state.is_vacant(now)
-        });
+        sweep(&mut tables.admission, now);
+        sweep(&mut tables.rate, now);
+        sweep(&mut tables.bans, now);
     }
+}
+
+fn sweep<S: State>(table: &mut Table<S>, now: Timestamp) {
+    table.retain(|_, state| {
+        state.sweep(now, SWEEP_BUDGET);
+        !state.is_vacant(now)
+    });
 }
 
 /// A panic inside a decision would be a bug; the other partitions of its shard

@@ -82,6 +82,9 @@ pub struct Redis {
     key_prefix: String,
 }
 
+/// What each item of a batch was answered.
+type Replies = Vec<Result<Reply, Error>>;
+
 impl fmt::Debug for Redis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redis").field("monitor", &self.monitor).finish_non_exhaustive()
@@ -117,17 +120,28 @@ impl Redis {
         deadline: Instant,
     ) -> Result<D::Outcome, Error> {
         let (partition, listing) = (decision.partition(), decision.listing());
-        let call = Call::of(decision, &self.key_prefix);
+        let call = [Call::of(decision, &self.key_prefix)];
         let note = self
             .index
             .is_due(partition, listing)
-            .then(|| index::note(&self.key_prefix, D::State::CAPABILITY, partition, listing));
-        let beside = note.as_ref().map(|call| (&script::NOTE_PARTITION, call));
-        let (mut reply, noted) = self.evaluate((D::SCRIPT, &call), beside, deadline).await?;
+            .then(|| [index::note(&self.key_prefix, D::State::CAPABILITY, partition, listing)]);
+        let beside = note.as_ref().map(|call| (&script::NOTE_PARTITION, &call[..]));
+        let (replies, noted) = self.evaluate((D::SCRIPT, &call), beside, deadline).await?;
         if noted {
             self.index.noted(partition);
         }
-        D::parse(&mut reply)
+        D::parse(&mut first(replies)?)
+    }
+
+    pub(super) async fn run_all<D: Decision>(
+        &self,
+        decisions: &[D],
+        deadline: Instant,
+    ) -> Result<Vec<Result<D::Outcome, Error>>, Error> {
+        let batch: Vec<Call> =
+            decisions.iter().map(|decision| Call::of(decision, &self.key_prefix)).collect();
+        let (replies, _) = self.evaluate((D::SCRIPT, &batch), None, deadline).await?;
+        Ok(replies.into_iter().map(|reply| D::parse(&mut reply?)).collect())
     }
 
     pub(super) async fn partitions(
@@ -137,9 +151,9 @@ impl Redis {
         after: Option<&PartitionCursor>,
         deadline: Instant,
     ) -> Result<PartitionPage, Error> {
-        let call = index::list(&self.key_prefix, capability, limit, after);
-        let run = (&script::LIST_PARTITIONS, &call);
-        index::parse_page(&mut self.evaluate(run, None, deadline).await?.0)
+        let call = [index::list(&self.key_prefix, capability, limit, after)];
+        let (replies, _) = self.evaluate((&script::LIST_PARTITIONS, &call), None, deadline).await?;
+        index::parse_page(&mut first(replies)?)
     }
 
     pub(super) fn state(&self) -> watch::Receiver<StoreState> {
@@ -160,7 +174,7 @@ impl Redis {
         main: Run<'_>,
         beside: Option<Run<'_>>,
         deadline: Instant,
-    ) -> Result<(Reply, bool), Error> {
+    ) -> Result<(Replies, bool), Error> {
         self.monitor.check()?;
         let _permit = self.calls.try_acquire().map_err(|_| Error::Overloaded)?;
         let deadline = deadline.min(monotonic() + ATTEMPT_MAX);
@@ -182,7 +196,7 @@ impl Redis {
         main: Run<'_>,
         beside: Option<Run<'_>>,
         deadline: Instant,
-    ) -> Result<Option<(Reply, bool)>, Error> {
+    ) -> Result<Option<(Replies, bool)>, Error> {
         let borrowed = timeout_at(deadline.into(), connection::borrow(&self.pool, &self.monitor));
         let no_connection = |_| Error::Unavailable("no connection was free in time".to_owned());
         let mut connection = borrowed.await.map_err(no_connection)??;
@@ -190,7 +204,7 @@ impl Redis {
         match timeout_at(deadline.into(), sent).await {
             Ok(Ok((value, noted))) => {
                 self.monitor.note_answer();
-                Ok(Some((evaluate::reply(value)?, noted)))
+                Ok(Some((evaluate::replies(value, main.1.len())?, noted)))
             }
             Ok(Err(error)) if error.is_unrecoverable_error() => {
                 connection.mark_broken();
@@ -204,4 +218,9 @@ impl Redis {
             }
         }
     }
+}
+
+fn first(replies: Replies) -> Result<Reply, Error> {
+    let none = || Err(Error::Corrupt("a batch without replies".to_owned()));
+    replies.into_iter().next().unwrap_or_else(none)
 }

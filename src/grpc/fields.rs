@@ -1,6 +1,9 @@
 //! Parses a request's fields and collects every violation.
 
-use std::ops::RangeInclusive;
+use std::{
+    fmt::{self, Write},
+    ops::RangeInclusive,
+};
 
 use bytes::Bytes;
 use tonic::Status;
@@ -12,16 +15,40 @@ use crate::{
     time::Millis,
 };
 
+/// The most entries of a page.
+const PAGE_MAX: u32 = 1000;
+const PAGE_DEFAULT: u32 = 100;
+
 /// The violations found so far.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
+    /// Of the message whose fields are being parsed.
+    path: String,
     violations: Vec<FieldViolation>,
 }
 
 impl Fields {
-    /// Notes that a field is not what it must be.
+    /// Notes that a field is not what it must be; the first word on a field
+    /// stands.
     pub(super) fn violation(&mut self, field: &str, description: impl Into<String>) {
-        self.violations.push(FieldViolation::new(field, description));
+        let field = format!("{}{field}", self.path);
+        if !self.violations.iter().any(|violation| violation.field == field) {
+            self.violations.push(FieldViolation::new(field, description));
+        }
+    }
+
+    /// Parses the fields of a message inside, whose path ends with a dot.
+    pub(super) fn below<T>(
+        &mut self,
+        path: fmt::Arguments<'_>,
+        parse: impl FnOnce(&mut Fields) -> T,
+    ) -> T {
+        let outer = self.path.len();
+        // Writing to a String cannot fail.
+        let _ = self.path.write_fmt(path);
+        let parsed = parse(self);
+        self.path.truncate(outer);
+        parsed
     }
 
     /// A required name.
@@ -65,6 +92,11 @@ impl Fields {
             self.violation(field, format!("must be {least} to {most}"));
         }
         Some(number)
+    }
+
+    /// The field `page_size` of a listing.
+    pub(super) fn page_size(&mut self, value: Option<u32>) -> u32 {
+        self.number("page_size", value, 1..=PAGE_MAX).unwrap_or(PAGE_DEFAULT)
     }
 
     /// A duration within bounds, if given; finer than a millisecond is rounded

@@ -8,6 +8,7 @@ use crate::{
     admission::LeaseCursor,
     engine::PartitionCursor,
     names::{Name, SEPARATOR},
+    rate::BanCursor,
     time::Timestamp,
 };
 
@@ -48,6 +49,17 @@ impl Cursor for LeaseCursor {
     fn of(number: u64, bytes: &[u8]) -> Option<LeaseCursor> {
         let cursor = LeaseCursor { slot_end: Timestamp(number), member: bytes.to_vec() };
         cursor.held().is_some().then_some(cursor)
+    }
+}
+
+impl Cursor for BanCursor {
+    fn parts(&self) -> (u64, &[u8]) {
+        (self.until.0, &self.key)
+    }
+
+    fn of(number: u64, bytes: &[u8]) -> Option<BanCursor> {
+        let key = Name::parse(Bytes::copy_from_slice(bytes)).ok()?;
+        Some(BanCursor { until: Timestamp(number), key: key.as_bytes().to_vec() })
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, StatusExt};
 
-use crate::error::Error;
+use crate::{error::Error, names::Name, rate::NAMES_MAX};
 
 const DOMAIN: &str = "tollgate";
 const RETRY_UNAVAILABLE: Duration = Duration::from_secs(1);
@@ -31,6 +31,20 @@ impl From<Error> for Status {
 
 fn info(reason: &str) -> ErrorDetails {
     ErrorDetails::with_error_info(reason, DOMAIN, HashMap::new())
+}
+
+/// NOT_FOUND: no policy of this name is configured.
+pub(super) fn no_policy(policy: &Name) -> Status {
+    let message = format!("no policy `{policy}`; ListPolicies lists those of the configuration");
+    Status::with_error_details(Code::NotFound, message, info("POLICY_NOT_FOUND"))
+}
+
+/// FAILED_PRECONDITION: no further limit of a key can be counted.
+pub(super) fn too_many_names() -> Status {
+    let description = format!("at most {NAMES_MAX} names of limits count at a time");
+    let message = format!("limits of this key: {description}; ResetRate forgets them");
+    let details = ErrorDetails::with_precondition_failure_violation("LIMITS", "key", description);
+    Status::with_error_details(Code::FailedPrecondition, message, details)
 }
 
 /// INVALID_ARGUMENT, naming every bad field.

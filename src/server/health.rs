@@ -8,10 +8,13 @@ use tonic_health::{
     server::{HealthReporter, health_reporter},
 };
 
-use crate::{engine::StoreState, grpc::Admission};
+use crate::{
+    engine::StoreState,
+    grpc::{Admission, Rate},
+};
 
 /// The server as a whole, and every service.
-const NAMES: [&str; 2] = ["", Admission::NAME];
+const NAMES: [&str; 3] = ["", Admission::NAME, Rate::NAME];
 
 pub(super) fn new() -> (HealthReporter, HealthServer<impl Health>) {
     health_reporter()

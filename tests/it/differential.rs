@@ -4,11 +4,7 @@
 //! Lengths and steps are multiples of 100 ms, so that calls often fall on the
 //! very instant at which something ends.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use rand::{Rng, SeedableRng, seq::IndexedRandom};
@@ -19,21 +15,19 @@ use tollgate::{
         Outcome, Overrides, Pool, RenewTask, Settings, TaskName, TaskState,
     },
     decision::Decision,
-    engine::{Engine, embedded::Kept},
     names::Name,
-    time::{Millis, Timestamp, monotonic},
+    time::{Millis, Timestamp},
 };
 
-use crate::world::{Time, redis_engine, up};
+use crate::twins::{States, Twins};
 
 const STEPS: usize = 21_000;
 const SEEDS: [u64; 4] = [1, 2, 3, 4];
 
 /// One history on both executors.
-struct Twins {
-    redis: Arc<Engine>,
-    time: Time,
-    pools: HashMap<Name, Pool>,
+struct History {
+    twins: Twins,
+    pools: States<Pool>,
     random: ChaCha8Rng,
     tokens: Vec<u64>,
     cursors: Vec<LeaseCursor>,
@@ -51,27 +45,23 @@ async fn both_executors_of_every_decision_agree() {
 }
 
 async fn history(seed: u64) {
-    let (redis, time) = redis_engine().await;
-    let engine = redis.clone();
-    let maintain = tokio::spawn(async move { engine.maintain().await });
-    up(redis.state()).await;
     let random = ChaCha8Rng::seed_from_u64(seed);
-    let (pools, tokens, cursors) = (HashMap::new(), Vec::new(), Vec::new());
-    let mut twins = Twins { redis, time, pools, random, tokens, cursors };
+    let (pools, tokens, cursors) = (States::new(), Vec::new(), Vec::new());
+    let twins = Twins::new().await;
+    let mut history = History { twins, pools, random, tokens, cursors };
     let mut compared = 0;
     for step in 0..STEPS {
         let context = format!("seed {seed}, step {step}");
-        twins.pass_time().await;
-        twins.decide(&context).await;
+        history.pass_time().await;
+        history.decide(&context).await;
         if step % 1000 == 999 {
-            compared += twins.compare_state(&context).await;
+            compared += history.compare_state(&context).await;
         }
     }
     assert!(compared > 100, "seed {seed}: only {compared} records to compare");
-    maintain.abort();
 }
 
-impl Twins {
+impl History {
     async fn pass_time(&mut self) {
         let steps = match self.random.random_range(0..1000) {
             0..600 => return,
@@ -80,18 +70,18 @@ impl Twins {
             970..995 => return self.pass_to_an_end().await,
             _ => self.random.random_range(1..10_000),
         };
-        self.time.advance(steps * 100_000).await;
+        self.twins.time.advance(steps * 100_000).await;
     }
 
     /// To the very instant at which something of some task ends.
     async fn pass_to_an_end(&mut self) {
-        let now = self.time.now();
+        let now = self.twins.time.now();
         let tasks = self.pools.values().flat_map(|pool| pool.tasks(Timestamp(now)));
         let ends = tasks.flat_map(|(_, task)| [task.lease.expire, task.slot_end, task.forget]);
         let mut ends: Vec<u64> = ends.map(|end| end.0).filter(|end| *end > now).collect();
         ends.sort();
         if let Some(end) = ends.choose(&mut self.random) {
-            self.time.advance(end - now).await;
+            self.twins.time.advance(end - now).await;
         }
     }
 
@@ -160,24 +150,16 @@ impl Twins {
         }
     }
 
-    /// Runs a decision on both and compares what they say.
     async fn agree<D>(&mut self, decision: &D, context: &str) -> D::Outcome
     where
         D: Decision<State = Pool>,
-        D::State: Kept,
     {
-        let now = Timestamp(self.time.now());
-        let pool = self.pools.entry(decision.partition().clone()).or_default();
-        let native = decision.decide(pool, now);
-        let deadline = monotonic() + Duration::from_secs(30);
-        let redis = self.redis.run(decision, deadline).await;
-        assert_eq!(Ok(&native), redis.as_ref(), "{context}, {now:?}: {decision:?}");
-        native
+        self.twins.agree(&mut self.pools, decision, context).await
     }
 
     /// Compares every record; how many there were.
     async fn compare_state(&mut self, context: &str) -> usize {
-        let now = Timestamp(self.time.now());
+        let now = Timestamp(self.twins.time.now());
         let native: BTreeMap<String, String> = self
             .pools
             .iter()
@@ -203,7 +185,7 @@ impl Twins {
                         task.forget.0,
                     ];
                     let times = times.map(|time| time.to_string()).join(" ");
-                    let name = name.as_str().replace('}', "%7D");
+                    let name = String::from_utf8_lossy(name).replace('}', "%7D");
                     (
                         format!("{{admission:{name}}}:task:{member}"),
                         format!("{letter} {times}{rest}"),
@@ -213,8 +195,8 @@ impl Twins {
             .collect();
 
         let mut redis = BTreeMap::new();
-        for key in self.time.keys().await.iter().filter(|key| key.contains("}:task:")) {
-            let value = self.time.tamper(&["GET", &format!("{{}}:{key}")]).await.unwrap();
+        for key in self.twins.time.keys().await.iter().filter(|key| key.contains("}:task:")) {
+            let value = self.twins.time.tamper(&["GET", &format!("{{}}:{key}")]).await.unwrap();
             let bytes: Vec<u8> = redis::from_redis_value(value).unwrap();
             let text = String::from_utf8_lossy(&bytes).into_owned();
             let forget: u64 = text.split(' ').nth(5).unwrap().parse().unwrap();
@@ -232,8 +214,8 @@ impl Twins {
             let after = None;
             self.agree(&ListLeases { pool, limit: 1000, after }, context).await;
         }
-        for key in self.time.keys().await {
-            let ttl = self.time.tamper(&["PTTL", &format!("{{}}:{key}")]).await.unwrap();
+        for key in self.twins.time.keys().await {
+            let ttl = self.twins.time.tamper(&["PTTL", &format!("{{}}:{key}")]).await.unwrap();
             let permanent = key.ends_with(":settings") || key.starts_with("{index:");
             // -2: it lapsed since it was listed.
             let lapses = !matches!(ttl, redis::Value::Int(-1));

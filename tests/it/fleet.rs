@@ -5,14 +5,13 @@ use std::{net::SocketAddr, process::Stdio, sync::Arc, time::Duration};
 use clap::Parser;
 use tokio::{net::TcpListener, task::JoinHandle, time::sleep};
 use tollgate::{
-    admission::Catalog,
     engine::{Engine, embedded::Embedded},
     fleet::{self, FleetOptions},
     grpc::client::pb::{
         AdmitDecision, EvictTaskRequest, ListLeasesRequest,
         admission_service_client::AdmissionServiceClient,
     },
-    server::{self, Limits},
+    server::{self, Limits, Rules},
     time::Clock,
 };
 
@@ -38,8 +37,7 @@ async fn serve() -> SocketAddr {
     let address = listener.local_addr().expect("bound");
     let engine = Arc::new(Engine::Embedded(Embedded::new(Clock::system())));
     let limits = Limits { connections_max: 64, drain_timeout: Duration::from_secs(1) };
-    let catalog = Arc::new(Catalog::default());
-    tokio::spawn(server::run(listener, engine, catalog, limits, std::future::pending()));
+    tokio::spawn(server::run(listener, engine, Rules::default(), limits, std::future::pending()));
     address
 }
 

@@ -4,9 +4,12 @@
 //!
 //! - `admission`, `damage`: the scenarios A… of the known failures, on both engines
 //! - `lifecycle`, `listings`: every other answer of the admission contract
-//! - `bad_input`, `names`: what is refused, and what never shares state
+//! - `rate`: the scenarios B… and C… of the known failures, on both engines
+//! - `rate_answers`: every other answer of the contract of rates
+//! - `rate_faults`: clocks set back, damage, bounds
+//! - `bad_input`, `rate_bad_input`, `names`: what is refused, and what never shares state
 //! - `differential`: both executors of every decision on the same histories
-//! - `properties`: what holds after any history
+//! - `properties`, `rate_properties`: what holds after any history
 //! - `round_trips`: what a decision costs Redis
 //! - `service`, `peers`: faults, drain, overload, hostile peers
 //! - `replicas`: two servers on one Redis
@@ -31,6 +34,7 @@ mod bad_input;
 mod command;
 mod damage;
 mod differential;
+mod differential_rate;
 mod documented;
 mod fleet;
 mod lifecycle;
@@ -39,7 +43,14 @@ mod names;
 mod peers;
 mod process;
 mod properties;
+mod rate;
+mod rate_answers;
+mod rate_bad_input;
+mod rate_faults;
+mod rate_properties;
+mod rates;
 mod replicas;
 mod requests;
 mod round_trips;
 mod service;
+mod twins;

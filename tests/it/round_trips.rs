@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::{
     process::{OwnRedis, Server},
-    world::{admit, capacity, complete, evict, renew},
+    rates::{check, limit, rule},
+    world::{Rates, admit, capacity, complete, evict, renew},
 };
 use tollgate::grpc::client::pb;
 
@@ -70,4 +71,29 @@ async fn a_decision_is_one_evalsha_and_nothing_else() {
     }
     // The probe is silent while calls are answered.
     assert!(calls.get("ping").is_none_or(|pings| *pings <= 2), "{calls:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_checks_are_one_round_trip() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    let mut rates = Rates::connect(server.address()).await.unwrap();
+    let minute = std::time::Duration::from_secs(60);
+    let rule = rule([limit(1000, minute, pb::Algorithm::SlidingWindow)]);
+    while rates.check_rate(check("warm", &rule)).await.is_err() {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    redis.command(&["CONFIG", "RESETSTAT"]).await.unwrap();
+    for _ in 0..10 {
+        let checks = (0..100).map(|i| check(&format!("key-{i}"), &rule)).collect();
+        let response = rates.check_rates(pb::CheckRatesRequest { checks }).await.unwrap();
+        assert_eq!(response.into_inner().results.len(), 100);
+        rates.check_rate(check("one", &rule)).await.unwrap();
+    }
+    let calls = calls(&redis).await;
+    assert_eq!(calls.get("evalsha"), Some(&20), "{calls:?}");
+    // Of each check the usage and the ban are read, and the usage written.
+    assert_eq!(calls.get("get"), Some(&2020), "{calls:?}");
+    assert_eq!(calls.get("set"), Some(&1010), "{calls:?}");
 }

@@ -14,14 +14,16 @@ use std::{
 use redis::aio::MultiplexedConnection;
 use tokio::{net::TcpListener, task::AbortHandle};
 use tollgate::{
-    admission::{Catalog, PoolRule},
     engine::{
         Engine, StoreState,
         embedded::Embedded,
         redis::{Redis, RedisOptions},
     },
-    grpc::client::pb::{self, admission_service_client::AdmissionServiceClient},
-    server::{self, Limits},
+    grpc::client::pb::{
+        self, admission_service_client::AdmissionServiceClient,
+        rate_service_client::RateServiceClient,
+    },
+    server::{self, Limits, Rules},
     time::Clock,
 };
 use tonic::transport::Channel;
@@ -29,6 +31,7 @@ use tonic::transport::Channel;
 pub use crate::requests::*;
 
 pub type Client = AdmissionServiceClient<Channel>;
+pub type Rates = RateServiceClient<Channel>;
 
 /// 2026-01-01T00:00:00Z in microseconds: where stepped time starts.
 pub const START: u64 = 1_767_225_600_000_000;
@@ -55,6 +58,7 @@ macro_rules! on_both_engines {
 /// A server on an engine with stepped time.
 pub struct World {
     pub client: Client,
+    pub rates: Rates,
     pub address: String,
     time: Time,
     server: AbortHandle,
@@ -69,30 +73,38 @@ pub enum Time {
 
 impl World {
     pub async fn embedded() -> World {
-        World::with_rules(false, &[]).await
+        World::with_rules(false, Rules::default()).await
     }
 
     pub async fn redis() -> World {
-        World::with_rules(true, &[]).await
+        World::with_rules(true, Rules::default()).await
     }
 
-    /// The same with configured pools.
-    pub async fn with_rules(redis: bool, rules: &[PoolRule]) -> World {
+    /// The same with configured pools and policies.
+    pub async fn with_rules(redis: bool, rules: Rules) -> World {
         let (engine, time) = if redis { redis_engine().await } else { embedded_engine() };
-        let catalog = Arc::new(Catalog::new(rules).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let state = engine.state();
-        let run = server::run(listener, engine, catalog, LIMITS, pending());
+        let run = server::run(listener, engine, rules, LIMITS, pending());
         let server = tokio::spawn(run).abort_handle();
         up(state).await;
         let client = Client::connect(address.clone()).await.unwrap();
-        World { client, address, time, server }
+        let rates = Rates::connect(address.clone()).await.unwrap();
+        World { client, rates, address, time, server }
     }
 
     /// Another client on a connection of its own.
     pub async fn connect(&self) -> Client {
         Client::connect(self.address.clone()).await.unwrap()
+    }
+
+    pub fn is_redis(&self) -> bool {
+        matches!(self.time, Time::Redis { .. })
+    }
+
+    pub fn time(&self) -> &Time {
+        &self.time
     }
 
     pub async fn advance(&self, by: Duration) {
@@ -194,6 +206,19 @@ impl Time {
         }
     }
 
+    /// Sets the clock back.
+    pub async fn set_back(&self, micros: u64) {
+        match self {
+            Time::Embedded(now) => {
+                now.fetch_sub(micros, Ordering::SeqCst);
+            }
+            Time::Redis { now, .. } => {
+                let now = now.fetch_sub(micros, Ordering::SeqCst) - micros;
+                self.write(now).await;
+            }
+        }
+    }
+
     async fn write(&self, micros: u64) {
         let Time::Redis { prefix, connection, .. } = self else { return };
         let mut set = redis::cmd("SET");
@@ -209,9 +234,20 @@ pub fn embedded_engine() -> (Arc<Engine>, Time) {
 }
 
 /// The clock of a world, a key beside its others. One text for all worlds: every
-/// script that Redis has cached makes each call a little slower.
-const STEPPED: &str =
-    "local now = tonumber(redis.call('GET', string.match(KEYS[1], '^[^:]+') .. ':clock'))";
+/// script that Redis has cached makes each call a little slower. Redis's own
+/// expiry goes by real time, while this time may stand still: it is put off.
+const STEPPED: &str = "
+local now = tonumber(redis.call('GET', string.match(KEYS[1], '^[^:]+') .. ':clock'))
+local real, redis = redis.call, {}
+function redis.call(name, ...)
+  local arguments = { ... }
+  if name == 'SET' and arguments[3] == 'PX' then
+    arguments[4] = arguments[4] + 600000
+  elseif name == 'PEXPIRE' then
+    arguments[2] = arguments[2] + 600000
+  end
+  return real(name, unpack(arguments))
+end";
 
 /// An engine on the shared Redis, under a key prefix of its own.
 pub async fn redis_engine() -> (Arc<Engine>, Time) {

@@ -23,8 +23,8 @@ struct Prepared {
     sha1: String,
 }
 
-/// A script, and the KEYS and ARGV it runs on.
-pub(super) type Run<'a> = (&'static Script, &'a Call<'a>);
+/// A script, and the KEYS and ARGV of the batch that it decides.
+pub(super) type Run<'a> = (&'static Script, &'a [Call<'a>]);
 
 impl Scripts {
     pub(super) fn new(clock: Option<&str>) -> Scripts {
@@ -75,11 +75,15 @@ impl Scripts {
         result
     }
 
-    fn evalsha(&self, (script, call): Run<'_>) -> Cmd {
+    fn evalsha(&self, (script, batch): Run<'_>) -> Cmd {
         let mut cmd = redis::cmd("EVALSHA");
-        cmd.arg(&self.prepared[script.name].sha1).arg(call.keys());
-        for part in call.parts() {
-            cmd.arg(part);
+        cmd.arg(&self.prepared[script.name].sha1).arg(batch.len() * script.keys);
+        // All keys, item by item, then all arguments.
+        for key in batch.iter().flat_map(|call| call.parts().take(script.keys)) {
+            cmd.arg(key);
+        }
+        for argument in batch.iter().flat_map(|call| call.parts().skip(script.keys)) {
+            cmd.arg(argument);
         }
         cmd
     }
@@ -111,13 +115,17 @@ pub(super) fn error(error: &RedisError) -> Error {
     }
 }
 
-/// The only item's reply of a batch of one.
-pub(super) fn reply(value: Value) -> Result<Reply, Error> {
+/// Every item's reply of a batch of `count`, in order.
+pub(super) fn replies(value: Value, count: usize) -> Result<Vec<Result<Reply, Error>>, Error> {
+    match value {
+        Value::Array(batch) if batch.len() == count => Ok(batch.into_iter().map(reply).collect()),
+        other => Err(Error::Corrupt(format!("not a batch of {count} replies: {other:?}"))),
+    }
+}
+
+fn reply(value: Value) -> Result<Reply, Error> {
     let unexpected = |what: &dyn std::fmt::Debug| Error::Corrupt(format!("a reply {what:?}"));
-    let Value::Array(batch) = value else { return Err(unexpected(&value)) };
-    let Some(Value::Array(values)) = batch.into_iter().next() else {
-        return Err(unexpected(&"without items"));
-    };
+    let Value::Array(values) = value else { return Err(unexpected(&value)) };
     let mut items = Vec::with_capacity(values.len());
     for value in values {
         items.push(match value {

@@ -36,25 +36,25 @@ pub(super) struct Index {
 
 impl Index {
     /// Whether a partition has to be noted beside a decision.
-    pub(super) fn is_due(&self, partition: &Name, listing: Listing) -> bool {
+    pub(super) fn is_due(&self, partition: &[u8], listing: Listing) -> bool {
         match listing {
             Listing::Same => false,
             Listing::Kept | Listing::Released => true,
             Listing::Held => {
                 let noted = self.lock();
-                let last = noted.get(partition.as_bytes());
+                let last = noted.get(partition);
                 last.is_none_or(|last| last.elapsed() >= NOTE_EVERY)
             }
         }
     }
 
     /// Remembers that a partition was noted.
-    pub(super) fn noted(&self, partition: &Name) {
+    pub(super) fn noted(&self, partition: &[u8]) {
         let mut noted = self.lock();
         if noted.len() >= NOTED_MAX {
             noted.clear();
         }
-        noted.insert(partition.as_bytes().into(), monotonic());
+        noted.insert(partition.into(), monotonic());
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Instant>> {
@@ -66,12 +66,12 @@ impl Index {
 pub(super) fn note<'a>(
     prefix: &'a str,
     capability: &'static str,
-    partition: &Name,
+    partition: &[u8],
     listing: Listing,
 ) -> Call<'a> {
     let mut call = Call::new(prefix, CAPABILITY, capability.as_bytes());
     call.key(&[PARTITIONS]);
-    call.bytes(&[partition.as_bytes()]);
+    call.bytes(&[partition]);
     call.number(match listing {
         Listing::Same | Listing::Held => 0,
         Listing::Kept => 1,

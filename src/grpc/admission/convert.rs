@@ -1,16 +1,17 @@
 //! Outcomes into responses.
 
 use bytes::Bytes;
-use prost_types::{Duration, Timestamp};
 
-use super::super::{page_token, pb};
+use super::super::{
+    convert::{duration, timestamp},
+    page_token, pb,
+};
 use crate::{
     admission::{
         Admission, AdmitDecision, AdmitTask, CompleteVerdict, Completion, EvictVerdict, Lease,
         LeasePage, PoolView, RenewTask, RenewVerdict, Settings, Usage,
     },
     names::Name,
-    time::{self, Millis},
 };
 
 pub(super) fn admission(asked: &AdmitTask, admission: &Admission) -> pb::AdmitTaskResponse {
@@ -129,14 +130,4 @@ fn usage(usage: &Usage) -> pb::Usage {
         available: usage.available(),
         over_by: usage.over_by(),
     }
-}
-
-fn duration(length: Millis) -> Duration {
-    let (seconds, millis) = (length.0 / 1000, length.0 % 1000);
-    Duration { seconds: seconds as i64, nanos: millis as i32 * 1_000_000 }
-}
-
-fn timestamp(instant: time::Timestamp) -> Timestamp {
-    let (seconds, micros) = (instant.0 / 1_000_000, instant.0 % 1_000_000);
-    Timestamp { seconds: seconds as i64, nanos: micros as i32 * 1000 }
 }

@@ -7,15 +7,13 @@ use super::super::{fields::Fields, page_token, pb};
 use crate::{
     admission::{
         AdmitTask, CAPACITY_MAX, Catalog, CompleteTask, ConfigurePool, EvictTask, GRACE_MAX,
-        LEASE_MAX, LEASE_MIN, ListLeases, Outcome, Overrides, PAGE_MAX, REASON_BYTES_MAX,
-        RESULT_BYTES_MAX, RenewTask, TaskName,
+        LEASE_MAX, LEASE_MIN, ListLeases, Outcome, Overrides, REASON_BYTES_MAX, RESULT_BYTES_MAX,
+        RenewTask, TaskName,
     },
     engine::PartitionCursor,
     names::Name,
     time::Millis,
 };
-
-const PAGE_DEFAULT: u32 = 100;
 
 pub(super) fn admit_task(
     request: pb::AdmitTaskRequest,
@@ -98,7 +96,7 @@ pub(super) fn list_pools(
     request: &pb::ListPoolsRequest,
 ) -> Result<(u32, Option<PartitionCursor>), Status> {
     let mut fields = Fields::default();
-    let limit = page_size(&mut fields, request.page_size);
+    let limit = fields.page_size(request.page_size);
     let after = page_token::decode(&mut fields, &request.page_token);
     fields.finish(Some((limit, after)))
 }
@@ -106,7 +104,7 @@ pub(super) fn list_pools(
 pub(super) fn list_leases(request: pb::ListLeasesRequest) -> Result<ListLeases, Status> {
     let mut fields = Fields::default();
     let pool = fields.name("pool", request.pool);
-    let limit = page_size(&mut fields, request.page_size);
+    let limit = fields.page_size(request.page_size);
     let after = page_token::decode(&mut fields, &request.page_token);
     fields.finish(pool.map(|pool| ListLeases { pool, limit, after }))
 }
@@ -140,8 +138,4 @@ fn task_name(fields: &mut Fields, pool: Bytes, device: Bytes, task: Bytes) -> Op
 
 fn lease_duration(fields: &mut Fields, value: Option<prost_types::Duration>) -> Option<Millis> {
     fields.duration("lease_duration", value, LEASE_MIN..=LEASE_MAX)
-}
-
-fn page_size(fields: &mut Fields, value: Option<u32>) -> u32 {
-    fields.number("page_size", value, 1..=PAGE_MAX).unwrap_or(PAGE_DEFAULT)
 }

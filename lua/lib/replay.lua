@@ -1,0 +1,38 @@
+-- The answer of a check, kept for repeats of its request: forget u64, status u8,
+-- flags u8, retry u64, with flag 4 the ban (ends u64, strikes u32, reason, actor,
+-- each ends with 0), then of each limit count u32 and reset u64.
+local CROSSED, REPLAYED, BANNED = 1, 2, 4
+
+local function read_replay(key, now)
+  local text = call('GET', key)
+  if not text then
+    return nil
+  end
+  local forget, status, flags, retry, at = scan('<I8BBI8', text)
+  if forget <= now then
+    return nil
+  end
+  local answer = { status, flags + REPLAYED, retry }
+  if flags >= BANNED then
+    answer[4], answer[5], answer[6], answer[7], at = scan('<I8I4ss', text, at)
+  end
+  while at <= #text do
+    local count, reset
+    count, reset, at = scan('<I4I8', text, at)
+    answer[#answer + 1], answer[#answer + 2] = count, reset
+  end
+  return answer
+end
+
+local function write_replay(key, answer, left, now)
+  local parts = { pack('<I8BBI8', now + left, answer[1], answer[2], answer[3]) }
+  local first = 4
+  if answer[2] >= BANNED then
+    parts[2] = pack('<I8I4ss', answer[4], answer[5], answer[6], answer[7])
+    first = 8
+  end
+  for i = first, #answer, 2 do
+    parts[#parts + 1] = pack('<I4I8', answer[i], answer[i + 1])
+  end
+  set(key, table.concat(parts), left)
+end

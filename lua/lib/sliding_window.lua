@@ -1,0 +1,102 @@
+-- Sliding windows. Usage: width u64, last u64, total u64, then the buckets, the
+-- oldest first: number mod 256 u8, count u32. A bucket's number is its instant
+-- divided by the width, `last` the number of the last one. Extra: the width.
+local sliding = {}
+algorithms[3] = sliding
+
+-- A window has at most 65 buckets, so a number is known by its last byte.
+local function number_of(last, low)
+  return last - (last - low) % 256
+end
+
+local function gives_back(limit, number)
+  return (number + 1) * limit.extra + limit.window
+end
+
+local function add(limit, number, cost)
+  local body = limit.body
+  if body ~= '' and limit.last == number then
+    local count = scan('<I4', body, #body - 3)
+    cost = min(count + cost, COUNT_MAX) - count
+    limit.body = string.sub(body, 1, -5) .. pack('<I4', count + cost)
+  else
+    limit.body = body .. pack('<BI4', number % 256, cost)
+    limit.last = number
+  end
+  limit.total = limit.total + cost
+end
+
+-- Counts anew what was counted in buckets of another width, as late as it can
+-- have been; or after a clock that was set back, which must not hold a key up
+-- for longer.
+local function recount(limit, body, width, last, now)
+  local at = 1
+  while at <= #body do
+    local low, count
+    low, count, at = scan('<BI4', body, at)
+    local number = number_of(last, low)
+    if width ~= limit.extra then
+      number = floor(((number + 1) * width - 1) / limit.extra)
+    end
+    number = min(number, floor(now / limit.extra))
+    if gives_back(limit, number) > now then
+      add(limit, number, count)
+    end
+  end
+end
+
+function sliding.load(limit, text, at, size, now)
+  limit.body, limit.last, limit.total = '', 0, 0
+  if not at then
+    return
+  end
+  local width, last, total, from = scan('<I8I8I8', text, at)
+  assert(width > 0 and width * last <= TIME_MAX)
+  local body = string.sub(text, from, at + size - 1)
+  limit.ahead = last * width > now
+  if width ~= limit.extra or limit.ahead then
+    return recount(limit, body, width, last, now)
+  end
+  from = 1
+  while from <= #body do
+    local low, count, next = scan('<BI4', body, from)
+    if gives_back(limit, number_of(last, low)) > now then
+      break
+    end
+    total, from = total - count, next
+  end
+  limit.body, limit.last, limit.total = string.sub(body, from), last, total
+end
+
+function sliding.wait(limit, cost, now)
+  local over, at = sliding.count(limit) + cost - limit.ceiling, 1
+  while over > 0 do
+    local low, count
+    low, count, at = scan('<BI4', limit.body, at)
+    over = over - count
+    if over <= 0 then
+      return gives_back(limit, number_of(limit.last, low)) - now
+    end
+  end
+  return 0
+end
+
+function sliding.spend(limit, cost, now)
+  add(limit, floor(now / limit.extra), cost)
+end
+
+function sliding.count(limit)
+  return min(limit.total, COUNT_MAX)
+end
+
+function sliding.reset(limit, now)
+  return limit.body == '' and 0 or gives_back(limit, limit.last) - now
+end
+
+function sliding.dump(limit)
+  return pack('<I8I8I8', limit.extra, limit.last, limit.total) .. limit.body
+end
+
+function sliding.since(limit, now)
+  return now + 1 - limit.window
+end

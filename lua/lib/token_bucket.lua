@@ -1,0 +1,106 @@
+-- Token buckets: GCRA; the source is cited in src/rate/token_bucket.rs. Usage:
+-- tat u64 and part u32 (the theoretical arrival time: µs, and times 1/max µs),
+-- then the numbers it was counted with: max u32, window u64, and when: u64. Extra:
+-- max; the ceiling is the burst.
+local bucket = {}
+algorithms[4] = bucket
+
+local EXACT = 2 ^ 53
+local FILL_MAX = 366 * 86400 * 1000000
+
+-- n emission intervals: whole µs, and a numerator over max.
+local function intervals(n, length, rate)
+  local whole = floor(length / rate)
+  local parts = n * (length - whole * rate)
+  local carried = floor(parts / rate)
+  return n * whole + carried, parts - carried * rate
+end
+
+local function exceeds(whole, part, other, other_part)
+  return whole > other or whole == other and part > other_part
+end
+
+-- The same number of calls at the limit's rate. Debt * max is calls * window:
+-- for a changed max it stays, for a changed window it grows with it.
+local function rescale(limit, debt, part, rate, length)
+  local calls = debt * rate + part
+  if calls < EXACT and length ~= limit.window then
+    calls = ceil(calls * limit.window / length)
+  end
+  if calls >= EXACT then
+    return intervals(limit.ceiling, limit.window, limit.extra)
+  end
+  debt = floor(calls / limit.extra)
+  if debt >= FILL_MAX then
+    return FILL_MAX, 0
+  end
+  return debt, calls - debt * limit.extra
+end
+
+function bucket.load(limit, text, at, _, now)
+  limit.debt, limit.part = 0, 0
+  if not at or limit.extra == 0 then
+    return
+  end
+  local tat, part, rate, length, seen = scan('<I8I4I4I8I8', text, at)
+  assert(rate > part and length > 0)
+  -- A clock that was set back must not hold a key up for longer.
+  limit.ahead = seen > now
+  local debt = tat - max(seen, now)
+  if debt < 0 then
+    return
+  end
+  if rate ~= limit.extra or length ~= limit.window then
+    debt, part = rescale(limit, debt, part, rate, length)
+  end
+  limit.debt, limit.part = debt, part
+end
+
+-- How far tat would be ahead after a call.
+local function with(limit, cost)
+  local more, more_part = intervals(cost, limit.window, limit.extra)
+  local part = limit.part + more_part
+  local carried = part >= limit.extra and 1 or 0
+  return limit.debt + more + carried, part - carried * limit.extra
+end
+
+function bucket.wait(limit, cost)
+  local whole, part = with(limit, cost)
+  local most, most_part = intervals(limit.ceiling, limit.window, limit.extra)
+  if not exceeds(whole, part, most, most_part) then
+    return 0
+  end
+  return whole - most + (part > most_part and 1 or 0)
+end
+
+function bucket.spend(limit, cost)
+  limit.debt, limit.part = with(limit, cost)
+end
+
+-- The least number of calls that would owe as much, at most the burst.
+function bucket.count(limit)
+  local function owes(n)
+    return not exceeds(limit.debt, limit.part, intervals(n, limit.window, limit.extra))
+  end
+  -- Near it already; the exact comparison corrects the rounding.
+  local n = min(floor(limit.debt * limit.extra / limit.window), limit.ceiling)
+  while n > 0 and owes(n - 1) do
+    n = n - 1
+  end
+  while n < limit.ceiling and not owes(n) do
+    n = n + 1
+  end
+  return n
+end
+
+function bucket.reset(limit)
+  return limit.debt + (limit.part > 0 and 1 or 0)
+end
+
+function bucket.dump(limit, now)
+  return pack('<I8I4I4I8I8', now + limit.debt, limit.part, limit.extra, limit.window, now)
+end
+
+function bucket.since(limit, now)
+  return now + 1 - limit.window
+end

@@ -1,0 +1,48 @@
+-- Fixed and calendar windows. Usage: start u64, count u32. Extra, of a calendar
+-- window: what is added to the time before it is divided into windows.
+local window = {}
+algorithms[1], algorithms[2] = window, window
+
+function window.load(limit, text, at, _, now)
+  local start, count
+  if at then
+    start, count = scan('<I8I4', text, at)
+    limit.ahead = start > now
+  end
+  if limit.kind == 2 then
+    local current = floor((now + limit.extra) / limit.window) * limit.window - limit.extra
+    -- One that starts later: the clock was set back; its count is kept.
+    count = start and start >= current and count or 0
+    start = current
+  elseif not start or now >= start + limit.window then
+    start, count = now, 0
+  else
+    -- A clock that was set back must not hold a key up for longer.
+    start = min(start, now)
+  end
+  limit.start, limit.used = start, count
+end
+
+function window.wait(limit, cost, now)
+  return limit.used + cost <= limit.ceiling and 0 or limit.start + limit.window - now
+end
+
+function window.spend(limit, cost)
+  limit.used = min(limit.used + cost, COUNT_MAX)
+end
+
+function window.count(limit)
+  return limit.used
+end
+
+function window.reset(limit, now)
+  return limit.used == 0 and 0 or limit.start + limit.window - now
+end
+
+function window.dump(limit)
+  return pack('<I8I4', limit.start, limit.used)
+end
+
+function window.since(limit)
+  return limit.start
+end

@@ -1,0 +1,26 @@
+-- Bans a key, counted from now; a ban in force is replaced.
+--
+-- keys[1] ban string: the key's ban
+-- argv[1] duration µs, 1000..2592000000000
+-- argv[2] memory µs that it is remembered after its end
+-- argv[3] reason text, 0..256 bytes
+-- argv[4] actor text, 0..256 bytes
+--
+-- Returns {0, ends, strikes, reason, actor}
+-- Writes ban, TTL: its end and memory
+-- Cost O(1)
+local function decide(keys, argv, now)
+  local ban_key = keys[1]
+  local duration, memory, reason, actor = tonumber(argv[1]), tonumber(argv[2]), argv[3], argv[4]
+
+  local known = read_ban(ban_key, now)
+  local strikes = 1
+  if known then
+    -- A ban that is replaced is the same strike.
+    strikes = known.ends > now and known.strikes or min(known.strikes + 1, STRIKES_MAX)
+  end
+  local ends = now + duration
+  local ban = { ends = ends, forget = ends + memory, strikes = strikes, reason = reason, actor = actor }
+  write_ban(ban_key, ban, now)
+  return { 0, ban.ends, ban.strikes, ban.reason, ban.actor }
+end

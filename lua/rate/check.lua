@@ -1,0 +1,88 @@
+-- Counts a call of a key against a rule and says whether it may pass.
+--
+-- keys[1] usage string: the key's counters
+-- keys[2] ban string: the key's ban
+-- keys[3] replay string: the answer kept for repeats of this request
+-- argv[1] cost 0..10^9; 0 writes nothing and looks as for 1
+-- argv[2] limits packed, see lib/meter.lua; 1 to 8
+-- argv[3] tiers packed: above u32, action u8 (1 warn, 2 throttle, 3 ban), number
+--         of durations u8, durations u64 µs; 0 to 8, rising
+-- argv[4] memory µs that a ban is remembered after its end
+-- argv[5] keep µs that the answer is kept for repeats, 0 for not
+--
+-- Returns {verdict, flags, retry_after ms or 0, (ends, strikes, reason, actor)
+--          with flag 4, then of each limit count, reset_after ms}
+--         verdict: 0 allow, 1 warn, 2 throttle, 3 ban
+--         flags: 1 crossed, 2 replayed, 4 the ban follows
+--         {4}: the key has usage under too many names of limits
+-- Writes usage, TTL: until all is given back; ban, TTL: its end and memory;
+--        replay, TTL: keep
+-- Cost O(limits), of a sliding window O(65)
+
+-- Bans the key by a tier, for the duration of this strike.
+local function ban_by(tier, known, memory, now)
+  local strikes = min((known and known.strikes or 0) + 1, STRIKES_MAX)
+  local ban = { strikes = strikes, reason = format('above %.0f', tier.above), actor = '' }
+  ban.ends = now + tier[min(strikes, #tier)]
+  ban.forget = ban.ends + memory
+  return ban
+end
+
+local function decide(keys, argv, now)
+  local usage_key, ban_key, replay_key = keys[1], keys[2], keys[3]
+  local cost, rule, tiers = tonumber(argv[1]), argv[2], read_tiers(argv[3])
+  local memory, keep = tonumber(argv[4]), tonumber(argv[5])
+  local look = cost == 0
+  keep = look and 0 or keep
+  cost = max(cost, 1)
+
+  local replay = keep > 0 and read_replay(replay_key, now)
+  if replay then
+    return replay
+  end
+  local readable, meter = pcall(read_meter, rule, call('GET', usage_key), now)
+  if not readable then
+    error('CORRUPT usage of the key; ResetRate repairs it', 0)
+  elseif meter.names > NAMES_MAX then
+    return { 4 }
+  end
+  local limits, known = meter.limits, read_ban(ban_key, now)
+  local level = reached(tiers, limits[1].algorithm.count(limits[1]) + cost)
+
+  local verdict, flags, retry = BAN, 0, nil
+  local ban = known and known.ends > now and known or nil
+  local new = nil
+  if ban then
+    retry = max(ban.ends - now, longest_wait(limits, 1, #limits, cost, now))
+  elseif level > 0 and tiers[level].action == BAN then
+    new = ban_by(tiers[level], known, memory, now)
+    retry = max(new.ends - now, longest_wait(limits, 1, #limits, cost, now))
+    if look then
+      new = nil
+    else
+      ban, flags = new, cross(meter, tiers, level, now)
+    end
+  else
+    verdict, flags, retry = judge(meter, tiers, level, cost, look, now)
+  end
+
+  local answer = { verdict, flags + (ban and BANNED or 0), ceil(retry / 1000) }
+  if ban then
+    answer[4], answer[5], answer[6], answer[7] = ban.ends, ban.strikes, ban.reason, ban.actor
+  end
+  for _, limit in ipairs(limits) do
+    answer[#answer + 1] = limit.algorithm.count(limit)
+    answer[#answer + 1] = ceil(limit.algorithm.reset(limit, now) / 1000)
+  end
+  if meter.changed and not look then
+    write_meter(usage_key, meter, now)
+  end
+  if new then
+    write_ban(ban_key, new, now)
+  end
+  if keep > 0 and (meter.changed or new) then
+    -- A refusal is not repeated once the same call would pass.
+    write_replay(replay_key, answer, retry > 0 and min(keep, retry) or keep, now)
+  end
+  return answer
+end

@@ -1,0 +1,34 @@
+-- Notes that a key of a policy is banned, for ListBans, or no longer is.
+--
+-- keys[1] banned zset: the policy's banned keys by the end of their ban
+-- argv[1] key 1..256 bytes
+-- argv[2] ends µs since the epoch, 0 when it is not banned
+-- argv[3] most keys kept, those whose ban ends last
+--
+-- Returns {0}
+-- Writes banned, TTL: the last end of a ban; drops at most 100 a call
+-- Cost O(log keys)
+local TRIM_MAX = 100
+
+local function decide(keys, argv, now)
+  local banned_key, key, ends, most = keys[1], argv[1], tonumber(argv[2]), tonumber(argv[3])
+  local kind = call('TYPE', banned_key).ok
+  if kind ~= 'zset' and kind ~= 'none' then
+    call('DEL', banned_key) -- It decides nothing, and fills up again.
+  end
+  if ends > now then
+    call('ZADD', banned_key, format('%.0f', ends), key)
+  else
+    call('ZREM', banned_key, key)
+  end
+  local ended = call('ZCOUNT', banned_key, '-inf', format('%.0f', now))
+  local surplus = math.max(ended, call('ZCARD', banned_key) - most)
+  if surplus > 0 then
+    call('ZREMRANGEBYRANK', banned_key, 0, math.min(surplus, TRIM_MAX) - 1)
+  end
+  local last = call('ZREVRANGE', banned_key, 0, 0, 'WITHSCORES')[2]
+  if last then
+    call('PEXPIRE', banned_key, format('%.0f', math.max(math.ceil((tonumber(last) - now) / 1000), 1)))
+  end
+  return { 0 }
+end

@@ -1,0 +1,196 @@
+//! `[[policy]]` of `tollgate.toml`.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use serde::{Deserialize, Deserializer, de::Error};
+
+use super::file::{length, parse_length};
+use crate::{
+    names::Name,
+    rate::{
+        Algorithm, LENGTH_MAX, LENGTH_MIN, LimitSpec, Override, Policies, Policy, Rule, RuleSpec,
+        TierAction, TierSpec,
+    },
+    time::Millis,
+};
+
+/// `[[policy]]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PolicyEntry {
+    name: String,
+    #[serde(default)]
+    limit: Vec<LimitEntry>,
+    #[serde(default)]
+    tier: Vec<TierEntry>,
+    #[serde(default, deserialize_with = "utc_offset")]
+    utc_offset: i32,
+    #[serde(default, deserialize_with = "ban_memory")]
+    ban_memory: Option<Millis>,
+    #[serde(default)]
+    r#override: Vec<OverrideEntry>,
+}
+
+/// `[[policy.limit]]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LimitEntry {
+    #[serde(default)]
+    name: String,
+    max: Option<u64>,
+    #[serde(deserialize_with = "window")]
+    window: Millis,
+    algorithm: Option<AlgorithmName>,
+    burst: Option<u64>,
+}
+
+/// `[[policy.tier]]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TierEntry {
+    above: u64,
+    action: ActionName,
+    #[serde(default, deserialize_with = "ban_durations")]
+    ban_durations: Vec<Millis>,
+}
+
+/// `[[policy.override]]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OverrideEntry {
+    r#match: String,
+    limit: Option<Vec<LimitEntry>>,
+    tier: Option<Vec<TierEntry>>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+enum AlgorithmName {
+    FixedWindow,
+    CalendarWindow,
+    SlidingWindow,
+    TokenBucket,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+enum ActionName {
+    Warn,
+    Throttle,
+    Ban,
+}
+
+/// Checks all policies; the error names key and expectation.
+pub(super) fn policies(entries: &[PolicyEntry]) -> Result<Policies, String> {
+    let (mut policies, mut names) = (Vec::new(), BTreeSet::new());
+    for (index, entry) in entries.iter().enumerate() {
+        let path = format!("policy[{index}]");
+        let name = Name::parse(entry.name.clone().into())
+            .map_err(|expected| format!("{path}.name = \"{}\": {expected}", entry.name))?;
+        if !names.insert(&entry.name) {
+            return Err(format!("{path}.name = \"{name}\": expected a name of its own"));
+        }
+        let rule = Arc::new(entry.rule(&path, &entry.limit, &entry.tier)?);
+        let overrides = entry.r#override.iter().enumerate().map(|(number, one)| {
+            let path = format!("{path}.override[{number}]");
+            let limits = one.limit.as_ref().unwrap_or(&entry.limit);
+            let tiers = one.tier.as_ref().unwrap_or(&entry.tier);
+            let rule = Arc::new(entry.rule(&path, limits, tiers)?);
+            let pattern = one.r#match.clone();
+            globset::Glob::new(&pattern)
+                .map_err(|error| format!("{path}.match: not a glob: {error}"))?;
+            Ok(Override { pattern, rule })
+        });
+        let overrides = overrides.collect::<Result<_, String>>()?;
+        policies.push(Policy { name, rule, overrides });
+    }
+    Policies::new(policies).map_err(|error| format!("policy: not a glob: {error}"))
+}
+
+impl PolicyEntry {
+    fn rule(&self, path: &str, limits: &[LimitEntry], tiers: &[TierEntry]) -> Result<Rule, String> {
+        let spec = RuleSpec {
+            limits: limits.iter().map(LimitSpec::from).collect(),
+            tiers: tiers.iter().map(TierSpec::from).collect(),
+            utc_offset: self.utc_offset,
+            ban_memory: self.ban_memory,
+        };
+        spec.build().map_err(|violations| {
+            // In the file the lists are named after their entries.
+            let all = violations.iter().map(|bad| {
+                let field = bad.field.replace("limits", "limit").replace("tiers", "tier");
+                format!("{path}.{field}: {}", bad.description)
+            });
+            all.collect::<Vec<_>>().join("; ")
+        })
+    }
+}
+
+impl From<&LimitEntry> for LimitSpec {
+    fn from(entry: &LimitEntry) -> LimitSpec {
+        let algorithm = entry.algorithm.map(|name| match name {
+            AlgorithmName::FixedWindow => Algorithm::FixedWindow,
+            AlgorithmName::CalendarWindow => Algorithm::CalendarWindow,
+            AlgorithmName::SlidingWindow => Algorithm::SlidingWindow,
+            AlgorithmName::TokenBucket => Algorithm::TokenBucket,
+        });
+        let name = entry.name.clone().into_bytes();
+        let (max, window, burst) = (entry.max, Some(entry.window), entry.burst);
+        LimitSpec { name, max, window, algorithm, burst }
+    }
+}
+
+impl From<&TierEntry> for TierSpec {
+    fn from(entry: &TierEntry) -> TierSpec {
+        let action = match entry.action {
+            ActionName::Warn => TierAction::Warn,
+            ActionName::Throttle => TierAction::Throttle,
+            ActionName::Ban => TierAction::Ban,
+        };
+        let ban_durations = entry.ban_durations.clone();
+        TierSpec { above: Some(entry.above), action: Some(action), ban_durations }
+    }
+}
+
+fn window<'de, D: Deserializer<'de>>(d: D) -> Result<Millis, D::Error> {
+    length(d, "window", LENGTH_MIN..=LENGTH_MAX)
+}
+
+fn ban_memory<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::Error> {
+    length(d, "ban_memory", LENGTH_MIN..=LENGTH_MAX).map(Some)
+}
+
+fn ban_durations<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Millis>, D::Error> {
+    let texts = Vec::<String>::deserialize(d)?;
+    let read = |text: &String| {
+        let length = parse_length(text).filter(|ms| (LENGTH_MIN..=LENGTH_MAX).contains(ms));
+        length.ok_or_else(|| {
+            D::Error::custom(format!(
+                "ban_durations = \"{text}\": expected durations of 1ms to 30days, such as \"5m\""
+            ))
+        })
+    };
+    texts.iter().map(read).collect()
+}
+
+/// `+hh:mm` or `-hh:mm`, in minutes; the bound is the rule's to check.
+fn utc_offset<'de, D: Deserializer<'de>>(d: D) -> Result<i32, D::Error> {
+    let text = String::deserialize(d)?;
+    let read = || {
+        let (sign, rest) = text.split_at_checked(1)?;
+        let (hours, minutes) = rest.split_once(':')?;
+        let two = |digits: &str| {
+            let plain = digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit());
+            plain.then(|| digits.parse::<i32>().ok()).flatten()
+        };
+        let minutes = two(hours)? * 60 + two(minutes).filter(|minutes| *minutes < 60)?;
+        match sign {
+            "+" => Some(minutes),
+            "-" => Some(-minutes),
+            _ => None,
+        }
+    };
+    read().ok_or_else(|| {
+        D::Error::custom(format!("utc_offset = \"{text}\": expected an offset such as \"+08:00\""))
+    })
+}

@@ -1,0 +1,15 @@
+//! Lengths and instants as the wire has them.
+
+use prost_types::{Duration, Timestamp};
+
+use crate::time::{self, Millis};
+
+pub(super) fn duration(length: Millis) -> Duration {
+    let (seconds, millis) = (length.0 / 1000, length.0 % 1000);
+    Duration { seconds: seconds as i64, nanos: millis as i32 * 1_000_000 }
+}
+
+pub(super) fn timestamp(instant: time::Timestamp) -> Timestamp {
+    let (seconds, micros) = (instant.0 / 1_000_000, instant.0 % 1_000_000);
+    Timestamp { seconds: seconds as i64, nanos: micros as i32 * 1000 }
+}

@@ -1,0 +1,120 @@
+//! Outcomes into responses.
+
+use bytes::Bytes;
+use tonic::Status;
+
+use super::super::{
+    convert::{duration, timestamp},
+    pb, status,
+};
+use crate::rate::{
+    Algorithm, Answer, Ban, CheckRate, Checked, Limit, LimitUse, Policy, Rule, Tier, TierAction,
+    Verdict,
+};
+
+pub(super) fn checked(
+    asked: &CheckRate,
+    checked: Checked,
+) -> Result<pb::CheckRateResponse, Status> {
+    match checked {
+        Checked::Decided { answer, replayed } => Ok(decided(asked, answer, replayed)),
+        Checked::TooManyNames => Err(status::too_many_names()),
+    }
+}
+
+fn decided(asked: &CheckRate, answer: Answer, replayed: bool) -> pb::CheckRateResponse {
+    let verdict = match answer.verdict {
+        Verdict::Allow => pb::RateVerdict::Allow,
+        Verdict::Warn => pb::RateVerdict::Warn,
+        Verdict::Throttle => pb::RateVerdict::Throttle,
+        Verdict::Ban => pb::RateVerdict::Ban,
+    };
+    let limits = asked.rule.limits.iter().zip(&answer.limits);
+    pb::CheckRateResponse {
+        verdict: verdict.into(),
+        allowed: answer.is_allowed(),
+        limits: limits.map(|(limit, used)| limit_usage(limit, used)).collect(),
+        crossed: answer.crossed,
+        retry_after: answer.retry_after.map(duration),
+        ban: answer.ban.map(|it| ban(asked.name.key(), it)),
+        replayed,
+        error: Bytes::new(),
+    }
+}
+
+/// A check that could not be decided, among others that could.
+pub(super) fn undecided(status: &Status) -> pb::CheckRateResponse {
+    let error = format!("{:?}: {}", status.code(), status.message()).into();
+    pb::CheckRateResponse { error, ..pb::CheckRateResponse::default() }
+}
+
+fn limit_usage(limit: &Limit, used: &LimitUse) -> pb::LimitUsage {
+    pb::LimitUsage {
+        name: Bytes::copy_from_slice(&limit.name),
+        max: limit.burst.into(),
+        count: used.count.into(),
+        remaining: limit.burst.saturating_sub(used.count).into(),
+        reset_after: Some(duration(used.reset_after)),
+    }
+}
+
+pub(super) fn ban(key: &[u8], ban: Ban) -> pb::Ban {
+    pb::Ban {
+        key: Bytes::copy_from_slice(key),
+        until: Some(timestamp(ban.until)),
+        reason: ban.reason.into(),
+        strikes: ban.strikes,
+        actor: ban.actor.into(),
+    }
+}
+
+pub(super) fn policy(policy: &Policy) -> pb::Policy {
+    let overrides = policy.overrides.iter().map(|one| pb::PolicyOverride {
+        r#match: one.pattern.clone().into(),
+        rule: Some(rule(&one.rule)),
+    });
+    pb::Policy {
+        name: policy.name.to_bytes(),
+        rule: Some(rule(&policy.rule)),
+        overrides: overrides.collect(),
+    }
+}
+
+fn rule(rule: &Rule) -> pb::Rule {
+    let seconds = i64::from(rule.utc_offset) * 60;
+    pb::Rule {
+        limits: rule.limits.iter().map(limit).collect(),
+        tiers: rule.tiers.iter().map(tier).collect(),
+        utc_offset: (seconds != 0).then_some(prost_types::Duration { seconds, nanos: 0 }),
+        ban_memory: Some(duration(rule.ban_memory)),
+    }
+}
+
+fn limit(limit: &Limit) -> pb::Limit {
+    let algorithm = match limit.algorithm {
+        Algorithm::FixedWindow => pb::Algorithm::FixedWindow,
+        Algorithm::CalendarWindow => pb::Algorithm::CalendarWindow,
+        Algorithm::SlidingWindow => pb::Algorithm::SlidingWindow,
+        Algorithm::TokenBucket => pb::Algorithm::TokenBucket,
+    };
+    pb::Limit {
+        name: Bytes::copy_from_slice(&limit.name),
+        max: Some(limit.max.into()),
+        window: Some(duration(limit.window)),
+        algorithm: algorithm.into(),
+        burst: (limit.algorithm == Algorithm::TokenBucket).then_some(limit.burst.into()),
+    }
+}
+
+fn tier(tier: &Tier) -> pb::Tier {
+    let action = match tier.action {
+        TierAction::Warn => pb::TierAction::Warn,
+        TierAction::Throttle => pb::TierAction::Throttle,
+        TierAction::Ban => pb::TierAction::Ban,
+    };
+    pb::Tier {
+        above: Some(tier.above.into()),
+        action: action.into(),
+        ban_durations: tier.ban_durations.iter().copied().map(duration).collect(),
+    }
+}

@@ -1,0 +1,217 @@
+//! Requests into decisions.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tonic::{Request, Status};
+
+use super::super::{fields::Fields, page_token, pb, status};
+use crate::{
+    names::Name,
+    rate::{
+        Algorithm, BAN_MEMORY, BanKey, CHECKS_MAX, COUNT_MAX, CheckRate, LENGTH_MAX, LENGTH_MIN,
+        LimitSpec, ListBans, MeterName, Policies, Rule, RuleSpec, TEXT_BYTES_MAX, TierAction,
+        TierSpec,
+    },
+};
+
+pub(super) fn check_rate(
+    request: pb::CheckRateRequest,
+    policies: &Policies,
+) -> Result<CheckRate, Status> {
+    let mut fields = Fields::default();
+    let check = check(&mut fields, request, policies);
+    fields.finish(check)?
+}
+
+pub(super) fn check_rates(
+    request: pb::CheckRatesRequest,
+    policies: &Policies,
+) -> Result<Vec<CheckRate>, Status> {
+    let mut fields = Fields::default();
+    if request.checks.is_empty() || request.checks.len() > CHECKS_MAX {
+        fields.violation("checks", format!("must be 1 to {CHECKS_MAX} checks"));
+        return fields.finish(None);
+    }
+    let mut checks = Vec::with_capacity(request.checks.len());
+    for (i, request) in request.checks.into_iter().enumerate() {
+        let path = format_args!("checks[{i}].");
+        let check = fields.below(path, |fields| check(fields, request, policies));
+        // To the end: every violation is told.
+        checks.push(check);
+    }
+    let checks: Option<Vec<_>> = checks.into_iter().collect();
+    fields.finish(checks)?.into_iter().collect()
+}
+
+/// A check; NOT_FOUND counts only where no field is bad.
+fn check(
+    fields: &mut Fields,
+    request: pb::CheckRateRequest,
+    policies: &Policies,
+) -> Option<Result<CheckRate, Status>> {
+    use pb::check_rate_request::Against;
+
+    let key = fields.name("key", request.key);
+    let cost = request.cost.unwrap_or(1);
+    if cost > COUNT_MAX.into() {
+        fields.violation("cost", format!("must be 0 to {COUNT_MAX}"));
+    }
+    let id = fields.optional_name("request_id", request.request_id);
+    let (policy, inline) = match request.against {
+        Some(Against::Policy(policy)) => (Some(fields.name("policy", policy)?), None),
+        Some(Against::Rule(inline)) => {
+            let inline = fields.below(format_args!("rule."), |fields| rule(fields, inline))?;
+            (None, Some(Arc::new(inline)))
+        }
+        None => {
+            fields.violation("policy", "is required, or a rule");
+            return None;
+        }
+    };
+    let key = key?;
+    let name = MeterName::new(policy.as_ref(), &key);
+    let found = policy.as_ref().map(|policy| {
+        policies.rule(policy, &key).cloned().ok_or_else(|| status::no_policy(policy))
+    });
+    let rule = match (inline, found) {
+        (Some(rule), _) | (None, Some(Ok(rule))) => rule,
+        (None, Some(Err(status))) => return Some(Err(status)),
+        (None, None) => return None,
+    };
+    let cost = u32::try_from(cost).unwrap_or(COUNT_MAX);
+    Some(Ok(CheckRate { name, rule, cost, request: id }))
+}
+
+fn rule(fields: &mut Fields, rule: pb::Rule) -> Option<Rule> {
+    let utc_offset = rule.utc_offset.map_or(Some(0), |offset| minutes(&offset));
+    if utc_offset.is_none() {
+        fields.violation("utc_offset", "must be -14h to 14h, whole minutes");
+    }
+    let ban_memory = fields.duration("ban_memory", rule.ban_memory, LENGTH_MIN..=LENGTH_MAX);
+    let limits = rule.limits.into_iter().enumerate();
+    let limits = limits
+        .map(|(i, spec)| fields.below(format_args!("limits[{i}]."), |fields| limit(fields, spec)))
+        .collect();
+    let tiers = rule.tiers.into_iter().enumerate();
+    let tiers = tiers
+        .map(|(i, spec)| fields.below(format_args!("tiers[{i}]."), |fields| tier(fields, spec)))
+        .collect();
+    let utc_offset = utc_offset.unwrap_or_default();
+    match (RuleSpec { limits, tiers, utc_offset, ban_memory }).build() {
+        Ok(rule) => Some(rule),
+        Err(violations) => {
+            for bad in violations {
+                fields.violation(&bad.field, bad.description);
+            }
+            None
+        }
+    }
+}
+
+fn limit(fields: &mut Fields, limit: pb::Limit) -> LimitSpec {
+    let algorithm = match pb::Algorithm::try_from(limit.algorithm) {
+        Ok(pb::Algorithm::Unspecified) => None,
+        Ok(pb::Algorithm::FixedWindow) => Some(Algorithm::FixedWindow),
+        Ok(pb::Algorithm::CalendarWindow) => Some(Algorithm::CalendarWindow),
+        Ok(pb::Algorithm::SlidingWindow) => Some(Algorithm::SlidingWindow),
+        Ok(pb::Algorithm::TokenBucket) => Some(Algorithm::TokenBucket),
+        Err(_) => {
+            fields.violation("algorithm", "must be 1 to 4, see Algorithm");
+            None
+        }
+    };
+    LimitSpec {
+        name: limit.name.into(),
+        max: limit.max,
+        window: fields.duration("window", limit.window, LENGTH_MIN..=LENGTH_MAX),
+        algorithm,
+        burst: limit.burst,
+    }
+}
+
+fn tier(fields: &mut Fields, tier: pb::Tier) -> TierSpec {
+    let action = match pb::TierAction::try_from(tier.action) {
+        Ok(pb::TierAction::Unspecified) | Err(_) => None,
+        Ok(pb::TierAction::Warn) => Some(TierAction::Warn),
+        Ok(pb::TierAction::Throttle) => Some(TierAction::Throttle),
+        Ok(pb::TierAction::Ban) => Some(TierAction::Ban),
+    };
+    let durations = tier.ban_durations.into_iter().enumerate();
+    let ban_durations = durations.filter_map(|(i, duration)| {
+        let field = format!("ban_durations[{i}]");
+        fields.duration(&field, Some(duration), LENGTH_MIN..=LENGTH_MAX)
+    });
+    TierSpec { above: tier.above, action, ban_durations: ban_durations.collect() }
+}
+
+/// Whole minutes, ahead or behind; none when it is not that.
+fn minutes(offset: &prost_types::Duration) -> Option<i32> {
+    let whole = offset.nanos == 0 && offset.seconds % 60 == 0;
+    whole.then(|| i32::try_from(offset.seconds / 60).ok()).flatten()
+}
+
+/// A configured policy, or none for the rules that come with calls.
+fn policy(fields: &mut Fields, value: Bytes, policies: &Policies) -> Result<Option<Name>, Status> {
+    match fields.optional_name("policy", value) {
+        Some(policy) if policies.contains(&policy) => Ok(Some(policy)),
+        Some(policy) => Err(status::no_policy(&policy)),
+        None => Ok(None),
+    }
+}
+
+pub(super) fn meter_name(
+    key: Bytes,
+    policy_name: Bytes,
+    policies: &Policies,
+) -> Result<MeterName, Status> {
+    let mut fields = Fields::default();
+    let key = fields.name("key", key);
+    let policy = policy(&mut fields, policy_name, policies);
+    let key = fields.finish(key)?;
+    Ok(MeterName::new(policy?.as_ref(), &key))
+}
+
+/// Who calls, by the metadata `x-tollgate-actor`.
+pub(super) fn actor<T>(request: &Request<T>) -> Bytes {
+    let actor = request.metadata().get("x-tollgate-actor");
+    actor.map_or_else(Bytes::new, |actor| Bytes::copy_from_slice(actor.as_encoded_bytes()))
+}
+
+pub(super) fn ban(
+    request: pb::BanRequest,
+    actor: Bytes,
+    policies: &Policies,
+) -> Result<BanKey, Status> {
+    let mut fields = Fields::default();
+    let key = fields.name("key", request.key);
+    let policy = policy(&mut fields, request.policy, policies);
+    let duration = fields.duration("duration", request.duration, LENGTH_MIN..=LENGTH_MAX);
+    if duration.is_none() {
+        fields.violation("duration", "is required: 1ms to 30days");
+    }
+    let reason = fields.text("reason", request.reason, TEXT_BYTES_MAX);
+    let actor = fields.text("x-tollgate-actor", actor, TEXT_BYTES_MAX);
+    let (key, duration) = fields.finish(key.zip(duration))?;
+    let policy = policy?;
+    let rule = policy.as_ref().and_then(|policy| policies.rule(policy, &key));
+    Ok(BanKey {
+        name: MeterName::new(policy.as_ref(), &key),
+        duration,
+        memory: rule.map_or(BAN_MEMORY, |rule| rule.ban_memory),
+        reason: reason.into(),
+        actor: actor.into(),
+    })
+}
+
+pub(super) fn list_bans(
+    request: pb::ListBansRequest,
+    policies: &Policies,
+) -> Result<ListBans, Status> {
+    let mut fields = Fields::default();
+    let policy = policy(&mut fields, request.policy, policies);
+    let limit = fields.page_size(request.page_size);
+    let after = page_token::decode(&mut fields, &request.page_token);
+    let (limit, after) = fields.finish(Some((limit, after)))?;
+    Ok(ListBans { policy: policy?, limit, after })
+}

@@ -1,0 +1,129 @@
+//! Rates: whether a caller is within its limits, with warn and ban levels.
+//!
+//! A *key* is whoever is counted. It is checked against a *rule*: up to eight
+//! limits that are decided in one step, and tiers on the first of them. The
+//! rule is a policy of the configuration, or comes with the call. What a key
+//! has used, its [`Meter`], belongs to policy and key; limits find their usage
+//! by name, so that changed numbers apply to what was counted already.
+//!
+//! For `max` 10 a minute:
+//!
+//! | algorithm | any minute | at once | memory |
+//! |---|---|---|---|
+//! | [fixed window](window) | up to 20 | 10, and 10 more when the next window starts | 1 count |
+//! | [calendar window](window) | up to 20 | the same, for all keys at the clock's minute | 1 count |
+//! | [sliding window](sliding_window) | up to 10 | 10; a hit is given back 60 s to 61 s after it | at most 64 counts |
+//! | [token bucket](token_bucket) | up to `burst` + 10 | `burst`, and one more each 6 s | 1 instant |
+//!
+//! | verb | struct | script |
+//! |---|---|---|
+//! | CheckRate, CheckRates | [`CheckRate`] | `lua/rate/check.lua` |
+//! | ResetRate | [`ResetRate`] | `lua/rate/reset.lua` |
+//! | Ban | [`BanKey`] | `lua/rate/ban.lua` |
+//! | Unban | [`UnbanKey`] | `lua/rate/unban.lua` |
+//! | ListBans | [`ListBans`], [`GetBan`] of each, kept by [`NoteBan`] | `lua/rate/list_bans.lua`, `lua/rate/get_ban.lua`, `lua/rate/note_ban.lua` |
+
+mod ban;
+mod ban_index;
+mod check;
+mod get_ban;
+mod list_bans;
+mod meter;
+mod note_ban;
+mod policies;
+mod reset;
+mod rule;
+mod sliding_window;
+mod spec;
+mod token_bucket;
+mod unban;
+mod usage;
+mod window;
+
+pub use ban::{Ban, BanKey};
+pub use ban_index::BanIndex;
+pub use check::{Answer, CheckRate, Checked, LimitUse, Verdict};
+pub use get_ban::GetBan;
+pub use list_bans::{BanCursor, BanPage, ListBans};
+pub use meter::Meter;
+pub use note_ban::NoteBan;
+pub use policies::{Override, Policies, Policy};
+pub use reset::ResetRate;
+pub use rule::{Algorithm, Limit, Rule, Tier, TierAction};
+pub use spec::{LimitSpec, RuleSpec, TierSpec, Violation};
+pub use unban::UnbanKey;
+
+use crate::{
+    names::{Name, SEPARATOR},
+    time::Millis,
+};
+
+/// The largest `max` of a window, `above` of a tier, and cost.
+pub const COUNT_MAX: u32 = 1_000_000_000;
+/// The largest `max` and `burst` of a token bucket: products of two are exact
+/// in Lua's numbers.
+pub const BUCKET_MAX: u32 = 90_000_000;
+/// The longest time in which a bucket's burst fills up: 366 days.
+pub const FILL_MAX: Millis = Millis::from_secs(366 * 86_400);
+/// The shortest window, and the shortest ban.
+pub const LENGTH_MIN: Millis = Millis(1);
+/// The longest window, ban, and memory of bans: 30 days.
+pub const LENGTH_MAX: Millis = Millis::from_secs(30 * 86_400);
+/// A day, the longest calendar window.
+pub const DAY: Millis = Millis::from_secs(86_400);
+/// The most limits of a rule.
+pub const LIMITS_MAX: usize = 8;
+/// The most tiers of a rule.
+pub const TIERS_MAX: usize = 8;
+/// The most durations of a tier's ladder.
+pub const BAN_DURATIONS_MAX: usize = 16;
+/// The furthest that a calendar is from UTC, in minutes: 14 h.
+pub const UTC_OFFSET_MAX: i32 = 14 * 60;
+/// The memory of bans unless the rule says otherwise.
+pub const BAN_MEMORY: Millis = DAY;
+/// The most checks of one CheckRates.
+pub const CHECKS_MAX: usize = 100;
+/// The most names of limits that one key has usage under.
+pub const NAMES_MAX: usize = 32;
+/// The longest that an answer is kept for a repeat of its request.
+pub const REPLAY: Millis = Millis::from_secs(300);
+/// The most bans of a policy that are listed.
+pub const BANS_MAX: usize = 100_000;
+/// The longest reason and actor in bytes.
+pub const TEXT_BYTES_MAX: usize = 256;
+
+/// Policy and key in one: the partition of rates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MeterName {
+    policy: usize,
+    joined: Box<[u8]>,
+}
+
+impl MeterName {
+    /// Of a policy, or of the rules that come with calls.
+    pub fn new(policy: Option<&Name>, key: &Name) -> MeterName {
+        let policy = policy.map_or(&[][..], Name::as_bytes);
+        // Names hold no separator, so no two pairs are equal.
+        let joined = [policy, &[SEPARATOR], key.as_bytes()].concat();
+        MeterName { policy: policy.len(), joined: joined.into() }
+    }
+
+    /// Both, joined.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.joined
+    }
+
+    /// The policy; empty for the rules that come with calls.
+    pub fn policy(&self) -> &[u8] {
+        &self.joined[..self.policy]
+    }
+
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        &self.joined[self.policy + 1..]
+    }
+}
+
+fn unknown_status<T>(status: u64) -> Result<T, crate::error::Error> {
+    Err(crate::error::Error::Corrupt(format!("a reply of unknown status {status}")))
+}

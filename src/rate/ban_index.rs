@@ -1,0 +1,58 @@
+//! Which keys of a policy are banned, for ListBans.
+//!
+//! A policy's bans lie in partitions of their own, so the index cannot be
+//! written in the same atomic step as a ban. It decides nothing: each key that
+//! it names is asked. It is noted right after a ban, and, should that be lost,
+//! after a further call of the key.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::{decision::State, time::Timestamp};
+
+/// Banned keys by the end of their ban.
+#[derive(Debug, Default)]
+pub struct BanIndex {
+    pub(super) by_end: BTreeSet<(Timestamp, Box<[u8]>)>,
+    pub(super) ends: HashMap<Box<[u8]>, Timestamp>,
+}
+
+impl BanIndex {
+    pub(super) fn remove(&mut self, key: &[u8]) {
+        if let Some((key, until)) = self.ends.remove_entry(key) {
+            self.by_end.remove(&(until, key));
+        }
+    }
+
+    pub(super) fn insert(&mut self, key: &[u8], until: Timestamp) {
+        self.remove(key);
+        self.ends.insert(key.into(), until);
+        self.by_end.insert((until, key.into()));
+    }
+
+    /// Drops those whose ban has ended, and the first to end beyond `most`; at
+    /// most `budget`.
+    pub(super) fn trim(&mut self, now: Timestamp, most: usize, budget: usize) {
+        for _ in 0..budget {
+            let due = |until: Timestamp| until <= now || self.by_end.len() > most;
+            match self.by_end.first() {
+                Some(&(until, _)) if due(until) => {
+                    let key = self.by_end.pop_first().map(|(_, key)| key);
+                    key.and_then(|key| self.ends.remove(&key));
+                }
+                _ => return,
+            }
+        }
+    }
+}
+
+impl State for BanIndex {
+    const CAPABILITY: &'static str = "bans";
+
+    fn sweep(&mut self, now: Timestamp, budget: usize) {
+        self.trim(now, usize::MAX, budget);
+    }
+
+    fn is_vacant(&self, _: Timestamp) -> bool {
+        self.by_end.is_empty()
+    }
+}

@@ -1,0 +1,47 @@
+//! The ban that a key is under, for ListBans.
+
+use super::{Ban, Meter, MeterName, unknown_status};
+use crate::{
+    decision::{Call, Decision, Listing, Reply},
+    error::Error,
+    script::{self, Script},
+    time::Timestamp,
+};
+
+/// Asks for the ban that a key is under.
+#[derive(Debug, Clone)]
+pub struct GetBan {
+    /// Whom, and under which policy.
+    pub name: MeterName,
+}
+
+impl Decision for GetBan {
+    type State = Meter;
+    type Outcome = Option<Ban>;
+
+    const SCRIPT: &'static Script = &script::GET_BAN;
+
+    fn partition(&self) -> &[u8] {
+        self.name.as_bytes()
+    }
+
+    fn listing(&self) -> Listing {
+        Listing::Same
+    }
+
+    fn encode(&self, call: &mut Call) {
+        call.key(&[b"ban"]);
+    }
+
+    fn parse(reply: &mut Reply) -> Result<Option<Ban>, Error> {
+        match reply.number()? {
+            0 => Ok(None),
+            1 => Ban::parse(reply).map(Some),
+            status => unknown_status(status),
+        }
+    }
+
+    fn decide(&self, meter: &mut Meter, now: Timestamp) -> Option<Ban> {
+        meter.ban(now).filter(|ban| ban.until > now).cloned().map(Ban::from)
+    }
+}

@@ -1,0 +1,102 @@
+//! `ListBans`: reads a page of the keys of a policy that are banned.
+
+use std::{ops::Bound, str};
+
+use super::{BanIndex, unknown_status};
+use crate::{
+    decision::{Call, Decision, Listing, Reply},
+    error::Error,
+    names::Name,
+    script::{self, Script},
+    time::Timestamp,
+};
+
+/// Asks for a page of banned keys, the first to end first.
+#[derive(Debug, Clone)]
+pub struct ListBans {
+    /// The policy; none for the rules that come with calls.
+    pub policy: Option<Name>,
+    /// The most keys of the page.
+    pub limit: u32,
+    /// The page before's last key.
+    pub after: Option<BanCursor>,
+}
+
+/// A banned key in the order of its policy's listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BanCursor {
+    /// When its ban ends.
+    pub until: Timestamp,
+    /// The key.
+    pub key: Vec<u8>,
+}
+
+/// A page of banned keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BanPage {
+    /// The keys.
+    pub keys: Vec<Vec<u8>>,
+    /// The last key, if more follow.
+    pub next: Option<BanCursor>,
+}
+
+impl Decision for ListBans {
+    type State = BanIndex;
+    type Outcome = BanPage;
+
+    const SCRIPT: &'static Script = &script::LIST_BANS;
+
+    fn partition(&self) -> &[u8] {
+        self.policy.as_ref().map_or(&[], Name::as_bytes)
+    }
+
+    fn listing(&self) -> Listing {
+        Listing::Same
+    }
+
+    fn encode(&self, call: &mut Call) {
+        call.key(&[b"banned"]);
+        call.number(self.limit.into());
+        call.optional(self.after.as_ref().map(|cursor| cursor.until.0));
+        call.bytes(&[self.after.as_ref().map_or(&[], |cursor| &cursor.key)]);
+    }
+
+    fn parse(reply: &mut Reply) -> Result<BanPage, Error> {
+        let status = reply.number()?;
+        if status != 0 {
+            return unknown_status(status);
+        }
+        let more = reply.number()? != 0;
+        let (mut keys, mut last) = (Vec::new(), None);
+        while reply.has_more() {
+            let (key, until) = (reply.bytes()?, reply.bytes()?);
+            let until = str::from_utf8(&until).ok().and_then(|text| text.parse().ok());
+            last = until.map(|until| BanCursor { until: Timestamp(until), key: key.clone() });
+            keys.push(key);
+        }
+        Ok(BanPage { keys, next: last.filter(|_| more) })
+    }
+
+    fn decide(&self, index: &mut BanIndex, now: Timestamp) -> BanPage {
+        let after = self.after.as_ref().map(|cursor| (cursor.until, cursor.key.clone().into()));
+        // No key comes before an empty one.
+        let first_of = |until| (until, Box::default());
+        let ended = first_of(Timestamp(now.0 + 1));
+        let start = match after {
+            Some(after) if after < ended => Bound::Included(ended),
+            Some(after) if index.by_end.contains(&after) => Bound::Excluded(after),
+            Some(after) => Bound::Included(first_of(after.0)),
+            None => Bound::Included(ended),
+        };
+        let limit = self.limit as usize;
+        let page: Vec<_> = index.by_end.range((start, Bound::Unbounded)).take(limit + 1).collect();
+        let more = page.len() > limit;
+        let page = &page[..page.len().min(limit)];
+        let cursor =
+            |entry: &&(Timestamp, Box<[u8]>)| BanCursor { until: entry.0, key: entry.1.to_vec() };
+        BanPage {
+            keys: page.iter().map(|entry| entry.1.to_vec()).collect(),
+            next: page.last().filter(|_| more).map(cursor),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! `ResetRate`: forgets what a key has used.
+
+use super::{Meter, MeterName, unknown_status};
+use crate::{
+    decision::{Call, Decision, Listing, Reply},
+    error::Error,
+    script::{self, Script},
+    time::Timestamp,
+};
+
+/// Forgets what a key has used, readable or not; whether there was anything.
+#[derive(Debug, Clone)]
+pub struct ResetRate {
+    /// Whom, and under which policy.
+    pub name: MeterName,
+}
+
+impl Decision for ResetRate {
+    type State = Meter;
+    type Outcome = bool;
+
+    const SCRIPT: &'static Script = &script::RESET_RATE;
+
+    fn partition(&self) -> &[u8] {
+        self.name.as_bytes()
+    }
+
+    fn listing(&self) -> Listing {
+        Listing::Same
+    }
+
+    fn encode(&self, call: &mut Call) {
+        call.key(&[b"usage"]);
+    }
+
+    fn parse(reply: &mut Reply) -> Result<bool, Error> {
+        match reply.number()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            status => unknown_status(status),
+        }
+    }
+
+    fn decide(&self, meter: &mut Meter, now: Timestamp) -> bool {
+        meter.reset(now)
+    }
+}

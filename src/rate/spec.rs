@@ -1,0 +1,211 @@
+//! Rules as they are written down, and the one place that checks them.
+
+use super::{
+    Algorithm, BAN_DURATIONS_MAX, BAN_MEMORY, BUCKET_MAX, COUNT_MAX, DAY, FILL_MAX, LIMITS_MAX,
+    Limit, Rule, TIERS_MAX, Tier, TierAction, UTC_OFFSET_MAX, rule::NO_CEILING,
+};
+use crate::{names::Name, time::Millis};
+
+/// A rule as it is written down.
+#[derive(Debug, Clone, Default)]
+pub struct RuleSpec {
+    /// 1 to 8.
+    pub limits: Vec<LimitSpec>,
+    /// 0 to 8, rising.
+    pub tiers: Vec<TierSpec>,
+    /// What calendar windows add to UTC, in minutes.
+    pub utc_offset: i32,
+    /// How long after a ban's end the next one counts as a further strike.
+    pub ban_memory: Option<Millis>,
+}
+
+/// A limit as it is written down.
+#[derive(Debug, Clone, Default)]
+pub struct LimitSpec {
+    /// Tells the limits of a rule apart.
+    pub name: Vec<u8>,
+    /// How many may pass in a window.
+    pub max: Option<u64>,
+    /// The window.
+    pub window: Option<Millis>,
+    /// How it is counted; none for a sliding window.
+    pub algorithm: Option<Algorithm>,
+    /// How many may pass at once.
+    pub burst: Option<u64>,
+}
+
+/// A tier as it is written down.
+#[derive(Debug, Clone, Default)]
+pub struct TierSpec {
+    /// The level begins beyond this count.
+    pub above: Option<u64>,
+    /// What happens from there on.
+    pub action: Option<TierAction>,
+    /// How long its bans run.
+    pub ban_durations: Vec<Millis>,
+}
+
+/// A field that is not what it must be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Its path below the rule, such as `limits[0].max`.
+    pub field: String,
+    /// What it must be.
+    pub description: String,
+}
+
+/// Collects every violation.
+#[derive(Default)]
+struct Violations(Vec<Violation>);
+
+impl Violations {
+    fn add(&mut self, field: String, description: impl Into<String>) {
+        self.0.push(Violation { field, description: description.into() });
+    }
+
+    /// A number within bounds.
+    fn number(&mut self, field: String, value: u64, least: u32, most: u32) -> u32 {
+        match u32::try_from(value).ok().filter(|number| (least..=most).contains(number)) {
+            Some(number) => number,
+            None => {
+                self.add(field, format!("must be {least} to {most}"));
+                least
+            }
+        }
+    }
+}
+
+impl RuleSpec {
+    /// The rule, or all that is wrong with it. Lengths are within their bounds
+    /// already.
+    pub fn build(self) -> Result<Rule, Vec<Violation>> {
+        let mut bad = Violations::default();
+        if self.limits.is_empty() || self.limits.len() > LIMITS_MAX {
+            bad.add("limits".into(), format!("must be 1 to {LIMITS_MAX} limits"));
+        }
+        if self.tiers.len() > TIERS_MAX {
+            bad.add("tiers".into(), format!("must be at most {TIERS_MAX} tiers"));
+        }
+        if self.utc_offset.abs() > UTC_OFFSET_MAX {
+            bad.add("utc_offset".into(), "must be -14h to 14h, whole minutes");
+        }
+        if !bad.0.is_empty() {
+            return Err(bad.0);
+        }
+        let tiers = self.tiers(&mut bad);
+        let limits: Vec<Limit> =
+            (0..self.limits.len()).map(|index| self.limit(index, &tiers, &mut bad)).collect();
+        let ban_memory = self.ban_memory.unwrap_or(BAN_MEMORY);
+        let (utc_offset, packed) = (self.utc_offset, Default::default());
+        let mut rule = Rule { limits, tiers, utc_offset, ban_memory, packed };
+        rule.pack();
+        if bad.0.is_empty() { Ok(rule) } else { Err(bad.0) }
+    }
+
+    fn tiers(&self, bad: &mut Violations) -> Vec<Tier> {
+        let mut tiers: Vec<Tier> = Vec::new();
+        let window = self.limits.first().and_then(|limit| limit.window).unwrap_or_default();
+        for (index, spec) in self.tiers.iter().enumerate() {
+            let field = |name: &str| format!("tiers[{index}].{name}");
+            let above = spec.above.unwrap_or_else(|| {
+                bad.add(field("above"), format!("is required: 0 to {COUNT_MAX}"));
+                0
+            });
+            let mut above = bad.number(field("above"), above, 0, COUNT_MAX);
+            let mut action = spec.action.unwrap_or_else(|| {
+                bad.add(field("action"), "is required: WARN, THROTTLE or BAN");
+                TierAction::Ban
+            });
+            if let Some(last) = tiers.last() {
+                if above <= last.above && spec.above.is_some() {
+                    bad.add(field("above"), "must be more than that of the tier before");
+                    above = last.above;
+                }
+                if action < last.action {
+                    bad.add(field("action"), "must not be milder than that of the tier before");
+                    action = last.action;
+                }
+            }
+            let mut ban_durations = spec.ban_durations.clone();
+            if action != TierAction::Ban && !ban_durations.is_empty() {
+                bad.add(field("ban_durations"), "must be empty unless action is BAN");
+            } else if ban_durations.len() > BAN_DURATIONS_MAX {
+                bad.add(
+                    field("ban_durations"),
+                    format!("must be at most {BAN_DURATIONS_MAX} durations"),
+                );
+            } else if action == TierAction::Ban && ban_durations.is_empty() {
+                ban_durations.push(window);
+            }
+            tiers.push(Tier { above, action, ban_durations });
+        }
+        tiers
+    }
+
+    fn limit(&self, index: usize, tiers: &[Tier], bad: &mut Violations) -> Limit {
+        let spec = &self.limits[index];
+        let field = |name: &str| format!("limits[{index}].{name}");
+        self.check_name(index, bad);
+        let window = spec.window.unwrap_or_else(|| {
+            bad.add(field("window"), "is required: 1ms to 30days");
+            DAY
+        });
+        let algorithm = spec.algorithm.unwrap_or(Algorithm::SlidingWindow);
+        let bucket = algorithm == Algorithm::TokenBucket;
+        if algorithm == Algorithm::CalendarWindow
+            && (!window.0.is_multiple_of(1000) || !DAY.0.is_multiple_of(window.0))
+        {
+            bad.add(field("window"), "must be whole seconds that divide a day, up to 24h");
+        }
+        let tiers = if index == 0 { tiers } else { &[] };
+        if bucket && !tiers.is_empty() {
+            bad.add(field("algorithm"), "must be a window: tiers need a count");
+        }
+        let refuses = tiers.iter().find(|tier| tier.action != TierAction::Warn);
+        let refuses = refuses.map(|tier| tier.above);
+        let most = if bucket { BUCKET_MAX } else { COUNT_MAX };
+        let max = spec.max.or(refuses.map(u64::from)).unwrap_or_else(|| {
+            bad.add(field("max"), format!("is required: 0 to {most}"));
+            0
+        });
+        let max = bad.number(field("max"), max, 0, most);
+        let burst = match spec.burst {
+            Some(_) if !bucket => {
+                bad.add(field("burst"), "is for TOKEN_BUCKET only");
+                max
+            }
+            Some(burst) => bad.number(field("burst"), burst, 1, BUCKET_MAX),
+            None => max,
+        };
+        let burst = if max == 0 { 0 } else { burst };
+        let fill = u128::from(burst) * u128::from(window.0) / u128::from(max.max(1));
+        if bucket && fill > u128::from(FILL_MAX.0) {
+            bad.add(field("burst"), "must fill up within 366 days: burst * window / max");
+        }
+        // Tiers that reach as far as max take over from it.
+        let reached = tiers.last().is_some_and(|tier| tier.above >= max);
+        let ceiling = match (max, reached) {
+            (0, _) => 0,
+            (_, true) => refuses.unwrap_or(NO_CEILING),
+            (_, false) => refuses.map_or(burst, |above| above.min(burst)),
+        };
+        let window_micros = window.micros() as i64;
+        let shift = (i64::from(self.utc_offset) * 60_000_000).rem_euclid(window_micros.max(1));
+        let name = spec.name.clone().into();
+        Limit { name, algorithm, max, burst, window, ceiling, shift: shift as u64 }
+    }
+
+    fn check_name(&self, index: usize, bad: &mut Violations) {
+        let name = &self.limits[index].name;
+        let field = format!("limits[{index}].name");
+        if name.is_empty() {
+            if self.limits.len() > 1 {
+                bad.add(field, "is required where a rule has several limits");
+            }
+        } else if let Err(description) = Name::parse(name.clone().into()) {
+            bad.add(field, description);
+        } else if self.limits[..index].iter().any(|limit| limit.name == *name) {
+            bad.add(field, "must differ from the other limits' names");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What has been used of a limit, whatever its algorithm.
+
+use super::{
+    rule::{Algorithm, Limit},
+    sliding_window::SlidingWindow,
+    token_bucket::TokenBucket,
+    window::Window,
+};
+use crate::time::Timestamp;
+
+/// An algorithm's number in the scripts and in what they store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    Fixed = 1,
+    Calendar = 2,
+    Sliding = 3,
+    Bucket = 4,
+}
+
+impl Kind {
+    pub(super) fn of(algorithm: Algorithm) -> Kind {
+        match algorithm {
+            Algorithm::FixedWindow => Kind::Fixed,
+            Algorithm::CalendarWindow => Kind::Calendar,
+            Algorithm::SlidingWindow => Kind::Sliding,
+            Algorithm::TokenBucket => Kind::Bucket,
+        }
+    }
+}
+
+/// What has been used of a limit at an instant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Usage {
+    Fixed(Window),
+    Calendar(Window),
+    // Boxed: a million of the others must not pay for its size.
+    Sliding(Box<SlidingWindow>),
+    Bucket(Box<TokenBucket>),
+}
+
+impl Usage {
+    pub(super) fn kind(&self) -> Kind {
+        match self {
+            Usage::Fixed(_) => Kind::Fixed,
+            Usage::Calendar(_) => Kind::Calendar,
+            Usage::Sliding(_) => Kind::Sliding,
+            Usage::Bucket(_) => Kind::Bucket,
+        }
+    }
+
+    /// Nothing used.
+    fn none(limit: &Limit, now: Timestamp) -> Usage {
+        match limit.algorithm {
+            Algorithm::FixedWindow => Usage::Fixed(Window::fixed(limit, None, now)),
+            Algorithm::CalendarWindow => Usage::Calendar(Window::calendar(limit, None, now)),
+            Algorithm::SlidingWindow => Usage::Sliding(Box::new(SlidingWindow::empty(limit))),
+            Algorithm::TokenBucket => Usage::Bucket(Box::new(TokenBucket::full(limit, now))),
+        }
+    }
+
+    /// Brings what is stored of this kind up to this instant, under the limit
+    /// as it is now.
+    pub(super) fn load(limit: &Limit, stored: Option<&Usage>, now: Timestamp) -> Usage {
+        match stored {
+            None => Usage::none(limit, now),
+            Some(Usage::Fixed(window)) => Usage::Fixed(Window::fixed(limit, Some(*window), now)),
+            Some(Usage::Calendar(window)) => {
+                Usage::Calendar(Window::calendar(limit, Some(*window), now))
+            }
+            Some(Usage::Sliding(window)) => Usage::Sliding(Box::new(window.roll(limit, now))),
+            Some(Usage::Bucket(bucket)) => Usage::Bucket(Box::new(bucket.drain(limit, now))),
+        }
+    }
+
+    /// Whether this was put down at a later time: the clock has been set back.
+    /// What `load` makes of it then has to be put down, or a key that is only
+    /// ever refused would be held up until the clock has caught up.
+    pub(super) fn is_ahead(&self, limit: &Limit, now: Timestamp) -> bool {
+        match self {
+            Usage::Fixed(window) | Usage::Calendar(window) => window.start > now,
+            Usage::Sliding(window) => window.is_ahead(now),
+            Usage::Bucket(bucket) => bucket.is_ahead(limit, now),
+        }
+    }
+
+    /// How long until a call of this cost has room: 0 for now, in µs. The
+    /// window's length where waiting does not help.
+    pub(super) fn wait(&self, limit: &Limit, cost: u32, now: Timestamp) -> u64 {
+        if cost > limit.ceiling {
+            return limit.window.micros();
+        }
+        match self {
+            Usage::Fixed(window) | Usage::Calendar(window) => window.wait(limit, cost, now),
+            Usage::Sliding(window) => window.wait(limit, cost, now),
+            Usage::Bucket(bucket) => bucket.wait(cost, now),
+        }
+    }
+
+    /// Counts a call.
+    pub(super) fn spend(&mut self, cost: u32, now: Timestamp) {
+        match self {
+            Usage::Fixed(window) | Usage::Calendar(window) => window.spend(cost),
+            Usage::Sliding(window) => window.spend(cost, now),
+            Usage::Bucket(bucket) => bucket.spend(cost, now),
+        }
+    }
+
+    /// How much is used.
+    pub(super) fn count(&self, now: Timestamp) -> u32 {
+        match self {
+            Usage::Fixed(window) | Usage::Calendar(window) => window.count,
+            Usage::Sliding(window) => window.count(),
+            Usage::Bucket(bucket) => bucket.count(now),
+        }
+    }
+
+    /// How long until nothing of it is used, in µs; 0 if nothing is.
+    pub(super) fn reset(&self, limit: &Limit, now: Timestamp) -> u64 {
+        match self {
+            Usage::Fixed(window) | Usage::Calendar(window) => window.reset(limit, now),
+            Usage::Sliding(window) => window.reset(limit, now),
+            Usage::Bucket(bucket) => bucket.reset(now),
+        }
+    }
+
+    /// Since when notices of this limit's levels belong to the present window:
+    /// those from then on do.
+    pub(super) fn notices_since(&self, limit: &Limit, now: Timestamp) -> u64 {
+        match self {
+            Usage::Fixed(window) | Usage::Calendar(window) => window.start.0,
+            Usage::Sliding(_) | Usage::Bucket(_) => {
+                (now.0 + 1).saturating_sub(limit.window.micros())
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Both executors of a decision: `decide` on a state here, and the script in
+//! Redis, on one clock.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use tollgate::{
+    decision::Decision,
+    engine::{Engine, embedded::Kept},
+    time::{Timestamp, monotonic},
+};
+
+use crate::world::{Time, redis_engine, up};
+
+/// The states of a capability, by partition.
+pub type States<S> = HashMap<Box<[u8]>, S>;
+
+/// A Redis engine and its time.
+pub struct Twins {
+    pub time: Time,
+    redis: Arc<Engine>,
+    maintain: tokio::task::AbortHandle,
+}
+
+impl Twins {
+    pub async fn new() -> Twins {
+        let (redis, time) = redis_engine().await;
+        let engine = redis.clone();
+        let maintain = tokio::spawn(async move { engine.maintain().await }).abort_handle();
+        up(redis.state()).await;
+        Twins { time, redis, maintain }
+    }
+
+    /// Runs a decision on both and compares what they say.
+    pub async fn agree<D>(
+        &self,
+        states: &mut States<D::State>,
+        decision: &D,
+        context: &str,
+    ) -> D::Outcome
+    where
+        D: Decision,
+        D::State: Kept,
+    {
+        let now = Timestamp(self.time.now());
+        let native = decision.decide(states.entry(decision.partition().into()).or_default(), now);
+        let deadline = monotonic() + Duration::from_secs(30);
+        let redis = self.redis.run(decision, deadline).await;
+        assert_eq!(Ok(&native), redis.as_ref(), "{context}, {now:?}: {decision:?}");
+        native
+    }
+}
+
+impl Drop for Twins {
+    fn drop(&mut self) {
+        self.maintain.abort();
+    }
+}
