@@ -1,7 +1,9 @@
-//! A client in plain types, for `tollgate fleet`, tests and examples in Rust.
+//! A client in plain types, for `tollgate fleet` and `tollgate rate`, tests and
+//! examples in Rust.
 
 mod convert;
 mod error;
+mod rate;
 
 use std::time::Duration;
 
@@ -12,9 +14,12 @@ use tonic::{
 };
 
 pub use error::CallError;
+pub use rate::{Against, LimitStanding, RateAnswer};
 
 use crate::admission::{Admission, Completion, Usage};
-use pb::admission_service_client::AdmissionServiceClient;
+use pb::{
+    admission_service_client::AdmissionServiceClient, rate_service_client::RateServiceClient,
+};
 
 /// Messages and clients of `tollgate.v1` in plain types.
 #[allow(clippy::all, missing_docs, missing_debug_implementations, unreachable_pub)]
@@ -33,7 +38,8 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 /// after it was lost.
 #[derive(Debug, Clone)]
 pub struct Client {
-    stub: AdmissionServiceClient<Channel>,
+    admission: AdmissionServiceClient<Channel>,
+    rate: RateServiceClient<Channel>,
 }
 
 impl Client {
@@ -41,7 +47,10 @@ impl Client {
     pub async fn connect(url: &str) -> Result<Client, CallError> {
         let endpoint = endpoint(url).map_err(CallError::invalid)?;
         let channel = endpoint.connect().await.map_err(|error| CallError::unreachable(&error))?;
-        Ok(Client { stub: AdmissionServiceClient::new(channel) })
+        Ok(Client {
+            admission: AdmissionServiceClient::new(channel.clone()),
+            rate: RateServiceClient::new(channel),
+        })
     }
 
     /// Asks for a slot; `lease` none for the pool's.
@@ -58,7 +67,7 @@ impl Client {
             task_id: task.to_owned(),
             lease_duration: lease.map(convert::duration),
         };
-        convert::admission(answered(self.stub.clone().admit_task(request(message))).await?)
+        convert::admission(answered(self.admission.clone().admit_task(request(message))).await?)
     }
 
     /// Reports that a task succeeded, under its lease's fencing token.
@@ -77,7 +86,7 @@ impl Client {
             outcome: pb::Outcome::Succeeded.into(),
             ..pb::CompleteTaskRequest::default()
         };
-        convert::completion(answered(self.stub.clone().complete_task(request(message))).await?)
+        convert::completion(answered(self.admission.clone().complete_task(request(message))).await?)
     }
 
     /// Sets a pool's slots; answers how full it is.
@@ -87,14 +96,14 @@ impl Client {
             capacity: Some(capacity),
             ..pb::ConfigurePoolRequest::default()
         };
-        let answer = answered(self.stub.clone().configure_pool(request(message))).await?;
+        let answer = answered(self.admission.clone().configure_pool(request(message))).await?;
         convert::pool_usage(answer.pool)
     }
 
     /// How full a pool is.
     pub async fn usage(&self, pool: &str) -> Result<Usage, CallError> {
         let message = pb::GetPoolRequest { pool: pool.to_owned() };
-        let answer = answered(self.stub.clone().get_pool(request(message))).await?;
+        let answer = answered(self.admission.clone().get_pool(request(message))).await?;
         convert::pool_usage(answer.pool)
     }
 }

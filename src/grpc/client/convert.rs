@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::{CallError, pb};
+use super::{CallError, LimitStanding, RateAnswer, pb};
 use crate::{
     admission::{Admission, AdmitDecision, CompleteVerdict, Completion, Lease, Usage},
+    rate::{Ban, Verdict},
     time::{Millis, Timestamp},
 };
 
@@ -14,11 +15,11 @@ pub(super) fn admission(response: pb::AdmitTaskResponse) -> Result<Admission, Ca
             AdmitDecision::Admitted { lease: lease(response.lease)?, replayed: response.replayed }
         }
         pb::AdmitDecision::Full => {
-            AdmitDecision::Full { retry_after: millis(response.retry_after)? }
+            AdmitDecision::Full { retry_after: millis(response.retry_after, "retry_after")? }
         }
         pb::AdmitDecision::NoTask => AdmitDecision::NoTask,
         pb::AdmitDecision::Paused => {
-            AdmitDecision::Paused { retry_after: millis(response.retry_after)? }
+            AdmitDecision::Paused { retry_after: millis(response.retry_after, "retry_after")? }
         }
         pb::AdmitDecision::AlreadyCompleted => AdmitDecision::AlreadyCompleted,
         pb::AdmitDecision::Unspecified => return Err(CallError::malformed("decision")),
@@ -36,6 +37,47 @@ pub(super) fn completion(response: pb::CompleteTaskResponse) -> Result<Completio
         pb::CompleteVerdict::Unspecified => return Err(CallError::malformed("verdict")),
     };
     Ok(Completion { verdict, usage: usage(response.usage)? })
+}
+
+pub(super) fn rate_answer(response: pb::CheckRateResponse) -> Result<RateAnswer, CallError> {
+    let verdict = match response.verdict() {
+        pb::RateVerdict::Allow => Verdict::Allow,
+        pb::RateVerdict::Warn => Verdict::Warn,
+        pb::RateVerdict::Throttle => Verdict::Throttle,
+        pb::RateVerdict::Ban => Verdict::Ban,
+        pb::RateVerdict::Unspecified => return Err(CallError::malformed("verdict")),
+    };
+    let retry_after = match verdict {
+        Verdict::Allow | Verdict::Warn => None,
+        Verdict::Throttle | Verdict::Ban => Some(millis(response.retry_after, "retry_after")?),
+    };
+    Ok(RateAnswer {
+        verdict,
+        crossed: response.crossed,
+        retry_after,
+        ban: response.ban.map(ban).transpose()?,
+        limits: response.limits.into_iter().map(standing).collect::<Result<_, _>>()?,
+    })
+}
+
+fn standing(usage: pb::LimitUsage) -> Result<LimitStanding, CallError> {
+    Ok(LimitStanding {
+        name: usage.name,
+        max: usage.max,
+        count: usage.count,
+        remaining: usage.remaining,
+        // A length of nothing may be left out.
+        reset_after: millis(usage.reset_after.or(Some(Default::default())), "reset_after")?,
+    })
+}
+
+fn ban(ban: pb::Ban) -> Result<Ban, CallError> {
+    Ok(Ban {
+        until: timestamp(ban.until)?,
+        strikes: ban.strikes,
+        reason: ban.reason.into_bytes(),
+        actor: ban.actor.into_bytes(),
+    })
 }
 
 pub(super) fn pool_usage(pool: Option<pb::Pool>) -> Result<Usage, CallError> {
@@ -71,11 +113,11 @@ fn timestamp(time: Option<prost_types::Timestamp>) -> Result<Timestamp, CallErro
 }
 
 /// Rounded up: who is told to wait never comes early.
-fn millis(length: Option<prost_types::Duration>) -> Result<Millis, CallError> {
+fn millis(length: Option<prost_types::Duration>, what: &str) -> Result<Millis, CallError> {
     let length = length.and_then(|length| Duration::try_from(length).ok());
     let millis =
         length.and_then(|length| u64::try_from(length.as_nanos().div_ceil(1_000_000)).ok());
-    millis.map(Millis).ok_or_else(|| CallError::malformed("retry_after"))
+    millis.map(Millis).ok_or_else(|| CallError::malformed(what))
 }
 
 #[cfg(test)]
@@ -98,7 +140,25 @@ mod tests {
     #[test]
     fn waits_are_rounded_up() {
         let wait = prost_types::Duration { seconds: 2, nanos: 1 };
-        assert_eq!(millis(Some(wait)), Ok(Millis(2001)));
-        assert!(millis(Some(prost_types::Duration { seconds: -1, nanos: 0 })).is_err());
+        assert_eq!(millis(Some(wait), "wait"), Ok(Millis(2001)));
+        assert!(millis(Some(prost_types::Duration { seconds: -1, nanos: 0 }), "wait").is_err());
+    }
+
+    #[test]
+    fn a_refusal_says_when_to_come_again_and_who_is_banned_until_when() {
+        let mut response = pb::CheckRateResponse::default();
+        assert!(rate_answer(response.clone()).is_err(), "no verdict");
+        response.set_verdict(pb::RateVerdict::Allow);
+        response.limits = vec![pb::LimitUsage { max: 3, remaining: 3, ..Default::default() }];
+        let answer = rate_answer(response.clone()).expect("well-formed");
+        assert!(answer.allowed() && answer.retry_after.is_none());
+        assert_eq!(answer.limits[0].reset_after, Millis(0));
+        response.set_verdict(pb::RateVerdict::Ban);
+        assert!(rate_answer(response.clone()).is_err(), "no retry_after");
+        response.retry_after = Some(prost_types::Duration { seconds: 1, nanos: 0 });
+        response.ban = Some(pb::Ban::default());
+        assert!(rate_answer(response.clone()).is_err(), "a ban without its end");
+        response.ban = None;
+        assert_eq!(rate_answer(response).map(|answer| answer.allowed()), Ok(false));
     }
 }
