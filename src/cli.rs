@@ -9,6 +9,7 @@ use std::{
 
 use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 use tollgate::{
+    caller::{self, RateOptions},
     config::{EngineChoice, ServeFlags},
     fleet::{self, FleetOptions},
 };
@@ -38,6 +39,9 @@ pub(crate) enum Command {
     /// did not hold
     #[command(after_help = fleet::HELP)]
     Fleet(FleetOptions),
+    /// Try a limit: check a key's rate; exits 1 when it is refused
+    #[command(after_help = caller::HELP)]
+    Rate(RateOptions),
 }
 
 /// Reads the command line; the error is how to end: 64 for a wrong one.
@@ -54,10 +58,13 @@ pub(crate) fn parse() -> Result<Command, ExitCode> {
 
 /// Checks what no flag can tell alone.
 fn check(cli: Cli) -> Result<Cli, clap::Error> {
-    if let Some(Command::Fleet(options)) = &cli.command {
-        let error = |message| Cli::command().error(ErrorKind::ValueValidation, message);
-        options.check().map_err(error)?;
-    }
+    let checked = match &cli.command {
+        Some(Command::Fleet(options)) => options.check(),
+        Some(Command::Rate(options)) => options.check(),
+        _ => Ok(()),
+    };
+    let error = |message| Cli::command().error(ErrorKind::ValueValidation, message);
+    checked.map_err(error)?;
     Ok(cli)
 }
 
@@ -94,6 +101,9 @@ pub(crate) mod exit {
     pub(crate) const USAGE: u8 = 64;
     const UNAVAILABLE: u8 = 69;
     const CONFIG: u8 = 78;
+
+    /// A call was refused.
+    pub(crate) const REFUSED: u8 = 1;
 
     /// The configuration is wrong.
     pub(crate) fn config(error: &impl Display) -> ExitCode {

@@ -10,7 +10,8 @@
 //! - [`grpc`]: requests into decisions, outcomes into responses.
 //! - [`server`]: routes, health, reflection, limits, drain.
 //! - [`config`]: flags, environment and `tollgate.toml`; [`telemetry`]: logs.
-//! - [`fleet`]: a fleet of devices to play against a server.
+//! - [`fleet`]: a fleet of devices or callers to play against a server;
+//!   [`caller`]: a single caller, for a quick try.
 //! - [`names`] builds every key, [`time`] reads every clock, [`script`] holds
 //!   every script, [`error`] says why a decision could not be taken.
 //!
@@ -19,6 +20,7 @@
 //! only it and `server` know tonic, only `engine::redis` knows Redis.
 
 pub mod admission;
+pub mod caller;
 pub mod config;
 pub mod decision;
 pub mod engine;

@@ -11,6 +11,7 @@ use tokio::{
 };
 use tollgate::{
     admission::Catalog,
+    caller::{self, RateOptions},
     config::{Config, EngineChoice, ServeFlags},
     engine::{Engine, embedded::Embedded, redis::Redis},
     fleet::{self, FleetOptions},
@@ -33,6 +34,7 @@ async fn main() -> ExitCode {
         Ok(Command::Serve(flags)) => serve(&flags).await,
         Ok(Command::CheckConfig { file }) => check_config(&file),
         Ok(Command::Fleet(options)) => play(&options).await,
+        Ok(Command::Rate(options)) => rate(&options).await,
         Err(code) => code,
     }
 }
@@ -53,6 +55,14 @@ async fn play(options: &FleetOptions) -> ExitCode {
             cli::say(&report.to_string());
             ExitCode::from(report.exit_status())
         }
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+async fn rate(options: &RateOptions) -> ExitCode {
+    match caller::run(options, cli::say).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(exit::REFUSED),
         Err(error) => exit::unavailable(&error),
     }
 }

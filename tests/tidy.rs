@@ -62,7 +62,7 @@ fn walls_stand() {
         ("pb::", &["src/grpc", "src/server/health.rs"]),
         ("redis::", &["src/engine", "src/config", "src/main.rs"]),
         ("bb8", &["src/engine/redis"]),
-        ("crate::grpc", &["src/server", "src/fleet", "src/grpc"]),
+        ("crate::grpc", &["src/server", "src/fleet", "src/caller", "src/grpc"]),
         ("crate::engine", &["src/grpc", "src/server", "src/config"]),
         ("crate::server", &[]),
         ("crate::config", &["src/telemetry.rs"]),

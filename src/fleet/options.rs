@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use clap::{Args, value_parser};
 
 use super::task_duration::TaskDuration;
 use crate::{
     admission::{CAPACITY_MAX, LEASE_MAX, LEASE_MIN},
-    grpc::client::check_url,
-    names::Name,
+    caller::{between, name, server},
 };
 
 const DEVICES_MAX: i64 = 100_000;
@@ -44,7 +42,7 @@ pub struct FleetOptions {
     pub server: String,
 
     /// The pool to ask for slots in
-    #[arg(long, value_name = "NAME", default_value = "fleet", value_parser = pool)]
+    #[arg(long, value_name = "NAME", default_value = "fleet", value_parser = name)]
     pub pool: String,
 
     /// How many devices
@@ -111,16 +109,6 @@ impl FleetOptions {
     }
 }
 
-fn server(text: &str) -> Result<String, String> {
-    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-    check_url(&url).map(|()| url)
-}
-
-fn pool(text: &str) -> Result<String, String> {
-    let name = Name::parse(Bytes::copy_from_slice(text.as_bytes()))?;
-    Ok(name.as_str().to_owned())
-}
-
 fn share(text: &str) -> Result<f64, String> {
     let (digits, whole) = match text.strip_suffix('%') {
         Some(percent) => (percent, 100.0),
@@ -142,14 +130,6 @@ fn report_interval(text: &str) -> Result<Duration, String> {
 
 fn duration(text: &str) -> Result<Duration, String> {
     between(text, Duration::from_millis(1), DURATION_MAX)
-}
-
-fn between(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
-    let parsed = humantime::parse_duration(text);
-    parsed.ok().filter(|length| (least..=most).contains(length)).ok_or_else(|| {
-        let (least, most) = (humantime::format_duration(least), humantime::format_duration(most));
-        format!("expected a duration such as `5s`, {least} to {most}")
-    })
 }
 
 #[cfg(test)]
@@ -210,10 +190,5 @@ mod tests {
         let over = parse(&["--silent=70%", "--late=31%"]).expect("parses").check();
         let error = over.expect_err("more than all devices");
         assert!(error.contains("--silent") && error.contains("101%"), "{error}");
-    }
-
-    #[test]
-    fn a_server_without_a_scheme_is_plain_http() {
-        assert_eq!(server("tollgate:50051"), Ok("http://tollgate:50051".to_owned()));
     }
 }

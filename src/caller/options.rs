@@ -1,0 +1,114 @@
+//! The options of `tollgate rate`, checked.
+
+use clap::{Args, value_parser};
+
+use super::flags::{self, RULE_FLAGS, RuleFlags};
+use crate::rate::COUNT_MAX;
+
+/// What follows the options in `--help`.
+pub const HELP: &str = "\
+Examples:
+  Whether one more call of this user may pass, at most 10 in a minute:
+    tollgate rate user:17
+
+  A warning from the 3rd call, a refusal from the 5th, a ban of 5 minutes from
+  the 7th:
+    tollgate rate user:17 --max 4 --warn-above 2 --ban-above 6 --ban-for 5m \\
+        --count 8
+
+  Against a policy of the server's configuration:
+    tollgate rate ip:192.0.2.7 --policy login
+
+Each call prints a line: its number, the verdict, how much of the limit is used
+and left, when all of that is given back, and on a refusal when to come again.
+A key keeps what it has used from one command to the next.
+
+Exit status: 0 when the last call was allowed, 1 when it was refused, 64 for a
+wrong command line, 69 when there is no answer.";
+
+/// Which calls to make, against what, at which server.
+#[derive(Debug, Clone, Args)]
+pub struct RateOptions {
+    /// Who is counted, such as `user:17` or `ip:192.0.2.7`
+    #[arg(value_name = "KEY", value_parser = flags::name)]
+    pub key: String,
+
+    /// What the key is counted against.
+    #[command(flatten)]
+    pub rule: RuleFlags,
+
+    /// Count against a policy of the server's configuration instead
+    #[arg(long, value_name = "NAME", conflicts_with_all = RULE_FLAGS, value_parser = flags::name)]
+    pub policy: Option<String>,
+
+    /// How much each call counts; 0 only looks
+    #[arg(long, value_name = "CALLS", default_value_t = 1)]
+    #[arg(value_parser = value_parser!(u64).range(0..=u64::from(COUNT_MAX)))]
+    pub cost: u64,
+
+    /// How many calls to make, one after the other
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = value_parser!(u32).range(1..))]
+    pub count: u32,
+
+    /// The server
+    #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]
+    #[arg(default_value = "http://127.0.0.1:50051")]
+    pub server: String,
+}
+
+impl RateOptions {
+    /// What no flag can tell alone.
+    pub fn check(&self) -> Result<(), String> {
+        match self.policy {
+            Some(_) => Ok(()),
+            None => self.rule.spec().map(drop),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        rate: RateOptions,
+    }
+
+    fn parse(flags: &str) -> Result<RateOptions, String> {
+        let arguments = ["rate"].into_iter().chain(flags.split_whitespace());
+        Cli::try_parse_from(arguments).map(|cli| cli.rate).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_policy_brings_its_own_rule() {
+        assert_eq!(parse("k --policy login").expect("good").check(), Ok(()));
+        for flag in ["--max 3", "--window 1s", "--algorithm token-bucket", "--ban-above 3"] {
+            let error = parse(&format!("k --policy login {flag}")).expect_err(flag);
+            assert!(error.contains("cannot be used with"), "{error}");
+        }
+    }
+
+    #[test]
+    fn errors_name_the_flag() {
+        for (flags, part) in [
+            ("", "<KEY>"),
+            ("k --max=-1", "--max"),
+            ("k --window 0s", "--window"),
+            ("k --algorithm leaky", "token-bucket"),
+            ("k --burst 0", "--burst"),
+            ("k --ban-for 5m", "--ban-above"),
+            ("k --ban-above 20 --ban-for 5", "--ban-for"),
+            ("k --cost 1000000001", "--cost"),
+            ("k --count 0", "--count"),
+            ("k --server https://x", "--server"),
+        ] {
+            let error = parse(flags).expect_err(flags);
+            assert!(error.contains(part), "{flags}: {error}");
+        }
+    }
+}
