@@ -19,12 +19,13 @@ mod signals;
 mod stage;
 mod tally;
 mod task_duration;
+mod text;
 mod uplink;
+mod watch;
 
 use std::{collections::hash_map::RandomState, fmt, hash::BuildHasher, sync::Arc};
 
 pub use options::{FleetOptions, HELP};
-pub use report::Report;
 pub use task_duration::TaskDuration;
 
 use crate::grpc::client::{CallError, Client};
@@ -47,6 +48,30 @@ impl fmt::Display for FleetError {
 
 impl std::error::Error for FleetError {}
 
+/// What a run came to; its `Display` tells all of it.
+#[derive(Debug, Clone)]
+pub struct Report {
+    text: String,
+    held: bool,
+}
+
+impl Report {
+    fn new(report: &impl fmt::Display, held: bool) -> Report {
+        Report { text: report.to_string(), held }
+    }
+
+    /// The exit status: 0 when the server kept to its word, else 1.
+    pub fn exit_status(&self) -> u8 {
+        if self.held { 0 } else { 1 }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
 /// Plays the fleet until its duration has passed or a signal ends it early;
 /// a second signal drops the tasks in hand.
 pub async fn run(options: &FleetOptions) -> Result<Report, FleetError> {
@@ -58,7 +83,8 @@ pub async fn run(options: &FleetOptions) -> Result<Report, FleetError> {
         "{} devices, seed {seed}, pool `{}` at {}; Ctrl-C ends early",
         options.devices, options.pool, options.server
     );
-    Ok(Stage { options, seed, clients, tally }.play(signals).await)
+    let report = Stage { options, seed, clients, tally }.play(signals).await;
+    Ok(Report::new(&report, report.cap_held()))
 }
 
 /// Connects, and sets or reads the pool's capacity.

@@ -8,41 +8,57 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::report::grouped;
+use super::text::grouped;
 
 const BAR_PERIOD: Duration = Duration::from_millis(250);
 const LINE_PERIOD: Duration = Duration::from_secs(5);
 /// Two lines, so that nothing is cut off on 80 columns.
-const TEMPLATE: &str = "{prefix}  in flight {bar:30} {human_pos}/{human_len}\n{msg}";
+const TEMPLATE: &str = "{prefix} {bar:30} {human_pos}/{human_len}\n{msg}";
 
 /// Shows how a run goes.
 #[derive(Debug)]
 pub(super) struct Progress {
     /// None when standard error is no terminal.
     bar: Option<ProgressBar>,
-    /// Time and calls when last shown.
-    shown: (Duration, u64),
+    shown: Shown,
+}
+
+/// The numbers when last shown, to tell rates by.
+#[derive(Debug, Clone, Copy, Default)]
+struct Shown {
+    elapsed: Duration,
+    calls: u64,
+    level: u64,
 }
 
 /// How a run stands.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Standing {
     /// Since the start.
     pub(super) elapsed: Duration,
     /// How long new work is asked for.
     pub(super) total: Duration,
-    /// Devices in flight.
-    pub(super) in_flight: u64,
-    /// The cap.
-    pub(super) capacity: u32,
-    /// Leases admitted.
-    pub(super) admitted: u64,
-    /// Answers FULL.
-    pub(super) full: u64,
+    /// What the bar is of.
+    pub(super) name: &'static str,
+    /// How long it is.
+    pub(super) level: Level,
+    /// What it is held against.
+    pub(super) cap: u64,
+    /// What else is counted.
+    pub(super) counts: Vec<(&'static str, u64)>,
     /// Calls made.
     pub(super) calls: u64,
-    /// Devices with a task still in hand, once nothing new is asked for.
+    /// Those with something still in hand, once nothing new is asked for.
     pub(super) finishing: Option<usize>,
+}
+
+/// The length of the bar.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Level {
+    /// So many now.
+    Now(u64),
+    /// So many since the start; the bar is of how many a second.
+    PerSecond(u64),
 }
 
 impl Progress {
@@ -53,7 +69,7 @@ impl Progress {
             let style = style.unwrap_or_else(ProgressStyle::default_bar);
             ProgressBar::new(1).with_style(style.progress_chars("█▉▊▋▌▍▎▏ "))
         });
-        Progress { bar, shown: (Duration::ZERO, 0) }
+        Progress { bar, shown: Shown::default() }
     }
 
     /// How often to show it.
@@ -63,18 +79,21 @@ impl Progress {
 
     /// Shows how a run stands now.
     pub(super) fn show(&mut self, now: &Standing) {
-        let (time, rest) = (time(now), self.rest(now));
-        self.shown = (now.elapsed, now.calls);
+        let (time, rest, level) = (time(now), self.rest(now), self.level(now));
+        let so_far = match now.level {
+            Level::Now(level) | Level::PerSecond(level) => level,
+        };
+        self.shown = Shown { elapsed: now.elapsed, calls: now.calls, level: so_far };
         let Some(bar) = &self.bar else {
-            let (in_flight, cap) = (grouped(now.in_flight), grouped(now.capacity.into()));
+            let (level, cap) = (grouped(level), grouped(now.cap));
             // Whoever closed standard error does not want to know.
-            let _ = writeln!(stderr(), "{time}  in flight {in_flight}/{cap}  {rest}");
+            let _ = writeln!(stderr(), "{time}  {} {level}/{cap}  {rest}", now.name);
             return;
         };
-        bar.set_prefix(time);
+        bar.set_prefix(format!("{time}  {}", now.name));
         bar.set_message(rest);
-        bar.set_length(now.capacity.into());
-        bar.set_position(now.in_flight);
+        bar.set_length(now.cap);
+        bar.set_position(level);
         // The draws of the setters are rate-limited: the last could be dropped.
         bar.force_draw();
     }
@@ -86,18 +105,28 @@ impl Progress {
         }
     }
 
+    fn level(&self, now: &Standing) -> u64 {
+        match now.level {
+            Level::Now(level) => level,
+            Level::PerSecond(level) => self.per_second(now, level, self.shown.level),
+        }
+    }
+
+    fn per_second(&self, now: &Standing, so_far: u64, shown: u64) -> u64 {
+        let seconds = now.elapsed.saturating_sub(self.shown.elapsed).as_secs_f64();
+        let more = so_far.saturating_sub(shown) as f64;
+        if seconds > 0.0 { (more / seconds).round() as u64 } else { 0 }
+    }
+
     fn rest(&self, now: &Standing) -> String {
-        let seconds = now.elapsed.saturating_sub(self.shown.0).as_secs_f64();
-        let calls = now.calls.saturating_sub(self.shown.1) as f64;
-        let rate = if seconds > 0.0 { calls / seconds } else { 0.0 };
-        let mut text = format!(
-            "admitted {}  full {}  {} calls/s",
-            grouped(now.admitted),
-            grouped(now.full),
-            grouped(rate.round() as u64)
-        );
-        if let Some(devices) = now.finishing {
-            text += &format!("  finishing {}", grouped(devices as u64));
+        let mut text = String::new();
+        for (name, count) in &now.counts {
+            text += &format!("{name} {}  ", grouped(*count));
+        }
+        let rate = self.per_second(now, now.calls, self.shown.calls);
+        text += &format!("{} calls/s", grouped(rate));
+        if let Some(some) = now.finishing {
+            text += &format!("  finishing {}", grouped(some as u64));
         }
         text
     }
@@ -116,19 +145,23 @@ mod tests {
 
     #[test]
     fn rates_are_those_since_last_shown() {
-        let progress = Progress { bar: None, shown: (Duration::from_secs(4), 1000) };
+        let shown = Shown { elapsed: Duration::from_secs(4), calls: 1000, level: 10 };
+        let progress = Progress { bar: None, shown };
         let mut now = Standing {
             elapsed: Duration::from_millis(5990),
             total: Duration::from_secs(90),
-            in_flight: 59,
-            capacity: 60,
-            admitted: 1234,
-            full: 5,
+            name: "in flight",
+            level: Level::Now(59),
+            cap: 60,
+            counts: vec![("admitted", 1234), ("full", 5)],
             calls: 3985,
             finishing: None,
         };
         assert_eq!(time(&now), "6s of 1m 30s");
         assert_eq!(progress.rest(&now), "admitted 1,234  full 5  1,500 calls/s");
+        assert_eq!(progress.level(&now), 59);
+        now.level = Level::PerSecond(408);
+        assert_eq!(progress.level(&now), 200);
         now.finishing = Some(7);
         assert!(progress.rest(&now).ends_with("finishing 7"));
     }

@@ -1,15 +1,16 @@
-//! What a run came to, as text and as an exit status.
+//! What a run of devices came to.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use super::{
     plan::{Kind, Manner},
     tally::{Tally, Times},
+    text::{grouped, length},
 };
 
-/// The outcome of a run; its `Display` is the report.
+/// The outcome; its `Display` is the report.
 #[derive(Debug, Clone, Default)]
-pub struct Report {
+pub(super) struct Report {
     pub(super) server: String,
     pub(super) pool: String,
     pub(super) seed: u64,
@@ -87,7 +88,6 @@ impl Fleet {
 impl Report {
     /// Takes over what was counted.
     pub(super) fn count(&mut self, tally: &Tally) {
-        let quantiles = |times: &Times| Quantiles(times.quantile(0.5).zip(times.quantile(0.99)));
         self.in_flight_most = tally.gauge.most() as u64;
         self.capacity = tally.capacity();
         self.leases = Leases {
@@ -108,20 +108,15 @@ impl Report {
             unknown: tally.unknown.get(),
         };
         self.calls = tally.calls.get();
-        self.failed = tally.failures();
+        self.failed = tally.failed.by_code();
         self.unserved = tally.unserved.get();
-        self.waits = quantiles(&tally.waits);
-        self.latencies = quantiles(&tally.latencies);
+        self.waits = Quantiles::of(&tally.waits);
+        self.latencies = Quantiles::of(&tally.latencies);
     }
 
     /// Whether never more devices were in flight than the pool has slots.
-    pub fn cap_held(&self) -> bool {
+    pub(super) fn cap_held(&self) -> bool {
         self.in_flight_most <= u64::from(self.capacity)
-    }
-
-    /// The exit status: 0 when the cap held, else 1.
-    pub fn exit_status(&self) -> u8 {
-        if self.cap_held() { 0 } else { 1 }
     }
 }
 
@@ -186,6 +181,12 @@ impl Report {
     }
 }
 
+impl Quantiles {
+    pub(super) fn of(times: &Times) -> Quantiles {
+        Quantiles(times.quantile(0.5).zip(times.quantile(0.99)))
+    }
+}
+
 impl fmt::Display for Quantiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -195,41 +196,10 @@ impl fmt::Display for Quantiles {
     }
 }
 
-/// A length of time in the unit that reads best.
-fn length(length: Duration) -> String {
-    let millis = length.as_secs_f64() * 1000.0;
-    match millis {
-        millis if millis < 10.0 => format!("{millis:.2} ms"),
-        millis if millis < 1000.0 => format!("{millis:.0} ms"),
-        millis => format!("{:.1} s", millis / 1000.0),
-    }
-}
-
-/// A number with a comma after each three digits.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (index, digit) in digits.char_indices() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{admission::Usage, time::monotonic};
-
-    #[test]
-    fn numbers_and_lengths_read_well() {
-        let numbers = [0, 999, 1000, 1_234_567].map(grouped);
-        assert_eq!(numbers, ["0", "999", "1,000", "1,234,567"]);
-        let lengths = [57, 12_345, 1_500_000].map(|micros| length(Duration::from_micros(micros)));
-        assert_eq!(lengths, ["0.06 ms", "12 ms", "1.5 s"]);
-    }
 
     fn sample() -> Report {
         Report {
@@ -278,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn one_device_above_the_cap_ends_with_1() {
+    fn one_device_above_the_cap_exceeds_it() {
         let tally = Tally::default();
         tally.usage(Usage { capacity: 60, in_use: 0 });
         let end = monotonic() + Duration::from_secs(60);
@@ -287,10 +257,10 @@ mod tests {
             tally.gauge.enter(end);
         }
         report.count(&tally);
-        assert_eq!(report.exit_status(), 0);
+        assert!(report.cap_held());
         tally.gauge.leave(tally.gauge.enter(end));
         report.count(&tally);
-        assert_eq!(report.exit_status(), 1);
+        assert!(!report.cap_held());
         let text = report.to_string();
         assert!(text.ends_with("In flight at most 61, cap 60: THE CAP WAS EXCEEDED\n"), "{text}");
     }

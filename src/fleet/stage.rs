@@ -1,26 +1,23 @@
 //! One run: the devices set going, watched, and stopped.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 use tokio::{
-    sync::watch,
+    sync::watch::{Receiver, channel},
     task::JoinSet,
-    time::{MissedTickBehavior, interval, sleep_until},
 };
 
 use super::{
-    FleetOptions, Report,
+    FleetOptions,
     device::Device,
     plan::{self, Kind, Reports, Tasks},
-    progress::{Progress, Standing},
+    progress::{Level, Progress, Standing},
     random,
-    report::Fleet,
+    report::{Fleet, Report},
     signals::Signals,
     tally::Tally,
     uplink::Uplink,
+    watch,
 };
 use crate::{grpc::client::Client, time::monotonic};
 
@@ -39,15 +36,17 @@ impl Stage<'_> {
     pub(super) async fn play(&self, mut signals: Signals) -> Report {
         let kinds = plan::kinds(self.options, self.seed);
         let start = monotonic();
-        let (stop, stopped) = watch::channel(false);
+        let (stop, stopped) = channel(false);
         let mut devices = self.launch(&kinds, start, &stopped);
         let mut progress = Progress::new();
 
-        self.ask(&mut progress, start, &mut signals).await;
+        let end = start + self.options.duration;
+        watch::until(end, &mut progress, &mut signals, || self.standing(start, None)).await;
         let (asked_for, calls_asking) = (start.elapsed(), self.tally.calls.get());
         // The devices hold receivers; without any there is nobody to tell.
         let _ = stop.send(true);
-        self.finish(&mut devices, &mut progress, start, &mut signals).await;
+        let finishing = |devices| self.standing(start, Some(devices));
+        watch::finish(&mut devices, &mut progress, &mut signals, finishing).await;
         progress.end();
 
         let mut report = Report {
@@ -64,7 +63,7 @@ impl Stage<'_> {
         report
     }
 
-    fn launch(&self, kinds: &[Kind], start: Instant, stop: &watch::Receiver<bool>) -> JoinSet<()> {
+    fn launch(&self, kinds: &[Kind], start: Instant, stop: &Receiver<bool>) -> JoinSet<()> {
         let pool: Arc<str> = self.options.pool.as_str().into();
         // Names of their own for each run: the server remembers the tasks of
         // the last one as completed.
@@ -91,56 +90,16 @@ impl Stage<'_> {
         devices
     }
 
-    /// Waits while new work is asked for.
-    async fn ask(&self, progress: &mut Progress, start: Instant, signals: &mut Signals) {
-        let mut tick = ticks(progress.period());
-        let end = sleep_until((start + self.options.duration).into());
-        tokio::pin!(end);
-        loop {
-            tokio::select! {
-                () = &mut end => return,
-                () = signals.next() => return,
-                _ = tick.tick() => progress.show(&self.standing(start, None)),
-            }
-        }
-    }
-
-    /// Waits while tasks in hand are finished; a signal drops them.
-    async fn finish(
-        &self,
-        devices: &mut JoinSet<()>,
-        progress: &mut Progress,
-        start: Instant,
-        signals: &mut Signals,
-    ) {
-        let mut tick = ticks(progress.period());
-        loop {
-            tokio::select! {
-                ended = devices.join_next() => if ended.is_none() { return },
-                () = signals.next() => return devices.abort_all(),
-                _ = tick.tick() => progress.show(&self.standing(start, Some(devices.len()))),
-            }
-        }
-    }
-
     fn standing(&self, start: Instant, finishing: Option<usize>) -> Standing {
         Standing {
             elapsed: start.elapsed(),
             total: self.options.duration,
-            in_flight: self.tally.gauge.now() as u64,
-            capacity: self.tally.capacity(),
-            admitted: self.tally.admitted.get(),
-            full: self.tally.full.get(),
+            name: "in flight",
+            level: Level::Now(self.tally.gauge.now() as u64),
+            cap: self.tally.capacity().into(),
+            counts: vec![("admitted", self.tally.admitted.get()), ("full", self.tally.full.get())],
             calls: self.tally.calls.get(),
             finishing,
         }
     }
-}
-
-/// The first comes after one period: there is nothing to show at once.
-fn ticks(period: Duration) -> tokio::time::Interval {
-    let mut ticks = interval(period);
-    ticks.reset();
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    ticks
 }

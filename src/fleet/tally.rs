@@ -30,6 +30,26 @@ impl Count {
     }
 }
 
+/// Failed calls by gRPC code.
+#[derive(Debug, Default)]
+pub(super) struct Failures(Mutex<BTreeMap<&'static str, u64>>);
+
+impl Failures {
+    /// Notes a failed call.
+    pub(super) fn add(&self, code: &'static str) {
+        *self.lock().entry(code).or_default() += 1;
+    }
+
+    /// How many of each code.
+    pub(super) fn by_code(&self) -> BTreeMap<&'static str, u64> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Everything that is counted. Leases are counted once each; answers, as they
 /// come, so that a message sent twice has two.
 #[derive(Debug, Default)]
@@ -65,7 +85,8 @@ pub(super) struct Tally {
     pub(super) unknown: Count,
     /// Calls, answered or failed.
     pub(super) calls: Count,
-    failed: Mutex<BTreeMap<&'static str, u64>>,
+    /// Failed calls.
+    pub(super) failed: Failures,
     capacity: AtomicU32,
     /// First ask to admission, of each task.
     pub(super) waits: Times,
@@ -93,16 +114,6 @@ impl Tally {
             CompleteVerdict::StaleToken => self.stale.add(),
             CompleteVerdict::Unknown => self.unknown.add(),
         }
-    }
-
-    /// Notes a failed call.
-    pub(super) fn failure(&self, code: &'static str) {
-        *self.failed.lock().unwrap_or_else(PoisonError::into_inner).entry(code).or_default() += 1;
-    }
-
-    /// Failed calls by gRPC code.
-    pub(super) fn failures(&self) -> BTreeMap<&'static str, u64> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Leases of which neither a report was answered nor the end seen.

@@ -113,7 +113,7 @@ impl Uplink {
             }
             Err(error) => {
                 tracing::debug!(device = self.device, %error, "call failed");
-                self.tally.failure(error.code);
+                self.tally.failed.add(error.code);
                 None
             }
         }
