@@ -62,7 +62,7 @@ fn advice(code: &str) -> &'static str {
         "FAILED_PRECONDITION" => "ResetRate forgets what the key has used",
         "INTERNAL" => "ResetRate repairs a key's usage, Unban its ban",
         "INVALID_ARGUMENT" => "correct that and try again",
-        "NOT_FOUND" => "name a configured policy, or give a rule with --max and --window",
+        "NOT_FOUND" => "or give a rule with --max and --window",
         "RESOURCE_EXHAUSTED" | "UNAVAILABLE" => "try again in a moment; if it stays, see its log",
         "UNIMPLEMENTED" => "this server does not know rates: update it",
         _ => "the server's log may say more",

@@ -35,8 +35,8 @@ pub(crate) enum Command {
         /// The file; deploy/tollgate.toml documents every key
         file: PathBuf,
     },
-    /// Play a fleet of devices against a running server; exits 1 when the cap
-    /// did not hold
+    /// Play a fleet of devices or callers against a running server; exits 1
+    /// when the cap or the limit did not hold
     #[command(after_help = fleet::HELP)]
     Fleet(FleetOptions),
     /// Try a limit: check a key's rate; exits 1 when it is refused

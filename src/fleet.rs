@@ -1,5 +1,6 @@
-//! Plays a fleet of devices against a running server over gRPC: for trying it
-//! out, for planning capacity, for load.
+//! Plays a fleet against a running server over gRPC: for trying it out, for
+//! planning capacity, for load. It is one of devices that ask for slots, or
+//! one of callers that ask whether they are within their rate.
 //!
 //! The devices are the witnesses: each knows when it was in flight, and the
 //! most that ever were at once is compared with the pool's capacity. That
@@ -8,6 +9,7 @@
 //! unfair: an operator who evicts running tasks, and a server clock that is
 //! set forward, both in mid-run.
 
+mod callers;
 mod device;
 mod dice;
 mod gauge;
@@ -25,6 +27,7 @@ mod watch;
 
 use std::{collections::hash_map::RandomState, fmt, hash::BuildHasher, sync::Arc};
 
+pub use callers::CallerOptions;
 pub use options::{FleetOptions, HELP};
 pub use task_duration::TaskDuration;
 
@@ -33,7 +36,7 @@ use signals::Signals;
 use stage::Stage;
 use tally::Tally;
 
-const DEVICES_PER_CONNECTION: u32 = 250;
+const PLAYERS_PER_CONNECTION: u32 = 250;
 const CONNECTIONS_MAX: u32 = 16;
 
 /// Why a run could not start, and what to do about it.
@@ -73,12 +76,23 @@ impl fmt::Display for Report {
 }
 
 /// Plays the fleet until its duration has passed or a signal ends it early;
-/// a second signal drops the tasks in hand.
+/// a second signal drops what is in hand.
 pub async fn run(options: &FleetOptions) -> Result<Report, FleetError> {
     let signals = Signals::new().map_err(|error| FleetError(error.to_string()))?;
     let seed = options.seed.unwrap_or_else(random);
+    if options.rate {
+        call(options, seed, signals).await
+    } else {
+        admit(options, seed, signals).await
+    }
+}
+
+/// Plays devices.
+async fn admit(options: &FleetOptions, seed: u64, signals: Signals) -> Result<Report, FleetError> {
     let tally = Arc::new(Tally::default());
-    let clients = connect(options, &tally).await.map_err(|error| unreachable(options, &error))?;
+    let unreachable = |error: CallError| unreachable(options, &error);
+    let clients = connect(options, options.devices).await.map_err(unreachable)?;
+    capacity(options, &clients, &tally).await.map_err(unreachable)?;
     eprintln!(
         "{} devices, seed {seed}, pool `{}` at {}; Ctrl-C ends early",
         options.devices, options.pool, options.server
@@ -87,20 +101,46 @@ pub async fn run(options: &FleetOptions) -> Result<Report, FleetError> {
     Ok(Report::new(&report, report.cap_held()))
 }
 
-/// Connects, and sets or reads the pool's capacity.
-async fn connect(options: &FleetOptions, tally: &Tally) -> Result<Vec<Client>, CallError> {
-    let count = options.devices.div_ceil(DEVICES_PER_CONNECTION).min(CONNECTIONS_MAX);
+/// Plays callers.
+async fn call(options: &FleetOptions, seed: u64, signals: Signals) -> Result<Report, FleetError> {
+    let against = options.callers.against().map_err(FleetError)?;
+    let unreachable = |error: CallError| unreachable(options, &error);
+    let clients = connect(options, options.callers.keys).await.map_err(unreachable)?;
+    if let Some(client) = clients.first() {
+        // A server that knows no rates says so now, not in every call.
+        client.check_rate("fleet", &against, 0).await.map_err(unreachable)?;
+    }
+    eprintln!(
+        "{} keys, seed {seed}, at {}; Ctrl-C ends early",
+        options.callers.keys, options.server
+    );
+    let report = callers::Stage { options, seed, clients, against }.play(signals).await;
+    Ok(Report::new(&report, report.limit_held()))
+}
+
+/// Connects as many times as so many players need.
+async fn connect(options: &FleetOptions, players: u32) -> Result<Vec<Client>, CallError> {
+    let count = players.div_ceil(PLAYERS_PER_CONNECTION).min(CONNECTIONS_MAX);
     let mut clients = Vec::new();
     for _ in 0..count {
         clients.push(Client::connect(&options.server).await?);
     }
+    Ok(clients)
+}
+
+/// Sets or reads the pool's capacity.
+async fn capacity(
+    options: &FleetOptions,
+    clients: &[Client],
+    tally: &Tally,
+) -> Result<(), CallError> {
     if let Some(client) = clients.first() {
         tally.usage(match options.capacity {
             Some(capacity) => client.configure_capacity(&options.pool, capacity).await?,
             None => client.usage(&options.pool).await?,
         });
     }
-    Ok(clients)
+    Ok(())
 }
 
 fn unreachable(options: &FleetOptions, error: &CallError) -> FleetError {

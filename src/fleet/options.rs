@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use clap::{Args, value_parser};
 
-use super::task_duration::TaskDuration;
+use super::{callers::CallerOptions, task_duration::TaskDuration};
 use crate::{
     admission::{CAPACITY_MAX, LEASE_MAX, LEASE_MIN},
     caller::{between, name, server},
 };
 
+const DEVICES: &str = "Devices (without --rate)";
 const DEVICES_MAX: i64 = 100_000;
 const REPORT_INTERVAL_MIN: Duration = Duration::from_millis(10);
 const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(86_400);
@@ -26,76 +27,107 @@ Examples:
         --report-interval 1s --task-duration 300ms..1s --lease 2s \\
         --silent 10% --late 10% --duplicates 5% --crashes 5% --duration 15s
 
+  100 callers, each also firing 30 calls at once every 4 seconds, on a limit of
+  10 a second:
+    tollgate fleet --rate --keys 100 --volley 30 --volley-every 4s --max 10
+
 Each device reports once per interval. With no task in hand it then asks for
 its current one; on FULL it asks again at its next report or when retry_after
-has passed, whichever is later. The same seed plays the same behaviour.
+has passed, whichever is later. Each caller calls under a key of its own, new in
+every run; with many calls unanswered it falls behind. The same seed plays the
+same behaviour.
 
-Exit status: 0 when the cap held, 1 when more devices were in flight than the
-cap allows, 64 for a wrong command line, 69 when the server cannot be reached.";
+Exit status: 0 when the server kept to the cap or to the limit; 1 when more
+devices were in flight than the cap allows, or more calls of a key allowed in a
+window than the algorithm permits; 64 for a wrong command line, 69 when the
+server cannot be reached.";
 
 /// What fleet to play, against which server.
 #[derive(Debug, Clone, Args)]
 pub struct FleetOptions {
+    /// Play callers that keep asking whether they are within their rate,
+    /// instead of devices
+    #[arg(long)]
+    pub rate: bool,
+
     /// The server
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = server)]
     #[arg(default_value = "http://127.0.0.1:50051")]
     pub server: String,
 
+    /// How long new calls are made; what is in hand is then finished
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    pub duration: Duration,
+
+    /// Decides who misbehaves, how long tasks run and when callers call
+    /// [default: a random one]
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+
     /// The pool to ask for slots in
+    #[arg(help_heading = DEVICES, conflicts_with = "rate")]
     #[arg(long, value_name = "NAME", default_value = "fleet", value_parser = name)]
     pub pool: String,
 
     /// How many devices
+    #[arg(help_heading = DEVICES, conflicts_with = "rate")]
     #[arg(long, value_name = "N", default_value_t = 100)]
     #[arg(value_parser = value_parser!(u32).range(1..=DEVICES_MAX))]
     pub devices: u32,
 
     /// How often a device reports; varied by a tenth, starts spread over one
+    #[arg(help_heading = DEVICES, conflicts_with = "rate")]
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = report_interval)]
     pub report_interval: Duration,
 
     /// How long a task runs: `3s`, or drawn from `2s..5s` (uniform), `exp:3s`
     /// (exponential), `normal:3s,500ms` (mean, deviation)
+    #[arg(help_heading = DEVICES, conflicts_with = "rate")]
     #[arg(long, value_name = "DURATION", default_value = "2s..5s")]
     pub task_duration: TaskDuration,
 
     /// The lease to ask for; refused devices are sent away until one ends
+    #[arg(help_heading = DEVICES, conflicts_with = "rate")]
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = lease)]
     pub lease: Duration,
 
     /// Set the pool's slots before the start [default: leave them]
+    #[arg(help_heading = DEVICES, conflicts_with = "rate")]
     #[arg(long, value_name = "SLOTS")]
     #[arg(value_parser = value_parser!(u32).range(0..=i64::from(CAPACITY_MAX)))]
     pub capacity: Option<u32>,
 
     /// Share of devices that take a task and never report back: 0..1 or `10%`
+    #[arg(help_heading = DEVICES, conflicts_with = "rate")]
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
     pub silent: f64,
 
     /// Share of devices that report only after their lease's end
+    #[arg(help_heading = DEVICES, conflicts_with = "rate")]
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
     pub late: f64,
 
     /// Share of devices that crash in mid-task, restart and run it again
+    #[arg(help_heading = DEVICES, conflicts_with = "rate")]
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
     pub crashes: f64,
 
     /// Share of devices, of whatever kind, that send every message twice
+    #[arg(help_heading = DEVICES, conflicts_with = "rate")]
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
     pub duplicates: f64,
 
-    /// How long new work is asked for; tasks in hand are then finished
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
-    pub duration: Duration,
-
-    /// Decides who misbehaves and how long tasks run [default: a random one]
-    #[arg(long, value_name = "NUMBER")]
-    pub seed: Option<u64>,
+    /// What --rate plays.
+    #[command(flatten)]
+    pub callers: CallerOptions,
 }
 
 impl FleetOptions {
     /// What no flag can tell alone.
     pub fn check(&self) -> Result<(), String> {
+        if self.rate {
+            return self.callers.check();
+        }
         let sum = self.silent + self.late + self.crashes;
         // Shares such as 0.7 + 0.2 + 0.1 add up to a little more than 1.
         if sum > 1.0 + 1e-9 {
@@ -181,6 +213,43 @@ mod tests {
             let error = parse(&[&format!("{flag}={value}")]).expect_err(flag);
             assert!(error.contains(flag), "{flag} {value}: {error}");
         }
+    }
+
+    #[test]
+    fn options_of_one_mode_are_not_taken_in_the_other() {
+        for flags in [
+            "--pool=x",
+            "--devices=5",
+            "--report-interval=1s",
+            "--task-duration=1s",
+            "--lease=1s",
+            "--capacity=1",
+            "--silent=1",
+            "--late=1",
+            "--crashes=1",
+            "--duplicates=1",
+        ] {
+            let error = parse(&["--rate", flags]).expect_err(flags);
+            let flag = flags.split('=').next().unwrap_or_default();
+            assert!(error.contains("cannot be used with") && error.contains(flag), "{error}");
+        }
+        for flags in [
+            "--keys=5",
+            "--hits=5",
+            "--volley=5",
+            "--patient",
+            "--max=5",
+            "--window=1s",
+            "--algorithm=fixed-window",
+            "--burst=5",
+            "--warn-above=5",
+            "--ban-above=5",
+        ] {
+            let error = parse(&[flags]).expect_err(flags);
+            assert!(error.contains("required") && error.contains("--rate"), "{error}");
+        }
+        let both = parse(&["--rate", "--seed=1", "--duration=1s", "--max=5"]).expect("parses");
+        assert_eq!(both.check(), Ok(()));
     }
 
     #[test]

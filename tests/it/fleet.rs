@@ -26,23 +26,24 @@ struct Cli {
     fleet: FleetOptions,
 }
 
-fn options(server: SocketAddr, flags: &str) -> FleetOptions {
+pub fn options(server: SocketAddr, flags: &str) -> FleetOptions {
     let server = format!("--server=http://{server}");
     let arguments = ["fleet", &server].into_iter().chain(flags.split_whitespace());
     Cli::try_parse_from(arguments).expect("good flags").fleet
 }
 
-async fn serve() -> SocketAddr {
+/// A server on an embedded engine with this clock.
+pub async fn serve(clock: Clock) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
-    let engine = Arc::new(Engine::Embedded(Embedded::new(Clock::system())));
+    let engine = Arc::new(Engine::Embedded(Embedded::new(clock)));
     let limits = Limits { connections_max: 64, drain_timeout: Duration::from_secs(1) };
     tokio::spawn(server::run(listener, engine, Rules::default(), limits, std::future::pending()));
     address
 }
 
 /// The number on the last line of the report that starts with `name`.
-fn number(report: &str, name: &str) -> u64 {
+pub fn number(report: &str, name: &str) -> u64 {
     let named = |line: &&str| line.trim_start().starts_with(name);
     let line = report.lines().rfind(named).expect(name);
     let digits: String = line.chars().filter(char::is_ascii_digit).collect();
@@ -55,7 +56,8 @@ const MIXED: &str = "--devices 100 --capacity 10 --report-interval 100ms --seed 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cap_holds_whatever_the_devices_do() {
-    let report = fleet::run(&options(serve().await, MIXED)).await.expect("reachable");
+    let report =
+        fleet::run(&options(serve(Clock::system()).await, MIXED)).await.expect("reachable");
     assert_eq!(report.exit_status(), 0, "{report}");
     let text = report.to_string();
     for (name, count) in [("regular", 70), ("silent", 10), ("crashing", 10), ("sending twice", 20)]
@@ -96,7 +98,7 @@ fn evict_all_the_time(server: SocketAddr) -> JoinHandle<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cap_that_is_exceeded_is_seen() {
-    let server = serve().await;
+    let server = serve(Clock::system()).await;
     let evicting = evict_all_the_time(server);
     let flags = "--devices 50 --capacity 5 --report-interval 100ms --task-duration 400ms \
         --lease 2s --duration 1s";

@@ -14,7 +14,8 @@
 //! - `service`, `peers`: faults, drain, overload, hostile peers
 //! - `replicas`: two servers on one Redis
 //! - `command`: flags, configuration, exit codes
-//! - `fleet`: `tollgate fleet` against a server
+//! - `fleet`, `fleet_rate`: `tollgate fleet` against a server, without and with
+//!   `--rate`; `rate_command`: `tollgate rate`
 //! - `documented`: the commands and programs of `examples/` and their output
 
 #![allow(
@@ -37,6 +38,7 @@ mod differential;
 mod differential_rate;
 mod documented;
 mod fleet;
+mod fleet_rate;
 mod lifecycle;
 mod listings;
 mod names;
@@ -46,6 +48,7 @@ mod properties;
 mod rate;
 mod rate_answers;
 mod rate_bad_input;
+mod rate_command;
 mod rate_faults;
 mod rate_properties;
 mod rates;
