@@ -2,13 +2,8 @@
 -- {-1, message}; its neighbours are decided all the same.
 local replies = {}
 for item = 0, #KEYS / KEYS_PER_ITEM - 1 do
-  local keys, argv = {}, {}
-  for i = 1, KEYS_PER_ITEM do
-    keys[i] = KEYS[item * KEYS_PER_ITEM + i]
-  end
-  for i = 1, ARGV_PER_ITEM do
-    argv[i] = ARGV[item * ARGV_PER_ITEM + i]
-  end
+  local keys = { unpack(KEYS, item * KEYS_PER_ITEM + 1, (item + 1) * KEYS_PER_ITEM) }
+  local argv = { unpack(ARGV, item * ARGV_PER_ITEM + 1, (item + 1) * ARGV_PER_ITEM) }
   local decided, reply = pcall(decide, keys, argv, now)
   if not decided then
     -- redis.call raises a table since Redis 7, a string before.

@@ -1,12 +1,7 @@
--- What a key has used: a string of counters, one for each name of a limit.
+-- What a key has used of the limits of a rule.
 --
--- counter  name (ends with 0), kind u8, forget u64, notices u8, size u16, usage
---          (size bytes, by kind), notices (above u32, at u64)
 -- rule     limits: name (ends with 0), kind u8, ceiling u32, window u64,
 --          extra u64 (see the kinds)
---
--- Kinds: 1 fixed window, 2 calendar window, 3 sliding window, 4 token bucket.
--- A counter is as if it had never been from `forget` on.
 local NAMES_MAX = 32
 local COUNT_MAX = 4294967295
 
@@ -15,28 +10,22 @@ local COUNT_MAX = 4294967295
 -- since(limit, now). Their twins are the structs of src/rate/usage.rs.
 local algorithms = {}
 
--- The counters that still matter, by name, and how many.
-local function read_counters(text, now)
-  local counters, number, at = {}, 0, 1
-  while at <= #text do
-    local name, kind, forget, notices, size, usage = scan('<sBI8BI2', text, at)
-    local next = usage + size + notices * 12
-    assert(forget <= TIME_MAX and next <= #text + 1)
-    if forget > now then
-      number = number + 1
-      counters[name] = {
-        kind = kind, forget = forget, notices = notices, from = at, usage = usage, size = size, next = next,
-      }
-    end
-    at = next
+local function read_rule(rule)
+  local limits, at = {}, 1
+  while at <= #rule do
+    local name, kind, ceiling, window, extra
+    name, kind, ceiling, window, extra, at = scan('<sBI4I8I8', rule, at)
+    limits[#limits + 1] = {
+      name = name, kind = kind, ceiling = ceiling, window = window, extra = extra, algorithm = algorithms[kind],
+    }
   end
-  return counters, number
+  return limits
 end
 
 -- The notices of a counter's present window.
-local function read_notices(text, counter, since)
-  local notices, at = {}, counter.usage + counter.size
-  for _ = 1, counter.notices do
+local function read_notices(text, number, at, since)
+  local notices = {}
+  for _ = 1, number do
     local above, noticed
     above, noticed, at = scan('<I4I8', text, at)
     if noticed >= since then
@@ -46,49 +35,63 @@ local function read_notices(text, counter, since)
   return notices
 end
 
+-- The limits of a rule and what is used of each; the counters of other names.
 local function read_meter(rule, text, now)
-  local counters, number = {}, 0
-  if text then
-    counters, number = read_counters(text, now)
-  end
-  local meter = { text = text, others = counters, names = number, limits = {}, notices = {} }
-  local at = 1
-  while at <= #rule do
-    local limit = {}
-    limit.name, limit.kind, limit.ceiling, limit.window, limit.extra, at = scan('<sBI4I8I8', rule, at)
-    limit.algorithm = algorithms[limit.kind]
-    local counter = counters[limit.name]
-    -- A load sets `ahead` where the clock has been set back since: what it made
-    -- of that has to be put down, or a key that is only ever refused would be
-    -- held up until the clock has caught up.
-    local same = counter and counter.kind == limit.kind
-    limit.algorithm.load(limit, text, same and counter.usage, same and counter.size, now)
-    meter.changed = meter.changed or limit.ahead
-    if not counter then
-      meter.names = meter.names + 1
-    elseif #meter.limits == 0 and counter.notices > 0 then
-      meter.notices = read_notices(text, counter, limit.algorithm.since(limit, now))
+  local limits = read_rule(rule)
+  local meter = { text = text, limits = limits, others = {}, notices = {}, changed = false }
+  local function visit(name, kind, forget, notices, from, usage, size, next)
+    for i = 1, #limits do
+      local limit = limits[i]
+      if limit.name == name then
+        if limit.kind == kind then
+          limit.algorithm.load(limit, text, usage, size, now)
+          limit.loaded = true
+          -- The clock has been set back since. What that load made of it has to
+          -- be put down, or a key that is only ever refused would be held up
+          -- until the clock has caught up.
+          meter.changed = meter.changed or limit.ahead
+        end
+        if i == 1 and notices > 0 then
+          meter.noticed = { notices, usage + size }
+        end
+        return
+      end
     end
-    counters[limit.name] = nil
-    meter.limits[#meter.limits + 1] = limit
+    meter.others[#meter.others + 1] = { forget = forget, from = from, next = next }
+  end
+  if text then
+    each_counter(text, now, visit)
+  end
+  for i = 1, #limits do
+    local limit = limits[i]
+    if not limit.loaded then
+      limit.algorithm.load(limit, nil, nil, nil, now)
+    end
+  end
+  if meter.noticed then
+    local since = limits[1].algorithm.since(limits[1], now)
+    meter.notices = read_notices(text, meter.noticed[1], meter.noticed[2], since)
   end
   return meter
 end
 
 local function write_meter(key, meter, now)
   local parts, left = {}, 0
-  for _, counter in pairs(meter.others) do
+  for i = 1, #meter.others do
+    local counter = meter.others[i]
     parts[#parts + 1] = string.sub(meter.text, counter.from, counter.next - 1)
     left = max(left, counter.forget - now)
   end
-  for i, limit in ipairs(meter.limits) do
-    local notices = i == 1 and meter.notices or {}
-    local lasts = max(limit.algorithm.reset(limit, now), #notices > 0 and limit.window or 0)
+  for i = 1, #meter.limits do
+    local limit = meter.limits[i]
+    local notices = i == 1 and #meter.notices or 0
+    local lasts = max(limit.algorithm.reset(limit, now), notices > 0 and limit.window or 0)
     if lasts > 0 then
       local usage = limit.algorithm.dump(limit, now)
-      parts[#parts + 1] = pack('<sBI8BI2', limit.name, limit.kind, now + lasts, #notices, #usage) .. usage
-      for _, notice in ipairs(notices) do
-        parts[#parts + 1] = pack('<I4I8', notice.above, notice.at)
+      parts[#parts + 1] = pack('<sBI8BI2', limit.name, limit.kind, now + lasts, notices, #usage)
+      parts[#parts + 1] = usage
+      for n = 1, notices do
+        parts[#parts + 1] = pack('<I4I8', meter.notices[n].above, meter.notices[n].at)
       end
       left = max(left, lasts)
     end

@@ -8,9 +8,11 @@
 -- Cost O(names of limits), at most 32
 local function decide(keys, _, now)
   local usage_key = keys[1]
-  local readable, number = pcall(function()
-    local _, names = read_counters(call('GET', usage_key) or '', now)
-    return names
+  local number = 0
+  local readable = pcall(function()
+    each_counter(call('GET', usage_key) or '', now, function()
+      number = number + 1
+    end)
   end)
   call('DEL', usage_key)
   return { readable and number == 0 and 0 or 1 }

@@ -92,7 +92,7 @@ impl Rule {
     }
 
     /// Puts down limits and tiers as `lua/lib/meter.lua` and
-    /// `lua/rate/check.lua` read them.
+    /// `lua/lib/tiers.lua` read them.
     pub(super) fn pack(&mut self) {
         let (mut limits, mut tiers) = (Vec::new(), Vec::new());
         for limit in &self.limits {

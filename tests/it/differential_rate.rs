@@ -38,6 +38,8 @@ struct History {
     cursors: Vec<BanCursor>,
     /// What a refused caller was told: the call, and when it passes.
     waits: Vec<(CheckRate, u64)>,
+    /// When bans end and when they are forgotten.
+    ends: Vec<u64>,
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,6 +64,7 @@ async fn history(seed: u64) {
         rules,
         cursors: Vec::new(),
         waits: Vec::new(),
+        ends: Vec::new(),
     };
     for step in 0..STEPS {
         let context = format!("seed {seed}, step {step}");
@@ -94,7 +97,7 @@ fn rule(random: &mut ChaCha8Rng) -> Rule {
 fn limit(random: &mut ChaCha8Rng, name: &str) -> LimitSpec {
     let algorithm = *ALGORITHMS.choose(random).unwrap();
     let odd = random.random_range(1..20_000);
-    let lengths = [1, 7, 59, 100, 1000, 10_000, 60_000, 3_600_000, odd];
+    let lengths = [1, 7, 59, 100, 1000, 10_000, 60_000, 120_000, 3_600_000, odd];
     let window = match algorithm {
         Algorithm::CalendarWindow => *[1000, 5000, 60_000, 3_600_000].choose(random).unwrap(),
         _ => *lengths.choose(random).unwrap(),
@@ -127,7 +130,8 @@ impl History {
         let step = match self.random.random_range(0..1000) {
             0..500 => return,
             500..700 => self.random.random_range(1..1000),
-            700..850 => self.random.random_range(1..1000) * 1000,
+            700..800 => self.random.random_range(1..1000) * 1000,
+            800..850 => self.next_edge(),
             850..950 => return self.pass_to_an_end().await,
             950..990 => self.random.random_range(1..100) * 1_000_000,
             990..995 => self.random.random_range(1..100) * 60_000_000,
@@ -137,11 +141,21 @@ impl History {
         self.twins.time.advance(step).await;
     }
 
+    /// How far it is to the next edge of a sixtieth of some rule's window.
+    fn next_edge(&mut self) -> u64 {
+        let rule = self.rules.choose(&mut self.random).unwrap();
+        let part = rule.limits.choose(&mut self.random).unwrap().window.micros() / 60;
+        part - self.twins.time.now() % part
+    }
+
     /// To the instant at which some refused call passes, or just before it.
     async fn pass_to_an_end(&mut self) {
         let now = self.twins.time.now();
         self.waits.retain(|(_, at)| *at > now);
-        if let Some((_, at)) = self.waits.choose(&mut self.random) {
+        self.ends.retain(|at| *at > now);
+        if let Some(at) = self.ends.choose(&mut self.random).filter(|_| now.is_multiple_of(2)) {
+            self.twins.time.advance(at - now).await;
+        } else if let Some((_, at)) = self.waits.choose(&mut self.random) {
             let early = self.random.random_range(0..3);
             self.twins.time.advance((at - now).saturating_sub(early)).await;
         }
@@ -159,7 +173,8 @@ impl History {
                 let memory = Millis(self.random.random_range(1..10_000));
                 let (reason, actor) = (b"a reason".to_vec(), b"ops".to_vec());
                 let decision = BanKey { name, duration, memory, reason, actor };
-                self.twins.agree(&mut self.meters, &decision, context).await;
+                let ban = self.twins.agree(&mut self.meters, &decision, context).await;
+                self.ends.extend([ban.until.0, ban.until.after(memory).0]);
             }
             86..88 => {
                 self.twins.agree(&mut self.meters, &UnbanKey { name }, context).await;
@@ -168,7 +183,10 @@ impl History {
                 self.twins.agree(&mut self.meters, &GetBan { name }, context).await;
             }
             90..96 => {
-                let ends = self.twins.time.now() + self.random.random_range(0..20_000_000);
+                let key = ["a", "b", "c", "d", "e", "f"].choose(&mut self.random).unwrap();
+                let name = MeterName::new(self.policy().as_ref(), &self::name(key));
+                let most = *[1, 20_000_000, 3_600_000_000].choose(&mut self.random).unwrap();
+                let ends = self.twins.time.now() + self.random.random_range(0..=most);
                 let until = self.random.random_bool(0.8).then_some(Timestamp(ends));
                 let decision = NoteBan { name, until };
                 self.twins.agree(&mut self.indexes, &decision, context).await;
@@ -198,6 +216,9 @@ impl History {
         if let Checked::Decided { answer, .. } = checked
             && let Some(wait) = answer.retry_after
         {
+            if let Some(ban) = answer.ban.filter(|_| answer.crossed) {
+                self.ends.extend([ban.until.0, ban.until.after(call.rule.ban_memory).0]);
+            }
             self.waits.push((call, self.twins.time.now() + wait.micros()));
         }
     }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
 use tokio::{net::TcpListener, task::AbortHandle};
 use tollgate::{
     engine::{
@@ -272,7 +272,10 @@ pub fn redis_url() -> String {
 
 async fn redis_connection() -> MultiplexedConnection {
     let client = redis::Client::open(redis_url()).unwrap();
-    client.get_multiplexed_async_connection().await.unwrap()
+    // Neither timeout: a busy machine is no failure.
+    let config =
+        AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+    client.get_multiplexed_async_connection_with_config(&config).await.unwrap()
 }
 
 pub async fn up(mut state: tokio::sync::watch::Receiver<StoreState>) {
