@@ -40,8 +40,8 @@ end
 -- passed with it.
 local function cross(meter, tiers, level, now)
   local noticed = {}
-  for _, notice in ipairs(meter.notices) do
-    noticed[notice.above] = true
+  for i = 1, #meter.notices do
+    noticed[meter.notices[i].above] = true
   end
   if noticed[tiers[level].above] then
     return 0
@@ -72,12 +72,15 @@ local function judge(meter, tiers, level, cost, look, now)
   if others > 0 then
     return THROTTLE, 0, max(others, wait)
   elseif wait > 0 then
-    if level > 0 and tiers[level].action == THROTTLE and not look then
-      -- Only so does a count that throttles ever reach a ban.
-      if level < #tiers then
+    if not look then
+      -- Only so does a count that is throttled ever reach a further tier; the
+      -- last one is the least mild.
+      if level < #tiers and tiers[#tiers].action ~= WARN then
         spend(meter, 1, cost, now)
       end
-      flags = cross(meter, tiers, level, now)
+      if level > 0 and tiers[level].action == THROTTLE then
+        flags = cross(meter, tiers, level, now)
+      end
     end
     return THROTTLE, flags, longest_wait(limits, 1, 1, cost, now)
   end

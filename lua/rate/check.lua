@@ -43,7 +43,7 @@ local function decide(keys, argv, now)
   local readable, meter = pcall(read_meter, rule, call('GET', usage_key), now)
   if not readable then
     error('CORRUPT usage of the key; ResetRate repairs it', 0)
-  elseif meter.names > NAMES_MAX then
+  elseif #meter.others + #meter.limits > NAMES_MAX then
     return { 4 }
   end
   local limits, known = meter.limits, read_ban(ban_key, now)
@@ -70,7 +70,8 @@ local function decide(keys, argv, now)
   if ban then
     answer[4], answer[5], answer[6], answer[7] = ban.ends, ban.strikes, ban.reason, ban.actor
   end
-  for _, limit in ipairs(limits) do
+  for i = 1, #limits do
+    local limit = limits[i]
     answer[#answer + 1] = limit.algorithm.count(limit)
     answer[#answer + 1] = ceil(limit.algorithm.reset(limit, now) / 1000)
   end

@@ -124,7 +124,7 @@ impl RuleFlags {
         let mut tiers: Vec<TierSpec> =
             self.warn_above.map(|above| tier(above, TierAction::Warn)).into_iter().collect();
         if let Some(above) = self.ban_above {
-            // Without a level of its own the max would give way to the ban's.
+            // A level of its own, so that the first call beyond the max is noticed.
             if above > self.max() {
                 tiers.push(tier(self.max(), TierAction::Throttle));
             }

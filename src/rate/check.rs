@@ -149,12 +149,16 @@ impl Check<'_> {
         }
         if first > 0 {
             let mut crossed = false;
-            if let Some((level, TierAction::Throttle)) = tier.filter(|_| !look) {
-                // Only so does a count that throttles ever reach a ban.
-                if level + 1 < self.rule.tiers.len() {
+            if !look {
+                let further = &self.rule.tiers[tier.map_or(0, |(level, _)| level + 1)..];
+                // Only so does a count that is throttled ever reach a further
+                // tier; the last one is the least mild.
+                if further.last().is_some_and(|tier| tier.action != TierAction::Warn) {
                     self.spend(1);
                 }
-                crossed = self.cross(level);
+                if let Some((level, TierAction::Throttle)) = tier {
+                    crossed = self.cross(level);
+                }
             }
             return (Verdict::Throttle, crossed, self.wait(0));
         }

@@ -182,9 +182,9 @@ impl RuleSpec {
         if bucket && fill > u128::from(FILL_MAX.0) {
             bad.add(field("burst"), "must fill up within 366 days: burst * window / max");
         }
-        // Tiers that reach as far as max take over from it.
-        let reached = tiers.last().is_some_and(|tier| tier.above >= max);
-        let ceiling = match (max, reached) {
+        // A tier that begins at max says what happens there instead.
+        let replaced = tiers.iter().any(|tier| tier.above == max);
+        let ceiling = match (max, replaced) {
             (0, _) => 0,
             (_, true) => refuses.unwrap_or(NO_CEILING),
             (_, false) => refuses.map_or(burst, |above| above.min(burst)),

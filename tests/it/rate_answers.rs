@@ -21,7 +21,7 @@ on_both_engines! {
     a_banned_key_touches_no_counter,
     a_repeated_request_gets_the_first_answer,
     looking_writes_nothing_and_tells_what_a_call_would_get,
-    tiers_that_reach_max_take_over_from_it,
+    a_tier_at_max_takes_its_place,
     calendar_windows_follow_the_clock_of_their_offset,
     a_token_bucket_lets_a_burst_pass_and_refills_evenly,
     rates_beyond_one_per_microsecond_are_exact,
@@ -172,7 +172,7 @@ async fn looking_writes_nothing_and_tells_what_a_call_would_get(world: World) {
     assert!(look().await.ban.is_some());
 }
 
-async fn tiers_that_reach_max_take_over_from_it(world: World) {
+async fn a_tier_at_max_takes_its_place(world: World) {
     let warn = |above| vec![tier(above, TierAction::Warn, &[])];
     let rule_of =
         |max, tiers| pb::Rule { tiers, ..rule([limit(max, MINUTE, Algorithm::FixedWindow)]) };
@@ -184,6 +184,13 @@ async fn tiers_that_reach_max_take_over_from_it(world: World) {
     assert_eq!(world.passes(9, "at", &only).await, 9);
     let answer = world.check("at", &only).await;
     assert_eq!((answer.verdict(), answer.limits[0].remaining), (RateVerdict::Warn, 0));
+    // Beyond max: never reached, and nothing is spent on the way to it.
+    assert_eq!(world.passes(9, "beyond", &rule_of(5, warn(7))).await, 5);
+    assert_eq!(world.check("beyond", &rule_of(5, warn(7))).await.limits[0].count, 5);
+    // A ban beyond max is reached by calls that are throttled on the way.
+    let ban = rule_of(5, vec![tier(7, TierAction::Ban, &[MINUTE])]);
+    assert_eq!(world.passes(7, "ban", &ban).await, 5);
+    assert_eq!(world.check("ban", &ban).await.verdict(), RateVerdict::Ban);
     // Nobody stays nobody.
     assert_eq!(world.passes(3, "none", &rule_of(0, warn(5))).await, 0);
     // A level that throttles and has none above it spends nothing.
