@@ -27,6 +27,7 @@ mod ban;
 mod ban_index;
 mod check;
 mod get_ban;
+mod judge;
 mod list_bans;
 mod meter;
 mod note_ban;

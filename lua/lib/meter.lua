@@ -3,6 +3,7 @@
 -- rule     limits: name (ends with 0), kind u8, ceiling u32, window u64,
 --          extra u64 (see the kinds)
 local NAMES_MAX = 32
+local UNREADABLE = 'CORRUPT usage of the key; ResetRate repairs it'
 local COUNT_MAX = 4294967295
 
 -- By kind: load(limit, text, at, size, now), wait(limit, cost, now),
@@ -23,20 +24,22 @@ local function read_rule(rule)
 end
 
 -- The notices of a counter's present window.
-local function read_notices(text, number, at, since)
+local function read_notices(text, number, at, since, now)
   local notices = {}
   for _ = 1, number do
     local above, noticed
     above, noticed, at = scan('<I4I8', text, at)
     if noticed >= since then
-      notices[#notices + 1] = { above = above, at = noticed }
+      -- A clock that was set back must not keep notices back for longer.
+      notices[#notices + 1] = { above = above, at = min(noticed, now) }
     end
   end
   return notices
 end
 
 -- The limits of a rule and what is used of each; the counters of other names.
-local function read_meter(rule, text, now)
+local function read_meter(rule, key, now)
+  local text = call('GET', key)
   local limits = read_rule(rule)
   local meter = { text = text, limits = limits, others = {}, notices = {}, changed = false }
   local function visit(name, kind, forget, notices, from, usage, size, next)
@@ -46,10 +49,12 @@ local function read_meter(rule, text, now)
         if limit.kind == kind then
           limit.algorithm.load(limit, text, usage, size, now)
           limit.loaded = true
-          -- The clock has been set back since. What that load made of it has to
-          -- be put down, or a key that is only ever refused would be held up
-          -- until the clock has caught up.
-          meter.changed = meter.changed or limit.ahead
+          -- The limit's numbers have changed, or the clock has been set back.
+          -- What the load made of it has to be put down, or a key that is only
+          -- ever refused would be held up for ever by what is made anew of it.
+          -- A longer window must not lose what a shorter one has counted.
+          local lasts = limit.algorithm.reset(limit, now)
+          meter.changed = meter.changed or limit.moved or now + lasts > forget
         end
         if i == 1 and notices > 0 then
           meter.noticed = { notices, usage + size }
@@ -70,7 +75,7 @@ local function read_meter(rule, text, now)
   end
   if meter.noticed then
     local since = limits[1].algorithm.since(limits[1], now)
-    meter.notices = read_notices(text, meter.noticed[1], meter.noticed[2], since)
+    meter.notices = read_notices(text, meter.noticed[1], meter.noticed[2], since, now)
   end
   return meter
 end

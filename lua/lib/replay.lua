@@ -3,12 +3,9 @@
 -- each ends with 0), then of each limit count u32 and reset u64.
 local CROSSED, REPLAYED, BANNED = 1, 2, 4
 
-local function read_replay(key, now)
-  local text = call('GET', key)
-  if not text then
-    return nil
-  end
+local function parse_replay(text, now)
   local forget, status, flags, retry, at = scan('<I8BBI8', text)
+  assert(forget <= TIME_MAX and status <= 3 and retry <= TIME_MAX)
   if forget <= now then
     return nil
   end
@@ -22,6 +19,15 @@ local function read_replay(key, now)
     answer[#answer + 1], answer[#answer + 2] = count, reset
   end
   return answer
+end
+
+-- One that cannot be read is none: the next answer takes its place.
+local function read_replay(key, now)
+  local read, answer = pcall(function()
+    local text = call('GET', key)
+    return text and parse_replay(text, now) or nil
+  end)
+  return read and answer or nil
 end
 
 local function write_replay(key, answer, left, now)

@@ -4,7 +4,7 @@
 local sliding = {}
 algorithms[3] = sliding
 
--- A window has at most 65 buckets, so a number is known by its last byte.
+-- A window has at most 64 buckets, so a number is known by its last byte.
 local function number_of(last, low)
   return last - (last - low) % 256
 end
@@ -53,8 +53,8 @@ function sliding.load(limit, text, at, size, now)
   local width, last, total, from = scan('<I8I8I8', text, at)
   assert(width > 0 and width * last <= TIME_MAX)
   local body = string.sub(text, from, at + size - 1)
-  limit.ahead = last * width > now
-  if width ~= limit.extra or limit.ahead then
+  limit.moved = body ~= '' and (width ~= limit.extra or last * width > now)
+  if limit.moved then
     return recount(limit, body, width, last, now)
   end
   from = 1
@@ -65,12 +65,16 @@ function sliding.load(limit, text, at, size, now)
     end
     total, from = total - count, next
   end
+  assert(total >= 0 and (total == 0) == (from > #body))
   limit.body, limit.last, limit.total = string.sub(body, from), last, total
 end
 
 function sliding.wait(limit, cost, now)
-  local over, at = sliding.count(limit) + cost - limit.ceiling, 1
+  local over, at = min(limit.total + cost, COUNT_MAX) - limit.ceiling, 1
   while over > 0 do
+    if at > #limit.body then
+      error(UNREADABLE, 0)
+    end
     local low, count
     low, count, at = scan('<BI4', limit.body, at)
     over = over - count

@@ -1,6 +1,8 @@
--- The levels of a rule, and how a check is judged by them; the twin of `Check` in
--- src/rate/check.rs.
+-- The levels of a rule, and the steps in which a check is judged by them. Actions
+-- and verdicts have the same numbers.
 local WARN, THROTTLE, BAN = 1, 2, 3
+-- Of the tiers of a few rules.
+local NOTICES_MAX = 32
 
 local function read_tiers(text)
   local tiers, at = {}, 1
@@ -38,7 +40,10 @@ end
 
 -- Whether this call is the first of its window on a level; the levels below are
 -- passed with it.
-local function cross(meter, tiers, level, now)
+local function cross(meter, tiers, level, look, now)
+  if look then
+    return 0
+  end
   local noticed = {}
   for i = 1, #meter.notices do
     noticed[meter.notices[i].above] = true
@@ -48,6 +53,9 @@ local function cross(meter, tiers, level, now)
   end
   for i = 1, level do
     if not noticed[tiers[i].above] then
+      if #meter.notices >= NOTICES_MAX then
+        table.remove(meter.notices, 1)
+      end
       meter.notices[#meter.notices + 1] = { above = tiers[i].above, at = now }
     end
   end
@@ -56,37 +64,13 @@ local function cross(meter, tiers, level, now)
 end
 
 -- Counts the call on the first so many limits.
-local function spend(meter, number, cost, now)
+local function spend(meter, number, cost, look, now)
+  if look then
+    return
+  end
   for i = 1, number do
     local limit = meter.limits[i]
     limit.algorithm.spend(limit, cost, now)
   end
   meter.changed = true
-end
-
--- Judges a key that is not banned, and whose count reaches no ban.
-local function judge(meter, tiers, level, cost, look, now)
-  local limits, flags = meter.limits, 0
-  local others = longest_wait(limits, 2, #limits, cost, now)
-  local wait = longest_wait(limits, 1, 1, cost, now)
-  if others > 0 then
-    return THROTTLE, 0, max(others, wait)
-  elseif wait > 0 then
-    if not look then
-      -- Only so does a count that is throttled ever reach a further tier; the
-      -- last one is the least mild.
-      if level < #tiers and tiers[#tiers].action ~= WARN then
-        spend(meter, 1, cost, now)
-      end
-      if level > 0 and tiers[level].action == THROTTLE then
-        flags = cross(meter, tiers, level, now)
-      end
-    end
-    return THROTTLE, flags, longest_wait(limits, 1, 1, cost, now)
-  end
-  if not look then
-    spend(meter, #limits, cost, now)
-    flags = level > 0 and cross(meter, tiers, level, now) or 0
-  end
-  return level > 0 and WARN or 0, flags, 0
 end

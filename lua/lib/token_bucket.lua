@@ -21,14 +21,15 @@ local function exceeds(whole, part, other, other_part)
 end
 
 -- The same number of calls at the limit's rate. Debt * max is calls * window:
--- for a changed max it stays, for a changed window it grows with it.
+-- for a changed max it stays, for a changed window it grows with it. Exact for
+-- all but the largest, of which it errs by less than a microsecond.
 local function rescale(limit, debt, part, rate, length)
   local calls = debt * rate + part
-  if calls < EXACT and length ~= limit.window then
+  if length ~= limit.window then
     calls = ceil(calls * limit.window / length)
   end
   if calls >= EXACT then
-    return intervals(limit.ceiling, limit.window, limit.extra)
+    return min(ceil(calls / limit.extra), FILL_MAX), 0
   end
   debt = floor(calls / limit.extra)
   if debt >= FILL_MAX then
@@ -43,9 +44,9 @@ function bucket.load(limit, text, at, _, now)
     return
   end
   local tat, part, rate, length, seen = scan('<I8I4I4I8I8', text, at)
-  assert(rate > part and length > 0)
+  assert(rate > part and length > 0 and seen <= TIME_MAX and tat - seen <= FILL_MAX)
   -- A clock that was set back must not hold a key up for longer.
-  limit.ahead = seen > now
+  limit.moved = seen > now or rate ~= limit.extra or length ~= limit.window
   local debt = tat - max(seen, now)
   if debt < 0 then
     return

@@ -7,10 +7,10 @@ function window.load(limit, text, at, _, now)
   local start, count
   if at then
     start, count = scan('<I8I4', text, at)
-    limit.ahead = start > now
+    limit.moved = start > now
   end
   if limit.kind == 2 then
-    local current = floor((now + limit.extra) / limit.window) * limit.window - limit.extra
+    local current = max(floor((now + limit.extra) / limit.window) * limit.window - limit.extra, 0)
     -- One that starts later: the clock was set back; its count is kept.
     count = start and start >= current and count or 0
     start = current
@@ -24,7 +24,7 @@ function window.load(limit, text, at, _, now)
 end
 
 function window.wait(limit, cost, now)
-  return limit.used + cost <= limit.ceiling and 0 or limit.start + limit.window - now
+  return min(limit.used + cost, COUNT_MAX) <= limit.ceiling and 0 or limit.start + limit.window - now
 end
 
 function window.spend(limit, cost)

@@ -17,16 +17,7 @@
 --         {4}: the key has usage under too many names of limits
 -- Writes usage, TTL: until all is given back; ban, TTL: its end and memory;
 --        replay, TTL: keep
--- Cost O(limits), of a sliding window O(65)
-
--- Bans the key by a tier, for the duration of this strike.
-local function ban_by(tier, known, memory, now)
-  local strikes = min((known and known.strikes or 0) + 1, STRIKES_MAX)
-  local ban = { strikes = strikes, reason = format('above %.0f', tier.above), actor = '' }
-  ban.ends = now + tier[min(strikes, #tier)]
-  ban.forget = ban.ends + memory
-  return ban
-end
+-- Cost O(limits), of a sliding window O(64)
 
 local function decide(keys, argv, now)
   local usage_key, ban_key, replay_key = keys[1], keys[2], keys[3]
@@ -37,53 +28,41 @@ local function decide(keys, argv, now)
   cost = max(cost, 1)
 
   local replay = keep > 0 and read_replay(replay_key, now)
-  if replay then
+  if replay and replay[1] <= WARN then
     return replay
   end
-  local readable, meter = pcall(read_meter, rule, call('GET', usage_key), now)
+  local readable, meter = pcall(read_meter, rule, usage_key, now)
   if not readable then
-    error('CORRUPT usage of the key; ResetRate repairs it', 0)
+    error(UNREADABLE, 0)
   elseif #meter.others + #meter.limits > NAMES_MAX then
     return { 4 }
   end
-  local limits, known = meter.limits, read_ban(ban_key, now)
-  local level = reached(tiers, limits[1].algorithm.count(limits[1]) + cost)
-
-  local verdict, flags, retry = BAN, 0, nil
-  local ban = known and known.ends > now and known or nil
-  local new = nil
-  if ban then
-    retry = max(ban.ends - now, longest_wait(limits, 1, #limits, cost, now))
-  elseif level > 0 and tiers[level].action == BAN then
-    new = ban_by(tiers[level], known, memory, now)
-    retry = max(new.ends - now, longest_wait(limits, 1, #limits, cost, now))
-    if look then
-      new = nil
-    else
-      ban, flags = new, cross(meter, tiers, level, now)
-    end
-  else
-    verdict, flags, retry = judge(meter, tiers, level, cost, look, now)
+  local known = read_ban(ban_key, now)
+  -- A reset, a lifted ban or a raised limit counts at once.
+  if replay and judge(meter, tiers, known, memory, cost, true, now) > WARN then
+    return replay
   end
 
-  local answer = { verdict, flags + (ban and BANNED or 0), ceil(retry / 1000) }
+  local verdict, flags, wait, ban, banned = judge(meter, tiers, known, memory, cost, look, now)
+  local answer = { verdict, flags + (ban and BANNED or 0), ceil(wait / 1000) }
   if ban then
     answer[4], answer[5], answer[6], answer[7] = ban.ends, ban.strikes, ban.reason, ban.actor
   end
-  for i = 1, #limits do
-    local limit = limits[i]
+  for i = 1, #meter.limits do
+    local limit = meter.limits[i]
     answer[#answer + 1] = limit.algorithm.count(limit)
     answer[#answer + 1] = ceil(limit.algorithm.reset(limit, now) / 1000)
   end
-  if meter.changed and not look then
+  local changed = meter.changed and not look
+  if changed then
     write_meter(usage_key, meter, now)
   end
-  if new then
-    write_ban(ban_key, new, now)
+  if banned then
+    write_ban(ban_key, ban, now)
   end
-  if keep > 0 and (meter.changed or new) then
+  if keep > 0 and (changed or banned) then
     -- A refusal is not repeated once the same call would pass.
-    write_replay(replay_key, answer, retry > 0 and min(keep, retry) or keep, now)
+    write_replay(replay_key, answer, wait > 0 and min(keep, wait) or keep, now)
   end
   return answer
 end

@@ -12,6 +12,9 @@ local function decide(keys, argv, now)
   local banned_key = keys[1]
   local limit, after_end, after_key = tonumber(argv[1]), argv[2], argv[3]
 
+  if call('TYPE', banned_key).ok ~= 'zset' then
+    return { 0, 0 } -- The next note makes it anew.
+  end
   local start = call('ZCOUNT', banned_key, '-inf', format('%.0f', now))
   if after_end ~= '' then
     -- Where the key itself is gone, go on from the first that ends with it.

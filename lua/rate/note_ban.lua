@@ -1,8 +1,8 @@
--- Notes that a key of a policy is banned, for ListBans, or no longer is.
+-- Notes that a key of a policy is banned, for ListBans.
 --
 -- keys[1] banned zset: the policy's banned keys by the end of their ban
 -- argv[1] key 1..256 bytes
--- argv[2] ends µs since the epoch, 0 when it is not banned
+-- argv[2] ends µs since the epoch
 -- argv[3] most keys kept, those whose ban ends last
 --
 -- Returns {0}
@@ -16,11 +16,8 @@ local function decide(keys, argv, now)
   if kind ~= 'zset' and kind ~= 'none' then
     call('DEL', banned_key) -- It decides nothing, and fills up again.
   end
-  if ends > now then
-    call('ZADD', banned_key, format('%.0f', ends), key)
-  else
-    call('ZREM', banned_key, key)
-  end
+  -- GT: notes of two servers may arrive in either order; the later end stands.
+  call('ZADD', banned_key, 'GT', format('%.0f', ends), key)
   local ended = call('ZCOUNT', banned_key, '-inf', format('%.0f', now))
   local surplus = math.max(ended, call('ZCARD', banned_key) - most)
   if surplus > 0 then

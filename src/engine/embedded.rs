@@ -30,6 +30,9 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// Entries of each kind that one sweep drops of one partition.
 const SWEEP_BUDGET: usize = 1000;
 
+/// A table with so many times the room that it uses is shrunk.
+const SPARE: usize = 8;
+
 /// The partitions of one capability.
 pub type Table<S> = HashMap<Box<[u8]>, S>;
 
@@ -161,6 +164,10 @@ fn sweep<S: State>(table: &mut Table<S>, now: Timestamp) {
         state.sweep(now, SWEEP_BUDGET);
         !state.is_vacant(now)
     });
+    // What a crowd has left empty is given back.
+    if table.capacity() > SPARE * table.len().max(SPARE) {
+        table.shrink_to(2 * table.len());
+    }
 }
 
 /// A panic inside a decision would be a bug; the other partitions of its shard

@@ -38,6 +38,9 @@ use monitor::Monitor;
 /// vanished without a word must not keep connections for longer.
 const ATTEMPT_MAX: Duration = Duration::from_secs(5);
 
+/// Decisions that one EVALSHA takes at most: Redis serves nobody else meanwhile.
+const BATCH_MAX: usize = 32;
+
 /// How to reach Redis and how to use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisOptions {
@@ -126,11 +129,13 @@ impl Redis {
             .is_due(partition, listing)
             .then(|| [index::note(&self.key_prefix, D::State::CAPABILITY, partition, listing)]);
         let beside = note.as_ref().map(|call| (&script::NOTE_PARTITION, &call[..]));
-        let (replies, noted) = self.evaluate((D::SCRIPT, &call), beside, deadline).await?;
-        if noted {
+        let runs: Vec<Run> = std::iter::once((D::SCRIPT, &call[..])).chain(beside).collect();
+        let mut answers = self.evaluate(&runs, deadline).await?.into_iter();
+        let outcome = only(answers.next());
+        if answers.next().is_some_and(|noted| noted.is_ok()) {
             self.index.noted(partition);
         }
-        D::parse(&mut first(replies)?)
+        D::parse(&mut outcome?)
     }
 
     pub(super) async fn run_all<D: Decision>(
@@ -138,10 +143,19 @@ impl Redis {
         decisions: &[D],
         deadline: Instant,
     ) -> Result<Vec<Result<D::Outcome, Error>>, Error> {
-        let batch: Vec<Call> =
+        let calls: Vec<Call> =
             decisions.iter().map(|decision| Call::of(decision, &self.key_prefix)).collect();
-        let (replies, _) = self.evaluate((D::SCRIPT, &batch), None, deadline).await?;
-        Ok(replies.into_iter().map(|reply| D::parse(&mut reply?)).collect())
+        let runs: Vec<Run> = calls.chunks(BATCH_MAX).map(|batch| (D::SCRIPT, batch)).collect();
+        let mut outcomes = Vec::with_capacity(decisions.len());
+        for (answer, (_, batch)) in self.evaluate(&runs, deadline).await?.into_iter().zip(&runs) {
+            match answer {
+                Ok(replies) => {
+                    outcomes.extend(replies.into_iter().map(|reply| D::parse(&mut reply?)));
+                }
+                Err(error) => outcomes.extend(batch.iter().map(|_| Err(error.clone()))),
+            }
+        }
+        Ok(outcomes)
     }
 
     pub(super) async fn partitions(
@@ -152,8 +166,8 @@ impl Redis {
         deadline: Instant,
     ) -> Result<PartitionPage, Error> {
         let call = [index::list(&self.key_prefix, capability, limit, after)];
-        let (replies, _) = self.evaluate((&script::LIST_PARTITIONS, &call), None, deadline).await?;
-        index::parse_page(&mut first(replies)?)
+        let answers = self.evaluate(&[(&script::LIST_PARTITIONS, &call)], deadline).await?;
+        index::parse_page(&mut only(answers.into_iter().next())?)
     }
 
     pub(super) fn state(&self) -> watch::Receiver<StoreState> {
@@ -164,25 +178,23 @@ impl Redis {
         self.monitor.probe().await;
     }
 
-    /// Runs a script, and perhaps another beside it in the same round trip; of
-    /// that only whether it ran is told.
+    /// Runs scripts in one round trip.
     ///
     /// A call whose connection breaks is sent once more: every decision can be
     /// repeated.
     async fn evaluate(
         &self,
-        main: Run<'_>,
-        beside: Option<Run<'_>>,
+        runs: &[Run<'_>],
         deadline: Instant,
-    ) -> Result<(Replies, bool), Error> {
+    ) -> Result<Vec<Result<Replies, Error>>, Error> {
         self.monitor.check()?;
         let _permit = self.calls.try_acquire().map_err(|_| Error::Overloaded)?;
         let deadline = deadline.min(monotonic() + ATTEMPT_MAX);
-        if let Some(answer) = self.attempt(main, beside, deadline).await? {
-            return Ok(answer);
+        if let Some(answers) = self.attempt(runs, deadline).await? {
+            return Ok(answers);
         }
-        match self.attempt(main, beside, deadline).await {
-            Ok(Some(answer)) => Ok(answer),
+        match self.attempt(runs, deadline).await {
+            Ok(Some(answers)) => Ok(answers),
             // Whatever keeps the second try from being made says nothing of
             // the first, which may have been executed.
             Ok(None) | Err(Error::Unavailable(_)) => Err(Error::DeadlineExceeded),
@@ -193,18 +205,21 @@ impl Redis {
     /// One try; none when the connection broke and the fate is unknown.
     async fn attempt(
         &self,
-        main: Run<'_>,
-        beside: Option<Run<'_>>,
+        runs: &[Run<'_>],
         deadline: Instant,
-    ) -> Result<Option<(Replies, bool)>, Error> {
+    ) -> Result<Option<Vec<Result<Replies, Error>>>, Error> {
         let borrowed = timeout_at(deadline.into(), connection::borrow(&self.pool, &self.monitor));
         let no_connection = |_| Error::Unavailable("no connection was free in time".to_owned());
         let mut connection = borrowed.await.map_err(no_connection)??;
-        let sent = self.scripts.send(&mut connection, main, beside);
+        let sent = self.scripts.send(&mut connection, runs);
         match timeout_at(deadline.into(), sent).await {
-            Ok(Ok((value, noted))) => {
+            Ok(Ok(results)) => {
                 self.monitor.note_answer();
-                Ok(Some((evaluate::replies(value, main.1.len())?, noted)))
+                let answers = results.into_iter().zip(runs).map(|(result, (_, batch))| {
+                    let value = result.map_err(|error| evaluate::error(&error))?;
+                    evaluate::replies(value, batch.len())
+                });
+                Ok(Some(answers.collect()))
             }
             Ok(Err(error)) if error.is_unrecoverable_error() => {
                 connection.mark_broken();
@@ -220,7 +235,8 @@ impl Redis {
     }
 }
 
-fn first(replies: Replies) -> Result<Reply, Error> {
+/// The reply of a batch of one.
+fn only(answer: Option<Result<Replies, Error>>) -> Result<Reply, Error> {
     let none = || Err(Error::Corrupt("a batch without replies".to_owned()));
-    replies.into_iter().next().unwrap_or_else(none)
+    answer.map_or_else(none, |replies| replies?.into_iter().next().unwrap_or_else(none))
 }

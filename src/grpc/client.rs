@@ -14,6 +14,7 @@ use tonic::{
 };
 
 pub use error::CallError;
+pub(in crate::grpc) use error::code_name;
 pub use rate::{Against, LimitStanding, RateAnswer};
 
 use crate::admission::{Admission, Completion, Usage};

@@ -15,6 +15,9 @@ use crate::{
     time::Millis,
 };
 
+/// The most violations that are named: they travel as headers, of which clients
+/// take 8 to 16 KiB.
+const VIOLATIONS_MAX: usize = 20;
 /// The most entries of a page.
 const PAGE_MAX: u32 = 1000;
 const PAGE_DEFAULT: u32 = 100;
@@ -25,12 +28,18 @@ pub(super) struct Fields {
     /// Of the message whose fields are being parsed.
     path: String,
     violations: Vec<FieldViolation>,
+    /// How many more there were.
+    unnamed: usize,
 }
 
 impl Fields {
     /// Notes that a field is not what it must be; the first word on a field
     /// stands.
     pub(super) fn violation(&mut self, field: &str, description: impl Into<String>) {
+        if self.violations.len() >= VIOLATIONS_MAX {
+            self.unnamed += 1;
+            return;
+        }
         let field = format!("{}{field}", self.path);
         if !self.violations.iter().any(|violation| violation.field == field) {
             self.violations.push(FieldViolation::new(field, description));
@@ -124,7 +133,7 @@ impl Fields {
     pub(super) fn finish<T>(self, parsed: Option<T>) -> Result<T, Status> {
         match parsed {
             Some(parsed) if self.violations.is_empty() => Ok(parsed),
-            _ => Err(status::invalid(self.violations)),
+            _ => Err(status::invalid(self.violations, self.unnamed)),
         }
     }
 }

@@ -4,9 +4,11 @@ mod convert;
 mod noted;
 mod parse;
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use futures_util::{StreamExt, TryStreamExt, stream};
 use tonic::{Request, Response, Status};
 
 use super::{
@@ -15,16 +17,17 @@ use super::{
 };
 use crate::{
     engine::Engine,
+    error::Error,
     names::Name,
-    rate::{Ban, CheckRate, Checked, GetBan, MeterName, NoteBan, Policies, ResetRate, UnbanKey},
-    time::Timestamp,
+    rate::{CheckRate, Checked, GetBan, MeterName, NoteBan, Policies, ResetRate, UnbanKey},
+    time::monotonic,
 };
 use noted::Noted;
 
 /// The largest message taken: a hundred checks with rules of their own.
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
-/// Keys of a listing that are asked at the same time.
-const BANS_AT_ONCE: usize = 16;
+/// What noting bans for listings may add to an answer.
+const NOTE_TIME: Duration = Duration::from_millis(100);
 
 /// The service over an engine.
 #[derive(Debug)]
@@ -46,29 +49,32 @@ impl Rate {
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
-    /// Sees to it that a ban shows in listings. The decision is taken: what
-    /// goes wrong here must not undo its answer, and is made good by the next.
-    async fn note(&self, name: &MeterName, until: Option<Timestamp>, deadline: Instant) {
-        if !self.noted.is_due(name, until) {
+    /// Sees to it that bans show in listings. The decisions are taken: what
+    /// goes wrong here must not keep their answers back, and is made good when
+    /// the key calls again.
+    async fn note(&self, bans: impl Iterator<Item = NoteBan>, deadline: Instant) {
+        let notes: Vec<NoteBan> = bans.filter(|note| self.noted.is_due(note)).collect();
+        if notes.is_empty() {
             return;
         }
-        let note = NoteBan { name: name.clone(), until };
-        match self.engine.run(&note, deadline).await {
-            Ok(()) => self.noted.add(name, until),
-            Err(error) => tracing::debug!(%error, ?name, "ban not noted for listings"),
+        let noted = self.engine.run_all(&notes, deadline.min(monotonic() + NOTE_TIME)).await;
+        for (note, noted) in notes.iter().zip(noted.unwrap_or_default()) {
+            match noted {
+                Ok(()) => self.noted.add(note),
+                Err(error) => tracing::debug!(%error, ?note, "ban not noted for listings"),
+            }
         }
     }
+}
 
-    async fn note_answer(&self, check: &CheckRate, checked: &Checked, deadline: Instant) {
-        if let Checked::Decided { answer, .. } = checked {
-            if !answer.is_allowed() {
-                tracing::debug!(name = ?check.name, ?answer, "refused");
-            }
-            if let Some(ban) = &answer.ban {
-                self.note(&check.name, Some(ban.until), deadline).await;
-            }
-        }
+/// The ban that an answer tells of, for listings.
+fn ban_of(check: &CheckRate, checked: &Checked) -> Option<NoteBan> {
+    let Checked::Decided { answer, .. } = checked else { return None };
+    if !answer.is_allowed() {
+        tracing::debug!(name = ?check.name, ?answer, "refused");
     }
+    let until = answer.ban.as_ref()?.until;
+    Some(NoteBan { name: check.name.clone(), until })
 }
 
 #[tonic::async_trait]
@@ -80,7 +86,7 @@ impl pb::rate_service_server::RateService for Rate {
         let deadline = deadline::of(&request);
         let check = parse::check_rate(request.into_inner(), &self.policies)?;
         let checked = self.engine.run(&check, deadline).await?;
-        self.note_answer(&check, &checked, deadline).await;
+        self.note(ban_of(&check, &checked).into_iter(), deadline).await;
         Ok(Response::new(convert::checked(&check, checked)?))
     }
 
@@ -91,17 +97,22 @@ impl pb::rate_service_server::RateService for Rate {
         let deadline = deadline::of(&request);
         let checks = parse::check_rates(request.into_inner(), &self.policies)?;
         let all = self.engine.run_all(&checks, deadline).await?;
-        let mut results = Vec::with_capacity(checks.len());
-        for (check, checked) in checks.iter().zip(all) {
-            if let Ok(checked) = &checked {
-                self.note_answer(check, checked, deadline).await;
-            }
+        let undecided = |checked: &Result<_, Error>| {
+            checked.as_ref().is_err_and(|error| !matches!(error, Error::Corrupt(_)))
+        };
+        if let Some(Err(error)) = all.first().filter(|_| all.iter().all(undecided)) {
+            return Err(error.clone().into());
+        }
+        let decided = checks.iter().zip(&all);
+        let bans = decided.filter_map(|(check, all)| ban_of(check, all.as_ref().ok()?));
+        self.note(bans, deadline).await;
+        let results = checks.iter().zip(all).map(|(check, checked)| {
             let result = checked.map_err(Status::from);
             let result = result.and_then(|checked| convert::checked(check, checked));
             // One key's trouble must not hide the others' answers.
-            results.push(result.unwrap_or_else(|status| convert::undecided(&status)));
-        }
-        Ok(Response::new(pb::CheckRatesResponse { results }))
+            result.unwrap_or_else(|status| convert::undecided(&status))
+        });
+        Ok(Response::new(pb::CheckRatesResponse { results: results.collect() }))
     }
 
     async fn reset_rate(
@@ -120,7 +131,8 @@ impl pb::rate_service_server::RateService for Rate {
         let actor = parse::actor(&request);
         let decision = parse::ban(request.into_inner(), actor, &self.policies)?;
         let ban = self.engine.run(&decision, deadline).await?;
-        self.note(&decision.name, Some(ban.until), deadline).await;
+        let note = NoteBan { name: decision.name.clone(), until: ban.until };
+        self.note(std::iter::once(note), deadline).await;
         let ban = Some(convert::ban(decision.name.key(), ban));
         Ok(Response::new(pb::BanResponse { ban }))
     }
@@ -129,9 +141,7 @@ impl pb::rate_service_server::RateService for Rate {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let name = parse::meter_name(request.key, request.policy, &self.policies)?;
-        let decision = UnbanKey { name };
-        let existed = self.engine.run(&decision, deadline).await?;
-        self.note(&decision.name, None, deadline).await;
+        let existed = self.engine.run(&UnbanKey { name }, deadline).await?;
         Ok(Response::new(pb::UnbanResponse { existed }))
     }
 
@@ -142,15 +152,20 @@ impl pb::rate_service_server::RateService for Rate {
         let deadline = deadline::of(&request);
         let list = parse::list_bans(request.into_inner(), &self.policies)?;
         let page = self.engine.run(&list, deadline).await?;
-        let policy = list.policy.as_ref();
         let keys = page.keys.into_iter().filter_map(|key| Name::parse(key.into()).ok());
-        let bans = keys.map(|key| async move {
-            let name = MeterName::new(policy, &key);
-            let ban: Option<Ban> = self.engine.run(&GetBan { name }, deadline).await?;
-            Ok::<_, Status>(ban.map(|ban| convert::ban(key.as_bytes(), ban)))
-        });
-        let bans: Vec<_> = stream::iter(bans).buffered(BANS_AT_ONCE).try_collect().await?;
-        let bans = bans.into_iter().flatten().collect();
+        let ask = |key| GetBan { name: MeterName::new(list.policy.as_ref(), &key) };
+        let asked: Vec<GetBan> = keys.map(ask).collect();
+        let mut bans = Vec::with_capacity(asked.len());
+        for (get, ban) in asked.iter().zip(self.engine.run_all(&asked, deadline).await?) {
+            match ban {
+                Ok(ban) => bans.extend(ban.map(|ban| convert::ban(get.name.key(), ban))),
+                // One key's trouble must not hide the others' bans.
+                Err(Error::Corrupt(_)) => bans.push(convert::unreadable_ban(get.name.key())),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // The end that was noted may be that of a ban since replaced.
+        bans.sort_by_key(|ban| ban.until.map(|until| (until.seconds, until.nanos)));
         let next_page_token = page_token::encode(page.next.as_ref());
         Ok(Response::new(pb::ListBansResponse { bans, next_page_token }))
     }

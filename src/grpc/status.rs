@@ -8,6 +8,8 @@ use tonic_types::{ErrorDetails, FieldViolation, StatusExt};
 use crate::{error::Error, names::Name, rate::NAMES_MAX};
 
 const DOMAIN: &str = "tollgate";
+/// Bad fields that the message names; the details name more.
+const FIELDS_IN_MESSAGE: usize = 8;
 const RETRY_UNAVAILABLE: Duration = Duration::from_secs(1);
 const RETRY_OVERLOADED: Duration = Duration::from_millis(100);
 
@@ -47,10 +49,14 @@ pub(super) fn too_many_names() -> Status {
     Status::with_error_details(Code::FailedPrecondition, message, details)
 }
 
-/// INVALID_ARGUMENT, naming every bad field.
-pub(super) fn invalid(violations: Vec<FieldViolation>) -> Status {
-    let fields: Vec<String> =
-        violations.iter().map(|bad| format!("{} {}", bad.field, bad.description)).collect();
+/// INVALID_ARGUMENT, naming every bad field, and how many more there were.
+pub(super) fn invalid(violations: Vec<FieldViolation>, unnamed: usize) -> Status {
+    let named = violations.iter().map(|bad| format!("{} {}", bad.field, bad.description));
+    let mut fields: Vec<String> = named.take(FIELDS_IN_MESSAGE).collect();
+    let more = violations.len() - fields.len() + unnamed;
+    if more > 0 {
+        fields.push(format!("and {more} more"));
+    }
     tracing::debug!(?fields, "bad request");
     let details = ErrorDetails::with_bad_request(violations);
     Status::with_error_details(Code::InvalidArgument, fields.join("; "), details)

@@ -72,10 +72,15 @@ impl Ban {
         Ok(Ban {
             until: Timestamp(reply.number()?),
             strikes: u32::try_from(reply.number()?).unwrap_or(u32::MAX),
-            reason: reply.bytes()?,
-            actor: reply.bytes()?,
+            reason: text(reply)?,
+            actor: text(reply)?,
         })
     }
+}
+
+/// Stored bytes may be anything; answers are UTF-8.
+fn text(reply: &mut Reply) -> Result<Vec<u8>, Error> {
+    Ok(String::from_utf8_lossy(&reply.bytes()?).into_owned().into_bytes())
 }
 
 impl Decision for BanKey {

@@ -2,8 +2,10 @@
 //!
 //! A policy's bans lie in partitions of their own, so the index cannot be
 //! written in the same atomic step as a ban. It decides nothing: each key that
-//! it names is asked. It is noted right after a ban, and, should that be lost,
-//! after a further call of the key.
+//! it names is asked. A server notes a ban right after it, and, should that get
+//! lost, within a minute or so of further calls of the key. Notes of two servers
+//! may arrive in either order, so the later end stands, and a ban that is lifted
+//! stays noted until then.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -17,14 +19,15 @@ pub struct BanIndex {
 }
 
 impl BanIndex {
-    pub(super) fn remove(&mut self, key: &[u8]) {
-        if let Some((key, until)) = self.ends.remove_entry(key) {
-            self.by_end.remove(&(until, key));
-        }
-    }
-
+    /// Notes the end of a key's ban, or leaves a later one.
     pub(super) fn insert(&mut self, key: &[u8], until: Timestamp) {
-        self.remove(key);
+        match self.ends.get(key) {
+            Some(noted) if *noted >= until => return,
+            Some(noted) => {
+                self.by_end.remove(&(*noted, key.into()));
+            }
+            None => {}
+        }
         self.ends.insert(key.into(), until);
         self.by_end.insert((until, key.into()));
     }

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use super::{
-    Ban, Meter, MeterName, NAMES_MAX, REPLAY, Rule, Tier, TierAction,
-    ban::BanRecord,
-    meter::{Loaded, Notices},
+    Ban, Meter, MeterName, NAMES_MAX, REPLAY, Rule,
+    judge::{Judge, Judgement},
     unknown_status,
-    usage::Usage,
 };
 use crate::{
     decision::{Call, Decision, Listing, Reply},
@@ -75,7 +73,13 @@ pub enum Verdict {
 impl Answer {
     /// Whether the call may pass.
     pub fn is_allowed(&self) -> bool {
-        matches!(self.verdict, Verdict::Allow | Verdict::Warn)
+        self.verdict.is_allowed()
+    }
+}
+
+impl Verdict {
+    fn is_allowed(self) -> bool {
+        matches!(self, Verdict::Allow | Verdict::Warn)
     }
 }
 
@@ -88,144 +92,41 @@ pub struct LimitUse {
     pub reset_after: Millis,
 }
 
-/// A check under way: what is used before and, if it passes, after it.
-struct Check<'a> {
-    rule: &'a Rule,
-    cost: u32,
-    now: Timestamp,
-    usages: Vec<Usage>,
-    notices: Notices,
-    /// Whether there is anything to put down.
-    changed: bool,
-}
-
-/// What came of it: verdict, notice, and when to come again, in µs.
-type Judged = (Verdict, bool, u64);
-
-impl Check<'_> {
-    fn wait(&self, index: usize) -> u64 {
-        self.usages[index].wait(&self.rule.limits[index], self.cost, self.now)
-    }
-
-    fn longest_wait(&self) -> u64 {
-        (0..self.usages.len()).map(|index| self.wait(index)).max().unwrap_or(0)
-    }
-
-    fn tier(&self) -> Option<(usize, &Tier)> {
-        let count = u64::from(self.usages[0].count(self.now)) + u64::from(self.cost);
-        self.rule.level(count).map(|level| (level, &self.rule.tiers[level]))
-    }
-
-    /// Counts the call on the first so many limits.
-    fn spend(&mut self, limits: usize) {
-        for usage in &mut self.usages[..limits] {
-            usage.spend(self.cost, self.now);
-        }
-        self.changed = true;
-    }
-
-    /// Whether this call is the first of its window on a level. The levels
-    /// below are passed with it.
-    fn cross(&mut self, level: usize) -> bool {
-        if self.notices.contains(self.rule.tiers[level].above) {
-            return false;
-        }
-        for tier in &self.rule.tiers[..=level] {
-            if !self.notices.contains(tier.above) {
-                self.notices.add(tier.above, self.now);
-            }
-        }
-        self.changed = true;
-        true
-    }
-
-    /// Judges a key that is not banned, and whose count reaches no ban.
-    fn judge(&mut self, look: bool) -> Judged {
-        let tier = self.tier().map(|(level, tier)| (level, tier.action));
-        let others = (1..self.usages.len()).map(|index| self.wait(index)).max().unwrap_or(0);
-        let first = self.wait(0);
-        if others > 0 {
-            return (Verdict::Throttle, false, others.max(first));
-        }
-        if first > 0 {
-            let mut crossed = false;
-            if !look {
-                let further = &self.rule.tiers[tier.map_or(0, |(level, _)| level + 1)..];
-                // Only so does a count that is throttled ever reach a further
-                // tier; the last one is the least mild.
-                if further.last().is_some_and(|tier| tier.action != TierAction::Warn) {
-                    self.spend(1);
-                }
-                if let Some((level, TierAction::Throttle)) = tier {
-                    crossed = self.cross(level);
-                }
-            }
-            return (Verdict::Throttle, crossed, self.wait(0));
-        }
-        if !look {
-            self.spend(self.usages.len());
-        }
-        match tier {
-            Some((level, _)) => (Verdict::Warn, !look && self.cross(level), 0),
-            None => (Verdict::Allow, false, 0),
-        }
-    }
-}
-
 impl CheckRate {
     fn look(&self) -> bool {
         self.cost == 0
     }
 
+    /// Whether the same call would be refused now.
+    fn is_refused(&self, meter: &Meter, now: Timestamp) -> bool {
+        let judgement = Judge::new(self, true, meter, now).judge(meter.ban(now));
+        !judgement.verdict.is_allowed()
+    }
+
     fn answer(&self, meter: &mut Meter, now: Timestamp) -> Answer {
-        let Loaded { usages, notices, ahead } = meter.load(&self.rule, now);
-        let (cost, changed) = (self.cost.max(1), ahead && !self.look());
-        let mut check = Check { rule: &self.rule, cost, now, usages, notices, changed };
-        let known = meter.ban(now);
-        let in_force = known.filter(|ban| ban.until > now).cloned();
-        let ban_tier = check.tier().filter(|(_, tier)| tier.action == TierAction::Ban);
-
-        let (mut new, mut ban) = (None, in_force);
-        let judged = if let Some(ban) = &ban {
-            (Verdict::Ban, false, (ban.until.0 - now.0).max(check.longest_wait()))
-        } else if let Some((level, tier)) = ban_tier {
-            let strikes = known.map_or(0, |ban| ban.strikes).saturating_add(1);
-            let length = tier.ban_duration(strikes);
-            let retry = length.micros().max(check.longest_wait());
-            if self.look() {
-                (Verdict::Ban, false, retry)
-            } else {
-                let reason = format!("above {}", tier.above).into_bytes();
-                new = Some(BanRecord::new(now, length, self.rule.ban_memory, strikes, reason));
-                ban = new.clone();
-                (Verdict::Ban, check.cross(level), retry)
-            }
-        } else {
-            check.judge(self.look())
-        };
-
-        let (verdict, crossed, retry) = judged;
-        let limits = check.usages.iter().zip(&self.rule.limits).map(|(usage, limit)| LimitUse {
+        let mut judge = Judge::new(self, self.look(), meter, now);
+        let Judgement { verdict, crossed, wait, ban, banned } = judge.judge(meter.ban(now));
+        let limits = judge.usages.iter().zip(&self.rule.limits).map(|(usage, limit)| LimitUse {
             count: usage.count(now),
             reset_after: Millis(usage.reset(limit, now).div_ceil(1000)),
         });
         let answer = Answer {
             verdict,
             crossed,
-            retry_after: (retry > 0).then(|| Millis(retry.div_ceil(1000))),
-            ban: ban.map(Ban::from),
+            retry_after: (wait > 0).then(|| Millis(wait.div_ceil(1000))),
+            ban: ban.clone().map(Ban::from),
             limits: limits.collect(),
         };
-        if let Some(request) = self.request.as_ref().filter(|_| check.changed || new.is_some()) {
+        if let Some(request) = self.request.as_ref().filter(|_| judge.changed || banned) {
             // A refusal is not repeated once the same call would pass.
-            let keep = if retry > 0 { REPLAY.micros().min(retry) } else { REPLAY.micros() };
+            let keep = if wait > 0 { REPLAY.micros().min(wait) } else { REPLAY.micros() };
             meter.keep(request.as_bytes(), answer.clone(), Timestamp(now.0 + keep));
         }
-        if check.changed {
-            meter.store(&self.rule, check.usages, check.notices, now);
+        if judge.changed {
+            meter.store(&self.rule, judge.usages, judge.notices, now);
         }
-        if let Some(new) = new {
-            meter.ban = Some(Box::new(new));
+        if banned {
+            meter.ban = ban.map(Box::new);
         }
         answer
     }
@@ -285,11 +186,16 @@ impl Decision for CheckRate {
 
     fn decide(&self, meter: &mut Meter, now: Timestamp) -> Checked {
         let request = self.request.as_ref().filter(|_| !self.look()).map(Name::as_bytes);
-        if let Some(answer) = request.and_then(|request| meter.replay(request, now)) {
-            return Checked::Decided { answer: answer.clone(), replayed: true };
+        let replay = request.and_then(|request| meter.replay(request, now)).cloned();
+        if let Some(answer) = replay.clone().filter(Answer::is_allowed) {
+            return Checked::Decided { answer, replayed: true };
         }
         if meter.others(&self.rule, now) + self.rule.limits.len() > NAMES_MAX {
             return Checked::TooManyNames;
+        }
+        // A reset, a lifted ban or a raised limit counts at once.
+        if let Some(answer) = replay.filter(|_| self.is_refused(meter, now)) {
+            return Checked::Decided { answer, replayed: true };
         }
         Checked::Decided { answer: self.answer(meter, now), replayed: false }
     }

@@ -1,14 +1,12 @@
 //! What the embedded engine keeps of one key under one policy.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use super::{
-    ban::BanRecord,
-    check::Answer,
-    rule::Rule,
-    usage::{Kind, Usage},
-};
+use super::{ban::BanRecord, check::Answer, rule::Rule, usage::Usage};
 use crate::{decision::State, time::Timestamp};
+
+/// The most notices that a limit remembers: of the tiers of a few rules.
+const NOTICES_MAX: usize = 32;
 
 /// A key's usage, its ban, and the answers kept for repeats.
 #[derive(Debug, Default)]
@@ -19,7 +17,11 @@ pub struct Meter {
 }
 
 /// Answers by `request_id`, each until an instant.
-type Replays = HashMap<Box<[u8]>, (Timestamp, Answer)>;
+#[derive(Debug, Default)]
+struct Replays {
+    answers: HashMap<Box<[u8]>, (Timestamp, Answer)>,
+    by_end: BTreeSet<(Timestamp, Box<[u8]>)>,
+}
 
 /// What was used under one name of a limit.
 #[derive(Debug)]
@@ -37,8 +39,8 @@ pub(super) struct Loaded {
     pub(super) usages: Vec<Usage>,
     /// The notices of the first limit.
     pub(super) notices: Notices,
-    /// Whether the clock has been set back since some of it was put down.
-    pub(super) ahead: bool,
+    /// Whether it has to be put down, see [`Usage::is_moved`].
+    pub(super) moved: bool,
 }
 
 /// The levels that notices went out for, and when.
@@ -47,8 +49,10 @@ pub(super) struct Notices(Vec<(u32, Timestamp)>);
 
 impl Notices {
     /// Those of the present window, which began at `since`.
-    fn since(&self, since: u64) -> Notices {
-        Notices(self.0.iter().copied().filter(|(_, at)| at.0 >= since).collect())
+    fn since(&self, since: u64, now: Timestamp) -> Notices {
+        let present = self.0.iter().filter(|(_, at)| at.0 >= since);
+        // A clock that was set back must not keep notices back for longer.
+        Notices(present.map(|(above, at)| (*above, (*at).min(now))).collect())
     }
 
     pub(super) fn contains(&self, above: u32) -> bool {
@@ -56,6 +60,9 @@ impl Notices {
     }
 
     pub(super) fn add(&mut self, above: u32, now: Timestamp) {
+        if self.0.len() >= NOTICES_MAX {
+            self.0.remove(0);
+        }
         self.0.push((above, now));
     }
 }
@@ -63,19 +70,23 @@ impl Notices {
 impl Meter {
     /// What was used of each limit of a rule, now.
     pub(super) fn load(&self, rule: &Rule, now: Timestamp) -> Loaded {
-        let (mut notices, mut ahead) = (Notices::default(), false);
+        let (mut notices, mut moved) = (Notices::default(), false);
         let usages = rule.limits.iter().enumerate().map(|(index, limit)| {
             let counter = self.live(now).find(|counter| counter.name == limit.name);
             let stored = counter.map(|counter| &counter.usage);
-            let stored = stored.filter(|usage| usage.kind() == Kind::of(limit.algorithm));
-            ahead |= stored.is_some_and(|usage| usage.is_ahead(limit, now));
+            let stored = stored.filter(|usage| usage.algorithm() == limit.algorithm);
+            moved |= stored.is_some_and(|usage| usage.is_moved(limit, now));
             let usage = Usage::load(limit, stored, now);
+            // A longer window must not lose what a shorter one has counted.
+            moved |= counter.is_some_and(|counter| {
+                stored.is_some() && now.0 + usage.reset(limit, now) > counter.forget.0
+            });
             if let Some(counter) = counter.filter(|_| index == 0) {
-                notices = counter.notices.since(usage.notices_since(limit, now));
+                notices = counter.notices.since(usage.notices_since(limit, now), now);
             }
             usage
         });
-        Loaded { usages: usages.collect(), notices, ahead }
+        Loaded { usages: usages.collect(), notices, moved }
     }
 
     /// Puts down what is used of each limit of a rule.
@@ -118,12 +129,16 @@ impl Meter {
     }
 
     pub(super) fn replay(&self, request: &[u8], now: Timestamp) -> Option<&Answer> {
-        let (forget, answer) = self.replays.as_ref()?.get(request)?;
+        let (forget, answer) = self.replays.as_ref()?.answers.get(request)?;
         (*forget > now).then_some(answer)
     }
 
     pub(super) fn keep(&mut self, request: &[u8], answer: Answer, forget: Timestamp) {
-        self.replays.get_or_insert_default().insert(request.into(), (forget, answer));
+        let replays = self.replays.get_or_insert_default();
+        if let Some((earlier, _)) = replays.answers.insert(request.into(), (forget, answer)) {
+            replays.by_end.remove(&(earlier, request.into()));
+        }
+        replays.by_end.insert((forget, request.into()));
     }
 
     fn live(&self, now: Timestamp) -> impl Iterator<Item = &Counter> {
@@ -134,14 +149,21 @@ impl Meter {
 impl State for Meter {
     const CAPABILITY: &'static str = "rate";
 
-    // All of it: a key has few counters, and an answer is kept for minutes.
-    fn sweep(&mut self, now: Timestamp, _: usize) {
+    fn sweep(&mut self, now: Timestamp, budget: usize) {
         self.counters.retain(|counter| counter.forget > now);
         self.ban.take_if(|ban| ban.forget <= now);
         if let Some(replays) = &mut self.replays {
-            replays.retain(|_, (forget, _)| *forget > now);
+            for _ in 0..budget {
+                let Some((forget, _)) = replays.by_end.first() else { break };
+                if *forget > now {
+                    break;
+                }
+                if let Some((_, request)) = replays.by_end.pop_first() {
+                    replays.answers.remove(&request);
+                }
+            }
         }
-        self.replays.take_if(|replays| replays.is_empty());
+        self.replays.take_if(|replays| replays.answers.is_empty());
     }
 
     fn is_vacant(&self, now: Timestamp) -> bool {

@@ -1,4 +1,4 @@
-//! Notes that a key of a policy is banned, for ListBans, or no longer is.
+//! Notes that a key of a policy is banned, for ListBans.
 
 use super::{BANS_MAX, BanIndex, MeterName, unknown_status};
 use crate::{
@@ -11,13 +11,13 @@ use crate::{
 /// Ended bans that one call drops.
 const TRIM_MAX: usize = 100;
 
-/// Puts a key into the index of its policy, or takes it out.
+/// Puts a key into the index of its policy.
 #[derive(Debug, Clone)]
 pub struct NoteBan {
     /// The policy and the key.
     pub name: MeterName,
-    /// When its ban ends; none when it is not banned.
-    pub until: Option<Timestamp>,
+    /// When its ban ends.
+    pub until: Timestamp,
 }
 
 impl Decision for NoteBan {
@@ -37,7 +37,7 @@ impl Decision for NoteBan {
     fn encode(&self, call: &mut Call) {
         call.key(&[b"banned"]);
         call.bytes(&[self.name.key()]);
-        call.number(self.until.map_or(0, |until| until.0));
+        call.number(self.until.0);
         call.number(BANS_MAX as u64);
     }
 
@@ -49,10 +49,7 @@ impl Decision for NoteBan {
     }
 
     fn decide(&self, index: &mut BanIndex, now: Timestamp) {
-        match self.until.filter(|until| *until > now) {
-            Some(until) => index.insert(self.name.key(), until),
-            None => index.remove(self.name.key()),
-        }
+        index.insert(self.name.key(), self.until);
         index.trim(now, BANS_MAX, TRIM_MAX);
     }
 }

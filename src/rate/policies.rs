@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::Rule;
-use crate::{admission::CatalogError, names::Name};
+use crate::names::Name;
 
 /// A rule of the configuration, and others for some keys.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ pub struct Policies(BTreeMap<Box<[u8]>, (Policy, GlobSet)>);
 
 impl Policies {
     /// These policies; the error is a glob that cannot be read.
-    pub fn new(policies: Vec<Policy>) -> Result<Policies, CatalogError> {
+    pub fn new(policies: Vec<Policy>) -> Result<Policies, globset::Error> {
         let mut by_name = BTreeMap::new();
         for policy in policies {
             let mut patterns = GlobSetBuilder::new();

@@ -1,9 +1,8 @@
 //! Rules: limits, and tiers on the first of them.
 
-use super::usage::Kind;
 use crate::time::Millis;
 
-/// The count of a limit that refuses nobody.
+/// The ceiling of a limit that refuses nobody: counts saturate at it.
 pub(super) const NO_CEILING: u32 = u32::MAX;
 
 /// A rule that has been checked; [`super::RuleSpec::build`] makes it.
@@ -40,17 +39,18 @@ pub struct Limit {
     pub(super) shift: u64,
 }
 
-/// How a limit counts.
+/// How a limit counts, and its number in the scripts and in what they store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Algorithm {
     /// A window starts with its first hit.
-    FixedWindow,
+    FixedWindow = 1,
     /// Windows of the clock.
-    CalendarWindow,
+    CalendarWindow = 2,
     /// Never more than `max` in any interval of the window's length.
-    SlidingWindow,
+    SlidingWindow = 3,
     /// GCRA.
-    TokenBucket,
+    TokenBucket = 4,
 }
 
 /// A level on a rule's first limit.
@@ -98,7 +98,7 @@ impl Rule {
         for limit in &self.limits {
             limits.extend_from_slice(&limit.name);
             limits.push(0);
-            limits.push(Kind::of(limit.algorithm) as u8);
+            limits.push(limit.algorithm as u8);
             limits.extend_from_slice(&limit.ceiling.to_le_bytes());
             limits.extend_from_slice(&limit.window.micros().to_le_bytes());
             limits.extend_from_slice(&limit.extra().to_le_bytes());

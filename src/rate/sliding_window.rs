@@ -51,8 +51,9 @@ impl SlidingWindow {
         rolled
     }
 
-    pub(super) fn is_ahead(&self, now: Timestamp) -> bool {
-        self.buckets.last().is_some_and(|(number, _)| number * self.width > now.0)
+    pub(super) fn is_moved(&self, limit: &Limit, now: Timestamp) -> bool {
+        let Some((last, _)) = self.buckets.last() else { return false };
+        self.width != width(limit.window.micros()) || last * self.width > now.0
     }
 
     pub(super) fn count(&self) -> u32 {
@@ -60,13 +61,13 @@ impl SlidingWindow {
     }
 
     pub(super) fn wait(&self, limit: &Limit, cost: u32, now: Timestamp) -> u64 {
-        let wanted = u64::from(self.count()) + u64::from(cost);
-        let mut over = wanted.saturating_sub(limit.ceiling.into());
+        let wanted = self.count().saturating_add(cost);
+        let mut over = wanted.saturating_sub(limit.ceiling);
         for &(number, count) in &self.buckets {
             if over == 0 {
                 break;
             }
-            over = over.saturating_sub(count.into());
+            over = over.saturating_sub(count);
             if over == 0 {
                 return self.gives_back(number, limit) - now.0;
             }

@@ -64,11 +64,11 @@ impl Violations {
     }
 
     /// A number within bounds.
-    fn number(&mut self, field: String, value: u64, least: u32, most: u32) -> u32 {
+    fn number(&mut self, field: impl FnOnce() -> String, value: u64, least: u32, most: u32) -> u32 {
         match u32::try_from(value).ok().filter(|number| (least..=most).contains(number)) {
             Some(number) => number,
             None => {
-                self.add(field, format!("must be {least} to {most}"));
+                self.add(field(), format!("must be {least} to {most}"));
                 least
             }
         }
@@ -86,7 +86,7 @@ impl RuleSpec {
         if self.tiers.len() > TIERS_MAX {
             bad.add("tiers".into(), format!("must be at most {TIERS_MAX} tiers"));
         }
-        if self.utc_offset.abs() > UTC_OFFSET_MAX {
+        if !(-UTC_OFFSET_MAX..=UTC_OFFSET_MAX).contains(&self.utc_offset) {
             bad.add("utc_offset".into(), "must be -14h to 14h, whole minutes");
         }
         if !bad.0.is_empty() {
@@ -97,9 +97,12 @@ impl RuleSpec {
             (0..self.limits.len()).map(|index| self.limit(index, &tiers, &mut bad)).collect();
         let ban_memory = self.ban_memory.unwrap_or(BAN_MEMORY);
         let (utc_offset, packed) = (self.utc_offset, Default::default());
+        if !bad.0.is_empty() {
+            return Err(bad.0);
+        }
         let mut rule = Rule { limits, tiers, utc_offset, ban_memory, packed };
         rule.pack();
-        if bad.0.is_empty() { Ok(rule) } else { Err(bad.0) }
+        Ok(rule)
     }
 
     fn tiers(&self, bad: &mut Violations) -> Vec<Tier> {
@@ -111,9 +114,9 @@ impl RuleSpec {
                 bad.add(field("above"), format!("is required: 0 to {COUNT_MAX}"));
                 0
             });
-            let mut above = bad.number(field("above"), above, 0, COUNT_MAX);
+            let mut above = bad.number(|| field("above"), above, 0, COUNT_MAX);
             let mut action = spec.action.unwrap_or_else(|| {
-                bad.add(field("action"), "is required: WARN, THROTTLE or BAN");
+                bad.add(field("action"), "is required, and must be WARN, THROTTLE or BAN");
                 TierAction::Ban
             });
             if let Some(last) = tiers.last() {
@@ -168,13 +171,13 @@ impl RuleSpec {
             bad.add(field("max"), format!("is required: 0 to {most}"));
             0
         });
-        let max = bad.number(field("max"), max, 0, most);
+        let max = bad.number(|| field("max"), max, 0, most);
         let burst = match spec.burst {
             Some(_) if !bucket => {
                 bad.add(field("burst"), "is for TOKEN_BUCKET only");
                 max
             }
-            Some(burst) => bad.number(field("burst"), burst, 1, BUCKET_MAX),
+            Some(burst) => bad.number(|| field("burst"), burst, 1, BUCKET_MAX),
             None => max,
         };
         let burst = if max == 0 { 0 } else { burst };
@@ -197,15 +200,15 @@ impl RuleSpec {
 
     fn check_name(&self, index: usize, bad: &mut Violations) {
         let name = &self.limits[index].name;
-        let field = format!("limits[{index}].name");
+        let field = || format!("limits[{index}].name");
         if name.is_empty() {
             if self.limits.len() > 1 {
-                bad.add(field, "is required where a rule has several limits");
+                bad.add(field(), "is required where a rule has several limits");
             }
         } else if let Err(description) = Name::parse(name.clone().into()) {
-            bad.add(field, description);
+            bad.add(field(), description);
         } else if self.limits[..index].iter().any(|limit| limit.name == *name) {
-            bad.add(field, "must differ from the other limits' names");
+            bad.add(field(), "must differ from the other limits' names");
         }
     }
 }

@@ -16,8 +16,8 @@
 use super::{FILL_MAX, rule::Limit};
 use crate::time::Timestamp;
 
-/// Lua's numbers are exact below this.
-const EXACT: u128 = 1 << 53;
+/// Doubles, which are all numbers that Lua has, are exact below this.
+const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The theoretical arrival time, and the numbers it was counted with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,9 +51,10 @@ impl TokenBucket {
         TokenBucket { tat: now.0, part: 0, max, burst, window: limit.window.micros(), seen: now }
     }
 
-    pub(super) fn is_ahead(&self, limit: &Limit, now: Timestamp) -> bool {
+    pub(super) fn is_moved(&self, limit: &Limit, now: Timestamp) -> bool {
+        let same = self.max == limit.max && self.window == limit.window.micros();
         // Under a max of 0 there is no telling what it is worth.
-        limit.max > 0 && self.seen > now
+        limit.max > 0 && (self.seen > now || !same)
     }
 
     /// Brings it up to now, and to the limit's numbers: what was used stays
@@ -74,24 +75,20 @@ impl TokenBucket {
 
     /// The same number of calls at the limit's rate. Debt × max is calls ×
     /// window: for a changed max it stays, for a changed window it grows with
-    /// it. As the script computes it, rounding included.
+    /// it. In doubles, as the script has no others: exact for all but the
+    /// largest, of which it errs by less than a microsecond.
     fn rescale(&self, debt: Length, limit: &Limit) -> Length {
         let window = limit.window.micros();
-        let full = intervals(limit.burst, window, limit.max);
-        let calls = u128::from(debt.0) * u128::from(self.max) + u128::from(debt.1);
-        if calls >= EXACT {
-            return full;
-        }
-        let mut scaled = calls as f64;
+        let mut calls = debt.0 as f64 * f64::from(self.max) + f64::from(debt.1);
         if self.window != window {
-            scaled = (scaled * window as f64 / self.window as f64).ceil();
+            calls = (calls * window as f64 / self.window as f64).ceil();
         }
-        if scaled >= EXACT as f64 {
-            return full;
+        if calls >= EXACT {
+            let whole = (calls / f64::from(limit.max)).ceil();
+            return (whole.min(FILL_MAX.micros() as f64) as u64, 0);
         }
-        let (scaled, max) = (scaled as u64, u64::from(limit.max));
-        let debt = (scaled / max, (scaled % max) as u32);
-        debt.min((FILL_MAX.micros(), 0))
+        let (calls, max) = (calls as u64, u64::from(limit.max));
+        (calls / max, (calls % max) as u32).min((FILL_MAX.micros(), 0))
     }
 
     pub(super) fn wait(&self, cost: u32, now: Timestamp) -> u64 {

@@ -8,27 +8,6 @@ use super::{
 };
 use crate::time::Timestamp;
 
-/// An algorithm's number in the scripts and in what they store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Kind {
-    Fixed = 1,
-    Calendar = 2,
-    Sliding = 3,
-    Bucket = 4,
-}
-
-impl Kind {
-    pub(super) fn of(algorithm: Algorithm) -> Kind {
-        match algorithm {
-            Algorithm::FixedWindow => Kind::Fixed,
-            Algorithm::CalendarWindow => Kind::Calendar,
-            Algorithm::SlidingWindow => Kind::Sliding,
-            Algorithm::TokenBucket => Kind::Bucket,
-        }
-    }
-}
-
 /// What has been used of a limit at an instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Usage {
@@ -40,12 +19,12 @@ pub(super) enum Usage {
 }
 
 impl Usage {
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn algorithm(&self) -> Algorithm {
         match self {
-            Usage::Fixed(_) => Kind::Fixed,
-            Usage::Calendar(_) => Kind::Calendar,
-            Usage::Sliding(_) => Kind::Sliding,
-            Usage::Bucket(_) => Kind::Bucket,
+            Usage::Fixed(_) => Algorithm::FixedWindow,
+            Usage::Calendar(_) => Algorithm::CalendarWindow,
+            Usage::Sliding(_) => Algorithm::SlidingWindow,
+            Usage::Bucket(_) => Algorithm::TokenBucket,
         }
     }
 
@@ -73,14 +52,15 @@ impl Usage {
         }
     }
 
-    /// Whether this was put down at a later time: the clock has been set back.
-    /// What `load` makes of it then has to be put down, or a key that is only
-    /// ever refused would be held up until the clock has caught up.
-    pub(super) fn is_ahead(&self, limit: &Limit, now: Timestamp) -> bool {
+    /// Whether `load` makes something else of this: the limit's numbers have
+    /// changed, or the clock has been set back. It then has to be put down even
+    /// if the call is refused, or a key that is only ever refused would be held
+    /// up for ever by what is made anew of it each time.
+    pub(super) fn is_moved(&self, limit: &Limit, now: Timestamp) -> bool {
         match self {
             Usage::Fixed(window) | Usage::Calendar(window) => window.start > now,
-            Usage::Sliding(window) => window.is_ahead(now),
-            Usage::Bucket(bucket) => bucket.is_ahead(limit, now),
+            Usage::Sliding(window) => window.is_moved(limit, now),
+            Usage::Bucket(bucket) => bucket.is_moved(limit, now),
         }
     }
 

@@ -29,17 +29,15 @@ impl Window {
     /// The window of the clock.
     pub(super) fn calendar(limit: &Limit, stored: Option<Window>, now: Timestamp) -> Window {
         let length = limit.window.micros();
-        let start = Timestamp((now.0 + limit.shift) / length * length - limit.shift);
+        let start = (now.0 + limit.shift) / length * length;
+        let start = Timestamp(start.saturating_sub(limit.shift));
         // One that starts later: the clock was set back; its count is kept.
         let count = stored.filter(|window| window.start >= start).map_or(0, |window| window.count);
         Window { start, count }
     }
 
     pub(super) fn wait(&self, limit: &Limit, cost: u32, now: Timestamp) -> u64 {
-        if u64::from(self.count) + u64::from(cost) <= u64::from(limit.ceiling) {
-            return 0;
-        }
-        self.end(limit, now)
+        if self.count.saturating_add(cost) <= limit.ceiling { 0 } else { self.end(limit, now) }
     }
 
     pub(super) fn spend(&mut self, cost: u32) {

@@ -187,8 +187,7 @@ impl History {
                 let name = MeterName::new(self.policy().as_ref(), &self::name(key));
                 let most = *[1, 20_000_000, 3_600_000_000].choose(&mut self.random).unwrap();
                 let ends = self.twins.time.now() + self.random.random_range(0..=most);
-                let until = self.random.random_bool(0.8).then_some(Timestamp(ends));
-                let decision = NoteBan { name, until };
+                let decision = NoteBan { name, until: Timestamp(ends) };
                 self.twins.agree(&mut self.indexes, &decision, context).await;
             }
             _ => {

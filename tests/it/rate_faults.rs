@@ -1,14 +1,15 @@
 //! Clocks that are set back, values that are not what the scripts wrote, and
-//! more names than a key may have.
+//! requests beyond all bounds.
 
 use std::time::Duration;
 
-use pb::{Algorithm, RateVerdict};
+use pb::{Algorithm, RateVerdict, TierAction};
 use tollgate::grpc::client::pb;
 use tonic::Code;
+use tonic_types::StatusExt;
 
 use crate::{
-    rates::{ALGORITHMS, check, limit, rule},
+    rates::{ALGORITHMS, WINDOWS, check, cost, limit, rule, tier},
     world::{World, length},
 };
 
@@ -19,6 +20,11 @@ on_both_engines! {
     a_clock_that_is_set_back_holds_nobody_up_for_longer,
     what_cannot_be_read_is_one_keys_trouble,
     a_key_counts_under_32_names,
+    a_key_remembers_the_notices_of_few_tiers,
+    a_clock_that_is_set_back_keeps_no_notice_back,
+    a_large_bucket_keeps_its_usage_when_it_is_raised,
+    an_offset_beyond_all_numbers_is_refused,
+    a_flood_of_bad_fields_is_answered_in_short,
 }
 
 async fn a_clock_that_is_set_back_holds_nobody_up_for_longer(world: World) {
@@ -89,4 +95,73 @@ async fn a_key_counts_under_32_names(world: World) {
     assert!(!world.check("k", &of(7)).await.allowed);
     world.advance(MINUTE).await;
     assert!(world.check("k", &of(32)).await.allowed);
+}
+
+async fn a_key_remembers_the_notices_of_few_tiers(world: World) {
+    let mut rule = rule([limit(1_000_000, MINUTE, Algorithm::FixedWindow)]);
+    world.ask(cost(5000, check("k", &rule))).await;
+    for round in 0..100 {
+        let above = |i: u64| 8 * round + i;
+        rule.tiers = (0..8).map(|i| tier(above(i), TierAction::Warn, &[])).collect();
+        let answer = world.check("k", &rule).await;
+        assert!(answer.crossed && answer.allowed, "{round}");
+        assert!(!world.check("k", &rule).await.crossed, "{round}");
+    }
+}
+
+async fn a_clock_that_is_set_back_keeps_no_notice_back(world: World) {
+    for algorithm in WINDOWS {
+        let key = algorithm.as_str_name();
+        let mut rule = rule([limit(100, MINUTE, algorithm)]);
+        rule.tiers = vec![tier(2, TierAction::Warn, &[])];
+        world.advance(3600 * SECOND).await;
+        world.passes(5, key, &rule).await;
+        world.time().set_back(3_600_000_000).await;
+        let mut crossed = 0;
+        for _ in 0..30 {
+            world.advance(10 * SECOND).await;
+            crossed += u32::from(world.check(key, &rule).await.crossed);
+        }
+        assert!((3..=5).contains(&crossed), "{algorithm:?}: {crossed} in 5 minutes");
+    }
+}
+
+async fn a_large_bucket_keeps_its_usage_when_it_is_raised(world: World) {
+    let of = |max| rule([limit(max, 1440 * MINUTE, Algorithm::TokenBucket)]);
+    world.ask(cost(150_000, check("k", &of(1_000_000)))).await;
+    let answer = world.ask(cost(0, check("k", &of(2_000_000)))).await;
+    assert_eq!((answer.allowed, answer.limits[0].count), (true, 150_000));
+    let answer = world.ask(cost(0, check("k", &of(100_000)))).await;
+    assert_eq!((answer.allowed, answer.limits[0].remaining), (false, 0));
+}
+
+async fn an_offset_beyond_all_numbers_is_refused(world: World) {
+    for seconds in [i64::MIN, i64::from(i32::MIN) * 60, i64::from(i32::MAX) * 60, i64::MAX] {
+        let offset = Some(prost_types::Duration { seconds, nanos: 0 });
+        let rule = rule([limit(1, MINUTE, Algorithm::CalendarWindow)]);
+        let request = check("k", &pb::Rule { utc_offset: offset, ..rule });
+        let status = world.rates.clone().check_rate(request).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{seconds}");
+        assert!(status.message().starts_with("rule.utc_offset"), "{status:?}");
+    }
+}
+
+async fn a_flood_of_bad_fields_is_answered_in_short(world: World) {
+    let bad = pb::Limit { algorithm: 99, ..pb::Limit::default() };
+    let many = pb::Rule { limits: vec![bad; 200_000], ..pb::Rule::default() };
+    let mut long = rule([limit(1, MINUTE, Algorithm::FixedWindow)]);
+    long.tiers = vec![tier(1, TierAction::Ban, &[Duration::ZERO; 300_000])];
+    for rule in [many, long] {
+        let status = world.rates.clone().check_rate(check("k", &rule)).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+    }
+    // As many as fit what clients take of headers; the rest is counted.
+    let empty = pb::CheckRateRequest::default();
+    let checks = pb::CheckRatesRequest { checks: vec![empty; 100] };
+    let status = world.rates.clone().check_rates(checks).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert!(status.message().ends_with("and 192 more"), "{status:?}");
+    let named = status.get_details_bad_request().unwrap().field_violations.len();
+    assert_eq!(named, 20);
+    assert!(world.check("k", &rule([limit(1, MINUTE, Algorithm::FixedWindow)])).await.allowed);
 }

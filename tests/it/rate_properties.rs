@@ -59,6 +59,8 @@ struct Run {
     case: Case,
     /// When something passed, and how much.
     passed: Vec<(u64, u32)>,
+    /// Whether the numbers of the limit stay the same.
+    steady: bool,
 }
 
 impl Run {
@@ -80,7 +82,9 @@ impl Run {
         }
         let wait = answer.retry_after.expect("a refusal says when to come again");
         assert!(wait.0 > 0);
-        self.refused_early_by_at_most_a_sixtieth(cost);
+        if self.steady {
+            self.refused_early_by_at_most_a_sixtieth(cost);
+        }
         if cost > self.case.burst {
             return; // It never passes.
         }
@@ -98,6 +102,9 @@ impl Run {
 
     /// Notes what has passed, and takes it on another key by calls of cost 1.
     async fn pass(&mut self, cost: u32) {
+        if !self.steady {
+            return;
+        }
         self.passed.push((self.time.now(), cost));
         for _ in 0..cost {
             assert!(self.ask("one by one", 1).await.is_allowed());
@@ -138,33 +145,50 @@ impl Run {
     }
 }
 
-fn check(redis: bool, cases: u32) {
+fn rule(case: &Case) -> Arc<Rule> {
+    let bucket = case.algorithm == Algorithm::TokenBucket;
+    let limit = LimitSpec {
+        name: Vec::new(),
+        max: Some(case.max.into()),
+        window: Some(case.window),
+        algorithm: Some(case.algorithm),
+        burst: bucket.then_some(case.burst.into()),
+    };
+    let spec = RuleSpec { limits: vec![limit], ..RuleSpec::default() };
+    Arc::new(spec.build().unwrap())
+}
+
+/// Plays the calls of a case; where there is another, by turns under its
+/// numbers, with what the first one's algorithm has counted.
+async fn play(redis: bool, case: Case, other: Option<Case>) {
+    let (engine, time) = if redis { redis_engine().await } else { embedded_engine() };
+    let maintained = engine.clone();
+    let maintain = tokio::spawn(async move { maintained.maintain().await });
+    up(engine.state()).await;
+    let other = other.map(|other| {
+        let bucket = case.algorithm == Algorithm::TokenBucket;
+        let burst = if bucket { other.burst } else { other.max };
+        Case { algorithm: case.algorithm, burst, ..other }
+    });
+    let (calls, steady) = (case.calls.clone(), other.is_none());
+    let mut cases = [other.unwrap_or_else(|| case.clone()), case.clone()];
+    let mut run = Run { engine, time, rule: rule(&case), case, passed: Vec::new(), steady };
+    for (pause, cost) in calls {
+        cases.swap(0, 1);
+        (run.rule, run.case) = (rule(&cases[0]), cases[0].clone());
+        run.time.advance(pause).await;
+        run.call(cost).await;
+    }
+    maintain.abort();
+}
+
+fn check(redis: bool, cases: u32, changing: bool) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
-    let outcome = TestRunner::new(config).run(&case(), |case| {
-        runtime.block_on(async {
-            let (engine, time) = if redis { redis_engine().await } else { embedded_engine() };
-            let maintained = engine.clone();
-            let maintain = tokio::spawn(async move { maintained.maintain().await });
-            up(engine.state()).await;
-            let bucket = case.algorithm == Algorithm::TokenBucket;
-            let limit = LimitSpec {
-                name: Vec::new(),
-                max: Some(case.max.into()),
-                window: Some(case.window),
-                algorithm: Some(case.algorithm),
-                burst: bucket.then_some(case.burst.into()),
-            };
-            let spec = RuleSpec { limits: vec![limit], ..RuleSpec::default() };
-            let rule = Arc::new(spec.build().unwrap());
-            let calls = case.calls.clone();
-            let mut run = Run { engine, time, rule, case, passed: Vec::new() };
-            for (pause, cost) in calls {
-                run.time.advance(pause).await;
-                run.call(cost).await;
-            }
-            maintain.abort();
-        });
+    let outcome = TestRunner::new(config).run(&(case(), case()), |(case, other)| {
+        // A calendar window's length is the clock's.
+        let changes = changing && case.algorithm != Algorithm::CalendarWindow;
+        runtime.block_on(play(redis, case, changes.then_some(other)));
         Ok(())
     });
     outcome.unwrap();
@@ -172,10 +196,20 @@ fn check(redis: bool, cases: u32) {
 
 #[test]
 fn any_history_of_rates_holds_on_the_embedded_engine() {
-    check(false, 2000);
+    check(false, 2000, false);
 }
 
 #[test]
 fn any_history_of_rates_holds_on_redis() {
-    check(true, 60);
+    check(true, 60, false);
+}
+
+#[test]
+fn waits_hold_under_changing_limits_on_the_embedded_engine() {
+    check(false, 2000, true);
+}
+
+#[test]
+fn waits_hold_under_changing_limits_on_redis() {
+    check(true, 60, true);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     process::{OwnRedis, Server},
-    rates::{check, limit, rule},
+    rates::{check, limit, rule, tier},
     world::{Rates, admit, capacity, complete, evict, renew},
 };
 use tollgate::grpc::client::pb;
@@ -85,15 +85,28 @@ async fn a_hundred_checks_are_one_round_trip() {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     redis.command(&["CONFIG", "RESETSTAT"]).await.unwrap();
+    let hundred = |rule: &pb::Rule| pb::CheckRatesRequest {
+        checks: (0..100).map(|i| check(&format!("key-{i}"), rule)).collect(),
+    };
     for _ in 0..10 {
-        let checks = (0..100).map(|i| check(&format!("key-{i}"), &rule)).collect();
-        let response = rates.check_rates(pb::CheckRatesRequest { checks }).await.unwrap();
+        let response = rates.check_rates(hundred(&rule)).await.unwrap();
         assert_eq!(response.into_inner().results.len(), 100);
         rates.check_rate(check("one", &rule)).await.unwrap();
     }
-    let calls = calls(&redis).await;
-    assert_eq!(calls.get("evalsha"), Some(&20), "{calls:?}");
+    // In four batches, so that Redis serves others in between; sent together.
+    let counted = calls(&redis).await;
+    assert_eq!(counted.get("evalsha"), Some(&(10 * 4 + 10)), "{counted:?}");
     // Of each check the usage and the ban are read, and the usage written.
-    assert_eq!(calls.get("get"), Some(&2020), "{calls:?}");
-    assert_eq!(calls.get("set"), Some(&1010), "{calls:?}");
+    assert_eq!(counted.get("get"), Some(&2020), "{counted:?}");
+    assert_eq!(counted.get("set"), Some(&1010), "{counted:?}");
+
+    // A hundred bans are noted together, too.
+    let mut bans = rule.clone();
+    bans.tiers = vec![tier(1, pb::TierAction::Ban, &[minute])];
+    redis.command(&["CONFIG", "RESETSTAT"]).await.unwrap();
+    let response = rates.check_rates(hundred(&bans)).await.unwrap().into_inner();
+    assert!(response.results.iter().all(|result| result.crossed));
+    let counted = calls(&redis).await;
+    let scripts = counted["evalsha"] + counted.get("script|load").copied().unwrap_or(0);
+    assert!(scripts <= 4 + 12, "{counted:?}");
 }

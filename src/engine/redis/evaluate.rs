@@ -36,43 +36,31 @@ impl Scripts {
         Scripts { prepared: script::ALL.iter().map(prepare).collect() }
     }
 
-    /// Runs a script, and perhaps a second one, in one round trip; in two when
-    /// Redis has forgotten a script. Of the second only whether it ran is told.
+    /// Runs scripts in one round trip; in two when Redis has forgotten some.
     pub(super) async fn send(
         &self,
         connection: &mut Connection,
-        main: Run<'_>,
-        beside: Option<Run<'_>>,
-    ) -> RedisResult<(Value, bool)> {
-        let Some(beside) = beside else {
-            return match self.evalsha(main).query_async(&mut connection.socket).await {
-                Err(error) if forgotten(&error) => Ok((self.load(connection, main).await?, false)),
-                result => Ok((result?, false)),
-            };
-        };
-        let mut pipeline = Pipeline::with_capacity(2);
-        pipeline.add_command(self.evalsha(main)).add_command(self.evalsha(beside));
-        let [result, noted] = pair(&mut pipeline, connection).await?;
-        let noted = match noted {
-            Err(error) if forgotten(&error) => self.load(connection, beside).await,
-            noted => noted,
-        };
-        match result {
-            Err(error) if forgotten(&error) => {
-                Ok((self.load(connection, main).await?, noted.is_ok()))
-            }
-            result => Ok((result?, noted.is_ok())),
+        runs: &[Run<'_>],
+    ) -> RedisResult<Vec<RedisResult<Value>>> {
+        let commands = runs.iter().map(|run| self.evalsha(*run));
+        let mut results = pipeline(connection, commands.collect()).await?;
+        let lost: Vec<usize> = (0..runs.len())
+            .filter(|index| results[*index].as_ref().is_err_and(forgotten))
+            .collect();
+        if lost.is_empty() {
+            return Ok(results);
         }
-    }
-
-    /// Loads a script and runs it: after a flush, a restart or a failover.
-    async fn load(&self, connection: &mut Connection, run: Run<'_>) -> RedisResult<Value> {
-        let mut load = redis::cmd("SCRIPT");
-        load.arg("LOAD").arg(&self.prepared[run.0.name].text);
-        let mut pipeline = Pipeline::with_capacity(2);
-        pipeline.add_command(load).add_command(self.evalsha(run));
-        let [_, result] = pair(&mut pipeline, connection).await?;
-        result
+        // After a flush, a restart or a failover.
+        let reload = lost.iter().flat_map(|index| {
+            let mut load = redis::cmd("SCRIPT");
+            load.arg("LOAD").arg(&self.prepared[runs[*index].0.name].text);
+            [load, self.evalsha(runs[*index])]
+        });
+        let reloaded = pipeline(connection, reload.collect()).await?;
+        for (index, result) in lost.into_iter().zip(reloaded.into_iter().skip(1).step_by(2)) {
+            results[index] = result;
+        }
+        Ok(results)
     }
 
     fn evalsha(&self, (script, batch): Run<'_>) -> Cmd {
@@ -93,15 +81,24 @@ fn forgotten(error: &RedisError) -> bool {
     error.kind() == ServerErrorKind::NoScript.into()
 }
 
-/// Sends two commands and returns both replies.
-async fn pair(
-    pipeline: &mut Pipeline,
+/// Sends commands together and returns every reply.
+async fn pipeline(
     connection: &mut Connection,
-) -> RedisResult<[RedisResult<Value>; 2]> {
+    commands: Vec<Cmd>,
+) -> RedisResult<Vec<RedisResult<Value>>> {
+    let count = commands.len();
+    let mut pipeline = Pipeline::with_capacity(count);
+    for command in commands {
+        pipeline.add_command(command);
+    }
     pipeline.ignore_errors();
     let replies: Vec<RedisResult<Value>> = pipeline.query_async(&mut connection.socket).await?;
-    let replies: Result<[_; 2], _> = replies.try_into();
-    replies.map_err(|_| (redis::ErrorKind::UnexpectedReturnType, "not two replies").into())
+    match replies.len() == count {
+        true => Ok(replies),
+        false => {
+            Err((redis::ErrorKind::UnexpectedReturnType, "not a reply for each command").into())
+        }
+    }
 }
 
 /// What a failed command means to the caller.

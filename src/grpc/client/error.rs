@@ -17,17 +17,17 @@ impl CallError {
     /// The deadline passed; whether the call was executed is unknown.
     pub(super) fn deadline() -> CallError {
         let message = "no answer by the call's deadline".to_owned();
-        CallError { code: name(Code::DeadlineExceeded), message }
+        CallError { code: code_name(Code::DeadlineExceeded), message }
     }
 
     /// The caller's own mistake.
     pub(super) fn invalid(message: String) -> CallError {
-        CallError { code: name(Code::InvalidArgument), message }
+        CallError { code: code_name(Code::InvalidArgument), message }
     }
 
     /// An answer that the contract does not know.
     pub(super) fn malformed(what: &str) -> CallError {
-        CallError { code: name(Code::Internal), message: format!("malformed answer: {what}") }
+        CallError { code: code_name(Code::Internal), message: format!("malformed answer: {what}") }
     }
 
     /// No connection. The innermost cause names what failed; the outer ones
@@ -37,7 +37,7 @@ impl CallError {
         while let Some(inner) = cause.source() {
             cause = inner;
         }
-        CallError { code: name(Code::Unavailable), message: cause.to_string() }
+        CallError { code: code_name(Code::Unavailable), message: cause.to_string() }
     }
 }
 
@@ -47,7 +47,7 @@ impl From<Status> for CallError {
         if status.code() == Code::Cancelled && status.message() == TimeoutExpired(()).to_string() {
             return CallError::deadline();
         }
-        CallError { code: name(status.code()), message: status.message().to_owned() }
+        CallError { code: code_name(status.code()), message: status.message().to_owned() }
     }
 }
 
@@ -59,7 +59,8 @@ impl fmt::Display for CallError {
 
 impl Error for CallError {}
 
-fn name(code: Code) -> &'static str {
+/// The gRPC code's name on the wire.
+pub(in crate::grpc) fn code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",
         Code::Cancelled => "CANCELLED",

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use tonic::Status;
 
 use super::super::{
+    client::code_name,
     convert::{duration, timestamp},
     pb, status,
 };
@@ -44,7 +45,7 @@ fn decided(asked: &CheckRate, answer: Answer, replayed: bool) -> pb::CheckRateRe
 
 /// A check that could not be decided, among others that could.
 pub(super) fn undecided(status: &Status) -> pb::CheckRateResponse {
-    let error = format!("{:?}: {}", status.code(), status.message()).into();
+    let error = format!("{}: {}", code_name(status.code()), status.message()).into();
     pb::CheckRateResponse { error, ..pb::CheckRateResponse::default() }
 }
 
@@ -66,6 +67,11 @@ pub(super) fn ban(key: &[u8], ban: Ban) -> pb::Ban {
         strikes: ban.strikes,
         actor: ban.actor.into(),
     }
+}
+
+/// A ban of which only the key can be told.
+pub(super) fn unreadable_ban(key: &[u8]) -> pb::Ban {
+    pb::Ban { key: Bytes::copy_from_slice(key), ..pb::Ban::default() }
 }
 
 pub(super) fn policy(policy: &Policy) -> pb::Policy {

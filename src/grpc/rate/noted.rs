@@ -3,36 +3,42 @@
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
-use crate::{rate::MeterName, time::Timestamp};
+use crate::{
+    rate::NoteBan,
+    time::{Timestamp, monotonic},
+};
 
+/// A note that got lost with its store is made good after this.
+const NOTE_EVERY: Duration = Duration::from_secs(60);
 /// Keys remembered; past it all are forgotten and noted anew.
 const NOTED_MAX: usize = 65_536;
 
-/// Banned keys and the end of the ban that was noted of each.
+/// Banned keys, the end of the ban that was noted of each, and when.
 #[derive(Debug, Default)]
-pub(super) struct Noted(Mutex<HashMap<Box<[u8]>, Timestamp>>);
+pub(super) struct Noted(Mutex<Notes>);
+
+type Notes = HashMap<Box<[u8]>, (Timestamp, Instant)>;
 
 impl Noted {
-    /// Whether a ban, or that there is none, has to be noted.
-    pub(super) fn is_due(&self, name: &MeterName, until: Option<Timestamp>) -> bool {
-        until.is_none() || self.lock().get(name.as_bytes()).copied() != until
+    /// Whether a ban has to be noted.
+    pub(super) fn is_due(&self, note: &NoteBan) -> bool {
+        let noted = self.lock();
+        let last = noted.get(note.name.as_bytes());
+        last.is_none_or(|(until, at)| *until != note.until || at.elapsed() >= NOTE_EVERY)
     }
 
-    pub(super) fn add(&self, name: &MeterName, until: Option<Timestamp>) {
+    pub(super) fn add(&self, note: &NoteBan) {
         let mut noted = self.lock();
-        let Some(until) = until else {
-            noted.remove(name.as_bytes());
-            return;
-        };
         if noted.len() >= NOTED_MAX {
             noted.clear();
         }
-        noted.insert(name.as_bytes().into(), until);
+        noted.insert(note.name.as_bytes().into(), (note.until, monotonic()));
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Timestamp>> {
+    fn lock(&self) -> MutexGuard<'_, Notes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

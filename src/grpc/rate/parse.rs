@@ -9,9 +9,9 @@ use super::super::{fields::Fields, page_token, pb, status};
 use crate::{
     names::Name,
     rate::{
-        Algorithm, BAN_MEMORY, BanKey, CHECKS_MAX, COUNT_MAX, CheckRate, LENGTH_MAX, LENGTH_MIN,
-        LimitSpec, ListBans, MeterName, Policies, Rule, RuleSpec, TEXT_BYTES_MAX, TierAction,
-        TierSpec,
+        Algorithm, BAN_DURATIONS_MAX, BAN_MEMORY, BanKey, CHECKS_MAX, COUNT_MAX, CheckRate,
+        LENGTH_MAX, LENGTH_MIN, LIMITS_MAX, LimitSpec, ListBans, MeterName, Policies, Rule,
+        RuleSpec, TEXT_BYTES_MAX, TIERS_MAX, TierAction, TierSpec,
     },
 };
 
@@ -89,11 +89,12 @@ fn rule(fields: &mut Fields, rule: pb::Rule) -> Option<Rule> {
         fields.violation("utc_offset", "must be -14h to 14h, whole minutes");
     }
     let ban_memory = fields.duration("ban_memory", rule.ban_memory, LENGTH_MIN..=LENGTH_MAX);
-    let limits = rule.limits.into_iter().enumerate();
+    // Counted before they are read: a message has room for a million of them.
+    let limits = few(fields, "limits", rule.limits, LIMITS_MAX)?.into_iter().enumerate();
     let limits = limits
         .map(|(i, spec)| fields.below(format_args!("limits[{i}]."), |fields| limit(fields, spec)))
         .collect();
-    let tiers = rule.tiers.into_iter().enumerate();
+    let tiers = few(fields, "tiers", rule.tiers, TIERS_MAX)?.into_iter().enumerate();
     let tiers = tiers
         .map(|(i, spec)| fields.below(format_args!("tiers[{i}]."), |fields| tier(fields, spec)))
         .collect();
@@ -107,6 +108,15 @@ fn rule(fields: &mut Fields, rule: pb::Rule) -> Option<Rule> {
             None
         }
     }
+}
+
+/// At most so many.
+fn few<T>(fields: &mut Fields, field: &str, all: Vec<T>, most: usize) -> Option<Vec<T>> {
+    if all.len() > most {
+        fields.violation(field, format!("must be at most {most} {field}"));
+        return None;
+    }
+    Some(all)
 }
 
 fn limit(fields: &mut Fields, limit: pb::Limit) -> LimitSpec {
@@ -137,7 +147,8 @@ fn tier(fields: &mut Fields, tier: pb::Tier) -> TierSpec {
         Ok(pb::TierAction::Throttle) => Some(TierAction::Throttle),
         Ok(pb::TierAction::Ban) => Some(TierAction::Ban),
     };
-    let durations = tier.ban_durations.into_iter().enumerate();
+    let durations = few(fields, "ban_durations", tier.ban_durations, BAN_DURATIONS_MAX);
+    let durations = durations.unwrap_or_default().into_iter().enumerate();
     let ban_durations = durations.filter_map(|(i, duration)| {
         let field = format!("ban_durations[{i}]");
         fields.duration(&field, Some(duration), LENGTH_MIN..=LENGTH_MAX)

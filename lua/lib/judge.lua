@@ -1,0 +1,51 @@
+-- Judges one check; the twin of `Judge` in src/rate/judge.rs. With `look` nothing
+-- changes.
+
+-- Judges a key that is not banned, and whose count reaches no ban.
+local function count(meter, tiers, level, cost, look, now)
+  local limits, flags = meter.limits, 0
+  local others = longest_wait(limits, 2, #limits, cost, now)
+  local wait = longest_wait(limits, 1, 1, cost, now)
+  if others > 0 then
+    return THROTTLE, 0, max(others, wait)
+  elseif wait > 0 then
+    -- Only so does a count that is throttled ever reach a further tier; the last
+    -- one is the least mild.
+    if level < #tiers and tiers[#tiers].action ~= WARN and cost <= limits[1].ceiling then
+      spend(meter, 1, cost, look, now)
+    end
+    if level > 0 and tiers[level].action == THROTTLE then
+      flags = cross(meter, tiers, level, look, now)
+    end
+    return THROTTLE, flags, longest_wait(limits, 1, 1, cost, now)
+  end
+  spend(meter, #limits, cost, look, now)
+  if level > 0 then
+    return WARN, cross(meter, tiers, level, look, now), 0
+  end
+  return 0, 0, 0
+end
+
+-- Bans the key by a tier, for the duration of this strike.
+local function ban_by(tier, known, memory, now)
+  local strikes = min((known and known.strikes or 0) + 1, STRIKES_MAX)
+  local ban = { strikes = strikes, reason = format('above %.0f', tier.above), actor = '' }
+  ban.ends = now + tier[min(strikes, #tier)]
+  ban.forget = ban.ends + memory
+  return ban
+end
+
+-- Judges a key whose last ban is known: verdict, flags, wait, the ban in force,
+-- and whether this call set it.
+local function judge(meter, tiers, known, memory, cost, look, now)
+  local limits = meter.limits
+  local level = #tiers > 0 and reached(tiers, limits[1].algorithm.count(limits[1]) + cost) or 0
+  if known and known.ends > now then
+    return BAN, 0, max(known.ends - now, longest_wait(limits, 1, #limits, cost, now)), known, false
+  elseif level > 0 and tiers[level].action == BAN then
+    local ban = ban_by(tiers[level], known, memory, now)
+    local wait = max(ban.ends - now, longest_wait(limits, 1, #limits, cost, now))
+    return BAN, cross(meter, tiers, level, look, now), wait, not look and ban, not look
+  end
+  return count(meter, tiers, level, cost, look, now)
+end
