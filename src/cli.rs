@@ -15,7 +15,8 @@ use tollgate::{
 };
 
 /// Tollgate answers, over gRPC, whether something may happen: at most N
-/// devices at once on an external system, with a lease for each.
+/// devices at once on an external system, with a lease for each; callers
+/// within their rates, with warn and ban levels.
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -74,12 +75,15 @@ pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr) {
         EngineChoice::Embedded => "the embedded engine, in memory: state ends with the process",
         EngineChoice::Redis(_) => "the Redis engine",
     };
-    let request = r#"{"pool":"demo","device_id":"camera-1","task_id":"snapshot-1"}"#;
+    let admit = r#"{"pool":"demo","device_id":"camera-1","task_id":"snapshot-1"}"#;
+    let check = r#"{"key":"user:7","rule":{"limits":[{"max":2,"window":"600s"}]}}"#;
     say(&format!(
         "Tollgate {version} on {engine}\n\
          Listening on {listen}. Try:\n\n  \
-         grpcurl -plaintext -d '{request}' \\\n    \
-         {listen} tollgate.v1.AdmissionService/AdmitTask\n",
+         grpcurl -plaintext -d '{admit}' \\\n    \
+         {listen} tollgate.v1.AdmissionService/AdmitTask\n  \
+         grpcurl -plaintext -d '{check}' \\\n    \
+         {listen} tollgate.v1.RateService/CheckRate\n",
         version = env!("CARGO_PKG_VERSION"),
     ));
 }
