@@ -41,7 +41,7 @@ scripts! {
     LIST_LEASES = "admission/list_leases", 1 keys, 3 argv, with "admission";
     RENEW_TASK = "admission/renew", 4 keys, 8 argv, with "admission" "lease";
     BAN_KEY = "rate/ban", 1 keys, 4 argv, with "packed" "ban";
-    CHECK_RATE = "rate/check", 3 keys, 5 argv, with "packed" "counters" "meter" "window" "sliding_window" "token_bucket" "ban" "replay" "tiers" "judge";
+    CHECK_RATE = "rate/check", 3 keys, 5 argv, with "packed" "limits" "window" "sliding_window" "token_bucket" "counters" "meter" "ban" "replay" "tiers" "judge";
     GET_BAN = "rate/get_ban", 1 keys, 0 argv, with "packed" "ban";
     RESET_RATE = "rate/reset", 1 keys, 0 argv, with "packed" "counters";
     UNBAN_KEY = "rate/unban", 2 keys, 0 argv, with "packed" "ban";

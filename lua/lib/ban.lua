@@ -4,12 +4,12 @@ local STRIKES_MAX = 4294967295
 
 -- nil when there is none, or it is remembered no longer.
 local function read_ban(key, now)
-  local got, text = pcall(call, 'GET', key)
-  if got and not text then
+  local text = call('GET', key)
+  if not text then
     return nil
   end
   local read, ends, forget, strikes, reason, actor = pcall(scan, '<I8I8I4ss', text)
-  if not got or not read or max(ends, forget) > TIME_MAX then
+  if not read or max(ends, forget) > TIME_MAX then
     error('CORRUPT ban of the key; Unban repairs it', 0)
   end
   if forget <= now then

@@ -73,7 +73,7 @@ function sliding.wait(limit, cost, now)
   local over, at = min(limit.total + cost, COUNT_MAX) - limit.ceiling, 1
   while over > 0 do
     if at > #limit.body then
-      error(UNREADABLE, 0)
+      error('CORRUPT usage of the key; ResetRate repairs it', 0)
     end
     local low, count
     low, count, at = scan('<BI4', limit.body, at)

@@ -5,6 +5,9 @@ local WARN, THROTTLE, BAN = 1, 2, 3
 local NOTICES_MAX = 32
 
 local function read_tiers(text)
+  if text == '' then
+    return NONE
+  end
   local tiers, at = {}, 1
   while at <= #text do
     local tier, durations = {}, nil
@@ -43,6 +46,9 @@ end
 local function cross(meter, tiers, level, look, now)
   if look then
     return 0
+  end
+  if meter.notices == NONE then
+    meter.notices = {}
   end
   local noticed = {}
   for i = 1, #meter.notices do

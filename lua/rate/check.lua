@@ -4,7 +4,7 @@
 -- keys[2] ban string: the key's ban
 -- keys[3] replay string: the answer kept for repeats of this request
 -- argv[1] cost 0..10^9; 0 writes nothing and looks as for 1
--- argv[2] limits packed, see lib/meter.lua; 1 to 8
+-- argv[2] limits packed, see lib/limits.lua; 1 to 8
 -- argv[3] tiers packed: above u32, action u8 (1 warn, 2 throttle, 3 ban), number
 --         of durations u8, durations u64 µs; 0 to 8, rising
 -- argv[4] memory µs that a ban is remembered after its end

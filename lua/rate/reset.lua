@@ -10,9 +10,11 @@ local function decide(keys, _, now)
   local usage_key = keys[1]
   local number = 0
   local readable = pcall(function()
-    each_counter(call('GET', usage_key) or '', now, function()
-      number = number + 1
-    end)
+    local text, at = call('GET', usage_key) or '', 1
+    while at <= #text do
+      local _, _, forget, _, _, _, next = read_counter(text, at)
+      number, at = number + (forget > now and 1 or 0), next
+    end
   end)
   call('DEL', usage_key)
   return { readable and number == 0 and 0 or 1 }

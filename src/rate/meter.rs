@@ -99,6 +99,8 @@ impl Meter {
     ) {
         let ours = |counter: &Counter| rule.limits.iter().any(|limit| limit.name == counter.name);
         self.counters.retain(|counter| counter.forget > now && !ours(counter));
+        // A million keys must not pay for room that they do not use.
+        self.counters.reserve_exact(rule.limits.len());
         for (limit, usage) in rule.limits.iter().zip(usages) {
             let notices = std::mem::take(&mut notices);
             let noticed = if notices.0.is_empty() { 0 } else { limit.window.micros() };

@@ -91,7 +91,7 @@ impl Rule {
         self.tiers.iter().rposition(|tier| u64::from(tier.above) < count)
     }
 
-    /// Puts down limits and tiers as `lua/lib/meter.lua` and
+    /// Puts down limits and tiers as `lua/lib/limits.lua` and
     /// `lua/lib/tiers.lua` read them.
     pub(super) fn pack(&mut self) {
         let (mut limits, mut tiers) = (Vec::new(), Vec::new());

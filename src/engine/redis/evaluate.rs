@@ -145,6 +145,9 @@ fn failed(message: &str) -> Error {
         None if REFUSALS.iter().any(|code| message.contains(code)) => {
             Error::Unavailable(message.to_owned())
         }
+        None if message.contains("WRONGTYPE") => Error::Corrupt(format!(
+            "of another type ({message}); ResetRate, Unban or ConfigurePool with reset drops it"
+        )),
         None => Error::Corrupt(message.to_owned()),
     }
 }
