@@ -44,26 +44,41 @@ pub(super) struct Loaded {
 }
 
 /// The levels that notices went out for, and when.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Notices(Vec<(u32, Timestamp)>);
+///
+/// Behind a pointer: a million keys that no notice went out for must not pay.
+#[derive(Debug, Default)]
+pub(super) struct Notices(Option<Box<Sent>>);
+
+/// Tiers and instants, the oldest first; not empty.
+#[derive(Debug, Default)]
+struct Sent {
+    tiers: Vec<(u32, Timestamp)>,
+}
 
 impl Notices {
     /// Those of the present window, which began at `since`.
     fn since(&self, since: u64, now: Timestamp) -> Notices {
-        let present = self.0.iter().filter(|(_, at)| at.0 >= since);
+        let Some(sent) = &self.0 else { return Notices(None) };
+        let present = sent.tiers.iter().filter(|(_, at)| at.0 >= since);
         // A clock that was set back must not keep notices back for longer.
-        Notices(present.map(|(above, at)| (*above, (*at).min(now))).collect())
+        let tiers: Vec<_> = present.map(|(above, at)| (*above, (*at).min(now))).collect();
+        Notices((!tiers.is_empty()).then(|| Box::new(Sent { tiers })))
     }
 
     pub(super) fn contains(&self, above: u32) -> bool {
-        self.0.iter().any(|notice| notice.0 == above)
+        self.0.as_ref().is_some_and(|sent| sent.tiers.iter().any(|tier| tier.0 == above))
     }
 
     pub(super) fn add(&mut self, above: u32, now: Timestamp) {
-        if self.0.len() >= NOTICES_MAX {
-            self.0.remove(0);
+        let tiers = &mut self.0.get_or_insert_default().tiers;
+        if tiers.len() >= NOTICES_MAX {
+            tiers.remove(0);
         }
-        self.0.push((above, now));
+        tiers.push((above, now));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_none()
     }
 }
 
@@ -103,7 +118,7 @@ impl Meter {
         self.counters.reserve_exact(rule.limits.len());
         for (limit, usage) in rule.limits.iter().zip(usages) {
             let notices = std::mem::take(&mut notices);
-            let noticed = if notices.0.is_empty() { 0 } else { limit.window.micros() };
+            let noticed = if notices.is_empty() { 0 } else { limit.window.micros() };
             let forget = Timestamp(now.0 + usage.reset(limit, now).max(noticed));
             if forget > now {
                 let name = limit.name.clone();

@@ -34,6 +34,7 @@ impl SlidingWindow {
     /// Drops what is a window old.
     pub(super) fn roll(&self, limit: &Limit, now: Timestamp) -> SlidingWindow {
         let mut rolled = SlidingWindow::empty(limit);
+        rolled.buckets.reserve_exact(self.buckets.len() + 1);
         let present = now.0 / rolled.width;
         for &(number, count) in &self.buckets {
             let number = if self.width == rolled.width {
@@ -91,7 +92,11 @@ impl SlidingWindow {
     fn add(&mut self, number: u64, cost: u32) {
         match self.buckets.last_mut() {
             Some((last, count)) if *last == number => *count = count.saturating_add(cost),
-            _ => self.buckets.push((number, cost)),
+            _ => {
+                // Most keys have few: room for four would be most of their memory.
+                self.buckets.reserve_exact(1);
+                self.buckets.push((number, cost));
+            }
         }
     }
 }
