@@ -24,6 +24,11 @@ pub trait Decision: fmt::Debug + Send + Sync + 'static {
     fn partition(&self) -> &[u8];
     /// What the decision may do to the partition's place in listings.
     fn listing(&self) -> Listing;
+    /// Whether to take it twice is as good as once, so that it may be sent again
+    /// when its reply was lost.
+    fn is_repeatable(&self) -> bool {
+        true
+    }
     /// Appends KEYS and ARGV in the order of the script's header.
     fn encode(&self, call: &mut Call);
     /// Reads one item's reply, in the shapes of the script's header.

@@ -12,7 +12,7 @@
 //! |---|---|---|---|
 //! | fixed window | up to 20 | 10, and 10 more when the next window starts | 1 count |
 //! | calendar window | up to 20 | the same, for all keys at the clock's minute | 1 count |
-//! | sliding window | up to 10 | 10; a hit is given back 60 s to 61 s after it | at most 64 counts |
+//! | sliding window | up to 10 | 10; a hit is given back 60 s to 61 s after it | at most 122 counts |
 //! | token bucket (GCRA; `token_bucket` cites the source) | up to `burst` + 10 | `burst`, and one more each 6 s | 1 instant |
 //!
 //! | verb | struct | script |

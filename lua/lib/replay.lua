@@ -5,7 +5,7 @@ local CROSSED, REPLAYED, BANNED = 1, 2, 4
 
 local function parse_replay(text, now)
   local forget, status, flags, retry, at = scan('<I8BBI8', text)
-  assert(forget <= TIME_MAX and status <= 3 and retry <= TIME_MAX)
+  assert(forget <= TIME_MAX and status <= 3 and retry <= TIME_MAX and flags < 8 and flags % 4 < REPLAYED)
   if forget <= now then
     return nil
   end
@@ -16,6 +16,7 @@ local function parse_replay(text, now)
   while at <= #text do
     local count, reset
     count, reset, at = scan('<I4I8', text, at)
+    assert(reset <= TIME_MAX)
     answer[#answer + 1], answer[#answer + 2] = count, reset
   end
   return answer

@@ -1,10 +1,11 @@
 -- Sliding windows. Usage: width u64, last u64, total u64, then the buckets, the
 -- oldest first: number mod 256 u8, count u32. A bucket's number is its instant
--- divided by the width, `last` the number of the last one. Extra: the width.
+-- divided by the width, `last` the number of the last one. Extra: the width, a
+-- power of two.
 local sliding = {}
 algorithms[3] = sliding
 
--- A window has at most 64 buckets, so a number is known by its last byte.
+-- A window has at most 122 buckets, so a number is known by its last byte.
 local function number_of(last, low)
   return last - (last - low) % 256
 end

@@ -17,7 +17,7 @@
 --         {4}: the key has usage under too many names of limits
 -- Writes usage, TTL: until all is given back; ban, TTL: its end and memory;
 --        replay, TTL: keep
--- Cost O(limits), of a sliding window O(64)
+-- Cost O(limits), of a sliding window O(122)
 
 local function decide(keys, argv, now)
   local usage_key, ban_key, replay_key = keys[1], keys[2], keys[3]

@@ -130,7 +130,8 @@ impl Redis {
             .then(|| [index::note(&self.key_prefix, D::State::CAPABILITY, partition, listing)]);
         let beside = note.as_ref().map(|call| (&script::NOTE_PARTITION, &call[..]));
         let runs: Vec<Run> = std::iter::once((D::SCRIPT, &call[..])).chain(beside).collect();
-        let mut answers = self.evaluate(&runs, deadline).await?.into_iter();
+        let repeatable = decision.is_repeatable();
+        let mut answers = self.evaluate(&runs, repeatable, deadline).await?.into_iter();
         let outcome = only(answers.next());
         if answers.next().is_some_and(|noted| noted.is_ok()) {
             self.index.noted(partition);
@@ -143,11 +144,16 @@ impl Redis {
         decisions: &[D],
         deadline: Instant,
     ) -> Result<Vec<Result<D::Outcome, Error>>, Error> {
+        if decisions.is_empty() {
+            return Ok(Vec::new());
+        }
         let calls: Vec<Call> =
             decisions.iter().map(|decision| Call::of(decision, &self.key_prefix)).collect();
         let runs: Vec<Run> = calls.chunks(BATCH_MAX).map(|batch| (D::SCRIPT, batch)).collect();
         let mut outcomes = Vec::with_capacity(decisions.len());
-        for (answer, (_, batch)) in self.evaluate(&runs, deadline).await?.into_iter().zip(&runs) {
+        let repeatable = decisions.iter().all(D::is_repeatable);
+        let answers = self.evaluate(&runs, repeatable, deadline).await?;
+        for (answer, (_, batch)) in answers.into_iter().zip(&runs) {
             match answer {
                 Ok(replies) => {
                     outcomes.extend(replies.into_iter().map(|reply| D::parse(&mut reply?)));
@@ -166,7 +172,7 @@ impl Redis {
         deadline: Instant,
     ) -> Result<PartitionPage, Error> {
         let call = [index::list(&self.key_prefix, capability, limit, after)];
-        let answers = self.evaluate(&[(&script::LIST_PARTITIONS, &call)], deadline).await?;
+        let answers = self.evaluate(&[(&script::LIST_PARTITIONS, &call)], true, deadline).await?;
         index::parse_page(&mut only(answers.into_iter().next())?)
     }
 
@@ -180,11 +186,12 @@ impl Redis {
 
     /// Runs scripts in one round trip.
     ///
-    /// A call whose connection breaks is sent once more: every decision can be
+    /// If the connection breaks they are sent once more, where they can be
     /// repeated.
     async fn evaluate(
         &self,
         runs: &[Run<'_>],
+        repeatable: bool,
         deadline: Instant,
     ) -> Result<Vec<Result<Replies, Error>>, Error> {
         self.monitor.check()?;
@@ -192,6 +199,9 @@ impl Redis {
         let deadline = deadline.min(monotonic() + ATTEMPT_MAX);
         if let Some(answers) = self.attempt(runs, deadline).await? {
             return Ok(answers);
+        }
+        if !repeatable {
+            return Err(Error::DeadlineExceeded);
         }
         match self.attempt(runs, deadline).await {
             Ok(Some(answers)) => Ok(answers),

@@ -97,11 +97,14 @@ impl pb::rate_service_server::RateService for Rate {
         let deadline = deadline::of(&request);
         let checks = parse::check_rates(request.into_inner(), &self.policies)?;
         let all = self.engine.run_all(&checks, deadline).await?;
-        let undecided = |checked: &Result<_, Error>| {
-            checked.as_ref().is_err_and(|error| !matches!(error, Error::Corrupt(_)))
+        // With no answer at all it is the store's trouble, not some key's.
+        let trouble = |checked: &Result<_, Error>| match checked {
+            Err(error) if !matches!(error, Error::Corrupt(_)) => Some(error.clone()),
+            _ => None,
         };
-        if let Some(Err(error)) = all.first().filter(|_| all.iter().all(undecided)) {
-            return Err(error.clone().into());
+        if let Some(error) = all.iter().find_map(trouble).filter(|_| all.iter().all(Result::is_err))
+        {
+            return Err(error.into());
         }
         let decided = checks.iter().zip(&all);
         let bans = decided.filter_map(|(check, all)| ban_of(check, all.as_ref().ok()?));

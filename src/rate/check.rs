@@ -146,6 +146,10 @@ impl Decision for CheckRate {
         Listing::Same
     }
 
+    fn is_repeatable(&self) -> bool {
+        self.look() || self.request.is_some()
+    }
+
     fn encode(&self, call: &mut Call) {
         let request = self.request.as_ref().map_or(&[][..], Name::as_bytes);
         call.key(&[b"usage"]);

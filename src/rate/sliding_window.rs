@@ -1,15 +1,19 @@
-//! Sliding windows: counts of sixtieths of a window.
+//! Sliding windows: counts of sixtieths of a window, or less.
 //!
 //! A hit is given back when its sub-bucket as a whole is a window old. So there
 //! are never more than `max` in any interval of the window's length, a hit is
 //! kept at most one sixtieth too long, and memory does not grow with `max`.
+//!
+//! The length of a sub-bucket is a power of two, so that those of any two
+//! windows nest: what is counted anew for another window, and again for the
+//! first, does not drift.
 //! (The two-bucket estimate that is often called a sliding window, which weighs
 //! the previous window's count, bounds neither.)
 
 use super::rule::Limit;
 use crate::time::Timestamp;
 
-/// Sub-buckets of a window, rounded up.
+/// The fewest sub-buckets of a window; there are at most 122.
 const PARTS: u64 = 60;
 
 /// What was counted, by sub-bucket of the clock.
@@ -23,7 +27,7 @@ pub(super) struct SlidingWindow {
 
 /// The length of a sub-bucket in µs.
 pub(super) fn width(window: u64) -> u64 {
-    window / PARTS
+    1 << (window / PARTS).max(1).ilog2()
 }
 
 impl SlidingWindow {

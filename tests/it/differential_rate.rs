@@ -42,8 +42,8 @@ struct History {
     waits: Vec<(CheckRate, u64)>,
     /// When bans end and when they are forgotten.
     ends: Vec<u64>,
-    /// What all steps of time are multiples of: a second's edge is also that of
-    /// many sub-buckets.
+    /// What all steps of time are multiples of. In calm histories it is the
+    /// length of a minute's sub-buckets, each step to when one is given back.
     unit: u64,
 }
 
@@ -71,8 +71,12 @@ async fn history(seed: u64) {
         cursors: Vec::new(),
         waits: Vec::new(),
         ends: Vec::new(),
-        unit: if calm { 1_000_000 } else { 1 },
+        unit: if calm { 1 << 19 } else { 1 },
     };
+    if calm {
+        let ahead = history.twins.time.now() - 60_000_000;
+        history.twins.time.advance((1 << 19) - ahead % (1 << 19)).await;
+    }
     for step in 0..STEPS {
         let context = format!("seed {seed}, step {step}");
         history.pass_time().await;
@@ -148,20 +152,21 @@ impl History {
             // A clock that is set back, by up to a minute.
             _ => {
                 let back: u64 = self.random.random_range(1..60_000_000);
-                return self.twins.time.set_back(back.next_multiple_of(self.unit)).await;
+                return self.twins.time.set_back((back / self.unit).max(1) * self.unit).await;
             }
         };
         self.advance(step).await;
     }
 
     async fn advance(&self, micros: u64) {
-        self.twins.time.advance(micros.next_multiple_of(self.unit)).await;
+        self.twins.time.advance((micros / self.unit).max(1) * self.unit).await;
     }
 
-    /// How far it is to the next edge of a sixtieth of some rule's window.
+    /// How far it is to the next edge of a sub-bucket of some rule's window.
     fn next_edge(&mut self) -> u64 {
         let rule = self.rules.choose(&mut self.random).unwrap();
-        let part = rule.limits.choose(&mut self.random).unwrap().window.micros() / 60;
+        let window = rule.limits.choose(&mut self.random).unwrap().window.micros();
+        let part = 1 << (window / 60).ilog2();
         part - self.twins.time.now() % part
     }
 

@@ -74,6 +74,7 @@ async fn an_operator_bans_and_unbans(world: World) {
 }
 
 async fn bans_are_listed_in_pages(world: World) {
+    assert_eq!(world.bans().await, []);
     for (key, minutes) in [("c", 3), ("a", 1), ("e", 5), ("b", 2), ("d", 4), ("gone", 4)] {
         world.ban(key, minutes * MINUTE).await;
     }

@@ -22,6 +22,7 @@ on_both_engines! {
     a_key_counts_under_32_names,
     a_key_remembers_the_notices_of_few_tiers,
     a_clock_that_is_set_back_keeps_no_notice_back,
+    windows_that_alternate_give_back_all_the_same,
     a_large_bucket_keeps_its_usage_when_it_is_raised,
     an_offset_beyond_all_numbers_is_refused,
     a_flood_of_bad_fields_is_answered_in_short,
@@ -123,6 +124,23 @@ async fn a_clock_that_is_set_back_keeps_no_notice_back(world: World) {
             crossed += u32::from(world.check(key, &rule).await.crossed);
         }
         assert!((3..=5).contains(&crossed), "{algorithm:?}: {crossed} in 5 minutes");
+    }
+}
+
+async fn windows_that_alternate_give_back_all_the_same(world: World) {
+    for (short, long) in [(2000, 2100), (1000, 60_000), (2000, 3000)] {
+        let key = format!("{short} {long}");
+        let of = |millis| rule([limit(3, Duration::from_millis(millis), Algorithm::SlidingWindow)]);
+        assert_eq!(world.passes(3, &key, &of(short)).await, 3);
+        // Two servers of different configurations, and a caller that hammers.
+        for step in 0.. {
+            assert!(step * 10 <= 2 * short + long, "{key}: not given back");
+            world.advance(Duration::from_millis(10)).await;
+            world.ask(cost(4, check(&key, &of(long)))).await;
+            if world.check(&key, &of(short)).await.allowed {
+                break;
+            }
+        }
     }
 }
 

@@ -139,7 +139,16 @@ fn reply(value: Value) -> Result<Reply, Error> {
 
 /// What an item that failed inside its script means to the caller.
 fn failed(message: &str) -> Error {
-    const REFUSALS: [&str; 5] = ["READONLY", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN"];
+    const REFUSALS: [&str; 7] = [
+        "READONLY",
+        "OOM",
+        "MISCONF",
+        "NOREPLICAS",
+        "MASTERDOWN",
+        // What is missing in the ACL of our user, before Redis 7.2 and since.
+        "can't run this command",
+        "NOPERM",
+    ];
     match message.strip_prefix("CORRUPT ") {
         Some(what) => Error::Corrupt(what.to_owned()),
         None if REFUSALS.iter().any(|code| message.contains(code)) => {
