@@ -196,6 +196,7 @@ impl Drop for TempFile {
 pub struct Wire {
     pub port: u16,
     cut: Arc<AtomicBool>,
+    lose: Arc<AtomicBool>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -204,8 +205,8 @@ impl Wire {
     pub async fn to(target: u16) -> Wire {
         let listener = AsyncListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let cut = Arc::new(AtomicBool::new(false));
-        let cutting = cut.clone();
+        let (cut, lose) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (cutting, losing) = (cut.clone(), lose.clone());
         let task = tokio::spawn(async move {
             let mut ends = tokio::task::JoinSet::new();
             while let Ok((near, _)) = listener.accept().await {
@@ -213,16 +214,21 @@ impl Wire {
                     continue; // Closed at once.
                 }
                 let far = TcpStream::connect(("127.0.0.1", target)).await.unwrap();
-                ends.spawn(forward(near, far, cutting.clone()));
+                ends.spawn(forward(near, far, cutting.clone(), losing.clone()));
             }
         });
-        Wire { port, cut, task }
+        Wire { port, cut, lose, task }
     }
 
     /// From now on requests still arrive, but no answer comes back: what would
     /// have carried it is closed, and new connections are.
     pub fn cut(&self) {
         self.cut.store(true, Ordering::SeqCst);
+    }
+
+    /// The next answer is lost with its connection; new ones work.
+    pub fn lose_one(&self) {
+        self.lose.store(true, Ordering::SeqCst);
     }
 }
 
@@ -232,13 +238,14 @@ impl Drop for Wire {
     }
 }
 
-async fn forward(near: TcpStream, far: TcpStream, cut: Arc<AtomicBool>) {
+async fn forward(near: TcpStream, far: TcpStream, cut: Arc<AtomicBool>, lose: Arc<AtomicBool>) {
     let (mut from_near, mut to_near) = near.into_split();
     let (mut from_far, mut to_far) = far.into_split();
     let requests = tokio::spawn(async move { tokio::io::copy(&mut from_near, &mut to_far).await });
     let mut buffer = vec![0; 16_384];
     while let Ok(count @ 1..) = from_far.read(&mut buffer).await {
-        if cut.load(Ordering::SeqCst) || to_near.write_all(&buffer[..count]).await.is_err() {
+        let lost = cut.load(Ordering::SeqCst) || lose.swap(false, Ordering::SeqCst);
+        if lost || to_near.write_all(&buffer[..count]).await.is_err() {
             break;
         }
     }

@@ -9,8 +9,9 @@ use tonic::Code;
 use tonic_types::StatusExt;
 
 use crate::{
+    process::{OwnRedis, Server, Wire},
     rates::{ALGORITHMS, WINDOWS, check, cost, limit, rule, tier},
-    world::{World, length},
+    world::{Rates, World, length},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -182,4 +183,32 @@ async fn a_flood_of_bad_fields_is_answered_in_short(world: World) {
     let named = status.get_details_bad_request().unwrap().field_violations.len();
     assert_eq!(named, 20);
     assert!(world.check("k", &rule([limit(1, MINUTE, Algorithm::FixedWindow)])).await.allowed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_check_is_sent_again_only_if_a_repeat_is_known_as_one() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let wire = Wire::to(redis.port).await;
+    let engine = format!("redis://127.0.0.1:{}", wire.port);
+    let server = Server::start(&["--engine", &engine]).await;
+    let mut rates = Rates::connect(server.address()).await.unwrap();
+    let one = rule([limit(1, MINUTE, Algorithm::FixedWindow)]);
+    // Its reply is lost. Sent again, the only call of its key would be refused.
+    for (key, id) in [("without", ""), ("with", "id")] {
+        // After a call that was answered the server does not probe for a while.
+        while rates.check_rate(check("warm", &one)).await.is_err() {
+            tokio::time::sleep(SECOND / 50).await;
+        }
+        wire.lose_one();
+        let request = pb::CheckRateRequest { request_id: id.into(), ..check(key, &one) };
+        let answer = rates.check_rate(request).await;
+        match (id, answer) {
+            ("", answer) => assert_eq!(answer.unwrap_err().code(), Code::DeadlineExceeded),
+            (_, answer) => {
+                let answer = answer.unwrap().into_inner();
+                assert!(answer.allowed && answer.limits[0].count == 1, "{answer:?}");
+            }
+        }
+    }
 }
