@@ -13,7 +13,8 @@
 //! - [`fleet`]: a fleet of devices or callers to play against a server;
 //!   [`caller`]: a single caller, for a quick try.
 //! - [`names`] builds every key, [`time`] reads every clock, [`script`] holds
-//!   every script, [`error`] says why a decision could not be taken.
+//!   every script, `replays` keeps answers for repeats, [`error`] says why a
+//!   decision could not be taken.
 //!
 //! Dependencies point one way: main → server → grpc → engine → capabilities →
 //! decision → script, names, time, error. Only `grpc` knows generated messages,
@@ -29,6 +30,7 @@ pub mod fleet;
 pub mod grpc;
 pub mod names;
 pub mod rate;
+mod replays;
 pub mod script;
 pub mod server;
 pub mod telemetry;

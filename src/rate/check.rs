@@ -120,7 +120,7 @@ impl CheckRate {
         if let Some(request) = self.request.as_ref().filter(|_| judge.changed || banned) {
             // A refusal is not repeated once the same call would pass.
             let keep = if wait > 0 { REPLAY.micros().min(wait) } else { REPLAY.micros() };
-            meter.keep(request.as_bytes(), answer.clone(), Timestamp(now.0 + keep));
+            meter.replays.keep(request.as_bytes(), answer.clone(), Timestamp(now.0 + keep));
         }
         if judge.changed {
             meter.store(&self.rule, judge.usages, judge.notices, now);
@@ -190,7 +190,7 @@ impl Decision for CheckRate {
 
     fn decide(&self, meter: &mut Meter, now: Timestamp) -> Checked {
         let request = self.request.as_ref().filter(|_| !self.look()).map(Name::as_bytes);
-        let replay = request.and_then(|request| meter.replay(request, now)).cloned();
+        let replay = request.and_then(|request| meter.replays.get(request, now)).cloned();
         if let Some(answer) = replay.clone().filter(Answer::is_allowed) {
             return Checked::Decided { answer, replayed: true };
         }

@@ -1,9 +1,7 @@
 //! What the embedded engine keeps of one key under one policy.
 
-use std::collections::{BTreeSet, HashMap};
-
 use super::{ban::BanRecord, check::Answer, rule::Rule, usage::Usage};
-use crate::{decision::State, time::Timestamp};
+use crate::{decision::State, replays::Replays, time::Timestamp};
 
 /// The most notices that a limit remembers: of the tiers of a few rules.
 const NOTICES_MAX: usize = 32;
@@ -13,14 +11,7 @@ const NOTICES_MAX: usize = 32;
 pub struct Meter {
     pub(super) counters: Vec<Counter>,
     pub(super) ban: Option<Box<BanRecord>>,
-    replays: Option<Box<Replays>>,
-}
-
-/// Answers by `request_id`, each until an instant.
-#[derive(Debug, Default)]
-struct Replays {
-    answers: HashMap<Box<[u8]>, (Timestamp, Answer)>,
-    by_end: BTreeSet<(Timestamp, Box<[u8]>)>,
+    pub(super) replays: Replays<Answer>,
 }
 
 /// What was used under one name of a limit.
@@ -145,19 +136,6 @@ impl Meter {
         self.ban.as_deref().filter(|ban| ban.forget > now)
     }
 
-    pub(super) fn replay(&self, request: &[u8], now: Timestamp) -> Option<&Answer> {
-        let (forget, answer) = self.replays.as_ref()?.answers.get(request)?;
-        (*forget > now).then_some(answer)
-    }
-
-    pub(super) fn keep(&mut self, request: &[u8], answer: Answer, forget: Timestamp) {
-        let replays = self.replays.get_or_insert_default();
-        if let Some((earlier, _)) = replays.answers.insert(request.into(), (forget, answer)) {
-            replays.by_end.remove(&(earlier, request.into()));
-        }
-        replays.by_end.insert((forget, request.into()));
-    }
-
     fn live(&self, now: Timestamp) -> impl Iterator<Item = &Counter> {
         self.counters.iter().filter(move |counter| counter.forget > now)
     }
@@ -169,21 +147,10 @@ impl State for Meter {
     fn sweep(&mut self, now: Timestamp, budget: usize) {
         self.counters.retain(|counter| counter.forget > now);
         self.ban.take_if(|ban| ban.forget <= now);
-        if let Some(replays) = &mut self.replays {
-            for _ in 0..budget {
-                let Some((forget, _)) = replays.by_end.first() else { break };
-                if *forget > now {
-                    break;
-                }
-                if let Some((_, request)) = replays.by_end.pop_first() {
-                    replays.answers.remove(&request);
-                }
-            }
-        }
-        self.replays.take_if(|replays| replays.answers.is_empty());
+        self.replays.sweep(now, budget);
     }
 
     fn is_vacant(&self, now: Timestamp) -> bool {
-        self.live(now).next().is_none() && self.ban(now).is_none() && self.replays.is_none()
+        self.live(now).next().is_none() && self.ban(now).is_none() && self.replays.is_empty()
     }
 }
