@@ -13,7 +13,11 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 use prost_types::{DescriptorProto, FileDescriptorSet, field_descriptor_proto::Type};
 
-const PROTOS: [&str; 2] = ["proto/tollgate/v1/admission.proto", "proto/tollgate/v1/rate.proto"];
+const PROTOS: [&str; 3] = [
+    "proto/tollgate/v1/admission.proto",
+    "proto/tollgate/v1/rate.proto",
+    "proto/tollgate/v1/sequence.proto",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");

@@ -4,6 +4,7 @@
 mod file;
 mod flags;
 mod policy;
+mod sequence;
 
 use std::{
     fmt, fs,
@@ -19,6 +20,7 @@ use crate::{
     admission::{Catalog, PoolRule},
     engine::redis::RedisOptions,
     rate::Policies,
+    sequence::Sequences,
 };
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 50051);
@@ -42,6 +44,8 @@ pub struct Config {
     pub pools: Vec<PoolRule>,
     /// The policies of rates.
     pub policies: Policies,
+    /// The rules of sequences.
+    pub sequences: Sequences,
 }
 
 /// What runs the decisions.
@@ -77,7 +81,8 @@ impl std::error::Error for ConfigError {}
 impl Config {
     /// Joins flags, the file they name, and the defaults.
     pub fn load(flags: &ServeFlags) -> Result<Config, ConfigError> {
-        let (file, policies) = flags.config.as_deref().map(read).transpose()?.unwrap_or_default();
+        let (file, policies, sequences) =
+            flags.config.as_deref().map(read).transpose()?.unwrap_or_default();
         let engine = flags.engine.clone().or(file.engine);
         let log = Log {
             json: flags.log_format.or(file.log_format).is_some_and(|format| format.is_json()),
@@ -94,6 +99,7 @@ impl Config {
             drain_timeout: file.drain_timeout.unwrap_or(DRAIN_TIMEOUT),
             pools: file.pool.into_iter().map(PoolRule::from).collect(),
             policies,
+            sequences,
         })
     }
 
@@ -103,8 +109,8 @@ impl Config {
     }
 }
 
-/// Reads a file, and builds what it says of rates.
-fn read(path: &Path) -> Result<(File, Policies), ConfigError> {
+/// Reads a file, and builds what it says of rates and sequences.
+fn read(path: &Path) -> Result<(File, Policies, Sequences), ConfigError> {
     let failed = |what: &dyn fmt::Display| ConfigError(format!("{}: {what}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
     let file: File = toml::from_str(&text).map_err(|error| failed(&error))?;
@@ -114,5 +120,6 @@ fn read(path: &Path) -> Result<(File, Policies), ConfigError> {
             .map_err(|error| failed(&format!("pool[{index}].match: not a glob: {error}")))?;
     }
     let policies = policy::policies(&file.policy).map_err(|error| failed(&error))?;
-    Ok((file, policies))
+    let sequences = sequence::sequences(&file.sequence).map_err(|error| failed(&error))?;
+    Ok((file, policies, sequences))
 }

@@ -29,12 +29,26 @@ pub trait Decision: fmt::Debug + Send + Sync + 'static {
     fn is_repeatable(&self) -> bool {
         true
     }
+    /// How many replicas have to have what it wrote before its outcome counts.
+    fn replicas(&self) -> u32 {
+        0
+    }
     /// Appends KEYS and ARGV in the order of the script's header.
     fn encode(&self, call: &mut Call);
     /// Reads one item's reply, in the shapes of the script's header.
     fn parse(reply: &mut Reply) -> Result<Self::Outcome, Error>;
     /// The rule: no clock, no input or output.
     fn decide(&self, state: &mut Self::State, now: Timestamp) -> Self::Outcome;
+}
+
+/// A decision that can stand for several that wait for their turn together.
+pub trait Joined: Decision + Clone {
+    /// Takes in the one that comes next, if the joined decision gives both what
+    /// they would get one after the other.
+    fn join(&mut self, next: &Self) -> bool;
+    /// What each of those that were joined gets, in order; none when it was
+    /// refused, and each has to be decided by itself.
+    fn share(outcome: &Self::Outcome, joined: &[Self]) -> Option<Vec<Self::Outcome>>;
 }
 
 /// What a decision may do to its partition's place in listings.
@@ -71,6 +85,7 @@ pub struct Call<'a> {
     buffer: Vec<u8>,
     ends: Vec<usize>,
     keys: usize,
+    instance: Option<usize>,
 }
 
 impl<'a> Call<'a> {
@@ -86,7 +101,7 @@ impl<'a> Call<'a> {
     /// An empty call on a partition.
     pub fn new(prefix: &'a str, capability: &'static str, partition: &'a [u8]) -> Call<'a> {
         let (buffer, ends) = (Vec::with_capacity(512), Vec::with_capacity(16));
-        Call { prefix, capability, partition, buffer, ends, keys: 0 }
+        Call { prefix, capability, partition, buffer, ends, keys: 0, instance: None }
     }
 
     /// Appends a key of the partition; keys come before arguments.
@@ -117,6 +132,18 @@ impl<'a> Call<'a> {
             Some(number) => self.number(number),
             None => self.bytes(&[]),
         }
+    }
+
+    /// Appends an argument that the engine fills in: what tells the process that
+    /// decides from those that take over from it, or were it before a restart.
+    pub fn instance(&mut self) {
+        self.instance = Some(self.ends.len());
+        self.bytes(&[]);
+    }
+
+    /// Which of the parts the engine fills in.
+    pub fn instance_index(&self) -> Option<usize> {
+        self.instance
     }
 
     /// The keys, then the arguments.

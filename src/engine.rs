@@ -1,6 +1,7 @@
 //! The engines that run decisions: a closed set, chosen once at start.
 
 pub mod embedded;
+pub mod lanes;
 pub mod redis;
 
 use std::time::Instant;
@@ -10,6 +11,10 @@ use tokio::sync::watch;
 use crate::{decision::Decision, error::Error, names::Name};
 use embedded::{Embedded, Kept};
 use redis::Redis;
+
+/// Decisions that one script call takes at most: Redis serves nobody else
+/// meanwhile.
+pub const BATCH_MAX: usize = 32;
 
 /// Whether the store answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +78,12 @@ impl Engine {
             Engine::Embedded(engine) => Ok(decisions.iter().map(|d| Ok(engine.run(d))).collect()),
             Engine::Redis(engine) => engine.run_all(decisions, deadline).await,
         }
+    }
+
+    /// Whether a decision costs a round trip, so that those that wait for the same
+    /// partition had better be joined.
+    pub fn is_remote(&self) -> bool {
+        matches!(self, Engine::Redis(_))
     }
 
     /// Lists the partitions of a capability that have held something of late,

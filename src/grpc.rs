@@ -13,10 +13,12 @@ mod deadline;
 mod fields;
 mod page_token;
 mod rate;
+mod sequence;
 mod status;
 
 pub use admission::Admission;
 pub use rate::Rate;
+pub use sequence::Sequence;
 
 /// Messages and services as this server decodes them: text is `Bytes`.
 #[allow(clippy::all, missing_docs, missing_debug_implementations, unreachable_pub)]

@@ -4,7 +4,7 @@
 //! step = one round trip, with two executors that are proven to agree.
 //!
 //! # Layout
-//! - [`admission`], [`rate`]: the rules of a capability, a file per verb. Each
+//! - [`admission`], [`rate`], [`sequence`]: the rules of a capability, a file per verb. Each
 //!   verb is a [`decision::Decision`]: `decide` in Rust, its twin in `lua/`.
 //! - [`engine`]: what runs decisions: in this process, or in Redis.
 //! - [`grpc`]: requests into decisions, outcomes into responses.
@@ -32,6 +32,7 @@ pub mod names;
 pub mod rate;
 mod replays;
 pub mod script;
+pub mod sequence;
 pub mod server;
 pub mod telemetry;
 pub mod time;

@@ -107,6 +107,7 @@ async fn run(config: Config, listener: TcpListener) -> Result<(), Box<dyn Error>
     let rules = Rules {
         pools: Arc::new(Catalog::new(&config.pools)?),
         policies: Arc::new(config.policies),
+        sequences: Arc::new(config.sequences),
     };
     let limits =
         Limits { connections_max: config.connections_max, drain_timeout: config.drain_timeout };

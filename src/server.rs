@@ -12,7 +12,7 @@ use tokio::{
 };
 use tonic::transport::Server;
 
-use crate::{admission::Catalog, engine::Engine, grpc, rate::Policies};
+use crate::{admission::Catalog, engine::Engine, grpc, rate::Policies, sequence::Sequences};
 
 /// How long health says NOT_SERVING before connections are told to go, so that
 /// balancers look elsewhere first.
@@ -32,13 +32,15 @@ pub struct Limits {
     pub drain_timeout: Duration,
 }
 
-/// What the configuration says of pools and rates.
+/// What the configuration says of pools, rates and sequences.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     /// The settings of pools.
     pub pools: Arc<Catalog>,
     /// The policies of rates.
     pub policies: Arc<Policies>,
+    /// The rules of sequences.
+    pub sequences: Arc<Sequences>,
 }
 
 /// Serves until `shutdown` completes and the calls in flight are answered, or
@@ -64,7 +66,8 @@ pub async fn run(
         .add_service(grpc::reflection::v1())
         .add_service(grpc::reflection::v1alpha())
         .add_service(grpc::Admission::service(engine.clone(), rules.pools))
-        .add_service(grpc::Rate::service(engine, rules.policies));
+        .add_service(grpc::Rate::service(engine.clone(), rules.policies))
+        .add_service(grpc::Sequence::service(engine, rules.sequences));
 
     let (drain, draining) = oneshot::channel::<()>();
     let incoming = connections::incoming(listener, limits.connections_max);

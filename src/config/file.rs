@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, de::Error};
 use super::{
     flags::{self, LogFormat},
     policy::PolicyEntry,
+    sequence::SequenceEntry,
 };
 use crate::{
     admission::{
@@ -37,6 +38,8 @@ pub(super) struct File {
     pub(super) pool: Vec<PoolEntry>,
     #[serde(default)]
     pub(super) policy: Vec<PolicyEntry>,
+    #[serde(default)]
+    pub(super) sequence: Vec<SequenceEntry>,
 }
 
 /// `[redis]`
@@ -93,7 +96,7 @@ impl From<PoolEntry> for PoolRule {
     }
 }
 
-fn number<'de, D>(d: D, key: &str, bounds: RangeInclusive<i64>) -> Result<i64, D::Error>
+pub(super) fn number<'de, D>(d: D, key: &str, bounds: RangeInclusive<i64>) -> Result<i64, D::Error>
 where
     D: Deserializer<'de>,
 {
@@ -130,6 +133,28 @@ where
 pub(super) fn parse_length(text: &str) -> Option<Millis> {
     let length = humantime::parse_duration(text).ok()?;
     Some(Millis(u64::try_from(length.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)))
+}
+
+/// `+hh:mm` or `-hh:mm`, in minutes; the bound is the rule's to check.
+pub(super) fn utc_offset<'de, D: Deserializer<'de>>(d: D) -> Result<i32, D::Error> {
+    let text = String::deserialize(d)?;
+    let read = || {
+        let (sign, rest) = text.split_at_checked(1)?;
+        let (hours, minutes) = rest.split_once(':')?;
+        let two = |digits: &str| {
+            let plain = digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit());
+            plain.then(|| digits.parse::<i32>().ok()).flatten()
+        };
+        let minutes = two(hours)? * 60 + two(minutes).filter(|minutes| *minutes < 60)?;
+        match sign {
+            "+" => Some(minutes),
+            "-" => Some(-minutes),
+            _ => None,
+        }
+    };
+    read().ok_or_else(|| {
+        D::Error::custom(format!("utc_offset = \"{text}\": expected an offset such as \"+08:00\""))
+    })
 }
 
 fn text<'de, D>(

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Deserializer, de::Error};
 
-use super::file::{length, parse_length};
+use super::file::{length, parse_length, utc_offset};
 use crate::{
     names::Name,
     rate::{
@@ -171,26 +171,4 @@ fn ban_durations<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Millis>, D::Erro
         })
     };
     texts.iter().map(read).collect()
-}
-
-/// `+hh:mm` or `-hh:mm`, in minutes; the bound is the rule's to check.
-fn utc_offset<'de, D: Deserializer<'de>>(d: D) -> Result<i32, D::Error> {
-    let text = String::deserialize(d)?;
-    let read = || {
-        let (sign, rest) = text.split_at_checked(1)?;
-        let (hours, minutes) = rest.split_once(':')?;
-        let two = |digits: &str| {
-            let plain = digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit());
-            plain.then(|| digits.parse::<i32>().ok()).flatten()
-        };
-        let minutes = two(hours)? * 60 + two(minutes).filter(|minutes| *minutes < 60)?;
-        match sign {
-            "+" => Some(minutes),
-            "-" => Some(-minutes),
-            _ => None,
-        }
-    };
-    read().ok_or_else(|| {
-        D::Error::custom(format!("utc_offset = \"{text}\": expected an offset such as \"+08:00\""))
-    })
 }

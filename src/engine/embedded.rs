@@ -21,7 +21,7 @@ use crate::{
     admission,
     decision::{Decision, State},
     names::Name,
-    rate,
+    rate, sequence,
     time::{Clock, Timestamp},
 };
 
@@ -42,6 +42,7 @@ pub struct Tables {
     admission: Table<admission::Pool>,
     rate: Table<rate::Meter>,
     bans: Table<rate::BanIndex>,
+    sequences: Table<sequence::Counter>,
 }
 
 /// A capability's state with a place in every shard.
@@ -65,6 +66,12 @@ impl Kept for rate::Meter {
 impl Kept for rate::BanIndex {
     fn table(tables: &mut Tables) -> &mut Table<rate::BanIndex> {
         &mut tables.bans
+    }
+}
+
+impl Kept for sequence::Counter {
+    fn table(tables: &mut Tables) -> &mut Table<sequence::Counter> {
+        &mut tables.sequences
     }
 }
 
@@ -156,6 +163,7 @@ impl Embedded {
         sweep(&mut tables.admission, now);
         sweep(&mut tables.rate, now);
         sweep(&mut tables.bans, now);
+        sweep(&mut tables.sequences, now);
     }
 }
 

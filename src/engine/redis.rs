@@ -17,12 +17,13 @@ use std::{
 };
 
 use bb8_redis::bb8;
+use redis::RedisError;
 use tokio::{
     sync::{Semaphore, watch},
     time::timeout_at,
 };
 
-use super::{PartitionCursor, PartitionPage, StoreState};
+use super::{BATCH_MAX, PartitionCursor, PartitionPage, StoreState};
 use crate::{
     decision::{Call, Decision, Reply, State},
     error::Error,
@@ -37,9 +38,6 @@ use monitor::Monitor;
 /// The longest that a call waits for Redis, whatever its deadline: a peer that
 /// vanished without a word must not keep connections for longer.
 const ATTEMPT_MAX: Duration = Duration::from_secs(5);
-
-/// Decisions that one EVALSHA takes at most: Redis serves nobody else meanwhile.
-const BATCH_MAX: usize = 32;
 
 /// How to reach Redis and how to use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +81,15 @@ pub struct Redis {
     index: Index,
     monitor: Arc<Monitor>,
     key_prefix: String,
+}
+
+/// How a pipeline of scripts is sent.
+#[derive(Debug, Clone, Copy)]
+struct Sending {
+    /// Whether it may be sent again when its reply was lost.
+    repeatable: bool,
+    /// How many replicas have to have what it wrote before its reply counts.
+    replicas: u32,
 }
 
 /// What each item of a batch was answered.
@@ -130,8 +137,9 @@ impl Redis {
             .then(|| [index::note(&self.key_prefix, D::State::CAPABILITY, partition, listing)]);
         let beside = note.as_ref().map(|call| (&script::NOTE_PARTITION, &call[..]));
         let runs: Vec<Run> = std::iter::once((D::SCRIPT, &call[..])).chain(beside).collect();
-        let repeatable = decision.is_repeatable();
-        let mut answers = self.evaluate(&runs, repeatable, deadline).await?.into_iter();
+        let sending =
+            Sending { repeatable: decision.is_repeatable(), replicas: decision.replicas() };
+        let mut answers = self.evaluate(&runs, sending, deadline).await?.into_iter();
         let outcome = only(answers.next());
         if answers.next().is_some_and(|noted| noted.is_ok()) {
             self.index.noted(partition);
@@ -151,8 +159,11 @@ impl Redis {
             decisions.iter().map(|decision| Call::of(decision, &self.key_prefix)).collect();
         let runs: Vec<Run> = calls.chunks(BATCH_MAX).map(|batch| (D::SCRIPT, batch)).collect();
         let mut outcomes = Vec::with_capacity(decisions.len());
-        let repeatable = decisions.iter().all(D::is_repeatable);
-        let answers = self.evaluate(&runs, repeatable, deadline).await?;
+        let sending = Sending {
+            repeatable: decisions.iter().all(D::is_repeatable),
+            replicas: decisions.iter().map(D::replicas).max().unwrap_or(0),
+        };
+        let answers = self.evaluate(&runs, sending, deadline).await?;
         for (answer, (_, batch)) in answers.into_iter().zip(&runs) {
             match answer {
                 Ok(replies) => {
@@ -172,7 +183,9 @@ impl Redis {
         deadline: Instant,
     ) -> Result<PartitionPage, Error> {
         let call = [index::list(&self.key_prefix, capability, limit, after)];
-        let answers = self.evaluate(&[(&script::LIST_PARTITIONS, &call)], true, deadline).await?;
+        let sending = Sending { repeatable: true, replicas: 0 };
+        let runs = [(&script::LIST_PARTITIONS, &call[..])];
+        let answers = self.evaluate(&runs, sending, deadline).await?;
         index::parse_page(&mut only(answers.into_iter().next())?)
     }
 
@@ -191,19 +204,19 @@ impl Redis {
     async fn evaluate(
         &self,
         runs: &[Run<'_>],
-        repeatable: bool,
+        sending: Sending,
         deadline: Instant,
     ) -> Result<Vec<Result<Replies, Error>>, Error> {
         self.monitor.check()?;
         let _permit = self.calls.try_acquire().map_err(|_| Error::Overloaded)?;
         let deadline = deadline.min(monotonic() + ATTEMPT_MAX);
-        if let Some(answers) = self.attempt(runs, deadline).await? {
+        if let Some(answers) = self.attempt(runs, sending.replicas, deadline).await? {
             return Ok(answers);
         }
-        if !repeatable {
+        if !sending.repeatable {
             return Err(Error::DeadlineExceeded);
         }
-        match self.attempt(runs, deadline).await {
+        match self.attempt(runs, sending.replicas, deadline).await {
             Ok(Some(answers)) => Ok(answers),
             // Whatever keeps the second try from being made says nothing of
             // the first, which may have been executed.
@@ -216,15 +229,29 @@ impl Redis {
     async fn attempt(
         &self,
         runs: &[Run<'_>],
+        replicas: u32,
         deadline: Instant,
     ) -> Result<Option<Vec<Result<Replies, Error>>>, Error> {
         let borrowed = timeout_at(deadline.into(), connection::borrow(&self.pool, &self.monitor));
         let no_connection = |_| Error::Unavailable("no connection was free in time".to_owned());
         let mut connection = borrowed.await.map_err(no_connection)??;
-        let sent = self.scripts.send(&mut connection, runs);
+        if connection.instance.is_none() && evaluate::names_instance(runs) {
+            let reason = "to reserve ahead, our user of Redis needs the right to INFO";
+            return Err(Error::Unavailable(reason.to_owned()));
+        }
+        let sent = async {
+            let results = self.scripts.send(&mut connection, runs).await?;
+            let left = deadline.saturating_duration_since(monotonic());
+            let waited = match replicas {
+                0 => Ok(()),
+                _ => evaluate::wait(&mut connection, replicas, left).await?,
+            };
+            Ok::<_, RedisError>((results, waited))
+        };
         match timeout_at(deadline.into(), sent).await {
-            Ok(Ok(results)) => {
+            Ok(Ok((results, waited))) => {
                 self.monitor.note_answer();
+                waited?;
                 let answers = results.into_iter().zip(runs).map(|(result, (_, batch))| {
                     let value = result.map_err(|error| evaluate::error(&error))?;
                     evaluate::replies(value, batch.len())

@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, StatusExt};
 
-use crate::{error::Error, names::Name, rate::NAMES_MAX};
+use crate::{error::Error, names::Name, rate::NAMES_MAX, time::Millis};
 
 const DOMAIN: &str = "tollgate";
 /// Bad fields that the message names; the details name more.
@@ -47,6 +47,20 @@ pub(super) fn too_many_names() -> Status {
     let message = format!("limits of this key: {description}; ResetRate forgets them");
     let details = ErrorDetails::with_precondition_failure_violation("LIMITS", "key", description);
     Status::with_error_details(Code::FailedPrecondition, message, details)
+}
+
+/// OUT_OF_RANGE: a sequence has not so many values left.
+pub(super) fn no_values_left() -> Status {
+    let message = "there are not so many values left in this sequence; nothing changed";
+    Status::with_error_details(Code::OutOfRange, message, info("VALUES_EXHAUSTED"))
+}
+
+/// INVALID_ARGUMENT: values would lie further beyond the engine's clock than that.
+pub(super) fn too_far_ahead(by_floor: bool, ahead_max: Millis) -> Status {
+    let (field, what) = if by_floor { ("floor", "") } else { ("step", "times count ") };
+    let most = humantime::format_duration(ahead_max.duration());
+    let description = format!("{what}must be at most {most} beyond the engine's clock");
+    invalid(vec![FieldViolation::new(field, description)], 0)
 }
 
 /// INVALID_ARGUMENT, naming every bad field, and how many more there were.

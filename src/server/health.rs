@@ -10,11 +10,11 @@ use tonic_health::{
 
 use crate::{
     engine::StoreState,
-    grpc::{Admission, Rate},
+    grpc::{Admission, Rate, Sequence},
 };
 
 /// The server as a whole, and every service.
-const NAMES: [&str; 3] = ["", Admission::NAME, Rate::NAME];
+const NAMES: [&str; 4] = ["", Admission::NAME, Rate::NAME, Sequence::NAME];
 
 pub(super) fn new() -> (HealthReporter, HealthServer<impl Health>) {
     health_reporter()

@@ -74,6 +74,7 @@ pub fn configured(text: &str) -> Rules {
     Rules {
         pools: Arc::new(Catalog::new(&config.pools).unwrap()),
         policies: Arc::new(config.policies),
+        sequences: Arc::new(config.sequences),
     }
 }
 

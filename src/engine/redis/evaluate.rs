@@ -1,6 +1,6 @@
 //! Runs scripts by their SHA-1 and reads what comes back.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use redis::{Cmd, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
 
@@ -42,8 +42,9 @@ impl Scripts {
         connection: &mut Connection,
         runs: &[Run<'_>],
     ) -> RedisResult<Vec<RedisResult<Value>>> {
-        let commands = runs.iter().map(|run| self.evalsha(*run));
-        let mut results = pipeline(connection, commands.collect()).await?;
+        let instance = connection.instance.clone();
+        let evalsha = |run: &Run<'_>| self.evalsha(*run, instance.as_deref());
+        let mut results = pipeline(connection, runs.iter().map(evalsha).collect()).await?;
         let lost: Vec<usize> = (0..runs.len())
             .filter(|index| results[*index].as_ref().is_err_and(forgotten))
             .collect();
@@ -54,7 +55,7 @@ impl Scripts {
         let reload = lost.iter().flat_map(|index| {
             let mut load = redis::cmd("SCRIPT");
             load.arg("LOAD").arg(&self.prepared[runs[*index].0.name].text);
-            [load, self.evalsha(runs[*index])]
+            [load, evalsha(&runs[*index])]
         });
         let reloaded = pipeline(connection, reload.collect()).await?;
         for (index, result) in lost.into_iter().zip(reloaded.into_iter().skip(1).step_by(2)) {
@@ -63,18 +64,46 @@ impl Scripts {
         Ok(results)
     }
 
-    fn evalsha(&self, (script, batch): Run<'_>) -> Cmd {
+    fn evalsha(&self, (script, batch): Run<'_>, instance: Option<&str>) -> Cmd {
         let mut cmd = redis::cmd("EVALSHA");
         cmd.arg(&self.prepared[script.name].sha1).arg(batch.len() * script.keys);
         // All keys, item by item, then all arguments.
         for key in batch.iter().flat_map(|call| call.parts().take(script.keys)) {
             cmd.arg(key);
         }
-        for argument in batch.iter().flat_map(|call| call.parts().skip(script.keys)) {
-            cmd.arg(argument);
+        for call in batch {
+            for (index, argument) in call.parts().enumerate().skip(script.keys) {
+                match instance.filter(|_| call.instance_index() == Some(index)) {
+                    Some(instance) => cmd.arg(instance),
+                    None => cmd.arg(argument),
+                };
+            }
         }
         cmd
     }
+}
+
+/// Whether a call has to say which process decides it.
+pub(super) fn names_instance(runs: &[Run<'_>]) -> bool {
+    runs.iter().any(|(_, batch)| batch.iter().any(|call| call.instance_index().is_some()))
+}
+
+/// Waits until so many replicas have what this connection wrote, for no longer
+/// than leaves time to say that they do not.
+pub(super) async fn wait(
+    connection: &mut Connection,
+    replicas: u32,
+    timeout: Duration,
+) -> RedisResult<Result<(), Error>> {
+    // 0 would mean for ever.
+    let millis = (timeout.mul_f32(0.8).as_millis() as u64).max(1);
+    let wait = redis::cmd("WAIT").arg(replicas).arg(millis).to_owned();
+    let have: u32 = wait.query_async(&mut connection.socket).await?;
+    Ok(if have >= replicas {
+        Ok(())
+    } else {
+        Err(Error::Unavailable(format!("{have} of {replicas} replicas have the reservation")))
+    })
 }
 
 fn forgotten(error: &RedisError) -> bool {

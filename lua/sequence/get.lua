@@ -1,0 +1,17 @@
+-- Looks at how far a sequence has come.
+--
+-- keys[1] counter hash: the sequence
+--
+-- Returns {0}: no value was given out
+--         {1, last, time µs}: the last value, and when it was given out
+-- Writes nothing
+-- Cost O(1)
+
+local function decide(keys, _, _)
+  local counter_key = keys[1]
+  local last, time = read(counter_key)
+  if not last then
+    return { 0 }
+  end
+  return { 1, last, time or '0' }
+end

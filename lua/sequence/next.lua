@@ -1,0 +1,51 @@
+-- Gives out the next values of a sequence.
+--
+-- keys[1] counter hash: the sequence
+-- keys[2] replay string: the answer kept for repeats of this request
+-- argv[1] count 1.., how many
+-- argv[2] step 1..2^63-1, from one to the next and from the last one given out
+-- argv[3] span (count - 1) * step, 0..2^63-1
+-- argv[4] floor 0..2^63-1, no value is below it; empty for none
+-- argv[5] most 1..2^63-1, no value is above it
+-- argv[6] keep µs that the answer is kept for repeats, 0 for not
+-- argv[7] dating see lib/calendar.lua; empty where values only count
+-- argv[8] instance the process of Redis that runs this; empty unless values are
+--         reserved ahead
+-- argv[9] confirmed 0..2^63-1, a reservation that the replicas are known to have
+--
+-- Returns {0, flags, last, step, count}: given; flags: 1 floor applied, 2 replayed
+--         {1}: they would be above most
+--         {2, by floor 0 or 1}: they would be too far beyond the clock
+--         {3, last}: they have to be reserved first, up to this one
+-- Writes counter, permanent; replay, TTL: keep
+-- Cost O(1)
+
+local function decide(keys, argv, now)
+  local counter_key, replay_key, count = keys[1], keys[2], argv[1]
+  local ask = { step = argv[2], span = argv[3], floor = argv[4], most = argv[5], dating = argv[7] }
+  local keep, instance, confirmed = tonumber(argv[6]), argv[8], argv[9]
+
+  local replay = keep > 0 and read_replay(replay_key, now)
+  if replay then
+    return replay
+  end
+  local last, marks, _ = nil, {}, nil
+  if instance == '' then
+    last = read(counter_key) or nil
+  else
+    last, _, confirmed = read_reserved(counter_key, instance, confirmed)
+    marks = { 'confirmed', confirmed }
+  end
+  local status, final, applied = allot(ask, last, now)
+  if status ~= GIVEN then
+    return { status, applied }
+  elseif instance ~= '' and exceeds(final, confirmed) then
+    return { UNRESERVED, final }
+  end
+  call('HSET', counter_key, 'last', final, 'time', format('%.0f', now), unpack(marks))
+  local answer = { GIVEN, applied, final, ask.step, count }
+  if keep > 0 then
+    write_replay(replay_key, answer, keep, now)
+  end
+  return answer
+end

@@ -1,0 +1,93 @@
+//! `[[sequence]]` of `tollgate.toml`.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer};
+
+use super::file::{length, number, utc_offset};
+use crate::{
+    sequence::{
+        AHEAD_DEFAULT, AHEAD_MAX, Layout, REPLICAS_MAX, RESERVE_MAX, Reserve, SequenceRule,
+        Sequences,
+    },
+    time::Millis,
+};
+
+/// The furthest that a calendar is from UTC, in minutes: 14 h.
+const UTC_OFFSET_MAX: i32 = 14 * 60;
+
+/// `[[sequence]]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SequenceEntry {
+    r#match: String,
+    layout: Option<String>,
+    #[serde(default, deserialize_with = "offset")]
+    utc_offset: Option<i32>,
+    #[serde(default, deserialize_with = "ahead_max")]
+    ahead_max: Option<Millis>,
+    #[serde(default, deserialize_with = "reserve")]
+    reserve: Option<u64>,
+    #[serde(default, deserialize_with = "wait_replicas")]
+    wait_replicas: Option<u32>,
+}
+
+/// Checks all rules; the error names key and expectation.
+pub(super) fn sequences(entries: &[SequenceEntry]) -> Result<Sequences, String> {
+    let mut rules = Vec::with_capacity(entries.len());
+    for (index, entry) in entries.iter().enumerate() {
+        let path = format!("sequence[{index}]");
+        globset::Glob::new(&entry.r#match)
+            .map_err(|error| format!("{path}.match: not a glob: {error}"))?;
+        rules.push(entry.rule(&path)?);
+    }
+    Sequences::new(rules).map_err(|error| format!("sequence: not a glob: {error}"))
+}
+
+impl SequenceEntry {
+    fn rule(&self, path: &str) -> Result<SequenceRule, String> {
+        let offset = self.utc_offset.unwrap_or(0);
+        if offset.abs() > UTC_OFFSET_MAX {
+            return Err(format!("{path}.utc_offset: expected -14:00 to +14:00"));
+        }
+        let ahead_max = self.ahead_max.unwrap_or(AHEAD_DEFAULT);
+        let layout = match &self.layout {
+            Some(text) => Some(
+                Layout::parse(text, offset, ahead_max)
+                    .map_err(|expected| format!("{path}.layout = \"{text}\": {expected}"))?,
+            ),
+            None => None,
+        };
+        let dated = layout.as_ref().is_some_and(|layout| layout.dating().is_some());
+        let for_calendars =
+            [("utc_offset", self.utc_offset.is_some()), ("ahead_max", self.ahead_max.is_some())];
+        if let Some((key, _)) = for_calendars.iter().find(|(_, given)| *given && !dated) {
+            return Err(format!("{path}.{key}: expected only beside a layout with a calendar"));
+        }
+        if self.wait_replicas.is_some() && self.reserve.is_none() {
+            return Err(format!("{path}.wait_replicas: expected only beside reserve"));
+        }
+        let replicas = self.wait_replicas.unwrap_or(1);
+        Ok(SequenceRule {
+            pattern: self.r#match.clone(),
+            layout: layout.map(Arc::new),
+            reserve: self.reserve.map(|block| Reserve { block, replicas }),
+        })
+    }
+}
+
+fn offset<'de, D: Deserializer<'de>>(d: D) -> Result<Option<i32>, D::Error> {
+    utc_offset(d).map(Some)
+}
+
+fn ahead_max<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::Error> {
+    length(d, "ahead_max", Millis(0)..=AHEAD_MAX).map(Some)
+}
+
+fn reserve<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
+    number(d, "reserve", 1..=RESERVE_MAX as i64).map(|number| Some(number as u64))
+}
+
+fn wait_replicas<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
+    number(d, "wait_replicas", 0..=REPLICAS_MAX.into()).map(|number| Some(number as u32))
+}

@@ -1,0 +1,80 @@
+//! `SequenceService`.
+
+mod allot;
+mod convert;
+mod parse;
+
+use std::sync::Arc;
+
+use tonic::{Request, Response, Status};
+
+use super::{
+    deadline,
+    pb::{self, sequence_service_server::SequenceServiceServer},
+};
+use crate::{
+    engine::{Engine, lanes::Lanes},
+    sequence::{GetSequence, NextSequence, Sequences},
+};
+use allot::{Allot, Given};
+
+/// The largest message taken: names, with room.
+const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// The service over an engine.
+#[derive(Debug)]
+pub struct Sequence {
+    engine: Arc<Engine>,
+    sequences: Arc<Sequences>,
+    lanes: Arc<Lanes<NextSequence, Allot>>,
+    given: Arc<Given>,
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+impl Sequence {
+    /// The service's name in health checks.
+    pub const NAME: &'static str = "tollgate.v1.SequenceService";
+
+    /// The service, ready to be routed.
+    pub fn service(
+        engine: Arc<Engine>,
+        sequences: Arc<Sequences>,
+    ) -> SequenceServiceServer<Sequence> {
+        let given = Arc::new(Given::default());
+        let lanes = Lanes::new(Allot::new(engine.clone(), given.clone()));
+        SequenceServiceServer::new(Sequence { engine, sequences, lanes, given })
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+    }
+}
+
+#[tonic::async_trait]
+impl pb::sequence_service_server::SequenceService for Sequence {
+    async fn next_sequence(
+        &self,
+        request: Request<pb::NextSequenceRequest>,
+    ) -> Answer<pb::NextSequenceResponse> {
+        let deadline = deadline::of(&request);
+        let next = parse::next_sequence(request.into_inner(), &self.sequences)?;
+        let layout = next.layout.clone();
+        let allotment = match self.engine.is_remote() {
+            true => self.lanes.run(next, deadline).await?,
+            false => {
+                // Nothing outlives this process that could be given out twice.
+                let next = NextSequence { reserve: None, ..next };
+                self.given.note(self.engine.run(&next, deadline).await?)
+            }
+        };
+        Ok(Response::new(convert::next_sequence(&allotment, layout.as_deref())?))
+    }
+
+    async fn get_sequence(
+        &self,
+        request: Request<pb::GetSequenceRequest>,
+    ) -> Answer<pb::GetSequenceResponse> {
+        let deadline = deadline::of(&request);
+        let (name, layout) = parse::get_sequence(request.into_inner(), &self.sequences)?;
+        let last = self.engine.run(&GetSequence { name }, deadline).await?;
+        Ok(Response::new(convert::get_sequence(last, layout.as_deref(), self.given.counts())))
+    }
+}

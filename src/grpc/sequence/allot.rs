@@ -1,0 +1,125 @@
+//! Decides requests for values that waited together.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use crate::{
+    engine::{
+        BATCH_MAX, Engine,
+        lanes::{Outcomes, Take},
+    },
+    error::Error,
+    sequence::{Allotment, NextSequence, ReserveSequence},
+};
+
+/// Reservations that a request may wait for: values that others took meanwhile
+/// are not there for it.
+const RESERVATIONS_MAX: usize = 4;
+
+/// How many values this server has given out, and with how many script calls.
+#[derive(Debug, Default)]
+pub(super) struct Given {
+    values: AtomicU64,
+    calls: AtomicU64,
+}
+
+/// Takes requests to the engine, with a reservation before them where one is
+/// needed.
+#[derive(Debug)]
+pub(super) struct Allot {
+    engine: Arc<Engine>,
+    given: Arc<Given>,
+}
+
+impl Given {
+    /// Counts what was given out, and hands it on.
+    pub(super) fn note(&self, allotment: Allotment) -> Allotment {
+        if let Allotment::Given { range, replayed: false, .. } = &allotment {
+            self.values.fetch_add(range.count, Ordering::Relaxed);
+        }
+        allotment
+    }
+
+    /// Values and script calls.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        (self.values.load(Ordering::Relaxed), self.calls.load(Ordering::Relaxed))
+    }
+
+    fn called(&self, decisions: usize) {
+        self.calls.fetch_add(decisions.div_ceil(BATCH_MAX) as u64, Ordering::Relaxed);
+    }
+}
+
+impl Allot {
+    pub(super) fn new(engine: Arc<Engine>, given: Arc<Given>) -> Allot {
+        Allot { engine, given }
+    }
+
+    async fn decide(&self, asked: &[NextSequence], deadline: Instant) -> Outcomes<NextSequence> {
+        self.given.called(asked.len());
+        self.engine.run_all(asked, deadline).await
+    }
+
+    /// Reserves what these requests need, and a block beyond it; none where they
+    /// need nothing.
+    async fn reserve(
+        &self,
+        asked: &[NextSequence],
+        last: u64,
+        deadline: Instant,
+    ) -> Option<Result<u64, Error>> {
+        let first = asked.first()?;
+        let reserve = first.reserve?;
+        let room: u64 =
+            asked.iter().map(|one| one.count.saturating_mul(one.step)).fold(0, u64::saturating_add);
+        let upto = last.saturating_add(room).saturating_add(reserve.block).min(first.value_max());
+        self.given.called(1);
+        let decision =
+            ReserveSequence { name: first.name.clone(), upto, replicas: reserve.replicas };
+        Some(self.engine.run(&decision, deadline).await)
+    }
+}
+
+impl Take<NextSequence> for Allot {
+    async fn take(&self, asked: Vec<NextSequence>, deadline: Instant) -> Outcomes<NextSequence> {
+        let mut outcomes = self.decide(&asked, deadline).await?;
+        for _ in 0..RESERVATIONS_MAX {
+            let unreserved = |outcome: &Result<Allotment, Error>| match outcome {
+                Ok(Allotment::Unreserved { last }) => Some(*last),
+                _ => None,
+            };
+            let (open, lasts): (Vec<usize>, Vec<u64>) = outcomes
+                .iter()
+                .enumerate()
+                .filter_map(|(index, outcome)| Some((index, unreserved(outcome)?)))
+                .unzip();
+            let mut again: Vec<NextSequence> =
+                open.iter().map(|index| asked[*index].clone()).collect();
+            let last = lasts.into_iter().max().unwrap_or_default();
+            let Some(reserved) = self.reserve(&again, last, deadline).await else { break };
+            let decided = match reserved {
+                Ok(confirmed) => {
+                    again.iter_mut().for_each(|one| one.confirmed = confirmed);
+                    self.decide(&again, deadline).await
+                }
+                Err(error) => Err(error),
+            };
+            let decided = decided.unwrap_or_else(|error| vec![Err(error); open.len()]);
+            for (index, outcome) in open.into_iter().zip(decided) {
+                outcomes[index] = outcome;
+            }
+        }
+        let told = outcomes.into_iter().map(|outcome| match outcome? {
+            Allotment::Unreserved { .. } => {
+                Err(Error::Unavailable("others took what was reserved; ask again".to_owned()))
+            }
+            allotment => Ok(self.given.note(allotment)),
+        });
+        Ok(told.collect())
+    }
+}

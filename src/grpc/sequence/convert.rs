@@ -1,0 +1,58 @@
+//! Outcomes into responses.
+
+use tonic::Status;
+
+use super::super::{convert::timestamp, pb, status};
+use crate::{
+    sequence::{AHEAD_DEFAULT, Allotment, Dating, Layout},
+    time::Timestamp,
+};
+
+pub(super) fn next_sequence(
+    allotment: &Allotment,
+    layout: Option<&Layout>,
+) -> Result<pb::NextSequenceResponse, Status> {
+    match allotment {
+        Allotment::Given { range, floor_applied, replayed } => {
+            let serials = layout
+                .into_iter()
+                .flat_map(|layout| range.values().map(move |value| layout.serial(value).into()));
+            Ok(pb::NextSequenceResponse {
+                first: wire(layout, range.first()),
+                last: wire(layout, range.last),
+                step: range.step,
+                serials: serials.collect(),
+                floor_applied: *floor_applied,
+                replayed: *replayed,
+            })
+        }
+        Allotment::OutOfRange => Err(status::no_values_left()),
+        Allotment::TooFarAhead { by_floor } => {
+            let dating = layout.and_then(Layout::dating);
+            let ahead_max = dating.map_or(AHEAD_DEFAULT, Dating::ahead_max);
+            Err(status::too_far_ahead(*by_floor, ahead_max))
+        }
+        // It is made good before: nobody is told of it.
+        Allotment::Unreserved { .. } => Err(status::no_values_left()),
+    }
+}
+
+pub(super) fn get_sequence(
+    last: Option<(u64, Timestamp)>,
+    layout: Option<&Layout>,
+    (server_values, server_script_calls): (u64, u64),
+) -> pb::GetSequenceResponse {
+    let serial = last.zip(layout).map(|((last, _), layout)| layout.serial(last));
+    pb::GetSequenceResponse {
+        last: last.map_or(0, |(last, _)| wire(layout, last)),
+        update_time: last.map(|(_, time)| timestamp(time)),
+        serial: serial.unwrap_or_default().into(),
+        server_values,
+        server_script_calls,
+    }
+}
+
+/// A value as it is on the wire.
+fn wire(layout: Option<&Layout>, value: u64) -> u64 {
+    layout.and_then(Layout::dating).map_or(value, |dating| dating.to_wire(value))
+}

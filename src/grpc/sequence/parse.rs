@@ -1,0 +1,76 @@
+//! Requests into decisions.
+
+use std::sync::Arc;
+
+use tonic::Status;
+
+use super::super::{fields::Fields, pb, status};
+use crate::sequence::{
+    COUNT_MAX, DATED_STEP_MAX, Dating, Layout, NextSequence, SequenceName, Sequences, VALUE_MAX,
+};
+
+pub(super) fn next_sequence(
+    request: pb::NextSequenceRequest,
+    sequences: &Sequences,
+) -> Result<NextSequence, Status> {
+    let mut fields = Fields::default();
+    let name = fields.name("name", request.name);
+    let rule = name.as_ref().and_then(|name| sequences.rule(name));
+    let layout = rule.and_then(|rule| rule.layout.clone());
+    let dating = layout.as_ref().and_then(|layout| layout.dating());
+
+    let count = fields.number("count", request.count, 1..=COUNT_MAX as u32).unwrap_or(1);
+    let step = step(&mut fields, request.step, dating);
+    let floor = floor(&mut fields, request.floor, dating);
+    let request = fields.optional_name("request_id", request.request_id);
+    let (name, count) = fields.finish(name.map(|name| (name, u64::from(count))))?;
+
+    // No value is below count * step: beyond the largest there is none.
+    if count.checked_mul(step).is_none_or(|least| least > VALUE_MAX) {
+        return Err(status::no_values_left());
+    }
+    Ok(NextSequence {
+        name: SequenceName::new(&name, layout.as_deref()),
+        count,
+        step,
+        floor,
+        request,
+        reserve: rule.and_then(|rule| rule.reserve),
+        layout,
+        confirmed: 0,
+    })
+}
+
+fn step(fields: &mut Fields, step: Option<i64>, dating: Option<&Dating>) -> u64 {
+    let most = if dating.is_some() { DATED_STEP_MAX } else { VALUE_MAX };
+    let given = u64::try_from(step.unwrap_or(1)).ok();
+    given.filter(|step| (1..=most).contains(step)).unwrap_or_else(|| {
+        fields.violation("step", format!("must be 1 to {most}"));
+        1
+    })
+}
+
+fn floor(fields: &mut Fields, floor: Option<u64>, dating: Option<&Dating>) -> Option<u64> {
+    let floor = floor?;
+    if floor > VALUE_MAX {
+        fields.violation("floor", format!("must be 0 to {VALUE_MAX}"));
+        return None;
+    }
+    let Some(dating) = dating else { return Some(floor) };
+    let value = dating.at_least(floor);
+    if value.is_none() {
+        fields.violation("floor", "must be the digits of a serial of the years 2000 to 2099");
+    }
+    value
+}
+
+pub(super) fn get_sequence(
+    request: pb::GetSequenceRequest,
+    sequences: &Sequences,
+) -> Result<(SequenceName, Option<Arc<Layout>>), Status> {
+    let mut fields = Fields::default();
+    let name = fields.name("name", request.name);
+    let name = fields.finish(name)?;
+    let layout = sequences.rule(&name).and_then(|rule| rule.layout.clone());
+    Ok((SequenceName::new(&name, layout.as_deref()), layout))
+}

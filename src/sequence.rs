@@ -1,0 +1,80 @@
+//! Sequences: values that are given out once and never again.
+//!
+//! A value is exact up to [`VALUE_MAX`]. Values of one sequence are distinct and
+//! rise; there may be gaps. A [`Layout`] writes a value as a serial; one with a
+//! calendar starts its numbers anew with each period ([`Dating`] says how), and
+//! never gives out a value below that of the engine's clock.
+//!
+//! What keeps values distinct when the store loses its last writes is the clock,
+//! as far as it has moved on to another period, and [`ReserveSequence`].
+//!
+//! | verb | struct | script |
+//! |---|---|---|
+//! | NextSequence | [`NextSequence`], and [`ReserveSequence`] before it where values are reserved ahead | `lua/sequence/next.lua`, `lua/sequence/reserve.lua` |
+//! | GetSequence | [`GetSequence`] | `lua/sequence/get.lua` |
+
+mod allotment;
+mod calendar;
+mod counter;
+mod dating;
+mod get;
+mod layout;
+mod next;
+mod pattern;
+mod reserve;
+mod rules;
+
+pub use allotment::{Allotment, Range};
+pub use calendar::Unit;
+pub use counter::Counter;
+pub use dating::Dating;
+pub use get::GetSequence;
+pub use layout::Layout;
+pub use next::NextSequence;
+pub use reserve::ReserveSequence;
+pub use rules::{Reserve, SequenceRule, Sequences};
+
+use crate::{
+    names::{Name, SEPARATOR},
+    time::Millis,
+};
+
+/// The largest value.
+pub const VALUE_MAX: u64 = i64::MAX as u64;
+/// The most values of one request.
+pub const COUNT_MAX: u64 = 10_000;
+/// The largest step of a sequence whose layout has a calendar.
+pub const DATED_STEP_MAX: u64 = 1_000_000;
+/// How far beyond the clock a floor or a step may take a sequence, unless the
+/// configuration says otherwise, and at most.
+pub const AHEAD_DEFAULT: Millis = Millis::from_secs(86_400);
+/// The furthest that it may say.
+pub const AHEAD_MAX: Millis = Millis::from_secs(366 * 86_400);
+/// The most values that are reserved ahead.
+pub const RESERVE_MAX: u64 = 1_000_000;
+/// The most replicas that have to have a reservation.
+pub const REPLICAS_MAX: u32 = 100;
+/// How long an answer is kept for a repeat of its request.
+pub const REPLAY: Millis = Millis::from_secs(300);
+
+/// A sequence: its name and, where its layout has a calendar, what it counts in.
+/// Values that are counted in another way are another sequence's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SequenceName(Box<[u8]>);
+
+impl SequenceName {
+    /// Of a name that is written by a layout.
+    pub fn new(name: &Name, layout: Option<&Layout>) -> SequenceName {
+        let Some(dating) = layout.and_then(Layout::dating) else {
+            return SequenceName(name.as_bytes().into());
+        };
+        let counted = format!("{}/{}", dating.unit.name(), dating.capacity());
+        // Names hold no separator, so no two sequences share one.
+        SequenceName([name.as_bytes(), &[SEPARATOR], counted.as_bytes()].concat().into())
+    }
+
+    /// Both, joined.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}

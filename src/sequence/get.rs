@@ -1,0 +1,47 @@
+//! `GetSequence`: looks at how far a sequence has come.
+
+use super::{Counter, SequenceName, allotment::decimal};
+use crate::{
+    decision::{Call, Decision, Listing, Reply},
+    error::Error,
+    script::{self, Script},
+    time::Timestamp,
+};
+
+/// Asks for the last value that was given out, and when.
+#[derive(Debug, Clone)]
+pub struct GetSequence {
+    /// Of which sequence.
+    pub name: SequenceName,
+}
+
+impl Decision for GetSequence {
+    type State = Counter;
+    type Outcome = Option<(u64, Timestamp)>;
+
+    const SCRIPT: &'static Script = &script::GET_SEQUENCE;
+
+    fn partition(&self) -> &[u8] {
+        self.name.as_bytes()
+    }
+
+    fn listing(&self) -> Listing {
+        Listing::Same
+    }
+
+    fn encode(&self, call: &mut Call) {
+        call.key(&[b"counter"]);
+    }
+
+    fn parse(reply: &mut Reply) -> Result<Option<(u64, Timestamp)>, Error> {
+        match reply.number()? {
+            0 => Ok(None),
+            1 => Ok(Some((decimal(reply)?, Timestamp(decimal(reply)?)))),
+            status => Err(Error::Corrupt(format!("a reply of unknown status {status}"))),
+        }
+    }
+
+    fn decide(&self, counter: &mut Counter, _: Timestamp) -> Option<(u64, Timestamp)> {
+        counter.last
+    }
+}

@@ -1,0 +1,162 @@
+//! `NextSequence`: gives out the next values of a sequence.
+
+use std::sync::Arc;
+
+use super::{
+    COUNT_MAX, Counter, Layout, REPLAY, Reserve, SequenceName, VALUE_MAX,
+    allotment::{Allotment, Range},
+    dating::Dating,
+};
+use crate::{
+    decision::{Call, Decision, Joined, Listing, Reply},
+    error::Error,
+    names::Name,
+    script::{self, Script},
+    time::Timestamp,
+};
+
+/// Asks for values that nobody else is ever given.
+#[derive(Debug, Clone)]
+pub struct NextSequence {
+    /// Of which sequence.
+    pub name: SequenceName,
+    /// How many; at least one.
+    pub count: u64,
+    /// From one to the next, and from the last one given out; `count` times it is
+    /// at most [`VALUE_MAX`].
+    pub step: u64,
+    /// No value is below it.
+    pub floor: Option<u64>,
+    /// Names the request, so that a repeat gets the first answer.
+    pub request: Option<Name>,
+    /// How the values are written, where a layout is configured.
+    pub layout: Option<Arc<Layout>>,
+    /// Whether values are reserved ahead.
+    pub reserve: Option<Reserve>,
+    /// The reservation that the replicas are known to have, 0 for none.
+    pub confirmed: u64,
+}
+
+impl NextSequence {
+    fn dating(&self) -> Option<&Dating> {
+        self.layout.as_ref().and_then(|layout| layout.dating())
+    }
+
+    /// From the first value to the last.
+    fn span(&self) -> u64 {
+        (self.count - 1) * self.step
+    }
+
+    /// The greatest value there is.
+    pub fn value_max(&self) -> u64 {
+        self.dating().map_or(VALUE_MAX, Dating::value_max)
+    }
+
+    fn allot(&self, last: Option<u64>, confirmed: Option<u64>, now: Timestamp) -> Allotment {
+        let dating = self.dating();
+        let base = dating.map(|dating| dating.first(now));
+        // Two values of 63 bits: no sum of them overflows.
+        let next = last.map_or(base.unwrap_or(self.step), |last| last + self.step);
+        let next = next.max(base.unwrap_or(0));
+        let floor = self.floor.filter(|floor| *floor > next);
+        let first = floor.unwrap_or(next);
+        let range = first.checked_add(self.span()).filter(|end| *end <= self.value_max());
+        let Some(end) = range else { return Allotment::OutOfRange };
+        if let Some(furthest) = dating.map(|dating| dating.furthest(now)) {
+            // A sequence that is there already, since the clock was set back, goes on.
+            let furthest = furthest.max(last.unwrap_or(0) + COUNT_MAX);
+            if end > furthest {
+                let by_floor = floor.is_some_and(|floor| floor > furthest);
+                return Allotment::TooFarAhead { by_floor };
+            }
+        }
+        if confirmed.is_some_and(|confirmed| end > confirmed) {
+            return Allotment::Unreserved { last: end };
+        }
+        let range = Range { last: end, step: self.step, count: self.count };
+        Allotment::Given { range, floor_applied: floor.is_some(), replayed: false }
+    }
+}
+
+impl Decision for NextSequence {
+    type State = Counter;
+    type Outcome = Allotment;
+
+    const SCRIPT: &'static Script = &script::NEXT_SEQUENCE;
+
+    fn partition(&self) -> &[u8] {
+        self.name.as_bytes()
+    }
+
+    fn listing(&self) -> Listing {
+        Listing::Same
+    }
+
+    fn encode(&self, call: &mut Call) {
+        let request = self.request.as_ref().map_or(&[][..], Name::as_bytes);
+        call.key(&[b"counter"]);
+        call.key(&[b"replay:", request]);
+        call.number(self.count);
+        call.number(self.step);
+        call.number(self.span());
+        call.optional(self.floor);
+        call.number(self.value_max());
+        call.number(if request.is_empty() { 0 } else { REPLAY.micros() });
+        match self.dating() {
+            Some(dating) => call.bytes(&[dating.packed().as_bytes()]),
+            None => call.bytes(&[]),
+        }
+        match self.reserve {
+            Some(_) => call.instance(),
+            None => call.bytes(&[]),
+        }
+        call.number(self.confirmed);
+    }
+
+    fn parse(reply: &mut Reply) -> Result<Allotment, Error> {
+        Allotment::parse(reply)
+    }
+
+    fn decide(&self, counter: &mut Counter, now: Timestamp) -> Allotment {
+        let request = self.request.as_ref().map(Name::as_bytes);
+        if let Some(&(range, floor_applied)) =
+            request.and_then(|request| counter.replays.get(request, now))
+        {
+            return Allotment::Given { range, floor_applied, replayed: true };
+        }
+        let confirmed = self.reserve.map(|_| self.confirmed.max(counter.marks.confirmed));
+        let allotment = self.allot(counter.last.map(|(last, _)| last), confirmed, now);
+        if let Allotment::Given { range, floor_applied, .. } = allotment {
+            counter.last = Some((range.last, now));
+            if let Some(confirmed) = confirmed {
+                counter.marks.confirmed = confirmed;
+            }
+            if let Some(request) = request {
+                let forget = now.after(REPLAY);
+                counter.replays.keep(request, (range, floor_applied), forget);
+            }
+        }
+        allotment
+    }
+}
+
+impl Joined for NextSequence {
+    /// Whoever comes behind gets what it would have got by itself: the same step
+    /// further, above a floor that is no higher than the first one's.
+    fn join(&mut self, next: &NextSequence) -> bool {
+        let alike = self.step == next.step
+            && next.floor <= self.floor
+            && self.request.is_none()
+            && next.request.is_none();
+        let count = self.count + next.count;
+        let fits = count.checked_mul(self.step).is_some_and(|delta| delta <= VALUE_MAX);
+        if alike && fits {
+            self.count = count;
+        }
+        alike && fits
+    }
+
+    fn share(outcome: &Allotment, joined: &[NextSequence]) -> Option<Vec<Allotment>> {
+        outcome.share(joined.iter().map(|one| one.count))
+    }
+}
