@@ -2,7 +2,8 @@
 -- "forget last step count floor_applied".
 local GIVEN, OUT_OF_RANGE, TOO_FAR_AHEAD, UNRESERVED = 0, 1, 2, 3
 local FLOOR_APPLIED, REPLAYED = 1, 2
--- The most values of a request: a sequence that lies beyond the clock goes on.
+-- The most values of a request: a sequence that lies too far beyond the clock, since
+-- that was set back, goes on by so many.
 local COUNT_MAX = '10000'
 
 -- One that cannot be read is none.
@@ -38,7 +39,9 @@ local function allot(ask, last, now)
   if exceeds(final, ask.most) then
     return OUT_OF_RANGE
   end
-  furthest = furthest and greater(furthest, add(last or '0', COUNT_MAX))
+  if last and furthest and exceeds(last, furthest) then
+    furthest = add(last, COUNT_MAX)
+  end
   if furthest and exceeds(final, furthest) then
     return TOO_FAR_AHEAD, nil, applied == FLOOR_APPLIED and exceeds(ask.floor, furthest) and 1 or 0
   end

@@ -55,12 +55,22 @@ pub(super) fn no_values_left() -> Status {
     Status::with_error_details(Code::OutOfRange, message, info("VALUES_EXHAUSTED"))
 }
 
-/// INVALID_ARGUMENT: values would lie further beyond the engine's clock than that.
-pub(super) fn too_far_ahead(by_floor: bool, ahead_max: Millis) -> Status {
-    let (field, what) = if by_floor { ("floor", "") } else { ("step", "times count ") };
+/// OUT_OF_RANGE: the numbers of the clock's period are used up, and those of as many
+/// later ones as may be begun.
+pub(super) fn numbers_used_up(ahead_max: Millis) -> Status {
     let most = humantime::format_duration(ahead_max.duration());
-    let description = format!("{what}must be at most {most} beyond the engine's clock");
-    invalid(vec![FieldViolation::new(field, description)], 0)
+    let message = format!(
+        "the numbers of this period, and of those up to {most} beyond the engine's clock, are used \
+         up; nothing changed; a wider {{n:…}} or a finer calendar has more"
+    );
+    Status::with_error_details(Code::OutOfRange, message, info("PERIOD_EXHAUSTED"))
+}
+
+/// INVALID_ARGUMENT: the floor lies further beyond the engine's clock than that.
+pub(super) fn floor_too_far_ahead(ahead_max: Millis) -> Status {
+    let most = humantime::format_duration(ahead_max.duration());
+    let description = format!("must be at most {most} beyond the engine's clock");
+    invalid(vec![FieldViolation::new("floor", description)], 0)
 }
 
 /// INVALID_ARGUMENT, naming every bad field, and how many more there were.

@@ -44,7 +44,7 @@ pub enum Allotment {
     OutOfRange,
     /// They would lie too far beyond the clock; nothing changed.
     TooFarAhead {
-        /// Whether the floor itself does.
+        /// Whether the floor itself does; if not, the period's numbers are used up.
         by_floor: bool,
     },
     /// They have to be reserved first; nothing changed.

@@ -9,13 +9,13 @@ use crate::{decision::State, replays::Replays, time::Timestamp};
 pub struct Counter {
     /// The last value given out, and when.
     pub(super) last: Option<(u64, Timestamp)>,
-    /// What is reserved and known to be.
-    pub(super) marks: Marks,
+    /// Of a sequence that reserves ahead.
+    pub(super) marks: Option<Marks>,
     pub(super) replays: Replays<(Range, bool)>,
 }
 
-/// High-water marks of a sequence that reserves ahead; 0 for none.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// High-water marks.
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Marks {
     /// No store has given out a value above this.
     pub(super) reserved: u64,
@@ -31,6 +31,6 @@ impl State for Counter {
     }
 
     fn is_vacant(&self, _: Timestamp) -> bool {
-        self.last.is_none() && self.marks == Marks::default() && self.replays.is_empty()
+        self.last.is_none() && self.marks.is_none() && self.replays.is_empty()
     }
 }

@@ -63,8 +63,9 @@ impl NextSequence {
         let range = first.checked_add(self.span()).filter(|end| *end <= self.value_max());
         let Some(end) = range else { return Allotment::OutOfRange };
         if let Some(furthest) = dating.map(|dating| dating.furthest(now)) {
-            // A sequence that is there already, since the clock was set back, goes on.
-            let furthest = furthest.max(last.unwrap_or(0) + COUNT_MAX);
+            // A sequence that lies beyond it, since the clock was set back, goes on.
+            let beyond = last.filter(|last| *last > furthest);
+            let furthest = beyond.map_or(furthest, |last| last + COUNT_MAX);
             if end > furthest {
                 let by_floor = floor.is_some_and(|floor| floor > furthest);
                 return Allotment::TooFarAhead { by_floor };
@@ -124,12 +125,15 @@ impl Decision for NextSequence {
         {
             return Allotment::Given { range, floor_applied, replayed: true };
         }
-        let confirmed = self.reserve.map(|_| self.confirmed.max(counter.marks.confirmed));
+        let marks = counter.marks.as_mut().filter(|_| self.reserve.is_some());
+        let confirmed = self
+            .reserve
+            .map(|_| marks.as_ref().map_or(0, |marks| marks.confirmed.max(self.confirmed)));
         let allotment = self.allot(counter.last.map(|(last, _)| last), confirmed, now);
         if let Allotment::Given { range, floor_applied, .. } = allotment {
             counter.last = Some((range.last, now));
-            if let Some(confirmed) = confirmed {
-                counter.marks.confirmed = confirmed;
+            if let Some((marks, confirmed)) = marks.zip(confirmed) {
+                marks.confirmed = confirmed;
             }
             if let Some(request) = request {
                 let forget = now.after(REPLAY);

@@ -54,7 +54,8 @@ impl Decision for ReserveSequence {
     }
 
     fn decide(&self, counter: &mut Counter, _: Timestamp) -> u64 {
-        counter.marks.reserved = counter.marks.reserved.max(self.upto);
-        counter.marks.reserved
+        let marks = counter.marks.get_or_insert_default();
+        marks.reserved = marks.reserved.max(self.upto);
+        marks.reserved
     }
 }

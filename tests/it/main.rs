@@ -7,9 +7,11 @@
 //! - `rate`: the scenarios B… and C… of the known failures, on both engines
 //! - `rate_answers`: every other answer of the contract of rates
 //! - `rate_faults`: clocks set back, damage, bounds
+//! - `sequence`: what common recipes for serial numbers get wrong (E ids);
+//!   `sequence_faults`: failover, restarts, damage; `sequence_load`: many callers
 //! - `bad_input`, `rate_bad_input`, `names`: what is refused, and what never shares state
 //! - `differential`: both executors of every decision on the same histories
-//! - `properties`, `rate_properties`: what holds after any history
+//! - `properties`, `rate_properties`, `sequence_properties`: what holds after any history
 //! - `round_trips`: what a decision costs Redis
 //! - `service`, `peers`: faults, drain, overload, hostile peers
 //! - `replicas`: two servers on one Redis
@@ -36,6 +38,7 @@ mod command;
 mod damage;
 mod differential;
 mod differential_rate;
+mod differential_sequence;
 mod documented;
 mod fleet;
 mod fleet_rate;
@@ -55,5 +58,10 @@ mod rates;
 mod replicas;
 mod requests;
 mod round_trips;
+mod sequence;
+mod sequence_faults;
+mod sequence_load;
+mod sequence_properties;
+mod sequences;
 mod service;
 mod twins;

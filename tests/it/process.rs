@@ -132,10 +132,16 @@ impl OwnRedis {
     }
 
     pub async fn start(&mut self) {
+        self.start_with(&[]).await;
+    }
+
+    pub async fn start_with(&mut self, arguments: &[&str]) {
         let child = Command::new("redis-server")
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", ""])
             .args(["--appendonly", "yes", "--appendfsync", "always"])
+            .args(["--repl-diskless-sync-delay", "0"])
             .args(["--dir", self.directory.to_str().unwrap()])
+            .args(arguments)
             .stdout(Stdio::null())
             .spawn()
             .expect("redis-server is installed; ./tests/run.sh does it");
@@ -148,6 +154,11 @@ impl OwnRedis {
         tokio::time::timeout(Duration::from_secs(20), answered)
             .await
             .expect("redis-server answers");
+    }
+
+    /// Ends it without a word.
+    pub fn kill(&mut self) {
+        self.process = None;
     }
 
     pub fn url(&self) -> String {
@@ -192,9 +203,10 @@ impl Drop for TempFile {
     }
 }
 
-/// A wire to a server that can lose what comes back.
+/// A wire to a server that can lose what comes back, and be led to another.
 pub struct Wire {
     pub port: u16,
+    target: Arc<AtomicU16>,
     cut: Arc<AtomicBool>,
     lose: Arc<AtomicBool>,
     task: tokio::task::JoinHandle<()>,
@@ -203,6 +215,8 @@ pub struct Wire {
 impl Wire {
     /// Forwards to a port of this machine.
     pub async fn to(target: u16) -> Wire {
+        let target = Arc::new(AtomicU16::new(target));
+        let aim = target.clone();
         let listener = AsyncListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (cut, lose) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
@@ -213,17 +227,23 @@ impl Wire {
                 if cutting.load(Ordering::SeqCst) {
                     continue; // Closed at once.
                 }
-                let far = TcpStream::connect(("127.0.0.1", target)).await.unwrap();
+                let target = aim.load(Ordering::SeqCst);
+                let Ok(far) = TcpStream::connect(("127.0.0.1", target)).await else { continue };
                 ends.spawn(forward(near, far, cutting.clone(), losing.clone()));
             }
         });
-        Wire { port, cut, lose, task }
+        Wire { port, target, cut, lose, task }
     }
 
     /// From now on requests still arrive, but no answer comes back: what would
     /// have carried it is closed, and new connections are.
     pub fn cut(&self) {
         self.cut.store(true, Ordering::SeqCst);
+    }
+
+    /// New connections lead to another server.
+    pub fn lead_to(&self, target: u16) {
+        self.target.store(target, Ordering::SeqCst);
     }
 
     /// The next answer is lost with its connection; new ones work.

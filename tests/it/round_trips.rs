@@ -14,7 +14,7 @@ fn leases(pool: &str) -> pb::ListLeasesRequest {
 }
 
 /// Calls of each command since the last CONFIG RESETSTAT.
-async fn calls(redis: &OwnRedis) -> BTreeMap<String, u64> {
+pub async fn calls(redis: &OwnRedis) -> BTreeMap<String, u64> {
     let info = redis.command(&["INFO", "commandstats"]).await.unwrap();
     let text: String = redis::from_redis_value(info).unwrap();
     let stats = text.lines().filter_map(|line| {

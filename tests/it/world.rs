@@ -21,7 +21,7 @@ use tollgate::{
     },
     grpc::client::pb::{
         self, admission_service_client::AdmissionServiceClient,
-        rate_service_client::RateServiceClient,
+        rate_service_client::RateServiceClient, sequence_service_client::SequenceServiceClient,
     },
     server::{self, Limits, Rules},
     time::Clock,
@@ -32,6 +32,7 @@ pub use crate::requests::*;
 
 pub type Client = AdmissionServiceClient<Channel>;
 pub type Rates = RateServiceClient<Channel>;
+pub type Sequences = SequenceServiceClient<Channel>;
 
 /// 2026-01-01T00:00:00Z in microseconds: where stepped time starts.
 pub const START: u64 = 1_767_225_600_000_000;
@@ -59,6 +60,7 @@ macro_rules! on_both_engines {
 pub struct World {
     pub client: Client,
     pub rates: Rates,
+    pub sequences: Sequences,
     pub address: String,
     time: Time,
     server: AbortHandle,
@@ -80,7 +82,7 @@ impl World {
         World::with_rules(true, Rules::default()).await
     }
 
-    /// The same with configured pools and policies.
+    /// The same with configured pools, policies and sequences.
     pub async fn with_rules(redis: bool, rules: Rules) -> World {
         let (engine, time) = if redis { redis_engine().await } else { embedded_engine() };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -91,7 +93,8 @@ impl World {
         up(state).await;
         let client = Client::connect(address.clone()).await.unwrap();
         let rates = Rates::connect(address.clone()).await.unwrap();
-        World { client, rates, address, time, server }
+        let sequences = Sequences::connect(address.clone()).await.unwrap();
+        World { client, rates, sequences, address, time, server }
     }
 
     /// Another client on a connection of its own.

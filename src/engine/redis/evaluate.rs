@@ -88,6 +88,9 @@ pub(super) fn names_instance(runs: &[Run<'_>]) -> bool {
     runs.iter().any(|(_, batch)| batch.iter().any(|call| call.instance_index().is_some()))
 }
 
+/// The longest that replicas are waited for: a connection is held meanwhile.
+const WAIT_MAX: Duration = Duration::from_millis(500);
+
 /// Waits until so many replicas have what this connection wrote, for no longer
 /// than leaves time to say that they do not.
 pub(super) async fn wait(
@@ -96,7 +99,7 @@ pub(super) async fn wait(
     timeout: Duration,
 ) -> RedisResult<Result<(), Error>> {
     // 0 would mean for ever.
-    let millis = (timeout.mul_f32(0.8).as_millis() as u64).max(1);
+    let millis = (timeout.mul_f32(0.8).min(WAIT_MAX).as_millis() as u64).max(1);
     let wait = redis::cmd("WAIT").arg(replicas).arg(millis).to_owned();
     let have: u32 = wait.query_async(&mut connection.socket).await?;
     Ok(if have >= replicas {

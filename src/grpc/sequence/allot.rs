@@ -65,22 +65,26 @@ impl Allot {
         self.engine.run_all(asked, deadline).await
     }
 
-    /// Reserves what these requests need, and a block beyond it; none where they
-    /// need nothing.
+    /// Reserves what these requests need, and a block beyond it; `lasts` are the
+    /// last values of each by itself. None where they need nothing.
     async fn reserve(
         &self,
         asked: &[NextSequence],
-        last: u64,
+        lasts: &[u64],
         deadline: Instant,
     ) -> Option<Result<u64, Error>> {
-        let first = asked.first()?;
+        let (first, furthest) = (asked.first()?, *lasts.iter().max()?);
         let reserve = first.reserve?;
-        let room: u64 =
-            asked.iter().map(|one| one.count.saturating_mul(one.step)).fold(0, u64::saturating_add);
-        let upto = last.saturating_add(room).saturating_add(reserve.block).min(first.value_max());
+        // Several in a row go further than each by itself.
+        let sizes = asked.iter().map(|one| one.count.saturating_mul(one.step));
+        let row = if asked.len() > 1 { sizes.fold(0, u64::saturating_add) } else { 0 };
+        let upto = furthest.saturating_add(row).saturating_add(reserve.block);
+        let decision = ReserveSequence {
+            name: first.name.clone(),
+            upto: upto.min(first.value_max()),
+            replicas: reserve.replicas,
+        };
         self.given.called(1);
-        let decision =
-            ReserveSequence { name: first.name.clone(), upto, replicas: reserve.replicas };
         Some(self.engine.run(&decision, deadline).await)
     }
 }
@@ -100,8 +104,7 @@ impl Take<NextSequence> for Allot {
                 .unzip();
             let mut again: Vec<NextSequence> =
                 open.iter().map(|index| asked[*index].clone()).collect();
-            let last = lasts.into_iter().max().unwrap_or_default();
-            let Some(reserved) = self.reserve(&again, last, deadline).await else { break };
+            let Some(reserved) = self.reserve(&again, &lasts, deadline).await else { break };
             let decided = match reserved {
                 Ok(confirmed) => {
                     again.iter_mut().for_each(|one| one.confirmed = confirmed);

@@ -30,7 +30,10 @@ pub(super) fn next_sequence(
         Allotment::TooFarAhead { by_floor } => {
             let dating = layout.and_then(Layout::dating);
             let ahead_max = dating.map_or(AHEAD_DEFAULT, Dating::ahead_max);
-            Err(status::too_far_ahead(*by_floor, ahead_max))
+            Err(match by_floor {
+                true => status::floor_too_far_ahead(ahead_max),
+                false => status::numbers_used_up(ahead_max),
+            })
         }
         // It is made good before: nobody is told of it.
         Allotment::Unreserved { .. } => Err(status::no_values_left()),

@@ -1,0 +1,81 @@
+//! Requests for serial numbers, and a world's answers to them.
+
+use tollgate::grpc::client::pb;
+
+use crate::world::{Sequences, World};
+
+/// The layouts that tests use, by the names of sequences.
+pub const LAYOUTS: &str = r#"
+[[sequence]]
+match = "stamp*"
+layout = "timestamp17"
+[[sequence]]
+match = "day*"
+layout = "ORD-{yyyyMMdd}-{n:06}"
+[[sequence]]
+match = "few*"
+layout = "{yyyyMMdd}/{n:02}"
+[[sequence]]
+match = "month*"
+layout = "{yyyyMM}-{n:02}"
+[[sequence]]
+match = "year*"
+layout = "{yy}{n:03}"
+[[sequence]]
+match = "wide*"
+layout = "{n:017}"
+[[sequence]]
+match = "east*"
+layout = "timestamp17"
+utc_offset = "+08:00"
+"#;
+
+pub fn next(name: &str) -> pb::NextSequenceRequest {
+    pb::NextSequenceRequest { name: name.into(), ..pb::NextSequenceRequest::default() }
+}
+
+pub fn many(count: u32, request: pb::NextSequenceRequest) -> pb::NextSequenceRequest {
+    pb::NextSequenceRequest { count: Some(count), ..request }
+}
+
+pub fn step(step: i64, request: pb::NextSequenceRequest) -> pb::NextSequenceRequest {
+    pb::NextSequenceRequest { step: Some(step), ..request }
+}
+
+pub fn floor(floor: u64, request: pb::NextSequenceRequest) -> pb::NextSequenceRequest {
+    pb::NextSequenceRequest { floor: Some(floor), ..request }
+}
+
+pub fn named(id: &str, request: pb::NextSequenceRequest) -> pb::NextSequenceRequest {
+    pb::NextSequenceRequest { request_id: id.into(), ..request }
+}
+
+/// Asks; the error is the status.
+pub async fn try_next(
+    client: &Sequences,
+    request: pb::NextSequenceRequest,
+) -> Result<pb::NextSequenceResponse, tonic::Status> {
+    client.clone().next_sequence(request).await.map(tonic::Response::into_inner)
+}
+
+impl World {
+    pub async fn next(&self, request: pb::NextSequenceRequest) -> pb::NextSequenceResponse {
+        try_next(&self.sequences, request).await.unwrap()
+    }
+
+    /// The only value of a request for one.
+    pub async fn one(&self, request: pb::NextSequenceRequest) -> u64 {
+        let response = self.next(request).await;
+        assert_eq!(response.first, response.last, "{response:?}");
+        response.first
+    }
+
+    pub async fn refused(&self, request: pb::NextSequenceRequest) -> tonic::Status {
+        try_next(&self.sequences, request).await.unwrap_err()
+    }
+
+    pub async fn sequence(&self, name: &str) -> pb::GetSequenceResponse {
+        let request = pb::GetSequenceRequest { name: name.into() };
+        self.sequences.clone().get_sequence(request).await.unwrap().into_inner()
+    }
+}
