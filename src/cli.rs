@@ -9,7 +9,7 @@ use std::{
 
 use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 use tollgate::{
-    caller::{self, RateOptions},
+    caller::rate::{self, RateOptions},
     config::{EngineChoice, ServeFlags},
     fleet::{self, FleetOptions},
 };
@@ -41,7 +41,7 @@ pub(crate) enum Command {
     #[command(after_help = fleet::HELP)]
     Fleet(FleetOptions),
     /// Try a limit: check a key's rate; exits 1 when it is refused
-    #[command(after_help = caller::HELP)]
+    #[command(after_help = rate::HELP)]
     Rate(RateOptions),
 }
 

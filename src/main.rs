@@ -11,7 +11,7 @@ use tokio::{
 };
 use tollgate::{
     admission::Catalog,
-    caller::{self, RateOptions},
+    caller::rate::{self, RateOptions},
     config::{Config, EngineChoice, ServeFlags},
     engine::{Engine, embedded::Embedded, redis::Redis},
     fleet::{self, FleetOptions},
@@ -34,7 +34,7 @@ async fn main() -> ExitCode {
         Ok(Command::Serve(flags)) => serve(&flags).await,
         Ok(Command::CheckConfig { file }) => check_config(&file),
         Ok(Command::Fleet(options)) => play(&options).await,
-        Ok(Command::Rate(options)) => rate(&options).await,
+        Ok(Command::Rate(options)) => check_rate(&options).await,
         Err(code) => code,
     }
 }
@@ -59,8 +59,8 @@ async fn play(options: &FleetOptions) -> ExitCode {
     }
 }
 
-async fn rate(options: &RateOptions) -> ExitCode {
-    match caller::run(options, cli::say).await {
+async fn check_rate(options: &RateOptions) -> ExitCode {
+    match rate::run(options, cli::say).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(exit::REFUSED),
         Err(error) => exit::unavailable(&error),

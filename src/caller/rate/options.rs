@@ -2,7 +2,7 @@
 
 use clap::{Args, value_parser};
 
-use super::flags::{self, RULE_FLAGS, RuleFlags};
+use super::super::flags::{self, RULE_FLAGS, RuleFlags};
 use crate::rate::COUNT_MAX;
 
 /// What follows the options in `--help`.
