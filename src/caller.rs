@@ -1,6 +1,7 @@
-//! One caller, a few calls, from the shell: `tollgate rate`.
+//! One caller, a few calls, from the shell: `tollgate rate`, `tollgate next`.
 
 mod flags;
+pub mod next;
 pub mod rate;
 
 use std::fmt;

@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::{
-    io::{Write, stdout},
+    io::{self, ErrorKind::BrokenPipe, Write, stdout},
     net::SocketAddr,
     path::PathBuf,
     process::ExitCode,
@@ -9,7 +9,10 @@ use std::{
 
 use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 use tollgate::{
-    caller::rate::{self, RateOptions},
+    caller::{
+        next::{self, NextOptions},
+        rate::{self, RateOptions},
+    },
     config::{EngineChoice, ServeFlags},
     fleet::{self, FleetOptions},
 };
@@ -43,6 +46,9 @@ pub(crate) enum Command {
     /// Try a limit: check a key's rate; exits 1 when it is refused
     #[command(after_help = rate::HELP)]
     Rate(RateOptions),
+    /// Take serial numbers of a name; prints them, one per line
+    #[command(after_help = next::HELP)]
+    Next(NextOptions),
 }
 
 /// Reads the command line; the error is how to end: 64 for a wrong one.
@@ -91,6 +97,14 @@ pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr) {
 /// Prints a text. A reader that is gone has chosen not to know.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(stdout(), "{text}");
+}
+
+/// Prints what is nowhere else. A reader that is gone has had enough of it.
+pub(crate) fn hand_over(text: &str) -> io::Result<()> {
+    match stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == BrokenPipe => Ok(()),
+        printed => printed,
+    }
 }
 
 /// How the process ends, in the codes of sysexits.h.

@@ -11,7 +11,10 @@ use tokio::{
 };
 use tollgate::{
     admission::Catalog,
-    caller::rate::{self, RateOptions},
+    caller::{
+        next::{self, NextOptions},
+        rate::{self, RateOptions},
+    },
     config::{Config, EngineChoice, ServeFlags},
     engine::{Engine, embedded::Embedded, redis::Redis},
     fleet::{self, FleetOptions},
@@ -35,6 +38,7 @@ async fn main() -> ExitCode {
         Ok(Command::CheckConfig { file }) => check_config(&file),
         Ok(Command::Fleet(options)) => play(&options).await,
         Ok(Command::Rate(options)) => check_rate(&options).await,
+        Ok(Command::Next(options)) => take_serials(&options).await,
         Err(code) => code,
     }
 }
@@ -63,6 +67,16 @@ async fn check_rate(options: &RateOptions) -> ExitCode {
     match rate::run(options, cli::say).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(exit::REFUSED),
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+async fn take_serials(options: &NextOptions) -> ExitCode {
+    match next::run(options).await {
+        Ok(serials) => match cli::hand_over(&serials.to_string()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => exit::unavailable(&next::unprinted(options, &error)),
+        },
         Err(error) => exit::unavailable(&error),
     }
 }

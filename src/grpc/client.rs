@@ -1,9 +1,10 @@
-//! A client in plain types, for `tollgate fleet` and `tollgate rate`, tests and
-//! examples in Rust.
+//! A client in plain types, for `tollgate fleet`, `tollgate rate` and `tollgate
+//! next`, tests and examples in Rust.
 
 mod convert;
 mod error;
 mod rate;
+mod sequence;
 
 use std::time::Duration;
 
@@ -16,10 +17,12 @@ use tonic::{
 pub use error::CallError;
 pub(in crate::grpc) use error::code_name;
 pub use rate::{Against, LimitStanding, RateAnswer};
+pub use sequence::Serials;
 
 use crate::admission::{Admission, Completion, Usage};
 use pb::{
     admission_service_client::AdmissionServiceClient, rate_service_client::RateServiceClient,
+    sequence_service_client::SequenceServiceClient,
 };
 
 /// Messages and clients of `tollgate.v1` in plain types.
@@ -41,6 +44,7 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 pub struct Client {
     admission: AdmissionServiceClient<Channel>,
     rate: RateServiceClient<Channel>,
+    sequence: SequenceServiceClient<Channel>,
 }
 
 impl Client {
@@ -50,7 +54,8 @@ impl Client {
         let channel = endpoint.connect().await.map_err(|error| CallError::unreachable(&error))?;
         Ok(Client {
             admission: AdmissionServiceClient::new(channel.clone()),
-            rate: RateServiceClient::new(channel),
+            rate: RateServiceClient::new(channel.clone()),
+            sequence: SequenceServiceClient::new(channel),
         })
     }
 

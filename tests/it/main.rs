@@ -18,6 +18,7 @@
 //! - `command`: flags, configuration, exit codes
 //! - `fleet`, `fleet_rate`: `tollgate fleet` against a server, without and with
 //!   `--rate`; `rate_command`: `tollgate rate`
+//! - `next_command`: `tollgate next`
 //! - `documented`: the commands and programs of `examples/` and their output
 
 #![allow(
@@ -45,6 +46,7 @@ mod fleet_rate;
 mod lifecycle;
 mod listings;
 mod names;
+mod next_command;
 mod peers;
 mod process;
 mod properties;

@@ -1,11 +1,12 @@
 //! Responses into outcomes.
 
-use std::time::Duration;
+use std::{num::NonZeroU64, time::Duration};
 
-use super::{CallError, LimitStanding, RateAnswer, pb};
+use super::{CallError, LimitStanding, RateAnswer, Serials, pb};
 use crate::{
     admission::{Admission, AdmitDecision, CompleteVerdict, Completion, Lease, Usage},
     rate::{Ban, Verdict},
+    sequence::COUNT_MAX,
     time::{Millis, Timestamp},
 };
 
@@ -78,6 +79,19 @@ fn ban(ban: pb::Ban) -> Result<Ban, CallError> {
         reason: ban.reason.into_bytes(),
         actor: ban.actor.into_bytes(),
     })
+}
+
+pub(super) fn serials(response: pb::NextSequenceResponse) -> Result<Serials, CallError> {
+    let pb::NextSequenceResponse { first, last, step, serials, .. } = response;
+    if !serials.is_empty() {
+        return Ok(Serials::Written(serials));
+    }
+    let values = NonZeroU64::new(step).filter(|step| {
+        let span = last.checked_sub(first);
+        span.is_some_and(|span| span % *step == 0 && span / *step < COUNT_MAX)
+    });
+    let step = values.ok_or_else(|| CallError::malformed("values"))?;
+    Ok(Serials::Values { first, last, step })
 }
 
 pub(super) fn pool_usage(pool: Option<pb::Pool>) -> Result<Usage, CallError> {
@@ -160,5 +174,19 @@ mod tests {
         assert!(rate_answer(response.clone()).is_err(), "a ban without its end");
         response.ban = None;
         assert_eq!(rate_answer(response).map(|answer| answer.allowed()), Ok(false));
+    }
+    #[test]
+    fn values_that_no_request_asks_for_are_malformed() {
+        let values = |first, last, step| {
+            let response = pb::NextSequenceResponse { first, last, step, ..Default::default() };
+            serials(response).map(|serials| serials.to_string())
+        };
+        assert_eq!(values(10, 20, 5), Ok("10\n15\n20\n".to_owned()));
+        let most = i64::MAX as u64;
+        assert_eq!(values(most, most, 1), Ok(format!("{most}\n")));
+        assert!(values(1, 10_000, 1).is_ok());
+        for (first, last, step) in [(0, 0, 0), (2, 1, 1), (1, 3, 4), (1, 10_001, 1)] {
+            assert!(values(first, last, step).is_err(), "{first} to {last} by {step}");
+        }
     }
 }

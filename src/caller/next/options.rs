@@ -1,0 +1,110 @@
+//! The options of `tollgate next`, checked.
+
+use clap::{Args, value_parser};
+
+use super::super::flags;
+use crate::sequence::{COUNT_MAX, VALUE_MAX};
+
+/// What follows the options in `--help`.
+pub const HELP: &str = "\
+Examples:
+  The next number of `order`:
+    tollgate next order
+
+  500 numbers, none of them below 120000, into a file:
+    tollgate next order --count 500 --floor 120000 > numbers.txt
+
+  One for a checkout, and the same one again if the command is repeated:
+    tollgate next invoice --request-id checkout-17
+
+Prints the numbers in order, one per line, and nothing else: as the layout that
+the server's configuration gives the name writes them, such as
+ORD-20261121-000042; as decimal numbers where it gives none. No other caller gets
+them: on the embedded engine until the server restarts, on Redis as long as its
+writes last. A repeat with the same --request-id within 5 minutes prints the same
+numbers again, whatever its other options.
+
+Exit status: 0 when the numbers were given out, 64 for a wrong command line, 69
+when there are none: no answer, or an error such as OUT_OF_RANGE; or when they
+could not be printed.";
+
+/// How many numbers of which name to take, at which server.
+#[derive(Debug, Clone, Args)]
+pub struct NextOptions {
+    /// The sequence, such as `order`
+    #[arg(value_name = "NAME", value_parser = flags::name)]
+    pub name: String,
+
+    /// How many, 1 to 10,000
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = value_parser!(u32).range(1..=COUNT_MAX as i64))]
+    pub count: u32,
+
+    /// From one to the next, and from the last one given out to the first; with
+    /// a calendar at most 1,000,000
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(value_parser = value_parser!(i64).range(1..))]
+    pub step: i64,
+
+    /// None is below it; with a calendar, the digits of a serial
+    #[arg(long, value_name = "F", value_parser = value_parser!(u64).range(0..=VALUE_MAX))]
+    pub floor: Option<u64>,
+
+    /// Names the request: a repeat with it gets the same numbers
+    #[arg(long, value_name = "ID", value_parser = flags::name)]
+    pub request_id: Option<String>,
+
+    /// The server
+    #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]
+    #[arg(default_value = "http://127.0.0.1:50051")]
+    pub server: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        next: NextOptions,
+    }
+
+    fn parse(flags: &str) -> Result<NextOptions, String> {
+        let arguments = ["next"].into_iter().chain(flags.split(' '));
+        Cli::try_parse_from(arguments).map(|cli| cli.next).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_bounds_are_those_of_the_contract() {
+        let most = format!("n --count 10000 --step {VALUE_MAX} --floor {VALUE_MAX}");
+        let most = parse(&most).expect("the most of each");
+        assert_eq!((most.count, most.step, most.floor), (10_000, i64::MAX, Some(VALUE_MAX)));
+        let least = parse("n --count 1 --step 1 --floor 0").expect("the least of each");
+        assert_eq!((least.count, least.step, least.floor), (1, 1, Some(0)));
+        let none = parse("n").expect("a name is enough");
+        assert_eq!((none.count, none.step, none.floor, none.request_id), (1, 1, None, None));
+    }
+
+    #[test]
+    fn errors_name_the_flag() {
+        let long = "x".repeat(257);
+        for (flags, part) in [
+            ("", "<NAME>"),
+            (&*long, "<NAME>"),
+            ("n --count 0", "--count"),
+            ("n --count 10001", "--count"),
+            ("n --step 0", "--step"),
+            ("n --step 9223372036854775808", "--step"),
+            ("n --floor=-1", "--floor"),
+            ("n --floor 9223372036854775808", "--floor"),
+            ("n --request-id ", "--request-id"),
+            ("n --server https://x", "--server"),
+        ] {
+            let error = parse(flags).expect_err(flags);
+            assert!(error.contains(part), "{flags}: {error}");
+        }
+    }
+}
