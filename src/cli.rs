@@ -19,7 +19,8 @@ use tollgate::{
 
 /// Tollgate answers, over gRPC, whether something may happen: at most N
 /// devices at once on an external system, with a lease for each; callers
-/// within their rates, with warn and ban levels.
+/// within their rates, with warn and ban levels; and gives out serial numbers
+/// that never repeat.
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -83,13 +84,16 @@ pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr) {
     };
     let admit = r#"{"pool":"demo","device_id":"camera-1","task_id":"snapshot-1"}"#;
     let check = r#"{"key":"user:7","rule":{"limits":[{"max":2,"window":"600s"}]}}"#;
+    let next = r#"{"name":"order"}"#;
     say(&format!(
         "Tollgate {version} on {engine}\n\
          Listening on {listen}. Try:\n\n  \
          grpcurl -plaintext -d '{admit}' \\\n    \
          {listen} tollgate.v1.AdmissionService/AdmitTask\n  \
          grpcurl -plaintext -d '{check}' \\\n    \
-         {listen} tollgate.v1.RateService/CheckRate\n",
+         {listen} tollgate.v1.RateService/CheckRate\n  \
+         grpcurl -plaintext -d '{next}' \\\n    \
+         {listen} tollgate.v1.SequenceService/NextSequence\n",
         version = env!("CARGO_PKG_VERSION"),
     ));
 }

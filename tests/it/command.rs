@@ -114,6 +114,8 @@ fn output_that_nobody_reads_is_no_panic() {
 fn help_and_version_succeed() {
     for (arguments, expected) in [
         (&["--help"][..], "check-config"),
+        (&["--help"], "serial numbers that never repeat"),
+        (&["next", "--help"], "TOLLGATE_SERVER"),
         (&["serve", "--help"], "TOLLGATE_ENGINE"),
         (&["--version"], env!("CARGO_PKG_VERSION")),
     ] {
