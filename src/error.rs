@@ -21,7 +21,7 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Unavailable(why) => write!(f, "the store cannot be reached: {why}"),
+            Error::Unavailable(why) => write!(f, "the store cannot take the call: {why}"),
             Error::DeadlineExceeded => f.write_str(
                 "no reply from the store in time; the call may have been executed: repeat it",
             ),

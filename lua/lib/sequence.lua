@@ -8,7 +8,7 @@
 -- exact.
 local call, format, sub = redis.call, string.format, string.sub
 local VALUE_MAX = '9223372036854775807'
-local UNREADABLE = 'CORRUPT sequence; its hash has to be set to a value above all that were given out'
+local UNREADABLE = 'CORRUPT sequence; its hash has to be set above all that was given out, as lua/README.md says'
 -- Of the decimal digits of a value, those that one number holds.
 local PART, PART_END = 15, 1e15
 

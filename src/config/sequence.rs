@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use super::file::{length, number, utc_offset};
 use crate::{
     sequence::{
-        AHEAD_DEFAULT, AHEAD_MAX, Layout, REPLICAS_MAX, RESERVE_MAX, Reserve, SequenceRule,
+        AHEAD_DEFAULT, AHEAD_MAX, Dating, Layout, REPLICAS_MAX, RESERVE_MAX, Reserve, SequenceRule,
         Sequences,
     },
     time::Millis,
@@ -58,14 +58,19 @@ impl SequenceEntry {
             ),
             None => None,
         };
-        let dated = layout.as_ref().is_some_and(|layout| layout.dating().is_some());
+        let dating = layout.as_ref().and_then(Layout::dating);
         let for_calendars =
             [("utc_offset", self.utc_offset.is_some()), ("ahead_max", self.ahead_max.is_some())];
-        if let Some((key, _)) = for_calendars.iter().find(|(_, given)| *given && !dated) {
+        if let Some((key, _)) = for_calendars.iter().find(|(_, given)| *given && dating.is_none()) {
             return Err(format!("{path}.{key}: expected only beside a layout with a calendar"));
         }
         if self.wait_replicas.is_some() && self.reserve.is_none() {
             return Err(format!("{path}.wait_replicas: expected only beside reserve"));
+        }
+        // A failover skips what was reserved: no more than to the next period.
+        let period = dating.and_then(Dating::day_capacity);
+        if let Some(most) = period.filter(|most| self.reserve > Some(*most)) {
+            return Err(format!("{path}.reserve: expected at most {most}, what a period has"));
         }
         let replicas = self.wait_replicas.unwrap_or(1);
         Ok(SequenceRule {

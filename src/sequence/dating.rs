@@ -63,6 +63,11 @@ impl Dating {
         self.ahead_max
     }
 
+    /// How many numbers a period has, of a day or longer.
+    pub fn day_capacity(&self) -> Option<u64> {
+        (self.unit <= Unit::Day).then(|| self.capacity())
+    }
+
     /// What makes an instant local.
     pub(super) fn shift(&self) -> i64 {
         calendar::shift(self.utc_offset)

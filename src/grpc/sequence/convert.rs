@@ -48,7 +48,8 @@ pub(super) fn get_sequence(
     let serial = last.zip(layout).map(|((last, _), layout)| layout.serial(last));
     pb::GetSequenceResponse {
         last: last.map_or(0, |(last, _)| wire(layout, last)),
-        update_time: last.map(|(_, time)| timestamp(time)),
+        // Not known of a sequence that was set by hand.
+        update_time: last.filter(|(_, time)| time.0 > 0).map(|(_, time)| timestamp(time)),
         serial: serial.unwrap_or_default().into(),
         server_values,
         server_script_calls,
