@@ -102,6 +102,14 @@ impl Engine {
         }
     }
 
+    /// Fails while the store is known to be down.
+    pub fn check(&self) -> Result<(), Error> {
+        match self {
+            Engine::Embedded(_) => Ok(()),
+            Engine::Redis(engine) => engine.check(),
+        }
+    }
+
     /// Follows whether the store answers.
     pub fn state(&self) -> watch::Receiver<StoreState> {
         match self {

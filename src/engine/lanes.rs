@@ -11,7 +11,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{Semaphore, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     time::timeout_at,
 };
 
@@ -27,7 +27,7 @@ const WAITING_MAX: usize = 4096;
 const TAKE_MAX: usize = 512;
 
 /// What each of several decisions was answered, if they could be taken at all.
-pub type Outcomes<D> = Result<Vec<Result<<D as Decision>::Outcome, Error>>, Error>;
+pub type Outcomes<T> = Result<Vec<Result<T, Error>>, Error>;
 
 /// Takes decisions on one partition, in order.
 pub trait Take<D: Decision>: Send + Sync + 'static {
@@ -36,7 +36,7 @@ pub trait Take<D: Decision>: Send + Sync + 'static {
         &self,
         decisions: Vec<D>,
         deadline: Instant,
-    ) -> impl Future<Output = Outcomes<D>> + Send;
+    ) -> impl Future<Output = Outcomes<D::Outcome>> + Send;
 }
 
 /// The lanes of one kind of decision.
@@ -45,7 +45,7 @@ pub struct Lanes<D: Joined, T> {
     take: T,
     /// What waits, by partition; an entry is a lane that runs.
     waiting: Mutex<Queues<D>>,
-    places: Semaphore,
+    places: Arc<Semaphore>,
 }
 
 type Queues<D> = HashMap<Box<[u8]>, Vec<Waiting<D>>>;
@@ -55,12 +55,14 @@ struct Waiting<D: Decision> {
     decision: D,
     deadline: Instant,
     reply: oneshot::Sender<Result<D::Outcome, Error>>,
+    /// Held until it is taken, though its caller may be gone.
+    _place: OwnedSemaphorePermit,
 }
 
 impl<D: Joined<Outcome: Clone>, T: Take<D>> Lanes<D, T> {
     /// No lanes yet.
     pub fn new(take: T) -> Arc<Lanes<D, T>> {
-        let places = Semaphore::new(WAITING_MAX);
+        let places = Arc::new(Semaphore::new(WAITING_MAX));
         Arc::new(Lanes { take, waiting: Mutex::default(), places })
     }
 
@@ -70,25 +72,11 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Lanes<D, T> {
         decision: D,
         deadline: Instant,
     ) -> Result<D::Outcome, Error> {
-        let _place = self.places.try_acquire().map_err(|_| Error::Overloaded)?;
+        let place = self.places.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
         let partition: Box<[u8]> = decision.partition().into();
         let (reply, answer) = oneshot::channel();
-        let waiting = Waiting { decision, deadline, reply };
-        let first = {
-            let mut lanes = self.lock();
-            let lane = lanes.get_mut(&partition);
-            match lane {
-                Some(lane) => {
-                    lane.push(waiting);
-                    false
-                }
-                None => {
-                    lanes.insert(partition.clone(), vec![waiting]);
-                    true
-                }
-            }
-        };
-        if first {
+        let waiting = Waiting { decision, deadline, reply, _place: place };
+        if self.push(&partition, waiting) {
             // A task of its own: the caller may go away, those behind it wait on.
             tokio::spawn(Lane { lanes: self.clone(), partition }.drive());
         }
@@ -97,6 +85,17 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Lanes<D, T> {
             // It may be on its way.
             Ok(Err(_)) | Err(_) => Err(Error::DeadlineExceeded),
         }
+    }
+
+    /// Whether it is the first of its partition: no lane runs yet.
+    fn push(&self, partition: &[u8], waiting: Waiting<D>) -> bool {
+        let mut lanes = self.lock();
+        if let Some(lane) = lanes.get_mut(partition) {
+            lane.push(waiting);
+            return false;
+        }
+        lanes.insert(partition.into(), vec![waiting]);
+        true
     }
 
     fn lock(&self) -> MutexGuard<'_, Queues<D>> {
@@ -115,23 +114,14 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Lanes<D, T> {
             replies.push(one.reply);
         }
         let (heads, sizes) = join(&decisions);
-        let alone = self.take.take(heads, until).await;
-        let shared = share::<D>(alone, &sizes, &decisions);
-        // Refused together, they are decided each by itself.
-        let again: Vec<D> = shared
-            .iter()
-            .zip(&decisions)
-            .filter(|(one, _)| one.is_none())
-            .map(|(_, d)| d.clone())
-            .collect();
-        let again = match again.is_empty() {
-            true => Vec::new(),
-            false => {
-                let number = again.len();
-                all(self.take.take(again, until).await, number)
-            }
+        let shared = share(self.take.take(heads, until).await, &sizes, &decisions);
+        // Those that were refused together are decided each by itself.
+        let open = shared.iter().zip(decisions).filter(|(outcome, _)| outcome.is_none());
+        let open: Vec<D> = open.map(|(_, decision)| decision).collect();
+        let mut again = match open.len() {
+            0 => Vec::new().into_iter(),
+            number => all(self.take.take(open, until).await, number).into_iter(),
         };
-        let mut again = again.into_iter();
         for (reply, outcome) in replies.into_iter().zip(shared) {
             if let Some(outcome) = outcome.or_else(|| again.next()) {
                 // A caller that has gone away has chosen not to know.
@@ -144,21 +134,22 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Lanes<D, T> {
 /// Decisions that follow each other and can be joined, joined; and how many each
 /// one stands for.
 fn join<D: Joined>(decisions: &[D]) -> (Vec<D>, Vec<usize>) {
-    let (mut heads, mut sizes): (Vec<D>, Vec<usize>) = (Vec::new(), Vec::new());
+    let mut heads: Vec<(D, usize)> = Vec::new();
     for decision in decisions {
-        if heads.last_mut().is_some_and(|head| head.join(decision)) {
-            *sizes.last_mut().unwrap_or(&mut 0) += 1;
+        if let Some((head, size)) = heads.last_mut()
+            && head.join(decision)
+        {
+            *size += 1;
         } else {
-            heads.push(decision.clone());
-            sizes.push(1);
+            heads.push((decision.clone(), 1));
         }
     }
-    (heads, sizes)
+    heads.into_iter().unzip()
 }
 
 /// The outcome of each decision, none where it has to be decided by itself.
 fn share<D: Joined<Outcome: Clone>>(
-    outcomes: Outcomes<D>,
+    outcomes: Outcomes<D::Outcome>,
     sizes: &[usize],
     decisions: &[D],
 ) -> Vec<Option<Result<D::Outcome, Error>>> {
@@ -178,10 +169,7 @@ fn share<D: Joined<Outcome: Clone>>(
 }
 
 /// An outcome for each of so many decisions.
-fn all<T: Clone>(
-    outcomes: Result<Vec<Result<T, Error>>, Error>,
-    number: usize,
-) -> Vec<Result<T, Error>> {
+fn all<T: Clone>(outcomes: Outcomes<T>, number: usize) -> Vec<Result<T, Error>> {
     outcomes.unwrap_or_else(|error| vec![Err(error); number])
 }
 
@@ -220,3 +208,6 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Drop for Lane<D, T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -189,6 +189,10 @@ impl Redis {
         index::parse_page(&mut only(answers.into_iter().next())?)
     }
 
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.monitor.check()
+    }
+
     pub(super) fn state(&self) -> watch::Receiver<StoreState> {
         self.monitor.state()
     }

@@ -58,7 +58,10 @@ impl pb::sequence_service_server::SequenceService for Sequence {
         let next = parse::next_sequence(request.into_inner(), &self.sequences)?;
         let layout = next.layout.clone();
         let allotment = match self.engine.is_remote() {
-            true => self.lanes.run(next, deadline).await?,
+            true => {
+                self.engine.check()?;
+                self.lanes.run(next, deadline).await?
+            }
             false => {
                 // Nothing outlives this process that could be given out twice.
                 let next = NextSequence { reserve: None, ..next };

@@ -94,6 +94,8 @@ impl Dating {
     /// A value's period as numbers from the year (since 2000) down to the unit,
     /// and its number within it.
     pub(super) fn split(&self, value: u64) -> ([u64; 7], u64) {
+        // There is none beyond it, but what was set by hand.
+        let value = value.min(self.value_max());
         let numbers = self.unit.numbers(value / self.capacity());
         (numbers, value % self.capacity() + self.start)
     }

@@ -9,7 +9,8 @@
 //! - `rate_faults`: clocks set back, damage, bounds
 //! - `sequence`: what common recipes for serial numbers get wrong (E ids);
 //!   `sequence_faults`: failover, restarts, damage; `sequence_load`: many callers
-//! - `bad_input`, `rate_bad_input`, `names`: what is refused, and what never shares state
+//! - `bad_input`, `rate_bad_input`, `sequence_bad_input`, `names`: what is refused, and
+//!   what never shares state
 //! - `differential`: both executors of every decision on the same histories
 //! - `properties`, `rate_properties`, `sequence_properties`: what holds after any history
 //! - `round_trips`: what a decision costs Redis
@@ -61,6 +62,7 @@ mod replicas;
 mod requests;
 mod round_trips;
 mod sequence;
+mod sequence_bad_input;
 mod sequence_faults;
 mod sequence_load;
 mod sequence_properties;

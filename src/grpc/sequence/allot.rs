@@ -60,7 +60,7 @@ impl Allot {
         Allot { engine, given }
     }
 
-    async fn decide(&self, asked: &[NextSequence], deadline: Instant) -> Outcomes<NextSequence> {
+    async fn decide(&self, asked: &[NextSequence], deadline: Instant) -> Outcomes<Allotment> {
         self.given.called(asked.len());
         self.engine.run_all(asked, deadline).await
     }
@@ -90,7 +90,7 @@ impl Allot {
 }
 
 impl Take<NextSequence> for Allot {
-    async fn take(&self, asked: Vec<NextSequence>, deadline: Instant) -> Outcomes<NextSequence> {
+    async fn take(&self, asked: Vec<NextSequence>, deadline: Instant) -> Outcomes<Allotment> {
         let mut outcomes = self.decide(&asked, deadline).await?;
         for _ in 0..RESERVATIONS_MAX {
             let unreserved = |outcome: &Result<Allotment, Error>| match outcome {

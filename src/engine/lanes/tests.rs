@@ -1,0 +1,97 @@
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::{
+    names::Name,
+    sequence::{Allotment, Counter, NextSequence, SequenceName},
+    time::Timestamp,
+};
+
+/// Decides natively, one batch for each permit; tells how many came in it.
+struct Gate {
+    counter: Mutex<Counter>,
+    open: Semaphore,
+    taken: mpsc::UnboundedSender<usize>,
+}
+
+impl Take<NextSequence> for Gate {
+    async fn take(&self, asked: Vec<NextSequence>, _: Instant) -> Outcomes<Allotment> {
+        let _ = self.taken.send(asked.len());
+        self.open.acquire().await.expect("never closed").forget();
+        let mut counter = self.counter.lock().expect("no test panics in it");
+        Ok(asked.iter().map(|one| Ok(one.decide(&mut counter, Timestamp(0)))).collect())
+    }
+}
+
+fn one(step: u64, floor: Option<u64>) -> NextSequence {
+    let name = Name::parse(Bytes::from_static(b"order")).expect("a name");
+    NextSequence {
+        name: SequenceName::new(&name, None),
+        count: 1,
+        step,
+        floor,
+        request: None,
+        layout: None,
+        reserve: None,
+        confirmed: 0,
+    }
+}
+
+/// Lets the first go ahead alone, then the others together; the last values of
+/// all, and the sizes of the batches.
+async fn together(others: Vec<NextSequence>) -> (Vec<Option<u64>>, Vec<usize>) {
+    let (taken, mut sizes) = mpsc::unbounded_channel();
+    let gate = Gate { counter: Mutex::default(), open: Semaphore::new(0), taken };
+    let lanes = Lanes::new(gate);
+    let deadline = monotonic() + Duration::from_secs(60);
+    let mut calls = Vec::new();
+    for (index, asked) in [one(1, None)].into_iter().chain(others).enumerate() {
+        let own = lanes.clone();
+        calls.push(tokio::spawn(async move { own.run(asked, deadline).await }));
+        while lanes.places.available_permits() > WAITING_MAX - index && index > 0 {
+            tokio::task::yield_now().await;
+        }
+        if index == 0 {
+            assert_eq!(sizes.recv().await, Some(1));
+        }
+    }
+    lanes.take.open.add_permits(100);
+    let mut lasts = Vec::new();
+    for call in calls {
+        lasts.push(match call.await.expect("no panic") {
+            Ok(Allotment::Given { range, .. }) => Some(range.last),
+            _ => None,
+        });
+    }
+    assert!(lanes.lock().is_empty(), "no lane stays");
+    drop(lanes);
+    let mut batches = vec![1];
+    while let Some(size) = sizes.recv().await {
+        batches.push(size);
+    }
+    (lasts, batches)
+}
+
+#[tokio::test]
+async fn those_that_wait_are_joined_in_order_of_arrival() {
+    let (lasts, batches) = together((0..100).map(|_| one(1, None)).collect()).await;
+    assert_eq!(lasts, (1..=101).map(Some).collect::<Vec<_>>());
+    assert_eq!(batches, [1, 1]);
+    // Another step, and a higher floor, are decided in the same batch.
+    let others = vec![one(1, None), one(5, None), one(5, None), one(1, Some(50)), one(1, None)];
+    let (lasts, batches) = together(others).await;
+    assert_eq!(lasts, [1, 2, 7, 12, 50, 51].map(Some));
+    assert_eq!(batches, [1, 3]);
+}
+
+#[tokio::test]
+async fn those_that_are_refused_together_are_decided_apart() {
+    const MOST: u64 = i64::MAX as u64;
+    let others = vec![one(1, Some(MOST - 1)), one(1, None), one(1, None), one(1, None)];
+    let (lasts, batches) = together(others).await;
+    assert_eq!(lasts, [Some(1), Some(MOST - 1), Some(MOST), None, None]);
+    assert_eq!(batches, [1, 1, 4]);
+}
