@@ -85,7 +85,6 @@ pub struct Call<'a> {
     buffer: Vec<u8>,
     ends: Vec<usize>,
     keys: usize,
-    instance: Option<usize>,
 }
 
 impl<'a> Call<'a> {
@@ -101,7 +100,7 @@ impl<'a> Call<'a> {
     /// An empty call on a partition.
     pub fn new(prefix: &'a str, capability: &'static str, partition: &'a [u8]) -> Call<'a> {
         let (buffer, ends) = (Vec::with_capacity(512), Vec::with_capacity(16));
-        Call { prefix, capability, partition, buffer, ends, keys: 0, instance: None }
+        Call { prefix, capability, partition, buffer, ends, keys: 0 }
     }
 
     /// Appends a key of the partition; keys come before arguments.
@@ -132,18 +131,6 @@ impl<'a> Call<'a> {
             Some(number) => self.number(number),
             None => self.bytes(&[]),
         }
-    }
-
-    /// Appends an argument that the engine fills in: what tells the process that
-    /// decides from those that take over from it, or were it before a restart.
-    pub fn instance(&mut self) {
-        self.instance = Some(self.ends.len());
-        self.bytes(&[]);
-    }
-
-    /// Which of the parts the engine fills in.
-    pub fn instance_index(&self) -> Option<usize> {
-        self.instance
     }
 
     /// The keys, then the arguments.

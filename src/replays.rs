@@ -4,6 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::time::Timestamp;
 
+/// More than these do not wait for a sweep.
+const MANY: usize = 1000;
+
 /// Answers by `request_id`.
 ///
 /// Behind a pointer: a million states that keep none must not pay.
@@ -29,8 +32,12 @@ impl<A> Replays<A> {
         (*forget > now).then_some(answer)
     }
 
-    /// Keeps an answer until `forget`, in place of an earlier one.
-    pub(crate) fn keep(&mut self, request: &[u8], answer: A, forget: Timestamp) {
+    /// Keeps an answer until `forget`, in place of an earlier one. Of many two go for
+    /// one that comes: however fast they come, they end with their time.
+    pub(crate) fn keep(&mut self, request: &[u8], answer: A, forget: Timestamp, now: Timestamp) {
+        if self.0.as_ref().is_some_and(|kept| kept.answers.len() > MANY) {
+            self.sweep(now, 2);
+        }
         let empty = || Box::new(Kept { answers: HashMap::new(), by_end: BTreeSet::new() });
         let kept = self.0.get_or_insert_with(empty);
         if let Some((earlier, _)) = kept.answers.insert(request.into(), (forget, answer)) {
@@ -53,5 +60,29 @@ impl<A> Replays<A> {
     /// Whether none is kept.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_whose_time_is_over_go_with_those_that_come() {
+        let mut replays = Replays::default();
+        for now in 0..100_000u64 {
+            let request = now.to_le_bytes();
+            replays.keep(&request, now, Timestamp(now + 2000), Timestamp(now));
+            assert_eq!(replays.get(&request, Timestamp(now + 1999)), Some(&now));
+            assert_eq!(replays.get(&request, Timestamp(now + 2000)), None);
+        }
+        let kept = replays.0.as_ref().map(|kept| (kept.answers.len(), kept.by_end.len()));
+        assert_eq!(kept, Some((2000, 2000)));
+        // An answer in place of another one leaves nothing of that.
+        replays.keep(b"x", 1, Timestamp(200_000), Timestamp(100_000));
+        replays.keep(b"x", 2, Timestamp(300_000), Timestamp(100_000));
+        assert_eq!(replays.get(b"x", Timestamp(250_000)), Some(&2));
+        replays.sweep(Timestamp(300_000), 10_000);
+        assert!(replays.is_empty());
     }
 }

@@ -47,8 +47,8 @@ scripts! {
     UNBAN_KEY = "rate/unban", 2 keys, 0 argv, with "packed" "ban";
     LIST_BANS = "rate/list_bans", 1 keys, 3 argv, with "index";
     NOTE_BAN = "rate/note_ban", 1 keys, 3 argv, with "index";
-    GET_SEQUENCE = "sequence/get", 1 keys, 0 argv, with "sequence";
-    NEXT_SEQUENCE = "sequence/next", 2 keys, 9 argv, with "sequence" "calendar" "allot";
+    GET_SEQUENCE = "sequence/get", 1 keys, 1 argv, with "sequence";
+    NEXT_SEQUENCE = "sequence/next", 2 keys, 10 argv, with "sequence" "calendar" "allot";
     RESERVE_SEQUENCE = "sequence/reserve", 1 keys, 2 argv, with "sequence";
     LIST_PARTITIONS = "index/list", 1 keys, 3 argv, with "index";
     NOTE_PARTITION = "index/note", 1 keys, 2 argv, with "index";

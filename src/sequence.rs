@@ -31,7 +31,7 @@ pub use dating::Dating;
 pub use get::GetSequence;
 pub use layout::Layout;
 pub use next::NextSequence;
-pub use reserve::ReserveSequence;
+pub use reserve::{Reservation, ReserveSequence};
 pub use rules::{Reserve, SequenceRule, Sequences};
 
 use crate::{

@@ -3,14 +3,19 @@
 local GIVEN, OUT_OF_RANGE, TOO_FAR_AHEAD, UNRESERVED = 0, 1, 2, 3
 local FLOOR_APPLIED, REPLAYED = 1, 2
 -- The most values of a request: a sequence that lies too far beyond the clock, since
--- that was set back, goes on by so many.
+-- that was set back or a reservation was passed over, goes on by so many.
 local COUNT_MAX = '10000'
 
 -- One that cannot be read is none.
-local function read_replay(key, now)
+local function read_replay(key, most, now)
   local read, text = pcall(call, 'GET', key)
-  local forget, last, step, count, flags = string.match(read and text or '', '^(%d+) (%d+) (%d+) (%d+) ([01])$')
-  if forget and tonumber(forget) > now then
+  local form = '^(%d+) (%d+) (%d+) (%d+) ([01])$'
+  local forget, last, step, count, flags = match(read and text or '', form)
+  if not forget or tonumber(forget) <= now then
+    return nil
+  end
+  local values = is_number(last, most) and is_number(step, most) and is_number(count, COUNT_MAX)
+  if values and step ~= '0' and count ~= '0' then
     return { GIVEN, tonumber(flags) + REPLAYED, last, step, count }
   end
 end
@@ -38,12 +43,12 @@ local function allot(ask, last, now)
   local final = add(first, ask.span)
   if exceeds(final, ask.most) then
     return OUT_OF_RANGE
+  elseif not base or not exceeds(final, furthest) then
+    return GIVEN, final, applied
   end
-  if last and furthest and exceeds(last, furthest) then
-    furthest = add(last, COUNT_MAX)
+  local beyond = last and exceeds(last, furthest) and applied == 0
+  if beyond and not exceeds(final, add(last, COUNT_MAX)) then
+    return GIVEN, final, applied
   end
-  if furthest and exceeds(final, furthest) then
-    return TOO_FAR_AHEAD, nil, applied == FLOOR_APPLIED and exceeds(ask.floor, furthest) and 1 or 0
-  end
-  return GIVEN, final, applied
+  return TOO_FAR_AHEAD, nil, applied == FLOOR_APPLIED and exceeds(ask.floor, furthest) and 1 or 0
 end

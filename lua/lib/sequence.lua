@@ -1,13 +1,14 @@
 -- A sequence is a hash: last (the last value given out) and time (when, µs); where
--- values are reserved ahead also reserved (no process of Redis has given out more),
--- confirmed (what the replicas are known to have of it) and instance (the process
--- that this is true of).
+-- values are reserved ahead also reserved (no primary has given out more), epoch (the
+-- primary that reserved it) and confirmed (what the replicas are known to have of it).
 --
 -- Values go up to 2^63-1, beyond what Lua's numbers hold: they are decimal text,
 -- compared by length, then byte by byte, and added in two parts of which each is
 -- exact.
-local call, format, sub = redis.call, string.format, string.sub
+local call, format, match, sub = redis.call, string.format, string.match, string.sub
 local VALUE_MAX = '9223372036854775807'
+-- 2^52 µs, the year 2112.
+local TIME_MAX = '4503599627370495'
 local UNREADABLE = 'CORRUPT sequence; its hash has to be set above all that was given out, as lua/README.md says'
 -- Of the decimal digits of a value, those that one number holds.
 local PART, PART_END = 15, 1e15
@@ -32,37 +33,46 @@ local function add(one, other)
   return high > 0 and format('%.0f%015.0f', high, low) or format('%.0f', low)
 end
 
-local function is_value(text)
-  local canonical = text == '0' or string.match(text, '^[1-9]%d*$')
-  return canonical and not exceeds(text, VALUE_MAX)
+-- Whether it is none, or a number up to `most`.
+local function is_number(text, most)
+  local canonical = not text or text == '0' or match(text, '^[1-9]%d*$')
+  return canonical and not (text and exceeds(text, most))
 end
 
--- What is known of a sequence: last, time, reserved, confirmed and instance, false
--- for what is not.
-local function read(key)
-  local fine, fields = pcall(call, 'HMGET', key, 'last', 'time', 'reserved', 'confirmed', 'instance')
+-- What this Redis is called while it leads: another name after a restart, a promotion,
+-- and a promotion back.
+local this_epoch
+local function epoch()
+  this_epoch = this_epoch or match(call('INFO', 'replication'), 'master_replid:(%x+)')
+  return this_epoch or error('UNSUPPORTED Redis names no master_replid, without which nothing can be reserved', 0)
+end
+
+-- What is known of a sequence with values up to `most`: last, time, reserved,
+-- confirmed and epoch, false for what is not.
+local function read(key, most)
+  local fine, fields = pcall(call, 'HMGET', key, 'last', 'time', 'reserved', 'confirmed', 'epoch')
   if not fine then
     local message = type(fields) == 'table' and fields.err or fields
     error(string.find(message, 'WRONGTYPE', 1, true) and UNREADABLE or message, 0)
   end
-  for i = 1, 4 do
-    if fields[i] and not is_value(fields[i]) then
-      error(UNREADABLE, 0)
-    end
+  local last, time, reserved, confirmed, by = unpack(fields)
+  local values = is_number(last, most) and is_number(reserved, most) and is_number(confirmed, most)
+  if not (values and is_number(time, TIME_MAX)) then
+    error(UNREADABLE, 0)
   end
-  return unpack(fields)
+  return last, time, reserved, confirmed, by
 end
 
 -- The last value that may have been given out (nil for none), what is reserved, and
--- what of it is confirmed. What another process of Redis has reserved it may have
--- given out before it failed: its last writes may not be here.
-local function read_reserved(key, instance, known)
-  local last, _, reserved, confirmed, by = read(key)
-  last, reserved = last or nil, reserved or '0'
-  if by == instance then
-    return last, reserved, greater(confirmed or '0', known)
-  elseif reserved ~= '0' then
-    last = greater(last or '0', reserved)
+-- what of it this primary knows to be confirmed. `this` is its epoch, nil for a caller
+-- that does not reserve. What was reserved in another epoch may have been given out in
+-- it: its last writes may not be here.
+local function read_reserved(key, most, this)
+  local last, _, reserved, confirmed, by = read(key, most)
+  if not reserved then
+    return last or nil, '0', '0'
+  elseif by ~= this then
+    return greater(last or '0', reserved), reserved, '0'
   end
-  return last, reserved, '0'
+  return last or nil, reserved, confirmed or '0'
 end

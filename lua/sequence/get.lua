@@ -1,15 +1,16 @@
 -- Looks at how far a sequence has come.
 --
 -- keys[1] counter hash: the sequence
+-- argv[1] most 1..2^63-1, no value is above it
 --
 -- Returns {0}: no value was given out
 --         {1, last, time µs}: the last value, and when it was given out
 -- Writes nothing
 -- Cost O(1)
 
-local function decide(keys, _, _)
-  local counter_key = keys[1]
-  local last, time = read(counter_key)
+local function decide(keys, argv, _)
+  local counter_key, most = keys[1], argv[1]
+  local last, time = read(counter_key, most)
   if not last then
     return { 0 }
   end

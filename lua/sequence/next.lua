@@ -9,9 +9,9 @@
 -- argv[5] most 1..2^63-1, no value is above it
 -- argv[6] keep µs that the answer is kept for repeats, 0 for not
 -- argv[7] dating see lib/calendar.lua; empty where values only count
--- argv[8] instance the process of Redis that runs this; empty unless values are
---         reserved ahead
+-- argv[8] reserve 1 if values are reserved ahead, 0 if not
 -- argv[9] confirmed 0..2^63-1, a reservation that the replicas are known to have
+-- argv[10] epoch of that reservation; empty for none
 --
 -- Returns {0, flags, last, step, count}: given; flags: 1 floor applied, 2 replayed
 --         {1}: they would be above most
@@ -23,25 +23,24 @@
 local function decide(keys, argv, now)
   local counter_key, replay_key, count = keys[1], keys[2], argv[1]
   local ask = { step = argv[2], span = argv[3], floor = argv[4], most = argv[5], dating = argv[7] }
-  local keep, instance, confirmed = tonumber(argv[6]), argv[8], argv[9]
+  local keep, reserve, known, known_in = tonumber(argv[6]), argv[8] == '1', argv[9], argv[10]
 
-  local replay = keep > 0 and read_replay(replay_key, now)
+  local replay = keep > 0 and read_replay(replay_key, ask.most, now)
   if replay then
     return replay
   end
-  local last, marks, _ = nil, {}, nil
-  if instance == '' then
-    last = read(counter_key) or nil
-  else
-    last, _, confirmed = read_reserved(counter_key, instance, confirmed)
-    marks = { 'confirmed', confirmed }
+  local this = reserve and epoch() or nil
+  local last, reserved, confirmed = read_reserved(counter_key, ask.most, this)
+  if reserve and known_in == this and reserved ~= '0' then
+    confirmed = greater(confirmed, known)
   end
   local status, final, applied = allot(ask, last, now)
   if status ~= GIVEN then
     return { status, applied }
-  elseif instance ~= '' and exceeds(final, confirmed) then
+  elseif reserve and exceeds(final, confirmed) then
     return { UNRESERVED, final }
   end
+  local marks = reserve and { 'confirmed', confirmed } or {}
   call('HSET', counter_key, 'last', final, 'time', format('%.0f', now), unpack(marks))
   local answer = { GIVEN, applied, final, ask.step, count }
   if keep > 0 then

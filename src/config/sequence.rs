@@ -67,10 +67,12 @@ impl SequenceEntry {
         if self.wait_replicas.is_some() && self.reserve.is_none() {
             return Err(format!("{path}.wait_replicas: expected only beside reserve"));
         }
-        // A failover skips what was reserved: no more than to the next period.
-        let period = dating.and_then(Dating::day_capacity);
-        if let Some(most) = period.filter(|most| self.reserve > Some(*most)) {
-            return Err(format!("{path}.reserve: expected at most {most}, what a period has"));
+        let most = dating.map_or(RESERVE_MAX, Dating::reserve_max);
+        if self.reserve > Some(most) {
+            return Err(format!(
+                "{path}.reserve: expected at most {most}, what the calendar's periods within \
+                 ahead_max have: a failover passes over as many"
+            ));
         }
         let replicas = self.wait_replicas.unwrap_or(1);
         Ok(SequenceRule {

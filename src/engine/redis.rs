@@ -77,6 +77,8 @@ impl RedisOptions {
 pub struct Redis {
     pool: bb8::Pool<Connector>,
     calls: Semaphore,
+    /// Of the connections, those on which replicas may be waited for.
+    waits: Semaphore,
     scripts: Scripts,
     index: Index,
     monitor: Arc<Monitor>,
@@ -117,6 +119,7 @@ impl Redis {
         Ok(Redis {
             pool,
             calls: Semaphore::new(options.calls_max),
+            waits: Semaphore::new(options.connections.div_ceil(4) as usize),
             scripts: Scripts::new(options.clock.as_deref()),
             index: Index::default(),
             monitor,
@@ -213,6 +216,11 @@ impl Redis {
     ) -> Result<Vec<Result<Replies, Error>>, Error> {
         self.monitor.check()?;
         let _permit = self.calls.try_acquire().map_err(|_| Error::Overloaded)?;
+        let _wait = match sending.replicas {
+            0 => None,
+            // Replicas that are away must not hold up those that need none.
+            _ => Some(self.waits.try_acquire().map_err(|_| Error::Overloaded)?),
+        };
         let deadline = deadline.min(monotonic() + ATTEMPT_MAX);
         if let Some(answers) = self.attempt(runs, sending.replicas, deadline).await? {
             return Ok(answers);
@@ -220,13 +228,18 @@ impl Redis {
         if !sending.repeatable {
             return Err(Error::DeadlineExceeded);
         }
-        match self.attempt(runs, sending.replicas, deadline).await {
-            Ok(Some(answers)) => Ok(answers),
-            // Whatever keeps the second try from being made says nothing of
-            // the first, which may have been executed.
-            Ok(None) | Err(Error::Unavailable(_)) => Err(Error::DeadlineExceeded),
-            Err(error) => Err(error),
-        }
+        // Whatever keeps the second try from being made, or from being executed, says
+        // nothing of the first, which may have been.
+        let unknown = |error| match error {
+            Error::Unavailable(_) => Error::DeadlineExceeded,
+            error => error,
+        };
+        let answers = self.attempt(runs, sending.replicas, deadline).await.map_err(unknown)?;
+        let answers = answers.ok_or(Error::DeadlineExceeded)?.into_iter().map(|answer| {
+            let replies = answer.map_err(unknown)?;
+            Ok(replies.into_iter().map(|reply| reply.map_err(unknown)).collect())
+        });
+        Ok(answers.collect())
     }
 
     /// One try; none when the connection broke and the fate is unknown.
@@ -239,10 +252,6 @@ impl Redis {
         let borrowed = timeout_at(deadline.into(), connection::borrow(&self.pool, &self.monitor));
         let no_connection = |_| Error::Unavailable("no connection was free in time".to_owned());
         let mut connection = borrowed.await.map_err(no_connection)??;
-        if connection.instance.is_none() && evaluate::names_instance(runs) {
-            let reason = "to reserve ahead, our user of Redis needs the right to INFO";
-            return Err(Error::Unavailable(reason.to_owned()));
-        }
         let sent = async {
             let results = self.scripts.send(&mut connection, runs).await?;
             let left = deadline.saturating_duration_since(monotonic());
@@ -255,10 +264,12 @@ impl Redis {
         match timeout_at(deadline.into(), sent).await {
             Ok(Ok((results, waited))) => {
                 self.monitor.note_answer();
-                waited?;
                 let answers = results.into_iter().zip(runs).map(|(result, (_, batch))| {
                     let value = result.map_err(|error| evaluate::error(&error))?;
-                    evaluate::replies(value, batch.len())
+                    let replies = evaluate::replies(value, batch.len())?;
+                    // What failed by itself has told why.
+                    let fine = replies.iter().all(Result::is_ok);
+                    if fine { waited.clone().map(|()| replies) } else { Ok(replies) }
                 });
                 Ok(Some(answers.collect()))
             }

@@ -4,7 +4,7 @@ mod allot;
 mod convert;
 mod parse;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use tonic::{Request, Response, Status};
 
@@ -14,7 +14,8 @@ use super::{
 };
 use crate::{
     engine::{Engine, lanes::Lanes},
-    sequence::{GetSequence, NextSequence, Sequences},
+    error::Error,
+    sequence::{Allotment, GetSequence, NextSequence, Sequences, VALUE_MAX},
 };
 use allot::{Allot, Given};
 
@@ -46,6 +47,18 @@ impl Sequence {
         SequenceServiceServer::new(Sequence { engine, sequences, lanes, given })
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
+
+    async fn allot(&self, next: NextSequence, deadline: Instant) -> Result<Allotment, Error> {
+        self.engine.check()?;
+        if self.engine.is_remote() {
+            return self.lanes.run(next, deadline).await;
+        }
+        // Nothing outlives this process that could be given out twice.
+        let next = NextSequence { reserve: None, ..next };
+        let allotment = self.engine.run(&next, deadline).await?;
+        self.given.note(&allotment);
+        Ok(allotment)
+    }
 }
 
 #[tonic::async_trait]
@@ -57,17 +70,7 @@ impl pb::sequence_service_server::SequenceService for Sequence {
         let deadline = deadline::of(&request);
         let next = parse::next_sequence(request.into_inner(), &self.sequences)?;
         let layout = next.layout.clone();
-        let allotment = match self.engine.is_remote() {
-            true => {
-                self.engine.check()?;
-                self.lanes.run(next, deadline).await?
-            }
-            false => {
-                // Nothing outlives this process that could be given out twice.
-                let next = NextSequence { reserve: None, ..next };
-                self.given.note(self.engine.run(&next, deadline).await?)
-            }
-        };
+        let allotment = self.allot(next, deadline).await?;
         Ok(Response::new(convert::next_sequence(&allotment, layout.as_deref())?))
     }
 
@@ -77,7 +80,8 @@ impl pb::sequence_service_server::SequenceService for Sequence {
     ) -> Answer<pb::GetSequenceResponse> {
         let deadline = deadline::of(&request);
         let (name, layout) = parse::get_sequence(request.into_inner(), &self.sequences)?;
-        let last = self.engine.run(&GetSequence { name }, deadline).await?;
+        let value_max = layout.as_ref().map_or(VALUE_MAX, |layout| layout.value_max());
+        let last = self.engine.run(&GetSequence { name, value_max }, deadline).await?;
         Ok(Response::new(convert::get_sequence(last, layout.as_deref(), self.given.counts())))
     }
 }

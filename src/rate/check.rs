@@ -120,7 +120,8 @@ impl CheckRate {
         if let Some(request) = self.request.as_ref().filter(|_| judge.changed || banned) {
             // A refusal is not repeated once the same call would pass.
             let keep = if wait > 0 { REPLAY.micros().min(wait) } else { REPLAY.micros() };
-            meter.replays.keep(request.as_bytes(), answer.clone(), Timestamp(now.0 + keep));
+            let forget = Timestamp(now.0 + keep);
+            meter.replays.keep(request.as_bytes(), answer.clone(), forget, now);
         }
         if judge.changed {
             meter.store(&self.rule, judge.usages, judge.notices, now);

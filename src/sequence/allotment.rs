@@ -65,11 +65,12 @@ impl Allotment {
                 let range =
                     Range { last: decimal(reply)?, step: decimal(reply)?, count: decimal(reply)? };
                 let values = range.count.checked_sub(1).and_then(|n| n.checked_mul(range.step));
+                let replayed = flags & REPLAYED != 0;
                 if values.is_none_or(|span| span > range.last) {
                     return Err(Error::Corrupt(format!("a range that is none: {range:?}")));
                 }
                 let floor_applied = flags & FLOOR_APPLIED != 0;
-                Allotment::Given { range, floor_applied, replayed: flags & REPLAYED != 0 }
+                Allotment::Given { range, floor_applied, replayed }
             }
             1 => Allotment::OutOfRange,
             2 => Allotment::TooFarAhead { by_floor: reply.number()? != 0 },

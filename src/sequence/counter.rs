@@ -1,6 +1,6 @@
 //! What is kept of a sequence.
 
-use super::allotment::Range;
+use super::{allotment::Range, reserve::Reservation};
 use crate::{decision::State, replays::Replays, time::Timestamp};
 
 /// How far a sequence has come. It never lapses: what was given out must not be
@@ -23,6 +23,15 @@ pub(super) struct Marks {
     pub(super) confirmed: u64,
 }
 
+impl Counter {
+    /// What is confirmed, by what is kept and what the caller knows.
+    pub(super) fn confirmed(&self, known: Option<&Reservation>) -> u64 {
+        // One that leads for as long as it is there: there is no other epoch.
+        let known = known.map_or(0, |known| known.upto);
+        self.marks.map_or(0, |marks| marks.confirmed.max(known))
+    }
+}
+
 impl State for Counter {
     const CAPABILITY: &'static str = "sequence";
 
@@ -32,5 +41,24 @@ impl State for Counter {
 
     fn is_vacant(&self, _: Timestamp) -> bool {
         self.last.is_none() && self.marks.is_none() && self.replays.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_swept_and_values_are_not() {
+        let range = Range { last: 1, step: 1, count: 1 };
+        let mut counter = Counter::default();
+        counter.replays.keep(b"request", (range, false), Timestamp(10), Timestamp(0));
+        counter.sweep(Timestamp(9), 100);
+        assert!(!counter.is_vacant(Timestamp(9)));
+        counter.sweep(Timestamp(10), 100);
+        assert!(counter.is_vacant(Timestamp(10)));
+        counter.last = Some((1, Timestamp(0)));
+        counter.sweep(Timestamp(u64::MAX), 100);
+        assert!(!counter.is_vacant(Timestamp(u64::MAX)));
     }
 }

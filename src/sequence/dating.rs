@@ -2,8 +2,8 @@
 //!
 //! A *value* counts all numbers of all periods since 2000: `period * capacity +
 //! index`. It stays below 2^53, so that Lua's numbers hold it exactly. On the wire
-//! it is the digits of its serial, read as one number: `26112123595999912` for
-//! 2026-11-21T23:59:59.999 and the number 12.
+//! it is the digits of its calendar, from the year on, and of its number:
+//! `26112123595999912` for 2026-11-21T23:59:59.999 and the number 12.
 
 use super::{
     VALUE_MAX,
@@ -54,7 +54,7 @@ impl Dating {
     }
 
     /// The greatest value: the last number of the year 2099.
-    pub(super) fn value_max(&self) -> u64 {
+    pub fn value_max(&self) -> u64 {
         self.periods() * self.capacity() - 1
     }
 
@@ -63,9 +63,17 @@ impl Dating {
         self.ahead_max
     }
 
-    /// How many numbers a period has, of a day or longer.
-    pub fn day_capacity(&self) -> Option<u64> {
-        (self.unit <= Unit::Day).then(|| self.capacity())
+    /// The most values that may be reserved, and passed over, at once: those of a
+    /// period, or of as many as lie within [`ahead_max`](Dating::ahead_max).
+    pub fn reserve_max(&self) -> u64 {
+        let periods = self.unit.length().map_or(1, |length| self.ahead_max.micros() / length);
+        self.capacity().saturating_mul(periods.max(1))
+    }
+
+    /// How many values go by in a second; none where a period is longer.
+    pub fn values_per_second(&self) -> u64 {
+        const SECOND: u64 = 1_000_000;
+        self.unit.length().map_or(0, |length| SECOND / length * self.capacity())
     }
 
     /// What makes an instant local.
@@ -94,8 +102,6 @@ impl Dating {
     /// A value's period as numbers from the year (since 2000) down to the unit,
     /// and its number within it.
     pub(super) fn split(&self, value: u64) -> ([u64; 7], u64) {
-        // There is none beyond it, but what was set by hand.
-        let value = value.min(self.value_max());
         let numbers = self.unit.numbers(value / self.capacity());
         (numbers, value % self.capacity() + self.start)
     }

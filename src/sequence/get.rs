@@ -13,6 +13,8 @@ use crate::{
 pub struct GetSequence {
     /// Of which sequence.
     pub name: SequenceName,
+    /// The greatest value it can have.
+    pub value_max: u64,
 }
 
 impl Decision for GetSequence {
@@ -31,6 +33,7 @@ impl Decision for GetSequence {
 
     fn encode(&self, call: &mut Call) {
         call.key(&[b"counter"]);
+        call.number(self.value_max);
     }
 
     fn parse(reply: &mut Reply) -> Result<Option<(u64, Timestamp)>, Error> {

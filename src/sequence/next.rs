@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    COUNT_MAX, Counter, Layout, REPLAY, Reserve, SequenceName, VALUE_MAX,
+    COUNT_MAX, Counter, Layout, REPLAY, Reservation, Reserve, SequenceName, VALUE_MAX,
     allotment::{Allotment, Range},
     dating::Dating,
 };
@@ -33,8 +33,8 @@ pub struct NextSequence {
     pub layout: Option<Arc<Layout>>,
     /// Whether values are reserved ahead.
     pub reserve: Option<Reserve>,
-    /// The reservation that the replicas are known to have, 0 for none.
-    pub confirmed: u64,
+    /// The reservation that the replicas are known to have.
+    pub confirmed: Option<Reservation>,
 }
 
 impl NextSequence {
@@ -49,7 +49,7 @@ impl NextSequence {
 
     /// The greatest value there is.
     pub fn value_max(&self) -> u64 {
-        self.dating().map_or(VALUE_MAX, Dating::value_max)
+        self.layout.as_ref().map_or(VALUE_MAX, |layout| layout.value_max())
     }
 
     fn allot(&self, last: Option<u64>, confirmed: Option<u64>, now: Timestamp) -> Allotment {
@@ -63,10 +63,9 @@ impl NextSequence {
         let range = first.checked_add(self.span()).filter(|end| *end <= self.value_max());
         let Some(end) = range else { return Allotment::OutOfRange };
         if let Some(furthest) = dating.map(|dating| dating.furthest(now)) {
-            // A sequence that lies beyond it, since the clock was set back, goes on.
-            let beyond = last.filter(|last| *last > furthest);
-            let furthest = beyond.map_or(furthest, |last| last + COUNT_MAX);
-            if end > furthest {
+            // A sequence that lies beyond it already goes on, by its own numbers.
+            let beyond = last.filter(|last| *last > furthest && floor.is_none());
+            if end > beyond.map_or(furthest, |last| last + COUNT_MAX) {
                 let by_floor = floor.is_some_and(|floor| floor > furthest);
                 return Allotment::TooFarAhead { by_floor };
             }
@@ -107,11 +106,9 @@ impl Decision for NextSequence {
             Some(dating) => call.bytes(&[dating.packed().as_bytes()]),
             None => call.bytes(&[]),
         }
-        match self.reserve {
-            Some(_) => call.instance(),
-            None => call.bytes(&[]),
-        }
-        call.number(self.confirmed);
+        call.number(u64::from(self.reserve.is_some()));
+        call.number(self.confirmed.as_ref().map_or(0, |confirmed| confirmed.upto));
+        call.bytes(&[self.confirmed.as_ref().map_or(&[], |confirmed| &confirmed.epoch)]);
     }
 
     fn parse(reply: &mut Reply) -> Result<Allotment, Error> {
@@ -125,19 +122,21 @@ impl Decision for NextSequence {
         {
             return Allotment::Given { range, floor_applied, replayed: true };
         }
-        let marks = counter.marks.as_mut().filter(|_| self.reserve.is_some());
-        let confirmed = self
-            .reserve
-            .map(|_| marks.as_ref().map_or(0, |marks| marks.confirmed.max(self.confirmed)));
-        let allotment = self.allot(counter.last.map(|(last, _)| last), confirmed, now);
+        let mut last = counter.last.map(|(last, _)| last);
+        let confirmed = self.reserve.map(|_| counter.confirmed(self.confirmed.as_ref()));
+        if let Some(marks) = counter.marks.filter(|_| self.reserve.is_none()) {
+            // Whoever reserves may give it out elsewhere.
+            last = last.max(Some(marks.reserved));
+        }
+        let allotment = self.allot(last, confirmed, now);
         if let Allotment::Given { range, floor_applied, .. } = allotment {
             counter.last = Some((range.last, now));
-            if let Some((marks, confirmed)) = marks.zip(confirmed) {
+            if let Some((marks, confirmed)) = counter.marks.as_mut().zip(confirmed) {
                 marks.confirmed = confirmed;
             }
             if let Some(request) = request {
                 let forget = now.after(REPLAY);
-                counter.replays.keep(request, (range, floor_applied), forget);
+                counter.replays.keep(request, (range, floor_applied), forget, now);
             }
         }
         allotment

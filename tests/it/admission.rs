@@ -5,7 +5,7 @@ use std::{collections::HashSet, time::Duration};
 use pb::{AdmitDecision, CompleteVerdict, RenewVerdict};
 use tollgate::grpc::client::pb;
 
-use crate::process::Wire;
+use crate::wire::Wire;
 use crate::world::{Client, World, admit, capacity, configure, duration, length, micros};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -9,8 +9,8 @@ use rand_chacha::ChaCha8Rng;
 use tollgate::{
     names::Name,
     sequence::{
-        Allotment, Counter, GetSequence, Layout, NextSequence, Reserve, ReserveSequence,
-        SequenceName,
+        Allotment, Counter, GetSequence, Layout, NextSequence, Reservation, Reserve,
+        ReserveSequence, SequenceName,
     },
     time::Millis,
 };
@@ -42,6 +42,8 @@ struct History {
     /// What was given out last of each, as it is on the wire.
     given: BTreeMap<usize, u64>,
     outcomes: BTreeMap<&'static str, usize>,
+    /// What Redis calls itself.
+    epoch: Vec<u8>,
 }
 
 struct Sequence {
@@ -71,6 +73,7 @@ async fn history(seed: u64) {
         sequences,
         given: BTreeMap::new(),
         outcomes: BTreeMap::new(),
+        epoch: Vec::new(),
     };
     if seed == 3 {
         // To the end of the calendar, a few years later.
@@ -134,8 +137,7 @@ impl History {
         let index = self.random.random_range(0..self.sequences.len());
         match self.random.random_range(0..20) {
             0 => {
-                let name = self.sequences[index].name.clone();
-                self.twins.agree(&mut self.counters, &GetSequence { name }, context).await;
+                self.last(index).await;
             }
             1 => self.reserve(index, context).await,
             _ => self.next(index, context).await,
@@ -144,16 +146,24 @@ impl History {
 
     async fn reserve(&mut self, index: usize, context: &str) {
         let last = self.last(index).await;
-        let upto = last.saturating_add(self.random.random_range(0..40)).min(VALUE_MAX);
-        let name = self.sequences[index].name.clone();
-        let decision = ReserveSequence { name, upto, replicas: 0 };
-        self.twins.agree(&mut self.counters, &decision, context).await;
+        let upto = last.saturating_add(self.random.random_range(1..40)).min(VALUE_MAX);
+        let Sequence { name, layout, .. } = &self.sequences[index];
+        let (name, value_max) =
+            (name.clone(), layout.as_ref().map_or(VALUE_MAX, |l| l.value_max()));
+        let decision = ReserveSequence { name, upto, value_max, replicas: 0 };
+        let (native, redis) = self.twins.both(&mut self.counters, &decision).await;
+        let redis = redis.unwrap();
+        // Only Redis has epochs, and it is in its first one.
+        assert_eq!(native.upto, redis.upto, "{context}: {decision:?}");
+        self.epoch = redis.epoch;
     }
 
     /// The last value, 0 for none.
     async fn last(&mut self, index: usize) -> u64 {
-        let name = self.sequences[index].name.clone();
-        let last = self.twins.agree(&mut self.counters, &GetSequence { name }, "last").await;
+        let Sequence { name, layout, .. } = &self.sequences[index];
+        let value_max = layout.as_ref().map_or(VALUE_MAX, |layout| layout.value_max());
+        let get = GetSequence { name: name.clone(), value_max };
+        let last = self.twins.agree(&mut self.counters, &get, "last").await;
         last.map_or(0, |(last, _)| last)
     }
 
@@ -187,11 +197,14 @@ impl History {
         };
         let floor = floor.filter(|floor| index.is_multiple_of(4) || dated || *floor < 1 << 60);
         let request = random.random_bool(0.3).then(|| random.random_range(b'a'..b'd'));
-        let confirmed = if random.random_bool(0.3) {
-            last.saturating_add(random.random_range(0..20))
-        } else {
-            0
-        };
+        let most = layout.as_ref().map_or(VALUE_MAX, |layout| layout.value_max());
+        let upto = last.saturating_add(random.random_range(0..20)).min(most);
+        let known =
+            random.random_bool(0.3).then(|| Reservation { upto, epoch: self.epoch.clone() });
+        // Before anything is reserved nobody knows the epoch.
+        let confirmed = known.filter(|known| !known.epoch.is_empty());
+        // Now and then by a server that has no such entry.
+        let reserve = reserve.filter(|_| random.random_bool(0.95));
         let decision = NextSequence {
             name: name.clone(),
             count,
@@ -199,8 +212,8 @@ impl History {
             floor: floor.map(|floor| floor.min(VALUE_MAX)),
             request: request.map(|byte| Name::parse(vec![byte].into()).unwrap()),
             layout: layout.clone(),
-            reserve: *reserve,
-            confirmed: confirmed.min(VALUE_MAX),
+            reserve,
+            confirmed,
         };
         let outcome = self.twins.agree(&mut self.counters, &decision, context).await;
         self.check(index, &decision, &outcome, context);

@@ -8,7 +8,8 @@
 //! - `rate_answers`: every other answer of the contract of rates
 //! - `rate_faults`: clocks set back, damage, bounds
 //! - `sequence`: what common recipes for serial numbers get wrong (E ids);
-//!   `sequence_faults`: failover, restarts, damage; `sequence_load`: many callers
+//!   `sequence_faults`: restarts, lost replies, damage; `sequence_failover`: Redis
+//!   loses writes; `sequence_load`: many callers
 //! - `bad_input`, `rate_bad_input`, `sequence_bad_input`, `names`: what is refused, and
 //!   what never shares state
 //! - `differential`: both executors of every decision on the same histories
@@ -63,9 +64,11 @@ mod requests;
 mod round_trips;
 mod sequence;
 mod sequence_bad_input;
+mod sequence_failover;
 mod sequence_faults;
 mod sequence_load;
 mod sequence_properties;
 mod sequences;
 mod service;
 mod twins;
+mod wire;

@@ -7,16 +7,8 @@ use std::{
     net::TcpListener,
     path::PathBuf,
     process::{Child, Command, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU16, Ordering},
-    },
+    sync::atomic::{AtomicU16, Ordering},
     time::Duration,
-};
-
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener as AsyncListener, TcpStream},
 };
 
 use crate::world::Client;
@@ -201,73 +193,4 @@ impl Drop for TempFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }
-}
-
-/// A wire to a server that can lose what comes back, and be led to another.
-pub struct Wire {
-    pub port: u16,
-    target: Arc<AtomicU16>,
-    cut: Arc<AtomicBool>,
-    lose: Arc<AtomicBool>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Wire {
-    /// Forwards to a port of this machine.
-    pub async fn to(target: u16) -> Wire {
-        let target = Arc::new(AtomicU16::new(target));
-        let aim = target.clone();
-        let listener = AsyncListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let (cut, lose) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let (cutting, losing) = (cut.clone(), lose.clone());
-        let task = tokio::spawn(async move {
-            let mut ends = tokio::task::JoinSet::new();
-            while let Ok((near, _)) = listener.accept().await {
-                if cutting.load(Ordering::SeqCst) {
-                    continue; // Closed at once.
-                }
-                let target = aim.load(Ordering::SeqCst);
-                let Ok(far) = TcpStream::connect(("127.0.0.1", target)).await else { continue };
-                ends.spawn(forward(near, far, cutting.clone(), losing.clone()));
-            }
-        });
-        Wire { port, target, cut, lose, task }
-    }
-
-    /// From now on requests still arrive, but no answer comes back: what would
-    /// have carried it is closed, and new connections are.
-    pub fn cut(&self) {
-        self.cut.store(true, Ordering::SeqCst);
-    }
-
-    /// New connections lead to another server.
-    pub fn lead_to(&self, target: u16) {
-        self.target.store(target, Ordering::SeqCst);
-    }
-
-    /// The next answer is lost with its connection; new ones work.
-    pub fn lose_one(&self) {
-        self.lose.store(true, Ordering::SeqCst);
-    }
-}
-
-impl Drop for Wire {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-async fn forward(near: TcpStream, far: TcpStream, cut: Arc<AtomicBool>, lose: Arc<AtomicBool>) {
-    let (mut from_near, mut to_near) = near.into_split();
-    let (mut from_far, mut to_far) = far.into_split();
-    let requests = tokio::spawn(async move { tokio::io::copy(&mut from_near, &mut to_far).await });
-    let mut buffer = vec![0; 16_384];
-    while let Ok(count @ 1..) = from_far.read(&mut buffer).await {
-        let lost = cut.load(Ordering::SeqCst) || lose.swap(false, Ordering::SeqCst);
-        if lost || to_near.write_all(&buffer[..count]).await.is_err() {
-            break;
-        }
-    }
-    requests.abort();
 }

@@ -9,8 +9,9 @@ use tonic::Code;
 use tonic_types::StatusExt;
 
 use crate::{
-    process::{OwnRedis, Server, Wire},
+    process::{OwnRedis, Server},
     rates::{ALGORITHMS, WINDOWS, check, cost, limit, rule, tier},
+    wire::Wire,
     world::{Rates, World, length},
 };
 

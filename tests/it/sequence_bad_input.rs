@@ -14,6 +14,7 @@ use crate::{
 on_both_engines! {
     every_bad_field_is_named_and_nothing_is_written,
     names_share_nothing,
+    the_first_entry_that_matches_counts,
 }
 
 fn fields(status: &tonic::Status) -> Vec<String> {
@@ -70,6 +71,17 @@ async fn names_share_nothing(world: World) {
     assert_eq!((unknown.last, unknown.update_time, unknown.serial), (0, None, String::new()));
 }
 
+async fn the_first_entry_that_matches_counts(world: World) {
+    let entry = |glob: &str, layout: &str| {
+        format!("[[sequence]]\nmatch = \"{glob}\"\nlayout = \"{layout}\"\n")
+    };
+    let config = entry("eu:*", "E{n:03}") + &entry("*", "{n:05}") + &entry("us:*", "U{n}");
+    let world = World::with_rules(world.is_redis(), configured(&config)).await;
+    assert_eq!(world.next(next("eu:1")).await.serials, ["E001"]);
+    assert_eq!(world.next(next("us:1")).await.serials, ["00001"]);
+    assert_eq!(world.sequence("eu:1").await.serial, "E001");
+}
+
 #[test]
 fn a_bad_entry_is_told_with_its_key() {
     for (entry, parts) in [
@@ -90,6 +102,10 @@ fn a_bad_entry_is_told_with_its_key() {
         (
             "match = \"a\"\nlayout = \"{yyyyMMdd}{n:02}\"\nreserve = 100",
             &["sequence[1].reserve", "at most 99"],
+        ),
+        (
+            "match = \"a\"\nlayout = \"{yyyyMMddHH}{n:02}\"\nreserve = 2377",
+            &["sequence[1].reserve", "at most 2376"],
         ),
         ("match = \"a\"\nlayuot = \"{n}\"", &["layuot"]),
     ] {

@@ -1,5 +1,4 @@
-//! Serial numbers when something goes wrong: lost replies, restarts, a failover that
-//! loses writes, damage.
+//! Serial numbers when something goes wrong: lost replies, restarts, damage.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -7,8 +6,9 @@ use tollgate::grpc::client::pb;
 use tonic::Code;
 
 use crate::{
-    process::{OwnRedis, Server, TempFile, Wire},
+    process::{OwnRedis, Server, TempFile},
     sequences::{LAYOUTS, floor, many, named, next, try_next},
+    wire::Wire,
     world::{Sequences, World},
 };
 
@@ -113,97 +113,6 @@ async fn a_restart_of_server_and_redis_repeats_nothing() {
     }
 }
 
-/// A primary whose last writes its replica never gets, and a server that is led from
-/// one to the other: the values before and after.
-async fn fail_over(config: &str, name: &str, key: &str, lost: u32) -> (Vec<u64>, Vec<u64>) {
-    let mut redises = [OwnRedis::prepare(), OwnRedis::prepare(), OwnRedis::prepare()];
-    for redis in &mut redises {
-        redis.start().await;
-    }
-    let [mut primary, replica, second] = redises;
-    let (between, wire) = (Wire::to(primary.port).await, Wire::to(primary.port).await);
-    follow(&replica, between.port).await;
-    let file = TempFile::new(config);
-    let url = format!("redis://127.0.0.1:{}", wire.port);
-    let server = Server::start(&["--engine", &url, "--config", file.path()]).await;
-    let client = Sequences::connect(server.address()).await.unwrap();
-    let mut before = Vec::new();
-    while before.is_empty() {
-        before.extend(try_next(&client, next(name)).await.map(|given| given.first));
-    }
-    let stored = ["HGET", &format!("tollgate:{{sequence:{key}}}:counter"), "last"];
-    while replica.command(&stored).await != primary.command(&stored).await {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    between.cut();
-    for _ in 0..lost {
-        match try_next(&client, next(name)).await {
-            Ok(given) => before.push(given.first),
-            // Without a replica nothing more is reserved.
-            Err(status) => {
-                assert_eq!(status.code(), Code::Unavailable, "{status:?}");
-                break;
-            }
-        }
-    }
-    primary.kill();
-    replica.command(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
-    follow(&second, replica.port).await;
-    wire.lead_to(replica.port);
-    let mut after = Vec::new();
-    while after.len() < 30 {
-        after.extend(try_next(&client, next(name)).await.map(|given| given.first));
-    }
-    (before, after)
-}
-
-async fn follow(redis: &OwnRedis, port: u16) {
-    redis.command(&["REPLICAOF", "127.0.0.1", &port.to_string()]).await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_reserved_stays_distinct_when_a_failover_loses_the_last_writes() {
-    let plain = "[[sequence]]\nmatch = \"order\"\nreserve = 50\n";
-    let day = "[[sequence]]\nmatch = \"order\"\nreserve = 50\nlayout = \"{yyyyMMdd}{n:06}\"\n";
-    for (config, key) in [(plain, "order"), (day, "order\x1fday/999999")] {
-        let (before, after) = fail_over(config, "order", key, 80).await;
-        // A block was given out that the replica knew nothing of but its reservation.
-        assert!((40..80).contains(&before.len()), "{before:?}");
-        let all = [&before[..], &after[..]].concat();
-        assert!(all.is_sorted_by(|one, next| one < next), "{all:?}");
-        // No more is skipped than was reserved.
-        assert!(after[0] - before[before.len() - 1] <= 52, "{before:?}, then {after:?}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn without_reserve_a_failover_repeats_what_it_lost_but_for_times_that_are_over() {
-    let (before, after) = fail_over("", "order", "order", 20).await;
-    assert!(after.iter().any(|value| before.contains(value)), "{before:?}, then {after:?}");
-    let key = "stamp\x1fmillisecond/100";
-    let (before, after) = fail_over(LAYOUTS, "stamp", key, 20).await;
-    let all = [&before[..], &after[..]].concat();
-    assert!(all.is_sorted_by(|one, next| one < next), "{all:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_another_process_of_redis_reserved_is_passed_over() {
-    let config = "[[sequence]]\nmatch = \"*\"\nreserve = 1000\nwait_replicas = 0\n";
-    let world = World::with_rules(true, crate::rates::configured(config)).await;
-    assert_eq!(world.next(many(10, next("order"))).await.last, 10);
-    let key = "{}:{sequence:order}:counter";
-    // As a restart that kept the reservation and lost what came after it.
-    world.tamper(&["HSET", key, "last", "1", "instance", "another"]).await;
-    assert_eq!(world.next(next("order")).await.first, 1011);
-    assert_eq!(world.next(next("order")).await.first, 1012);
-    // A request that needs more than a block gets it, and the largest value too.
-    assert_eq!(world.next(many(10_000, next("order"))).await.last, 11_012);
-    let most = i64::MAX as u64;
-    assert_eq!(world.next(floor(most - 1, next("order"))).await.first, most - 1);
-    assert_eq!(world.next(next("order")).await.first, most);
-    assert_eq!(world.refused(next("order")).await.code(), Code::OutOfRange);
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreadable_sequence_is_told_and_changes_nothing() {
     let world = World::with_rules(true, crate::rates::configured(LAYOUTS)).await;
@@ -230,11 +139,40 @@ async fn an_unreadable_sequence_is_told_and_changes_nothing() {
     world.tamper(&["HSET", key, "last", "41"]).await;
     assert_eq!(world.one(named("r", next("order"))).await, 42);
     // An answer that cannot be read is none: the caller gets further numbers.
-    for bad in ["junk", "9999999999999999 42 1 1 7", "9999999999999999 42 1 1"] {
+    let bad_replays = [
+        "junk",
+        "9999999999999999 42 1 1 7",
+        "9999999999999999 42 1 1",
+        "9999999999999999 42 0 1 0",
+        "9999999999999999 42 1 0 0",
+        "9999999999999999 20000 1 10001 0",
+        "9999999999999999 9223372036854775808 1 1 0",
+    ];
+    for bad in bad_replays {
         world.tamper(&["SET", "{}:{sequence:order}:replay:r", bad]).await;
         assert!(!world.next(named("r", next("order"))).await.replayed, "{bad}");
     }
-    assert_eq!(world.one(next("order")).await, 46);
+    assert_eq!(world.one(next("order")).await, 50);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_that_no_calendar_has_is_told() {
+    let world = World::with_rules(true, crate::rates::configured(LAYOUTS)).await;
+    let key = "{}:{sequence:day\x1fday/999999}:counter";
+    world.next(next("day")).await;
+    // The digits of a serial, set by hand, and worse.
+    for (field, bad) in [
+        ("last", "20261121000001"),
+        ("last", "9223372036854775807"),
+        ("time", "253402300800000000"),
+        ("reserved", "9223372036854775807"),
+    ] {
+        world.tamper(&["HSET", key, "last", "1", "time", "1", field, bad]).await;
+        let status = world.refused(next("day")).await;
+        assert_eq!(status.code(), Code::Internal, "{field} {bad}: {status:?}");
+        let status = world.sequences.clone().get_sequence(get("day")).await.unwrap_err();
+        assert_eq!(status.code(), Code::Internal, "{field} {bad}: {status:?}");
+    }
 }
 
 fn get(name: &str) -> pb::GetSequenceRequest {

@@ -18,7 +18,8 @@ use tonic_health::pb::{
 use tonic_types::StatusExt;
 
 use crate::{
-    process::{OwnRedis, Server, Wire},
+    process::{OwnRedis, Server},
+    wire::Wire,
     world::{admit, complete},
 };
 

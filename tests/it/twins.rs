@@ -6,6 +6,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use tollgate::{
     decision::Decision,
     engine::{Engine, embedded::Kept},
+    error::Error,
     time::{Timestamp, monotonic},
 };
 
@@ -41,12 +42,26 @@ impl Twins {
         D: Decision,
         D::State: Kept,
     {
+        let (native, redis) = self.both(states, decision).await;
+        let now = self.time.now();
+        assert_eq!(Ok(&native), redis.as_ref(), "{context}, {now}: {decision:?}");
+        native
+    }
+
+    /// Runs a decision on both.
+    pub async fn both<D>(
+        &self,
+        states: &mut States<D::State>,
+        decision: &D,
+    ) -> (D::Outcome, Result<D::Outcome, Error>)
+    where
+        D: Decision,
+        D::State: Kept,
+    {
         let now = Timestamp(self.time.now());
         let native = decision.decide(states.entry(decision.partition().into()).or_default(), now);
         let deadline = monotonic() + Duration::from_secs(30);
-        let redis = self.redis.run(decision, deadline).await;
-        assert_eq!(Ok(&native), redis.as_ref(), "{context}, {now:?}: {decision:?}");
-        native
+        (native, self.redis.run(decision, deadline).await)
     }
 }
 

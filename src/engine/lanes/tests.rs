@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::{
     names::Name,
-    sequence::{Allotment, Counter, NextSequence, SequenceName},
+    sequence::{Allotment, Counter, NextSequence, Range, SequenceName},
     time::Timestamp,
 };
 
@@ -36,7 +36,7 @@ fn one(step: u64, floor: Option<u64>) -> NextSequence {
         request: None,
         layout: None,
         reserve: None,
-        confirmed: 0,
+        confirmed: None,
     }
 }
 
@@ -94,4 +94,56 @@ async fn those_that_are_refused_together_are_decided_apart() {
     let (lasts, batches) = together(others).await;
     assert_eq!(lasts, [Some(1), Some(MOST - 1), Some(MOST), None, None]);
     assert_eq!(batches, [1, 1, 4]);
+}
+
+/// Panics at the first request.
+struct Stumble(Mutex<bool>);
+
+impl Take<NextSequence> for Stumble {
+    async fn take(&self, asked: Vec<NextSequence>, _: Instant) -> Outcomes<Allotment> {
+        let first = !std::mem::replace(&mut *self.0.lock().expect("not held"), true);
+        assert!(!first, "the first one panics");
+        Ok(asked.iter().map(|_| Ok(Allotment::OutOfRange)).collect())
+    }
+}
+
+#[tokio::test]
+async fn a_lane_that_panics_is_followed_by_another() {
+    let lanes = Lanes::new(Stumble(Mutex::default()));
+    let deadline = monotonic() + Duration::from_secs(60);
+    // The lock is free by then: what panics is not what it guards.
+    assert_eq!(lanes.run(one(1, None), deadline).await, Err(Error::DeadlineExceeded));
+    assert_eq!(lanes.run(one(1, None), deadline).await, Ok(Allotment::OutOfRange));
+}
+
+#[tokio::test]
+async fn who_gave_up_keeps_its_place_until_it_is_taken() {
+    let (taken, mut sizes) = mpsc::unbounded_channel();
+    let gate = Gate { counter: Mutex::default(), open: Semaphore::new(0), taken };
+    let lanes = Lanes::new(gate);
+    let deadline = monotonic() + Duration::from_secs(60);
+    let first = lanes.clone();
+    let first = tokio::spawn(async move { first.run(one(1, None), deadline).await });
+    assert_eq!(sizes.recv().await, Some(1));
+    for number in 1..=3 {
+        let gone = lanes.clone();
+        let gone = tokio::spawn(async move { gone.run(one(1, None), deadline).await });
+        while lanes.places.available_permits() > WAITING_MAX - number {
+            tokio::task::yield_now().await;
+        }
+        gone.abort();
+        assert!(gone.await.is_err());
+    }
+    assert_eq!(lanes.places.available_permits(), WAITING_MAX - 3);
+    let all = lanes.places.clone().acquire_many_owned(WAITING_MAX as u32 - 3).await;
+    assert_eq!(lanes.run(one(1, None), deadline).await, Err(Error::Overloaded));
+    drop(all);
+    lanes.take.open.add_permits(100);
+    assert!(first.await.expect("no panic").is_ok());
+    // They took no number: the next one is the second.
+    let second = lanes.run(one(1, None), deadline).await;
+    let range = Range { last: 2, step: 1, count: 1 };
+    let given = Allotment::Given { range, floor_applied: false, replayed: false };
+    assert_eq!(second, Ok(given));
+    assert_eq!(lanes.places.available_permits(), WAITING_MAX);
 }

@@ -22,9 +22,6 @@ pub(super) struct Connection {
     pub(super) socket: MultiplexedConnection,
     /// The monitor's epoch in which it was made.
     pub(super) epoch: u64,
-    /// Names the process at the other end, if it says: another one after a restart
-    /// or a failover.
-    pub(super) instance: Option<String>,
     broken: bool,
 }
 
@@ -48,10 +45,7 @@ impl ManageConnection for Connector {
     async fn connect(&self) -> Result<Connection, RedisError> {
         let epoch = self.monitor.epoch();
         match connect(&self.client).await {
-            Ok(mut socket) => {
-                let instance = run_id(&mut socket).await?;
-                Ok(Connection { socket, epoch, instance, broken: false })
-            }
+            Ok(socket) => Ok(Connection { socket, epoch, broken: false }),
             Err(error) => {
                 self.monitor.note_failed_connect(&error);
                 Err(error)
@@ -66,21 +60,6 @@ impl ManageConnection for Connector {
 
     fn has_broken(&self, connection: &mut Connection) -> bool {
         connection.broken
-    }
-}
-
-/// What the process calls itself; none where its ACL keeps that from us.
-async fn run_id(socket: &mut MultiplexedConnection) -> Result<Option<String>, RedisError> {
-    match redis::cmd("INFO").arg("server").query_async::<String>(socket).await {
-        Ok(info) => {
-            let line = info.lines().find_map(|line| line.strip_prefix("run_id:"));
-            Ok(line.map(|id| id.trim().to_owned()))
-        }
-        Err(error) if error.is_unrecoverable_error() => Err(error),
-        Err(error) => {
-            tracing::debug!(%error, "INFO is refused: sequences cannot reserve ahead");
-            Ok(None)
-        }
     }
 }
 

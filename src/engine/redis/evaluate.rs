@@ -42,9 +42,8 @@ impl Scripts {
         connection: &mut Connection,
         runs: &[Run<'_>],
     ) -> RedisResult<Vec<RedisResult<Value>>> {
-        let instance = connection.instance.clone();
-        let evalsha = |run: &Run<'_>| self.evalsha(*run, instance.as_deref());
-        let mut results = pipeline(connection, runs.iter().map(evalsha).collect()).await?;
+        let commands = runs.iter().map(|run| self.evalsha(*run));
+        let mut results = pipeline(connection, commands.collect()).await?;
         let lost: Vec<usize> = (0..runs.len())
             .filter(|index| results[*index].as_ref().is_err_and(forgotten))
             .collect();
@@ -55,7 +54,7 @@ impl Scripts {
         let reload = lost.iter().flat_map(|index| {
             let mut load = redis::cmd("SCRIPT");
             load.arg("LOAD").arg(&self.prepared[runs[*index].0.name].text);
-            [load, evalsha(&runs[*index])]
+            [load, self.evalsha(runs[*index])]
         });
         let reloaded = pipeline(connection, reload.collect()).await?;
         for (index, result) in lost.into_iter().zip(reloaded.into_iter().skip(1).step_by(2)) {
@@ -64,28 +63,18 @@ impl Scripts {
         Ok(results)
     }
 
-    fn evalsha(&self, (script, batch): Run<'_>, instance: Option<&str>) -> Cmd {
+    fn evalsha(&self, (script, batch): Run<'_>) -> Cmd {
         let mut cmd = redis::cmd("EVALSHA");
         cmd.arg(&self.prepared[script.name].sha1).arg(batch.len() * script.keys);
         // All keys, item by item, then all arguments.
         for key in batch.iter().flat_map(|call| call.parts().take(script.keys)) {
             cmd.arg(key);
         }
-        for call in batch {
-            for (index, argument) in call.parts().enumerate().skip(script.keys) {
-                match instance.filter(|_| call.instance_index() == Some(index)) {
-                    Some(instance) => cmd.arg(instance),
-                    None => cmd.arg(argument),
-                };
-            }
+        for argument in batch.iter().flat_map(|call| call.parts().skip(script.keys)) {
+            cmd.arg(argument);
         }
         cmd
     }
-}
-
-/// Whether a call has to say which process decides it.
-pub(super) fn names_instance(runs: &[Run<'_>]) -> bool {
-    runs.iter().any(|(_, batch)| batch.iter().any(|call| call.instance_index().is_some()))
 }
 
 /// The longest that replicas are waited for: a connection is held meanwhile.
@@ -171,12 +160,14 @@ fn reply(value: Value) -> Result<Reply, Error> {
 
 /// What an item that failed inside its script means to the caller.
 fn failed(message: &str) -> Error {
-    const REFUSALS: [&str; 7] = [
+    const REFUSALS: [&str; 8] = [
         "READONLY",
         "OOM",
         "MISCONF",
         "NOREPLICAS",
         "MASTERDOWN",
+        // A server that only looks like Redis.
+        "UNSUPPORTED",
         // What is missing in the ACL of our user, before Redis 7.2 and since.
         "can't run this command",
         "NOPERM",

@@ -14,7 +14,7 @@ use crate::{
         lanes::{Outcomes, Take},
     },
     error::Error,
-    sequence::{Allotment, NextSequence, ReserveSequence},
+    sequence::{Allotment, Dating, NextSequence, Reservation, ReserveSequence},
 };
 
 /// Reservations that a request may wait for: values that others took meanwhile
@@ -37,12 +37,11 @@ pub(super) struct Allot {
 }
 
 impl Given {
-    /// Counts what was given out, and hands it on.
-    pub(super) fn note(&self, allotment: Allotment) -> Allotment {
-        if let Allotment::Given { range, replayed: false, .. } = &allotment {
+    /// Counts what was given out.
+    pub(super) fn note(&self, allotment: &Allotment) {
+        if let Allotment::Given { range, replayed: false, .. } = allotment {
             self.values.fetch_add(range.count, Ordering::Relaxed);
         }
-        allotment
     }
 
     /// Values and script calls.
@@ -65,23 +64,26 @@ impl Allot {
         self.engine.run_all(asked, deadline).await
     }
 
-    /// Reserves what these requests need, and a block beyond it; `lasts` are the
-    /// last values of each by itself. None where they need nothing.
+    /// Reserves what these requests need, and a block beyond it; `lasts` are the last
+    /// values of each by itself. None where they need nothing.
     async fn reserve(
         &self,
         asked: &[NextSequence],
         lasts: &[u64],
         deadline: Instant,
-    ) -> Option<Result<u64, Error>> {
+    ) -> Option<Result<Reservation, Error>> {
         let (first, furthest) = (asked.first()?, *lasts.iter().max()?);
         let reserve = first.reserve?;
-        // Several in a row go further than each by itself.
+        // In a row they go further than each by itself, and while the reservation is
+        // on its way the clock does.
+        let dating = first.layout.as_ref().and_then(|layout| layout.dating());
+        let block = reserve.block.max(dating.map_or(0, Dating::values_per_second));
         let sizes = asked.iter().map(|one| one.count.saturating_mul(one.step));
-        let row = if asked.len() > 1 { sizes.fold(0, u64::saturating_add) } else { 0 };
-        let upto = furthest.saturating_add(row).saturating_add(reserve.block);
+        let upto = sizes.chain([block]).fold(furthest, u64::saturating_add);
         let decision = ReserveSequence {
             name: first.name.clone(),
-            upto: upto.min(first.value_max()),
+            upto,
+            value_max: first.value_max(),
             replicas: reserve.replicas,
         };
         self.given.called(1);
@@ -93,21 +95,17 @@ impl Take<NextSequence> for Allot {
     async fn take(&self, asked: Vec<NextSequence>, deadline: Instant) -> Outcomes<Allotment> {
         let mut outcomes = self.decide(&asked, deadline).await?;
         for _ in 0..RESERVATIONS_MAX {
-            let unreserved = |outcome: &Result<Allotment, Error>| match outcome {
-                Ok(Allotment::Unreserved { last }) => Some(*last),
-                _ => None,
-            };
-            let (open, lasts): (Vec<usize>, Vec<u64>) = outcomes
-                .iter()
-                .enumerate()
-                .filter_map(|(index, outcome)| Some((index, unreserved(outcome)?)))
-                .unzip();
+            let unreserved = outcomes.iter().enumerate().filter_map(|(index, outcome)| {
+                let Ok(Allotment::Unreserved { last }) = outcome else { return None };
+                Some((index, *last))
+            });
+            let (open, lasts): (Vec<usize>, Vec<u64>) = unreserved.unzip();
             let mut again: Vec<NextSequence> =
                 open.iter().map(|index| asked[*index].clone()).collect();
             let Some(reserved) = self.reserve(&again, &lasts, deadline).await else { break };
             let decided = match reserved {
                 Ok(confirmed) => {
-                    again.iter_mut().for_each(|one| one.confirmed = confirmed);
+                    again.iter_mut().for_each(|one| one.confirmed = Some(confirmed.clone()));
                     self.decide(&again, deadline).await
                 }
                 Err(error) => Err(error),
@@ -117,12 +115,7 @@ impl Take<NextSequence> for Allot {
                 outcomes[index] = outcome;
             }
         }
-        let told = outcomes.into_iter().map(|outcome| match outcome? {
-            Allotment::Unreserved { .. } => {
-                Err(Error::Unavailable("others took what was reserved; ask again".to_owned()))
-            }
-            allotment => Ok(self.given.note(allotment)),
-        });
-        Ok(told.collect())
+        outcomes.iter().flatten().for_each(|allotment| self.given.note(allotment));
+        Ok(outcomes)
     }
 }

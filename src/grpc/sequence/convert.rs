@@ -4,6 +4,7 @@ use tonic::Status;
 
 use super::super::{convert::timestamp, pb, status};
 use crate::{
+    error::Error,
     sequence::{AHEAD_DEFAULT, Allotment, Dating, Layout},
     time::Timestamp,
 };
@@ -35,8 +36,9 @@ pub(super) fn next_sequence(
                 false => status::numbers_used_up(ahead_max),
             })
         }
-        // It is made good before: nobody is told of it.
-        Allotment::Unreserved { .. } => Err(status::no_values_left()),
+        Allotment::Unreserved { .. } => {
+            Err(Error::Unavailable("others took what was reserved; ask again".to_owned()).into())
+        }
     }
 }
 

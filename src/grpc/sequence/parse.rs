@@ -37,7 +37,7 @@ pub(super) fn next_sequence(
         request,
         reserve: rule.and_then(|rule| rule.reserve),
         layout,
-        confirmed: 0,
+        confirmed: None,
     })
 }
 

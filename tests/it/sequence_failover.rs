@@ -1,0 +1,246 @@
+//! Serial numbers when Redis fails over and loses writes.
+
+use std::time::Duration;
+
+use tonic::Code;
+
+use crate::{
+    process::{OwnRedis, Server, TempFile},
+    sequences::{LAYOUTS, floor, many, named, next, try_next},
+    wire::Wire,
+    world::{Sequences, World},
+};
+
+const RESERVE: &str = "[[sequence]]\nmatch = \"order*\"\nreserve = 50\n";
+
+/// A primary whose last writes its replica never gets, and a server that is led from
+/// one to the other: the values before and after.
+async fn fail_over(config: &str, name: &str, key: &str, lost: u32) -> (Vec<u64>, Vec<u64>) {
+    let mut redises = [OwnRedis::prepare(), OwnRedis::prepare(), OwnRedis::prepare()];
+    for redis in &mut redises {
+        redis.start().await;
+    }
+    let [mut primary, replica, second] = redises;
+    let (between, wire) = (Wire::to(primary.port).await, Wire::to(primary.port).await);
+    follow(&replica, between.port).await;
+    let file = TempFile::new(config);
+    let url = format!("redis://127.0.0.1:{}", wire.port);
+    let server = Server::start(&["--engine", &url, "--config", file.path()]).await;
+    let client = Sequences::connect(server.address()).await.unwrap();
+    let mut before = Vec::new();
+    while before.is_empty() {
+        before.extend(try_next(&client, next(name)).await.map(|given| given.first));
+    }
+    let stored = ["HGET", &format!("tollgate:{{sequence:{key}}}:counter"), "last"];
+    while replica.command(&stored).await != primary.command(&stored).await {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    between.cut();
+    for _ in 0..lost {
+        match try_next(&client, next(name)).await {
+            Ok(given) => before.push(given.first),
+            // Without a replica nothing more is reserved.
+            Err(status) => {
+                assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+                break;
+            }
+        }
+    }
+    primary.kill();
+    replica.command(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
+    follow(&second, replica.port).await;
+    wire.lead_to(replica.port);
+    let mut after = Vec::new();
+    while after.len() < 30 {
+        after.extend(try_next(&client, next(name)).await.map(|given| given.first));
+    }
+    (before, after)
+}
+
+async fn follow(redis: &OwnRedis, port: u16) {
+    redis.command(&["REPLICAOF", "127.0.0.1", &port.to_string()]).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_reserved_stays_distinct_when_a_failover_loses_the_last_writes() {
+    let plain = "[[sequence]]\nmatch = \"order\"\nreserve = 50\n";
+    let day = "[[sequence]]\nmatch = \"order\"\nreserve = 50\nlayout = \"{yyyyMMdd}{n:06}\"\n";
+    for (config, key) in [(plain, "order"), (day, "order\x1fday/999999")] {
+        let (before, after) = fail_over(config, "order", key, 80).await;
+        // A block was given out that the replica knew nothing of but its reservation.
+        assert!((40..80).contains(&before.len()), "{before:?}");
+        let all = [&before[..], &after[..]].concat();
+        assert!(all.is_sorted_by(|one, next| one < next), "{all:?}");
+        // No more is skipped than was reserved.
+        assert!(after[0] - before[before.len() - 1] <= 53, "{before:?}, then {after:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_reserve_a_failover_repeats_what_it_lost_but_for_times_that_are_over() {
+    let (before, after) = fail_over("", "order", "order", 20).await;
+    assert!(after.iter().any(|value| before.contains(value)), "{before:?}, then {after:?}");
+    let key = "stamp\x1fmillisecond/100";
+    let (before, after) = fail_over(LAYOUTS, "stamp", key, 20).await;
+    let all = [&before[..], &after[..]].concat();
+    assert!(all.is_sorted_by(|one, next| one < next), "{all:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_reserved_in_another_epoch_is_passed_over() {
+    let config = "[[sequence]]\nmatch = \"*\"\nreserve = 1000\nwait_replicas = 0\n";
+    let world = World::with_rules(true, crate::rates::configured(config)).await;
+    assert_eq!(world.next(many(10, next("order"))).await.last, 10);
+    let key = "{}:{sequence:order}:counter";
+    // As a restart that kept the reservation and lost what came after it.
+    world.tamper(&["HSET", key, "last", "1", "epoch", "another"]).await;
+    // Ten that were asked for, and a block beyond them.
+    assert_eq!(world.next(next("order")).await.first, 1021);
+    assert_eq!(world.next(next("order")).await.first, 1022);
+    // A request that needs more than a block gets it, and the largest value too.
+    assert_eq!(world.next(many(10_000, next("order"))).await.last, 11_022);
+    let most = i64::MAX as u64;
+    assert_eq!(world.next(floor(most - 1, next("order"))).await.first, most - 1);
+    assert_eq!(world.next(next("order")).await.first, most);
+    assert_eq!(world.refused(next("order")).await.code(), Code::OutOfRange);
+}
+
+/// Waits until a replica has what its primary has.
+async fn in_step(primary: &OwnRedis, replica: &OwnRedis, key: &str) {
+    let stored = ["HGETALL", &format!("tollgate:{{sequence:{key}}}:counter")];
+    while replica.command(&stored).await != primary.command(&stored).await {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_that_is_promoted_again_repeats_nothing() {
+    let (mut primary, mut replica) = (OwnRedis::prepare(), OwnRedis::prepare());
+    primary.start().await;
+    replica.start().await;
+    let between = Wire::to(primary.port).await;
+    follow(&replica, between.port).await;
+    let config = TempFile::new(RESERVE);
+    let server = Server::start(&["--engine", &primary.url(), "--config", config.path()]).await;
+    let client = Sequences::connect(server.address()).await.unwrap();
+    let mut values = Vec::new();
+    while values.is_empty() {
+        values.extend(try_next(&client, next("order")).await.map(|given| given.first));
+    }
+    in_step(&primary, &replica, "order").await;
+    between.cut();
+    for _ in 0..20 {
+        values.push(try_next(&client, next("order")).await.unwrap().first);
+    }
+    // The other one leads, nobody asks it, and the first one leads again: the same
+    // process, on the same connections.
+    replica.command(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
+    follow(&primary, replica.port).await;
+    in_step(&replica, &primary, "order").await;
+    primary.command(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
+    follow(&replica, primary.port).await;
+    while values.len() < 40 {
+        values.extend(try_next(&client, next("order")).await.map(|given| given.first));
+    }
+    assert!(values.is_sorted_by(|one, next| one < next), "{values:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_that_are_away_hold_up_only_who_needs_them() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let config = TempFile::new(RESERVE);
+    let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
+    let client = Sequences::connect(server.address()).await.unwrap();
+    while try_next(&client, next("other")).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let mut waiting = tokio::task::JoinSet::new();
+    for number in 0..100 {
+        let client = client.clone();
+        waiting.spawn(async move { try_next(&client, next(&format!("order {number}"))).await });
+    }
+    for number in 2..200 {
+        assert_eq!(try_next(&client, next("other")).await.unwrap().first, number);
+    }
+    for refused in waiting.join_all().await {
+        let status = refused.unwrap_err();
+        let code = status.code();
+        assert!([Code::Unavailable, Code::ResourceExhausted].contains(&code), "{status:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_right_to_info_nothing_is_reserved() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    redis.command(&["ACL", "SETUSER", "default", "-info"]).await.unwrap();
+    let config = TempFile::new(RESERVE);
+    let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
+    let client = Sequences::connect(server.address()).await.unwrap();
+    while try_next(&client, next("other")).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let status = try_next(&client, next("order")).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_with_and_without_reserve_share_no_number() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let config = TempFile::new(&format!("{RESERVE}wait_replicas = 0\n"));
+    let reserving = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
+    let plain = Server::start(&["--engine", &redis.url()]).await;
+    let (mut clients, mut values) = (Vec::new(), Vec::new());
+    for server in [&reserving, &plain] {
+        let client = Sequences::connect(server.address()).await.unwrap();
+        while try_next(&client, next("other")).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        clients.push(client);
+    }
+    for turn in 0..20 {
+        // Turns of several, so that blocks are left in the middle.
+        for _ in 0..=turn % 3 {
+            values.push(try_next(&clients[turn % 2], next("order")).await.unwrap().first);
+        }
+    }
+    assert!(values.is_sorted_by(|one, next| one < next), "{values:?}");
+    // The first value, and a block beyond it: whoever does not reserve passes it over.
+    assert_eq!(values[..3], [1, 53, 54]);
+
+    // Many at once, which are not joined, find what was reserved for them together.
+    let mut calls = tokio::task::JoinSet::new();
+    for number in 0..200 {
+        let client = clients[0].clone();
+        let asked = many(3, named(&format!("{number}"), floor(60, next("order"))));
+        calls.spawn(async move { try_next(&client, asked).await.unwrap().first });
+    }
+    let mut firsts = calls.join_all().await;
+    firsts.sort_unstable();
+    assert!(firsts.is_sorted_by(|one, next| one + 3 <= *next), "{firsts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_small_reservation_keeps_up_with_the_clock() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let entry = "[[sequence]]\nmatch = \"*\"\nlayout = \"timestamp17\"\n";
+    let config = TempFile::new(&format!("{entry}reserve = 10\nwait_replicas = 0\n"));
+    // Each answer is a while on its way, in which the clock goes on.
+    let slow = Wire::to(redis.port).await;
+    slow.delay(Duration::from_millis(3));
+    let url = format!("redis://127.0.0.1:{}", slow.port);
+    let server = Server::start(&["--engine", &url, "--config", config.path()]).await;
+    let client = Sequences::connect(server.address()).await.unwrap();
+    while try_next(&client, next("warm")).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let mut last = 0;
+    for _ in 0..50 {
+        let given = try_next(&client, next("stamp")).await.unwrap();
+        assert!(given.first > last, "{given:?} after {last}");
+        last = given.last;
+    }
+}

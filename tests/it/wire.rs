@@ -1,0 +1,96 @@
+//! A wire to a server that can lose what comes back, be slow, and be led to another.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::{JoinHandle, JoinSet},
+};
+
+pub struct Wire {
+    pub port: u16,
+    faults: Arc<Faults>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Faults {
+    target: AtomicU16,
+    cut: AtomicBool,
+    lose: AtomicBool,
+    delay_ms: AtomicU64,
+}
+
+impl Wire {
+    /// Forwards to a port of this machine.
+    pub async fn to(target: u16) -> Wire {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let faults = Arc::new(Faults { target: target.into(), ..Faults::default() });
+        let ours = faults.clone();
+        let task = tokio::spawn(async move {
+            let mut ends = JoinSet::new();
+            while let Ok((near, _)) = listener.accept().await {
+                if ours.cut.load(Ordering::SeqCst) {
+                    continue; // Closed at once.
+                }
+                let target = ours.target.load(Ordering::SeqCst);
+                let Ok(far) = TcpStream::connect(("127.0.0.1", target)).await else { continue };
+                ends.spawn(forward(near, far, ours.clone()));
+            }
+        });
+        Wire { port, faults, task }
+    }
+
+    /// From now on requests still arrive, but no answer comes back: what would
+    /// have carried it is closed, and new connections are.
+    pub fn cut(&self) {
+        self.faults.cut.store(true, Ordering::SeqCst);
+    }
+
+    /// New connections lead to another server.
+    pub fn lead_to(&self, target: u16) {
+        self.faults.target.store(target, Ordering::SeqCst);
+    }
+
+    /// The next answer is lost with its connection; new ones work.
+    pub fn lose_one(&self) {
+        self.faults.lose.store(true, Ordering::SeqCst);
+    }
+
+    /// Every answer takes so much longer.
+    pub fn delay(&self, by: Duration) {
+        self.faults.delay_ms.store(by.as_millis() as u64, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn forward(near: TcpStream, far: TcpStream, faults: Arc<Faults>) {
+    let (mut from_near, mut to_near) = near.into_split();
+    let (mut from_far, mut to_far) = far.into_split();
+    let requests = tokio::spawn(async move { tokio::io::copy(&mut from_near, &mut to_far).await });
+    let mut buffer = vec![0; 16_384];
+    while let Ok(count @ 1..) = from_far.read(&mut buffer).await {
+        let delay = faults.delay_ms.load(Ordering::SeqCst);
+        if delay > 0 {
+            tokio::time::sleep(Duration::from_millis(delay)).await;
+        }
+        let lost = faults.cut.load(Ordering::SeqCst) || faults.lose.swap(false, Ordering::SeqCst);
+        if lost || to_near.write_all(&buffer[..count]).await.is_err() {
+            break;
+        }
+    }
+    requests.abort();
+}
