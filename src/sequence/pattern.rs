@@ -10,8 +10,8 @@ use crate::{names::check_text, time::Millis};
 
 /// The classic order number: 100 a millisecond.
 const TIMESTAMP17: (&str, &str) = ("timestamp17", "{yyMMddHHmmssSSS}{n:02}");
-/// The longest pattern in bytes.
-const PATTERN_BYTES_MAX: usize = 128;
+/// The longest pattern in bytes: a response has up to 10,000 serials.
+const PATTERN_BYTES_MAX: usize = 64;
 /// The most digits of a number within a calendar.
 const WIDTH_MAX: u32 = 9;
 /// The most digits that a number is padded to: those of 2^63-1.
@@ -197,7 +197,7 @@ mod tests {
             ("{n:04", "a } for each {"),
             ("n:04}", "a { before each }"),
             ("a\n{n}", "control characters"),
-            (&format!("{}{{n}}", "x".repeat(128)), "at most 128 bytes"),
+            (&format!("{}{{n}}", "x".repeat(64)), "at most 64 bytes"),
         ] {
             let error = parse(bad).expect_err(bad);
             assert!(error.contains(part), "{bad}: {error}");
