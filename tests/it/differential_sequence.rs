@@ -22,6 +22,7 @@ const SEQUENCES: usize = 14;
 const SEEDS: [u64; 3] = [1, 2, 3];
 const VALUE_MAX: u64 = i64::MAX as u64;
 const DAY: u64 = 86_400_000_000;
+const PART: u64 = 1_000_000_000_000_000;
 const LAYOUTS: [&str; 9] = [
     "{n:06}",
     "timestamp17",
@@ -189,7 +190,8 @@ impl History {
             75..88 => Some(last.saturating_add(random.random_range(0..8)).saturating_sub(3)),
             88..92 => Some(last.saturating_add(random.random_range(0..3_000_000))),
             92..94 => Some((1 << 53) - random.random_range(0..10)),
-            94..96 => Some(999_999_999_999_990 + random.random_range(0..20)),
+            // Where the two parts of a sum meet.
+            94..96 => Some((last / PART + 1) * PART - random.random_range(1..4)),
             // A sequence that is at its end serves no other test.
             96 if index.is_multiple_of(4) => Some(VALUE_MAX - random.random_range(0..20)),
             96 | 97 => Some(random.random_range(0..=VALUE_MAX)),
