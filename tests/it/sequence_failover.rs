@@ -2,11 +2,16 @@
 
 use std::time::Duration;
 
+use tollgate::{
+    names::Name,
+    sequence::{Allotment, NextSequence, Reservation, Reserve, ReserveSequence, SequenceName},
+};
 use tonic::Code;
 
 use crate::{
     process::{OwnRedis, Server, TempFile},
     sequences::{LAYOUTS, floor, many, named, next, try_next},
+    twins::{States, Twins},
     wire::Wire,
     world::{Sequences, World},
 };
@@ -242,5 +247,33 @@ async fn a_small_reservation_keeps_up_with_the_clock() {
         let given = try_next(&client, next("stamp")).await.unwrap();
         assert!(given.first > last, "{given:?} after {last}");
         last = given.last;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_confirmed_in_another_epoch_is_not_confirmed_here() {
+    let (twins, mut states) = (Twins::new().await, States::new());
+    let name = SequenceName::new(&Name::parse("order".into()).unwrap(), None);
+    let (upto, value_max) = (10, i64::MAX as u64);
+    let reserve = ReserveSequence { name: name.clone(), upto, value_max, replicas: 0 };
+    let ours = twins.both(&mut states, &reserve).await.1.unwrap();
+    let foreign = Reservation { upto, epoch: b"another".to_vec() };
+    for (confirmed, given) in [(None, false), (Some(foreign), false), (Some(ours), true)] {
+        let next = NextSequence {
+            name: name.clone(),
+            count: 1,
+            step: 1,
+            floor: None,
+            request: None,
+            layout: None,
+            reserve: Some(Reserve { block: 5, replicas: 0 }),
+            confirmed: confirmed.clone(),
+        };
+        let outcome = twins.both(&mut states, &next).await.1.unwrap();
+        let expected = match given {
+            true => matches!(outcome, Allotment::Given { .. }),
+            false => outcome == Allotment::Unreserved { last: 1 },
+        };
+        assert!(expected, "{confirmed:?}: {outcome:?}");
     }
 }
