@@ -29,6 +29,11 @@ pub trait Decision: fmt::Debug + Send + Sync + 'static {
     fn is_repeatable(&self) -> bool {
         true
     }
+    /// Whether the outcome of a second try says what became of both, when the first
+    /// one may have been taken.
+    fn settles(&self, _: &Self::Outcome) -> bool {
+        true
+    }
     /// How many replicas have to have what it wrote before its outcome counts.
     fn replicas(&self) -> u32 {
         0

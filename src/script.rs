@@ -49,7 +49,7 @@ scripts! {
     NOTE_BAN = "rate/note_ban", 1 keys, 3 argv, with "index";
     GET_SEQUENCE = "sequence/get", 1 keys, 1 argv, with "sequence";
     NEXT_SEQUENCE = "sequence/next", 2 keys, 10 argv, with "sequence" "calendar" "allot";
-    RESERVE_SEQUENCE = "sequence/reserve", 1 keys, 2 argv, with "sequence";
+    RESERVE_SEQUENCE = "sequence/reserve", 1 keys, 4 argv, with "sequence" "calendar";
     LIST_PARTITIONS = "index/list", 1 keys, 3 argv, with "index";
     NOTE_PARTITION = "index/note", 1 keys, 2 argv, with "index";
 }

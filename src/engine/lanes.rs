@@ -23,6 +23,9 @@ use crate::{
 
 /// Decisions that wait at most, in all lanes; further ones are refused at once.
 const WAITING_MAX: usize = 4096;
+/// Decisions that wait at most in one lane: a partition that is held up leaves room
+/// for the others.
+const LANE_MAX: usize = 1024;
 /// Decisions that a lane takes in one go.
 const TAKE_MAX: usize = 512;
 
@@ -76,7 +79,7 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Lanes<D, T> {
         let partition: Box<[u8]> = decision.partition().into();
         let (reply, answer) = oneshot::channel();
         let waiting = Waiting { decision, deadline, reply, _place: place };
-        if self.push(&partition, waiting) {
+        if self.push(&partition, waiting)? {
             // A task of its own: the caller may go away, those behind it wait on.
             tokio::spawn(Lane { lanes: self.clone(), partition }.drive());
         }
@@ -88,14 +91,19 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Lanes<D, T> {
     }
 
     /// Whether it is the first of its partition: no lane runs yet.
-    fn push(&self, partition: &[u8], waiting: Waiting<D>) -> bool {
+    fn push(&self, partition: &[u8], waiting: Waiting<D>) -> Result<bool, Error> {
         let mut lanes = self.lock();
-        if let Some(lane) = lanes.get_mut(partition) {
-            lane.push(waiting);
-            return false;
+        match lanes.get_mut(partition) {
+            Some(lane) if lane.len() >= LANE_MAX => Err(Error::Overloaded),
+            Some(lane) => {
+                lane.push(waiting);
+                Ok(false)
+            }
+            None => {
+                lanes.insert(partition.into(), vec![waiting]);
+                Ok(true)
+            }
         }
-        lanes.insert(partition.into(), vec![waiting]);
-        true
     }
 
     fn lock(&self) -> MutexGuard<'_, Queues<D>> {

@@ -6,38 +6,27 @@
 
 mod connection;
 mod evaluate;
+mod exchange;
 mod index;
 mod monitor;
 mod socket;
 
-use std::{
-    fmt,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{fmt, sync::Arc, time::Instant};
 
 use bb8_redis::bb8;
-use redis::RedisError;
-use tokio::{
-    sync::{Semaphore, watch},
-    time::timeout_at,
-};
+use tokio::sync::{Semaphore, watch};
 
 use super::{BATCH_MAX, PartitionCursor, PartitionPage, StoreState};
 use crate::{
     decision::{Call, Decision, Reply, State},
     error::Error,
     script,
-    time::monotonic,
 };
 use connection::Connector;
 use evaluate::{Run, Scripts};
+use exchange::{Answers, Sending};
 use index::Index;
 use monitor::Monitor;
-
-/// The longest that a call waits for Redis, whatever its deadline: a peer that
-/// vanished without a word must not keep connections for longer.
-const ATTEMPT_MAX: Duration = Duration::from_secs(5);
 
 /// How to reach Redis and how to use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,15 +72,6 @@ pub struct Redis {
     index: Index,
     monitor: Arc<Monitor>,
     key_prefix: String,
-}
-
-/// How a pipeline of scripts is sent.
-#[derive(Debug, Clone, Copy)]
-struct Sending {
-    /// Whether it may be sent again when its reply was lost.
-    repeatable: bool,
-    /// How many replicas have to have what it wrote before its reply counts.
-    replicas: u32,
 }
 
 /// What each item of a batch was answered.
@@ -142,12 +122,13 @@ impl Redis {
         let runs: Vec<Run> = std::iter::once((D::SCRIPT, &call[..])).chain(beside).collect();
         let sending =
             Sending { repeatable: decision.is_repeatable(), replicas: decision.replicas() };
-        let mut answers = self.evaluate(&runs, sending, deadline).await?.into_iter();
+        let Answers { answers, repeated } = self.evaluate(&runs, sending, deadline).await?;
+        let mut answers = answers.into_iter();
         let outcome = only(answers.next());
         if answers.next().is_some_and(|noted| noted.is_ok()) {
             self.index.noted(partition);
         }
-        D::parse(&mut outcome?)
+        settled(decision, D::parse(&mut outcome?)?, repeated)
     }
 
     pub(super) async fn run_all<D: Decision>(
@@ -166,11 +147,13 @@ impl Redis {
             repeatable: decisions.iter().all(D::is_repeatable),
             replicas: decisions.iter().map(D::replicas).max().unwrap_or(0),
         };
-        let answers = self.evaluate(&runs, sending, deadline).await?;
-        for (answer, (_, batch)) in answers.into_iter().zip(&runs) {
+        let Answers { answers, repeated } = self.evaluate(&runs, sending, deadline).await?;
+        for (answer, batch) in answers.into_iter().zip(decisions.chunks(BATCH_MAX)) {
             match answer {
                 Ok(replies) => {
-                    outcomes.extend(replies.into_iter().map(|reply| D::parse(&mut reply?)));
+                    outcomes.extend(replies.into_iter().zip(batch).map(|(reply, decision)| {
+                        settled(decision, D::parse(&mut reply?)?, repeated)
+                    }))
                 }
                 Err(error) => outcomes.extend(batch.iter().map(|_| Err(error.clone()))),
             }
@@ -188,7 +171,7 @@ impl Redis {
         let call = [index::list(&self.key_prefix, capability, limit, after)];
         let sending = Sending { repeatable: true, replicas: 0 };
         let runs = [(&script::LIST_PARTITIONS, &call[..])];
-        let answers = self.evaluate(&runs, sending, deadline).await?;
+        let answers = self.evaluate(&runs, sending, deadline).await?.answers;
         index::parse_page(&mut only(answers.into_iter().next())?)
     }
 
@@ -203,87 +186,17 @@ impl Redis {
     pub(super) async fn maintain(&self) {
         self.monitor.probe().await;
     }
+}
 
-    /// Runs scripts in one round trip.
-    ///
-    /// If the connection breaks they are sent once more, where they can be
-    /// repeated.
-    async fn evaluate(
-        &self,
-        runs: &[Run<'_>],
-        sending: Sending,
-        deadline: Instant,
-    ) -> Result<Vec<Result<Replies, Error>>, Error> {
-        self.monitor.check()?;
-        let _permit = self.calls.try_acquire().map_err(|_| Error::Overloaded)?;
-        let _wait = match sending.replicas {
-            0 => None,
-            // Replicas that are away must not hold up those that need none.
-            _ => Some(self.waits.try_acquire().map_err(|_| Error::Overloaded)?),
-        };
-        let deadline = deadline.min(monotonic() + ATTEMPT_MAX);
-        if let Some(answers) = self.attempt(runs, sending.replicas, deadline).await? {
-            return Ok(answers);
-        }
-        if !sending.repeatable {
-            return Err(Error::DeadlineExceeded);
-        }
-        // Whatever keeps the second try from being made, or from being executed, says
-        // nothing of the first, which may have been.
-        let unknown = |error| match error {
-            Error::Unavailable(_) => Error::DeadlineExceeded,
-            error => error,
-        };
-        let answers = self.attempt(runs, sending.replicas, deadline).await.map_err(unknown)?;
-        let answers = answers.ok_or(Error::DeadlineExceeded)?.into_iter().map(|answer| {
-            let replies = answer.map_err(unknown)?;
-            Ok(replies.into_iter().map(|reply| reply.map_err(unknown)).collect())
-        });
-        Ok(answers.collect())
-    }
-
-    /// One try; none when the connection broke and the fate is unknown.
-    async fn attempt(
-        &self,
-        runs: &[Run<'_>],
-        replicas: u32,
-        deadline: Instant,
-    ) -> Result<Option<Vec<Result<Replies, Error>>>, Error> {
-        let borrowed = timeout_at(deadline.into(), connection::borrow(&self.pool, &self.monitor));
-        let no_connection = |_| Error::Unavailable("no connection was free in time".to_owned());
-        let mut connection = borrowed.await.map_err(no_connection)??;
-        let sent = async {
-            let results = self.scripts.send(&mut connection, runs).await?;
-            let left = deadline.saturating_duration_since(monotonic());
-            let waited = match replicas {
-                0 => Ok(()),
-                _ => evaluate::wait(&mut connection, replicas, left).await?,
-            };
-            Ok::<_, RedisError>((results, waited))
-        };
-        match timeout_at(deadline.into(), sent).await {
-            Ok(Ok((results, waited))) => {
-                self.monitor.note_answer();
-                let answers = results.into_iter().zip(runs).map(|(result, (_, batch))| {
-                    let value = result.map_err(|error| evaluate::error(&error))?;
-                    let replies = evaluate::replies(value, batch.len())?;
-                    // What failed by itself has told why.
-                    let fine = replies.iter().all(Result::is_ok);
-                    if fine { waited.clone().map(|()| replies) } else { Ok(replies) }
-                });
-                Ok(Some(answers.collect()))
-            }
-            Ok(Err(error)) if error.is_unrecoverable_error() => {
-                connection.mark_broken();
-                self.monitor.note_loss(connection.epoch);
-                Ok(None)
-            }
-            Ok(Err(error)) => Err(evaluate::error(&error)),
-            Err(_) => {
-                connection.mark_broken();
-                Err(Error::DeadlineExceeded)
-            }
-        }
+/// An outcome, if it says what became of the call.
+fn settled<D: Decision>(
+    decision: &D,
+    outcome: D::Outcome,
+    repeated: bool,
+) -> Result<D::Outcome, Error> {
+    match repeated && !decision.settles(&outcome) {
+        true => Err(Error::DeadlineExceeded),
+        false => Ok(outcome),
     }
 }
 

@@ -81,6 +81,12 @@ impl Dating {
         calendar::shift(self.utc_offset)
     }
 
+    /// The same with the reach of reservations: what a second has, where the clock
+    /// would be ahead of them before they are confirmed.
+    pub(super) fn reserving(&self) -> Dating {
+        Dating { ahead_max: self.ahead_max.max(Millis::from_secs(1)), ..self.clone() }
+    }
+
     /// Its numbers as `lua/lib/calendar.lua` reads them.
     pub(super) fn packed(&self) -> String {
         let unit = self.unit.length().map(|length| length.to_string());

@@ -47,8 +47,7 @@ impl NextSequence {
         (self.count - 1) * self.step
     }
 
-    /// The greatest value there is.
-    pub fn value_max(&self) -> u64 {
+    fn value_max(&self) -> u64 {
         self.layout.as_ref().map_or(VALUE_MAX, |layout| layout.value_max())
     }
 
@@ -90,6 +89,12 @@ impl Decision for NextSequence {
 
     fn listing(&self) -> Listing {
         Listing::Same
+    }
+
+    fn settles(&self, outcome: &Allotment) -> bool {
+        // A refusal cannot say that nothing was given out at the first try, unless
+        // that would have been repeated.
+        self.request.is_some() || matches!(outcome, Allotment::Given { .. })
     }
 
     fn encode(&self, call: &mut Call) {

@@ -1,6 +1,8 @@
 //! Reserves values of a sequence ahead, before any of them is given out.
 
-use super::{Counter, SequenceName, allotment::decimal};
+use std::sync::Arc;
+
+use super::{Counter, Dating, Layout, SequenceName, VALUE_MAX, allotment::decimal};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
     error::Error,
@@ -15,12 +17,28 @@ use crate::{
 pub struct ReserveSequence {
     /// Of which sequence.
     pub name: SequenceName,
-    /// The value to reserve up to.
-    pub upto: u64,
-    /// The greatest value it can have.
-    pub value_max: u64,
+    /// The last value that is needed.
+    pub last: u64,
+    /// How many to reserve beyond it, as far as a calendar reaches.
+    pub ahead: u64,
+    /// How values are written, where a layout is configured.
+    pub layout: Option<Arc<Layout>>,
     /// How many replicas have to have it.
     pub replicas: u32,
+}
+
+impl ReserveSequence {
+    fn dating(&self) -> Option<&Dating> {
+        self.layout.as_ref().and_then(|layout| layout.dating())
+    }
+
+    fn value_max(&self) -> u64 {
+        self.layout.as_ref().map_or(VALUE_MAX, |layout| layout.value_max())
+    }
+
+    fn upto(&self) -> u64 {
+        self.last.saturating_add(self.ahead).min(self.value_max())
+    }
 }
 
 /// What is reserved of a sequence.
@@ -53,8 +71,13 @@ impl Decision for ReserveSequence {
 
     fn encode(&self, call: &mut Call) {
         call.key(&[b"counter"]);
-        call.number(self.upto.min(self.value_max));
-        call.number(self.value_max);
+        call.number(self.last);
+        call.number(self.upto());
+        call.number(self.value_max());
+        match self.dating() {
+            Some(dating) => call.bytes(&[dating.reserving().packed().as_bytes()]),
+            None => call.bytes(&[]),
+        }
     }
 
     fn parse(reply: &mut Reply) -> Result<Reservation, Error> {
@@ -64,9 +87,11 @@ impl Decision for ReserveSequence {
         }
     }
 
-    fn decide(&self, counter: &mut Counter, _: Timestamp) -> Reservation {
+    fn decide(&self, counter: &mut Counter, now: Timestamp) -> Reservation {
+        let furthest = self.dating().map(|dating| dating.reserving().furthest(now));
+        let upto = self.upto().min(furthest.unwrap_or(VALUE_MAX)).max(self.last);
         let marks = counter.marks.get_or_insert_default();
-        marks.reserved = marks.reserved.max(self.upto.min(self.value_max));
+        marks.reserved = marks.reserved.max(upto);
         Reservation { upto: marks.reserved, epoch: Vec::new() }
     }
 }

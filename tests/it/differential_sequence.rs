@@ -147,11 +147,15 @@ impl History {
 
     async fn reserve(&mut self, index: usize, context: &str) {
         let last = self.last(index).await;
-        let upto = last.saturating_add(self.random.random_range(1..40)).min(VALUE_MAX);
         let Sequence { name, layout, .. } = &self.sequences[index];
-        let (name, value_max) =
-            (name.clone(), layout.as_ref().map_or(VALUE_MAX, |l| l.value_max()));
-        let decision = ReserveSequence { name, upto, value_max, replicas: 0 };
+        let most = layout.as_ref().map_or(VALUE_MAX, |layout| layout.value_max());
+        let needed = last.saturating_add(self.random.random_range(1..20)).min(most);
+        let ahead = match self.random.random_range(0..4) {
+            0 => self.random.random_range(0..1_000_000),
+            _ => self.random.random_range(0..20),
+        };
+        let (name, layout) = (name.clone(), layout.clone());
+        let decision = ReserveSequence { name, last: needed, ahead, layout, replicas: 0 };
         let (native, redis) = self.twins.both(&mut self.counters, &decision).await;
         let redis = redis.unwrap();
         // Only Redis has epochs, and it is in its first one.

@@ -10,7 +10,8 @@ use tonic::Code;
 
 use crate::{
     process::{OwnRedis, Server, TempFile},
-    sequences::{LAYOUTS, floor, many, named, next, try_next},
+    rates::configured,
+    sequences::{LAYOUTS, answering, floor, many, named, next, try_next},
     twins::{States, Twins},
     wire::Wire,
     world::{Sequences, World},
@@ -152,26 +153,35 @@ async fn a_primary_that_is_promoted_again_repeats_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_that_are_away_hold_up_only_who_needs_them() {
-    let mut redis = OwnRedis::prepare();
+    let (mut redis, mut replica) = (OwnRedis::prepare(), OwnRedis::prepare());
     redis.start().await;
     let config = TempFile::new(RESERVE);
     let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
-    let client = Sequences::connect(server.address()).await.unwrap();
-    while try_next(&client, next("other")).await.is_err() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let mut waiting = tokio::task::JoinSet::new();
-    for number in 0..100 {
-        let client = client.clone();
-        waiting.spawn(async move { try_next(&client, next(&format!("order {number}"))).await });
-    }
+    let client = answering(&server, "other").await;
+    let orders = |client: &Sequences| {
+        let mut waiting = tokio::task::JoinSet::new();
+        for number in 0..100 {
+            let mut client = client.clone();
+            let mut request = tonic::Request::new(next(&format!("order {number}")));
+            request.set_timeout(Duration::from_secs(3));
+            waiting.spawn(async move { client.next_sequence(request).await });
+        }
+        waiting
+    };
+    let waiting = orders(&client);
     for number in 2..200 {
         assert_eq!(try_next(&client, next("other")).await.unwrap().first, number);
     }
     for refused in waiting.join_all().await {
         let status = refused.unwrap_err();
-        let code = status.code();
-        assert!([Code::Unavailable, Code::ResourceExhausted].contains(&code), "{status:?}");
+        assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+    }
+    // With a replica all of them wait for their turn, which is soon.
+    replica.start().await;
+    follow(&replica, redis.port).await;
+    while try_next(&client, next("order 0")).await.is_err() {}
+    for given in orders(&client).join_all().await {
+        given.unwrap();
     }
 }
 
@@ -182,10 +192,7 @@ async fn without_the_right_to_info_nothing_is_reserved() {
     redis.command(&["ACL", "SETUSER", "default", "-info"]).await.unwrap();
     let config = TempFile::new(RESERVE);
     let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
-    let client = Sequences::connect(server.address()).await.unwrap();
-    while try_next(&client, next("other")).await.is_err() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let client = answering(&server, "other").await;
     let status = try_next(&client, next("order")).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable, "{status:?}");
 }
@@ -199,11 +206,7 @@ async fn servers_with_and_without_reserve_share_no_number() {
     let plain = Server::start(&["--engine", &redis.url()]).await;
     let (mut clients, mut values) = (Vec::new(), Vec::new());
     for server in [&reserving, &plain] {
-        let client = Sequences::connect(server.address()).await.unwrap();
-        while try_next(&client, next("other")).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        clients.push(client);
+        clients.push(answering(server, "other").await);
     }
     for turn in 0..20 {
         // Turns of several, so that blocks are left in the middle.
@@ -228,6 +231,20 @@ async fn servers_with_and_without_reserve_share_no_number() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_reservation_dates_no_serial_beyond_ahead_max() {
+    let entry = "[[sequence]]\nmatch = \"*\"\nlayout = \"{yyyyMMdd}-{n:02}\"\n";
+    let config = format!("{entry}ahead_max = \"0s\"\nreserve = 99\nwait_replicas = 0\n");
+    let world = World::with_rules(true, configured(&config)).await;
+    assert_eq!(world.next(next("day")).await.serials, ["20260101-01"]);
+    // A failover passes over what was left of the day, and of no other.
+    let key = "{}:{sequence:day\x1fday/99}:counter";
+    world.tamper(&["HSET", key, "epoch", "another"]).await;
+    assert_eq!(world.refused(next("day")).await.code(), Code::OutOfRange);
+    world.advance(Duration::from_secs(86_400)).await;
+    assert_eq!(world.next(next("day")).await.serials, ["20260102-01"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_small_reservation_keeps_up_with_the_clock() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
@@ -238,10 +255,7 @@ async fn a_small_reservation_keeps_up_with_the_clock() {
     slow.delay(Duration::from_millis(3));
     let url = format!("redis://127.0.0.1:{}", slow.port);
     let server = Server::start(&["--engine", &url, "--config", config.path()]).await;
-    let client = Sequences::connect(server.address()).await.unwrap();
-    while try_next(&client, next("warm")).await.is_err() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let client = answering(&server, "warm").await;
     let mut last = 0;
     for _ in 0..50 {
         let given = try_next(&client, next("stamp")).await.unwrap();
@@ -254,10 +268,10 @@ async fn a_small_reservation_keeps_up_with_the_clock() {
 async fn what_was_confirmed_in_another_epoch_is_not_confirmed_here() {
     let (twins, mut states) = (Twins::new().await, States::new());
     let name = SequenceName::new(&Name::parse("order".into()).unwrap(), None);
-    let (upto, value_max) = (10, i64::MAX as u64);
-    let reserve = ReserveSequence { name: name.clone(), upto, value_max, replicas: 0 };
+    let reserve =
+        ReserveSequence { name: name.clone(), last: 1, ahead: 9, layout: None, replicas: 0 };
     let ours = twins.both(&mut states, &reserve).await.1.unwrap();
-    let foreign = Reservation { upto, epoch: b"another".to_vec() };
+    let foreign = Reservation { upto: 10, epoch: b"another".to_vec() };
     for (confirmed, given) in [(None, false), (Some(foreign), false), (Some(ours), true)] {
         let next = NextSequence {
             name: name.clone(),

@@ -7,7 +7,7 @@ use tonic::Code;
 
 use crate::{
     process::{OwnRedis, Server, TempFile},
-    sequences::{LAYOUTS, floor, many, named, next, try_next},
+    sequences::{LAYOUTS, answering, floor, many, named, next, try_next},
     wire::Wire,
     world::{Sequences, World},
 };
@@ -22,7 +22,7 @@ async fn e11_all_keys_of_a_call_are_in_one_slot_of_a_cluster() {
     redis.start_with(&["--cluster-enabled", "yes"]).await;
     redis.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await.unwrap();
     let server = Server::start(&["--engine", &redis.url()]).await;
-    let client = answering(&server).await;
+    let client = answering(&server, "warm").await;
     for (i, name) in ["order", "a}b", "{}", "ar:0571", "*"].iter().enumerate() {
         let asked = many(3, named(&format!("request {i}"), next(name)));
         let given = try_next(&client, asked.clone()).await.unwrap();
@@ -37,7 +37,7 @@ async fn e22_a_reply_that_is_lost_costs_no_second_number() {
     redis.start().await;
     let wire = Wire::to(redis.port).await;
     let server = Server::start(&["--engine", &format!("redis://127.0.0.1:{}", wire.port)]).await;
-    let client = answering(&server).await;
+    let client = answering(&server, "warm").await;
     let last = try_next(&client, next("order")).await.unwrap().last;
     // Lost between Redis and the server, it is asked for again at once.
     wire.lose_one();
@@ -60,15 +60,6 @@ async fn e22_a_reply_that_is_lost_costs_no_second_number() {
     let again = try_next(&client, named("two", next("order"))).await.unwrap();
     assert_eq!(again.first, last + 5);
     assert_eq!(try_next(&client, next("order")).await.unwrap().first, last + 6);
-}
-
-/// A client to a server, once that answers.
-async fn answering(server: &Server) -> Sequences {
-    let client = Sequences::connect(server.address()).await.unwrap();
-    while try_next(&client, next("warm")).await.is_err() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    client
 }
 
 async fn a_clock_that_is_set_back_repeats_nothing(world: World) {
@@ -99,7 +90,7 @@ async fn a_restart_of_server_and_redis_repeats_nothing() {
         let arguments = ["--engine", url.as_str(), "--config", file.path()];
         let servers = [Server::start(&arguments).await, Server::start(&arguments).await];
         for server in &servers {
-            let client = answering(server).await;
+            let client = answering(server, "warm").await;
             for (name, last) in ["plain", "day", "stamp"].iter().zip(&mut last) {
                 let given = try_next(&client, many(100, next(name))).await.unwrap();
                 assert!(given.first > *last, "{name}, round {round}: {given:?} after {last}");
@@ -177,4 +168,42 @@ async fn a_value_that_no_calendar_has_is_told() {
 
 fn get(name: &str) -> pb::GetSequenceRequest {
     pb::GetSequenceRequest { name: name.into() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_of_a_second_try_does_not_deny_the_first() {
+    let (mut redis, mut replica) = (OwnRedis::prepare(), OwnRedis::prepare());
+    redis.start().await;
+    replica.start().await;
+    let wire = Wire::to(redis.port).await;
+    let server = Server::start(&["--engine", &format!("redis://127.0.0.1:{}", wire.port)]).await;
+    let client = answering(&server, "warm").await;
+    let most = i64::MAX as u64;
+    try_next(&client, floor(most - 2, next("order"))).await.unwrap();
+    // The last but one is given out, and the reply is lost; with a name it is found.
+    wire.lose_one();
+    let named_one = try_next(&client, named("one", next("order"))).await.unwrap();
+    assert_eq!((named_one.first, named_one.replayed), (most - 1, true));
+    wire.lose_one();
+    let status = try_next(&client, next("order")).await.unwrap_err();
+    assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
+    assert_eq!(try_next(&client, next("order")).await.unwrap_err().code(), Code::OutOfRange);
+
+    // The second try meets a replica.
+    replica.command(&["REPLICAOF", "127.0.0.1", &redis.port.to_string()]).await.unwrap();
+    let stored = ["HGET", "tollgate:{sequence:order}:counter", "last"];
+    while replica.command(&stored).await != redis.command(&stored).await {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    try_next(&client, next("other")).await.unwrap();
+    wire.lead_to(replica.port);
+    wire.lose_one();
+    let status = try_next(&client, next("other")).await.unwrap_err();
+    assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
+    // A primary that was demoted on an open connection is left, too: by then the
+    // address leads to its successor.
+    assert_eq!(try_next(&client, next("other")).await.unwrap_err().code(), Code::Unavailable);
+    wire.lead_to(redis.port);
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    while try_next(&client, next("other")).await.is_err() {}
 }

@@ -9,7 +9,7 @@ use tollgate::grpc::client::pb;
 
 use crate::{
     process::{OwnRedis, Server},
-    sequences::{floor, many, named, next, try_next},
+    sequences::{answering, floor, many, named, next, try_next},
     world::{Sequences, World},
 };
 
@@ -72,10 +72,7 @@ async fn server() -> (OwnRedis, Server, Sequences) {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let server = Server::start(&["--engine", &redis.url()]).await;
-    let client = Sequences::connect(server.address()).await.unwrap();
-    while try_next(&client, next("warm")).await.is_err() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let client = answering(&server, "warm").await;
     (redis, server, client)
 }
 

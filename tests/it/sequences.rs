@@ -1,8 +1,13 @@
 //! Requests for serial numbers, and a world's answers to them.
 
+use std::time::Duration;
+
 use tollgate::grpc::client::pb;
 
-use crate::world::{Sequences, World};
+use crate::{
+    process::Server,
+    world::{Sequences, World},
+};
 
 /// The layouts that tests use, by the names of sequences.
 pub const LAYOUTS: &str = r#"
@@ -56,6 +61,15 @@ pub async fn try_next(
     request: pb::NextSequenceRequest,
 ) -> Result<pb::NextSequenceResponse, tonic::Status> {
     client.clone().next_sequence(request).await.map(tonic::Response::into_inner)
+}
+
+/// A client to a server, once that answers.
+pub async fn answering(server: &Server, name: &str) -> Sequences {
+    let client = Sequences::connect(server.address()).await.unwrap();
+    while try_next(&client, next(name)).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    client
 }
 
 impl World {

@@ -1,12 +1,12 @@
 //! Connections to Redis and the pool that lends them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use bb8_redis::bb8::{ManageConnection, Pool, PooledConnection};
 use redis::{Client, RedisError, aio::MultiplexedConnection};
 
 use super::{StoreState, monitor::Monitor, socket::connect};
-use crate::error::Error;
+use crate::{error::Error, time::monotonic};
 
 /// Makes connections, and knows a broken one when it comes back: bb8-redis's
 /// own manager calls none broken, so a dead one would go round for ever.
@@ -22,6 +22,7 @@ pub(super) struct Connection {
     pub(super) socket: MultiplexedConnection,
     /// The monitor's epoch in which it was made.
     pub(super) epoch: u64,
+    pub(super) made: Instant,
     broken: bool,
 }
 
@@ -45,7 +46,7 @@ impl ManageConnection for Connector {
     async fn connect(&self) -> Result<Connection, RedisError> {
         let epoch = self.monitor.epoch();
         match connect(&self.client).await {
-            Ok(socket) => Ok(Connection { socket, epoch, broken: false }),
+            Ok(socket) => Ok(Connection { socket, epoch, made: monotonic(), broken: false }),
             Err(error) => {
                 self.monitor.note_failed_connect(&error);
                 Err(error)

@@ -78,7 +78,7 @@ impl Scripts {
 }
 
 /// The longest that replicas are waited for: a connection is held meanwhile.
-const WAIT_MAX: Duration = Duration::from_millis(500);
+const WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Waits until so many replicas have what this connection wrote, for no longer
 /// than leaves time to say that they do not.
@@ -90,12 +90,15 @@ pub(super) async fn wait(
     // 0 would mean for ever.
     let millis = (timeout.mul_f32(0.8).min(WAIT_MAX).as_millis() as u64).max(1);
     let wait = redis::cmd("WAIT").arg(replicas).arg(millis).to_owned();
-    let have: u32 = wait.query_async(&mut connection.socket).await?;
-    Ok(if have >= replicas {
-        Ok(())
-    } else {
-        Err(Error::Unavailable(format!("{have} of {replicas} replicas have the reservation")))
-    })
+    match wait.query_async::<u32>(&mut connection.socket).await {
+        Ok(have) if have >= replicas => Ok(Ok(())),
+        Ok(have) => {
+            let reason = format!("{have} of {replicas} replicas have the reservation");
+            Ok(Err(Error::Unavailable(reason)))
+        }
+        Err(broken) if broken.is_unrecoverable_error() => Err(broken),
+        Err(refused) => Ok(Err(error(&refused))),
+    }
 }
 
 fn forgotten(error: &RedisError) -> bool {

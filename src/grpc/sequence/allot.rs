@@ -79,11 +79,12 @@ impl Allot {
         let dating = first.layout.as_ref().and_then(|layout| layout.dating());
         let block = reserve.block.max(dating.map_or(0, Dating::values_per_second));
         let sizes = asked.iter().map(|one| one.count.saturating_mul(one.step));
-        let upto = sizes.chain([block]).fold(furthest, u64::saturating_add);
+        let ahead = sizes.fold(block, u64::saturating_add);
         let decision = ReserveSequence {
             name: first.name.clone(),
-            upto,
-            value_max: first.value_max(),
+            last: furthest,
+            ahead,
+            layout: first.layout.clone(),
             replicas: reserve.replicas,
         };
         self.given.called(1);
