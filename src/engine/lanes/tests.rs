@@ -147,3 +147,27 @@ async fn who_gave_up_keeps_its_place_until_it_is_taken() {
     assert_eq!(second, Ok(given));
     assert_eq!(lanes.places.available_permits(), WAITING_MAX);
 }
+
+#[tokio::test]
+async fn a_lane_that_is_held_up_leaves_room_for_others() {
+    let (taken, mut sizes) = mpsc::unbounded_channel();
+    let gate = Gate { counter: Mutex::default(), open: Semaphore::new(0), taken };
+    let lanes = Lanes::new(gate);
+    let deadline = monotonic() + Duration::from_secs(60);
+    let mut calls = Vec::new();
+    for number in 0..=LANE_MAX {
+        let own = lanes.clone();
+        calls.push(tokio::spawn(async move { own.run(one(1, None), deadline).await }));
+        if number == 0 {
+            assert_eq!(sizes.recv().await, Some(1));
+        }
+    }
+    while lanes.places.available_permits() > WAITING_MAX - LANE_MAX {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(lanes.run(one(1, None), deadline).await, Err(Error::Overloaded));
+    lanes.take.open.add_permits(100);
+    for call in calls {
+        assert!(call.await.expect("no panic").is_ok());
+    }
+}
