@@ -11,7 +11,7 @@ use tonic::Code;
 use crate::{
     process::{OwnRedis, Server, TempFile},
     rates::configured,
-    sequences::{LAYOUTS, answering, floor, many, named, next, try_next},
+    sequences::{LAYOUTS, answering, floor, many, named, next, patient, try_next},
     twins::{States, Twins},
     wire::Wire,
     world::{Sequences, World},
@@ -163,7 +163,7 @@ async fn replicas_that_are_away_hold_up_only_who_needs_them() {
         for number in 0..100 {
             let mut client = client.clone();
             let mut request = tonic::Request::new(next(&format!("order {number}")));
-            request.set_timeout(Duration::from_secs(3));
+            request.set_timeout(Duration::from_secs(10));
             waiting.spawn(async move { client.next_sequence(request).await });
         }
         waiting
@@ -255,10 +255,10 @@ async fn a_small_reservation_keeps_up_with_the_clock() {
     slow.delay(Duration::from_millis(3));
     let url = format!("redis://127.0.0.1:{}", slow.port);
     let server = Server::start(&["--engine", &url, "--config", config.path()]).await;
-    let client = answering(&server, "warm").await;
+    let mut client = answering(&server, "warm").await;
     let mut last = 0;
     for _ in 0..50 {
-        let given = try_next(&client, next("stamp")).await.unwrap();
+        let given = client.next_sequence(patient(next("stamp"))).await.unwrap().into_inner();
         assert!(given.first > last, "{given:?} after {last}");
         last = given.last;
     }

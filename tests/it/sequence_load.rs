@@ -9,7 +9,7 @@ use tollgate::grpc::client::pb;
 
 use crate::{
     process::{OwnRedis, Server},
-    sequences::{answering, floor, many, named, next, try_next},
+    sequences::{answering, floor, many, named, next, patient, try_next},
     world::{Sequences, World},
 };
 
@@ -74,12 +74,6 @@ async fn server() -> (OwnRedis, Server, Sequences) {
     let server = Server::start(&["--engine", &redis.url()]).await;
     let client = answering(&server, "warm").await;
     (redis, server, client)
-}
-
-fn patient(request: pb::NextSequenceRequest) -> tonic::Request<pb::NextSequenceRequest> {
-    let mut request = tonic::Request::new(request);
-    request.set_timeout(Duration::from_secs(30));
-    request
 }
 
 async fn counts(client: &Sequences) -> (u64, u64) {

@@ -55,6 +55,13 @@ pub fn named(id: &str, request: pb::NextSequenceRequest) -> pb::NextSequenceRequ
     pb::NextSequenceRequest { request_id: id.into(), ..request }
 }
 
+/// With time, on a busy machine too.
+pub fn patient(request: pb::NextSequenceRequest) -> tonic::Request<pb::NextSequenceRequest> {
+    let mut request = tonic::Request::new(request);
+    request.set_timeout(Duration::from_secs(30));
+    request
+}
+
 /// Asks; the error is the status.
 pub async fn try_next(
     client: &Sequences,
