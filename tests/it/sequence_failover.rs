@@ -249,7 +249,9 @@ async fn a_small_reservation_keeps_up_with_the_clock() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let entry = "[[sequence]]\nmatch = \"*\"\nlayout = \"timestamp17\"\n";
-    let config = TempFile::new(&format!("{entry}reserve = 10\nwait_replicas = 0\n"));
+    // Also where no serial may lie ahead of the clock.
+    let rest = "ahead_max = \"0s\"\nreserve = 10\nwait_replicas = 0\n";
+    let config = TempFile::new(&format!("{entry}{rest}"));
     // Each answer is a while on its way, in which the clock goes on.
     let slow = Wire::to(redis.port).await;
     slow.delay(Duration::from_millis(3));
