@@ -73,9 +73,13 @@ pub async fn try_next(
 /// A client to a server, once that answers.
 pub async fn answering(server: &Server, name: &str) -> Sequences {
     let client = Sequences::connect(server.address()).await.unwrap();
-    while try_next(&client, next(name)).await.is_err() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let answered = async {
+        while let Err(status) = try_next(&client, next(name)).await {
+            println!("{name}: {status:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), answered).await.expect("the server answers");
     client
 }
 
