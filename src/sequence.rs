@@ -34,6 +34,10 @@ pub use next::NextSequence;
 pub use reserve::{Reservation, ReserveSequence};
 pub use rules::{Reserve, SequenceRule, Sequences};
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+
 use crate::{
     names::{Name, SEPARATOR},
     time::Millis,
@@ -57,24 +61,46 @@ pub const REPLICAS_MAX: u32 = 100;
 /// How long an answer is kept for a repeat of its request.
 pub const REPLAY: Millis = Millis::from_secs(300);
 
-/// A sequence: its name and, where its layout has a calendar, what it counts in.
-/// Values that are counted in another way are another sequence's.
+/// A sequence: its name, and how its values are written. Values that are counted in
+/// another unit or width of a calendar are another sequence's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SequenceName(Box<[u8]>);
+pub struct Sequence {
+    partition: Bytes,
+    layout: Option<Arc<Layout>>,
+}
 
-impl SequenceName {
-    /// Of a name that is written by a layout.
-    pub fn new(name: &Name, layout: Option<&Layout>) -> SequenceName {
-        let Some(dating) = layout.and_then(Layout::dating) else {
-            return SequenceName(name.as_bytes().into());
+impl Sequence {
+    /// Of a name that is written by a layout; by none, it has values alone.
+    pub fn new(name: &Name, layout: Option<Arc<Layout>>) -> Sequence {
+        let dating = layout.as_ref().and_then(|layout| layout.dating());
+        let partition = match dating {
+            Some(dating) => {
+                let counted = format!("{}/{}", dating.unit.name(), dating.capacity());
+                // Names hold no separator, so no two sequences share one.
+                [name.as_bytes(), &[SEPARATOR], counted.as_bytes()].concat().into()
+            }
+            None => name.to_bytes(),
         };
-        let counted = format!("{}/{}", dating.unit.name(), dating.capacity());
-        // Names hold no separator, so no two sequences share one.
-        SequenceName([name.as_bytes(), &[SEPARATOR], counted.as_bytes()].concat().into())
+        Sequence { partition, layout }
     }
 
-    /// Both, joined.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+    /// The unit of atomicity: the name, and what a calendar counts in.
+    pub fn partition(&self) -> &[u8] {
+        &self.partition
+    }
+
+    /// How values are written.
+    pub fn layout(&self) -> Option<&Arc<Layout>> {
+        self.layout.as_ref()
+    }
+
+    /// How a calendar numbers them, if the layout has one.
+    pub fn dating(&self) -> Option<&Dating> {
+        self.layout.as_ref().and_then(|layout| layout.dating())
+    }
+
+    /// The greatest value there is.
+    pub fn value_max(&self) -> u64 {
+        self.dating().map_or(VALUE_MAX, Dating::value_max)
     }
 }

@@ -6,15 +6,13 @@ use serde::{Deserialize, Deserializer};
 
 use super::file::{length, number, utc_offset};
 use crate::{
+    rate::UTC_OFFSET_MAX,
     sequence::{
         AHEAD_DEFAULT, AHEAD_MAX, Dating, Layout, REPLICAS_MAX, RESERVE_MAX, Reserve, SequenceRule,
         Sequences,
     },
     time::Millis,
 };
-
-/// The furthest that a calendar is from UTC, in minutes: 14 h.
-const UTC_OFFSET_MAX: i32 = 14 * 60;
 
 /// `[[sequence]]`
 #[derive(Debug, Clone, Deserialize)]

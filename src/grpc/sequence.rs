@@ -15,7 +15,7 @@ use super::{
 use crate::{
     engine::{Engine, lanes::Lanes},
     error::Error,
-    sequence::{Allotment, GetSequence, NextSequence, Sequences, VALUE_MAX},
+    sequence::{Allotment, GetSequence, NextSequence, Sequences},
 };
 use allot::{Allot, Given};
 
@@ -69,9 +69,9 @@ impl pb::sequence_service_server::SequenceService for Sequence {
     ) -> Answer<pb::NextSequenceResponse> {
         let deadline = deadline::of(&request);
         let next = parse::next_sequence(request.into_inner(), &self.sequences)?;
-        let layout = next.layout.clone();
+        let sequence = next.sequence.clone();
         let allotment = self.allot(next, deadline).await?;
-        Ok(Response::new(convert::next_sequence(&allotment, layout.as_deref())?))
+        Ok(Response::new(convert::next_sequence(&allotment, &sequence)?))
     }
 
     async fn get_sequence(
@@ -79,9 +79,9 @@ impl pb::sequence_service_server::SequenceService for Sequence {
         request: Request<pb::GetSequenceRequest>,
     ) -> Answer<pb::GetSequenceResponse> {
         let deadline = deadline::of(&request);
-        let (name, layout) = parse::get_sequence(request.into_inner(), &self.sequences)?;
-        let value_max = layout.as_ref().map_or(VALUE_MAX, |layout| layout.value_max());
-        let last = self.engine.run(&GetSequence { name, value_max }, deadline).await?;
-        Ok(Response::new(convert::get_sequence(last, layout.as_deref(), self.given.counts())))
+        let sequence = parse::get_sequence(request.into_inner(), &self.sequences)?;
+        let get = GetSequence { sequence };
+        let last = self.engine.run(&get, deadline).await?;
+        Ok(Response::new(convert::get_sequence(last, &get.sequence, self.given.counts())))
     }
 }

@@ -54,7 +54,7 @@ impl Dating {
     }
 
     /// The greatest value: the last number of the year 2099.
-    pub fn value_max(&self) -> u64 {
+    pub(super) fn value_max(&self) -> u64 {
         self.periods() * self.capacity() - 1
     }
 

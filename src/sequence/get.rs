@@ -1,6 +1,6 @@
 //! `GetSequence`: looks at how far a sequence has come.
 
-use super::{Counter, SequenceName, allotment::decimal};
+use super::{Counter, Sequence, allotment::decimal};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
     error::Error,
@@ -12,9 +12,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct GetSequence {
     /// Of which sequence.
-    pub name: SequenceName,
-    /// The greatest value it can have.
-    pub value_max: u64,
+    pub sequence: Sequence,
 }
 
 impl Decision for GetSequence {
@@ -24,7 +22,7 @@ impl Decision for GetSequence {
     const SCRIPT: &'static Script = &script::GET_SEQUENCE;
 
     fn partition(&self) -> &[u8] {
-        self.name.as_bytes()
+        self.sequence.partition()
     }
 
     fn listing(&self) -> Listing {
@@ -33,7 +31,7 @@ impl Decision for GetSequence {
 
     fn encode(&self, call: &mut Call) {
         call.key(&[b"counter"]);
-        call.number(self.value_max);
+        call.number(self.sequence.value_max());
     }
 
     fn parse(reply: &mut Reply) -> Result<Option<(u64, Timestamp)>, Error> {

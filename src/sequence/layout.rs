@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{VALUE_MAX, calendar::Unit, dating::Dating};
+use super::{calendar::Unit, dating::Dating};
 
 /// A serial's form: text, a calendar, and the number.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,11 +26,6 @@ impl Layout {
     /// Its calendar, and how it numbers the values; none where values only count.
     pub fn dating(&self) -> Option<&Dating> {
         self.dating.as_ref()
-    }
-
-    /// The greatest value there is.
-    pub fn value_max(&self) -> u64 {
-        self.dating.as_ref().map_or(VALUE_MAX, Dating::value_max)
     }
 
     /// A value as a serial.

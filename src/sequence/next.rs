@@ -1,11 +1,8 @@
 //! `NextSequence`: gives out the next values of a sequence.
 
-use std::sync::Arc;
-
 use super::{
-    COUNT_MAX, Counter, Layout, REPLAY, Reservation, Reserve, SequenceName, VALUE_MAX,
+    COUNT_MAX, Counter, REPLAY, Reservation, Reserve, Sequence, VALUE_MAX,
     allotment::{Allotment, Range},
-    dating::Dating,
 };
 use crate::{
     decision::{Call, Decision, Joined, Listing, Reply},
@@ -19,7 +16,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct NextSequence {
     /// Of which sequence.
-    pub name: SequenceName,
+    pub sequence: Sequence,
     /// How many; at least one.
     pub count: u64,
     /// From one to the next, and from the last one given out; `count` times it is
@@ -29,8 +26,6 @@ pub struct NextSequence {
     pub floor: Option<u64>,
     /// Names the request, so that a repeat gets the first answer.
     pub request: Option<Name>,
-    /// How the values are written, where a layout is configured.
-    pub layout: Option<Arc<Layout>>,
     /// Whether values are reserved ahead.
     pub reserve: Option<Reserve>,
     /// The reservation that the replicas are known to have.
@@ -38,28 +33,20 @@ pub struct NextSequence {
 }
 
 impl NextSequence {
-    fn dating(&self) -> Option<&Dating> {
-        self.layout.as_ref().and_then(|layout| layout.dating())
-    }
-
     /// From the first value to the last.
     fn span(&self) -> u64 {
         (self.count - 1) * self.step
     }
 
-    fn value_max(&self) -> u64 {
-        self.layout.as_ref().map_or(VALUE_MAX, |layout| layout.value_max())
-    }
-
     fn allot(&self, last: Option<u64>, confirmed: Option<u64>, now: Timestamp) -> Allotment {
-        let dating = self.dating();
+        let dating = self.sequence.dating();
         let base = dating.map(|dating| dating.first(now));
         // Two values of 63 bits: no sum of them overflows.
         let next = last.map_or(base.unwrap_or(self.step), |last| last + self.step);
         let next = next.max(base.unwrap_or(0));
         let floor = self.floor.filter(|floor| *floor > next);
         let first = floor.unwrap_or(next);
-        let range = first.checked_add(self.span()).filter(|end| *end <= self.value_max());
+        let range = first.checked_add(self.span()).filter(|end| *end <= self.sequence.value_max());
         let Some(end) = range else { return Allotment::OutOfRange };
         if let Some(furthest) = dating.map(|dating| dating.furthest(now)) {
             // A sequence that lies beyond it already goes on, by its own numbers.
@@ -84,7 +71,7 @@ impl Decision for NextSequence {
     const SCRIPT: &'static Script = &script::NEXT_SEQUENCE;
 
     fn partition(&self) -> &[u8] {
-        self.name.as_bytes()
+        self.sequence.partition()
     }
 
     fn listing(&self) -> Listing {
@@ -105,9 +92,9 @@ impl Decision for NextSequence {
         call.number(self.step);
         call.number(self.span());
         call.optional(self.floor);
-        call.number(self.value_max());
+        call.number(self.sequence.value_max());
         call.number(if request.is_empty() { 0 } else { REPLAY.micros() });
-        match self.dating() {
+        match self.sequence.dating() {
             Some(dating) => call.bytes(&[dating.packed().as_bytes()]),
             None => call.bytes(&[]),
         }

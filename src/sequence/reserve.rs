@@ -1,8 +1,6 @@
 //! Reserves values of a sequence ahead, before any of them is given out.
 
-use std::sync::Arc;
-
-use super::{Counter, Dating, Layout, SequenceName, VALUE_MAX, allotment::decimal};
+use super::{Counter, Sequence, VALUE_MAX, allotment::decimal};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
     error::Error,
@@ -16,28 +14,18 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct ReserveSequence {
     /// Of which sequence.
-    pub name: SequenceName,
+    pub sequence: Sequence,
     /// The last value that is needed.
     pub last: u64,
     /// How many to reserve beyond it, as far as a calendar reaches.
     pub ahead: u64,
-    /// How values are written, where a layout is configured.
-    pub layout: Option<Arc<Layout>>,
     /// How many replicas have to have it.
     pub replicas: u32,
 }
 
 impl ReserveSequence {
-    fn dating(&self) -> Option<&Dating> {
-        self.layout.as_ref().and_then(|layout| layout.dating())
-    }
-
-    fn value_max(&self) -> u64 {
-        self.layout.as_ref().map_or(VALUE_MAX, |layout| layout.value_max())
-    }
-
     fn upto(&self) -> u64 {
-        self.last.saturating_add(self.ahead).min(self.value_max())
+        self.last.saturating_add(self.ahead).min(self.sequence.value_max())
     }
 }
 
@@ -58,7 +46,7 @@ impl Decision for ReserveSequence {
     const SCRIPT: &'static Script = &script::RESERVE_SEQUENCE;
 
     fn partition(&self) -> &[u8] {
-        self.name.as_bytes()
+        self.sequence.partition()
     }
 
     fn listing(&self) -> Listing {
@@ -73,8 +61,8 @@ impl Decision for ReserveSequence {
         call.key(&[b"counter"]);
         call.number(self.last);
         call.number(self.upto());
-        call.number(self.value_max());
-        match self.dating() {
+        call.number(self.sequence.value_max());
+        match self.sequence.dating() {
             Some(dating) => call.bytes(&[dating.reserving().packed().as_bytes()]),
             None => call.bytes(&[]),
         }
@@ -88,7 +76,7 @@ impl Decision for ReserveSequence {
     }
 
     fn decide(&self, counter: &mut Counter, now: Timestamp) -> Reservation {
-        let furthest = self.dating().map(|dating| dating.reserving().furthest(now));
+        let furthest = self.sequence.dating().map(|dating| dating.reserving().furthest(now));
         let upto = self.upto().min(furthest.unwrap_or(VALUE_MAX)).max(self.last);
         let marks = counter.marks.get_or_insert_default();
         marks.reserved = marks.reserved.max(upto);

@@ -19,7 +19,7 @@ use tollgate::{
     time::{Millis, Timestamp},
 };
 
-use crate::twins::{States, Twins};
+use crate::twins::{States, Twins, play};
 
 const STEPS: usize = 21_000;
 const SEEDS: [u64; 4] = [1, 2, 3, 4];
@@ -35,13 +35,7 @@ struct History {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn both_executors_of_every_decision_agree() {
-    let fresh = rand::random();
-    println!("seeds {SEEDS:?} and {fresh}");
-    let seeds = SEEDS.into_iter().chain([fresh]);
-    let histories: Vec<_> = seeds.map(|seed| tokio::spawn(history(seed))).collect();
-    for history in histories {
-        history.await.unwrap();
-    }
+    play(&SEEDS, history).await;
 }
 
 async fn history(seed: u64) {

@@ -10,12 +10,12 @@ use tollgate::{
     names::Name,
     sequence::{
         Allotment, Counter, GetSequence, Layout, NextSequence, Reservation, Reserve,
-        ReserveSequence, SequenceName,
+        ReserveSequence, Sequence,
     },
     time::Millis,
 };
 
-use crate::twins::{States, Twins};
+use crate::twins::{States, Twins, play};
 
 const STEPS: usize = 15_000;
 const SEQUENCES: usize = 14;
@@ -39,7 +39,7 @@ struct History {
     twins: Twins,
     counters: States<Counter>,
     random: ChaCha8Rng,
-    sequences: Vec<Sequence>,
+    sequences: Vec<(Sequence, Option<Reserve>)>,
     /// What was given out last of each, as it is on the wire.
     given: BTreeMap<usize, u64>,
     outcomes: BTreeMap<&'static str, usize>,
@@ -47,21 +47,9 @@ struct History {
     epoch: Vec<u8>,
 }
 
-struct Sequence {
-    name: SequenceName,
-    layout: Option<Arc<Layout>>,
-    reserve: Option<Reserve>,
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn both_executors_of_every_sequence_decision_agree() {
-    let fresh = rand::random();
-    println!("seeds {SEEDS:?} and {fresh}");
-    let seeds = SEEDS.into_iter().chain([fresh]);
-    let histories: Vec<_> = seeds.map(|seed| tokio::spawn(history(seed))).collect();
-    for history in histories {
-        history.await.unwrap();
-    }
+    play(&SEEDS, history).await;
 }
 
 async fn history(seed: u64) {
@@ -97,7 +85,7 @@ async fn history(seed: u64) {
     }
 }
 
-fn sequence(number: usize, random: &mut ChaCha8Rng) -> Sequence {
+fn sequence(number: usize, random: &mut ChaCha8Rng) -> (Sequence, Option<Reserve>) {
     let name = Name::parse(Bytes::from(format!("sequence {number}"))).unwrap();
     // Of the first nine, each layout once.
     let pattern = LAYOUTS.get(number).or_else(|| LAYOUTS.choose(random)).unwrap();
@@ -106,11 +94,7 @@ fn sequence(number: usize, random: &mut ChaCha8Rng) -> Sequence {
     let layout = Layout::parse(pattern, offset, Millis(ahead)).unwrap();
     let layout = random.random_bool(0.8).then(|| Arc::new(layout));
     let reserve = Reserve { block: 5, replicas: 0 };
-    Sequence {
-        name: SequenceName::new(&name, layout.as_deref()),
-        layout,
-        reserve: random.random_bool(0.3).then_some(reserve),
-    }
+    (Sequence::new(&name, layout), random.random_bool(0.3).then_some(reserve))
 }
 
 impl History {
@@ -147,15 +131,14 @@ impl History {
 
     async fn reserve(&mut self, index: usize, context: &str) {
         let last = self.last(index).await;
-        let Sequence { name, layout, .. } = &self.sequences[index];
-        let most = layout.as_ref().map_or(VALUE_MAX, |layout| layout.value_max());
+        let sequence = self.sequences[index].0.clone();
+        let most = sequence.value_max();
         let needed = last.saturating_add(self.random.random_range(1..20)).min(most);
         let ahead = match self.random.random_range(0..4) {
             0 => self.random.random_range(0..1_000_000),
             _ => self.random.random_range(0..20),
         };
-        let (name, layout) = (name.clone(), layout.clone());
-        let decision = ReserveSequence { name, last: needed, ahead, layout, replicas: 0 };
+        let decision = ReserveSequence { sequence, last: needed, ahead, replicas: 0 };
         let (native, redis) = self.twins.both(&mut self.counters, &decision).await;
         let redis = redis.unwrap();
         // Only Redis has epochs, and it is in its first one.
@@ -165,9 +148,7 @@ impl History {
 
     /// The last value, 0 for none.
     async fn last(&mut self, index: usize) -> u64 {
-        let Sequence { name, layout, .. } = &self.sequences[index];
-        let value_max = layout.as_ref().map_or(VALUE_MAX, |layout| layout.value_max());
-        let get = GetSequence { name: name.clone(), value_max };
+        let get = GetSequence { sequence: self.sequences[index].0.clone() };
         let last = self.twins.agree(&mut self.counters, &get, "last").await;
         last.map_or(0, |(last, _)| last)
     }
@@ -175,8 +156,8 @@ impl History {
     async fn next(&mut self, index: usize, context: &str) {
         let last = self.last(index).await;
         let random = &mut self.random;
-        let Sequence { name, layout, reserve } = &self.sequences[index];
-        let dated = layout.as_ref().is_some_and(|layout| layout.dating().is_some());
+        let (sequence, reserve) = &self.sequences[index];
+        let dated = sequence.dating().is_some();
         let count = match random.random_range(0..10) {
             0..6 => 1,
             6..9 => random.random_range(1..12),
@@ -203,7 +184,7 @@ impl History {
         };
         let floor = floor.filter(|floor| index.is_multiple_of(4) || dated || *floor < 1 << 60);
         let request = random.random_bool(0.3).then(|| random.random_range(b'a'..b'd'));
-        let most = layout.as_ref().map_or(VALUE_MAX, |layout| layout.value_max());
+        let most = sequence.value_max();
         let upto = last.saturating_add(random.random_range(0..20)).min(most);
         let known =
             random.random_bool(0.3).then(|| Reservation { upto, epoch: self.epoch.clone() });
@@ -212,12 +193,11 @@ impl History {
         // Now and then by a server that has no such entry.
         let reserve = reserve.filter(|_| random.random_bool(0.95));
         let decision = NextSequence {
-            name: name.clone(),
+            sequence: sequence.clone(),
             count,
             step,
             floor: floor.map(|floor| floor.min(VALUE_MAX)),
             request: request.map(|byte| Name::parse(vec![byte].into()).unwrap()),
-            layout: layout.clone(),
             reserve,
             confirmed,
         };
@@ -230,8 +210,7 @@ impl History {
         let kind = match outcome {
             Allotment::Given { replayed: true, .. } => "replayed",
             Allotment::Given { range, .. } => {
-                let layout = self.sequences[index].layout.as_deref();
-                let dating = layout.and_then(Layout::dating);
+                let dating = self.sequences[index].0.dating();
                 let wire = |value| dating.map_or(value, |dating| dating.to_wire(value));
                 let (first, last) = (wire(range.first()), wire(range.last));
                 let before = self.given.insert(index, last);

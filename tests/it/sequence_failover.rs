@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate::{
     names::Name,
-    sequence::{Allotment, NextSequence, Reservation, Reserve, ReserveSequence, SequenceName},
+    sequence::{Allotment, NextSequence, Reservation, Reserve, ReserveSequence, Sequence},
 };
 use tonic::Code;
 
@@ -269,19 +269,17 @@ async fn a_small_reservation_keeps_up_with_the_clock() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_confirmed_in_another_epoch_is_not_confirmed_here() {
     let (twins, mut states) = (Twins::new().await, States::new());
-    let name = SequenceName::new(&Name::parse("order".into()).unwrap(), None);
-    let reserve =
-        ReserveSequence { name: name.clone(), last: 1, ahead: 9, layout: None, replicas: 0 };
+    let sequence = Sequence::new(&Name::parse("order".into()).unwrap(), None);
+    let reserve = ReserveSequence { sequence: sequence.clone(), last: 1, ahead: 9, replicas: 0 };
     let ours = twins.both(&mut states, &reserve).await.1.unwrap();
     let foreign = Reservation { upto: 10, epoch: b"another".to_vec() };
     for (confirmed, given) in [(None, false), (Some(foreign), false), (Some(ours), true)] {
         let next = NextSequence {
-            name: name.clone(),
+            sequence: sequence.clone(),
             count: 1,
             step: 1,
             floor: None,
             request: None,
-            layout: None,
             reserve: Some(Reserve { block: 5, replicas: 0 }),
             confirmed: confirmed.clone(),
         };

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tollgate::{
     decision::{Decision, Joined},
     names::Name,
-    sequence::{Allotment, Counter, Layout, NextSequence, Reserve, SequenceName},
+    sequence::{Allotment, Counter, Layout, NextSequence, Reserve, Sequence},
     time::{Millis, Timestamp},
 };
 
@@ -35,12 +35,11 @@ fn decision(asked: &Asked, layout: Option<Arc<Layout>>, reserve: bool) -> NextSe
     let name = Name::parse(Bytes::from_static(b"order")).unwrap();
     let request = asked.request.map(|request| Name::parse(vec![b'a' + request].into()).unwrap());
     NextSequence {
-        name: SequenceName::new(&name, layout.as_deref()),
+        sequence: Sequence::new(&name, layout),
         count: asked.count,
         step: asked.step,
         floor: asked.floor,
         request,
-        layout,
         reserve: reserve.then_some(Reserve { block: 5, replicas: 0 }),
         confirmed: None,
     }

@@ -15,6 +15,20 @@ use crate::world::{Time, redis_engine, up};
 /// The states of a capability, by partition.
 pub type States<S> = HashMap<Box<[u8]>, S>;
 
+/// Plays a history for each seed, and for one that nobody has seen, side by side.
+pub async fn play<F>(seeds: &[u64], history: fn(u64) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let fresh = rand::random();
+    println!("seeds {seeds:?} and {fresh}");
+    let seeds = seeds.iter().copied().chain([fresh]);
+    let histories: Vec<_> = seeds.map(|seed| tokio::spawn(history(seed))).collect();
+    for history in histories {
+        history.await.unwrap();
+    }
+}
+
 /// A Redis engine and its time.
 pub struct Twins {
     pub time: Time,

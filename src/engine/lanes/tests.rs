@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::{
     names::Name,
-    sequence::{Allotment, Counter, NextSequence, Range, SequenceName},
+    sequence::{Allotment, Counter, NextSequence, Range, Sequence},
     time::Timestamp,
 };
 
@@ -29,12 +29,11 @@ impl Take<NextSequence> for Gate {
 fn one(step: u64, floor: Option<u64>) -> NextSequence {
     let name = Name::parse(Bytes::from_static(b"order")).expect("a name");
     NextSequence {
-        name: SequenceName::new(&name, None),
+        sequence: Sequence::new(&name, None),
         count: 1,
         step,
         floor,
         request: None,
-        layout: None,
         reserve: None,
         confirmed: None,
     }

@@ -76,15 +76,14 @@ impl Allot {
         let reserve = first.reserve?;
         // In a row they go further than each by itself, and while the reservation is
         // on its way the clock does.
-        let dating = first.layout.as_ref().and_then(|layout| layout.dating());
-        let block = reserve.block.max(dating.map_or(0, Dating::values_per_second));
+        let per_second = first.sequence.dating().map_or(0, Dating::values_per_second);
+        let block = reserve.block.max(per_second);
         let sizes = asked.iter().map(|one| one.count.saturating_mul(one.step));
         let ahead = sizes.fold(block, u64::saturating_add);
         let decision = ReserveSequence {
-            name: first.name.clone(),
+            sequence: first.sequence.clone(),
             last: furthest,
             ahead,
-            layout: first.layout.clone(),
             replicas: reserve.replicas,
         };
         self.given.called(1);

@@ -5,22 +5,23 @@ use tonic::Status;
 use super::super::{convert::timestamp, pb, status};
 use crate::{
     error::Error,
-    sequence::{AHEAD_DEFAULT, Allotment, Dating, Layout},
+    sequence::{AHEAD_DEFAULT, Allotment, Dating, Sequence},
     time::Timestamp,
 };
 
 pub(super) fn next_sequence(
     allotment: &Allotment,
-    layout: Option<&Layout>,
+    sequence: &Sequence,
 ) -> Result<pb::NextSequenceResponse, Status> {
     match allotment {
         Allotment::Given { range, floor_applied, replayed } => {
-            let serials = layout
+            let serials = sequence
+                .layout()
                 .into_iter()
                 .flat_map(|layout| range.values().map(move |value| layout.serial(value).into()));
             Ok(pb::NextSequenceResponse {
-                first: wire(layout, range.first()),
-                last: wire(layout, range.last),
+                first: wire(sequence, range.first()),
+                last: wire(sequence, range.last),
                 step: range.step,
                 serials: serials.collect(),
                 floor_applied: *floor_applied,
@@ -29,8 +30,7 @@ pub(super) fn next_sequence(
         }
         Allotment::OutOfRange => Err(status::no_values_left()),
         Allotment::TooFarAhead { by_floor } => {
-            let dating = layout.and_then(Layout::dating);
-            let ahead_max = dating.map_or(AHEAD_DEFAULT, Dating::ahead_max);
+            let ahead_max = sequence.dating().map_or(AHEAD_DEFAULT, Dating::ahead_max);
             Err(match by_floor {
                 true => status::floor_too_far_ahead(ahead_max),
                 false => status::numbers_used_up(ahead_max),
@@ -44,12 +44,12 @@ pub(super) fn next_sequence(
 
 pub(super) fn get_sequence(
     last: Option<(u64, Timestamp)>,
-    layout: Option<&Layout>,
+    sequence: &Sequence,
     (server_values, server_script_calls): (u64, u64),
 ) -> pb::GetSequenceResponse {
-    let serial = last.zip(layout).map(|((last, _), layout)| layout.serial(last));
+    let serial = last.zip(sequence.layout()).map(|((last, _), layout)| layout.serial(last));
     pb::GetSequenceResponse {
-        last: last.map_or(0, |(last, _)| wire(layout, last)),
+        last: last.map_or(0, |(last, _)| wire(sequence, last)),
         // Not known of a sequence that was set by hand.
         update_time: last.filter(|(_, time)| time.0 > 0).map(|(_, time)| timestamp(time)),
         serial: serial.unwrap_or_default().into(),
@@ -59,6 +59,6 @@ pub(super) fn get_sequence(
 }
 
 /// A value as it is on the wire.
-fn wire(layout: Option<&Layout>, value: u64) -> u64 {
-    layout.and_then(Layout::dating).map_or(value, |dating| dating.to_wire(value))
+fn wire(sequence: &Sequence, value: u64) -> u64 {
+    sequence.dating().map_or(value, |dating| dating.to_wire(value))
 }

@@ -1,12 +1,10 @@
 //! Requests into decisions.
 
-use std::sync::Arc;
-
 use tonic::Status;
 
 use super::super::{fields::Fields, pb, status};
 use crate::sequence::{
-    COUNT_MAX, DATED_STEP_MAX, Dating, Layout, NextSequence, SequenceName, Sequences, VALUE_MAX,
+    COUNT_MAX, DATED_STEP_MAX, Dating, NextSequence, Sequence, Sequences, VALUE_MAX,
 };
 
 pub(super) fn next_sequence(
@@ -30,13 +28,12 @@ pub(super) fn next_sequence(
         return Err(status::no_values_left());
     }
     Ok(NextSequence {
-        name: SequenceName::new(&name, layout.as_deref()),
+        reserve: rule.and_then(|rule| rule.reserve),
+        sequence: Sequence::new(&name, layout),
         count,
         step,
         floor,
         request,
-        reserve: rule.and_then(|rule| rule.reserve),
-        layout,
         confirmed: None,
     })
 }
@@ -67,10 +64,10 @@ fn floor(fields: &mut Fields, floor: Option<u64>, dating: Option<&Dating>) -> Op
 pub(super) fn get_sequence(
     request: pb::GetSequenceRequest,
     sequences: &Sequences,
-) -> Result<(SequenceName, Option<Arc<Layout>>), Status> {
+) -> Result<Sequence, Status> {
     let mut fields = Fields::default();
     let name = fields.name("name", request.name);
     let name = fields.finish(name)?;
     let layout = sequences.rule(&name).and_then(|rule| rule.layout.clone());
-    Ok((SequenceName::new(&name, layout.as_deref()), layout))
+    Ok(Sequence::new(&name, layout))
 }
