@@ -13,8 +13,8 @@
 //! - [`fleet`]: a fleet of devices or callers to play against a server;
 //!   [`caller`]: a single caller, for a quick try.
 //! - [`names`] builds every key, [`time`] reads every clock, [`script`] holds
-//!   every script, `replays` keeps answers for repeats, [`error`] says why a
-//!   decision could not be taken.
+//!   every script, `replays` keeps answers for repeats, `globs` finds a name's entry of
+//!   the configuration, [`error`] says why a decision could not be taken.
 //!
 //! Dependencies point one way: main → server → grpc → engine → capabilities →
 //! decision → script, names, time, error. Only `grpc` knows generated messages,
@@ -27,6 +27,7 @@ pub mod decision;
 pub mod engine;
 pub mod error;
 pub mod fleet;
+mod globs;
 pub mod grpc;
 pub mod names;
 pub mod rate;

@@ -1,8 +1,6 @@
 //! A pool's settings: the configuration's under the run-time overrides.
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
-
-use crate::{decision::Call, names::Name, time::Millis};
+use crate::{decision::Call, globs::Globs, names::Name, time::Millis};
 
 /// A pool's settings in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,27 +106,19 @@ pub type CatalogError = globset::Error;
 /// The configured settings of every pool there can be.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
-    patterns: GlobSet,
+    patterns: Globs,
     settings: Vec<Settings>,
 }
 
 impl Catalog {
     /// A catalog of these entries; for a pool the first that matches counts.
     pub fn new(rules: &[PoolRule]) -> Result<Catalog, CatalogError> {
-        let mut patterns = GlobSetBuilder::new();
-        for rule in rules {
-            patterns.add(Glob::new(&rule.pattern)?);
-        }
-        let settings = rules.iter().map(|rule| rule.settings).collect();
-        Ok(Catalog { patterns: patterns.build()?, settings })
+        let patterns = Globs::new(rules.iter().map(|rule| &rule.pattern))?;
+        Ok(Catalog { patterns, settings: rules.iter().map(|rule| rule.settings).collect() })
     }
 
     /// The configured settings of a pool.
     pub fn settings(&self, pool: &Name) -> Settings {
-        if self.settings.is_empty() {
-            return Settings::default();
-        }
-        let first = self.patterns.matches(pool.as_str()).into_iter().min();
-        first.map(|index| self.settings[index]).unwrap_or_default()
+        self.patterns.first(pool).map(|index| self.settings[index]).unwrap_or_default()
     }
 }

@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
-
 use super::Rule;
-use crate::names::Name;
+use crate::{globs::Globs, names::Name};
 
 /// A rule of the configuration, and others for some keys.
 #[derive(Debug, Clone)]
@@ -29,18 +27,15 @@ pub struct Override {
 
 /// All policies, by name.
 #[derive(Debug, Clone, Default)]
-pub struct Policies(BTreeMap<Box<[u8]>, (Policy, GlobSet)>);
+pub struct Policies(BTreeMap<Box<[u8]>, (Policy, Globs)>);
 
 impl Policies {
     /// These policies; the error is a glob that cannot be read.
     pub fn new(policies: Vec<Policy>) -> Result<Policies, globset::Error> {
         let mut by_name = BTreeMap::new();
         for policy in policies {
-            let mut patterns = GlobSetBuilder::new();
-            for one in &policy.overrides {
-                patterns.add(Glob::new(&one.pattern)?);
-            }
-            by_name.insert(policy.name.as_bytes().into(), (policy, patterns.build()?));
+            let patterns = Globs::new(policy.overrides.iter().map(|one| &one.pattern))?;
+            by_name.insert(policy.name.as_bytes().into(), (policy, patterns));
         }
         Ok(Policies(by_name))
     }
@@ -48,11 +43,7 @@ impl Policies {
     /// The rule of a policy for a key; none if there is no such policy.
     pub fn rule(&self, policy: &Name, key: &Name) -> Option<&Arc<Rule>> {
         let (policy, patterns) = self.0.get(policy.as_bytes())?;
-        if policy.overrides.is_empty() {
-            return Some(&policy.rule);
-        }
-        let first = patterns.matches(key.as_str()).into_iter().min();
-        Some(first.map_or(&policy.rule, |index| &policy.overrides[index].rule))
+        Some(patterns.first(key).map_or(&policy.rule, |index| &policy.overrides[index].rule))
     }
 
     /// Whether there is such a policy.

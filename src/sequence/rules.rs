@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
-
 use super::Layout;
-use crate::names::Name;
+use crate::{globs::Globs, names::Name};
 
 /// The rule of the sequences whose name matches a glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +29,7 @@ pub struct Reserve {
 /// The rules of every sequence there can be.
 #[derive(Debug, Clone, Default)]
 pub struct Sequences {
-    patterns: GlobSet,
+    patterns: Globs,
     rules: Vec<SequenceRule>,
 }
 
@@ -39,19 +37,12 @@ impl Sequences {
     /// These rules; for a sequence the first that matches counts. The error is a
     /// glob that cannot be read.
     pub fn new(rules: Vec<SequenceRule>) -> Result<Sequences, globset::Error> {
-        let mut patterns = GlobSetBuilder::new();
-        for rule in &rules {
-            patterns.add(Glob::new(&rule.pattern)?);
-        }
-        Ok(Sequences { patterns: patterns.build()?, rules })
+        let patterns = Globs::new(rules.iter().map(|rule| &rule.pattern))?;
+        Ok(Sequences { patterns, rules })
     }
 
     /// The rule of a sequence, if there is one.
     pub fn rule(&self, name: &Name) -> Option<&SequenceRule> {
-        if self.rules.is_empty() {
-            return None;
-        }
-        let first = self.patterns.matches(name.as_str()).into_iter().min();
-        first.map(|index| &self.rules[index])
+        self.patterns.first(name).map(|index| &self.rules[index])
     }
 }
