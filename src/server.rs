@@ -52,8 +52,10 @@ pub async fn run(
     limits: Limits,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), tonic::transport::Error> {
-    let (health, health_service) = health::new();
-    let follow = health::follow(&health, engine.state());
+    let state = engine.state();
+    let initial = *state.borrow();
+    let (health, health_service) = health::new(initial).await;
+    let follow = health::follow(&health, state);
     let maintenance = engine.clone();
     let maintain = maintenance.maintain();
 

@@ -16,17 +16,18 @@ use crate::{
 /// The server as a whole, and every service.
 const NAMES: [&str; 4] = ["", Admission::NAME, Rate::NAME, Sequence::NAME];
 
-pub(super) fn new() -> (HealthReporter, HealthServer<impl Health>) {
-    health_reporter()
+/// Says what the store's state is from the first call on: a reporter of tonic's
+/// begins with a server that serves, and with no service at all.
+pub(super) async fn new(state: StoreState) -> (HealthReporter, HealthServer<impl Health>) {
+    let (health, service) = health_reporter();
+    set(&health, state.into()).await;
+    (health, service)
 }
 
 /// Follows the store until it is gone.
 pub(super) async fn follow(health: &HealthReporter, mut state: watch::Receiver<StoreState>) {
     loop {
-        let status = match *state.borrow_and_update() {
-            StoreState::Up => ServingStatus::Serving,
-            StoreState::Down => ServingStatus::NotServing,
-        };
+        let status = (*state.borrow_and_update()).into();
         set(health, status).await;
         if state.changed().await.is_err() {
             // A store whose state never changes, such as this process.
@@ -51,5 +52,37 @@ pub(super) async fn forget(health: &HealthReporter) {
 async fn set(health: &HealthReporter, status: ServingStatus) {
     for name in NAMES {
         health.set_service_status(name, status).await;
+    }
+}
+
+impl From<StoreState> for ServingStatus {
+    fn from(state: StoreState) -> ServingStatus {
+        match state {
+            StoreState::Up => ServingStatus::Serving,
+            StoreState::Down => ServingStatus::NotServing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::Request;
+    use tonic_health::{pb::HealthCheckRequest, server::HealthService};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_check_is_answered_by_the_store_s_state() {
+        for (state, expected) in
+            [(StoreState::Down, ServingStatus::NotServing), (StoreState::Up, ServingStatus::Serving)]
+        {
+            let (health, _) = new(state).await;
+            let service = HealthService::from_health_reporter(health);
+            for name in NAMES {
+                let request = HealthCheckRequest { service: name.to_owned() };
+                let answer = service.check(Request::new(request)).await.unwrap().into_inner();
+                assert_eq!(answer.status(), expected.into(), "{name:?}");
+            }
+        }
     }
 }
