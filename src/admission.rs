@@ -14,8 +14,10 @@
 //! | GetPool | [`GetPool`] | `lua/admission/get_pool.lua` |
 //! | ListLeases | [`ListLeases`] | `lua/admission/list_leases.lua` |
 //! | ConfigurePool | [`ConfigurePool`] | `lua/admission/configure.lua` |
+//! | – (a server's word for those that wait on it) | [`AttendPool`] | `lua/admission/attend.lua` |
 
 mod admit;
+mod attend;
 mod complete;
 mod configure;
 mod evict;
@@ -26,6 +28,7 @@ mod renew;
 mod settings;
 
 pub use admit::{Admission, AdmitDecision, AdmitTask};
+pub use attend::AttendPool;
 pub use complete::{CompleteTask, CompleteVerdict, Completion, Outcome};
 pub use configure::ConfigurePool;
 pub use evict::{EvictTask, EvictVerdict};

@@ -7,7 +7,7 @@
 
 use std::{fmt, io::Write};
 
-use crate::{error::Error, names, script::Script, time::Timestamp};
+use crate::{error::Error, names, script::Script, time::Timestamp, waiting::Hints};
 
 /// One atomic decision, taken in a single step by the engine that holds its
 /// partition.
@@ -79,6 +79,10 @@ pub trait State: Default + Send + 'static {
     fn sweep(&mut self, now: Timestamp, budget: usize);
     /// Whether a fresh state would give the same answers.
     fn is_vacant(&self, now: Timestamp) -> bool;
+    /// Whom the last decision told that it is their turn.
+    fn take_hints(&mut self) -> Hints {
+        Hints::new()
+    }
 }
 
 /// KEYS and ARGV of one decision, in one buffer.

@@ -1,15 +1,18 @@
 //! The engines that run decisions: a closed set, chosen once at start.
 
 pub mod embedded;
+pub mod hub;
 pub mod lanes;
 pub mod redis;
+pub mod room;
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use tokio::sync::watch;
 
 use crate::{decision::Decision, error::Error, names::Name};
 use embedded::{Embedded, Kept};
+use hub::Hub;
 use redis::Redis;
 
 /// Decisions that one script call takes at most: Redis serves nobody else
@@ -99,6 +102,14 @@ impl Engine {
             Engine::Redis(engine) => {
                 engine.partitions(S::CAPABILITY, limit, after.as_ref(), deadline).await
             }
+        }
+    }
+
+    /// Where hints reach the calls that wait on this server.
+    pub fn hub(&self) -> &Arc<Hub> {
+        match self {
+            Engine::Embedded(engine) => engine.hub(),
+            Engine::Redis(engine) => engine.hub(),
         }
     }
 

@@ -11,12 +11,14 @@ mod codec;
 mod convert;
 mod deadline;
 mod fields;
+mod lock;
 mod page_token;
 mod rate;
 mod sequence;
 mod status;
 
 pub use admission::Admission;
+pub use lock::Lock;
 pub use rate::Rate;
 pub use sequence::Sequence;
 

@@ -4,7 +4,7 @@
 //! step = one round trip, with two executors that are proven to agree.
 //!
 //! # Layout
-//! - [`admission`], [`rate`], [`sequence`]: the rules of a capability, a file per
+//! - [`admission`], [`rate`], [`sequence`], [`lock`]: the rules of a capability, a file per
 //!   verb. Each verb is a [`decision::Decision`]: `decide` in Rust, its twin in `lua/`.
 //! - [`engine`]: what runs decisions: in this process, or in Redis.
 //! - [`grpc`]: requests into decisions, outcomes into responses.
@@ -29,6 +29,7 @@ pub mod error;
 pub mod fleet;
 mod globs;
 pub mod grpc;
+pub mod lock;
 pub mod names;
 pub mod rate;
 mod replays;
@@ -37,3 +38,4 @@ pub mod sequence;
 pub mod server;
 pub mod telemetry;
 pub mod time;
+pub mod waiting;

@@ -33,11 +33,12 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ADMIT_TASK = "admission/admit", 4 keys, 9 argv, with "admission" "lease";
-    COMPLETE_TASK = "admission/complete", 3 keys, 6 argv, with "admission";
-    CONFIGURE_POOL = "admission/configure", 3 keys, 9 argv, with "admission" "pool_view";
-    EVICT_TASK = "admission/evict", 2 keys, 3 argv, with "admission";
-    GET_POOL = "admission/get_pool", 2 keys, 4 argv, with "admission" "pool_view";
+    ADMIT_TASK = "admission/admit", 6 keys, 11 argv, with "admission" "lease" "queue" "turns";
+    ATTEND_POOL = "admission/attend", 4 keys, 6 argv, with "admission" "queue" "attend";
+    COMPLETE_TASK = "admission/complete", 5 keys, 6 argv, with "admission" "queue";
+    CONFIGURE_POOL = "admission/configure", 5 keys, 9 argv, with "admission" "pool_view" "queue";
+    EVICT_TASK = "admission/evict", 5 keys, 4 argv, with "admission" "queue";
+    GET_POOL = "admission/get_pool", 3 keys, 4 argv, with "admission" "pool_view";
     LIST_LEASES = "admission/list_leases", 1 keys, 3 argv, with "admission";
     RENEW_TASK = "admission/renew", 4 keys, 8 argv, with "admission" "lease";
     BAN_KEY = "rate/ban", 1 keys, 4 argv, with "packed" "ban";
@@ -50,6 +51,11 @@ scripts! {
     GET_SEQUENCE = "sequence/get", 1 keys, 1 argv, with "sequence";
     NEXT_SEQUENCE = "sequence/next", 2 keys, 10 argv, with "sequence" "calendar" "allot";
     RESERVE_SEQUENCE = "sequence/reserve", 1 keys, 4 argv, with "sequence" "calendar";
+    ACQUIRE_LOCK = "lock/acquire", 3 keys, 3 argv, with "lock" "queue" "turns";
+    ATTEND_LOCK = "lock/attend", 3 keys, 4 argv, with "lock" "queue" "attend";
+    GET_LOCK = "lock/get", 2 keys, 0 argv, with "lock";
+    RELEASE_LOCK = "lock/release", 3 keys, 2 argv, with "lock" "queue";
+    RENEW_LOCK = "lock/renew", 1 keys, 3 argv, with "lock";
     LIST_PARTITIONS = "index/list", 1 keys, 3 argv, with "index";
     NOTE_PARTITION = "index/note", 1 keys, 2 argv, with "index";
 }

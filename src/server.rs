@@ -68,6 +68,7 @@ pub async fn run(
         .add_service(grpc::reflection::v1())
         .add_service(grpc::reflection::v1alpha())
         .add_service(grpc::Admission::service(engine.clone(), rules.pools))
+        .add_service(grpc::Lock::service(engine.clone()))
         .add_service(grpc::Rate::service(engine.clone(), rules.policies))
         .add_service(grpc::Sequence::service(engine, rules.sequences));
 
@@ -88,6 +89,7 @@ pub async fn run(
 
     tracing::info!("draining: no new calls, those in flight are finished");
     health::leave(&health).await;
+    maintenance.hub().close();
     let drained = async {
         sleep(NOTICE).await;
         let _ = drain.send(());

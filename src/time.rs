@@ -19,6 +19,11 @@ impl Timestamp {
     pub fn after(self, duration: Millis) -> Timestamp {
         Timestamp(self.0 + duration.micros())
     }
+
+    /// How long it is until `later`, rounded up.
+    pub fn until(self, later: Timestamp) -> Millis {
+        Millis(later.0.saturating_sub(self.0).div_ceil(1000))
+    }
 }
 
 /// A length of time in whole milliseconds, the finest that the contract has.

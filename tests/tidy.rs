@@ -80,7 +80,7 @@ fn walls_stand() {
 
 #[test]
 fn capabilities_know_no_engine() {
-    let capabilities = ["src/admission", "src/rate", "src/sequence"];
+    let capabilities = ["src/admission", "src/lock", "src/rate", "src/sequence", "src/waiting"];
     for (path, text) in capabilities.iter().flat_map(|folder| files(folder, "rs")) {
         for word in ["engine", "async", "std::time", "tokio"] {
             assert!(!code(&text).contains(word), "{} says {word}", path.display());

@@ -2,20 +2,21 @@
 --
 -- keys[1] settings string: the pool's run-time settings
 -- keys[2] leases zset: the pool's leases by the end of their slot
+-- keys[3] queue zset: who waits, by ticket
 -- argv[1] capacity default, 0..1000000
 -- argv[2] lease_ms default, ms, 100..86400000
 -- argv[3] grace_ms default, ms, 0..2592000000
 -- argv[4] paused default, 0 or 1
 --
 -- Returns {0, capacity, in_use, lease_ms, grace_ms, paused, overridden,
---          oldest grant or 0, next expire or 0}
+--          oldest grant or 0, next expire or 0, waiting}
 --         overridden: 1 capacity + 2 lease + 4 grace + 8 paused
 -- Writes nothing
 -- Cost O(log leases); looks at the 256 leases that end first
 local function decide(keys, argv, now)
-  local settings_key, leases_key = keys[1], keys[2]
+  local settings_key, leases_key, queue_key = keys[1], keys[2], keys[3]
   local text = read(settings_key)[1]
-  return view_pool(0, leases_key, now, read_settings(
+  return view_pool(0, leases_key, queue_key, now, read_settings(
     text, tonumber(argv[1]), tonumber(argv[2]), tonumber(argv[3]), tonumber(argv[4])
   ))
 end

@@ -2,16 +2,21 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::{Lease, Pool, Settings, Task, TaskState, Usage, member, pool::ends, unknown_status};
+use super::{
+    AttendPool, Lease, Pool, Settings, Task, TaskState, Usage, member, pool::ends, unknown_status,
+};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
     error::Error,
     names::Name,
     script::{self, Script},
     time::{Millis, Timestamp},
+    waiting::{self, Attend, Place, Turn, Waits},
 };
 
 const PAUSED_RETRY_MICROS: u64 = 10_000_000;
+/// For a slot that is free, but kept for those that wait.
+const KEPT_RETRY_MICROS: u64 = 50_000;
 const SPREAD_MIN_MICROS: u64 = 50_000;
 const SPREAD_MAX_MICROS: u64 = 5_000_000;
 
@@ -28,6 +33,8 @@ pub struct AdmitTask {
     pub lease_duration: Option<Millis>,
     /// The pool's configured settings.
     pub settings: Settings,
+    /// The place it asks from, if it waits.
+    pub place: Option<Place>,
 }
 
 /// The answer, and how full the pool is.
@@ -51,10 +58,12 @@ pub enum AdmitDecision {
     },
     /// A result of it is on record.
     AlreadyCompleted,
-    /// All slots are held.
+    /// All slots are held, or kept for those that wait.
     Full {
         /// When to ask again; above 0.
         retry_after: Millis,
+        /// The ticket of the place, when the call waits.
+        ticket: Option<u64>,
     },
     /// No task was named, and none is queued for the device.
     NoTask,
@@ -91,28 +100,56 @@ impl AdmitTask {
         Millis((wait_micros + (self.seed() + now.0) % window).div_ceil(1000))
     }
 
-    fn rule(&self, pool: &mut Pool, settings: &Settings, now: Timestamp) -> AdmitDecision {
-        let member = self.member();
-        let mut own = 0;
-        if let Some(task) = pool.task(&member, now) {
+    /// The answer that takes no free slot, if there is one, and whether the task still
+    /// holds a slot of its own.
+    fn settled(
+        &self,
+        task: Option<&Task>,
+        settings: &Settings,
+        now: Timestamp,
+    ) -> (Option<AdmitDecision>, bool) {
+        if let Some(task) = task {
             if let TaskState::Completed { .. } = task.state {
-                return AdmitDecision::AlreadyCompleted;
+                return (Some(AdmitDecision::AlreadyCompleted), false);
             }
             if task.is_running(now) {
-                return AdmitDecision::Admitted { lease: task.lease, replayed: true };
+                let admitted = AdmitDecision::Admitted { lease: task.lease, replayed: true };
+                return (Some(admitted), true);
             }
-            // Within the grace: a task does not compete with itself.
-            own = u32::from(task.holds_slot(now));
         }
-        if self.task.is_none() {
-            return AdmitDecision::NoTask;
+        let refusal = if self.task.is_none() {
+            Some(AdmitDecision::NoTask)
+        } else if settings.paused || settings.capacity == 0 {
+            let retry_after = self.spread(PAUSED_RETRY_MICROS, now);
+            Some(AdmitDecision::Paused { retry_after })
+        } else {
+            None
+        };
+        // Within the grace: a task does not compete with itself.
+        (refusal, task.is_some_and(|task| task.holds_slot(now)))
+    }
+
+    fn rule(&self, pool: &mut Pool, settings: &Settings, now: Timestamp) -> AdmitDecision {
+        let member = self.member();
+        let (in_use, capacity) = (pool.in_use(), settings.capacity);
+        let (answer, is_own) = self.settled(pool.task(&member, now), settings, now);
+        let free = capacity.saturating_sub(in_use);
+        let turn = if answer.is_some() || is_own && in_use <= capacity {
+            if let (Some(queue), Some(place)) = (&mut pool.queue, &self.place) {
+                queue.needs_no_turn(&member, place, free, now);
+            }
+            Turn::Now
+        } else {
+            let place = self.place.as_ref();
+            waiting::take_turn(&mut pool.queue, &member, place, free, settings.barging, now)
+        };
+        if let Some(answer) = answer {
+            return answer;
         }
-        if settings.paused || settings.capacity == 0 {
-            return AdmitDecision::Paused { retry_after: self.spread(PAUSED_RETRY_MICROS, now) };
-        }
-        if pool.in_use() - own >= settings.capacity {
-            let room = pool.makes_room(settings.capacity).unwrap_or(now);
-            return AdmitDecision::Full { retry_after: self.spread(room.0 - now.0, now) };
+        if turn != Turn::Now {
+            let room = pool.makes_room(capacity).map_or(KEPT_RETRY_MICROS, |end| end.0 - now.0);
+            let retry_after = self.spread(room, now);
+            return AdmitDecision::Full { retry_after, ticket: turn.ticket() };
         }
 
         let expire = now.after(self.lease_duration.unwrap_or(settings.lease_duration));
@@ -145,12 +182,15 @@ impl Decision for AdmitTask {
         call.key(&[b"token"]);
         call.key(&[b"task:", &member]);
         call.key(&[b"leases"]);
+        waiting::push_keys(call);
         call.bytes(&[&member]);
         call.optional(self.lease_duration.map(|duration| duration.0));
         call.number(self.seed());
         call.number(self.task.is_some().into());
         self.settings.encode(call);
         call.number(self.settings.retention.0);
+        call.number(self.settings.barging.into());
+        waiting::push_place(call, self.place.as_ref());
     }
 
     fn parse(reply: &mut Reply) -> Result<Admission, Error> {
@@ -159,7 +199,11 @@ impl Decision for AdmitTask {
         let decision = match status {
             0 => AdmitDecision::Admitted { lease: Lease::parse(reply)?, replayed: false },
             1 => AdmitDecision::Admitted { lease: Lease::parse(reply)?, replayed: true },
-            2 => AdmitDecision::Full { retry_after: Millis(reply.number()?) },
+            2 => {
+                let retry_after = Millis(reply.number()?);
+                let ticket = Some(reply.number()?).filter(|ticket| *ticket > 0);
+                AdmitDecision::Full { retry_after, ticket }
+            }
             3 => AdmitDecision::NoTask,
             4 => AdmitDecision::Paused { retry_after: Millis(reply.number()?) },
             5 => AdmitDecision::AlreadyCompleted,
@@ -173,5 +217,28 @@ impl Decision for AdmitTask {
         let settings = self.settings.under(&pool.overrides);
         let decision = self.rule(pool, &settings, now);
         Admission { decision, usage: pool.usage(&settings) }
+    }
+}
+
+impl Waits for AdmitTask {
+    type Attend = AttendPool;
+
+    fn place(&mut self) -> &mut Option<Place> {
+        &mut self.place
+    }
+
+    fn waiter(&self) -> Vec<u8> {
+        self.member()
+    }
+
+    fn attend(&self, attend: Attend) -> AttendPool {
+        AttendPool { pool: self.pool.clone(), settings: self.settings, attend }
+    }
+
+    fn ticket(outcome: &Admission) -> Option<u64> {
+        match outcome.decision {
+            AdmitDecision::Full { ticket, .. } => ticket,
+            _ => None,
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::{
     error::Error,
     script::{self, Script},
     time::Timestamp,
+    waiting,
 };
 
 /// Reports a result.
@@ -108,6 +109,7 @@ impl Decision for CompleteTask {
         call.key(&[b"settings"]);
         call.key(&[b"task:", &member]);
         call.key(&[b"leases"]);
+        waiting::push_keys(call);
         call.bytes(&[&member]);
         call.optional(self.token);
         call.number(match self.outcome {
@@ -134,7 +136,9 @@ impl Decision for CompleteTask {
     fn decide(&self, pool: &mut Pool, now: Timestamp) -> Completion {
         pool.reclaim(now);
         let settings = self.settings.under(&pool.overrides);
+        let was_free = settings.capacity.saturating_sub(pool.in_use());
         let verdict = self.rule(pool, now);
+        pool.hand_on(was_free, settings.capacity, now);
         Completion { verdict, usage: pool.usage(&settings) }
     }
 }

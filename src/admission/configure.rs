@@ -7,6 +7,7 @@ use crate::{
     names::Name,
     script::{self, Script},
     time::Timestamp,
+    waiting,
 };
 
 /// Changes what is given; what is not given stays.
@@ -45,6 +46,7 @@ impl Decision for ConfigurePool {
         call.key(&[b"settings"]);
         call.key(&[b"token"]);
         call.key(&[b"leases"]);
+        waiting::push_keys(call);
         self.overrides.encode(call);
         call.number(self.reset.into());
         self.settings.encode(call);
@@ -56,8 +58,11 @@ impl Decision for ConfigurePool {
 
     fn decide(&self, pool: &mut Pool, now: Timestamp) -> PoolView {
         pool.reclaim(now);
+        let was = self.settings.under(&pool.overrides).capacity;
         let earlier = if self.reset { Overrides::default() } else { pool.overrides };
         pool.overrides = self.overrides.over(earlier);
+        let was_free = was.saturating_sub(pool.in_use());
+        pool.hand_on(was_free, self.settings.under(&pool.overrides).capacity, now);
         PoolView::of(pool, &self.settings, now)
     }
 }

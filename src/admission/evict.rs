@@ -8,6 +8,7 @@ use crate::{
     error::Error,
     script::{self, Script},
     time::Timestamp,
+    waiting,
 };
 
 /// Names the task to evict.
@@ -53,9 +54,12 @@ impl Decision for EvictTask {
         let member = self.name.member();
         call.key(&[b"task:", &member]);
         call.key(&[b"leases"]);
+        call.key(&[b"settings"]);
+        waiting::push_keys(call);
         call.bytes(&[&member]);
         call.bytes(&[&self.reason]);
         call.number(self.settings.retention.0);
+        call.number(self.settings.capacity.into());
     }
 
     fn parse(reply: &mut Reply) -> Result<EvictVerdict, Error> {
@@ -87,7 +91,10 @@ impl Decision for EvictTask {
             // A copy: a slice would keep the whole received message.
             state: TaskState::Evicted { reason: Bytes::copy_from_slice(&self.reason) },
         };
+        let capacity = self.settings.under(&pool.overrides).capacity;
+        let was_free = capacity.saturating_sub(pool.in_use());
         pool.put(&member, evicted, now);
+        pool.hand_on(was_free, capacity, now);
         EvictVerdict::Evicted { replayed: false }
     }
 }

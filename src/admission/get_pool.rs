@@ -38,12 +38,14 @@ pub struct PoolView {
     pub oldest_grant: Option<Timestamp>,
     /// When the next running lease ends.
     pub next_expire: Option<Timestamp>,
+    /// How many calls wait.
+    pub waiting: u64,
 }
 
 impl PoolView {
     /// Whether the pool is as one that nobody has ever named.
     pub fn is_vacant(&self) -> bool {
-        self.usage.in_use == 0 && self.overridden == 0
+        self.usage.in_use == 0 && self.overridden == 0 && self.waiting == 0
     }
 
     pub(super) fn parse(reply: &mut Reply) -> Result<PoolView, Error> {
@@ -60,6 +62,7 @@ impl PoolView {
             overridden: reply.number()?,
             oldest_grant: time(reply.number()?),
             next_expire: time(reply.number()?),
+            waiting: reply.number()?,
         })
     }
 
@@ -74,6 +77,7 @@ impl PoolView {
             overridden: pool.overrides.bits(),
             oldest_grant: leases().map(|lease| lease.grant).min(),
             next_expire: leases().map(|lease| lease.expire).filter(|expire| *expire > now).min(),
+            waiting: pool.waiting(),
         }
     }
 }
@@ -95,6 +99,7 @@ impl Decision for GetPool {
     fn encode(&self, call: &mut Call) {
         call.key(&[b"settings"]);
         call.key(&[b"leases"]);
+        call.key(&[b"queue"]);
         self.settings.encode(call);
     }
 

@@ -11,6 +11,7 @@ use super::{Lease, Outcome, Overrides, Settings, Usage};
 use crate::{
     decision::State,
     time::{Millis, Timestamp},
+    waiting::{self, Hints, Queue},
 };
 
 /// Device and task, joined; shared by the maps that hold it.
@@ -21,6 +22,7 @@ pub(super) type Member = Arc<[u8]>;
 pub struct Pool {
     pub(super) overrides: Overrides,
     pub(super) last_token: u64,
+    pub(super) queue: Option<Box<Queue>>,
     tasks: HashMap<Member, Task>,
     /// Leases that hold a slot, by the end of it. Ended ones are taken out
     /// before every decision, so its length is the count.
@@ -91,6 +93,16 @@ impl Pool {
 
     pub(super) fn usage(&self, settings: &Settings) -> Usage {
         Usage { capacity: settings.capacity, in_use: self.in_use() }
+    }
+
+    pub(super) fn waiting(&self) -> u64 {
+        self.queue.as_ref().map_or(0, |queue| queue.len() as u64)
+    }
+
+    /// Tells those that wait of slots that became free since so many were.
+    pub(super) fn hand_on(&mut self, was_free: u32, capacity: u32, now: Timestamp) {
+        let free = capacity.saturating_sub(self.in_use());
+        waiting::hand_on(&mut self.queue, was_free, free, now);
     }
 
     /// What is known of a task, if it is still to be known.
@@ -185,7 +197,14 @@ impl State for Pool {
 
     fn is_vacant(&self, now: Timestamp) -> bool {
         // A new state's first token is the time, so it must have passed the last.
-        self.tasks.is_empty() && self.overrides == Overrides::default() && self.last_token < now.0
+        self.tasks.is_empty()
+            && self.overrides == Overrides::default()
+            && self.last_token < now.0
+            && self.waiting() == 0
+    }
+
+    fn take_hints(&mut self) -> Hints {
+        waiting::take_hints(&mut self.queue)
     }
 }
 

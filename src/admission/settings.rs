@@ -15,6 +15,8 @@ pub struct Settings {
     pub paused: bool,
     /// How long results and ended leases are remembered.
     pub retention: Millis,
+    /// Whether a free slot may be taken though others wait.
+    pub barging: bool,
 }
 
 impl Default for Settings {
@@ -25,6 +27,7 @@ impl Default for Settings {
             expiry_grace: Millis(0),
             paused: false,
             retention: Millis::from_secs(3600),
+            barging: false,
         }
     }
 }
@@ -45,6 +48,7 @@ impl Settings {
             expiry_grace: overrides.expiry_grace.unwrap_or(self.expiry_grace),
             paused: overrides.paused.unwrap_or(self.paused),
             retention: self.retention,
+            barging: self.barging,
         }
     }
 }

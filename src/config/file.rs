@@ -80,6 +80,7 @@ pub(super) struct PoolEntry {
     paused: Option<bool>,
     #[serde(default, deserialize_with = "retention")]
     retention: Option<Millis>,
+    barging: Option<bool>,
 }
 
 impl From<PoolEntry> for PoolRule {
@@ -91,6 +92,7 @@ impl From<PoolEntry> for PoolRule {
             expiry_grace: entry.expiry_grace.unwrap_or(defaults.expiry_grace),
             paused: entry.paused.unwrap_or(defaults.paused),
             retention: entry.retention.unwrap_or(defaults.retention),
+            barging: entry.barging.unwrap_or(defaults.barging),
         };
         PoolRule { pattern: entry.r#match, settings }
     }

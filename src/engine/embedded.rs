@@ -10,16 +10,17 @@ use std::{
     collections::{BinaryHeap, HashMap},
     fmt,
     hash::{BuildHasher, RandomState},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use bytes::Bytes;
 
-use super::{PartitionCursor, PartitionPage};
+use super::{PartitionCursor, PartitionPage, hub::Hub};
 use crate::{
     admission,
     decision::{Decision, State},
+    lock,
     names::Name,
     rate, sequence,
     time::{Clock, Timestamp},
@@ -43,6 +44,7 @@ pub struct Tables {
     rate: Table<rate::Meter>,
     bans: Table<rate::BanIndex>,
     sequences: Table<sequence::Counter>,
+    locks: Table<lock::Lock>,
 }
 
 /// A capability's state with a place in every shard.
@@ -75,11 +77,18 @@ impl Kept for sequence::Counter {
     }
 }
 
+impl Kept for lock::Lock {
+    fn table(tables: &mut Tables) -> &mut Table<lock::Lock> {
+        &mut tables.locks
+    }
+}
+
 /// The embedded engine.
 pub struct Embedded {
     clock: Clock,
     hasher: RandomState,
     shards: Vec<Mutex<Tables>>,
+    hub: Arc<Hub>,
 }
 
 impl fmt::Debug for Embedded {
@@ -92,7 +101,7 @@ impl Embedded {
     /// An empty engine on this clock.
     pub fn new(clock: Clock) -> Embedded {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Embedded { clock, hasher: RandomState::new(), shards }
+        Embedded { clock, hasher: RandomState::new(), shards, hub: Hub::new("embedded") }
     }
 
     /// Takes a decision.
@@ -107,7 +116,11 @@ impl Embedded {
         let now = self.clock.now();
         let table = D::State::table(&mut tables);
         if let Some(state) = table.get_mut(name) {
-            return decision.decide(state, now);
+            let outcome = decision.decide(state, now);
+            for (_, number) in state.take_hints() {
+                self.hub.tell(number);
+            }
+            return outcome;
         }
         let mut state = D::State::default();
         let outcome = decision.decide(&mut state, now);
@@ -115,6 +128,10 @@ impl Embedded {
             table.insert(name.into(), state);
         }
         outcome
+    }
+
+    pub(super) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
     }
 
     pub(super) fn partitions<S: Kept>(
@@ -164,6 +181,7 @@ impl Embedded {
         sweep(&mut tables.rate, now);
         sweep(&mut tables.bans, now);
         sweep(&mut tables.sequences, now);
+        sweep(&mut tables.locks, now);
     }
 }
 

@@ -7,6 +7,7 @@
 mod connection;
 mod evaluate;
 mod exchange;
+mod hints;
 mod index;
 mod monitor;
 mod socket;
@@ -16,7 +17,7 @@ use std::{fmt, sync::Arc, time::Instant};
 use bb8_redis::bb8;
 use tokio::sync::{Semaphore, watch};
 
-use super::{BATCH_MAX, PartitionCursor, PartitionPage, StoreState};
+use super::{BATCH_MAX, PartitionCursor, PartitionPage, StoreState, hub::Hub};
 use crate::{
     decision::{Call, Decision, Reply, State},
     error::Error,
@@ -71,6 +72,7 @@ pub struct Redis {
     scripts: Scripts,
     index: Index,
     monitor: Arc<Monitor>,
+    hub: Arc<Hub>,
     key_prefix: String,
 }
 
@@ -103,6 +105,7 @@ impl Redis {
             scripts: Scripts::new(options.clock.as_deref()),
             index: Index::default(),
             monitor,
+            hub: Hub::new(&options.key_prefix),
             key_prefix: options.key_prefix.clone(),
         })
     }
@@ -183,8 +186,12 @@ impl Redis {
         self.monitor.state()
     }
 
+    pub(super) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
     pub(super) async fn maintain(&self) {
-        self.monitor.probe().await;
+        tokio::join!(self.monitor.probe(), hints::listen(&self.monitor, &self.hub));
     }
 }
 

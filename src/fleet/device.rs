@@ -90,7 +90,7 @@ impl Device {
                     return None;
                 }
                 Some(
-                    AdmitDecision::Full { retry_after } | AdmitDecision::Paused { retry_after },
+                    AdmitDecision::Full { retry_after, .. } | AdmitDecision::Paused { retry_after },
                 ) => {
                     // A lease that runs would have been given once more.
                     self.expire(held.take());

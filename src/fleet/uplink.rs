@@ -51,7 +51,7 @@ fn favour(decision: &AdmitDecision) -> (u8, u64, bool) {
     match decision {
         AdmitDecision::Admitted { lease, replayed } => (3, lease.token, !replayed),
         AdmitDecision::AlreadyCompleted => (2, 0, false),
-        AdmitDecision::Full { retry_after } | AdmitDecision::Paused { retry_after } => {
+        AdmitDecision::Full { retry_after, .. } | AdmitDecision::Paused { retry_after } => {
             (1, retry_after.0, false)
         }
         AdmitDecision::NoTask => (0, 0, false),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     fn full(millis: u64) -> Option<AdmitDecision> {
-        Some(AdmitDecision::Full { retry_after: Millis(millis) })
+        Some(AdmitDecision::Full { retry_after: Millis(millis), ticket: None })
     }
 
     #[test]

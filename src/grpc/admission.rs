@@ -14,9 +14,10 @@ use super::{
 };
 use crate::{
     admission::{
-        Catalog, CompleteVerdict, EvictVerdict, GetPool, Pool, PoolView, RenewVerdict, Settings,
+        AdmitTask, Catalog, CompleteVerdict, EvictVerdict, GetPool, Pool, PoolView, RenewVerdict,
+        Settings,
     },
-    engine::Engine,
+    engine::{Engine, room::Room},
     error::Error,
     names::Name,
 };
@@ -29,6 +30,7 @@ const MESSAGE_BYTES_MAX: usize = 256 * 1024;
 pub struct Admission {
     engine: Arc<Engine>,
     catalog: Arc<Catalog>,
+    room: Arc<Room<AdmitTask>>,
 }
 
 /// Pools of a listing that are asked at the same time.
@@ -45,7 +47,8 @@ impl Admission {
         engine: Arc<Engine>,
         catalog: Arc<Catalog>,
     ) -> AdmissionServiceServer<Admission> {
-        AdmissionServiceServer::new(Admission { engine, catalog })
+        let room = Room::new(engine.clone());
+        AdmissionServiceServer::new(Admission { engine, catalog, room })
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
@@ -62,9 +65,13 @@ impl pb::admission_service_server::AdmissionService for Admission {
         &self,
         request: Request<pb::AdmitTaskRequest>,
     ) -> Answer<pb::AdmitTaskResponse> {
-        let deadline = deadline::of(&request);
-        let decision = parse::admit_task(request.into_inner(), &self.catalog)?;
-        let admission = self.engine.run(&decision, deadline).await?;
+        let asked = deadline::asked(&request);
+        let (decision, wait) = parse::admit_task(request.into_inner(), &self.catalog)?;
+        let deadline = asked.or_default(wait);
+        let admission = match wait.0 {
+            0 => self.engine.run(&decision, deadline).await?,
+            _ => self.room.run(decision.clone(), wait, deadline).await?,
+        };
         if !admission.is_granted() {
             tracing::debug!(?decision, ?admission, "refused");
         }

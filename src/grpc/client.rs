@@ -72,6 +72,7 @@ impl Client {
             device_id: device.to_owned(),
             task_id: task.to_owned(),
             lease_duration: lease.map(convert::duration),
+            max_wait: None,
         };
         convert::admission(answered(self.admission.clone().admit_task(request(message))).await?)
     }

@@ -4,21 +4,41 @@ use std::time::{Duration, Instant};
 
 use tonic::Request;
 
-use crate::time::monotonic;
+use crate::time::{Millis, monotonic};
 
 /// For callers that set no deadline.
 const DEFAULT: Duration = Duration::from_secs(1);
 /// Kept back for the answer's way home: a tenth of the caller's time, or this.
 const WAY_HOME_MAX: Duration = Duration::from_millis(50);
 
+/// The time that a caller gives.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    start: Instant,
+    timeout: Option<Duration>,
+}
+
+/// What a call says of its deadline, if anything.
+pub(super) fn asked<T>(request: &Request<T>) -> Asked {
+    let timeout = request.metadata().get("grpc-timeout");
+    let timeout = timeout.and_then(|value| parse(value.as_bytes()));
+    Asked { start: monotonic(), timeout }
+}
+
 /// The instant by which the engine has to be done with a call.
 pub(super) fn of<T>(request: &Request<T>) -> Instant {
-    let asked = request.metadata().get("grpc-timeout");
-    let timeout = asked.and_then(|value| parse(value.as_bytes())).unwrap_or(DEFAULT);
-    let now = monotonic();
-    let ours = timeout - (timeout / 10).min(WAY_HOME_MAX);
-    // A timeout of years is no deadline that an Instant could hold.
-    now.checked_add(ours).unwrap_or(now + DEFAULT)
+    asked(request).or_default(Millis(0))
+}
+
+impl Asked {
+    /// The instant by which the engine has to be done with a call that may wait so long.
+    pub(super) fn or_default(self, wait: Millis) -> Instant {
+        let default = DEFAULT + wait.duration();
+        let timeout = self.timeout.unwrap_or(default);
+        let ours = timeout - (timeout / 10).min(WAY_HOME_MAX);
+        // A timeout of years is no deadline that an Instant could hold.
+        self.start.checked_add(ours).unwrap_or(self.start + default)
+    }
 }
 
 /// Reads `grpc-timeout`: at most 8 digits and a unit.

@@ -13,6 +13,7 @@ use super::status;
 use crate::{
     names::{Name, check_text},
     time::Millis,
+    waiting::WAIT_MAX,
 };
 
 /// The most violations that are named: they travel as headers, of which clients
@@ -126,6 +127,11 @@ impl Fields {
             self.violation(field, format!("must be {least} to {most}"));
         }
         millis
+    }
+
+    /// The field `max_wait` of a call that may wait; 0 if it does not.
+    pub(super) fn max_wait(&mut self, value: Option<prost_types::Duration>) -> Millis {
+        self.duration("max_wait", value, Millis(0)..=WAIT_MAX).unwrap_or_default()
     }
 
     /// What was parsed, if nothing was bad. The fields that `parsed` needs are

@@ -10,11 +10,11 @@ use tonic_health::{
 
 use crate::{
     engine::StoreState,
-    grpc::{Admission, Rate, Sequence},
+    grpc::{Admission, Lock, Rate, Sequence},
 };
 
 /// The server as a whole, and every service.
-const NAMES: [&str; 4] = ["", Admission::NAME, Rate::NAME, Sequence::NAME];
+const NAMES: [&str; 5] = ["", Admission::NAME, Lock::NAME, Rate::NAME, Sequence::NAME];
 
 /// Says what the store's state is from the first call on: a reporter of tonic's
 /// begins with a server that serves, and with no service at all.
@@ -73,9 +73,10 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_check_is_answered_by_the_store_s_state() {
-        for (state, expected) in
-            [(StoreState::Down, ServingStatus::NotServing), (StoreState::Up, ServingStatus::Serving)]
-        {
+        for (state, expected) in [
+            (StoreState::Down, ServingStatus::NotServing),
+            (StoreState::Up, ServingStatus::Serving),
+        ] {
             let (health, _) = new(state).await;
             let service = HealthService::from_health_reporter(health);
             for name in NAMES {

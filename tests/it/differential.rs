@@ -11,15 +11,18 @@ use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate::{
     admission::{
-        AdmitTask, CompleteTask, ConfigurePool, EvictTask, GetPool, LeaseCursor, ListLeases,
-        Outcome, Overrides, Pool, RenewTask, Settings, TaskName, TaskState,
+        AdmitTask, AttendPool, CompleteTask, ConfigurePool, EvictTask, GetPool, LeaseCursor,
+        ListLeases, Outcome, Overrides, Pool, RenewTask, Settings, TaskName, TaskState,
     },
     decision::Decision,
     names::Name,
     time::{Millis, Timestamp},
 };
 
-use crate::twins::{States, Twins, play};
+use crate::{
+    callers::Callers,
+    twins::{States, Twins, play},
+};
 
 const STEPS: usize = 21_000;
 const SEEDS: [u64; 4] = [1, 2, 3, 4];
@@ -31,6 +34,8 @@ struct History {
     random: ChaCha8Rng,
     tokens: Vec<u64>,
     cursors: Vec<LeaseCursor>,
+    callers: Callers,
+    hints: usize,
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -41,8 +46,10 @@ async fn both_executors_of_every_decision_agree() {
 async fn history(seed: u64) {
     let random = ChaCha8Rng::seed_from_u64(seed);
     let (pools, tokens, cursors) = (States::new(), Vec::new(), Vec::new());
-    let twins = Twins::new().await;
-    let mut history = History { twins, pools, random, tokens, cursors };
+    let callers = Callers::default();
+    let twins = Twins::listening(&callers.channels()).await;
+    let hints = 0;
+    let mut history = History { twins, pools, random, tokens, cursors, callers, hints };
     let mut compared = 0;
     for step in 0..STEPS {
         let context = format!("seed {seed}, step {step}");
@@ -53,6 +60,7 @@ async fn history(seed: u64) {
         }
     }
     assert!(compared > 100, "seed {seed}: only {compared} records to compare");
+    assert!(history.hints > 10, "seed {seed}: only {} were told", history.hints);
 }
 
 impl History {
@@ -96,14 +104,16 @@ impl History {
         match self.random.random_range(0..100) {
             0..40 => {
                 let task = self.random.random_bool(0.95).then_some(name.task);
-                let decision =
-                    AdmitTask { pool, device: name.device, task, lease_duration, settings };
+                let place = self.callers.place(&mut self.random);
+                let device = name.device;
+                let decision = AdmitTask { pool, device, task, lease_duration, settings, place };
                 let admission = self.agree(&decision, context).await;
                 if let tollgate::admission::AdmitDecision::Admitted { lease, .. } =
                     admission.decision
                 {
                     self.tokens.push(lease.token);
                 }
+                self.callers.asked(&decision, &admission);
             }
             40..65 => {
                 let outcomes = [Outcome::Failed, Outcome::Succeeded];
@@ -124,7 +134,11 @@ impl History {
             86..92 => {
                 self.agree(&GetPool { pool, settings }, context).await;
             }
-            92..97 => {
+            92..95 => {
+                let attend = self.callers.attend(&mut self.random);
+                self.agree(&AttendPool { pool, settings, attend }, context).await;
+            }
+            95..97 => {
                 let after = self.cursors.choose(&mut self.random).cloned();
                 let limit = self.random.random_range(1..4);
                 let page = self.agree(&ListLeases { pool, limit, after }, context).await;
@@ -148,7 +162,9 @@ impl History {
     where
         D: Decision<State = Pool>,
     {
-        self.twins.agree(&mut self.pools, decision, context).await
+        let outcome = self.twins.agree(&mut self.pools, decision, context).await;
+        self.hints += self.twins.agree_on_hints(context).await;
+        outcome
     }
 
     /// Compares every record; how many there were.
@@ -246,5 +262,6 @@ fn settings(pool: &Name) -> Settings {
         expiry_grace,
         paused: false,
         retention: Millis::from_secs(600),
+        barging: pool.as_str() == "two",
     }
 }

@@ -125,8 +125,9 @@ impl Run {
             Op::Admit { device, lease } => {
                 let TaskName { pool, device: by, task } = task(device);
                 let (lease_duration, task) = (lease.map(Millis), Some(task));
-                let admission =
-                    self.take(AdmitTask { pool, device: by, task, lease_duration, settings }).await;
+                let decision =
+                    AdmitTask { pool, device: by, task, lease_duration, settings, place: None };
+                let admission = self.take(decision).await;
                 match admission.decision {
                     AdmitDecision::Admitted { lease, replayed: false } => {
                         self.granted(device, &lease);
@@ -135,7 +136,7 @@ impl Run {
                         let held = &self.leases[&lease.token];
                         assert_eq!((held.ended, held.device), (None, device));
                     }
-                    AdmitDecision::Full { retry_after } => {
+                    AdmitDecision::Full { retry_after, .. } => {
                         assert!(self.slots() >= self.capacity as usize);
                         assert!(retry_after > Millis(0));
                     }
@@ -266,7 +267,8 @@ async fn tokens_grow_after_all_is_gone(redis: bool) {
         for device in 0..3 {
             let TaskName { pool, device, task } = task(device + 3 * round);
             let (task, lease_duration, settings) = (Some(task), None, Settings::default());
-            let decision = AdmitTask { pool, device, task, lease_duration, settings };
+            let place = None;
+            let decision = AdmitTask { pool, device, task, lease_duration, settings, place };
             let deadline = monotonic() + Duration::from_secs(30);
             let admission = engine.run(&decision, deadline).await.unwrap();
             let AdmitDecision::Admitted { lease, .. } = admission.decision else { panic!() };

@@ -9,7 +9,7 @@ pub fn admit(pool: &str, device: &str, task: &str) -> pb::AdmitTaskRequest {
         pool: pool.into(),
         device_id: device.into(),
         task_id: task.into(),
-        lease_duration: None,
+        ..pb::AdmitTaskRequest::default()
     }
 }
 
@@ -61,4 +61,8 @@ pub fn length(duration: Option<prost_types::Duration>) -> Duration {
 pub fn micros(instant: Option<prost_types::Timestamp>) -> u64 {
     let instant = instant.expect("a timestamp in the answer");
     instant.seconds as u64 * 1_000_000 + instant.nanos as u64 / 1000
+}
+
+pub fn seconds(seconds: f64) -> prost_types::Duration {
+    Duration::from_secs_f64(seconds).try_into().unwrap()
 }

@@ -1,16 +1,22 @@
 //! Both executors of a decision: `decide` on a state here, and the script in
 //! Redis, on one clock.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
+use futures_util::{FutureExt, StreamExt};
+use redis::aio::{PubSubSink, PubSubStream};
 use tollgate::{
-    decision::Decision,
+    decision::{Decision, State},
     engine::{Engine, embedded::Kept},
     error::Error,
     time::{Timestamp, monotonic},
 };
 
-use crate::world::{Time, redis_engine, up};
+use crate::world::{Time, redis_engine, redis_url, up};
 
 /// The states of a capability, by partition.
 pub type States<S> = HashMap<Box<[u8]>, S>;
@@ -34,7 +40,13 @@ pub struct Twins {
     pub time: Time,
     redis: Arc<Engine>,
     maintain: tokio::task::AbortHandle,
+    /// Whom `decide` told since the last time.
+    told: Mutex<Vec<Hint>>,
+    listener: Option<(PubSubSink, PubSubStream)>,
 }
+
+/// A channel and a number.
+type Hint = (String, u64);
 
 impl Twins {
     pub async fn new() -> Twins {
@@ -42,7 +54,34 @@ impl Twins {
         let engine = redis.clone();
         let maintain = tokio::spawn(async move { engine.maintain().await }).abort_handle();
         up(redis.state()).await;
-        Twins { time, redis, maintain }
+        Twins { time, redis, maintain, told: Mutex::default(), listener: None }
+    }
+
+    /// Also hears what the scripts tell on these channels.
+    pub async fn listening(channels: &[String]) -> Twins {
+        let mut twins = Twins::new().await;
+        let client = redis::Client::open(redis_url()).unwrap();
+        let (mut sink, stream) = client.get_async_pubsub().await.unwrap().split();
+        for channel in channels {
+            sink.subscribe(channel).await.unwrap();
+        }
+        twins.listener = Some((sink, stream));
+        twins
+    }
+
+    /// Compares whom both have told of their turn since the last time; how many.
+    pub async fn agree_on_hints(&mut self, context: &str) -> usize {
+        let native = std::mem::take(&mut *self.told.lock().unwrap());
+        let (sink, stream) = self.listener.as_mut().expect("it listens");
+        // What was published before the answer was received before it.
+        sink.ping::<redis::Value>().await.unwrap();
+        let mut redis = Vec::new();
+        while let Some(Some(message)) = stream.next().now_or_never() {
+            let number = message.get_payload::<String>().unwrap().parse().unwrap();
+            redis.push((message.get_channel_name().to_owned(), number));
+        }
+        assert_eq!(native, redis, "{context}: hints");
+        native.len()
     }
 
     /// Runs a decision on both and compares what they say.
@@ -73,7 +112,10 @@ impl Twins {
         D::State: Kept,
     {
         let now = Timestamp(self.time.now());
-        let native = decision.decide(states.entry(decision.partition().into()).or_default(), now);
+        let state = states.entry(decision.partition().into()).or_default();
+        let native = decision.decide(state, now);
+        let told = state.take_hints().into_iter();
+        self.told.lock().unwrap().extend(told.map(|(channel, call)| (channel.to_string(), call)));
         let deadline = monotonic() + Duration::from_secs(30);
         (native, self.redis.run(decision, deadline).await)
     }

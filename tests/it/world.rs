@@ -21,7 +21,8 @@ use tollgate::{
     },
     grpc::client::pb::{
         self, admission_service_client::AdmissionServiceClient,
-        rate_service_client::RateServiceClient, sequence_service_client::SequenceServiceClient,
+        lock_service_client::LockServiceClient, rate_service_client::RateServiceClient,
+        sequence_service_client::SequenceServiceClient,
     },
     server::{self, Limits, Rules},
     time::Clock,
@@ -31,6 +32,7 @@ use tonic::transport::Channel;
 pub use crate::requests::*;
 
 pub type Client = AdmissionServiceClient<Channel>;
+pub type Locks = LockServiceClient<Channel>;
 pub type Rates = RateServiceClient<Channel>;
 pub type Sequences = SequenceServiceClient<Channel>;
 
@@ -59,6 +61,7 @@ macro_rules! on_both_engines {
 /// A server on an engine with stepped time.
 pub struct World {
     pub client: Client,
+    pub locks: Locks,
     pub rates: Rates,
     pub sequences: Sequences,
     pub address: String,
@@ -92,9 +95,10 @@ impl World {
         let server = tokio::spawn(run).abort_handle();
         up(state).await;
         let client = Client::connect(address.clone()).await.unwrap();
+        let locks = Locks::connect(address.clone()).await.unwrap();
         let rates = Rates::connect(address.clone()).await.unwrap();
         let sequences = Sequences::connect(address.clone()).await.unwrap();
-        World { client, rates, sequences, address, time, server }
+        World { client, locks, rates, sequences, address, time, server }
     }
 
     /// Another client on a connection of its own.

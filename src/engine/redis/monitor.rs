@@ -44,6 +44,10 @@ impl Monitor {
         }
     }
 
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
     pub(super) fn state(&self) -> watch::Receiver<StoreState> {
         self.state.subscribe()
     }

@@ -29,7 +29,7 @@ pub(super) fn admission(asked: &AdmitTask, admission: &Admission) -> pb::AdmitTa
             Wire::Admitted
         }
         AdmitDecision::AlreadyCompleted => Wire::AlreadyCompleted,
-        AdmitDecision::Full { retry_after } => {
+        AdmitDecision::Full { retry_after, .. } => {
             response.retry_after = Some(duration(*retry_after));
             Wire::Full
         }
@@ -90,6 +90,7 @@ pub(super) fn pool(name: &Name, settings: &Settings, view: &PoolView) -> pb::Poo
         paused: view.paused,
         retention: Some(duration(settings.retention)),
         overrides: overrides.map(|(_, field)| Bytes::from_static(field.as_bytes())).collect(),
+        barging: settings.barging,
     };
     pb::Pool {
         pool: name.to_bytes(),
@@ -97,6 +98,7 @@ pub(super) fn pool(name: &Name, settings: &Settings, view: &PoolView) -> pb::Poo
         usage: Some(usage(&view.usage)),
         oldest_grant_time: view.oldest_grant.map(timestamp),
         next_expire_time: view.next_expire.map(timestamp),
+        waiting: u32::try_from(view.waiting).unwrap_or(u32::MAX),
     }
 }
 

@@ -18,18 +18,16 @@ use crate::{
 pub(super) fn admit_task(
     request: pb::AdmitTaskRequest,
     catalog: &Catalog,
-) -> Result<AdmitTask, Status> {
+) -> Result<(AdmitTask, Millis), Status> {
     let mut fields = Fields::default();
     let pool = fields.name("pool", request.pool);
     let device = fields.name("device_id", request.device_id);
     let task = fields.optional_name("task_id", request.task_id);
     let lease_duration = lease_duration(&mut fields, request.lease_duration);
-    fields.finish(pool.zip(device).map(|(pool, device)| AdmitTask {
-        settings: catalog.settings(&pool),
-        pool,
-        device,
-        task,
-        lease_duration,
+    let wait = fields.max_wait(request.max_wait);
+    fields.finish(pool.zip(device).map(|(pool, device)| {
+        let settings = catalog.settings(&pool);
+        (AdmitTask { pool, device, task, lease_duration, settings, place: None }, wait)
     }))
 }
 

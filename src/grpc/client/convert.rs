@@ -15,9 +15,10 @@ pub(super) fn admission(response: pb::AdmitTaskResponse) -> Result<Admission, Ca
         pb::AdmitDecision::Admitted => {
             AdmitDecision::Admitted { lease: lease(response.lease)?, replayed: response.replayed }
         }
-        pb::AdmitDecision::Full => {
-            AdmitDecision::Full { retry_after: millis(response.retry_after, "retry_after")? }
-        }
+        pb::AdmitDecision::Full => AdmitDecision::Full {
+            retry_after: millis(response.retry_after, "retry_after")?,
+            ticket: None,
+        },
         pb::AdmitDecision::NoTask => AdmitDecision::NoTask,
         pb::AdmitDecision::Paused => {
             AdmitDecision::Paused { retry_after: millis(response.retry_after, "retry_after")? }

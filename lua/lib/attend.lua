@@ -1,0 +1,30 @@
+-- What a server does for those that wait on it.
+
+-- Whose turn it is takes at most so many of one reply.
+local TURNS_MAX = 100
+
+-- Says that a channel's server is there, takes a place that was given up out of the
+-- way, and appends to `reply` whether the server's calls have to ask again (their
+-- places are lost), then number and waiter of each of them whose turn it is.
+local function attend(queue_key, places_key, channel, keep_ms, gone, number, free, now, reply)
+  local told = gone ~= '' and leave(queue_key, places_key, gone, number, free) or free
+  if call('EXISTS', queue_key) == 0 then
+    reply[#reply + 1] = 1
+    return reply
+  end
+  reply[#reply + 1] = knows(places_key, channel, now) and 0 or 1
+  call('HSET', places_key, 's' .. channel, format('%.0f', now + keep_ms * 1000))
+  call('PEXPIRE', queue_key, QUEUE_TTL)
+  call('PEXPIRE', places_key, QUEUE_TTL)
+  told = math.max(told - reap(queue_key, places_key, now), 0)
+  hint(queue_key, places_key, told, free)
+  if free > 0 then
+    for _, waiter in ipairs(call('ZRANGE', queue_key, 0, math.min(free, TURNS_MAX) - 1)) do
+      local of, _, theirs = read_place(places_key, waiter)
+      if theirs == channel then
+        reply[#reply + 1], reply[#reply + 2] = of, waiter
+      end
+    end
+  end
+  return reply
+end

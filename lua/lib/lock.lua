@@ -1,0 +1,40 @@
+-- How a lock is written down. All times are microseconds.
+--
+-- lock  "state token grant expire lease_ms owner", state H (held) or R (released, and
+--       expire is when); kept for an hour after its end, so that tokens grow though the
+--       clock is set back
+local call, format, match = redis.call, string.format, string.match
+
+-- Instants and tokens stay below 2^52, the year 2112: sums of them are exact.
+local TIME_MAX = 4503599627370495
+local RETENTION_MS = 3600000
+
+-- The lock, or one that nobody has held.
+local function read_lock(key)
+  local text = call('GET', key)
+  if not text then
+    return { token = 0, held = false, expire = 0 }
+  end
+  local state, token, grant, expire, lease_ms, owner = match(text, '^([HR]) (%d+) (%d+) (%d+) (%d+) (.+)$')
+  token, grant, expire, lease_ms = tonumber(token), tonumber(grant), tonumber(expire), tonumber(lease_ms)
+  if not state or math.max(token, grant, expire) > TIME_MAX or lease_ms > 86400000 then
+    error('CORRUPT lock; DEL the key that ends in :lock, its next token is the time', 0)
+  end
+  return { state = state, token = token, grant = grant, expire = expire, lease_ms = lease_ms, owner = owner }
+end
+
+local function is_held(lock, now)
+  return lock.state == 'H' and now < lock.expire
+end
+
+local function is_held_by(lock, owner, token, now)
+  return is_held(lock, now) and lock.owner == owner and (not token or token == lock.token)
+end
+
+local function write_lock(key, state, lock, now)
+  local text = format(
+    '%s %.0f %.0f %.0f %.0f %s',
+    state, lock.token, lock.grant, lock.expire, lock.lease_ms, lock.owner
+  )
+  call('SET', key, text, 'PX', format('%.0f', math.ceil((lock.expire - now) / 1000) + RETENTION_MS))
+end

@@ -1,0 +1,56 @@
+-- Turns of those that wait, for the scripts that grant.
+
+-- Takes a place, or keeps it; its ticket.
+local function enter(queue_key, places_key, waiter, number, ticket, wait_ms, keep_ms, channel, now)
+  local held = tonumber(call('ZSCORE', queue_key, waiter) or '')
+  ticket = held or tonumber(ticket)
+  if ticket == 0 then
+    local last = call('ZREVRANGE', queue_key, 0, 0, 'WITHSCORES')[2]
+    ticket = math.max(now, (tonumber(last) or 0) + 1)
+  end
+  if not held then
+    call('ZADD', queue_key, format('%.0f', ticket), waiter)
+  end
+  local ends = now + tonumber(wait_ms) * 1000 + SLACK
+  local place = format('%s %.0f %s', number, ends, channel)
+  call('HSET', places_key, 'p' .. waiter, place, 's' .. channel, format('%.0f', now + keep_ms * 1000))
+  call('PEXPIRE', queue_key, QUEUE_TTL)
+  call('PEXPIRE', places_key, QUEUE_TTL)
+  return ticket
+end
+
+-- Whether it is a caller's turn to take one of the free slots; if not, the ticket of
+-- its place, or 0 when it does not wait. A call that may barge needs no turn.
+local function take_turn(queue_key, places_key, waiter, place, free, barging, now)
+  local waiting = call('EXISTS', queue_key) == 1
+  local number, ticket, wait_ms, keep_ms, channel = parse_place(place)
+  local waits = number and wait_ms ~= '0'
+  if not waiting and free > 0 then
+    return true, 0
+  elseif not waiting and not waits then
+    return false, 0
+  end
+  ticket = waits and enter(queue_key, places_key, waiter, number, ticket, wait_ms, keep_ms, channel, now) or 0
+  local told = math.max(free - reap(queue_key, places_key, now), 0)
+  local rank = call('ZRANK', queue_key, waiter) or call('ZCARD', queue_key)
+  local turn = rank < free or barging and free > 0
+  local holder, _, holders_channel = read_place(places_key, waiter)
+  if holder and (turn or number == holder and not waits) then
+    told = leave(queue_key, places_key, waiter, holder, told)
+    if holder ~= number then
+      -- Another call of the same waiter: it is answered with the same lease.
+      pcall(call, 'PUBLISH', holders_channel, holder)
+    end
+  end
+  hint(queue_key, places_key, told, turn and free - 1 or free)
+  return turn, turn and 0 or ticket
+end
+
+-- Gives up the place of a call that needs none: what it asked for it had already.
+local function needs_no_turn(queue_key, places_key, waiter, place, free, now)
+  local number = parse_place(place)
+  if number and call('EXISTS', queue_key) == 1 then
+    local told = leave(queue_key, places_key, waiter, number, free)
+    hint(queue_key, places_key, math.max(told - reap(queue_key, places_key, now), 0), free)
+  end
+end

@@ -1,0 +1,36 @@
+-- Grants an owner the lock if nobody holds it and it is the owner's turn.
+--
+-- keys[1] lock string: the lock's record
+-- keys[2] queue zset: who waits, by ticket
+-- keys[3] places hash: the calls that wait, and their servers
+-- argv[1] owner bytes, 1..256
+-- argv[2] lease_ms ms, 100..86400000
+-- argv[3] place "number ticket wait_ms keep_ms channel", empty for a call that does not wait
+--
+-- Returns {0 acquired, token, grant, expire}
+--         {1 replayed, token, grant, expire}
+--         {2 held, ticket or 0, retry_after ms, holder or empty}
+-- Writes lock, TTL: the lease and an hour; queue and places, TTL: 2 minutes
+-- Cost O(log waiters); takes at most 100 lapsed places out of the way
+local RETRY_MIN = 50000
+
+local function decide(keys, argv, now)
+  local lock_key, queue_key, places_key = keys[1], keys[2], keys[3]
+  local owner, lease_ms, place = argv[1], tonumber(argv[2]), argv[3]
+
+  local lock = read_lock(lock_key)
+  if is_held_by(lock, owner, nil, now) then
+    needs_no_turn(queue_key, places_key, owner, place, 0, now)
+    return { 1, lock.token, lock.grant, lock.expire }
+  end
+  local held = is_held(lock, now)
+  local turn, ticket = take_turn(queue_key, places_key, owner, place, held and 0 or 1, false, now)
+  if not turn then
+    local wait = held and lock.expire - now or RETRY_MIN
+    return { 2, ticket, math.ceil(wait / 1000), held and lock.owner or '' }
+  end
+  lock = { token = math.max(lock.token + 1, now), grant = now, lease_ms = lease_ms, owner = owner }
+  lock.expire = now + lease_ms * 1000
+  write_lock(lock_key, 'H', lock, now)
+  return { 0, lock.token, lock.grant, lock.expire }
+end

@@ -1,0 +1,29 @@
+-- Ends the owner's lease and tells the first that waits.
+--
+-- keys[1] lock string: the lock's record
+-- keys[2] queue zset: who waits, by ticket
+-- keys[3] places hash: the calls that wait, and their servers
+-- argv[1] owner bytes, 1..256
+-- argv[2] token the lease's fencing token, empty when not compared
+--
+-- Returns {0 released}, also to a repeat within 5 minutes
+--         {1 not held}
+-- Writes lock, TTL: an hour; queue and places (removes)
+-- Cost O(log waiters); takes at most 100 lapsed places out of the way
+local REPEAT_MAX = 300000000
+
+local function decide(keys, argv, now)
+  local lock_key, queue_key, places_key = keys[1], keys[2], keys[3]
+  local owner, token = argv[1], tonumber(argv[2])
+
+  local lock = read_lock(lock_key)
+  if is_held_by(lock, owner, token, now) then
+    lock.expire = now
+    write_lock(lock_key, 'R', lock, now)
+    hand_on(queue_key, places_key, 0, 1, now)
+    return { 0 }
+  end
+  local released = lock.state == 'R' and now < lock.expire + REPEAT_MAX
+  local same = released and lock.owner == owner and (not token or token == lock.token)
+  return { same and 0 or 1 }
+end

@@ -1,0 +1,24 @@
+-- Extends the owner's lease, counted from now.
+--
+-- keys[1] lock string: the lock's record
+-- argv[1] owner bytes, 1..256
+-- argv[2] token the lease's fencing token, empty when not compared
+-- argv[3] lease_ms ms, 100..86400000, empty for as long as last time
+--
+-- Returns {0 renewed, token, grant, expire}
+--         {1 not held}
+-- Writes lock, TTL: the lease and an hour
+-- Cost O(1)
+local function decide(keys, argv, now)
+  local lock_key = keys[1]
+  local owner, token, lease_ms = argv[1], tonumber(argv[2]), tonumber(argv[3])
+
+  local lock = read_lock(lock_key)
+  if not is_held_by(lock, owner, token, now) then
+    return { 1 }
+  end
+  lock.lease_ms = lease_ms or lock.lease_ms
+  lock.expire = now + lock.lease_ms * 1000
+  write_lock(lock_key, 'H', lock, now)
+  return { 0, lock.token, lock.grant, lock.expire }
+end

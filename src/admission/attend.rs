@@ -1,0 +1,67 @@
+//! A server's word for its calls that wait for a slot.
+
+use super::{Pool, Settings, unknown_status};
+use crate::{
+    decision::{Call, Decision, Listing, Reply},
+    error::Error,
+    names::Name,
+    script::{self, Script},
+    time::Timestamp,
+    waiting::{self, Attend, Attendance},
+};
+
+/// Attends to a pool's queue.
+#[derive(Debug, Clone)]
+pub struct AttendPool {
+    /// The pool.
+    pub pool: Name,
+    /// Its configured settings.
+    pub settings: Settings,
+    /// What there is to say.
+    pub attend: Attend,
+}
+
+impl Decision for AttendPool {
+    type State = Pool;
+    type Outcome = Attendance;
+
+    const SCRIPT: &'static Script = &script::ATTEND_POOL;
+
+    fn partition(&self) -> &[u8] {
+        self.pool.as_bytes()
+    }
+
+    fn listing(&self) -> Listing {
+        Listing::Same
+    }
+
+    fn encode(&self, call: &mut Call) {
+        call.key(&[b"settings"]);
+        call.key(&[b"leases"]);
+        waiting::push_keys(call);
+        call.number(self.settings.capacity.into());
+        call.number(self.settings.paused.into());
+        self.attend.encode(call);
+    }
+
+    fn parse(reply: &mut Reply) -> Result<Attendance, Error> {
+        match reply.number()? {
+            0 => Attendance::parse(reply),
+            status => unknown_status(status),
+        }
+    }
+
+    fn decide(&self, pool: &mut Pool, now: Timestamp) -> Attendance {
+        pool.reclaim(now);
+        let settings = self.settings.under(&pool.overrides);
+        let free = settings.capacity.saturating_sub(pool.in_use());
+        // Of a pool without slots none will be free.
+        let makes_room = || pool.makes_room(settings.capacity);
+        let room = (settings.capacity > 0).then(makes_room).flatten();
+        let frees_in = room.map(|end| now.until(end));
+        let attended = self.attend.decide(&mut pool.queue, free, frees_in, now);
+        // Those that wait are to be told that nobody is admitted.
+        let again = attended.again || settings.paused || settings.capacity == 0;
+        Attendance { again, ..attended }
+    }
+}

@@ -1,0 +1,110 @@
+//! Where hints reach the calls that wait on this server.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    hash::{BuildHasher, Hasher, RandomState},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use tokio::sync::Notify;
+
+use crate::error::Error;
+
+/// Calls that wait on one server at most: each holds memory, no connection to the
+/// store and no thread.
+const SEATS_MAX: usize = 65_536;
+
+/// The calls of this server that wait, by number.
+pub struct Hub {
+    channel: Arc<str>,
+    next: AtomicU64,
+    is_closed: AtomicBool,
+    calls: Mutex<HashMap<u64, Arc<Notify>>>,
+}
+
+/// A call's right to be told; ends when dropped.
+#[derive(Debug)]
+pub struct Seat {
+    hub: Arc<Hub>,
+    number: u64,
+    told: Arc<Notify>,
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hub").field("channel", &self.channel).finish_non_exhaustive()
+    }
+}
+
+impl Hub {
+    /// A hub whose channel starts with `prefix` and is nobody else's.
+    pub fn new(prefix: &str) -> Arc<Hub> {
+        let random = || RandomState::new().build_hasher().finish();
+        Arc::new(Hub {
+            channel: format!("{prefix}:hints:{:016x}{:016x}", random(), random()).into(),
+            next: AtomicU64::new(1),
+            is_closed: AtomicBool::new(false),
+            calls: Mutex::default(),
+        })
+    }
+
+    /// Where the server listens for hints.
+    pub fn channel(&self) -> &Arc<str> {
+        &self.channel
+    }
+
+    /// A seat for a call that is about to wait.
+    pub fn seat(self: &Arc<Hub>) -> Result<Seat, Error> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let told = Arc::new(Notify::new());
+        let mut calls = self.lock();
+        if calls.len() >= SEATS_MAX {
+            return Err(Error::Overloaded);
+        }
+        calls.insert(number, told.clone());
+        Ok(Seat { hub: self.clone(), number, told })
+    }
+
+    /// Tells a call that it may be its turn; whether it is there.
+    pub fn tell(&self, number: u64) -> bool {
+        let told = self.lock().get(&number).cloned();
+        told.inspect(|told| told.notify_one()).is_some()
+    }
+
+    /// Makes every call ask a last time: the server is about to end.
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.lock().values().for_each(|told| told.notify_one());
+    }
+
+    /// Whether nobody may wait any more.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Notify>>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seat {
+    /// The call's number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Returns once the call is told; at once if it was since the last time.
+    pub async fn told(&self) {
+        self.told.notified().await;
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.hub.lock().remove(&self.number);
+    }
+}

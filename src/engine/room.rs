@@ -1,0 +1,181 @@
+//! The waiting room: calls that wait for their turn, and a server's attendance to the
+//! queues they wait in.
+//!
+//! A call asks, and if it has to wait it sleeps until it is told, then asks again. A
+//! hint may be lost and a lease ends without a word, so one task for all queues asks
+//! now and then, and when a lease is about to end, whose turn it is. It runs only while
+//! calls wait; they hold no connection meanwhile.
+
+mod register;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::time::{sleep, timeout_at};
+
+use super::{Engine, embedded::Kept, hub::Seat};
+use crate::{
+    decision::Decision,
+    error::Error,
+    time::{Millis, monotonic},
+    waiting::{Attend, Attendance, Place, Waits},
+};
+use register::{Due, Register};
+
+/// Kept back of a call's time for its last try: a fourth of it, or this.
+const LAST_TRY_MAX: Duration = Duration::from_millis(250);
+/// By when the store has to answer an attendance.
+const ATTEND_MAX: Duration = Duration::from_secs(1);
+/// Queues that are attended to in one round trip.
+const ATTENDED_MAX: usize = 128;
+/// When a call that waits asks again that this server had no room for.
+const CROWDED: Duration = Duration::from_millis(20);
+
+/// The calls of one kind that wait.
+#[derive(Debug)]
+pub struct Room<D: Waits> {
+    engine: Arc<Engine>,
+    register: Register<D>,
+}
+
+/// A call that waits; gives its place up when dropped.
+struct Waiting<'a, D>
+where
+    D: Waits<State: Kept, Attend: Decision<State: Kept>>,
+{
+    room: &'a Arc<Room<D>>,
+    decision: D,
+    seat: Seat,
+    ticket: u64,
+    /// Whether the queue may hold its place.
+    is_placed: bool,
+}
+
+impl<D> Room<D>
+where
+    D: Waits<State: Kept, Attend: Decision<State: Kept>>,
+{
+    /// An empty room.
+    pub fn new(engine: Arc<Engine>) -> Arc<Room<D>> {
+        Arc::new(Room { engine, register: Register::default() })
+    }
+
+    /// Takes a decision, waiting for its turn at most `wait`. Returns by `deadline`.
+    pub async fn run(
+        self: &Arc<Room<D>>,
+        decision: D,
+        wait: Millis,
+        deadline: Instant,
+    ) -> Result<D::Outcome, Error> {
+        let start = monotonic();
+        let last_try = (deadline.saturating_duration_since(start) / 4).min(LAST_TRY_MAX);
+        let until = (start + wait.duration()).min(deadline - last_try);
+        let seat = self.engine.hub().seat()?;
+        let mut call = Waiting { room: self, decision, seat, ticket: 0, is_placed: false };
+        call.run(until, deadline).await
+    }
+
+    /// Attends to the queues until nobody waits.
+    async fn attend(self: Arc<Room<D>>) {
+        while let Some(dues) = self.register.next(ATTENDED_MAX).await {
+            let attend = |due: &Due<D>| {
+                due.asked.attend(Attend {
+                    channel: self.engine.hub().channel().clone(),
+                    keep: self.register.keep(),
+                    gone: due.gone.clone(),
+                })
+            };
+            let attends: Vec<D::Attend> = dues.iter().map(attend).collect();
+            let attended = self.engine.run_all(&attends, monotonic() + ATTEND_MAX).await;
+            let attended = attended.unwrap_or_else(|error| vec![Err(error); dues.len()]);
+            for (due, attended) in dues.into_iter().zip(attended) {
+                self.learn(&due, attended);
+            }
+        }
+    }
+
+    fn learn(&self, due: &Due<D>, attended: Result<Attendance, Error>) {
+        let (hub, partition) = (self.engine.hub(), due.asked.partition());
+        let (ask_all, frees_in) = match attended {
+            Ok(Attendance { frees_in, again, turns }) => {
+                for (waiter, number) in turns.into_iter().map(|(number, waiter)| (waiter, number)) {
+                    if !hub.tell(number) {
+                        // Its word that it waits no longer was lost.
+                        self.register.leave(due.asked.clone(), waiter, number);
+                    }
+                }
+                (again, frees_in.map(Millis::duration))
+            }
+            // While the store is down they are answered so, as any call is.
+            Err(error) => {
+                tracing::debug!(%error, "could not attend to a queue");
+                (self.engine.check().is_err(), Some(CROWDED))
+            }
+        };
+        if ask_all {
+            self.register.calls(partition).into_iter().for_each(|number| {
+                hub.tell(number);
+            });
+        }
+        self.register.attended(partition, frees_in);
+    }
+}
+
+impl<D> Waiting<'_, D>
+where
+    D: Waits<State: Kept, Attend: Decision<State: Kept>>,
+{
+    async fn run(&mut self, until: Instant, deadline: Instant) -> Result<D::Outcome, Error> {
+        let engine = &self.room.engine;
+        loop {
+            let wait = match engine.hub().is_closed() {
+                // As if its time were over.
+                true => Millis(0),
+                false => Millis(until.saturating_duration_since(monotonic()).as_millis() as u64),
+            };
+            *self.decision.place() = Some(Place {
+                number: self.seat.number(),
+                ticket: self.ticket,
+                wait,
+                keep: self.room.register.keep(),
+                channel: engine.hub().channel().clone(),
+            });
+            self.is_placed |= wait.0 > 0;
+            let outcome = match engine.run(&self.decision, deadline).await {
+                Err(Error::Overloaded) if self.ticket > 0 && wait.0 > 0 => {
+                    sleep(CROWDED).await;
+                    continue;
+                }
+                outcome => outcome?,
+            };
+            let Some(ticket) = D::ticket(&outcome) else {
+                self.is_placed = false;
+                return Ok(outcome);
+            };
+            if self.ticket == 0 && self.room.register.enter(&self.decision, self.seat.number()) {
+                tokio::spawn(self.room.clone().attend());
+            }
+            self.ticket = ticket;
+            // Told, or out of time: both mean to ask again.
+            let _ = timeout_at(until.into(), self.seat.told()).await;
+        }
+    }
+}
+
+impl<D> Drop for Waiting<'_, D>
+where
+    D: Waits<State: Kept, Attend: Decision<State: Kept>>,
+{
+    fn drop(&mut self) {
+        let number = self.seat.number();
+        if self.ticket > 0 {
+            self.room.register.exit(self.decision.partition(), number);
+        }
+        if self.is_placed {
+            let waiter = self.decision.waiter().into();
+            self.room.register.leave(self.decision.clone(), waiter, number);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Which queues have calls of this server, and when each is attended to.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::{sync::Notify, time::timeout_at};
+
+use crate::{
+    time::{Millis, monotonic},
+    waiting::Waits,
+};
+
+/// How often a queue is attended to, at least: what a lost hint costs.
+const TICK: Duration = Duration::from_millis(300);
+/// What each queue adds to that, so that many cost the store no more than a few do.
+const TICK_PER_QUEUE: Duration = Duration::from_micros(100);
+/// A server is known for so many ticks without a word from it.
+const KEEP_TICKS: u32 = 5;
+
+/// The queues.
+#[derive(Debug)]
+pub(super) struct Register<D> {
+    queues: Mutex<Queues<D>>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct Queues<D> {
+    by_partition: HashMap<Arc<[u8]>, Line<D>>,
+    schedule: BTreeSet<(Instant, Arc<[u8]>)>,
+    left: Vec<Due<D>>,
+    /// Whether somebody attends to them.
+    is_attended: bool,
+}
+
+/// The calls of this server in one queue.
+#[derive(Debug)]
+struct Line<D> {
+    asked: D,
+    calls: HashSet<u64>,
+    next: Instant,
+}
+
+/// A queue to attend to.
+#[derive(Debug)]
+pub(super) struct Due<D> {
+    /// What was asked by a call that waits in it, or did.
+    pub(super) asked: D,
+    /// Waiter and number of a call that gives its place up.
+    pub(super) gone: Option<(Box<[u8]>, u64)>,
+}
+
+impl<D> Default for Register<D> {
+    fn default() -> Register<D> {
+        let (by_partition, schedule, left) = (HashMap::new(), BTreeSet::new(), Vec::new());
+        let queues = Queues { by_partition, schedule, left, is_attended: false };
+        Register { queues: Mutex::new(queues), changed: Notify::new() }
+    }
+}
+
+impl<D: Waits> Register<D> {
+    /// Notes a call that waits; whether somebody has to begin to attend.
+    pub(super) fn enter(&self, asked: &D, number: u64) -> bool {
+        let mut queues = self.lock();
+        let now = monotonic();
+        if let Some(line) = queues.by_partition.get_mut(asked.partition()) {
+            line.calls.insert(number);
+        } else {
+            let partition: Arc<[u8]> = asked.partition().into();
+            let line = Line { asked: asked.clone(), calls: HashSet::from([number]), next: now };
+            queues.by_partition.insert(partition.clone(), line);
+            queues.schedule.insert((now, partition));
+            self.changed.notify_one();
+        }
+        !std::mem::replace(&mut queues.is_attended, true)
+    }
+
+    /// Forgets a call.
+    pub(super) fn exit(&self, partition: &[u8], number: u64) {
+        let mut queues = self.lock();
+        let Some(line) = queues.by_partition.get_mut(partition) else { return };
+        line.calls.remove(&number);
+        if line.calls.is_empty()
+            && let Some((partition, line)) = queues.by_partition.remove_entry(partition)
+        {
+            queues.schedule.remove(&(line.next, partition));
+        }
+    }
+
+    /// Has a place taken out of its queue, soon.
+    pub(super) fn leave(&self, asked: D, waiter: Box<[u8]>, number: u64) {
+        self.lock().left.push(Due { asked, gone: Some((waiter, number)) });
+        self.changed.notify_one();
+    }
+
+    /// The calls that wait in a queue.
+    pub(super) fn calls(&self, partition: &[u8]) -> Vec<u64> {
+        let queues = self.lock();
+        let line = queues.by_partition.get(partition);
+        line.map(|line| line.calls.iter().copied().collect()).unwrap_or_default()
+    }
+
+    /// Waits for queues to attend to, at most `limit`; none once nobody waits.
+    pub(super) async fn next(&self, limit: usize) -> Option<Vec<Due<D>>> {
+        loop {
+            let next = {
+                let mut queues = self.lock();
+                let due = queues.due(limit);
+                if !due.is_empty() {
+                    return Some(due);
+                }
+                let Some((next, _)) = queues.schedule.first() else {
+                    queues.is_attended = false;
+                    return None;
+                };
+                *next
+            };
+            let _ = timeout_at(next.into(), self.changed.notified()).await;
+        }
+    }
+
+    /// Notes that a queue was attended to, and when a slot of it will be free.
+    pub(super) fn attended(&self, partition: &[u8], frees_in: Option<Duration>) {
+        let mut queues = self.lock();
+        let tick = queues.tick();
+        queues.reschedule(partition, monotonic() + frees_in.map_or(tick, |due| due.min(tick)));
+    }
+
+    /// How long this server is known to a queue without a word.
+    pub(super) fn keep(&self) -> Millis {
+        Millis((self.lock().tick() * KEEP_TICKS).as_millis() as u64)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queues<D>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<D: Waits> Queues<D> {
+    fn tick(&self) -> Duration {
+        TICK.max(TICK_PER_QUEUE * self.by_partition.len() as u32)
+    }
+
+    fn due(&mut self, limit: usize) -> Vec<Due<D>> {
+        let mut due: Vec<Due<D>> = self.left.drain(..self.left.len().min(limit)).collect();
+        let now = monotonic();
+        while due.len() < limit {
+            let Some((at, partition)) = self.schedule.first().cloned() else { break };
+            if at > now {
+                break;
+            }
+            // Until it was attended to.
+            let later = now + self.tick();
+            self.reschedule(&partition, later);
+            if let Some(line) = self.by_partition.get(&partition) {
+                due.push(Due { asked: line.asked.clone(), gone: None });
+            }
+        }
+        due
+    }
+
+    fn reschedule(&mut self, partition: &[u8], next: Instant) {
+        let Some((key, _)) = self.by_partition.get_key_value(partition) else { return };
+        let key = key.clone();
+        if let Some(line) = self.by_partition.get_mut(partition) {
+            self.schedule.remove(&(line.next, key.clone()));
+            line.next = next;
+            self.schedule.insert((next, key));
+        }
+    }
+}

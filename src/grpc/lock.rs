@@ -1,0 +1,85 @@
+//! `LockService`.
+
+mod convert;
+mod parse;
+
+use std::sync::Arc;
+
+use tonic::{Request, Response, Status};
+
+use super::{
+    deadline,
+    pb::{self, lock_service_server::LockServiceServer},
+};
+use crate::{
+    engine::{Engine, room::Room},
+    lock::AcquireLock,
+};
+
+/// The largest message taken: names, with room.
+const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// The service over an engine.
+#[derive(Debug)]
+pub struct Lock {
+    engine: Arc<Engine>,
+    room: Arc<Room<AcquireLock>>,
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+impl Lock {
+    /// The service's name in health checks.
+    pub const NAME: &'static str = "tollgate.v1.LockService";
+
+    /// The service, ready to be routed.
+    pub fn service(engine: Arc<Engine>) -> LockServiceServer<Lock> {
+        let room = Room::new(engine.clone());
+        LockServiceServer::new(Lock { engine, room }).max_decoding_message_size(MESSAGE_BYTES_MAX)
+    }
+}
+
+#[tonic::async_trait]
+impl pb::lock_service_server::LockService for Lock {
+    async fn acquire_lock(
+        &self,
+        request: Request<pb::AcquireLockRequest>,
+    ) -> Answer<pb::AcquireLockResponse> {
+        let asked = deadline::asked(&request);
+        let (decision, wait) = parse::acquire_lock(request.into_inner())?;
+        let (name, owner) = (decision.name.clone(), decision.owner.clone());
+        let deadline = asked.or_default(wait);
+        let acquisition = match wait.0 {
+            0 => self.engine.run(&decision, deadline).await?,
+            _ => self.room.run(decision, wait, deadline).await?,
+        };
+        Ok(Response::new(convert::acquisition(&name, &owner, acquisition)))
+    }
+
+    async fn renew_lock(
+        &self,
+        request: Request<pb::RenewLockRequest>,
+    ) -> Answer<pb::RenewLockResponse> {
+        let deadline = deadline::of(&request);
+        let decision = parse::renew_lock(request.into_inner())?;
+        let renewal = self.engine.run(&decision, deadline).await?;
+        Ok(Response::new(convert::renewal(&decision, renewal)))
+    }
+
+    async fn release_lock(
+        &self,
+        request: Request<pb::ReleaseLockRequest>,
+    ) -> Answer<pb::ReleaseLockResponse> {
+        let deadline = deadline::of(&request);
+        let decision = parse::release_lock(request.into_inner())?;
+        let release = self.engine.run(&decision, deadline).await?;
+        Ok(Response::new(convert::release(release)))
+    }
+
+    async fn get_lock(&self, request: Request<pb::GetLockRequest>) -> Answer<pb::GetLockResponse> {
+        let deadline = deadline::of(&request);
+        let decision = parse::get_lock(request.into_inner())?;
+        let view = self.engine.run(&decision, deadline).await?;
+        Ok(Response::new(convert::view(&decision.name, view)))
+    }
+}

@@ -1,0 +1,70 @@
+//! Outcomes into responses.
+
+use bytes::Bytes;
+
+use super::super::{
+    convert::{duration, timestamp},
+    pb,
+};
+use crate::{
+    lock::{Acquisition, Lease, LockView, Release, RenewLock, Renewal},
+    names::Name,
+};
+
+pub(super) fn acquisition(
+    name: &Name,
+    owner: &Name,
+    acquisition: Acquisition,
+) -> pb::AcquireLockResponse {
+    match acquisition {
+        Acquisition::Acquired { lease: granted, replayed } => pb::AcquireLockResponse {
+            outcome: pb::AcquireLockOutcome::Acquired.into(),
+            lease: Some(lease(name, owner.to_bytes(), &granted)),
+            replayed,
+            ..pb::AcquireLockResponse::default()
+        },
+        Acquisition::Held { holder, retry_after, .. } => pb::AcquireLockResponse {
+            outcome: pb::AcquireLockOutcome::Held.into(),
+            holder,
+            retry_after: Some(duration(retry_after)),
+            ..pb::AcquireLockResponse::default()
+        },
+    }
+}
+
+pub(super) fn renewal(asked: &RenewLock, renewal: Renewal) -> pb::RenewLockResponse {
+    let (outcome, lease) = match renewal {
+        Renewal::NotHeld => (pb::RenewLockOutcome::NotHeld, None),
+        Renewal::Renewed(renewed) => {
+            let lease = lease(&asked.name, asked.owner.to_bytes(), &renewed);
+            (pb::RenewLockOutcome::Renewed, Some(lease))
+        }
+    };
+    pb::RenewLockResponse { outcome: outcome.into(), lease }
+}
+
+pub(super) fn release(release: Release) -> pb::ReleaseLockResponse {
+    let outcome = match release {
+        Release::NotHeld => pb::ReleaseLockOutcome::NotHeld,
+        Release::Released => pb::ReleaseLockOutcome::Released,
+    };
+    pb::ReleaseLockResponse { outcome: outcome.into() }
+}
+
+pub(super) fn view(name: &Name, view: LockView) -> pb::GetLockResponse {
+    pb::GetLockResponse {
+        held: view.holder.is_some(),
+        lease: view.holder.map(|holder| lease(name, holder.owner, &holder.lease)),
+        waiters: u32::try_from(view.waiters).unwrap_or(u32::MAX),
+    }
+}
+
+fn lease(name: &Name, owner: Bytes, lease: &Lease) -> pb::LockLease {
+    pb::LockLease {
+        name: name.to_bytes(),
+        owner,
+        fencing_token: lease.token,
+        grant_time: Some(timestamp(lease.grant)),
+        expire_time: Some(timestamp(lease.expire)),
+    }
+}

@@ -1,0 +1,54 @@
+//! Requests into decisions.
+
+use bytes::Bytes;
+use tonic::Status;
+
+use super::super::{fields::Fields, pb};
+use crate::{
+    lock::{AcquireLock, GetLock, LEASE_DEFAULT, LEASE_MAX, LEASE_MIN, ReleaseLock, RenewLock},
+    names::Name,
+    time::Millis,
+};
+
+pub(super) fn acquire_lock(
+    request: pb::AcquireLockRequest,
+) -> Result<(AcquireLock, Millis), Status> {
+    let mut fields = Fields::default();
+    let held = name_and_owner(&mut fields, request.name, request.owner);
+    let lease_duration = lease_duration(&mut fields, request.lease_duration);
+    let wait = fields.max_wait(request.max_wait);
+    fields.finish(held.map(|(name, owner)| {
+        let lease_duration = lease_duration.unwrap_or(LEASE_DEFAULT);
+        (AcquireLock { name, owner, lease_duration, place: None }, wait)
+    }))
+}
+
+pub(super) fn renew_lock(request: pb::RenewLockRequest) -> Result<RenewLock, Status> {
+    let mut fields = Fields::default();
+    let held = name_and_owner(&mut fields, request.name, request.owner);
+    let lease_duration = lease_duration(&mut fields, request.lease_duration);
+    let token = request.fencing_token;
+    fields.finish(held.map(|(name, owner)| RenewLock { name, owner, token, lease_duration }))
+}
+
+pub(super) fn release_lock(request: pb::ReleaseLockRequest) -> Result<ReleaseLock, Status> {
+    let mut fields = Fields::default();
+    let held = name_and_owner(&mut fields, request.name, request.owner);
+    let token = request.fencing_token;
+    fields.finish(held.map(|(name, owner)| ReleaseLock { name, owner, token }))
+}
+
+pub(super) fn get_lock(request: pb::GetLockRequest) -> Result<GetLock, Status> {
+    let mut fields = Fields::default();
+    let name = fields.name("name", request.name);
+    fields.finish(name.map(|name| GetLock { name }))
+}
+
+fn name_and_owner(fields: &mut Fields, name: Bytes, owner: Bytes) -> Option<(Name, Name)> {
+    let (name, owner) = (fields.name("name", name), fields.name("owner", owner));
+    name.zip(owner)
+}
+
+fn lease_duration(fields: &mut Fields, value: Option<prost_types::Duration>) -> Option<Millis> {
+    fields.duration("lease_duration", value, LEASE_MIN..=LEASE_MAX)
+}

@@ -1,0 +1,65 @@
+//! Locks: one owner at a time, for the length of a lease.
+//!
+//! A lease ends by itself, so a holder that dies frees the lock, and one that stalls
+//! may outlive its lease: what the lock guards tells it by its *fencing token*, which
+//! is smaller than the next holder's.
+//!
+//! | verb | struct | script |
+//! |---|---|---|
+//! | AcquireLock | [`AcquireLock`] | `lua/lock/acquire.lua` |
+//! | RenewLock | [`RenewLock`] | `lua/lock/renew.lua` |
+//! | ReleaseLock | [`ReleaseLock`] | `lua/lock/release.lua` |
+//! | GetLock | [`GetLock`] | `lua/lock/get.lua` |
+//! | – (a server's word for those that wait on it) | [`AttendLock`] | `lua/lock/attend.lua` |
+
+mod acquire;
+mod attend;
+mod get;
+mod release;
+mod renew;
+mod state;
+
+pub use acquire::{AcquireLock, Acquisition};
+pub use attend::AttendLock;
+pub use get::{GetLock, Holder, LockView};
+pub use release::{Release, ReleaseLock};
+pub use renew::{RenewLock, Renewal};
+pub use state::Lock;
+
+use crate::{
+    decision::Reply,
+    error::Error,
+    time::{Millis, Timestamp},
+};
+
+/// The shortest lease.
+pub const LEASE_MIN: Millis = Millis(100);
+/// The longest lease: 24 h.
+pub const LEASE_MAX: Millis = Millis::from_secs(86_400);
+/// How long a lease runs unless the call says otherwise.
+pub const LEASE_DEFAULT: Millis = Millis::from_secs(30);
+
+/// The right to what a lock guards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    /// The fencing token: grows with every grant of a lock.
+    pub token: u64,
+    /// When it was granted.
+    pub grant: Timestamp,
+    /// When it ends unless renewed.
+    pub expire: Timestamp,
+}
+
+impl Lease {
+    fn parse(reply: &mut Reply) -> Result<Lease, Error> {
+        Ok(Lease {
+            token: reply.number()?,
+            grant: Timestamp(reply.number()?),
+            expire: Timestamp(reply.number()?),
+        })
+    }
+}
+
+fn unknown_status<T>(status: u64) -> Result<T, Error> {
+    Err(Error::Corrupt(format!("a reply of unknown status {status}")))
+}

@@ -1,0 +1,136 @@
+//! `AcquireLock`: grants an owner the lock if nobody holds it and it is its turn.
+
+use bytes::Bytes;
+
+use super::{AttendLock, Lease, Lock, state::Tenure, unknown_status};
+use crate::{
+    decision::{Call, Decision, Listing, Reply},
+    error::Error,
+    names::Name,
+    script::{self, Script},
+    time::{Millis, Timestamp},
+    waiting::{self, Attend, Place, Turn, Waits},
+};
+
+/// When to ask again for a lock that is free, but kept for those that wait.
+const RETRY_MIN: Millis = Millis(50);
+
+/// Asks for a lock.
+#[derive(Debug, Clone)]
+pub struct AcquireLock {
+    /// The lock.
+    pub name: Name,
+    /// Who would hold it.
+    pub owner: Name,
+    /// How long the lease runs.
+    pub lease_duration: Millis,
+    /// The place it asks from, if it waits.
+    pub place: Option<Place>,
+}
+
+/// Whether the owner holds the lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Acquisition {
+    /// It does.
+    Acquired {
+        /// Its lease.
+        lease: Lease,
+        /// Whether an earlier call had been granted it.
+        replayed: bool,
+    },
+    /// Another one does, or is next to.
+    Held {
+        /// Who holds it; empty when nobody does.
+        holder: Bytes,
+        /// When to ask again; above 0.
+        retry_after: Millis,
+        /// The ticket of the place, when the call waits.
+        ticket: Option<u64>,
+    },
+}
+
+impl Decision for AcquireLock {
+    type State = Lock;
+    type Outcome = Acquisition;
+
+    const SCRIPT: &'static Script = &script::ACQUIRE_LOCK;
+
+    fn partition(&self) -> &[u8] {
+        self.name.as_bytes()
+    }
+
+    fn listing(&self) -> Listing {
+        Listing::Same
+    }
+
+    fn encode(&self, call: &mut Call) {
+        call.key(&[b"lock"]);
+        waiting::push_keys(call);
+        call.bytes(&[self.owner.as_bytes()]);
+        call.number(self.lease_duration.0);
+        waiting::push_place(call, self.place.as_ref());
+    }
+
+    fn parse(reply: &mut Reply) -> Result<Acquisition, Error> {
+        match reply.number()? {
+            0 => Ok(Acquisition::Acquired { lease: Lease::parse(reply)?, replayed: false }),
+            1 => Ok(Acquisition::Acquired { lease: Lease::parse(reply)?, replayed: true }),
+            2 => {
+                let ticket = Some(reply.number()?).filter(|ticket| *ticket > 0);
+                let retry_after = Millis(reply.number()?);
+                Ok(Acquisition::Held { holder: reply.bytes()?.into(), retry_after, ticket })
+            }
+            status => unknown_status(status),
+        }
+    }
+
+    fn decide(&self, lock: &mut Lock, now: Timestamp) -> Acquisition {
+        let owner = self.owner.as_bytes();
+        if let Some(tenure) = lock.held_by(owner, None, now) {
+            let lease = tenure.lease;
+            if let (Some(queue), Some(place)) = (&mut lock.queue, &self.place) {
+                queue.needs_no_turn(owner, place, 0, now);
+            }
+            return Acquisition::Acquired { lease, replayed: true };
+        }
+        let (free, place) = (lock.free(now), self.place.as_ref());
+        let turn = waiting::take_turn(&mut lock.queue, owner, place, free, false, now);
+        if turn != Turn::Now {
+            let holder = lock.holder(now);
+            return Acquisition::Held {
+                holder: holder.map(|held| Bytes::copy_from_slice(&held.owner)).unwrap_or_default(),
+                retry_after: holder.map_or(RETRY_MIN, |held| now.until(held.lease.expire)),
+                ticket: turn.ticket(),
+            };
+        }
+        let last = lock.last.as_ref().map_or(0, |last| last.lease.token);
+        let expire = now.after(self.lease_duration);
+        let lease = Lease { token: now.0.max(last + 1), grant: now, expire };
+        let (owner, length) = (owner.into(), self.lease_duration);
+        lock.last = Some(Tenure { owner, lease, length, is_released: false });
+        Acquisition::Acquired { lease, replayed: false }
+    }
+}
+
+impl Waits for AcquireLock {
+    type Attend = AttendLock;
+
+    fn place(&mut self) -> &mut Option<Place> {
+        &mut self.place
+    }
+
+    fn waiter(&self) -> Vec<u8> {
+        self.owner.as_bytes().into()
+    }
+
+    fn attend(&self, attend: Attend) -> AttendLock {
+        AttendLock { name: self.name.clone(), attend }
+    }
+
+    fn ticket(outcome: &Acquisition) -> Option<u64> {
+        match outcome {
+            Acquisition::Held { ticket, .. } => *ticket,
+            Acquisition::Acquired { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! A server's word for its calls that wait for a lock.
+
+use super::{Lock, unknown_status};
+use crate::{
+    decision::{Call, Decision, Listing, Reply},
+    error::Error,
+    names::Name,
+    script::{self, Script},
+    time::Timestamp,
+    waiting::{self, Attend, Attendance},
+};
+
+/// Attends to a lock's queue.
+#[derive(Debug, Clone)]
+pub struct AttendLock {
+    /// The lock.
+    pub name: Name,
+    /// What there is to say.
+    pub attend: Attend,
+}
+
+impl Decision for AttendLock {
+    type State = Lock;
+    type Outcome = Attendance;
+
+    const SCRIPT: &'static Script = &script::ATTEND_LOCK;
+
+    fn partition(&self) -> &[u8] {
+        self.name.as_bytes()
+    }
+
+    fn listing(&self) -> Listing {
+        Listing::Same
+    }
+
+    fn encode(&self, call: &mut Call) {
+        call.key(&[b"lock"]);
+        waiting::push_keys(call);
+        self.attend.encode(call);
+    }
+
+    fn parse(reply: &mut Reply) -> Result<Attendance, Error> {
+        match reply.number()? {
+            0 => Attendance::parse(reply),
+            status => unknown_status(status),
+        }
+    }
+
+    fn decide(&self, lock: &mut Lock, now: Timestamp) -> Attendance {
+        let (free, holder) = (lock.free(now), lock.holder(now));
+        let frees_in = holder.map(|held| now.until(held.lease.expire));
+        self.attend.decide(&mut lock.queue, free, frees_in, now)
+    }
+}

@@ -1,0 +1,240 @@
+//! Who waits, in order of arrival; the twin of `lua/lib/queue.lua`, `turns.lua` and
+//! `attend.lua`.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use super::Place;
+use crate::time::{Millis, Timestamp};
+
+/// Places that one step takes out of the way, and calls that it tells, at most.
+const REAP_MAX: u32 = 100;
+const HINT_MAX: usize = 100;
+/// Calls of which one answer says that it is their turn.
+const TURNS_MAX: usize = 100;
+/// A call's last try may take so much longer than it waits.
+const SLACK: Millis = Millis::from_secs(1);
+
+type Waiter = Arc<[u8]>;
+
+/// Who is told of its turn: its server's channel, and the number of its call.
+pub type Hints = Vec<(Arc<str>, u64)>;
+
+/// The places of a partition, and who is to be told of their turn.
+#[derive(Debug, Default)]
+pub struct Queue {
+    order: BTreeSet<(u64, Waiter)>,
+    places: HashMap<Waiter, Held>,
+    /// Until when the server of a channel is known to be there.
+    servers: HashMap<Arc<str>, Timestamp>,
+    hints: Hints,
+}
+
+#[derive(Debug)]
+struct Held {
+    ticket: u64,
+    number: u64,
+    ends: Timestamp,
+    channel: Arc<str>,
+}
+
+/// Whether it is a caller's turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// It is.
+    Now,
+    /// It is not, and the call does not wait.
+    Refused,
+    /// It is not; the place has this ticket.
+    Waits(u64),
+}
+
+impl Turn {
+    /// The ticket of a place.
+    pub fn ticket(self) -> Option<u64> {
+        match self {
+            Turn::Waits(ticket) => Some(ticket),
+            Turn::Now | Turn::Refused => None,
+        }
+    }
+}
+
+impl Queue {
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Those that were told of their turn since the last time.
+    pub fn take_hints(&mut self) -> Hints {
+        std::mem::take(&mut self.hints)
+    }
+
+    /// Whether it is a caller's turn to take one of the free slots; one that may barge
+    /// needs no turn.
+    pub(crate) fn take_turn(
+        &mut self,
+        waiter: &[u8],
+        place: Option<&Place>,
+        free: u32,
+        barging: bool,
+        now: Timestamp,
+    ) -> Turn {
+        let stays = place.filter(|place| place.wait.0 > 0);
+        match (self.is_empty(), stays) {
+            (true, _) if free > 0 => return Turn::Now,
+            (true, None) => return Turn::Refused,
+            _ => {}
+        }
+        let ticket = stays.map(|place| self.enter(waiter, place, now));
+        let mut told = free.saturating_sub(self.reap(now));
+        let rank = self.rank_below(waiter, free);
+        // One without a place comes after all that have one.
+        let free_for_all = (self.len() as u32) < free && !self.places.contains_key(waiter);
+        let turn = rank.is_some() || free_for_all || barging && free > 0;
+        if let Some(held) = self.places.get(waiter) {
+            let (number, channel) = (held.number, held.channel.clone());
+            let own = place.is_some_and(|place| place.number == number);
+            if turn || own && stays.is_none() {
+                told = self.leave(waiter, number, told);
+                if !own {
+                    // Another call of the same waiter: it is answered with the same lease.
+                    self.hints.push((channel, number));
+                }
+            }
+        }
+        self.hint(told, if turn { free - 1 } else { free });
+        match (turn, ticket) {
+            (true, _) => Turn::Now,
+            (false, Some(ticket)) => Turn::Waits(ticket),
+            (false, None) => Turn::Refused,
+        }
+    }
+
+    /// Gives up the place of a call that needs none.
+    pub(crate) fn needs_no_turn(
+        &mut self,
+        waiter: &[u8],
+        place: &Place,
+        free: u32,
+        now: Timestamp,
+    ) {
+        if !self.is_empty() {
+            let told = self.leave(waiter, place.number, free);
+            let told = told.saturating_sub(self.reap(now));
+            self.hint(told, free);
+        }
+    }
+
+    /// Hands on slots that became free.
+    pub(crate) fn hand_on(&mut self, was_free: u32, free: u32, now: Timestamp) {
+        if free > was_free {
+            let told = was_free.saturating_sub(self.reap(now));
+            self.hint(told, free);
+        }
+    }
+
+    /// Notes that a server is there, and that a call of it is not; whether it was
+    /// known, or none when nobody waits.
+    pub(super) fn attend(
+        &mut self,
+        channel: &Arc<str>,
+        keep: Millis,
+        gone: Option<(&[u8], u64)>,
+        free: u32,
+        now: Timestamp,
+    ) -> Option<bool> {
+        let told = gone.map_or(free, |(waiter, number)| self.leave(waiter, number, free));
+        if self.is_empty() {
+            return None;
+        }
+        let known = self.knows(channel, now);
+        self.servers.insert(channel.clone(), now.after(keep));
+        let told = told.saturating_sub(self.reap(now));
+        self.hint(told, free);
+        Some(known)
+    }
+
+    /// The calls of a channel whose turn it is.
+    pub(super) fn turns(&self, channel: &str, free: u32) -> Vec<(u64, Box<[u8]>)> {
+        let first = self.order.iter().take(TURNS_MAX.min(free as usize));
+        let held = first.filter_map(|(_, waiter)| Some((waiter, self.places.get(waiter)?)));
+        let own = held.filter(|(_, held)| *held.channel == *channel);
+        own.map(|(waiter, held)| (held.number, (**waiter).into())).collect()
+    }
+
+    /// Takes a place, or keeps it; its ticket.
+    fn enter(&mut self, waiter: &[u8], place: &Place, now: Timestamp) -> u64 {
+        let held = self.places.remove_entry(waiter);
+        let next = || self.order.last().map_or(now.0, |(last, _)| now.0.max(last + 1));
+        let (waiter, ticket) = match held {
+            Some((waiter, held)) => (waiter, held.ticket),
+            None if place.ticket == 0 => (Waiter::from(waiter), next()),
+            None => (Waiter::from(waiter), place.ticket),
+        };
+        self.order.insert((ticket, waiter.clone()));
+        let ends = now.after(place.wait).after(SLACK);
+        let (number, channel) = (place.number, place.channel.clone());
+        self.servers.insert(channel.clone(), now.after(place.keep));
+        self.places.insert(waiter, Held { ticket, number, ends, channel });
+        ticket
+    }
+
+    /// Gives up a place, if it is that call's; how many of the first `told` are left.
+    fn leave(&mut self, waiter: &[u8], number: u64, told: u32) -> u32 {
+        if self.places.get(waiter).is_none_or(|held| held.number != number) {
+            return told;
+        }
+        let rank = self.rank_below(waiter, told);
+        self.vacate(waiter);
+        if rank.is_some() { told - 1 } else { told }
+    }
+
+    fn vacate(&mut self, waiter: &[u8]) {
+        if let Some((waiter, held)) = self.places.remove_entry(waiter) {
+            self.order.remove(&(held.ticket, waiter));
+        }
+        if self.is_empty() {
+            self.servers.clear();
+        }
+    }
+
+    /// Takes places at the front that are none out of the way; how many there were.
+    fn reap(&mut self, now: Timestamp) -> u32 {
+        for reaped in 0..REAP_MAX {
+            let first = self.order.first().map(|(_, waiter)| waiter.clone());
+            let Some(first) = first else { return reaped };
+            let held = self.places.get(&first);
+            if held.is_some_and(|held| held.ends > now && self.knows(&held.channel, now)) {
+                return reaped;
+            }
+            self.vacate(&first);
+        }
+        REAP_MAX
+    }
+
+    fn knows(&self, channel: &str, now: Timestamp) -> bool {
+        self.servers.get(channel).is_some_and(|until| *until > now)
+    }
+
+    /// Tells those from rank `told` to below `free` that it is their turn.
+    fn hint(&mut self, told: u32, free: u32) {
+        let count = free.saturating_sub(told) as usize;
+        let next = self.order.iter().skip(told as usize).take(count.min(HINT_MAX));
+        let held = next.filter_map(|(_, waiter)| self.places.get(waiter));
+        let hints: Vec<_> = held.map(|held| (held.channel.clone(), held.number)).collect();
+        self.hints.extend(hints);
+    }
+
+    /// A waiter's rank, if it is below a bound.
+    fn rank_below(&self, waiter: &[u8], bound: u32) -> Option<usize> {
+        self.order.iter().take(bound as usize).position(|(_, other)| **other == *waiter)
+    }
+}

@@ -1,0 +1,68 @@
+//! Calls that wait, of a few servers, for random histories.
+
+use std::{collections::HashMap, sync::Arc};
+
+use rand::{Rng, seq::IndexedRandom};
+use rand_chacha::ChaCha8Rng;
+use tollgate::{
+    time::Millis,
+    waiting::{Attend, Place, Waits},
+};
+
+const SERVERS: usize = 3;
+/// Few, so that calls ask again and others take their waiters over.
+const NUMBERS: u64 = 20;
+
+#[derive(Debug)]
+pub struct Callers {
+    channels: Vec<Arc<str>>,
+    /// By number: the waiter of its last place, and its ticket.
+    placed: HashMap<u64, (Box<[u8]>, u64)>,
+}
+
+impl Default for Callers {
+    fn default() -> Callers {
+        let channel = || format!("test:{:016x}", rand::random::<u64>()).into();
+        Callers { channels: (0..SERVERS).map(|_| channel()).collect(), placed: HashMap::new() }
+    }
+}
+
+impl Callers {
+    pub fn channels(&self) -> Vec<String> {
+        self.channels.iter().map(|channel| channel.to_string()).collect()
+    }
+
+    /// A place to ask from, or none.
+    pub fn place(&self, random: &mut ChaCha8Rng) -> Option<Place> {
+        let number = random.random_range(1..=NUMBERS);
+        let known = self.placed.get(&number).filter(|_| random.random_bool(0.5));
+        random.random_bool(0.7).then(|| Place {
+            number,
+            ticket: known.map_or(0, |(_, ticket)| *ticket),
+            wait: Millis(*[0, 0, 5000, 60_000].choose(random).unwrap()),
+            keep: Millis(*[300, 5000, 60_000].choose(random).unwrap()),
+            channel: self.channel(number),
+        })
+    }
+
+    /// Remembers the place of a call that has to wait.
+    pub fn asked<D: Waits>(&mut self, decision: &D, outcome: &D::Outcome) {
+        let mut asked = decision.clone();
+        if let (Some(place), Some(ticket)) = (asked.place().take(), D::ticket(outcome)) {
+            self.placed.insert(place.number, (decision.waiter().into(), ticket));
+        }
+    }
+
+    /// The word of a server, perhaps with a call that is gone.
+    pub fn attend(&self, random: &mut ChaCha8Rng) -> Attend {
+        let number = random.random_range(1..=NUMBERS);
+        let placed = self.placed.get(&number).filter(|_| random.random_bool(0.7));
+        let gone = placed.map(|(waiter, _)| (waiter.clone(), number));
+        let keep = Millis(*[300, 5000, 60_000].choose(random).unwrap());
+        Attend { channel: self.channel(number), keep, gone }
+    }
+
+    fn channel(&self, number: u64) -> Arc<str> {
+        self.channels[number as usize % SERVERS].clone()
+    }
+}

@@ -1,0 +1,209 @@
+//! What a lock promises, in the order of the list of known failures.
+
+use std::time::Duration;
+
+use tollgate::grpc::client::pb;
+
+use crate::{
+    locks::{Keeper, acquire, granted, leased, refused, release, renew},
+    world::{World, micros, seconds},
+};
+
+on_both_engines! {
+    d1_a_release_releases,
+    d3_a_late_release_leaves_the_next_holder_alone,
+    d5_owners_of_the_same_instant_have_different_tokens,
+    d6_only_the_engines_clock_counts,
+    d8_to_try_once_is_one_try,
+    d9_a_stalled_holder_has_the_smaller_token,
+    an_owner_that_acquires_again_gets_its_lease,
+    a_repeated_release_is_answered_as_the_first,
+    a_renewal_counts_from_now_and_keeps_its_length,
+    a_lease_that_ended_is_not_renewed,
+    a_stale_token_neither_renews_nor_releases,
+    a_lock_shows_its_holder,
+    tokens_grow_though_the_clock_is_set_back,
+    locks_of_any_name_are_apart,
+}
+
+fn keeper(world: &World) -> Keeper {
+    Keeper(world.locks.clone())
+}
+
+async fn d1_a_release_releases(world: World) {
+    let locks = keeper(&world);
+    let first = locks.acquired("l", "a").await;
+    assert_eq!(locks.held("l", "b").await, "a");
+    let by_token =
+        pb::ReleaseLockRequest { fencing_token: Some(first.fencing_token), ..release("l", "a") };
+    assert!(locks.released(by_token).await);
+    let second = locks.acquired("l", "b").await;
+    assert!(second.fencing_token > first.fencing_token);
+    assert!(locks.released(release("l", "b")).await, "without a token, too");
+    locks.acquired("l", "c").await;
+}
+
+async fn d3_a_late_release_leaves_the_next_holder_alone(world: World) {
+    let locks = keeper(&world);
+    let late = granted(&locks.ask(leased(5.0, acquire("l", "a"))).await);
+    world.advance(Duration::from_secs(5)).await;
+    // Its lease has ended; nobody has taken the lock yet.
+    assert!(!locks.released(release("l", "a")).await);
+    let next = locks.acquired("l", "b").await;
+    let by_token =
+        pb::ReleaseLockRequest { fencing_token: Some(late.fencing_token), ..release("l", "a") };
+    assert!(!locks.released(by_token).await);
+    assert!(!locks.released(release("l", "a")).await);
+    assert_eq!(locks.get("l").await.lease, Some(next));
+}
+
+async fn d5_owners_of_the_same_instant_have_different_tokens(world: World) {
+    // Stepped time stands still: all of them come in the same microsecond.
+    let locks = keeper(&world);
+    let mut last = 0;
+    for turn in 0..50 {
+        let owner = format!("o{turn}");
+        let lease = locks.acquired("l", &owner).await;
+        assert!(lease.fencing_token > last);
+        last = lease.fencing_token;
+        assert!(!locks.released(release("l", &format!("o{}", turn + 1))).await);
+        assert!(locks.released(release("l", &owner)).await);
+    }
+}
+
+async fn d6_only_the_engines_clock_counts(world: World) {
+    // No request carries a time: what a contender's clock says cannot matter. The
+    // lease ends on the engine's clock, at its very instant and not before.
+    let locks = keeper(&world);
+    let lease = granted(&locks.ask(leased(11.0, acquire("l", "a"))).await);
+    let (grant, expire) = (micros(lease.grant_time), micros(lease.expire_time));
+    assert_eq!(expire - grant, 11_000_000);
+    world.advance(Duration::from_micros(10_999_999)).await;
+    let answer = locks.ask(acquire("l", "b")).await;
+    assert_eq!(refused(&answer), "a");
+    assert_eq!(answer.retry_after, Some(seconds(0.001)), "rounded up, never 0");
+    world.advance(Duration::from_micros(1)).await;
+    locks.acquired("l", "b").await;
+}
+
+async fn d8_to_try_once_is_one_try(world: World) {
+    let locks = keeper(&world);
+    let at_once = pb::AcquireLockRequest { max_wait: Some(seconds(0.0)), ..acquire("l", "a") };
+    granted(&locks.ask(at_once).await);
+    let at_once = pb::AcquireLockRequest { max_wait: Some(seconds(0.0)), ..acquire("l", "b") };
+    assert_eq!(refused(&locks.ask(at_once).await), "a");
+    assert_eq!(locks.get("l").await.waiters, 0);
+}
+
+async fn d9_a_stalled_holder_has_the_smaller_token(world: World) {
+    let locks = keeper(&world);
+    let stalled = granted(&locks.ask(leased(1.0, acquire("l", "a"))).await);
+    world.advance(Duration::from_secs(1)).await;
+    let next = locks.acquired("l", "b").await;
+    assert!(next.fencing_token > stalled.fencing_token);
+    // It learns so itself, too.
+    assert_eq!(locks.renewed(renew("l", "a")).await, None);
+}
+
+async fn an_owner_that_acquires_again_gets_its_lease(world: World) {
+    let locks = keeper(&world);
+    let first = locks.ask(leased(10.0, acquire("l", "a"))).await;
+    world.advance(Duration::from_secs(4)).await;
+    let again = locks.ask(leased(60.0, acquire("l", "a"))).await;
+    assert!(!first.replayed && again.replayed);
+    assert_eq!(granted(&again), granted(&first), "its end stays what it was");
+}
+
+async fn a_repeated_release_is_answered_as_the_first(world: World) {
+    let locks = keeper(&world);
+    let lease = locks.acquired("l", "a").await;
+    let by_token =
+        |token| pb::ReleaseLockRequest { fencing_token: Some(token), ..release("l", "a") };
+    assert!(locks.released(by_token(lease.fencing_token)).await);
+    assert!(locks.released(by_token(lease.fencing_token)).await);
+    assert!(locks.released(release("l", "a")).await);
+    assert!(!locks.released(by_token(lease.fencing_token + 1)).await);
+    assert!(!locks.released(release("l", "b")).await);
+    world.advance(Duration::from_secs(300)).await;
+    assert!(!locks.released(release("l", "a")).await, "for 5 minutes");
+    assert!(!locks.released(release("never", "a")).await);
+}
+
+async fn a_renewal_counts_from_now_and_keeps_its_length(world: World) {
+    let locks = keeper(&world);
+    let lease = granted(&locks.ask(leased(10.0, acquire("l", "a"))).await);
+    let end = |lease: &pb::LockLease| micros(lease.expire_time) - micros(lease.grant_time);
+    world.advance(Duration::from_secs(9)).await;
+    let renewed = locks.renewed(renew("l", "a")).await.expect("it is held");
+    assert_eq!((renewed.fencing_token, end(&renewed)), (lease.fencing_token, 19_000_000));
+    let longer = pb::RenewLockRequest {
+        lease_duration: Some(seconds(60.0)),
+        fencing_token: Some(lease.fencing_token),
+        ..renew("l", "a")
+    };
+    assert_eq!(end(&locks.renewed(longer).await.unwrap()), 69_000_000);
+    world.advance(Duration::from_secs(1)).await;
+    assert_eq!(end(&locks.renewed(renew("l", "a")).await.unwrap()), 70_000_000);
+    assert_eq!(locks.get("l").await.lease.unwrap().fencing_token, lease.fencing_token);
+}
+
+async fn a_lease_that_ended_is_not_renewed(world: World) {
+    let locks = keeper(&world);
+    assert_eq!(locks.renewed(renew("l", "a")).await, None, "of a lock that nobody had");
+    granted(&locks.ask(leased(1.0, acquire("l", "a"))).await);
+    assert_eq!(locks.renewed(renew("l", "b")).await, None);
+    world.advance(Duration::from_secs(1)).await;
+    assert_eq!(locks.renewed(renew("l", "a")).await, None, "though nobody has it since");
+    assert!(!locks.get("l").await.held);
+    locks.acquired("l", "a").await;
+    assert!(locks.released(release("l", "a")).await);
+    assert_eq!(locks.renewed(renew("l", "a")).await, None, "after its release");
+}
+
+async fn a_stale_token_neither_renews_nor_releases(world: World) {
+    let locks = keeper(&world);
+    let first = granted(&locks.ask(leased(1.0, acquire("l", "a"))).await);
+    world.advance(Duration::from_secs(1)).await;
+    let second = locks.acquired("l", "a").await;
+    let token = Some(first.fencing_token);
+    let stale = pb::RenewLockRequest { fencing_token: token, ..renew("l", "a") };
+    assert_eq!(locks.renewed(stale).await, None);
+    let stale = pb::ReleaseLockRequest { fencing_token: token, ..release("l", "a") };
+    assert!(!locks.released(stale).await);
+    assert_eq!(locks.get("l").await.lease, Some(second));
+}
+
+async fn a_lock_shows_its_holder(world: World) {
+    let locks = keeper(&world);
+    assert_eq!(locks.get("l").await, pb::GetLockResponse::default());
+    let lease = locks.acquired("l", "a").await;
+    assert_eq!((&*lease.name, &*lease.owner), ("l", "a"));
+    let length = micros(lease.expire_time) - micros(lease.grant_time);
+    assert_eq!(length, 30_000_000, "the default");
+    let shown = locks.get("l").await;
+    assert!(shown.held && shown.waiters == 0);
+    assert_eq!(shown.lease, Some(lease));
+}
+
+async fn tokens_grow_though_the_clock_is_set_back(world: World) {
+    let locks = keeper(&world);
+    let mut last = 0;
+    for _ in 0..3 {
+        let lease = granted(&locks.ask(leased(1.0, acquire("l", "a"))).await);
+        assert!(lease.fencing_token > last);
+        last = lease.fencing_token;
+        assert!(locks.released(release("l", "a")).await);
+        world.time().set_back(1_000_000).await;
+    }
+}
+
+async fn locks_of_any_name_are_apart(world: World) {
+    let locks = keeper(&world);
+    let names = ["a", "a}", "a%7D", "{", "a:b", "a}:lock", "*", "é", "a b"];
+    for name in names {
+        locks.acquired(name, name).await;
+    }
+    for name in names {
+        assert_eq!(locks.held(name, "other").await, name);
+    }
+}

@@ -1,0 +1,106 @@
+//! Requests about locks, and what they are answered.
+
+use std::time::Duration;
+
+use pb::{AcquireLockOutcome, ReleaseLockOutcome, RenewLockOutcome};
+use tollgate::grpc::client::pb;
+use tonic::Request;
+
+use crate::world::{Locks, seconds};
+
+pub fn acquire(name: &str, owner: &str) -> pb::AcquireLockRequest {
+    pb::AcquireLockRequest { name: name.into(), owner: owner.into(), ..Default::default() }
+}
+
+pub fn leased(seconds_: f64, request: pb::AcquireLockRequest) -> pb::AcquireLockRequest {
+    pb::AcquireLockRequest { lease_duration: Some(seconds(seconds_)), ..request }
+}
+
+pub fn waiting(seconds_: f64, request: pb::AcquireLockRequest) -> pb::AcquireLockRequest {
+    pb::AcquireLockRequest { max_wait: Some(seconds(seconds_)), ..request }
+}
+
+pub fn release(name: &str, owner: &str) -> pb::ReleaseLockRequest {
+    pb::ReleaseLockRequest { name: name.into(), owner: owner.into(), fencing_token: None }
+}
+
+pub fn renew(name: &str, owner: &str) -> pb::RenewLockRequest {
+    pb::RenewLockRequest { name: name.into(), owner: owner.into(), ..Default::default() }
+}
+
+/// A client's view of locks, in few words.
+#[derive(Clone)]
+pub struct Keeper(pub Locks);
+
+impl Keeper {
+    pub async fn ask(&self, request: pb::AcquireLockRequest) -> pb::AcquireLockResponse {
+        let mut request = Request::new(request);
+        request.set_timeout(Duration::from_secs(90));
+        self.0.clone().acquire_lock(request).await.unwrap().into_inner()
+    }
+
+    /// The lease that an owner is granted at once, or had already.
+    pub async fn acquired(&self, name: &str, owner: &str) -> pb::LockLease {
+        granted(&self.ask(acquire(name, owner)).await)
+    }
+
+    /// Who holds the lock that an owner does not get at once.
+    pub async fn held(&self, name: &str, owner: &str) -> String {
+        refused(&self.ask(acquire(name, owner)).await)
+    }
+
+    /// Whether a lease ended by being given back.
+    pub async fn released(&self, request: pb::ReleaseLockRequest) -> bool {
+        let answer = self.0.clone().release_lock(request).await.unwrap().into_inner();
+        match answer.outcome() {
+            ReleaseLockOutcome::Released => true,
+            ReleaseLockOutcome::NotHeld => false,
+            ReleaseLockOutcome::Unspecified => panic!("{answer:?}"),
+        }
+    }
+
+    /// The lease as it goes on, if it does.
+    pub async fn renewed(&self, request: pb::RenewLockRequest) -> Option<pb::LockLease> {
+        let answer = self.0.clone().renew_lock(request).await.unwrap().into_inner();
+        match answer.outcome() {
+            RenewLockOutcome::Renewed => Some(answer.lease.expect("a lease goes on")),
+            RenewLockOutcome::NotHeld => {
+                assert_eq!(answer.lease, None);
+                None
+            }
+            RenewLockOutcome::Unspecified => panic!("{answer:?}"),
+        }
+    }
+
+    pub async fn get(&self, name: &str) -> pb::GetLockResponse {
+        let request = pb::GetLockRequest { name: name.into() };
+        self.0.clone().get_lock(request).await.unwrap().into_inner()
+    }
+
+    /// Waits until so many calls wait for a lock.
+    pub async fn waiters(&self, name: &str, count: u32) {
+        let come = async {
+            while self.get(name).await.waiters != count {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let came = tokio::time::timeout(Duration::from_secs(20), come).await;
+        if came.is_err() {
+            panic!("{count} wait for {name}: {:?}", self.get(name).await);
+        }
+    }
+}
+
+pub fn granted(answer: &pb::AcquireLockResponse) -> pb::LockLease {
+    assert_eq!(answer.outcome(), AcquireLockOutcome::Acquired, "{answer:?}");
+    assert!(answer.holder.is_empty() && answer.retry_after.is_none(), "{answer:?}");
+    answer.lease.clone().expect("a lease is granted")
+}
+
+pub fn refused(answer: &pb::AcquireLockResponse) -> String {
+    assert_eq!(answer.outcome(), AcquireLockOutcome::Held, "{answer:?}");
+    let retry = answer.retry_after.expect("when to ask again");
+    assert!(retry.seconds > 0 || retry.nanos > 0, "{answer:?}");
+    assert!(answer.lease.is_none() && !answer.replayed, "{answer:?}");
+    answer.holder.clone()
+}

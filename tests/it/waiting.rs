@@ -1,0 +1,230 @@
+//! Calls that wait for a lock: their order, and what ends a wait.
+
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tollgate::{
+    grpc::client::pb,
+    lock::{AcquireLock, Acquisition, Lock, ReleaseLock},
+    names::Name,
+    time::Millis,
+    waiting::Place,
+};
+use tonic::{Code, Request};
+
+use crate::{
+    locks::{Keeper, acquire, granted, leased, refused, release, waiting},
+    twins::{States, Twins},
+    world::World,
+};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+on_both_engines! {
+    those_that_wait_are_served_in_order,
+    d20_a_waiter_whose_client_is_gone_is_passed_over,
+    d21_of_1000_waiters_one_is_served,
+    a_wait_that_is_over_is_answered_held,
+    a_deadline_shorter_than_the_wait_is_kept,
+    a_lease_that_lapses_frees_the_lock_for_the_first,
+    an_owner_that_waits_twice_has_one_place,
+    a_repeat_of_the_holder_does_not_wait,
+}
+
+fn keeper(world: &World) -> Keeper {
+    Keeper(world.locks.clone())
+}
+
+/// A call that waits up to 60 s.
+pub fn wait(locks: &Keeper, name: &str, owner: &str) -> JoinHandle<pb::AcquireLockResponse> {
+    let (locks, request) = (locks.clone(), waiting(60.0, acquire(name, owner)));
+    tokio::spawn(async move { locks.ask(request).await })
+}
+
+async fn ended(call: JoinHandle<pb::AcquireLockResponse>) -> pb::AcquireLockResponse {
+    tokio::time::timeout(PATIENCE, call).await.expect("the call is answered").unwrap()
+}
+
+async fn those_that_wait_are_served_in_order(world: World) {
+    let locks = keeper(&world);
+    let mut last = locks.acquired("l", "first").await;
+    let mut calls = Vec::new();
+    for turn in 0..20 {
+        calls.push(wait(&locks, "l", &format!("o{turn}")));
+        locks.waiters("l", turn + 1).await;
+    }
+    for call in calls {
+        assert!(locks.released(release("l", &last.owner)).await);
+        let next = granted(&ended(call).await);
+        assert!(next.fencing_token > last.fencing_token);
+        last = next;
+    }
+    assert_eq!((&*last.owner, locks.get("l").await.waiters), ("o19", 0));
+}
+
+async fn d20_a_waiter_whose_client_is_gone_is_passed_over(world: World) {
+    let locks = keeper(&world);
+    locks.acquired("l", "a").await;
+    let gone = wait(&locks, "l", "b");
+    locks.waiters("l", 1).await;
+    let there = wait(&locks, "l", "c");
+    locks.waiters("l", 2).await;
+    gone.abort();
+    locks.waiters("l", 1).await;
+    assert!(locks.released(release("l", "a")).await);
+    assert_eq!(granted(&ended(there).await).owner, "c");
+
+    // The same when it goes in the moment of its turn.
+    let gone = wait(&locks, "l", "b");
+    locks.waiters("l", 1).await;
+    let there = wait(&locks, "l", "d");
+    locks.waiters("l", 2).await;
+    gone.abort();
+    assert!(locks.released(release("l", "c")).await);
+    let next = ended(there).await;
+    assert_eq!(granted(&next).owner, "d");
+}
+
+async fn d21_of_1000_waiters_one_is_served(world: World) {
+    let locks = keeper(&world);
+    locks.acquired("l", "first").await;
+    let mut calls = tokio::task::JoinSet::new();
+    for connection in 0..10 {
+        let theirs = Keeper(crate::world::Locks::connect(world.address.clone()).await.unwrap());
+        for call in 0..100 {
+            let call = wait(&theirs, "l", &format!("o{connection}-{call}"));
+            calls.spawn(ended_late(call));
+        }
+    }
+    locks.waiters("l", 1000).await;
+    for left in (990..1000).rev() {
+        let holder = locks.get("l").await.lease.unwrap().owner;
+        assert!(locks.released(release("l", &holder)).await);
+        let served = tokio::time::timeout(PATIENCE, calls.join_next()).await.unwrap();
+        let served = granted(&served.unwrap().unwrap());
+        let shown = locks.get("l").await;
+        assert_eq!((shown.lease, shown.waiters), (Some(served), left));
+    }
+    calls.abort_all();
+}
+
+async fn ended_late(call: JoinHandle<pb::AcquireLockResponse>) -> pb::AcquireLockResponse {
+    call.await.unwrap()
+}
+
+async fn a_wait_that_is_over_is_answered_held(world: World) {
+    let locks = keeper(&world);
+    locks.acquired("l", "a").await;
+    let answer = locks.ask(waiting(0.2, acquire("l", "b"))).await;
+    assert_eq!(refused(&answer), "a");
+    assert_eq!(locks.get("l").await.waiters, 0, "its place is given up");
+    assert!(locks.released(release("l", "a")).await);
+    locks.acquired("l", "c").await;
+}
+
+async fn a_deadline_shorter_than_the_wait_is_kept(world: World) {
+    let locks = keeper(&world);
+    locks.acquired("l", "a").await;
+    let mut request = Request::new(waiting(60.0, acquire("l", "b")));
+    request.set_timeout(Duration::from_millis(700));
+    match locks.0.clone().acquire_lock(request).await {
+        Ok(answer) => assert_eq!(refused(answer.get_ref()), "a"),
+        // On a machine that is busy for so long.
+        Err(status) => assert!(matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled)),
+    }
+    locks.waiters("l", 0).await;
+}
+
+async fn a_lease_that_lapses_frees_the_lock_for_the_first(world: World) {
+    let locks = keeper(&world);
+    granted(&locks.ask(leased(5.0, acquire("l", "silent"))).await);
+    let (first, second) = (wait(&locks, "l", "b"), ());
+    locks.waiters("l", 1).await;
+    let second = (second, wait(&locks, "l", "c")).1;
+    locks.waiters("l", 2).await;
+    world.advance(Duration::from_secs(5)).await;
+    let lease = granted(&ended(first).await);
+    assert_eq!(lease.owner, "b");
+    world.advance(Duration::from_secs(30)).await;
+    assert!(granted(&ended(second).await).fencing_token > lease.fencing_token);
+}
+
+async fn an_owner_that_waits_twice_has_one_place(world: World) {
+    let locks = keeper(&world);
+    locks.acquired("l", "a").await;
+    let once = wait(&locks, "l", "b");
+    locks.waiters("l", 1).await;
+    let other = wait(&locks, "l", "c");
+    locks.waiters("l", 2).await;
+    // Its client lost the connection and calls again: it keeps its turn.
+    let again = wait(&locks, "l", "b");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    once.abort();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    locks.waiters("l", 2).await;
+    assert!(locks.released(release("l", "a")).await);
+    assert_eq!(granted(&ended(again).await).owner, "b");
+    assert!(locks.released(release("l", "b")).await);
+    assert_eq!(granted(&ended(other).await).owner, "c");
+}
+
+async fn a_repeat_of_the_holder_does_not_wait(world: World) {
+    let locks = keeper(&world);
+    let lease = locks.acquired("l", "a").await;
+    let other = wait(&locks, "l", "b");
+    locks.waiters("l", 1).await;
+    let again = locks.ask(waiting(60.0, acquire("l", "a"))).await;
+    assert!(again.replayed);
+    assert_eq!(granted(&again), lease);
+    assert!(locks.released(release("l", "a")).await);
+    ended(other).await;
+}
+
+/// A decision about the lock `l`, from a place on a server of that channel.
+fn ask(owner: &str, place: Option<(u64, u64, &str)>) -> AcquireLock {
+    let name = |text: &str| Name::parse(bytes::Bytes::copy_from_slice(text.as_bytes())).unwrap();
+    let place = place.map(|(number, ticket, channel)| {
+        let (wait, keep) = (Millis(5000), Millis(1500));
+        Place { number, ticket, wait, keep, channel: channel.into() }
+    });
+    let lease_duration = Millis::from_secs(30);
+    AcquireLock { name: name("l"), owner: name(owner), lease_duration, place }
+}
+
+/// What servers that come and go do to a queue, decided by both executors alike.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_does_not_wait_does_not_overtake() {
+    let (twins, mut locks) = (Twins::new().await, States::<Lock>::new());
+    let mut decide = async |decision: AcquireLock| twins.agree(&mut locks, &decision, "").await;
+    assert!(matches!(decide(ask("a", None)).await, Acquisition::Acquired { .. }));
+    let waits = decide(ask("b", Some((1, 0, "dead")))).await;
+    assert!(matches!(waits, Acquisition::Held { ticket: Some(_), .. }));
+    let ask_again = |outcome: &Acquisition| match outcome {
+        Acquisition::Held { ticket: Some(ticket), .. } => *ticket,
+        other => panic!("{other:?}"),
+    };
+    let ticket = ask_again(&decide(ask("c", Some((2, 0, "dead")))).await);
+
+    let ReleaseLock { .. } = {
+        let released =
+            ReleaseLock { name: ask("a", None).name, owner: ask("a", None).owner, token: None };
+        twins.agree(&mut locks, &released, "").await;
+        released
+    };
+    let mut decide = async |decision: AcquireLock| twins.agree(&mut locks, &decision, "").await;
+    // Free, but b is next: nobody holds it, and nobody else gets it.
+    match decide(ask("d", None)).await {
+        Acquisition::Held { holder, retry_after, ticket: None } => {
+            assert!(holder.is_empty() && retry_after > Millis(0));
+        }
+        other => panic!("{other:?}"),
+    }
+    // Their server is silent for so long that it is known no longer.
+    twins.time.advance(1_500_000).await;
+    let waits = decide(ask("e", Some((3, 0, "alive")))).await;
+    assert!(matches!(waits, Acquisition::Acquired { .. }), "{waits:?}");
+    // It was only slow: with its ticket a call is before those that came later.
+    let later = ask_again(&decide(ask("f", Some((4, 0, "alive")))).await);
+    let back = ask_again(&decide(ask("c", Some((2, ticket, "dead")))).await);
+    assert!(back == ticket && ticket < later);
+}

@@ -1,0 +1,166 @@
+//! Waiting through several servers on one Redis, and through what befalls them.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::{
+    locks::{Keeper, acquire, granted, leased, refused, release, waiting},
+    process::{OwnRedis, Server},
+    waiting::wait,
+    world::Locks,
+};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+async fn keeper(server: &Server) -> Keeper {
+    let client = server.client().await;
+    drop(client);
+    let keeper = Keeper(Locks::connect(server.address()).await.unwrap());
+    let up = async {
+        let get = || tollgate::grpc::client::pb::GetLockRequest { name: "up".into() };
+        while keeper.0.clone().get_lock(get()).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, up).await.expect("the store is up");
+    keeper
+}
+
+async fn two_servers(redis: &OwnRedis) -> [(Server, Keeper); 2] {
+    let one = Server::start(&["--engine", &redis.url()]).await;
+    let other = Server::start(&["--engine", &redis.url()]).await;
+    let (to_one, to_other) = (keeper(&one).await, keeper(&other).await);
+    [(one, to_one), (other, to_other)]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_of_two_servers_are_served_in_one_order() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let servers = two_servers(&redis).await;
+    let keepers = [&servers[0].1, &servers[1].1];
+    keepers[0].acquired("l", "first").await;
+    let mut calls = Vec::new();
+    for turn in 0..100 {
+        // Not in turn: a server's calls come in runs, too.
+        let keeper = keepers[usize::from(turn % 7 < 3)];
+        calls.push(wait(keeper, "l", &format!("o{turn}")));
+        keepers[0].waiters("l", turn + 1).await;
+    }
+    let mut holder = "first".to_owned();
+    for (turn, call) in calls.into_iter().enumerate() {
+        assert!(keepers[turn % 2].released(release("l", &holder)).await);
+        let lease = granted(&timeout(PATIENCE, call).await.unwrap().unwrap());
+        holder = format!("o{turn}");
+        assert_eq!(lease.owner, holder);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_places_of_a_server_that_dies_lapse_by_themselves() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let [(mut dying, theirs), (_alive, ours)] = two_servers(&redis).await;
+    ours.acquired("l", "a").await;
+    let lost: Vec<_> = (0..20).map(|call| wait(&theirs, "l", &format!("o{call}"))).collect();
+    ours.waiters("l", 20).await;
+    let next = wait(&ours, "l", "b");
+    ours.waiters("l", 21).await;
+    dying.process.signal("-KILL");
+    dying.process.end(PATIENCE).await;
+    assert!(ours.released(release("l", "a")).await);
+    let lease = granted(&timeout(PATIENCE, next).await.expect("b is served").unwrap());
+    assert_eq!((&*lease.owner, ours.get("l").await.waiters), ("b", 0));
+    lost.into_iter().for_each(|call| call.abort());
+}
+
+/// Neither may the server subscribe nor its scripts publish: no hint gets through.
+#[tokio::test(flavor = "multi_thread")]
+async fn hints_that_are_lost_cost_no_turn() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let user = ["ACL", "SETUSER", "deaf", "on", ">secret", "~*", "+@all", "resetchannels"];
+    redis.command(&user).await.unwrap();
+    let url = format!("redis://deaf:secret@127.0.0.1:{}", redis.port);
+    let server = Server::start(&["--engine", &url]).await;
+    let locks = keeper(&server).await;
+    locks.acquired("l", "a").await;
+    let mut calls = Vec::new();
+    for turn in 0..5 {
+        calls.push(wait(&locks, "l", &format!("o{turn}")));
+        locks.waiters("l", turn + 1).await;
+    }
+    let mut holder = "a".to_owned();
+    for (turn, call) in calls.into_iter().enumerate() {
+        assert!(locks.released(release("l", &holder)).await);
+        holder = format!("o{turn}");
+        assert_eq!(granted(&timeout(PATIENCE, call).await.unwrap().unwrap()).owner, holder);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn places_that_redis_lost_are_taken_again_in_their_order() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let servers = two_servers(&redis).await;
+    servers[0].1.acquired("l", "a").await;
+    let mut calls = Vec::new();
+    for turn in 0..10 {
+        calls.push(wait(&servers[turn % 2].1, "l", &format!("o{turn}")));
+        servers[0].1.waiters("l", turn as u32 + 1).await;
+    }
+    for part in ["queue", "places"] {
+        redis.command(&["DEL", &format!("tollgate:{{lock:l}}:{part}")]).await.unwrap();
+    }
+    servers[0].1.waiters("l", 10).await;
+    let mut holder = "a".to_owned();
+    for (turn, call) in calls.into_iter().enumerate() {
+        assert!(servers[0].1.released(release("l", &holder)).await);
+        holder = format!("o{turn}");
+        assert_eq!(granted(&timeout(PATIENCE, call).await.unwrap().unwrap()).owner, holder);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_ends_answers_those_that_wait() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let [(mut ending, theirs), (_other, ours)] = two_servers(&redis).await;
+    ours.acquired("l", "a").await;
+    let calls: Vec<_> = (0..20).map(|call| wait(&theirs, "l", &format!("o{call}"))).collect();
+    ours.waiters("l", 20).await;
+    ending.process.signal("-TERM");
+    for call in calls {
+        let answer = timeout(PATIENCE, call).await.expect("it is answered").unwrap();
+        assert_eq!(refused(&answer), "a");
+    }
+    assert_eq!(ours.get("l").await.waiters, 0);
+    assert_eq!(ending.process.end(PATIENCE).await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_that_wait_are_told_when_the_store_is_down() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    let locks = keeper(&server).await;
+    granted(&locks.ask(leased(60.0, acquire("l", "a"))).await);
+    let mut calls = Vec::new();
+    for turn in 0..10 {
+        let (mut client, request) =
+            (locks.0.clone(), waiting(60.0, acquire("l", &format!("o{turn}"))));
+        calls.push(tokio::spawn(async move { client.acquire_lock(request).await }));
+    }
+    locks.waiters("l", 10).await;
+    redis.kill();
+    for call in calls {
+        let status = timeout(PATIENCE, call).await.expect("it is answered").unwrap().unwrap_err();
+        let code = status.code();
+        assert!(matches!(code, tonic::Code::Unavailable | tonic::Code::DeadlineExceeded), "{code}");
+    }
+    // A wait that begins later is refused at once, and all is well when it is back.
+    redis.start().await;
+    keeper(&server).await;
+    assert_eq!(locks.held("l", "b").await, "a", "it kept the lease");
+}
