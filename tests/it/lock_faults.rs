@@ -1,0 +1,117 @@
+//! Locks through lost replies and forgotten scripts, on time that runs.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tollgate::grpc::client::pb;
+use tonic::Code;
+
+use crate::{
+    locks::{Keeper, acquire, granted, release, renew, waiting},
+    process::{OwnRedis, Server},
+    wire::Wire,
+    world::Locks,
+};
+
+async fn keeper(server: &Server) -> Keeper {
+    drop(server.client().await);
+    let keeper = Keeper(Locks::connect(server.address()).await.unwrap());
+    let up = async {
+        while keeper.0.clone().release_lock(release("up", "nobody")).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), up).await.expect("the store is up");
+    keeper
+}
+
+/// Callers that take a lock again and again, and see that they are alone with it.
+async fn compete(keepers: Vec<Keeper>, rounds: u64) {
+    let (inside, last) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let callers = keepers.into_iter().enumerate().map(|(caller, locks)| {
+        let (inside, last) = (inside.clone(), last.clone());
+        tokio::spawn(async move {
+            for round in 0..rounds {
+                let owner = format!("o{caller}-{round}");
+                let lease = granted(&locks.ask(waiting(60.0, acquire("l", &owner))).await);
+                assert!(!inside.swap(true, Ordering::SeqCst), "two hold the lock");
+                assert!(last.swap(lease.fencing_token, Ordering::SeqCst) < lease.fencing_token);
+                tokio::task::yield_now().await;
+                inside.store(false, Ordering::SeqCst);
+                assert!(locks.released(release("l", &owner)).await);
+            }
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        caller.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_at_a_time_holds_the_lock_through_two_servers() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let one = Server::start(&["--engine", &redis.url()]).await;
+    let other = Server::start(&["--engine", &redis.url()]).await;
+    let keepers = [keeper(&one).await, keeper(&other).await];
+    compete((0..20).map(|caller| keepers[caller % 2].clone()).collect(), 20).await;
+    // Nothing is left but the lock itself.
+    let left = redis.command(&["KEYS", "tollgate:{lock:l}:*"]).await.unwrap();
+    assert_eq!(
+        left,
+        redis::Value::Array(vec![redis::Value::BulkString(b"tollgate:{lock:l}:lock".to_vec())])
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_at_a_time_holds_the_embedded_lock() {
+    let server = Server::start(&[]).await;
+    compete(vec![keeper(&server).await; 20], 20).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s3_script_flush_fails_no_call_that_waits() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    let keepers = vec![keeper(&server).await; 10];
+    let flushing = async {
+        loop {
+            redis.command(&["SCRIPT", "FLUSH"]).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        () = compete(keepers, 20) => {}
+        () = flushing => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_that_is_lost_costs_neither_the_lock_nor_a_turn() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let wire = Wire::to(redis.port).await;
+    let server = Server::start(&["--engine", &format!("redis://127.0.0.1:{}", wire.port)]).await;
+    let locks = keeper(&server).await;
+    wire.lose_one();
+    let lease = locks.acquired("l", "a").await;
+    wire.lose_one();
+    assert!(locks.renewed(renew("l", "a")).await.is_some());
+    wire.lose_one();
+    assert!(locks.released(release("l", "a")).await, "the second try is a repeat");
+    assert!(locks.acquired("l", "b").await.fencing_token > lease.fencing_token);
+    // What nobody can know is not said.
+    wire.lose_one();
+    let lost = locks.0.clone().release_lock(release("l", "a")).await;
+    match lost {
+        Err(status) => assert_eq!(status.code(), Code::DeadlineExceeded),
+        Ok(answer) => assert_eq!(answer.get_ref().outcome(), pb::ReleaseLockOutcome::NotHeld),
+    }
+    assert_eq!(locks.held("l", "c").await, "b");
+}

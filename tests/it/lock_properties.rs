@@ -1,0 +1,221 @@
+//! What holds of locks and of waiting whatever happens: random histories of one lock,
+//! whose calls wait on servers that come and go, against what a caller may rely on.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use tollgate::{
+    decision::{Decision, State},
+    lock::{
+        AcquireLock, Acquisition, AttendLock, GetLock, Lock, Release, ReleaseLock, RenewLock,
+        Renewal,
+    },
+    names::Name,
+    time::{Millis, Timestamp},
+    waiting::{Attend, Place, Waits},
+};
+
+const KEEP: Millis = Millis(1500);
+
+#[derive(Debug, Clone)]
+enum Op {
+    /// A call, from a place or without one.
+    Acquire {
+        owner: u8,
+        waits: bool,
+    },
+    Release {
+        owner: u8,
+        stale: bool,
+    },
+    Renew {
+        owner: u8,
+    },
+    /// A server says that it is there.
+    Attend {
+        server: u8,
+    },
+    /// A call's client goes away.
+    Leave {
+        owner: u8,
+    },
+    Pass {
+        millis: u64,
+    },
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let owner = 0..6u8;
+    let op = prop_oneof![
+        5 => (owner.clone(), any::<bool>()).prop_map(|(owner, waits)| Op::Acquire { owner, waits }),
+        3 => (owner.clone(), any::<bool>()).prop_map(|(owner, stale)| Op::Release { owner, stale }),
+        1 => owner.clone().prop_map(|owner| Op::Renew { owner }),
+        3 => (0..2u8).prop_map(|server| Op::Attend { server }),
+        1 => owner.prop_map(|owner| Op::Leave { owner }),
+        2 => (0..900u64).prop_map(|millis| Op::Pass { millis }),
+    ];
+    prop::collection::vec(op, 1..200)
+}
+
+/// What callers know.
+#[derive(Default)]
+struct Seen {
+    lock: Lock,
+    now: u64,
+    /// Owner, token and end of the lease in force.
+    holder: Option<(u8, u64, u64)>,
+    last_token: u64,
+    /// By ticket: who waits, until when at least its place is there.
+    waiting: BTreeMap<u64, (u8, u64)>,
+    known: [u64; 2],
+    hints: usize,
+}
+
+fn name(text: String) -> Name {
+    Name::parse(Bytes::from(text)).unwrap()
+}
+
+impl Seen {
+    fn take<D: Decision<State = Lock>>(&mut self, decision: &D) -> D::Outcome {
+        let outcome = decision.decide(&mut self.lock, Timestamp(self.now));
+        self.hints += self.lock.take_hints().len();
+        outcome
+    }
+
+    fn held_by(&self, owner: u8) -> bool {
+        self.holder.is_some_and(|(holder, _, end)| holder == owner && self.now < end)
+    }
+
+    /// The first of those that wait; places that lapsed before it are lost for good.
+    fn first(&mut self) -> Option<u8> {
+        let (now, known) = (self.now, self.known);
+        while let Some(first) = self.waiting.first_entry() {
+            let (owner, until) = *first.get();
+            if until > now && known[usize::from(owner % 2)] > now {
+                return Some(owner);
+            }
+            first.remove();
+        }
+        None
+    }
+
+    fn acquire(&mut self, owner: u8, waits: bool) {
+        let number = u64::from(owner) + 1;
+        let ticket = self.waiting.iter().find(|(_, (by, _))| *by == owner).map(|(t, _)| *t);
+        let place = waits.then(|| Place {
+            number,
+            ticket: ticket.unwrap_or(0),
+            wait: Millis(10_000),
+            keep: KEEP,
+            channel: format!("server{}", owner % 2).into(),
+        });
+        let was_held = self.holder.filter(|(_, _, end)| self.now < *end);
+        let is_repeat = was_held.is_some_and(|(holder, ..)| holder == owner);
+        if waits && !is_repeat && (was_held.is_some() || !self.waiting.is_empty()) {
+            self.known[usize::from(owner % 2)] = self.now + KEEP.micros();
+        }
+        let lease_duration = Millis(1000);
+        let (l, by) = (name("l".into()), name(owner.to_string()));
+        let decision = AcquireLock { name: l, owner: by, lease_duration, place };
+        let first = if is_repeat { None } else { self.first() };
+        let outcome = self.take(&decision);
+        match outcome {
+            Acquisition::Acquired { lease, replayed: true } => {
+                assert_eq!(Some((owner, lease.token, lease.expire.0)), was_held);
+            }
+            Acquisition::Acquired { lease, replayed: false } => {
+                assert!(was_held.is_none(), "two hold it");
+                assert!(first.is_none_or(|first| first == owner), "{owner} overtakes {first:?}");
+                assert!(lease.token > self.last_token);
+                self.last_token = lease.token;
+                self.holder = Some((owner, lease.token, lease.expire.0));
+                self.waiting.retain(|_, (by, _)| *by != owner);
+            }
+            outcome @ Acquisition::Held { .. } => {
+                let must_wait = was_held.is_some() || first.is_some_and(|first| first != owner);
+                // Places that lapsed are taken out of the way by the call itself.
+                assert!(must_wait, "nobody holds it and nobody is before {owner}");
+                assert_eq!(AcquireLock::ticket(&outcome).is_some(), waits);
+                if let Some(ticket) = AcquireLock::ticket(&outcome) {
+                    self.waiting.retain(|_, (by, _)| *by != owner);
+                    self.waiting.insert(ticket, (owner, self.now + 10_000_000));
+                }
+            }
+        }
+    }
+
+    fn step(&mut self, op: &Op) {
+        match *op {
+            Op::Pass { millis } => self.now += millis * 1000,
+            Op::Acquire { owner, waits } => self.acquire(owner, waits),
+            Op::Release { owner, stale } => {
+                let token = stale.then_some(1);
+                let (l, by) = (name("l".into()), name(owner.to_string()));
+                let was_held = self.held_by(owner);
+                let waits = was_held && !stale && self.first().is_some();
+                let told = self.hints;
+                let release = self.take(&ReleaseLock { name: l, owner: by, token });
+                if was_held && !stale {
+                    assert_eq!(release, Release::Released);
+                    self.holder = None;
+                    assert_eq!(self.hints - told, usize::from(waits), "one is told, if any");
+                } else {
+                    assert_eq!(self.hints, told);
+                }
+            }
+            Op::Renew { owner } => {
+                let (l, by) = (name("l".into()), name(owner.to_string()));
+                let renew = RenewLock { name: l, owner: by, token: None, lease_duration: None };
+                match self.take(&renew) {
+                    Renewal::Renewed(lease) => {
+                        assert!(self.held_by(owner));
+                        self.holder = Some((owner, lease.token, lease.expire.0));
+                    }
+                    Renewal::NotHeld => assert!(!self.held_by(owner)),
+                }
+            }
+            Op::Attend { server } => self.attend(server, None),
+            Op::Leave { owner } => {
+                let gone = (owner.to_string().into_bytes().into(), u64::from(owner) + 1);
+                self.waiting.retain(|_, (by, _)| *by != owner);
+                self.attend(owner % 2, Some(gone));
+            }
+        }
+    }
+
+    fn attend(&mut self, server: u8, gone: Option<(Box<[u8]>, u64)>) {
+        let channel = format!("server{server}").into();
+        let attend = Attend { channel, keep: KEEP, gone };
+        let was_known = self.known[usize::from(server)] > self.now;
+        let attendance = self.take(&AttendLock { name: name("l".into()), attend });
+        if self.take(&GetLock { name: name("l".into()) }).waiters == 0 {
+            self.waiting.clear();
+            return;
+        }
+        // Its places are kept, unless others have taken them out of the way.
+        assert_eq!(attendance.again, !was_known);
+        self.known[usize::from(server)] = self.now + KEEP.micros();
+        let is_free = self.holder.is_none_or(|(_, _, end)| end <= self.now);
+        let next = self.first().filter(|first| is_free && first % 2 == server);
+        let next: Vec<u64> = next.map(|first| u64::from(first) + 1).into_iter().collect();
+        let turns: Vec<u64> = attendance.turns.iter().map(|(number, _)| *number).collect();
+        assert_eq!(turns, next);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn one_holds_the_lock_and_nobody_overtakes(ops in ops()) {
+        let mut seen = Seen { now: 1_700_000_000_000_000, ..Seen::default() };
+        for op in &ops {
+            seen.step(op);
+            if seen.waiting.is_empty() {
+                // With the last place all that is known of servers goes.
+                seen.known = [0; 2];
+            }
+        }
+    }
+}
