@@ -63,7 +63,8 @@ impl Engine {
     {
         match self {
             Engine::Embedded(engine) => Ok(engine.run(decision)),
-            Engine::Redis(engine) => engine.run(decision, deadline).await,
+            // Boxed: what an exchange needs is not kept by calls that wait or decide here.
+            Engine::Redis(engine) => Box::pin(engine.run(decision, deadline)).await,
         }
     }
 

@@ -13,7 +13,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::time::{sleep, timeout_at};
+use tokio::{
+    runtime::Handle,
+    time::{sleep, timeout_at},
+};
 
 use super::{Engine, embedded::Kept, hub::Seat};
 use crate::{
@@ -30,8 +33,8 @@ const LAST_TRY_MAX: Duration = Duration::from_millis(250);
 const ATTEND_MAX: Duration = Duration::from_secs(1);
 /// Queues that are attended to in one round trip.
 const ATTENDED_MAX: usize = 128;
-/// When a call that waits asks again that this server had no room for.
-const CROWDED: Duration = Duration::from_millis(20);
+/// When a call that may wait asks again that this server had no room for.
+const CROWDED: Duration = Duration::from_millis(50);
 
 /// The calls of one kind that wait.
 #[derive(Debug)]
@@ -77,6 +80,14 @@ where
         call.run(until, deadline).await
     }
 
+    /// Begins to attend to the queues, if nobody does.
+    fn begin(self: &Arc<Room<D>>, is_due: bool) {
+        // A call that is dropped with its runtime needs nobody to tell so.
+        if is_due && let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(self.clone().attend());
+        }
+    }
+
     /// Attends to the queues until nobody waits.
     async fn attend(self: Arc<Room<D>>) {
         while let Some(dues) = self.register.next(ATTENDED_MAX).await {
@@ -100,9 +111,9 @@ where
         let (hub, partition) = (self.engine.hub(), due.asked.partition());
         let (ask_all, frees_in) = match attended {
             Ok(Attendance { frees_in, again, turns }) => {
-                for (waiter, number) in turns.into_iter().map(|(number, waiter)| (waiter, number)) {
+                for (number, waiter) in turns {
                     if !hub.tell(number) {
-                        // Its word that it waits no longer was lost.
+                        // Its word that it waits no longer was lost. Somebody attends: we.
                         self.register.leave(due.asked.clone(), waiter, number);
                     }
                 }
@@ -144,7 +155,7 @@ where
             });
             self.is_placed |= wait.0 > 0;
             let outcome = match engine.run(&self.decision, deadline).await {
-                Err(Error::Overloaded) if self.ticket > 0 && wait.0 > 0 => {
+                Err(Error::Overloaded) if monotonic() + CROWDED < deadline => {
                     sleep(CROWDED).await;
                     continue;
                 }
@@ -154,8 +165,8 @@ where
                 self.is_placed = false;
                 return Ok(outcome);
             };
-            if self.ticket == 0 && self.room.register.enter(&self.decision, self.seat.number()) {
-                tokio::spawn(self.room.clone().attend());
+            if self.ticket == 0 {
+                self.room.begin(self.room.register.enter(&self.decision, self.seat.number()));
             }
             self.ticket = ticket;
             // Told, or out of time: both mean to ask again.
@@ -175,7 +186,7 @@ where
         }
         if self.is_placed {
             let waiter = self.decision.waiter().into();
-            self.room.register.leave(self.decision.clone(), waiter, number);
+            self.room.begin(self.room.register.leave(self.decision.clone(), waiter, number));
         }
     }
 }

@@ -4,9 +4,15 @@
 use prost::Message;
 use tonic::{
     Status,
-    codec::{DecodeBuf, Decoder},
+    codec::{BufferSettings, DecodeBuf, Decoder},
 };
 use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
+
+/// What a message is given room for at first. A request lives as long as its call,
+/// which may wait for a minute; tonic's default would keep 8 KiB of it.
+const ROOM: usize = 512;
+/// How many bytes of an answer are gathered before they are sent; tonic's default.
+const SEND_AT: usize = 32 * 1024;
 
 /// The codec of every service.
 #[derive(Debug)]
@@ -36,7 +42,7 @@ where
     type Decoder = RequestDecoder<U>;
 
     fn encoder(&mut self) -> ProstEncoder<T> {
-        self.0.encoder()
+        ProstEncoder::new(BufferSettings::new(ROOM, SEND_AT))
     }
 
     fn decoder(&mut self) -> RequestDecoder<U> {
@@ -51,5 +57,9 @@ impl<U: Message + Default> Decoder for RequestDecoder<U> {
     fn decode(&mut self, source: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
         let decoded = self.0.decode(source);
         decoded.map_err(|status| Status::invalid_argument(status.message()))
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        BufferSettings::new(ROOM, SEND_AT)
     }
 }

@@ -90,10 +90,12 @@ impl<D: Waits> Register<D> {
         }
     }
 
-    /// Has a place taken out of its queue, soon.
-    pub(super) fn leave(&self, asked: D, waiter: Box<[u8]>, number: u64) {
-        self.lock().left.push(Due { asked, gone: Some((waiter, number)) });
+    /// Has a place taken out of its queue, soon; whether somebody has to begin to attend.
+    pub(super) fn leave(&self, asked: D, waiter: Box<[u8]>, number: u64) -> bool {
+        let mut queues = self.lock();
+        queues.left.push(Due { asked, gone: Some((waiter, number)) });
         self.changed.notify_one();
+        !std::mem::replace(&mut queues.is_attended, true)
     }
 
     /// The calls that wait in a queue.

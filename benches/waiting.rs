@@ -1,0 +1,175 @@
+//! What waiting costs: how soon a freed lock is the next waiter's, and the memory of
+//! calls that wait. On both engines, with a server and a Redis of its own.
+//!
+//! `cargo bench --bench waiting [-- calls]`
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a benchmark ends where it fails"
+)]
+
+use std::{
+    env, fs,
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use hdrhistogram::Histogram;
+use tokio::task::JoinSet;
+use tollgate::{
+    grpc::client::pb::{self, lock_service_client::LockServiceClient},
+    time::monotonic,
+};
+use tonic::{Request, transport::Channel};
+
+type Locks = LockServiceClient<Channel>;
+
+const ROUNDS: usize = 5000;
+/// Calls of one connection: below what a server takes.
+const STREAMS: usize = 500;
+
+/// A process that ends with the benchmark.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() {
+    let calls = env::args().filter_map(|arg| arg.parse().ok()).next().unwrap_or(10_000);
+    let redis = Command::new("redis-server")
+        .args(["--port", "21987", "--bind", "127.0.0.1", "--save", ""])
+        .stdout(Stdio::null())
+        .spawn();
+    let _redis = Process(redis.expect("redis-server is installed"));
+    for engine in ["embedded", "redis://127.0.0.1:21987"] {
+        println!("{engine}");
+        hand_over(engine).await;
+        memory(engine, calls).await;
+    }
+}
+
+fn serve(engine: &str) -> (Process, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--engine", engine])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let line = { lines }.find(|line| line.starts_with("Listening on")).unwrap();
+    let port = line.trim_end_matches(". Try:").rsplit_once(':').unwrap().1;
+    (Process(child), format!("http://127.0.0.1:{port}"))
+}
+
+async fn connect(url: &str) -> Locks {
+    let mut locks = Locks::connect(url.to_owned()).await.unwrap();
+    while locks.get_lock(pb::GetLockRequest { name: "up".into() }).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    locks
+}
+
+fn acquire(name: &str, owner: String, wait: u64) -> Request<pb::AcquireLockRequest> {
+    let mut request = Request::new(pb::AcquireLockRequest {
+        name: name.into(),
+        owner,
+        lease_duration: Some(prost_types::Duration { seconds: 600, nanos: 0 }),
+        max_wait: Some(prost_types::Duration { seconds: wait as i64, nanos: 0 }),
+    });
+    request.set_timeout(Duration::from_secs(wait + 10));
+    request
+}
+
+fn release(name: &str, owner: String) -> pb::ReleaseLockRequest {
+    pb::ReleaseLockRequest { name: name.into(), owner, fencing_token: None }
+}
+
+/// From before a release is sent until the next waiter has its lease, on two servers.
+async fn hand_over(engine: &str) {
+    let one = serve(engine);
+    let other = if engine == "embedded" { None } else { Some(serve(engine)) };
+    let releases = connect(&one.1).await;
+    let waits = connect(other.as_ref().map_or(&one.1, |(_, url)| url)).await;
+    let first = releases.clone().acquire_lock(acquire("l", "o0".into(), 0)).await.unwrap();
+    assert!(first.get_ref().lease.is_some(), "{first:?}");
+    let mut took = Histogram::<u64>::new(3).unwrap();
+    for round in 0..ROUNDS {
+        let mut waiter = waits.clone();
+        let owner = format!("o{}", round + 1);
+        let next = tokio::spawn(async move {
+            let answer = waiter.acquire_lock(acquire("l", owner, 60)).await.unwrap();
+            assert!(answer.get_ref().lease.is_some(), "{answer:?}");
+            monotonic()
+        });
+        let waiting = pb::GetLockRequest { name: "l".into() };
+        while releases.clone().get_lock(waiting.clone()).await.unwrap().get_ref().waiters == 0 {
+            tokio::task::yield_now().await;
+        }
+        let start = monotonic();
+        let released = releases.clone().release_lock(release("l", format!("o{round}"))).await;
+        assert_eq!(released.unwrap().get_ref().outcome(), pb::ReleaseLockOutcome::Released);
+        took.record((next.await.unwrap() - start).as_micros() as u64).unwrap();
+    }
+    let at = |quantile| took.value_at_quantile(quantile) as f64 / 1000.0;
+    println!(
+        "  hand-over of {ROUNDS}: p50 {:.2} ms, p99 {:.2} ms, longest {:.2} ms",
+        at(0.5),
+        at(0.99),
+        at(1.0)
+    );
+}
+
+/// Resident memory of a server in KiB.
+fn resident(server: &Process) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.0.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// The memory of calls that wait: on one lock, and each on a lock of its own.
+async fn memory(engine: &str, calls: usize) {
+    for own in [false, true] {
+        let (server, url) = serve(engine);
+        let locks = connect(&url).await;
+        let name = |call: usize| if own { format!("m{call}") } else { "m".to_owned() };
+        for call in 0..if own { calls } else { 1 } {
+            let held = acquire(&name(call), "holder".into(), 0);
+            locks.clone().acquire_lock(held).await.unwrap();
+        }
+        let before = resident(&server);
+        let mut waits = JoinSet::new();
+        for connection in 0..calls.div_ceil(STREAMS) {
+            let theirs = connect(&url).await;
+            let numbers = connection * STREAMS..calls.min((connection + 1) * STREAMS);
+            for call in numbers {
+                let (mut locks, name) = (theirs.clone(), name(call));
+                waits.spawn(async move {
+                    locks.acquire_lock(acquire(&name, format!("o{call}"), 60)).await.unwrap();
+                });
+            }
+        }
+        let last = pb::GetLockRequest { name: name(calls - 1) };
+        let all = if own { 1 } else { calls as u32 };
+        while locks.clone().get_lock(last.clone()).await.unwrap().get_ref().waiters < all {
+            if let Some(early) = waits.try_join_next() {
+                panic!("a call does not wait: {early:?}");
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let after = resident(&server);
+        println!(
+            "  {calls} calls wait {}: {} MB, {} MB before them",
+            if own { "for a lock each" } else { "for one lock" },
+            after / 1024,
+            before / 1024
+        );
+    }
+}
