@@ -13,11 +13,12 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 use prost_types::{DescriptorProto, FileDescriptorSet, field_descriptor_proto::Type};
 
-const PROTOS: [&str; 4] = [
+const PROTOS: [&str; 5] = [
     "proto/tollgate/v1/admission.proto",
     "proto/tollgate/v1/lock.proto",
     "proto/tollgate/v1/rate.proto",
     "proto/tollgate/v1/sequence.proto",
+    "proto/tollgate/v1/stock.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

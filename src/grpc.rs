@@ -16,11 +16,13 @@ mod page_token;
 mod rate;
 mod sequence;
 mod status;
+mod stock;
 
 pub use admission::Admission;
 pub use lock::Lock;
 pub use rate::Rate;
 pub use sequence::Sequence;
+pub use stock::Stock;
 
 /// Messages and services as this server decodes them: text is `Bytes`.
 #[allow(clippy::all, missing_docs, missing_debug_implementations, unreachable_pub)]

@@ -4,8 +4,8 @@
 //! step = one round trip, with two executors that are proven to agree.
 //!
 //! # Layout
-//! - [`admission`], [`rate`], [`sequence`], [`lock`]: the rules of a capability, a file per
-//!   verb. Each verb is a [`decision::Decision`]: `decide` in Rust, its twin in `lua/`.
+//! - [`admission`], [`rate`], [`sequence`], [`lock`], [`stock`]: the rules of a
+//!   capability, a file per verb. Each verb is a [`decision::Decision`]: `decide` in Rust, its twin in `lua/`.
 //! - [`engine`]: what runs decisions: in this process, or in Redis.
 //! - [`grpc`]: requests into decisions, outcomes into responses.
 //! - [`server`]: routes, health, reflection, limits, drain.
@@ -36,6 +36,7 @@ mod replays;
 pub mod script;
 pub mod sequence;
 pub mod server;
+pub mod stock;
 pub mod telemetry;
 pub mod time;
 pub mod waiting;

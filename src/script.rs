@@ -56,6 +56,12 @@ scripts! {
     GET_LOCK = "lock/get", 2 keys, 0 argv, with "lock";
     RELEASE_LOCK = "lock/release", 3 keys, 2 argv, with "lock" "queue";
     RENEW_LOCK = "lock/renew", 1 keys, 3 argv, with "lock";
+    ADD_STOCK = "stock/add", 4 keys, 2 argv, with "stock" "restock";
+    CANCEL_RESERVATION = "stock/cancel", 4 keys, 1 argv, with "stock" "order";
+    CONFIRM_RESERVATION = "stock/confirm", 4 keys, 1 argv, with "stock" "order";
+    GET_STOCK = "stock/get", 3 keys, 0 argv, with "stock";
+    RESERVE_STOCK = "stock/reserve", 4 keys, 5 argv, with "stock" "order";
+    SET_STOCK = "stock/set", 3 keys, 1 argv, with "stock" "restock";
     LIST_PARTITIONS = "index/list", 1 keys, 3 argv, with "index";
     NOTE_PARTITION = "index/note", 1 keys, 2 argv, with "index";
 }

@@ -70,7 +70,8 @@ pub async fn run(
         .add_service(grpc::Admission::service(engine.clone(), rules.pools))
         .add_service(grpc::Lock::service(engine.clone()))
         .add_service(grpc::Rate::service(engine.clone(), rules.policies))
-        .add_service(grpc::Sequence::service(engine, rules.sequences));
+        .add_service(grpc::Sequence::service(engine.clone(), rules.sequences))
+        .add_service(grpc::Stock::service(engine));
 
     let (drain, draining) = oneshot::channel::<()>();
     let incoming = connections::incoming(listener, limits.connections_max);

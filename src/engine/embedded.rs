@@ -22,7 +22,7 @@ use crate::{
     decision::{Decision, State},
     lock,
     names::Name,
-    rate, sequence,
+    rate, sequence, stock,
     time::{Clock, Timestamp},
 };
 
@@ -45,6 +45,7 @@ pub struct Tables {
     bans: Table<rate::BanIndex>,
     sequences: Table<sequence::Counter>,
     locks: Table<lock::Lock>,
+    stock: Table<stock::Sku>,
 }
 
 /// A capability's state with a place in every shard.
@@ -80,6 +81,12 @@ impl Kept for sequence::Counter {
 impl Kept for lock::Lock {
     fn table(tables: &mut Tables) -> &mut Table<lock::Lock> {
         &mut tables.locks
+    }
+}
+
+impl Kept for stock::Sku {
+    fn table(tables: &mut Tables) -> &mut Table<stock::Sku> {
+        &mut tables.stock
     }
 }
 
@@ -182,6 +189,7 @@ impl Embedded {
         sweep(&mut tables.bans, now);
         sweep(&mut tables.sequences, now);
         sweep(&mut tables.locks, now);
+        sweep(&mut tables.stock, now);
     }
 }
 

@@ -1,10 +1,11 @@
-//! A client in plain types, for `tollgate fleet`, `tollgate rate` and `tollgate
-//! next`, tests and examples in Rust.
+//! A client in plain types, for `tollgate fleet`, `tollgate rate`, `tollgate next` and
+//! `tollgate stock`, tests and examples in Rust.
 
 mod convert;
 mod error;
 mod rate;
 mod sequence;
+mod stock;
 
 use std::time::Duration;
 
@@ -18,11 +19,12 @@ pub use error::CallError;
 pub(in crate::grpc) use error::code_name;
 pub use rate::{Against, LimitStanding, RateAnswer};
 pub use sequence::Serials;
+pub use stock::Reserving;
 
 use crate::admission::{Admission, Completion, Usage};
 use pb::{
     admission_service_client::AdmissionServiceClient, rate_service_client::RateServiceClient,
-    sequence_service_client::SequenceServiceClient,
+    sequence_service_client::SequenceServiceClient, stock_service_client::StockServiceClient,
 };
 
 /// Messages and clients of `tollgate.v1` in plain types.
@@ -45,6 +47,7 @@ pub struct Client {
     admission: AdmissionServiceClient<Channel>,
     rate: RateServiceClient<Channel>,
     sequence: SequenceServiceClient<Channel>,
+    stock: StockServiceClient<Channel>,
 }
 
 impl Client {
@@ -55,7 +58,8 @@ impl Client {
         Ok(Client {
             admission: AdmissionServiceClient::new(channel.clone()),
             rate: RateServiceClient::new(channel.clone()),
-            sequence: SequenceServiceClient::new(channel),
+            sequence: SequenceServiceClient::new(channel.clone()),
+            stock: StockServiceClient::new(channel),
         })
     }
 

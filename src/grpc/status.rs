@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, StatusExt};
 
-use crate::{error::Error, names::Name, rate::NAMES_MAX, time::Millis};
+use crate::{error::Error, names::Name, rate::NAMES_MAX, stock::QUANTITY_MAX, time::Millis};
 
 const DOMAIN: &str = "tollgate";
 /// Bad fields that the message names; the details name more.
@@ -71,6 +71,27 @@ pub(super) fn floor_too_far_ahead(ahead_max: Millis) -> Status {
     let most = humantime::format_duration(ahead_max.duration());
     let description = format!("must be at most {most} beyond the engine's clock");
     invalid(vec![FieldViolation::new("floor", description)], 0)
+}
+
+/// NOT_FOUND: the stock of a sku was never set.
+pub(super) fn no_stock(sku: &Name) -> Status {
+    let message = format!("no stock of `{sku}`; SetStock sets how many there are");
+    Status::with_error_details(Code::NotFound, message, info("STOCK_NOT_FOUND"))
+}
+
+/// FAILED_PRECONDITION: more of a sku are reserved than would be on hand.
+pub(super) fn below_reserved(sku: &Name, reserved: u64) -> Status {
+    let description = format!("{reserved} are reserved");
+    let message = format!("stock of `{sku}`: {description}, and fewer cannot be on hand");
+    let details = ErrorDetails::with_precondition_failure_violation("RESERVED", "sku", description);
+    Status::with_error_details(Code::FailedPrecondition, message, details)
+}
+
+/// OUT_OF_RANGE: what is on hand and sold of a sku would be more than can be counted.
+pub(super) fn too_much_stock() -> Status {
+    let message =
+        format!("on_hand and sold together must be at most {QUANTITY_MAX}; nothing changed");
+    Status::with_error_details(Code::OutOfRange, message, info("QUANTITY_TOO_LARGE"))
 }
 
 /// INVALID_ARGUMENT, naming every bad field, and how many more there were.

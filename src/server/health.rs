@@ -10,11 +10,11 @@ use tonic_health::{
 
 use crate::{
     engine::StoreState,
-    grpc::{Admission, Lock, Rate, Sequence},
+    grpc::{Admission, Lock, Rate, Sequence, Stock},
 };
 
 /// The server as a whole, and every service.
-const NAMES: [&str; 5] = ["", Admission::NAME, Lock::NAME, Rate::NAME, Sequence::NAME];
+const NAMES: [&str; 6] = ["", Admission::NAME, Lock::NAME, Rate::NAME, Sequence::NAME, Stock::NAME];
 
 /// Says what the store's state is from the first call on: a reporter of tonic's
 /// begins with a server that serves, and with no service at all.

@@ -10,10 +10,12 @@
 //! - `sequence`: what common recipes for serial numbers get wrong (E ids);
 //!   `sequence_faults`: restarts, lost replies, damage; `sequence_failover`: Redis
 //!   loses writes; `sequence_load`: many callers
-//! - `bad_input`, `rate_bad_input`, `sequence_bad_input`, `names`: what is refused, and
+//! - `stock`: what common recipes for stock get wrong (D ids); `stock_answers`: every
+//!   other answer; `stock_faults`, `stock_damage`: crowds that lapse, lost replies
+//! - `bad_input`, `rate_bad_input`, `sequence_bad_input`, `stock_bad_input`, `names`: what is refused, and
 //!   what never shares state
 //! - `differential`: both executors of every decision on the same histories
-//! - `properties`, `rate_properties`, `sequence_properties`: what holds after any history
+//! - `properties`, `rate_properties`, `sequence_properties`, `stock_properties`: what holds after any history
 //! - `round_trips`: what a decision costs Redis
 //! - `service`, `peers`: faults, drain, overload, hostile peers
 //! - `replicas`: two servers on one Redis
@@ -45,6 +47,7 @@ mod differential;
 mod differential_lock;
 mod differential_rate;
 mod differential_sequence;
+mod differential_stock;
 mod documented;
 mod fleet;
 mod fleet_rate;
@@ -78,6 +81,13 @@ mod sequence_load;
 mod sequence_properties;
 mod sequences;
 mod service;
+mod stock;
+mod stock_answers;
+mod stock_bad_input;
+mod stock_damage;
+mod stock_faults;
+mod stock_properties;
+mod stocks;
 mod twins;
 mod waiting;
 mod waiting_faults;

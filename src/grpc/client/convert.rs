@@ -118,7 +118,7 @@ fn lease(lease: Option<pb::Lease>) -> Result<Lease, CallError> {
     })
 }
 
-fn timestamp(time: Option<prost_types::Timestamp>) -> Result<Timestamp, CallError> {
+pub(super) fn timestamp(time: Option<prost_types::Timestamp>) -> Result<Timestamp, CallError> {
     let micros = time.and_then(|time| {
         let seconds = u64::try_from(time.seconds).ok()?;
         let nanos = u64::try_from(time.nanos).ok()?;
@@ -128,7 +128,10 @@ fn timestamp(time: Option<prost_types::Timestamp>) -> Result<Timestamp, CallErro
 }
 
 /// Rounded up: who is told to wait never comes early.
-fn millis(length: Option<prost_types::Duration>, what: &str) -> Result<Millis, CallError> {
+pub(super) fn millis(
+    length: Option<prost_types::Duration>,
+    what: &str,
+) -> Result<Millis, CallError> {
     let length = length.and_then(|length| Duration::try_from(length).ok());
     let millis =
         length.and_then(|length| u64::try_from(length.as_nanos().div_ceil(1_000_000)).ok());

@@ -1,0 +1,67 @@
+-- Orders, for the scripts that reserve, confirm and cancel. A record is text:
+-- "state quantity grant expire forget limit buyer", state H (held), C (confirmed) or
+-- X (cancelled), limit 0 for none. What is held is the hold that is listed: it has
+-- lapsed once it is no longer, whatever the clock says by then.
+local RETENTION = 24 * 3600 * 1000000
+local UNREADABLE_ORDER = 'CORRUPT record of the order; lua/README.md says how to set it right'
+
+-- nil when nothing is known of the order, or no longer.
+local function read_order(key, now)
+  local text = fetch('GET', key)
+  if not text then
+    return nil
+  end
+  local form = '^([HCX]) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$'
+  local state, quantity, grant, expire, forget, limit, buyer = match(text, form)
+  quantity, grant, expire = tonumber(quantity), tonumber(grant), tonumber(expire)
+  forget, limit = tonumber(forget), tonumber(limit)
+  if not state or quantity < 1 or quantity > RESERVE_MAX or limit > QUANTITY_MAX then
+    error(UNREADABLE_ORDER, 0)
+  elseif math.max(grant, expire, forget) > TIME_MAX then
+    error(UNREADABLE_ORDER, 0)
+  elseif forget <= now then
+    return nil
+  end
+  return { state = state, quantity = quantity, grant = grant, expire = expire, limit = limit, buyer = buyer }
+end
+
+local function write_order(key, state, record, forget, now)
+  local text = format(
+    '%s %.0f %.0f %.0f %.0f %.0f %s',
+    state, record.quantity, record.grant, record.expire, forget, record.limit, record.buyer
+  )
+  call('SET', key, text, 'PX', format('%.0f', ceil((forget - now) / 1000)))
+end
+
+local function hold_member(order, record)
+  return format('%s\31%.0f\31%s\31%.0f', order, record.quantity, record.buyer, record.expire)
+end
+
+-- Whether its hold is listed and has not lapsed.
+local function is_held(keys, stock, order, record, now)
+  if not record or record.state ~= 'H' or record.expire <= now then
+    return false
+  end
+  local held = fetch('ZSCORE', keys.holds, hold_member(order, record)) ~= false
+  if held and record.quantity > stock.reserved then
+    corrupt()
+  end
+  return held
+end
+
+-- What a buyer has reserved and bought, without what has lapsed; 0 for nobody.
+local function buyer_count(keys, stock, buyer)
+  if buyer == '' then
+    return 0
+  end
+  local count = stock.buyers[buyer] or fetch('HGET', keys.buyers, buyer)
+  return type(count) == 'number' and count or count and number(count, QUANTITY_MAX) or 0
+end
+
+local function write_buyer(keys, buyer, count)
+  if buyer ~= '' and count > 0 then
+    call('HSET', keys.buyers, buyer, format('%.0f', count))
+  elseif buyer ~= '' then
+    call('HDEL', keys.buyers, buyer)
+  end
+end

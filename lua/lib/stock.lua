@@ -1,0 +1,105 @@
+-- How the stock of a sku is written down. All times are microseconds.
+--
+-- stock   hash of on_hand, reserved and sold
+-- holds   zset of "order\31quantity\31buyer\31expire" by expire: all that a lapsed one
+--         gives back, so that no key of an order is needed for it
+-- buyers  hash: what each buyer has reserved and bought
+--
+-- `reserved` is the sum of the holds that are listed. Every script first takes lapsed
+-- ones off the list, at most RECLAIM_MAX. Where more remain (stock.remain) it may
+-- grant, but what it would refuse for want of them it answers AGAIN.
+local call, format, match, ceil, min = redis.call, string.format, string.match, math.ceil, math.min
+
+local QUANTITY_MAX, RESERVE_MAX, TIME_MAX = 9007199254740991, 1000000000, 4503599627370495
+local NO_STOCK, AGAIN = 8, 9
+local RECLAIM_MAX, CHUNK = 1000, 500
+local UNREADABLE = 'CORRUPT stock of the sku; lua/README.md says how to set it right'
+
+local function corrupt()
+  error(UNREADABLE, 0)
+end
+
+-- Reads; a value of another type is an unreadable one.
+local function fetch(...)
+  local fine, value = pcall(call, ...)
+  if fine then
+    return value
+  end
+  local message = type(value) == 'table' and value.err or value
+  error(string.find(message, 'WRONGTYPE', 1, true) and UNREADABLE or message, 0)
+end
+
+local function number(text, most)
+  local value = text and (text == '0' or match(text, '^[1-9]%d*$')) and tonumber(text)
+  return value and value <= most and value or corrupt()
+end
+
+-- Notes what lapsed holds give back, and to whom.
+local function read_lapsed(keys, stock, now)
+  local members = fetch('ZRANGEBYSCORE', keys.holds, '-inf', format('%.0f', now), 'LIMIT', 0, RECLAIM_MAX + 1)
+  stock.lapsed, stock.remain = min(#members, RECLAIM_MAX), #members > RECLAIM_MAX
+  local names, back = {}, {}
+  for i = 1, stock.lapsed do
+    local quantity, buyer = match(members[i], '^[^\31]+\31(%d+)\31([^\31]*)\31%d+$')
+    quantity = number(quantity, RESERVE_MAX)
+    stock.reserved = stock.reserved - quantity
+    if buyer ~= '' and not back[buyer] then
+      names[#names + 1] = buyer
+    end
+    back[buyer] = (back[buyer] or 0) + quantity
+  end
+  for from = 1, #names, CHUNK do
+    local counts = fetch('HMGET', keys.buyers, unpack(names, from, min(from + CHUNK - 1, #names)))
+    for i = 1, #counts do
+      local buyer = names[from + i - 1]
+      stock.buyers[buyer] = number(counts[i], QUANTITY_MAX) - back[buyer]
+      if stock.buyers[buyer] < 0 then
+        corrupt()
+      end
+    end
+  end
+  if stock.reserved < 0 then
+    corrupt()
+  end
+end
+
+-- The stock without lapsed holds, nil if it was never set; nothing is written yet.
+local function read_stock(keys, now)
+  local on_hand, reserved, sold = unpack(fetch('HMGET', keys.stock, 'on_hand', 'reserved', 'sold'))
+  if not (on_hand or reserved or sold) then
+    return nil
+  end
+  local stock = { on_hand = number(on_hand, QUANTITY_MAX), buyers = {} }
+  stock.reserved = number(reserved, stock.on_hand)
+  stock.sold = number(sold, QUANTITY_MAX - stock.on_hand)
+  read_lapsed(keys, stock, now)
+  return stock
+end
+
+local function write_stock(keys, stock)
+  local on_hand, reserved = format('%.0f', stock.on_hand), format('%.0f', stock.reserved)
+  call('HSET', keys.stock, 'on_hand', on_hand, 'reserved', reserved, 'sold', format('%.0f', stock.sold))
+end
+
+-- Takes off what read_stock found lapsed.
+local function reclaim(keys, stock)
+  if stock.lapsed == 0 then
+    return
+  end
+  call('ZREMRANGEBYRANK', keys.holds, 0, stock.lapsed - 1)
+  local left, none = {}, {}
+  for buyer, count in pairs(stock.buyers) do
+    if count > 0 then
+      left[#left + 1], left[#left + 2] = buyer, format('%.0f', count)
+    else
+      none[#none + 1] = buyer
+    end
+  end
+  for from = 1, #left, 2 * CHUNK do
+    call('HSET', keys.buyers, unpack(left, from, min(from + 2 * CHUNK - 1, #left)))
+  end
+  for from = 1, #none, CHUNK do
+    call('HDEL', keys.buyers, unpack(none, from, min(from + CHUNK - 1, #none)))
+  end
+  write_stock(keys, stock)
+end

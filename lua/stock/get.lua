@@ -1,0 +1,25 @@
+-- Looks at a sku's stock.
+--
+-- keys[1] stock hash: the sku's numbers
+-- keys[2] holds zset: what is held for orders
+-- keys[3] buyers hash: what each buyer has reserved and bought
+--
+-- Returns {0, on_hand, reserved, sold}
+--         {8}: no stock of the sku was ever set
+--         {9}: lapsed holds remain; decide again
+-- Writes stock, permanent; holds, buyers (lapsed holds go)
+-- Cost O(log holds); reclaims at most 1000 lapsed holds
+
+local function decide(keys, _, now)
+  local kept = { stock = keys[1], holds = keys[2], buyers = keys[3] }
+
+  local stock = read_stock(kept, now)
+  if not stock then
+    return { NO_STOCK }
+  end
+  reclaim(kept, stock)
+  if stock.remain then
+    return { AGAIN }
+  end
+  return { 0, stock.on_hand, stock.reserved, stock.sold }
+end

@@ -1,0 +1,71 @@
+-- Reserves a quantity for an order.
+--
+-- keys[1] stock hash: the sku's numbers
+-- keys[2] holds zset: what is held for orders
+-- keys[3] buyers hash: what each buyer has reserved and bought
+-- keys[4] order string: the order's record
+-- argv[1] order 1..256 bytes
+-- argv[2] quantity 1..10^9
+-- argv[3] hold µs, 100 ms to 30 days
+-- argv[4] buyer 1..256 bytes, empty for nobody
+-- argv[5] limit 1..2^53-1, what the buyer may have reserved and bought; 0 for none
+--
+-- Returns {0 reserved, on_hand, reserved, sold, state, quantity, grant, expire, buyer}
+--         {1 replayed, on_hand, reserved, sold, state, quantity, grant, expire, buyer}
+--         {2 already settled, on_hand, reserved, sold, state, quantity, grant, expire, buyer}
+--         {3 short, on_hand, reserved, sold, µs to the next end of a hold, 0 if none helps}
+--         {4 buyer limit, on_hand, reserved, sold, what the buyer has}
+--         {8}: no stock of the sku was ever set
+--         {9}: lapsed holds remain; decide again
+-- Writes stock, holds, buyers, permanent; order, TTL: hold and 24 h
+-- Cost O(log holds); reclaims at most 1000 lapsed holds
+
+local function about(status, stock, record)
+  return {
+    status, stock.on_hand, stock.reserved, stock.sold,
+    record.state, record.quantity, record.grant, record.expire, record.buyer,
+  }
+end
+
+-- How long until a hold ends, if that could leave enough.
+local function wait(kept, stock, quantity, now)
+  local first = stock.on_hand >= quantity and call('ZRANGE', kept.holds, 0, 0, 'WITHSCORES')[2]
+  return first and tonumber(first) - now or 0
+end
+
+local function decide(keys, argv, now)
+  local kept = { stock = keys[1], holds = keys[2], buyers = keys[3] }
+  local order_key, order, quantity, hold = keys[4], argv[1], tonumber(argv[2]), tonumber(argv[3])
+  local buyer, limit = argv[4], tonumber(argv[5])
+
+  local stock = read_stock(kept, now)
+  if not stock then
+    return { NO_STOCK }
+  end
+  local record = read_order(order_key, now)
+  local held = is_held(kept, stock, order, record, now)
+  local count = buyer_count(kept, stock, buyer)
+
+  reclaim(kept, stock)
+  if held then
+    return about(1, stock, record)
+  elseif record and record.state ~= 'H' then
+    return about(2, stock, record)
+  end
+  local over, short = limit > 0 and count > limit - quantity, stock.on_hand - stock.reserved < quantity
+  if (over or short) and stock.remain then
+    return { AGAIN }
+  elseif over then
+    return { 4, stock.on_hand, stock.reserved, stock.sold, count }
+  elseif short then
+    return { 3, stock.on_hand, stock.reserved, stock.sold, wait(kept, stock, quantity, now) }
+  end
+
+  record = { state = 'H', quantity = quantity, grant = now, expire = now + hold, limit = limit, buyer = buyer }
+  stock.reserved = stock.reserved + quantity
+  write_stock(kept, stock)
+  call('ZADD', kept.holds, format('%.0f', record.expire), hold_member(order, record))
+  write_buyer(kept, buyer, count + quantity)
+  write_order(order_key, 'H', record, record.expire + RETENTION, now)
+  return about(0, stock, record)
+end

@@ -1,0 +1,100 @@
+//! Requests into decisions.
+
+use std::ops::RangeInclusive;
+
+use bytes::Bytes;
+use tonic::Status;
+
+use super::super::{fields::Fields, pb};
+use crate::{
+    names::Name,
+    stock::{
+        AddStock, Buyer, CancelReservation, ConfirmReservation, HOLD_DEFAULT, HOLD_MAX, HOLD_MIN,
+        QUANTITY_MAX, RESERVE_MAX, ReserveStock, SetStock,
+    },
+};
+
+const MOST: i64 = QUANTITY_MAX as i64;
+
+pub(super) fn set_stock(request: pb::SetStockRequest) -> Result<SetStock, Status> {
+    let mut fields = Fields::default();
+    let sku = fields.name("sku", request.sku);
+    let on_hand = match request.on_hand {
+        Some(on_hand) => quantity(&mut fields, "on_hand", on_hand, 0..=MOST),
+        None => {
+            fields.violation("on_hand", format!("is required: 0 to {MOST}"));
+            0
+        }
+    };
+    fields.finish(sku.map(|sku| SetStock { sku, on_hand }))
+}
+
+pub(super) fn add_stock(request: pb::AddStockRequest) -> Result<AddStock, Status> {
+    let mut fields = Fields::default();
+    let sku = fields.name("sku", request.sku);
+    let delta = request.delta;
+    if delta == 0 || !(-MOST..=MOST).contains(&delta) {
+        fields.violation("delta", format!("must be -{MOST} to {MOST}, and not 0"));
+    }
+    let request = fields.optional_name("request_id", request.request_id);
+    fields.finish(sku.map(|sku| AddStock { sku, delta, request }))
+}
+
+pub(super) fn reserve_stock(request: pb::ReserveStockRequest) -> Result<ReserveStock, Status> {
+    let mut fields = Fields::default();
+    let sku = fields.name("sku", request.sku);
+    let order = fields.name("order_id", request.order_id);
+    let quantity = quantity(&mut fields, "quantity", request.quantity, 1..=RESERVE_MAX as i64);
+    let hold = fields.duration("hold_duration", request.hold_duration, HOLD_MIN..=HOLD_MAX);
+    let buyer = buyer(&mut fields, request.buyer_id, request.buyer_limit);
+    let reserve = sku.zip(order).map(|(sku, order)| {
+        let hold = hold.unwrap_or(HOLD_DEFAULT);
+        ReserveStock { sku, order, quantity, hold, buyer }
+    });
+    fields.finish(reserve)
+}
+
+fn buyer(fields: &mut Fields, name: Bytes, limit: Option<i64>) -> Option<Buyer> {
+    if name.is_empty() && limit.is_some() {
+        fields.violation("buyer_id", "is required with buyer_limit: 1 to 256 bytes of UTF-8");
+    }
+    let name = fields.optional_name("buyer_id", name);
+    let limit = limit.map(|limit| quantity(fields, "buyer_limit", limit, 1..=MOST));
+    name.map(|name| Buyer { name, limit })
+}
+
+pub(super) fn confirm_reservation(
+    request: pb::ConfirmReservationRequest,
+) -> Result<ConfirmReservation, Status> {
+    let (sku, order) = reservation(request.sku, request.order_id)?;
+    Ok(ConfirmReservation { sku, order })
+}
+
+pub(super) fn cancel_reservation(
+    request: pb::CancelReservationRequest,
+) -> Result<CancelReservation, Status> {
+    let (sku, order) = reservation(request.sku, request.order_id)?;
+    Ok(CancelReservation { sku, order })
+}
+
+fn reservation(sku: Bytes, order: Bytes) -> Result<(Name, Name), Status> {
+    let mut fields = Fields::default();
+    let sku = fields.name("sku", sku);
+    let order = fields.name("order_id", order);
+    fields.finish(sku.zip(order))
+}
+
+pub(super) fn get_stock(request: pb::GetStockRequest) -> Result<Name, Status> {
+    let mut fields = Fields::default();
+    let sku = fields.name("sku", request.sku);
+    fields.finish(sku)
+}
+
+/// A number within bounds, none of which is below 0; noted where it is not.
+fn quantity(fields: &mut Fields, field: &str, value: i64, bounds: RangeInclusive<i64>) -> u64 {
+    if !bounds.contains(&value) {
+        let (least, most) = bounds.into_inner();
+        fields.violation(field, format!("must be {least} to {most}"));
+    }
+    value.unsigned_abs()
+}

@@ -1,0 +1,50 @@
+//! `GetStock`: looks at a sku's stock.
+
+use super::{Ruling, Sku};
+use crate::{
+    decision::{Call, Decision, Listing, Reply},
+    error::Error,
+    names::Name,
+    script::{self, Script},
+    time::Timestamp,
+};
+
+/// Asks how many there are.
+#[derive(Debug, Clone)]
+pub struct GetStock {
+    /// Of which sku.
+    pub sku: Name,
+}
+
+impl Decision for GetStock {
+    type State = Sku;
+    type Outcome = Ruling<()>;
+
+    const SCRIPT: &'static Script = &script::GET_STOCK;
+
+    fn partition(&self) -> &[u8] {
+        self.sku.as_bytes()
+    }
+
+    fn listing(&self) -> Listing {
+        Listing::Same
+    }
+
+    fn encode(&self, call: &mut Call) {
+        call.key(&[b"stock"]);
+        call.key(&[b"holds"]);
+        call.key(&[b"buyers"]);
+    }
+
+    fn parse(reply: &mut Reply) -> Result<Ruling<()>, Error> {
+        Ruling::parse(reply, |status, _| Ok((status == 0).then_some(())))
+    }
+
+    fn decide(&self, sku: &mut Sku, now: Timestamp) -> Ruling<()> {
+        match sku.reclaim(now) {
+            None => Ruling::NotFound,
+            Some(standing) if standing.lapsed_remain => Ruling::Again,
+            Some(standing) => Ruling::Decided { outcome: (), stock: standing.stock },
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What is kept of a sku.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::{
+    QUANTITY_MAX, RECLAIM_MAX, Restocked, Ruling, Stock,
+    order::{Order, Reservation, ReservationState},
+};
+use crate::{decision::State, replays::Replays, time::Timestamp};
+
+/// More orders than these do not wait for a sweep to be forgotten.
+const MANY: usize = 1000;
+
+/// The stock of a sku, what is held of it, and what is remembered of its orders.
+#[derive(Debug, Default)]
+pub struct Sku {
+    /// None until it was set.
+    stock: Option<Stock>,
+    /// By their end. Their sum is what is reserved.
+    holds: BTreeMap<(Timestamp, Box<[u8]>), Hold>,
+    orders: HashMap<Box<[u8]>, Order>,
+    by_forget: BTreeSet<(Timestamp, Box<[u8]>)>,
+    /// What each buyer has reserved and bought.
+    buyers: HashMap<Box<[u8]>, u64>,
+    pub(super) replays: Replays<Stock>,
+}
+
+/// What a hold gives back when it lapses.
+#[derive(Debug)]
+struct Hold {
+    quantity: u64,
+    buyer: Box<[u8]>,
+}
+
+/// Where a sku stands once lapsed holds are taken back.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Standing {
+    pub(super) stock: Stock,
+    /// Whether more have lapsed than a step takes back.
+    pub(super) lapsed_remain: bool,
+}
+
+impl Sku {
+    pub(super) fn is_set(&self) -> bool {
+        self.stock.is_some()
+    }
+
+    /// Takes back what has lapsed, at most [`RECLAIM_MAX`] holds; none if the stock was
+    /// never set.
+    pub(super) fn reclaim(&mut self, now: Timestamp) -> Option<Standing> {
+        let mut stock = self.stock?;
+        for _ in 0..RECLAIM_MAX {
+            let Some(first) = self.holds.first_entry().filter(|first| first.key().0 <= now) else {
+                break;
+            };
+            let Hold { quantity, buyer } = first.remove();
+            stock.reserved -= quantity;
+            self.give_back(&buyer, quantity);
+        }
+        self.stock = Some(stock);
+        let lapsed_remain = self.next_end().is_some_and(|end| end <= now);
+        Some(Standing { stock, lapsed_remain })
+    }
+
+    /// When the first hold ends.
+    pub(super) fn next_end(&self) -> Option<Timestamp> {
+        self.holds.first_key_value().map(|((end, _), _)| *end)
+    }
+
+    /// Sets what is on hand, for the verbs that do.
+    pub(super) fn restock(&mut self, standing: Standing, on_hand: i64) -> Ruling<Restocked> {
+        let Standing { mut stock, lapsed_remain } = standing;
+        let on_hand = u64::try_from(on_hand).ok().filter(|on_hand| *on_hand >= stock.reserved);
+        let outcome = match on_hand {
+            None if lapsed_remain => return Ruling::Again,
+            None => Restocked::BelowReserved,
+            Some(on_hand) if on_hand > QUANTITY_MAX - stock.sold => Restocked::OutOfRange,
+            Some(on_hand) => {
+                stock.on_hand = on_hand;
+                self.stock = Some(stock);
+                Restocked::Changed { replayed: false }
+            }
+        };
+        Ruling::Decided { outcome, stock }
+    }
+
+    /// What is known of an order.
+    pub(super) fn order(&self, order: &[u8], now: Timestamp) -> Option<&Order> {
+        self.orders.get(order).filter(|record| record.forget > now)
+    }
+
+    /// Whether a reservation's hold is listed and has not lapsed.
+    pub(super) fn is_held(&self, order: &[u8], reservation: &Reservation, now: Timestamp) -> bool {
+        reservation.state == ReservationState::Held
+            && reservation.expire > now
+            && self.holds.contains_key(&reservation.hold(order))
+    }
+
+    /// What a buyer has reserved and bought; 0 for nobody.
+    pub(super) fn bought(&self, buyer: &[u8]) -> u64 {
+        self.buyers.get(buyer).copied().unwrap_or(0)
+    }
+
+    /// Holds a quantity for an order; returns the stock then.
+    pub(super) fn hold(
+        &mut self,
+        order: &[u8],
+        record: Order,
+        mut stock: Stock,
+        now: Timestamp,
+    ) -> Stock {
+        let Reservation { quantity, buyer, .. } = &record.reservation;
+        stock.reserved += quantity;
+        self.stock = Some(stock);
+        let hold = Hold { quantity: *quantity, buyer: buyer.clone() };
+        self.take(buyer, *quantity);
+        self.holds.insert(record.reservation.hold(order), hold);
+        self.remember(order, record, now);
+        stock
+    }
+
+    /// Takes an order's hold off the list.
+    pub(super) fn release(&mut self, order: &[u8], reservation: &Reservation) {
+        self.holds.remove(&reservation.hold(order));
+    }
+
+    /// Writes down the stock and what became of an order.
+    pub(super) fn settle(&mut self, order: &[u8], record: Order, stock: Stock, now: Timestamp) {
+        self.stock = Some(stock);
+        self.remember(order, record, now);
+    }
+
+    /// Counts what a buyer takes.
+    pub(super) fn take(&mut self, buyer: &[u8], quantity: u64) {
+        if !buyer.is_empty() {
+            *self.buyers.entry(buyer.into()).or_default() += quantity;
+        }
+    }
+
+    /// Counts what a buyer gives back.
+    pub(super) fn give_back(&mut self, buyer: &[u8], quantity: u64) {
+        if let Some(count) = self.buyers.get_mut(buyer) {
+            *count -= quantity;
+            if *count == 0 {
+                self.buyers.remove(buyer);
+            }
+        }
+    }
+
+    /// Of many records two go for one that comes: however fast they come, they end with
+    /// their time.
+    fn remember(&mut self, order: &[u8], record: Order, now: Timestamp) {
+        if self.orders.len() > MANY {
+            self.forget(now, 2);
+        }
+        let forget = record.forget;
+        if let Some(earlier) = self.orders.insert(order.into(), record) {
+            self.by_forget.remove(&(earlier.forget, order.into()));
+        }
+        self.by_forget.insert((forget, order.into()));
+    }
+
+    /// Drops records whose time is over, at most `budget`.
+    fn forget(&mut self, now: Timestamp, budget: usize) {
+        for _ in 0..budget {
+            let over = self.by_forget.first().is_some_and(|(forget, _)| *forget <= now);
+            let Some((_, order)) = over.then(|| self.by_forget.pop_first()).flatten() else {
+                break;
+            };
+            self.orders.remove(&order);
+        }
+    }
+}
+
+impl State for Sku {
+    const CAPABILITY: &'static str = "stock";
+
+    fn sweep(&mut self, now: Timestamp, budget: usize) {
+        // No more than a step of its own does.
+        self.reclaim(now);
+        self.forget(now, budget);
+        self.replays.sweep(now, budget);
+    }
+
+    fn is_vacant(&self, _: Timestamp) -> bool {
+        self.stock.is_none()
+    }
+}
