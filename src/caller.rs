@@ -1,8 +1,10 @@
-//! One caller, a few calls, from the shell: `tollgate rate`, `tollgate next`.
+//! One caller, a few calls, from the shell: `tollgate rate`, `tollgate next`,
+//! `tollgate stock`.
 
 mod flags;
 pub mod next;
 pub mod rate;
+pub mod stock;
 
 use std::fmt;
 

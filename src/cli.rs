@@ -12,6 +12,7 @@ use tollgate::{
     caller::{
         next::{self, NextOptions},
         rate::{self, RateOptions},
+        stock::{self, StockOptions},
     },
     config::{EngineChoice, ServeFlags},
     fleet::{self, FleetOptions},
@@ -19,8 +20,8 @@ use tollgate::{
 
 /// Tollgate answers, over gRPC, whether something may happen: at most N
 /// devices at once on an external system, with a lease for each; callers
-/// within their rates, with warn and ban levels; and gives out serial numbers
-/// that never repeat.
+/// within their rates, with warn and ban levels; gives out serial numbers that
+/// never repeat; and sells stock without overselling.
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -50,6 +51,9 @@ pub(crate) enum Command {
     /// Take serial numbers of a name; prints them, one per line
     #[command(after_help = next::HELP)]
     Next(NextOptions),
+    /// Set, reserve, confirm, cancel or look at stock; exits 1 when it is refused
+    #[command(after_help = stock::HELP)]
+    Stock(StockOptions),
 }
 
 /// Reads the command line; the error is how to end: 64 for a wrong one.

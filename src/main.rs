@@ -14,6 +14,7 @@ use tollgate::{
     caller::{
         next::{self, NextOptions},
         rate::{self, RateOptions},
+        stock::{self, StockOptions},
     },
     config::{Config, EngineChoice, ServeFlags},
     engine::{Engine, embedded::Embedded, redis::Redis},
@@ -39,6 +40,7 @@ async fn main() -> ExitCode {
         Ok(Command::Fleet(options)) => play(&options).await,
         Ok(Command::Rate(options)) => check_rate(&options).await,
         Ok(Command::Next(options)) => take_serials(&options).await,
+        Ok(Command::Stock(options)) => sell(&options).await,
         Err(code) => code,
     }
 }
@@ -77,6 +79,16 @@ async fn take_serials(options: &NextOptions) -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => exit::unavailable(&next::unprinted(options, &error)),
         },
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+async fn sell(options: &StockOptions) -> ExitCode {
+    match stock::run(options).await {
+        Ok(answer) => {
+            cli::say(&answer.text);
+            ExitCode::from(if answer.done { 0 } else { exit::REFUSED })
+        }
         Err(error) => exit::unavailable(&error),
     }
 }

@@ -5,6 +5,8 @@ mod options;
 
 pub use options::{HELP, RateOptions};
 
+pub(super) use line::length;
+
 use super::{CallerError, connect, failed};
 use crate::grpc::client::Against;
 

@@ -22,7 +22,7 @@
 //! - `command`: flags, configuration, exit codes
 //! - `fleet`, `fleet_rate`: `tollgate fleet` against a server, without and with
 //!   `--rate`; `rate_command`: `tollgate rate`
-//! - `next_command`: `tollgate next`
+//! - `next_command`: `tollgate next`; `stock_command`: `tollgate stock`
 //! - `documented`: the commands and programs of `examples/` and their output
 
 #![allow(
@@ -84,6 +84,7 @@ mod service;
 mod stock;
 mod stock_answers;
 mod stock_bad_input;
+mod stock_command;
 mod stock_damage;
 mod stock_faults;
 mod stock_properties;

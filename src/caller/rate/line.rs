@@ -51,7 +51,7 @@ fn ban(ban: &Ban) -> String {
 }
 
 /// In the unit that reads best, never less than it is.
-fn length(length: Millis) -> String {
+pub(in crate::caller) fn length(length: Millis) -> String {
     match length.0 {
         millis if millis < 1000 => format!("{millis} ms"),
         millis if millis < 100_000 => {

@@ -1,0 +1,92 @@
+//! `tollgate stock`: sets, reserves and sells stock.
+
+mod line;
+mod options;
+
+pub use options::{HELP, StockOptions, StockVerb};
+
+use super::{CallerError, connect, failed};
+use crate::{
+    grpc::client::{CallError, Client, Reserving},
+    stock::{CancelOutcome, ConfirmOutcome, ReserveOutcome},
+};
+
+/// What a call was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StockAnswer {
+    /// The answer in a line.
+    pub text: String,
+    /// Whether what was asked for is so; if not, it was refused.
+    pub done: bool,
+}
+
+/// Makes the call.
+pub async fn run(options: &StockOptions) -> Result<StockAnswer, CallerError> {
+    let StockOptions { verb, server } = options;
+    let what = verb.what();
+    let client = connect(server, &what).await?;
+    let answer = call(&client, verb).await;
+    answer.map_err(|error| failed(&what, server, &error, advice(error.code, verb)))
+}
+
+async fn call(client: &Client, verb: &StockVerb) -> Result<StockAnswer, CallError> {
+    let sku = verb.sku();
+    let (word, done, stock) = match verb {
+        StockVerb::Set { on_hand, .. } => {
+            (String::new(), true, client.set_stock(sku, *on_hand).await?)
+        }
+        StockVerb::Add { delta, request_id, .. } => {
+            let (stock, replayed) = client.add_stock(sku, *delta, request_id.as_deref()).await?;
+            let word = if replayed { "replayed, as it was then" } else { "" };
+            (word.to_owned(), true, stock)
+        }
+        StockVerb::Reserve { sku, order, quantity, hold, buyer, buyer_limit } => {
+            let asked = Reserving {
+                sku,
+                order,
+                quantity: *quantity,
+                hold: hold.map(|hold| hold.duration()),
+                buyer: buyer.as_deref().unwrap_or_default(),
+                limit: *buyer_limit,
+            };
+            let (outcome, stock) = client.reserve_stock(&asked).await?;
+            let done = matches!(outcome, ReserveOutcome::Reserved { .. });
+            (line::reserved(&outcome), done, stock)
+        }
+        StockVerb::Confirm { order, .. } => {
+            let (outcome, stock) = client.confirm_reservation(sku, order).await?;
+            let done = matches!(
+                outcome,
+                ConfirmOutcome::Confirmed { .. } | ConfirmOutcome::AlreadyConfirmed
+            );
+            (line::confirmed(outcome).to_owned(), done, stock)
+        }
+        StockVerb::Cancel { order, .. } => {
+            let (outcome, stock) = client.cancel_reservation(sku, order).await?;
+            let done =
+                matches!(outcome, CancelOutcome::Cancelled | CancelOutcome::AlreadyCancelled);
+            (line::cancelled(outcome).to_owned(), done, stock)
+        }
+        StockVerb::Get { .. } => (String::new(), true, client.get_stock(sku).await?),
+    };
+    Ok(StockAnswer { text: line::line(&word, sku, stock), done })
+}
+
+/// What to do about a call that failed.
+fn advice(code: &str, verb: &StockVerb) -> &'static str {
+    match code {
+        // A connection that breaks is UNKNOWN or CANCELLED.
+        "CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN" if verb.is_repeatable() => {
+            "it may have been done: the same command again tells"
+        }
+        "CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN" => {
+            "it may have been done: `tollgate stock get` tells before you repeat it"
+        }
+        "FAILED_PRECONDITION" => "cancel reservations, or wait until their holds lapse",
+        "INTERNAL" => "other skus go on; lua/README.md says how to set this one right",
+        "NOT_FOUND" => "`tollgate stock set` does",
+        "OUT_OF_RANGE" => "set or add fewer",
+        "UNIMPLEMENTED" => "this server does not know stock: update it",
+        _ => super::advice(code),
+    }
+}
