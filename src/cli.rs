@@ -41,10 +41,10 @@ pub(crate) enum Command {
         /// The file; deploy/tollgate.toml documents every key
         file: PathBuf,
     },
-    /// Play a fleet of devices or callers against a running server; exits 1
-    /// when the cap or the limit did not hold
+    /// Play a fleet of devices, callers or buyers against a running server;
+    /// exits 1 when the cap, the limit or the stock did not hold
     #[command(after_help = fleet::HELP)]
-    Fleet(FleetOptions),
+    Fleet(Box<FleetOptions>),
     /// Try a limit: check a key's rate; exits 1 when it is refused
     #[command(after_help = rate::HELP)]
     Rate(RateOptions),

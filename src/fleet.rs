@@ -1,6 +1,7 @@
 //! Plays a fleet against a running server over gRPC: for trying it out, for
-//! planning capacity, for load. It is one of devices that ask for slots, or
-//! one of callers that ask whether they are within their rate.
+//! planning capacity, for load. It is one of devices that ask for slots, one of
+//! callers that ask whether they are within their rate, or one of buyers in a flash
+//! sale.
 //!
 //! The devices are the witnesses: each knows when it was in flight, and the
 //! most that ever were at once is compared with the pool's capacity. That
@@ -17,6 +18,7 @@ mod options;
 mod plan;
 mod progress;
 mod report;
+mod sale;
 mod signals;
 mod stage;
 mod tally;
@@ -29,6 +31,7 @@ use std::{collections::hash_map::RandomState, fmt, hash::BuildHasher, sync::Arc}
 
 pub use callers::CallerOptions;
 pub use options::{FleetOptions, HELP};
+pub use sale::SaleOptions;
 pub use task_duration::TaskDuration;
 
 use crate::grpc::client::{CallError, Client};
@@ -82,6 +85,8 @@ pub async fn run(options: &FleetOptions) -> Result<Report, FleetError> {
     let seed = options.seed.unwrap_or_else(random);
     if options.rate {
         call(options, seed, signals).await
+    } else if options.sale {
+        sell(options, seed, signals).await
     } else {
         admit(options, seed, signals).await
     }
@@ -116,6 +121,20 @@ async fn call(options: &FleetOptions, seed: u64, signals: Signals) -> Result<Rep
     );
     let report = callers::Stage { options, seed, clients, against }.play(signals).await;
     Ok(Report::new(&report, report.limit_held()))
+}
+
+/// Plays buyers.
+async fn sell(options: &FleetOptions, seed: u64, signals: Signals) -> Result<Report, FleetError> {
+    let unreachable = |error: CallError| unreachable(options, &error);
+    let sale = &options.sale_options;
+    let clients = connect(options, sale.buyers).await.map_err(unreachable)?;
+    let stage = sale::Stage::open(options, seed, clients).await.map_err(unreachable)?;
+    eprintln!(
+        "{} buyers, {} items, seed {seed}, at {}; Ctrl-C ends early",
+        sale.buyers, sale.items, options.server
+    );
+    let report = stage.play(signals).await;
+    Ok(Report::new(&report, report.stock_held()))
 }
 
 /// Connects as many times as so many players need.

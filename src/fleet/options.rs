@@ -4,13 +4,17 @@ use std::time::Duration;
 
 use clap::{Args, value_parser};
 
-use super::{callers::CallerOptions, task_duration::TaskDuration};
+use super::{callers::CallerOptions, sale::SaleOptions, task_duration::TaskDuration};
 use crate::{
     admission::{CAPACITY_MAX, LEASE_MAX, LEASE_MIN},
     caller::{between, name, server},
 };
 
-const DEVICES: &str = "Devices (without --rate)";
+const DEVICES: &str = "Devices (without --rate or --sale)";
+/// What is played instead of devices.
+const MODES: [&str; 2] = ["rate", "sale"];
+/// Shares such as 0.7 + 0.2 + 0.1 add up to a little more than 1.
+pub(super) const SHARES_MAX: f64 = 1.0 + 1e-9;
 const DEVICES_MAX: i64 = 100_000;
 const REPORT_INTERVAL_MIN: Duration = Duration::from_millis(10);
 const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(86_400);
@@ -31,15 +35,19 @@ Examples:
   10 a second:
     tollgate fleet --rate --keys 100 --volley 30 --volley-every 4s --max 10
 
+  A flash sale: 50 items, 10,000 buyers:
+    tollgate fleet --sale
+
 Each device reports once per interval. With no task in hand it then asks for
 its current one; on FULL it asks again at its next report or when retry_after
 has passed, whichever is later. Each caller calls under a key of its own, new in
 every run; with many calls unanswered it falls behind. The same seed plays the
-same behaviour.
+same behaviour. A sale is of a sku of its own, and over when all is sold: buyers
+that find nothing left come back when a hold may have lapsed.
 
-Exit status: 0 when the server kept to the cap or to the limit; 1 when more
-devices were in flight than the cap allows, or more calls of a key allowed in a
-window than the algorithm permits; 64 for a wrong command line, 69 when the
+Exit status: 0 when the server kept to the cap, the limit or the stock; 1 when more
+devices were in flight than the cap allows, more calls of a key allowed in a window
+than the algorithm permits, or more sold than there was, or one twice; 64 for a wrong command line, 69 when the
 server cannot be reached.";
 
 /// What fleet to play, against which server.
@@ -47,8 +55,12 @@ server cannot be reached.";
 pub struct FleetOptions {
     /// Play callers that keep asking whether they are within their rate,
     /// instead of devices
-    #[arg(long)]
+    #[arg(long, conflicts_with = "sale")]
     pub rate: bool,
+
+    /// Play a flash sale: buyers that want the same few items, instead of devices
+    #[arg(long)]
+    pub sale: bool,
 
     /// The server
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = server)]
@@ -65,61 +77,65 @@ pub struct FleetOptions {
     pub seed: Option<u64>,
 
     /// The pool to ask for slots in
-    #[arg(help_heading = DEVICES, conflicts_with = "rate")]
+    #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "NAME", default_value = "fleet", value_parser = name)]
     pub pool: String,
 
     /// How many devices
-    #[arg(help_heading = DEVICES, conflicts_with = "rate")]
+    #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "N", default_value_t = 100)]
     #[arg(value_parser = value_parser!(u32).range(1..=DEVICES_MAX))]
     pub devices: u32,
 
     /// How often a device reports; varied by a tenth, starts spread over one
-    #[arg(help_heading = DEVICES, conflicts_with = "rate")]
+    #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = report_interval)]
     pub report_interval: Duration,
 
     /// How long a task runs: `3s`, or drawn from `2s..5s` (uniform), `exp:3s`
     /// (exponential), `normal:3s,500ms` (mean, deviation)
-    #[arg(help_heading = DEVICES, conflicts_with = "rate")]
+    #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "DURATION", default_value = "2s..5s")]
     pub task_duration: TaskDuration,
 
     /// The lease to ask for; refused devices are sent away until one ends
-    #[arg(help_heading = DEVICES, conflicts_with = "rate")]
+    #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = lease)]
     pub lease: Duration,
 
     /// Set the pool's slots before the start [default: leave them]
-    #[arg(help_heading = DEVICES, conflicts_with = "rate")]
+    #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "SLOTS")]
     #[arg(value_parser = value_parser!(u32).range(0..=i64::from(CAPACITY_MAX)))]
     pub capacity: Option<u32>,
 
     /// Share of devices that take a task and never report back: 0..1 or `10%`
-    #[arg(help_heading = DEVICES, conflicts_with = "rate")]
+    #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
     pub silent: f64,
 
     /// Share of devices that report only after their lease's end
-    #[arg(help_heading = DEVICES, conflicts_with = "rate")]
+    #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
     pub late: f64,
 
     /// Share of devices that crash in mid-task, restart and run it again
-    #[arg(help_heading = DEVICES, conflicts_with = "rate")]
+    #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
     pub crashes: f64,
 
     /// Share of devices, of whatever kind, that send every message twice
-    #[arg(help_heading = DEVICES, conflicts_with = "rate")]
+    #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
     pub duplicates: f64,
 
     /// What --rate plays.
     #[command(flatten)]
     pub callers: CallerOptions,
+
+    /// What --sale plays.
+    #[command(flatten)]
+    pub sale_options: SaleOptions,
 }
 
 impl FleetOptions {
@@ -127,10 +143,11 @@ impl FleetOptions {
     pub fn check(&self) -> Result<(), String> {
         if self.rate {
             return self.callers.check();
+        } else if self.sale {
+            return self.sale_options.check();
         }
         let sum = self.silent + self.late + self.crashes;
-        // Shares such as 0.7 + 0.2 + 0.1 add up to a little more than 1.
-        if sum > 1.0 + 1e-9 {
+        if sum > SHARES_MAX {
             return Err(format!(
                 "--silent, --late and --crashes exclude each other and must add up to at most \
                  100%, not {}%",
@@ -141,7 +158,7 @@ impl FleetOptions {
     }
 }
 
-fn share(text: &str) -> Result<f64, String> {
+pub(super) fn share(text: &str) -> Result<f64, String> {
     let (digits, whole) = match text.strip_suffix('%') {
         Some(percent) => (percent, 100.0),
         None => (text, 1.0),
@@ -229,9 +246,16 @@ mod tests {
             "--crashes=1",
             "--duplicates=1",
         ] {
-            let error = parse(&["--rate", flags]).expect_err(flags);
-            let flag = flags.split('=').next().unwrap_or_default();
-            assert!(error.contains("cannot be used with") && error.contains(flag), "{error}");
+            for mode in ["--rate", "--sale"] {
+                let error = parse(&[mode, flags]).expect_err(flags);
+                let flag = flags.split('=').next().unwrap_or_default();
+                assert!(error.contains("cannot be used with") && error.contains(flag), "{error}");
+            }
+        }
+        assert!(parse(&["--rate", "--sale"]).is_err());
+        for flags in ["--items=5", "--buyers=5", "--rush=1s", "--hold=1s", "--never-pay=1"] {
+            let error = parse(&[flags]).expect_err(flags);
+            assert!(error.contains("required") && error.contains("--sale"), "{error}");
         }
         for flags in [
             "--keys=5",

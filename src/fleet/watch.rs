@@ -31,6 +31,21 @@ pub(super) async fn until(
     }
 }
 
+/// Waits until all have ended, or `end`, or less if a signal comes.
+pub(super) async fn work(
+    tasks: &mut JoinSet<()>,
+    end: Instant,
+    progress: &mut Progress,
+    signals: &mut Signals,
+    standing: impl Fn() -> Standing,
+) {
+    let ended = async { while tasks.join_next().await.is_some() {} };
+    tokio::select! {
+        () = ended => {}
+        () = until(end, progress, signals, standing) => {}
+    }
+}
+
 /// Waits while those that have something in hand finish it; a signal drops it.
 pub(super) async fn finish(
     tasks: &mut JoinSet<()>,

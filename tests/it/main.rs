@@ -20,8 +20,8 @@
 //! - `service`, `peers`: faults, drain, overload, hostile peers
 //! - `replicas`: two servers on one Redis
 //! - `command`: flags, configuration, exit codes
-//! - `fleet`, `fleet_rate`: `tollgate fleet` against a server, without and with
-//!   `--rate`; `rate_command`: `tollgate rate`
+//! - `fleet`, `fleet_rate`, `fleet_sale`: `tollgate fleet` against a server, without and with
+//!   `--rate` and `--sale`; `rate_command`: `tollgate rate`
 //! - `next_command`: `tollgate next`; `stock_command`: `tollgate stock`
 //! - `documented`: the commands and programs of `examples/` and their output
 
@@ -51,6 +51,7 @@ mod differential_stock;
 mod documented;
 mod fleet;
 mod fleet_rate;
+mod fleet_sale;
 mod lifecycle;
 mod listings;
 mod lock;

@@ -1,0 +1,136 @@
+//! One run: the buyers set going, watched, and stopped.
+
+use std::{sync::Arc, time::Instant};
+
+use tokio::{
+    sync::{
+        Semaphore,
+        watch::{Receiver, channel},
+    },
+    task::JoinSet,
+};
+
+use super::{
+    SaleOptions,
+    buyer::{Buyer, kinds},
+    report::Report,
+    tally::Tally,
+    till::Till,
+};
+use crate::{
+    fleet::{
+        FleetOptions,
+        dice::Dice,
+        progress::{Level, Progress, Standing},
+        random,
+        signals::Signals,
+        watch,
+    },
+    grpc::client::{CallError, Client},
+    time::monotonic,
+};
+
+/// Calls of all buyers in flight: what bounds the memory of a run, and what a server
+/// takes without turning some away.
+const IN_FLIGHT_MAX: usize = 1000;
+
+/// What a run is played with.
+#[derive(Debug)]
+pub(in crate::fleet) struct Stage<'a> {
+    pub(in crate::fleet) options: &'a FleetOptions,
+    pub(in crate::fleet) seed: u64,
+    /// Connections, shared out among the buyers; at least one.
+    pub(in crate::fleet) clients: Vec<Client>,
+    /// New in every run: what was sold of a sku stays counted.
+    sku: Arc<str>,
+}
+
+impl<'a> Stage<'a> {
+    /// Puts the items on sale.
+    pub(in crate::fleet) async fn open(
+        options: &'a FleetOptions,
+        seed: u64,
+        clients: Vec<Client>,
+    ) -> Result<Stage<'a>, CallError> {
+        let sku: Arc<str> = format!("sale/{:08x}", random() as u32).into();
+        if let Some(client) = clients.first() {
+            client.set_stock(&sku, options.sale_options.items.into()).await?;
+        }
+        Ok(Stage { options, seed, clients, sku })
+    }
+
+    /// Plays to the end.
+    pub(in crate::fleet) async fn play(self, mut signals: Signals) -> Report {
+        let kinds = kinds(self.sale(), self.seed);
+        let tally = Arc::new(Tally::new(self.sale().items.into()));
+        let start = monotonic();
+        let (stop, stopped) = channel(false);
+        let mut buyers = self.launch(&kinds, &tally, start, &stopped);
+        let mut progress = Progress::new();
+
+        let standing = |finishing| self.standing(&tally, start, finishing);
+        let end = start + self.options.duration;
+        watch::work(&mut buyers, end, &mut progress, &mut signals, || standing(None)).await;
+        // The buyers hold receivers; without any there is nobody to tell.
+        let _ = stop.send(true);
+        let finishing = |buyers| standing(Some(buyers));
+        watch::finish(&mut buyers, &mut progress, &mut signals, finishing).await;
+        progress.end();
+
+        let (length, calls) = (start.elapsed(), tally.calls.get());
+        let left = match self.clients.first() {
+            Some(client) => client.get_stock(&self.sku).await.ok(),
+            None => None,
+        };
+        let sold_out = tally.sold_out.get().map(|at| at.saturating_duration_since(start));
+        Report::new(&kinds, &tally, left)
+            .at(format!("Sale of `{}` at {}, seed {}", self.sku, self.options.server, self.seed))
+            .took(length, sold_out, calls)
+    }
+
+    fn sale(&self) -> &SaleOptions {
+        &self.options.sale_options
+    }
+
+    fn launch(
+        &self,
+        kinds: &[(super::buyer::Manner, bool)],
+        tally: &Arc<Tally>,
+        start: Instant,
+        stop: &Receiver<bool>,
+    ) -> JoinSet<()> {
+        let in_flight = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
+        let clients = self.clients.iter().cycle();
+        let mut buyers = JoinSet::new();
+        for ((number, (manner, twice)), client) in (1u64..).zip(kinds).zip(clients) {
+            // Stream 0 decides who is of which kind.
+            let mut dice = Dice::new(self.seed, number);
+            let till = Till {
+                client: client.clone(),
+                sku: self.sku.clone(),
+                order: format!("buyer-{number}"),
+                hold: self.sale().hold,
+                twice: *twice,
+                in_flight: in_flight.clone(),
+                tally: tally.clone(),
+            };
+            let arrives = start + self.sale().rush.mul_f64(dice.fraction());
+            let buyer = Buyer { manner: *manner, arrives, till, dice, stop: stop.clone() };
+            buyers.spawn(buyer.live());
+        }
+        buyers
+    }
+
+    fn standing(&self, tally: &Tally, start: Instant, finishing: Option<usize>) -> Standing {
+        Standing {
+            elapsed: start.elapsed(),
+            total: self.options.duration,
+            name: "sold",
+            level: Level::Now(tally.bought.get()),
+            cap: tally.items(),
+            counts: vec![("reserved", tally.reserved.get()), ("short", tally.short.get())],
+            calls: tally.calls.get(),
+            finishing,
+        }
+    }
+}
