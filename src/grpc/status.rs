@@ -81,8 +81,8 @@ pub(super) fn no_stock(sku: &Name) -> Status {
 
 /// FAILED_PRECONDITION: more of a sku are reserved than would be on hand.
 pub(super) fn below_reserved(sku: &Name, reserved: u64) -> Status {
-    let description = format!("{reserved} are reserved");
-    let message = format!("stock of `{sku}`: {description}, and fewer cannot be on hand");
+    let description = format!("must not go below what is reserved, {reserved}");
+    let message = format!("stock of `{sku}` {description}; nothing changed");
     let details = ErrorDetails::with_precondition_failure_violation("RESERVED", "sku", description);
     Status::with_error_details(Code::FailedPrecondition, message, details)
 }

@@ -37,7 +37,8 @@ async fn grpcurl_answers_what_is_documented() {
         ("examples/grpcurl.md", 20),
         ("examples/rates.md", 15),
         ("examples/sequences.md", 18),
-        ("README.md", 9),
+        ("examples/stock.md", 22),
+        ("README.md", 12),
     ] {
         let text = fs::read_to_string(Path::new(ROOT).join(file)).unwrap();
         let configuration = TempFile::new(&configuration(&text));

@@ -99,7 +99,10 @@ async fn set_stock_keeps_what_is_reserved_and_sold(world: World) {
     ] {
         let status = refused.unwrap_err();
         assert_eq!(status.code(), Code::FailedPrecondition, "{status:?}");
-        assert!(status.message().contains("`tv`: 4 are reserved"), "{status:?}");
+        assert!(
+            status.message().contains("`tv` must not go below what is reserved, 4"),
+            "{status:?}"
+        );
         let details = status.get_error_details();
         let violations = &details.precondition_failure().unwrap().violations;
         assert_eq!((&*violations[0].r#type, &*violations[0].subject), ("RESERVED", "sku"));

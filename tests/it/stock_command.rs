@@ -110,7 +110,7 @@ async fn errors_say_what_to_do() {
     answered(&server, "set tv 5").await;
     answered(&server, "reserve tv o 5").await;
     let said = failed(&address, "add tv -1", 69).await;
-    assert_says(&said, &["FAILED_PRECONDITION", "5 are reserved", "holds lapse"]);
+    assert_says(&said, &["FAILED_PRECONDITION", "what is reserved, 5", "holds lapse"]);
     let said = failed(&address, "add tv 9007199254740991", 69).await;
     assert_says(&said, &["OUT_OF_RANGE", "9007199254740991", "set or add fewer"]);
 
