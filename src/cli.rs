@@ -89,6 +89,7 @@ pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr) {
     let admit = r#"{"pool":"demo","device_id":"camera-1","task_id":"snapshot-1"}"#;
     let check = r#"{"key":"user:7","rule":{"limits":[{"max":2,"window":"600s"}]}}"#;
     let next = r#"{"name":"order"}"#;
+    let set = r#"{"sku":"tv-55","on_hand":50}"#;
     say(&format!(
         "Tollgate {version} on {engine}\n\
          Listening on {listen}. Try:\n\n  \
@@ -97,7 +98,9 @@ pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr) {
          grpcurl -plaintext -d '{check}' \\\n    \
          {listen} tollgate.v1.RateService/CheckRate\n  \
          grpcurl -plaintext -d '{next}' \\\n    \
-         {listen} tollgate.v1.SequenceService/NextSequence\n",
+         {listen} tollgate.v1.SequenceService/NextSequence\n  \
+         grpcurl -plaintext -d '{set}' \\\n    \
+         {listen} tollgate.v1.StockService/SetStock\n",
         version = env!("CARGO_PKG_VERSION"),
     ));
 }

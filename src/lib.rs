@@ -10,7 +10,7 @@
 //! - [`grpc`]: requests into decisions, outcomes into responses.
 //! - [`server`]: routes, health, reflection, limits, drain.
 //! - [`config`]: flags, environment and `tollgate.toml`; [`telemetry`]: logs.
-//! - [`fleet`]: a fleet of devices or callers to play against a server;
+//! - [`fleet`]: a fleet of devices, callers or buyers to play against a server;
 //!   [`caller`]: a single caller, for a quick try.
 //! - [`names`] builds every key, [`time`] reads every clock, [`script`] holds
 //!   every script, `replays` keeps answers for repeats, `globs` finds a name's entry of

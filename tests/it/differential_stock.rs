@@ -22,7 +22,7 @@ use tollgate::{
 
 use crate::twins::{States, Twins, play};
 
-const STEPS: usize = 18_000;
+const STEPS: usize = 12_000;
 const SEEDS: [u64; 4] = [1, 2, 3, 4];
 const SKUS: [&str; 4] = ["one", "two", "three{}", "sand"];
 const BUYERS: [&str; 3] = ["x", "y z", "b}"];
@@ -53,15 +53,15 @@ async fn history(seed: u64) {
         if step % 1000 == 999 {
             history.compare_state(&context).await;
         }
-        if !seed.is_multiple_of(2) && step % 4000 == 3999 {
+        if !seed.is_multiple_of(2) && step % 3000 == 2999 {
             history.crowd(&context).await;
         }
     }
     let met = |outcome: &str| history.outcomes.get(outcome).copied().unwrap_or_default();
     for (outcome, least) in [
         ("Changed", 200),
-        ("BelowReserved", 50),
-        ("OutOfRange", 50),
+        ("BelowReserved", 30),
+        ("OutOfRange", 30),
         ("Reserved", 1000),
         ("Short", 100),
         ("BuyerLimit", 50),
@@ -69,15 +69,15 @@ async fn history(seed: u64) {
         ("Confirmed", 300),
         ("AlreadyConfirmed", 30),
         ("Expired", 30),
-        ("Cancelled", 100),
-        ("AlreadyCancelled", 10),
+        ("Cancelled", 40),
+        ("AlreadyCancelled", 5),
         ("Unknown", 20),
         ("NotFound", 1),
         ("()", 100),
     ] {
         assert!(met(outcome) >= least, "seed {seed}: {outcome} of {:?}", history.outcomes);
     }
-    assert!(seed.is_multiple_of(2) || met("Again") >= 3, "{:?}", history.outcomes);
+    assert!(seed.is_multiple_of(2) || met("Again") >= 4, "{:?}", history.outcomes);
 }
 
 impl History {
@@ -180,14 +180,17 @@ impl History {
             let mut reserve = self.reserve(sku.clone(), order.clone());
             reserve.quantity = 1;
             reserve.hold = Millis(6000);
-            // Each in ten has buyers of its own, beyond what one HMGET asks for.
+            // Most have buyers of their own, more than one HMGET asks for.
             let own = self.random.random_bool(0.8);
             let buyer = if own { order.clone() } else { self.name(&BUYERS) };
             reserve.buyer = Some(Buyer { name: buyer, limit: Some(QUANTITY_MAX) });
             self.agree(&reserve, context).await;
         }
         self.twins.time.advance(6_000_000).await;
-        for _ in 0..8 {
+        // Whoever asks first meets more than a step takes back.
+        let first = self.agree(&GetStock { sku: sku.clone() }, context).await;
+        assert_eq!(first, Ruling::Again, "{context}");
+        for _ in 0..6 {
             let order = names.choose(&mut self.random).unwrap().clone();
             match self.random.random_range(0..5) {
                 0 => {

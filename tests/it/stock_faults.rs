@@ -83,6 +83,10 @@ async fn a_hundred_thousand_holds_that_lapse_together_are_taken_back_in_steps() 
             let command: Vec<&str> = ["HSET", buyers].into_iter().chain(counts).collect();
             shop.world.tamper(&command).await;
         }
+        // A caller without patience does no harm, whatever it is told.
+        let mut hasty = patient(get("tv"));
+        hasty.set_timeout(Duration::from_millis(20));
+        let _ = shop.client.clone().get_stock(hasty).await;
         // What can be granted at once is; what would be refused waits for all of it.
         let quantity = if refused { 100_000 } else { 1_000 };
         let response = shop.reserve(reserve("tv", &format!("{refused}"), quantity)).await;
