@@ -51,4 +51,4 @@ pub const RETENTION: Millis = Millis::from_secs(86_400);
 /// How long an answer is kept for a repeat of its request.
 pub const REPLAY: Millis = Millis::from_secs(300);
 /// Lapsed holds that one step takes back at most.
-pub const RECLAIM_MAX: usize = 1000;
+pub const RECLAIM_MAX: usize = 250;

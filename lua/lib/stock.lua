@@ -12,7 +12,8 @@ local call, format, match, ceil, min = redis.call, string.format, string.match, 
 
 local QUANTITY_MAX, RESERVE_MAX, TIME_MAX = 9007199254740991, 1000000000, 4503599627370495
 local NO_STOCK, AGAIN = 8, 9
-local RECLAIM_MAX, CHUNK = 1000, 500
+-- Half a millisecond; and what goes into one HSET or HMGET.
+local RECLAIM_MAX = 250
 local UNREADABLE = 'CORRUPT stock of the sku; lua/README.md says how to set it right'
 
 local function corrupt()
@@ -48,14 +49,11 @@ local function read_lapsed(keys, stock, now)
     end
     back[buyer] = (back[buyer] or 0) + quantity
   end
-  for from = 1, #names, CHUNK do
-    local counts = fetch('HMGET', keys.buyers, unpack(names, from, min(from + CHUNK - 1, #names)))
-    for i = 1, #counts do
-      local buyer = names[from + i - 1]
-      stock.buyers[buyer] = number(counts[i], QUANTITY_MAX) - back[buyer]
-      if stock.buyers[buyer] < 0 then
-        corrupt()
-      end
+  local counts = #names > 0 and fetch('HMGET', keys.buyers, unpack(names)) or {}
+  for i, buyer in ipairs(names) do
+    stock.buyers[buyer] = number(counts[i], QUANTITY_MAX) - back[buyer]
+    if stock.buyers[buyer] < 0 then
+      corrupt()
     end
   end
   if stock.reserved < 0 then
@@ -95,11 +93,11 @@ local function reclaim(keys, stock)
       none[#none + 1] = buyer
     end
   end
-  for from = 1, #left, 2 * CHUNK do
-    call('HSET', keys.buyers, unpack(left, from, min(from + 2 * CHUNK - 1, #left)))
+  if #left > 0 then
+    call('HSET', keys.buyers, unpack(left))
   end
-  for from = 1, #none, CHUNK do
-    call('HDEL', keys.buyers, unpack(none, from, min(from + CHUNK - 1, #none)))
+  if #none > 0 then
+    call('HDEL', keys.buyers, unpack(none))
   end
   write_stock(keys, stock)
 end

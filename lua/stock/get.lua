@@ -8,7 +8,7 @@
 --         {8}: no stock of the sku was ever set
 --         {9}: lapsed holds remain; decide again
 -- Writes stock, permanent; holds, buyers (lapsed holds go)
--- Cost O(log holds); reclaims at most 1000 lapsed holds
+-- Cost O(log holds); reclaims at most 250 lapsed holds
 
 local function decide(keys, _, now)
   local kept = { stock = keys[1], holds = keys[2], buyers = keys[3] }
