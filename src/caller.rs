@@ -1,7 +1,8 @@
 //! One caller, a few calls, from the shell: `tollgate rate`, `tollgate next`,
-//! `tollgate stock`.
+//! `tollgate stock`, `tollgate lock`.
 
 mod flags;
+pub mod lock;
 pub mod next;
 pub mod rate;
 pub mod stock;

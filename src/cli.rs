@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::{
-    io::{self, ErrorKind::BrokenPipe, Write, stdout},
+    io::{self, ErrorKind::BrokenPipe, Write, stderr, stdout},
     net::SocketAddr,
     path::PathBuf,
     process::ExitCode,
@@ -10,6 +10,7 @@ use std::{
 use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 use tollgate::{
     caller::{
+        lock::{self, LockOptions},
         next::{self, NextOptions},
         rate::{self, RateOptions},
         stock::{self, StockOptions},
@@ -54,6 +55,10 @@ pub(crate) enum Command {
     /// Set, reserve, confirm, cancel or look at stock; exits 1 when it is refused
     #[command(after_help = stock::HELP)]
     Stock(StockOptions),
+    /// Run a command while holding a lock; exits with its code, or with 1 when
+    /// another owner holds the lock
+    #[command(after_help = lock::HELP)]
+    Lock(LockOptions),
 }
 
 /// Reads the command line; the error is how to end: 64 for a wrong one.
@@ -110,6 +115,11 @@ pub(crate) fn say(text: &str) {
     let _ = writeln!(stdout(), "{text}");
 }
 
+/// Says what went wrong, on standard error.
+pub(crate) fn warn(text: &str) {
+    let _ = writeln!(stderr(), "tollgate: {text}");
+}
+
 /// Prints what is nowhere else. A reader that is gone has had enough of it.
 pub(crate) fn hand_over(text: &str) -> io::Result<()> {
     match stdout().write_all(text.as_bytes()) {
@@ -120,11 +130,7 @@ pub(crate) fn hand_over(text: &str) -> io::Result<()> {
 
 /// How the process ends, in the codes of sysexits.h.
 pub(crate) mod exit {
-    use std::{
-        fmt::Display,
-        io::{Write, stderr},
-        process::ExitCode,
-    };
+    use std::{fmt::Display, process::ExitCode};
 
     /// The command line is wrong.
     pub(crate) const USAGE: u8 = 64;
@@ -133,6 +139,9 @@ pub(crate) mod exit {
 
     /// A call was refused.
     pub(crate) const REFUSED: u8 = 1;
+
+    /// A lock was lost before its command ended. EX_TEMPFAIL: another try may hold it.
+    pub(crate) const LOST: u8 = 75;
 
     /// The configuration is wrong.
     pub(crate) fn config(error: &impl Display) -> ExitCode {
@@ -146,7 +155,7 @@ pub(crate) mod exit {
 
     fn end(error: &impl Display, code: u8) -> ExitCode {
         // The code tells the most of it where nobody reads.
-        let _ = writeln!(stderr(), "tollgate: {error}");
+        super::warn(&error.to_string());
         ExitCode::from(code)
     }
 }

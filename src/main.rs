@@ -12,6 +12,7 @@ use tokio::{
 use tollgate::{
     admission::Catalog,
     caller::{
+        lock::{self, LockOptions},
         next::{self, NextOptions},
         rate::{self, RateOptions},
         stock::{self, StockOptions},
@@ -41,6 +42,7 @@ async fn main() -> ExitCode {
         Ok(Command::Rate(options)) => check_rate(&options).await,
         Ok(Command::Next(options)) => take_serials(&options).await,
         Ok(Command::Stock(options)) => sell(&options).await,
+        Ok(Command::Lock(options)) => run_locked(&options).await,
         Err(code) => code,
     }
 }
@@ -89,6 +91,15 @@ async fn sell(options: &StockOptions) -> ExitCode {
             cli::say(&answer.text);
             ExitCode::from(if answer.done { 0 } else { exit::REFUSED })
         }
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+async fn run_locked(options: &LockOptions) -> ExitCode {
+    match lock::run(options, cli::warn).await {
+        Ok(lock::End::Exited(code)) => ExitCode::from(code),
+        Ok(lock::End::Refused) => ExitCode::from(exit::REFUSED),
+        Ok(lock::End::Lost) => ExitCode::from(exit::LOST),
         Err(error) => exit::unavailable(&error),
     }
 }

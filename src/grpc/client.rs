@@ -1,8 +1,9 @@
 //! A client in plain types, for `tollgate fleet`, `tollgate rate`, `tollgate next` and
-//! `tollgate stock`, tests and examples in Rust.
+//! `tollgate stock`, `tollgate lock`, tests and examples in Rust.
 
 mod convert;
 mod error;
+mod lock;
 mod rate;
 mod sequence;
 mod stock;
@@ -23,8 +24,9 @@ pub use stock::Reserving;
 
 use crate::admission::{Admission, Completion, Usage};
 use pb::{
-    admission_service_client::AdmissionServiceClient, rate_service_client::RateServiceClient,
-    sequence_service_client::SequenceServiceClient, stock_service_client::StockServiceClient,
+    admission_service_client::AdmissionServiceClient, lock_service_client::LockServiceClient,
+    rate_service_client::RateServiceClient, sequence_service_client::SequenceServiceClient,
+    stock_service_client::StockServiceClient,
 };
 
 /// Messages and clients of `tollgate.v1` in plain types.
@@ -45,6 +47,7 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub struct Client {
     admission: AdmissionServiceClient<Channel>,
+    lock: LockServiceClient<Channel>,
     rate: RateServiceClient<Channel>,
     sequence: SequenceServiceClient<Channel>,
     stock: StockServiceClient<Channel>,
@@ -57,6 +60,7 @@ impl Client {
         let channel = endpoint.connect().await.map_err(|error| CallError::unreachable(&error))?;
         Ok(Client {
             admission: AdmissionServiceClient::new(channel.clone()),
+            lock: LockServiceClient::new(channel.clone()),
             rate: RateServiceClient::new(channel.clone()),
             sequence: SequenceServiceClient::new(channel.clone()),
             stock: StockServiceClient::new(channel),
@@ -145,12 +149,20 @@ fn request<T>(message: T) -> Request<T> {
     request
 }
 
-/// The answer of a call, or why there is none. The channel's own timer starts
-/// only once it is connected; this one covers the wait for that too.
+/// The answer of a call, or why there is none.
 async fn answered<T>(
     call: impl Future<Output = Result<Response<T>, Status>>,
 ) -> Result<T, CallError> {
-    match timeout(CALL_DEADLINE, call).await {
+    answered_within(CALL_DEADLINE, call).await
+}
+
+/// The same of a call with a deadline of its own. The channel's own timer starts
+/// only once it is connected; this one covers the wait for that too.
+async fn answered_within<T>(
+    deadline: Duration,
+    call: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, CallError> {
+    match timeout(deadline, call).await {
         Ok(answer) => Ok(answer?.into_inner()),
         Err(_) => Err(CallError::deadline()),
     }

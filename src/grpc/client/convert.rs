@@ -1,6 +1,10 @@
 //! Responses into outcomes.
 
+mod lock;
+
 use std::{num::NonZeroU64, time::Duration};
+
+pub(super) use lock::{acquisition, lock_release, lock_renewal};
 
 use super::{CallError, LimitStanding, RateAnswer, Serials, pb};
 use crate::{

@@ -1,0 +1,246 @@
+//! Acquires, renews and releases the lock.
+
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use tokio::time::{sleep, sleep_until, timeout, timeout_at};
+
+use super::{super::connect, CallerError, options::LockOptions};
+use crate::{
+    caller::failed,
+    grpc::client::{CallError, Client},
+    lock::{Acquisition, Release, Renewal},
+    time::{Millis, monotonic},
+    waiting::WAIT_MAX,
+};
+
+/// How long a release may take, and one that nobody counts on.
+const RELEASE_MAX: Duration = Duration::from_secs(5);
+const WITHDRAW_MAX: Duration = Duration::from_secs(1);
+/// A call that a live server has not answered by then is sent anew, elsewhere if the
+/// server's address leads elsewhere by now.
+const TRY_MAX: Duration = Duration::from_secs(5);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// Keeps one lock, for one owner.
+pub(super) struct Keeper<'a> {
+    options: &'a LockOptions,
+    owner: String,
+    client: Client,
+}
+
+/// A lease by this machine's monotonic clock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tenure {
+    /// Its fencing token.
+    pub(super) token: u64,
+    /// Just before the call was sent that it runs from: the engine has counted from a
+    /// later moment, so it does not end earlier there than here.
+    since: Instant,
+}
+
+/// Whether the lock was acquired.
+pub(super) enum Answer {
+    Granted(Tenure),
+    /// Another owner holds it; empty when nobody does, but others wait.
+    Held {
+        holder: Bytes,
+        retry_after: Millis,
+    },
+}
+
+/// Why the lock is lost.
+pub(super) enum Lost {
+    NotHeld,
+    Unanswered(CallError),
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Lost::NotHeld => f.write_str("the lease has ended, another owner may hold it"),
+            Lost::Unanswered(error) => {
+                write!(f, "no renewal was answered until the lease's end ({error})")
+            }
+        }
+    }
+}
+
+impl<'a> Keeper<'a> {
+    pub(super) async fn connect(options: &'a LockOptions) -> Result<Keeper<'a>, CallerError> {
+        let client = connect(&options.server, &acquire(options)).await?;
+        Ok(Keeper { options, owner: options.owner(), client })
+    }
+
+    pub(super) fn options(&self) -> &'a LockOptions {
+        self.options
+    }
+
+    pub(super) fn owner(&self) -> &str {
+        &self.owner
+    }
+
+    /// Waits for the lock as long as the options say.
+    pub(super) async fn acquire(&mut self) -> Result<Answer, CallerError> {
+        // None for one that waits for ever.
+        let until = monotonic().checked_add(self.options.wait);
+        loop {
+            let asked = monotonic();
+            let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(asked));
+            let wait = left.min(WAIT_MAX.duration());
+            let answer = self.ask(wait).await;
+            let is_over = until.is_some_and(|until| until <= monotonic());
+            match answer {
+                Ok(Answer::Held { .. }) if !is_over => {
+                    // A server that ends answers before the time is over.
+                    if asked.elapsed() < wait {
+                        sleep(self.pause()).await;
+                        self.reconnect().await;
+                    }
+                }
+                Ok(answer) => return Ok(answer),
+                Err(error) if !is_over && may_pass(error.code) => {
+                    sleep(self.pause()).await;
+                    self.reconnect().await;
+                }
+                Err(error) => {
+                    self.withdraw().await;
+                    let (server, todo) = (&self.options.server, advice(error.code));
+                    return Err(failed(&acquire(self.options), server, &error, todo));
+                }
+            }
+        }
+    }
+
+    /// Asks for the lock in one call, and again while a grant has ended by the time it
+    /// is known here.
+    async fn ask(&self, wait: Duration) -> Result<Answer, CallError> {
+        let (name, lease) = (&self.options.name, self.options.lease);
+        loop {
+            let since = monotonic();
+            let asked = self.client.acquire_lock(name, &self.owner, Some(lease), wait).await?;
+            let (token, replayed) = match asked {
+                Acquisition::Acquired { lease, replayed } => (lease.token, replayed),
+                Acquisition::Held { holder, retry_after, .. } => {
+                    return Ok(Answer::Held { holder, retry_after });
+                }
+            };
+            let tenure = Tenure { token, since };
+            // One that was granted to an earlier call, or at an unknown time of a long
+            // one, may be almost over.
+            if !replayed && since.elapsed() < self.renew_after() {
+                return Ok(Answer::Granted(tenure));
+            }
+            let since = monotonic();
+            match self.client.renew_lock(name, &self.owner, Some(token), Some(lease)).await? {
+                Renewal::Renewed(_) => return Ok(Answer::Granted(Tenure { token, since })),
+                Renewal::NotHeld => {}
+            }
+        }
+    }
+
+    /// Renews the lease until it is lost.
+    pub(super) async fn keep(&mut self, mut tenure: Tenure) -> Lost {
+        let LockOptions { name, lease, .. } = self.options;
+        let (owner, token) = (self.owner.clone(), Some(tenure.token));
+        loop {
+            sleep_until((tenure.since + self.renew_after()).into()).await;
+            let renewed = self.persist(tenure.since + *lease, async |client: &Client| {
+                let since = monotonic();
+                let renewal = client.renew_lock(name, &owner, token, Some(*lease)).await?;
+                Ok((since, renewal))
+            });
+            match renewed.await {
+                Ok((since, Renewal::Renewed(_))) => tenure.since = since,
+                Ok((_, Renewal::NotHeld)) => return Lost::NotHeld,
+                Err(error) => return Lost::Unanswered(error),
+            }
+        }
+    }
+
+    /// Gives the lock back, or what may be left of one that is lost.
+    pub(super) async fn release(
+        &mut self,
+        token: u64,
+        is_lost: bool,
+    ) -> Result<Release, CallError> {
+        let (name, owner) = (&self.options.name, self.owner.clone());
+        let until = monotonic() + if is_lost { WITHDRAW_MAX } else { RELEASE_MAX };
+        let release = async |client: &Client| client.release_lock(name, &owner, Some(token)).await;
+        self.persist(until, release).await
+    }
+
+    /// Gives back what a call may have been granted whose answer nobody waits for. If
+    /// that fails, the lease ends by itself.
+    pub(super) async fn withdraw(&self) {
+        let release = self.client.release_lock(&self.options.name, &self.owner, None);
+        let _ = timeout(WITHDRAW_MAX, release).await;
+    }
+
+    /// Repeats a call until it is answered; the last error if it is not in time.
+    async fn persist<T>(
+        &mut self,
+        until: Instant,
+        call: impl AsyncFn(&Client) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        let message = "no answer in time".to_owned();
+        let mut last = CallError { code: "DEADLINE_EXCEEDED", message };
+        loop {
+            let each = (monotonic() + (self.options.lease / 6).min(TRY_MAX)).min(until);
+            match timeout_at(each.into(), call(&self.client)).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(error)) => last = error,
+                Err(_) => {}
+            }
+            let next = monotonic() + self.pause();
+            sleep_until(next.min(until).into()).await;
+            if next >= until {
+                return Err(last);
+            }
+            let _ = timeout_at(until.into(), self.reconnect()).await;
+        }
+    }
+
+    /// Makes another connection: the one there is may lead to a server that is gone
+    /// without a word.
+    async fn reconnect(&mut self) {
+        if let Ok(client) = Client::connect(&self.options.server).await {
+            self.client = client;
+        }
+    }
+
+    /// Two more may fail before the lease ends.
+    fn renew_after(&self) -> Duration {
+        self.options.lease / 3
+    }
+
+    fn pause(&self) -> Duration {
+        (self.options.lease / 20).min(PAUSE_MAX)
+    }
+}
+
+fn acquire(options: &LockOptions) -> String {
+    format!("acquire `{}`", options.name)
+}
+
+/// Whether the same call may succeed a little later.
+fn may_pass(code: &str) -> bool {
+    // A connection that breaks is UNKNOWN or CANCELLED.
+    ["CANCELLED", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "UNKNOWN"]
+        .contains(&code)
+}
+
+/// What to do about a call that failed.
+fn advice(code: &str) -> &'static str {
+    match code {
+        "CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN" => {
+            "try again; with --wait it is tried until then"
+        }
+        "INTERNAL" => "other locks go on; the server's log may say more",
+        "UNIMPLEMENTED" => "this server does not know locks: update it",
+        _ => super::super::advice(code),
+    }
+}

@@ -1,0 +1,193 @@
+//! The options of `tollgate lock`, checked.
+
+use std::{
+    ffi::OsString,
+    hash::{BuildHasher, RandomState},
+    process,
+    time::Duration,
+};
+
+use clap::{Args, ValueEnum};
+
+use super::super::flags;
+use crate::lock::LEASE_MAX;
+
+/// Shorter ones end before a busy machine has renewed them.
+const LEASE_MIN: Duration = Duration::from_secs(1);
+/// Beyond it: `forever`.
+const WAIT_MAX: Duration = Duration::from_secs(30 * 86_400);
+
+/// What follows the options in `--help`.
+pub const HELP: &str = "\
+Examples:
+  A report that one machine of many makes, the others not at all:
+    tollgate lock nightly-report -- ./make-report.sh
+
+  One migration after the other, each waiting up to 10 minutes for its turn:
+    tollgate lock migrate --wait 10m -- ./migrate.sh --all
+
+Acquires the lock, runs COMMAND while it renews the lease at each third of it, and
+releases the lock when COMMAND has ended. COMMAND inherits standard input, output
+and error, and has in its environment:
+  TOLLGATE_FENCING_TOKEN  greater than that of every earlier holder; what the lock
+                          guards should refuse a smaller one than it has seen
+  TOLLGATE_LOCK_NAME, TOLLGATE_LOCK_OWNER
+
+Who waits, waits in the order of arrival for up to 60 s. Beyond that the call is
+repeated, and a repeat keeps no place: it is the last in the line again. While it
+waits, a server that fails is asked again, too.
+
+The lock is lost when a renewal is told so, or when none was answered until the
+lease's end, counted here from before the call was sent. Then COMMAND is sent
+SIGTERM, and waited for as long as it takes, unless --kill-after is given.
+
+SIGTERM and SIGHUP are passed on to COMMAND, which decides when to end. So are SIGINT
+and SIGQUIT, unless this runs in the foreground of a terminal: Ctrl-C and Ctrl-\\ reach
+COMMAND without help. Before COMMAND runs, they end the wait. No other process is sent
+anything. SIGKILL ends this one alone: COMMAND goes on, and the lease ends by itself.
+
+Exit status: COMMAND's, or 128 and the number of the signal that ended it; 1 when
+another owner holds the lock, 75 when the lock was lost before COMMAND ended (not
+with --if-lost ignore), 126 when COMMAND cannot be executed, 127 when it is not
+there, 64 for a wrong command line, 69 when there is no answer. All but COMMAND's own
+say so on standard error. A release that fails is told there, too, and changes no
+exit status.";
+
+/// Which lock to hold while which command runs, at which server.
+#[derive(Debug, Clone, Args)]
+pub struct LockOptions {
+    /// The lock, such as `nightly-report`
+    #[arg(value_name = "NAME", value_parser = flags::name)]
+    pub name: String,
+
+    /// Who holds it: unique among those that compete. Two of the same owner share
+    /// the lock; one that died can go on under its name [default: host, process
+    /// and a random number]
+    #[arg(long, value_name = "OWNER", value_parser = flags::name)]
+    pub owner: Option<String>,
+
+    /// When the lock is free again though nobody has released it, 1s to 1day
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = lease)]
+    pub lease: Duration,
+
+    /// How long to wait for the lock, 0s to 30days, or `forever`; each 60 s the wait
+    /// begins again at the end of the line
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = wait)]
+    pub wait: Duration,
+
+    /// What to do when the lock is lost while COMMAND runs
+    #[arg(long, value_name = "WHAT", default_value = "term")]
+    pub if_lost: IfLost,
+
+    /// Send SIGKILL so long after the SIGTERM of a lost lock, 0s to 1day [default:
+    /// never]
+    #[arg(long, value_name = "DURATION", value_parser = kill_after)]
+    pub kill_after: Option<Duration>,
+
+    /// The server
+    #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]
+    #[arg(default_value = "http://127.0.0.1:50051")]
+    pub server: String,
+
+    /// What to run, and its arguments
+    #[arg(value_name = "COMMAND", required = true, last = true)]
+    pub command: Vec<OsString>,
+}
+
+/// What to do when the lock is lost while the command runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum IfLost {
+    /// Send SIGTERM to COMMAND
+    Term,
+    /// Say so and let COMMAND go on
+    Ignore,
+}
+
+impl LockOptions {
+    /// Who holds the lock: a new one each time unless the option says.
+    pub(super) fn owner(&self) -> String {
+        let random = || RandomState::new().hash_one(0u8) as u32;
+        self.owner.clone().unwrap_or_else(|| {
+            let system = rustix::system::uname();
+            let host: String = system
+                .nodename()
+                .to_string_lossy()
+                .chars()
+                .filter(|character| !character.is_control())
+                .collect();
+            format!("{host}-{}-{:08x}", process::id(), random())
+        })
+    }
+}
+
+fn lease(text: &str) -> Result<Duration, String> {
+    flags::between(text, LEASE_MIN, LEASE_MAX.duration())
+}
+
+/// The longest that there is stands for `forever`.
+fn wait(text: &str) -> Result<Duration, String> {
+    match text {
+        "forever" => Ok(Duration::MAX),
+        _ => flags::between(text, Duration::ZERO, WAIT_MAX),
+    }
+}
+
+fn kill_after(text: &str) -> Result<Duration, String> {
+    flags::between(text, Duration::ZERO, LEASE_MAX.duration())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        lock: LockOptions,
+    }
+
+    fn parse(arguments: &str) -> Result<LockOptions, String> {
+        let arguments = ["lock"].into_iter().chain(arguments.split_whitespace());
+        Cli::try_parse_from(arguments).map(|cli| cli.lock).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_follows_the_dashes_is_the_commands() {
+        let options = parse("n --wait 90s -- ls --wait -- x").expect("good");
+        assert_eq!(options.command, ["ls", "--wait", "--", "x"]);
+        assert_eq!((options.lease.as_secs(), options.wait.as_secs()), (30, 90));
+        assert_eq!((options.if_lost, options.kill_after), (IfLost::Term, None));
+        assert_eq!(parse("n --wait forever -- ls").expect("good").wait, Duration::MAX);
+    }
+
+    #[test]
+    fn owners_differ_unless_they_are_given() {
+        let options = parse("n -- ls").expect("good");
+        assert_ne!(options.owner(), options.owner());
+        assert!(options.owner().contains(&format!("-{}-", process::id())));
+        assert_eq!(parse("n --owner me -- ls").expect("good").owner(), "me");
+    }
+
+    #[test]
+    fn errors_name_the_flag() {
+        for (arguments, part) in [
+            ("-- ls", "<NAME>"),
+            ("n", "<COMMAND>"),
+            ("n --", "<COMMAND>"),
+            ("n ls", "ls"),
+            ("n --lease 999ms -- ls", "--lease"),
+            ("n --lease 25h -- ls", "--lease"),
+            ("n --wait=-1s -- ls", "--wait"),
+            ("n --wait 31days -- ls", "--wait"),
+            ("n --if-lost kill -- ls", "--if-lost"),
+            ("n --owner= -- ls", "--owner"),
+            ("n --kill-after soon -- ls", "--kill-after"),
+            ("n --server https://x -- ls", "--server"),
+        ] {
+            let error = parse(arguments).expect_err(arguments);
+            assert!(error.contains(part), "{arguments}: {error}");
+        }
+    }
+}

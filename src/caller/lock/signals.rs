@@ -1,0 +1,73 @@
+//! Signals that ask this process to end: they are the command's.
+
+use std::{fs, future::poll_fn, io, task::Poll};
+
+use rustix::{
+    process::{Signal, getpgrp},
+    termios::tcgetpgrp,
+};
+use tokio::signal::unix::{self, SignalKind, signal};
+
+/// Those that would end this process and leave the command behind.
+const WATCHED: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
+
+/// The signals that came.
+#[derive(Debug)]
+pub(super) struct Signals(Vec<(Signal, unix::Signal)>);
+
+impl Signals {
+    /// Listens from now on.
+    pub(super) fn listen() -> io::Result<Signals> {
+        // One that is ignored, as under `nohup`, stays so for the command, too, if
+        // nobody listens for it here.
+        let ignored = ignored(&fs::read_to_string("/proc/self/status").unwrap_or_default());
+        let heard = WATCHED.into_iter().filter(|heard| ignored >> (heard.as_raw() - 1) & 1 == 0);
+        let listen = |heard: Signal| {
+            signal(SignalKind::from_raw(heard.as_raw())).map(|listener| (heard, listener))
+        };
+        heard.map(listen).collect::<io::Result<_>>().map(Signals)
+    }
+
+    /// The next one.
+    pub(super) async fn next(&mut self) -> Signal {
+        poll_fn(|context| {
+            let mut came = self.0.iter_mut();
+            match came.find_map(|(signal, listener)| {
+                listener.poll_recv(context).is_ready().then_some(*signal)
+            }) {
+                Some(signal) => Poll::Ready(signal),
+                None => Poll::Pending,
+            }
+        })
+        .await
+    }
+}
+
+/// Whether a signal came from the keys of a terminal, which sends it to the command as
+/// well: many programs give up their tidying when it comes twice.
+pub(super) fn reaches_all(signal: Signal) -> bool {
+    let is_foreground = || {
+        let terminal = fs::File::open("/dev/tty").map_err(drop);
+        terminal.and_then(|terminal| tcgetpgrp(terminal).map_err(drop)) == Ok(getpgrp())
+    };
+    [Signal::INT, Signal::QUIT].contains(&signal) && is_foreground()
+}
+
+/// The set of ignored signals, bit 0 for signal 1; empty where it is not told.
+fn ignored(status: &str) -> u64 {
+    let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ignored;
+
+    #[test]
+    fn ignored_signals_are_read_from_the_process_status() {
+        let status = "Name:\ttollgate\nSigBlk:\t0000000000000004\nSigIgn:\t0000000000001001\n";
+        assert_eq!(ignored(status), 0x1001);
+        assert_eq!(ignored(""), 0);
+        assert_eq!(ignored("SigIgn:\tx"), 0);
+    }
+}
