@@ -22,7 +22,8 @@
 //! - `command`: flags, configuration, exit codes
 //! - `fleet`, `fleet_rate`, `fleet_sale`: `tollgate fleet` against a server, without and with
 //!   `--rate` and `--sale`; `rate_command`: `tollgate rate`
-//! - `next_command`: `tollgate next`; `stock_command`: `tollgate stock`
+//! - `next_command`: `tollgate next`; `stock_command`: `tollgate stock`; `lock_command`:
+//!   `tollgate lock`
 //! - `documented`: the commands and programs of `examples/` and their output
 
 #![allow(
@@ -56,6 +57,7 @@ mod lifecycle;
 mod listings;
 mod lock;
 mod lock_bad_input;
+mod lock_command;
 mod lock_faults;
 mod lock_properties;
 mod locks;
