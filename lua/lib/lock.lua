@@ -1,13 +1,13 @@
 -- How a lock is written down. All times are microseconds.
 --
 -- lock  "state token grant expire lease_ms owner", state H (held) or R (released, and
---       expire is when); kept for an hour after its end, so that tokens grow though the
---       clock is set back
+--       expire is when); kept for 5 minutes after its end, for repeats of its release, and
+--       so that tokens grow though the clock is set back
 local call, format, match = redis.call, string.format, string.match
 
 -- Instants and tokens stay below 2^52, the year 2112: sums of them are exact.
 local TIME_MAX = 4503599627370495
-local RETENTION_MS = 3600000
+local RETENTION = 300000000
 
 -- The lock, or one that nobody has held.
 local function read_lock(key)
@@ -36,5 +36,5 @@ local function write_lock(key, state, lock, now)
     '%s %.0f %.0f %.0f %.0f %s',
     state, lock.token, lock.grant, lock.expire, lock.lease_ms, lock.owner
   )
-  call('SET', key, text, 'PX', format('%.0f', math.ceil((lock.expire - now) / 1000) + RETENTION_MS))
+  call('SET', key, text, 'PX', format('%.0f', math.ceil((lock.expire + RETENTION - now) / 1000)))
 end

@@ -8,10 +8,8 @@
 --
 -- Returns {0 released}, also to a repeat within 5 minutes
 --         {1 not held}
--- Writes lock, TTL: an hour; queue and places (removes)
+-- Writes lock, TTL: 5 minutes; queue and places (removes)
 -- Cost O(log waiters); takes at most 100 lapsed places out of the way
-local REPEAT_MAX = 300000000
-
 local function decide(keys, argv, now)
   local lock_key, queue_key, places_key = keys[1], keys[2], keys[3]
   local owner, token = argv[1], tonumber(argv[2])
@@ -23,7 +21,7 @@ local function decide(keys, argv, now)
     hand_on(queue_key, places_key, 0, 1, now)
     return { 0 }
   end
-  local released = lock.state == 'R' and now < lock.expire + REPEAT_MAX
+  local released = lock.state == 'R' and now < lock.expire + RETENTION
   local same = released and lock.owner == owner and (not token or token == lock.token)
   return { same and 0 or 1 }
 end

@@ -7,7 +7,7 @@
 --
 -- Returns {0 renewed, token, grant, expire}
 --         {1 not held}
--- Writes lock, TTL: the lease and an hour
+-- Writes lock, TTL: the lease and 5 minutes
 -- Cost O(1)
 local function decide(keys, argv, now)
   local lock_key = keys[1]

@@ -193,6 +193,7 @@ impl State for Pool {
     fn sweep(&mut self, now: Timestamp, budget: usize) {
         self.reclaim(now);
         self.forget(now, budget);
+        waiting::sweep(&mut self.queue, now);
     }
 
     fn is_vacant(&self, now: Timestamp) -> bool {

@@ -1,17 +1,14 @@
 //! `ReleaseLock`: ends the owner's lease.
 
-use super::{Lock, unknown_status};
+use super::{Lock, state::RETENTION, unknown_status};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
     error::Error,
     names::Name,
     script::{self, Script},
-    time::{Millis, Timestamp},
+    time::Timestamp,
     waiting,
 };
-
-/// How long a repeat is answered as the first call was.
-const REPEAT_MAX: Millis = Millis::from_secs(300);
 
 /// Gives a lock back.
 #[derive(Debug, Clone)]
@@ -77,7 +74,7 @@ impl Decision for ReleaseLock {
         }
         let released = lock.last.as_ref().filter(|last| {
             last.is_released
-                && now < last.lease.expire.after(REPEAT_MAX)
+                && now < last.lease.expire.after(RETENTION)
                 && *last.owner == *owner
                 && self.token.is_none_or(|token| token == last.lease.token)
         });

@@ -7,9 +7,9 @@ use crate::{
     waiting::{self, Hints, Queue},
 };
 
-/// How long a lock is remembered after its end, so that its tokens grow though the
-/// clock is set back.
-const RETENTION: Millis = Millis::from_secs(3600);
+/// How long a lock is remembered after its end: for repeats of its release, and so that
+/// its tokens grow though the clock is set back.
+pub(super) const RETENTION: Millis = Millis::from_secs(300);
 
 /// A lock: who held it last, and who waits.
 #[derive(Debug, Default)]
@@ -67,6 +67,7 @@ impl State for Lock {
             last.lease.expire.after(RETENTION) <= now && last.lease.token < now.0
         };
         self.last.take_if(is_over);
+        waiting::sweep(&mut self.queue, now);
     }
 
     fn is_vacant(&self, _: Timestamp) -> bool {

@@ -207,7 +207,7 @@ impl Queue {
     }
 
     /// Takes places at the front that are none out of the way; how many there were.
-    fn reap(&mut self, now: Timestamp) -> u32 {
+    pub(super) fn reap(&mut self, now: Timestamp) -> u32 {
         for reaped in 0..REAP_MAX {
             let first = self.order.first().map(|(_, waiter)| waiter.clone());
             let Some(first) = first else { return reaped };

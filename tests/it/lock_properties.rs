@@ -118,7 +118,8 @@ impl Seen {
         let lease_duration = Millis(1000);
         let (l, by) = (name("l".into()), name(owner.to_string()));
         let decision = AcquireLock { name: l, owner: by, lease_duration, place };
-        let first = if is_repeat { None } else { self.first() };
+        // A repeat that asks from no place looks at nobody's.
+        let first = if is_repeat && !waits { None } else { self.first() };
         let outcome = self.take(&decision);
         match outcome {
             Acquisition::Acquired { lease, replayed: true } => {
@@ -139,7 +140,8 @@ impl Seen {
                 assert_eq!(AcquireLock::ticket(&outcome).is_some(), waits);
                 if let Some(ticket) = AcquireLock::ticket(&outcome) {
                     self.waiting.retain(|_, (by, _)| *by != owner);
-                    self.waiting.insert(ticket, (owner, self.now + 10_000_000));
+                    // A second longer than it waits, for its last try.
+                    self.waiting.insert(ticket, (owner, self.now + 11_000_000));
                 }
             }
         }
