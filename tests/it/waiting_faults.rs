@@ -6,7 +6,7 @@ use tokio::time::timeout;
 
 use crate::{
     locks::{Keeper, acquire, granted, leased, refused, release, waiting},
-    process::{OwnRedis, Server},
+    process::{OwnRedis, Server, TempFile},
     waiting::wait,
     world::Locks,
 };
@@ -73,6 +73,29 @@ async fn the_places_of_a_server_that_dies_lapse_by_themselves() {
     let lease = granted(&timeout(PATIENCE, next).await.expect("b is served").unwrap());
     assert_eq!((&*lease.owner, ours.get("l").await.waiters), ("b", 0));
     lost.into_iter().for_each(|call| call.abort());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_wait_hold_no_connection_to_redis() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let config = TempFile::new("[redis]\nconnections = 2");
+    let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
+    let locks = keeper(&server).await;
+    let clients = async || {
+        let info: String =
+            redis::from_redis_value(redis.command(&["INFO", "clients"]).await.unwrap()).unwrap();
+        let connected = info.lines().find_map(|line| line.strip_prefix("connected_clients:"));
+        connected.unwrap().parse::<u32>().unwrap()
+    };
+    locks.acquired("l", "a").await;
+    let calls: Vec<_> = (0..500).map(|call| wait(&locks, "l", &format!("o{call}"))).collect();
+    locks.waiters("l", 500).await;
+    // Two to decide, one to probe, one for hints, and the one that asks.
+    assert!(clients().await <= 5, "{}", clients().await);
+    locks.acquired("other", "a").await;
+    calls.into_iter().for_each(|call| call.abort());
+    locks.waiters("l", 0).await;
 }
 
 /// Neither may the server subscribe nor its scripts publish: no hint gets through.
