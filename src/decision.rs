@@ -38,6 +38,11 @@ pub trait Decision: fmt::Debug + Send + Sync + 'static {
     fn replicas(&self) -> u32 {
         0
     }
+    /// Whether a server owes it to calls that it has taken already: it counts as none
+    /// of those in flight, and goes to the store by itself.
+    fn is_upkeep(&self) -> bool {
+        false
+    }
     /// Appends KEYS and ARGV in the order of the script's header.
     fn encode(&self, call: &mut Call);
     /// Reads one item's reply, in the shapes of the script's header.

@@ -33,9 +33,9 @@ use crate::{
 };
 
 /// The shortest lease.
-pub const LEASE_MIN: Millis = Millis(100);
-/// The longest lease: 24 h.
-pub const LEASE_MAX: Millis = Millis::from_secs(86_400);
+pub const LEASE_MIN: Millis = Millis(1);
+/// The longest lease: 30 days.
+pub const LEASE_MAX: Millis = Millis::from_secs(30 * 86_400);
 /// How long a lease runs unless the call says otherwise.
 pub const LEASE_DEFAULT: Millis = Millis::from_secs(30);
 

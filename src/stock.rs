@@ -43,7 +43,7 @@ pub const RESERVE_MAX: u64 = 1_000_000_000;
 /// How long a hold runs, unless the request says otherwise.
 pub const HOLD_DEFAULT: Millis = Millis::from_secs(15 * 60);
 /// The shortest hold.
-pub const HOLD_MIN: Millis = Millis(100);
+pub const HOLD_MIN: Millis = Millis(1);
 /// The longest hold.
 pub const HOLD_MAX: Millis = Millis::from_secs(30 * 86_400);
 /// How long an order is remembered after it was settled or its hold lapsed.

@@ -89,13 +89,6 @@ pub(crate) fn hand_on(queue: &mut Option<Box<Queue>>, was_free: u32, free: u32, 
     }
 }
 
-/// Takes places that lapsed at the front of a queue that nobody asks.
-pub(crate) fn sweep(queue: &mut Option<Box<Queue>>, now: Timestamp) {
-    if let Some(queue) = queue {
-        queue.reap(now);
-    }
-}
-
 /// Takes the hints of a queue; one that is empty goes.
 pub(crate) fn take_hints(queue: &mut Option<Box<Queue>>) -> Hints {
     let hints = queue.as_mut().map(|queue| queue.take_hints()).unwrap_or_default();

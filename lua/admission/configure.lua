@@ -17,7 +17,7 @@
 -- argv[9] paused default, 0 or 1
 --
 -- Returns {0, capacity, in_use, lease_ms, grace_ms, paused, overridden,
---          oldest grant or 0, next expire or 0, waiting}
+--          oldest grant or 0, next expire or 0, waiters}
 --         overridden: 1 capacity + 2 lease + 4 grace + 8 paused
 -- Writes settings, permanent; queue and places (removes); with reset token and
 --        leases (removes)

@@ -7,12 +7,16 @@ local TURNS_MAX = 100
 -- way, and appends to `reply` whether the server's calls have to ask again (their
 -- places are lost), then number and waiter of each of them whose turn it is.
 local function attend(queue_key, places_key, channel, keep_ms, gone, number, free, now, reply)
-  local told = gone ~= '' and leave(queue_key, places_key, gone, number, free) or free
+  local told = told_of(free)
+  if gone ~= '' then
+    told = leave(queue_key, places_key, gone, number, told)
+  end
   if call('EXISTS', queue_key) == 0 then
     reply[#reply + 1] = 1
     return reply
   end
-  reply[#reply + 1] = knows(places_key, channel, now) and 0 or 1
+  local lost = call('HDEL', places_key, 'l' .. channel) == 1
+  reply[#reply + 1] = (lost or not knows(places_key, channel, now)) and 1 or 0
   call('HSET', places_key, 's' .. channel, format('%.0f', now + keep_ms * 1000))
   call('PEXPIRE', queue_key, QUEUE_TTL)
   call('PEXPIRE', places_key, QUEUE_TTL)

@@ -3,10 +3,12 @@
 -- queue   zset of waiters (device and task, or owner) by ticket: when they came, µs
 -- places  hash: "p" and a waiter: "number until channel" of the call that waits,
 --         "s" and a channel: until when its server is known to be there
+--         "l" and a channel: that places of its were taken out of the way
 --
 -- A place whose call or server is there no longer is none. The ranks below the number
--- of free slots have their turn; each is told once, over its server's channel. That is
--- a hint: who is not told asks again when its server attends to the queue.
+-- of free slots have their turn; each of the first HINT_MAX is told once, over its
+-- server's channel. That is a hint: who is not told asks again when its server attends
+-- to the queue.
 local REAP_MAX, HINT_MAX = 100, 100
 -- Beyond the longest wait, for a queue that nobody attends to.
 local QUEUE_TTL, SLACK = '120000', 1000000
@@ -37,14 +39,22 @@ local function reap(queue_key, places_key, now)
       return reaped
     end
     vacate(queue_key, places_key, first)
+    if channel and call('EXISTS', places_key) == 1 then
+      call('HSET', places_key, 'l' .. channel, '1')
+    end
   end
   return REAP_MAX
 end
 
--- Tells those from rank `told` to below `free` that it is their turn.
+-- How many of the first have been told, or are to be, where so many slots are free.
+local function told_of(free)
+  return math.min(math.max(free, 0), HINT_MAX)
+end
+
+-- Tells those from rank `told` on, where so many slots are free, that it is their turn.
 local function hint(queue_key, places_key, told, free)
-  if told < free then
-    for _, waiter in ipairs(call('ZRANGE', queue_key, told, math.min(free, told + HINT_MAX) - 1)) do
+  if told < told_of(free) then
+    for _, waiter in ipairs(call('ZRANGE', queue_key, told, told_of(free) - 1)) do
       local number, _, channel = read_place(places_key, waiter)
       if number then
         pcall(call, 'PUBLISH', channel, number)
@@ -55,10 +65,9 @@ end
 
 -- Hands on slots that became free. It decides nothing, so it fails nobody's call.
 local function hand_on(queue_key, places_key, was_free, free, now)
-  was_free, free = math.max(was_free, 0), math.max(free, 0)
-  if free > was_free and call('EXISTS', queue_key) == 1 then
+  if free > math.max(was_free, 0) and call('EXISTS', queue_key) == 1 then
     pcall(function()
-      hint(queue_key, places_key, math.max(was_free - reap(queue_key, places_key, now), 0), free)
+      hint(queue_key, places_key, math.max(told_of(was_free) - reap(queue_key, places_key, now), 0), free)
     end)
   end
 end

@@ -8,12 +8,13 @@ local function enter(queue_key, places_key, waiter, number, ticket, wait_ms, kee
     local last = call('ZREVRANGE', queue_key, 0, 0, 'WITHSCORES')[2]
     ticket = math.max(now, (tonumber(last) or 0) + 1)
   end
+  local ends = now + tonumber(wait_ms) * 1000 + SLACK
+  local place = format('%s %.0f %s', number, ends, channel)
+  -- First, as it fails where the places are of another type: the queue's was seen above.
+  call('HSET', places_key, 'p' .. waiter, place, 's' .. channel, format('%.0f', now + keep_ms * 1000))
   if not held then
     call('ZADD', queue_key, format('%.0f', ticket), waiter)
   end
-  local ends = now + tonumber(wait_ms) * 1000 + SLACK
-  local place = format('%s %.0f %s', number, ends, channel)
-  call('HSET', places_key, 'p' .. waiter, place, 's' .. channel, format('%.0f', now + keep_ms * 1000))
   call('PEXPIRE', queue_key, QUEUE_TTL)
   call('PEXPIRE', places_key, QUEUE_TTL)
   return ticket
@@ -31,7 +32,7 @@ local function take_turn(queue_key, places_key, waiter, place, free, barging, no
     return false, 0
   end
   ticket = waits and enter(queue_key, places_key, waiter, number, ticket, wait_ms, keep_ms, channel, now) or 0
-  local told = math.max(free - reap(queue_key, places_key, now), 0)
+  local told = math.max(told_of(free) - reap(queue_key, places_key, now), 0)
   local rank = call('ZRANK', queue_key, waiter) or call('ZCARD', queue_key)
   local turn = rank < free or barging and free > 0
   local holder, _, holders_channel = read_place(places_key, waiter)
@@ -50,7 +51,7 @@ end
 local function needs_no_turn(queue_key, places_key, waiter, place, free, now)
   local number = parse_place(place)
   if number and call('EXISTS', queue_key) == 1 then
-    local told = leave(queue_key, places_key, waiter, number, free)
+    local told = leave(queue_key, places_key, waiter, number, told_of(free))
     hint(queue_key, places_key, math.max(told - reap(queue_key, places_key, now), 0), free)
   end
 end

@@ -4,7 +4,7 @@
 -- keys[2] queue zset: who waits, by ticket
 -- keys[3] places hash: the calls that wait, and their servers
 -- argv[1] owner bytes, 1..256
--- argv[2] lease_ms ms, 100..86400000
+-- argv[2] lease_ms ms, 1..2592000000
 -- argv[3] place "number ticket wait_ms keep_ms channel", empty for a call that does not wait
 --
 -- Returns {0 acquired, token, grant, expire}

@@ -3,7 +3,7 @@
 -- keys[1] lock string: the lock's record
 -- argv[1] owner bytes, 1..256
 -- argv[2] token the lease's fencing token, empty when not compared
--- argv[3] lease_ms ms, 100..86400000, empty for as long as last time
+-- argv[3] lease_ms ms, 1..2592000000, empty for as long as last time
 --
 -- Returns {0 renewed, token, grant, expire}
 --         {1 not held}

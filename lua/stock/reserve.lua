@@ -6,7 +6,7 @@
 -- keys[4] order string: the order's record
 -- argv[1] order 1..256 bytes
 -- argv[2] quantity 1..10^9
--- argv[3] hold µs, 100 ms to 30 days
+-- argv[3] hold µs, 1 ms to 30 days
 -- argv[4] buyer 1..256 bytes, empty for nobody
 -- argv[5] limit 1..2^53-1, what the buyer may have reserved and bought; 0 for none
 --

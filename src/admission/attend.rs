@@ -35,6 +35,10 @@ impl Decision for AttendPool {
         Listing::Same
     }
 
+    fn is_upkeep(&self) -> bool {
+        true
+    }
+
     fn encode(&self, call: &mut Call) {
         call.key(&[b"settings"]);
         call.key(&[b"leases"]);

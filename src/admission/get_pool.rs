@@ -39,13 +39,13 @@ pub struct PoolView {
     /// When the next running lease ends.
     pub next_expire: Option<Timestamp>,
     /// How many calls wait.
-    pub waiting: u64,
+    pub waiters: u64,
 }
 
 impl PoolView {
     /// Whether the pool is as one that nobody has ever named.
     pub fn is_vacant(&self) -> bool {
-        self.usage.in_use == 0 && self.overridden == 0 && self.waiting == 0
+        self.usage.in_use == 0 && self.overridden == 0 && self.waiters == 0
     }
 
     pub(super) fn parse(reply: &mut Reply) -> Result<PoolView, Error> {
@@ -62,7 +62,7 @@ impl PoolView {
             overridden: reply.number()?,
             oldest_grant: time(reply.number()?),
             next_expire: time(reply.number()?),
-            waiting: reply.number()?,
+            waiters: reply.number()?,
         })
     }
 
@@ -77,7 +77,7 @@ impl PoolView {
             overridden: pool.overrides.bits(),
             oldest_grant: leases().map(|lease| lease.grant).min(),
             next_expire: leases().map(|lease| lease.expire).filter(|expire| *expire > now).min(),
-            waiting: pool.waiting(),
+            waiters: pool.waiters(),
         }
     }
 }

@@ -95,7 +95,7 @@ impl Pool {
         Usage { capacity: settings.capacity, in_use: self.in_use() }
     }
 
-    pub(super) fn waiting(&self) -> u64 {
+    pub(super) fn waiters(&self) -> u64 {
         self.queue.as_ref().map_or(0, |queue| queue.len() as u64)
     }
 
@@ -193,7 +193,6 @@ impl State for Pool {
     fn sweep(&mut self, now: Timestamp, budget: usize) {
         self.reclaim(now);
         self.forget(now, budget);
-        waiting::sweep(&mut self.queue, now);
     }
 
     fn is_vacant(&self, now: Timestamp) -> bool {
@@ -201,7 +200,7 @@ impl State for Pool {
         self.tasks.is_empty()
             && self.overrides == Overrides::default()
             && self.last_token < now.0
-            && self.waiting() == 0
+            && self.waiters() == 0
     }
 
     fn take_hints(&mut self) -> Hints {

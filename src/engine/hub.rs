@@ -69,6 +69,11 @@ impl Hub {
         Ok(Seat { hub: self.clone(), number, told })
     }
 
+    /// How many calls wait.
+    pub fn seats(&self) -> usize {
+        self.lock().len()
+    }
+
     /// Tells a call that it may be its turn; whether it is there.
     pub fn tell(&self, number: u64) -> bool {
         let told = self.lock().get(&number).cloned();

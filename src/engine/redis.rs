@@ -123,8 +123,11 @@ impl Redis {
             .then(|| [index::note(&self.key_prefix, D::State::CAPABILITY, partition, listing)]);
         let beside = note.as_ref().map(|call| (&script::NOTE_PARTITION, &call[..]));
         let runs: Vec<Run> = std::iter::once((D::SCRIPT, &call[..])).chain(beside).collect();
-        let sending =
-            Sending { repeatable: decision.is_repeatable(), replicas: decision.replicas() };
+        let sending = Sending {
+            repeatable: decision.is_repeatable(),
+            replicas: decision.replicas(),
+            is_upkeep: decision.is_upkeep(),
+        };
         let Answers { answers, repeated } = self.evaluate(&runs, sending, deadline).await?;
         let mut answers = answers.into_iter();
         let outcome = only(answers.next());
@@ -144,14 +147,17 @@ impl Redis {
         }
         let calls: Vec<Call> =
             decisions.iter().map(|decision| Call::of(decision, &self.key_prefix)).collect();
-        let runs: Vec<Run> = calls.chunks(BATCH_MAX).map(|batch| (D::SCRIPT, batch)).collect();
+        let is_upkeep = decisions.iter().all(D::is_upkeep);
+        let batch_max = if is_upkeep { 1 } else { BATCH_MAX };
+        let runs: Vec<Run> = calls.chunks(batch_max).map(|batch| (D::SCRIPT, batch)).collect();
         let mut outcomes = Vec::with_capacity(decisions.len());
         let sending = Sending {
             repeatable: decisions.iter().all(D::is_repeatable),
             replicas: decisions.iter().map(D::replicas).max().unwrap_or(0),
+            is_upkeep,
         };
         let Answers { answers, repeated } = self.evaluate(&runs, sending, deadline).await?;
-        for (answer, batch) in answers.into_iter().zip(decisions.chunks(BATCH_MAX)) {
+        for (answer, batch) in answers.into_iter().zip(decisions.chunks(batch_max)) {
             match answer {
                 Ok(replies) => {
                     outcomes.extend(replies.into_iter().zip(batch).map(|(reply, decision)| {
@@ -172,7 +178,7 @@ impl Redis {
         deadline: Instant,
     ) -> Result<PartitionPage, Error> {
         let call = [index::list(&self.key_prefix, capability, limit, after)];
-        let sending = Sending { repeatable: true, replicas: 0 };
+        let sending = Sending { repeatable: true, replicas: 0, is_upkeep: false };
         let runs = [(&script::LIST_PARTITIONS, &call[..])];
         let answers = self.evaluate(&runs, sending, deadline).await?.answers;
         index::parse_page(&mut only(answers.into_iter().next())?)

@@ -15,6 +15,7 @@ use std::{
 
 use tokio::{
     runtime::Handle,
+    task::yield_now,
     time::{sleep, timeout_at},
 };
 
@@ -33,8 +34,12 @@ const LAST_TRY_MAX: Duration = Duration::from_millis(250);
 const ATTEND_MAX: Duration = Duration::from_secs(1);
 /// Queues that are attended to in one round trip.
 const ATTENDED_MAX: usize = 128;
-/// When a call that may wait asks again that this server had no room for.
+/// When a call that waits asks again that this server had no room for.
 const CROWDED: Duration = Duration::from_millis(50);
+/// How often a call asks again that is told nothing: whatever became of its place, it
+/// takes it again. And what each call that waits adds to that.
+const ASK_EVERY: Duration = Duration::from_secs(5);
+const ASK_PER_CALL: Duration = Duration::from_millis(1);
 
 /// The calls of one kind that wait.
 #[derive(Debug)]
@@ -104,6 +109,8 @@ where
             for (due, attended) in dues.into_iter().zip(attended) {
                 self.learn(&due, attended);
             }
+            // Where the store needs no waiting for, calls go first.
+            yield_now().await;
         }
     }
 
@@ -119,10 +126,11 @@ where
                 }
                 (again, frees_in.map(Millis::duration))
             }
-            // While the store is down they are answered so, as any call is.
+            // What keeps the server from attending is what calls are answered, too.
             Err(error) => {
                 tracing::debug!(%error, "could not attend to a queue");
-                (self.engine.check().is_err(), Some(CROWDED))
+                let ask_all = matches!(error, Error::Corrupt(_)) || self.engine.check().is_err();
+                (ask_all, None)
             }
         };
         if ask_all {
@@ -155,7 +163,7 @@ where
             });
             self.is_placed |= wait.0 > 0;
             let outcome = match engine.run(&self.decision, deadline).await {
-                Err(Error::Overloaded) if monotonic() + CROWDED < deadline => {
+                Err(Error::Overloaded) if self.ticket > 0 && monotonic() + CROWDED < deadline => {
                     sleep(CROWDED).await;
                     continue;
                 }
@@ -169,8 +177,9 @@ where
                 self.room.begin(self.room.register.enter(&self.decision, self.seat.number()));
             }
             self.ticket = ticket;
-            // Told, or out of time: both mean to ask again.
-            let _ = timeout_at(until.into(), self.seat.told()).await;
+            // Told or not, it asks again then.
+            let again = monotonic() + ASK_EVERY + ASK_PER_CALL * engine.hub().seats() as u32;
+            let _ = timeout_at(again.min(until).into(), self.seat.told()).await;
         }
     }
 }

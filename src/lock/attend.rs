@@ -33,6 +33,10 @@ impl Decision for AttendLock {
         Listing::Same
     }
 
+    fn is_upkeep(&self) -> bool {
+        true
+    }
+
     fn encode(&self, call: &mut Call) {
         call.key(&[b"lock"]);
         waiting::push_keys(call);

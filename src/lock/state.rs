@@ -67,7 +67,6 @@ impl State for Lock {
             last.lease.expire.after(RETENTION) <= now && last.lease.token < now.0
         };
         self.last.take_if(is_over);
-        waiting::sweep(&mut self.queue, now);
     }
 
     fn is_vacant(&self, _: Timestamp) -> bool {

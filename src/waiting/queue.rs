@@ -2,16 +2,17 @@
 //! `attend.lua`.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
 use super::Place;
 use crate::time::{Millis, Timestamp};
 
-/// Places that one step takes out of the way, and calls that it tells, at most.
+/// Places that one step takes out of the way at most.
 const REAP_MAX: u32 = 100;
-const HINT_MAX: usize = 100;
+/// Of the calls whose turn it is so many are told; those after them as these take it.
+const HINT_MAX: u32 = 100;
 /// Calls of which one answer says that it is their turn.
 const TURNS_MAX: usize = 100;
 /// A call's last try may take so much longer than it waits.
@@ -29,6 +30,8 @@ pub struct Queue {
     places: HashMap<Waiter, Held>,
     /// Until when the server of a channel is known to be there.
     servers: HashMap<Arc<str>, Timestamp>,
+    /// The channels of places that were taken out of the way.
+    lost: HashSet<Arc<str>>,
     hints: Hints,
 }
 
@@ -94,7 +97,7 @@ impl Queue {
             _ => {}
         }
         let ticket = stays.map(|place| self.enter(waiter, place, now));
-        let mut told = free.saturating_sub(self.reap(now));
+        let mut told = free.min(HINT_MAX).saturating_sub(self.reap(now));
         let rank = self.rank_below(waiter, free);
         // One without a place comes after all that have one.
         let free_for_all = (self.len() as u32) < free && !self.places.contains_key(waiter);
@@ -127,7 +130,7 @@ impl Queue {
         now: Timestamp,
     ) {
         if !self.is_empty() {
-            let told = self.leave(waiter, place.number, free);
+            let told = self.leave(waiter, place.number, free.min(HINT_MAX));
             let told = told.saturating_sub(self.reap(now));
             self.hint(told, free);
         }
@@ -136,13 +139,13 @@ impl Queue {
     /// Hands on slots that became free.
     pub(crate) fn hand_on(&mut self, was_free: u32, free: u32, now: Timestamp) {
         if free > was_free {
-            let told = was_free.saturating_sub(self.reap(now));
+            let told = was_free.min(HINT_MAX).saturating_sub(self.reap(now));
             self.hint(told, free);
         }
     }
 
     /// Notes that a server is there, and that a call of it is not; whether it was
-    /// known, or none when nobody waits.
+    /// known and lost no place since the last time, or none when nobody waits.
     pub(super) fn attend(
         &mut self,
         channel: &Arc<str>,
@@ -151,11 +154,12 @@ impl Queue {
         free: u32,
         now: Timestamp,
     ) -> Option<bool> {
-        let told = gone.map_or(free, |(waiter, number)| self.leave(waiter, number, free));
+        let told = free.min(HINT_MAX);
+        let told = gone.map_or(told, |(waiter, number)| self.leave(waiter, number, told));
         if self.is_empty() {
             return None;
         }
-        let known = self.knows(channel, now);
+        let known = !self.lost.remove(channel) && self.knows(channel, now);
         self.servers.insert(channel.clone(), now.after(keep));
         let told = told.saturating_sub(self.reap(now));
         self.hint(told, free);
@@ -203,11 +207,12 @@ impl Queue {
         }
         if self.is_empty() {
             self.servers.clear();
+            self.lost.clear();
         }
     }
 
     /// Takes places at the front that are none out of the way; how many there were.
-    pub(super) fn reap(&mut self, now: Timestamp) -> u32 {
+    fn reap(&mut self, now: Timestamp) -> u32 {
         for reaped in 0..REAP_MAX {
             let first = self.order.first().map(|(_, waiter)| waiter.clone());
             let Some(first) = first else { return reaped };
@@ -215,7 +220,11 @@ impl Queue {
             if held.is_some_and(|held| held.ends > now && self.knows(&held.channel, now)) {
                 return reaped;
             }
+            let channel = held.map(|held| held.channel.clone());
             self.vacate(&first);
+            if !self.is_empty() {
+                self.lost.extend(channel);
+            }
         }
         REAP_MAX
     }
@@ -224,10 +233,11 @@ impl Queue {
         self.servers.get(channel).is_some_and(|until| *until > now)
     }
 
-    /// Tells those from rank `told` to below `free` that it is their turn.
+    /// Tells those from rank `told` on, where so many slots are free, that it is their
+    /// turn.
     fn hint(&mut self, told: u32, free: u32) {
-        let count = free.saturating_sub(told) as usize;
-        let next = self.order.iter().skip(told as usize).take(count.min(HINT_MAX));
+        let count = free.min(HINT_MAX).saturating_sub(told) as usize;
+        let next = self.order.iter().skip(told as usize).take(count);
         let held = next.filter_map(|(_, waiter)| self.places.get(waiter));
         let hints: Vec<_> = held.map(|held| (held.channel.clone(), held.number)).collect();
         self.hints.extend(hints);

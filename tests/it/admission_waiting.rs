@@ -4,10 +4,17 @@ use std::time::Duration;
 
 use pb::AdmitDecision;
 use tokio::{task::JoinHandle, time::timeout};
-use tollgate::grpc::client::pb;
+use tollgate::{
+    admission::{AdmitTask, ConfigurePool, Overrides, Pool, Settings},
+    grpc::client::pb,
+    names::Name,
+    time::Millis,
+    waiting::{Place, Waits},
+};
 
 use crate::{
     rates::configured,
+    twins::{States, Twins},
     world::{World, admit, capacity, complete, evict, seconds},
 };
 
@@ -43,7 +50,7 @@ async fn pool(world: &World) -> pb::Pool {
 
 async fn waiting(world: &World, count: u32) {
     let come = async {
-        while pool(world).await.waiting != count {
+        while pool(world).await.waiters != count {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
@@ -123,7 +130,7 @@ async fn a_wait_that_is_over_is_answered_full(world: World) {
     let answer = world.client.clone().admit_task(request).await.unwrap().into_inner();
     assert_eq!(answer.decision(), AdmitDecision::Full);
     assert!(answer.retry_after.is_some());
-    assert_eq!(pool(&world).await.waiting, 0);
+    assert_eq!(pool(&world).await.waiters, 0);
 }
 
 async fn a_call_that_does_not_wait_comes_after_those_that_do(world: World) {
@@ -178,22 +185,84 @@ async fn the_cap_holds_while_many_wait(world: World) {
     }
 }
 
+/// A decision about the pool `p`, of one slot.
+fn ask(device: &str, barging: bool, waits: bool) -> AdmitTask {
+    let name = |text: &str| Name::parse(bytes::Bytes::copy_from_slice(text.as_bytes())).unwrap();
+    let place = waits.then(|| Place {
+        number: 1,
+        ticket: 0,
+        wait: Millis(60_000),
+        keep: Millis(60_000),
+        channel: "s".into(),
+    });
+    AdmitTask {
+        pool: name("p"),
+        device: name(device),
+        task: Some(name("t")),
+        lease_duration: Some(Millis(1000)),
+        settings: Settings { capacity: 1, barging, ..Settings::default() },
+        place,
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn where_barging_is_allowed_a_free_slot_is_for_whoever_comes() {
+    for barging in [false, true] {
+        let (twins, mut pools) = (Twins::new().await, States::<Pool>::new());
+        let mut decide =
+            async |decision: AdmitTask| twins.agree(&mut pools, &decision, "").await.is_granted();
+        assert!(decide(ask("holder", barging, false)).await);
+        assert!(!decide(ask("waits", barging, true)).await);
+        twins.time.advance(1_000_000).await;
+        assert_eq!(decide(ask("hasty", barging, false)).await, barging);
+        if barging {
+            twins.time.advance(1_000_000).await;
+        }
+        assert!(decide(ask("waits", barging, true)).await, "nobody is lost");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn barging_is_the_configurations() {
     for redis in [false, true] {
         let rules = configured("[[pool]]\nmatch = \"p\"\nbarging = true");
         let world = World::with_rules(redis, rules).await;
         assert!(pool(&world).await.config.unwrap().barging);
-        let calls = crowd(&world, 1, 1).await;
-        // One of them gets each slot that is freed; nobody is lost.
-        let done = complete("p", "holder0", "t");
-        world.client.clone().complete_task(done).await.unwrap();
-        let hasty = world.admit("p", "hasty", "t").await;
-        if hasty.decision() == AdmitDecision::Admitted {
-            world.client.clone().complete_task(complete("p", "hasty", "t")).await.unwrap();
-        }
-        for call in calls {
-            assert_eq!(decision(call).await, AdmitDecision::Admitted);
-        }
+        let other = pb::GetPoolRequest { pool: "other".into() };
+        let other = world.client.clone().get_pool(other).await.unwrap().into_inner();
+        assert!(!other.pool.unwrap().config.unwrap().barging);
     }
+}
+
+/// More than are told at once: those that are told tell those behind them.
+#[tokio::test(flavor = "multi_thread")]
+async fn slots_for_many_are_handed_on_to_all() {
+    let channel = format!("test:{:016x}", rand::random::<u64>());
+    let mut twins = Twins::listening(std::slice::from_ref(&channel)).await;
+    let mut pools = States::<Pool>::new();
+    let device = |number: u64, ticket: u64| {
+        let mut decision = ask(&format!("d{number}"), false, true);
+        let place = decision.place.as_mut().unwrap();
+        (place.number, place.ticket, place.channel) = (number, ticket, channel.as_str().into());
+        decision
+    };
+    assert!(twins.agree(&mut pools, &ask("holder", false, false), "").await.is_granted());
+    let mut tickets = Vec::new();
+    for number in 0..300 {
+        let outcome = twins.agree(&mut pools, &device(number, 0), "").await;
+        tickets.push(AdmitTask::ticket(&outcome).expect("it waits"));
+    }
+    let AdmitTask { pool, settings, .. } = ask("holder", false, false);
+    let overrides = Overrides { capacity: Some(301), ..Overrides::default() };
+    let raise = ConfigurePool { pool, overrides, reset: false, settings };
+    twins.agree(&mut pools, &raise, "").await;
+    let mut told = twins.agree_on_hints("").await;
+    assert_eq!(told, 100);
+    for (number, ticket) in tickets.into_iter().enumerate() {
+        assert!(told > number, "{number} was told");
+        let outcome = twins.agree(&mut pools, &device(number as u64, ticket), "").await;
+        assert!(outcome.is_granted());
+        told += twins.agree_on_hints("").await;
+    }
+    assert_eq!(told, 300);
 }

@@ -31,10 +31,10 @@ async fn every_bad_field_is_named_and_nothing_is_written(world: World) {
         (acquire("", "a"), &["name"][..]),
         (acquire("l", ""), &["owner"]),
         (acquire(&long, "a\n"), &["name", "owner"]),
-        (leased(0.0999, acquire("l", "a")), &[]),
-        (leased(0.0989, acquire("l", "a")), &["lease_duration"]),
+        (leased(0.0001, acquire("l", "a")), &[]),
+        (leased(2_592_000.0, acquire("l", "a")), &[]),
         (leased(0.0, acquire("l", "a")), &["lease_duration"]),
-        (leased(86_400.001, acquire("l", "a")), &["lease_duration"]),
+        (leased(2_592_000.001, acquire("l", "a")), &["lease_duration"]),
         (waiting(60.001, acquire("l", "a")), &["max_wait"]),
         (
             waiting(90.0, leased(0.0, acquire("", ""))),
@@ -75,7 +75,7 @@ async fn what_cannot_be_read_is_one_locks_trouble(world: World) {
         ("state", &["SET", "{}:{lock:state}:lock", "X 1 1 1 1000 a"]),
         ("token", &["SET", "{}:{lock:token}:lock", "H 9007199254740993 1 1 1000 a"]),
         ("digits", &["SET", "{}:{lock:digits}:lock", "H 1 1 99999999999999999999999 1000 a"]),
-        ("length", &["SET", "{}:{lock:length}:lock", "H 1 1 1 86400001 a"]),
+        ("length", &["SET", "{}:{lock:length}:lock", "H 1 1 1 2592000001 a"]),
         ("hash", &["HSET", "{}:{lock:hash}:lock", "owner", "a"]),
         ("queue", &["SET", "{}:{lock:queue}:queue", "text"]),
         ("score", &["ZADD", "{}:{lock:score}:queue", "inf", "somebody"]),
@@ -107,6 +107,13 @@ async fn what_cannot_be_read_is_one_locks_trouble(world: World) {
         }
         locks.acquired(name, "a").await;
     }
+    // Nobody can wait then, but nothing is left that keeps others from the lock.
+    locks.acquired("places", "a").await;
+    world.tamper(&["SET", "{}:{lock:places}:places", "text"]).await;
+    let wait = world.locks.clone().acquire_lock(waiting(5.0, acquire("places", "b"))).await;
+    assert_eq!(wait.unwrap_err().code(), Code::Internal);
+    assert!(locks.released(release("places", "a")).await);
+    locks.acquired("places", "c").await;
 }
 
 async fn a_queue_that_cannot_be_read_is_one_pools_trouble(world: World) {

@@ -69,6 +69,8 @@ struct Seen {
     /// By ticket: who waits, until when at least its place is there.
     waiting: BTreeMap<u64, (u8, u64)>,
     known: [u64; 2],
+    /// Whether places of a server were taken out of the way since it asked.
+    lost: [bool; 2],
     hints: usize,
 }
 
@@ -96,6 +98,7 @@ impl Seen {
                 return Some(owner);
             }
             first.remove();
+            self.lost[usize::from(owner % 2)] = true;
         }
         None
     }
@@ -196,7 +199,8 @@ impl Seen {
             return;
         }
         // Its places are kept, unless others have taken them out of the way.
-        assert_eq!(attendance.again, !was_known);
+        let was_lost = std::mem::take(&mut self.lost[usize::from(server)]);
+        assert_eq!(attendance.again, was_lost || !was_known);
         self.known[usize::from(server)] = self.now + KEEP.micros();
         let is_free = self.holder.is_none_or(|(_, _, end)| end <= self.now);
         let next = self.first().filter(|first| is_free && first % 2 == server);
@@ -216,7 +220,7 @@ proptest! {
             seen.step(op);
             if seen.waiting.is_empty() {
                 // With the last place all that is known of servers goes.
-                seen.known = [0; 2];
+                (seen.known, seen.lost) = ([0; 2], [false; 2]);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Acquires, renews and releases the lock.
 
 use std::{
+    cell::Cell,
     fmt,
     time::{Duration, Instant},
 };
@@ -169,13 +170,25 @@ impl<'a> Keeper<'a> {
     ) -> Result<Release, CallError> {
         let (name, owner) = (&self.options.name, self.owner.clone());
         let until = monotonic() + if is_lost { WITHDRAW_MAX } else { RELEASE_MAX };
-        let release = async |client: &Client| client.release_lock(name, &owner, Some(token)).await;
-        self.persist(until, release).await
+        let tries = Cell::new(0);
+        let release = async |client: &Client| {
+            tries.set(tries.get() + 1);
+            client.release_lock(name, &owner, Some(token)).await
+        };
+        match self.persist(until, release).await {
+            // By a try whose answer was lost; another owner has acquired it since.
+            Ok(Release::NotHeld) if tries.get() > 1 && !is_lost => Ok(Release::Released),
+            released => released,
+        }
     }
 
     /// Gives back what a call may have been granted whose answer nobody waits for. If
-    /// that fails, the lease ends by itself.
+    /// that fails, the lease ends by itself. So does that of an owner that was named,
+    /// which may be another process's.
     pub(super) async fn withdraw(&self) {
+        if self.options.owner.is_some() {
+            return;
+        }
         let release = self.client.release_lock(&self.options.name, &self.owner, None);
         let _ = timeout(WITHDRAW_MAX, release).await;
     }
@@ -189,8 +202,9 @@ impl<'a> Keeper<'a> {
         let message = "no answer in time".to_owned();
         let mut last = CallError { code: "DEADLINE_EXCEEDED", message };
         loop {
-            let each = (monotonic() + (self.options.lease / 6).min(TRY_MAX)).min(until);
-            match timeout_at(each.into(), call(&self.client)).await {
+            let each = (self.options.lease / 6).min(TRY_MAX);
+            let try_until = (monotonic() + each).min(until);
+            match timeout_at(try_until.into(), call(&self.client)).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(error)) => last = error,
                 Err(_) => {}
@@ -200,7 +214,8 @@ impl<'a> Keeper<'a> {
             if next >= until {
                 return Err(last);
             }
-            let _ = timeout_at(until.into(), self.reconnect()).await;
+            // One that takes longer leaves the connection that there is another try.
+            let _ = timeout(each, self.reconnect()).await;
         }
     }
 

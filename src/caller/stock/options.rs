@@ -89,7 +89,7 @@ pub enum StockVerb {
         #[arg(default_value_t = 1)]
         #[arg(value_parser = value_parser!(u32).range(1..=RESERVE_MAX as i64))]
         quantity: u32,
-        /// How long, 100ms to 30days [default: 15m]
+        /// How long, 1ms to 30days [default: 15m]
         #[arg(long, value_name = "DURATION", value_parser = hold)]
         hold: Option<Millis>,
         /// Who buys

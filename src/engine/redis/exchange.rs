@@ -26,6 +26,8 @@ pub(super) struct Sending {
     pub(super) repeatable: bool,
     /// How many replicas have to have what they wrote before their reply counts.
     pub(super) replicas: u32,
+    /// Whether they count as none of the calls in flight.
+    pub(super) is_upkeep: bool,
 }
 
 /// What came back.
@@ -49,7 +51,10 @@ impl Redis {
         deadline: Instant,
     ) -> Result<Answers, Error> {
         self.monitor.check()?;
-        let _permit = self.calls.try_acquire().map_err(|_| Error::Overloaded)?;
+        let _permit = match sending.is_upkeep {
+            true => None,
+            false => Some(self.calls.try_acquire().map_err(|_| Error::Overloaded)?),
+        };
         let deadline = deadline.min(monotonic() + ATTEMPT_MAX);
         let _place = match sending.replicas {
             0 => None,

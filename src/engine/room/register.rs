@@ -1,7 +1,7 @@
 //! Which queues have calls of this server, and when each is attended to.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -31,7 +31,7 @@ pub(super) struct Register<D> {
 struct Queues<D> {
     by_partition: HashMap<Arc<[u8]>, Line<D>>,
     schedule: BTreeSet<(Instant, Arc<[u8]>)>,
-    left: Vec<Due<D>>,
+    left: VecDeque<Due<D>>,
     /// Whether somebody attends to them.
     is_attended: bool,
 }
@@ -55,7 +55,7 @@ pub(super) struct Due<D> {
 
 impl<D> Default for Register<D> {
     fn default() -> Register<D> {
-        let (by_partition, schedule, left) = (HashMap::new(), BTreeSet::new(), Vec::new());
+        let (by_partition, schedule, left) = (HashMap::new(), BTreeSet::new(), VecDeque::new());
         let queues = Queues { by_partition, schedule, left, is_attended: false };
         Register { queues: Mutex::new(queues), changed: Notify::new() }
     }
@@ -93,7 +93,7 @@ impl<D: Waits> Register<D> {
     /// Has a place taken out of its queue, soon; whether somebody has to begin to attend.
     pub(super) fn leave(&self, asked: D, waiter: Box<[u8]>, number: u64) -> bool {
         let mut queues = self.lock();
-        queues.left.push(Due { asked, gone: Some((waiter, number)) });
+        queues.left.push_back(Due { asked, gone: Some((waiter, number)) });
         self.changed.notify_one();
         !std::mem::replace(&mut queues.is_attended, true)
     }
@@ -114,11 +114,13 @@ impl<D: Waits> Register<D> {
                 if !due.is_empty() {
                     return Some(due);
                 }
-                let Some((next, _)) = queues.schedule.first() else {
-                    queues.is_attended = false;
-                    return None;
-                };
-                *next
+                match queues.schedule.first() {
+                    Some((next, _)) => *next,
+                    None => {
+                        queues.is_attended = false;
+                        return None;
+                    }
+                }
             };
             let _ = timeout_at(next.into(), self.changed.notified()).await;
         }
@@ -147,7 +149,9 @@ impl<D: Waits> Queues<D> {
     }
 
     fn due(&mut self, limit: usize) -> Vec<Due<D>> {
-        let mut due: Vec<Due<D>> = self.left.drain(..self.left.len().min(limit)).collect();
+        // However many left, the queues of those that stay are not put off.
+        let left = self.left.len().min(limit / 2);
+        let mut due: Vec<Due<D>> = self.left.drain(..left).collect();
         let now = monotonic();
         while due.len() < limit {
             let Some((at, partition)) = self.schedule.first().cloned() else { break };

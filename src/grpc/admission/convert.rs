@@ -98,7 +98,7 @@ pub(super) fn pool(name: &Name, settings: &Settings, view: &PoolView) -> pb::Poo
         usage: Some(usage(&view.usage)),
         oldest_grant_time: view.oldest_grant.map(timestamp),
         next_expire_time: view.next_expire.map(timestamp),
-        waiting: u32::try_from(view.waiting).unwrap_or(u32::MAX),
+        waiters: u32::try_from(view.waiters).unwrap_or(u32::MAX),
     }
 }
 
