@@ -38,11 +38,12 @@ pub use pool::{Pool, Task, TaskState};
 pub use renew::{RenewTask, RenewVerdict};
 pub use settings::{Catalog, CatalogError, Overrides, PoolRule, Settings};
 
+pub use crate::lease::Lease;
 use crate::{
-    decision::Reply,
+    decision::{Reply, unknown_status},
     error::Error,
     names::{Name, SEPARATOR},
-    time::{Millis, Timestamp},
+    time::Millis,
 };
 
 /// The most slots a pool can have.
@@ -84,27 +85,6 @@ fn member(device: &Name, task: &[u8]) -> Vec<u8> {
     [device.as_bytes(), &[SEPARATOR], task].concat()
 }
 
-/// The right of one task to use the external system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lease {
-    /// The fencing token: grows with every grant of a pool.
-    pub token: u64,
-    /// When it was granted.
-    pub grant: Timestamp,
-    /// When it ends unless renewed.
-    pub expire: Timestamp,
-}
-
-impl Lease {
-    fn parse(reply: &mut Reply) -> Result<Lease, Error> {
-        Ok(Lease {
-            token: reply.number()?,
-            grant: Timestamp(reply.number()?),
-            expire: Timestamp(reply.number()?),
-        })
-    }
-}
-
 /// How full a pool is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
@@ -133,8 +113,4 @@ impl Usage {
 fn small(reply: &mut Reply) -> Result<u32, Error> {
     let number = reply.number()?;
     u32::try_from(number).map_err(|_| Error::Corrupt(format!("a reply out of range: {number}")))
-}
-
-fn unknown_status<T>(status: u64) -> Result<T, Error> {
-    Err(Error::Corrupt(format!("a reply of unknown status {status}")))
 }

@@ -202,3 +202,8 @@ impl Reply {
         self.items.len() > 0
     }
 }
+
+/// A reply that no script gives.
+pub(crate) fn unknown_status<T>(status: u64) -> Result<T, Error> {
+    Err(Error::Corrupt(format!("a reply of unknown status {status}")))
+}

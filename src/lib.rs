@@ -5,7 +5,8 @@
 //!
 //! # Layout
 //! - [`admission`], [`rate`], [`sequence`], [`lock`], [`stock`]: the rules of a
-//!   capability, a file per verb. Each verb is a [`decision::Decision`]: `decide` in Rust, its twin in `lua/`.
+//!   capability, a file per verb. Each verb is a [`decision::Decision`]: `decide` in Rust,
+//!   its twin in `lua/`. [`lease`] and [`waiting`] are what several of them have.
 //! - [`engine`]: what runs decisions: in this process, or in Redis.
 //! - [`grpc`]: requests into decisions, outcomes into responses.
 //! - [`server`]: routes, health, reflection, limits, drain.
@@ -13,7 +14,7 @@
 //! - [`fleet`]: a fleet of devices, callers or buyers to play against a server;
 //!   [`caller`]: a single caller, for a quick try.
 //! - [`names`] builds every key, [`time`] reads every clock, [`script`] holds
-//!   every script, `replays` keeps answers for repeats, `globs` finds a name's entry of
+//!   every script, `memory` remembers for a time, `globs` finds a name's entry of
 //!   the configuration, [`error`] says why a decision could not be taken.
 //!
 //! Dependencies point one way: main → server → grpc → engine → capabilities →
@@ -29,10 +30,11 @@ pub mod error;
 pub mod fleet;
 mod globs;
 pub mod grpc;
+pub mod lease;
 pub mod lock;
+mod memory;
 pub mod names;
 pub mod rate;
-mod replays;
 pub mod script;
 pub mod sequence;
 pub mod server;

@@ -26,11 +26,8 @@ pub use release::{Release, ReleaseLock};
 pub use renew::{RenewLock, Renewal};
 pub use state::Lock;
 
-use crate::{
-    decision::Reply,
-    error::Error,
-    time::{Millis, Timestamp},
-};
+pub use crate::lease::Lease;
+use crate::{decision::unknown_status, time::Millis};
 
 /// The shortest lease.
 pub const LEASE_MIN: Millis = Millis(1);
@@ -38,28 +35,3 @@ pub const LEASE_MIN: Millis = Millis(1);
 pub const LEASE_MAX: Millis = Millis::from_secs(30 * 86_400);
 /// How long a lease runs unless the call says otherwise.
 pub const LEASE_DEFAULT: Millis = Millis::from_secs(30);
-
-/// The right to what a lock guards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lease {
-    /// The fencing token: grows with every grant of a lock.
-    pub token: u64,
-    /// When it was granted.
-    pub grant: Timestamp,
-    /// When it ends unless renewed.
-    pub expire: Timestamp,
-}
-
-impl Lease {
-    fn parse(reply: &mut Reply) -> Result<Lease, Error> {
-        Ok(Lease {
-            token: reply.number()?,
-            grant: Timestamp(reply.number()?),
-            expire: Timestamp(reply.number()?),
-        })
-    }
-}
-
-fn unknown_status<T>(status: u64) -> Result<T, Error> {
-    Err(Error::Corrupt(format!("a reply of unknown status {status}")))
-}

@@ -55,6 +55,7 @@ pub use spec::{LimitSpec, RuleSpec, TierSpec, Violation};
 pub use unban::UnbanKey;
 
 use crate::{
+    decision::unknown_status,
     names::{Name, SEPARATOR},
     time::Millis,
 };
@@ -123,8 +124,4 @@ impl MeterName {
     pub fn key(&self) -> &[u8] {
         &self.joined[self.policy + 1..]
     }
-}
-
-fn unknown_status<T>(status: u64) -> Result<T, crate::error::Error> {
-    Err(crate::error::Error::Corrupt(format!("a reply of unknown status {status}")))
 }

@@ -1,7 +1,7 @@
 //! What the embedded engine keeps of one key under one policy.
 
 use super::{ban::BanRecord, check::Answer, rule::Rule, usage::Usage};
-use crate::{decision::State, replays::Replays, time::Timestamp};
+use crate::{decision::State, memory::Memory, time::Timestamp};
 
 /// The most notices that a limit remembers: of the tiers of a few rules.
 const NOTICES_MAX: usize = 32;
@@ -11,7 +11,7 @@ const NOTICES_MAX: usize = 32;
 pub struct Meter {
     pub(super) counters: Vec<Counter>,
     pub(super) ban: Option<Box<BanRecord>>,
-    pub(super) replays: Replays<Answer>,
+    pub(super) replays: Memory<Answer>,
 }
 
 /// What was used under one name of a limit.

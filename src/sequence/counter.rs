@@ -1,7 +1,7 @@
 //! What is kept of a sequence.
 
 use super::{allotment::Range, reserve::Reservation};
-use crate::{decision::State, replays::Replays, time::Timestamp};
+use crate::{decision::State, memory::Memory, time::Timestamp};
 
 /// How far a sequence has come. It never lapses: what was given out must not be
 /// given out again.
@@ -11,7 +11,7 @@ pub struct Counter {
     pub(super) last: Option<(u64, Timestamp)>,
     /// Of a sequence that reserves ahead.
     pub(super) marks: Option<Marks>,
-    pub(super) replays: Replays<(Range, bool)>,
+    pub(super) replays: Memory<(Range, bool)>,
 }
 
 /// High-water marks.

@@ -1,6 +1,9 @@
 //! How a step about stock ends.
 
-use crate::{decision::Reply, error::Error};
+use crate::{
+    decision::{Reply, unknown_status},
+    error::Error,
+};
 
 /// How many there are of a sku.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,7 +56,7 @@ impl<T> Ruling<T> {
             Stock { on_hand: reply.number()?, reserved: reply.number()?, sold: reply.number()? };
         match outcome(status, reply)? {
             Some(outcome) => Ok(Ruling::Decided { outcome, stock }),
-            None => Err(Error::Corrupt(format!("a reply of unknown status {status}"))),
+            None => unknown_status(status),
         }
     }
 }

@@ -1,15 +1,12 @@
 //! What is kept of a sku.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use super::{
     QUANTITY_MAX, RECLAIM_MAX, Restocked, Ruling, Stock,
     order::{Order, Reservation, ReservationState},
 };
-use crate::{decision::State, replays::Replays, time::Timestamp};
-
-/// More orders than these do not wait for a sweep to be forgotten.
-const MANY: usize = 1000;
+use crate::{decision::State, memory::Memory, time::Timestamp};
 
 /// The stock of a sku, what is held of it, and what is remembered of its orders.
 #[derive(Debug, Default)]
@@ -18,11 +15,10 @@ pub struct Sku {
     stock: Option<Stock>,
     /// By their end. Their sum is what is reserved.
     holds: BTreeMap<(Timestamp, Box<[u8]>), Hold>,
-    orders: HashMap<Box<[u8]>, Order>,
-    by_forget: BTreeSet<(Timestamp, Box<[u8]>)>,
+    orders: Memory<Order>,
     /// What each buyer has reserved and bought.
     buyers: HashMap<Box<[u8]>, u64>,
-    pub(super) replays: Replays<Stock>,
+    pub(super) replays: Memory<Stock>,
 }
 
 /// What a hold gives back when it lapses.
@@ -86,7 +82,7 @@ impl Sku {
 
     /// What is known of an order.
     pub(super) fn order(&self, order: &[u8], now: Timestamp) -> Option<&Order> {
-        self.orders.get(order).filter(|record| record.forget > now)
+        self.orders.get(order, now)
     }
 
     /// Whether a reservation's hold is listed and has not lapsed.
@@ -115,7 +111,8 @@ impl Sku {
         let hold = Hold { quantity: *quantity, buyer: buyer.clone() };
         self.take(buyer, *quantity);
         self.holds.insert(record.reservation.hold(order), hold);
-        self.remember(order, record, now);
+        let forget = record.forget;
+        self.orders.keep(order, record, forget, now);
         stock
     }
 
@@ -127,7 +124,8 @@ impl Sku {
     /// Writes down the stock and what became of an order.
     pub(super) fn settle(&mut self, order: &[u8], record: Order, stock: Stock, now: Timestamp) {
         self.stock = Some(stock);
-        self.remember(order, record, now);
+        let forget = record.forget;
+        self.orders.keep(order, record, forget, now);
     }
 
     /// Counts what a buyer takes.
@@ -146,30 +144,6 @@ impl Sku {
             }
         }
     }
-
-    /// Of many records two go for one that comes: however fast they come, they end with
-    /// their time.
-    fn remember(&mut self, order: &[u8], record: Order, now: Timestamp) {
-        if self.orders.len() > MANY {
-            self.forget(now, 2);
-        }
-        let forget = record.forget;
-        if let Some(earlier) = self.orders.insert(order.into(), record) {
-            self.by_forget.remove(&(earlier.forget, order.into()));
-        }
-        self.by_forget.insert((forget, order.into()));
-    }
-
-    /// Drops records whose time is over, at most `budget`.
-    fn forget(&mut self, now: Timestamp, budget: usize) {
-        for _ in 0..budget {
-            let over = self.by_forget.first().is_some_and(|(forget, _)| *forget <= now);
-            let Some((_, order)) = over.then(|| self.by_forget.pop_first()).flatten() else {
-                break;
-            };
-            self.orders.remove(&order);
-        }
-    }
 }
 
 impl State for Sku {
@@ -178,7 +152,7 @@ impl State for Sku {
     fn sweep(&mut self, now: Timestamp, budget: usize) {
         // No more than a step of its own does.
         self.reclaim(now);
-        self.forget(now, budget);
+        self.orders.sweep(now, budget);
         self.replays.sweep(now, budget);
     }
 

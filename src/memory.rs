@@ -1,0 +1,89 @@
+//! What is remembered under a name, each until an instant: answers for repeats of
+//! their `request_id`, orders that are settled.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::time::Timestamp;
+
+/// More than these do not wait for a sweep.
+const MANY: usize = 1000;
+
+/// What is remembered, by name.
+///
+/// Behind a pointer: a million states that keep none must not pay.
+#[derive(Debug)]
+pub(crate) struct Memory<A>(Option<Box<Kept<A>>>);
+
+#[derive(Debug)]
+struct Kept<A> {
+    things: HashMap<Box<[u8]>, (Timestamp, A)>,
+    by_end: BTreeSet<(Timestamp, Box<[u8]>)>,
+}
+
+impl<A> Default for Memory<A> {
+    fn default() -> Memory<A> {
+        Memory(None)
+    }
+}
+
+impl<A> Memory<A> {
+    /// What is remembered under a name.
+    pub(crate) fn get(&self, name: &[u8], now: Timestamp) -> Option<&A> {
+        let (forget, what) = self.0.as_ref()?.things.get(name)?;
+        (*forget > now).then_some(what)
+    }
+
+    /// Remembers it until `forget`, in place of what was before. Of many two go for
+    /// one that comes: however fast they come, they end with their time.
+    pub(crate) fn keep(&mut self, name: &[u8], what: A, forget: Timestamp, now: Timestamp) {
+        if self.0.as_ref().is_some_and(|kept| kept.things.len() > MANY) {
+            self.sweep(now, 2);
+        }
+        let empty = || Box::new(Kept { things: HashMap::new(), by_end: BTreeSet::new() });
+        let kept = self.0.get_or_insert_with(empty);
+        if let Some((earlier, _)) = kept.things.insert(name.into(), (forget, what)) {
+            kept.by_end.remove(&(earlier, name.into()));
+        }
+        kept.by_end.insert((forget, name.into()));
+    }
+
+    /// Drops those whose time is over, at most `budget`.
+    pub(crate) fn sweep(&mut self, now: Timestamp, budget: usize) {
+        let Some(kept) = &mut self.0 else { return };
+        for _ in 0..budget {
+            let over = kept.by_end.first().is_some_and(|(forget, _)| *forget <= now);
+            let Some((_, name)) = over.then(|| kept.by_end.pop_first()).flatten() else { break };
+            kept.things.remove(&name);
+        }
+        self.0.take_if(|kept| kept.things.is_empty());
+    }
+
+    /// Whether none is kept.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_whose_time_is_over_go_with_those_that_come() {
+        let mut memory = Memory::default();
+        for now in 0..100_000u64 {
+            let name = now.to_le_bytes();
+            memory.keep(&name, now, Timestamp(now + 2000), Timestamp(now));
+            assert_eq!(memory.get(&name, Timestamp(now + 1999)), Some(&now));
+            assert_eq!(memory.get(&name, Timestamp(now + 2000)), None);
+        }
+        let kept = memory.0.as_ref().map(|kept| (kept.things.len(), kept.by_end.len()));
+        assert_eq!(kept, Some((2000, 2000)));
+        // What comes in place of something leaves nothing of that.
+        memory.keep(b"x", 1, Timestamp(200_000), Timestamp(100_000));
+        memory.keep(b"x", 2, Timestamp(300_000), Timestamp(100_000));
+        assert_eq!(memory.get(b"x", Timestamp(250_000)), Some(&2));
+        memory.sweep(Timestamp(300_000), 10_000);
+        assert!(memory.is_empty());
+    }
+}
