@@ -22,7 +22,8 @@ use tollgate::{
 /// Tollgate answers, over gRPC, whether something may happen: at most N
 /// devices at once on an external system, with a lease for each; callers
 /// within their rates, with warn and ban levels; gives out serial numbers that
-/// never repeat; and sells stock without overselling.
+/// never repeat; keeps locks, with leases and fencing tokens; and sells stock
+/// without overselling.
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 struct Cli {

@@ -33,12 +33,12 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ADMIT_TASK = "admission/admit", 6 keys, 11 argv, with "admission" "lease" "queue" "turns";
-    ATTEND_POOL = "admission/attend", 4 keys, 6 argv, with "admission" "queue" "attend";
-    COMPLETE_TASK = "admission/complete", 5 keys, 6 argv, with "admission" "queue";
-    CONFIGURE_POOL = "admission/configure", 5 keys, 9 argv, with "admission" "pool_view" "queue";
-    EVICT_TASK = "admission/evict", 5 keys, 4 argv, with "admission" "queue";
-    GET_POOL = "admission/get_pool", 3 keys, 4 argv, with "admission" "pool_view";
+    ADMIT_TASK = "admission/admit", 6 keys, 11 argv, with "admission" "lease" "queue" "hints" "turns";
+    ATTEND_POOL = "admission/attend", 4 keys, 6 argv, with "admission" "queue" "hints" "attend";
+    COMPLETE_TASK = "admission/complete", 5 keys, 6 argv, with "admission" "queue" "hints";
+    CONFIGURE_POOL = "admission/configure", 5 keys, 9 argv, with "admission" "pool_view" "queue" "hints";
+    EVICT_TASK = "admission/evict", 5 keys, 4 argv, with "admission" "queue" "hints";
+    GET_POOL = "admission/get_pool", 4 keys, 4 argv, with "admission" "pool_view" "queue" "hints";
     LIST_LEASES = "admission/list_leases", 1 keys, 3 argv, with "admission";
     RENEW_TASK = "admission/renew", 4 keys, 8 argv, with "admission" "lease";
     BAN_KEY = "rate/ban", 1 keys, 4 argv, with "packed" "ban";
@@ -51,10 +51,10 @@ scripts! {
     GET_SEQUENCE = "sequence/get", 1 keys, 1 argv, with "sequence";
     NEXT_SEQUENCE = "sequence/next", 2 keys, 10 argv, with "sequence" "calendar" "allot";
     RESERVE_SEQUENCE = "sequence/reserve", 1 keys, 4 argv, with "sequence" "calendar";
-    ACQUIRE_LOCK = "lock/acquire", 3 keys, 3 argv, with "lock" "queue" "turns";
-    ATTEND_LOCK = "lock/attend", 3 keys, 4 argv, with "lock" "queue" "attend";
-    GET_LOCK = "lock/get", 2 keys, 0 argv, with "lock";
-    RELEASE_LOCK = "lock/release", 3 keys, 2 argv, with "lock" "queue";
+    ACQUIRE_LOCK = "lock/acquire", 3 keys, 3 argv, with "lock" "queue" "hints" "turns";
+    ATTEND_LOCK = "lock/attend", 3 keys, 4 argv, with "lock" "queue" "hints" "attend";
+    GET_LOCK = "lock/get", 3 keys, 0 argv, with "lock" "queue" "hints";
+    RELEASE_LOCK = "lock/release", 3 keys, 2 argv, with "lock" "queue" "hints";
     RENEW_LOCK = "lock/renew", 1 keys, 3 argv, with "lock";
     ADD_STOCK = "stock/add", 4 keys, 2 argv, with "stock" "restock";
     CANCEL_RESERVATION = "stock/cancel", 4 keys, 1 argv, with "stock" "order";

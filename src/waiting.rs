@@ -48,8 +48,8 @@ pub trait Waits: Decision + Clone {
     fn waiter(&self) -> Vec<u8>;
     /// Attends to its partition's queue.
     fn attend(&self, attend: Attend) -> Self::Attend;
-    /// The ticket of its place, when it has to wait.
-    fn ticket(outcome: &Self::Outcome) -> Option<u64>;
+    /// Whether it was its turn.
+    fn turn(outcome: &Self::Outcome) -> Turn;
 }
 
 /// Appends the keys of a queue.
@@ -87,6 +87,11 @@ pub(crate) fn hand_on(queue: &mut Option<Box<Queue>>, was_free: u32, free: u32, 
     if let Some(queue) = queue {
         queue.hand_on(was_free, free, now);
     }
+}
+
+/// How many wait; nobody where there is no queue.
+pub(crate) fn count(queue: &mut Option<Box<Queue>>, free: u32, now: Timestamp) -> u64 {
+    queue.as_mut().map_or(0, |queue| queue.count(free, now) as u64)
 }
 
 /// Takes the hints of a queue; one that is empty goes.

@@ -20,13 +20,13 @@
 --
 -- Returns {0 granted, capacity, in_use, token, grant, expire}
 --         {1 replayed, capacity, in_use, token, grant, expire}
---         {2 full, capacity, in_use, retry_after ms, ticket or 0}
+--         {2 full, capacity, in_use, retry_after ms, ticket, 0 or 1: ask again at once}
 --         {3 no task, capacity, in_use}
 --         {4 paused, capacity, in_use, retry_after ms}
 --         {5 already completed, capacity, in_use}
 -- Writes token, task, leases; TTL: the pool's last slot end and retention; queue and
 --        places, TTL: 2 minutes
--- Cost O(log leases + log waiters); reclaims at most 100 ended leases and places
+-- Cost O(log leases + log waiters); reclaims at most 100 ended leases and 500 lapsed places
 local PAUSED_RETRY = 10 * 1000000
 local SPREAD_MIN, SPREAD_MAX = 50 * 1000, 5 * 1000000
 local RECLAIM_MAX = 100

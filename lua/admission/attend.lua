@@ -13,7 +13,7 @@
 --
 -- Returns {0, ms until a slot is free or 0, 1 when all have to ask again, (number, waiter) …}
 -- Writes queue and places, TTL: 2 minutes
--- Cost O(log leases + log waiters); takes at most 100 lapsed places out of the way
+-- Cost O(log leases + log waiters); takes at most 500 lapsed places out of the way
 local function decide(keys, argv, now)
   local settings_key, leases_key, queue_key, places_key = keys[1], keys[2], keys[3], keys[4]
   local channel, keep_ms, gone, number = argv[3], tonumber(argv[4]), argv[5], argv[6]

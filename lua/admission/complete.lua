@@ -18,7 +18,7 @@
 --         {3 stale token, capacity, in_use}
 --         {4 unknown, capacity, in_use}
 -- Writes task, TTL: the retention; leases, queue and places (removes)
--- Cost O(log leases + log waiters); takes at most 100 lapsed places out of the way
+-- Cost O(log leases + log waiters); takes at most 500 lapsed places out of the way
 local function decide(keys, argv, now)
   local settings_key, task_key, leases_key = keys[1], keys[2], keys[3]
   local queue_key, places_key = keys[4], keys[5]

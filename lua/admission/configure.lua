@@ -74,7 +74,7 @@ local function decide(keys, argv, now)
   end
   local record = table.concat(values, ',')
   -- Seen before it is written: an unreadable lease must leave all as it was.
-  local view = view_pool(0, leases_key, queue_key, now, read_settings(
+  local view = view_pool(0, leases_key, now, read_settings(
     record, tonumber(argv[6]), tonumber(argv[7]), tonumber(argv[8]), tonumber(argv[9])
   ))
   if record ~= ',,,' then
@@ -82,6 +82,6 @@ local function decide(keys, argv, now)
   end
   local capacity, in_use = view[2], view[3]
   hand_on(queue_key, places_key, (known and was or 0) - in_use, capacity - in_use, now)
-  view[#view] = call('ZCARD', queue_key)
+  view[#view + 1] = count_waiters(queue_key, places_key, capacity - in_use, now)
   return view
 end

@@ -15,7 +15,7 @@
 --         {2 ended: it holds no slot}
 --         {3 unknown}
 -- Writes task, TTL: the retention; leases, queue and places (removes)
--- Cost O(log leases + log waiters); takes at most 100 lapsed places out of the way
+-- Cost O(log leases + log waiters); takes at most 500 lapsed places out of the way
 local function decide(keys, argv, now)
   local task_key, leases_key, settings_key, queue_key, places_key = keys[1], keys[2], keys[3], keys[4], keys[5]
   local member, reason, retention_ms, default = argv[1], argv[2], tonumber(argv[3]), tonumber(argv[4])

@@ -3,6 +3,7 @@
 -- keys[1] settings string: the pool's run-time settings
 -- keys[2] leases zset: the pool's leases by the end of their slot
 -- keys[3] queue zset: who waits, by ticket
+-- keys[4] places hash: the calls that wait, and their servers
 -- argv[1] capacity default, 0..1000000
 -- argv[2] lease_ms default, ms, 100..86400000
 -- argv[3] grace_ms default, ms, 0..2592000000
@@ -11,12 +12,15 @@
 -- Returns {0, capacity, in_use, lease_ms, grace_ms, paused, overridden,
 --          oldest grant or 0, next expire or 0, waiters}
 --         overridden: 1 capacity + 2 lease + 4 grace + 8 paused
--- Writes nothing
--- Cost O(log leases); looks at the 256 leases that end first
+-- Writes queue and places (lapsed ones go)
+-- Cost O(log leases); looks at the 256 leases that end first; takes at most 500 lapsed
+--      places out of the way
 local function decide(keys, argv, now)
-  local settings_key, leases_key, queue_key = keys[1], keys[2], keys[3]
+  local settings_key, leases_key, queue_key, places_key = keys[1], keys[2], keys[3], keys[4]
   local text = read(settings_key)[1]
-  return view_pool(0, leases_key, queue_key, now, read_settings(
+  local view = view_pool(0, leases_key, now, read_settings(
     text, tonumber(argv[1]), tonumber(argv[2]), tonumber(argv[3]), tonumber(argv[4])
   ))
+  view[#view + 1] = count_waiters(queue_key, places_key, view[2] - view[3], now)
+  return view
 end

@@ -3,9 +3,10 @@
 -- Whose turn it is takes at most so many of one reply.
 local TURNS_MAX = 100
 
--- Says that a channel's server is there, takes a place that was given up out of the
--- way, and appends to `reply` whether the server's calls have to ask again (their
--- places are lost), then number and waiter of each of them whose turn it is.
+-- Says that a channel's server is there, and takes a place that was given up out of the
+-- way. Appends to `reply`, a status and when a slot ends, whether the server's calls have
+-- to ask again (places of theirs are lost), then number and waiter of each of them whose
+-- turn it is.
 local function attend(queue_key, places_key, channel, keep_ms, gone, number, free, now, reply)
   local told = told_of(free)
   if gone ~= '' then
@@ -20,7 +21,11 @@ local function attend(queue_key, places_key, channel, keep_ms, gone, number, fre
   call('HSET', places_key, 's' .. channel, format('%.0f', now + keep_ms * 1000))
   call('PEXPIRE', queue_key, QUEUE_TTL)
   call('PEXPIRE', places_key, QUEUE_TTL)
-  told = math.max(told - reap(queue_key, places_key, now), 0)
+  local reaped = reap(queue_key, places_key, now)
+  if reaped == REAP_MAX then
+    reply[2] = 1 -- more may have lapsed
+  end
+  told = math.max(told - reaped, 0)
   hint(queue_key, places_key, told, free)
   if free > 0 then
     for _, waiter in ipairs(call('ZRANGE', queue_key, 0, math.min(free, TURNS_MAX) - 1)) do

@@ -3,7 +3,7 @@
 -- Leases that a pool's view looks at for its two times.
 local VIEW_LEASES_MAX = 256
 
-local function view_pool(status, leases_key, queue_key, now, capacity, lease_ms, grace_ms, paused, set)
+local function view_pool(status, leases_key, now, capacity, lease_ms, grace_ms, paused, set)
   local oldest, next_expire = 0, 0
   local first = call('ZRANGEBYSCORE', leases_key, format('(%.0f', now), '+inf', 'LIMIT', 0, VIEW_LEASES_MAX)
   for _, text in ipairs(first) do
@@ -20,5 +20,5 @@ local function view_pool(status, leases_key, queue_key, now, capacity, lease_ms,
     end
   end
   local in_use = count_in_use(leases_key, now)
-  return { status, capacity, in_use, lease_ms, grace_ms, paused, set, oldest, next_expire, call('ZCARD', queue_key) }
+  return { status, capacity, in_use, lease_ms, grace_ms, paused, set, oldest, next_expire }
 end

@@ -1,5 +1,11 @@
 -- Turns of those that wait, for the scripts that grant.
 
+-- What a call says of its place: number, ticket (0: none yet), how long it waits (0:
+-- no longer), how long its server is known without a word, both in ms, and channel.
+local function parse_place(text)
+  return match(text, '^(%d+) (%d+) (%d+) (%d+) (.+)$')
+end
+
 -- Takes a place, or keeps it; its ticket.
 local function enter(queue_key, places_key, waiter, number, ticket, wait_ms, keep_ms, channel, now)
   local held = tonumber(call('ZSCORE', queue_key, waiter) or '')
@@ -21,7 +27,11 @@ local function enter(queue_key, places_key, waiter, number, ticket, wait_ms, kee
 end
 
 -- Whether it is a caller's turn to take one of the free slots; if not, the ticket of
--- its place, or 0 when it does not wait. A call that may barge needs no turn.
+-- its place, or 0 when it does not wait, or AGAIN when it is to ask again at once: more
+-- have lapsed before it than one step takes out of the way. A call that may barge needs
+-- no turn.
+local AGAIN = 1
+
 local function take_turn(queue_key, places_key, waiter, place, free, barging, now)
   local waiting = call('EXISTS', queue_key) == 1
   local number, ticket, wait_ms, keep_ms, channel = parse_place(place)
@@ -32,7 +42,8 @@ local function take_turn(queue_key, places_key, waiter, place, free, barging, no
     return false, 0
   end
   ticket = waits and enter(queue_key, places_key, waiter, number, ticket, wait_ms, keep_ms, channel, now) or 0
-  local told = math.max(told_of(free) - reap(queue_key, places_key, now), 0)
+  local reaped = reap(queue_key, places_key, now)
+  local told = math.max(told_of(free) - reaped, 0)
   local rank = call('ZRANK', queue_key, waiter) or call('ZCARD', queue_key)
   local turn = rank < free or barging and free > 0
   local holder, _, holders_channel = read_place(places_key, waiter)
@@ -44,6 +55,9 @@ local function take_turn(queue_key, places_key, waiter, place, free, barging, no
     end
   end
   hint(queue_key, places_key, told, turn and free - 1 or free)
+  if not turn and not waits and free > 0 and reaped == REAP_MAX then
+    ticket = AGAIN
+  end
   return turn, turn and 0 or ticket
 end
 

@@ -9,9 +9,9 @@
 --
 -- Returns {0 acquired, token, grant, expire}
 --         {1 replayed, token, grant, expire}
---         {2 held, ticket or 0, retry_after ms, holder or empty}
+--         {2 held, ticket, 0 or 1: ask again at once, retry_after ms, holder or empty}
 -- Writes lock, TTL: the lease and 5 minutes; queue and places, TTL: 2 minutes
--- Cost O(log waiters); takes at most 100 lapsed places out of the way
+-- Cost O(log waiters); takes at most 500 lapsed places out of the way
 local RETRY_MIN = 50000
 
 local function decide(keys, argv, now)

@@ -62,8 +62,8 @@ pub enum AdmitDecision {
     Full {
         /// When to ask again; above 0.
         retry_after: Millis,
-        /// The ticket of the place, when the call waits.
-        ticket: Option<u64>,
+        /// Whether it waits for its turn.
+        turn: Turn,
     },
     /// No task was named, and none is queued for the device.
     NoTask,
@@ -149,7 +149,7 @@ impl AdmitTask {
         if turn != Turn::Now {
             let room = pool.makes_room(capacity).map_or(KEPT_RETRY_MICROS, |end| end.0 - now.0);
             let retry_after = self.spread(room, now);
-            return AdmitDecision::Full { retry_after, ticket: turn.ticket() };
+            return AdmitDecision::Full { retry_after, turn };
         }
 
         let expire = now.after(self.lease_duration.unwrap_or(settings.lease_duration));
@@ -201,8 +201,7 @@ impl Decision for AdmitTask {
             1 => AdmitDecision::Admitted { lease: Lease::parse(reply)?, replayed: true },
             2 => {
                 let retry_after = Millis(reply.number()?);
-                let ticket = Some(reply.number()?).filter(|ticket| *ticket > 0);
-                AdmitDecision::Full { retry_after, ticket }
+                AdmitDecision::Full { retry_after, turn: Turn::parse(reply.number()?) }
             }
             3 => AdmitDecision::NoTask,
             4 => AdmitDecision::Paused { retry_after: Millis(reply.number()?) },
@@ -235,10 +234,10 @@ impl Waits for AdmitTask {
         AttendPool { pool: self.pool.clone(), settings: self.settings, attend }
     }
 
-    fn ticket(outcome: &Admission) -> Option<u64> {
+    fn turn(outcome: &Admission) -> Turn {
         match outcome.decision {
-            AdmitDecision::Full { ticket, .. } => ticket,
-            _ => None,
+            AdmitDecision::Full { turn, .. } => turn,
+            _ => Turn::Now,
         }
     }
 }

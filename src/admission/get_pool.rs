@@ -7,6 +7,7 @@ use crate::{
     names::Name,
     script::{self, Script},
     time::{Millis, Timestamp},
+    waiting,
 };
 
 /// Leases that a view looks at for its two times.
@@ -66,8 +67,9 @@ impl PoolView {
         })
     }
 
-    pub(super) fn of(pool: &Pool, settings: &Settings, now: Timestamp) -> PoolView {
+    pub(super) fn of(pool: &mut Pool, settings: &Settings, now: Timestamp) -> PoolView {
         let settings = settings.under(&pool.overrides);
+        let waiters = pool.count_waiters(settings.capacity, now);
         let leases = || pool.leases(None).take(VIEW_LEASES_MAX).map(|(_, task)| task.lease);
         PoolView {
             usage: pool.usage(&settings),
@@ -77,7 +79,7 @@ impl PoolView {
             overridden: pool.overrides.bits(),
             oldest_grant: leases().map(|lease| lease.grant).min(),
             next_expire: leases().map(|lease| lease.expire).filter(|expire| *expire > now).min(),
-            waiters: pool.waiters(),
+            waiters,
         }
     }
 }
@@ -99,7 +101,7 @@ impl Decision for GetPool {
     fn encode(&self, call: &mut Call) {
         call.key(&[b"settings"]);
         call.key(&[b"leases"]);
-        call.key(&[b"queue"]);
+        waiting::push_keys(call);
         self.settings.encode(call);
     }
 

@@ -95,8 +95,10 @@ impl Pool {
         Usage { capacity: settings.capacity, in_use: self.in_use() }
     }
 
-    pub(super) fn waiters(&self) -> u64 {
-        self.queue.as_ref().map_or(0, |queue| queue.len() as u64)
+    /// How many calls wait.
+    pub(super) fn count_waiters(&mut self, capacity: u32, now: Timestamp) -> u64 {
+        let free = capacity.saturating_sub(self.in_use());
+        waiting::count(&mut self.queue, free, now)
     }
 
     /// Tells those that wait of slots that became free since so many were.
@@ -200,7 +202,7 @@ impl State for Pool {
         self.tasks.is_empty()
             && self.overrides == Overrides::default()
             && self.last_token < now.0
-            && self.waiters() == 0
+            && self.queue.as_ref().is_none_or(|queue| queue.is_empty())
     }
 
     fn take_hints(&mut self) -> Hints {

@@ -24,7 +24,7 @@ use crate::{
     decision::Decision,
     error::Error,
     time::{Millis, monotonic},
-    waiting::{Attend, Attendance, Place, Waits},
+    waiting::{Attend, Attendance, Place, Turn, Waits},
 };
 use register::{Due, Register};
 
@@ -68,6 +68,16 @@ where
     /// An empty room.
     pub fn new(engine: Arc<Engine>) -> Arc<Room<D>> {
         Arc::new(Room { engine, register: Register::default() })
+    }
+
+    /// Takes a decision without waiting.
+    pub async fn run_at_once(&self, decision: &D, deadline: Instant) -> Result<D::Outcome, Error> {
+        loop {
+            let outcome = self.engine.run(decision, deadline).await?;
+            if D::turn(&outcome) != Turn::Again || monotonic() >= deadline {
+                return Ok(outcome);
+            }
+        }
     }
 
     /// Takes a decision, waiting for its turn at most `wait`. Returns by `deadline`.
@@ -169,7 +179,7 @@ where
                 }
                 outcome => outcome?,
             };
-            let Some(ticket) = D::ticket(&outcome) else {
+            let Turn::Waits(ticket) = D::turn(&outcome) else {
                 self.is_placed = false;
                 return Ok(outcome);
             };
@@ -180,6 +190,8 @@ where
             // Told or not, it asks again then.
             let again = monotonic() + ASK_EVERY + ASK_PER_CALL * engine.hub().seats() as u32;
             let _ = timeout_at(again.min(until).into(), self.seat.told()).await;
+            // Lets a client that went away meanwhile end the call before its turn.
+            yield_now().await;
         }
     }
 }

@@ -126,6 +126,7 @@ mod tests {
     use crate::{
         admission::Lease,
         time::{Millis, Timestamp},
+        waiting::Turn,
     };
 
     fn admitted(token: u64, replayed: bool) -> Option<AdmitDecision> {
@@ -134,7 +135,7 @@ mod tests {
     }
 
     fn full(millis: u64) -> Option<AdmitDecision> {
-        Some(AdmitDecision::Full { retry_after: Millis(millis), ticket: None })
+        Some(AdmitDecision::Full { retry_after: Millis(millis), turn: Turn::Refused })
     }
 
     #[test]

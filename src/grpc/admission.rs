@@ -69,7 +69,7 @@ impl pb::admission_service_server::AdmissionService for Admission {
         let (decision, wait) = parse::admit_task(request.into_inner(), &self.catalog)?;
         let deadline = asked.or_default(wait);
         let admission = match wait.0 {
-            0 => self.engine.run(&decision, deadline).await?,
+            0 => self.room.run_at_once(&decision, deadline).await?,
             _ => self.room.run(decision.clone(), wait, deadline).await?,
         };
         if !admission.is_granted() {

@@ -50,7 +50,7 @@ impl pb::lock_service_server::LockService for Lock {
         let (name, owner) = (decision.name.clone(), decision.owner.clone());
         let deadline = asked.or_default(wait);
         let acquisition = match wait.0 {
-            0 => self.engine.run(&decision, deadline).await?,
+            0 => self.room.run_at_once(&decision, deadline).await?,
             _ => self.room.run(decision, wait, deadline).await?,
         };
         Ok(Response::new(convert::acquisition(&name, &owner, acquisition)))

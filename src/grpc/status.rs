@@ -83,7 +83,9 @@ pub(super) fn no_stock(sku: &Name) -> Status {
 pub(super) fn below_reserved(sku: &Name, reserved: u64) -> Status {
     let description = format!("must not go below what is reserved, {reserved}");
     let message = format!("stock of `{sku}` {description}; nothing changed");
-    let details = ErrorDetails::with_precondition_failure_violation("RESERVED", "sku", description);
+    let subject = sku.as_str();
+    let details =
+        ErrorDetails::with_precondition_failure_violation("RESERVED", subject, description);
     Status::with_error_details(Code::FailedPrecondition, message, details)
 }
 

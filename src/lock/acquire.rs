@@ -44,8 +44,8 @@ pub enum Acquisition {
         holder: Bytes,
         /// When to ask again; above 0.
         retry_after: Millis,
-        /// The ticket of the place, when the call waits.
-        ticket: Option<u64>,
+        /// Whether it waits for its turn.
+        turn: Turn,
     },
 }
 
@@ -76,9 +76,9 @@ impl Decision for AcquireLock {
             0 => Ok(Acquisition::Acquired { lease: Lease::parse(reply)?, replayed: false }),
             1 => Ok(Acquisition::Acquired { lease: Lease::parse(reply)?, replayed: true }),
             2 => {
-                let ticket = Some(reply.number()?).filter(|ticket| *ticket > 0);
+                let turn = Turn::parse(reply.number()?);
                 let retry_after = Millis(reply.number()?);
-                Ok(Acquisition::Held { holder: reply.bytes()?.into(), retry_after, ticket })
+                Ok(Acquisition::Held { holder: reply.bytes()?.into(), retry_after, turn })
             }
             status => unknown_status(status),
         }
@@ -100,7 +100,7 @@ impl Decision for AcquireLock {
             return Acquisition::Held {
                 holder: holder.map(|held| Bytes::copy_from_slice(&held.owner)).unwrap_or_default(),
                 retry_after: holder.map_or(RETRY_MIN, |held| now.until(held.lease.expire)),
-                ticket: turn.ticket(),
+                turn,
             };
         }
         let last = lock.last.as_ref().map_or(0, |last| last.lease.token);
@@ -127,10 +127,10 @@ impl Waits for AcquireLock {
         AttendLock { name: self.name.clone(), attend }
     }
 
-    fn ticket(outcome: &Acquisition) -> Option<u64> {
+    fn turn(outcome: &Acquisition) -> Turn {
         match outcome {
-            Acquisition::Held { ticket, .. } => *ticket,
-            Acquisition::Acquired { .. } => None,
+            Acquisition::Held { turn, .. } => *turn,
+            Acquisition::Acquired { .. } => Turn::Now,
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     names::Name,
     script::{self, Script},
     time::Timestamp,
+    waiting,
 };
 
 /// Names a lock.
@@ -52,7 +53,7 @@ impl Decision for GetLock {
 
     fn encode(&self, call: &mut Call) {
         call.key(&[b"lock"]);
-        call.key(&[b"queue"]);
+        waiting::push_keys(call);
     }
 
     fn parse(reply: &mut Reply) -> Result<LockView, Error> {
@@ -72,6 +73,7 @@ impl Decision for GetLock {
         let holder = lock
             .holder(now)
             .map(|held| Holder { owner: Bytes::copy_from_slice(&held.owner), lease: held.lease });
-        LockView { holder, waiters: lock.waiters().into() }
+        let free = lock.free(now);
+        LockView { holder, waiters: waiting::count(&mut lock.queue, free, now) }
     }
 }

@@ -52,10 +52,6 @@ impl Lock {
     pub(super) fn free(&self, now: Timestamp) -> u32 {
         u32::from(self.holder(now).is_none())
     }
-
-    pub(super) fn waiters(&self) -> u32 {
-        self.queue.as_ref().map_or(0, |queue| queue.len() as u32)
-    }
 }
 
 impl State for Lock {
@@ -70,7 +66,7 @@ impl State for Lock {
     }
 
     fn is_vacant(&self, _: Timestamp) -> bool {
-        self.last.is_none() && self.waiters() == 0
+        self.last.is_none() && self.queue.as_ref().is_none_or(|queue| queue.is_empty())
     }
 
     fn take_hints(&mut self) -> Hints {

@@ -66,9 +66,11 @@ impl Sku {
     /// Sets what is on hand, for the verbs that do.
     pub(super) fn restock(&mut self, standing: Standing, on_hand: i64) -> Ruling<Restocked> {
         let Standing { mut stock, lapsed_remain } = standing;
+        if lapsed_remain {
+            return Ruling::Again;
+        }
         let on_hand = u64::try_from(on_hand).ok().filter(|on_hand| *on_hand >= stock.reserved);
         let outcome = match on_hand {
-            None if lapsed_remain => return Ruling::Again,
             None => Restocked::BelowReserved,
             Some(on_hand) if on_hand > QUANTITY_MAX - stock.sold => Restocked::OutOfRange,
             Some(on_hand) => {

@@ -50,10 +50,11 @@ impl Attend {
     ) -> Attendance {
         let gone = self.gone.as_ref().map(|(waiter, number)| (&**waiter, *number));
         let attended = queue.as_mut().and_then(|queue| {
-            let known = queue.attend(&self.channel, self.keep, gone, free, now)?;
-            Some((!known, queue.turns(&self.channel, free)))
+            let (known, more) = queue.attend(&self.channel, self.keep, gone, free, now)?;
+            let frees_in = if more { Some(Millis(1)) } else { frees_in };
+            Some((frees_in, !known, queue.turns(&self.channel, free)))
         });
-        let (again, turns) = attended.unwrap_or((true, Vec::new()));
+        let (frees_in, again, turns) = attended.unwrap_or((frees_in, true, Vec::new()));
         Attendance { frees_in, again, turns }
     }
 }

@@ -10,7 +10,7 @@ use super::Place;
 use crate::time::{Millis, Timestamp};
 
 /// Places that one step takes out of the way at most.
-const REAP_MAX: u32 = 100;
+const REAP_MAX: u32 = 500;
 /// Of the calls whose turn it is so many are told; those after them as these take it.
 const HINT_MAX: u32 = 100;
 /// Calls of which one answer says that it is their turn.
@@ -50,16 +50,20 @@ pub enum Turn {
     Now,
     /// It is not, and the call does not wait.
     Refused,
+    /// More have lapsed before it than one step takes out of the way: it is to ask again
+    /// at once.
+    Again,
     /// It is not; the place has this ticket.
     Waits(u64),
 }
 
 impl Turn {
-    /// The ticket of a place.
-    pub fn ticket(self) -> Option<u64> {
-        match self {
-            Turn::Waits(ticket) => Some(ticket),
-            Turn::Now | Turn::Refused => None,
+    /// What a refusal's reply says of it.
+    pub(crate) fn parse(ticket: u64) -> Turn {
+        match ticket {
+            0 => Turn::Refused,
+            1 => Turn::Again,
+            ticket => Turn::Waits(ticket),
         }
     }
 }
@@ -97,7 +101,8 @@ impl Queue {
             _ => {}
         }
         let ticket = stays.map(|place| self.enter(waiter, place, now));
-        let mut told = free.min(HINT_MAX).saturating_sub(self.reap(now));
+        let reaped = self.reap(now);
+        let mut told = free.min(HINT_MAX).saturating_sub(reaped);
         let rank = self.rank_below(waiter, free);
         // One without a place comes after all that have one.
         let free_for_all = (self.len() as u32) < free && !self.places.contains_key(waiter);
@@ -117,8 +122,16 @@ impl Queue {
         match (turn, ticket) {
             (true, _) => Turn::Now,
             (false, Some(ticket)) => Turn::Waits(ticket),
+            (false, None) if free > 0 && reaped == REAP_MAX => Turn::Again,
             (false, None) => Turn::Refused,
         }
+    }
+
+    /// How many wait. What has lapsed at the front is not counted.
+    pub(crate) fn count(&mut self, free: u32, now: Timestamp) -> usize {
+        let told = free.min(HINT_MAX).saturating_sub(self.reap(now));
+        self.hint(told, free);
+        self.len()
     }
 
     /// Gives up the place of a call that needs none.
@@ -145,7 +158,8 @@ impl Queue {
     }
 
     /// Notes that a server is there, and that a call of it is not; whether it was
-    /// known and lost no place since the last time, or none when nobody waits.
+    /// known and lost no place since the last time, and whether more may have lapsed;
+    /// none when nobody waits.
     pub(super) fn attend(
         &mut self,
         channel: &Arc<str>,
@@ -153,7 +167,7 @@ impl Queue {
         gone: Option<(&[u8], u64)>,
         free: u32,
         now: Timestamp,
-    ) -> Option<bool> {
+    ) -> Option<(bool, bool)> {
         let told = free.min(HINT_MAX);
         let told = gone.map_or(told, |(waiter, number)| self.leave(waiter, number, told));
         if self.is_empty() {
@@ -161,9 +175,9 @@ impl Queue {
         }
         let known = !self.lost.remove(channel) && self.knows(channel, now);
         self.servers.insert(channel.clone(), now.after(keep));
-        let told = told.saturating_sub(self.reap(now));
-        self.hint(told, free);
-        Some(known)
+        let reaped = self.reap(now);
+        self.hint(told.saturating_sub(reaped), free);
+        Some((known, reaped == REAP_MAX))
     }
 
     /// The calls of a channel whose turn it is.
@@ -213,20 +227,25 @@ impl Queue {
 
     /// Takes places at the front that are none out of the way; how many there were.
     fn reap(&mut self, now: Timestamp) -> u32 {
-        for reaped in 0..REAP_MAX {
-            let first = self.order.first().map(|(_, waiter)| waiter.clone());
-            let Some(first) = first else { return reaped };
-            let held = self.places.get(&first);
-            if held.is_some_and(|held| held.ends > now && self.knows(&held.channel, now)) {
-                return reaped;
+        let mut lost = HashSet::new();
+        let mut reaped = 0;
+        while reaped < REAP_MAX
+            && let Some((_, first)) = self.order.first()
+        {
+            let first = first.clone();
+            if let Some(held) = self.places.get(&first) {
+                if held.ends > now && self.knows(&held.channel, now) {
+                    break;
+                }
+                lost.insert(held.channel.clone());
             }
-            let channel = held.map(|held| held.channel.clone());
             self.vacate(&first);
-            if !self.is_empty() {
-                self.lost.extend(channel);
-            }
+            reaped += 1;
         }
-        REAP_MAX
+        if reaped > 0 && !self.is_empty() {
+            self.lost.extend(lost);
+        }
+        reaped
     }
 
     fn knows(&self, channel: &str, now: Timestamp) -> bool {

@@ -5,11 +5,11 @@ use std::time::Duration;
 use pb::AdmitDecision;
 use tokio::{task::JoinHandle, time::timeout};
 use tollgate::{
-    admission::{AdmitTask, ConfigurePool, Overrides, Pool, Settings},
+    admission::{AdmitTask, Pool, Settings},
     grpc::client::pb,
     names::Name,
     time::Millis,
-    waiting::{Place, Waits},
+    waiting::Place,
 };
 
 use crate::{
@@ -186,7 +186,7 @@ async fn the_cap_holds_while_many_wait(world: World) {
 }
 
 /// A decision about the pool `p`, of one slot.
-fn ask(device: &str, barging: bool, waits: bool) -> AdmitTask {
+pub fn ask(device: &str, barging: bool, waits: bool) -> AdmitTask {
     let name = |text: &str| Name::parse(bytes::Bytes::copy_from_slice(text.as_bytes())).unwrap();
     let place = waits.then(|| Place {
         number: 1,
@@ -232,37 +232,4 @@ async fn barging_is_the_configurations() {
         let other = world.client.clone().get_pool(other).await.unwrap().into_inner();
         assert!(!other.pool.unwrap().config.unwrap().barging);
     }
-}
-
-/// More than are told at once: those that are told tell those behind them.
-#[tokio::test(flavor = "multi_thread")]
-async fn slots_for_many_are_handed_on_to_all() {
-    let channel = format!("test:{:016x}", rand::random::<u64>());
-    let mut twins = Twins::listening(std::slice::from_ref(&channel)).await;
-    let mut pools = States::<Pool>::new();
-    let device = |number: u64, ticket: u64| {
-        let mut decision = ask(&format!("d{number}"), false, true);
-        let place = decision.place.as_mut().unwrap();
-        (place.number, place.ticket, place.channel) = (number, ticket, channel.as_str().into());
-        decision
-    };
-    assert!(twins.agree(&mut pools, &ask("holder", false, false), "").await.is_granted());
-    let mut tickets = Vec::new();
-    for number in 0..300 {
-        let outcome = twins.agree(&mut pools, &device(number, 0), "").await;
-        tickets.push(AdmitTask::ticket(&outcome).expect("it waits"));
-    }
-    let AdmitTask { pool, settings, .. } = ask("holder", false, false);
-    let overrides = Overrides { capacity: Some(301), ..Overrides::default() };
-    let raise = ConfigurePool { pool, overrides, reset: false, settings };
-    twins.agree(&mut pools, &raise, "").await;
-    let mut told = twins.agree_on_hints("").await;
-    assert_eq!(told, 100);
-    for (number, ticket) in tickets.into_iter().enumerate() {
-        assert!(told > number, "{number} was told");
-        let outcome = twins.agree(&mut pools, &device(number as u64, ticket), "").await;
-        assert!(outcome.is_granted());
-        told += twins.agree_on_hints("").await;
-    }
-    assert_eq!(told, 300);
 }

@@ -6,7 +6,7 @@ use rand::{Rng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate::{
     time::Millis,
-    waiting::{Attend, Place, Waits},
+    waiting::{Attend, Place, Turn, Waits},
 };
 
 const SERVERS: usize = 3;
@@ -48,7 +48,7 @@ impl Callers {
     /// Remembers the place of a call that has to wait.
     pub fn asked<D: Waits>(&mut self, decision: &D, outcome: &D::Outcome) {
         let mut asked = decision.clone();
-        if let (Some(place), Some(ticket)) = (asked.place().take(), D::ticket(outcome)) {
+        if let (Some(place), Turn::Waits(ticket)) = (asked.place().take(), D::turn(outcome)) {
             self.placed.insert(place.number, (decision.waiter().into(), ticket));
         }
     }

@@ -14,6 +14,7 @@ use tollgate::{
     },
     names::Name,
     time::Millis,
+    waiting::Turn,
 };
 
 use crate::{
@@ -97,8 +98,8 @@ impl History {
                         self.note(if replayed { "replayed" } else { "acquired" });
                         self.tokens.push(lease.token);
                     }
-                    Acquisition::Held { ticket: None, .. } => self.note("held"),
-                    Acquisition::Held { ticket: Some(_), .. } => self.note("waits"),
+                    Acquisition::Held { turn: Turn::Waits(_), .. } => self.note("waits"),
+                    Acquisition::Held { .. } => self.note("held"),
                 }
             }
             55..65 => {

@@ -13,7 +13,7 @@ use tollgate::{
     },
     names::Name,
     time::{Millis, Timestamp},
-    waiting::{Attend, Place, Waits},
+    waiting::{Attend, Place, Turn, Waits},
 };
 
 const KEEP: Millis = Millis(1500);
@@ -140,8 +140,9 @@ impl Seen {
                 let must_wait = was_held.is_some() || first.is_some_and(|first| first != owner);
                 // Places that lapsed are taken out of the way by the call itself.
                 assert!(must_wait, "nobody holds it and nobody is before {owner}");
-                assert_eq!(AcquireLock::ticket(&outcome).is_some(), waits);
-                if let Some(ticket) = AcquireLock::ticket(&outcome) {
+                let turn = AcquireLock::turn(&outcome);
+                assert_eq!(matches!(turn, Turn::Waits(_)), waits);
+                if let Turn::Waits(ticket) = turn {
                     self.waiting.retain(|_, (by, _)| *by != owner);
                     // A second longer than it waits, for its last try.
                     self.waiting.insert(ticket, (owner, self.now + 11_000_000));

@@ -12,6 +12,8 @@
 //!   loses writes; `sequence_load`: many callers
 //! - `stock`: what common recipes for stock get wrong (D ids); `stock_answers`: every
 //!   other answer; `stock_faults`, `stock_damage`: crowds that lapse, lost replies
+//! - `lock`, `lock_faults`: what common recipes for locks get wrong (D ids); `waiting`,
+//!   `waiting_crowds`, `waiting_faults`, `admission_waiting`: whose turn it is
 //! - `bad_input`, `rate_bad_input`, `sequence_bad_input`, `stock_bad_input`, `names`: what is refused, and
 //!   what never shares state
 //! - `differential`: both executors of every decision on the same histories
@@ -94,5 +96,6 @@ mod stock_properties;
 mod stocks;
 mod twins;
 mod waiting;
+mod waiting_crowds;
 mod waiting_faults;
 mod wire;

@@ -105,7 +105,7 @@ async fn set_stock_keeps_what_is_reserved_and_sold(world: World) {
         );
         let details = status.get_error_details();
         let violations = &details.precondition_failure().unwrap().violations;
-        assert_eq!((&*violations[0].r#type, &*violations[0].subject), ("RESERVED", "sku"));
+        assert_eq!((&*violations[0].r#type, &*violations[0].subject), ("RESERVED", "tv"));
     }
     assert_eq!(shop.set("tv", 100).await, [100, 96, 4, 3]);
     // Once the hold has lapsed it is in nobody's way.

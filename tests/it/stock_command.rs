@@ -142,7 +142,7 @@ async fn a_wrong_command_line_ends_with_64() {
         "add tv 0",
         "reserve tv",
         "reserve tv o 0",
-        "reserve tv o --hold 99ms",
+        "reserve tv o --hold 0ms",
         "reserve tv o --buyer-limit 1",
         "confirm tv",
         "get tv radio",

@@ -66,7 +66,7 @@ pub struct LockOptions {
     #[arg(long, value_name = "OWNER", value_parser = flags::name)]
     pub owner: Option<String>,
 
-    /// When the lock is free again though nobody has released it, 1s to 1day
+    /// When the lock is free again though nobody has released it, 1s to 30days
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = lease)]
     pub lease: Duration,
 
@@ -178,7 +178,7 @@ mod tests {
             ("n --", "<COMMAND>"),
             ("n ls", "ls"),
             ("n --lease 999ms -- ls", "--lease"),
-            ("n --lease 25h -- ls", "--lease"),
+            ("n --lease 31days -- ls", "--lease"),
             ("n --wait=-1s -- ls", "--wait"),
             ("n --wait 31days -- ls", "--wait"),
             ("n --if-lost kill -- ls", "--if-lost"),

@@ -197,7 +197,7 @@ mod tests {
             "add s 9007199254740991 --request-id r",
             "reserve s o",
             "reserve s o 1000000000 --hold 30days --buyer b --buyer-limit 9007199254740991",
-            "reserve s o --hold 100ms --server tollgate:1",
+            "reserve s o --hold 1ms --server tollgate:1",
             "--server tollgate:1 get s",
         ] {
             assert!(parse(flags).is_ok(), "{flags}: {:?}", parse(flags));
@@ -222,7 +222,7 @@ mod tests {
             ("reserve s", "<ORDER>"),
             ("reserve s o 0", "[QUANTITY]"),
             ("reserve s o 1000000001", "[QUANTITY]"),
-            ("reserve s o --hold 99ms", "--hold"),
+            ("reserve s o --hold 0ms", "--hold"),
             ("reserve s o --buyer-limit 1", "--buyer"),
             ("reserve s o --buyer b --buyer-limit 0", "--buyer-limit"),
             ("confirm s", "<ORDER>"),

@@ -181,7 +181,7 @@ fn failed(message: &str) -> Error {
             Error::Unavailable(message.to_owned())
         }
         None if message.contains("WRONGTYPE") => Error::Corrupt(format!(
-            "of another type ({message}); ResetRate, Unban or ConfigurePool with reset drops it, as does DEL"
+            "of another type ({message}); ConfigurePool with reset, ResetRate, Unban or DEL drops it"
         )),
         None => Error::Corrupt(message.to_owned()),
     }

@@ -108,7 +108,7 @@ mod tests {
             "--buyers=0",
             "--buyers=100001",
             "--rush=0s",
-            "--hold=99ms",
+            "--hold=0ms",
             "--never-pay=11",
             "--pay-late=-1%",
             "--cancel=x",

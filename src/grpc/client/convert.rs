@@ -12,6 +12,7 @@ use crate::{
     rate::{Ban, Verdict},
     sequence::COUNT_MAX,
     time::{Millis, Timestamp},
+    waiting::Turn,
 };
 
 pub(super) fn admission(response: pb::AdmitTaskResponse) -> Result<Admission, CallError> {
@@ -21,7 +22,7 @@ pub(super) fn admission(response: pb::AdmitTaskResponse) -> Result<Admission, Ca
         }
         pb::AdmitDecision::Full => AdmitDecision::Full {
             retry_after: millis(response.retry_after, "retry_after")?,
-            ticket: None,
+            turn: Turn::Refused,
         },
         pb::AdmitDecision::NoTask => AdmitDecision::NoTask,
         pb::AdmitDecision::Paused => {

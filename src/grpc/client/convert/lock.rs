@@ -2,6 +2,7 @@
 
 use super::{CallError, millis, pb, timestamp};
 use crate::lock::{Acquisition, Lease, Release, Renewal};
+use crate::waiting::Turn;
 
 pub(in crate::grpc::client) fn acquisition(
     response: pb::AcquireLockResponse,
@@ -14,7 +15,7 @@ pub(in crate::grpc::client) fn acquisition(
         pb::AcquireLockOutcome::Held => Ok(Acquisition::Held {
             retry_after: millis(response.retry_after, "retry_after")?,
             holder: response.holder.into(),
-            ticket: None,
+            turn: Turn::Refused,
         }),
         pb::AcquireLockOutcome::Unspecified => Err(CallError::malformed("outcome")),
     }

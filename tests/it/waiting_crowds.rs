@@ -1,0 +1,114 @@
+//! Crowds that wait, larger than what one step takes care of, decided by both executors
+//! alike.
+
+use tollgate::{
+    admission::{AdmitTask, ConfigurePool, Overrides, Pool},
+    lock::{AcquireLock, Acquisition, AttendLock, GetLock, Lock, ReleaseLock},
+    time::Millis,
+    waiting::{Attend, Turn, Waits},
+};
+
+use crate::{
+    admission_waiting::ask as ask_pool,
+    twins::{States, Twins},
+    waiting::{ask, ticket},
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d21_one_release_tells_one_of_1000() {
+    let channel = format!("test:{:016x}", rand::random::<u64>());
+    let mut twins = Twins::listening(std::slice::from_ref(&channel)).await;
+    let mut locks = States::<Lock>::new();
+    twins.agree(&mut locks, &ask("a", None), "").await;
+    for number in 1..=1000 {
+        let owner = format!("o{number}");
+        ticket(&twins.agree(&mut locks, &ask(&owner, Some((number, 0, &channel))), "").await);
+    }
+    assert_eq!(twins.agree_on_hints("").await, 0);
+    let AcquireLock { name, owner, .. } = ask("a", None);
+    twins.agree(&mut locks, &ReleaseLock { name, owner, token: None }, "").await;
+    assert_eq!(twins.agree_on_hints("").await, 1);
+}
+
+/// More than are told at once: those that are told tell those behind them.
+#[tokio::test(flavor = "multi_thread")]
+async fn slots_for_many_are_handed_on_to_all() {
+    let channel = format!("test:{:016x}", rand::random::<u64>());
+    let mut twins = Twins::listening(std::slice::from_ref(&channel)).await;
+    let mut pools = States::<Pool>::new();
+    let device = |number: u64, ticket: u64| {
+        let mut decision = ask_pool(&format!("d{number}"), false, true);
+        let place = decision.place.as_mut().unwrap();
+        (place.number, place.ticket, place.channel) = (number, ticket, channel.as_str().into());
+        decision
+    };
+    assert!(twins.agree(&mut pools, &ask_pool("holder", false, false), "").await.is_granted());
+    let mut tickets = Vec::new();
+    for number in 0..300 {
+        let outcome = twins.agree(&mut pools, &device(number, 0), "").await;
+        let Turn::Waits(ticket) = AdmitTask::turn(&outcome) else { panic!("{outcome:?}") };
+        tickets.push(ticket);
+    }
+    let AdmitTask { pool, settings, .. } = ask_pool("holder", false, false);
+    let overrides = Overrides { capacity: Some(301), ..Overrides::default() };
+    let raise = ConfigurePool { pool, overrides, reset: false, settings };
+    twins.agree(&mut pools, &raise, "").await;
+    let mut told = twins.agree_on_hints("").await;
+    assert_eq!(told, 100);
+    for (number, ticket) in tickets.into_iter().enumerate() {
+        assert!(told > number, "{number} was told");
+        let outcome = twins.agree(&mut pools, &device(number as u64, ticket), "").await;
+        assert!(outcome.is_granted());
+        told += twins.agree_on_hints("").await;
+    }
+    assert_eq!(told, 300);
+}
+
+/// A lock whose holder's lease has ended, behind 1,200 places of a server that is dead.
+async fn dead_crowd() -> (Twins, States<Lock>) {
+    let (twins, mut locks) = (Twins::new().await, States::<Lock>::new());
+    twins.agree(&mut locks, &ask("a", None), "").await;
+    for number in 1..=1200 {
+        let place = Some((number, 0, "dead"));
+        ticket(&twins.agree(&mut locks, &ask(&format!("o{number}"), place), "").await);
+    }
+    twins.time.advance(30_000_000).await;
+    (twins, locks)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_does_not_wait_is_not_refused_for_the_dead() {
+    let (twins, mut locks) = dead_crowd().await;
+    for _ in 0..2 {
+        // To be asked again at once, which the server does.
+        let outcome = twins.agree(&mut locks, &ask("b", None), "").await;
+        assert_eq!(AcquireLock::turn(&outcome), Turn::Again, "{outcome:?}");
+    }
+    let outcome = twins.agree(&mut locks, &ask("b", None), "").await;
+    assert!(matches!(outcome, Acquisition::Acquired { .. }), "{outcome:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_dead_hold_nobody_up_who_waits() {
+    let (twins, mut locks) = dead_crowd().await;
+    let alive = ask("b", Some((1, 0, "alive")));
+    let ticket = ticket(&twins.agree(&mut locks, &alive, "").await);
+    let attend = Attend { channel: "alive".into(), keep: Millis(1500), gone: None };
+    let attend = AttendLock { name: ask("a", None).name, attend };
+    // The call itself and the first attendance took 500 each; more may have lapsed.
+    let attended = twins.agree(&mut locks, &attend, "").await;
+    assert_eq!((attended.frees_in, &*attended.turns), (Some(Millis(1)), &[][..]));
+    let attended = twins.agree(&mut locks, &attend, "").await;
+    assert_eq!((attended.frees_in, attended.turns.len()), (None, 1));
+    let outcome = twins.agree(&mut locks, &ask("b", Some((1, ticket, "alive"))), "").await;
+    assert!(matches!(outcome, Acquisition::Acquired { .. }), "{outcome:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_dead_are_not_counted_for_long() {
+    let (twins, mut locks) = dead_crowd().await;
+    let get = GetLock { name: ask("a", None).name };
+    for left in [700, 200, 0] {
+        assert_eq!(twins.agree(&mut locks, &get, "").await.waiters, left);
+    }
+}
