@@ -26,12 +26,12 @@ local function enter(queue_key, places_key, waiter, number, ticket, wait_ms, kee
   return ticket
 end
 
--- Whether it is a caller's turn to take one of the free slots; if not, the ticket of
--- its place, or 0 when it does not wait, or AGAIN when it is to ask again at once: more
--- have lapsed before it than one step takes out of the way. A call that may barge needs
--- no turn.
+-- In place of a ticket: to be asked again at once, since more may have lapsed before
+-- the call than one step takes out of the way.
 local AGAIN = 1
 
+-- Whether it is a caller's turn to take one of the free slots; if not, the ticket of
+-- its place, or 0 or AGAIN when it does not wait. A call that may barge needs no turn.
 local function take_turn(queue_key, places_key, waiter, place, free, barging, now)
   local waiting = call('EXISTS', queue_key) == 1
   local number, ticket, wait_ms, keep_ms, channel = parse_place(place)

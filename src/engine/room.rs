@@ -179,16 +179,21 @@ where
                 }
                 outcome => outcome?,
             };
-            let Turn::Waits(ticket) = D::turn(&outcome) else {
-                self.is_placed = false;
-                return Ok(outcome);
+            let ticket = match D::turn(&outcome) {
+                Turn::Waits(ticket) => ticket,
+                Turn::Again if monotonic() < deadline => continue,
+                _ => {
+                    self.is_placed = false;
+                    return Ok(outcome);
+                }
             };
             if self.ticket == 0 {
                 self.room.begin(self.room.register.enter(&self.decision, self.seat.number()));
             }
             self.ticket = ticket;
-            // Told or not, it asks again then.
-            let again = monotonic() + ASK_EVERY + ASK_PER_CALL * engine.hub().seats() as u32;
+            // Told or not, it asks again then; not all at once that came at once.
+            let spread = self.seat.number() % engine.hub().seats().max(1) as u64;
+            let again = monotonic() + ASK_EVERY + ASK_PER_CALL * spread as u32;
             let _ = timeout_at(again.min(until).into(), self.seat.told()).await;
             // Lets a client that went away meanwhile end the call before its turn.
             yield_now().await;
