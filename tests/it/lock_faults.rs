@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use tollgate::grpc::client::pb;
 use tonic::Code;
 
 use crate::{
@@ -111,12 +110,16 @@ async fn a_reply_that_is_lost_does_not_cost_the_lock() {
     wire.lose_one();
     assert!(locks.released(release("l", "a")).await, "the second try is a repeat");
     assert!(locks.acquired("l", "b").await.fencing_token > lease.fencing_token);
-    // What nobody can know is not said.
-    wire.lose_one();
-    let lost = locks.0.clone().release_lock(release("l", "a")).await;
-    match lost {
-        Err(status) => assert_eq!(status.code(), Code::DeadlineExceeded),
-        Ok(answer) => assert_eq!(answer.get_ref().outcome(), pb::ReleaseLockOutcome::NotHeld),
+    // What nobody can know is not said. The answer that is lost may be a probe's.
+    let mut lost = Vec::new();
+    for _ in 0..10 {
+        wire.lose_one();
+        let answer = locks.0.clone().release_lock(release("l", "a")).await;
+        lost.extend(answer.err().map(|status| status.code()));
     }
+    assert!(
+        !lost.is_empty() && lost.iter().all(|code| *code == Code::DeadlineExceeded),
+        "{lost:?}"
+    );
     assert_eq!(locks.held("l", "c").await, "b");
 }

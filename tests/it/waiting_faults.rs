@@ -122,6 +122,27 @@ async fn hints_that_are_lost_cost_no_turn() {
     }
 }
 
+/// A place whose call is there no longer, and whose server has not said so.
+#[tokio::test(flavor = "multi_thread")]
+async fn d20_a_ghost_is_taken_out_of_the_way_when_its_turn_comes() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    let locks = keeper(&server).await;
+    locks.acquired("l", "a").await;
+    let next = wait(&locks, "l", "b");
+    locks.waiters("l", 1).await;
+    let channels = redis.command(&["PUBSUB", "CHANNELS", "tollgate:hints:*"]).await.unwrap();
+    let [channel]: [String; 1] =
+        redis::from_redis_value::<Vec<String>>(channels).unwrap().try_into().unwrap();
+    let place = format!("4000000000 4000000000000000 {channel}");
+    redis.command(&["HSET", "tollgate:{lock:l}:places", "pghost", &place]).await.unwrap();
+    redis.command(&["ZADD", "tollgate:{lock:l}:queue", "1", "ghost"]).await.unwrap();
+    assert!(locks.released(release("l", "a")).await);
+    assert_eq!(granted(&timeout(PATIENCE, next).await.expect("b is served").unwrap()).owner, "b");
+    locks.waiters("l", 0).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn places_that_redis_lost_are_taken_again_in_their_order() {
     let mut redis = OwnRedis::prepare();
