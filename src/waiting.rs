@@ -50,6 +50,8 @@ pub trait Waits: Decision + Clone {
     fn attend(&self, attend: Attend) -> Self::Attend;
     /// Whether it was its turn.
     fn turn(outcome: &Self::Outcome) -> Turn;
+    /// When a slot may lapse that was granted, or is waited for.
+    fn frees_in(outcome: &Self::Outcome) -> Option<Millis>;
 }
 
 /// Appends the keys of a queue.

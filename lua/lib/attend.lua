@@ -6,7 +6,7 @@ local TURNS_MAX = 100
 -- Says that a channel's server is there, and takes a place that was given up out of the
 -- way. Appends to `reply`, a status and when a slot ends, whether the server's calls have
 -- to ask again (places of theirs are lost), then number and waiter of each of them whose
--- turn it is.
+-- turn it is; the others' are told.
 local function attend(queue_key, places_key, channel, keep_ms, gone, number, free, now, reply)
   local told = told_of(free)
   if gone ~= '' then
@@ -32,6 +32,9 @@ local function attend(queue_key, places_key, channel, keep_ms, gone, number, fre
       local of, _, theirs = read_place(places_key, waiter)
       if theirs == channel then
         reply[#reply + 1], reply[#reply + 2] = of, waiter
+      elseif theirs then
+        -- Their server may not know yet that a lease has lapsed.
+        pcall(call, 'PUBLISH', theirs, of)
       end
     end
   end

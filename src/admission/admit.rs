@@ -240,4 +240,12 @@ impl Waits for AdmitTask {
             _ => Turn::Now,
         }
     }
+
+    fn frees_in(outcome: &Admission) -> Option<Millis> {
+        match outcome.decision {
+            AdmitDecision::Full { retry_after, .. } => Some(retry_after),
+            AdmitDecision::Admitted { lease, .. } => Some(lease.grant.until(lease.expire)),
+            _ => None,
+        }
+    }
 }

@@ -34,7 +34,9 @@ const LAST_TRY_MAX: Duration = Duration::from_millis(250);
 const ATTEND_MAX: Duration = Duration::from_secs(1);
 /// Queues that are attended to in one round trip.
 const ATTENDED_MAX: usize = 128;
-/// When a call that waits asks again that this server had no room for.
+/// How long the only server there is is known to a queue.
+const KEEP_ALONE: Millis = Millis::from_secs(3600);
+/// When a call that waits asks again that could not, and when a server attends again.
 const CROWDED: Duration = Duration::from_millis(50);
 /// How often a call asks again that is told nothing: whatever became of its place, it
 /// takes it again. And what each call that waits adds to that.
@@ -95,6 +97,12 @@ where
         call.run(until, deadline).await
     }
 
+    /// How long this server is known to a queue without a word. Where nobody else can be
+    /// there it is known, whatever holds it up.
+    fn keep(&self) -> Millis {
+        if self.engine.is_remote() { self.register.keep() } else { KEEP_ALONE }
+    }
+
     /// Begins to attend to the queues, if nobody does.
     fn begin(self: &Arc<Room<D>>, is_due: bool) {
         // A call that is dropped with its runtime needs nobody to tell so.
@@ -109,29 +117,33 @@ where
             let attend = |due: &Due<D>| {
                 due.asked.attend(Attend {
                     channel: self.engine.hub().channel().clone(),
-                    keep: self.register.keep(),
+                    keep: self.keep(),
                     gone: due.gone.clone(),
                 })
             };
             let attends: Vec<D::Attend> = dues.iter().map(attend).collect();
             let attended = self.engine.run_all(&attends, monotonic() + ATTEND_MAX).await;
             let attended = attended.unwrap_or_else(|error| vec![Err(error); dues.len()]);
+            let has_failed = attended.iter().any(Result::is_err);
             for (due, attended) in dues.into_iter().zip(attended) {
-                self.learn(&due, attended);
+                self.learn(due, attended);
+            }
+            if has_failed {
+                sleep(CROWDED).await;
             }
             // Where the store needs no waiting for, calls go first.
             yield_now().await;
         }
     }
 
-    fn learn(&self, due: &Due<D>, attended: Result<Attendance, Error>) {
-        let (hub, partition) = (self.engine.hub(), due.asked.partition());
+    fn learn(&self, due: Due<D>, attended: Result<Attendance, Error>) {
+        let (hub, asked) = (self.engine.hub(), due.asked);
         let (ask_all, frees_in) = match attended {
             Ok(Attendance { frees_in, again, turns }) => {
                 for (number, waiter) in turns {
                     if !hub.tell(number) {
                         // Its word that it waits no longer was lost. Somebody attends: we.
-                        self.register.leave(due.asked.clone(), waiter, number);
+                        self.register.leave(asked.clone(), waiter, number);
                     }
                 }
                 (again, frees_in.map(Millis::duration))
@@ -140,15 +152,18 @@ where
             Err(error) => {
                 tracing::debug!(%error, "could not attend to a queue");
                 let ask_all = matches!(error, Error::Corrupt(_)) || self.engine.check().is_err();
+                if let (Some((waiter, number)), false) = (due.gone, ask_all) {
+                    self.register.leave(asked.clone(), waiter, number);
+                }
                 (ask_all, None)
             }
         };
         if ask_all {
-            self.register.calls(partition).into_iter().for_each(|number| {
+            self.register.calls(asked.partition()).into_iter().for_each(|number| {
                 hub.tell(number);
             });
         }
-        self.register.attended(partition, frees_in);
+        self.register.attended(asked.partition(), frees_in);
     }
 }
 
@@ -158,6 +173,7 @@ where
 {
     async fn run(&mut self, until: Instant, deadline: Instant) -> Result<D::Outcome, Error> {
         let engine = &self.room.engine;
+        let mut refusal = None;
         loop {
             let wait = match engine.hub().is_closed() {
                 // As if its time were over.
@@ -168,17 +184,32 @@ where
                 number: self.seat.number(),
                 ticket: self.ticket,
                 wait,
-                keep: self.room.register.keep(),
+                keep: self.room.keep(),
                 channel: engine.hub().channel().clone(),
             });
             self.is_placed |= wait.0 > 0;
             let outcome = match engine.run(&self.decision, deadline).await {
-                Err(Error::Overloaded) if self.ticket > 0 && monotonic() + CROWDED < deadline => {
-                    sleep(CROWDED).await;
-                    continue;
-                }
-                outcome => outcome?,
+                Ok(outcome) => outcome,
+                // It goes on waiting where the store goes on answering, and has been
+                // refused where there is no room for its last try.
+                Err(error) => match (error, refusal.take()) {
+                    (Error::Overloaded | Error::Unavailable(_), Some(refused))
+                        if wait.0 == 0 && engine.check().is_ok() =>
+                    {
+                        return Ok(refused);
+                    }
+                    (error @ Error::Corrupt(_), _) => return Err(error),
+                    (_, refused @ Some(_)) if wait.0 > 0 && engine.check().is_ok() => {
+                        refusal = refused;
+                        sleep(CROWDED).await;
+                        continue;
+                    }
+                    (error, _) => return Err(error),
+                },
             };
+            if let Some(frees_in) = D::frees_in(&outcome) {
+                self.room.register.frees(self.decision.partition(), frees_in.duration());
+            }
             let ticket = match D::turn(&outcome) {
                 Turn::Waits(ticket) => ticket,
                 Turn::Again if monotonic() < deadline => continue,
@@ -191,6 +222,7 @@ where
                 self.room.begin(self.room.register.enter(&self.decision, self.seat.number()));
             }
             self.ticket = ticket;
+            refusal = Some(outcome);
             // Told or not, it asks again then; not all at once that came at once.
             let spread = self.seat.number() % engine.hub().seats().max(1) as u64;
             let again = monotonic() + ASK_EVERY + ASK_PER_CALL * spread as u32;

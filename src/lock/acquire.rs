@@ -133,4 +133,11 @@ impl Waits for AcquireLock {
             Acquisition::Acquired { .. } => Turn::Now,
         }
     }
+
+    fn frees_in(outcome: &Acquisition) -> Option<Millis> {
+        Some(match outcome {
+            Acquisition::Held { retry_after, .. } => *retry_after,
+            Acquisition::Acquired { lease, .. } => lease.grant.until(lease.expire),
+        })
+    }
 }

@@ -180,12 +180,20 @@ impl Queue {
         Some((known, reaped == REAP_MAX))
     }
 
-    /// The calls of a channel whose turn it is.
-    pub(super) fn turns(&self, channel: &str, free: u32) -> Vec<(u64, Box<[u8]>)> {
-        let first = self.order.iter().take(TURNS_MAX.min(free as usize));
-        let held = first.filter_map(|(_, waiter)| Some((waiter, self.places.get(waiter)?)));
-        let own = held.filter(|(_, held)| *held.channel == *channel);
-        own.map(|(waiter, held)| (held.number, (**waiter).into())).collect()
+    /// The calls of a channel whose turn it is; tells those of the others, whose servers
+    /// may not know yet that a lease has lapsed.
+    pub(super) fn turns(&mut self, channel: &str, free: u32) -> Vec<(u64, Box<[u8]>)> {
+        let mut own = Vec::new();
+        for (_, waiter) in self.order.iter().take(TURNS_MAX.min(free as usize)) {
+            match self.places.get(waiter) {
+                Some(held) if *held.channel == *channel => {
+                    own.push((held.number, (**waiter).into()));
+                }
+                Some(held) => self.hints.push((held.channel.clone(), held.number)),
+                None => {}
+            }
+        }
+        own
     }
 
     /// Takes a place, or keeps it; its ticket.

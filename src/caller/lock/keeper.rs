@@ -71,9 +71,17 @@ impl fmt::Display for Lost {
 }
 
 impl<'a> Keeper<'a> {
+    /// Connects to the server; one that cannot be reached is tried again as long as the
+    /// options let the lock be waited for.
     pub(super) async fn connect(options: &'a LockOptions) -> Result<Keeper<'a>, CallerError> {
-        let client = connect(&options.server, &acquire(options)).await?;
-        Ok(Keeper { options, owner: options.owner(), client })
+        let until = monotonic().checked_add(options.wait);
+        loop {
+            match connect(&options.server, &acquire(options)).await {
+                Ok(client) => return Ok(Keeper { options, owner: options.owner(), client }),
+                Err(error) if until.is_some_and(|until| until <= monotonic()) => return Err(error),
+                Err(_) => sleep(PAUSE_MAX).await,
+            }
+        }
     }
 
     pub(super) fn options(&self) -> &'a LockOptions {

@@ -133,6 +133,16 @@ impl<D: Waits> Register<D> {
         queues.reschedule(partition, monotonic() + frees_in.map_or(tick, |due| due.min(tick)));
     }
 
+    /// Has a queue attended to no later than a slot of it may lapse.
+    pub(super) fn frees(&self, partition: &[u8], frees_in: Duration) {
+        let mut queues = self.lock();
+        let at = monotonic() + frees_in;
+        if queues.by_partition.get(partition).is_some_and(|line| at < line.next) {
+            queues.reschedule(partition, at);
+            self.changed.notify_one();
+        }
+    }
+
     /// How long this server is known to a queue without a word.
     pub(super) fn keep(&self) -> Millis {
         Millis((self.lock().tick() * KEEP_TICKS).as_millis() as u64)
