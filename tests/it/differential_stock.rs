@@ -22,7 +22,7 @@ use tollgate::{
 
 use crate::twins::{States, Twins, play};
 
-const STEPS: usize = 12_000;
+const STEPS: usize = 9_000;
 const SEEDS: [u64; 4] = [1, 2, 3, 4];
 const SKUS: [&str; 4] = ["one", "two", "three{}", "sand"];
 const BUYERS: [&str; 3] = ["x", "y z", "b}"];
