@@ -148,20 +148,21 @@ async fn memory(engine: &str, calls: usize) {
         for connection in 0..calls.div_ceil(STREAMS) {
             let theirs = connect(&url).await;
             let numbers = connection * STREAMS..calls.min((connection + 1) * STREAMS);
+            let last = pb::GetLockRequest { name: name(numbers.end - 1) };
+            let all = if own { 1 } else { numbers.end as u32 };
             for call in numbers {
                 let (mut locks, name) = (theirs.clone(), name(call));
                 waits.spawn(async move {
                     locks.acquire_lock(acquire(&name, format!("o{call}"), 60)).await.unwrap();
                 });
             }
-        }
-        let last = pb::GetLockRequest { name: name(calls - 1) };
-        let all = if own { 1 } else { calls as u32 };
-        while locks.clone().get_lock(last.clone()).await.unwrap().get_ref().waiters < all {
-            if let Some(early) = waits.try_join_next() {
-                panic!("a call does not wait: {early:?}");
+            // No more at once than a server takes.
+            while locks.clone().get_lock(last.clone()).await.unwrap().get_ref().waiters < all {
+                if let Some(early) = waits.try_join_next() {
+                    panic!("a call does not wait: {early:?}");
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
         }
         tokio::time::sleep(Duration::from_secs(2)).await;
         let after = resident(&server);

@@ -24,4 +24,7 @@ until redis-cli -p "$port" ping >/dev/null 2>&1; do
 done
 export TOLLGATE_TEST_REDIS="redis://127.0.0.1:$port"
 
+# More at a time than there are cores: many tests wait more than they work.
+export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * $(nproc 2>/dev/null || echo 2)))}"
+
 cargo test --locked "$@"
