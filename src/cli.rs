@@ -95,6 +95,7 @@ pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr) {
     let admit = r#"{"pool":"demo","device_id":"camera-1","task_id":"snapshot-1"}"#;
     let check = r#"{"key":"user:7","rule":{"limits":[{"max":2,"window":"600s"}]}}"#;
     let next = r#"{"name":"order"}"#;
+    let acquire = r#"{"name":"nightly-report","owner":"host-1"}"#;
     let set = r#"{"sku":"tv-55","on_hand":50}"#;
     say(&format!(
         "Tollgate {version} on {engine}\n\
@@ -105,6 +106,8 @@ pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr) {
          {listen} tollgate.v1.RateService/CheckRate\n  \
          grpcurl -plaintext -d '{next}' \\\n    \
          {listen} tollgate.v1.SequenceService/NextSequence\n  \
+         grpcurl -plaintext -d '{acquire}' \\\n    \
+         {listen} tollgate.v1.LockService/AcquireLock\n  \
          grpcurl -plaintext -d '{set}' \\\n    \
          {listen} tollgate.v1.StockService/SetStock\n",
         version = env!("CARGO_PKG_VERSION"),
