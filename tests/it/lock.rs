@@ -26,12 +26,8 @@ on_both_engines! {
     locks_of_any_name_are_apart,
 }
 
-fn keeper(world: &World) -> Keeper {
-    Keeper(world.locks.clone())
-}
-
 async fn d1_a_release_releases(world: World) {
-    let locks = keeper(&world);
+    let locks = Keeper::of(&world);
     let first = locks.acquired("l", "a").await;
     assert_eq!(locks.held("l", "b").await, "a");
     let by_token =
@@ -44,7 +40,7 @@ async fn d1_a_release_releases(world: World) {
 }
 
 async fn d3_a_late_release_leaves_the_next_holder_alone(world: World) {
-    let locks = keeper(&world);
+    let locks = Keeper::of(&world);
     let late = granted(&locks.ask(leased(5.0, acquire("l", "a"))).await);
     world.advance(Duration::from_secs(5)).await;
     // Its lease has ended; nobody has taken the lock yet.
@@ -59,7 +55,7 @@ async fn d3_a_late_release_leaves_the_next_holder_alone(world: World) {
 
 async fn d5_owners_of_the_same_instant_have_different_tokens(world: World) {
     // Stepped time stands still: all of them come in the same microsecond.
-    let locks = keeper(&world);
+    let locks = Keeper::of(&world);
     let mut last = 0;
     for turn in 0..50 {
         let owner = format!("o{turn}");
@@ -74,7 +70,7 @@ async fn d5_owners_of_the_same_instant_have_different_tokens(world: World) {
 async fn d6_only_the_engines_clock_counts(world: World) {
     // No request carries a time: what a contender's clock says cannot matter. The
     // lease ends on the engine's clock, at its very instant and not before.
-    let locks = keeper(&world);
+    let locks = Keeper::of(&world);
     let lease = granted(&locks.ask(leased(11.0, acquire("l", "a"))).await);
     let (grant, expire) = (micros(lease.grant_time), micros(lease.expire_time));
     assert_eq!(expire - grant, 11_000_000);
@@ -87,7 +83,7 @@ async fn d6_only_the_engines_clock_counts(world: World) {
 }
 
 async fn d8_to_try_once_is_one_try(world: World) {
-    let locks = keeper(&world);
+    let locks = Keeper::of(&world);
     let at_once = pb::AcquireLockRequest { max_wait: Some(seconds(0.0)), ..acquire("l", "a") };
     granted(&locks.ask(at_once).await);
     let at_once = pb::AcquireLockRequest { max_wait: Some(seconds(0.0)), ..acquire("l", "b") };
@@ -96,7 +92,7 @@ async fn d8_to_try_once_is_one_try(world: World) {
 }
 
 async fn d9_a_stalled_holder_has_the_smaller_token(world: World) {
-    let locks = keeper(&world);
+    let locks = Keeper::of(&world);
     let stalled = granted(&locks.ask(leased(1.0, acquire("l", "a"))).await);
     world.advance(Duration::from_secs(1)).await;
     let next = locks.acquired("l", "b").await;
@@ -106,7 +102,7 @@ async fn d9_a_stalled_holder_has_the_smaller_token(world: World) {
 }
 
 async fn an_owner_that_acquires_again_gets_its_lease(world: World) {
-    let locks = keeper(&world);
+    let locks = Keeper::of(&world);
     let first = locks.ask(leased(10.0, acquire("l", "a"))).await;
     world.advance(Duration::from_secs(4)).await;
     let again = locks.ask(leased(60.0, acquire("l", "a"))).await;
@@ -115,7 +111,7 @@ async fn an_owner_that_acquires_again_gets_its_lease(world: World) {
 }
 
 async fn a_repeated_release_is_answered_as_the_first(world: World) {
-    let locks = keeper(&world);
+    let locks = Keeper::of(&world);
     let lease = locks.acquired("l", "a").await;
     let by_token =
         |token| pb::ReleaseLockRequest { fencing_token: Some(token), ..release("l", "a") };
@@ -130,7 +126,7 @@ async fn a_repeated_release_is_answered_as_the_first(world: World) {
 }
 
 async fn a_renewal_counts_from_now_and_keeps_its_length(world: World) {
-    let locks = keeper(&world);
+    let locks = Keeper::of(&world);
     let lease = granted(&locks.ask(leased(10.0, acquire("l", "a"))).await);
     let end = |lease: &pb::LockLease| micros(lease.expire_time) - micros(lease.grant_time);
     world.advance(Duration::from_secs(9)).await;
@@ -148,7 +144,7 @@ async fn a_renewal_counts_from_now_and_keeps_its_length(world: World) {
 }
 
 async fn a_lease_that_ended_is_not_renewed(world: World) {
-    let locks = keeper(&world);
+    let locks = Keeper::of(&world);
     assert_eq!(locks.renewed(renew("l", "a")).await, None, "of a lock that nobody had");
     granted(&locks.ask(leased(1.0, acquire("l", "a"))).await);
     assert_eq!(locks.renewed(renew("l", "b")).await, None);
@@ -161,7 +157,7 @@ async fn a_lease_that_ended_is_not_renewed(world: World) {
 }
 
 async fn a_stale_token_neither_renews_nor_releases(world: World) {
-    let locks = keeper(&world);
+    let locks = Keeper::of(&world);
     let first = granted(&locks.ask(leased(1.0, acquire("l", "a"))).await);
     world.advance(Duration::from_secs(1)).await;
     let second = locks.acquired("l", "a").await;
@@ -174,7 +170,7 @@ async fn a_stale_token_neither_renews_nor_releases(world: World) {
 }
 
 async fn a_lock_shows_its_holder(world: World) {
-    let locks = keeper(&world);
+    let locks = Keeper::of(&world);
     assert_eq!(locks.get("l").await, pb::GetLockResponse::default());
     let lease = locks.acquired("l", "a").await;
     assert_eq!((&*lease.name, &*lease.owner), ("l", "a"));
@@ -186,7 +182,7 @@ async fn a_lock_shows_its_holder(world: World) {
 }
 
 async fn tokens_grow_though_the_clock_is_set_back(world: World) {
-    let locks = keeper(&world);
+    let locks = Keeper::of(&world);
     let mut last = 0;
     for _ in 0..3 {
         let lease = granted(&locks.ask(leased(1.0, acquire("l", "a"))).await);
@@ -198,7 +194,7 @@ async fn tokens_grow_though_the_clock_is_set_back(world: World) {
 }
 
 async fn locks_of_any_name_are_apart(world: World) {
-    let locks = keeper(&world);
+    let locks = Keeper::of(&world);
     let names = ["a", "a}", "a%7D", "{", "a:b", "a}:lock", "*", "é", "a b"];
     for name in names {
         locks.acquired(name, name).await;

@@ -80,7 +80,7 @@ async fn what_cannot_be_read_is_one_locks_trouble(world: World) {
         ("queue", &["SET", "{}:{lock:queue}:queue", "text"]),
         ("score", &["ZADD", "{}:{lock:score}:queue", "inf", "somebody"]),
     ];
-    let locks = Keeper(world.locks.clone());
+    let locks = Keeper::of(&world);
     for (name, command) in broken {
         if world.tamper(command).await.is_none() {
             return; // The embedded engine's values cannot be reached.

@@ -16,7 +16,7 @@ use running::{Folder, LONG, WORK};
 use crate::{
     locks::{Keeper, release},
     process::{Process, Server, free_port, tollgate},
-    world::{Locks, micros, redis_url},
+    world::{micros, redis_url},
 };
 
 fn output(server: &str, arguments: &[&str]) -> Output {
@@ -27,10 +27,6 @@ fn output(server: &str, arguments: &[&str]) -> Output {
 fn ends(server: &str, arguments: &[&str]) -> (Option<i32>, String) {
     let Output { status, stderr, .. } = output(server, arguments);
     (status.code(), String::from_utf8(stderr).unwrap())
-}
-
-async fn keeper(server: &Server) -> Keeper {
-    Keeper(Locks::connect(server.address()).await.unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -47,7 +43,7 @@ async fn the_commands_exit_code_is_its_own() {
     let (code, said) = ends(&address, &["l", "--", "/"]);
     assert!(code == Some(126) && said.contains("cannot run `/`"), "{said}");
     // Nothing of it holds the lock any longer.
-    assert!(!keeper(&server).await.get("l").await.held);
+    assert!(!Keeper::to(&server).await.get("l").await.held);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,7 +85,7 @@ async fn who_does_not_get_the_lock_is_told_who_has_it() {
         assert!(said.starts_with("tollgate: `l` is held by `first`: ends in "), "{said}");
     }
     let waits = folder.start(&server.address(), "l --wait forever", "echo started");
-    keeper(&server).await.waiters("l", 1).await;
+    Keeper::to(&server).await.waiters("l", 1).await;
     folder.end();
     assert_eq!(first.end().await.0, Some(0));
     assert_eq!(waits.started().end().await.0, Some(0));
@@ -99,7 +95,7 @@ async fn who_does_not_get_the_lock_is_told_who_has_it() {
 async fn a_command_that_outlives_the_lease_keeps_it() {
     let (server, folder) = (Server::start(&[]).await, Folder::new());
     let running = folder.start(&server.address(), "l --lease 2s", WORK).started();
-    let locks = keeper(&server).await;
+    let locks = Keeper::to(&server).await;
     let token = locks.get("l").await.lease.expect("a lease").fencing_token;
     renewed(&locks, "l", token, Duration::from_secs(5)).await;
     folder.end();
@@ -140,7 +136,7 @@ async fn a_server_that_restarts_costs_nothing() {
     first.client().await;
     let arguments = format!("{name} --lease 9s --wait 1m");
     let running = folder.start(&first.address(), &arguments, WORK).started();
-    let token = keeper(&first).await.get(&name).await.lease.expect("a lease").fencing_token;
+    let token = Keeper::to(&first).await.get(&name).await.lease.expect("a lease").fencing_token;
     drop(first);
     // A renewal comes while no server is there.
     let gone = TcpListener::bind(&listen).await.unwrap();
@@ -148,7 +144,7 @@ async fn a_server_that_restarts_costs_nothing() {
     drop((renewal, gone));
     let second = serve();
     second.client().await;
-    renewed(&keeper(&second).await, &name, token, Duration::from_millis(9500)).await;
+    renewed(&Keeper::to(&second).await, &name, token, Duration::from_millis(9500)).await;
     folder.end();
     assert_eq!(running.end().await, (Some(0), String::new(), String::new()));
 }
@@ -160,7 +156,7 @@ async fn a_signal_is_the_commands_and_the_lock_is_released() {
     let running = folder.start(&server.address(), "l", &script).started();
     running.process.signal("-TERM");
     assert_eq!(running.end().await, (Some(3), "tidied\n".to_owned(), String::new()));
-    let locks = keeper(&server).await;
+    let locks = Keeper::to(&server).await;
     assert!(!locks.get("l").await.held);
 
     // One that still waits takes its place back, and is not in anybody's way.
@@ -176,7 +172,7 @@ async fn a_signal_is_the_commands_and_the_lock_is_released() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_whose_lock_is_lost_is_asked_to_end() {
     let (server, folder) = (Server::start(&[]).await, Folder::new());
-    let locks = keeper(&server).await;
+    let locks = Keeper::to(&server).await;
     let script = format!("trap 'echo tidied; exit 0' TERM; {WORK}");
     let running = folder.start(&server.address(), "l --owner me --lease 2s", &script).started();
     assert!(locks.released(release("l", "me")).await);

@@ -14,20 +14,7 @@ use crate::{
     locks::{Keeper, acquire, granted, release, renew, waiting},
     process::{OwnRedis, Server},
     wire::Wire,
-    world::Locks,
 };
-
-async fn keeper(server: &Server) -> Keeper {
-    drop(server.client().await);
-    let keeper = Keeper(Locks::connect(server.address()).await.unwrap());
-    let up = async {
-        while keeper.0.clone().release_lock(release("up", "nobody")).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), up).await.expect("the store is up");
-    keeper
-}
 
 /// Callers that take a lock again and again, and see that they are alone with it.
 async fn compete(keepers: Vec<Keeper>, rounds: u64) {
@@ -57,7 +44,7 @@ async fn one_at_a_time_holds_the_lock_through_two_servers() {
     redis.start().await;
     let one = Server::start(&["--engine", &redis.url()]).await;
     let other = Server::start(&["--engine", &redis.url()]).await;
-    let keepers = [keeper(&one).await, keeper(&other).await];
+    let keepers = [Keeper::to(&one).await, Keeper::to(&other).await];
     compete((0..20).map(|caller| keepers[caller % 2].clone()).collect(), 20).await;
     // Nothing is left but the lock itself.
     let left = redis.command(&["KEYS", "tollgate:{lock:l}:*"]).await.unwrap();
@@ -70,7 +57,7 @@ async fn one_at_a_time_holds_the_lock_through_two_servers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_at_a_time_holds_the_embedded_lock() {
     let server = Server::start(&[]).await;
-    compete(vec![keeper(&server).await; 20], 20).await;
+    compete(vec![Keeper::to(&server).await; 20], 20).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,7 +65,7 @@ async fn s3_script_flush_fails_no_call_that_waits() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let server = Server::start(&["--engine", &redis.url()]).await;
-    let keepers = vec![keeper(&server).await; 10];
+    let keepers = vec![Keeper::to(&server).await; 10];
     let flushing = async {
         loop {
             redis.command(&["SCRIPT", "FLUSH"]).await.unwrap();
@@ -97,7 +84,7 @@ async fn a_reply_that_is_lost_does_not_cost_the_lock() {
     redis.start().await;
     let wire = Wire::to(redis.port).await;
     let server = Server::start(&["--engine", &format!("redis://127.0.0.1:{}", wire.port)]).await;
-    let locks = keeper(&server).await;
+    let locks = Keeper::to(&server).await;
     // Their scripts are loaded: what is lost below has been executed.
     locks.acquired("warm", "a").await;
     locks.renewed(renew("warm", "a")).await;

@@ -6,7 +6,10 @@ use pb::{AcquireLockOutcome, ReleaseLockOutcome, RenewLockOutcome};
 use tollgate::grpc::client::pb;
 use tonic::Request;
 
-use crate::world::{Locks, seconds};
+use crate::{
+    process::Server,
+    world::{Locks, World, seconds},
+};
 
 pub fn acquire(name: &str, owner: &str) -> pb::AcquireLockRequest {
     pb::AcquireLockRequest { name: name.into(), owner: owner.into(), ..Default::default() }
@@ -33,6 +36,24 @@ pub fn renew(name: &str, owner: &str) -> pb::RenewLockRequest {
 pub struct Keeper(pub Locks);
 
 impl Keeper {
+    /// That of a world's server.
+    pub fn of(world: &World) -> Keeper {
+        Keeper(world.locks.clone())
+    }
+
+    /// That of a server, once its store is up.
+    pub async fn to(server: &Server) -> Keeper {
+        let keeper = Keeper(Locks::connect(server.address()).await.unwrap());
+        let up = async {
+            let get = || pb::GetLockRequest { name: "up".into() };
+            while keeper.0.clone().get_lock(get()).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), up).await.expect("the store is up");
+        keeper
+    }
+
     pub async fn ask(&self, request: pb::AcquireLockRequest) -> pb::AcquireLockResponse {
         let mut request = Request::new(request);
         request.set_timeout(Duration::from_secs(90));

@@ -30,10 +30,6 @@ on_both_engines! {
     a_repeat_of_the_holder_does_not_wait,
 }
 
-fn keeper(world: &World) -> Keeper {
-    Keeper(world.locks.clone())
-}
-
 /// A call that waits up to 60 s.
 pub fn wait(locks: &Keeper, name: &str, owner: &str) -> JoinHandle<pb::AcquireLockResponse> {
     let (locks, request) = (locks.clone(), waiting(60.0, acquire(name, owner)));
@@ -45,7 +41,7 @@ async fn ended(call: JoinHandle<pb::AcquireLockResponse>) -> pb::AcquireLockResp
 }
 
 async fn those_that_wait_are_served_in_order(world: World) {
-    let locks = keeper(&world);
+    let locks = Keeper::of(&world);
     let mut last = locks.acquired("l", "first").await;
     let mut calls = Vec::new();
     for turn in 0..20 {
@@ -62,7 +58,7 @@ async fn those_that_wait_are_served_in_order(world: World) {
 }
 
 async fn d20_a_waiter_whose_client_is_gone_is_passed_over(world: World) {
-    let locks = keeper(&world);
+    let locks = Keeper::of(&world);
     locks.acquired("l", "a").await;
     let gone = wait(&locks, "l", "b");
     locks.waiters("l", 1).await;
@@ -75,7 +71,7 @@ async fn d20_a_waiter_whose_client_is_gone_is_passed_over(world: World) {
 }
 
 async fn d21_of_1000_waiters_one_is_served(world: World) {
-    let locks = keeper(&world);
+    let locks = Keeper::of(&world);
     locks.acquired("l", "first").await;
     let mut calls = tokio::task::JoinSet::new();
     for connection in 0..10 {
@@ -98,7 +94,7 @@ async fn d21_of_1000_waiters_one_is_served(world: World) {
 }
 
 async fn a_wait_that_is_over_is_answered_held(world: World) {
-    let locks = keeper(&world);
+    let locks = Keeper::of(&world);
     locks.acquired("l", "a").await;
     let answer = locks.ask(waiting(0.2, acquire("l", "b"))).await;
     assert_eq!(refused(&answer), "a");
@@ -108,7 +104,7 @@ async fn a_wait_that_is_over_is_answered_held(world: World) {
 }
 
 async fn a_deadline_shorter_than_the_wait_is_kept(world: World) {
-    let locks = keeper(&world);
+    let locks = Keeper::of(&world);
     locks.acquired("l", "a").await;
     // The server's own deadline: a client of tonic's would give up by itself.
     let mut request = Request::new(waiting(60.0, acquire("l", "b")));
@@ -122,7 +118,7 @@ async fn a_deadline_shorter_than_the_wait_is_kept(world: World) {
 }
 
 async fn a_lease_that_lapses_frees_the_lock_for_the_first(world: World) {
-    let locks = keeper(&world);
+    let locks = Keeper::of(&world);
     granted(&locks.ask(leased(5.0, acquire("l", "silent"))).await);
     let first = wait(&locks, "l", "b");
     locks.waiters("l", 1).await;
@@ -136,7 +132,7 @@ async fn a_lease_that_lapses_frees_the_lock_for_the_first(world: World) {
 }
 
 async fn a_repeat_of_the_holder_does_not_wait(world: World) {
-    let locks = keeper(&world);
+    let locks = Keeper::of(&world);
     let lease = locks.acquired("l", "a").await;
     let other = wait(&locks, "l", "b");
     locks.waiters("l", 1).await;

@@ -8,29 +8,14 @@ use crate::{
     locks::{Keeper, acquire, granted, leased, refused, release, waiting},
     process::{OwnRedis, Server, TempFile},
     waiting::wait,
-    world::Locks,
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-async fn keeper(server: &Server) -> Keeper {
-    let client = server.client().await;
-    drop(client);
-    let keeper = Keeper(Locks::connect(server.address()).await.unwrap());
-    let up = async {
-        let get = || tollgate::grpc::client::pb::GetLockRequest { name: "up".into() };
-        while keeper.0.clone().get_lock(get()).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    timeout(PATIENCE, up).await.expect("the store is up");
-    keeper
-}
-
 async fn two_servers(redis: &OwnRedis) -> [(Server, Keeper); 2] {
     let one = Server::start(&["--engine", &redis.url()]).await;
     let other = Server::start(&["--engine", &redis.url()]).await;
-    let (to_one, to_other) = (keeper(&one).await, keeper(&other).await);
+    let (to_one, to_other) = (Keeper::to(&one).await, Keeper::to(&other).await);
     [(one, to_one), (other, to_other)]
 }
 
@@ -81,7 +66,7 @@ async fn calls_that_wait_hold_no_connection_to_redis() {
     redis.start().await;
     let config = TempFile::new("[redis]\nconnections = 2");
     let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
-    let locks = keeper(&server).await;
+    let locks = Keeper::to(&server).await;
     let clients = async || {
         let info: String =
             redis::from_redis_value(redis.command(&["INFO", "clients"]).await.unwrap()).unwrap();
@@ -107,7 +92,7 @@ async fn hints_that_are_lost_cost_no_turn() {
     redis.command(&user).await.unwrap();
     let url = format!("redis://deaf:secret@127.0.0.1:{}", redis.port);
     let server = Server::start(&["--engine", &url]).await;
-    let locks = keeper(&server).await;
+    let locks = Keeper::to(&server).await;
     locks.acquired("l", "a").await;
     let mut calls = Vec::new();
     for turn in 0..5 {
@@ -128,7 +113,7 @@ async fn d20_a_ghost_is_taken_out_of_the_way_when_its_turn_comes() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let server = Server::start(&["--engine", &redis.url()]).await;
-    let locks = keeper(&server).await;
+    let locks = Keeper::to(&server).await;
     locks.acquired("l", "a").await;
     let next = wait(&locks, "l", "b");
     locks.waiters("l", 1).await;
@@ -188,7 +173,7 @@ async fn those_that_wait_are_told_when_the_store_is_down() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let server = Server::start(&["--engine", &redis.url()]).await;
-    let locks = keeper(&server).await;
+    let locks = Keeper::to(&server).await;
     granted(&locks.ask(leased(60.0, acquire("l", "a"))).await);
     let mut calls = Vec::new();
     for turn in 0..10 {
@@ -205,6 +190,6 @@ async fn those_that_wait_are_told_when_the_store_is_down() {
     }
     // A wait that begins later is refused at once, and all is well when it is back.
     redis.start().await;
-    keeper(&server).await;
+    Keeper::to(&server).await;
     assert_eq!(locks.held("l", "b").await, "a", "it kept the lease");
 }
