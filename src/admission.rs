@@ -5,38 +5,61 @@
 //! drift from them. A lease runs until it expires; its *slot* is held until
 //! then, or for the pool's `expiry_grace` longer when no result has come.
 //!
+//! Tasks can be *queued* beforehand. A device's report is dispatched its oldest one, an
+//! *attempt*; a task stays in the *backlog* until it is done, cancelled, over its time,
+//! or dead after its last attempt. Every change appends an [`Event`] to the pool's history.
+//!
 //! | verb | struct | script |
 //! |---|---|---|
 //! | AdmitTask | [`AdmitTask`] | `lua/admission/admit.lua` |
 //! | CompleteTask | [`CompleteTask`] | `lua/admission/complete.lua` |
 //! | RenewTask | [`RenewTask`] | `lua/admission/renew.lua` |
 //! | EvictTask | [`EvictTask`] | `lua/admission/evict.lua` |
+//! | EnqueueTasks | [`EnqueueTask`], one each | `lua/admission/enqueue.lua` |
+//! | CancelTask | [`CancelTask`] | `lua/admission/cancel.lua` |
+//! | ListTasks | [`ListTasks`] | `lua/admission/list_tasks.lua` |
+//! | – (what ends though nobody calls) | [`SweepPool`] | `lua/admission/sweep.lua` |
 //! | GetPool | [`GetPool`] | `lua/admission/get_pool.lua` |
 //! | ListLeases | [`ListLeases`] | `lua/admission/list_leases.lua` |
+//! | – (for WatchPool) | [`ReadEvents`] | `lua/admission/read_events.lua` |
 //! | ConfigurePool | [`ConfigurePool`] | `lua/admission/configure.lua` |
 //! | – (a server's word for those that wait on it) | [`AttendPool`] | `lua/admission/attend.lua` |
 
 mod admit;
 mod attend;
+mod cancel;
 mod complete;
 mod configure;
+mod enqueue;
+mod event;
 mod evict;
 mod get_pool;
 mod list_leases;
+mod list_tasks;
 mod pool;
+mod read_events;
 mod renew;
 mod settings;
+mod sweep;
+mod task;
 
-pub use admit::{Admission, AdmitDecision, AdmitTask};
+pub use admit::{Admission, AdmitDecision, AdmitTask, Dispatched};
 pub use attend::AttendPool;
+pub use cancel::{CancelTask, CancelVerdict, Cancellation};
 pub use complete::{CompleteTask, CompleteVerdict, Completion, Outcome};
 pub use configure::ConfigurePool;
+pub use enqueue::{EnqueueStatus, EnqueueTask};
+pub use event::{Event, EventKind};
 pub use evict::{EvictTask, EvictVerdict};
 pub use get_pool::{GetPool, PoolView};
 pub use list_leases::{HeldLease, LeaseCursor, LeasePage, ListLeases};
-pub use pool::{Pool, Task, TaskState};
+pub use list_tasks::{ListTasks, ListedState, ListedTask, TaskCursor, TaskPage};
+pub use pool::Pool;
+pub use read_events::ReadEvents;
 pub use renew::{RenewTask, RenewVerdict};
 pub use settings::{Catalog, CatalogError, Overrides, PoolRule, Settings};
+pub use sweep::SweepPool;
+pub use task::{Queued, Standing, Task, TaskState};
 
 pub use crate::lease::Lease;
 use crate::{
@@ -62,6 +85,19 @@ pub const RETENTION_MAX: Millis = Millis::from_secs(30 * 86_400);
 pub const RESULT_BYTES_MAX: usize = 64 * 1024;
 /// The longest reason in bytes.
 pub const REASON_BYTES_MAX: usize = 256;
+
+/// The most attempts that a pool can give a queued task.
+pub const ATTEMPTS_MAX: u32 = 1000;
+/// The most tasks that a pool can be allowed to queue.
+pub const QUEUED_MAX: u32 = 10_000_000;
+/// The shortest history of events.
+pub const HISTORY_MIN: u32 = 100;
+/// The longest history of events.
+pub const HISTORY_MAX: u32 = 1_000_000;
+/// The largest payload of a queued task in bytes.
+pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
+/// The most tasks that one call queues.
+pub const ENQUEUE_MAX: usize = 1000;
 
 /// What names a task for good: the natural key of every mutating call.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -82,6 +82,10 @@ pub trait State: Default + Send + 'static {
     /// Drops what has lapsed and is remembered no longer, at most `budget`
     /// entries.
     fn sweep(&mut self, now: Timestamp, budget: usize);
+    /// Whether something has ended that a decision has to see to.
+    fn has_ended(&self, _: Timestamp) -> bool {
+        false
+    }
     /// Whether a fresh state would give the same answers.
     fn is_vacant(&self, now: Timestamp) -> bool;
     /// Whom the last decision told that it is their turn.

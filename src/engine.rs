@@ -1,10 +1,12 @@
 //! The engines that run decisions: a closed set, chosen once at start.
 
 pub mod embedded;
+pub mod feed;
 pub mod hub;
 pub mod lanes;
 pub mod redis;
 pub mod room;
+mod sweeper;
 
 use std::{sync::Arc, time::Instant};
 
@@ -106,7 +108,7 @@ impl Engine {
         }
     }
 
-    /// Where hints reach the calls that wait on this server.
+    /// The calls that wait and watch on this server.
     pub fn hub(&self) -> &Arc<Hub> {
         match self {
             Engine::Embedded(engine) => engine.hub(),

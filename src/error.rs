@@ -14,6 +14,12 @@ pub enum Error {
     DeadlineExceeded,
     /// This server has as many calls in flight as it allows itself.
     Overloaded,
+    /// This server has as many watchers as it allows itself.
+    TooManyWatchers,
+    /// A watcher took so long that events it has not taken are no longer at hand.
+    SlowWatcher,
+    /// This server is about to end, and with it what only it serves.
+    Ending,
     /// A stored value is not what the scripts write.
     Corrupt(String),
 }
@@ -26,6 +32,15 @@ impl fmt::Display for Error {
                 "no reply from the store in time; the call may have been executed: repeat it",
             ),
             Error::Overloaded => f.write_str("too many calls in flight on this server"),
+            Error::TooManyWatchers => f.write_str("too many watchers on this server"),
+            Error::SlowWatcher => f.write_str(
+                "the watcher is too slow for these events; the cursor of the last one it got, given \
+                 as `after`, goes on from there",
+            ),
+            Error::Ending => f.write_str(
+                "this server is about to end; the cursor of the last event, given as `after` to \
+                 another one, goes on from there",
+            ),
             Error::Corrupt(what) => write!(f, "a stored value cannot be read: {what}"),
         }
     }

@@ -10,6 +10,7 @@ mod admission;
 mod codec;
 mod convert;
 mod deadline;
+mod events;
 mod fields;
 mod lock;
 mod page_token;

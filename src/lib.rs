@@ -6,7 +6,8 @@
 //! # Layout
 //! - [`admission`], [`rate`], [`sequence`], [`lock`], [`stock`]: the rules of a
 //!   capability, a file per verb. Each verb is a [`decision::Decision`]: `decide` in Rust,
-//!   its twin in `lua/`. [`lease`] and [`waiting`] are what several of them have.
+//!   its twin in `lua/`. [`lease`], [`waiting`] and [`events`] are what several of them
+//!   have.
 //! - [`engine`]: what runs decisions: in this process, or in Redis.
 //! - [`grpc`]: requests into decisions, outcomes into responses.
 //! - [`server`]: routes, health, reflection, limits, drain.
@@ -27,6 +28,7 @@ pub mod config;
 pub mod decision;
 pub mod engine;
 pub mod error;
+pub mod events;
 pub mod fleet;
 mod globs;
 pub mod grpc;

@@ -40,6 +40,11 @@ impl Name {
         self.0.clone()
     }
 
+    /// The same name in memory of its own, for what outlives the call.
+    pub fn detached(&self) -> Name {
+        Name(Bytes::copy_from_slice(&self.0))
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         // `parse` has checked it; an empty name is nobody's if it were not so.

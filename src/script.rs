@@ -33,14 +33,19 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ADMIT_TASK = "admission/admit", 6 keys, 11 argv, with "admission" "lease" "queue" "hints" "turns";
-    ATTEND_POOL = "admission/attend", 4 keys, 6 argv, with "admission" "queue" "hints" "attend";
-    COMPLETE_TASK = "admission/complete", 5 keys, 6 argv, with "admission" "queue" "hints";
-    CONFIGURE_POOL = "admission/configure", 5 keys, 9 argv, with "admission" "pool_view" "queue" "hints";
-    EVICT_TASK = "admission/evict", 5 keys, 4 argv, with "admission" "queue" "hints";
-    GET_POOL = "admission/get_pool", 4 keys, 4 argv, with "admission" "pool_view" "queue" "hints";
+    ADMIT_TASK = "admission/admit", 10 keys, 13 argv, with "admission" "leases" "tasks" "events" "endings" "lease" "queue" "hints" "turns" "admit";
+    ATTEND_POOL = "admission/attend", 4 keys, 6 argv, with "admission" "leases" "queue" "hints" "attend";
+    CANCEL_TASK = "admission/cancel", 6 keys, 3 argv, with "admission" "leases" "tasks" "events" "endings";
+    COMPLETE_TASK = "admission/complete", 9 keys, 8 argv, with "admission" "leases" "tasks" "events" "endings" "queue" "hints";
+    CONFIGURE_POOL = "admission/configure", 9 keys, 12 argv, with "admission" "leases" "tasks" "events" "endings" "pool_view" "queue" "hints";
+    ENQUEUE_TASK = "admission/enqueue", 5 keys, 6 argv, with "admission" "leases" "tasks" "events" "endings";
+    EVICT_TASK = "admission/evict", 9 keys, 6 argv, with "admission" "leases" "tasks" "events" "endings" "queue" "hints";
+    GET_POOL = "admission/get_pool", 5 keys, 5 argv, with "admission" "leases" "pool_view" "queue" "hints";
     LIST_LEASES = "admission/list_leases", 1 keys, 3 argv, with "admission";
-    RENEW_TASK = "admission/renew", 4 keys, 8 argv, with "admission" "lease";
+    LIST_TASKS = "admission/list_tasks", 3 keys, 4 argv, with "admission" "tasks";
+    READ_EVENTS = "admission/read_events", 1 keys, 2 argv, with "admission" "events";
+    RENEW_TASK = "admission/renew", 7 keys, 7 argv, with "admission" "leases" "tasks" "events" "endings" "lease";
+    SWEEP_POOL = "admission/sweep", 6 keys, 3 argv, with "admission" "leases" "tasks" "events" "endings";
     BAN_KEY = "rate/ban", 1 keys, 4 argv, with "packed" "ban";
     CHECK_RATE = "rate/check", 3 keys, 5 argv, with "packed" "limits" "window" "sliding_window" "token_bucket" "counters" "meter" "ban" "replay" "tiers" "judge";
     GET_BAN = "rate/get_ban", 1 keys, 0 argv, with "packed" "ban";
@@ -62,6 +67,7 @@ scripts! {
     GET_STOCK = "stock/get", 3 keys, 0 argv, with "stock";
     RESERVE_STOCK = "stock/reserve", 4 keys, 5 argv, with "stock" "order";
     SET_STOCK = "stock/set", 3 keys, 1 argv, with "stock" "restock";
+    LEAD_SWEEP = "index/lead", 1 keys, 2 argv, with "index";
     LIST_PARTITIONS = "index/list", 1 keys, 3 argv, with "index";
     NOTE_PARTITION = "index/note", 1 keys, 2 argv, with "index";
 }

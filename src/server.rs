@@ -12,7 +12,14 @@ use tokio::{
 };
 use tonic::transport::Server;
 
-use crate::{admission::Catalog, engine::Engine, grpc, rate::Policies, sequence::Sequences};
+use crate::{
+    admission::{Catalog, SweepPool},
+    engine::Engine,
+    grpc,
+    names::Name,
+    rate::Policies,
+    sequence::Sequences,
+};
 
 /// How long health says NOT_SERVING before connections are told to go, so that
 /// balancers look elsewhere first.
@@ -57,7 +64,11 @@ pub async fn run(
     let (health, health_service) = health::new(initial).await;
     let follow = health::follow(&health, state);
     let maintenance = engine.clone();
-    let maintain = maintenance.maintain();
+    let maintain = async {
+        let settings = |pool: &Name| rules.pools.settings(pool);
+        let sweep = maintenance.sweep(|pool| SweepPool { settings: settings(&pool), pool });
+        tokio::join!(maintenance.maintain(), sweep);
+    };
 
     let mut builder = Server::builder()
         .max_concurrent_streams(STREAMS_MAX)
@@ -67,7 +78,7 @@ pub async fn run(
         .add_service(health_service)
         .add_service(grpc::reflection::v1())
         .add_service(grpc::reflection::v1alpha())
-        .add_service(grpc::Admission::service(engine.clone(), rules.pools))
+        .add_service(grpc::Admission::service(engine.clone(), rules.pools.clone()))
         .add_service(grpc::Lock::service(engine.clone()))
         .add_service(grpc::Rate::service(engine.clone(), rules.policies))
         .add_service(grpc::Sequence::service(engine.clone(), rules.sequences))

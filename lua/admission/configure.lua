@@ -6,21 +6,28 @@
 -- keys[3] leases zset: the pool's leases by the end of their slot
 -- keys[4] queue zset: who waits, by ticket
 -- keys[5] places hash: the calls that wait, and their servers
+-- keys[6] events list: the pool's history
+-- keys[7] queued hash: tasks that were queued
+-- keys[8] backlog zset: those that are queued, by device and age
+-- keys[9] due zset: when queued ones expire and others are forgotten
 -- argv[1] capacity 0..1000000, empty to leave
 -- argv[2] lease_ms ms, 100..86400000, empty to leave
 -- argv[3] grace_ms ms, 0..2592000000, empty to leave
 -- argv[4] paused 0 or 1, empty to leave
--- argv[5] reset 0 or 1
--- argv[6] capacity default, 0..1000000
--- argv[7] lease_ms default, ms, 100..86400000
--- argv[8] grace_ms default, ms, 0..2592000000
--- argv[9] paused default, 0 or 1
+-- argv[5] max_attempts 1..1000, empty to leave
+-- argv[6] reset 0 or 1
+-- argv[7] capacity default, 0..1000000
+-- argv[8] lease_ms default, ms, 100..86400000
+-- argv[9] grace_ms default, ms, 0..2592000000
+-- argv[10] paused default, 0 or 1
+-- argv[11] max_attempts default, 1..1000
+-- argv[12] history events kept at least, 100..1000000
 --
--- Returns {0, capacity, in_use, lease_ms, grace_ms, paused, overridden,
---          oldest grant or 0, next expire or 0, waiters}
---         overridden: 1 capacity + 2 lease + 4 grace + 8 paused
--- Writes settings, permanent; queue and places (removes); with reset token and
---        leases (removes)
+-- Returns {0, capacity, in_use, lease_ms, grace_ms, paused, max_attempts, overridden,
+--          oldest grant or 0, next expire or 0, waiters, queued}
+--         overridden: 1 capacity + 2 lease + 4 grace + 8 paused + 16 max_attempts
+-- Writes settings, permanent; events, TTL: 24 h; queue and places (removes); with reset
+--        token, leases, queued, backlog and due (removes)
 -- Cost O(log leases); reset checks the 1000 leases that end first
 local REPAIR_MAX = 1000
 -- No lease ends later: 24 h of lease and 30 days of grace.
@@ -31,57 +38,73 @@ local function is_none_or(key, kind)
   return is == 'none' or is == kind
 end
 
-local function repair(settings_key, token_key, leases_key, queue_key, places_key, now)
-  call('DEL', settings_key)
-  if not is_none_or(queue_key, 'zset') or not is_none_or(places_key, 'hash') then
-    call('DEL', queue_key, places_key) -- those that wait take their places again
+local function repair(pool, now)
+  call('DEL', pool.settings)
+  if not is_none_or(pool.queue, 'zset') or not is_none_or(pool.places, 'hash') then
+    call('DEL', pool.queue, pool.places) -- those that wait take their places again
   end
   if not pcall(function()
-    return read_token(read(token_key)[1])
+    return read_token(read(pool.token)[1])
   end) then
-    call('DEL', token_key)
+    call('DEL', pool.token)
   end
-  if not is_none_or(leases_key, 'zset') then
-    call('DEL', leases_key)
+  if not pcall(page_events, pool.events, '', 1) then
+    call('DEL', pool.events)
   end
-  call('ZREMRANGEBYSCORE', leases_key, format('(%.0f', now + SLOT_MAX), '+inf')
-  local first = call('ZRANGEBYSCORE', leases_key, format('(%.0f', now), '+inf', 'LIMIT', 0, REPAIR_MAX)
-  for _, member in ipairs(first) do
-    local token, grant, expire = match(member, '^[^\31]+\31[^\31]+\31(%d+)\31(%d+)\31(%d+)$')
-    if not token or math.max(tonumber(token), tonumber(grant), tonumber(expire)) > TIME_MAX then
-      call('ZREM', leases_key, member)
+  local sorted = is_none_or(pool.backlog, 'zset') and is_none_or(pool.due, 'zset')
+  if not sorted or not is_none_or(pool.queued, 'hash') then
+    call('DEL', pool.queued, pool.backlog, pool.due)
+  end
+  if not is_none_or(pool.leases, 'zset') then
+    call('DEL', pool.leases)
+  end
+  call('ZREMRANGEBYSCORE', pool.leases, format('(%.0f', now + SLOT_MAX), '+inf')
+  local first = call('ZRANGEBYSCORE', pool.leases, format('(%.0f', now), '+inf', 'LIMIT', 0, REPAIR_MAX)
+  for _, text in ipairs(first) do
+    if not parse_lease(text) then
+      call('ZREM', pool.leases, text)
     end
   end
 end
 
 local function decide(keys, argv, now)
-  local settings_key, token_key, leases_key, queue_key, places_key = keys[1], keys[2], keys[3], keys[4], keys[5]
+  local pool = {
+    settings = keys[1], token = keys[2], leases = keys[3], queue = keys[4], places = keys[5],
+    events = keys[6], queued = keys[7], backlog = keys[8], due = keys[9],
+  }
+  local reset, history = argv[6] == '1', tonumber(argv[12])
+  local defaults = {
+    tonumber(argv[7]), tonumber(argv[8]), tonumber(argv[9]), tonumber(argv[10]), tonumber(argv[11]),
+  }
   local known, was = pcall(function()
-    return (read_settings(read(settings_key)[1], tonumber(argv[6])))
+    return (read_settings(read(pool.settings)[1], defaults[1]))
   end)
-  if argv[5] == '1' then
-    repair(settings_key, token_key, leases_key, queue_key, places_key, now)
+  if reset then
+    repair(pool, now)
   end
 
-  local text = read(settings_key)[1]
-  local values = { '', '', '', '' }
+  local text = read(pool.settings)[1]
+  local values = { '', '', '', '', '' }
   if text then
     read_settings(text)
-    values = { match(text, '^(%d*),(%d*),(%d*),(%d*)$') }
+    values = { parse_settings(text) }
   end
-  for i = 1, 4 do
-    values[i] = argv[i] ~= '' and argv[i] or values[i]
+  local asked = { argv[1], argv[2], argv[3], argv[4], argv[5] }
+  for i = 1, 5 do
+    values[i] = asked[i] ~= '' and asked[i] or values[i]
   end
   local record = table.concat(values, ',')
   -- Seen before it is written: an unreadable lease must leave all as it was.
-  local view = view_pool(0, leases_key, now, read_settings(
-    record, tonumber(argv[6]), tonumber(argv[7]), tonumber(argv[8]), tonumber(argv[9])
-  ))
-  if record ~= ',,,' then
-    call('SET', settings_key, record)
-  end
+  local view = view_pool(0, pool.leases, now, read_settings(record, unpack(defaults)))
   local capacity, in_use = view[2], view[3]
-  hand_on(queue_key, places_key, (known and was or 0) - in_use, capacity - in_use, now)
-  view[#view + 1] = count_waiters(queue_key, places_key, capacity - in_use, now)
+  if reset or record ~= (text or ',,,,') then
+    log_events(pool.events, history, now, event(CONFIGURED, 0, 0, '', now, 0, capacity))
+  end
+  if record ~= ',,,,' then
+    call('SET', pool.settings, record)
+  end
+  hand_on(pool.queue, pool.places, (known and was or 0) - in_use, capacity - in_use, now)
+  view[#view + 1] = count_waiters(pool.queue, pool.places, capacity - in_use, now)
+  view[#view + 1] = call('ZCARD', pool.backlog)
   return view
 end

@@ -5,44 +5,65 @@
 -- keys[3] settings string: the pool's run-time settings
 -- keys[4] queue zset: who waits, by ticket
 -- keys[5] places hash: the calls that wait, and their servers
+-- keys[6] events list: the pool's history
+-- keys[7] queued hash: tasks that were queued
+-- keys[8] backlog zset: those that are queued, by device and age
+-- keys[9] due zset: when queued ones expire and others are forgotten
 -- argv[1] member device and task, joined by \31
 -- argv[2] reason text, 0..256 bytes
--- argv[3] retention_ms ms, 60000..2592000000
--- argv[4] capacity default, 0..1000000
+-- argv[3] capacity default, 0..1000000
+-- argv[4] max_attempts default, 1..1000
+-- argv[5] retention_ms ms, 60000..2592000000
+-- argv[6] history events kept at least, 100..1000000
 --
 -- Returns {0 evicted}
 --         {1 replayed: evicted before}
 --         {2 ended: it holds no slot}
 --         {3 unknown}
--- Writes task, TTL: the retention; leases, queue and places (removes)
--- Cost O(log leases + log waiters); takes at most 500 lapsed places out of the way
+-- Writes task, TTL: the retention; leases, queue and places (removes); queued, backlog and
+--        due, permanent; events, TTL: 24 h
+-- Cost O(log leases + log waiters + log queued); takes at most 500 lapsed places out of the way
 local function decide(keys, argv, now)
-  local task_key, leases_key, settings_key, queue_key, places_key = keys[1], keys[2], keys[3], keys[4], keys[5]
-  local member, reason, retention_ms, default = argv[1], argv[2], tonumber(argv[3]), tonumber(argv[4])
+  local task_key, settings_key, queue_key, places_key = keys[1], keys[3], keys[4], keys[5]
+  local pool = { leases = keys[2], events = keys[6], queued = keys[7], backlog = keys[8], due = keys[9] }
+  local member, reason, default, attempts = argv[1], argv[2], tonumber(argv[3]), tonumber(argv[4])
+  pool.retention, pool.history = argv[5] * 1000, tonumber(argv[6])
 
   local readable, task = pcall(function()
-    return read_task(read(task_key)[1], now)
+    return find_task(read(task_key)[1], pool.queued, member, now)
   end)
   if not readable then
     -- Without it nobody knows which lease was the task's; it ends by itself.
     call('DEL', task_key)
+    pcall(call, 'HDEL', pool.queued, member)
     return { 3 }
-  elseif not task then
+  elseif not task or task.state == 'N' then
     return { 3 }
   elseif task.state == 'E' then
     return { 1 }
-  elseif not holds_slot(leases_key, member, task, now) then
+  elseif not holds_slot(pool.leases, member, task, now) then
     return { 2 }
   end
 
-  call('ZREM', leases_key, lease_member(member, task))
-  write_task(task_key, 'E', task, now + retention_ms * 1000, now, ' ' .. reason)
   -- Settings that cannot be read keep nobody from evicting.
-  local known, capacity = pcall(function()
-    return (read_settings(read(settings_key)[1], default))
+  local known, capacity, _, _, _, max_attempts = pcall(function()
+    return read_settings(read(settings_key)[1], default, nil, nil, nil, attempts)
   end)
+  pool.max_attempts = known and max_attempts or attempts
+  local events, standing = { event(EVICTED, task.token, task.attempt, member, now) }, nil
+  if task.standing then
+    standing, events[2] = fate(pool, member, task, now)
+  end
+  log_events(pool.events, pool.history, now, unpack(events))
+  call('ZREM', pool.leases, lease_member(member, task))
+  if task.standing then
+    task.state = 'E'
+    end_attempt(pool, member, task, standing, now)
+  else
+    write_task(task_key, 'E', task, now + pool.retention, now, ' ' .. reason)
+  end
   if known then
-    local free = capacity - count_in_use(leases_key, now)
+    local free = capacity - count_in_use(pool.leases, now)
     hand_on(queue_key, places_key, free - 1, free, now)
   end
   return { 0 }

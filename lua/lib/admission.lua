@@ -1,11 +1,12 @@
 -- How a pool is written down. All times are microseconds.
 --
--- settings  "capacity,lease_ms,grace_ms,paused", empty where not overridden
+-- settings  "capacity,lease_ms,grace_ms,paused,max_attempts", empty where not overridden
 -- token     "token horizon": the last fencing token, and the last instant at
 --           which a lease or record of the pool can matter
 -- task:…    "state token grant expire slot_end forget …", state L (leased),
 --           D (done, then outcome and result) or E (evicted, then the reason)
--- leases    zset of "device\31task\31token\31grant\31expire" by slot_end
+-- leases    zset of "device\31task\31token\31grant\31expire" by slot_end, and
+--           "\31attempt" behind it of a task that was queued (lib/tasks.lua)
 local call, format, match = redis.call, string.format, string.match
 
 -- Instants and tokens stay below 2^52, the year 2112: sums of them are exact.
@@ -25,21 +26,28 @@ local function read(...)
   return texts
 end
 
--- Settings in force: capacity, lease, grace, paused, and which are overridden.
-local function read_settings(text, capacity, lease_ms, grace_ms, paused)
+local function parse_settings(text)
+  local c, l, g, p, m = match(text, '^(%d*),(%d*),(%d*),(%d*),?(%d*)$')
+  return c, l, g, p, m
+end
+
+-- Settings in force: capacity, lease, grace, paused, attempts, and which are overridden.
+local function read_settings(text, capacity, lease_ms, grace_ms, paused, max_attempts)
   if not text then
-    return capacity, lease_ms, grace_ms, paused, 0
+    return capacity, lease_ms, grace_ms, paused, max_attempts, 0
   end
-  local c, l, g, p = match(text, '^(%d*),(%d*),(%d*),(%d*)$')
+  local c, l, g, p, m = parse_settings(text)
   if not c then
     error(UNREADABLE_SETTINGS, 0)
   end
-  local set = (c ~= '' and 1 or 0) + (l ~= '' and 2 or 0) + (g ~= '' and 4 or 0) + (p ~= '' and 8 or 0)
-  c, l, g, p = tonumber(c), tonumber(l), tonumber(g), tonumber(p)
-  if (c or 0) > 1000000 or (l or 100) < 100 or (l or 0) > 86400000 or (g or 0) > 2592000000 or (p or 0) > 1 then
+  local set = (c ~= '' and 1 or 0) + (l ~= '' and 2 or 0) + (g ~= '' and 4 or 0)
+  set = set + (p ~= '' and 8 or 0) + (m ~= '' and 16 or 0)
+  c, l, g, p, m = tonumber(c), tonumber(l), tonumber(g), tonumber(p), tonumber(m)
+  local in_range = (c or 0) <= 1000000 and (l or 100) >= 100 and (l or 0) <= 86400000 and (g or 0) <= 2592000000
+  if not in_range or (p or 0) > 1 or (m or 1) < 1 or (m or 1) > 1000 then
     error(UNREADABLE_SETTINGS, 0)
   end
-  return c or capacity, l or lease_ms, g or grace_ms, p or paused, set
+  return c or capacity, l or lease_ms, g or grace_ms, p or paused, m or max_attempts, set
 end
 
 -- The last token, and the horizon; 0 when nothing is known of them.
@@ -69,7 +77,7 @@ local function read_task(text, now)
   if forget <= now then
     return nil
   end
-  return { state = state, token = token, grant = grant, expire = expire, slot_end = slot_end }
+  return { state = state, token = token, grant = grant, expire = expire, slot_end = slot_end, attempt = 0 }
 end
 
 local function write_task(key, state, task, forget, now, rest)
@@ -78,19 +86,4 @@ local function write_task(key, state, task, forget, now, rest)
     state, task.token, task.grant, task.expire, task.slot_end, forget
   )
   call('SET', key, record .. rest, 'PX', format('%.0f', math.ceil((forget - now) / 1000)))
-end
-
-local function lease_member(member, task)
-  return format('%s\31%.0f\31%.0f\31%.0f', member, task.token, task.grant, task.expire)
-end
-
--- The leases are the count: an ended one that is not yet reclaimed is not in it.
-local function count_in_use(leases_key, now)
-  return call('ZCOUNT', leases_key, format('(%.0f', now), '+inf')
-end
-
-local function holds_slot(leases_key, member, task, now)
-  return task.state == 'L'
-    and now < task.slot_end
-    and call('ZSCORE', leases_key, lease_member(member, task)) ~= false
 end

@@ -2,18 +2,25 @@
 
 -- Puts a lease into the count and on record, and keeps the pool's keys until
 -- the last instant at which one of its leases can matter.
-local function write_lease(keys, member, task, last_token, horizon, retention_ms, now)
-  local retention = retention_ms * 1000
-  local forget = task.slot_end + retention
+local function write_lease(pool, token_key, task_key, member, task, last_token, horizon, now)
+  local forget = task.slot_end + pool.retention
   if horizon == 0 then
     -- No token record: the leases that are there must not go with this one.
-    local last = call('ZREVRANGE', keys.leases, 0, 0, 'WITHSCORES')[2]
-    horizon = last and tonumber(last) + retention or 0
+    local last = call('ZREVRANGE', pool.leases, 0, 0, 'WITHSCORES')[2]
+    horizon = last and tonumber(last) + pool.retention or 0
   end
   horizon = math.max(horizon, forget)
   local ttl_ms = format('%.0f', math.ceil((horizon - now) / 1000))
-  call('ZADD', keys.leases, format('%.0f', task.slot_end), lease_member(member, task))
-  call('PEXPIRE', keys.leases, ttl_ms)
-  call('SET', keys.token, format('%.0f %.0f', last_token, horizon), 'PX', ttl_ms)
-  write_task(keys.task, 'L', task, forget, now, '')
+  call('ZADD', pool.leases, format('%.0f', task.slot_end), lease_member(member, task))
+  call('PEXPIRE', pool.leases, ttl_ms)
+  call('SET', token_key, format('%.0f %.0f', last_token, horizon), 'PX', ttl_ms)
+  if not task.standing then
+    write_task(task_key, 'L', task, forget, now, '')
+    return
+  end
+  if task.standing ~= 'Q' then
+    task.forget = forget
+    call('ZADD', pool.due, format('%.0f', forget), member)
+  end
+  write_queued(pool.queued, member, task)
 end

@@ -3,13 +3,12 @@
 -- Leases that a pool's view looks at for its two times.
 local VIEW_LEASES_MAX = 256
 
-local function view_pool(status, leases_key, now, capacity, lease_ms, grace_ms, paused, set)
+local function view_pool(status, leases_key, now, capacity, lease_ms, grace_ms, paused, max_attempts, set)
   local oldest, next_expire = 0, 0
   local first = call('ZRANGEBYSCORE', leases_key, format('(%.0f', now), '+inf', 'LIMIT', 0, VIEW_LEASES_MAX)
   for _, text in ipairs(first) do
-    local grant, expire = match(text, '\31(%d+)\31(%d+)$')
-    grant, expire = tonumber(grant), tonumber(expire)
-    if not grant or grant > TIME_MAX or expire > TIME_MAX then
+    local _, _, grant, expire = parse_lease(text)
+    if not grant then
       error('CORRUPT lease in the pool; ConfigurePool with reset repairs it', 0)
     end
     if oldest == 0 or grant < oldest then
@@ -20,5 +19,5 @@ local function view_pool(status, leases_key, now, capacity, lease_ms, grace_ms, 
     end
   end
   local in_use = count_in_use(leases_key, now)
-  return { status, capacity, in_use, lease_ms, grace_ms, paused, set, oldest, next_expire }
+  return { status, capacity, in_use, lease_ms, grace_ms, paused, max_attempts, set, oldest, next_expire }
 end

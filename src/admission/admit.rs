@@ -1,9 +1,19 @@
-//! `AdmitTask`: grants a task of a device a lease if its pool has room.
+//! `AdmitTask`: grants a task of a device a lease if its pool has room: the one that is
+//! named, or the device's oldest queued one.
+
+mod answer;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use bytes::Bytes;
+
+pub use answer::{Admission, AdmitDecision, Dispatched};
+
 use super::{
-    AttendPool, Lease, Pool, Settings, Task, TaskState, Usage, member, pool::ends, unknown_status,
+    AttendPool, EventKind, Lease, Pool, Settings, Task, TaskState, Usage, member,
+    pool::{Member, NEVER, Oldest, device_and_task},
+    task::ends,
+    unknown_status,
 };
 use crate::{
     decision::{Call, Decision, Listing, Reply},
@@ -37,50 +47,6 @@ pub struct AdmitTask {
     pub place: Option<Place>,
 }
 
-/// The answer, and how full the pool is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Admission {
-    /// The answer.
-    pub decision: AdmitDecision,
-    /// The pool's use, this task included.
-    pub usage: Usage,
-}
-
-/// Whether the task may run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AdmitDecision {
-    /// It may.
-    Admitted {
-        /// The lease it holds.
-        lease: Lease,
-        /// Whether an earlier call had been granted it.
-        replayed: bool,
-    },
-    /// A result of it is on record.
-    AlreadyCompleted,
-    /// All slots are held, or kept for those that wait.
-    Full {
-        /// When to ask again; above 0.
-        retry_after: Millis,
-        /// Whether it waits for its turn.
-        turn: Turn,
-    },
-    /// No task was named, and none is queued for the device.
-    NoTask,
-    /// The pool is paused or has no slots.
-    Paused {
-        /// When to ask again; above 0.
-        retry_after: Millis,
-    },
-}
-
-impl Admission {
-    /// Whether the task may run.
-    pub fn is_granted(&self) -> bool {
-        matches!(self.decision, AdmitDecision::Admitted { .. })
-    }
-}
-
 impl AdmitTask {
     fn member(&self) -> Vec<u8> {
         member(&self.device, self.task.as_ref().map_or(&[], Name::as_bytes))
@@ -100,48 +66,74 @@ impl AdmitTask {
         Millis((wait_micros + (self.seed() + now.0) % window).div_ceil(1000))
     }
 
-    /// The answer that takes no free slot, if there is one, and whether the task still
-    /// holds a slot of its own.
+    /// The task that it is about: by its name, or the device's oldest queued one.
+    fn pick(&self, pool: &mut Pool, settings: &Settings, now: Timestamp) -> (Member, bool) {
+        let waiter = || self.member().into();
+        if self.task.is_some() {
+            let member: Member = waiter();
+            pool.settle(&member, settings, now);
+            return (member, false);
+        }
+        match pool.oldest_task(self.device.as_bytes(), settings, now) {
+            Oldest::More => (waiter(), true),
+            Oldest::None => (waiter(), false),
+            Oldest::Task(member) => (member, false),
+        }
+    }
+
+    /// The answer that takes no free slot, if there is one.
     fn settled(
         &self,
         task: Option<&Task>,
+        member: &[u8],
         settings: &Settings,
         now: Timestamp,
-    ) -> (Option<AdmitDecision>, bool) {
-        if let Some(task) = task {
-            if let TaskState::Completed { .. } = task.state {
-                return (Some(AdmitDecision::AlreadyCompleted), false);
+    ) -> Option<AdmitDecision> {
+        let is_finished =
+            |task: &Task| matches!(task.state, TaskState::Completed { .. }) || !task.is_open();
+        match task {
+            Some(task) if is_finished(task) => Some(AdmitDecision::AlreadyCompleted),
+            Some(task) if task.is_running(now) => Some(admitted(member, task, true)),
+            None if self.task.is_none() => Some(AdmitDecision::NoTask),
+            _ if settings.paused || settings.capacity == 0 => {
+                let retry_after = self.spread(PAUSED_RETRY_MICROS, now);
+                Some(AdmitDecision::Paused { retry_after })
             }
-            if task.is_running(now) {
-                let admitted = AdmitDecision::Admitted { lease: task.lease, replayed: true };
-                return (Some(admitted), true);
+            // It leaves the queue with its slot, which is not for another task before.
+            Some(task) if task.holds_slot(now) && task.is_over(settings, now) => {
+                let retry_after = self.spread(task.slot_end.0 - now.0, now);
+                Some(AdmitDecision::Full { retry_after, turn: Turn::Refused })
             }
+            _ => None,
         }
-        let refusal = if self.task.is_none() {
-            Some(AdmitDecision::NoTask)
-        } else if settings.paused || settings.capacity == 0 {
-            let retry_after = self.spread(PAUSED_RETRY_MICROS, now);
-            Some(AdmitDecision::Paused { retry_after })
-        } else {
-            None
-        };
-        // Within the grace: a task does not compete with itself.
-        (refusal, task.is_some_and(|task| task.holds_slot(now)))
     }
 
     fn rule(&self, pool: &mut Pool, settings: &Settings, now: Timestamp) -> AdmitDecision {
-        let member = self.member();
+        const AGAIN: AdmitDecision =
+            AdmitDecision::Full { retry_after: Millis(1), turn: Turn::Again };
+        let ended = pool.reclaim(settings, now) as u32;
+        let (member, more) = self.pick(pool, settings, now);
+        let task = pool.task(&member, now).cloned();
         let (in_use, capacity) = (pool.in_use(), settings.capacity);
-        let (answer, is_own) = self.settled(pool.task(&member, now), settings, now);
-        let free = capacity.saturating_sub(in_use);
-        let turn = if answer.is_some() || is_own && in_use <= capacity {
+        let own = u32::from(task.as_ref().is_some_and(|task| task.holds_slot(now)));
+        let mut answer = match more {
+            true => Some(AGAIN),
+            false => self.settled(task.as_ref(), &member, settings, now),
+        };
+        // The events of ended leases come before that of another one.
+        let has_room = in_use - own < capacity;
+        if ended > 0 && has_room && in_use - own + ended >= capacity {
+            answer = answer.or(Some(AGAIN));
+        }
+        let (free, waiter) = (capacity.saturating_sub(in_use), self.member());
+        let turn = if answer.is_some() || own == 1 && has_room {
             if let (Some(queue), Some(place)) = (&mut pool.queue, &self.place) {
-                queue.needs_no_turn(&member, place, free, now);
+                queue.needs_no_turn(&waiter, place, free, now);
             }
             Turn::Now
         } else {
             let place = self.place.as_ref();
-            waiting::take_turn(&mut pool.queue, &member, place, free, settings.barging, now)
+            waiting::take_turn(&mut pool.queue, &waiter, place, free, settings.barging, now)
         };
         if let Some(answer) = answer {
             return answer;
@@ -151,14 +143,44 @@ impl AdmitTask {
             let retry_after = self.spread(room, now);
             return AdmitDecision::Full { retry_after, turn };
         }
+        self.grant(pool, &member, task, settings, now)
+    }
 
+    fn grant(
+        &self,
+        pool: &mut Pool,
+        member: &[u8],
+        task: Option<Task>,
+        settings: &Settings,
+        now: Timestamp,
+    ) -> AdmitDecision {
+        if let Some(task) = task.as_ref().filter(|task| task.holds_slot(now)) {
+            pool.log_task(EventKind::Expired, member, task, None, settings, now);
+        }
         let expire = now.after(self.lease_duration.unwrap_or(settings.lease_duration));
         let lease = Lease { token: now.0.max(pool.last_token + 1), grant: now, expire };
         let (slot_end, forget) = ends(expire, settings.expiry_grace, settings.retention);
         pool.last_token = lease.token;
-        pool.put(&member, Task { lease, slot_end, forget, state: TaskState::Leased }, now);
-        AdmitDecision::Admitted { lease, replayed: false }
+        let mut queued = task.and_then(|task| task.queued);
+        if let Some(queued) = &mut queued {
+            queued.attempt += 1;
+        }
+        let forget = if queued.is_some() { NEVER } else { forget };
+        let task = Task { lease, slot_end, forget, state: TaskState::Leased, queued };
+        let answer = admitted(member, &task, false);
+        pool.put(member, task.clone(), now);
+        pool.log_task(EventKind::Admitted, member, &task, None, settings, now);
+        answer
     }
+}
+
+/// The answer that a task has a lease.
+fn admitted(member: &[u8], task: &Task, replayed: bool) -> AdmitDecision {
+    let dispatched = task.queued.as_ref().map(|queued| {
+        let task = Bytes::copy_from_slice(device_and_task(member).1);
+        Box::new(Dispatched { task, payload: queued.payload.clone(), attempt: queued.attempt })
+    });
+    AdmitDecision::Admitted { lease: task.lease, replayed, dispatched }
 }
 
 impl Decision for AdmitTask {
@@ -172,23 +194,26 @@ impl Decision for AdmitTask {
     }
 
     fn listing(&self) -> Listing {
-        // Asking for a queued task grants nothing yet.
-        if self.task.is_some() { Listing::Held } else { Listing::Same }
+        Listing::Held
     }
 
     fn encode(&self, call: &mut Call) {
-        let member = self.member();
+        let task = self.task.as_ref().map_or(&[][..], Name::as_bytes);
         call.key(&[b"settings"]);
         call.key(&[b"token"]);
-        call.key(&[b"task:", &member]);
+        call.key(&[b"task:", &self.member()]);
         call.key(&[b"leases"]);
         waiting::push_keys(call);
-        call.bytes(&[&member]);
+        for part in [&b"events"[..], b"queued", b"backlog", b"due"] {
+            call.key(&[part]);
+        }
+        call.bytes(&[self.device.as_bytes()]);
+        call.bytes(&[task]);
         call.optional(self.lease_duration.map(|duration| duration.0));
         call.number(self.seed());
-        call.number(self.task.is_some().into());
         self.settings.encode(call);
         call.number(self.settings.retention.0);
+        call.number(self.settings.history.into());
         call.number(self.settings.barging.into());
         waiting::push_place(call, self.place.as_ref());
     }
@@ -197,8 +222,11 @@ impl Decision for AdmitTask {
         let status = reply.number()?;
         let usage = Usage::parse(reply)?;
         let decision = match status {
-            0 => AdmitDecision::Admitted { lease: Lease::parse(reply)?, replayed: false },
-            1 => AdmitDecision::Admitted { lease: Lease::parse(reply)?, replayed: true },
+            0 | 1 => AdmitDecision::Admitted {
+                lease: Lease::parse(reply)?,
+                replayed: status == 1,
+                dispatched: Dispatched::parse(reply)?,
+            },
             2 => {
                 let retry_after = Millis(reply.number()?);
                 AdmitDecision::Full { retry_after, turn: Turn::parse(reply.number()?) }
@@ -212,7 +240,7 @@ impl Decision for AdmitTask {
     }
 
     fn decide(&self, pool: &mut Pool, now: Timestamp) -> Admission {
-        pool.reclaim(now);
+        pool.lapse(now);
         let settings = self.settings.under(&pool.overrides);
         let decision = self.rule(pool, &settings, now);
         Admission { decision, usage: pool.usage(&settings) }

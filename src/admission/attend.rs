@@ -56,7 +56,7 @@ impl Decision for AttendPool {
     }
 
     fn decide(&self, pool: &mut Pool, now: Timestamp) -> Attendance {
-        pool.reclaim(now);
+        pool.lapse(now);
         let settings = self.settings.under(&pool.overrides);
         let free = settings.capacity.saturating_sub(pool.in_use());
         // Of a pool without slots none will be free.

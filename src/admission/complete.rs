@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Pool, Settings, Task, TaskName, TaskState, Usage, unknown_status};
+use super::{EventKind, Pool, Settings, Task, TaskName, TaskState, Usage, unknown_status};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
     error::Error,
@@ -60,30 +60,47 @@ pub enum CompleteVerdict {
 }
 
 impl CompleteTask {
-    fn rule(&self, pool: &mut Pool, now: Timestamp) -> CompleteVerdict {
+    fn rule(&self, pool: &mut Pool, settings: &Settings, now: Timestamp) -> CompleteVerdict {
         let member = self.name.member();
-        let Some(task) = pool.task(&member, now) else {
+        let Some(mut task) = pool.task(&member, now).cloned() else {
             return CompleteVerdict::Unknown;
         };
+        if task.state == TaskState::New {
+            return CompleteVerdict::Unknown;
+        }
         if self.token.is_some_and(|token| token != task.lease.token) {
             return CompleteVerdict::StaleToken;
         }
-        if let TaskState::Completed { .. } = task.state {
+        if matches!(task.state, TaskState::Completed { .. } | TaskState::Failed) {
             return CompleteVerdict::AlreadyCompleted;
         }
-        let verdict = match task.is_running(now) {
-            true => CompleteVerdict::Completed,
-            false => CompleteVerdict::Late,
+        let (verdict, kind) = match task.is_running(now) {
+            true => (CompleteVerdict::Completed, EventKind::Completed),
+            false => (CompleteVerdict::Late, EventKind::Late),
         };
+        if pool.is_lapsed(&member, &task) {
+            pool.expire(&member, task.clone(), settings, now);
+            // It may have left the queue.
+            task = pool.task(&member, now).cloned().unwrap_or(task);
+        }
+        pool.log_task(kind, &member, &task, Some(self.outcome), settings, now);
+        if task.queued.is_some() && self.outcome == Outcome::Failed {
+            task.state = TaskState::Failed;
+            pool.leave_if_over(&member, task, settings, now);
+            return verdict;
+        }
+        if task.queued.is_some() {
+            pool.backlog.clear_due(&member);
+        }
         let completed = Task {
-            lease: task.lease,
-            slot_end: task.slot_end,
-            forget: now.after(self.settings.retention),
+            forget: now.after(settings.retention),
             state: TaskState::Completed {
                 outcome: self.outcome,
                 // A copy: a slice would keep the whole received message.
                 result: Bytes::copy_from_slice(&self.result),
             },
+            queued: None,
+            ..task
         };
         pool.put(&member, completed, now);
         verdict
@@ -110,6 +127,9 @@ impl Decision for CompleteTask {
         call.key(&[b"task:", &member]);
         call.key(&[b"leases"]);
         waiting::push_keys(call);
+        for part in [&b"events"[..], b"queued", b"backlog", b"due"] {
+            call.key(&[part]);
+        }
         call.bytes(&[&member]);
         call.optional(self.token);
         call.number(match self.outcome {
@@ -118,7 +138,9 @@ impl Decision for CompleteTask {
         });
         call.bytes(&[&self.result]);
         call.number(self.settings.capacity.into());
+        call.number(self.settings.max_attempts.into());
         call.number(self.settings.retention.0);
+        call.number(self.settings.history.into());
     }
 
     fn parse(reply: &mut Reply) -> Result<Completion, Error> {
@@ -134,10 +156,10 @@ impl Decision for CompleteTask {
     }
 
     fn decide(&self, pool: &mut Pool, now: Timestamp) -> Completion {
-        pool.reclaim(now);
+        pool.lapse(now);
         let settings = self.settings.under(&pool.overrides);
         let was_free = settings.capacity.saturating_sub(pool.in_use());
-        let verdict = self.rule(pool, now);
+        let verdict = self.rule(pool, &settings, now);
         pool.hand_on(was_free, settings.capacity, now);
         Completion { verdict, usage: pool.usage(&settings) }
     }

@@ -1,6 +1,8 @@
 //! `ConfigurePool`: changes a pool's run-time settings.
 
-use super::{Overrides, Pool, PoolView, Settings};
+use std::sync::Arc;
+
+use super::{Event, EventKind, Overrides, Pool, PoolView, Settings};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
     error::Error,
@@ -47,9 +49,13 @@ impl Decision for ConfigurePool {
         call.key(&[b"token"]);
         call.key(&[b"leases"]);
         waiting::push_keys(call);
+        for part in [&b"events"[..], b"queued", b"backlog", b"due"] {
+            call.key(&[part]);
+        }
         self.overrides.encode(call);
         call.number(self.reset.into());
         self.settings.encode(call);
+        call.number(self.settings.history.into());
     }
 
     fn parse(reply: &mut Reply) -> Result<PoolView, Error> {
@@ -57,12 +63,25 @@ impl Decision for ConfigurePool {
     }
 
     fn decide(&self, pool: &mut Pool, now: Timestamp) -> PoolView {
-        pool.reclaim(now);
-        let was = self.settings.under(&pool.overrides).capacity;
-        let earlier = if self.reset { Overrides::default() } else { pool.overrides };
+        pool.lapse(now);
+        let was = pool.overrides;
+        let earlier = if self.reset { Overrides::default() } else { was };
         pool.overrides = self.overrides.over(earlier);
-        let was_free = was.saturating_sub(pool.in_use());
-        pool.hand_on(was_free, self.settings.under(&pool.overrides).capacity, now);
+        let settings = self.settings.under(&pool.overrides);
+        if self.reset || pool.overrides != was {
+            let event = Event {
+                kind: EventKind::Configured,
+                token: 0,
+                attempt: 0,
+                outcome: None,
+                capacity: Some(settings.capacity),
+                time: now,
+                member: Arc::from([]),
+            };
+            pool.log(event, &settings);
+        }
+        let was_free = self.settings.under(&was).capacity.saturating_sub(pool.in_use());
+        pool.hand_on(was_free, settings.capacity, now);
         PoolView::of(pool, &self.settings, now)
     }
 }

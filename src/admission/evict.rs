@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Pool, Settings, Task, TaskName, TaskState, unknown_status};
+use super::{EventKind, Pool, Settings, TaskName, TaskState, unknown_status};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
     error::Error,
@@ -56,10 +56,15 @@ impl Decision for EvictTask {
         call.key(&[b"leases"]);
         call.key(&[b"settings"]);
         waiting::push_keys(call);
+        for part in [&b"events"[..], b"queued", b"backlog", b"due"] {
+            call.key(&[part]);
+        }
         call.bytes(&[&member]);
         call.bytes(&[&self.reason]);
-        call.number(self.settings.retention.0);
         call.number(self.settings.capacity.into());
+        call.number(self.settings.max_attempts.into());
+        call.number(self.settings.retention.0);
+        call.number(self.settings.history.into());
     }
 
     fn parse(reply: &mut Reply) -> Result<EvictVerdict, Error> {
@@ -73,28 +78,30 @@ impl Decision for EvictTask {
     }
 
     fn decide(&self, pool: &mut Pool, now: Timestamp) -> EvictVerdict {
-        pool.reclaim(now);
+        pool.lapse(now);
         let member = self.name.member();
-        let Some(task) = pool.task(&member, now) else {
+        let Some(mut task) = pool.task(&member, now).cloned() else {
             return EvictVerdict::Unknown;
         };
-        if let TaskState::Evicted { .. } = task.state {
-            return EvictVerdict::Evicted { replayed: true };
+        match task.state {
+            TaskState::New => return EvictVerdict::Unknown,
+            TaskState::Evicted { .. } => return EvictVerdict::Evicted { replayed: true },
+            _ if !task.holds_slot(now) => return EvictVerdict::Ended,
+            _ => {}
         }
-        if !task.holds_slot(now) {
-            return EvictVerdict::Ended;
-        }
-        let evicted = Task {
-            lease: task.lease,
-            slot_end: task.slot_end,
-            forget: now.after(self.settings.retention),
+        let settings = self.settings.under(&pool.overrides);
+        let was_free = settings.capacity.saturating_sub(pool.in_use());
+        pool.log_task(EventKind::Evicted, &member, &task, None, &settings, now);
+        if task.queued.is_some() {
+            task.state = TaskState::Evicted { reason: Bytes::new() };
+            pool.leave_if_over(&member, task, &settings, now);
+        } else {
             // A copy: a slice would keep the whole received message.
-            state: TaskState::Evicted { reason: Bytes::copy_from_slice(&self.reason) },
-        };
-        let capacity = self.settings.under(&pool.overrides).capacity;
-        let was_free = capacity.saturating_sub(pool.in_use());
-        pool.put(&member, evicted, now);
-        pool.hand_on(was_free, capacity, now);
+            task.state = TaskState::Evicted { reason: Bytes::copy_from_slice(&self.reason) };
+            task.forget = now.after(settings.retention);
+            pool.put(&member, task, now);
+        }
+        pool.hand_on(was_free, settings.capacity, now);
         EvictVerdict::Evicted { replayed: false }
     }
 }

@@ -33,7 +33,9 @@ pub struct PoolView {
     pub expiry_grace: Millis,
     /// Whether nobody is admitted.
     pub paused: bool,
-    /// What was set at run time: 1 capacity, 2 lease, 4 grace, 8 paused.
+    /// How often a queued task is dispatched.
+    pub max_attempts: u32,
+    /// What was set at run time: 1 capacity, 2 lease, 4 grace, 8 paused, 16 attempts.
     pub overridden: u64,
     /// When the longest-held lease was granted.
     pub oldest_grant: Option<Timestamp>,
@@ -41,12 +43,14 @@ pub struct PoolView {
     pub next_expire: Option<Timestamp>,
     /// How many calls wait.
     pub waiters: u64,
+    /// How many tasks are queued.
+    pub queued: u64,
 }
 
 impl PoolView {
     /// Whether the pool is as one that nobody has ever named.
     pub fn is_vacant(&self) -> bool {
-        self.usage.in_use == 0 && self.overridden == 0 && self.waiters == 0
+        self.usage.in_use == 0 && self.overridden == 0 && self.waiters == 0 && self.queued == 0
     }
 
     pub(super) fn parse(reply: &mut Reply) -> Result<PoolView, Error> {
@@ -60,10 +64,12 @@ impl PoolView {
             lease_duration: Millis(reply.number()?),
             expiry_grace: Millis(reply.number()?),
             paused: reply.number()? != 0,
+            max_attempts: small(reply)?,
             overridden: reply.number()?,
             oldest_grant: time(reply.number()?),
             next_expire: time(reply.number()?),
             waiters: reply.number()?,
+            queued: reply.number()?,
         })
     }
 
@@ -76,10 +82,12 @@ impl PoolView {
             lease_duration: settings.lease_duration,
             expiry_grace: settings.expiry_grace,
             paused: settings.paused,
+            max_attempts: settings.max_attempts,
             overridden: pool.overrides.bits(),
             oldest_grant: leases().map(|lease| lease.grant).min(),
             next_expire: leases().map(|lease| lease.expire).filter(|expire| *expire > now).min(),
             waiters,
+            queued: pool.backlog.len() as u64,
         }
     }
 }
@@ -102,6 +110,7 @@ impl Decision for GetPool {
         call.key(&[b"settings"]);
         call.key(&[b"leases"]);
         waiting::push_keys(call);
+        call.key(&[b"backlog"]);
         self.settings.encode(call);
     }
 
@@ -110,7 +119,7 @@ impl Decision for GetPool {
     }
 
     fn decide(&self, pool: &mut Pool, now: Timestamp) -> PoolView {
-        pool.reclaim(now);
+        pool.lapse(now);
         PoolView::of(pool, &self.settings, now)
     }
 }

@@ -1,8 +1,8 @@
 //! `ListLeases`: reads a page of the leases that hold a slot.
 
-use std::str;
+use std::{fmt::Write, str};
 
-use super::{Lease, Pool, unknown_status};
+use super::{Lease, Pool, Task, unknown_status};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
     error::Error,
@@ -27,7 +27,8 @@ pub struct ListLeases {
 pub struct LeaseCursor {
     /// The end of its slot.
     pub slot_end: Timestamp,
-    /// Device, task, token, grant and expiry, joined by the separator.
+    /// Device, task, token, grant and expiry, and the attempt of a queued task, joined by
+    /// the separator.
     pub member: Vec<u8>,
 }
 
@@ -52,9 +53,14 @@ pub struct HeldLease {
 }
 
 impl LeaseCursor {
-    fn of(member: &[u8], lease: &Lease, slot_end: Timestamp) -> LeaseCursor {
-        let times = format!("\x1f{}\x1f{}\x1f{}", lease.token, lease.grant.0, lease.expire.0);
-        LeaseCursor { slot_end, member: [member, times.as_bytes()].concat() }
+    fn of(member: &[u8], task: &Task) -> LeaseCursor {
+        let Task { lease, slot_end, .. } = task;
+        let mut times = format!("\x1f{}\x1f{}\x1f{}", lease.token, lease.grant.0, lease.expire.0);
+        if task.attempt() > 0 {
+            // Writing to a String cannot fail.
+            let _ = write!(times, "\x1f{}", task.attempt());
+        }
+        LeaseCursor { slot_end: *slot_end, member: [member, times.as_bytes()].concat() }
     }
 
     /// Reads the member, if it is one.
@@ -66,6 +72,8 @@ impl LeaseCursor {
         let mut number = || str::from_utf8(parts.next()?).ok()?.parse::<u64>().ok();
         let (token, grant, expire) = (number()?, Timestamp(number()?), Timestamp(number()?));
         let lease = Lease { token, grant, expire };
+        // Of a queued task the attempt follows.
+        parts.next().is_none_or(|attempt| attempt.iter().all(u8::is_ascii_digit)).then_some(())?;
         parts.next().is_none().then_some(HeldLease { device, task, lease })
     }
 
@@ -126,19 +134,18 @@ impl Decision for ListLeases {
     }
 
     fn decide(&self, pool: &mut Pool, now: Timestamp) -> LeasePage {
-        pool.reclaim(now);
+        pool.lapse(now);
         let after = self.after.as_ref().map(|cursor| {
             let member = cursor.device_and_task();
             // A lease renewed since is another entry, though of the same task.
-            let same = pool
-                .task(member, now)
-                .is_some_and(|task| LeaseCursor::of(member, &task.lease, task.slot_end) == *cursor);
+            let same =
+                pool.task(member, now).is_some_and(|task| LeaseCursor::of(member, task) == *cursor);
             (cursor.slot_end, if same { member } else { &[][..] })
         });
         let page: Vec<LeaseCursor> = pool
             .leases(after)
             .take(self.limit as usize + 1)
-            .map(|(member, task)| LeaseCursor::of(member, &task.lease, task.slot_end))
+            .map(|(member, task)| LeaseCursor::of(member, task))
             .collect();
         let more = page.len() > self.limit as usize;
         let page = &page[..page.len().min(self.limit as usize)];

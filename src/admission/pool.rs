@@ -1,88 +1,63 @@
 //! What the embedded engine keeps of one pool.
 
+mod backlog;
+mod endings;
+
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
 };
 
-use bytes::Bytes;
-
-use super::{Lease, Outcome, Overrides, Settings, Usage};
+use super::{Event, Overrides, Settings, Standing, Task, TaskState, Usage};
 use crate::{
     decision::State,
-    time::{Millis, Timestamp},
+    events::History,
+    time::Timestamp,
     waiting::{self, Hints, Queue},
 };
+use backlog::Backlog;
+pub(super) use backlog::{Line, device_and_task};
+pub(super) use endings::Oldest;
 
 /// Device and task, joined; shared by the maps that hold it.
 pub(super) type Member = Arc<[u8]>;
 
-/// A pool: its leases, and what is remembered of ended ones.
+/// What is remembered until it is settled otherwise.
+pub(super) const NEVER: Timestamp = Timestamp(u64::MAX);
+
+/// A pool: its leases, its queued tasks, and what is remembered of ended ones.
 #[derive(Debug, Default)]
 pub struct Pool {
     pub(super) overrides: Overrides,
     pub(super) last_token: u64,
     pub(super) queue: Option<Box<Queue>>,
+    pub(super) events: Option<Box<History<Event>>>,
+    pub(super) backlog: Backlog,
     tasks: HashMap<Member, Task>,
     /// Leases that hold a slot, by the end of it. Ended ones are taken out
     /// before every decision, so its length is the count.
     leases: BTreeSet<(Timestamp, Member)>,
-    /// The other tasks, by when they are forgotten.
+    /// Leases that have ended, and whose end is no event yet.
+    lapsed: BTreeSet<Lapsed>,
+    /// Tasks without a slot, by when they are forgotten.
     ended: BTreeSet<(Timestamp, Member)>,
 }
 
-/// What is known of a task.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Task {
-    /// The last lease.
-    pub lease: Lease,
-    /// When the lease's slot is free though no result came.
-    pub slot_end: Timestamp,
-    /// When nothing is known of the task any more.
-    pub forget: Timestamp,
-    /// What became of it.
-    pub state: TaskState,
-}
-
-/// What became of a task's last lease.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TaskState {
-    /// It runs, or has ended without a word.
-    Leased,
-    /// A result is on record.
-    Completed {
-        /// How the task went.
-        outcome: Outcome,
-        /// The result.
-        result: Bytes,
-    },
-    /// An operator took it away.
-    Evicted {
-        /// Why.
-        reason: Bytes,
-    },
-}
-
-impl Task {
-    /// Whether the lease keeps a slot, running or within its grace.
-    pub(super) fn holds_slot(&self, now: Timestamp) -> bool {
-        self.state == TaskState::Leased && now < self.slot_end
-    }
-
-    pub(super) fn is_running(&self, now: Timestamp) -> bool {
-        self.state == TaskState::Leased && now < self.lease.expire
-    }
-}
+/// A lease that has ended: of which task, its token and attempt.
+type Lapsed = (Timestamp, Member, u64, u32);
 
 impl Pool {
     /// Brings the count up to `now`. Each lease ends once, so the work is
     /// amortized over the grants.
-    pub(super) fn reclaim(&mut self, now: Timestamp) {
+    pub(super) fn lapse(&mut self, now: Timestamp) {
         while self.leases.first().is_some_and(|(slot_end, _)| *slot_end <= now) {
-            if let Some((_, member)) = self.leases.pop_first()
+            if let Some((slot_end, member)) = self.leases.pop_first()
                 && let Some(task) = self.tasks.get(&member)
             {
-                self.ended.insert((task.forget, member));
+                self.lapsed.insert((slot_end, member.clone(), task.lease.token, task.attempt()));
+                if task.forget != NEVER {
+                    self.ended.insert((task.forget, member));
+                }
             }
         }
     }
@@ -117,10 +92,16 @@ impl Pool {
         // Two out for one in: what is to be forgotten never piles up.
         self.forget(now, 2);
         let member = self.remove(member).unwrap_or_else(|| Member::from(member));
-        if task.state == TaskState::Leased {
+        if task.holds_slot(now) {
             self.leases.insert((task.slot_end, member.clone()));
-        } else {
+        } else if task.forget != NEVER {
             self.ended.insert((task.forget, member.clone()));
+        }
+        if let Some(queued) = &task.queued {
+            match queued.standing {
+                Standing::Queued => self.backlog.add(&member, queued.at),
+                _ => self.backlog.set_due(&member, task.forget),
+            }
         }
         self.tasks.insert(member, task);
     }
@@ -140,6 +121,9 @@ impl Pool {
 
     fn remove(&mut self, member: &[u8]) -> Option<Member> {
         let (member, task) = self.tasks.remove_entry(member)?;
+        if let Some(queued) = task.queued.as_ref().filter(|q| q.standing == Standing::Queued) {
+            self.backlog.remove(&member, queued.at);
+        }
         let entry = (task.slot_end, member);
         if task.state != TaskState::Leased || !self.leases.remove(&entry) {
             let entry = (task.forget, entry.1);
@@ -193,13 +177,20 @@ impl State for Pool {
     const CAPABILITY: &'static str = "admission";
 
     fn sweep(&mut self, now: Timestamp, budget: usize) {
-        self.reclaim(now);
+        self.lapse(now);
         self.forget(now, budget);
+        self.events.take_if(|events| events.has_lapsed(now));
+    }
+
+    fn has_ended(&self, now: Timestamp) -> bool {
+        !self.lapsed.is_empty() || self.next_end().is_some_and(|end| end <= now)
     }
 
     fn is_vacant(&self, now: Timestamp) -> bool {
         // A new state's first token is the time, so it must have passed the last.
         self.tasks.is_empty()
+            && self.lapsed.is_empty()
+            && self.events.is_none()
             && self.overrides == Overrides::default()
             && self.last_token < now.0
             && self.queue.as_ref().is_none_or(|queue| queue.is_empty())
@@ -210,15 +201,17 @@ impl State for Pool {
     }
 }
 
-/// When a lease's slot is free and when it is forgotten.
-pub(super) fn ends(expire: Timestamp, grace: Millis, retention: Millis) -> (Timestamp, Timestamp) {
-    let slot_end = expire.after(grace);
-    (slot_end, slot_end.after(retention))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        admission::{Lease, task::ends},
+        time::Millis,
+    };
+
+    fn leased(lease: Lease, slot_end: Timestamp, forget: Timestamp) -> Task {
+        Task { lease, slot_end, forget, state: TaskState::Leased, queued: None }
+    }
 
     #[test]
     fn what_is_to_be_forgotten_does_not_pile_up() {
@@ -228,11 +221,12 @@ mod tests {
             let (expire, retention) = (now.after(Millis(500)), Millis::from_secs(60));
             let lease = Lease { token: now.0, grant: now, expire };
             let (slot_end, forget) = ends(expire, Millis(0), retention);
-            let task = Task { lease, slot_end, forget, state: TaskState::Leased };
-            pool.reclaim(now);
-            pool.put(&second.to_be_bytes(), task, now);
+            pool.lapse(now);
+            pool.reclaim(&Settings::default(), now);
+            pool.put(&second.to_be_bytes(), leased(lease, slot_end, forget), now);
         }
         assert!(pool.tasks.len() < 70, "{} records", pool.tasks.len());
+        assert!(pool.lapsed.len() < 2, "{} lapsed", pool.lapsed.len());
     }
 
     #[test]
@@ -240,15 +234,17 @@ mod tests {
         let mut pool = Pool::default();
         let lease = Lease { token: 1, grant: Timestamp(1), expire: Timestamp(2) };
         for task in 0..10u8 {
-            let (slot_end, forget) = (Timestamp(3), Timestamp(10));
-            let task_known = Task { lease, slot_end, forget, state: TaskState::Leased };
-            pool.put(&[task], task_known, Timestamp(1));
+            pool.put(&[task], leased(lease, Timestamp(3), Timestamp(10)), Timestamp(1));
         }
         pool.sweep(Timestamp(9), 100);
         assert!(!pool.is_vacant(Timestamp(9)) && pool.in_use() == 0);
         pool.sweep(Timestamp(10), 4);
         assert_eq!(pool.tasks.len(), 6);
         pool.sweep(Timestamp(10), 100);
-        assert!(pool.is_vacant(Timestamp(10)));
+        assert!(!pool.is_vacant(Timestamp(10)), "no event tells of the ends yet");
+        pool.reclaim(&Settings::default(), Timestamp(10));
+        let forgotten = Timestamp(10).after(crate::events::KEPT);
+        pool.sweep(forgotten, 100);
+        assert!(pool.is_vacant(forgotten));
     }
 }

@@ -1,6 +1,8 @@
 //! `RenewTask`: extends a task's lease; within the grace it revives it.
 
-use super::{Lease, Pool, Settings, Task, TaskName, TaskState, pool::ends, unknown_status};
+use super::{
+    EventKind, Lease, Pool, Settings, TaskName, TaskState, pool::NEVER, task::ends, unknown_status,
+};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
     error::Error,
@@ -55,12 +57,16 @@ impl Decision for RenewTask {
         call.key(&[b"settings"]);
         call.key(&[b"token"]);
         call.key(&[b"task:", &member]);
-        call.key(&[b"leases"]);
+        for part in [&b"leases"[..], b"events", b"queued", b"due"] {
+            call.key(&[part]);
+        }
         call.bytes(&[&member]);
         call.optional(self.token);
         call.optional(self.lease_duration.map(|duration| duration.0));
-        self.settings.encode(call);
+        call.number(self.settings.lease_duration.0);
+        call.number(self.settings.expiry_grace.0);
         call.number(self.settings.retention.0);
+        call.number(self.settings.history.into());
     }
 
     fn parse(reply: &mut Reply) -> Result<RenewVerdict, Error> {
@@ -75,25 +81,32 @@ impl Decision for RenewTask {
     }
 
     fn decide(&self, pool: &mut Pool, now: Timestamp) -> RenewVerdict {
-        pool.reclaim(now);
+        pool.lapse(now);
         let settings = self.settings.under(&pool.overrides);
         let member = self.name.member();
-        let Some(task) = pool.task(&member, now) else {
+        let Some(mut task) = pool.task(&member, now).cloned() else {
             return RenewVerdict::Unknown;
         };
+        if task.state == TaskState::New {
+            return RenewVerdict::Unknown;
+        }
         if self.token.is_some_and(|token| token != task.lease.token) {
             return RenewVerdict::StaleToken;
         }
-        if let TaskState::Completed { .. } = task.state {
+        if matches!(task.state, TaskState::Completed { .. } | TaskState::Failed) {
             return RenewVerdict::Completed;
         }
         if !task.holds_slot(now) {
             return RenewVerdict::Expired;
         }
-        let expire = now.after(self.lease_duration.unwrap_or(settings.lease_duration));
-        let lease = Lease { expire, ..task.lease };
-        let (slot_end, forget) = ends(expire, settings.expiry_grace, settings.retention);
-        pool.put(&member, Task { lease, slot_end, forget, state: TaskState::Leased }, now);
+        task.lease.expire = now.after(self.lease_duration.unwrap_or(settings.lease_duration));
+        let (slot_end, forget) = ends(task.lease.expire, settings.expiry_grace, settings.retention);
+        task.slot_end = slot_end;
+        // What is queued is not forgotten.
+        task.forget = if task.queued.is_some() && task.is_open() { NEVER } else { forget };
+        let lease = task.lease;
+        pool.log_task(EventKind::Renewed, &member, &task, None, &settings, now);
+        pool.put(&member, task, now);
         RenewVerdict::Renewed(lease)
     }
 }

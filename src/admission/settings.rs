@@ -17,6 +17,12 @@ pub struct Settings {
     pub retention: Millis,
     /// Whether a free slot may be taken though others wait.
     pub barging: bool,
+    /// How often a queued task is dispatched before it is dead.
+    pub max_attempts: u32,
+    /// How many tasks can be queued.
+    pub queued_max: u32,
+    /// How many events are kept, at least.
+    pub history: u32,
 }
 
 impl Default for Settings {
@@ -28,17 +34,21 @@ impl Default for Settings {
             paused: false,
             retention: Millis::from_secs(3600),
             barging: false,
+            max_attempts: 3,
+            queued_max: 1_000_000,
+            history: 10_000,
         }
     }
 }
 
 impl Settings {
-    /// Appends capacity, lease, grace and paused, as the scripts' defaults.
+    /// Appends capacity, lease, grace, paused and attempts, as the scripts' defaults.
     pub(super) fn encode(&self, call: &mut Call) {
         call.number(self.capacity.into());
         call.number(self.lease_duration.0);
         call.number(self.expiry_grace.0);
         call.number(self.paused.into());
+        call.number(self.max_attempts.into());
     }
 
     pub(super) fn under(self, overrides: &Overrides) -> Settings {
@@ -47,8 +57,8 @@ impl Settings {
             lease_duration: overrides.lease_duration.unwrap_or(self.lease_duration),
             expiry_grace: overrides.expiry_grace.unwrap_or(self.expiry_grace),
             paused: overrides.paused.unwrap_or(self.paused),
-            retention: self.retention,
-            barging: self.barging,
+            max_attempts: overrides.max_attempts.unwrap_or(self.max_attempts),
+            ..self
         }
     }
 }
@@ -64,15 +74,18 @@ pub struct Overrides {
     pub expiry_grace: Option<Millis>,
     /// Whether nobody is admitted.
     pub paused: Option<bool>,
+    /// How often a queued task is dispatched.
+    pub max_attempts: Option<u32>,
 }
 
 impl Overrides {
-    /// Appends the four, empty for those that are not given.
+    /// Appends the five, empty for those that are not given.
     pub(super) fn encode(&self, call: &mut Call) {
         call.optional(self.capacity.map(u64::from));
         call.optional(self.lease_duration.map(|lease| lease.0));
         call.optional(self.expiry_grace.map(|grace| grace.0));
         call.optional(self.paused.map(u64::from));
+        call.optional(self.max_attempts.map(u64::from));
     }
 
     /// These where given, else those of `earlier`.
@@ -82,6 +95,7 @@ impl Overrides {
             lease_duration: self.lease_duration.or(earlier.lease_duration),
             expiry_grace: self.expiry_grace.or(earlier.expiry_grace),
             paused: self.paused.or(earlier.paused),
+            max_attempts: self.max_attempts.or(earlier.max_attempts),
         }
     }
 
@@ -91,6 +105,7 @@ impl Overrides {
             | u64::from(self.lease_duration.is_some()) << 1
             | u64::from(self.expiry_grace.is_some()) << 2
             | u64::from(self.paused.is_some()) << 3
+            | u64::from(self.max_attempts.is_some()) << 4
     }
 }
 

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     admission::{
-        CAPACITY_MAX, GRACE_MAX, LEASE_MAX, LEASE_MIN, PoolRule, RETENTION_MAX, RETENTION_MIN,
-        Settings,
+        ATTEMPTS_MAX, CAPACITY_MAX, GRACE_MAX, HISTORY_MAX, HISTORY_MIN, LEASE_MAX, LEASE_MIN,
+        PoolRule, QUEUED_MAX, RETENTION_MAX, RETENTION_MIN, Settings,
     },
     engine::redis::RedisOptions,
     time::Millis,
@@ -81,6 +81,12 @@ pub(super) struct PoolEntry {
     #[serde(default, deserialize_with = "retention")]
     retention: Option<Millis>,
     barging: Option<bool>,
+    #[serde(default, deserialize_with = "max_attempts")]
+    max_attempts: Option<u32>,
+    #[serde(default, deserialize_with = "queued_max")]
+    queued_max: Option<u32>,
+    #[serde(default, deserialize_with = "history")]
+    history: Option<u32>,
 }
 
 impl From<PoolEntry> for PoolRule {
@@ -93,6 +99,9 @@ impl From<PoolEntry> for PoolRule {
             paused: entry.paused.unwrap_or(defaults.paused),
             retention: entry.retention.unwrap_or(defaults.retention),
             barging: entry.barging.unwrap_or(defaults.barging),
+            max_attempts: entry.max_attempts.unwrap_or(defaults.max_attempts),
+            queued_max: entry.queued_max.unwrap_or(defaults.queued_max),
+            history: entry.history.unwrap_or(defaults.history),
         };
         PoolRule { pattern: entry.r#match, settings }
     }
@@ -223,4 +232,16 @@ fn grace<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::Error> {
 
 fn retention<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::Error> {
     length(d, "retention", RETENTION_MIN..=RETENTION_MAX).map(Some)
+}
+
+fn max_attempts<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
+    number(d, "max_attempts", 1..=ATTEMPTS_MAX.into()).map(|number| Some(number as u32))
+}
+
+fn queued_max<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
+    number(d, "queued_max", 0..=QUEUED_MAX.into()).map(|number| Some(number as u32))
+}
+
+fn history<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
+    number(d, "history", HISTORY_MIN.into()..=HISTORY_MAX.into()).map(|number| Some(number as u32))
 }

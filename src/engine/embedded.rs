@@ -16,7 +16,7 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{PartitionCursor, PartitionPage, hub::Hub};
+use super::{PartitionCursor, PartitionPage, hub::Hub, sweeper::Round};
 use crate::{
     admission,
     decision::{Decision, State},
@@ -135,6 +135,19 @@ impl Embedded {
             table.insert(name.into(), state);
         }
         outcome
+    }
+
+    /// The partitions in which something has ended.
+    pub(super) fn round<S: Kept>(&self) -> Round {
+        let now = self.clock.now();
+        let mut active = Vec::new();
+        for shard in &self.shards {
+            let mut tables = lock(shard);
+            let ended = S::table(&mut tables).iter().filter(|(_, state)| state.has_ended(now));
+            let names = ended.map(|(name, _)| Name::parse(Bytes::copy_from_slice(name)));
+            active.extend(names.filter_map(Result::ok));
+        }
+        Round { now, active }
     }
 
     pub(super) fn hub(&self) -> &Arc<Hub> {

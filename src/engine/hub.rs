@@ -1,4 +1,5 @@
-//! Where hints reach the calls that wait on this server.
+//! The calls of this server that last: those that wait, to which hints come here, and
+//! those that watch.
 
 use std::{
     collections::HashMap,
@@ -6,23 +7,26 @@ use std::{
     hash::{BuildHasher, Hasher, RandomState},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
 };
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::error::Error;
 
 /// Calls that wait on one server at most: each holds memory, no connection to the
 /// store and no thread.
 const SEATS_MAX: usize = 65_536;
+/// Calls that watch on one server at most.
+const WATCHERS_MAX: usize = 10_000;
 
-/// The calls of this server that wait, by number.
+/// The calls of this server that wait, by number, and room for those that watch.
 pub struct Hub {
     channel: Arc<str>,
     next: AtomicU64,
-    is_closed: AtomicBool,
+    closed: watch::Sender<bool>,
+    watchers: Arc<Semaphore>,
     calls: Mutex<HashMap<u64, Arc<Notify>>>,
 }
 
@@ -47,7 +51,8 @@ impl Hub {
         Arc::new(Hub {
             channel: format!("{prefix}:hints:{:016x}{:016x}", random(), random()).into(),
             next: AtomicU64::new(1),
-            is_closed: AtomicBool::new(false),
+            closed: watch::Sender::new(false),
+            watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             calls: Mutex::default(),
         })
     }
@@ -69,6 +74,14 @@ impl Hub {
         Ok(Seat { hub: self.clone(), number, told })
     }
 
+    /// A place for a call that is about to watch; free again when dropped.
+    pub fn place(&self) -> Result<OwnedSemaphorePermit, Error> {
+        if self.is_closed() {
+            return Err(Error::Ending);
+        }
+        self.watchers.clone().try_acquire_owned().map_err(|_| Error::TooManyWatchers)
+    }
+
     /// How many calls wait.
     pub fn seats(&self) -> usize {
         self.lock().len()
@@ -80,15 +93,22 @@ impl Hub {
         told.inspect(|told| told.notify_one()).is_some()
     }
 
-    /// Makes every call ask a last time: the server is about to end.
+    /// Makes every call ask a last time, and ends those that watch: the server is about
+    /// to end.
     pub fn close(&self) {
-        self.is_closed.store(true, Ordering::SeqCst);
+        self.closed.send_replace(true);
         self.lock().values().for_each(|told| told.notify_one());
     }
 
-    /// Whether nobody may wait any more.
+    /// Whether nobody may wait or watch any more.
     pub fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::SeqCst)
+        *self.closed.borrow()
+    }
+
+    /// Returns once nobody may wait or watch any more.
+    pub async fn closed(&self) {
+        // The sender is there as long as we are.
+        let _ = self.closed.subscribe().wait_for(|is_closed| *is_closed).await;
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Notify>>> {

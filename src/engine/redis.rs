@@ -10,6 +10,7 @@ mod exchange;
 mod hints;
 mod index;
 mod monitor;
+mod round;
 mod socket;
 
 use std::{fmt, sync::Arc, time::Instant};
@@ -19,7 +20,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::{BATCH_MAX, PartitionCursor, PartitionPage, StoreState, hub::Hub};
 use crate::{
-    decision::{Call, Decision, Reply, State},
+    decision::{Call, Decision, Listing, Reply, State},
     error::Error,
     script,
 };
@@ -149,14 +150,24 @@ impl Redis {
             decisions.iter().map(|decision| Call::of(decision, &self.key_prefix)).collect();
         let is_upkeep = decisions.iter().all(D::is_upkeep);
         let batch_max = if is_upkeep { 1 } else { BATCH_MAX };
-        let runs: Vec<Run> = calls.chunks(batch_max).map(|batch| (D::SCRIPT, batch)).collect();
+        let unnoted = self.unnoted(decisions);
+        let note = |(partition, listing): &(&[u8], Listing)| {
+            index::note(&self.key_prefix, D::State::CAPABILITY, partition, *listing)
+        };
+        let notes: Vec<Call> = unnoted.iter().map(note).collect();
+        let batches = calls.chunks(batch_max).map(|batch| (D::SCRIPT, batch));
+        let beside = notes.chunks(BATCH_MAX).map(|batch| (&script::NOTE_PARTITION, batch));
+        let runs: Vec<Run> = batches.chain(beside).collect();
         let mut outcomes = Vec::with_capacity(decisions.len());
         let sending = Sending {
             repeatable: decisions.iter().all(D::is_repeatable),
             replicas: decisions.iter().map(D::replicas).max().unwrap_or(0),
             is_upkeep,
         };
-        let Answers { answers, repeated } = self.evaluate(&runs, sending, deadline).await?;
+        let Answers { mut answers, repeated } = self.evaluate(&runs, sending, deadline).await?;
+        if answers.split_off(calls.len().div_ceil(batch_max)).iter().all(Result::is_ok) {
+            unnoted.iter().for_each(|(partition, _)| self.index.noted(partition));
+        }
         for (answer, batch) in answers.into_iter().zip(decisions.chunks(batch_max)) {
             match answer {
                 Ok(replies) => {
@@ -170,6 +181,15 @@ impl Redis {
         Ok(outcomes)
     }
 
+    /// The partitions that have to be noted beside these decisions, each once.
+    fn unnoted<'a, D: Decision>(&self, decisions: &'a [D]) -> Vec<(&'a [u8], Listing)> {
+        let listed = decisions.iter().map(|decision| (decision.partition(), decision.listing()));
+        let mut due: Vec<_> =
+            listed.filter(|(partition, listing)| self.index.is_due(partition, *listing)).collect();
+        due.dedup_by_key(|(partition, _)| *partition);
+        due
+    }
+
     pub(super) async fn partitions(
         &self,
         capability: &'static str,
@@ -177,6 +197,7 @@ impl Redis {
         after: Option<&PartitionCursor>,
         deadline: Instant,
     ) -> Result<PartitionPage, Error> {
+        let after = after.map(|cursor| (cursor.noted, cursor.name.as_bytes()));
         let call = [index::list(&self.key_prefix, capability, limit, after)];
         let sending = Sending { repeatable: true, replicas: 0, is_upkeep: false };
         let runs = [(&script::LIST_PARTITIONS, &call[..])];

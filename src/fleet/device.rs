@@ -78,7 +78,7 @@ impl Device {
             let sent = monotonic();
             let answer = self.uplink.admit(task).await;
             let wait = match answer.decision {
-                Some(AdmitDecision::Admitted { lease, replayed }) => {
+                Some(AdmitDecision::Admitted { lease, replayed, .. }) => {
                     if let Some(asked) = first_asked {
                         self.tally().waits.add(asked.elapsed());
                     }

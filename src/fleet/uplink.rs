@@ -49,7 +49,7 @@ impl Answer {
 /// the longest (a device asks no earlier than it was ever told to).
 fn favour(decision: &AdmitDecision) -> (u8, u64, bool) {
     match decision {
-        AdmitDecision::Admitted { lease, replayed } => (3, lease.token, !replayed),
+        AdmitDecision::Admitted { lease, replayed, .. } => (3, lease.token, !replayed),
         AdmitDecision::AlreadyCompleted => (2, 0, false),
         AdmitDecision::Full { retry_after, .. } | AdmitDecision::Paused { retry_after } => {
             (1, retry_after.0, false)
@@ -131,7 +131,7 @@ mod tests {
 
     fn admitted(token: u64, replayed: bool) -> Option<AdmitDecision> {
         let lease = Lease { token, grant: Timestamp(0), expire: Timestamp(1) };
-        Some(AdmitDecision::Admitted { lease, replayed })
+        Some(AdmitDecision::Admitted { lease, replayed, dispatched: None })
     }
 
     fn full(millis: u64) -> Option<AdmitDecision> {

@@ -2,6 +2,7 @@
 
 mod convert;
 mod parse;
+mod watch;
 
 use std::{sync::Arc, time::Instant};
 
@@ -9,7 +10,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tonic::{Request, Response, Status};
 
 use super::{
-    deadline, page_token,
+    deadline, events, page_token,
     pb::{self, admission_service_server::AdmissionServiceServer},
 };
 use crate::{
@@ -17,13 +18,14 @@ use crate::{
         AdmitTask, Catalog, CompleteVerdict, EvictVerdict, GetPool, Pool, PoolView, RenewVerdict,
         Settings,
     },
-    engine::{Engine, room::Room},
+    engine::{Engine, feed::Feeds, room::Room},
     error::Error,
     names::Name,
 };
+use watch::PoolEvents;
 
-/// The largest message taken: a result of 64 KiB and its names, with room.
-const MESSAGE_BYTES_MAX: usize = 256 * 1024;
+/// The largest message taken: a batch of a thousand tasks with payloads of 4 KiB.
+const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The service over an engine.
 #[derive(Debug)]
@@ -31,6 +33,7 @@ pub struct Admission {
     engine: Arc<Engine>,
     catalog: Arc<Catalog>,
     room: Arc<Room<AdmitTask>>,
+    feeds: Arc<Feeds<PoolEvents>>,
 }
 
 /// Pools of a listing that are asked at the same time.
@@ -48,7 +51,8 @@ impl Admission {
         catalog: Arc<Catalog>,
     ) -> AdmissionServiceServer<Admission> {
         let room = Room::new(engine.clone());
-        AdmissionServiceServer::new(Admission { engine, catalog, room })
+        let feeds = Feeds::new(engine.clone());
+        AdmissionServiceServer::new(Admission { engine, catalog, room, feeds })
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
@@ -155,6 +159,53 @@ impl pb::admission_service_server::AdmissionService for Admission {
         let decision = parse::list_leases(request.into_inner())?;
         let page = self.engine.run(&decision, deadline).await?;
         Ok(Response::new(convert::lease_page(&decision.pool, page)))
+    }
+
+    async fn enqueue_tasks(
+        &self,
+        request: Request<pb::EnqueueTasksRequest>,
+    ) -> Answer<pb::EnqueueTasksResponse> {
+        let deadline = deadline::of(&request);
+        let decisions = parse::enqueue_tasks(request.into_inner(), &self.catalog)?;
+        let statuses = self.engine.run_all(&decisions, deadline).await?;
+        let results = statuses.into_iter().zip(&decisions).map(|(status, decision)| {
+            Ok(convert::enqueued(decision.name.task.to_bytes(), status?))
+        });
+        // What is queued stays so where another one failed: the batch can be repeated.
+        let results = results.collect::<Result<_, Error>>()?;
+        Ok(Response::new(pb::EnqueueTasksResponse { results }))
+    }
+
+    async fn cancel_task(
+        &self,
+        request: Request<pb::CancelTaskRequest>,
+    ) -> Answer<pb::CancelTaskResponse> {
+        let deadline = deadline::of(&request);
+        let decision = parse::cancel_task(request.into_inner(), &self.catalog)?;
+        let cancellation = self.engine.run(&decision, deadline).await?;
+        Ok(Response::new(convert::cancellation(cancellation)))
+    }
+
+    async fn list_tasks(
+        &self,
+        request: Request<pb::ListTasksRequest>,
+    ) -> Answer<pb::ListTasksResponse> {
+        let deadline = deadline::of(&request);
+        let (decision, wanted) = parse::list_tasks(request.into_inner())?;
+        let page = self.engine.run(&decision, deadline).await?;
+        Ok(Response::new(convert::task_page(&page, wanted)))
+    }
+
+    type WatchPoolStream = events::Events<pb::WatchPoolResponse>;
+
+    async fn watch_pool(
+        &self,
+        request: Request<pb::WatchPoolRequest>,
+    ) -> Answer<Self::WatchPoolStream> {
+        let deadline = deadline::of(&request);
+        let (pool, start) = watch::parse(request.into_inner())?;
+        let watcher = self.feeds.watch(pool, start, deadline).await?;
+        Ok(Response::new(events::of(watcher)))
     }
 
     async fn configure_pool(

@@ -7,6 +7,7 @@ mod lock;
 mod rate;
 mod sequence;
 mod stock;
+mod watch;
 
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ pub(in crate::grpc) use error::code_name;
 pub use rate::{Against, LimitStanding, RateAnswer};
 pub use sequence::Serials;
 pub use stock::Reserving;
+pub use watch::Told;
 
 use crate::admission::{Admission, Completion, Usage};
 use pb::{

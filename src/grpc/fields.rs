@@ -12,7 +12,7 @@ use tonic_types::FieldViolation;
 use super::status;
 use crate::{
     names::{Name, check_text},
-    time::Millis,
+    time::{Millis, Timestamp},
     waiting::WAIT_MAX,
 };
 
@@ -22,6 +22,8 @@ const VIOLATIONS_MAX: usize = 20;
 /// The most entries of a page.
 const PAGE_MAX: u32 = 1000;
 const PAGE_DEFAULT: u32 = 100;
+/// The last instant that can be given, in microseconds: the end of 2111.
+const TIME_MAX: u64 = 4_481_049_600_000_000 - 1;
 
 /// The violations found so far.
 #[derive(Debug, Default)]
@@ -129,6 +131,20 @@ impl Fields {
         millis
     }
 
+    /// An instant, if given; finer than a microsecond is rounded up.
+    pub(super) fn instant(
+        &mut self,
+        field: &str,
+        value: Option<prost_types::Timestamp>,
+    ) -> Option<Timestamp> {
+        let value = value?;
+        let micros = micros(&value).filter(|micros| (1..=TIME_MAX).contains(micros));
+        if micros.is_none() {
+            self.violation(field, "must be after the start of 1970 and before the end of 2111");
+        }
+        micros.map(Timestamp)
+    }
+
     /// The field `max_wait` of a call that may wait; 0 if it does not.
     pub(super) fn max_wait(&mut self, value: Option<prost_types::Duration>) -> Millis {
         self.duration("max_wait", value, Millis(0)..=WAIT_MAX).unwrap_or_default()
@@ -150,4 +166,11 @@ fn millis(value: &prost_types::Duration) -> Option<Millis> {
     let nanos = u64::try_from(value.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
     let millis = seconds.checked_mul(1000)?.checked_add(nanos.div_ceil(1_000_000))?;
     Some(Millis(millis))
+}
+
+/// Microseconds since 1970, rounded up; none when it is before that or no instant.
+fn micros(value: &prost_types::Timestamp) -> Option<u64> {
+    let seconds = u64::try_from(value.seconds).ok()?;
+    let nanos = u64::try_from(value.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    seconds.checked_mul(1_000_000)?.checked_add(nanos.div_ceil(1000))
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::fields::Fields;
 use crate::{
-    admission::LeaseCursor,
+    admission::{LeaseCursor, TaskCursor},
     engine::PartitionCursor,
     names::{Name, SEPARATOR},
     rate::BanCursor,
@@ -49,6 +49,18 @@ impl Cursor for LeaseCursor {
     fn of(number: u64, bytes: &[u8]) -> Option<LeaseCursor> {
         let cursor = LeaseCursor { slot_end: Timestamp(number), member: bytes.to_vec() };
         cursor.held().is_some().then_some(cursor)
+    }
+}
+
+impl Cursor for TaskCursor {
+    fn parts(&self) -> (u64, &[u8]) {
+        (self.due, &self.entry)
+    }
+
+    fn of(number: u64, bytes: &[u8]) -> Option<TaskCursor> {
+        let separators = bytes.iter().filter(|byte| **byte == SEPARATOR).count();
+        let is_entry = separators == if number == 0 { 2 } else { 1 };
+        is_entry.then(|| TaskCursor { due: number, entry: bytes.to_vec() })
     }
 }
 

@@ -24,6 +24,13 @@ impl From<Error> for Status {
             Error::Overloaded => {
                 (Code::ResourceExhausted, ErrorDetails::with_retry_info(Some(RETRY_OVERLOADED)))
             }
+            Error::Ending => (Code::Unavailable, again("SERVER_ENDING", RETRY_UNAVAILABLE)),
+            Error::TooManyWatchers => {
+                (Code::ResourceExhausted, again("TOO_MANY_WATCHERS", RETRY_UNAVAILABLE))
+            }
+            Error::SlowWatcher => {
+                (Code::ResourceExhausted, again("WATCHER_TOO_SLOW", RETRY_OVERLOADED))
+            }
             Error::DeadlineExceeded => (Code::DeadlineExceeded, info("FATE_UNKNOWN")),
             Error::Corrupt(_) => (Code::Internal, info("STORED_VALUE_UNREADABLE")),
         };
@@ -33,6 +40,13 @@ impl From<Error> for Status {
 
 fn info(reason: &str) -> ErrorDetails {
     ErrorDetails::with_error_info(reason, DOMAIN, HashMap::new())
+}
+
+/// Why, and when to try again.
+fn again(reason: &str, after: Duration) -> ErrorDetails {
+    let mut details = info(reason);
+    details.set_retry_info(Some(after));
+    details
 }
 
 /// NOT_FOUND: no policy of this name is configured.

@@ -4,20 +4,26 @@
 //! Lengths and steps are multiples of 100 ms, so that calls often fall on the
 //! very instant at which something ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use bytes::Bytes;
 use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate::{
     admission::{
-        AdmitTask, AttendPool, CompleteTask, ConfigurePool, EvictTask, GetPool, LeaseCursor,
-        ListLeases, Outcome, Overrides, Pool, RenewTask, Settings, TaskName, TaskState,
+        AdmitTask, AttendPool, CancelTask, CompleteTask, ConfigurePool, EnqueueTask, EvictTask,
+        GetPool, LeaseCursor, ListLeases, ListTasks, Outcome, Overrides, Pool, Queued, ReadEvents,
+        RenewTask, Settings, Standing, SweepPool, Task, TaskCursor, TaskName, TaskState,
     },
     decision::Decision,
+    events::After,
     names::Name,
     time::{Millis, Timestamp},
 };
+
+mod left;
+
+use left::settings;
 
 use crate::{
     callers::Callers,
@@ -36,8 +42,11 @@ struct History {
     random: ChaCha8Rng,
     tokens: Vec<u64>,
     cursors: Vec<LeaseCursor>,
+    listed: Vec<(bool, TaskCursor)>,
+    seen: Vec<u64>,
     callers: Callers,
     hints: usize,
+    kinds: HashSet<u8>,
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -50,8 +59,10 @@ async fn history(seed: u64) {
     let (pools, tokens, cursors) = (States::new(), Vec::new(), Vec::new());
     let callers = Callers::default();
     let twins = Twins::listening(&callers.channels()).await;
-    let hints = 0;
-    let mut history = History { twins, pools, random, tokens, cursors, callers, hints };
+    let (hints, kinds) = (0, HashSet::new());
+    let (listed, seen) = (Vec::new(), vec![0]);
+    let mut history =
+        History { twins, pools, random, tokens, cursors, listed, seen, callers, hints, kinds };
     let mut compared = 0;
     for step in 0..STEPS {
         let context = format!("seed {seed}, step {step}");
@@ -65,7 +76,8 @@ async fn history(seed: u64) {
         }
     }
     assert!(compared > 100, "seed {seed}: only {compared} records to compare");
-    assert!(history.hints > 10, "seed {seed}: only {} were told", history.hints);
+    assert_eq!(history.kinds.len(), 10, "seed {seed}: every kind of event");
+    assert!(history.hints > 3, "seed {seed}: only {} were told", history.hints);
 }
 
 impl History {
@@ -84,8 +96,12 @@ impl History {
     async fn pass_to_an_end(&mut self) {
         let now = self.twins.time.now();
         let tasks = self.pools.values().flat_map(|pool| pool.tasks(Timestamp(now)));
-        let ends = tasks.flat_map(|(_, task)| [task.lease.expire, task.slot_end, task.forget]);
-        let mut ends: Vec<u64> = ends.map(|end| end.0).filter(|end| *end > now).collect();
+        let ends = tasks.flat_map(|(_, task)| {
+            let queued = task.queued.as_ref().and_then(|queued| queued.ends);
+            [task.lease.expire, task.slot_end, task.forget].into_iter().chain(queued)
+        });
+        let ends = ends.map(|end| end.0).filter(|end| *end > now && *end < u64::MAX);
+        let mut ends: Vec<u64> = ends.collect();
         ends.sort();
         if let Some(end) = ends.choose(&mut self.random) {
             self.twins.time.advance(end - now).await;
@@ -106,9 +122,10 @@ impl History {
             _ => None,
         };
         let lease_duration = self.length(1..20);
-        match self.random.random_range(0..100) {
-            0..40 => {
-                let task = self.random.random_bool(0.95).then_some(name.task);
+        match self.random.random_range(0..140) {
+            110.. => self.decide_of_queue(name, settings, context).await,
+            0..40 | 100..110 => {
+                let task = self.random.random_bool(0.7).then_some(name.task);
                 let place = self.callers.place(&mut self.random);
                 let device = name.device;
                 let decision = AdmitTask { pool, device, task, lease_duration, settings, place };
@@ -155,10 +172,48 @@ impl History {
                     lease_duration: self.length(1..30),
                     expiry_grace: self.length(0..20),
                     paused: self.maybe(0..8).map(|paused| paused == 0),
+                    max_attempts: self.maybe(1..4).map(|attempts| attempts as u32),
                 };
                 let reset = self.random.random_bool(0.2);
                 let decision = ConfigurePool { pool, overrides, reset, settings };
                 self.agree(&decision, context).await;
+            }
+        }
+    }
+
+    /// What concerns queued tasks and events.
+    async fn decide_of_queue(&mut self, name: TaskName, settings: Settings, context: &str) {
+        let pool = name.pool.clone();
+        match self.random.random_range(0..30) {
+            0..12 => {
+                let payload =
+                    Bytes::from(vec![self.random.random(); self.random.random_range(0..9)]);
+                let now = self.twins.time.now();
+                let ends = self.maybe(0..30).map(|steps| Timestamp(now + steps * 100_000));
+                self.agree(&EnqueueTask { name, payload, ends, settings }, context).await;
+            }
+            12..15 => {
+                self.agree(&CancelTask { name, settings }, context).await;
+            }
+            15..21 => {
+                self.agree(&SweepPool { pool, settings }, context).await;
+            }
+            21..25 => {
+                let left = self.random.random_bool(0.5);
+                let mut cursors = self.listed.iter().filter(|(of, _)| *of == left);
+                let after = cursors.next_back().map(|(_, cursor)| cursor.clone());
+                let after = after.filter(|_| self.random.random_bool(0.5));
+                let limit = self.random.random_range(1..4);
+                let page = self.agree(&ListTasks { pool, left, limit, after }, context).await;
+                self.listed.extend(page.next.map(|cursor| (left, cursor)));
+            }
+            _ => {
+                let number = self.seen.choose(&mut self.random).copied();
+                let number = number.filter(|_| self.random.random_bool(0.9));
+                let after = After { number, limit: self.random.random_range(1..30) };
+                let page = self.agree(&ReadEvents { pool, after }, context).await;
+                self.seen.extend([page.last, page.after]);
+                self.kinds.extend(page.events.iter().map(|event| event.kind as u8));
             }
         }
     }
@@ -168,73 +223,6 @@ impl History {
         D: Decision<State = Pool>,
     {
         self.twins.agree(&mut self.pools, decision, context).await
-    }
-
-    /// Compares every record; how many there were.
-    async fn compare_state(&mut self, context: &str) -> usize {
-        let now = Timestamp(self.twins.time.now());
-        let native: BTreeMap<String, String> = self
-            .pools
-            .iter()
-            .flat_map(|(name, pool)| {
-                pool.tasks(now).map(move |(member, task)| {
-                    let member = String::from_utf8_lossy(member);
-                    let (letter, rest) = match &task.state {
-                        TaskState::Leased => ("L", String::new()),
-                        TaskState::Completed { outcome, result } => {
-                            let outcome = if *outcome == Outcome::Succeeded { 1 } else { 2 };
-                            ("D", format!(" {outcome} {}", String::from_utf8_lossy(result)))
-                        }
-                        TaskState::Evicted { reason } => {
-                            ("E", format!(" {}", String::from_utf8_lossy(reason)))
-                        }
-                    };
-                    let lease = &task.lease;
-                    let times = [
-                        lease.token,
-                        lease.grant.0,
-                        lease.expire.0,
-                        task.slot_end.0,
-                        task.forget.0,
-                    ];
-                    let times = times.map(|time| time.to_string()).join(" ");
-                    let name = String::from_utf8_lossy(name).replace('}', "%7D");
-                    (
-                        format!("{{admission:{name}}}:task:{member}"),
-                        format!("{letter} {times}{rest}"),
-                    )
-                })
-            })
-            .collect();
-
-        let mut redis = BTreeMap::new();
-        for key in self.twins.time.keys().await.iter().filter(|key| key.contains("}:task:")) {
-            let value = self.twins.time.tamper(&["GET", &format!("{{}}:{key}")]).await.unwrap();
-            let bytes: Vec<u8> = redis::from_redis_value(value).unwrap();
-            let text = String::from_utf8_lossy(&bytes).into_owned();
-            let forget: u64 = text.split(' ').nth(5).unwrap().parse().unwrap();
-            if forget > now.0 {
-                redis.insert(key.clone(), text);
-            }
-        }
-        assert_eq!(native, redis, "{context}");
-
-        // Every lease and setting, and that whatever lapses has a TTL.
-        for pool in ["one", "two", "three{}"] {
-            let pool = Name::parse(Bytes::from_static(pool.as_bytes())).unwrap();
-            let settings = settings(&pool);
-            self.agree(&GetPool { pool: pool.clone(), settings }, context).await;
-            let after = None;
-            self.agree(&ListLeases { pool, limit: 1000, after }, context).await;
-        }
-        for key in self.twins.time.keys().await {
-            let ttl = self.twins.time.tamper(&["PTTL", &format!("{{}}:{key}")]).await.unwrap();
-            let permanent = key.ends_with(":settings") || key.starts_with("{index:");
-            // -2: it lapsed since it was listed.
-            let lapses = !matches!(ttl, redis::Value::Int(-1));
-            assert_eq!(lapses, !permanent, "{context}: {key} {ttl:?}");
-        }
-        native.len()
     }
 
     fn name(&mut self, names: &[&'static str]) -> Name {
@@ -248,23 +236,5 @@ impl History {
 
     fn length(&mut self, range: std::ops::Range<u64>) -> Option<Millis> {
         self.maybe(range).map(|steps| Millis(steps * 100))
-    }
-}
-
-/// The configured settings of each pool; the retention is long against the
-/// run, since Redis's own expiry goes by real time.
-fn settings(pool: &Name) -> Settings {
-    let (capacity, expiry_grace) = match pool.as_str() {
-        "one" => (3, Millis(0)),
-        "two" => (2, Millis(500)),
-        _ => (4, Millis(1000)),
-    };
-    Settings {
-        capacity,
-        lease_duration: Millis(1000),
-        expiry_grace,
-        paused: false,
-        retention: Millis::from_secs(600),
-        barging: pool.as_str() == "two",
     }
 }

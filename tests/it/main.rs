@@ -14,6 +14,8 @@
 //!   other answer; `stock_faults`, `stock_damage`: crowds that lapse, lost replies
 //! - `lock`, `lock_faults`: what common recipes for locks get wrong (D ids); `waiting`,
 //!   `waiting_crowds`, `waiting_faults`, `admission_waiting`: whose turn it is
+//! - `watch`, `watch_faults`: streams of events
+//! - `tasks`, `task_ends`: queued tasks, on both engines; `queue` is what they ask with
 //! - `bad_input`, `rate_bad_input`, `sequence_bad_input`, `stock_bad_input`, `names`: what is refused, and
 //!   what never shares state
 //! - `differential`: both executors of every decision on the same histories
@@ -68,6 +70,7 @@ mod next_command;
 mod peers;
 mod process;
 mod properties;
+mod queue;
 mod rate;
 mod rate_answers;
 mod rate_bad_input;
@@ -94,8 +97,12 @@ mod stock_damage;
 mod stock_faults;
 mod stock_properties;
 mod stocks;
+mod task_ends;
+mod tasks;
 mod twins;
 mod waiting;
 mod waiting_crowds;
 mod waiting_faults;
+mod watch;
+mod watch_faults;
 mod wire;

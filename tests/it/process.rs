@@ -148,6 +148,12 @@ impl OwnRedis {
             .expect("redis-server answers");
     }
 
+    /// Keeps servers from sweeping, for tests that count what calls cost.
+    pub async fn hold_sweeper(&self) {
+        let sweeper = "tollgate:{index:admission}:sweeper";
+        self.command(&["SET", sweeper, "a server of the test"]).await.unwrap();
+    }
+
     /// Ends it without a word.
     pub fn kill(&mut self) {
         self.process = None;

@@ -129,10 +129,10 @@ impl Run {
                     AdmitTask { pool, device: by, task, lease_duration, settings, place: None };
                 let admission = self.take(decision).await;
                 match admission.decision {
-                    AdmitDecision::Admitted { lease, replayed: false } => {
+                    AdmitDecision::Admitted { lease, replayed: false, .. } => {
                         self.granted(device, &lease);
                     }
-                    AdmitDecision::Admitted { lease, replayed: true } => {
+                    AdmitDecision::Admitted { lease, replayed: true, .. } => {
                         let held = &self.leases[&lease.token];
                         assert_eq!((held.ended, held.device), (None, device));
                     }

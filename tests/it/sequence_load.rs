@@ -71,6 +71,7 @@ async fn call(client: Sequences, name: String, least: u64, seed: u64) -> Vec<(u6
 async fn server() -> (OwnRedis, Server, Sequences) {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
+    redis.hold_sweeper().await;
     let server = Server::start(&["--engine", &redis.url()]).await;
     let client = answering(&server, "warm").await;
     (redis, server, client)
@@ -87,7 +88,7 @@ async fn callers_that_wait_together_share_a_script_call() {
     let (redis, _server, client) = server().await;
     for (kind, most_calls) in [("plain", 4), ("floor", 4), ("request", 20)] {
         let before = counts(&client).await;
-        redis.command(&["CONFIG", "RESETSTAT"]).await.unwrap();
+        crate::round_trips::reset(&redis).await;
         // Redis answers nobody for a while, so that all of them wait together.
         redis.command(&["CLIENT", "PAUSE", "700", "ALL"]).await.unwrap();
         let mut callers = JoinSet::new();

@@ -200,6 +200,7 @@ async fn scripts_that_redis_forgets_and_slots_of_a_cluster_are_no_matter() {
 async fn a_decision_is_one_evalsha_and_a_few_commands() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
+    redis.hold_sweeper().await;
     let server = Server::start(&["--engine", &redis.url()]).await;
     let mut client = Stocks::connect(server.address()).await.unwrap();
     while client.set_stock(set("tv", 1000)).await.is_err() {
@@ -216,7 +217,7 @@ async fn a_decision_is_one_evalsha_and_a_few_commands() {
         client.get_stock(get("tv")).await.unwrap();
     };
     round(&mut client, "warm").await;
-    redis.command(&["CONFIG", "RESETSTAT"]).await.unwrap();
+    crate::round_trips::reset(&redis).await;
     for number in 0..20 {
         round(&mut client, &number.to_string()).await;
     }

@@ -18,7 +18,7 @@ use crate::{
     decision::{Call, Listing, Reply},
     error::Error,
     names::Name,
-    time::monotonic,
+    time::{Millis, monotonic},
 };
 
 const NOTE_EVERY: Duration = Duration::from_secs(60);
@@ -27,6 +27,7 @@ const NOTED_MAX: usize = 65_536;
 
 const CAPABILITY: &str = "index";
 const PARTITIONS: &[u8] = b"partitions";
+const SWEEPER: &[u8] = b"sweeper";
 
 /// What this server has noted of late.
 #[derive(Debug, Default)]
@@ -80,18 +81,32 @@ pub(super) fn note<'a>(
     call
 }
 
-/// KEYS and ARGV of `lua/index/list.lua`.
+/// KEYS and ARGV of `lua/index/lead.lua`.
+pub(super) fn lead<'a>(
+    prefix: &'a str,
+    capability: &'static str,
+    server: &str,
+    hold: Millis,
+) -> Call<'a> {
+    let mut call = Call::new(prefix, CAPABILITY, capability.as_bytes());
+    call.key(&[SWEEPER]);
+    call.bytes(&[server.as_bytes()]);
+    call.number(hold.0);
+    call
+}
+
+/// KEYS and ARGV of `lua/index/list.lua`; `after` is a time noted and a name.
 pub(super) fn list<'a>(
     prefix: &'a str,
     capability: &'static str,
     limit: u32,
-    after: Option<&PartitionCursor>,
+    after: Option<(u64, &[u8])>,
 ) -> Call<'a> {
     let mut call = Call::new(prefix, CAPABILITY, capability.as_bytes());
     call.key(&[PARTITIONS]);
     call.number(limit.into());
-    call.optional(after.map(|cursor| cursor.noted));
-    call.bytes(&[after.map_or(&[][..], |cursor| cursor.name.as_bytes())]);
+    call.optional(after.map(|(noted, _)| noted));
+    call.bytes(&[after.map_or(&[][..], |(_, name)| name)]);
     call
 }
 

@@ -1,6 +1,10 @@
 //! Outcomes into responses.
 
+mod tasks;
+
 use bytes::Bytes;
+
+pub(super) use tasks::{cancellation, enqueued, task_page};
 
 use super::super::{
     convert::{duration, timestamp},
@@ -22,10 +26,13 @@ pub(super) fn admission(asked: &AdmitTask, admission: &Admission) -> pb::AdmitTa
         ..pb::AdmitTaskResponse::default()
     };
     let decision = match &admission.decision {
-        AdmitDecision::Admitted { lease: granted, replayed } => {
-            let task = asked.task.as_ref().map(Name::to_bytes).unwrap_or_default();
+        AdmitDecision::Admitted { lease: granted, replayed, dispatched } => {
+            let queued = dispatched.as_ref().map(|dispatched| dispatched.task.clone());
+            let named = || asked.task.as_ref().map(Name::to_bytes).unwrap_or_default();
+            let task = queued.unwrap_or_else(named);
             response.lease = Some(lease(&asked.pool, asked.device.to_bytes(), task, granted));
             response.replayed = *replayed;
+            response.task = dispatched.as_deref().map(tasks::dispatched);
             Wire::Admitted
         }
         AdmitDecision::AlreadyCompleted => Wire::AlreadyCompleted,
@@ -80,7 +87,8 @@ pub(super) fn eviction(verdict: EvictVerdict) -> pb::EvictTaskResponse {
 }
 
 pub(super) fn pool(name: &Name, settings: &Settings, view: &PoolView) -> pb::Pool {
-    const OVERRIDES: [&str; 4] = ["capacity", "lease_duration", "expiry_grace", "paused"];
+    const OVERRIDES: [&str; 5] =
+        ["capacity", "lease_duration", "expiry_grace", "paused", "max_attempts"];
     let overrides = OVERRIDES.iter().enumerate();
     let overrides = overrides.filter(|(bit, _)| view.overridden & 1 << bit != 0);
     let config = pb::PoolConfig {
@@ -91,6 +99,9 @@ pub(super) fn pool(name: &Name, settings: &Settings, view: &PoolView) -> pb::Poo
         retention: Some(duration(settings.retention)),
         overrides: overrides.map(|(_, field)| Bytes::from_static(field.as_bytes())).collect(),
         barging: settings.barging,
+        max_attempts: view.max_attempts,
+        queued_max: settings.queued_max,
+        history: settings.history,
     };
     pb::Pool {
         pool: name.to_bytes(),
@@ -98,6 +109,7 @@ pub(super) fn pool(name: &Name, settings: &Settings, view: &PoolView) -> pb::Poo
         usage: Some(usage(&view.usage)),
         oldest_grant_time: view.oldest_grant.map(timestamp),
         next_expire_time: view.next_expire.map(timestamp),
+        queued: view.queued,
         waiters: u32::try_from(view.waiters).unwrap_or(u32::MAX),
     }
 }

@@ -1,14 +1,18 @@
 //! Requests into decisions.
 
+mod tasks;
+
 use bytes::Bytes;
+
+pub(super) use tasks::{cancel_task, enqueue_tasks, list_tasks};
 use tonic::Status;
 
 use super::super::{fields::Fields, page_token, pb};
 use crate::{
     admission::{
-        AdmitTask, CAPACITY_MAX, Catalog, CompleteTask, ConfigurePool, EvictTask, GRACE_MAX,
-        LEASE_MAX, LEASE_MIN, ListLeases, Outcome, Overrides, REASON_BYTES_MAX, RESULT_BYTES_MAX,
-        RenewTask, TaskName,
+        ATTEMPTS_MAX, AdmitTask, CAPACITY_MAX, Catalog, CompleteTask, ConfigurePool, EvictTask,
+        GRACE_MAX, LEASE_MAX, LEASE_MIN, ListLeases, Outcome, Overrides, REASON_BYTES_MAX,
+        RESULT_BYTES_MAX, RenewTask, TaskName,
     },
     engine::PartitionCursor,
     names::Name,
@@ -118,6 +122,7 @@ pub(super) fn configure_pool(
         lease_duration: lease_duration(&mut fields, request.lease_duration),
         expiry_grace: fields.duration("expiry_grace", request.expiry_grace, Millis(0)..=GRACE_MAX),
         paused: request.paused,
+        max_attempts: fields.number("max_attempts", request.max_attempts, 1..=ATTEMPTS_MAX),
     };
     fields.finish(pool.map(|pool| ConfigurePool {
         settings: catalog.settings(&pool),

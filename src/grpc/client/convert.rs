@@ -8,7 +8,7 @@ pub(super) use lock::{acquisition, lock_release, lock_renewal};
 
 use super::{CallError, LimitStanding, RateAnswer, Serials, pb};
 use crate::{
-    admission::{Admission, AdmitDecision, CompleteVerdict, Completion, Lease, Usage},
+    admission::{Admission, AdmitDecision, CompleteVerdict, Completion, Dispatched, Lease, Usage},
     rate::{Ban, Verdict},
     sequence::COUNT_MAX,
     time::{Millis, Timestamp},
@@ -18,7 +18,12 @@ use crate::{
 pub(super) fn admission(response: pb::AdmitTaskResponse) -> Result<Admission, CallError> {
     let decision = match response.decision() {
         pb::AdmitDecision::Admitted => {
-            AdmitDecision::Admitted { lease: lease(response.lease)?, replayed: response.replayed }
+            let dispatched = response.task.map(|task| {
+                let pb::DispatchedTask { task_id, payload, attempt } = task;
+                Box::new(Dispatched { task: task_id.into(), payload, attempt })
+            });
+            let (lease, replayed) = (lease(response.lease)?, response.replayed);
+            AdmitDecision::Admitted { lease, replayed, dispatched }
         }
         pb::AdmitDecision::Full => AdmitDecision::Full {
             retry_after: millis(response.retry_after, "retry_after")?,

@@ -1,0 +1,37 @@
+-- Takes a task out of its device's queue for good.
+--
+-- keys[1] task string: the task's record
+-- keys[2] leases zset: the pool's leases by the end of their slot
+-- keys[3] events list: the pool's history
+-- keys[4] queued hash: tasks that were queued
+-- keys[5] backlog zset: those that are queued, by device and age
+-- keys[6] due zset: when queued ones expire and others are forgotten
+-- argv[1] member device and task, joined by \31
+-- argv[2] retention_ms ms, 60000..2592000000
+-- argv[3] history events kept at least, 100..1000000
+--
+-- Returns {0 cancelled, replayed 0 or 1}
+--         {1 running: cancelled, but its lease holds a slot, replayed 0 or 1}
+--         {2 completed, 0}
+--         {3 unknown, 0}
+-- Writes queued, backlog and due, permanent; events, TTL: 24 h
+-- Cost O(log queued)
+local function decide(keys, argv, now)
+  local task_key, member = keys[1], argv[1]
+  local pool = { leases = keys[2], events = keys[3], queued = keys[4], backlog = keys[5], due = keys[6] }
+  pool.retention, pool.history = argv[2] * 1000, tonumber(argv[3])
+
+  local task = find_task(read(task_key)[1], pool.queued, member, now)
+  if task and task.state == 'D' then
+    return { 2, 0 }
+  elseif not task or not task.standing then
+    return { 3, 0 }
+  end
+  local verdict = holds_slot(pool.leases, member, task, now) and 1 or 0
+  if task.standing == 'C' then
+    return { verdict, 1 }
+  end
+  log_events(pool.events, pool.history, now, event(CANCELLED, task.token, task.attempt, member, now))
+  leave_queue(pool, member, task, 'C', now)
+  return { verdict, 0 }
+end

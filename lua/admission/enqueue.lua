@@ -1,0 +1,50 @@
+-- Queues a task for a device.
+--
+-- keys[1] task string: the task's record
+-- keys[2] events list: the pool's history
+-- keys[3] queued hash: tasks that were queued
+-- keys[4] backlog zset: those that are queued, by device and age
+-- keys[5] due zset: when queued ones expire and others are forgotten
+-- argv[1] device
+-- argv[2] task
+-- argv[3] payload bytes, 0..65536
+-- argv[4] ends from when on it is not dispatched, µs, 0 for never
+-- argv[5] queued_max tasks, 0..10000000
+-- argv[6] history events kept at least, 100..1000000
+--
+-- Returns {0 enqueued}
+--         {1 duplicate: it is known}
+--         {2 expired: its time is over}
+--         {3 full: the pool may have no more}
+-- Writes queued, backlog and due, permanent; events, TTL: 24 h
+-- Cost O(log queued)
+local function decide(keys, argv, now)
+  local task_key, events_key, queued_key, backlog_key, due_key = keys[1], keys[2], keys[3], keys[4], keys[5]
+  local device, name, payload = argv[1], argv[2], argv[3]
+  local ends, queued_max, history = tonumber(argv[4]), tonumber(argv[5]), tonumber(argv[6])
+
+  local member = device .. '\31' .. name
+  if find_task(read(task_key)[1], queued_key, member, now) then
+    return { 1 }
+  elseif ends > 0 and ends <= now then
+    return { 2 }
+  elseif call('ZCARD', backlog_key) >= queued_max then
+    return { 3 }
+  end
+  local from, to = '[' .. device .. '\31', '(' .. device .. ' '
+  local newest = call('ZREVRANGEBYLEX', backlog_key, to, from, 'LIMIT', 0, 1)[1]
+  local last = newest and tonumber(string.sub(newest, #device + 2, #device + 17)) or 0
+  local task = {
+    standing = 'Q', state = 'N', token = 0, grant = 0, expire = 0, slot_end = 0, attempt = 0,
+    queued = math.max(now, last + 1), ends = ends, forget = 0, payload = payload,
+  }
+  log_events(events_key, history, now, event(ENQUEUED, 0, 0, member, now))
+  write_queued(queued_key, member, task)
+  call('ZADD', backlog_key, 0, line_of(member, task))
+  if ends > 0 then
+    call('ZADD', due_key, format('%.0f', ends), member)
+  else
+    call('ZREM', due_key, member) -- of one that is forgotten
+  end
+  return { 0 }
+end

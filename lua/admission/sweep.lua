@@ -1,0 +1,53 @@
+-- Takes what has ended out of the way though nobody calls: leases, queued tasks whose time
+-- is over, and what is remembered no longer.
+--
+-- keys[1] settings string: the pool's run-time settings
+-- keys[2] leases zset: the pool's leases by the end of their slot
+-- keys[3] events list: the pool's history
+-- keys[4] queued hash: tasks that were queued
+-- keys[5] backlog zset: those that are queued, by device and age
+-- keys[6] due zset: when queued ones expire and others are forgotten
+-- argv[1] max_attempts default, 1..1000
+-- argv[2] retention_ms ms, 60000..2592000000
+-- argv[3] history events kept at least, 100..1000000
+--
+-- Returns {0, when something ends next, µs, or 0}
+-- Writes leases (removes); queued, backlog and due, permanent; events, TTL: 24 h
+-- Cost O(log leases + log queued); takes at most 100 leases, then at most 100 tasks
+local DUE_MAX = 100
+
+local function see_to(pool, member, now)
+  local readable, task = pcall(read_queued, pool.queued, member, now)
+  if readable and not task then
+    call('HDEL', pool.queued, member)
+  elseif readable and is_over(pool, task, now) and not holds_slot(pool.leases, member, task, now) then
+    log_events(pool.events, pool.history, now, event(EXPIRED, 0, task.attempt, member, now))
+    leave_queue(pool, member, task, 'T', now)
+    return
+  end
+  -- Where its lease runs, the end of that sees to it.
+  call('ZREM', pool.due, member)
+end
+
+local function first_of(key)
+  return tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) or 0
+end
+
+local function decide(keys, argv, now)
+  local settings_key = keys[1]
+  local pool = { leases = keys[2], events = keys[3], queued = keys[4], backlog = keys[5], due = keys[6] }
+  pool.retention, pool.history = argv[2] * 1000, tonumber(argv[3])
+  local _, _, _, _, max_attempts =
+    read_settings(read(settings_key)[1], nil, nil, nil, nil, tonumber(argv[1]))
+  pool.max_attempts = max_attempts
+
+  local left = reclaim(pool, call('ZCARD', pool.leases) - count_in_use(pool.leases, now), now)
+  if left > 0 then
+    return { 0, now }
+  end
+  for _, member in ipairs(call('ZRANGEBYSCORE', pool.due, '-inf', format('%.0f', now), 'LIMIT', 0, DUE_MAX)) do
+    see_to(pool, member, now)
+  end
+  local lease, due = first_of(pool.leases), first_of(pool.due)
+  return { 0, (lease > 0 and due > 0) and math.min(lease, due) or math.max(lease, due) }
+end

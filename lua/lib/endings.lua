@@ -1,0 +1,96 @@
+-- How leases, attempts and queued tasks end, and the events of it. A pool is its keys
+-- (leases, events, backlog, queued, due), its history (events kept at least),
+-- max_attempts and retention (µs).
+local ENQUEUED, ADMITTED, RENEWED, COMPLETED, LATE = 1, 2, 3, 4, 5
+local EXPIRED, EVICTED, CANCELLED, DEAD, CONFIGURED = 6, 7, 8, 9, 10
+local RECLAIM_MAX = 100
+
+-- "kind token attempt outcome capacity time member": outcome 0 is none.
+local function event(kind, token, attempt, member, now, outcome, capacity)
+  return format('%d %.0f %.0f %s %s %.0f %s', kind, token, attempt, outcome or '0', capacity or '', now, member)
+end
+
+-- Takes a task out of the queue for good, remembered for the retention or until its lease
+-- has lapsed. Writes no event.
+local function leave_queue(pool, member, task, standing, now)
+  call('ZREM', pool.backlog, line_of(member, task))
+  task.standing, task.payload = standing, ''
+  task.forget = (task.state == 'L' and math.max(now, task.slot_end) or now) + pool.retention
+  write_queued(pool.queued, member, task)
+  call('ZADD', pool.due, format('%.0f', task.forget), member)
+end
+
+-- Whether a queued task is not dispatched again once its lease has ended.
+local function is_over(pool, task, now)
+  return task.standing == 'Q' and (task.attempt >= pool.max_attempts or task.ends > 0 and task.ends <= now)
+end
+
+-- What becomes of a queued task whose attempt ended without success, and the event of
+-- it: nil when it stays in the queue.
+local function fate(pool, member, task, now)
+  if not is_over(pool, task, now) then
+    return nil
+  elseif task.attempt >= pool.max_attempts then
+    return 'X', event(DEAD, task.token, task.attempt, member, now)
+  end
+  return 'T', event(EXPIRED, 0, task.attempt, member, now)
+end
+
+-- Puts the end of an attempt on record.
+local function end_attempt(pool, member, task, standing, now)
+  if standing then
+    leave_queue(pool, member, task, standing, now)
+  else
+    write_queued(pool.queued, member, task)
+  end
+end
+
+-- Ends a lease that no result came for, and what follows of it.
+local function expire(pool, member, task, now)
+  local events, standing = { event(EXPIRED, task.token, task.attempt, member, now) }, nil
+  if task.standing then
+    standing, events[2] = fate(pool, member, task, now)
+  end
+  log_events(pool.events, pool.history, now, unpack(events))
+  call('ZREM', pool.leases, lease_member(member, task))
+  if standing then
+    leave_queue(pool, member, task, standing, now)
+  end
+end
+
+-- Whether a lease has ended, with its grace, and nobody has taken it out yet.
+local function is_lapsed(pool, member, task, now)
+  return task.state == 'L' and task.slot_end <= now and call('ZSCORE', pool.leases, lease_member(member, task)) ~= false
+end
+
+-- Takes leases out that have ended, the first to end first, at most RECLAIM_MAX; how many
+-- are left of so many ended ones.
+local function reclaim(pool, ended, now)
+  if ended <= 0 then
+    return 0
+  end
+  local leases = call('ZRANGE', pool.leases, 0, math.min(ended, RECLAIM_MAX) - 1)
+  local events, leaving = {}, {}
+  for _, text in ipairs(leases) do
+    local member, token, _, _, attempt = parse_lease(text)
+    if member then
+      events[#events + 1] = event(EXPIRED, token, attempt, member, now)
+    end
+    local task = member and attempt > 0 and read_queued(pool.queued, member, now)
+    if task and task.token == token then
+      local standing, left = fate(pool, member, task, now)
+      if standing then
+        events[#events + 1] = left
+        leaving[#leaving + 1] = { member, task, standing }
+      end
+    end
+  end
+  if #events > 0 then
+    log_events(pool.events, pool.history, now, unpack(events))
+  end
+  call('ZREMRANGEBYRANK', pool.leases, 0, #leases - 1)
+  for _, left in ipairs(leaving) do
+    leave_queue(pool, left[1], left[2], left[3], now)
+  end
+  return ended - #leases
+end

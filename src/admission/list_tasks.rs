@@ -1,0 +1,211 @@
+//! `ListTasks`: reads a page of the tasks that are queued, or were.
+
+use std::str;
+
+use super::{
+    Pool, Standing, Task, TaskState,
+    pool::{Line, device_and_task},
+    small, unknown_status,
+};
+use crate::{
+    decision::{Call, Decision, Listing, Reply},
+    error::Error,
+    names::{Name, SEPARATOR},
+    script::{self, Script},
+    time::Timestamp,
+};
+
+/// Asks for a page of tasks.
+#[derive(Debug, Clone)]
+pub struct ListTasks {
+    /// The pool.
+    pub pool: Name,
+    /// Whether it is those that left the queue, the first to be forgotten first, among
+    /// them those that have a time; else those that are queued, by device and age.
+    pub left: bool,
+    /// The most tasks of the page.
+    pub limit: u32,
+    /// The page before's last entry.
+    pub after: Option<TaskCursor>,
+}
+
+/// A task in the order of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskCursor {
+    /// When it is due, of those that left; else 0.
+    pub due: u64,
+    /// Device and task, of those that left; else device, time and task.
+    pub entry: Vec<u8>,
+}
+
+/// A page of tasks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskPage {
+    /// The tasks.
+    pub tasks: Vec<ListedTask>,
+    /// The last entry, if more follow.
+    pub next: Option<TaskCursor>,
+}
+
+/// A task that is queued, or was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedTask {
+    /// Device and task, joined by the separator.
+    pub member: Vec<u8>,
+    /// What it is now.
+    pub state: ListedState,
+    /// How often it was dispatched.
+    pub attempt: u32,
+    /// When it was queued.
+    pub at: Timestamp,
+    /// From when on it is not dispatched.
+    pub ends: Option<Timestamp>,
+    /// Its last lease's token; 0 before the first.
+    pub token: u64,
+}
+
+/// What a task that was queued is now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListedState {
+    /// It was cancelled.
+    Cancelled,
+    /// Its last attempt ended without success.
+    Dead,
+    /// Its time was over.
+    Expired,
+    /// It waits for its device's report.
+    Queued,
+    /// It is queued, and a lease of it holds a slot.
+    Running,
+}
+
+impl ListedState {
+    fn of(standing: Standing, holds_slot: bool) -> ListedState {
+        match standing {
+            Standing::Cancelled => ListedState::Cancelled,
+            Standing::Dead => ListedState::Dead,
+            Standing::Expired => ListedState::Expired,
+            Standing::Queued if holds_slot => ListedState::Running,
+            Standing::Queued => ListedState::Queued,
+        }
+    }
+
+    /// Whether it left the queue.
+    pub fn has_left(self) -> bool {
+        !matches!(self, ListedState::Queued | ListedState::Running)
+    }
+}
+
+impl ListedTask {
+    fn of(member: &[u8], task: &Task, now: Timestamp) -> Option<ListedTask> {
+        let queued = task.queued.as_ref()?;
+        let holds_slot = task.state == TaskState::Leased && now < task.slot_end;
+        Some(ListedTask {
+            member: member.to_vec(),
+            state: ListedState::of(queued.standing, holds_slot),
+            attempt: queued.attempt,
+            at: queued.at,
+            ends: queued.ends,
+            token: task.lease.token,
+        })
+    }
+
+    fn parse(reply: &mut Reply) -> Result<ListedTask, Error> {
+        let (member, standing) = (reply.bytes()?, reply.bytes()?);
+        let standing = match standing.first() {
+            Some(b'C') => Standing::Cancelled,
+            Some(b'T') => Standing::Expired,
+            Some(b'X') => Standing::Dead,
+            _ => Standing::Queued,
+        };
+        let state = ListedState::of(standing, reply.number()? != 0);
+        let (attempt, at) = (small(reply)?, Timestamp(reply.number()?));
+        let ends = Some(reply.number()?).filter(|ends| *ends > 0).map(Timestamp);
+        Ok(ListedTask { member, state, attempt, at, ends, token: reply.number()? })
+    }
+
+    /// Device and task.
+    pub fn device_and_task(&self) -> (&[u8], &[u8]) {
+        device_and_task(&self.member)
+    }
+}
+
+impl TaskCursor {
+    fn of(line: &Line) -> TaskCursor {
+        let (device, task) = device_and_task(&line.member);
+        let entry = [device, format!("\x1f{:016}\x1f", line.at.0).as_bytes(), task].concat();
+        TaskCursor { due: 0, entry }
+    }
+
+    /// The queued task that it is, as far as it is one.
+    fn line(&self) -> Line {
+        let mut parts = self.entry.splitn(3, |byte| *byte == SEPARATOR);
+        let mut next = || parts.next().unwrap_or_default();
+        let (device, at, task) = (next(), next(), next());
+        let at = str::from_utf8(at).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+        Line { member: [device, &[SEPARATOR], task].concat().into(), at: Timestamp(at) }
+    }
+}
+
+impl Decision for ListTasks {
+    type State = Pool;
+    type Outcome = TaskPage;
+
+    const SCRIPT: &'static Script = &script::LIST_TASKS;
+
+    fn partition(&self) -> &[u8] {
+        self.pool.as_bytes()
+    }
+
+    fn listing(&self) -> Listing {
+        Listing::Same
+    }
+
+    fn encode(&self, call: &mut Call) {
+        for part in [&b"queued"[..], b"backlog", b"due"] {
+            call.key(&[part]);
+        }
+        call.number(self.left.into());
+        call.number(self.limit.into());
+        call.optional(self.after.as_ref().map(|cursor| cursor.due));
+        call.bytes(&[self.after.as_ref().map_or(&[], |cursor| &cursor.entry)]);
+    }
+
+    fn parse(reply: &mut Reply) -> Result<TaskPage, Error> {
+        let status = reply.number()?;
+        if status != 0 {
+            return unknown_status(status);
+        }
+        let more = reply.number()? != 0;
+        let last = TaskCursor { due: reply.number()?, entry: reply.bytes()? };
+        let mut tasks = Vec::new();
+        while reply.has_more() {
+            tasks.push(ListedTask::parse(reply)?);
+        }
+        Ok(TaskPage { tasks, next: more.then_some(last) })
+    }
+
+    fn decide(&self, pool: &mut Pool, now: Timestamp) -> TaskPage {
+        pool.lapse(now);
+        let limit = self.limit as usize;
+        let entries: Vec<(TaskCursor, &[u8])> = if self.left {
+            let after = self.after.as_ref().map(|cursor| (Timestamp(cursor.due), &*cursor.entry));
+            let due = pool.backlog.due(after).take(limit + 1);
+            let cursor =
+                |due: &Timestamp, member: &[u8]| TaskCursor { due: due.0, entry: member.to_vec() };
+            due.map(|(due, member)| (cursor(due, member), &**member)).collect()
+        } else {
+            let after = self.after.as_ref().map(TaskCursor::line);
+            let lines = pool.backlog.after(after.as_ref()).take(limit + 1);
+            lines.map(|line| (TaskCursor::of(line), &*line.member)).collect()
+        };
+        let (more, page) = (entries.len() > limit, &entries[..entries.len().min(limit)]);
+        let listed = page
+            .iter()
+            .filter_map(|(_, member)| ListedTask::of(member, pool.task(member, now)?, now));
+        TaskPage {
+            tasks: listed.collect(),
+            next: page.last().filter(|_| more).map(|(cursor, _)| cursor.clone()),
+        }
+    }
+}

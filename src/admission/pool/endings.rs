@@ -1,0 +1,199 @@
+//! How leases, attempts and queued tasks end, and the events of it; the twin of
+//! `lua/lib/endings.lua` and of a part of `admit.lua`.
+
+use bytes::Bytes;
+
+use super::{Member, Pool};
+use crate::{
+    admission::{Event, EventKind, Outcome, Settings, Standing, Task, TaskState},
+    events::History,
+    time::Timestamp,
+};
+
+/// Ended leases that one step takes out.
+const RECLAIM_MAX: usize = 100;
+/// Tasks of a device whose time is over that one step takes out of its queue.
+const OVER_MAX: usize = 100;
+
+/// The task that a report is about.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::admission) enum Oldest {
+    /// More are over than one step takes out of the queue.
+    More,
+    /// There is none.
+    None,
+    /// This one.
+    Task(Member),
+}
+
+impl Pool {
+    /// Appends an event of a task's lease.
+    pub(in crate::admission) fn log_task(
+        &mut self,
+        kind: EventKind,
+        member: &[u8],
+        task: &Task,
+        outcome: Option<Outcome>,
+        settings: &Settings,
+        now: Timestamp,
+    ) {
+        let (token, attempt) = (task.lease.token, task.attempt());
+        let capacity = (kind == EventKind::Admitted).then_some(settings.capacity);
+        // Where it is known, its name is shared.
+        let known = self.tasks.get_key_value(member).map(|(member, _)| member.clone());
+        let member = known.unwrap_or_else(|| Member::from(member));
+        let event = Event { kind, token, attempt, outcome, capacity, time: now, member };
+        self.log(event, settings);
+    }
+
+    /// Appends an event.
+    pub(in crate::admission) fn log(&mut self, event: Event, settings: &Settings) {
+        let now = event.time;
+        History::append(&mut self.events, event, settings.history, now);
+    }
+
+    /// Takes leases out that have ended, the first to end first, and says so; how many
+    /// are left.
+    pub(in crate::admission) fn reclaim(&mut self, settings: &Settings, now: Timestamp) -> usize {
+        for _ in 0..RECLAIM_MAX {
+            let Some((_, member, token, attempt)) = self.lapsed.pop_first() else { break };
+            self.log_expired(&member, token, attempt, settings, now);
+            let task = self.task(&member, now).filter(|task| task.lease.token == token);
+            if let Some(task) = task.filter(|task| task.is_over(settings, now)).cloned() {
+                self.leave_if_over(&member, task, settings, now);
+            }
+        }
+        self.lapsed.len()
+    }
+
+    fn log_expired(
+        &mut self,
+        member: &Member,
+        token: u64,
+        attempt: u32,
+        settings: &Settings,
+        now: Timestamp,
+    ) {
+        let (kind, outcome, capacity) = (EventKind::Expired, None, None);
+        let member = member.clone();
+        let event = Event { kind, token, attempt, outcome, capacity, time: now, member };
+        self.log(event, settings);
+    }
+
+    /// Takes a task out of the queue whose attempt ended without success, if it is not
+    /// dispatched again; else puts it on record as it is.
+    pub(in crate::admission) fn leave_if_over(
+        &mut self,
+        member: &[u8],
+        task: Task,
+        settings: &Settings,
+        now: Timestamp,
+    ) {
+        if !task.is_over(settings, now) {
+            self.put(member, task, now);
+            return;
+        }
+        if task.attempt() >= settings.max_attempts {
+            self.log_task(EventKind::Dead, member, &task, None, settings, now);
+            self.leave_queue(member, task, Standing::Dead, settings, now);
+        } else {
+            self.log_late(member, &task, settings, now);
+            self.leave_queue(member, task, Standing::Expired, settings, now);
+        }
+    }
+
+    /// Says that a task's time is over.
+    fn log_late(&mut self, member: &[u8], task: &Task, settings: &Settings, now: Timestamp) {
+        let known = self.tasks.get_key_value(member).map(|(member, _)| member.clone());
+        let member = known.unwrap_or_else(|| Member::from(member));
+        self.log_expired(&member, 0, task.attempt(), settings, now);
+    }
+
+    /// Takes a task out of the queue for good, remembered for the retention or until its
+    /// lease has lapsed.
+    pub(in crate::admission) fn leave_queue(
+        &mut self,
+        member: &[u8],
+        mut task: Task,
+        standing: Standing,
+        settings: &Settings,
+        now: Timestamp,
+    ) {
+        if let Some(queued) = &mut task.queued {
+            queued.standing = standing;
+            queued.payload = Bytes::new();
+        }
+        let known_from = if task.holds_slot(now) { task.slot_end } else { now };
+        task.forget = known_from.after(settings.retention);
+        self.put(member, task, now);
+    }
+
+    /// Ends a lease that has lapsed, and what follows of it.
+    pub(in crate::admission) fn expire(
+        &mut self,
+        member: &[u8],
+        task: Task,
+        settings: &Settings,
+        now: Timestamp,
+    ) {
+        self.lapsed.remove(&lapsed(member, &task));
+        self.log_task(EventKind::Expired, member, &task, None, settings, now);
+        self.leave_if_over(member, task, settings, now);
+    }
+
+    /// Whether a lease has ended, with its grace, and nobody has taken it out yet.
+    pub(in crate::admission) fn is_lapsed(&self, member: &[u8], task: &Task) -> bool {
+        task.state == TaskState::Leased && self.lapsed.contains(&lapsed(member, task))
+    }
+
+    /// Takes what has lapsed of a task into account: its lease where not all ended ones
+    /// have been taken out, and its time. Whether it is queued still.
+    pub(in crate::admission) fn settle(
+        &mut self,
+        member: &[u8],
+        settings: &Settings,
+        now: Timestamp,
+    ) -> bool {
+        let Some(task) = self.task(member, now).cloned() else { return false };
+        if self.is_lapsed(member, &task) {
+            self.expire(member, task, settings, now);
+        } else if let Some(queued) = &task.queued
+            && queued.standing == Standing::Queued
+            && queued.is_late(now)
+            && !task.holds_slot(now)
+        {
+            self.log_late(member, &task, settings, now);
+            self.leave_queue(member, task, Standing::Expired, settings, now);
+        }
+        let queued = self.task(member, now).and_then(|task| task.queued.as_ref());
+        queued.is_some_and(|queued| queued.standing == Standing::Queued)
+    }
+
+    /// The device's oldest queued task.
+    pub(in crate::admission) fn oldest_task(
+        &mut self,
+        device: &[u8],
+        settings: &Settings,
+        now: Timestamp,
+    ) -> Oldest {
+        for _ in 0..OVER_MAX {
+            let Some(line) = self.backlog.oldest(device) else { return Oldest::None };
+            let member = line.member.clone();
+            if self.settle(&member, settings, now) {
+                return Oldest::Task(member);
+            }
+        }
+        Oldest::More
+    }
+
+    /// When something of the pool ends next, and is not taken into account by itself.
+    pub(in crate::admission) fn next_end(&self) -> Option<Timestamp> {
+        let lease = self.leases.first().map(|(slot_end, _)| *slot_end);
+        let due = self.backlog.due(None).next().map(|(due, _)| *due);
+        lease.into_iter().chain(due).min()
+    }
+}
+
+fn lapsed(member: &[u8], task: &Task) -> super::Lapsed {
+    (task.slot_end, Member::from(member), task.lease.token, task.attempt())
+}

@@ -1,0 +1,55 @@
+//! The events of a pool, as its watchers read them.
+
+use super::{Event, Pool, unknown_status};
+use crate::{
+    decision::{Call, Decision, Listing, Reply},
+    error::Error,
+    events::{After, EventPage, History},
+    names::Name,
+    script::{self, Script},
+    time::Timestamp,
+};
+
+/// Asks for a pool's events.
+#[derive(Debug, Clone)]
+pub struct ReadEvents {
+    /// The pool.
+    pub pool: Name,
+    /// Where they begin.
+    pub after: After,
+}
+
+impl Decision for ReadEvents {
+    type State = Pool;
+    type Outcome = EventPage<Event>;
+
+    const SCRIPT: &'static Script = &script::READ_EVENTS;
+
+    fn partition(&self) -> &[u8] {
+        self.pool.as_bytes()
+    }
+
+    fn listing(&self) -> Listing {
+        Listing::Same
+    }
+
+    fn is_upkeep(&self) -> bool {
+        true
+    }
+
+    fn encode(&self, call: &mut Call) {
+        call.key(&[b"events"]);
+        self.after.encode(call);
+    }
+
+    fn parse(reply: &mut Reply) -> Result<EventPage<Event>, Error> {
+        match reply.number()? {
+            0 => EventPage::parse(reply, Event::parse),
+            status => unknown_status(status),
+        }
+    }
+
+    fn decide(&self, pool: &mut Pool, _: Timestamp) -> EventPage<Event> {
+        History::page(pool.events.as_deref(), self.after)
+    }
+}

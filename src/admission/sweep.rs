@@ -1,0 +1,75 @@
+//! Takes what has ended out of the way though nobody calls.
+
+use super::{Pool, Settings, unknown_status};
+use crate::{
+    decision::{Call, Decision, Listing, Reply},
+    error::Error,
+    names::Name,
+    script::{self, Script},
+    time::Timestamp,
+};
+
+/// Tasks that one sweep sees to.
+const DUE_MAX: usize = 100;
+
+/// Ends leases, takes queued tasks out whose time is over, and forgets.
+#[derive(Debug, Clone)]
+pub struct SweepPool {
+    /// The pool.
+    pub pool: Name,
+    /// Its configured settings.
+    pub settings: Settings,
+}
+
+impl Decision for SweepPool {
+    type State = Pool;
+    /// When something ends next; a time that has passed asks to be called again.
+    type Outcome = Option<Timestamp>;
+
+    const SCRIPT: &'static Script = &script::SWEEP_POOL;
+
+    fn partition(&self) -> &[u8] {
+        self.pool.as_bytes()
+    }
+
+    fn listing(&self) -> Listing {
+        Listing::Same
+    }
+
+    fn is_upkeep(&self) -> bool {
+        true
+    }
+
+    fn encode(&self, call: &mut Call) {
+        for part in [&b"settings"[..], b"leases", b"events", b"queued", b"backlog", b"due"] {
+            call.key(&[part]);
+        }
+        call.number(self.settings.max_attempts.into());
+        call.number(self.settings.retention.0);
+        call.number(self.settings.history.into());
+    }
+
+    fn parse(reply: &mut Reply) -> Result<Option<Timestamp>, Error> {
+        match reply.number()? {
+            0 => Ok(Some(reply.number()?).filter(|next| *next > 0).map(Timestamp)),
+            status => unknown_status(status),
+        }
+    }
+
+    fn decide(&self, pool: &mut Pool, now: Timestamp) -> Option<Timestamp> {
+        pool.lapse(now);
+        let settings = self.settings.under(&pool.overrides);
+        if pool.reclaim(&settings, now) > 0 {
+            return Some(now);
+        }
+        let is_due = |due: &&(Timestamp, _)| due.0 <= now;
+        let due = pool.backlog.due(None).take_while(is_due).take(DUE_MAX);
+        let members: Vec<_> = due.map(|(_, member)| member.clone()).collect();
+        for member in members {
+            // Where its lease runs, the end of that sees to it.
+            pool.backlog.clear_due(&member);
+            pool.settle(&member, &settings, now);
+        }
+        pool.next_end()
+    }
+}

@@ -1,0 +1,180 @@
+//! A place in the histories of a topic, and reading on from it.
+
+use std::time::Instant;
+
+use super::{Engine, Topic};
+use crate::{
+    error::Error,
+    events::{After, EventPage},
+};
+
+/// How far the histories of a topic have been read.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    /// The number of the last event that was seen, of each history; 0 for one that was
+    /// empty.
+    seen: Box<[u64]>,
+    /// Nothing was seen yet: 0 stands for all that is kept.
+    is_new: bool,
+}
+
+/// A step in one of the histories.
+#[derive(Debug, Clone)]
+pub(super) struct Entry<N> {
+    history: usize,
+    number: u64,
+    /// Whether the history goes on here whatever was seen of it.
+    resets: bool,
+    /// What watchers are told, if anything.
+    pub(super) told: Option<N>,
+}
+
+/// What a read brought.
+#[derive(Debug)]
+pub(super) struct Batch<N> {
+    /// What is missing before the events.
+    pub(super) gap: Option<Gap<N>>,
+    /// The events, those of each history in its order.
+    pub(super) entries: Vec<Entry<N>>,
+    /// Whether more follow already.
+    pub(super) has_more: bool,
+}
+
+/// Events that are kept no longer.
+#[derive(Debug)]
+pub(super) struct Gap<N> {
+    /// Where histories go on.
+    pub(super) resets: Vec<Entry<N>>,
+    /// Tells of it.
+    pub(super) told: N,
+    /// Whether all that is missing is of histories that hold nothing: they lapse when
+    /// nothing has happened for long.
+    pub(super) may_be_lapse: bool,
+}
+
+type Pages<T> = Vec<EventPage<<T as Topic>::Event>>;
+
+impl Place {
+    /// After all that has happened so far.
+    pub(super) async fn now<T: Topic>(
+        engine: &Engine,
+        topic: &T,
+        deadline: Instant,
+    ) -> Result<Place, Error> {
+        let pages = ask(engine, topic, |_| None, 1, deadline).await?;
+        let seen = pages.into_iter().map(|page| page.last).collect();
+        Ok(Place { seen, is_new: false })
+    }
+
+    /// Before all that is kept.
+    pub(super) fn oldest(histories: usize) -> Place {
+        Place { seen: vec![0; histories].into(), is_new: true }
+    }
+
+    /// After these events.
+    pub(super) fn after(seen: Box<[u64]>) -> Place {
+        Place { seen, is_new: false }
+    }
+
+    /// What was seen of each history.
+    pub(super) fn seen(&self) -> &[u64] {
+        &self.seen
+    }
+
+    /// Whether all of this was seen.
+    pub(super) fn covers(&self, seen: &[u64]) -> bool {
+        self.seen.iter().zip(seen).all(|(ours, theirs)| ours >= theirs)
+    }
+
+    /// Takes a step; whether it is one ahead.
+    pub(super) fn step<N>(&mut self, entry: &Entry<N>) -> bool {
+        match self.seen.get_mut(entry.history) {
+            Some(seen) if entry.resets || entry.number > *seen => {
+                *seen = entry.number;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Reads on: at most about `most` events.
+    pub(super) async fn read_on<T: Topic>(
+        &mut self,
+        engine: &Engine,
+        topic: &T,
+        most: usize,
+        deadline: Instant,
+    ) -> Result<Batch<T::Told>, Error> {
+        let seen = |history: usize| self.seen.get(history).copied();
+        let pages = ask(engine, topic, seen, most.div_ceil(T::HISTORIES), deadline).await?;
+        let gap = self.pass_gaps::<T>(&pages);
+        self.is_new = false;
+        let has_more = pages.iter().any(has_more);
+        let entries = in_order::<T>(pages).into_iter().map(|(history, number, event)| {
+            let entry = Entry { history, number, resets: false, told: None };
+            self.step(&entry);
+            Entry { told: Some(T::told(Some(event), &self.seen)), ..entry }
+        });
+        Ok(Batch { gap, entries: entries.collect(), has_more })
+    }
+
+    /// Goes to where the histories go on.
+    fn pass_gaps<T: Topic>(&mut self, pages: &Pages<T>) -> Option<Gap<T::Told>> {
+        let (mut resets, mut may_be_lapse) = (Vec::new(), true);
+        for (history, page) in pages.iter().enumerate() {
+            let seen = self.seen.get(history).copied().unwrap_or_default();
+            // It was empty, and has begun since: at the time of its first event, unless
+            // that is kept no longer.
+            let lost_its_start = seen == 0
+                && !self.is_new
+                && page.events.first().is_some_and(|event| T::time(event).0 > page.after);
+            if page.gap || lost_its_start {
+                let reset = Entry { history, number: page.after, resets: true, told: None };
+                self.step(&reset);
+                resets.push(reset);
+                may_be_lapse &= page.last == 0;
+            }
+        }
+        let told = || T::told(None, &self.seen);
+        (!resets.is_empty()).then(|| Gap { told: told(), resets, may_be_lapse })
+    }
+}
+
+/// Asks every history for what follows on a number, in one round trip.
+async fn ask<T: Topic>(
+    engine: &Engine,
+    topic: &T,
+    seen: impl Fn(usize) -> Option<u64>,
+    limit: usize,
+    deadline: Instant,
+) -> Result<Pages<T>, Error> {
+    let after = |history| After { number: seen(history), limit: limit as u32 };
+    let reads: Vec<T::Read> =
+        (0..T::HISTORIES).map(|history| topic.read(history, after(history))).collect();
+    engine.run_all(&reads, deadline).await?.into_iter().collect()
+}
+
+/// The events of all histories by their time, with history and number. A history keeps
+/// its own order, whatever its clock did. Where one has more than its page, those of the
+/// others that are later than it wait for the next read.
+fn in_order<T: Topic>(pages: Pages<T>) -> Vec<(usize, u64, T::Event)> {
+    let (mut events, mut until) = (Vec::new(), u64::MAX);
+    for (history, page) in pages.into_iter().enumerate() {
+        let (mut latest, has_more) = (0, has_more(&page));
+        for (number, event) in (page.after + 1..).zip(page.events) {
+            latest = T::time(&event).0.max(latest);
+            events.push((latest, (history, number, event)));
+        }
+        if has_more {
+            until = until.min(latest);
+        }
+    }
+    events.retain(|(time, _)| *time <= until);
+    events.sort_by_key(|(time, _)| *time);
+    events.into_iter().map(|(_, event)| event).collect()
+}
+
+/// Whether more events follow than the page has.
+fn has_more<E>(page: &EventPage<E>) -> bool {
+    page.after + (page.events.len() as u64) < page.last
+}

@@ -1,0 +1,103 @@
+//! The one task that reads a topic's histories for all its watchers.
+
+use std::sync::Arc;
+
+use tokio::{task::yield_now, time::sleep};
+
+use super::{
+    FEED_PAGE, Feed, Feeds, READ_EVERY, READ_MAX, READ_PER_FEED, RING_MAX, RING_MIN, RINGS_MAX,
+    Topic, forget,
+    place::{Gap, Place},
+};
+use crate::{error::Error, time::monotonic};
+
+/// Reads until nobody watches; ends the feed when dropped.
+pub(super) struct Reader<T: Topic> {
+    feeds: Arc<Feeds<T>>,
+    topic: T,
+    feed: Arc<Feed<T>>,
+    place: Place,
+    /// The last read was not answered: the store may have lost something.
+    was_down: bool,
+    /// What watchers are told if it ends with some.
+    end: Error,
+}
+
+impl<T: Topic> Reader<T> {
+    pub(super) fn new(
+        feeds: Arc<Feeds<T>>,
+        topic: T,
+        feed: Arc<Feed<T>>,
+        place: Place,
+    ) -> Reader<T> {
+        Reader { feeds, topic, feed, place, was_down: false, end: Error::Ending }
+    }
+
+    pub(super) async fn run(mut self) {
+        let feeds = self.feeds.clone();
+        tokio::select! {
+            biased;
+            () = feeds.engine.hub().closed() => {}
+            end = self.follow() => self.end = end,
+        }
+    }
+
+    /// Reads now and then; returns why it cannot go on.
+    async fn follow(&mut self) -> Error {
+        loop {
+            let pause = READ_EVERY.max(READ_PER_FEED * self.feeds.count() as u32);
+            let feed = self.feed.clone();
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = feed.ring.closed() => {
+                    if self.feeds.retire(&self.topic, &feed) {
+                        return Error::Ending;
+                    }
+                }
+            }
+            while match self.read().await {
+                Ok(has_more) => has_more,
+                Err(error @ Error::Corrupt(_)) => return error,
+                Err(error) => {
+                    tracing::debug!(%error, topic = ?self.topic, "could not read events");
+                    self.was_down = true;
+                    false
+                }
+            } {
+                // Those who watch go first.
+                yield_now().await;
+            }
+        }
+    }
+
+    /// Reads what has happened since into the ring; whether more follows already.
+    async fn read(&mut self) -> Result<bool, Error> {
+        let engine = &self.feeds.engine;
+        let deadline = monotonic() + READ_MAX;
+        let batch = self.place.read_on(engine, &self.topic, FEED_PAGE, deadline).await?;
+        // A history that has lapsed was read to its end before.
+        let is_loss = |gap: &Gap<_>| self.was_down || !gap.may_be_lapse;
+        let tells_gap = batch.gap.as_ref().is_some_and(is_loss);
+        let (has_more, is_empty) =
+            (batch.has_more, batch.entries.is_empty() && batch.gap.is_none());
+        let most = (RINGS_MAX / self.feeds.count().max(1)).clamp(RING_MIN, RING_MAX);
+        self.feed.ring.send_if_modified(|ring| {
+            if !is_empty {
+                ring.push(batch, tells_gap, self.place.seen(), most);
+            } else if !ring.is_empty() {
+                ring.trim(most);
+            }
+            !is_empty
+        });
+        self.was_down = false;
+        Ok(has_more)
+    }
+}
+
+impl<T: Topic> Drop for Reader<T> {
+    fn drop(&mut self) {
+        forget(&mut self.feeds.lock(), &self.topic, &self.feed);
+        let end = self.end.clone();
+        self.feed.ring.send_modify(|ring| ring.end(end));
+    }
+}

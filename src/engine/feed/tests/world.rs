@@ -1,0 +1,147 @@
+//! A topic of two histories that tests append to.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use super::super::*;
+use crate::{
+    admission::Pool,
+    decision::{Call, Listing, Reply},
+    engine::embedded::Embedded,
+    events::History,
+    script::{self, Script},
+    time::Clock,
+};
+
+pub(super) const MOST: u32 = 20_000;
+
+/// Two histories of numbered events that tests append to; a number stands for its time,
+/// too.
+#[derive(Debug, Default)]
+struct Log {
+    histories: [Mutex<Option<Box<History<u64>>>>; 2],
+    reads: AtomicUsize,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Numbers(Arc<Log>);
+
+#[derive(Debug)]
+pub(super) struct Read {
+    log: Arc<Log>,
+    history: usize,
+    after: After,
+}
+
+impl PartialEq for Numbers {
+    fn eq(&self, other: &Numbers) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Numbers {}
+
+impl Hash for Numbers {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.0).hash(state);
+    }
+}
+
+/// An event and what is seen with it; none is a gap.
+pub(super) type Told = (Option<u64>, Vec<u64>);
+
+impl Topic for Numbers {
+    type Event = u64;
+    type Read = Read;
+    type Told = Told;
+
+    const HISTORIES: usize = 2;
+
+    fn read(&self, history: usize, after: After) -> Read {
+        Read { log: self.0.clone(), history, after }
+    }
+
+    fn time(event: &u64) -> Timestamp {
+        Timestamp(*event)
+    }
+
+    fn told(event: Option<u64>, seen: &[u64]) -> Told {
+        (event, seen.to_vec())
+    }
+}
+
+impl Decision for Read {
+    type State = Pool;
+    type Outcome = EventPage<u64>;
+
+    const SCRIPT: &'static Script = &script::READ_EVENTS;
+
+    fn partition(&self) -> &[u8] {
+        b"log"
+    }
+
+    fn listing(&self) -> Listing {
+        Listing::Same
+    }
+
+    fn encode(&self, _: &mut Call) {}
+
+    fn parse(_: &mut Reply) -> Result<EventPage<u64>, Error> {
+        Err(Error::DeadlineExceeded)
+    }
+
+    fn decide(&self, _: &mut Pool, _: Timestamp) -> EventPage<u64> {
+        self.log.reads.fetch_add(1, Ordering::SeqCst);
+        let history = self.log.histories[self.history].lock().expect("no test panics in it");
+        History::page(history.as_deref(), self.after)
+    }
+}
+
+pub(super) struct World {
+    pub(super) feeds: Arc<Feeds<Numbers>>,
+    pub(super) topic: Numbers,
+    now: AtomicU64,
+}
+
+impl World {
+    pub(super) fn new() -> World {
+        let engine = Arc::new(Engine::Embedded(Embedded::new(Clock::system())));
+        let topic = Numbers(Arc::default());
+        World { feeds: Feeds::new(engine), topic, now: AtomicU64::new(1_000_000_000) }
+    }
+
+    /// Appends events; returns them.
+    pub(super) fn append(&self, history: usize, number: usize) -> Vec<u64> {
+        let next = || self.now.fetch_add(1000, Ordering::SeqCst) + 1000;
+        let events: Vec<u64> = (0..number).map(|_| next()).collect();
+        let mut history = self.topic.0.histories[history].lock().expect("no test panics in it");
+        for event in &events {
+            History::append(&mut history, *event, MOST, Timestamp(*event));
+        }
+        events
+    }
+
+    /// Loses a history, as if it had lapsed.
+    pub(super) fn lose(&self, history: usize) {
+        *self.topic.0.histories[history].lock().expect("no test panics in it") = None;
+    }
+
+    pub(super) fn reads(&self) -> usize {
+        self.topic.0.reads.load(Ordering::SeqCst)
+    }
+
+    pub(super) async fn watch(&self, start: Start) -> Watcher<Numbers> {
+        self.try_watch(start).await.expect("there is room")
+    }
+
+    pub(super) async fn try_watch(&self, start: Start) -> Result<Watcher<Numbers>, Error> {
+        let deadline = monotonic() + Duration::from_secs(60);
+        self.feeds.watch(self.topic.clone(), start, deadline).await
+    }
+
+    /// Returns once nobody reads any more.
+    pub(super) async fn idle(&self) {
+        while self.feeds.count() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Histories of events: what changed, numbered, the last ones of a partition.
+//!
+//! A change and its event are one atomic step. Numbers rise by one; a history that was
+//! lost begins anew at the time in µs, beyond every number that it can have had.
+
+use std::collections::VecDeque;
+
+use crate::{
+    decision::{Call, Reply},
+    error::Error,
+    time::{Millis, Timestamp},
+};
+
+/// How many more events than it has to keep a history grows to before it is trimmed.
+const SLACK: usize = 100;
+/// How long after its last event a history is kept, at least.
+pub const KEPT: Millis = Millis::from_secs(24 * 3600);
+
+/// The last events of a partition; the twin of `lua/lib/events.lua`.
+#[derive(Debug)]
+pub struct History<E> {
+    /// The number before the first event's.
+    base: u64,
+    events: VecDeque<E>,
+    /// When it may go.
+    forget: Timestamp,
+}
+
+/// Events that follow on a cursor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventPage<E> {
+    /// Whether some that followed are kept no longer.
+    pub gap: bool,
+    /// The number before the first of these events.
+    pub after: u64,
+    /// The events, numbered from there.
+    pub events: Vec<E>,
+    /// The number of the last event that there is; 0 when there is none.
+    pub last: u64,
+}
+
+/// Asks for events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct After {
+    /// The number of the last event that was seen, 0 for all that are kept; none asks
+    /// only for the number of the last event.
+    pub number: Option<u64>,
+    /// The most events.
+    pub limit: u32,
+}
+
+impl<E: Clone> History<E> {
+    /// Appends an event to a history that keeps so many at least.
+    pub fn append(history: &mut Option<Box<History<E>>>, event: E, most: u32, now: Timestamp) {
+        let empty = || History { base: now.0, events: VecDeque::new(), forget: now };
+        let history = history.get_or_insert_with(|| Box::new(empty()));
+        history.events.push_back(event);
+        history.forget = now.after(KEPT);
+        if history.events.len() > most as usize + SLACK {
+            let drop = history.events.len() - most as usize;
+            history.events.drain(..drop);
+            history.base += drop as u64;
+        }
+    }
+
+    /// What follows on a cursor.
+    pub fn page(history: Option<&History<E>>, after: After) -> EventPage<E> {
+        let (base, count) = history.map_or((0, 0), |kept| (kept.base, kept.events.len()));
+        let last = base + count as u64;
+        let (gap, from) = position(after.number, base, last);
+        let skip = (from - base) as usize;
+        let events = history.into_iter().flat_map(|kept| kept.events.iter().skip(skip));
+        let events = events.take(after.limit as usize).cloned().collect();
+        EventPage { gap, after: from, events, last }
+    }
+
+    /// Whether it may go.
+    pub fn has_lapsed(&self, now: Timestamp) -> bool {
+        self.forget <= now
+    }
+}
+
+impl After {
+    /// Appends number and limit.
+    pub(crate) fn encode(&self, call: &mut Call) {
+        call.optional(self.number);
+        call.number(self.limit.into());
+    }
+}
+
+impl<E> EventPage<E> {
+    /// Reads what follows a status: 1 when there is a gap, the number before the first of
+    /// the events, that of the last one that there is, the events.
+    pub(crate) fn parse(
+        reply: &mut Reply,
+        event: impl Fn(&[u8]) -> Option<E>,
+    ) -> Result<EventPage<E>, Error> {
+        let (gap, after, last) = (reply.number()? != 0, reply.number()?, reply.number()?);
+        let mut events = Vec::new();
+        while reply.has_more() {
+            let read = event(&reply.bytes()?);
+            events.push(read.ok_or_else(|| Error::Corrupt("an event of the history".to_owned()))?);
+        }
+        Ok(EventPage { gap, after, events, last })
+    }
+}
+
+/// Whether events are missing after a cursor, and from where it goes on.
+fn position(after: Option<u64>, base: u64, last: u64) -> (bool, u64) {
+    match after {
+        None => (false, last),
+        Some(0) => (false, base),
+        Some(number) if number < base || number > last => (true, base),
+        Some(number) => (false, number),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(history: &Option<Box<History<u64>>>, number: Option<u64>) -> EventPage<u64> {
+        History::page(history.as_deref(), After { number, limit: 3 })
+    }
+
+    #[test]
+    fn a_cursor_older_than_the_history_has_a_gap() {
+        let mut history = None;
+        assert_eq!(page(&history, Some(0)).last, 0);
+        assert!(page(&history, Some(7)).gap);
+        for event in 0..301 {
+            History::append(&mut history, event, 200, Timestamp(1000));
+        }
+        // Trimmed once, to 200, when there were 301.
+        let all = page(&history, Some(0));
+        assert_eq!((all.gap, all.after, all.last), (false, 1101, 1301));
+        assert_eq!(all.events, [101, 102, 103]);
+        assert_eq!(page(&history, Some(1101)), all);
+        assert!(page(&history, Some(1100)).gap && page(&history, Some(1302)).gap);
+        let none = page(&history, Some(1301));
+        assert!(none.events.is_empty() && !none.gap);
+        assert_eq!(page(&history, None), none);
+        assert_eq!(page(&history, Some(1299)).events, [299, 300]);
+    }
+}

@@ -1,0 +1,75 @@
+//! Outcomes of queued tasks into responses.
+
+use bytes::Bytes;
+
+use super::super::super::{convert::timestamp, page_token, pb};
+use crate::admission::{
+    CancelVerdict, Cancellation, Dispatched, EnqueueStatus, ListedState, ListedTask, TaskPage,
+};
+
+pub(super) fn dispatched(dispatched: &Dispatched) -> pb::DispatchedTask {
+    pb::DispatchedTask {
+        task_id: dispatched.task.clone(),
+        payload: dispatched.payload.clone(),
+        attempt: dispatched.attempt,
+    }
+}
+
+pub(in crate::grpc::admission) fn enqueued(
+    task_id: Bytes,
+    status: EnqueueStatus,
+) -> pb::EnqueueResult {
+    let status = match status {
+        EnqueueStatus::Duplicate => pb::EnqueueStatus::Duplicate,
+        EnqueueStatus::Enqueued => pb::EnqueueStatus::Enqueued,
+        EnqueueStatus::Expired => pb::EnqueueStatus::Expired,
+        EnqueueStatus::Full => pb::EnqueueStatus::Full,
+    };
+    pb::EnqueueResult { task_id, status: status.into() }
+}
+
+pub(in crate::grpc::admission) fn cancellation(
+    cancellation: Cancellation,
+) -> pb::CancelTaskResponse {
+    let verdict = match cancellation.verdict {
+        CancelVerdict::Cancelled => pb::CancelVerdict::Cancelled,
+        CancelVerdict::Completed => pb::CancelVerdict::Completed,
+        CancelVerdict::Running => pb::CancelVerdict::Running,
+        CancelVerdict::Unknown => pb::CancelVerdict::Unknown,
+    };
+    pb::CancelTaskResponse { verdict: verdict.into(), replayed: cancellation.replayed }
+}
+
+/// A page of tasks, of which only those of a state are wanted.
+pub(in crate::grpc::admission) fn task_page(
+    page: &TaskPage,
+    wanted: impl Fn(ListedState) -> bool,
+) -> pb::ListTasksResponse {
+    let tasks = page.tasks.iter().filter(|listed| wanted(listed.state)).map(task).collect();
+    pb::ListTasksResponse { tasks, next_page_token: page_token::encode(page.next.as_ref()) }
+}
+
+fn task(listed: &ListedTask) -> pb::Task {
+    let (device, task) = listed.device_and_task();
+    let state = match listed.state {
+        ListedState::Cancelled => pb::TaskState::Cancelled,
+        ListedState::Dead => pb::TaskState::Dead,
+        ListedState::Expired => pb::TaskState::Expired,
+        ListedState::Queued => pb::TaskState::Queued,
+        ListedState::Running => pb::TaskState::Running,
+    };
+    pb::Task {
+        device_id: text(device),
+        task_id: text(task),
+        state: state.into(),
+        attempt: listed.attempt,
+        enqueue_time: Some(timestamp(listed.at)),
+        expire_time: listed.ends.map(timestamp),
+        fencing_token: listed.token,
+    }
+}
+
+/// Stored bytes may be anything; answers are UTF-8.
+fn text(bytes: &[u8]) -> Bytes {
+    String::from_utf8_lossy(bytes).into_owned().into()
+}

@@ -1,0 +1,104 @@
+//! `WatchPool`: what happens in a pool, as its watchers are told.
+
+use bytes::Bytes;
+use tonic::Status;
+
+use super::super::{convert::timestamp, events, fields::Fields, pb};
+use crate::{
+    admission::{Event, EventKind, Outcome, ReadEvents},
+    engine::feed::{Start, Topic},
+    events::After,
+    names::{Name, SEPARATOR},
+    time::Timestamp,
+};
+
+/// The longest cursor: a number below 2^53.
+const DIGITS_MAX: usize = 16;
+
+/// The events of a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct PoolEvents(Name);
+
+/// What is watched, and where it begins.
+pub(super) fn parse(request: pb::WatchPoolRequest) -> Result<(PoolEvents, Start), Status> {
+    let mut fields = Fields::default();
+    let pool = fields.name("pool", request.pool);
+    let start = events::start(&mut fields, request.after.as_deref(), cursor);
+    fields.finish(pool.map(|pool| (PoolEvents(pool.detached()), start)))
+}
+
+/// The number of an event.
+fn cursor(text: &[u8]) -> Option<Box<[u64]>> {
+    if text.len() > DIGITS_MAX || !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number = std::str::from_utf8(text).ok()?.parse().ok()?;
+    Some([number].into())
+}
+
+impl Topic for PoolEvents {
+    type Event = Event;
+    type Read = ReadEvents;
+    type Told = pb::WatchPoolResponse;
+
+    const HISTORIES: usize = 1;
+
+    fn read(&self, _: usize, after: After) -> ReadEvents {
+        ReadEvents { pool: self.0.clone(), after }
+    }
+
+    fn time(event: &Event) -> Timestamp {
+        event.time
+    }
+
+    fn told(event: Option<Event>, seen: &[u64]) -> pb::WatchPoolResponse {
+        let number = seen.first().copied().unwrap_or_default();
+        let mut told = event.map_or_else(gap, pool_event);
+        told.cursor = number.to_string().into();
+        pb::WatchPoolResponse { event: Some(told) }
+    }
+}
+
+fn gap() -> pb::PoolEvent {
+    pb::PoolEvent { kind: pb::PoolEventKind::Gap.into(), ..pb::PoolEvent::default() }
+}
+
+fn pool_event(event: Event) -> pb::PoolEvent {
+    let kind = match event.kind {
+        EventKind::Enqueued => pb::PoolEventKind::Enqueued,
+        EventKind::Admitted => pb::PoolEventKind::Admitted,
+        EventKind::Renewed => pb::PoolEventKind::Renewed,
+        EventKind::Completed => pb::PoolEventKind::Completed,
+        EventKind::Late => pb::PoolEventKind::Late,
+        EventKind::Expired => pb::PoolEventKind::Expired,
+        EventKind::Evicted => pb::PoolEventKind::Evicted,
+        EventKind::Cancelled => pb::PoolEventKind::Cancelled,
+        EventKind::Dead => pb::PoolEventKind::Dead,
+        EventKind::Configured => pb::PoolEventKind::Configured,
+    };
+    let outcome = match event.outcome {
+        None => pb::Outcome::Unspecified,
+        Some(Outcome::Succeeded) => pb::Outcome::Succeeded,
+        Some(Outcome::Failed) => pb::Outcome::Failed,
+    };
+    let (device_id, task_id) = halves(&Bytes::from_owner(event.member));
+    pb::PoolEvent {
+        cursor: Bytes::new(),
+        kind: kind.into(),
+        device_id,
+        task_id,
+        fencing_token: event.token,
+        attempt: event.attempt,
+        outcome: outcome.into(),
+        event_time: Some(timestamp(event.time)),
+        capacity: event.capacity,
+    }
+}
+
+/// Device and task, in the memory of both; empty where there are none.
+fn halves(member: &Bytes) -> (Bytes, Bytes) {
+    match member.iter().position(|byte| *byte == SEPARATOR) {
+        Some(at) => (member.slice(..at), member.slice(at + 1..)),
+        None => (Bytes::new(), Bytes::new()),
+    }
+}

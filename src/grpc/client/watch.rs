@@ -1,0 +1,65 @@
+//! `WatchPool` in plain types.
+
+use futures_util::{Stream, StreamExt};
+use tonic::Request;
+
+use super::{CallError, Client, answered, convert, pb};
+use crate::{
+    admission::{Event, EventKind, Outcome},
+    names::SEPARATOR,
+};
+
+/// What a stream of events tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told<E> {
+    /// Where another stream goes on after it.
+    pub cursor: String,
+    /// What happened; none where events are missing that are kept no longer.
+    pub event: Option<E>,
+}
+
+impl Client {
+    /// What happens in a pool after a cursor: from now on without one, all that is kept
+    /// with "0". Ends with the error that it was cut off by.
+    pub async fn watch_pool(
+        &self,
+        pool: &str,
+        after: Option<&str>,
+    ) -> Result<impl Stream<Item = Result<Told<Event>, CallError>> + use<>, CallError> {
+        let (pool, after) = (pool.to_owned(), after.map(str::to_owned));
+        let request = Request::new(pb::WatchPoolRequest { pool, after });
+        let told = answered(self.admission.clone().watch_pool(request)).await?;
+        Ok(told.map(|told| pool_event(told?.event)))
+    }
+}
+
+fn pool_event(event: Option<pb::PoolEvent>) -> Result<Told<Event>, CallError> {
+    use pb::PoolEventKind as Wire;
+
+    let event = event.ok_or_else(|| CallError::malformed("event"))?;
+    let kind = match event.kind() {
+        Wire::Gap => return Ok(Told { cursor: event.cursor, event: None }),
+        Wire::Enqueued => EventKind::Enqueued,
+        Wire::Admitted => EventKind::Admitted,
+        Wire::Renewed => EventKind::Renewed,
+        Wire::Completed => EventKind::Completed,
+        Wire::Late => EventKind::Late,
+        Wire::Expired => EventKind::Expired,
+        Wire::Evicted => EventKind::Evicted,
+        Wire::Cancelled => EventKind::Cancelled,
+        Wire::Dead => EventKind::Dead,
+        Wire::Configured => EventKind::Configured,
+        Wire::Unspecified => return Err(CallError::malformed("kind")),
+    };
+    let outcome = match event.outcome() {
+        pb::Outcome::Unspecified => None,
+        pb::Outcome::Succeeded => Some(Outcome::Succeeded),
+        pb::Outcome::Failed => Some(Outcome::Failed),
+    };
+    let names = [event.device_id.as_bytes(), event.task_id.as_bytes()];
+    let member = if names[0].is_empty() { Vec::new() } else { names.join(&SEPARATOR) };
+    let pb::PoolEvent { cursor, fencing_token: token, attempt, capacity, .. } = event;
+    let time = convert::timestamp(event.event_time)?;
+    let event = Event { kind, token, attempt, outcome, capacity, time, member: member.into() };
+    Ok(Told { cursor, event: Some(event) })
+}
