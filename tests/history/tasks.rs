@@ -1,0 +1,126 @@
+//! The rules of tasks: queued once, dispatched with attempts that rise by one, and not
+//! at all any more once they are over.
+
+use std::collections::HashMap;
+
+use super::event::{Event, Kind, Outcome};
+
+/// How long a task that is over is remembered at least: the shortest retention, in µs.
+/// Later one of its name may come anew.
+const REMEMBERED: u64 = 60_000_000;
+
+/// All tasks that were seen, by device and name.
+#[derive(Debug)]
+pub struct Tasks {
+    tasks: HashMap<(String, String), Task>,
+    /// Whether every task's first event must be there.
+    whole: bool,
+    /// How many gaps the record has.
+    gaps: u32,
+    max_attempts: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Task {
+    queued: bool,
+    /// Of the last ADMITTED.
+    attempt: u32,
+    /// What it is over with, and at which cursor.
+    over: Option<(Kind, u64)>,
+    /// When its last event was, in µs.
+    last: u64,
+    /// How many gaps had been before that.
+    gaps: u32,
+}
+
+impl Tasks {
+    /// Of a record that begins with the pool's first event, or somewhere.
+    pub fn new(from_start: bool, max_attempts: Option<u32>) -> Tasks {
+        Tasks { tasks: HashMap::new(), whole: from_start, gaps: 0, max_attempts }
+    }
+
+    /// Events are missing.
+    pub fn gap(&mut self) {
+        self.whole = false;
+        self.gaps += 1;
+    }
+
+    /// How many that were queued are over with this kind; none: how many are not over.
+    pub fn count(&self, kind: Option<Kind>) -> usize {
+        let queued = self.tasks.values().filter(|task| task.queued);
+        queued.filter(|task| task.over.map(|(kind, _)| kind) == kind).count()
+    }
+
+    /// What an event says against the rules.
+    pub fn see(&mut self, event: &Event) -> Result<(), String> {
+        if event.task_id.is_empty() {
+            return Ok(());
+        }
+        let key = (event.device_id.clone(), event.task_id.clone());
+        let now = event.event_time.unwrap_or(0);
+        let known = self.tasks.get(&key).copied();
+        let known = known.filter(|task| task.over.is_none() || now < task.last + REMEMBERED);
+        let mut task = known.unwrap_or_default();
+        let missed = self.gaps > task.gaps;
+        (task.last, task.gaps) = (now, self.gaps);
+        let ruling = match event.kind {
+            Kind::Enqueued => {
+                let before = known.filter(|known| known.queued && !missed);
+                task = Task { queued: true, last: now, gaps: self.gaps, ..Task::default() };
+                before.map_or(Ok(()), |_| Err("it was queued before".to_owned()))
+            }
+            Kind::Admitted => self.dispatch(&mut task, event, missed),
+            Kind::Completed | Kind::Late => {
+                // A failed attempt of a queued task is followed by another.
+                if event.attempt == 0 || event.outcome == Outcome::Succeeded {
+                    task.over = Some((Kind::Completed, event.cursor));
+                }
+                Ok(())
+            }
+            Kind::Cancelled => self.leave(&mut task, event, &[Kind::Dead, Kind::Expired]),
+            Kind::Dead => self.leave(&mut task, event, &[]),
+            Kind::Expired if event.fencing_token == 0 => self.leave(&mut task, event, &[]),
+            _ => Ok(()),
+        };
+        self.tasks.insert(key, task);
+        ruling
+    }
+
+    fn dispatch(&self, task: &mut Task, event: &Event, missed: bool) -> Result<(), String> {
+        let before = std::mem::replace(&mut task.attempt, event.attempt);
+        if let Some((kind, cursor)) = task.over {
+            return Err(format!("it was over with {kind} at cursor {cursor}"));
+        }
+        if event.attempt == 0 {
+            return match task.queued && !missed {
+                true => Err("it was queued, and this is no attempt of it".to_owned()),
+                false => Ok(()),
+            };
+        }
+        if !task.queued && self.whole {
+            return Err("it was never queued".to_owned());
+        }
+        let unknown = !task.queued || missed;
+        task.queued = true;
+        if let Some(most) = self.max_attempts.filter(|most| event.attempt > *most) {
+            return Err(format!("{most} attempts are the most"));
+        }
+        match event.attempt == before + 1 || unknown && event.attempt > before {
+            true => Ok(()),
+            false => Err(format!("attempt {before} was the one before")),
+        }
+    }
+
+    /// A task leaves its queue, which it does once; `after` are the ends that this one
+    /// may follow.
+    fn leave(&self, task: &mut Task, event: &Event, after: &[Kind]) -> Result<(), String> {
+        let before = task.over.replace((event.kind, event.cursor));
+        if let Some((kind, cursor)) = before.filter(|(kind, _)| !after.contains(kind)) {
+            return Err(format!("it was over with {kind} at cursor {cursor}"));
+        }
+        match std::mem::replace(&mut task.queued, true) || !self.whole {
+            true => Ok(()),
+            false => Err("it was never queued".to_owned()),
+        }
+    }
+}
