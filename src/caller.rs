@@ -1,11 +1,13 @@
 //! One caller, a few calls, from the shell: `tollgate rate`, `tollgate next`,
-//! `tollgate stock`, `tollgate lock`.
+//! `tollgate stock`, `tollgate lock`; or one that looks on: `tollgate watch`.
 
 mod flags;
+mod follow;
 pub mod lock;
 pub mod next;
 pub mod rate;
 pub mod stock;
+pub mod watch;
 
 use std::fmt;
 

@@ -14,6 +14,7 @@ use tollgate::{
         next::{self, NextOptions},
         rate::{self, RateOptions},
         stock::{self, StockOptions},
+        watch::{self, WatchOptions},
     },
     config::{EngineChoice, ServeFlags},
     fleet::{self, FleetOptions},
@@ -60,6 +61,9 @@ pub(crate) enum Command {
     /// another owner holds the lock
     #[command(after_help = lock::HELP)]
     Lock(LockOptions),
+    /// Print what happens in a pool, an event a line, until Ctrl-C
+    #[command(after_help = watch::HELP)]
+    Watch(WatchOptions),
 }
 
 /// Reads the command line; the error is how to end: 64 for a wrong one.

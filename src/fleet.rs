@@ -19,7 +19,6 @@ mod plan;
 mod progress;
 mod report;
 mod sale;
-mod signals;
 mod stage;
 mod tally;
 mod task_duration;
@@ -34,8 +33,10 @@ pub use options::{FleetOptions, HELP};
 pub use sale::SaleOptions;
 pub use task_duration::TaskDuration;
 
-use crate::grpc::client::{CallError, Client};
-use signals::Signals;
+use crate::{
+    grpc::client::{CallError, Client},
+    signals::Signals,
+};
 use stage::Stage;
 use tally::Tally;
 

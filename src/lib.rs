@@ -13,10 +13,11 @@
 //! - [`server`]: routes, health, reflection, limits, drain.
 //! - [`config`]: flags, environment and `tollgate.toml`; [`telemetry`]: logs.
 //! - [`fleet`]: a fleet of devices, callers or buyers to play against a server;
-//!   [`caller`]: a single caller, for a quick try.
+//!   [`caller`]: a single caller, for a quick try, or one that watches.
 //! - [`names`] builds every key, [`time`] reads every clock, [`script`] holds
 //!   every script, `memory` remembers for a time, `globs` finds a name's entry of
-//!   the configuration, [`error`] says why a decision could not be taken.
+//!   the configuration, `signals` hears Ctrl-C, [`error`] says why a decision could not be
+//!   taken.
 //!
 //! Dependencies point one way: main → server → grpc → engine → capabilities →
 //! decision → script, names, time, error. Only `grpc` knows generated messages,
@@ -40,6 +41,7 @@ pub mod rate;
 pub mod script;
 pub mod sequence;
 pub mod server;
+mod signals;
 pub mod stock;
 pub mod telemetry;
 pub mod time;

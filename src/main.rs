@@ -16,6 +16,7 @@ use tollgate::{
         next::{self, NextOptions},
         rate::{self, RateOptions},
         stock::{self, StockOptions},
+        watch::{self, WatchOptions},
     },
     config::{Config, EngineChoice, ServeFlags},
     engine::{Engine, embedded::Embedded, redis::Redis},
@@ -43,6 +44,7 @@ async fn main() -> ExitCode {
         Ok(Command::Next(options)) => take_serials(&options).await,
         Ok(Command::Stock(options)) => sell(&options).await,
         Ok(Command::Lock(options)) => run_locked(&options).await,
+        Ok(Command::Watch(options)) => watch_pool(&options).await,
         Err(code) => code,
     }
 }
@@ -100,6 +102,13 @@ async fn run_locked(options: &LockOptions) -> ExitCode {
         Ok(lock::End::Exited(code)) => ExitCode::from(code),
         Ok(lock::End::Refused) => ExitCode::from(exit::REFUSED),
         Ok(lock::End::Lost) => ExitCode::from(exit::LOST),
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+async fn watch_pool(options: &WatchOptions) -> ExitCode {
+    match watch::run(options, cli::warn).await {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => exit::unavailable(&error),
     }
 }

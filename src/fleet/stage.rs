@@ -14,12 +14,11 @@ use super::{
     progress::{Level, Progress, Standing},
     random,
     report::{Fleet, Report},
-    signals::Signals,
     tally::Tally,
     uplink::Uplink,
     watch,
 };
-use crate::{grpc::client::Client, time::monotonic};
+use crate::{grpc::client::Client, signals::Signals, time::monotonic};
 
 /// What a run is played with.
 #[derive(Debug)]

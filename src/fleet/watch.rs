@@ -7,10 +7,8 @@ use tokio::{
     time::{Interval, MissedTickBehavior, interval, sleep_until},
 };
 
-use super::{
-    progress::{Progress, Standing},
-    signals::Signals,
-};
+use super::progress::{Progress, Standing};
+use crate::signals::Signals;
 
 /// Waits until `end`, or less if a signal comes.
 pub(super) async fn until(

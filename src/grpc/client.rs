@@ -4,6 +4,7 @@
 mod convert;
 mod error;
 mod lock;
+mod pools;
 mod rate;
 mod sequence;
 mod stock;
@@ -19,6 +20,7 @@ use tonic::{
 
 pub use error::CallError;
 pub(in crate::grpc) use error::code_name;
+pub use pools::PoolStanding;
 pub use rate::{Against, LimitStanding, RateAnswer};
 pub use sequence::Serials;
 pub use stock::Reserving;

@@ -14,7 +14,7 @@
 //!   other answer; `stock_faults`, `stock_damage`: crowds that lapse, lost replies
 //! - `lock`, `lock_faults`: what common recipes for locks get wrong (D ids); `waiting`,
 //!   `waiting_crowds`, `waiting_faults`, `admission_waiting`: whose turn it is
-//! - `watch`, `watch_faults`: streams of events
+//! - `watch`, `watch_faults`: streams of events; `history` checks them
 //! - `tasks`, `task_ends`: queued tasks, on both engines; `queue` is what they ask with
 //! - `bad_input`, `rate_bad_input`, `sequence_bad_input`, `stock_bad_input`, `names`: what is refused, and
 //!   what never shares state
@@ -27,7 +27,7 @@
 //! - `fleet`, `fleet_rate`, `fleet_sale`: `tollgate fleet` against a server, without and with
 //!   `--rate` and `--sale`; `rate_command`: `tollgate rate`
 //! - `next_command`: `tollgate next`; `stock_command`: `tollgate stock`; `lock_command`:
-//!   `tollgate lock`
+//!   `tollgate lock`; `watch_command`: `tollgate watch`
 //! - `documented`: the commands and programs of `examples/` and their output
 
 #![allow(
@@ -57,6 +57,7 @@ mod documented;
 mod fleet;
 mod fleet_rate;
 mod fleet_sale;
+mod history;
 mod lifecycle;
 mod listings;
 mod lock;
@@ -104,5 +105,6 @@ mod waiting;
 mod waiting_crowds;
 mod waiting_faults;
 mod watch;
+mod watch_command;
 mod watch_faults;
 mod wire;

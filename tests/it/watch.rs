@@ -43,8 +43,12 @@ impl Events {
 
     /// The next event, or why the stream ends.
     pub async fn try_next(&mut self) -> Result<pb::PoolEvent, tonic::Status> {
-        let next = timeout(PATIENCE, self.0.message()).await.expect("an event comes");
-        Ok(next?.expect("it ends with a status").event.unwrap())
+        timeout(PATIENCE, self.wait()).await.expect("an event comes")
+    }
+
+    /// The same, however long it takes.
+    pub async fn wait(&mut self) -> Result<pb::PoolEvent, tonic::Status> {
+        Ok(self.0.message().await?.expect("it ends with a status").event.unwrap())
     }
 
     /// Why it ends, after events that came before.

@@ -22,11 +22,10 @@ use crate::{
     fleet::{
         FleetOptions,
         progress::{Level, Progress, Standing},
-        random,
-        signals::Signals,
-        watch,
+        random, watch,
     },
     grpc::client::{Against, Client},
+    signals::Signals,
     time::monotonic,
 };
 

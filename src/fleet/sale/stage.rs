@@ -22,11 +22,10 @@ use crate::{
         FleetOptions,
         dice::Dice,
         progress::{Level, Progress, Standing},
-        random,
-        signals::Signals,
-        watch,
+        random, watch,
     },
     grpc::client::{CallError, Client},
+    signals::Signals,
     time::monotonic,
 };
 

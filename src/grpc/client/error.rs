@@ -30,6 +30,12 @@ impl CallError {
         CallError { code: code_name(Code::Internal), message: format!("malformed answer: {what}") }
     }
 
+    /// The server has no more to say, though it should have.
+    pub(crate) fn ended() -> CallError {
+        let message = "the server ended the stream".to_owned();
+        CallError { code: code_name(Code::Unavailable), message }
+    }
+
     /// No connection. The innermost cause names what failed; the outer ones
     /// say "transport error" only.
     pub(super) fn unreachable(error: &transport::Error) -> CallError {
@@ -38,6 +44,18 @@ impl CallError {
             cause = inner;
         }
         CallError { code: code_name(Code::Unavailable), message: cause.to_string() }
+    }
+}
+
+impl CallError {
+    /// Whether the call may have an answer later: the server or the way to it is down,
+    /// or has too much to do.
+    pub fn may_pass(&self) -> bool {
+        // A connection that breaks has the client library's own words and codes.
+        let broken = self.code == "INTERNAL" && self.message.starts_with("h2 protocol error");
+        let passing =
+            ["CANCELLED", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "UNKNOWN"];
+        broken || passing.contains(&self.code)
     }
 }
 

@@ -1,19 +1,19 @@
-//! Ctrl-C and SIGTERM: the first ends a run early, the second at once.
+//! Ctrl-C and SIGTERM, which end what runs until it is told to.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals that end a run.
+/// The signals that end it.
 #[derive(Debug)]
-pub(super) struct Signals {
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
     /// From now on signals no longer end the process by themselves.
-    pub(super) fn new() -> io::Result<Signals> {
+    pub(crate) fn new() -> io::Result<Signals> {
         Ok(Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
@@ -21,7 +21,7 @@ impl Signals {
     }
 
     /// Waits for the next.
-    pub(super) async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

@@ -1,0 +1,147 @@
+//! `tollgate watch`: prints what happens in a pool.
+
+mod json;
+mod line;
+mod occupancy;
+mod options;
+mod printer;
+
+use std::{
+    io::{self, Write},
+    os::fd::AsFd,
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fd::BorrowedFd,
+};
+use tokio::{
+    select,
+    time::{MissedTickBehavior, interval},
+};
+
+pub use options::{HELP, WatchOptions};
+
+use self::{occupancy::Occupancy, printer::Printer};
+use super::{
+    CallerError, connect, failed,
+    follow::{Followed, Follower},
+};
+use crate::{
+    grpc::client::{CallError, Client},
+    signals::Signals,
+};
+
+/// How often it is looked whether somebody still reads.
+const LOOK: Duration = Duration::from_millis(500);
+/// Pages of leases that are asked for at the start, of a thousand each.
+const PAGES_MAX: usize = 10;
+
+/// Prints events to standard output until a signal comes, nobody reads any more, or
+/// there were as many as asked for. Tells of lost connections.
+pub async fn run(options: &WatchOptions, tell: impl Fn(&str)) -> Result<(), CallerError> {
+    let mut signals = Signals::new()
+        .map_err(|error| CallerError(format!("cannot listen for signals: {error}")))?;
+    let printer = Printer::start(io::stdout());
+    let ended = select! {
+        ended = watch(options, &printer, tell) => ended,
+        () = signals.next() => Ok(()),
+        () = nobody_reads(io::stdout()) => Ok(()),
+    };
+    let printed = printer.end().await;
+    ended?;
+    let what = format!("cannot print the events of `{}`", options.pool);
+    printed.map_err(|error| CallerError(format!("{what}: {error}")))
+}
+
+async fn watch(
+    options: &WatchOptions,
+    printer: &Printer,
+    tell: impl Fn(&str),
+) -> Result<(), CallerError> {
+    let WatchOptions { pool, server, .. } = options;
+    let what = format!("watch `{pool}`");
+    let error = |error: CallError| failed(&what, server, &error, advice(error.code));
+    let client = connect(server, &what).await?;
+    let after = options.after();
+    let from_now_on = after.is_none();
+    let mut follower = Follower::open(client.clone(), pool, after).await.map_err(error)?;
+    // After the stream began: a lease that is listed and then ends has its event there.
+    let mut occupancy = match from_now_on {
+        true => occupancy(&client, pool).await,
+        false => Occupancy::default(),
+    };
+    let mut left = options.count.unwrap_or(u64::MAX);
+    while left > 0 {
+        match follower.next().await.map_err(error)? {
+            Followed::Event(event) => {
+                let in_use = occupancy.after(&event);
+                let line =
+                    if options.json { json::json(&event) } else { line::line(&event, in_use) };
+                if !printer.print(line).await {
+                    return Ok(());
+                }
+                left -= 1;
+            }
+            Followed::Lost(error) => {
+                tell(&format!("the events of `{pool}` stopped: {error}; trying again"));
+            }
+            Followed::Resumed if follower.has_cursor() => tell("they go on where they stopped"),
+            Followed::Resumed => tell("they go on; what happened meanwhile is not among them"),
+        }
+    }
+    Ok(())
+}
+
+/// What is in use now; nothing that is certain when it cannot be had or is too much.
+async fn occupancy(client: &Client, pool: &str) -> Occupancy {
+    let (mut tokens, mut page_token) = (Vec::new(), String::new());
+    for _ in 0..PAGES_MAX {
+        let Ok((page, next)) = client.list_leases(pool, &page_token).await else { break };
+        tokens.extend(page);
+        page_token = next;
+        if page_token.is_empty() {
+            let Ok(usage) = client.usage(pool).await else { break };
+            return Occupancy::of(tokens, usage.capacity);
+        }
+    }
+    Occupancy::default()
+}
+
+/// Waits until the other end of a pipe is closed.
+async fn nobody_reads(out: impl Write + AsFd) {
+    let mut look = interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while !is_closed(out.as_fd()) {
+        look.tick().await;
+    }
+}
+
+fn is_closed(out: BorrowedFd<'_>) -> bool {
+    let mut polled = [PollFd::new(&out, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0)
+}
+
+/// What to do about a watch that failed.
+fn advice(code: &str) -> &'static str {
+    match code {
+        "INTERNAL" => "other pools go on; lua/README.md says how to set this one right",
+        "UNIMPLEMENTED" => "this server does not know events: update it",
+        _ => super::advice(code),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_is_closed_when_its_reader_is_gone() {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        assert!(!is_closed(writer.as_fd()));
+        drop(reader);
+        assert!(is_closed(writer.as_fd()));
+    }
+}

@@ -1,0 +1,103 @@
+//! The options of `tollgate watch`, checked.
+
+use clap::{Args, value_parser};
+
+use super::super::flags;
+
+/// What follows the options in `--help`.
+pub const HELP: &str = "\
+Examples:
+  What happens in a pool, from now on:
+    tollgate watch ar:0571
+
+  All that is kept of it, as JSON, and on where an earlier watch ended:
+    tollgate watch ar:0571 --from-start --json > events.jsonl
+    tollgate watch ar:0571 --after 1795289490525801 --json >> events.jsonl
+
+Prints a line for each event: when (UTC, on the engine's clock), what, device, task,
+attempt and token, how a task went, and how many slots are then in use, of how many:
+`>=` before it when leases may run that were granted before. With --json it is an
+object of protobuf's JSON form, as grpcurl prints it, and its `cursor` is what --after
+takes.
+
+A lost connection is told on standard error and tried for again, for as long as it
+takes; the watch then goes on where it was. GAP says that events in between are kept
+no longer. Ctrl-C ends it, and so does who reads its output by going away.
+
+Exit status: 0 at the end, 64 for a wrong command line, 69 when the server cannot be
+reached at the start, or says that it has no such stream.";
+
+/// Which pool to watch, from when on, at which server.
+#[derive(Debug, Clone, Args)]
+pub struct WatchOptions {
+    /// The pool, such as `ar:0571`
+    #[arg(value_name = "POOL", value_parser = flags::name)]
+    pub pool: String,
+
+    /// Print JSON, an object a line
+    #[arg(long)]
+    pub json: bool,
+
+    /// Begin after the event of this cursor
+    #[arg(long, value_name = "CURSOR", conflicts_with = "from_start")]
+    pub after: Option<String>,
+
+    /// Begin with the oldest event that is kept
+    #[arg(long)]
+    pub from_start: bool,
+
+    /// End after so many events
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+
+    /// The server
+    #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]
+    #[arg(default_value = "http://127.0.0.1:50051")]
+    pub server: String,
+}
+
+impl WatchOptions {
+    /// The cursor to begin after; none for what happens from now on.
+    pub(super) fn after(&self) -> Option<String> {
+        if self.from_start { Some("0".to_owned()) } else { self.after.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        watch: WatchOptions,
+    }
+
+    fn parse(arguments: &str) -> Result<WatchOptions, String> {
+        let arguments = ["watch"].into_iter().chain(arguments.split_whitespace());
+        Cli::try_parse_from(arguments).map(|cli| cli.watch).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_watch_begins_now_unless_it_is_told_where() {
+        let after = |arguments: &str| parse(arguments).expect("good").after();
+        assert_eq!(after("p"), None);
+        assert_eq!(after("p --from-start").as_deref(), Some("0"));
+        assert_eq!(after("p --after 17").as_deref(), Some("17"));
+    }
+
+    #[test]
+    fn errors_name_what_is_wrong() {
+        for (arguments, part) in [
+            ("", "<POOL>"),
+            ("p --count 0", "--count"),
+            ("p --after 1 --from-start", "--from-start"),
+            ("p --server https://x", "--server"),
+        ] {
+            let error = parse(arguments).expect_err(arguments);
+            assert!(error.contains(part), "{arguments}: {error}");
+        }
+    }
+}
