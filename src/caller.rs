@@ -1,5 +1,6 @@
 //! One caller, a few calls, from the shell: `tollgate rate`, `tollgate next`,
-//! `tollgate stock`, `tollgate lock`; or one that looks on: `tollgate watch`.
+//! `tollgate stock`, `tollgate lock`; or one that looks on: `tollgate watch`,
+//! `tollgate top`.
 
 mod flags;
 mod follow;
@@ -7,6 +8,7 @@ pub mod lock;
 pub mod next;
 pub mod rate;
 pub mod stock;
+pub mod top;
 pub mod watch;
 
 use std::fmt;

@@ -14,6 +14,7 @@ use tollgate::{
         next::{self, NextOptions},
         rate::{self, RateOptions},
         stock::{self, StockOptions},
+        top::{self, TopOptions},
         watch::{self, WatchOptions},
     },
     config::{EngineChoice, ServeFlags},
@@ -64,6 +65,9 @@ pub(crate) enum Command {
     /// Print what happens in a pool, an event a line, until Ctrl-C
     #[command(after_help = watch::HELP)]
     Watch(WatchOptions),
+    /// Show the pools of a server in the terminal, as they are
+    #[command(after_help = top::HELP)]
+    Top(TopOptions),
 }
 
 /// Reads the command line; the error is how to end: 64 for a wrong one.

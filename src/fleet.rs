@@ -22,7 +22,6 @@ mod sale;
 mod stage;
 mod tally;
 mod task_duration;
-mod text;
 mod uplink;
 mod watch;
 

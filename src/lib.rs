@@ -16,8 +16,9 @@
 //!   [`caller`]: a single caller, for a quick try, or one that watches.
 //! - [`names`] builds every key, [`time`] reads every clock, [`script`] holds
 //!   every script, `memory` remembers for a time, `globs` finds a name's entry of
-//!   the configuration, `signals` hears Ctrl-C, [`error`] says why a decision could not be
-//!   taken.
+//!   the configuration, `signals` hears Ctrl-C, `text` writes
+//!   numbers for people, [`error`] says why a decision could not
+//!   be taken.
 //!
 //! Dependencies point one way: main → server → grpc → engine → capabilities →
 //! decision → script, names, time, error. Only `grpc` knows generated messages,
@@ -44,5 +45,6 @@ pub mod server;
 mod signals;
 pub mod stock;
 pub mod telemetry;
+mod text;
 pub mod time;
 pub mod waiting;

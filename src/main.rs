@@ -16,6 +16,7 @@ use tollgate::{
         next::{self, NextOptions},
         rate::{self, RateOptions},
         stock::{self, StockOptions},
+        top::{self, TopOptions},
         watch::{self, WatchOptions},
     },
     config::{Config, EngineChoice, ServeFlags},
@@ -45,6 +46,7 @@ async fn main() -> ExitCode {
         Ok(Command::Stock(options)) => sell(&options).await,
         Ok(Command::Lock(options)) => run_locked(&options).await,
         Ok(Command::Watch(options)) => watch_pool(&options).await,
+        Ok(Command::Top(options)) => show_pools(&options).await,
         Err(code) => code,
     }
 }
@@ -109,6 +111,16 @@ async fn run_locked(options: &LockOptions) -> ExitCode {
 async fn watch_pool(options: &WatchOptions) -> ExitCode {
     match watch::run(options, cli::warn).await {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+async fn show_pools(options: &TopOptions) -> ExitCode {
+    match top::run(options).await {
+        Ok(table) => match cli::hand_over(&table.unwrap_or_default()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => exit::unavailable(&error),
+        },
         Err(error) => exit::unavailable(&error),
     }
 }

@@ -21,6 +21,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
+pub(super) use line::{line, millis};
 pub use options::{HELP, WatchOptions};
 
 use self::{occupancy::Occupancy, printer::Printer};

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use super::{
     plan::{Kind, Manner},
     tally::{Tally, Times},
-    text::{grouped, length},
 };
+use crate::text::{grouped, length};
 
 /// The outcome; its `Display` is the report.
 #[derive(Debug, Clone, Default)]

@@ -2,6 +2,7 @@
 
 mod convert;
 mod parse;
+mod refusals;
 mod watch;
 
 use std::{sync::Arc, time::Instant};
@@ -9,14 +10,16 @@ use std::{sync::Arc, time::Instant};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tonic::{Request, Response, Status};
 
+use refusals::Refusals;
+
 use super::{
     deadline, events, page_token,
     pb::{self, admission_service_server::AdmissionServiceServer},
 };
 use crate::{
     admission::{
-        AdmitTask, Catalog, CompleteVerdict, EvictVerdict, GetPool, Pool, PoolView, RenewVerdict,
-        Settings,
+        AdmitDecision, AdmitTask, Catalog, CompleteVerdict, EvictVerdict, GetPool, Pool, PoolView,
+        RenewVerdict, Settings,
     },
     engine::{Engine, feed::Feeds, room::Room},
     error::Error,
@@ -34,6 +37,7 @@ pub struct Admission {
     catalog: Arc<Catalog>,
     room: Arc<Room<AdmitTask>>,
     feeds: Arc<Feeds<PoolEvents>>,
+    refusals: Refusals,
 }
 
 /// Pools of a listing that are asked at the same time.
@@ -51,9 +55,14 @@ impl Admission {
         catalog: Arc<Catalog>,
     ) -> AdmissionServiceServer<Admission> {
         let room = Room::new(engine.clone());
-        let feeds = Feeds::new(engine.clone());
-        AdmissionServiceServer::new(Admission { engine, catalog, room, feeds })
+        let (feeds, refusals) = (Feeds::new(engine.clone()), Refusals::default());
+        AdmissionServiceServer::new(Admission { engine, catalog, room, feeds, refusals })
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
+    }
+
+    /// A pool, and how often this server refused somebody in it.
+    fn pool(&self, pool: &Name, settings: &Settings, view: &PoolView) -> pb::Pool {
+        convert::pool(pool, settings, view, self.refusals.of(pool))
     }
 
     async fn view(&self, pool: &Name, deadline: Instant) -> Result<(Settings, PoolView), Error> {
@@ -76,6 +85,9 @@ impl pb::admission_service_server::AdmissionService for Admission {
             0 => self.room.run_at_once(&decision, deadline).await?,
             _ => self.room.run(decision.clone(), wait, deadline).await?,
         };
+        if let AdmitDecision::Full { .. } = admission.decision {
+            self.refusals.add(&decision.pool);
+        }
         if !admission.is_granted() {
             tracing::debug!(?decision, ?admission, "refused");
         }
@@ -125,7 +137,7 @@ impl pb::admission_service_server::AdmissionService for Admission {
         let deadline = deadline::of(&request);
         let pool = parse::get_pool(request.into_inner())?;
         let (settings, view) = self.view(&pool, deadline).await?;
-        let pool = convert::pool(&pool, &settings, &view);
+        let pool = self.pool(&pool, &settings, &view);
         Ok(Response::new(pb::GetPoolResponse { pool: Some(pool) }))
     }
 
@@ -139,7 +151,7 @@ impl pb::admission_service_server::AdmissionService for Admission {
         let views = page.names.into_iter().map(|name| async move {
             match self.view(&name, deadline).await {
                 Ok((_, view)) if view.is_vacant() => Ok(None),
-                Ok((settings, view)) => Ok(Some(convert::pool(&name, &settings, &view))),
+                Ok((settings, view)) => Ok(Some(self.pool(&name, &settings, &view))),
                 // One pool's trouble must not hide the others.
                 Err(Error::Corrupt(_)) => Ok(Some(convert::unreadable_pool(&name))),
                 Err(error) => Err(error),
@@ -215,7 +227,7 @@ impl pb::admission_service_server::AdmissionService for Admission {
         let deadline = deadline::of(&request);
         let decision = parse::configure_pool(request.into_inner(), &self.catalog)?;
         let view = self.engine.run(&decision, deadline).await?;
-        let pool = convert::pool(&decision.pool, &decision.settings, &view);
+        let pool = self.pool(&decision.pool, &decision.settings, &view);
         Ok(Response::new(pb::ConfigurePoolResponse { pool: Some(pool) }))
     }
 }

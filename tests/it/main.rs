@@ -27,7 +27,7 @@
 //! - `fleet`, `fleet_rate`, `fleet_sale`: `tollgate fleet` against a server, without and with
 //!   `--rate` and `--sale`; `rate_command`: `tollgate rate`
 //! - `next_command`: `tollgate next`; `stock_command`: `tollgate stock`; `lock_command`:
-//!   `tollgate lock`; `watch_command`: `tollgate watch`
+//!   `tollgate lock`; `top_command`: `tollgate top`; `watch_command`: `tollgate watch`
 //! - `documented`: the commands and programs of `examples/` and their output
 
 #![allow(
@@ -100,6 +100,7 @@ mod stock_properties;
 mod stocks;
 mod task_ends;
 mod tasks;
+mod top_command;
 mod twins;
 mod waiting;
 mod waiting_crowds;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::timeline::Columns;
-use crate::fleet::text::{grouped, length};
+use crate::text::{grouped, length};
 
 /// How wide the columns are together, at most.
 const WIDTH: usize = 60;

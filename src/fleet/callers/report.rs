@@ -7,7 +7,8 @@ use clap::ValueEnum;
 use super::{plot::Plot, tally::Tally, timeline::Columns};
 use crate::{
     caller::RuleFlags,
-    fleet::{FleetOptions, report::Quantiles, text::grouped},
+    fleet::{FleetOptions, report::Quantiles},
+    text::grouped,
 };
 
 /// The outcome; its `Display` is the report.

@@ -4,11 +4,9 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use super::{buyer::Manner, tally::Tally};
 use crate::{
-    fleet::{
-        report::Quantiles,
-        text::{grouped, length},
-    },
+    fleet::report::Quantiles,
     stock::Stock,
+    text::{grouped, length},
 };
 
 /// The outcome; its `Display` is the report.

@@ -20,6 +20,8 @@ pub struct PoolStanding {
     pub queued: u64,
     /// Calls that wait.
     pub waiters: u32,
+    /// AdmitTask calls that this server answered FULL.
+    pub refused: u64,
     /// Whether its stored values can be read; if not, all but the name is unknown.
     pub readable: bool,
 }
@@ -74,6 +76,7 @@ fn standing(pool: pb::Pool) -> Result<PoolStanding, CallError> {
         oldest_grant: oldest_grant.transpose()?,
         queued: pool.queued,
         waiters: pool.waiters,
+        refused: pool.refused,
         readable: pool.config.is_some(),
     })
 }

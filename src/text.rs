@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// A length of time in the unit that reads best.
-pub(super) fn length(length: Duration) -> String {
+pub(crate) fn length(length: Duration) -> String {
     let millis = length.as_secs_f64() * 1000.0;
     match millis {
         millis if millis < 10.0 => format!("{millis:.2} ms"),
@@ -13,7 +13,7 @@ pub(super) fn length(length: Duration) -> String {
 }
 
 /// A number with a comma after each three digits.
-pub(super) fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (index, digit) in digits.char_indices() {

@@ -1,0 +1,57 @@
+//! How often things happen.
+
+/// Seconds that a rate is taken over.
+const OVER: u64 = 5;
+
+/// Counts of the last seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Rate {
+    /// By second, the one that runs among them.
+    counts: [u64; OVER as usize + 1],
+    /// The second that the newest count is of.
+    second: u64,
+}
+
+impl Rate {
+    /// So many happened in a second.
+    pub(super) fn add(&mut self, count: u64, second: u64) {
+        self.turn(second);
+        self.counts[(second % (OVER + 1)) as usize] += count;
+    }
+
+    /// How many a second, over those that are over; `since` is when counting began.
+    pub(super) fn per_second(&self, second: u64, since: u64) -> f64 {
+        let mut now = *self;
+        now.turn(second);
+        now.counts[(second % (OVER + 1)) as usize] = 0;
+        let seconds = second.saturating_sub(since).clamp(1, OVER);
+        now.counts.iter().sum::<u64>() as f64 / seconds as f64
+    }
+
+    /// Forgets the seconds that are too long ago.
+    fn turn(&mut self, second: u64) {
+        for passed in (self.second + 1..=second).rev().take(self.counts.len()) {
+            self.counts[(passed % (OVER + 1)) as usize] = 0;
+        }
+        self.second = self.second.max(second);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_of_the_last_five_seconds() {
+        let mut rate = Rate::default();
+        (0..20).for_each(|second| rate.add(second, second));
+        assert_eq!(rate.per_second(19, 0), (14 + 15 + 16 + 17 + 18) as f64 / 5.0);
+        assert_eq!(rate.per_second(22, 0), (17 + 18 + 19) as f64 / 5.0);
+        assert_eq!(rate.per_second(25, 0), 0.0);
+        assert_eq!(rate.per_second(1_000_000, 0), 0.0);
+        let mut young = Rate::default();
+        young.add(6, 100);
+        young.add(3, 101);
+        assert_eq!(young.per_second(102, 100), 4.5);
+    }
+}
