@@ -16,6 +16,7 @@ use std::fmt;
 pub use flags::{AlgorithmName, RuleFlags};
 
 pub(crate) use flags::{between, name, server};
+pub(crate) use follow::{Followed, Follower};
 
 use crate::grpc::client::{CallError, Client};
 

@@ -1,7 +1,7 @@
 //! Plays a fleet against a running server over gRPC: for trying it out, for
-//! planning capacity, for load. It is one of devices that ask for slots, one of
-//! callers that ask whether they are within their rate, or one of buyers in a flash
-//! sale.
+//! planning capacity, for load. It is one of devices that ask for slots or work off
+//! queued tasks, one of callers that ask whether they are within their rate, or one of
+//! buyers in a flash sale.
 //!
 //! The devices are the witnesses: each knows when it was in flight, and the
 //! most that ever were at once is compared with the pool's capacity. That
@@ -17,6 +17,7 @@ mod gauge;
 mod options;
 mod plan;
 mod progress;
+mod queue;
 mod report;
 mod sale;
 mod stage;
@@ -29,6 +30,7 @@ use std::{collections::hash_map::RandomState, fmt, hash::BuildHasher, sync::Arc}
 
 pub use callers::CallerOptions;
 pub use options::{FleetOptions, HELP};
+pub use queue::QueueOptions;
 pub use sale::SaleOptions;
 pub use task_duration::TaskDuration;
 
@@ -87,6 +89,8 @@ pub async fn run(options: &FleetOptions) -> Result<Report, FleetError> {
         call(options, seed, signals).await
     } else if options.sale {
         sell(options, seed, signals).await
+    } else if options.queued {
+        work_off(options, seed, signals).await
     } else {
         admit(options, seed, signals).await
     }
@@ -137,6 +141,23 @@ async fn sell(options: &FleetOptions, seed: u64, signals: Signals) -> Result<Rep
     Ok(Report::new(&report, report.stock_held()))
 }
 
+/// Plays devices that work off what is queued for them.
+async fn work_off(
+    options: &FleetOptions,
+    seed: u64,
+    signals: Signals,
+) -> Result<Report, FleetError> {
+    let unreachable = |error: CallError| unreachable(options, &error);
+    let clients = connect(options, options.devices).await.map_err(unreachable)?;
+    let stage = queue::Stage::open(options, seed, clients).await.map_err(unreachable)?;
+    eprintln!(
+        "{} tasks for {} devices, seed {seed}, pool `{}` at {}; Ctrl-C ends early",
+        options.queue.tasks, options.devices, options.pool, options.server
+    );
+    let report = stage.play(signals).await;
+    Ok(Report::new(&report, report.queue_held()))
+}
+
 /// Connects as many times as so many players need.
 async fn connect(options: &FleetOptions, players: u32) -> Result<Vec<Client>, CallError> {
     let count = players.div_ceil(PLAYERS_PER_CONNECTION).min(CONNECTIONS_MAX);
@@ -155,7 +176,7 @@ async fn capacity(
 ) -> Result<(), CallError> {
     if let Some(client) = clients.first() {
         tally.usage(match options.capacity {
-            Some(capacity) => client.configure_capacity(&options.pool, capacity).await?,
+            Some(_) => client.configure_pool(&options.pool, options.capacity, None).await?,
             None => client.usage(&options.pool).await?,
         });
     }

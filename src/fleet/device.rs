@@ -11,10 +11,10 @@ use super::{
     gauge::{self, Hold},
     plan::{Kind, Manner, Reports, TaskPlan, Tasks},
     tally::Tally,
-    uplink::Uplink,
+    uplink::{Answer, Uplink},
 };
 use crate::{
-    admission::{AdmitDecision, Lease},
+    admission::{AdmitDecision, Lease, Outcome},
     time::monotonic,
 };
 
@@ -76,7 +76,7 @@ impl Device {
         let mut lost_since = None;
         loop {
             let sent = monotonic();
-            let answer = self.uplink.admit(task).await;
+            let answer = Answer::of(self.uplink.ask(task).await);
             let wait = match answer.decision {
                 Some(AdmitDecision::Admitted { lease, replayed, .. }) => {
                     if let Some(asked) = first_asked {
@@ -168,7 +168,8 @@ impl Device {
     async fn report(&mut self, task: &str, held: Held) {
         self.tally().gauge.leave(held.hold);
         loop {
-            if self.uplink.complete(task, held.token).await.is_some() {
+            let verdicts = self.uplink.complete(task, held.token, Outcome::Succeeded).await;
+            if verdicts.iter().any(Option::is_some) {
                 return self.tally().reported.add();
             }
             let now = monotonic();

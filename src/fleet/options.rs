@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use clap::{Args, value_parser};
 
-use super::{callers::CallerOptions, sale::SaleOptions, task_duration::TaskDuration};
+use super::{
+    callers::CallerOptions, queue::QueueOptions, sale::SaleOptions, task_duration::TaskDuration,
+};
 use crate::{
     admission::{CAPACITY_MAX, LEASE_MAX, LEASE_MIN},
     caller::{between, name, server},
@@ -38,6 +40,9 @@ Examples:
   A flash sale: 50 items, 10,000 buyers:
     tollgate fleet --sale
 
+  1,000 tasks, queued for 100 devices, until all are done or dead:
+    tollgate fleet --queued --capacity 20
+
 Each device reports once per interval. With no task in hand it then asks for
 its current one; on FULL it asks again at its next report or when retry_after
 has passed, whichever is later. Each caller calls under a key of its own, new in
@@ -45,30 +50,43 @@ every run; with many calls unanswered it falls behind. The same seed plays the
 same behaviour. A sale is of a sku of its own, and over when all is sold: buyers
 that find nothing left come back when a hold may have lapsed.
 
-Exit status: 0 when the server kept to the cap, the limit or the stock; 1 when more
-devices were in flight than the cap allows, more calls of a key allowed in a window
-than the algorithm permits, or more sold than there was, or one twice; 64 for a wrong command line, 69 when the
-server cannot be reached.";
+With --queued a device's report is answered with its oldest task. Silent devices, too,
+go on reporting when a lease has ended, so that their tasks are dispatched again until
+they are dead; half of the late results come when the task was dispatched again. It ends
+when no task is left, or at --duration. The devices are then compared with the server's
+lists and with the events of the pool.
+
+Exit status: 0 when the server kept to the cap, the limit, the stock or the queue; 1
+when more devices were in flight than the cap allows, more calls of a key allowed in a
+window than the algorithm permits, more sold than there was, or one twice, or when a
+queued task did not run as often as its attempts say, or is neither done nor dead; 64
+for a wrong command line, 69 when the server cannot be reached.";
 
 /// What fleet to play, against which server.
 #[derive(Debug, Clone, Args)]
 pub struct FleetOptions {
     /// Play callers that keep asking whether they are within their rate,
     /// instead of devices
-    #[arg(long, conflicts_with = "sale")]
+    #[arg(long, conflicts_with_all = ["sale", "queued"])]
     pub rate: bool,
 
     /// Play a flash sale: buyers that want the same few items, instead of devices
-    #[arg(long)]
+    #[arg(long, conflicts_with = "queued")]
     pub sale: bool,
+
+    /// Queue tasks for the devices, which work them off; other defaults stand in
+    /// parentheses
+    #[arg(long)]
+    pub queued: bool,
 
     /// The server
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = server)]
     #[arg(default_value = "http://127.0.0.1:50051")]
     pub server: String,
 
-    /// How long new calls are made; what is in hand is then finished
+    /// How long new calls are made; what is in hand is then finished (10m)
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    #[arg(default_value_if("queued", "true", "10m"))]
     pub duration: Duration,
 
     /// Decides who misbehaves, how long tasks run and when callers call
@@ -87,20 +105,23 @@ pub struct FleetOptions {
     #[arg(value_parser = value_parser!(u32).range(1..=DEVICES_MAX))]
     pub devices: u32,
 
-    /// How often a device reports; varied by a tenth, starts spread over one
+    /// How often a device reports; varied by a tenth, starts spread over one (200ms)
     #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = report_interval)]
+    #[arg(default_value_if("queued", "true", "200ms"))]
     pub report_interval: Duration,
 
     /// How long a task runs: `3s`, or drawn from `2s..5s` (uniform), `exp:3s`
-    /// (exponential), `normal:3s,500ms` (mean, deviation)
+    /// (exponential), `normal:3s,500ms` (mean, deviation) (50ms..150ms)
     #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "DURATION", default_value = "2s..5s")]
+    #[arg(default_value_if("queued", "true", "50ms..150ms"))]
     pub task_duration: TaskDuration,
 
-    /// The lease to ask for; refused devices are sent away until one ends
+    /// The lease to ask for; refused devices are sent away until one ends (500ms)
     #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = lease)]
+    #[arg(default_value_if("queued", "true", "500ms"))]
     pub lease: Duration,
 
     /// Set the pool's slots before the start [default: leave them]
@@ -109,29 +130,37 @@ pub struct FleetOptions {
     #[arg(value_parser = value_parser!(u32).range(0..=i64::from(CAPACITY_MAX)))]
     pub capacity: Option<u32>,
 
-    /// Share of devices that take a task and never report back: 0..1 or `10%`
+    /// Share of devices that take a task and never report back: 0..1 or `10%` (5%)
     #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
+    #[arg(default_value_if("queued", "true", "5%"))]
     pub silent: f64,
 
-    /// Share of devices that report only after their lease's end
+    /// Share of devices that report only after their lease's end (5%)
     #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
+    #[arg(default_value_if("queued", "true", "5%"))]
     pub late: f64,
 
-    /// Share of devices that crash in mid-task, restart and run it again
+    /// Share of devices that crash in mid-task, restart and run it again (5%)
     #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
+    #[arg(default_value_if("queued", "true", "5%"))]
     pub crashes: f64,
 
-    /// Share of devices, of whatever kind, that send every message twice
+    /// Share of devices, of whatever kind, that send every message twice (5%)
     #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
+    #[arg(default_value_if("queued", "true", "5%"))]
     pub duplicates: f64,
 
     /// What --rate plays.
     #[command(flatten)]
     pub callers: CallerOptions,
+
+    /// What --queued plays.
+    #[command(flatten)]
+    pub queue: QueueOptions,
 
     /// What --sale plays.
     #[command(flatten)]
@@ -182,106 +211,4 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Cli {
-        #[command(flatten)]
-        fleet: FleetOptions,
-    }
-
-    fn parse(flags: &[&str]) -> Result<FleetOptions, String> {
-        let arguments = ["fleet"].iter().chain(flags);
-        Cli::try_parse_from(arguments).map(|cli| cli.fleet).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn shares_are_fractions_or_percents() {
-        for (text, value) in [("0", 0.0), ("0.25", 0.25), ("1", 1.0), ("10%", 0.1), ("100 %", 1.0)]
-        {
-            assert_eq!(share(text), Ok(value));
-        }
-        for bad in ["", "%", "ten", "-0.1", "1.01", "10", "101%", "NaN", "inf"] {
-            assert!(share(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn errors_name_the_flag() {
-        for (flag, value) in [
-            ("--server", "https://tollgate:443"),
-            ("--pool", ""),
-            ("--devices", "0"),
-            ("--devices", "100001"),
-            ("--report-interval", "1ms"),
-            ("--task-duration", "5s..2s"),
-            ("--lease", "99ms"),
-            ("--capacity", "1000001"),
-            ("--silent", "11"),
-            ("--late", "-5%"),
-            ("--crashes", "x"),
-            ("--duplicates", "2"),
-            ("--duration", "0s"),
-            ("--seed", "1.5"),
-        ] {
-            let error = parse(&[&format!("{flag}={value}")]).expect_err(flag);
-            assert!(error.contains(flag), "{flag} {value}: {error}");
-        }
-    }
-
-    #[test]
-    fn options_of_one_mode_are_not_taken_in_the_other() {
-        for flags in [
-            "--pool=x",
-            "--devices=5",
-            "--report-interval=1s",
-            "--task-duration=1s",
-            "--lease=1s",
-            "--capacity=1",
-            "--silent=1",
-            "--late=1",
-            "--crashes=1",
-            "--duplicates=1",
-        ] {
-            for mode in ["--rate", "--sale"] {
-                let error = parse(&[mode, flags]).expect_err(flags);
-                let flag = flags.split('=').next().unwrap_or_default();
-                assert!(error.contains("cannot be used with") && error.contains(flag), "{error}");
-            }
-        }
-        assert!(parse(&["--rate", "--sale"]).is_err());
-        for flags in ["--items=5", "--buyers=5", "--rush=1s", "--hold=1s", "--never-pay=1"] {
-            let error = parse(&[flags]).expect_err(flags);
-            assert!(error.contains("required") && error.contains("--sale"), "{error}");
-        }
-        for flags in [
-            "--keys=5",
-            "--hits=5",
-            "--volley=5",
-            "--patient",
-            "--max=5",
-            "--window=1s",
-            "--algorithm=fixed-window",
-            "--burst=5",
-            "--warn-above=5",
-            "--ban-above=5",
-        ] {
-            let error = parse(&[flags]).expect_err(flags);
-            assert!(error.contains("required") && error.contains("--rate"), "{error}");
-        }
-        let both = parse(&["--rate", "--seed=1", "--duration=1s", "--max=5"]).expect("parses");
-        assert_eq!(both.check(), Ok(()));
-    }
-
-    #[test]
-    fn shares_that_exclude_each_other_have_room_for_all() {
-        let most = ["--silent=70%", "--late=20%", "--crashes=10%", "--duplicates=100%"];
-        assert_eq!(parse(&most).expect("parses").check(), Ok(()));
-        let over = parse(&["--silent=70%", "--late=31%"]).expect("parses").check();
-        let error = over.expect_err("more than all devices");
-        assert!(error.contains("--silent") && error.contains("101%"), "{error}");
-    }
-}
+mod tests;

@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Instant};
 
 use tokio::{
-    sync::watch::{Receiver, channel},
+    sync::{
+        Semaphore,
+        watch::{Receiver, channel},
+    },
     task::JoinSet,
 };
 
@@ -15,7 +18,7 @@ use super::{
     random,
     report::{Fleet, Report},
     tally::Tally,
-    uplink::Uplink,
+    uplink::{InFlight, Uplink},
     watch,
 };
 use crate::{grpc::client::Client, signals::Signals, time::monotonic};
@@ -67,6 +70,7 @@ impl Stage<'_> {
         // Names of their own for each run: the server remembers the tasks of
         // the last one as completed.
         let run = random() as u32;
+        let in_flight = InFlight::most(Semaphore::MAX_PERMITS);
         let clients = self.clients.iter().cycle();
         let mut devices = JoinSet::new();
         for ((number, kind), client) in (0u32..).zip(kinds).zip(clients) {
@@ -80,6 +84,8 @@ impl Stage<'_> {
                     device: format!("{run:08x}/device-{number}"),
                     lease: self.options.lease,
                     twice: kind.twice,
+                    // A device has one call under way, or two.
+                    in_flight: in_flight.clone(),
                     tally: self.tally.clone(),
                 },
                 stop: stop.clone(),

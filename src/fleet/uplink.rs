@@ -3,11 +3,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::join;
+use tokio::{join, sync::Semaphore};
 
 use super::tally::Tally;
 use crate::{
-    admission::{AdmitDecision, CompleteVerdict, Usage},
+    admission::{AdmitDecision, CompleteVerdict, Outcome, Usage},
     grpc::client::{CallError, Client},
     time::monotonic,
 };
@@ -25,8 +25,24 @@ pub(super) struct Uplink {
     pub(super) lease: Duration,
     /// Whether each message is sent twice.
     pub(super) twice: bool,
+    /// Calls of all devices in flight.
+    pub(super) in_flight: Arc<InFlight>,
     /// Where all is counted.
     pub(super) tally: Arc<Tally>,
+}
+
+/// How many calls can be in flight: questions do not keep results from being sent.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    asks: Semaphore,
+    results: Semaphore,
+}
+
+impl InFlight {
+    /// At most so many of each.
+    pub(super) fn most(calls: usize) -> Arc<InFlight> {
+        Arc::new(InFlight { asks: Semaphore::new(calls), results: Semaphore::new(calls) })
+    }
 }
 
 /// What is known after asking for a slot.
@@ -39,7 +55,8 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    fn of<const N: usize>(answers: [Option<AdmitDecision>; N]) -> Answer {
+    /// Of the answers to a message, of which there are as many as it was sent.
+    pub(super) fn of(answers: Vec<Option<AdmitDecision>>) -> Answer {
         let lost = answers.iter().any(Option::is_none);
         Answer { decision: answers.into_iter().flatten().max_by_key(favour), lost }
     }
@@ -59,27 +76,32 @@ fn favour(decision: &AdmitDecision) -> (u8, u64, bool) {
 }
 
 impl Uplink {
-    /// Asks for a slot.
-    pub(super) async fn admit(&self, task: &str) -> Answer {
-        if !self.twice {
-            return Answer::of([self.admit_once(task).await]);
-        }
-        let (one, other) = join!(self.admit_once(task), self.admit_once(task));
-        Answer::of([one, other])
+    /// Asks for a slot; an answer for each message, none for one that has none.
+    pub(super) async fn ask(&self, task: &str) -> Vec<Option<AdmitDecision>> {
+        self.send(|| self.admit_once(task)).await
     }
 
-    /// Reports a result; none when no message was answered.
-    pub(super) async fn complete(&self, task: &str, token: u64) -> Option<CompleteVerdict> {
-        if !self.twice {
-            return self.complete_once(task, token).await;
+    /// Reports a result; the same of its answers.
+    pub(super) async fn complete(
+        &self,
+        task: &str,
+        token: u64,
+        outcome: Outcome,
+    ) -> Vec<Option<CompleteVerdict>> {
+        self.send(|| self.complete_once(task, token, outcome)).await
+    }
+
+    /// Sends a message once, or twice at once.
+    async fn send<F: Future>(&self, message: impl Fn() -> F) -> Vec<F::Output> {
+        match self.twice {
+            true => <[F::Output; 2]>::from(join!(message(), message())).into(),
+            false => vec![message().await],
         }
-        let (one, other) = join!(self.complete_once(task, token), self.complete_once(task, token));
-        one.or(other)
     }
 
     async fn admit_once(&self, task: &str) -> Option<AdmitDecision> {
-        let call = self.client.admit(&self.pool, &self.device, task, Some(self.lease));
-        let admission = self.call(call, |admission| admission.usage).await?;
+        let call = || self.client.admit(&self.pool, &self.device, task, Some(self.lease));
+        let admission = self.call(&self.in_flight.asks, call, |admission| admission.usage).await?;
         match admission.decision {
             AdmitDecision::Admitted { replayed: true, .. } => self.tally.replayed.add(),
             AdmitDecision::AlreadyCompleted => self.tally.done_before.add(),
@@ -90,20 +112,30 @@ impl Uplink {
         Some(admission.decision)
     }
 
-    async fn complete_once(&self, task: &str, token: u64) -> Option<CompleteVerdict> {
-        let call = self.client.complete(&self.pool, &self.device, task, token);
-        let completion = self.call(call, |completion| completion.usage).await?;
+    async fn complete_once(
+        &self,
+        task: &str,
+        token: u64,
+        outcome: Outcome,
+    ) -> Option<CompleteVerdict> {
+        let call = || self.client.complete(&self.pool, &self.device, task, token, outcome);
+        let completion =
+            self.call(&self.in_flight.results, call, |completion| completion.usage).await?;
         self.tally.verdict(completion.verdict);
         Some(completion.verdict)
     }
 
-    async fn call<T>(
+    async fn call<T, F: Future<Output = Result<T, CallError>>>(
         &self,
-        call: impl Future<Output = Result<T, CallError>>,
+        places: &Semaphore,
+        call: impl FnOnce() -> F,
         usage: impl Fn(&T) -> Usage,
     ) -> Option<T> {
+        // It is never closed.
+        let _place = places.acquire().await.ok()?;
         let sent = monotonic();
-        let answer = call.await;
+        // On the heap: devices that have no call under way take no room for one.
+        let answer = Box::pin(call()).await;
         self.tally.calls.add();
         match answer {
             Ok(answer) => {
@@ -140,7 +172,7 @@ mod tests {
 
     #[test]
     fn of_two_answers_the_more_favourable_counts() {
-        let best = |answers| Answer::of(answers).decision;
+        let best = |answers: [_; 2]| Answer::of(answers.into()).decision;
         assert_eq!(best([full(5), admitted(1, false)]), admitted(1, false));
         assert_eq!(best([admitted(1, true), admitted(1, false)]), admitted(1, false));
         assert_eq!(best([admitted(2, true), admitted(1, false)]), admitted(2, true));
@@ -150,8 +182,8 @@ mod tests {
 
     #[test]
     fn a_lost_answer_is_remembered_beside_one_that_came() {
-        assert!(Answer::of([None, full(1)]).lost);
-        assert!(Answer::of([None]).lost && Answer::of([None]).decision.is_none());
-        assert!(!Answer::of([full(1)]).lost);
+        assert!(Answer::of(vec![None, full(1)]).lost);
+        assert!(Answer::of(vec![None]).lost && Answer::of(vec![None]).decision.is_none());
+        assert!(!Answer::of(vec![full(1)]).lost);
     }
 }

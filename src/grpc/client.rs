@@ -8,6 +8,7 @@ mod pools;
 mod rate;
 mod sequence;
 mod stock;
+mod tasks;
 mod watch;
 
 use std::time::Duration;
@@ -24,9 +25,10 @@ pub use pools::PoolStanding;
 pub use rate::{Against, LimitStanding, RateAnswer};
 pub use sequence::Serials;
 pub use stock::Reserving;
+pub use tasks::{NewTask, TaskListing};
 pub use watch::Told;
 
-use crate::admission::{Admission, Completion, Usage};
+use crate::admission::{Admission, Completion, Outcome, Usage};
 use pb::{
     admission_service_client::AdmissionServiceClient, lock_service_client::LockServiceClient,
     rate_service_client::RateServiceClient, sequence_service_client::SequenceServiceClient,
@@ -71,7 +73,8 @@ impl Client {
         })
     }
 
-    /// Asks for a slot; `lease` none for the pool's.
+    /// Asks for a slot, or, without a task, for the device's oldest queued one; `lease`
+    /// none for the pool's.
     pub async fn admit(
         &self,
         pool: &str,
@@ -89,30 +92,41 @@ impl Client {
         convert::admission(answered(self.admission.clone().admit_task(request(message))).await?)
     }
 
-    /// Reports that a task succeeded, under its lease's fencing token.
+    /// Reports how a task went, under its lease's fencing token.
     pub async fn complete(
         &self,
         pool: &str,
         device: &str,
         task: &str,
         token: u64,
+        outcome: Outcome,
     ) -> Result<Completion, CallError> {
         let message = pb::CompleteTaskRequest {
             pool: pool.to_owned(),
             device_id: device.to_owned(),
             task_id: task.to_owned(),
             fencing_token: Some(token),
-            outcome: pb::Outcome::Succeeded.into(),
+            outcome: match outcome {
+                Outcome::Succeeded => pb::Outcome::Succeeded.into(),
+                Outcome::Failed => pb::Outcome::Failed.into(),
+            },
             ..pb::CompleteTaskRequest::default()
         };
         convert::completion(answered(self.admission.clone().complete_task(request(message))).await?)
     }
 
-    /// Sets a pool's slots; answers how full it is.
-    pub async fn configure_capacity(&self, pool: &str, capacity: u32) -> Result<Usage, CallError> {
+    /// Sets a pool's slots and the attempts that its queued tasks have; what is none
+    /// stays. Answers how full it is.
+    pub async fn configure_pool(
+        &self,
+        pool: &str,
+        capacity: Option<u32>,
+        max_attempts: Option<u32>,
+    ) -> Result<Usage, CallError> {
         let message = pb::ConfigurePoolRequest {
             pool: pool.to_owned(),
-            capacity: Some(capacity),
+            capacity,
+            max_attempts,
             ..pb::ConfigurePoolRequest::default()
         };
         let answer = answered(self.admission.clone().configure_pool(request(message))).await?;

@@ -24,8 +24,8 @@
 //! - `service`, `peers`: faults, drain, overload, hostile peers
 //! - `replicas`: two servers on one Redis
 //! - `command`: flags, configuration, exit codes
-//! - `fleet`, `fleet_rate`, `fleet_sale`: `tollgate fleet` against a server, without and with
-//!   `--rate` and `--sale`; `rate_command`: `tollgate rate`
+//! - `fleet`, `fleet_rate`, `fleet_sale`, `fleet_queued`: `tollgate fleet` against a server,
+//!   without and with `--rate`, `--sale` and `--queued`; `rate_command`: `tollgate rate`
 //! - `next_command`: `tollgate next`; `stock_command`: `tollgate stock`; `lock_command`:
 //!   `tollgate lock`; `top_command`: `tollgate top`; `watch_command`: `tollgate watch`
 //! - `documented`: the commands and programs of `examples/` and their output
@@ -55,6 +55,7 @@ mod differential_sequence;
 mod differential_stock;
 mod documented;
 mod fleet;
+mod fleet_queued;
 mod fleet_rate;
 mod fleet_sale;
 mod history;

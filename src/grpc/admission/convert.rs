@@ -86,7 +86,8 @@ pub(super) fn eviction(verdict: EvictVerdict) -> pb::EvictTaskResponse {
     pb::EvictTaskResponse { verdict: verdict.into(), replayed }
 }
 
-pub(super) fn pool(name: &Name, settings: &Settings, view: &PoolView) -> pb::Pool {
+/// `refused`: how many calls this server answered FULL.
+pub(super) fn pool(name: &Name, settings: &Settings, view: &PoolView, refused: u64) -> pb::Pool {
     const OVERRIDES: [&str; 5] =
         ["capacity", "lease_duration", "expiry_grace", "paused", "max_attempts"];
     let overrides = OVERRIDES.iter().enumerate();
@@ -111,6 +112,7 @@ pub(super) fn pool(name: &Name, settings: &Settings, view: &PoolView) -> pb::Poo
         next_expire_time: view.next_expire.map(timestamp),
         queued: view.queued,
         waiters: u32::try_from(view.waiters).unwrap_or(u32::MAX),
+        refused,
     }
 }
 

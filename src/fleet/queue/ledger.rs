@@ -1,0 +1,234 @@
+//! What the devices know of the tasks: which attempts they were given, and the results
+//! that were taken.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use crate::admission::{CompleteVerdict, Outcome};
+
+/// So many faults are told; the others are counted.
+const TOLD_MAX: usize = 5;
+
+/// All tasks, by number. Task `n` is of device `n % devices`, and each device's tasks are
+/// queued in the order of their numbers.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    devices: usize,
+    max_attempts: u32,
+    payload: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    tasks: Vec<Entry>,
+    totals: Totals,
+    faults: Faults,
+}
+
+/// What is known of a task.
+#[derive(Debug, Clone, Copy, Default)]
+struct Entry {
+    /// The last attempt's token.
+    token: u64,
+    /// How often it was dispatched.
+    attempt: u32,
+    /// Whether an answer gave the last attempt for the first time.
+    is_fresh: bool,
+    /// Whether an answer says that it is done.
+    is_done: bool,
+    /// Whether an answer took the result that says so.
+    is_taken: bool,
+}
+
+/// What it all came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    /// Tasks that are done.
+    pub(super) done: u64,
+    /// Tasks that are done by a late result.
+    pub(super) done_late: u64,
+    /// Attempts that were given, to the last.
+    pub(super) dispatched: u64,
+    /// Among them those whose answer was lost: known by those that follow.
+    pub(super) missed: u64,
+    /// Results that were taken, and say that an attempt failed.
+    pub(super) failed: u64,
+}
+
+/// What went against the contract.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Faults {
+    pub(super) count: u64,
+    /// The first ones.
+    pub(super) told: Vec<String>,
+}
+
+/// A task as a device is given it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Given<'a> {
+    pub(super) number: usize,
+    pub(super) attempt: u32,
+    pub(super) token: u64,
+    /// Whether an earlier answer had given it.
+    pub(super) replayed: bool,
+    /// Whether the device has asked without an answer, which may have given it others.
+    pub(super) may_lack: bool,
+    pub(super) payload: &'a [u8],
+}
+
+impl Ledger {
+    /// Of tasks that nothing is known of yet.
+    pub(super) fn new(tasks: usize, devices: usize, max_attempts: u32, payload: usize) -> Ledger {
+        let tasks = vec![Entry::default(); tasks];
+        let state = Mutex::new(State { tasks, ..State::default() });
+        Ledger { devices, max_attempts, payload, state }
+    }
+
+    /// What task `number` carries: no other one carries the same, if there is room.
+    pub(super) fn payload(&self, number: usize) -> Bytes {
+        let digits = (number as u64).to_le_bytes();
+        digits.into_iter().cycle().take(self.payload).collect()
+    }
+
+    /// The number in a task's name.
+    pub(super) fn number(&self, task: &str) -> Option<usize> {
+        let number = task.strip_prefix("task-")?.parse().ok()?;
+        (number < self.lock().tasks.len()).then_some(number)
+    }
+
+    /// A device was given a task.
+    pub(super) fn dispatched(&self, given: Given<'_>) {
+        let is_intact = given.payload == self.payload(given.number);
+        let state = &mut *self.lock();
+        if !is_intact {
+            state.faults.add(given.number, "came with another payload");
+        }
+        let mut before = given.number.checked_sub(self.devices);
+        while let Some(older) = before.filter(|older| !self.is_over(&state.tasks[*older])) {
+            if !given.may_lack {
+                state.faults.add(given.number, "came before an older task was over");
+                break;
+            }
+            self.miss(state, older);
+            before = older.checked_sub(self.devices);
+        }
+        let entry = &mut state.tasks[given.number];
+        if given.token == entry.token && given.attempt == entry.attempt {
+            if !given.replayed && entry.is_fresh {
+                let what = format!("was given attempt {} twice", given.attempt);
+                return state.faults.add(given.number, &what);
+            }
+            entry.is_fresh |= !given.replayed;
+        } else if given.token < entry.token {
+            // Of two answers at once, the one that was overtaken.
+        } else if entry.is_done || given.attempt <= entry.attempt {
+            let done = if entry.is_done { " when it was done" } else { "" };
+            let what = format!("was given attempt {} after {}{done}", given.attempt, entry.attempt);
+            state.faults.add(given.number, &what);
+        } else if given.attempt > self.max_attempts {
+            let what = format!("was given attempt {} of {}", given.attempt, self.max_attempts);
+            state.faults.add(given.number, &what);
+        } else {
+            let more = u64::from(given.attempt - entry.attempt);
+            let (token, attempt, is_fresh) = (given.token, given.attempt, !given.replayed);
+            *entry = Entry { token, attempt, is_fresh, ..Entry::default() };
+            state.totals.dispatched += more;
+            state.totals.missed += more - 1;
+        }
+    }
+
+    /// A result was answered.
+    pub(super) fn reported(
+        &self,
+        number: usize,
+        token: u64,
+        outcome: Outcome,
+        verdict: CompleteVerdict,
+    ) {
+        let state = &mut *self.lock();
+        let entry = &mut state.tasks[number];
+        let is_taken = matches!(verdict, CompleteVerdict::Completed | CompleteVerdict::Late);
+        match (outcome, verdict) {
+            (_, CompleteVerdict::Unknown) => state.faults.add(number, "is not known"),
+            (_, CompleteVerdict::StaleToken) if token == entry.token => {
+                state.faults.add(number, "has another token than it was given last");
+            }
+            (_, CompleteVerdict::StaleToken) => {}
+            (Outcome::Succeeded, _) if entry.is_taken && is_taken => {
+                state.faults.add(number, "was completed twice");
+            }
+            (Outcome::Succeeded, _) => {
+                state.totals.done += u64::from(!entry.is_done);
+                state.totals.done_late += u64::from(verdict == CompleteVerdict::Late);
+                entry.is_done = true;
+                entry.is_taken |= is_taken;
+            }
+            (Outcome::Failed, _) => state.totals.failed += u64::from(is_taken),
+        }
+    }
+
+    /// The server has a task for dead. If answers were lost, its last attempts may have
+    /// been among them.
+    pub(super) fn is_dead(&self, number: usize, may_lack: bool) {
+        let state = &mut *self.lock();
+        if may_lack && !self.is_over(&state.tasks[number]) {
+            self.miss(state, number);
+        }
+    }
+
+    /// A task had the rest of its attempts unseen.
+    fn miss(&self, state: &mut State, number: usize) {
+        let entry = &mut state.tasks[number];
+        let more = u64::from(self.max_attempts - entry.attempt);
+        *entry = Entry { attempt: self.max_attempts, ..*entry };
+        state.totals.dispatched += more;
+        state.totals.missed += more;
+    }
+
+    /// What it all came to so far.
+    pub(super) fn totals(&self) -> Totals {
+        self.lock().totals
+    }
+
+    pub(super) fn faults(&self) -> Faults {
+        self.lock().faults.clone()
+    }
+
+    /// The numbers of the tasks that have had all their attempts and are not done.
+    pub(super) fn dead(&self) -> Vec<usize> {
+        self.of(|entry| !entry.is_done && self.is_over(entry))
+    }
+
+    /// Those of the tasks that are neither done nor dead.
+    pub(super) fn open(&self) -> Vec<usize> {
+        self.of(|entry| !self.is_over(entry))
+    }
+
+    fn of(&self, is: impl Fn(&Entry) -> bool) -> Vec<usize> {
+        let state = self.lock();
+        let tasks = state.tasks.iter().enumerate();
+        tasks.filter(|(_, entry)| is(entry)).map(|(number, _)| number).collect()
+    }
+
+    fn is_over(&self, entry: &Entry) -> bool {
+        entry.is_done || entry.attempt >= self.max_attempts
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Faults {
+    fn add(&mut self, number: usize, what: &str) {
+        self.count += 1;
+        if self.told.len() < TOLD_MAX {
+            self.told.push(format!("task-{number} {what}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
