@@ -140,14 +140,14 @@ impl Embedded {
     /// The partitions in which something has ended.
     pub(super) fn round<S: Kept>(&self) -> Round {
         let now = self.clock.now();
-        let mut active = Vec::new();
+        let mut noted = Vec::new();
         for shard in &self.shards {
             let mut tables = lock(shard);
             let ended = S::table(&mut tables).iter().filter(|(_, state)| state.has_ended(now));
             let names = ended.map(|(name, _)| Name::parse(Bytes::copy_from_slice(name)));
-            active.extend(names.filter_map(Result::ok));
+            noted.extend(names.filter_map(Result::ok));
         }
-        Round { now, active }
+        Round { now, noted }
     }
 
     pub(super) fn hub(&self) -> &Arc<Hub> {

@@ -5,7 +5,7 @@
 //! end is it says itself.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     time::{Duration, Instant},
 };
 
@@ -24,16 +24,34 @@ const SWEEP_EVERY: Duration = Duration::from_millis(500);
 const ROUND_MAX: Duration = Duration::from_secs(2);
 /// Partitions that are swept in one round trip.
 const SWEPT_MAX: usize = 128;
-/// Further partitions are swept while they are in use only.
-const SCHEDULED_MAX: usize = 1_000_000;
+/// A partition is noted once a minute at least while something begins in it; so long
+/// after it was, something may.
+const ACTIVE: Duration = Duration::from_secs(90);
+/// All partitions are swept so often: whatever a clock that was set back has hidden.
+const ALL_EVERY: Duration = Duration::from_secs(30);
+/// Further partitions are swept with all only.
+const KNOWN_MAX: usize = 1_000_000;
 
 /// What a sweep begins with.
 #[derive(Debug)]
 pub(super) struct Round {
     /// The time of the store.
     pub(super) now: Timestamp,
-    /// The partitions in which something may have begun, or has ended.
-    pub(super) active: Vec<Name>,
+    /// The partitions that were noted, or in which something has ended.
+    pub(super) noted: Vec<Name>,
+}
+
+/// What the server that sweeps knows.
+#[derive(Debug)]
+struct Known {
+    /// The time of the last round.
+    since: Timestamp,
+    /// When all were swept.
+    all: Instant,
+    /// Until when something may begin in a partition.
+    active: HashMap<Name, Instant>,
+    /// When something ends in a partition.
+    ends: HashMap<Name, Timestamp>,
 }
 
 impl Engine {
@@ -43,86 +61,107 @@ impl Engine {
     where
         D: Decision<State: Kept, Outcome = Option<Timestamp>>,
     {
-        let mut schedule = HashMap::new();
-        let mut leads = false;
+        let mut known = None;
         let mut tick = interval(SWEEP_EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
-            match self.pass(&decision, &mut schedule, !leads).await {
-                Ok(does_lead) => leads = does_lead,
-                Err(error) => {
-                    tracing::debug!(%error, "could not sweep");
-                    leads = false;
-                }
+            let before = known.take();
+            match self.pass(&decision, before).await {
+                Ok(after) => known = after,
+                Err(error) => tracing::debug!(%error, "could not sweep"),
             }
         }
     }
 
-    /// Sweeps once; whether this server is the one that does.
+    /// Sweeps once; what is known then, none if another server sweeps.
     async fn pass<D>(
         &self,
         decision: &impl Fn(Name) -> D,
-        schedule: &mut HashMap<Name, Timestamp>,
-        first: bool,
-    ) -> Result<bool, Error>
+        known: Option<Known>,
+    ) -> Result<Option<Known>, Error>
     where
         D: Decision<State: Kept, Outcome = Option<Timestamp>>,
     {
-        let deadline = monotonic() + ROUND_MAX;
+        let (start, is_first) = (monotonic(), known.is_none());
+        let deadline = start + ROUND_MAX;
+        let is_recent = |known: &&Known| start.duration_since(known.all) < ALL_EVERY;
+        let since = known.as_ref().filter(is_recent).map(|known| known.since);
         let round = match self {
             Engine::Embedded(engine) => Some(engine.round::<D::State>()),
-            Engine::Redis(engine) => engine.round(D::State::CAPABILITY, first, deadline).await?,
+            Engine::Redis(engine) => engine.round(D::State::CAPABILITY, since, deadline).await?,
         };
-        let Some(Round { now, active }) = round else {
-            schedule.clear();
-            return Ok(false);
-        };
-        let mut due = active;
-        if first {
-            schedule.clear();
+        let Some(Round { now, noted }) = round else { return Ok(None) };
+        let empty =
+            || Known { since: now, all: start, active: HashMap::new(), ends: HashMap::new() };
+        let mut known = known.unwrap_or_else(empty);
+        known.since = now;
+        if since.is_none() {
+            known.all = start;
         }
-        let ended = schedule.extract_if(|_, next| *next <= now).map(|(name, _)| name);
-        due.extend(ended);
-        due.sort();
-        due.dedup();
-        self.sweep_all(due, now, decision, schedule, deadline).await?;
-        Ok(true)
+        let due = known.due(noted, now, start, self.is_remote() && (is_first || since.is_some()));
+        self.sweep_all(due, now, decision, &mut known, deadline).await;
+        Ok(Some(known))
     }
 
     async fn sweep_all<D>(
         &self,
-        mut due: Vec<Name>,
+        mut due: BTreeSet<Name>,
         now: Timestamp,
         decision: &impl Fn(Name) -> D,
-        schedule: &mut HashMap<Name, Timestamp>,
+        known: &mut Known,
         deadline: Instant,
-    ) -> Result<(), Error>
-    where
+    ) where
         D: Decision<State: Kept, Outcome = Option<Timestamp>>,
     {
         while !due.is_empty() && monotonic() < deadline {
-            let names = due.split_off(due.len().saturating_sub(SWEPT_MAX));
+            let names: Vec<Name> = due.iter().take(SWEPT_MAX).cloned().collect();
             let decisions: Vec<D> = names.iter().cloned().map(decision).collect();
             let swept = self.run_all(&decisions, deadline).await;
             let swept = swept.unwrap_or_else(|error| vec![Err(error); names.len()]);
             for (name, next) in names.into_iter().zip(swept) {
                 match next {
-                    Ok(Some(next)) if next <= now => due.insert(0, name),
-                    Ok(Some(next)) if self.is_remote() && schedule.len() < SCHEDULED_MAX => {
-                        schedule.insert(name, next);
-                    }
+                    // More had ended than one step takes out.
+                    Ok(Some(next)) if next <= now => continue,
+                    Ok(Some(next)) if self.is_remote() => known.ends(name.clone(), next),
                     Ok(_) => {}
                     Err(error) => {
                         tracing::debug!(%error, pool = %name, "could not sweep a partition");
-                        schedule.insert(name, now);
                     }
                 }
+                due.remove(&name);
             }
             // Calls go first.
             tokio::task::yield_now().await;
         }
-        schedule.extend(due.into_iter().map(|name| (name, now)));
-        Ok(())
+        due.into_iter().for_each(|name| known.ends(name, now));
+    }
+}
+
+impl Known {
+    /// The partitions to sweep.
+    fn due(
+        &mut self,
+        noted: Vec<Name>,
+        now: Timestamp,
+        start: Instant,
+        are_active: bool,
+    ) -> BTreeSet<Name> {
+        self.active.retain(|_, until| *until > start);
+        let mut due: BTreeSet<Name> = self.active.keys().cloned().collect();
+        for name in noted {
+            if are_active && self.active.len() < KNOWN_MAX {
+                self.active.insert(name.clone(), start + ACTIVE);
+            }
+            due.insert(name);
+        }
+        due.extend(self.ends.extract_if(|_, end| *end <= now).map(|(name, _)| name));
+        due
+    }
+
+    fn ends(&mut self, name: Name, end: Timestamp) {
+        if self.ends.len() < KNOWN_MAX {
+            self.ends.insert(name, end);
+        }
     }
 }

@@ -105,6 +105,16 @@ fn requests() -> Vec<(&'static str, Vec<Field>)> {
         ("RenewTask", task(vec![duration(5, "lease_duration", DAY, true)])),
         ("EvictTask", task(vec![bytes(4, "reason", &reason)])),
         ("GetPool", vec![name(1, "pool", true)]),
+        ("CancelTask", task(vec![])),
+        (
+            "ListTasks",
+            vec![
+                name(1, "pool", true),
+                numbers(2, "state", &[6, 99]),
+                numbers(3, "page_size", &[0, 1001]),
+                bytes(4, "page_token", &token),
+            ],
+        ),
         (
             "ConfigurePool",
             vec![
@@ -112,6 +122,7 @@ fn requests() -> Vec<(&'static str, Vec<Field>)> {
                 numbers(2, "capacity", &[1_000_001, u32::MAX.into()]),
                 duration(3, "lease_duration", DAY, true),
                 duration(4, "expiry_grace", 30 * DAY, false),
+                numbers(7, "max_attempts", &[0, 1001]),
             ],
         ),
         (

@@ -15,13 +15,18 @@ const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(300);
 
 on_both_engines! {
+    a9_an_unreadable_queued_task_can_be_dropped,
     a9_an_unreadable_value_stays_one_pools_trouble,
     a10_state_restored_without_ttls_heals,
     a10_a_lost_token_record_shortens_no_lease,
 }
 
 async fn a9_an_unreadable_value_stays_one_pools_trouble(world: World) {
-    let broken: [(&str, &[&str]); 14] = [
+    let broken: [(&str, &[&str]); 18] = [
+        ("attempts", &["SET", "{}:{admission:attempts}:settings", ",,,,0"]),
+        ("events", &["SET", "{}:{admission:events}:events", "7"]),
+        ("queued", &["SET", "{}:{admission:queued}:queued", "7"]),
+        ("backlog", &["SET", "{}:{admission:backlog}:backlog", "7"]),
         ("text", &["SET", "{}:{admission:text}:settings", "sixty"]),
         ("capacity", &["SET", "{}:{admission:capacity}:settings", "99999999999999999999,,,"]),
         ("large", &["SET", "{}:{admission:large}:settings", "5000000000,,,"]),
@@ -84,6 +89,21 @@ async fn a9_an_unreadable_value_stays_one_pools_trouble(world: World) {
         client.evict_task(evict("p", "d0", "t")).await.unwrap();
         assert_eq!(world.complete("p", "d0", "t").await.verdict(), CompleteVerdict::Unknown);
     }
+}
+
+async fn a9_an_unreadable_queued_task_can_be_dropped(world: World) {
+    world.enqueue("p", &[("d", "t"), ("d", "next"), ("e", "t")]).await;
+    let broken = ["HSET", "{}:{admission:p}:queued", "d\x1ft", "text"];
+    if world.tamper(&broken).await.is_none() {
+        return; // The embedded engine's values cannot be reached.
+    }
+    let mut client = world.client.clone();
+    let status = client.admit_task(admit("p", "d", "")).await.unwrap_err();
+    assert_eq!(status.code(), Code::Internal);
+    assert_eq!(world.report("p", "e").await.unwrap().task, "t");
+    client.evict_task(evict("p", "d", "t")).await.unwrap();
+    assert_eq!(world.report("p", "d").await.unwrap().task, "next");
+    assert_eq!(world.queued("p").await, 2);
 }
 
 async fn a10_state_restored_without_ttls_heals(world: World) {

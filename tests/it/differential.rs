@@ -21,6 +21,7 @@ use tollgate::{
     time::{Millis, Timestamp},
 };
 
+mod crowd;
 mod left;
 
 use left::settings;

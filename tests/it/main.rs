@@ -14,8 +14,9 @@
 //!   other answer; `stock_faults`, `stock_damage`: crowds that lapse, lost replies
 //! - `lock`, `lock_faults`: what common recipes for locks get wrong (D ids); `waiting`,
 //!   `waiting_crowds`, `waiting_faults`, `admission_waiting`: whose turn it is
-//! - `watch`, `watch_faults`: streams of events; `history` checks them
 //! - `tasks`, `task_ends`: queued tasks, on both engines; `queue` is what they ask with
+//! - `events`, `watch`, `watch_faults`: every change is an event, and told to
+//!   watchers; `history` checks what they are told
 //! - `bad_input`, `rate_bad_input`, `sequence_bad_input`, `stock_bad_input`, `names`: what is refused, and
 //!   what never shares state
 //! - `differential`: both executors of every decision on the same histories
@@ -54,6 +55,7 @@ mod differential_rate;
 mod differential_sequence;
 mod differential_stock;
 mod documented;
+mod events;
 mod fleet;
 mod fleet_queued;
 mod fleet_rate;

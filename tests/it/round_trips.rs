@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     process::{OwnRedis, Server},
+    queue::{batch, queued},
     rates::{check, limit, rule, tier},
     world::{Rates, admit, capacity, complete, evict, renew},
 };
@@ -134,4 +135,38 @@ async fn a_hundred_checks_are_one_round_trip() {
     let counted = all_calls(&redis).await;
     let scripts = counted["evalsha"] + counted.get("script|load").copied().unwrap_or(0);
     assert!(scripts <= 4 + 12, "{counted:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_tasks_are_queued_in_one_round_trip() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    redis.hold_sweeper().await;
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    let mut client = server.client().await;
+    let tasks = |of: &str| (0..1000).map(|i| queued(&format!("{of}{i}"), "t")).collect();
+    while client.enqueue_tasks(batch("p", tasks("warm"))).await.is_err() {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    // A device with nothing queued costs no more than a full pool.
+    client.configure_pool(capacity("full", 1)).await.unwrap();
+    client.admit_task(admit("full", "holder", "t")).await.unwrap();
+    client.admit_task(admit("full", "refused", "t")).await.unwrap();
+    client.admit_task(admit("full", "nobody", "")).await.unwrap();
+    reset(&redis).await;
+    client.enqueue_tasks(batch("p", tasks("d"))).await.unwrap();
+    let counted = calls(&redis).await;
+    // In batches of 32, so that Redis serves others in between; sent together.
+    assert_eq!(counted.get("evalsha"), Some(&32), "{counted:?}");
+    assert_eq!(counted.get("hset"), Some(&1000), "{counted:?}");
+
+    let mut commands = Vec::new();
+    for task in ["t", ""] {
+        reset(&redis).await;
+        client.admit_task(admit("full", "refused", task)).await.unwrap();
+        let mut counted = calls(&redis).await;
+        counted.retain(|command, _| !["config|resetstat", "type"].contains(&&**command));
+        commands.push(counted.values().sum::<u64>());
+    }
+    assert!(commands[1] <= commands[0], "{commands:?}: full, and nothing queued");
 }

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use pb::{AdmitDecision, CancelVerdict, CompleteVerdict, EnqueueStatus, RenewVerdict, TaskState};
 use tollgate::grpc::client::pb;
+use tonic::Code;
+use tonic_types::StatusExt;
 
 use crate::{
-    queue::{attempts, batch, queued},
+    queue::{attempts, batch, listing, queued},
     rates::configured,
     world::{World, renew},
 };
@@ -139,5 +141,58 @@ async fn a_pool_has_room_for_so_many_tasks() {
         assert_eq!(world.enqueue("p", &[("d", "c")]).await, [enqueued]);
         let config = world.view("p").await.config.unwrap();
         assert_eq!((config.queued_max, config.max_attempts, config.history), (2, 1, 10_000));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_bad_field_of_a_batch_is_named_and_nothing_is_queued() {
+    for world in [World::embedded().await, World::redis().await] {
+        let enqueue = async |tasks: Vec<pb::QueuedTask>| {
+            let refused = world.client.clone().enqueue_tasks(batch("p", tasks)).await.unwrap_err();
+            assert_eq!(refused.code(), Code::InvalidArgument);
+            let bad = refused.get_details_bad_request().unwrap().field_violations;
+            bad.into_iter().map(|violation| violation.field).collect::<Vec<_>>()
+        };
+        assert_eq!(enqueue(vec![]).await, ["tasks"]);
+        assert_eq!(enqueue(vec![queued("d", "t"); 1001]).await, ["tasks"]);
+        let before = |seconds, nanos| pb::QueuedTask {
+            expire_time: Some(prost_types::Timestamp { seconds, nanos }),
+            ..queued("d", "t")
+        };
+        let large = pb::QueuedTask { payload: vec![0; 65_537].into(), ..queued("d", "t") };
+        let tasks = vec![
+            queued("good", "good"),
+            queued("", "a\nb"),
+            large,
+            before(-1, 0),
+            before(0, 0),
+            before(4_481_049_600, 0),
+            before(1, 1_000_000_000),
+        ];
+        let bad = [
+            "tasks[1].device_id",
+            "tasks[1].task_id",
+            "tasks[2].payload",
+            "tasks[3].expire_time",
+            "tasks[4].expire_time",
+            "tasks[5].expire_time",
+            "tasks[6].expire_time",
+        ];
+        assert_eq!(enqueue(tasks).await, bad);
+        assert!(world.keys().await.is_empty() && world.queued("p").await == 0);
+        // The least and the most that there can be.
+        let most = vec![before(0, 1), before(4_481_049_599, 999_999_000)];
+        let statuses = world.client.clone().enqueue_tasks(batch("p", most)).await.unwrap();
+        let statuses: Vec<_> = statuses.get_ref().results.iter().map(|r| r.status()).collect();
+        assert_eq!(statuses, [EnqueueStatus::Expired, EnqueueStatus::Enqueued]);
+        // A token of one listing is none of the other.
+        world.enqueue("p", &[("d", "u"), ("d", "v")]).await;
+        let mut page = listing("p", TaskState::Queued);
+        page.page_size = Some(1);
+        let first = world.client.clone().list_tasks(page).await.unwrap().into_inner();
+        let mut dead = listing("p", TaskState::Dead);
+        dead.page_token = first.next_page_token;
+        let refused = world.client.clone().list_tasks(dead).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument);
     }
 }

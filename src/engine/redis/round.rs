@@ -1,6 +1,6 @@
 //! Which partitions the sweeper sees to: one server of all sweeps, and any may take over.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::{super::sweeper::Round, PartitionCursor, Redis, Sending, index, only};
 use crate::{
@@ -11,19 +11,16 @@ use crate::{
 
 /// How long a server is the one that sweeps without a further word.
 const HOLD: Millis = Millis(1200);
-/// A partition is noted at most once a minute while it is in use, so that what was
-/// begun in one is known for half a minute at least.
-const ACTIVE: Duration = Duration::from_secs(90);
 /// Names that are asked for at a time.
 const PAGE: u32 = 1000;
 
 impl Redis {
-    /// The partitions in which something may have begun since the last round: of the
-    /// first round, all there are. None when another server sweeps.
+    /// The partitions that were noted since a time, or all. None when another server
+    /// sweeps.
     pub(in super::super) async fn round(
         &self,
         capability: &'static str,
-        first: bool,
+        since: Option<Timestamp>,
         deadline: Instant,
     ) -> Result<Option<Round>, Error> {
         let sending = Sending { repeatable: true, replicas: 0, is_upkeep: true };
@@ -35,23 +32,22 @@ impl Redis {
         if !leads {
             return Ok(None);
         }
-        let since = now.0.saturating_sub(ACTIVE.as_micros() as u64);
-        let mut active = Vec::new();
+        let mut noted = Vec::new();
         let mut after: Option<PartitionCursor> = None;
         loop {
-            let start = match (&after, first) {
+            let start = match (&after, since) {
                 (Some(cursor), _) => Some((cursor.noted, cursor.name.as_bytes())),
-                (None, true) => None,
-                (None, false) => Some((since, &[][..])),
+                (None, Some(since)) => Some((since.0, &[][..])),
+                (None, None) => None,
             };
             let list = [index::list(&self.key_prefix, capability, PAGE, start)];
             let runs = [(&script::LIST_PARTITIONS, &list[..])];
             let answers = self.evaluate(&runs, sending, deadline).await?.answers;
             let page = index::parse_page(&mut only(answers.into_iter().next())?)?;
-            active.extend(page.names);
+            noted.extend(page.names);
             after = page.next;
             if after.is_none() {
-                return Ok(Some(Round { now, active }));
+                return Ok(Some(Round { now, noted }));
             }
         }
     }
