@@ -20,9 +20,7 @@ local function see_to(pool, member, now)
   local readable, task = pcall(read_queued, pool.queued, member, now)
   if readable and not task then
     call('HDEL', pool.queued, member)
-  elseif readable and is_over(pool, task, now) and not holds_slot(pool.leases, member, task, now) then
-    log_events(pool.events, pool.history, now, event(EXPIRED, 0, task.attempt, member, now))
-    leave_queue(pool, member, task, 'T', now)
+  elseif readable and leave_if_over(pool, member, task, now) then
     return
   end
   -- Where its lease runs, the end of that sees to it.

@@ -14,14 +14,12 @@ local function spread(wait, seed, now)
 end
 
 -- Takes what has lapsed of a task into account: its lease where not all ended ones have
--- been taken out, and its time. True when it left the queue.
+-- been taken out, its time, and its attempts. True when it left the queue.
 local function settle(pool, member, task, some_ended, now)
   if some_ended and is_lapsed(pool, member, task, now) then
     expire(pool, member, task, now)
-  elseif task.standing == 'Q' and task.ends > 0 and task.ends <= now
-    and not holds_slot(pool.leases, member, task, now) then
-    log_events(pool.events, pool.history, now, event(EXPIRED, 0, task.attempt, member, now))
-    leave_queue(pool, member, task, 'T', now)
+  else
+    leave_if_over(pool, member, task, now)
   end
   return task.standing ~= 'Q'
 end

@@ -45,6 +45,20 @@ local function end_attempt(pool, member, task, standing, now)
   end
 end
 
+-- Takes a queued task out that is not dispatched again, if its lease has ended; whether
+-- it did.
+local function leave_if_over(pool, member, task, now)
+  if holds_slot(pool.leases, member, task, now) then
+    return false
+  end
+  local standing, left = fate(pool, member, task, now)
+  if standing then
+    log_events(pool.events, pool.history, now, left)
+    leave_queue(pool, member, task, standing, now)
+  end
+  return standing ~= nil
+end
+
 -- Ends a lease that no result came for, and what follows of it.
 local function expire(pool, member, task, now)
   local events, standing = { event(EXPIRED, task.token, task.attempt, member, now) }, nil

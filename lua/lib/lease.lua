@@ -12,7 +12,8 @@ local function write_lease(pool, token_key, task_key, member, task, last_token, 
   horizon = math.max(horizon, forget)
   local ttl_ms = format('%.0f', math.ceil((horizon - now) / 1000))
   call('ZADD', pool.leases, format('%.0f', task.slot_end), lease_member(member, task))
-  call('PEXPIRE', pool.leases, ttl_ms)
+  -- No shorter than its events: that it ends is one, whoever takes it out.
+  call('PEXPIRE', pool.leases, format('%.0f', ttl_ms + HISTORY_TTL))
   call('SET', token_key, format('%.0f %.0f', last_token, horizon), 'PX', ttl_ms)
   if not task.standing then
     write_task(task_key, 'L', task, forget, now, '')

@@ -147,7 +147,7 @@ impl Pool {
     }
 
     /// Takes what has lapsed of a task into account: its lease where not all ended ones
-    /// have been taken out, and its time. Whether it is queued still.
+    /// have been taken out, its time, and its attempts. Whether it is queued still.
     pub(in crate::admission) fn settle(
         &mut self,
         member: &[u8],
@@ -157,13 +157,8 @@ impl Pool {
         let Some(task) = self.task(member, now).cloned() else { return false };
         if self.is_lapsed(member, &task) {
             self.expire(member, task, settings, now);
-        } else if let Some(queued) = &task.queued
-            && queued.standing == Standing::Queued
-            && queued.is_late(now)
-            && !task.holds_slot(now)
-        {
-            self.log_late(member, &task, settings, now);
-            self.leave_queue(member, task, Standing::Expired, settings, now);
+        } else if task.is_over(settings, now) && !task.holds_slot(now) {
+            self.leave_if_over(member, task, settings, now);
         }
         let queued = self.task(member, now).and_then(|task| task.queued.as_ref());
         queued.is_some_and(|queued| queued.standing == Standing::Queued)
