@@ -22,6 +22,11 @@ pub trait Decision: fmt::Debug + Send + Sync + 'static {
     /// The unit of atomicity: one Redis hash slot, one entry of the embedded
     /// engine.
     fn partition(&self) -> &[u8];
+    /// What its keys' hash tag names: the partition, or what several partitions have in
+    /// common. Those share a hash slot, and a mutex of the embedded engine.
+    fn tag(&self) -> &[u8] {
+        self.partition()
+    }
     /// What the decision may do to the partition's place in listings.
     fn listing(&self) -> Listing;
     /// Whether to take it twice is as good as once, so that it may be sent again
@@ -99,7 +104,7 @@ pub trait State: Default + Send + 'static {
 pub struct Call<'a> {
     prefix: &'a str,
     capability: &'static str,
-    partition: &'a [u8],
+    tag: &'a [u8],
     buffer: Vec<u8>,
     ends: Vec<usize>,
     keys: usize,
@@ -108,22 +113,22 @@ pub struct Call<'a> {
 impl<'a> Call<'a> {
     /// Encodes a decision; its keys start with `prefix`.
     pub fn of<D: Decision>(decision: &'a D, prefix: &'a str) -> Call<'a> {
-        let mut call = Call::new(prefix, D::State::CAPABILITY, decision.partition());
+        let mut call = Call::new(prefix, D::State::CAPABILITY, decision.tag());
         decision.encode(&mut call);
         debug_assert_eq!(call.keys, D::SCRIPT.keys, "KEYS of {}", D::SCRIPT.name);
         debug_assert_eq!(call.ends.len() - call.keys, D::SCRIPT.argv, "ARGV of {}", D::SCRIPT.name);
         call
     }
 
-    /// An empty call on a partition.
-    pub fn new(prefix: &'a str, capability: &'static str, partition: &'a [u8]) -> Call<'a> {
+    /// An empty call whose keys have this tag.
+    pub fn new(prefix: &'a str, capability: &'static str, tag: &'a [u8]) -> Call<'a> {
         let (buffer, ends) = (Vec::with_capacity(512), Vec::with_capacity(16));
-        Call { prefix, capability, partition, buffer, ends, keys: 0 }
+        Call { prefix, capability, tag, buffer, ends, keys: 0 }
     }
 
-    /// Appends a key of the partition; keys come before arguments.
+    /// Appends a key with the tag; keys come before arguments.
     pub fn key(&mut self, part: &[&[u8]]) {
-        names::push_key(&mut self.buffer, self.prefix, self.capability, self.partition, part);
+        names::push_key(&mut self.buffer, self.prefix, self.capability, self.tag, part);
         self.keys += 1;
         self.ends.push(self.buffer.len());
     }

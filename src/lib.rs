@@ -8,7 +8,8 @@
 //!   capability, a file per verb. Each verb is a [`decision::Decision`]: `decide` in Rust,
 //!   its twin in `lua/`. [`lease`], [`waiting`] and [`events`] are what several of them
 //!   have.
-//! - [`engine`]: what runs decisions: in this process, or in Redis.
+//! - [`engine`]: what runs decisions: in this process, or in Redis; where calls wait, and
+//!   feeds of events for those that watch.
 //! - [`grpc`]: requests into decisions, outcomes into responses.
 //! - [`server`]: routes, health, reflection, limits, drain.
 //! - [`config`]: flags, environment and `tollgate.toml`; [`telemetry`]: logs.

@@ -21,17 +21,22 @@
 //! | ResetRate | [`ResetRate`] | `lua/rate/reset.lua` |
 //! | Ban | [`BanKey`] | `lua/rate/ban.lua` |
 //! | Unban | [`UnbanKey`] | `lua/rate/unban.lua` |
+//! | – (for WatchRates) | [`ReadRateEvents`] | `lua/rate/read_events.lua` |
 //! | ListBans | [`ListBans`], [`GetBan`] of each, kept by [`NoteBan`] | `lua/rate/list_bans.lua`, `lua/rate/get_ban.lua`, `lua/rate/note_ban.lua` |
 
 mod ban;
 mod ban_index;
 mod check;
+mod event;
 mod get_ban;
 mod judge;
 mod list_bans;
+mod log;
 mod meter;
+mod name;
 mod note_ban;
 mod policies;
+mod read_events;
 mod reset;
 mod rule;
 mod sliding_window;
@@ -44,21 +49,21 @@ mod window;
 pub use ban::{Ban, BanKey};
 pub use ban_index::BanIndex;
 pub use check::{Answer, CheckRate, Checked, LimitUse, Verdict};
+pub use event::{Event, EventKind};
 pub use get_ban::GetBan;
 pub use list_bans::{BanCursor, BanPage, ListBans};
+pub use log::{HISTORY, Log};
 pub use meter::Meter;
+pub use name::{MeterName, SHARDS, shard_tag};
 pub use note_ban::NoteBan;
 pub use policies::{Override, Policies, Policy};
+pub use read_events::ReadRateEvents;
 pub use reset::ResetRate;
 pub use rule::{Algorithm, Limit, Rule, Tier, TierAction};
 pub use spec::{LimitSpec, RuleSpec, TierSpec, Violation};
 pub use unban::UnbanKey;
 
-use crate::{
-    decision::unknown_status,
-    names::{Name, SEPARATOR},
-    time::Millis,
-};
+use crate::{decision::unknown_status, time::Millis};
 
 /// The largest `max` of a window, `above` of a tier, and cost.
 pub const COUNT_MAX: u32 = 1_000_000_000;
@@ -93,35 +98,3 @@ pub const REPLAY: Millis = Millis::from_secs(300);
 pub const BANS_MAX: usize = 100_000;
 /// The longest reason and actor in bytes.
 pub const TEXT_BYTES_MAX: usize = 256;
-
-/// Policy and key in one: the partition of rates.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MeterName {
-    policy: usize,
-    joined: Box<[u8]>,
-}
-
-impl MeterName {
-    /// Of a policy, or of the rules that come with calls.
-    pub fn new(policy: Option<&Name>, key: &Name) -> MeterName {
-        let policy = policy.map_or(&[][..], Name::as_bytes);
-        // Names hold no separator, so no two pairs are equal.
-        let joined = [policy, &[SEPARATOR], key.as_bytes()].concat();
-        MeterName { policy: policy.len(), joined: joined.into() }
-    }
-
-    /// Both, joined.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.joined
-    }
-
-    /// The policy; empty for the rules that come with calls.
-    pub fn policy(&self) -> &[u8] {
-        &self.joined[..self.policy]
-    }
-
-    /// The key.
-    pub fn key(&self) -> &[u8] {
-        &self.joined[self.policy + 1..]
-    }
-}

@@ -46,11 +46,12 @@ scripts! {
     READ_EVENTS = "admission/read_events", 1 keys, 2 argv, with "admission" "events";
     RENEW_TASK = "admission/renew", 7 keys, 7 argv, with "admission" "leases" "tasks" "events" "endings" "lease";
     SWEEP_POOL = "admission/sweep", 6 keys, 3 argv, with "admission" "leases" "tasks" "events" "endings";
-    BAN_KEY = "rate/ban", 1 keys, 4 argv, with "packed" "ban";
-    CHECK_RATE = "rate/check", 3 keys, 5 argv, with "packed" "limits" "window" "sliding_window" "token_bucket" "counters" "meter" "ban" "replay" "tiers" "judge";
+    BAN_KEY = "rate/ban", 2 keys, 5 argv, with "packed" "ban" "events" "rate_event";
+    CHECK_RATE = "rate/check", 4 keys, 6 argv, with "packed" "limits" "window" "sliding_window" "token_bucket" "counters" "meter" "ban" "replay" "tiers" "judge" "events" "rate_event";
     GET_BAN = "rate/get_ban", 1 keys, 0 argv, with "packed" "ban";
     RESET_RATE = "rate/reset", 1 keys, 0 argv, with "packed" "counters";
-    UNBAN_KEY = "rate/unban", 2 keys, 0 argv, with "packed" "ban";
+    READ_RATE_EVENTS = "rate/read_events", 1 keys, 2 argv, with "packed" "events";
+    UNBAN_KEY = "rate/unban", 3 keys, 2 argv, with "packed" "ban" "events" "rate_event";
     LIST_BANS = "rate/list_bans", 1 keys, 3 argv, with "index";
     NOTE_BAN = "rate/note_ban", 1 keys, 3 argv, with "index";
     GET_SEQUENCE = "sequence/get", 1 keys, 1 argv, with "sequence";

@@ -36,16 +36,21 @@ local function ban_by(tier, known, memory, now)
 end
 
 -- Judges a key whose last ban is known: verdict, flags, wait, the ban in force,
--- and whether this call set it.
+-- whether this call set it, the level that the count has reached with it, the count.
 local function judge(meter, tiers, known, memory, cost, look, now)
   local limits = meter.limits
-  local level = #tiers > 0 and reached(tiers, limits[1].algorithm.count(limits[1]) + cost) or 0
+  local level, total = 0, nil
+  if #tiers > 0 then
+    total = limits[1].algorithm.count(limits[1]) + cost
+    level = reached(tiers, total)
+  end
   if known and known.ends > now then
     return BAN, 0, max(known.ends - now, longest_wait(limits, 1, #limits, cost, now)), known, false
   elseif level > 0 and tiers[level].action == BAN then
     local ban = ban_by(tiers[level], known, memory, now)
     local wait = max(ban.ends - now, longest_wait(limits, 1, #limits, cost, now))
-    return BAN, cross(meter, tiers, level, look, now), wait, not look and ban, not look
+    return BAN, cross(meter, tiers, level, look, now), wait, not look and ban, not look, level, total
   end
-  return count(meter, tiers, level, cost, look, now)
+  local verdict, flags, wait = count(meter, tiers, level, cost, look, now)
+  return verdict, flags, wait, nil, false, level, total
 end

@@ -1,16 +1,18 @@
 -- Bans a key, counted from now; a ban in force is replaced.
 --
 -- keys[1] ban string: the key's ban
+-- keys[2] events list: what happens to the keys of the shard
 -- argv[1] duration µs, 1000..2592000000000
 -- argv[2] memory µs that it is remembered after its end
 -- argv[3] reason text, 0..256 bytes
 -- argv[4] actor text, 0..256 bytes
+-- argv[5] subject the key in events, empty where there are none
 --
 -- Returns {0, ends, strikes, reason, actor}
--- Writes ban, TTL: its end and memory
+-- Writes ban, TTL: its end and memory; events, TTL: 24 h
 -- Cost O(1)
 local function decide(keys, argv, now)
-  local ban_key = keys[1]
+  local ban_key, events_key, subject = keys[1], keys[2], argv[5]
   local duration, memory, reason, actor = tonumber(argv[1]), tonumber(argv[2]), argv[3], argv[4]
 
   local known = read_ban(ban_key, now)
@@ -21,6 +23,9 @@ local function decide(keys, argv, now)
   end
   local ends = now + duration
   local ban = { ends = ends, forget = ends + memory, strikes = strikes, reason = reason, actor = actor }
+  if subject ~= '' then
+    log_rate_event(events_key, BANNED_EVENT, subject, now, nil, nil, ban, actor)
+  end
   write_ban(ban_key, ban, now)
   return { 0, ban.ends, ban.strikes, ban.reason, ban.actor }
 end

@@ -2,17 +2,22 @@
 --
 -- keys[1] usage string: the key's counters
 -- keys[2] ban string: the key's ban
+-- keys[3] events list: what happens to the keys of the shard
+-- argv[1] actor text, 0..256 bytes
+-- argv[2] subject the key in events, empty where there are none
 --
 -- Returns {0}: it was not banned
 --         {1}: it was
--- Writes usage, ban (removes)
+-- Writes usage, ban (removes); events, TTL: 24 h
 -- Cost O(1)
-local function decide(keys, _, now)
-  local usage_key, ban_key = keys[1], keys[2]
+local function decide(keys, argv, now)
+  local usage_key, ban_key, events_key = keys[1], keys[2], keys[3]
+  local actor, subject = argv[1], argv[2]
   local readable, ban = pcall(read_ban, ban_key, now)
-  call('DEL', usage_key, ban_key)
-  if readable and (not ban or ban.ends <= now) then
-    return { 0 }
+  local was_banned = not readable or (ban and ban.ends > now)
+  if was_banned and subject ~= '' then
+    log_rate_event(events_key, UNBANNED_EVENT, subject, now, nil, nil, nil, actor)
   end
-  return { 1 }
+  call('DEL', usage_key, ban_key)
+  return { was_banned and 1 or 0 }
 end

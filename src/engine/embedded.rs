@@ -42,6 +42,7 @@ pub type Table<S> = HashMap<Box<[u8]>, S>;
 pub struct Tables {
     admission: Table<admission::Pool>,
     rate: Table<rate::Meter>,
+    rate_logs: Table<rate::Log>,
     bans: Table<rate::BanIndex>,
     sequences: Table<sequence::Counter>,
     locks: Table<lock::Lock>,
@@ -52,6 +53,10 @@ pub struct Tables {
 pub trait Kept: State {
     /// That place.
     fn table(tables: &mut Tables) -> &mut Table<Self>;
+    /// The event that the last decision has left, for the log of its tag.
+    fn take_event(&mut self) -> Option<Box<rate::Event>> {
+        None
+    }
 }
 
 impl Kept for admission::Pool {
@@ -63,6 +68,16 @@ impl Kept for admission::Pool {
 impl Kept for rate::Meter {
     fn table(tables: &mut Tables) -> &mut Table<rate::Meter> {
         &mut tables.rate
+    }
+
+    fn take_event(&mut self) -> Option<Box<rate::Event>> {
+        rate::Meter::take_event(self)
+    }
+}
+
+impl Kept for rate::Log {
+    fn table(tables: &mut Tables) -> &mut Table<rate::Log> {
+        &mut tables.rate_logs
     }
 }
 
@@ -117,22 +132,29 @@ impl Embedded {
         D: Decision<State: Kept>,
     {
         let name = decision.partition();
-        let shard = self.hasher.hash_one(name) as usize % SHARDS;
+        // What shares a tag shares a mutex: an event is appended with its change.
+        let shard = self.hasher.hash_one(decision.tag()) as usize % SHARDS;
         let mut tables = lock(&self.shards[shard]);
         // Read under the lock: time never runs backwards within a partition.
         let now = self.clock.now();
         let table = D::State::table(&mut tables);
+        let (outcome, event);
         if let Some(state) = table.get_mut(name) {
-            let outcome = decision.decide(state, now);
+            outcome = decision.decide(state, now);
+            event = state.take_event();
             for (_, number) in state.take_hints() {
                 self.hub.tell(number);
             }
-            return outcome;
+        } else {
+            let mut state = D::State::default();
+            outcome = decision.decide(&mut state, now);
+            event = state.take_event();
+            if !state.is_vacant(now) {
+                table.insert(name.into(), state);
+            }
         }
-        let mut state = D::State::default();
-        let outcome = decision.decide(&mut state, now);
-        if !state.is_vacant(now) {
-            table.insert(name.into(), state);
+        if let Some(event) = event {
+            tables.rate_logs.entry(decision.tag().into()).or_default().append(*event, now);
         }
         outcome
     }
@@ -199,6 +221,7 @@ impl Embedded {
         let now = self.clock.now();
         sweep(&mut tables.admission, now);
         sweep(&mut tables.rate, now);
+        sweep(&mut tables.rate_logs, now);
         sweep(&mut tables.bans, now);
         sweep(&mut tables.sequences, now);
         sweep(&mut tables.locks, now);

@@ -3,6 +3,7 @@
 mod convert;
 mod noted;
 mod parse;
+mod watch;
 
 use std::{
     sync::Arc,
@@ -12,17 +13,18 @@ use std::{
 use tonic::{Request, Response, Status};
 
 use super::{
-    deadline, page_token,
+    deadline, events, page_token,
     pb::{self, rate_service_server::RateServiceServer},
 };
 use crate::{
-    engine::Engine,
+    engine::{Engine, feed::Feeds},
     error::Error,
     names::Name,
-    rate::{CheckRate, Checked, GetBan, MeterName, NoteBan, Policies, ResetRate, UnbanKey},
+    rate::{CheckRate, Checked, GetBan, MeterName, NoteBan, Policies, ResetRate},
     time::monotonic,
 };
 use noted::Noted;
+use watch::RateEvents;
 
 /// The largest message taken: a hundred checks with rules of their own.
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
@@ -35,6 +37,7 @@ pub struct Rate {
     engine: Arc<Engine>,
     policies: Arc<Policies>,
     noted: Noted,
+    feeds: Arc<Feeds<RateEvents>>,
 }
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -45,7 +48,8 @@ impl Rate {
 
     /// The service, ready to be routed.
     pub fn service(engine: Arc<Engine>, policies: Arc<Policies>) -> RateServiceServer<Rate> {
-        RateServiceServer::new(Rate { engine, policies, noted: Noted::default() })
+        let feeds = Feeds::new(engine.clone());
+        RateServiceServer::new(Rate { engine, policies, noted: Noted::default(), feeds })
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
@@ -142,9 +146,9 @@ impl pb::rate_service_server::RateService for Rate {
 
     async fn unban(&self, request: Request<pb::UnbanRequest>) -> Answer<pb::UnbanResponse> {
         let deadline = deadline::of(&request);
-        let request = request.into_inner();
-        let name = parse::meter_name(request.key, request.policy, &self.policies)?;
-        let existed = self.engine.run(&UnbanKey { name }, deadline).await?;
+        let actor = parse::actor(&request);
+        let decision = parse::unban(request.into_inner(), actor, &self.policies)?;
+        let existed = self.engine.run(&decision, deadline).await?;
         Ok(Response::new(pb::UnbanResponse { existed }))
     }
 
@@ -171,6 +175,18 @@ impl pb::rate_service_server::RateService for Rate {
         bans.sort_by_key(|ban| ban.until.map(|until| (until.seconds, until.nanos)));
         let next_page_token = page_token::encode(page.next.as_ref());
         Ok(Response::new(pb::ListBansResponse { bans, next_page_token }))
+    }
+
+    type WatchRatesStream = events::Events<pb::WatchRatesResponse>;
+
+    async fn watch_rates(
+        &self,
+        request: Request<pb::WatchRatesRequest>,
+    ) -> Answer<Self::WatchRatesStream> {
+        let deadline = deadline::of(&request);
+        let (policy, start) = watch::parse(request.into_inner(), &self.policies)?;
+        let watcher = self.feeds.watch(policy, start, deadline).await?;
+        Ok(Response::new(events::of(watcher)))
     }
 
     async fn list_policies(

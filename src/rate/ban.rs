@@ -1,6 +1,6 @@
 //! `Ban`: bans a key for a time.
 
-use super::{Meter, MeterName, unknown_status};
+use super::{Event, EventKind, Meter, MeterName, unknown_status};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
     error::Error,
@@ -93,16 +93,22 @@ impl Decision for BanKey {
         self.name.as_bytes()
     }
 
+    fn tag(&self) -> &[u8] {
+        self.name.tag()
+    }
+
     fn listing(&self) -> Listing {
         Listing::Same
     }
 
     fn encode(&self, call: &mut Call) {
-        call.key(&[b"ban"]);
+        self.name.push_key(call, b"ban");
+        call.key(&[b"events"]);
         call.number(self.duration.micros());
         call.number(self.memory.micros());
         call.bytes(&[&self.reason]);
         call.bytes(&[&self.actor]);
+        self.name.push_subject(call);
     }
 
     fn parse(reply: &mut Reply) -> Result<Ban, Error> {
@@ -121,6 +127,10 @@ impl Decision for BanKey {
             actor: self.actor.clone(),
             ..BanRecord::new(now, self.duration, self.memory, strikes, self.reason.clone())
         };
+        if self.name.has_events() {
+            let event = Event::new(EventKind::Banned, self.name.key(), now).of_ban(&record);
+            meter.event = Some(Box::new(event));
+        }
         meter.ban = Some(Box::new(record.clone()));
         Ban::from(record)
     }

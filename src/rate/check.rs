@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Ban, Meter, MeterName, NAMES_MAX, REPLAY, Rule,
+    Ban, Event, EventKind, Meter, MeterName, NAMES_MAX, REPLAY, Rule,
+    ban::BanRecord,
     judge::{Judge, Judgement},
     unknown_status,
 };
@@ -103,9 +104,34 @@ impl CheckRate {
         !judgement.verdict.is_allowed()
     }
 
+    /// Tells of a call that crossed a level, or set a ban.
+    fn event(
+        &self,
+        verdict: Verdict,
+        reached: Option<(u32, u64)>,
+        ban: Option<&BanRecord>,
+        now: Timestamp,
+    ) -> Event {
+        let kind = match verdict {
+            Verdict::Allow | Verdict::Warn => EventKind::Warned,
+            Verdict::Throttle => EventKind::Throttled,
+            Verdict::Ban => EventKind::Banned,
+        };
+        let (above, count) = reached.map_or((None, 0), |(above, count)| (Some(above), count));
+        let event = Event { above, count, ..Event::new(kind, self.name.key(), now) };
+        match ban {
+            Some(ban) => event.of_ban(ban),
+            None => event,
+        }
+    }
+
     fn answer(&self, meter: &mut Meter, now: Timestamp) -> Answer {
         let mut judge = Judge::new(self, self.look(), meter, now);
-        let Judgement { verdict, crossed, wait, ban, banned } = judge.judge(meter.ban(now));
+        let Judgement { verdict, crossed, wait, ban, banned, reached } =
+            judge.judge(meter.ban(now));
+        if self.name.has_events() && (banned || crossed) {
+            meter.event = Some(Box::new(self.event(verdict, reached, ban.as_ref(), now)));
+        }
         let limits = judge.usages.iter().zip(&self.rule.limits).map(|(usage, limit)| LimitUse {
             count: usage.count(now),
             reset_after: Millis(usage.reset(limit, now).div_ceil(1000)),
@@ -143,6 +169,10 @@ impl Decision for CheckRate {
         self.name.as_bytes()
     }
 
+    fn tag(&self) -> &[u8] {
+        self.name.tag()
+    }
+
     fn listing(&self) -> Listing {
         Listing::Same
     }
@@ -153,15 +183,17 @@ impl Decision for CheckRate {
 
     fn encode(&self, call: &mut Call) {
         let request = self.request.as_ref().map_or(&[][..], Name::as_bytes);
-        call.key(&[b"usage"]);
-        call.key(&[b"ban"]);
-        call.key(&[b"replay:", request]);
+        self.name.push_key(call, b"usage");
+        self.name.push_key(call, b"ban");
+        self.name.push_replay_key(call, request);
+        call.key(&[b"events"]);
         call.number(self.cost.into());
         let [limits, tiers] = &self.rule.packed;
         call.bytes(&[limits]);
         call.bytes(&[tiers]);
         call.number(self.rule.ban_memory.micros());
         call.number(if request.is_empty() { 0 } else { REPLAY.micros() });
+        self.name.push_subject(call);
     }
 
     fn parse(reply: &mut Reply) -> Result<Checked, Error> {

@@ -25,12 +25,16 @@ impl Decision for GetBan {
         self.name.as_bytes()
     }
 
+    fn tag(&self) -> &[u8] {
+        self.name.tag()
+    }
+
     fn listing(&self) -> Listing {
         Listing::Same
     }
 
     fn encode(&self, call: &mut Call) {
-        call.key(&[b"ban"]);
+        self.name.push_key(call, b"ban");
     }
 
     fn parse(reply: &mut Reply) -> Result<Option<Ban>, Error> {

@@ -31,6 +31,8 @@ pub(super) struct Judgement {
     pub(super) ban: Option<BanRecord>,
     /// Whether this call set it.
     pub(super) banned: bool,
+    /// Above which count the tier begins that is reached with this call, and the count.
+    pub(super) reached: Option<(u32, u64)>,
 }
 
 impl<'a> Judge<'a> {
@@ -48,12 +50,13 @@ impl<'a> Judge<'a> {
     /// Judges a key whose last ban is known.
     pub(super) fn judge(&mut self, known: Option<&BanRecord>) -> Judgement {
         let tier = self.tier();
+        let reached = tier.map(|(_, tier, total)| (tier.above, total));
         if let Some(ban) = known.filter(|ban| ban.until > self.now) {
             let wait = (ban.until.0 - self.now.0).max(self.longest_wait(0));
             let (verdict, ban) = (Verdict::Ban, Some(ban.clone()));
-            return Judgement { verdict, crossed: false, wait, ban, banned: false };
+            return Judgement { verdict, crossed: false, wait, ban, banned: false, reached };
         }
-        if let Some((level, tier)) = tier.filter(|(_, tier)| tier.action == TierAction::Ban) {
+        if let Some((level, tier, _)) = tier.filter(|(_, tier, _)| tier.action == TierAction::Ban) {
             let strikes = known.map_or(0, |ban| ban.strikes).saturating_add(1);
             let length = tier.ban_duration(strikes);
             let wait = length.micros().max(self.longest_wait(0));
@@ -62,10 +65,11 @@ impl<'a> Judge<'a> {
             let ban = BanRecord::new(self.now, length, memory, strikes, reason);
             let (crossed, ban) = (self.cross(level), Some(ban).filter(|_| !self.look));
             let banned = ban.is_some();
-            return Judgement { verdict: Verdict::Ban, crossed, wait, ban, banned };
+            return Judgement { verdict: Verdict::Ban, crossed, wait, ban, banned, reached };
         }
-        let (verdict, crossed, wait) = self.count(tier.map(|(level, tier)| (level, tier.action)));
-        Judgement { verdict, crossed, wait, ban: None, banned: false }
+        let (verdict, crossed, wait) =
+            self.count(tier.map(|(level, tier, _)| (level, tier.action)));
+        Judgement { verdict, crossed, wait, ban: None, banned: false, reached }
     }
 
     /// Judges a key that is not banned, and whose count reaches no ban.
@@ -107,13 +111,13 @@ impl<'a> Judge<'a> {
         (first..self.usages.len()).map(|index| self.wait(index)).max().unwrap_or(0)
     }
 
-    /// The tier that the count reaches with this call, and its index.
-    fn tier(&self) -> Option<(usize, &'a Tier)> {
+    /// The tier that the count reaches with this call, its index, and the count.
+    fn tier(&self) -> Option<(usize, &'a Tier, u64)> {
         if self.rule.tiers.is_empty() {
             return None;
         }
-        let count = u64::from(self.usages[0].count(self.now)) + u64::from(self.cost);
-        self.rule.level(count).map(|level| (level, &self.rule.tiers[level]))
+        let total = u64::from(self.usages[0].count(self.now)) + u64::from(self.cost);
+        self.rule.level(total).map(|level| (level, &self.rule.tiers[level], total))
     }
 
     /// Counts the call on the first so many limits.

@@ -1,6 +1,6 @@
 //! What the embedded engine keeps of one key under one policy.
 
-use super::{ban::BanRecord, check::Answer, rule::Rule, usage::Usage};
+use super::{Event, ban::BanRecord, check::Answer, rule::Rule, usage::Usage};
 use crate::{decision::State, memory::Memory, time::Timestamp};
 
 /// The most notices that a limit remembers: of the tiers of a few rules.
@@ -12,6 +12,8 @@ pub struct Meter {
     pub(super) counters: Vec<Counter>,
     pub(super) ban: Option<Box<BanRecord>>,
     pub(super) replays: Memory<Answer>,
+    /// What the last decision tells of.
+    pub(super) event: Option<Box<Event>>,
 }
 
 /// What was used under one name of a limit.
@@ -74,6 +76,11 @@ impl Notices {
 }
 
 impl Meter {
+    /// Takes the event of the last decision, for the log of the key's shard.
+    pub fn take_event(&mut self) -> Option<Box<Event>> {
+        self.event.take()
+    }
+
     /// What was used of each limit of a rule, now.
     pub(super) fn load(&self, rule: &Rule, now: Timestamp) -> Loaded {
         let (mut notices, mut moved) = (Notices::default(), false);

@@ -25,12 +25,16 @@ impl Decision for ResetRate {
         self.name.as_bytes()
     }
 
+    fn tag(&self) -> &[u8] {
+        self.name.tag()
+    }
+
     fn listing(&self) -> Listing {
         Listing::Same
     }
 
     fn encode(&self, call: &mut Call) {
-        call.key(&[b"usage"]);
+        self.name.push_key(call, b"usage");
     }
 
     fn parse(reply: &mut Reply) -> Result<bool, Error> {

@@ -1,6 +1,8 @@
 //! `Unban`: lifts a key's ban.
 
-use super::{Meter, MeterName, unknown_status};
+use bytes::Bytes;
+
+use super::{Event, EventKind, Meter, MeterName, unknown_status};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
     error::Error,
@@ -14,6 +16,8 @@ use crate::{
 pub struct UnbanKey {
     /// Whom, and under which policy.
     pub name: MeterName,
+    /// Who says so.
+    pub actor: Vec<u8>,
 }
 
 impl Decision for UnbanKey {
@@ -26,13 +30,20 @@ impl Decision for UnbanKey {
         self.name.as_bytes()
     }
 
+    fn tag(&self) -> &[u8] {
+        self.name.tag()
+    }
+
     fn listing(&self) -> Listing {
         Listing::Same
     }
 
     fn encode(&self, call: &mut Call) {
-        call.key(&[b"usage"]);
-        call.key(&[b"ban"]);
+        self.name.push_key(call, b"usage");
+        self.name.push_key(call, b"ban");
+        call.key(&[b"events"]);
+        call.bytes(&[&self.actor]);
+        self.name.push_subject(call);
     }
 
     fn parse(reply: &mut Reply) -> Result<bool, Error> {
@@ -45,6 +56,12 @@ impl Decision for UnbanKey {
 
     fn decide(&self, meter: &mut Meter, now: Timestamp) -> bool {
         meter.reset(now);
-        meter.ban.take().is_some_and(|ban| ban.until > now)
+        let was_banned = meter.ban.take().is_some_and(|ban| ban.until > now);
+        if was_banned && self.name.has_events() {
+            let event = Event::new(EventKind::Unbanned, self.name.key(), now);
+            let actor = Bytes::copy_from_slice(&self.actor);
+            meter.event = Some(Box::new(Event { actor, ..event }));
+        }
+        was_banned
     }
 }

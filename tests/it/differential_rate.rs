@@ -2,7 +2,9 @@
 //! with stepped time, clocks that are set back included.
 //!
 //! What they keep is compared through what they say: every key is looked at
-//! under every rule now and then.
+//! under every rule now and then, and the events of every shard are read.
+
+mod rules;
 
 use std::sync::Arc;
 
@@ -10,10 +12,11 @@ use bytes::Bytes;
 use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate::{
+    events::After,
     names::Name,
     rate::{
-        Algorithm, BanCursor, BanIndex, BanKey, CheckRate, Checked, GetBan, LimitSpec, ListBans,
-        Meter, MeterName, NoteBan, ResetRate, Rule, RuleSpec, TierAction, TierSpec, UnbanKey,
+        BanCursor, BanIndex, BanKey, CheckRate, Checked, GetBan, ListBans, Log, Meter, MeterName,
+        NoteBan, ReadRateEvents, ResetRate, Rule, SHARDS, UnbanKey,
     },
     time::{Millis, Timestamp},
 };
@@ -22,19 +25,16 @@ use crate::twins::{States, Twins, play};
 
 const STEPS: usize = 15_000;
 const SEEDS: [u64; 3] = [1, 2, 3];
-const ALGORITHMS: [Algorithm; 4] = [
-    Algorithm::FixedWindow,
-    Algorithm::CalendarWindow,
-    Algorithm::SlidingWindow,
-    Algorithm::TokenBucket,
-];
-const CALM: [Algorithm; 3] =
-    [Algorithm::SlidingWindow, Algorithm::TokenBucket, Algorithm::FixedWindow];
 
 struct History {
     twins: Twins,
     meters: States<Meter>,
     indexes: States<BanIndex>,
+    logs: States<Log>,
+    /// Numbers of events that pages ended with.
+    numbers: Vec<u64>,
+    /// How many events both have told alike.
+    events: usize,
     random: ChaCha8Rng,
     rules: Vec<Arc<Rule>>,
     cursors: Vec<BanCursor>,
@@ -55,11 +55,14 @@ async fn both_executors_of_every_rate_decision_agree() {
 async fn history(seed: u64) {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let calm = seed.is_multiple_of(2);
-    let rules = (0..24).map(|_| Arc::new(rule(&mut random, calm))).collect();
+    let rules = (0..24).map(|_| Arc::new(rules::rule(&mut random, calm))).collect();
     let mut history = History {
         twins: Twins::new().await,
         meters: States::new(),
         indexes: States::new(),
+        logs: States::new(),
+        numbers: vec![0, 1],
+        events: 0,
         random,
         rules,
         cursors: Vec::new(),
@@ -75,58 +78,12 @@ async fn history(seed: u64) {
         let context = format!("seed {seed}, step {step}");
         history.pass_time().await;
         history.decide(&context).await;
+        history.log();
         if step % 500 == 499 {
             history.look_at_all(&context).await;
         }
     }
-}
-
-/// A rule of limits with few names, so that rules meet each other's usage. Calm
-/// ones have an algorithm for each name, so that usage lasts.
-fn rule(random: &mut ChaCha8Rng, calm: bool) -> Rule {
-    loop {
-        let count = random.random_range(1..4);
-        let names = ["a", "b", "c"];
-        let limits: Vec<LimitSpec> =
-            (0..count).map(|i| limit(random, names[i], calm.then_some(i))).collect();
-        let levels = random.random_range(0..4);
-        let tiers = (0..levels).map(|_| tier(random)).collect();
-        let utc_offset = random.random_range(-840..840);
-        let ban_memory = Some(Millis(random.random_range(1..100_000)));
-        let spec = RuleSpec { limits, tiers, utc_offset, ban_memory };
-        // Of a random rule much may be wrong.
-        if let Ok(rule) = spec.build() {
-            return rule;
-        }
-    }
-}
-
-fn limit(random: &mut ChaCha8Rng, name: &str, calm: Option<usize>) -> LimitSpec {
-    let algorithm = calm.map_or_else(|| *ALGORITHMS.choose(random).unwrap(), |i| CALM[i]);
-    let odd = random.random_range(1..20_000);
-    let lengths = [1, 7, 59, 100, 1000, 10_000, 60_000, 120_000, 3_600_000, odd];
-    let window = match algorithm {
-        Algorithm::CalendarWindow => *[1000, 5000, 60_000, 3_600_000].choose(random).unwrap(),
-        _ if calm.is_some() => *[5000, 60_000, 60_000, 120_000].choose(random).unwrap(),
-        _ => *lengths.choose(random).unwrap(),
-    };
-    let most = *[3, 10, 40, 3000, 90_000_000].choose(random).unwrap();
-    let burst = random.random_bool(0.3).then(|| random.random_range(1..20));
-    LimitSpec {
-        name: name.into(),
-        max: Some(random.random_range(0..=most)),
-        window: Some(Millis(window)),
-        algorithm: Some(algorithm),
-        burst: burst.filter(|_| algorithm == Algorithm::TokenBucket),
-    }
-}
-
-fn tier(random: &mut ChaCha8Rng) -> TierSpec {
-    let actions = [TierAction::Warn, TierAction::Throttle, TierAction::Ban];
-    let action = *actions.choose(random).unwrap();
-    let bans = if action == TierAction::Ban { random.random_range(0..3) } else { 0 };
-    let ban_durations = (0..bans).map(|_| Millis(random.random_range(1..5000))).collect();
-    TierSpec { above: Some(random.random_range(0..30)), action: Some(action), ban_durations }
+    assert!(history.events > 1000, "seed {seed}: {} events", history.events);
 }
 
 fn name(text: &'static str) -> Name {
@@ -193,12 +150,19 @@ impl History {
                 self.ends.extend([ban.until.0, ban.until.after(memory).0]);
             }
             86..88 => {
-                self.twins.agree(&mut self.meters, &UnbanKey { name }, context).await;
+                let decision = UnbanKey { name, actor: b"ops".to_vec() };
+                self.twins.agree(&mut self.meters, &decision, context).await;
             }
             88..90 => {
                 self.twins.agree(&mut self.meters, &GetBan { name }, context).await;
             }
-            90..96 => {
+            90..92 => {
+                let shard = self.random.random_range(0..SHARDS);
+                let (limit, seen) = (self.random.random_range(1..5), self.random.random_bool(0.9));
+                let number = self.numbers.choose(&mut self.random).copied().filter(|_| seen);
+                self.read(shard, After { number, limit }, context).await;
+            }
+            92..96 => {
                 let key = ["a", "b", "c", "d", "e", "f"].choose(&mut self.random).unwrap();
                 let name = MeterName::new(self.policy().as_ref(), &self::name(key));
                 let most = *[1, 20_000_000, 3_600_000_000].choose(&mut self.random).unwrap();
@@ -213,6 +177,27 @@ impl History {
                 let decision = ListBans { policy: self.policy(), limit, after };
                 let page = self.twins.agree(&mut self.indexes, &decision, context).await;
                 self.cursors.extend(page.next);
+            }
+        }
+    }
+
+    /// Puts the events of the last decision where the engine would.
+    fn log(&mut self) {
+        for (tag, event, now) in self.twins.take_events() {
+            self.logs.entry(tag).or_default().append(event, now);
+        }
+    }
+
+    /// Reads events of a shard of both policies.
+    async fn read(&mut self, shard: usize, after: After, context: &str) {
+        for policy in ["p", "q}"].map(name) {
+            let read = ReadRateEvents::new(&policy, shard, after);
+            let page = self.twins.agree(&mut self.logs, &read, context).await;
+            self.events += page.events.len();
+            self.numbers.push(page.after + page.events.len() as u64);
+            if self.numbers.len() > 50 {
+                let old = self.random.random_range(0..50);
+                self.numbers.swap_remove(old);
             }
         }
     }
@@ -239,6 +224,9 @@ impl History {
     }
 
     async fn look_at_all(&mut self, context: &str) {
+        for shard in 0..SHARDS {
+            self.read(shard, After { number: Some(0), limit: 1000 }, context).await;
+        }
         for rule in self.rules.clone() {
             for policy in [None, Some(name("p")), Some(name("q}"))] {
                 for key in ["a", "b_c", "{x}"] {

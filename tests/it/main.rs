@@ -15,8 +15,8 @@
 //! - `lock`, `lock_faults`: what common recipes for locks get wrong (D ids); `waiting`,
 //!   `waiting_crowds`, `waiting_faults`, `admission_waiting`: whose turn it is
 //! - `tasks`, `task_ends`: queued tasks, on both engines; `queue` is what they ask with
-//! - `events`, `watch`, `watch_faults`: every change is an event, and told to
-//!   watchers; `history` checks what they are told
+//! - `events`, `watch`, `watch_rates`, `watch_faults`: every change is an event, and told
+//!   to watchers; `history` checks what they are told
 //! - `bad_input`, `rate_bad_input`, `sequence_bad_input`, `stock_bad_input`, `names`: what is refused, and
 //!   what never shares state
 //! - `differential`: both executors of every decision on the same histories
@@ -111,4 +111,5 @@ mod waiting_faults;
 mod watch;
 mod watch_command;
 mod watch_faults;
+mod watch_rates;
 mod wire;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    process::{OwnRedis, Server},
+    process::{OwnRedis, Server, TempFile},
     queue::{batch, queued},
-    rates::{check, limit, rule, tier},
+    rates::{check, limit, rule, tier, under},
     world::{Rates, admit, capacity, complete, evict, renew},
 };
 use tollgate::grpc::client::pb;
@@ -169,4 +169,34 @@ async fn a_thousand_tasks_are_queued_in_one_round_trip() {
         commands.push(counted.values().sum::<u64>());
     }
     assert!(commands[1] <= commands[0], "{commands:?}: full, and nothing queued");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_check_that_crosses_no_level_costs_what_one_without_events_does() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    redis.hold_sweeper().await;
+    let config = TempFile::new(
+        "[[policy]]\nname = \"p\"\nlimit = [{ max = 90, window = \"1h\" }]\n\
+         tier = [{ above = 80, action = \"WARN\" }]\n",
+    );
+    let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
+    let mut rates = Rates::connect(server.address()).await.unwrap();
+    while rates.check_rate(under("warm", "p")).await.is_err() {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    reset(&redis).await;
+    for _ in 0..80 {
+        rates.check_rate(under("k", "p")).await.unwrap();
+    }
+    let counted = calls(&redis).await;
+    let of = |name: &str| counted.get(name).copied().unwrap_or_default();
+    assert_eq!((of("evalsha"), of("get"), of("set")), (80, 160, 80), "{counted:?}");
+    let events = ["rpush", "lpush", "llen", "lindex", "ltrim", "pexpire", "exists"];
+    assert!(events.iter().all(|command| of(command) == 0), "{counted:?}");
+    // The one that crosses it, and those after it.
+    for _ in 0..10 {
+        rates.check_rate(under("k", "p")).await.unwrap();
+    }
+    assert_eq!(calls(&redis).await.get("rpush"), Some(&1));
 }

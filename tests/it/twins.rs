@@ -13,6 +13,7 @@ use tollgate::{
     decision::{Decision, State},
     engine::{Engine, embedded::Kept},
     error::Error,
+    rate,
     time::{Timestamp, monotonic},
 };
 
@@ -42,11 +43,15 @@ pub struct Twins {
     maintain: tokio::task::AbortHandle,
     /// Whom `decide` told since the last time.
     told: Mutex<Vec<Hint>>,
+    /// The events that `decide` has left since the last time.
+    events: Mutex<Vec<Left>>,
     listener: Option<(PubSubSink, PubSubStream)>,
 }
 
 /// A channel and a number.
 type Hint = (String, u64);
+/// A tag, what happened, and when.
+type Left = (Box<[u8]>, rate::Event, Timestamp);
 
 impl Twins {
     pub async fn new() -> Twins {
@@ -54,7 +59,8 @@ impl Twins {
         let engine = redis.clone();
         let maintain = tokio::spawn(async move { engine.maintain().await }).abort_handle();
         up(redis.state()).await;
-        Twins { time, redis, maintain, told: Mutex::default(), listener: None }
+        let (told, events) = (Mutex::default(), Mutex::default());
+        Twins { time, redis, maintain, told, events, listener: None }
     }
 
     /// Also hears what the scripts tell on these channels.
@@ -67,6 +73,11 @@ impl Twins {
         }
         twins.listener = Some((sink, stream));
         twins
+    }
+
+    /// The events that `decide` has left since the last time.
+    pub fn take_events(&self) -> Vec<Left> {
+        std::mem::take(&mut *self.events.lock().unwrap())
     }
 
     /// Compares whom both have told of their turn since the last time; how many.
@@ -114,6 +125,8 @@ impl Twins {
         let now = Timestamp(self.time.now());
         let state = states.entry(decision.partition().into()).or_default();
         let native = decision.decide(state, now);
+        let event = state.take_event().map(|event| (decision.tag().into(), *event, now));
+        self.events.lock().unwrap().extend(event);
         let told = state.take_hints().into_iter();
         self.told.lock().unwrap().extend(told.map(|(channel, call)| (channel.to_string(), call)));
         let deadline = monotonic() + Duration::from_secs(30);

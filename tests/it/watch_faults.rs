@@ -13,7 +13,8 @@ use crate::{
     process::{OwnRedis, Server, TempFile},
     round_trips::calls,
     watch::Events,
-    world::Client,
+    watch_rates,
+    world::{Client, Rates},
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -176,15 +177,22 @@ async fn streams_wait_for_the_store_and_go_on() {
 async fn a_server_that_ends_ends_its_streams_first() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
-    let (mut server, client) = serve(&redis, "drain_timeout = \"1h\"").await;
+    let config = "drain_timeout = \"1h\"\n\
+                  [[policy]]\nname = \"p\"\nlimit = [{ max = 1, window = \"1m\" }]\n";
+    let (mut server, client) = serve(&redis, config).await;
     let mut streams = Vec::new();
     for after in [None, Some("0"), Some("1")] {
         streams.push(Events::of(&client, "p", after).await);
     }
     let mut other = Events::of(&client, "another", None).await;
+    let rates = Rates::connect(server.address()).await.unwrap();
+    let mut rates = watch_rates::Events::of(&rates, "p", None).await;
     server.process.signal("-TERM");
+    let mut ends = vec![rates.try_next().await.unwrap_err()];
     for stream in streams.iter_mut().chain([&mut other]) {
-        let end = stream.end().await;
+        ends.push(stream.end().await);
+    }
+    for end in ends {
         assert_eq!(end.code(), Code::Unavailable, "{end:?}");
         assert_eq!(reason(&end), "SERVER_ENDING");
         assert!(retry(&end) > Duration::ZERO);

@@ -1,13 +1,18 @@
 mod world;
 
+use tokio::time::{sleep, timeout};
+
 use super::*;
 use world::{MOST, Numbers, Told, World};
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The next so many.
 async fn take(watcher: &mut Watcher<Numbers>, number: usize) -> Vec<Told> {
     let mut told = Vec::new();
     for _ in 0..number {
-        told.push(watcher.next().await.expect("it goes on"));
+        let next = timeout(PATIENCE, watcher.next()).await.expect("something comes");
+        told.push(next.expect("it goes on"));
     }
     told
 }
@@ -51,7 +56,7 @@ async fn a_watcher_that_begins_while_events_come_misses_none() {
             for _ in 0..300 {
                 world.append(0, 7);
                 world.append(1, 3);
-                tokio::time::sleep(Duration::from_millis(1)).await;
+                sleep(Duration::from_millis(1)).await;
             }
         })
     };
@@ -87,7 +92,7 @@ async fn a_thousand_watchers_are_served_by_one_reader() {
     drop(watchers);
     world.idle().await;
     let before = world.reads();
-    tokio::time::sleep(3 * READ_EVERY).await;
+    sleep(3 * READ_EVERY).await;
     assert_eq!(world.reads(), before, "nobody watches and nobody reads");
     let mut next = world.watch(Start::Now).await;
     let expected = world.append(0, 1);
@@ -112,9 +117,12 @@ async fn a_watcher_that_falls_out_of_the_ring_is_cut_off_and_the_others_go_on() 
     let expected = world.append(0, 1);
     assert_eq!(events(&mut fast, 1).await, expected);
     let feed = world.feeds.lock().get(&world.topic).cloned().expect("it is watched");
-    while !feed.ring.borrow().is_empty() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let taken = async {
+        while !feed.ring.borrow().is_empty() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, taken).await.expect("the ring is empty");
 }
 
 #[tokio::test]
@@ -162,7 +170,7 @@ async fn a_live_feed_goes_on_where_a_history_lapsed() {
     world.lose(0);
     let before = world.reads();
     while world.reads() < before + 4 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        sleep(Duration::from_millis(5)).await;
     }
     let expected = world.append(0, 2);
     assert_eq!(events(&mut live, 2).await, expected);

@@ -83,7 +83,7 @@ fn standing(usage: pb::LimitUsage) -> Result<LimitStanding, CallError> {
     })
 }
 
-fn ban(ban: pb::Ban) -> Result<Ban, CallError> {
+pub(super) fn ban(ban: pb::Ban) -> Result<Ban, CallError> {
     Ok(Ban {
         until: timestamp(ban.until)?,
         strikes: ban.strikes,

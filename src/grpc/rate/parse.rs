@@ -11,7 +11,7 @@ use crate::{
     rate::{
         Algorithm, BAN_DURATIONS_MAX, BAN_MEMORY, BanKey, CHECKS_MAX, COUNT_MAX, CheckRate,
         LENGTH_MAX, LENGTH_MIN, LIMITS_MAX, LimitSpec, ListBans, MeterName, Policies, Rule,
-        RuleSpec, TEXT_BYTES_MAX, TIERS_MAX, TierAction, TierSpec,
+        RuleSpec, TEXT_BYTES_MAX, TIERS_MAX, TierAction, TierSpec, UnbanKey,
     },
 };
 
@@ -213,6 +213,19 @@ pub(super) fn ban(
         reason: reason.into(),
         actor: actor.into(),
     })
+}
+
+pub(super) fn unban(
+    request: pb::UnbanRequest,
+    actor: Bytes,
+    policies: &Policies,
+) -> Result<UnbanKey, Status> {
+    let mut fields = Fields::default();
+    let key = fields.name("key", request.key);
+    let policy = policy(&mut fields, request.policy, policies);
+    let actor = fields.text("x-tollgate-actor", actor, TEXT_BYTES_MAX);
+    let key = fields.finish(key)?;
+    Ok(UnbanKey { name: MeterName::new(policy?.as_ref(), &key), actor: actor.into() })
 }
 
 pub(super) fn list_bans(

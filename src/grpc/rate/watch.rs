@@ -1,0 +1,142 @@
+//! `WatchRates`: what happens to a policy's keys, as its watchers are told.
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use bytes::Bytes;
+use tonic::Status;
+
+use super::super::{convert::timestamp, events, fields::Fields, pb, status};
+use crate::{
+    engine::feed::{Start, Topic},
+    events::After,
+    names::Name,
+    rate::{Event, EventKind, Policies, ReadRateEvents, SHARDS},
+    time::Timestamp,
+};
+
+/// What one number takes in a cursor: seven bits a byte, the least first, of numbers below
+/// 2^53.
+const NUMBER_BYTES_MAX: u32 = 8;
+
+/// The events of a policy.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct RateEvents(Name);
+
+/// What is watched, and where it begins.
+pub(super) fn parse(
+    request: pb::WatchRatesRequest,
+    policies: &Policies,
+) -> Result<(RateEvents, Start), Status> {
+    let mut fields = Fields::default();
+    let policy = fields.name("policy", request.policy);
+    let start = events::start(&mut fields, request.after.as_deref(), decode);
+    let policy = fields.finish(policy)?;
+    match policies.contains(&policy) {
+        true => Ok((RateEvents(policy.detached()), start)),
+        false => Err(status::no_policy(&policy)),
+    }
+}
+
+/// The cursor after the events of these numbers, of each shard.
+fn encode(seen: &[u64]) -> Bytes {
+    let mut bytes = Vec::with_capacity(SHARDS * NUMBER_BYTES_MAX as usize);
+    for &number in seen {
+        let mut rest = number;
+        while rest >= 0x80 {
+            bytes.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        bytes.push(rest as u8);
+    }
+    URL_SAFE_NO_PAD.encode(bytes).into()
+}
+
+/// The numbers of a cursor.
+fn decode(text: &[u8]) -> Option<Box<[u64]>> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+    let (mut seen, mut number, mut place) = (Vec::with_capacity(SHARDS), 0, 0);
+    for byte in bytes {
+        if place == NUMBER_BYTES_MAX || seen.len() == SHARDS {
+            return None;
+        }
+        number |= u64::from(byte & 0x7f) << (7 * place);
+        place += 1;
+        if byte < 0x80 {
+            seen.push(std::mem::take(&mut number));
+            place = 0;
+        }
+    }
+    (seen.len() == SHARDS && place == 0).then(|| seen.into())
+}
+
+impl Topic for RateEvents {
+    type Event = Event;
+    type Read = ReadRateEvents;
+    type Told = pb::WatchRatesResponse;
+
+    const HISTORIES: usize = SHARDS;
+
+    fn read(&self, shard: usize, after: After) -> ReadRateEvents {
+        ReadRateEvents::new(&self.0, shard, after)
+    }
+
+    fn time(event: &Event) -> Timestamp {
+        event.time
+    }
+
+    fn told(event: Option<Event>, seen: &[u64]) -> pb::WatchRatesResponse {
+        let mut told = event.map_or_else(gap, rate_event);
+        told.cursor = encode(seen);
+        pb::WatchRatesResponse { event: Some(told) }
+    }
+}
+
+fn gap() -> pb::RateEvent {
+    pb::RateEvent { kind: pb::RateEventKind::Gap.into(), ..pb::RateEvent::default() }
+}
+
+fn rate_event(event: Event) -> pb::RateEvent {
+    let Event { kind, time, above, count, until, strikes, key, reason, actor } = event;
+    let mut told = pb::RateEvent {
+        key: key.clone(),
+        event_time: Some(timestamp(time)),
+        above: above.map(u64::from),
+        count,
+        ..pb::RateEvent::default()
+    };
+    told.set_kind(match kind {
+        EventKind::Warned => pb::RateEventKind::Warned,
+        EventKind::Throttled => pb::RateEventKind::Throttled,
+        EventKind::Banned => pb::RateEventKind::Banned,
+        EventKind::Unbanned => pb::RateEventKind::Unbanned,
+    });
+    match kind {
+        EventKind::Banned => {
+            told.ban = Some(pb::Ban { key, until: Some(timestamp(until)), reason, strikes, actor });
+        }
+        _ => told.actor = actor,
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_are_read_back_and_nothing_else_is_one() {
+        let most = (1 << 53) - 1;
+        let seen: Vec<u64> =
+            (0..SHARDS as u64).map(|i| [0, 127, 128, i, most][i as usize % 5]).collect();
+        let cursor = encode(&seen);
+        assert_eq!(decode(&cursor).as_deref(), Some(&*seen));
+        assert!(encode(&[most; SHARDS]).len() <= 400);
+        assert!(decode(&encode(&[1; SHARDS + 1])).is_none());
+        assert!(decode(&encode(&[1; SHARDS - 1])).is_none());
+        assert!(decode(&encode(&[u64::MAX; SHARDS])).is_none());
+        assert!(decode(&cursor[..cursor.len() - 1]).is_none());
+        assert!(decode(b"").is_none() && decode(b"12").is_none() && decode(b"\xff").is_none());
+        // A number that goes on after the last byte.
+        let open = URL_SAFE_NO_PAD.encode([[1; SHARDS - 1].as_slice(), &[0x80]].concat());
+        assert!(decode(open.as_bytes()).is_none());
+    }
+}

@@ -1,0 +1,43 @@
+//! What the embedded engine keeps of a shard's events.
+
+use super::Event;
+use crate::{
+    decision::State,
+    events::{After, EventPage, History},
+    time::Timestamp,
+};
+
+/// How many events of each shard are kept, at least; the twin of `HISTORY` in
+/// `lua/lib/rate_event.lua`. Of keys that are spread evenly a policy keeps 32 times as
+/// many.
+pub const HISTORY: u32 = 1000;
+
+/// The last events of the keys of a shard.
+#[derive(Debug, Default)]
+pub struct Log {
+    history: Option<Box<History<Event>>>,
+}
+
+impl Log {
+    /// Appends what a decision on a key of the shard has left.
+    pub fn append(&mut self, event: Event, now: Timestamp) {
+        History::append(&mut self.history, event, HISTORY, now);
+    }
+
+    /// What follows on a cursor.
+    pub(super) fn page(&self, after: After) -> EventPage<Event> {
+        History::page(self.history.as_deref(), after)
+    }
+}
+
+impl State for Log {
+    const CAPABILITY: &'static str = "rate";
+
+    fn sweep(&mut self, now: Timestamp, _: usize) {
+        self.history.take_if(|history| history.has_lapsed(now));
+    }
+
+    fn is_vacant(&self, now: Timestamp) -> bool {
+        self.history.as_ref().is_none_or(|history| history.has_lapsed(now))
+    }
+}

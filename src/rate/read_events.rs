@@ -1,0 +1,60 @@
+//! The events of a shard, as those who watch its policy read them.
+
+use super::{Event, Log, shard_tag, unknown_status};
+use crate::{
+    decision::{Call, Decision, Listing, Reply},
+    error::Error,
+    events::{After, EventPage},
+    names::Name,
+    script::{self, Script},
+    time::Timestamp,
+};
+
+/// Asks for events of the keys of a policy that lie in one shard.
+#[derive(Debug, Clone)]
+pub struct ReadRateEvents {
+    tag: Box<[u8]>,
+    after: After,
+}
+
+impl ReadRateEvents {
+    /// Asks a shard, of [`super::SHARDS`].
+    pub fn new(policy: &Name, shard: usize, after: After) -> ReadRateEvents {
+        ReadRateEvents { tag: shard_tag(policy, shard), after }
+    }
+}
+
+impl Decision for ReadRateEvents {
+    type State = Log;
+    type Outcome = EventPage<Event>;
+
+    const SCRIPT: &'static Script = &script::READ_RATE_EVENTS;
+
+    fn partition(&self) -> &[u8] {
+        &self.tag
+    }
+
+    fn listing(&self) -> Listing {
+        Listing::Same
+    }
+
+    fn is_upkeep(&self) -> bool {
+        true
+    }
+
+    fn encode(&self, call: &mut Call) {
+        call.key(&[b"events"]);
+        self.after.encode(call);
+    }
+
+    fn parse(reply: &mut Reply) -> Result<EventPage<Event>, Error> {
+        match reply.number()? {
+            0 => EventPage::parse(reply, Event::parse),
+            status => unknown_status(status),
+        }
+    }
+
+    fn decide(&self, log: &mut Log, _: Timestamp) -> EventPage<Event> {
+        log.page(self.after)
+    }
+}
