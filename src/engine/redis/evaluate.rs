@@ -23,6 +23,10 @@ struct Prepared {
     sha1: String,
 }
 
+/// How often scripts are loaded for a call. Redis reads 16 KiB at a time and serves others
+/// in between: of a long script, a flush may come between its text and its call.
+const RELOADS_MAX: usize = 8;
+
 /// A script, and the KEYS and ARGV of the batch that it decides.
 pub(super) type Run<'a> = (&'static Script, &'a [Call<'a>]);
 
@@ -36,7 +40,7 @@ impl Scripts {
         Scripts { prepared: script::ALL.iter().map(prepare).collect() }
     }
 
-    /// Runs scripts in one round trip; in two when Redis has forgotten some.
+    /// Runs scripts in one round trip; in two, as a rule, when Redis has forgotten some.
     pub(super) async fn send(
         &self,
         connection: &mut Connection,
@@ -44,21 +48,23 @@ impl Scripts {
     ) -> RedisResult<Vec<RedisResult<Value>>> {
         let commands = runs.iter().map(|run| self.evalsha(*run));
         let mut results = pipeline(connection, commands.collect()).await?;
-        let lost: Vec<usize> = (0..runs.len())
-            .filter(|index| results[*index].as_ref().is_err_and(forgotten))
-            .collect();
-        if lost.is_empty() {
-            return Ok(results);
-        }
-        // After a flush, a restart or a failover.
-        let reload = lost.iter().flat_map(|index| {
-            let mut load = redis::cmd("SCRIPT");
-            load.arg("LOAD").arg(&self.prepared[runs[*index].0.name].text);
-            [load, self.evalsha(runs[*index])]
-        });
-        let reloaded = pipeline(connection, reload.collect()).await?;
-        for (index, result) in lost.into_iter().zip(reloaded.into_iter().skip(1).step_by(2)) {
-            results[index] = result;
+        for _ in 0..RELOADS_MAX {
+            let lost: Vec<usize> = (0..runs.len())
+                .filter(|index| results[*index].as_ref().is_err_and(forgotten))
+                .collect();
+            if lost.is_empty() {
+                break;
+            }
+            // After a flush, a restart or a failover.
+            let reload = lost.iter().flat_map(|index| {
+                let mut load = redis::cmd("SCRIPT");
+                load.arg("LOAD").arg(&self.prepared[runs[*index].0.name].text);
+                [load, self.evalsha(runs[*index])]
+            });
+            let reloaded = pipeline(connection, reload.collect()).await?;
+            for (index, result) in lost.into_iter().zip(reloaded.into_iter().skip(1).step_by(2)) {
+                results[index] = result;
+            }
         }
         Ok(results)
     }
