@@ -57,11 +57,8 @@ async fn measure(engine: &str, store: Option<&Process>, tasks: usize) {
     println!("{engine}");
     let (server, url) = serve(engine);
     let mut client = Client::connect(url).await.unwrap();
-    let full = pb::ConfigurePoolRequest {
-        pool: "full".into(),
-        capacity: Some(1),
-        ..Default::default()
-    };
+    let full =
+        pb::ConfigurePoolRequest { pool: "full".into(), capacity: Some(1), ..Default::default() };
     while client.configure_pool(full.clone()).await.is_err() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -66,6 +66,15 @@ pub trait Joined: Decision + Clone {
     fn share(outcome: &Self::Outcome, joined: &[Self]) -> Option<Vec<Self::Outcome>>;
 }
 
+/// What a decision did that takes out what has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Swept {
+    /// Whether more had ended than one step takes out.
+    pub has_more: bool,
+    /// When something of the partition ends next.
+    pub next: Option<Timestamp>,
+}
+
 /// What a decision may do to its partition's place in listings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listing {

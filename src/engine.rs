@@ -116,6 +116,14 @@ impl Engine {
         }
     }
 
+    /// Changes when the store may have lost something.
+    pub fn epoch(&self) -> u64 {
+        match self {
+            Engine::Embedded(_) => 0,
+            Engine::Redis(engine) => engine.epoch(),
+        }
+    }
+
     /// Fails while the store is known to be down.
     pub fn check(&self) -> Result<(), Error> {
         match self {

@@ -33,19 +33,19 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ADMIT_TASK = "admission/admit", 10 keys, 13 argv, with "admission" "leases" "tasks" "events" "endings" "lease" "queue" "hints" "turns" "admit";
+    ADMIT_TASK = "admission/admit", 10 keys, 13 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings" "lease" "queue" "hints" "turns" "admit";
     ATTEND_POOL = "admission/attend", 4 keys, 6 argv, with "admission" "leases" "queue" "hints" "attend";
-    CANCEL_TASK = "admission/cancel", 6 keys, 3 argv, with "admission" "leases" "tasks" "events" "endings";
-    COMPLETE_TASK = "admission/complete", 9 keys, 8 argv, with "admission" "leases" "tasks" "events" "endings" "queue" "hints";
-    CONFIGURE_POOL = "admission/configure", 9 keys, 12 argv, with "admission" "leases" "tasks" "events" "endings" "pool_view" "queue" "hints";
-    ENQUEUE_TASK = "admission/enqueue", 5 keys, 6 argv, with "admission" "leases" "tasks" "events" "endings";
-    EVICT_TASK = "admission/evict", 9 keys, 6 argv, with "admission" "leases" "tasks" "events" "endings" "queue" "hints";
+    CANCEL_TASK = "admission/cancel", 6 keys, 3 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings";
+    COMPLETE_TASK = "admission/complete", 9 keys, 8 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings" "queue" "hints";
+    CONFIGURE_POOL = "admission/configure", 9 keys, 12 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings" "pool_view" "queue" "hints";
+    ENQUEUE_TASK = "admission/enqueue", 5 keys, 6 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings";
+    EVICT_TASK = "admission/evict", 9 keys, 6 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings" "queue" "hints";
     GET_POOL = "admission/get_pool", 5 keys, 5 argv, with "admission" "leases" "pool_view" "queue" "hints";
     LIST_LEASES = "admission/list_leases", 1 keys, 3 argv, with "admission";
     LIST_TASKS = "admission/list_tasks", 3 keys, 4 argv, with "admission" "tasks";
     READ_EVENTS = "admission/read_events", 1 keys, 2 argv, with "admission" "events";
-    RENEW_TASK = "admission/renew", 7 keys, 7 argv, with "admission" "leases" "tasks" "events" "endings" "lease";
-    SWEEP_POOL = "admission/sweep", 6 keys, 3 argv, with "admission" "leases" "tasks" "events" "endings";
+    RENEW_TASK = "admission/renew", 8 keys, 7 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings" "lease";
+    SWEEP_POOL = "admission/sweep", 6 keys, 3 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings";
     BAN_KEY = "rate/ban", 2 keys, 5 argv, with "packed" "ban" "events" "rate_event";
     CHECK_RATE = "rate/check", 4 keys, 6 argv, with "packed" "limits" "window" "sliding_window" "token_bucket" "counters" "meter" "ban" "replay" "tiers" "judge" "events" "rate_event";
     GET_BAN = "rate/get_ban", 1 keys, 0 argv, with "packed" "ban";
@@ -70,7 +70,7 @@ scripts! {
     SET_STOCK = "stock/set", 3 keys, 1 argv, with "stock" "restock";
     LEAD_SWEEP = "index/lead", 1 keys, 2 argv, with "index";
     LIST_PARTITIONS = "index/list", 1 keys, 3 argv, with "index";
-    NOTE_PARTITION = "index/note", 1 keys, 2 argv, with "index";
+    NOTE_PARTITION = "index/note", 2 keys, 2 argv, with "index";
 }
 
 const CLOCK: &str = include_str!("../lua/lib/clock.lua");

@@ -58,10 +58,10 @@ local function decide(keys, argv, now)
 
   local free, answer = capacity - in_use, nil
   local own = task and holds_slot(leases_key, member, task, now) and 1 or 0
-  if task and (task.state == 'D' or (task.standing or 'Q') ~= 'Q') then
-    answer = { 5, capacity, in_use }
-  elseif own == 1 and now < task.expire then
+  if own == 1 and now < task.expire then
     answer = admitted(1, capacity, in_use, member, task)
+  elseif task and (task.state == 'D' or (task.standing or 'Q') ~= 'Q') then
+    answer = { 5, capacity, in_use }
   elseif more then
     answer = { 2, capacity, in_use, 1, AGAIN }
   elseif not task and named == '' then
@@ -75,6 +75,7 @@ local function decide(keys, argv, now)
     answer = { 2, capacity, in_use, 1, AGAIN } -- the events of ended leases come first
   end
   local turn, ticket = true, 0
+  call('LLEN', pool.events) -- fails where it is of another type
   if answer or own == 1 and free + own > 0 then
     needs_no_turn(queue_key, places_key, waiter, place, free, now)
   else

@@ -21,7 +21,7 @@ local function decide(keys, argv, now)
   local pool = { leases = keys[2], events = keys[3], queued = keys[4], backlog = keys[5], due = keys[6] }
   pool.retention, pool.history = argv[2] * 1000, tonumber(argv[3])
 
-  local task = find_task(read(task_key)[1], pool.queued, member, now)
+  local task = find_task(read(task_key)[1], pool, member, now)
   if task and task.state == 'D' then
     return { 2, 0 }
   elseif not task or not task.standing then

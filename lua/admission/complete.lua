@@ -36,7 +36,7 @@ local function decide(keys, argv, now)
   local capacity, _, _, _, max_attempts =
     read_settings(stored[1], tonumber(argv[5]), nil, nil, nil, tonumber(argv[6]))
   pool.max_attempts, pool.retention, pool.history = max_attempts, argv[7] * 1000, tonumber(argv[8])
-  local task = find_task(stored[2], pool.queued, member, now)
+  local task = find_task(stored[2], pool, member, now)
   local in_use = count_in_use(leases_key, now)
 
   if not task or task.state == 'N' then

@@ -19,18 +19,20 @@
 -- Writes queued, backlog and due, permanent; events, TTL: 24 h
 -- Cost O(log queued)
 local function decide(keys, argv, now)
-  local task_key, events_key, queued_key, backlog_key, due_key = keys[1], keys[2], keys[3], keys[4], keys[5]
+  local task_key, events_key, backlog_key, due_key = keys[1], keys[2], keys[4], keys[5]
+  local pool = { queued = keys[3], backlog = backlog_key, due = due_key }
   local device, name, payload = argv[1], argv[2], argv[3]
   local ends, queued_max, history = tonumber(argv[4]), tonumber(argv[5]), tonumber(argv[6])
 
   local member = device .. '\31' .. name
-  if find_task(read(task_key)[1], queued_key, member, now) then
+  if find_task(read(task_key)[1], pool, member, now) then
     return { 1 }
   elseif ends > 0 and ends <= now then
     return { 2 }
   elseif call('ZCARD', backlog_key) >= queued_max then
     return { 3 }
   end
+  call('ZCARD', due_key) -- fails where it is of another type
   local from, to = '[' .. device .. '\31', '(' .. device .. ' '
   local newest = call('ZREVRANGEBYLEX', backlog_key, to, from, 'LIMIT', 0, 1)[1]
   local last = newest and tonumber(string.sub(newest, #device + 2, #device + 17)) or 0
@@ -39,7 +41,7 @@ local function decide(keys, argv, now)
     queued = math.max(now, last + 1), ends = ends, forget = 0, payload = payload,
   }
   log_events(events_key, history, now, event(ENQUEUED, 0, 0, member, now))
-  write_queued(queued_key, member, task)
+  write_queued(pool.queued, member, task)
   call('ZADD', backlog_key, 0, line_of(member, task))
   if ends > 0 then
     call('ZADD', due_key, format('%.0f', ends), member)

@@ -30,7 +30,7 @@ local function decide(keys, argv, now)
   pool.retention, pool.history = argv[5] * 1000, tonumber(argv[6])
 
   local readable, task = pcall(function()
-    return find_task(read(task_key)[1], pool.queued, member, now)
+    return find_task(read(task_key)[1], pool, member, now)
   end)
   if not readable then
     -- Without it nobody knows which lease was the task's; it ends by itself.

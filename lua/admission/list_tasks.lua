@@ -37,7 +37,8 @@ local function left_entries(due_key, limit, after_due, after)
 end
 
 local function decide(keys, argv, now)
-  local queued_key, backlog_key, due_key = keys[1], keys[2], keys[3]
+  local backlog_key, due_key = keys[2], keys[3]
+  local pool = { queued = keys[1], backlog = backlog_key, due = due_key }
   local left, limit, after_due, after = argv[1] == '1', tonumber(argv[2]), argv[3], argv[4]
 
   local entries, members, dues
@@ -49,7 +50,7 @@ local function decide(keys, argv, now)
   local more, last = entries[limit + 1] and 1 or 0, math.min(#entries, limit)
   local reply = { 0, more, dues[last] or 0, entries[last] or '' }
   for i = 1, last do
-    local task = read_queued(queued_key, members[i], now)
+    local task = read_queued(pool, members[i], now)
     if task then
       local at = #reply
       reply[at + 1], reply[at + 2] = members[i], task.standing .. task.state

@@ -6,7 +6,8 @@
 -- keys[4] leases zset: the pool's leases by the end of their slot
 -- keys[5] events list: the pool's history
 -- keys[6] queued hash: tasks that were queued
--- keys[7] due zset: when queued ones expire and others are forgotten
+-- keys[7] backlog zset: those that are queued, by device and age
+-- keys[8] due zset: when queued ones expire and others are forgotten
 -- argv[1] member device and task, joined by \31
 -- argv[2] token the lease's fencing token, empty when not compared
 -- argv[3] asked_ms ms, 100..86400000, empty for the pool's
@@ -25,14 +26,14 @@
 -- Cost O(log leases)
 local function decide(keys, argv, now)
   local settings_key, token_key, task_key = keys[1], keys[2], keys[3]
-  local pool = { leases = keys[4], events = keys[5], queued = keys[6], due = keys[7] }
+  local pool = { leases = keys[4], events = keys[5], queued = keys[6], backlog = keys[7], due = keys[8] }
   local member, token, asked_ms = argv[1], tonumber(argv[2]), tonumber(argv[3])
 
   local stored = read(settings_key, token_key, task_key)
   local _, lease_ms, grace_ms = read_settings(stored[1], nil, tonumber(argv[4]), tonumber(argv[5]))
   pool.retention, pool.history = argv[6] * 1000, tonumber(argv[7])
   local last_token, horizon = read_token(stored[2])
-  local task = find_task(stored[3], pool.queued, member, now)
+  local task = find_task(stored[3], pool, member, now)
 
   if not task or task.state == 'N' then
     return { 4 }

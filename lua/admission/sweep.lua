@@ -11,13 +11,14 @@
 -- argv[2] retention_ms ms, 60000..2592000000
 -- argv[3] history events kept at least, 100..1000000
 --
--- Returns {0, when something ends next, µs, or 0}
+-- Returns {0, 1 when more has ended than one call takes out, when something ends next, µs,
+--          or 0}
 -- Writes leases (removes); queued, backlog and due, permanent; events, TTL: 24 h
 -- Cost O(log leases + log queued); takes at most 100 leases, then at most 100 tasks
 local DUE_MAX = 100
 
 local function see_to(pool, member, now)
-  local readable, task = pcall(read_queued, pool.queued, member, now)
+  local readable, task = pcall(read_queued, pool, member, now)
   if readable and not task then
     call('HDEL', pool.queued, member)
   elseif readable and leave_if_over(pool, member, task, now) then
@@ -41,11 +42,12 @@ local function decide(keys, argv, now)
 
   local left = reclaim(pool, call('ZCARD', pool.leases) - count_in_use(pool.leases, now), now)
   if left > 0 then
-    return { 0, now }
+    return { 0, 1, 0 }
   end
   for _, member in ipairs(call('ZRANGEBYSCORE', pool.due, '-inf', format('%.0f', now), 'LIMIT', 0, DUE_MAX)) do
     see_to(pool, member, now)
   end
   local lease, due = first_of(pool.leases), first_of(pool.due)
-  return { 0, (lease > 0 and due > 0) and math.min(lease, due) or math.max(lease, due) }
+  local next = (lease > 0 and due > 0) and math.min(lease, due) or math.max(lease, due)
+  return { 0, next > 0 and next <= now and 1 or 0, next }
 end

@@ -34,7 +34,7 @@ local function oldest_task(pool, device, some_ended, now)
       return device .. '\31', nil, false
     end
     local member = device .. '\31' .. string.sub(line, #device + 19)
-    local task = read_queued(pool.queued, member, now)
+    local task = read_queued(pool, member, now)
     if not task or task.standing ~= 'Q' then
       call('ZREM', pool.backlog, line) -- its record was dropped
     elseif not settle(pool, member, task, some_ended, now) then
@@ -46,7 +46,7 @@ end
 
 -- The same of the task that a call names.
 local function named_task(pool, member, text, some_ended, now)
-  local task = find_task(text, pool.queued, member, now)
+  local task = find_task(text, pool, member, now)
   if task then
     settle(pool, member, task, some_ended, now)
   end

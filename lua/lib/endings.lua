@@ -1,14 +1,9 @@
 -- How leases, attempts and queued tasks end, and the events of it. A pool is its keys
 -- (leases, events, backlog, queued, due), its history (events kept at least),
 -- max_attempts and retention (µs).
-local ENQUEUED, ADMITTED, RENEWED, COMPLETED, LATE = 1, 2, 3, 4, 5
-local EXPIRED, EVICTED, CANCELLED, DEAD, CONFIGURED = 6, 7, 8, 9, 10
-local RECLAIM_MAX = 100
 
--- "kind token attempt outcome capacity time member": outcome 0 is none.
-local function event(kind, token, attempt, member, now, outcome, capacity)
-  return format('%d %.0f %.0f %s %s %.0f %s', kind, token, attempt, outcome or '0', capacity or '', now, member)
-end
+-- How many more ended leases this call of the script, with all its items, takes out.
+local reclaims = 100
 
 -- Takes a task out of the queue for good, remembered for the retention or until its lease
 -- has lapsed. Writes no event.
@@ -45,18 +40,15 @@ local function end_attempt(pool, member, task, standing, now)
   end
 end
 
--- Takes a queued task out that is not dispatched again, if its lease has ended; whether
--- it did.
+-- Takes a queued task out that is over, if its lease has ended; whether it did.
 local function leave_if_over(pool, member, task, now)
-  if holds_slot(pool.leases, member, task, now) then
+  if not is_over(pool, task, now) or holds_slot(pool.leases, member, task, now) then
     return false
   end
   local standing, left = fate(pool, member, task, now)
-  if standing then
-    log_events(pool.events, pool.history, now, left)
-    leave_queue(pool, member, task, standing, now)
-  end
-  return standing ~= nil
+  log_events(pool.events, pool.history, now, left)
+  leave_queue(pool, member, task, standing, now)
+  return true
 end
 
 -- Ends a lease that no result came for, and what follows of it.
@@ -77,21 +69,29 @@ local function is_lapsed(pool, member, task, now)
   return task.state == 'L' and task.slot_end <= now and call('ZSCORE', pool.leases, lease_member(member, task)) ~= false
 end
 
--- Takes leases out that have ended, the first to end first, at most RECLAIM_MAX; how many
--- are left of so many ended ones.
+-- Takes leases out that have ended, the first to end first, at most 100 a call of the
+-- script; how many are left of so many ended ones.
 local function reclaim(pool, ended, now)
-  if ended <= 0 then
-    return 0
+  local most = math.min(ended, reclaims)
+  if most <= 0 then
+    return math.max(ended, 0)
   end
-  local leases = call('ZRANGE', pool.leases, 0, math.min(ended, RECLAIM_MAX) - 1)
+  call('ZCARD', pool.backlog)
+  call('ZCARD', pool.due)
+  reclaims = reclaims - most
+  local leases = call('ZRANGE', pool.leases, 0, most - 1)
   local events, leaving = {}, {}
   for _, text in ipairs(leases) do
     local member, token, _, _, attempt = parse_lease(text)
     if member then
       events[#events + 1] = event(EXPIRED, token, attempt, member, now)
     end
-    local task = member and attempt > 0 and read_queued(pool.queued, member, now)
-    if task and task.token == token then
+    local readable, task = false, nil
+    if member and attempt > 0 then
+      -- Where it cannot be read, the lease has ended all the same.
+      readable, task = pcall(read_queued, pool, member, now)
+    end
+    if readable and task and task.token == token then
       local standing, left = fate(pool, member, task, now)
       if standing then
         events[#events + 1] = left

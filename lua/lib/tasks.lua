@@ -31,14 +31,19 @@ local function parse_queued(text, now)
   end
 end
 
-local function read_queued(queued_key, member, now)
-  local text = call('HGET', queued_key, member)
+-- Of a pool, which is its keys. Fails where what is written with the record cannot be.
+local function read_queued(pool, member, now)
+  local text = call('HGET', pool.queued, member)
+  if text then
+    call('ZCARD', pool.backlog)
+    call('ZCARD', pool.due)
+  end
   return text and parse_queued(text, now) or nil
 end
 
 -- What is known of a task: from its own key's text, or as one that was queued.
-local function find_task(text, queued_key, member, now)
-  return read_task(text, now) or read_queued(queued_key, member, now)
+local function find_task(text, pool, member, now)
+  return read_task(text, now) or read_queued(pool, member, now)
 end
 
 local function write_queued(queued_key, member, task)

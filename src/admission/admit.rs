@@ -92,8 +92,8 @@ impl AdmitTask {
         let is_finished =
             |task: &Task| matches!(task.state, TaskState::Completed { .. }) || !task.is_open();
         match task {
-            Some(task) if is_finished(task) => Some(AdmitDecision::AlreadyCompleted),
             Some(task) if task.is_running(now) => Some(admitted(member, task, true)),
+            Some(task) if is_finished(task) => Some(AdmitDecision::AlreadyCompleted),
             None if self.task.is_none() => Some(AdmitDecision::NoTask),
             _ if settings.paused || settings.capacity == 0 => {
                 let retry_after = self.spread(PAUSED_RETRY_MICROS, now);

@@ -1,7 +1,7 @@
 //! What changed in a pool.
 
-use super::Outcome;
-use crate::{names::SEPARATOR, time::Timestamp};
+use super::{Outcome, pool::device_and_task};
+use crate::time::Timestamp;
 
 /// A change of a pool's state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,10 +89,6 @@ impl Event {
 
     /// Device and task; empty where there are none.
     pub fn device_and_task(&self) -> (&[u8], &[u8]) {
-        let separator = self.member.iter().position(|byte| *byte == SEPARATOR);
-        match separator {
-            Some(at) => (&self.member[..at], &self.member[at + 1..]),
-            None => (&[], &[]),
-        }
+        device_and_task(&self.member)
     }
 }

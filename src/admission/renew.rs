@@ -57,7 +57,7 @@ impl Decision for RenewTask {
         call.key(&[b"settings"]);
         call.key(&[b"token"]);
         call.key(&[b"task:", &member]);
-        for part in [&b"leases"[..], b"events", b"queued", b"due"] {
+        for part in [&b"leases"[..], b"events", b"queued", b"backlog", b"due"] {
             call.key(&[part]);
         }
         call.bytes(&[&member]);

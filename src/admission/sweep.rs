@@ -2,7 +2,7 @@
 
 use super::{Pool, Settings, unknown_status};
 use crate::{
-    decision::{Call, Decision, Listing, Reply},
+    decision::{Call, Decision, Listing, Reply, Swept},
     error::Error,
     names::Name,
     script::{self, Script},
@@ -23,8 +23,7 @@ pub struct SweepPool {
 
 impl Decision for SweepPool {
     type State = Pool;
-    /// When something ends next; a time that has passed asks to be called again.
-    type Outcome = Option<Timestamp>;
+    type Outcome = Swept;
 
     const SCRIPT: &'static Script = &script::SWEEP_POOL;
 
@@ -49,18 +48,21 @@ impl Decision for SweepPool {
         call.number(self.settings.history.into());
     }
 
-    fn parse(reply: &mut Reply) -> Result<Option<Timestamp>, Error> {
+    fn parse(reply: &mut Reply) -> Result<Swept, Error> {
         match reply.number()? {
-            0 => Ok(Some(reply.number()?).filter(|next| *next > 0).map(Timestamp)),
+            0 => Ok(Swept {
+                has_more: reply.number()? != 0,
+                next: Some(reply.number()?).filter(|next| *next > 0).map(Timestamp),
+            }),
             status => unknown_status(status),
         }
     }
 
-    fn decide(&self, pool: &mut Pool, now: Timestamp) -> Option<Timestamp> {
+    fn decide(&self, pool: &mut Pool, now: Timestamp) -> Swept {
         pool.lapse(now);
         let settings = self.settings.under(&pool.overrides);
         if pool.reclaim(&settings, now) > 0 {
-            return Some(now);
+            return Swept { has_more: true, next: None };
         }
         let is_due = |due: &&(Timestamp, _)| due.0 <= now;
         let due = pool.backlog.due(None).take_while(is_due).take(DUE_MAX);
@@ -70,6 +72,7 @@ impl Decision for SweepPool {
             pool.backlog.clear_due(&member);
             pool.settle(&member, &settings, now);
         }
-        pool.next_end()
+        let next = pool.next_end();
+        Swept { has_more: next.is_some_and(|next| next <= now), next }
     }
 }

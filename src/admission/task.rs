@@ -90,7 +90,7 @@ impl Task {
     pub(super) fn is_over(&self, settings: &Settings, now: Timestamp) -> bool {
         self.queued.as_ref().is_some_and(|queued| {
             queued.standing == Standing::Queued
-                && (queued.attempt >= settings.max_attempts || queued.is_late(now))
+                && (queued.attempt >= settings.max_attempts || queued.has_expired(now))
         })
     }
 
@@ -102,7 +102,7 @@ impl Task {
 
 impl Queued {
     /// Whether its time is over.
-    pub(super) fn is_late(&self, now: Timestamp) -> bool {
+    pub(super) fn has_expired(&self, now: Timestamp) -> bool {
         self.ends.is_some_and(|ends| ends <= now)
     }
 }

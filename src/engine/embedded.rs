@@ -167,7 +167,8 @@ impl Embedded {
             let mut tables = lock(shard);
             let ended = S::table(&mut tables).iter().filter(|(_, state)| state.has_ended(now));
             let names = ended.map(|(name, _)| Name::parse(Bytes::copy_from_slice(name)));
-            noted.extend(names.filter_map(Result::ok));
+            let names = names.filter_map(Result::ok);
+            noted.extend(names.map(|name| PartitionCursor { noted: 0, name }));
         }
         Round { now, noted }
     }

@@ -118,9 +118,10 @@ impl Redis {
     ) -> Result<D::Outcome, Error> {
         let (partition, listing) = (decision.partition(), decision.listing());
         let call = [Call::of(decision, &self.key_prefix)];
+        let epoch = self.monitor.epoch();
         let note = self
             .index
-            .is_due(partition, listing)
+            .is_due(partition, listing, epoch)
             .then(|| [index::note(&self.key_prefix, D::State::CAPABILITY, partition, listing)]);
         let beside = note.as_ref().map(|call| (&script::NOTE_PARTITION, &call[..]));
         let runs: Vec<Run> = std::iter::once((D::SCRIPT, &call[..])).chain(beside).collect();
@@ -133,7 +134,9 @@ impl Redis {
         let mut answers = answers.into_iter();
         let outcome = only(answers.next());
         if answers.next().is_some_and(|noted| noted.is_ok()) {
-            self.index.noted(partition);
+            self.index.noted(partition, epoch);
+        } else if repeated {
+            self.note_again::<D>(&[(partition, listing)], deadline).await;
         }
         settled(decision, D::parse(&mut outcome?)?, repeated)
     }
@@ -150,7 +153,8 @@ impl Redis {
             decisions.iter().map(|decision| Call::of(decision, &self.key_prefix)).collect();
         let is_upkeep = decisions.iter().all(D::is_upkeep);
         let batch_max = if is_upkeep { 1 } else { BATCH_MAX };
-        let unnoted = self.unnoted(decisions);
+        let epoch = self.monitor.epoch();
+        let unnoted = self.unnoted(decisions, epoch);
         let note = |(partition, listing): &(&[u8], Listing)| {
             index::note(&self.key_prefix, D::State::CAPABILITY, partition, *listing)
         };
@@ -166,7 +170,10 @@ impl Redis {
         };
         let Answers { mut answers, repeated } = self.evaluate(&runs, sending, deadline).await?;
         if answers.split_off(calls.len().div_ceil(batch_max)).iter().all(Result::is_ok) {
-            unnoted.iter().for_each(|(partition, _)| self.index.noted(partition));
+            unnoted.iter().for_each(|(partition, _)| self.index.noted(partition, epoch));
+        }
+        if repeated {
+            self.note_again::<D>(&self.unnoted(decisions, self.monitor.epoch()), deadline).await;
         }
         for (answer, batch) in answers.into_iter().zip(decisions.chunks(batch_max)) {
             match answer {
@@ -181,11 +188,32 @@ impl Redis {
         Ok(outcomes)
     }
 
+    /// Notes partitions whose connection was lost on the way: the store behind the new one
+    /// may never have heard of them. What goes wrong here is made good by a later call.
+    async fn note_again<D: Decision>(&self, listed: &[(&[u8], Listing)], deadline: Instant) {
+        let epoch = self.monitor.epoch();
+        let due: Vec<_> = listed
+            .iter()
+            .filter(|(partition, listing)| self.index.is_due(partition, *listing, epoch))
+            .collect();
+        let note = |(partition, listing): &&(&[u8], Listing)| {
+            index::note(&self.key_prefix, D::State::CAPABILITY, partition, *listing)
+        };
+        let notes: Vec<Call> = due.iter().map(note).collect();
+        let runs: Vec<Run> =
+            notes.chunks(BATCH_MAX).map(|batch| (&script::NOTE_PARTITION, batch)).collect();
+        let sending = Sending { repeatable: true, replicas: 0, is_upkeep: true };
+        if !runs.is_empty() && self.evaluate(&runs, sending, deadline).await.is_ok() {
+            due.iter().for_each(|(partition, _)| self.index.noted(partition, epoch));
+        }
+    }
+
     /// The partitions that have to be noted beside these decisions, each once.
-    fn unnoted<'a, D: Decision>(&self, decisions: &'a [D]) -> Vec<(&'a [u8], Listing)> {
+    fn unnoted<'a, D: Decision>(&self, decisions: &'a [D], epoch: u64) -> Vec<(&'a [u8], Listing)> {
         let listed = decisions.iter().map(|decision| (decision.partition(), decision.listing()));
-        let mut due: Vec<_> =
-            listed.filter(|(partition, listing)| self.index.is_due(partition, *listing)).collect();
+        let mut due: Vec<_> = listed
+            .filter(|(partition, listing)| self.index.is_due(partition, *listing, epoch))
+            .collect();
         due.dedup_by_key(|(partition, _)| *partition);
         due
     }
@@ -211,6 +239,11 @@ impl Redis {
 
     pub(super) fn state(&self) -> watch::Receiver<StoreState> {
         self.monitor.state()
+    }
+
+    /// Grows when a connection is lost: the store may have lost something, too.
+    pub(super) fn epoch(&self) -> u64 {
+        self.monitor.epoch()
     }
 
     pub(super) fn hub(&self) -> &Arc<Hub> {

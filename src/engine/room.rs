@@ -79,6 +79,7 @@ where
             if D::turn(&outcome) != Turn::Again || monotonic() >= deadline {
                 return Ok(outcome);
             }
+            yield_now().await;
         }
     }
 
@@ -212,7 +213,10 @@ where
             }
             let ticket = match D::turn(&outcome) {
                 Turn::Waits(ticket) => ticket,
-                Turn::Again if monotonic() < deadline => continue,
+                Turn::Again if monotonic() < deadline => {
+                    yield_now().await;
+                    continue;
+                }
                 _ => {
                     self.is_placed = false;
                     return Ok(outcome);

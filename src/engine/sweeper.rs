@@ -5,61 +5,72 @@
 //! end is it says itself.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{HashMap, HashSet, VecDeque},
     time::{Duration, Instant},
 };
 
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{Engine, embedded::Kept};
+use super::{Engine, PartitionCursor, embedded::Kept};
 use crate::{
-    decision::{Decision, State},
+    decision::{Decision, State, Swept},
     error::Error,
     names::Name,
-    time::{Timestamp, monotonic},
+    time::{Millis, Timestamp, monotonic},
 };
 
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
 /// By when the store has to answer.
-const ROUND_MAX: Duration = Duration::from_secs(2);
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// A server says so often that it is the one that sweeps; others take over a second later.
+const LEAD_EVERY: Duration = Duration::from_millis(400);
+/// How long one pass may take before what has ended meanwhile is looked for.
+const PASS_MAX: Duration = Duration::from_secs(1);
 /// Partitions that are swept in one round trip.
 const SWEPT_MAX: usize = 128;
 /// A partition is noted once a minute at least while something begins in it; so long
 /// after it was, something may.
 const ACTIVE: Duration = Duration::from_secs(90);
+/// So many partitions may be active that were noted last, however long ago.
+const LAST: usize = 256;
 /// All partitions are swept so often: whatever a clock that was set back has hidden.
-const ALL_EVERY: Duration = Duration::from_secs(30);
+const ALL_EVERY: Duration = Duration::from_secs(60);
 /// Further partitions are swept with all only.
 const KNOWN_MAX: usize = 1_000_000;
 
-/// What a sweep begins with.
+/// What a pass begins with.
 #[derive(Debug)]
 pub(super) struct Round {
     /// The time of the store.
     pub(super) now: Timestamp,
-    /// The partitions that were noted, or in which something has ended.
-    pub(super) noted: Vec<Name>,
+    /// The partitions that were noted, and when; or those in which something has ended.
+    pub(super) noted: Vec<PartitionCursor>,
 }
 
 /// What the server that sweeps knows.
 #[derive(Debug)]
 struct Known {
-    /// The time of the last round.
+    /// The store's time of the last pass.
     since: Timestamp,
     /// When all were swept.
     all: Instant,
+    /// When this server last said that it sweeps.
+    led: Instant,
     /// Until when something may begin in a partition.
     active: HashMap<Name, Instant>,
     /// When something ends in a partition.
     ends: HashMap<Name, Timestamp>,
+    /// What the last pass had no time for.
+    left: VecDeque<Name>,
+    /// This is the first pass.
+    is_new: bool,
 }
 
 impl Engine {
-    /// Sweeps partitions by these decisions, for ever. Each answers when something of its
-    /// partition ends next; if that has passed, it is asked again.
+    /// Sweeps partitions by these decisions, for ever.
     pub async fn sweep<D>(&self, decision: impl Fn(Name) -> D)
     where
-        D: Decision<State: Kept, Outcome = Option<Timestamp>>,
+        D: Decision<State: Kept, Outcome = Swept>,
     {
         let mut known = None;
         let mut tick = interval(SWEEP_EVERY);
@@ -81,81 +92,111 @@ impl Engine {
         known: Option<Known>,
     ) -> Result<Option<Known>, Error>
     where
-        D: Decision<State: Kept, Outcome = Option<Timestamp>>,
+        D: Decision<State: Kept, Outcome = Swept>,
     {
-        let (start, is_first) = (monotonic(), known.is_none());
-        let deadline = start + ROUND_MAX;
+        let start = monotonic();
         let is_recent = |known: &&Known| start.duration_since(known.all) < ALL_EVERY;
         let since = known.as_ref().filter(is_recent).map(|known| known.since);
         let round = match self {
             Engine::Embedded(engine) => Some(engine.round::<D::State>()),
-            Engine::Redis(engine) => engine.round(D::State::CAPABILITY, since, deadline).await?,
+            Engine::Redis(engine) => {
+                engine.round(D::State::CAPABILITY, since, start + ANSWER_MAX).await?
+            }
         };
         let Some(Round { now, noted }) = round else { return Ok(None) };
-        let empty =
-            || Known { since: now, all: start, active: HashMap::new(), ends: HashMap::new() };
-        let mut known = known.unwrap_or_else(empty);
-        known.since = now;
+        let mut known = known.unwrap_or_else(|| Known::new(start, now));
         if since.is_none() {
             known.all = start;
         }
-        let due = known.due(noted, now, start, self.is_remote() && (is_first || since.is_some()));
-        self.sweep_all(due, now, decision, &mut known, deadline).await;
-        Ok(Some(known))
+        known.led = start;
+        let due = known.due(noted, now, start);
+        self.sweep_all(due, decision, known).await
     }
 
     async fn sweep_all<D>(
         &self,
-        mut due: BTreeSet<Name>,
-        now: Timestamp,
+        mut due: VecDeque<Name>,
         decision: &impl Fn(Name) -> D,
-        known: &mut Known,
-        deadline: Instant,
-    ) where
-        D: Decision<State: Kept, Outcome = Option<Timestamp>>,
+        mut known: Known,
+    ) -> Result<Option<Known>, Error>
+    where
+        D: Decision<State: Kept, Outcome = Swept>,
     {
-        while !due.is_empty() && monotonic() < deadline {
-            let names: Vec<Name> = due.iter().take(SWEPT_MAX).cloned().collect();
+        let end = monotonic() + PASS_MAX;
+        while !due.is_empty() && monotonic() < end {
+            let deadline = monotonic() + ANSWER_MAX;
+            if let Engine::Redis(engine) = self
+                && known.led.elapsed() >= LEAD_EVERY
+            {
+                if engine.lead(D::State::CAPABILITY, deadline).await?.is_none() {
+                    return Ok(None);
+                }
+                known.led = monotonic();
+            }
+            let names: Vec<Name> = due.drain(..due.len().min(SWEPT_MAX)).collect();
             let decisions: Vec<D> = names.iter().cloned().map(decision).collect();
-            let swept = self.run_all(&decisions, deadline).await;
-            let swept = swept.unwrap_or_else(|error| vec![Err(error); names.len()]);
-            for (name, next) in names.into_iter().zip(swept) {
-                match next {
-                    // More had ended than one step takes out.
-                    Ok(Some(next)) if next <= now => continue,
-                    Ok(Some(next)) if self.is_remote() => known.ends(name.clone(), next),
+            let swept = self.run_all(&decisions, deadline).await?;
+            for (name, swept) in names.into_iter().zip(swept) {
+                match swept {
+                    Ok(Swept { has_more: true, .. }) => due.push_back(name),
+                    Ok(Swept { next: Some(next), .. }) if self.is_remote() => {
+                        known.ends(name, next);
+                    }
                     Ok(_) => {}
                     Err(error) => {
-                        tracing::debug!(%error, pool = %name, "could not sweep a partition");
+                        tracing::debug!(%error, %name, "could not sweep a partition");
+                        known.ends(name, known.since);
                     }
                 }
-                due.remove(&name);
             }
             // Calls go first.
             tokio::task::yield_now().await;
         }
-        due.into_iter().for_each(|name| known.ends(name, now));
+        known.left = due;
+        Ok(Some(known))
     }
 }
 
 impl Known {
-    /// The partitions to sweep.
+    fn new(start: Instant, now: Timestamp) -> Known {
+        let since = now.0.saturating_sub(Millis(ACTIVE.as_millis() as u64).micros());
+        Known {
+            since: Timestamp(since),
+            all: start,
+            led: start,
+            active: HashMap::new(),
+            ends: HashMap::new(),
+            left: VecDeque::new(),
+            is_new: true,
+        }
+    }
+
+    /// The partitions to sweep: first those in which something has ended, then what was
+    /// left, then those in which something may have begun.
     fn due(
         &mut self,
-        noted: Vec<Name>,
+        noted: Vec<PartitionCursor>,
         now: Timestamp,
         start: Instant,
-        are_active: bool,
-    ) -> BTreeSet<Name> {
+    ) -> VecDeque<Name> {
+        let ended = self.ends.extract_if(|_, end| *end <= now).map(|(name, _)| name);
+        let mut due: VecDeque<Name> = ended.collect();
+        due.append(&mut self.left);
         self.active.retain(|_, until| *until > start);
-        let mut due: BTreeSet<Name> = self.active.keys().cloned().collect();
-        for name in noted {
-            if are_active && self.active.len() < KNOWN_MAX {
+        due.extend(self.active.keys().cloned());
+        // Of a server that has just begun also the last ones, whatever the clock did since.
+        let last = if self.is_new { noted.len().saturating_sub(LAST) } else { noted.len() };
+        self.is_new = false;
+        for (place, PartitionCursor { noted, name }) in noted.into_iter().enumerate() {
+            let is_active = noted >= self.since.0 || place >= last;
+            if is_active && self.active.len() < KNOWN_MAX {
                 self.active.insert(name.clone(), start + ACTIVE);
             }
-            due.insert(name);
+            due.push_back(name);
         }
-        due.extend(self.ends.extract_if(|_, end| *end <= now).map(|(name, _)| name));
+        self.since = now;
+        let mut seen = HashSet::new();
+        due.retain(|name| seen.insert(name.clone()));
         due
     }
 

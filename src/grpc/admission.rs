@@ -181,9 +181,13 @@ impl pb::admission_service_server::AdmissionService for Admission {
         let decisions = parse::enqueue_tasks(request.into_inner(), &self.catalog)?;
         let statuses = self.engine.run_all(&decisions, deadline).await?;
         let results = statuses.into_iter().zip(&decisions).map(|(status, decision)| {
-            Ok(convert::enqueued(decision.name.task.to_bytes(), status?))
+            // One task's trouble must not hide what became of the others.
+            let status = match status {
+                Err(Error::Corrupt(_)) => None,
+                status => Some(status?),
+            };
+            Ok(convert::enqueued(decision.name.task.to_bytes(), status))
         });
-        // What is queued stays so where another one failed: the batch can be repeated.
         let results = results.collect::<Result<_, Error>>()?;
         Ok(Response::new(pb::EnqueueTasksResponse { results }))
     }

@@ -153,6 +153,7 @@ impl Checker {
             self.admissions = Admissions::new(false);
             self.tasks = Tasks::new(false, self.demands.max_attempts);
             self.recent.clear();
+            self.order.clear();
         }
         self.forget();
         self.first.get_or_insert(event.cursor + 1);

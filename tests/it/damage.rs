@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use pb::{CompleteVerdict, RenewVerdict};
+use pb::{CompleteVerdict, EnqueueStatus, RenewVerdict};
 use tollgate::grpc::client::pb;
 use tonic::Code;
 
@@ -16,6 +16,8 @@ const LEASE: Duration = Duration::from_secs(300);
 
 on_both_engines! {
     a9_an_unreadable_queued_task_can_be_dropped,
+    a9_an_unreadable_record_of_a_lease_that_ended_stops_nobody,
+    a9_what_cannot_be_written_with_a_queued_task_is_not_begun,
     a9_an_unreadable_value_stays_one_pools_trouble,
     a10_state_restored_without_ttls_heals,
     a10_a_lost_token_record_shortens_no_lease,
@@ -89,6 +91,56 @@ async fn a9_an_unreadable_value_stays_one_pools_trouble(world: World) {
         client.evict_task(evict("p", "d0", "t")).await.unwrap();
         assert_eq!(world.complete("p", "d0", "t").await.verdict(), CompleteVerdict::Unknown);
     }
+}
+
+async fn a9_what_cannot_be_written_with_a_queued_task_is_not_begun(world: World) {
+    for part in ["due", "backlog"] {
+        let pool = part;
+        world.enqueue(pool, &[("d", "t"), ("d", "next")]).await;
+        world.report(pool, "d").await.unwrap();
+        let key = format!("{{}}:{{admission:{pool}}}:{part}");
+        if world.tamper(&["DEL", &key]).await.is_none() {
+            return; // The embedded engine's values cannot be reached.
+        }
+        world.tamper(&["SET", &key, "7"]).await;
+        let before = left(&world, pool).await;
+        let mut client = world.client.clone();
+        let tasks = vec![crate::queue::queued("e", "t")];
+        let batch = client.enqueue_tasks(crate::queue::batch(pool, tasks)).await.unwrap();
+        assert_eq!(batch.get_ref().results[0].status(), EnqueueStatus::Unreadable);
+        let cancel =
+            pb::CancelTaskRequest { pool: pool.into(), device_id: "d".into(), task_id: "t".into() };
+        let calls = [
+            client.cancel_task(cancel).await.map(drop),
+            client.complete_task(complete(pool, "d", "t")).await.map(drop),
+            client.renew_task(crate::world::renew(pool, "d", "t")).await.map(drop),
+        ];
+        for call in calls {
+            assert_eq!(call.unwrap_err().code(), Code::Internal, "{part}");
+        }
+        assert_eq!(left(&world, pool).await, before, "{part}: nothing is written");
+    }
+}
+
+/// How many events, leases and queued tasks there are.
+async fn left(world: &World, pool: &str) -> Vec<Option<::redis::Value>> {
+    let mut left = Vec::new();
+    for (command, part) in [("LLEN", "events"), ("ZCARD", "leases"), ("HLEN", "queued")] {
+        left.push(world.tamper(&[command, &format!("{{}}:{{admission:{pool}}}:{part}")]).await);
+    }
+    left
+}
+
+async fn a9_an_unreadable_record_of_a_lease_that_ended_stops_nobody(world: World) {
+    world.enqueue("p", &[("d", "t")]).await;
+    world.report("p", "d").await.unwrap();
+    let broken = ["HSET", "{}:{admission:p}:queued", "d\x1ft", "text"];
+    if world.tamper(&broken).await.is_none() {
+        return; // The embedded engine's values cannot be reached.
+    }
+    world.outlive().await;
+    fill(&world, "p", 0..1).await;
+    assert_eq!(world.in_use("p").await, 1);
 }
 
 async fn a9_an_unreadable_queued_task_can_be_dropped(world: World) {

@@ -1,15 +1,19 @@
 //! Every change of a pool is one event, also what ends though nobody calls.
 
-use std::{collections::HashSet, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use futures_util::{StreamExt, stream};
 use pb::{Outcome, PoolEventKind as Kind};
 use tollgate::grpc::client::pb;
 
 use crate::{
-    process::{OwnRedis, Server},
+    process::{OwnRedis, Server, TempFile},
     queue::{attempts, batch, queued},
     rates::configured,
+    stocks::patient,
     watch::Events,
     world::{START, World, admit, capacity, configure, duration, micros},
 };
@@ -160,13 +164,14 @@ async fn ten_thousand_leases_that_lapse_together_are_an_event_each() {
         let mut client = world.client.clone();
         let tasks: Vec<_> = (0..10_000).map(|device| queued(&format!("d{device}"), "t")).collect();
         for tasks in tasks.chunks(1000) {
-            client.enqueue_tasks(batch("p", tasks.to_vec())).await.unwrap();
+            client.enqueue_tasks(patient(batch("p", tasks.to_vec()))).await.unwrap();
         }
         let admits = (0..10_000).map(|device| {
             let mut client = client.clone();
-            async move { client.admit_task(admit("p", &format!("d{device}"), "")).await.unwrap() }
+            let report = patient(admit("p", &format!("d{device}"), ""));
+            async move { client.admit_task(report).await.unwrap() }
         });
-        stream::iter(admits).buffer_unordered(200).collect::<Vec<_>>().await;
+        stream::iter(admits).buffer_unordered(50).collect::<Vec<_>>().await;
         world.outlive().await;
         // The next call works, whoever takes the others out.
         let again = world.report("p", "d0").await.unwrap();
@@ -191,6 +196,79 @@ async fn ten_thousand_leases_that_lapse_together_are_an_event_each() {
     }
 }
 
+/// How long after its lease's end each admission was said to have ended, on the clock of
+/// the engine.
+async fn delays(events: &mut Events, number: usize) -> Vec<Duration> {
+    let (mut ends, mut delays) = (HashMap::new(), Vec::new());
+    while delays.len() < number {
+        let event = events.next().await;
+        match event.kind() {
+            Kind::Admitted => {
+                ends.insert(event.fencing_token, micros(event.event_time) + LEASE_MICROS);
+            }
+            Kind::Expired => {
+                let late = micros(event.event_time) - ends[&event.fencing_token];
+                delays.push(Duration::from_micros(late));
+            }
+            kind => panic!("{kind:?}"),
+        }
+    }
+    delays
+}
+
+const LEASE_MICROS: u64 = 1_000_000;
+/// Far more than the 2 s of the contract: a busy machine is no failure.
+const DELAY_MAX: Duration = Duration::from_secs(8);
+
+fn short(pool: &str, device: &str) -> pb::AdmitTaskRequest {
+    pb::AdmitTaskRequest {
+        lease_duration: Some(duration(Duration::from_micros(LEASE_MICROS))),
+        ..admit(pool, device, "t")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thousands_that_lapse_together_are_told_soon_though_nobody_calls() {
+    let config = TempFile::new("[[pool]]\nmatch = \"*\"\ncapacity = 10000\n");
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    for engine in ["embedded", &redis.url()] {
+        let server = Server::start(&["--engine", engine, "--config", config.path()]).await;
+        let client = server.client().await;
+        while client.clone().admit_task(short("warm", "d")).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let admits = (0..4000).map(|device| {
+            let mut client = client.clone();
+            let admit = patient(short("p", &format!("d{device}")));
+            async move { client.admit_task(admit).await.unwrap() }
+        });
+        stream::iter(admits).buffer_unordered(50).collect::<Vec<_>>().await;
+        let mut events = Events::of(&client, "p", Some("0")).await;
+        let latest = delays(&mut events, 4000).await.into_iter().max().unwrap();
+        assert!(latest < DELAY_MAX, "{engine}: {latest:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_lost_its_index_is_swept_all_the_same() {
+    let mut redis = OwnRedis::prepare();
+    redis.start_with(&["--appendonly", "no"]).await;
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    let mut client = server.client().await;
+    while client.admit_task(short("p", "before")).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    redis.kill();
+    redis.start_with(&["--appendonly", "no"]).await;
+    while client.admit_task(short("p", "after")).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let mut events = Events::of(&client, "p", Some("0")).await;
+    let delay = delays(&mut events, 1).await[0];
+    assert!(delay < DELAY_MAX, "{delay:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn another_server_sweeps_when_one_dies() {
     let mut redis = OwnRedis::prepare();
@@ -203,11 +281,7 @@ async fn another_server_sweeps_when_one_dies() {
     let leader = sweeper().await.unwrap();
     let second = Server::start(&["--engine", &redis.url()]).await;
     let mut client = second.client().await;
-    let short = pb::AdmitTaskRequest {
-        lease_duration: Some(duration(Duration::from_millis(1500))),
-        ..admit("p", "d", "t")
-    };
-    while client.admit_task(short.clone()).await.is_err() {
+    while client.admit_task(short("p", "d")).await.is_err() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(sweeper().await.unwrap(), leader, "the first one sweeps");
@@ -217,6 +291,6 @@ async fn another_server_sweeps_when_one_dies() {
     assert_eq!(admitted.kind(), Kind::Admitted);
     let expired = events.next().await;
     assert_eq!((expired.kind(), expired.fencing_token), (Kind::Expired, admitted.fencing_token));
-    assert!(micros(expired.event_time) >= micros(admitted.event_time) + 1_500_000);
+    assert!(micros(expired.event_time) >= micros(admitted.event_time) + LEASE_MICROS);
     assert_ne!(sweeper().await.unwrap(), leader);
 }

@@ -61,6 +61,8 @@ async fn a_running_task_can_be_cancelled(world: World) {
         assert_eq!(world.cancel("p", "e", "b").await, (CancelVerdict::Running, replayed));
     }
     assert_eq!(world.view("p").await.usage.unwrap().in_use, 2);
+    // What runs is given once more to whom it was.
+    assert!(world.admit("p", "d", "a").await.replayed);
     assert_eq!(world.complete("p", "d", "a").await.verdict(), CompleteVerdict::Completed);
     assert_eq!(world.renew("p", "e", "b").await.verdict(), RenewVerdict::Renewed);
     world.outlive().await;

@@ -97,13 +97,19 @@ impl Pool {
             self.log_task(EventKind::Dead, member, &task, None, settings, now);
             self.leave_queue(member, task, Standing::Dead, settings, now);
         } else {
-            self.log_late(member, &task, settings, now);
+            self.log_task_expired(member, &task, settings, now);
             self.leave_queue(member, task, Standing::Expired, settings, now);
         }
     }
 
     /// Says that a task's time is over.
-    fn log_late(&mut self, member: &[u8], task: &Task, settings: &Settings, now: Timestamp) {
+    fn log_task_expired(
+        &mut self,
+        member: &[u8],
+        task: &Task,
+        settings: &Settings,
+        now: Timestamp,
+    ) {
         let known = self.tasks.get_key_value(member).map(|(member, _)| member.clone());
         let member = known.unwrap_or_else(|| Member::from(member));
         self.log_expired(&member, 0, task.attempt(), settings, now);

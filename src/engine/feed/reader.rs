@@ -19,6 +19,8 @@ pub(super) struct Reader<T: Topic> {
     place: Place,
     /// The last read was not answered: the store may have lost something.
     was_down: bool,
+    /// The engine's epoch of the last read.
+    epoch: u64,
     /// What watchers are told if it ends with some.
     end: Error,
 }
@@ -30,7 +32,8 @@ impl<T: Topic> Reader<T> {
         feed: Arc<Feed<T>>,
         place: Place,
     ) -> Reader<T> {
-        Reader { feeds, topic, feed, place, was_down: false, end: Error::Ending }
+        let epoch = feeds.engine.epoch();
+        Reader { feeds, topic, feed, place, was_down: false, epoch, end: Error::Ending }
     }
 
     pub(super) async fn run(mut self) {
@@ -75,6 +78,10 @@ impl<T: Topic> Reader<T> {
         let engine = &self.feeds.engine;
         let deadline = monotonic() + READ_MAX;
         let batch = self.place.read_on(engine, &self.topic, FEED_PAGE, deadline).await?;
+        // The answer may be that of a store that was begun anew meanwhile.
+        let epoch = engine.epoch();
+        self.was_down |= epoch != self.epoch;
+        self.epoch = epoch;
         // A history that has lapsed was read to its end before.
         let is_loss = |gap: &Gap<_>| self.was_down || !gap.may_be_lapse;
         let tells_gap = batch.gap.as_ref().is_some_and(is_loss);

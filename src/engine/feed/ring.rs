@@ -61,6 +61,10 @@ impl<N> Ring<N> {
 
     /// Where a watcher joins: it takes what comes from now on.
     pub(super) fn join(&mut self) -> Joined {
+        // Watchers that have gone: once for as many as have come.
+        if self.marks.len().is_power_of_two() {
+            self.marks.retain(|mark| mark.strong_count() > 0);
+        }
         let mark = Arc::new(AtomicU64::new(self.first + self.entries.len() as u64));
         self.marks.push(Arc::downgrade(&mark));
         Joined { mark, seen: self.seen.clone() }

@@ -27,39 +27,54 @@ const NOTED_MAX: usize = 65_536;
 
 const CAPABILITY: &str = "index";
 const PARTITIONS: &[u8] = b"partitions";
+const KEPT: &[u8] = b"kept";
 const SWEEPER: &[u8] = b"sweeper";
 
 /// What this server has noted of late.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    noted: Mutex<HashMap<Box<[u8]>, Instant>>,
+    noted: Mutex<Noted>,
+}
+
+#[derive(Debug, Default)]
+struct Noted {
+    /// The monitor's epoch: after a lost connection the store may have lost notes.
+    epoch: u64,
+    last: HashMap<Box<[u8]>, Instant>,
 }
 
 impl Index {
     /// Whether a partition has to be noted beside a decision.
-    pub(super) fn is_due(&self, partition: &[u8], listing: Listing) -> bool {
+    pub(super) fn is_due(&self, partition: &[u8], listing: Listing, epoch: u64) -> bool {
         match listing {
             Listing::Same => false,
             Listing::Kept | Listing::Released => true,
             Listing::Held => {
-                let noted = self.lock();
-                let last = noted.get(partition);
+                let noted = self.lock(epoch);
+                let last = noted.last.get(partition);
                 last.is_none_or(|last| last.elapsed() >= NOTE_EVERY)
             }
         }
     }
 
-    /// Remembers that a partition was noted.
-    pub(super) fn noted(&self, partition: &[u8]) {
-        let mut noted = self.lock();
-        if noted.len() >= NOTED_MAX {
-            noted.clear();
+    /// Remembers that a partition was noted, in an epoch that began before it was.
+    pub(super) fn noted(&self, partition: &[u8], epoch: u64) {
+        let mut noted = self.lock(epoch);
+        if noted.epoch > epoch {
+            return;
         }
-        noted.insert(partition.into(), monotonic());
+        if noted.last.len() >= NOTED_MAX {
+            noted.last.clear();
+        }
+        noted.last.insert(partition.into(), monotonic());
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Instant>> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self, epoch: u64) -> MutexGuard<'_, Noted> {
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        if epoch > noted.epoch {
+            *noted = Noted { epoch, last: HashMap::new() };
+        }
+        noted
     }
 }
 
@@ -72,6 +87,7 @@ pub(super) fn note<'a>(
 ) -> Call<'a> {
     let mut call = Call::new(prefix, CAPABILITY, capability.as_bytes());
     call.key(&[PARTITIONS]);
+    call.key(&[KEPT]);
     call.bytes(&[partition]);
     call.number(match listing {
         Listing::Same | Listing::Held => 0,
@@ -112,17 +128,24 @@ pub(super) fn list<'a>(
 
 /// Reads the reply of `lua/index/list.lua`.
 pub(super) fn parse_page(reply: &mut Reply) -> Result<PartitionPage, Error> {
+    let (noted, more) = parse_noted(reply)?;
+    let last = noted.last().filter(|_| more).cloned();
+    let names = noted.into_iter().map(|cursor| cursor.name).collect();
+    Ok(PartitionPage { names, next: last })
+}
+
+/// The same, with the time that each was noted at, and whether more follow.
+pub(super) fn parse_noted(reply: &mut Reply) -> Result<(Vec<PartitionCursor>, bool), Error> {
     let (_, more) = (reply.number()?, reply.number()? != 0);
-    let (mut names, mut last) = (Vec::new(), None);
+    let mut listed = Vec::new();
     while reply.has_more() {
         let name = Name::parse(Bytes::from(reply.bytes()?));
         let noted = reply.bytes()?;
         let noted = str::from_utf8(&noted).ok().and_then(|text| text.parse().ok());
         // An entry that is no name names no pool.
         if let (Ok(name), Some(noted)) = (name, noted) {
-            last = Some(PartitionCursor { noted, name: name.clone() });
-            names.push(name);
+            listed.push(PartitionCursor { noted, name });
         }
     }
-    Ok(PartitionPage { names, next: last.filter(|_| more) })
+    Ok((listed, more))
 }

@@ -13,40 +13,46 @@ use crate::{
 const HOLD: Millis = Millis(1200);
 /// Names that are asked for at a time.
 const PAGE: u32 = 1000;
+const SENDING: Sending = Sending { repeatable: true, replicas: 0, is_upkeep: true };
 
 impl Redis {
-    /// The partitions that were noted since a time, or all. None when another server
-    /// sweeps.
+    /// Says that this server sweeps; the time of the store, none when another one does.
+    pub(in super::super) async fn lead(
+        &self,
+        capability: &'static str,
+        deadline: Instant,
+    ) -> Result<Option<Timestamp>, Error> {
+        let lead = [index::lead(&self.key_prefix, capability, self.hub.channel(), HOLD)];
+        let runs = [(&script::LEAD_SWEEP, &lead[..])];
+        let answers = self.evaluate(&runs, SENDING, deadline).await?.answers;
+        let mut reply = only(answers.into_iter().next())?;
+        let (leads, now) = (reply.number()? == 1, Timestamp(reply.number()?));
+        Ok(leads.then_some(now))
+    }
+
+    /// The partitions that were noted since a time, or all, and when. None when another
+    /// server sweeps.
     pub(in super::super) async fn round(
         &self,
         capability: &'static str,
         since: Option<Timestamp>,
         deadline: Instant,
     ) -> Result<Option<Round>, Error> {
-        let sending = Sending { repeatable: true, replicas: 0, is_upkeep: true };
-        let lead = [index::lead(&self.key_prefix, capability, self.hub.channel(), HOLD)];
-        let runs = [(&script::LEAD_SWEEP, &lead[..])];
-        let answers = self.evaluate(&runs, sending, deadline).await?.answers;
-        let mut reply = only(answers.into_iter().next())?;
-        let (leads, now) = (reply.number()? == 1, Timestamp(reply.number()?));
-        if !leads {
-            return Ok(None);
-        }
-        let mut noted = Vec::new();
-        let mut after: Option<PartitionCursor> = None;
+        let Some(now) = self.lead(capability, deadline).await? else { return Ok(None) };
+        let mut noted: Vec<PartitionCursor> = Vec::new();
         loop {
-            let start = match (&after, since) {
+            let start = match (noted.last(), since) {
                 (Some(cursor), _) => Some((cursor.noted, cursor.name.as_bytes())),
                 (None, Some(since)) => Some((since.0, &[][..])),
                 (None, None) => None,
             };
             let list = [index::list(&self.key_prefix, capability, PAGE, start)];
             let runs = [(&script::LIST_PARTITIONS, &list[..])];
-            let answers = self.evaluate(&runs, sending, deadline).await?.answers;
-            let page = index::parse_page(&mut only(answers.into_iter().next())?)?;
-            noted.extend(page.names);
-            after = page.next;
-            if after.is_none() {
+            let answers = self.evaluate(&runs, SENDING, deadline).await?.answers;
+            let (page, more) = index::parse_noted(&mut only(answers.into_iter().next())?)?;
+            let is_last = !more || page.is_empty();
+            noted.extend(page);
+            if is_last {
                 return Ok(Some(Round { now, noted }));
             }
         }

@@ -143,6 +143,7 @@ impl Report {
         // A dead task's result can come later, so that it is done.
         let said = said && seen.dead >= self.dead;
         check(seen.lack.is_none() && !said, "EVENTS SAY SOMETHING ELSE".to_owned());
+        check(seen.lack.is_some(), "EVENTS ARE MISSING: NOT ALL IS PROVEN".to_owned());
         wrong
     }
 }
@@ -242,6 +243,6 @@ mod tests {
             assert!(wrong.contains(part) && !wrong.contains("; "), "{part}: {wrong}");
         }
         let lacking = Seen { lack: Some("a gap".to_owned()), ..Seen::default() };
-        assert_eq!(wrong(lists, lacking), "");
+        assert!(wrong(lists, lacking).contains("NOT ALL IS PROVEN"));
     }
 }

@@ -70,7 +70,7 @@ impl Client {
 
 fn status(result: &pb::EnqueueResult) -> Option<EnqueueStatus> {
     match result.status() {
-        pb::EnqueueStatus::Unspecified => None,
+        pb::EnqueueStatus::Unspecified | pb::EnqueueStatus::Unreadable => None,
         pb::EnqueueStatus::Enqueued => Some(EnqueueStatus::Enqueued),
         pb::EnqueueStatus::Duplicate => Some(EnqueueStatus::Duplicate),
         pb::EnqueueStatus::Expired => Some(EnqueueStatus::Expired),

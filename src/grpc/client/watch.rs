@@ -1,7 +1,9 @@
 //! `WatchPool` in plain types.
 
+use std::future::ready;
+
 use futures_util::{Stream, StreamExt};
-use tonic::Request;
+use tonic::{Request, Status};
 
 use super::{CallError, Client, answered, convert, pb};
 use crate::{
@@ -29,16 +31,21 @@ impl Client {
         let (pool, after) = (pool.to_owned(), after.map(str::to_owned));
         let request = Request::new(pb::WatchPoolRequest { pool, after });
         let told = answered(self.admission.clone().watch_pool(request)).await?;
-        Ok(told.map(|told| pool_event(told?.event)))
+        // What only a newer server knows is passed over.
+        Ok(told.filter_map(|told| ready(read(told).transpose())))
     }
 }
 
-fn pool_event(event: Option<pb::PoolEvent>) -> Result<Told<Event>, CallError> {
+fn read(told: Result<pb::WatchPoolResponse, Status>) -> Result<Option<Told<Event>>, CallError> {
+    pool_event(told?.event)
+}
+
+fn pool_event(event: Option<pb::PoolEvent>) -> Result<Option<Told<Event>>, CallError> {
     use pb::PoolEventKind as Wire;
 
     let event = event.ok_or_else(|| CallError::malformed("event"))?;
     let kind = match event.kind() {
-        Wire::Gap => return Ok(Told { cursor: event.cursor, event: None }),
+        Wire::Gap => return Ok(Some(Told { cursor: event.cursor, event: None })),
         Wire::Enqueued => EventKind::Enqueued,
         Wire::Admitted => EventKind::Admitted,
         Wire::Renewed => EventKind::Renewed,
@@ -49,7 +56,7 @@ fn pool_event(event: Option<pb::PoolEvent>) -> Result<Told<Event>, CallError> {
         Wire::Cancelled => EventKind::Cancelled,
         Wire::Dead => EventKind::Dead,
         Wire::Configured => EventKind::Configured,
-        Wire::Unspecified => return Err(CallError::malformed("kind")),
+        Wire::Unspecified => return Ok(None),
     };
     let outcome = match event.outcome() {
         pb::Outcome::Unspecified => None,
@@ -61,5 +68,5 @@ fn pool_event(event: Option<pb::PoolEvent>) -> Result<Told<Event>, CallError> {
     let pb::PoolEvent { cursor, fencing_token: token, attempt, capacity, .. } = event;
     let time = convert::timestamp(event.event_time)?;
     let event = Event { kind, token, attempt, outcome, capacity, time, member: member.into() };
-    Ok(Told { cursor, event: Some(event) })
+    Ok(Some(Told { cursor, event: Some(event) }))
 }

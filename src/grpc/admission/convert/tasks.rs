@@ -17,13 +17,14 @@ pub(super) fn dispatched(dispatched: &Dispatched) -> pb::DispatchedTask {
 
 pub(in crate::grpc::admission) fn enqueued(
     task_id: Bytes,
-    status: EnqueueStatus,
+    status: Option<EnqueueStatus>,
 ) -> pb::EnqueueResult {
     let status = match status {
-        EnqueueStatus::Duplicate => pb::EnqueueStatus::Duplicate,
-        EnqueueStatus::Enqueued => pb::EnqueueStatus::Enqueued,
-        EnqueueStatus::Expired => pb::EnqueueStatus::Expired,
-        EnqueueStatus::Full => pb::EnqueueStatus::Full,
+        Some(EnqueueStatus::Duplicate) => pb::EnqueueStatus::Duplicate,
+        Some(EnqueueStatus::Enqueued) => pb::EnqueueStatus::Enqueued,
+        Some(EnqueueStatus::Expired) => pb::EnqueueStatus::Expired,
+        Some(EnqueueStatus::Full) => pb::EnqueueStatus::Full,
+        None => pb::EnqueueStatus::Unreadable,
     };
     pb::EnqueueResult { task_id, status: status.into() }
 }
