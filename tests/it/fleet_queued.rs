@@ -5,7 +5,7 @@ use std::{process::Stdio, time::Duration};
 use tokio::time::sleep;
 use tollgate::{
     fleet,
-    grpc::client::pb::{CancelTaskRequest, TaskState},
+    grpc::client::pb::{CancelTaskRequest, CancelVerdict, TaskState},
     time::Clock,
 };
 
@@ -53,11 +53,14 @@ async fn a_task_that_is_taken_away_is_seen() {
     let cancels = async {
         loop {
             let list = client.list_tasks(listing("fleet", TaskState::Queued)).await.unwrap();
-            if let Some(task) = list.into_inner().tasks.into_iter().find(|task| task.attempt == 0) {
+            // The last one of its device, whose turn is far off.
+            if let Some(task) = list.into_inner().tasks.pop() {
                 let (pool, device_id) = ("fleet".to_owned(), task.device_id);
                 let cancel = CancelTaskRequest { pool, device_id, task_id: task.task_id };
-                client.cancel_task(cancel).await.unwrap();
-                std::future::pending::<()>().await;
+                let cancelled = client.cancel_task(cancel).await.unwrap().into_inner();
+                if cancelled.verdict() == CancelVerdict::Cancelled {
+                    std::future::pending::<()>().await;
+                }
             }
             sleep(Duration::from_millis(5)).await;
         }

@@ -37,9 +37,9 @@ use crate::{
     time::monotonic,
 };
 
-/// Questions of all devices in flight, and results: what bounds the memory of a run, and
-/// what a server takes without turning some away.
-const IN_FLIGHT_MAX: usize = 500;
+/// Questions of all devices in flight, and results. More would wait at the server: what
+/// is done a second would be the same, and answers would take longer.
+const IN_FLIGHT_MAX: usize = 64;
 /// The first stream of chance that decides which attempts of a device fail.
 const FAILURES: u64 = 1 << 40;
 /// How long the last events may take to come.
