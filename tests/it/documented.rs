@@ -39,6 +39,7 @@ async fn grpcurl_answers_what_is_documented() {
         ("examples/sequences.md", 18),
         ("examples/locks.md", 12),
         ("examples/stock.md", 22),
+        ("examples/tasks.md", 22),
         ("README.md", 14),
     ] {
         let text = fs::read_to_string(Path::new(ROOT).join(file)).unwrap();
@@ -133,7 +134,8 @@ impl Document<'_> {
                 continue;
             }
             let expected = varying.replace(&step.documented);
-            let succeeds = !step.documented.starts_with("ERROR:");
+            // A stream is ended by its deadline, behind what it had to tell.
+            let succeeds = !step.documented.lines().any(|line| line == "ERROR:");
             assert!(
                 masked(&(self.compared)(&expected)) == masked(&(self.compared)(answered))
                     && output.status.success() == succeeds,

@@ -93,7 +93,7 @@ impl Varying {
 fn value(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.trim().trim_end_matches(',').split_once(": ")?;
     let name = name.trim_matches('"');
-    let varies = ["fencingToken", "until"].contains(&name)
+    let varies = ["cursor", "fencingToken", "until"].contains(&name)
         || name.ends_with("Time")
         || name.ends_with("After");
     varies.then_some((name, value))
