@@ -62,7 +62,7 @@ pub(crate) enum Command {
     /// another owner holds the lock
     #[command(after_help = lock::HELP)]
     Lock(LockOptions),
-    /// Print what happens in a pool, an event a line, until Ctrl-C
+    /// Print what happens in a pool, or to a policy's keys, an event a line
     #[command(after_help = watch::HELP)]
     Watch(WatchOptions),
     /// Show the pools of a server in the terminal, as they are

@@ -1,10 +1,11 @@
-//! `tollgate watch`: prints what happens in a pool.
+//! `tollgate watch`: prints what happens in a pool, or to a policy's keys.
 
 mod json;
 mod line;
 mod occupancy;
 mod options;
 mod printer;
+mod rates;
 
 use std::{
     io::{self, Write},
@@ -24,10 +25,10 @@ use tokio::{
 pub(super) use line::{line, millis};
 pub use options::{HELP, WatchOptions};
 
-use self::{occupancy::Occupancy, printer::Printer};
+use self::{occupancy::Occupancy, options::Watched, printer::Printer};
 use super::{
     CallerError, connect, failed,
-    follow::{Followed, Follower},
+    follow::{Followable, Followed, Follower},
 };
 use crate::{
     grpc::client::{CallError, Client},
@@ -52,7 +53,7 @@ pub async fn run(options: &WatchOptions, tell: impl Fn(&str)) -> Result<(), Call
     };
     let printed = printer.end().await;
     ended?;
-    let what = format!("cannot print the events of `{}`", options.pool);
+    let what = format!("cannot print the events of `{}`", options.watched().name());
     printed.map_err(|error| CallerError(format!("{what}: {error}")))
 }
 
@@ -61,32 +62,55 @@ async fn watch(
     printer: &Printer,
     tell: impl Fn(&str),
 ) -> Result<(), CallerError> {
-    let WatchOptions { pool, server, .. } = options;
-    let what = format!("watch `{pool}`");
-    let error = |error: CallError| failed(&what, server, &error, advice(error.code));
+    let (watched, server) = (options.watched(), &options.server);
+    let (name, what) = (watched.name(), format!("watch `{}`", watched.name()));
+    let error = |error: CallError| failed(&what, server, &error, advice(error.code, watched));
     let client = connect(server, &what).await?;
     let after = options.after();
-    let from_now_on = after.is_none();
-    let mut follower = Follower::open(client.clone(), pool, after).await.map_err(error)?;
-    // After the stream began: a lease that is listed and then ends has its event there.
-    let mut occupancy = match from_now_on {
-        true => occupancy(&client, pool).await,
-        false => Occupancy::default(),
+    let (json, from_now_on) = (options.json, after.is_none());
+    let ended = match watched {
+        Watched::Pool(_) => {
+            let follower = Follower::open(client.clone(), name, after).await.map_err(error)?;
+            // After the stream began: a lease that is listed and then ends has its event there.
+            let mut occupancy = match from_now_on {
+                true => occupancy(&client, name).await,
+                false => Occupancy::default(),
+            };
+            let form = |told: &_| {
+                let in_use = occupancy.after(told);
+                if json { json::json(told) } else { line::line(told, in_use) }
+            };
+            follow(follower, options, printer, form, tell).await
+        }
+        Watched::Policy(_) => {
+            let follower = Follower::open(client, name, after).await.map_err(error)?;
+            let form = |event: &_| if json { rates::json(event) } else { rates::line(event) };
+            follow(follower, options, printer, form, tell).await
+        }
     };
+    ended.map_err(error)
+}
+
+/// Prints events in a form, until there were enough or nothing can be printed any more.
+async fn follow<E: Followable>(
+    mut follower: Follower<E>,
+    options: &WatchOptions,
+    printer: &Printer,
+    mut form: impl FnMut(&E) -> String,
+    tell: impl Fn(&str),
+) -> Result<(), CallError> {
     let mut left = options.count.unwrap_or(u64::MAX);
     while left > 0 {
-        match follower.next().await.map_err(error)? {
+        match follower.next().await? {
             Followed::Event(event) => {
-                let in_use = occupancy.after(&event);
-                let line =
-                    if options.json { json::json(&event) } else { line::line(&event, in_use) };
-                if !printer.print(line).await {
+                if !printer.print(form(&event)).await {
                     return Ok(());
                 }
                 left -= 1;
             }
             Followed::Lost(error) => {
-                tell(&format!("the events of `{pool}` stopped: {error}; trying again"));
+                let name = options.watched().name();
+                tell(&format!("the events of `{name}` stopped: {error}; trying again"));
             }
             Followed::Resumed if follower.has_cursor() => tell("they go on where they stopped"),
             Followed::Resumed => tell("they go on; what happened meanwhile is not among them"),
@@ -126,10 +150,13 @@ fn is_closed(out: BorrowedFd<'_>) -> bool {
 }
 
 /// What to do about a watch that failed.
-fn advice(code: &str) -> &'static str {
-    match code {
-        "INTERNAL" => "other pools go on; lua/README.md says how to set this one right",
-        "UNIMPLEMENTED" => "this server does not know events: update it",
+fn advice(code: &str, watched: Watched<'_>) -> &'static str {
+    match (code, watched) {
+        ("INTERNAL", Watched::Pool(_)) => {
+            "other pools go on; lua/README.md says how to set this one right"
+        }
+        ("NOT_FOUND", _) => "the server's configuration has its policies",
+        ("UNIMPLEMENTED", _) => "this server does not know events: update it",
         _ => super::advice(code),
     }
 }

@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 
 use crate::{
     history::{self, Demands},
-    process::{OwnRedis, Process, Server, free_port, tollgate},
+    process::{OwnRedis, Process, Server, TempFile, free_port, tollgate},
     queue::{batch, queued},
     world::{Client, admit, complete},
 };
@@ -170,6 +170,34 @@ async fn a_lost_server_is_waited_for_and_nothing_missed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn notices_and_bans_of_a_policy_are_lines_too() {
+    let config = TempFile::new(
+        "[[policy]]\nname = \"login\"\nlimit = [{ window = \"1m\" }]\ntier = [\
+         { above = 1, action = \"WARN\" }, \
+         { above = 2, action = \"BAN\", ban_durations = [\"5m\"] }]\n",
+    );
+    let server = Server::start(&["--config", config.path()]).await;
+    let arguments = ["rate", "ann", "--policy", "login", "--count", "3", "--server"];
+    let mut calls = tollgate(&arguments);
+    let output = calls.arg(server.address()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let text = printed(&server, "--policy login --from-start --count 2").await;
+    let lines: Vec<&str> = text.lines().map(|line| line.split_once("Z  ").unwrap().1).collect();
+    assert_eq!(lines[0], "WARNED     ann  2 is above 1", "{text}");
+    assert!(lines[1].starts_with("BANNED     ann  3 is above 2  until 2"), "{text}");
+    assert!(lines[1].ends_with("Z, strike 1"), "{text}");
+    let json = printed(&server, "--policy login --from-start --json --count 2").await;
+    for part in ["\"kind\":\"RATE_EVENT_KIND_WARNED\"", "\"above\":\"1\",\"count\":\"2\""] {
+        assert!(json.lines().next().unwrap().contains(part), "{json}");
+    }
+
+    let output = watch(&server.address(), "--policy nobody").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(69), "{said}");
+    assert!(said.contains("NOT_FOUND") && said.contains("configuration"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn it_ends_when_nobody_reads_or_is_told_to() {
     let server = Server::start(&[]).await;
     let mut idle = Watch::start(&server.address(), "p");
@@ -208,7 +236,7 @@ async fn errors_say_what_to_do() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(69), "{said}");
     assert!(said.contains("INVALID_ARGUMENT") && said.contains("correct that"), "{said}");
-    for arguments in ["", "p --count 0", "p --after 1 --from-start"] {
+    for arguments in ["", "p --policy q", "p --count 0", "p --after 1 --from-start"] {
         let output = watch(&nobody, arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(64), "{arguments}");
     }

@@ -145,7 +145,7 @@ impl Feed {
 
 /// Tells of a pool's events for as long as they come.
 async fn follow(client: Client, pool: Arc<str>, news: mpsc::Sender<News>) {
-    let mut follower = Follower::new(client, &pool);
+    let mut follower: Follower<Told<Event>> = Follower::new(client, &pool);
     loop {
         let told = match follower.next().await {
             Ok(Followed::Event(event)) => news.send(News::Event(pool.clone(), event)).await,

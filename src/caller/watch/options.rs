@@ -10,15 +10,19 @@ Examples:
   What happens in a pool, from now on:
     tollgate watch ar:0571
 
-  All that is kept of it, as JSON, and on where an earlier watch ended:
+  Notices and bans of a policy's keys:
+    tollgate watch --policy login
+
+  All that is kept of a pool, as JSON, and on where an earlier watch ended:
     tollgate watch ar:0571 --from-start --json > events.jsonl
     tollgate watch ar:0571 --after 1795289490525801 --json >> events.jsonl
 
 Prints a line for each event: when (UTC, on the engine's clock), what, device, task,
 attempt and token, how a task went, and how many slots are then in use, of how many:
-`>=` before it when leases may run that were granted before. With --json it is an
-object of protobuf's JSON form, as grpcurl prints it, and its `cursor` is what --after
-takes.
+`>=` before it when leases may run that were granted before. Of a policy: when, what,
+which key, the count and the level that it is above, a ban's end and strike, and who set
+or lifted it. With --json it is an object of protobuf's JSON form, as grpcurl prints it,
+and its `cursor` is what --after takes.
 
 A lost connection is told on standard error and tried for again, for as long as it
 takes; the watch then goes on where it was. GAP says that events in between are kept
@@ -27,12 +31,17 @@ no longer. Ctrl-C ends it, and so does who reads its output by going away.
 Exit status: 0 at the end, 64 for a wrong command line, 69 when the server cannot be
 reached at the start, or says that it has no such stream.";
 
-/// Which pool to watch, from when on, at which server.
+/// Which pool or policy to watch, from when on, at which server.
 #[derive(Debug, Clone, Args)]
 pub struct WatchOptions {
     /// The pool, such as `ar:0571`
     #[arg(value_name = "POOL", value_parser = flags::name)]
-    pub pool: String,
+    #[arg(required_unless_present = "policy")]
+    pub pool: Option<String>,
+
+    /// Watch the keys of a policy of the server's configuration instead
+    #[arg(long, value_name = "NAME", conflicts_with = "pool", value_parser = flags::name)]
+    pub policy: Option<String>,
 
     /// Print JSON, an object a line
     #[arg(long)]
@@ -56,7 +65,30 @@ pub struct WatchOptions {
     pub server: String,
 }
 
+/// What is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Watched<'a> {
+    Pool(&'a str),
+    Policy(&'a str),
+}
+
+impl<'a> Watched<'a> {
+    pub(super) fn name(self) -> &'a str {
+        match self {
+            Watched::Pool(name) | Watched::Policy(name) => name,
+        }
+    }
+}
+
 impl WatchOptions {
+    pub(super) fn watched(&self) -> Watched<'_> {
+        match &self.policy {
+            Some(policy) => Watched::Policy(policy),
+            // One of them is there: the command line is refused without.
+            None => Watched::Pool(self.pool.as_deref().unwrap_or_default()),
+        }
+    }
+
     /// The cursor to begin after; none for what happens from now on.
     pub(super) fn after(&self) -> Option<String> {
         if self.from_start { Some("0".to_owned()) } else { self.after.clone() }
@@ -86,12 +118,15 @@ mod tests {
         assert_eq!(after("p"), None);
         assert_eq!(after("p --from-start").as_deref(), Some("0"));
         assert_eq!(after("p --after 17").as_deref(), Some("17"));
+        assert_eq!(parse("p").expect("good").watched(), Watched::Pool("p"));
+        assert_eq!(parse("--policy q").expect("good").watched(), Watched::Policy("q"));
     }
 
     #[test]
     fn errors_name_what_is_wrong() {
         for (arguments, part) in [
             ("", "<POOL>"),
+            ("p --policy q", "--policy"),
             ("p --count 0", "--count"),
             ("p --after 1 --from-start", "--from-start"),
             ("p --server https://x", "--server"),

@@ -8,6 +8,7 @@ use std::{
 use crate::{
     admission::{Event, EventKind},
     caller::{Followed, Follower},
+    grpc::client::Told,
 };
 
 /// Sees events, and keeps what is needed to judge the next one.
@@ -52,7 +53,7 @@ impl Shared {
     }
 
     /// Follows the stream for as long as it can be had.
-    pub(super) async fn follow(self, mut follower: Follower) {
+    pub(super) async fn follow(self, mut follower: Follower<Told<Event>>) {
         loop {
             match follower.next().await {
                 Ok(Followed::Event(told)) => self.lock().see(told.event.as_ref()),
