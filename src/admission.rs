@@ -63,7 +63,7 @@ pub use task::{Queued, Standing, Task, TaskState};
 
 pub use crate::lease::Lease;
 use crate::{
-    decision::{Reply, unknown_status},
+    decision::{Call, Reply, unknown_status},
     error::Error,
     names::{Name, SEPARATOR},
     time::Millis,
@@ -113,6 +113,13 @@ pub struct TaskName {
 impl TaskName {
     pub(crate) fn member(&self) -> Vec<u8> {
         member(&self.device, self.task.as_bytes())
+    }
+}
+
+/// Appends the keys of events and queued tasks.
+fn push_queue_keys(call: &mut Call) {
+    for part in [&b"events"[..], b"queued", b"backlog", b"due"] {
+        call.key(&[part]);
     }
 }
 

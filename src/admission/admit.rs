@@ -12,6 +12,7 @@ pub use answer::{Admission, AdmitDecision, Dispatched};
 use super::{
     AttendPool, EventKind, Lease, Pool, Settings, Task, TaskState, Usage, member,
     pool::{Member, NEVER, Oldest, device_and_task},
+    push_queue_keys,
     task::ends,
     unknown_status,
 };
@@ -204,9 +205,7 @@ impl Decision for AdmitTask {
         call.key(&[b"task:", &self.member()]);
         call.key(&[b"leases"]);
         waiting::push_keys(call);
-        for part in [&b"events"[..], b"queued", b"backlog", b"due"] {
-            call.key(&[part]);
-        }
+        push_queue_keys(call);
         call.bytes(&[self.device.as_bytes()]);
         call.bytes(&[task]);
         call.optional(self.lease_duration.map(|duration| duration.0));

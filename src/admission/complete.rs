@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 
-use super::{EventKind, Pool, Settings, Task, TaskName, TaskState, Usage, unknown_status};
+use super::{
+    EventKind, Pool, Settings, Task, TaskName, TaskState, Usage, push_queue_keys, unknown_status,
+};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
     error::Error,
@@ -127,9 +129,7 @@ impl Decision for CompleteTask {
         call.key(&[b"task:", &member]);
         call.key(&[b"leases"]);
         waiting::push_keys(call);
-        for part in [&b"events"[..], b"queued", b"backlog", b"due"] {
-            call.key(&[part]);
-        }
+        push_queue_keys(call);
         call.bytes(&[&member]);
         call.optional(self.token);
         call.number(match self.outcome {

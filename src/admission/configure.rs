@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Event, EventKind, Overrides, Pool, PoolView, Settings};
+use super::{Event, EventKind, Overrides, Pool, PoolView, Settings, push_queue_keys};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
     error::Error,
@@ -49,9 +49,7 @@ impl Decision for ConfigurePool {
         call.key(&[b"token"]);
         call.key(&[b"leases"]);
         waiting::push_keys(call);
-        for part in [&b"events"[..], b"queued", b"backlog", b"due"] {
-            call.key(&[part]);
-        }
+        push_queue_keys(call);
         self.overrides.encode(call);
         call.number(self.reset.into());
         self.settings.encode(call);

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{
     EventKind, Lease, Pool, Queued, Settings, Standing, Task, TaskName, TaskState, pool::NEVER,
-    unknown_status,
+    push_queue_keys, unknown_status,
 };
 use crate::{
     decision::{Call, Decision, Listing, Reply},
@@ -55,9 +55,7 @@ impl Decision for EnqueueTask {
 
     fn encode(&self, call: &mut Call) {
         call.key(&[b"task:", &self.name.member()]);
-        for part in [&b"events"[..], b"queued", b"backlog", b"due"] {
-            call.key(&[part]);
-        }
+        push_queue_keys(call);
         call.bytes(&[self.name.device.as_bytes()]);
         call.bytes(&[self.name.task.as_bytes()]);
         call.bytes(&[&self.payload]);

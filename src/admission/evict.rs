@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{EventKind, Pool, Settings, TaskName, TaskState, unknown_status};
+use super::{EventKind, Pool, Settings, TaskName, TaskState, push_queue_keys, unknown_status};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
     error::Error,
@@ -56,9 +56,7 @@ impl Decision for EvictTask {
         call.key(&[b"leases"]);
         call.key(&[b"settings"]);
         waiting::push_keys(call);
-        for part in [&b"events"[..], b"queued", b"backlog", b"due"] {
-            call.key(&[part]);
-        }
+        push_queue_keys(call);
         call.bytes(&[&member]);
         call.bytes(&[&self.reason]);
         call.number(self.settings.capacity.into());
