@@ -88,7 +88,7 @@ impl CompleteTask {
         pool.log_task(kind, &member, &task, Some(self.outcome), settings, now);
         if task.queued.is_some() && self.outcome == Outcome::Failed {
             task.state = TaskState::Failed;
-            pool.leave_if_over(&member, task, settings, now);
+            pool.end_attempt(&member, task, settings, now);
             return verdict;
         }
         if task.queued.is_some() {

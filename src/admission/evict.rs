@@ -92,7 +92,7 @@ impl Decision for EvictTask {
         pool.log_task(EventKind::Evicted, &member, &task, None, &settings, now);
         if task.queued.is_some() {
             task.state = TaskState::Evicted { reason: Bytes::new() };
-            pool.leave_if_over(&member, task, &settings, now);
+            pool.end_attempt(&member, task, &settings, now);
         } else {
             // A copy: a slice would keep the whole received message.
             task.state = TaskState::Evicted { reason: Bytes::copy_from_slice(&self.reason) };

@@ -39,9 +39,7 @@ impl Pool {
     ) {
         let (token, attempt) = (task.lease.token, task.attempt());
         let capacity = (kind == EventKind::Admitted).then_some(settings.capacity);
-        // Where it is known, its name is shared.
-        let known = self.tasks.get_key_value(member).map(|(member, _)| member.clone());
-        let member = known.unwrap_or_else(|| Member::from(member));
+        let member = self.shared(member);
         let event = Event { kind, token, attempt, outcome, capacity, time: now, member };
         self.log(event, settings);
     }
@@ -57,32 +55,37 @@ impl Pool {
     pub(in crate::admission) fn reclaim(&mut self, settings: &Settings, now: Timestamp) -> usize {
         for _ in 0..RECLAIM_MAX {
             let Some((_, member, token, attempt)) = self.lapsed.pop_first() else { break };
-            self.log_expired(&member, token, attempt, settings, now);
+            self.log_expired(member.clone(), token, attempt, settings, now);
             let task = self.task(&member, now).filter(|task| task.lease.token == token);
             if let Some(task) = task.filter(|task| task.is_over(settings, now)).cloned() {
-                self.leave_if_over(&member, task, settings, now);
+                self.end_attempt(&member, task, settings, now);
             }
         }
         self.lapsed.len()
     }
 
+    /// A task's name, in the memory of what is known of it.
+    fn shared(&self, member: &[u8]) -> Member {
+        let known = self.tasks.get_key_value(member).map(|(member, _)| member.clone());
+        known.unwrap_or_else(|| Member::from(member))
+    }
+
     fn log_expired(
         &mut self,
-        member: &Member,
+        member: Member,
         token: u64,
         attempt: u32,
         settings: &Settings,
         now: Timestamp,
     ) {
         let (kind, outcome, capacity) = (EventKind::Expired, None, None);
-        let member = member.clone();
         let event = Event { kind, token, attempt, outcome, capacity, time: now, member };
         self.log(event, settings);
     }
 
-    /// Takes a task out of the queue whose attempt ended without success, if it is not
-    /// dispatched again; else puts it on record as it is.
-    pub(in crate::admission) fn leave_if_over(
+    /// Puts the end of an attempt without success on record: the task leaves the queue if
+    /// it is not dispatched again.
+    pub(in crate::admission) fn end_attempt(
         &mut self,
         member: &[u8],
         task: Task,
@@ -97,22 +100,10 @@ impl Pool {
             self.log_task(EventKind::Dead, member, &task, None, settings, now);
             self.leave_queue(member, task, Standing::Dead, settings, now);
         } else {
-            self.log_task_expired(member, &task, settings, now);
+            // With no token: it is the task's time that is over.
+            self.log_expired(self.shared(member), 0, task.attempt(), settings, now);
             self.leave_queue(member, task, Standing::Expired, settings, now);
         }
-    }
-
-    /// Says that a task's time is over.
-    fn log_task_expired(
-        &mut self,
-        member: &[u8],
-        task: &Task,
-        settings: &Settings,
-        now: Timestamp,
-    ) {
-        let known = self.tasks.get_key_value(member).map(|(member, _)| member.clone());
-        let member = known.unwrap_or_else(|| Member::from(member));
-        self.log_expired(&member, 0, task.attempt(), settings, now);
     }
 
     /// Takes a task out of the queue for good, remembered for the retention or until its
@@ -144,7 +135,7 @@ impl Pool {
     ) {
         self.lapsed.remove(&lapsed(member, &task));
         self.log_task(EventKind::Expired, member, &task, None, settings, now);
-        self.leave_if_over(member, task, settings, now);
+        self.end_attempt(member, task, settings, now);
     }
 
     /// Whether a lease has ended, with its grace, and nobody has taken it out yet.
@@ -164,7 +155,7 @@ impl Pool {
         if self.is_lapsed(member, &task) {
             self.expire(member, task, settings, now);
         } else if task.is_over(settings, now) && !task.holds_slot(now) {
-            self.leave_if_over(member, task, settings, now);
+            self.end_attempt(member, task, settings, now);
         }
         let queued = self.task(member, now).and_then(|task| task.queued.as_ref());
         queued.is_some_and(|queued| queued.standing == Standing::Queued)

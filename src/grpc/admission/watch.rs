@@ -8,7 +8,7 @@ use crate::{
     admission::{Event, EventKind, Outcome, ReadEvents},
     engine::feed::{Start, Topic},
     events::After,
-    names::{Name, SEPARATOR},
+    names::Name,
     time::Timestamp,
 };
 
@@ -81,7 +81,11 @@ fn pool_event(event: Event) -> pb::PoolEvent {
         Some(Outcome::Succeeded) => pb::Outcome::Succeeded,
         Some(Outcome::Failed) => pb::Outcome::Failed,
     };
-    let (device_id, task_id) = halves(&Bytes::from_owner(event.member));
+    // Both in the memory of the event, which all its watchers share.
+    let (device, task) = event.device_and_task();
+    let (device, task) = (device.len(), task.len());
+    let member = Bytes::from_owner(event.member);
+    let (device_id, task_id) = (member.slice(..device), member.slice(member.len() - task..));
     pb::PoolEvent {
         cursor: Bytes::new(),
         kind: kind.into(),
@@ -92,13 +96,5 @@ fn pool_event(event: Event) -> pb::PoolEvent {
         outcome: outcome.into(),
         event_time: Some(timestamp(event.time)),
         capacity: event.capacity,
-    }
-}
-
-/// Device and task, in the memory of both; empty where there are none.
-fn halves(member: &Bytes) -> (Bytes, Bytes) {
-    match member.iter().position(|byte| *byte == SEPARATOR) {
-        Some(at) => (member.slice(..at), member.slice(at + 1..)),
-        None => (Bytes::new(), Bytes::new()),
     }
 }
