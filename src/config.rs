@@ -4,6 +4,7 @@
 mod file;
 mod flags;
 mod policy;
+mod redis;
 mod sequence;
 
 use std::{
@@ -40,6 +41,8 @@ pub struct Config {
     pub connections_max: usize,
     /// How long calls in flight may take to finish after a signal to end.
     pub drain_timeout: Duration,
+    /// Threads that serve.
+    pub workers: usize,
     /// The settings of pools by glob, the first match first.
     pub pools: Vec<PoolRule>,
     /// The policies of rates.
@@ -49,7 +52,7 @@ pub struct Config {
 }
 
 /// What runs the decisions.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum EngineChoice {
     /// This process, in memory.
     Embedded,
@@ -84,6 +87,7 @@ impl Config {
         let (file, policies, sequences) =
             flags.config.as_deref().map(read).transpose()?.unwrap_or_default();
         let engine = flags.engine.clone().or(file.engine);
+        let workers = file.workers.unwrap_or_else(cores);
         let log = Log {
             json: flags.log_format.or(file.log_format).is_some_and(|format| format.is_json()),
             level: flags.log_level.clone().or(file.log_level).unwrap_or_else(|| "info".into()),
@@ -92,11 +96,12 @@ impl Config {
             listen: flags.listen.or(file.listen).unwrap_or(LISTEN),
             engine: match engine.as_deref() {
                 None | Some("embedded") => EngineChoice::Embedded,
-                Some(url) => EngineChoice::Redis(file.redis.options(url)),
+                Some(url) => EngineChoice::Redis(file.redis.options(url, workers)?),
             },
             log,
             connections_max: file.connections_max.unwrap_or(CONNECTIONS_MAX),
             drain_timeout: file.drain_timeout.unwrap_or(DRAIN_TIMEOUT),
+            workers,
             pools: file.pool.into_iter().map(PoolRule::from).collect(),
             policies,
             sequences,
@@ -107,6 +112,10 @@ impl Config {
     pub fn check(path: &Path) -> Result<(), ConfigError> {
         read(path).map(drop)
     }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Reads a file, and builds what it says of rates and sequences.

@@ -110,13 +110,19 @@ pub trait State: Default + Send + 'static {
 
 /// KEYS and ARGV of one decision, in one buffer.
 #[derive(Debug)]
+pub struct Arguments {
+    buffer: Vec<u8>,
+    ends: Vec<usize>,
+    keys: usize,
+}
+
+/// Appends KEYS and ARGV of one decision; its keys share a prefix and a tag.
+#[derive(Debug)]
 pub struct Call<'a> {
     prefix: &'a str,
     capability: &'static str,
     tag: &'a [u8],
-    buffer: Vec<u8>,
-    ends: Vec<usize>,
-    keys: usize,
+    arguments: Arguments,
 }
 
 impl<'a> Call<'a> {
@@ -124,37 +130,39 @@ impl<'a> Call<'a> {
     pub fn of<D: Decision>(decision: &'a D, prefix: &'a str) -> Call<'a> {
         let mut call = Call::new(prefix, D::State::CAPABILITY, decision.tag());
         decision.encode(&mut call);
-        debug_assert_eq!(call.keys, D::SCRIPT.keys, "KEYS of {}", D::SCRIPT.name);
-        debug_assert_eq!(call.ends.len() - call.keys, D::SCRIPT.argv, "ARGV of {}", D::SCRIPT.name);
+        let Arguments { ends, keys, .. } = &call.arguments;
+        debug_assert_eq!(*keys, D::SCRIPT.keys, "KEYS of {}", D::SCRIPT.name);
+        debug_assert_eq!(ends.len() - keys, D::SCRIPT.argv, "ARGV of {}", D::SCRIPT.name);
         call
     }
 
     /// An empty call whose keys have this tag.
     pub fn new(prefix: &'a str, capability: &'static str, tag: &'a [u8]) -> Call<'a> {
         let (buffer, ends) = (Vec::with_capacity(512), Vec::with_capacity(16));
-        Call { prefix, capability, tag, buffer, ends, keys: 0 }
+        Call { prefix, capability, tag, arguments: Arguments { buffer, ends, keys: 0 } }
     }
 
     /// Appends a key with the tag; keys come before arguments.
     pub fn key(&mut self, part: &[&[u8]]) {
-        names::push_key(&mut self.buffer, self.prefix, self.capability, self.tag, part);
-        self.keys += 1;
-        self.ends.push(self.buffer.len());
+        let buffer = &mut self.arguments.buffer;
+        names::push_key(buffer, self.prefix, self.capability, self.tag, part);
+        self.arguments.keys += 1;
+        self.end();
     }
 
     /// Appends an argument of the joined bytes.
     pub fn bytes(&mut self, parts: &[&[u8]]) {
         for part in parts {
-            self.buffer.extend_from_slice(part);
+            self.arguments.buffer.extend_from_slice(part);
         }
-        self.ends.push(self.buffer.len());
+        self.end();
     }
 
     /// Appends a number.
     pub fn number(&mut self, number: u64) {
         // Writing to a Vec cannot fail.
-        let _ = write!(self.buffer, "{number}");
-        self.ends.push(self.buffer.len());
+        let _ = write!(self.arguments.buffer, "{number}");
+        self.end();
     }
 
     /// Appends a number, or an empty argument for none.
@@ -165,6 +173,17 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// What was appended.
+    pub fn finish(self) -> Arguments {
+        self.arguments
+    }
+
+    fn end(&mut self) {
+        self.arguments.ends.push(self.arguments.buffer.len());
+    }
+}
+
+impl Arguments {
     /// The keys, then the arguments.
     pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
@@ -174,6 +193,11 @@ impl<'a> Call<'a> {
     /// How many of the parts are keys.
     pub fn keys(&self) -> usize {
         self.keys
+    }
+
+    /// The keys' bytes in all: a measure of what sending it costs.
+    pub fn size(&self) -> usize {
+        self.buffer.len()
     }
 }
 

@@ -7,6 +7,7 @@ pub mod lanes;
 pub mod redis;
 pub mod room;
 mod sweeper;
+pub mod worker;
 
 use std::{sync::Arc, time::Instant};
 

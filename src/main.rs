@@ -7,6 +7,7 @@ use std::{error::Error, process::ExitCode, sync::Arc};
 use mimalloc::MiMalloc;
 use tokio::{
     net::{TcpListener, TcpSocket},
+    runtime::Builder,
     signal::unix::{SignalKind, signal},
 };
 use tollgate::{
@@ -35,19 +36,33 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 /// Connections that wait to be accepted when a fleet comes back at once.
 const BACKLOG: u32 = 4096;
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    match cli::parse() {
-        Ok(Command::Serve(flags)) => serve(&flags).await,
-        Ok(Command::CheckConfig { file }) => check_config(&file),
-        Ok(Command::Fleet(options)) => play(&options).await,
-        Ok(Command::Rate(options)) => check_rate(&options).await,
-        Ok(Command::Next(options)) => take_serials(&options).await,
-        Ok(Command::Stock(options)) => sell(&options).await,
-        Ok(Command::Lock(options)) => run_locked(&options).await,
-        Ok(Command::Watch(options)) => watch_pool(&options).await,
-        Ok(Command::Top(options)) => show_pools(&options).await,
-        Err(code) => code,
+fn main() -> ExitCode {
+    let command = match cli::parse() {
+        Ok(command) => command,
+        Err(code) => return code,
+    };
+    // The server has its own threads; this one accepts and keeps house.
+    let runtime = match command {
+        Command::Serve(_) => Builder::new_current_thread().enable_all().build(),
+        _ => Builder::new_multi_thread().enable_all().build(),
+    };
+    match runtime {
+        Ok(runtime) => runtime.block_on(run(command)),
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+async fn run(command: Command) -> ExitCode {
+    match command {
+        Command::Serve(flags) => serve(&flags).await,
+        Command::CheckConfig { file } => check_config(&file),
+        Command::Fleet(options) => play(&options).await,
+        Command::Rate(options) => check_rate(&options).await,
+        Command::Next(options) => take_serials(&options).await,
+        Command::Stock(options) => sell(&options).await,
+        Command::Lock(options) => run_locked(&options).await,
+        Command::Watch(options) => watch_pool(&options).await,
+        Command::Top(options) => show_pools(&options).await,
     }
 }
 
@@ -133,15 +148,33 @@ async fn serve(flags: &ServeFlags) -> ExitCode {
     telemetry::init(config.log.json, &config.log.level);
     // Each connection is a file; without the raise the limit is often 1024.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
+    let engine = match engine(&config.engine).await {
+        Ok(engine) => engine,
+        Err(error) => return exit::config(&error),
+    };
     let listener = match bind(&config) {
         Ok(listener) => listener,
         Err(error) => {
             return exit::unavailable(&format!("cannot listen on {}: {error}", config.listen));
         }
     };
-    match run(config, listener).await {
+    match serve_on(config, engine, listener).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => exit::unavailable(&error),
+    }
+}
+
+/// The engine; the error says why it must not be used.
+async fn engine(choice: &EngineChoice) -> Result<Engine, String> {
+    match choice {
+        EngineChoice::Embedded => Ok(Engine::Embedded(Embedded::new(Clock::system()))),
+        EngineChoice::Redis(options) => {
+            let redis = Redis::new(options).map_err(|error| format!("engine: {error}"))?;
+            match redis.unfit().await {
+                Some(why) => Err(format!("engine: this Redis must not be used: {why}")),
+                None => Ok(Engine::Redis(redis)),
+            }
+        }
     }
 }
 
@@ -155,20 +188,23 @@ fn bind(config: &Config) -> std::io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-async fn run(config: Config, listener: TcpListener) -> Result<(), Box<dyn Error>> {
+async fn serve_on(
+    config: Config,
+    engine: Engine,
+    listener: TcpListener,
+) -> Result<(), Box<dyn Error>> {
     let (mut terminate, mut interrupt) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let engine = match &config.engine {
-        EngineChoice::Embedded => Engine::Embedded(Embedded::new(Clock::system())),
-        EngineChoice::Redis(options) => Engine::Redis(Redis::new(options)?),
-    };
     let rules = Rules {
         pools: Arc::new(Catalog::new(&config.pools)?),
         policies: Arc::new(config.policies),
         sequences: Arc::new(config.sequences),
     };
-    let limits =
-        Limits { connections_max: config.connections_max, drain_timeout: config.drain_timeout };
+    let limits = Limits {
+        connections_max: config.connections_max,
+        drain_timeout: config.drain_timeout,
+        workers: config.workers,
+    };
     cli::greet(&config.engine, listener.local_addr()?);
     let shutdown = async {
         tokio::select! {

@@ -2,15 +2,15 @@
 
 mod connections;
 mod health;
+mod workers;
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::{
     net::TcpListener,
-    sync::oneshot,
     time::{sleep, timeout},
 };
-use tonic::transport::Server;
+use tonic::service::Routes;
 
 use crate::{
     admission::{Catalog, SweepPool},
@@ -20,6 +20,7 @@ use crate::{
     rate::Policies,
     sequence::Sequences,
 };
+use workers::Workers;
 
 /// How long health says NOT_SERVING before connections are told to go, so that
 /// balancers look elsewhere first.
@@ -37,6 +38,8 @@ pub struct Limits {
     pub connections_max: usize,
     /// How long calls in flight may take to finish after `shutdown`.
     pub drain_timeout: Duration,
+    /// Threads that serve, each with a runtime of its own.
+    pub workers: usize,
 }
 
 /// What the configuration says of pools, rates and sequences.
@@ -58,41 +61,31 @@ pub async fn run(
     rules: Rules,
     limits: Limits,
     shutdown: impl Future<Output = ()>,
-) -> Result<(), tonic::transport::Error> {
+) -> io::Result<()> {
     let state = engine.state();
     let initial = *state.borrow();
     let (health, health_service) = health::new(initial).await;
     let follow = health::follow(&health, state);
-    let maintenance = engine.clone();
-    let maintain = async {
-        let settings = |pool: &Name| rules.pools.settings(pool);
+    let (maintenance, pools, hub) = (engine.clone(), rules.pools.clone(), engine.hub().clone());
+    // Its type is as deep as all that is done beside the calls: too deep for the compiler.
+    let mut maintain: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+        let settings = |pool: &Name| pools.settings(pool);
         let sweep = maintenance.sweep(|pool| SweepPool { settings: settings(&pool), pool });
         tokio::join!(maintenance.maintain(), sweep);
-    };
+    });
 
-    let mut builder = Server::builder()
-        .max_concurrent_streams(STREAMS_MAX)
-        .http2_keepalive_interval(Some(KEEPALIVE))
-        .http2_keepalive_timeout(Some(KEEPALIVE));
-    let routes = builder
-        .add_service(health_service)
+    let routes = Routes::new(health_service)
         .add_service(grpc::reflection::v1())
         .add_service(grpc::reflection::v1alpha())
         .add_service(grpc::Admission::service(engine.clone(), rules.pools.clone()))
         .add_service(grpc::Lock::service(engine.clone()))
         .add_service(grpc::Rate::service(engine.clone(), rules.policies))
         .add_service(grpc::Sequence::service(engine.clone(), rules.sequences))
-        .add_service(grpc::Stock::service(engine));
-
-    let (drain, draining) = oneshot::channel::<()>();
-    let incoming = connections::incoming(listener, limits.connections_max);
-    let serve = routes.serve_with_incoming_shutdown(incoming, async {
-        // The sender goes only when the server does.
-        let _ = draining.await;
-    });
-    tokio::pin!(serve, maintain);
+        .add_service(grpc::Stock::service(engine))
+        .prepare();
+    let mut workers = Workers::start(limits.workers, &routes)?;
     tokio::select! {
-        served = &mut serve => return served,
+        () = connections::accept(&listener, limits.connections_max, &mut workers) => {}
         () = shutdown => {}
         // Neither ends.
         () = follow => {}
@@ -101,20 +94,27 @@ pub async fn run(
 
     tracing::info!("draining: no new calls, those in flight are finished");
     health::leave(&health).await;
-    maintenance.hub().close();
-    let drained = async {
-        sleep(NOTICE).await;
-        let _ = drain.send(());
+    hub.close();
+    let finish = async {
+        // Who asks now is still answered.
+        tokio::select! {
+            () = connections::accept(&listener, limits.connections_max, &mut workers) => {}
+            () = sleep(NOTICE) => {}
+        }
+        drop(listener);
         // Their watchers would hold the drain up for ever.
         health::forget(&health).await;
+        workers.finish().await
     };
-    let finish = async { tokio::join!(drained, serve).1 };
     tokio::select! {
-        finished = timeout(NOTICE + limits.drain_timeout, finish) => finished.unwrap_or_else(|_| {
-            tracing::warn!("calls still in flight after the drain timeout are dropped");
-            Ok(())
-        }),
+        finished = timeout(NOTICE + limits.drain_timeout, finish) => match finished {
+            Ok(finished) => finished?,
+            Err(_) => {
+                tracing::warn!("calls still in flight after the drain timeout are dropped");
+            }
+        },
         // Calls in flight need the engine to the end.
-        () = maintain => Ok(()),
+        () = &mut maintain => {}
     }
+    Ok(())
 }

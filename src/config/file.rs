@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, de::Error};
 use super::{
     flags::{self, LogFormat},
     policy::PolicyEntry,
+    redis::RedisSection,
     sequence::SequenceEntry,
 };
 use crate::{
@@ -14,7 +15,6 @@ use crate::{
         ATTEMPTS_MAX, CAPACITY_MAX, GRACE_MAX, HISTORY_MAX, HISTORY_MIN, LEASE_MAX, LEASE_MIN,
         PoolRule, QUEUED_MAX, RETENTION_MAX, RETENTION_MIN, Settings,
     },
-    engine::redis::RedisOptions,
     time::Millis,
 };
 
@@ -32,6 +32,8 @@ pub(super) struct File {
     pub(super) connections_max: Option<usize>,
     #[serde(default, deserialize_with = "drain")]
     pub(super) drain_timeout: Option<Duration>,
+    #[serde(default, deserialize_with = "workers")]
+    pub(super) workers: Option<usize>,
     #[serde(default)]
     pub(super) redis: RedisSection,
     #[serde(default)]
@@ -40,30 +42,6 @@ pub(super) struct File {
     pub(super) policy: Vec<PolicyEntry>,
     #[serde(default)]
     pub(super) sequence: Vec<SequenceEntry>,
-}
-
-/// `[redis]`
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RedisSection {
-    #[serde(default, deserialize_with = "redis_connections")]
-    connections: Option<u32>,
-    #[serde(default, deserialize_with = "redis_calls")]
-    calls_max: Option<usize>,
-    #[serde(default, deserialize_with = "key_prefix")]
-    key_prefix: Option<String>,
-}
-
-impl RedisSection {
-    pub(super) fn options(self, url: &str) -> RedisOptions {
-        let defaults = RedisOptions::new(url);
-        RedisOptions {
-            connections: self.connections.unwrap_or(defaults.connections),
-            calls_max: self.calls_max.unwrap_or(defaults.calls_max),
-            key_prefix: self.key_prefix.unwrap_or(defaults.key_prefix.clone()),
-            ..defaults
-        }
-    }
 }
 
 /// `[[pool]]`
@@ -105,6 +83,10 @@ impl From<PoolEntry> for PoolRule {
         };
         PoolRule { pattern: entry.r#match, settings }
     }
+}
+
+fn workers<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Error> {
+    number(d, "workers", 1..=256).map(|number| Some(number as usize))
 }
 
 pub(super) fn number<'de, D>(d: D, key: &str, bounds: RangeInclusive<i64>) -> Result<i64, D::Error>
@@ -168,7 +150,7 @@ pub(super) fn utc_offset<'de, D: Deserializer<'de>>(d: D) -> Result<i32, D::Erro
     })
 }
 
-fn text<'de, D>(
+pub(super) fn text<'de, D>(
     d: D,
     key: &str,
     check: fn(&str) -> Result<String, String>,
@@ -197,25 +179,6 @@ fn connections<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Erro
 fn drain<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
     let bounds = Millis(0)..=Millis::from_secs(3600);
     length(d, "drain_timeout", bounds).map(|length| Some(length.duration()))
-}
-
-fn redis_connections<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
-    number(d, "redis.connections", 1..=1024).map(|number| Some(number as u32))
-}
-
-fn redis_calls<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Error> {
-    number(d, "redis.calls_max", 1..=1_000_000).map(|number| Some(number as usize))
-}
-
-fn key_prefix<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
-    fn check(text: &str) -> Result<String, String> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
-        match !text.is_empty() && text.len() <= 64 && text.chars().all(plain) {
-            true => Ok(text.to_owned()),
-            false => Err("expected 1 to 64 letters, digits, - _ . or :".to_owned()),
-        }
-    }
-    text(d, "redis.key_prefix", check).map(Some)
 }
 
 fn capacity<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {

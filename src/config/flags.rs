@@ -14,8 +14,10 @@ pub struct ServeFlags {
     #[arg(long, value_name = "ADDR:PORT", env = "TOLLGATE_LISTEN")]
     pub listen: Option<SocketAddr>,
 
-    /// Where decisions are taken: `embedded` (in this process, in memory) or
-    /// `redis://[user:password@]host:port[/db]` [default: embedded]
+    /// Where decisions are taken: `embedded` (in this process, in memory) or the URL of a
+    /// Redis (6.2 or newer): redis://[user:password@]host:port[/db],
+    /// redis+unix:///path, redis+sentinel://host:port[,host:port]/name[/db],
+    /// redis+cluster://host:port[,host:port]; rediss for TLS [default: embedded]
     #[arg(long, value_name = "ENGINE", env = "TOLLGATE_ENGINE", value_parser = engine)]
     // It may hold a password.
     #[arg(hide_env_values = true)]
@@ -56,9 +58,6 @@ impl LogFormat {
 pub(super) fn engine(text: &str) -> Result<String, String> {
     if text == "embedded" {
         return Ok(text.to_owned());
-    }
-    if !text.starts_with("redis://") {
-        return Err("expected `embedded` or `redis://[user:password@]host:port[/db]`".to_owned());
     }
     match RedisOptions::new(text).check() {
         Ok(()) => Ok(text.to_owned()),

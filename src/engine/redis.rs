@@ -1,42 +1,84 @@
-//! Decides in Redis: one decision is one EVALSHA is one round trip.
+//! Decides in Redis: one decision is one item of an EVALSHA, one round trip.
 //!
-//! Calls borrow a connection from a bounded pool for the length of their round
-//! trip. While the store is known to be down calls fail at once; a probe finds
-//! out when it is back.
+//! A decision goes to the node that has its hash slot, by a lane of the thread that its
+//! call is on: what has arrived there goes together. While a node is known to be down
+//! calls fail at once; a probe finds out when it is back.
+//!
+//! - `address`, `source`: one URL, and where that leads
+//! - `topology`, `cluster`, `map`, `slot`: which node has what
+//! - `node`, `monitor`, `fitness`: a node, whether it answers, whether it is fit
+//! - `lane`, `job`, `batch`, `connection`, `evaluate`: the way there and back
+//! - `index`, `round`, `hints`: what is done beside the calls
 
+pub mod address;
+mod batch;
+mod cluster;
 mod connection;
 mod evaluate;
-mod exchange;
+mod fitness;
 mod hints;
 mod index;
+mod job;
+mod lane;
+mod map;
 mod monitor;
+mod node;
 mod round;
-mod socket;
+mod slot;
+mod source;
+mod topology;
 
-use std::{fmt, sync::Arc, time::Instant};
+use std::{
+    fmt,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
-use bb8_redis::bb8;
 use tokio::sync::{Semaphore, watch};
 
-use super::{BATCH_MAX, PartitionCursor, PartitionPage, StoreState, hub::Hub};
+use super::{PartitionCursor, PartitionPage, StoreState, hub::Hub};
 use crate::{
-    decision::{Call, Decision, Listing, Reply, State},
+    decision::{Arguments, Call, Decision, Listing, State},
     error::Error,
-    script,
+    script::{self, Script},
+    time::monotonic,
 };
-use connection::Connector;
-use evaluate::{Run, Scripts};
-use exchange::{Answers, Sending};
+use address::{Address, Certificates, SentinelUser};
+use evaluate::Scripts;
 use index::Index;
-use monitor::Monitor;
+use job::{Answer, Job, Pending, Sending};
+use lane::Shared;
+use node::Plan;
+use topology::Topology;
+
+/// The longest that a call waits for Redis, whatever its deadline: a peer that
+/// vanished without a word must not keep connections for longer.
+const ATTEMPT_MAX: Duration = Duration::from_secs(5);
+/// What is sent for the index, and by the sweeper.
+const UPKEEP: Sending = Sending { repeatable: true, replicas: 0, is_upkeep: true };
+/// What anybody asks for that changes nothing.
+const LISTING: Sending = Sending { repeatable: true, replicas: 0, is_upkeep: false };
 
 /// How to reach Redis and how to use it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct RedisOptions {
-    /// `redis://[user:password@]host:port[/database]`.
+    /// Where it is, in one of the [`address::FORMS`].
     pub url: String,
-    /// Connections at most: 1 to 1024.
+    /// For TLS.
+    pub certificates: Certificates,
+    /// Who asks the Sentinels.
+    pub sentinel: SentinelUser,
+    /// Connections to a node at most, but one for each thread: 1 to 1024.
     pub connections: u32,
+    /// Decisions in one script call at most: 1 to 256. Redis serves nobody else meanwhile.
+    pub batch_max: usize,
+    /// What to do about a Redis that is set to forget.
+    pub eviction: Eviction,
+    /// Threads of the server.
+    pub workers: usize,
     /// Calls in flight at most; further ones are refused at once.
     pub calls_max: usize,
     /// What every key starts with.
@@ -51,7 +93,12 @@ impl RedisOptions {
     pub fn new(url: &str) -> RedisOptions {
         RedisOptions {
             url: url.to_owned(),
+            certificates: Certificates::default(),
+            sentinel: SentinelUser::default(),
             connections: 32,
+            batch_max: super::BATCH_MAX,
+            eviction: Eviction::Refuse,
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
             calls_max: 4096,
             key_prefix: "tollgate".to_owned(),
             clock: None,
@@ -60,29 +107,36 @@ impl RedisOptions {
 
     /// Checks the URL; the error says what is wrong with it.
     pub fn check(&self) -> Result<(), String> {
-        redis::Client::open(self.url.as_str()).map(drop).map_err(|error| error.to_string())
+        self.address().map(drop)
     }
+
+    fn address(&self) -> Result<Address, String> {
+        Address::parse(&self.url, &self.certificates, &self.sentinel)
+    }
+}
+
+/// What to do about a Redis whose `maxmemory-policy` lets it drop keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Eviction {
+    /// Not use it.
+    Refuse,
+    /// Say so in the log.
+    Warn,
 }
 
 /// The Redis engine.
 pub struct Redis {
-    pool: bb8::Pool<Connector>,
+    topology: Arc<Topology>,
+    shared: Arc<Shared>,
     calls: Semaphore,
-    /// Of the connections, those on which replicas may be waited for.
-    waits: Semaphore,
-    scripts: Scripts,
     index: Index,
-    monitor: Arc<Monitor>,
     hub: Arc<Hub>,
     key_prefix: String,
 }
 
-/// What each item of a batch was answered.
-type Replies = Vec<Result<Reply, Error>>;
-
 impl fmt::Debug for Redis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redis").field("monitor", &self.monitor).finish_non_exhaustive()
+        f.debug_struct("Redis").field("topology", &self.topology).finish_non_exhaustive()
     }
 }
 
@@ -90,25 +144,52 @@ impl Redis {
     /// An engine on this Redis, which need not answer yet. The error says what
     /// is wrong with the URL.
     pub fn new(options: &RedisOptions) -> Result<Redis, String> {
-        let client = redis::Client::open(options.url.as_str()).map_err(|e| e.to_string())?;
-        let monitor = Arc::new(Monitor::new(client.clone()));
-        let pool = bb8::Pool::builder()
-            .max_size(options.connections)
-            // A PING before every call would double the round trips.
-            .test_on_check_out(false)
-            // The call's own deadline decides how long to wait.
-            .retry_connection(false)
-            .build_unchecked(Connector::new(client, monitor.clone()));
-        Ok(Redis {
-            pool,
-            calls: Semaphore::new(options.calls_max),
-            waits: Semaphore::new(options.connections.div_ceil(4) as usize),
+        let address = options.address()?;
+        let shared = Arc::new(Shared {
             scripts: Scripts::new(options.clock.as_deref()),
+            batch_max: options.batch_max,
+            topology: OnceLock::new(),
+            losses: AtomicU64::new(0),
+            failovers: AtomicU64::new(0),
+        });
+        let plan = Plan {
+            shared: shared.clone(),
+            eviction: options.eviction,
+            connections: options.connections,
+            workers: options.workers,
+        };
+        let topology = Arc::new(Topology::new(address, plan));
+        // It is set once, here.
+        let _ = shared.topology.set(Arc::downgrade(&topology));
+        Ok(Redis {
+            shared,
+            topology,
+            calls: Semaphore::new(options.calls_max),
             index: Index::default(),
-            monitor,
             hub: Hub::new(&options.key_prefix),
             key_prefix: options.key_prefix.clone(),
         })
+    }
+
+    /// Why this Redis must not be used as it is set up, and what to do about it; none
+    /// where it does not answer soon: it is found out later.
+    pub async fn unfit(&self) -> Option<String> {
+        self.topology.unfit().await
+    }
+
+    /// Sends a decision on its way.
+    fn send(
+        &self,
+        script: &'static Script,
+        arguments: Arguments,
+        sending: Sending,
+        deadline: Instant,
+    ) -> Pending {
+        let slot = self.topology.slot(arguments.parts().next().unwrap_or_default());
+        let deadline = deadline.min(monotonic() + ATTEMPT_MAX);
+        let (job, pending) = Job::new(script, arguments, slot, sending, deadline);
+        self.topology.push(job);
+        pending
     }
 
     pub(super) async fn run<D: Decision>(
@@ -116,29 +197,27 @@ impl Redis {
         decision: &D,
         deadline: Instant,
     ) -> Result<D::Outcome, Error> {
+        self.check()?;
+        let is_upkeep = decision.is_upkeep();
+        let _permit = if is_upkeep { None } else { Some(self.permit(1)?) };
         let (partition, listing) = (decision.partition(), decision.listing());
-        let call = [Call::of(decision, &self.key_prefix)];
-        let epoch = self.monitor.epoch();
+        let epoch = self.epoch();
+        let pending = self.send_decision(decision, deadline);
         let note = self
             .index
             .is_due(partition, listing, epoch)
-            .then(|| [index::note(&self.key_prefix, D::State::CAPABILITY, partition, listing)]);
-        let beside = note.as_ref().map(|call| (&script::NOTE_PARTITION, &call[..]));
-        let runs: Vec<Run> = std::iter::once((D::SCRIPT, &call[..])).chain(beside).collect();
-        let sending = Sending {
-            repeatable: decision.is_repeatable(),
-            replicas: decision.replicas(),
-            is_upkeep: decision.is_upkeep(),
-        };
-        let Answers { answers, repeated } = self.evaluate(&runs, sending, deadline).await?;
-        let mut answers = answers.into_iter();
-        let outcome = only(answers.next());
-        if answers.next().is_some_and(|noted| noted.is_ok()) {
+            .then(|| self.note::<D>(partition, listing, deadline));
+        let answer = pending.wait().await;
+        if let Some(note) = note
+            && note.wait().await.is_ok_and(|noted| !noted.repeated)
+        {
             self.index.noted(partition, epoch);
-        } else if repeated {
+        }
+        let Answer { mut reply, repeated } = answer?;
+        if repeated {
             self.note_again::<D>(&[(partition, listing)], deadline).await;
         }
-        settled(decision, D::parse(&mut outcome?)?, repeated)
+        settled(decision, D::parse(&mut reply)?, repeated)
     }
 
     pub(super) async fn run_all<D: Decision>(
@@ -146,65 +225,71 @@ impl Redis {
         decisions: &[D],
         deadline: Instant,
     ) -> Result<Vec<Result<D::Outcome, Error>>, Error> {
-        if decisions.is_empty() {
-            return Ok(Vec::new());
-        }
-        let calls: Vec<Call> =
-            decisions.iter().map(|decision| Call::of(decision, &self.key_prefix)).collect();
+        self.check()?;
         let is_upkeep = decisions.iter().all(D::is_upkeep);
-        let batch_max = if is_upkeep { 1 } else { BATCH_MAX };
-        let epoch = self.monitor.epoch();
+        let _permit = if is_upkeep { None } else { Some(self.permit(1)?) };
+        let epoch = self.epoch();
         let unnoted = self.unnoted(decisions, epoch);
-        let note = |(partition, listing): &(&[u8], Listing)| {
-            index::note(&self.key_prefix, D::State::CAPABILITY, partition, *listing)
-        };
-        let notes: Vec<Call> = unnoted.iter().map(note).collect();
-        let batches = calls.chunks(batch_max).map(|batch| (D::SCRIPT, batch));
-        let beside = notes.chunks(BATCH_MAX).map(|batch| (&script::NOTE_PARTITION, batch));
-        let runs: Vec<Run> = batches.chain(beside).collect();
-        let mut outcomes = Vec::with_capacity(decisions.len());
-        let sending = Sending {
-            repeatable: decisions.iter().all(D::is_repeatable),
-            replicas: decisions.iter().map(D::replicas).max().unwrap_or(0),
-            is_upkeep,
-        };
-        let Answers { mut answers, repeated } = self.evaluate(&runs, sending, deadline).await?;
-        if answers.split_off(calls.len().div_ceil(batch_max)).iter().all(Result::is_ok) {
-            unnoted.iter().for_each(|(partition, _)| self.index.noted(partition, epoch));
+        let pending: Vec<Pending> =
+            decisions.iter().map(|decision| self.send_decision(decision, deadline)).collect();
+        let note =
+            |(partition, listing): &(&[u8], Listing)| self.note::<D>(partition, *listing, deadline);
+        let notes: Vec<Pending> = unnoted.iter().map(note).collect();
+        let (mut outcomes, mut again) = (Vec::with_capacity(decisions.len()), false);
+        for (pending, decision) in pending.into_iter().zip(decisions) {
+            outcomes.push(pending.wait().await.and_then(|Answer { mut reply, repeated }| {
+                again |= repeated;
+                settled(decision, D::parse(&mut reply)?, repeated)
+            }));
         }
-        if repeated {
-            self.note_again::<D>(&self.unnoted(decisions, self.monitor.epoch()), deadline).await;
-        }
-        for (answer, batch) in answers.into_iter().zip(decisions.chunks(batch_max)) {
-            match answer {
-                Ok(replies) => {
-                    outcomes.extend(replies.into_iter().zip(batch).map(|(reply, decision)| {
-                        settled(decision, D::parse(&mut reply?)?, repeated)
-                    }))
-                }
-                Err(error) => outcomes.extend(batch.iter().map(|_| Err(error.clone()))),
+        for (note, (partition, _)) in notes.into_iter().zip(&unnoted) {
+            if note.wait().await.is_ok_and(|noted| !noted.repeated) {
+                self.index.noted(partition, epoch);
             }
         }
+        if again {
+            self.note_again::<D>(&self.unnoted(decisions, self.epoch()), deadline).await;
+        }
         Ok(outcomes)
+    }
+
+    /// Room for calls in flight.
+    fn permit(&self, calls: u32) -> Result<tokio::sync::SemaphorePermit<'_>, Error> {
+        self.calls.try_acquire_many(calls).map_err(|_| Error::Overloaded)
+    }
+
+    fn send_decision<D: Decision>(&self, decision: &D, deadline: Instant) -> Pending {
+        let sending = Sending {
+            repeatable: decision.is_repeatable(),
+            replicas: decision.replicas(),
+            is_upkeep: decision.is_upkeep(),
+        };
+        let arguments = Call::of(decision, &self.key_prefix).finish();
+        self.send(D::SCRIPT, arguments, sending, deadline)
+    }
+
+    /// Notes a partition for listings.
+    fn note<D: Decision>(&self, partition: &[u8], listing: Listing, deadline: Instant) -> Pending {
+        let note = index::note(&self.key_prefix, D::State::CAPABILITY, partition, listing);
+        self.send(&script::NOTE_PARTITION, note.finish(), LISTING, deadline)
     }
 
     /// Notes partitions whose connection was lost on the way: the store behind the new one
     /// may never have heard of them. What goes wrong here is made good by a later call.
     async fn note_again<D: Decision>(&self, listed: &[(&[u8], Listing)], deadline: Instant) {
-        let epoch = self.monitor.epoch();
-        let due: Vec<_> = listed
-            .iter()
-            .filter(|(partition, listing)| self.index.is_due(partition, *listing, epoch))
-            .collect();
-        let note = |(partition, listing): &&(&[u8], Listing)| {
-            index::note(&self.key_prefix, D::State::CAPABILITY, partition, *listing)
+        let epoch = self.epoch();
+        let is_due = |(partition, listing): &&(&[u8], Listing)| {
+            self.index.is_due(partition, *listing, epoch)
         };
-        let notes: Vec<Call> = due.iter().map(note).collect();
-        let runs: Vec<Run> =
-            notes.chunks(BATCH_MAX).map(|batch| (&script::NOTE_PARTITION, batch)).collect();
-        let sending = Sending { repeatable: true, replicas: 0, is_upkeep: true };
-        if !runs.is_empty() && self.evaluate(&runs, sending, deadline).await.is_ok() {
-            due.iter().for_each(|(partition, _)| self.index.noted(partition, epoch));
+        let due: Vec<_> = listed.iter().filter(is_due).collect();
+        let notes: Vec<Pending> = due
+            .iter()
+            .map(|(partition, listing)| self.note::<D>(partition, *listing, deadline))
+            .collect();
+        for (note, (partition, _)) in notes.into_iter().zip(due) {
+            if note.wait().await.is_ok() {
+                self.index.noted(partition, epoch);
+            }
         }
     }
 
@@ -225,25 +310,30 @@ impl Redis {
         after: Option<&PartitionCursor>,
         deadline: Instant,
     ) -> Result<PartitionPage, Error> {
+        self.check()?;
+        let _permit = self.permit(1)?;
         let after = after.map(|cursor| (cursor.noted, cursor.name.as_bytes()));
-        let call = [index::list(&self.key_prefix, capability, limit, after)];
-        let sending = Sending { repeatable: true, replicas: 0, is_upkeep: false };
-        let runs = [(&script::LIST_PARTITIONS, &call[..])];
-        let answers = self.evaluate(&runs, sending, deadline).await?.answers;
-        index::parse_page(&mut only(answers.into_iter().next())?)
+        let list = index::list(&self.key_prefix, capability, limit, after).finish();
+        let pending = self.send(&script::LIST_PARTITIONS, list, LISTING, deadline);
+        index::parse_page(&mut pending.wait().await?.reply)
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {
-        self.monitor.check()
+        self.topology.check()
     }
 
     pub(super) fn state(&self) -> watch::Receiver<StoreState> {
-        self.monitor.state()
+        self.topology.state()
     }
 
     /// Grows when a connection is lost: the store may have lost something, too.
     pub(super) fn epoch(&self) -> u64 {
-        self.monitor.epoch()
+        self.shared.losses.load(Ordering::Acquire)
+    }
+
+    /// How often another primary was found than the one before, or one that had begun anew.
+    pub fn failovers(&self) -> u64 {
+        self.shared.failovers.load(Ordering::Acquire)
     }
 
     pub(super) fn hub(&self) -> &Arc<Hub> {
@@ -251,7 +341,7 @@ impl Redis {
     }
 
     pub(super) async fn maintain(&self) {
-        tokio::join!(self.monitor.probe(), hints::listen(&self.monitor, &self.hub));
+        tokio::join!(self.topology.maintain(), hints::listen(&self.topology, &self.hub));
     }
 }
 
@@ -265,10 +355,4 @@ fn settled<D: Decision>(
         true => Err(Error::DeadlineExceeded),
         false => Ok(outcome),
     }
-}
-
-/// The reply of a batch of one.
-fn only(answer: Option<Result<Replies, Error>>) -> Result<Reply, Error> {
-    let none = || Err(Error::Corrupt("a batch without replies".to_owned()));
-    answer.map_or_else(none, |replies| replies?.into_iter().next().unwrap_or_else(none))
 }

@@ -15,8 +15,9 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Sleep, sleep},
 };
-use tokio_stream::Stream;
 use tonic::transport::server::{Connected, TcpConnectInfo};
+
+use super::workers::Workers;
 
 /// How long a peer may take to say that it speaks HTTP/2.
 const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -25,45 +26,35 @@ const PREFACE_BYTES: usize = 24;
 /// After a failed accept, as a rule for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// The connections of a listener, at most `most` at a time; further ones are
-/// closed at once.
-pub(super) fn incoming(
-    listener: TcpListener,
-    most: usize,
-) -> impl Stream<Item = io::Result<Connection>> {
-    let permits = Arc::new(Semaphore::new(most));
-    tokio_stream::wrappers::ReceiverStream::new(accept(listener, permits))
+/// A connection on its way to its thread.
+#[derive(Debug)]
+pub(super) struct Accepted {
+    pub(super) stream: std::net::TcpStream,
+    pub(super) permit: OwnedSemaphorePermit,
 }
 
-fn accept(
-    listener: TcpListener,
-    permits: Arc<Semaphore>,
-) -> tokio::sync::mpsc::Receiver<io::Result<Connection>> {
-    let (sender, receiver) = tokio::sync::mpsc::channel(1);
-    tokio::spawn(async move {
-        loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                () = sender.closed() => return,
-            };
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    sleep(ACCEPT_PAUSE).await;
-                    continue;
-                }
-            };
-            let Ok(permit) = permits.clone().try_acquire_owned() else {
-                tracing::debug!("as many connections as allowed; a further one is closed");
+/// Accepts connections for ever and deals them out, at most `most` at a time; further
+/// ones are closed at once.
+pub(super) async fn accept(listener: &TcpListener, most: usize, workers: &mut Workers) {
+    let permits = Arc::new(Semaphore::new(most));
+    loop {
+        // A connection that is gone already is no reason to pause.
+        let accepted = listener.accept().await.map(|(stream, _)| stream.into_std());
+        let stream = match accepted {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) | Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                sleep(ACCEPT_PAUSE).await;
                 continue;
-            };
-            if sender.send(Ok(Connection::new(stream, permit))).await.is_err() {
-                return;
+            }
+        };
+        match permits.clone().try_acquire_owned() {
+            Ok(permit) => workers.deal(Accepted { stream, permit }).await,
+            Err(_) => {
+                tracing::debug!("as many connections as allowed; a further one is closed");
             }
         }
-    });
-    receiver
+    }
 }
 
 /// A connection that counts until it is closed.
@@ -77,7 +68,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    fn new(stream: TcpStream, permit: OwnedSemaphorePermit) -> Connection {
+    /// A connection of this thread's runtime.
+    pub(super) fn new(stream: TcpStream, permit: OwnedSemaphorePermit) -> Connection {
         // Small answers must not wait for acknowledgements. A socket that is
         // already gone fails at its first read.
         let _ = stream.set_nodelay(true);

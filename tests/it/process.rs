@@ -123,6 +123,11 @@ impl OwnRedis {
         OwnRedis { port, directory, process: None }
     }
 
+    /// A file in its folder.
+    pub fn path(&self, name: &str) -> String {
+        self.directory.join(name).to_str().unwrap().to_owned()
+    }
+
     pub async fn start(&mut self) {
         self.start_with(&[]).await;
     }
@@ -157,6 +162,10 @@ impl OwnRedis {
     /// Ends it without a word.
     pub fn kill(&mut self) {
         self.process = None;
+    }
+
+    pub fn signal(&self, signal: &str) {
+        self.process.as_ref().expect("it runs").signal(signal);
     }
 
     pub fn url(&self) -> String {

@@ -25,6 +25,8 @@ struct Faults {
     target: AtomicU16,
     cut: AtomicBool,
     lose: AtomicBool,
+    garble: AtomicBool,
+    tear: AtomicBool,
     delay_ms: AtomicU64,
 }
 
@@ -60,9 +62,19 @@ impl Wire {
         self.faults.target.store(target, Ordering::SeqCst);
     }
 
-    /// The next answer is lost with its connection; new ones work.
+    /// The next answer to a decision is lost with its connection; new ones work.
     pub fn lose_one(&self) {
         self.faults.lose.store(true, Ordering::SeqCst);
+    }
+
+    /// Answers are bytes that no Redis sends, or as they are again.
+    pub fn garble(&self, garble: bool) {
+        self.faults.garble.store(garble, Ordering::SeqCst);
+    }
+
+    /// Each answer is cut off in its middle, and its connection with it; or no longer.
+    pub fn tear(&self, tear: bool) {
+        self.faults.tear.store(tear, Ordering::SeqCst);
     }
 
     /// Every answer takes so much longer.
@@ -80,15 +92,33 @@ impl Drop for Wire {
 async fn forward(near: TcpStream, far: TcpStream, faults: Arc<Faults>) {
     let (mut from_near, mut to_near) = near.into_split();
     let (mut from_far, mut to_far) = far.into_split();
-    let requests = tokio::spawn(async move { tokio::io::copy(&mut from_near, &mut to_far).await });
+    let decides = Arc::new(AtomicBool::new(false));
+    let asked = decides.clone();
+    let requests = tokio::spawn(async move {
+        let mut buffer = vec![0; 16_384];
+        while let Ok(count @ 1..) = from_near.read(&mut buffer).await {
+            // What servers ask by themselves, such as PING, is answered all the same.
+            let text = String::from_utf8_lossy(&buffer[..count]);
+            asked.store(text.contains("EVALSHA") && !text.contains(":sweeper"), Ordering::SeqCst);
+            if to_far.write_all(&buffer[..count]).await.is_err() {
+                break;
+            }
+        }
+    });
     let mut buffer = vec![0; 16_384];
     while let Ok(count @ 1..) = from_far.read(&mut buffer).await {
         let delay = faults.delay_ms.load(Ordering::SeqCst);
         if delay > 0 {
             tokio::time::sleep(Duration::from_millis(delay)).await;
         }
-        let lost = faults.cut.load(Ordering::SeqCst) || faults.lose.swap(false, Ordering::SeqCst);
-        if lost || to_near.write_all(&buffer[..count]).await.is_err() {
+        let lost = faults.cut.load(Ordering::SeqCst)
+            || decides.load(Ordering::SeqCst) && faults.lose.swap(false, Ordering::SeqCst);
+        if faults.garble.load(Ordering::SeqCst) {
+            buffer[..count].fill(b'?');
+        }
+        let is_torn = faults.tear.load(Ordering::SeqCst);
+        let whole = if is_torn { count / 2 } else { count };
+        if lost || to_near.write_all(&buffer[..whole]).await.is_err() || is_torn {
             break;
         }
     }

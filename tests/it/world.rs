@@ -11,7 +11,6 @@ use std::{
     time::Duration,
 };
 
-use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
 use tokio::{net::TcpListener, task::AbortHandle};
 use tollgate::{
     engine::{
@@ -29,6 +28,7 @@ use tollgate::{
 };
 use tonic::transport::Channel;
 
+use crate::nodes::Nodes;
 pub use crate::requests::*;
 
 pub type Client = AdmissionServiceClient<Channel>;
@@ -40,7 +40,7 @@ pub type Sequences = SequenceServiceClient<Channel>;
 pub const START: u64 = 1_767_225_600_000_000;
 
 pub const LIMITS: Limits =
-    Limits { connections_max: 16_384, drain_timeout: Duration::from_secs(10) };
+    Limits { connections_max: 16_384, drain_timeout: Duration::from_secs(10), workers: 2 };
 
 /// Makes a test of each engine out of `async fn name(world: World)`.
 macro_rules! on_both_engines {
@@ -73,7 +73,7 @@ pub struct World {
 #[derive(Clone)]
 pub enum Time {
     Embedded(Arc<AtomicU64>),
-    Redis { prefix: String, now: Arc<AtomicU64>, connection: MultiplexedConnection },
+    Redis { prefix: String, now: Arc<AtomicU64>, nodes: Nodes },
 }
 
 impl World {
@@ -175,28 +175,18 @@ impl Time {
     }
 
     pub async fn tamper(&self, command: &[&str]) -> Option<redis::Value> {
-        let Time::Redis { prefix, connection, .. } = self else { return None };
+        let Time::Redis { prefix, nodes, .. } = self else { return None };
         let mut cmd = redis::cmd(command[0]);
         for part in &command[1..] {
             cmd.arg(part.replace("{}", prefix));
         }
-        Some(cmd.query_async(&mut connection.clone()).await.unwrap())
+        Some(nodes.run(&cmd).await)
     }
 
     pub async fn keys(&self) -> Vec<String> {
-        let Time::Redis { prefix, connection, .. } = self else { return Vec::new() };
-        let (mut keys, mut connection) = (Vec::new(), connection.clone());
-        let mut cursor = 0;
-        loop {
-            let mut scan = redis::cmd("SCAN");
-            scan.arg(cursor).arg("MATCH").arg(format!("{prefix}:{{*")).arg("COUNT").arg(10_000);
-            let (next, page): (u64, Vec<String>) = scan.query_async(&mut connection).await.unwrap();
-            keys.extend(page.iter().map(|key| key[prefix.len() + 1..].to_owned()));
-            if next == 0 {
-                break;
-            }
-            cursor = next;
-        }
+        let Time::Redis { prefix, nodes, .. } = self else { return Vec::new() };
+        let mut keys = nodes.keys(&format!("{prefix}:{{*")).await;
+        keys.iter_mut().for_each(|key| *key = key.split_off(prefix.len() + 1));
         // Whichever server sweeps: no call wrote it.
         keys.retain(|key| !key.ends_with("}:sweeper"));
         keys.sort();
@@ -229,10 +219,12 @@ impl Time {
     }
 
     async fn write(&self, micros: u64) {
-        let Time::Redis { prefix, connection, .. } = self else { return };
-        let mut set = redis::cmd("SET");
-        set.arg(format!("{prefix}:clock")).arg(micros);
-        let _: () = set.query_async(&mut connection.clone()).await.unwrap();
+        let Time::Redis { prefix, nodes, .. } = self else { return };
+        for tag in CLOCKS {
+            let mut set = redis::cmd("SET");
+            set.arg(format!("{prefix}:clock{{{tag}}}")).arg(micros);
+            nodes.run(&set).await;
+        }
     }
 }
 
@@ -242,11 +234,21 @@ pub fn embedded_engine() -> (Arc<Engine>, Time) {
     (Arc::new(engine), Time::Embedded(now))
 }
 
+/// Tags of the clock's keys: of three nodes of a Cluster each has one.
+const CLOCKS: [&str; 3] = ["a", "b", "c"];
+
 /// The clock of a world, a key beside its others. One text for all worlds: every
 /// script that Redis has cached makes each call a little slower. Redis's own
 /// expiry goes by real time, while this time may stand still: it is put off.
 const STEPPED: &str = "
-local now = tonumber(redis.call('GET', string.match(KEYS[1], '^[^:]+') .. ':clock'))
+local now
+for _, tag in ipairs({ 'a', 'b', 'c' }) do
+  local time = redis.pcall('GET', string.match(KEYS[1], '^[^:]+') .. ':clock{' .. tag .. '}')
+  if type(time) == 'string' then
+    now = tonumber(time)
+    break
+  end
+end
 local real, redis = redis.call, {}
 function redis.call(name, ...)
   local arguments = { ... }
@@ -263,8 +265,8 @@ pub async fn redis_engine() -> (Arc<Engine>, Time) {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Ordering::SeqCst);
     let prefix = format!("test-{}-{number}", process::id());
-    let (now, connection) = (Arc::new(AtomicU64::new(START)), redis_connection().await);
-    let time = Time::Redis { prefix: prefix.clone(), now, connection };
+    let (now, nodes) = (Arc::new(AtomicU64::new(START)), Nodes::connect().await);
+    let time = Time::Redis { prefix: prefix.clone(), now, nodes };
     time.write(START).await;
     let options = RedisOptions {
         clock: Some(STEPPED.to_owned()),
@@ -277,14 +279,6 @@ pub async fn redis_engine() -> (Arc<Engine>, Time) {
 pub fn redis_url() -> String {
     std::env::var("TOLLGATE_TEST_REDIS")
         .expect("TOLLGATE_TEST_REDIS names the Redis to test on; ./tests/run.sh starts one")
-}
-
-async fn redis_connection() -> MultiplexedConnection {
-    let client = redis::Client::open(redis_url()).unwrap();
-    // Neither timeout: a busy machine is no failure.
-    let config =
-        AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-    client.get_multiplexed_async_connection_with_config(&config).await.unwrap()
 }
 
 pub async fn up(mut state: tokio::sync::watch::Receiver<StoreState>) {

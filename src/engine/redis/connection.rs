@@ -3,16 +3,15 @@
 use std::{sync::Arc, time::Instant};
 
 use bb8_redis::bb8::{ManageConnection, Pool, PooledConnection};
-use redis::{Client, RedisError, aio::MultiplexedConnection};
+use redis::{RedisError, aio::MultiplexedConnection};
 
-use super::{StoreState, monitor::Monitor, socket::connect};
+use super::{StoreState, monitor::Monitor};
 use crate::{error::Error, time::monotonic};
 
 /// Makes connections, and knows a broken one when it comes back: bb8-redis's
 /// own manager calls none broken, so a dead one would go round for ever.
 #[derive(Debug)]
 pub(super) struct Connector {
-    client: Client,
     monitor: Arc<Monitor>,
 }
 
@@ -27,8 +26,8 @@ pub(super) struct Connection {
 }
 
 impl Connector {
-    pub(super) fn new(client: Client, monitor: Arc<Monitor>) -> Connector {
-        Connector { client, monitor }
+    pub(super) fn new(monitor: Arc<Monitor>) -> Connector {
+        Connector { monitor }
     }
 }
 
@@ -45,7 +44,7 @@ impl ManageConnection for Connector {
 
     async fn connect(&self) -> Result<Connection, RedisError> {
         let epoch = self.monitor.epoch();
-        match connect(&self.client).await {
+        match self.monitor.source().connect(epoch).await {
             Ok(socket) => Ok(Connection { socket, epoch, made: monotonic(), broken: false }),
             Err(error) => {
                 self.monitor.note_failed_connect(&error);

@@ -4,9 +4,9 @@ use std::{collections::HashMap, time::Duration};
 
 use redis::{Cmd, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
 
-use super::connection::Connection;
+use super::{connection::Connection, job::Job};
 use crate::{
-    decision::{Call, Item, Reply},
+    decision::{Item, Reply},
     error::Error,
     script::{self, Script},
 };
@@ -27,8 +27,14 @@ struct Prepared {
 /// in between: of a long script, a flush may come between its text and its call.
 const RELOADS_MAX: usize = 8;
 
-/// A script, and the KEYS and ARGV of the batch that it decides.
-pub(super) type Run<'a> = (&'static Script, &'a [Call<'a>]);
+/// Decisions of one kind and one slot: one script call.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) script: &'static Script,
+    /// Whether the node has to be told that it is asked for a slot on its way to it.
+    pub(super) asking: bool,
+    pub(super) jobs: Vec<Job>,
+}
 
 impl Scripts {
     pub(super) fn new(clock: Option<&str>) -> Scripts {
@@ -44,10 +50,10 @@ impl Scripts {
     pub(super) async fn send(
         &self,
         connection: &mut Connection,
-        runs: &[Run<'_>],
+        runs: &[Run],
     ) -> RedisResult<Vec<RedisResult<Value>>> {
-        let commands = runs.iter().map(|run| self.evalsha(*run));
-        let mut results = pipeline(connection, commands.collect()).await?;
+        let all: Vec<&Run> = runs.iter().collect();
+        let mut results = self.call(connection, &all, false).await?;
         for _ in 0..RELOADS_MAX {
             let lost: Vec<usize> = (0..runs.len())
                 .filter(|index| results[*index].as_ref().is_err_and(forgotten))
@@ -56,27 +62,52 @@ impl Scripts {
                 break;
             }
             // After a flush, a restart or a failover.
-            let reload = lost.iter().flat_map(|index| {
-                let mut load = redis::cmd("SCRIPT");
-                load.arg("LOAD").arg(&self.prepared[runs[*index].0.name].text);
-                [load, self.evalsha(runs[*index])]
-            });
-            let reloaded = pipeline(connection, reload.collect()).await?;
-            for (index, result) in lost.into_iter().zip(reloaded.into_iter().skip(1).step_by(2)) {
+            let again: Vec<&Run> = lost.iter().map(|index| &runs[*index]).collect();
+            let reloaded = self.call(connection, &again, true).await?;
+            for (index, result) in lost.into_iter().zip(reloaded) {
                 results[index] = result;
             }
         }
         Ok(results)
     }
 
-    fn evalsha(&self, (script, batch): Run<'_>) -> Cmd {
-        let mut cmd = redis::cmd("EVALSHA");
-        cmd.arg(&self.prepared[script.name].sha1).arg(batch.len() * script.keys);
+    /// Calls scripts together, loading each before if told so; the replies of the calls.
+    async fn call(
+        &self,
+        connection: &mut Connection,
+        runs: &[&Run],
+        load: bool,
+    ) -> RedisResult<Vec<RedisResult<Value>>> {
+        let mut commands = Vec::with_capacity(runs.len());
+        let mut calls = Vec::with_capacity(runs.len());
+        for run in runs {
+            if load {
+                let mut cmd = redis::cmd("SCRIPT");
+                cmd.arg("LOAD").arg(&self.prepared[run.script.name].text);
+                commands.push(cmd);
+            }
+            if run.asking {
+                commands.push(redis::cmd("ASKING"));
+            }
+            calls.push(commands.len());
+            commands.push(self.evalsha(run));
+        }
+        let mut replies = pipeline(connection, commands).await?;
+        let taken = || Err((redis::ErrorKind::UnexpectedReturnType, "no reply").into());
+        Ok(calls.into_iter().map(|place| std::mem::replace(&mut replies[place], taken())).collect())
+    }
+
+    fn evalsha(&self, run: &Run) -> Cmd {
+        let Run { script, jobs, .. } = run;
+        let size = jobs.iter().map(|job| job.arguments.size()).sum::<usize>();
+        let parts = jobs.len() * (script.keys + script.argv);
+        let mut cmd = Cmd::with_capacity(parts + 3, size + 64);
+        cmd.arg("EVALSHA").arg(&self.prepared[script.name].sha1).arg(jobs.len() * script.keys);
         // All keys, item by item, then all arguments.
-        for key in batch.iter().flat_map(|call| call.parts().take(script.keys)) {
+        for key in jobs.iter().flat_map(|job| job.arguments.parts().take(script.keys)) {
             cmd.arg(key);
         }
-        for argument in batch.iter().flat_map(|call| call.parts().skip(script.keys)) {
+        for argument in jobs.iter().flat_map(|job| job.arguments.parts().skip(script.keys)) {
             cmd.arg(argument);
         }
         cmd
@@ -102,7 +133,7 @@ pub(super) async fn wait(
             let reason = format!("{have} of {replicas} replicas have the reservation");
             Ok(Err(Error::Unavailable(reason)))
         }
-        Err(broken) if broken.is_unrecoverable_error() => Err(broken),
+        Err(broken) if broken.code().is_none() => Err(broken),
         Err(refused) => Ok(Err(error(&refused))),
     }
 }

@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use redis::{Client, RedisError, RedisResult};
 use tokio::time::{sleep, timeout};
 
-use super::{Hub, StoreState, monitor::Monitor};
+use super::{Hub, StoreState, topology::Topology};
 
 /// How often a silent connection is asked whether it is there, and how long it may
 /// take to say so or to be made.
@@ -19,15 +19,25 @@ const RETRY_AFTER: Duration = Duration::from_millis(250);
 /// When the store refuses, for example since our user may not subscribe.
 const RETRY_REFUSED: Duration = Duration::from_secs(10);
 
-/// Hands hints to the hub, for ever.
-pub(super) async fn listen(monitor: &Monitor, hub: &Hub) {
-    let mut state = monitor.state();
+/// Hands hints to the hub, for ever. Any node of a Cluster hears what is said to one.
+pub(super) async fn listen(topology: &Topology, hub: &Hub) {
+    let mut state = topology.state();
     loop {
         if state.wait_for(|state| *state == StoreState::Up).await.is_err() {
             // The engine is gone.
             return;
         }
-        let Err(error) = follow(monitor.client(), hub).await;
+        let Some(node) = topology.any() else {
+            sleep(RETRY_AFTER).await;
+            continue;
+        };
+        let error = match node.monitor.source().client(node.monitor.epoch()).await {
+            Ok(client) => {
+                let Err(error) = follow(&client, hub).await;
+                error
+            }
+            Err(error) => error,
+        };
         // Anything with a code was said by the store.
         let refused = error.code().is_some();
         if refused {

@@ -1,27 +1,32 @@
-//! Knows whether Redis answers, so that a call to a dead one fails at once.
+//! Knows whether a node answers, so that a call to a dead one fails at once.
 
 use std::{
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use redis::{Client, RedisError, aio::MultiplexedConnection};
-use tokio::{sync::watch, time::timeout};
+use redis::{RedisError, RedisResult, aio::MultiplexedConnection};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 
-use super::{StoreState, socket::connect};
-use crate::error::Error;
+use super::{Eviction, StoreState, fitness::Fitness, lane::Shared, source::Source};
+use crate::{error::Error, time::monotonic};
 
 const PROBE_EVERY: Duration = Duration::from_millis(250);
 /// A probe unanswered for this long means down.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often the Sentinels are asked whether another primary leads.
+const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// Follows the state of the store.
-#[derive(Debug)]
+/// Follows the state of a node.
 pub(super) struct Monitor {
-    client: Client,
+    source: Source,
+    eviction: Eviction,
     state: watch::Sender<StoreState>,
     /// Grows when a connection is lost; older connections are not lent again.
     epoch: AtomicU64,
@@ -30,22 +35,44 @@ pub(super) struct Monitor {
     /// Counts connections that could not be made, for those that wait for one.
     failed_connects: watch::Sender<u64>,
     reason: Mutex<String>,
+    /// Names the history of the node's data.
+    history: Mutex<Option<String>>,
+    /// Where losses and failovers are counted.
+    shared: Arc<Shared>,
+}
+
+/// The connection that probes go over.
+struct Probe {
+    socket: Option<MultiplexedConnection>,
+    epoch: u64,
+    /// When the Sentinels were asked last.
+    asked: Instant,
+    /// The first state is told even if it is down.
+    is_first: bool,
 }
 
 impl Monitor {
-    pub(super) fn new(client: Client) -> Monitor {
+    pub(super) fn new(
+        source: Source,
+        state: StoreState,
+        eviction: Eviction,
+        shared: Arc<Shared>,
+    ) -> Monitor {
         Monitor {
-            client,
-            state: watch::Sender::new(StoreState::Down),
+            source,
+            eviction,
+            state: watch::Sender::new(state),
             epoch: AtomicU64::new(0),
             answered: AtomicBool::new(false),
             failed_connects: watch::Sender::new(0),
             reason: Mutex::new("not connected yet".to_owned()),
+            history: Mutex::default(),
+            shared,
         }
     }
 
-    pub(super) fn client(&self) -> &Client {
-        &self.client
+    pub(super) fn source(&self) -> &Source {
+        &self.source
     }
 
     pub(super) fn state(&self) -> watch::Receiver<StoreState> {
@@ -56,18 +83,19 @@ impl Monitor {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Fails while the store is down.
-    pub(super) fn check(&self) -> Result<(), Error> {
-        match *self.state.borrow() {
-            StoreState::Up => Ok(()),
-            StoreState::Down => Err(self.down()),
-        }
+    /// Whether the node answers.
+    pub(super) fn is_up(&self) -> bool {
+        *self.state.borrow() == StoreState::Up
     }
 
-    /// Why calls fail while the store is down.
+    /// Fails while the node is down.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        if self.is_up() { Ok(()) } else { Err(self.down()) }
+    }
+
+    /// Why calls fail while the node is down.
     pub(super) fn down(&self) -> Error {
-        let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
-        Error::Unavailable(reason.clone())
+        Error::Unavailable(self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     pub(super) fn note_answer(&self) {
@@ -76,12 +104,13 @@ impl Monitor {
 
     /// Retires the connections made in `epoch` and before.
     pub(super) fn note_loss(&self, epoch: u64) {
-        let next = epoch + 1;
-        self.epoch.fetch_max(next, Ordering::AcqRel);
+        if self.epoch.fetch_max(epoch + 1, Ordering::AcqRel) <= epoch {
+            self.shared.losses.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     /// Notes that a connection could not be made. That alone does not mean
-    /// down: the store may be full, and the connections that there are good.
+    /// down: the node may be full, and the connections that there are good.
     pub(super) fn note_failed_connect(&self, error: &RedisError) {
         self.set_reason(&error.to_string());
         self.answered.store(false, Ordering::Relaxed);
@@ -97,11 +126,11 @@ impl Monitor {
         reason.clone_into(&mut self.reason.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn set_down(&self, reason: &str, first: bool) {
+    fn set_down(&self, reason: &str, is_first: bool) {
         self.set_reason(reason);
         self.note_loss(self.epoch());
         let was_up = self.state.send_replace(StoreState::Down) == StoreState::Up;
-        if was_up || first {
+        if was_up || is_first {
             tracing::warn!(reason, "the store is down; calls fail with UNAVAILABLE until it is up");
         }
     }
@@ -112,34 +141,103 @@ impl Monitor {
         }
     }
 
-    /// Probes for ever; silent while calls show that the store answers.
+    /// Probes for ever, also while calls are answered: those may go over connections that
+    /// are younger than a restart which nobody noticed.
     pub(super) async fn probe(&self) {
-        let (mut socket, mut first) = (None, true);
+        let mut probe = Probe { socket: None, epoch: 0, asked: monotonic(), is_first: true };
         loop {
-            let busy = self.answered.swap(false, Ordering::Relaxed);
-            if !(busy && self.check().is_ok()) {
-                match timeout(PROBE_TIMEOUT, self.ping(&mut socket)).await {
-                    Ok(Ok(())) => self.set_up(),
-                    Ok(Err(error)) => {
-                        socket = None;
-                        self.set_down(&error.to_string(), first);
-                    }
-                    Err(_) => {
-                        socket = None;
-                        self.set_down("no answer to PING", first);
-                    }
+            self.probe_once(&mut probe).await;
+            if probe.asked.elapsed() >= ASK_EVERY && self.is_up() {
+                probe.asked = monotonic();
+                if self.source.has_moved().await {
+                    tracing::info!("the Sentinels name another primary");
+                    self.note_loss(self.epoch());
                 }
             }
-            first = false;
-            tokio::time::sleep(PROBE_EVERY).await;
+            sleep(PROBE_EVERY).await;
         }
     }
 
-    async fn ping(&self, socket: &mut Option<MultiplexedConnection>) -> redis::RedisResult<()> {
-        let connection = match socket {
-            Some(connection) => connection,
-            None => socket.insert(connect(&self.client).await?),
+    async fn probe_once(&self, probe: &mut Probe) {
+        let is_first = std::mem::take(&mut probe.is_first);
+        let is_busy = self.answered.swap(false, Ordering::Relaxed) && self.is_up();
+        let failed = match timeout(PROBE_TIMEOUT, self.ping(probe)).await {
+            Ok(Ok(None)) => return self.set_up(),
+            Ok(Ok(Some(refusal))) => refusal,
+            Ok(Err(error)) => error.to_string(),
+            // Calls were answered, or have been since.
+            Err(_) if is_busy || self.answered.load(Ordering::Relaxed) => return,
+            Err(_) => "no answer to PING".to_owned(),
         };
-        redis::cmd("PING").query_async(connection).await
+        probe.socket = None;
+        self.set_down(&failed, is_first);
+    }
+
+    /// Asks whether it is there; of a new connection also what it leads to, and why
+    /// that must not be used.
+    async fn ping(&self, probe: &mut Probe) -> RedisResult<Option<String>> {
+        if probe.epoch != self.epoch() {
+            probe.socket = None;
+        }
+        if let Some(socket) = &mut probe.socket {
+            match redis::cmd("PING").query_async(socket).await {
+                Ok(()) => return Ok(None),
+                Err(error) if error.code().is_some() => return Err(error),
+                // Broken: what is there now?
+                Err(_) => self.note_loss(probe.epoch),
+            }
+        }
+        let epoch = self.epoch();
+        probe.epoch = epoch;
+        let (socket, fitness) = self.inspect(epoch).await?;
+        if let Some(refusal) = fitness.refusal(self.eviction) {
+            return Ok(Some(refusal));
+        }
+        if let Some(eviction) = fitness.eviction() {
+            tracing::warn!("{eviction}");
+        }
+        self.note_history(fitness.history);
+        probe.socket = Some(socket);
+        Ok(None)
+    }
+
+    /// Connects, and asks what it is connected to.
+    async fn inspect(&self, epoch: u64) -> RedisResult<(MultiplexedConnection, Fitness)> {
+        let mut socket = self.source.connect(epoch).await?;
+        match redis::cmd("INFO").query_async::<String>(&mut socket).await {
+            Ok(info) => Ok((socket, Fitness::parse(&info))),
+            // Our user may not ask.
+            Err(error) if error.code() == Some("NOPERM") => {
+                tracing::warn!(%error, "cannot see whether this Redis is fit: allow INFO");
+                Ok((socket, Fitness::default()))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Why the node must not be used as it is set up; none where it does not answer soon.
+    pub(super) async fn unfit(&self) -> Option<String> {
+        let inspected = timeout(PROBE_TIMEOUT, self.inspect(self.epoch())).await;
+        inspected.ok()?.ok()?.1.unfit(self.eviction)
+    }
+
+    fn note_history(&self, found: Option<String>) {
+        let Some(found) = found else { return };
+        let mut known = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = known.replace(found.clone()).filter(|before| *before != found);
+        if before.is_some() {
+            self.shared.failovers.fetch_add(1, Ordering::AcqRel);
+            self.note_loss(self.epoch());
+            tracing::warn!(
+                "another primary leads, or it has begun anew: what the one before had not handed \
+                 on is lost"
+            );
+        }
+    }
+}
+
+impl std::fmt::Debug for Monitor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Monitor").field("state", &*self.state.borrow()).finish_non_exhaustive()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{super::sweeper::Round, PartitionCursor, Redis, Sending, index, only};
+use super::{super::sweeper::Round, PartitionCursor, Redis, UPKEEP, index};
 use crate::{
     error::Error,
     script,
@@ -13,7 +13,6 @@ use crate::{
 const HOLD: Millis = Millis(1200);
 /// Names that are asked for at a time.
 const PAGE: u32 = 1000;
-const SENDING: Sending = Sending { repeatable: true, replicas: 0, is_upkeep: true };
 
 impl Redis {
     /// Says that this server sweeps; the time of the store, none when another one does.
@@ -22,10 +21,9 @@ impl Redis {
         capability: &'static str,
         deadline: Instant,
     ) -> Result<Option<Timestamp>, Error> {
-        let lead = [index::lead(&self.key_prefix, capability, self.hub.channel(), HOLD)];
-        let runs = [(&script::LEAD_SWEEP, &lead[..])];
-        let answers = self.evaluate(&runs, SENDING, deadline).await?.answers;
-        let mut reply = only(answers.into_iter().next())?;
+        self.check()?;
+        let lead = index::lead(&self.key_prefix, capability, self.hub.channel(), HOLD).finish();
+        let mut reply = self.send(&script::LEAD_SWEEP, lead, UPKEEP, deadline).wait().await?.reply;
         let (leads, now) = (reply.number()? == 1, Timestamp(reply.number()?));
         Ok(leads.then_some(now))
     }
@@ -46,10 +44,9 @@ impl Redis {
                 (None, Some(since)) => Some((since.0, &[][..])),
                 (None, None) => None,
             };
-            let list = [index::list(&self.key_prefix, capability, PAGE, start)];
-            let runs = [(&script::LIST_PARTITIONS, &list[..])];
-            let answers = self.evaluate(&runs, SENDING, deadline).await?.answers;
-            let (page, more) = index::parse_noted(&mut only(answers.into_iter().next())?)?;
+            let list = index::list(&self.key_prefix, capability, PAGE, start).finish();
+            let listed = self.send(&script::LIST_PARTITIONS, list, UPKEEP, deadline).wait().await?;
+            let (page, more) = index::parse_noted(&mut { listed.reply })?;
             let is_last = !more || page.is_empty();
             noted.extend(page);
             if is_last {

@@ -1,0 +1,111 @@
+//! `[redis]` of `tollgate.toml`.
+
+use std::{fs, path::PathBuf};
+
+use serde::{Deserialize, Deserializer};
+
+use super::{
+    ConfigError,
+    file::{number, text},
+};
+use crate::engine::redis::{
+    Eviction, RedisOptions,
+    address::{Certificates, SentinelUser},
+};
+
+/// `[redis]`
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RedisSection {
+    #[serde(default, deserialize_with = "connections")]
+    connections: Option<u32>,
+    #[serde(default, deserialize_with = "calls_max")]
+    calls_max: Option<usize>,
+    #[serde(default, deserialize_with = "batch_max")]
+    batch_max: Option<usize>,
+    #[serde(default, deserialize_with = "key_prefix")]
+    key_prefix: Option<String>,
+    eviction: Option<EvictionName>,
+    tls_ca: Option<PathBuf>,
+    tls_cert: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
+    sentinel_user: Option<String>,
+    sentinel_password: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum EvictionName {
+    Refuse,
+    Warn,
+}
+
+impl RedisSection {
+    /// What it says of the Redis at `url`; reads the files of certificates.
+    pub(super) fn options(self, url: &str, workers: usize) -> Result<RedisOptions, ConfigError> {
+        let certificates = self.certificates()?;
+        let defaults = RedisOptions::new(url);
+        let options = RedisOptions {
+            certificates,
+            sentinel: SentinelUser { name: self.sentinel_user, password: self.sentinel_password },
+            connections: self.connections.unwrap_or(defaults.connections),
+            calls_max: self.calls_max.unwrap_or(defaults.calls_max),
+            batch_max: self.batch_max.unwrap_or(defaults.batch_max),
+            key_prefix: self.key_prefix.unwrap_or(defaults.key_prefix.clone()),
+            eviction: self.eviction.map_or(defaults.eviction, Eviction::from),
+            workers,
+            ..defaults
+        };
+        options.check().map_err(|error| ConfigError(format!("engine: {error}")))?;
+        Ok(options)
+    }
+
+    fn certificates(&self) -> Result<Certificates, ConfigError> {
+        let read = |key: &str, path: &PathBuf| {
+            let failed = |error| format!("redis.{key} = \"{}\": {error}", path.display());
+            fs::read(path).map_err(|error| ConfigError(failed(error)))
+        };
+        let own = match (&self.tls_cert, &self.tls_key) {
+            (Some(cert), Some(key)) => Some((read("tls_cert", cert)?, read("tls_key", key)?)),
+            (None, None) => None,
+            _ => {
+                let expected = "redis.tls_cert, redis.tls_key: expected both or none";
+                return Err(ConfigError(expected.to_owned()));
+            }
+        };
+        let authority = self.tls_ca.as_ref().map(|path| read("tls_ca", path)).transpose()?;
+        Ok(Certificates { authority, own })
+    }
+}
+
+impl From<EvictionName> for Eviction {
+    fn from(name: EvictionName) -> Eviction {
+        match name {
+            EvictionName::Refuse => Eviction::Refuse,
+            EvictionName::Warn => Eviction::Warn,
+        }
+    }
+}
+
+fn connections<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
+    number(d, "redis.connections", 1..=1024).map(|number| Some(number as u32))
+}
+
+fn calls_max<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Error> {
+    number(d, "redis.calls_max", 1..=1_000_000).map(|number| Some(number as usize))
+}
+
+fn batch_max<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Error> {
+    number(d, "redis.batch_max", 1..=256).map(|number| Some(number as usize))
+}
+
+fn key_prefix<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
+    fn check(text: &str) -> Result<String, String> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
+        match !text.is_empty() && text.len() <= 64 && text.chars().all(plain) {
+            true => Ok(text.to_owned()),
+            false => Err("expected 1 to 64 letters, digits, - _ . or :".to_owned()),
+        }
+    }
+    text(d, "redis.key_prefix", check).map(Some)
+}

@@ -1,0 +1,204 @@
+//! Where the store is: one URL says which Redis, and of what kind.
+//!
+//! | URL | what answers |
+//! |---|---|
+//! | `redis://[user:password@]host:port[/db]` | one Redis |
+//! | `redis+unix:///path[?db=1&user=…&pass=…]` | one Redis, over a Unix socket |
+//! | `redis+sentinel://[user:password@]host:port[,host:port…]/name[/db]` | the primary that Sentinels name |
+//! | `redis+cluster://[user:password@]host:port[,host:port…]` | every primary of a Cluster |
+//!
+//! `rediss` in place of `redis` means TLS.
+
+use redis::{
+    Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError,
+    TlsCertificates, TlsMode,
+    sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType},
+};
+
+/// The forms, for messages.
+pub const FORMS: &str = "`redis://[user:password@]host:port[/db]`, `redis+unix:///path`, \
+    `redis+sentinel://[user:password@]host:port[,host:port]/name[/db]` or \
+    `redis+cluster://[user:password@]host:port[,host:port]`; rediss for TLS";
+
+const SENTINEL_PORT: u16 = 26379;
+
+/// Certificates for TLS, as PEM.
+#[derive(Debug, Clone, Default)]
+pub struct Certificates {
+    /// Who is trusted to sign the store's certificate; none for those that the system
+    /// trusts.
+    pub authority: Option<Vec<u8>>,
+    /// Our own certificate and its key, where the store asks for one.
+    pub own: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// A user of the Sentinels, which are no Redis of the data's.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SentinelUser {
+    /// Its name, if it is not the default user.
+    pub name: Option<String>,
+    /// Its password.
+    pub password: Option<String>,
+}
+
+/// Where the store is.
+pub(super) enum Address {
+    /// One Redis.
+    Single(Client),
+    /// The primary that Sentinels name.
+    Sentinel(SentinelClient),
+    /// The primaries of a Cluster, which any of these knows.
+    Cluster(Vec<Template>),
+}
+
+/// How to reach a node of a Cluster: like another one, but elsewhere.
+#[derive(Debug, Clone)]
+pub(super) struct Template {
+    info: ConnectionInfo,
+    certificates: TlsCertificates,
+}
+
+impl Address {
+    /// Reads a URL; the error says what is wrong with it, without its password.
+    pub(super) fn parse(
+        url: &str,
+        certificates: &Certificates,
+        sentinel: &SentinelUser,
+    ) -> Result<Address, String> {
+        let certificates = TlsCertificates {
+            client_tls: certificates
+                .own
+                .clone()
+                .map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key }),
+            root_cert: certificates.authority.clone(),
+        };
+        let (scheme, rest) =
+            url.split_once("://").ok_or_else(|| format!("expected `embedded` or {FORMS}"))?;
+        let (plain, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
+        if !matches!(plain, "redis" | "rediss" | "valkey" | "valkeys") {
+            return Err(format!("expected `embedded` or {FORMS}"));
+        }
+        match kind {
+            "sentinel" => parse_sentinel(plain, rest, certificates, sentinel),
+            "cluster" => parse_cluster(plain, rest, &certificates),
+            "" | "unix" => {
+                let info = url.into_connection_info().map_err(told)?;
+                Template { info, certificates }.client().map(Address::Single).map_err(told)
+            }
+            _ => Err(format!("expected `embedded` or {FORMS}")),
+        }
+    }
+}
+
+impl Template {
+    /// A client of the node that it describes.
+    pub(super) fn client(&self) -> Result<Client, RedisError> {
+        match self.info.addr() {
+            ConnectionAddr::TcpTls { .. } => {
+                Client::build_with_tls(self.info.clone(), self.certificates.clone())
+            }
+            _ => Client::open(self.info.clone()),
+        }
+    }
+
+    /// The same user and encryption, at another place.
+    pub(super) fn at(&self, host: &str, port: u16) -> Template {
+        let addr = match self.info.addr() {
+            ConnectionAddr::TcpTls { insecure, .. } => ConnectionAddr::TcpTls {
+                host: host.to_owned(),
+                port,
+                insecure: *insecure,
+                tls_params: None,
+            },
+            _ => ConnectionAddr::Tcp(host.to_owned(), port),
+        };
+        Template { info: self.info.clone().set_addr(addr), certificates: self.certificates.clone() }
+    }
+
+    /// The host that it names.
+    pub(super) fn host(&self) -> &str {
+        match self.info.addr() {
+            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
+            _ => "",
+        }
+    }
+}
+
+/// `[user:password@]host:port[,host:port…]/path`: a URL of each host, with the user and
+/// without the path; and the path.
+fn split<'a>(
+    scheme: &str,
+    rest: &'a str,
+    port: u16,
+) -> Result<(Vec<ConnectionInfo>, &'a str), String> {
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (user, hosts) = match authority.rsplit_once('@') {
+        Some((user, hosts)) => (format!("{user}@"), hosts),
+        None => (String::new(), authority),
+    };
+    let infos = hosts.split(',').map(|host| {
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+        let port = if has_port { String::new() } else { format!(":{port}") };
+        format!("{scheme}://{user}{host}{port}").into_connection_info().map_err(told)
+    });
+    Ok((infos.collect::<Result<_, _>>()?, path))
+}
+
+fn parse_sentinel(
+    scheme: &str,
+    rest: &str,
+    certificates: TlsCertificates,
+    user: &SentinelUser,
+) -> Result<Address, String> {
+    let (infos, path) = split(scheme, rest, SENTINEL_PORT)?;
+    let (name, db) = path.split_once('/').unwrap_or((path, "0"));
+    if name.is_empty() {
+        return Err("expected the name that the Sentinels know the primary by: …/name".to_owned());
+    }
+    let db: i64 = db.parse().map_err(|_| "expected a database number: …/name/0".to_owned())?;
+    let is_tls = infos.iter().any(|info| matches!(info.addr(), ConnectionAddr::TcpTls { .. }));
+    // The user of the URL is the data's.
+    let data = infos.first().map(|info| info.redis_settings().clone()).unwrap_or_default();
+    let sentinels = infos.into_iter().map(|info| info.addr().clone());
+    let builder = SentinelClientBuilder::new(sentinels, name, SentinelServerType::Master);
+    let mut builder = builder.map_err(told)?.set_client_to_redis_db(db);
+    if let Some(name) = data.username() {
+        builder = builder.set_client_to_redis_username(name);
+    }
+    if let Some(password) = data.password() {
+        builder = builder.set_client_to_redis_password(password);
+    }
+    if let Some(name) = &user.name {
+        builder = builder.set_client_to_sentinel_username(name);
+    }
+    if let Some(password) = &user.password {
+        builder = builder.set_client_to_sentinel_password(password);
+    }
+    if is_tls {
+        builder = builder
+            .set_client_to_redis_tls_mode(TlsMode::Secure)
+            .set_client_to_redis_certificates(certificates.clone())
+            .set_client_to_sentinel_tls_mode(TlsMode::Secure)
+            .set_client_to_sentinel_certificates(certificates);
+    }
+    builder.build().map(Address::Sentinel).map_err(told)
+}
+
+fn parse_cluster(
+    scheme: &str,
+    rest: &str,
+    certificates: &TlsCertificates,
+) -> Result<Address, String> {
+    let (infos, path) = split(scheme, rest, 6379)?;
+    if !matches!(path, "" | "0") {
+        return Err("expected no database number: a Cluster has but one".to_owned());
+    }
+    let template = |info| Template { info, certificates: certificates.clone() };
+    let seeds: Vec<_> = infos.into_iter().map(template).collect();
+    seeds.iter().try_for_each(|seed| seed.client().map(drop)).map_err(told)?;
+    Ok(Address::Cluster(seeds))
+}
+
+fn told(error: RedisError) -> String {
+    error.to_string()
+}

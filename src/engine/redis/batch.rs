@@ -1,0 +1,172 @@
+//! One exchange with a node: what was taken from a lane, as one script call for each
+//! kind of decision, and what becomes of each reply.
+
+use std::time::{Duration, Instant};
+
+use redis::{RedisError, RedisResult, ServerErrorKind, Value};
+use tokio::time::timeout_at;
+
+use super::{
+    connection::Connection,
+    evaluate::{self, Run},
+    job::Job,
+    lane::Lane,
+    topology::Redirect,
+};
+use crate::{decision::Reply, error::Error, time::monotonic};
+
+/// A connection that is younger has just been made anew: that it leads to a replica
+/// is no reason to do so again.
+const YOUNG: Duration = Duration::from_secs(1);
+/// Bytes of one script call, as a rule: Redis serves nobody else while it copies them.
+const SIZE_MAX: usize = 1 << 20;
+
+impl Lane {
+    /// Sends decisions in one round trip, and hands out the replies.
+    pub(super) async fn exchange(&self, connection: &mut Connection, jobs: Vec<Job>) {
+        let deadline = jobs.iter().map(|job| job.deadline).max().unwrap_or_else(monotonic);
+        let replicas = jobs.first().map_or(0, |job| job.sending.replicas);
+        let runs = self.group(jobs);
+        runs.iter().flat_map(|run| &run.jobs).for_each(Job::note_sent);
+        let sent = self.send(connection, &runs, replicas, deadline);
+        match timeout_at(deadline.into(), sent).await {
+            Ok(Ok((results, waited))) => {
+                self.monitor.note_answer();
+                let mut is_read_only = false;
+                for (run, result) in runs.into_iter().zip(results) {
+                    is_read_only |= self.hand_out(run, result, &waited);
+                }
+                // It was demoted; where it was found there may be its successor.
+                if is_read_only && connection.made.elapsed() > YOUNG {
+                    connection.mark_broken();
+                    self.monitor.note_loss(connection.epoch);
+                }
+            }
+            // What a command was answered is its own; this is of the connection.
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "a connection to the store is lost");
+                connection.mark_broken();
+                self.monitor.note_loss(connection.epoch);
+                runs.into_iter().flat_map(|run| run.jobs).for_each(|job| self.send_again(job));
+            }
+            Err(_) => {
+                connection.mark_broken();
+                let jobs = runs.into_iter().flat_map(|run| run.jobs);
+                jobs.for_each(|job| job.answer(Err(Error::DeadlineExceeded)));
+            }
+        }
+    }
+
+    async fn send(
+        &self,
+        connection: &mut Connection,
+        runs: &[Run],
+        replicas: u32,
+        deadline: Instant,
+    ) -> RedisResult<(Vec<RedisResult<Value>>, Result<(), Error>)> {
+        let results = self.shared.scripts.send(connection, runs).await?;
+        let left = deadline.saturating_duration_since(monotonic());
+        let waited = match replicas {
+            0 => Ok(()),
+            _ => evaluate::wait(connection, replicas, left).await?,
+        };
+        Ok((results, waited))
+    }
+
+    /// Script calls of one kind and one slot each.
+    fn group(&self, mut jobs: Vec<Job>) -> Vec<Run> {
+        let kind =
+            |job: &Job| (job.script.name.as_ptr(), job.slot, job.asking, job.sending.is_upkeep);
+        jobs.sort_by_key(kind);
+        let mut runs: Vec<Run> = Vec::new();
+        let mut size = 0;
+        for job in jobs {
+            size += job.arguments.size();
+            let fits = |run: &&mut Run| {
+                let most = if job.sending.is_upkeep { 1 } else { self.shared.batch_max };
+                let is_like = run.jobs.first().is_some_and(|first| kind(first) == kind(&job));
+                is_like && run.jobs.len() < most && size <= SIZE_MAX
+            };
+            match runs.last_mut().filter(fits) {
+                Some(run) => run.jobs.push(job),
+                None => {
+                    size = job.arguments.size();
+                    runs.push(Run { script: job.script, asking: job.asking, jobs: vec![job] });
+                }
+            }
+        }
+        runs
+    }
+
+    /// Hands out the replies of a script call; whether a replica gave them.
+    fn hand_out(&self, run: Run, result: RedisResult<Value>, waited: &Result<(), Error>) -> bool {
+        let replies = match result {
+            Ok(value) => evaluate::replies(value, run.jobs.len()),
+            Err(error) => match Redirect::of(&error) {
+                Some(redirect) => {
+                    run.jobs.into_iter().for_each(|job| self.redirect(job, &redirect));
+                    return false;
+                }
+                None => Err(evaluate::error(&error)),
+            },
+        };
+        match replies {
+            Ok(replies) => {
+                let is_read_only = replies.iter().any(is_read_only);
+                for (job, reply) in run.jobs.into_iter().zip(replies) {
+                    // What failed by itself has told why.
+                    job.answer(reply.and_then(|reply| waited.clone().map(|()| reply)));
+                }
+                is_read_only
+            }
+            Err(error) => {
+                let is_read_only = is_read_only(&Err(error.clone()));
+                run.jobs.into_iter().for_each(|job| job.answer(Err(error.clone())));
+                is_read_only
+            }
+        }
+    }
+
+    /// Sends a decision where its node says; that one did not execute it.
+    fn redirect(&self, job: Job, redirect: &Redirect) {
+        job.note_unexecuted();
+        match self.shared.topology() {
+            Some(topology) => topology.redirect(job, redirect),
+            None => job.answer(Err(Error::Ending)),
+        }
+    }
+
+    /// Sends a decision a second time, whose connection broke, where it can be repeated.
+    fn send_again(&self, mut job: Job) {
+        match self.shared.topology() {
+            Some(topology) if job.sending.repeatable && !job.repeated => {
+                job.repeated = true;
+                topology.push(job);
+            }
+            _ => job.answer(Err(Error::DeadlineExceeded)),
+        }
+    }
+}
+
+/// Whether a replica answered.
+fn is_read_only(reply: &Result<Reply, Error>) -> bool {
+    matches!(reply, Err(Error::Unavailable(reason)) if reason.contains("READONLY"))
+}
+
+impl Redirect {
+    /// What an error says of where else to go.
+    fn of(error: &RedisError) -> Option<Redirect> {
+        let to = |(place, slot): (&str, u16)| (place.to_owned(), slot);
+        match error.kind() {
+            redis::ErrorKind::Server(ServerErrorKind::Moved) => {
+                let (place, slot) = error.redirect_node().map(to)?;
+                Some(Redirect::Moved { place, slot })
+            }
+            redis::ErrorKind::Server(ServerErrorKind::Ask) => {
+                Some(Redirect::Ask { place: error.redirect_node().map(to)?.0 })
+            }
+            redis::ErrorKind::Server(ServerErrorKind::TryAgain) => Some(Redirect::TryAgain),
+            _ => None,
+        }
+    }
+}

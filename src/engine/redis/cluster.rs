@@ -1,0 +1,260 @@
+//! The nodes of a Redis Cluster, and which slots each has.
+//!
+//! Any node knows all. The map is read anew when a node says that a slot moved or does
+//! not answer, and now and then. Meanwhile the nodes themselves say where to go.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, atomic::Ordering},
+    time::Duration,
+};
+
+use redis::{RedisError, RedisResult};
+use tokio::{
+    sync::{Notify, watch},
+    task::{AbortHandle, JoinSet},
+    time::{sleep, timeout},
+};
+
+use super::{
+    StoreState,
+    address::Template,
+    map::{Part, parse_map},
+    node::{Node, Plan},
+    slot::{SLOTS, Slot},
+    source::Source,
+};
+use crate::error::Error;
+
+const READ_EVERY: Duration = Duration::from_secs(10);
+/// While a node is down its successor is looked for.
+const READ_DOWN: Duration = Duration::from_millis(250);
+/// However often nodes say that a slot moved.
+const READ_PAUSE: Duration = Duration::from_millis(50);
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+
+/// The primaries of a Cluster.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    seeds: Vec<Template>,
+    plan: Plan,
+    /// By `host:port`; also those that have no slots yet.
+    nodes: Mutex<HashMap<String, Arc<Node>>>,
+    /// The node of each slot.
+    owners: RwLock<Vec<Option<Arc<Node>>>>,
+    state: watch::Sender<StoreState>,
+    reason: Mutex<String>,
+    /// Someone was sent elsewhere, or there is a node that nobody follows yet.
+    moved: Notify,
+}
+
+impl Cluster {
+    pub(super) fn new(seeds: Vec<Template>, plan: Plan) -> Cluster {
+        Cluster {
+            seeds,
+            plan,
+            nodes: Mutex::default(),
+            owners: RwLock::new(vec![None; SLOTS]),
+            state: watch::Sender::new(StoreState::Down),
+            reason: Mutex::new("not connected yet".to_owned()),
+            moved: Notify::new(),
+        }
+    }
+
+    /// The node that has a slot, as far as is known.
+    pub(super) fn node(&self, slot: Slot) -> Result<Arc<Node>, Error> {
+        self.check()?;
+        let owners = self.owners.read().unwrap_or_else(PoisonError::into_inner);
+        let owner = owners[usize::from(slot.0)].clone();
+        owner.ok_or_else(|| Error::Unavailable(format!("no node has slot {}", slot.0)))
+    }
+
+    /// The node at a place, as a node of the Cluster names it.
+    pub(super) fn at(&self, place: &str) -> Result<Arc<Node>, Error> {
+        let mut nodes = lock(&self.nodes);
+        if let Some(node) = nodes.get(place) {
+            return Ok(node.clone());
+        }
+        let unreadable = || Error::Unavailable(format!("a node named another one `{place}`"));
+        let (host, port) = place.rsplit_once(':').ok_or_else(unreadable)?;
+        let port = port.parse().map_err(|_| unreadable())?;
+        let like = self.seeds.first().ok_or_else(unreadable)?;
+        // Without a host it is where we have asked.
+        let host = if host.is_empty() { like.host() } else { host };
+        let client = like.at(host, port).client();
+        let client = client.map_err(|error| Error::Unavailable(error.to_string()))?;
+        let node = Node::new(Source::Fixed(client), StoreState::Up, &self.plan);
+        nodes.insert(place.to_owned(), node.clone());
+        self.moved.notify_one();
+        Ok(node)
+    }
+
+    /// A node said that another one has a slot.
+    pub(super) fn note_moved(&self, place: &str, slot: u16) -> Result<(), Error> {
+        let node = self.at(place)?;
+        let mut owners = self.owners.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(owner) = owners.get_mut(usize::from(slot)) {
+            *owner = Some(node);
+        }
+        self.moved.notify_one();
+        Ok(())
+    }
+
+    /// Any node that answers.
+    pub(super) fn any(&self) -> Option<Arc<Node>> {
+        lock(&self.nodes).values().find(|node| node.monitor.is_up()).cloned()
+    }
+
+    /// Fails while no node is known to answer.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        match *self.state.borrow() {
+            StoreState::Up => Ok(()),
+            StoreState::Down => Err(Error::Unavailable(lock(&self.reason).clone())),
+        }
+    }
+
+    pub(super) fn state(&self) -> watch::Receiver<StoreState> {
+        self.state.subscribe()
+    }
+
+    /// Why a node must not be used as it is set up.
+    pub(super) async fn unfit(&self) -> Option<String> {
+        // Without an answer it is found out later.
+        self.read().await.ok()?;
+        let nodes: Vec<_> = lock(&self.nodes).clone().into_iter().collect();
+        for (place, node) in nodes {
+            if let Some(why) = node.monitor.unfit().await {
+                return Some(format!("{place}: {why}"));
+            }
+        }
+        None
+    }
+
+    /// Follows the nodes, for ever.
+    pub(super) async fn maintain(&self) {
+        let (mut tasks, mut probes) = (JoinSet::new(), HashMap::new());
+        loop {
+            let read = self.read().await;
+            self.follow(&mut tasks, &mut probes);
+            let is_whole = read.is_ok() && self.is_whole();
+            self.tell(read.err());
+            let pause = if is_whole { READ_EVERY } else { READ_DOWN };
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = self.moved.notified() => sleep(READ_PAUSE).await,
+                () = self.is_hurt(), if is_whole => {}
+            }
+        }
+    }
+
+    /// Returns soon after a node is down.
+    async fn is_hurt(&self) {
+        while self.is_whole() {
+            sleep(READ_DOWN).await;
+        }
+    }
+
+    /// Whether every slot has a node that answers.
+    fn is_whole(&self) -> bool {
+        let owners = self.owners.read().unwrap_or_else(PoisonError::into_inner);
+        owners.iter().all(|owner| owner.as_ref().is_some_and(|node| node.monitor.is_up()))
+    }
+
+    /// Probes each node that is known, and no other.
+    fn follow(
+        &self,
+        tasks: &mut JoinSet<()>,
+        probes: &mut HashMap<String, (Arc<Node>, AbortHandle)>,
+    ) {
+        let nodes = lock(&self.nodes).clone();
+        probes.retain(|place, (node, probe)| {
+            let is_known = nodes.get(place).is_some_and(|known| Arc::ptr_eq(known, node));
+            if !is_known {
+                probe.abort();
+            }
+            is_known
+        });
+        for (place, node) in nodes {
+            probes.entry(place).or_insert_with(|| {
+                let probed = node.clone();
+                (node, tasks.spawn(async move { probed.monitor.probe().await }))
+            });
+        }
+        while tasks.try_join_next().is_some() {}
+    }
+
+    /// Says whether any node answers.
+    fn tell(&self, failed: Option<RedisError>) {
+        let state = if self.any().is_some() { StoreState::Up } else { StoreState::Down };
+        if state == StoreState::Down
+            && let Some(error) = failed
+        {
+            *lock(&self.reason) = error.to_string();
+        }
+        if self.state.send_replace(state) != state {
+            tracing::info!(?state, "the Cluster");
+        }
+    }
+
+    /// Asks the nodes one by one until one knows who has which slots.
+    async fn read(&self) -> RedisResult<()> {
+        let mut nodes: Vec<_> = lock(&self.nodes).values().cloned().collect();
+        nodes.sort_by_key(|node| !node.monitor.is_up());
+        let known = nodes.iter().map(|node| node.monitor.source().client_now());
+        let seeds = self.seeds.iter().map(Template::client);
+        let mut failed = (redis::ErrorKind::Io, "no node is known").into();
+        for client in known.chain(seeds) {
+            let ask = async { parse_map(&client?).await };
+            match timeout(ANSWER_MAX, ask).await {
+                Ok(Ok(parts)) => {
+                    self.take_over(&parts);
+                    return Ok(());
+                }
+                Ok(Err(error)) => failed = error,
+                Err(_) => failed = (redis::ErrorKind::Io, "a node does not answer").into(),
+            }
+        }
+        Err(failed)
+    }
+
+    /// Takes over who has which slots.
+    fn take_over(&self, parts: &[Part]) {
+        let mut owners = vec![None; SLOTS];
+        for part in parts {
+            let Ok(node) = self.at(&part.primary) else { continue };
+            let slots = usize::from(part.first)..=usize::from(part.last);
+            if let Some(slots) = owners.get_mut(slots) {
+                slots.fill(Some(node));
+            }
+        }
+        let primaries: HashSet<&str> = parts.iter().map(|part| part.primary.as_str()).collect();
+        let replicas: HashSet<&str> =
+            parts.iter().flat_map(|part| &part.replicas).map(String::as_str).collect();
+        let mut nodes = lock(&self.nodes);
+        nodes.retain(|place, node| {
+            let (leads, follows) = (primaries.contains(&**place), replicas.contains(&**place));
+            let has_slots = self.leads(node);
+            if has_slots && !leads && (follows || !node.monitor.is_up()) {
+                self.plan.shared.failovers.fetch_add(1, Ordering::AcqRel);
+                self.plan.shared.losses.fetch_add(1, Ordering::AcqRel);
+                tracing::warn!(
+                    node = place,
+                    "another node leads in its place: what it had not handed on is lost"
+                );
+            }
+            // One that a slot is on its way to may not be listed yet.
+            leads || !follows && node.monitor.is_up()
+        });
+        drop(nodes);
+        *self.owners.write().unwrap_or_else(PoisonError::into_inner) = owners;
+    }
+
+    fn leads(&self, node: &Arc<Node>) -> bool {
+        let owners = self.owners.read().unwrap_or_else(PoisonError::into_inner);
+        owners.iter().flatten().any(|owner| Arc::ptr_eq(owner, node))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

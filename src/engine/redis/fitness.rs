@@ -1,0 +1,108 @@
+//! Whether a Redis is fit for its task: new enough, a primary, and not set to forget.
+
+use super::Eviction;
+
+/// The oldest Redis that has what the scripts call.
+const VERSION_MIN: (u32, u32) = (6, 2);
+
+/// What a Redis says of itself.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Fitness {
+    version: Option<String>,
+    policy: Option<String>,
+    role: Option<String>,
+    /// Names the history of its data: another one after a failover or a restart.
+    pub(super) history: Option<String>,
+}
+
+impl Fitness {
+    /// Reads the answer of INFO.
+    pub(super) fn parse(info: &str) -> Fitness {
+        let mut fitness = Fitness::default();
+        for (key, value) in info.lines().filter_map(|line| line.trim_end().split_once(':')) {
+            let place = match key {
+                // Valkey says here which Redis it is like.
+                "redis_version" => &mut fitness.version,
+                "maxmemory_policy" => &mut fitness.policy,
+                "role" => &mut fitness.role,
+                "master_replid" => &mut fitness.history,
+                _ => continue,
+            };
+            *place = Some(value.to_owned());
+        }
+        fitness
+    }
+
+    /// Why it must not be used now, and what to do about it.
+    pub(super) fn refusal(&self, eviction: Eviction) -> Option<String> {
+        if self.role.as_deref() == Some("slave") {
+            return Some("it is a replica: name its primary, or use redis+sentinel://".to_owned());
+        }
+        self.unfit(eviction)
+    }
+
+    /// Why it must not be used as it is set up.
+    pub(super) fn unfit(&self, eviction: Eviction) -> Option<String> {
+        if let Some(version) = &self.version
+            && number(version).is_some_and(|number| number < VERSION_MIN)
+        {
+            let (major, minor) = VERSION_MIN;
+            return Some(format!(
+                "Redis {version} is too old: {major}.{minor} or newer is needed, or Valkey"
+            ));
+        }
+        self.eviction().filter(|_| eviction == Eviction::Refuse)
+    }
+
+    /// What it would forget.
+    pub(super) fn eviction(&self) -> Option<String> {
+        let policy = self.policy.as_deref().filter(|policy| *policy != "noeviction")?;
+        Some(format!(
+            "its maxmemory-policy is {policy}: it may drop leases, counters and serial numbers; \
+             set it to noeviction, or eviction = \"warn\" in [redis] to go on all the same"
+        ))
+    }
+}
+
+fn number(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(info: &str) -> Option<String> {
+        Fitness::parse(info).refusal(Eviction::Refuse)
+    }
+
+    #[test]
+    fn an_old_redis_is_refused() {
+        assert!(told("redis_version:6.0.16\r\n").is_some_and(|why| why.contains("6.2 or newer")));
+        assert!(told("redis_version:5.0.7\r\n").is_some());
+        assert_eq!(told("# Server\r\nredis_version:6.2.0\r\nrole:master\r\n"), None);
+        assert_eq!(told("redis_version:10.1.0\r\n"), None);
+        assert_eq!(told("redis_version:7.2.4\r\nserver_name:valkey\r\n"), None);
+    }
+
+    #[test]
+    fn a_redis_that_evicts_is_refused_unless_told_otherwise() {
+        let info = "redis_version:7.0.15\r\nmaxmemory_policy:volatile-lru\r\n";
+        assert!(told(info).is_some_and(|why| why.contains("noeviction")));
+        assert_eq!(Fitness::parse(info).refusal(Eviction::Warn), None);
+        assert!(Fitness::parse(info).eviction().is_some());
+        assert_eq!(told("maxmemory_policy:noeviction\r\n"), None);
+    }
+
+    #[test]
+    fn a_replica_is_refused() {
+        assert!(told("role:slave\r\n").is_some_and(|why| why.contains("replica")));
+    }
+
+    #[test]
+    fn what_it_does_not_say_is_no_reason() {
+        assert_eq!(told(""), None);
+        assert_eq!(told("redis_version:what\r\n"), None);
+    }
+}

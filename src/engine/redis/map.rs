@@ -1,0 +1,96 @@
+//! Reads CLUSTER SLOTS: who has which slots.
+
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, RedisResult, Value};
+
+/// A range of slots, its primary and its replicas, each as `host:port`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) first: u16,
+    pub(super) last: u16,
+    pub(super) primary: String,
+    pub(super) replicas: Vec<String>,
+}
+
+/// Asks a node; where it does not say its own host, it is the one that we asked.
+pub(super) async fn parse_map(client: &Client) -> RedisResult<Vec<Part>> {
+    let config = AsyncConnectionConfig::new().set_response_timeout(None);
+    let mut socket = client.get_multiplexed_async_connection_with_config(&config).await?;
+    let value: Value = redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut socket).await?;
+    let host = match client.get_connection_info().addr() {
+        ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
+        _ => "",
+    };
+    parse(value, host).ok_or_else(|| {
+        (ErrorKind::UnexpectedReturnType, "an answer to CLUSTER SLOTS that cannot be read").into()
+    })
+}
+
+fn parse(value: Value, asked: &str) -> Option<Vec<Part>> {
+    let Value::Array(parts) = value else { return None };
+    parts.into_iter().map(|part| parse_part(part, asked)).collect()
+}
+
+fn parse_part(value: Value, asked: &str) -> Option<Part> {
+    let Value::Array(fields) = value else { return None };
+    let mut fields = fields.into_iter();
+    let slot = |value| match value {
+        Value::Int(number) => u16::try_from(number).ok(),
+        _ => None,
+    };
+    let (first, last) = (slot(fields.next()?)?, slot(fields.next()?)?);
+    let mut places = fields.map(|node| place(node, asked));
+    let primary = places.next()??;
+    Some(Part { first, last, primary, replicas: places.flatten().collect() })
+}
+
+fn place(value: Value, asked: &str) -> Option<String> {
+    let Value::Array(fields) = value else { return None };
+    let mut fields = fields.into_iter();
+    let host = match fields.next()? {
+        Value::BulkString(host) if !host.is_empty() && host != b"?" => {
+            String::from_utf8(host).ok()?
+        }
+        _ => asked.to_owned(),
+    };
+    match fields.next()? {
+        Value::Int(port) => Some(format!("{host}:{port}")),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(host: Value, port: i64) -> Value {
+        Value::Array(vec![host, Value::Int(port), Value::BulkString(b"id".to_vec())])
+    }
+
+    fn host(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn parts_have_a_primary_and_replicas() {
+        let range =
+            [Value::Int(0), Value::Int(99), node(host("10.0.0.1"), 1), node(host("10.0.0.2"), 2)];
+        let map = parse(Value::Array(vec![Value::Array(range.to_vec())]), "seed");
+        let (primary, replicas) = ("10.0.0.1:1".to_owned(), vec!["10.0.0.2:2".to_owned()]);
+        assert_eq!(map, Some(vec![Part { first: 0, last: 99, primary, replicas }]));
+    }
+
+    #[test]
+    fn a_node_that_does_not_know_its_host_is_where_we_asked() {
+        for unknown in [Value::Nil, host(""), host("?")] {
+            let range = vec![Value::Int(0), Value::Int(0), node(unknown, 7000)];
+            let map = parse(Value::Array(vec![Value::Array(range)]), "seed").unwrap();
+            assert_eq!(map[0].primary, "seed:7000");
+        }
+    }
+
+    #[test]
+    fn other_answers_are_none() {
+        assert_eq!(parse(Value::Int(1), "seed"), None);
+        assert_eq!(parse(Value::Array(vec![Value::Array(vec![Value::Int(-1)])]), "seed"), None);
+    }
+}

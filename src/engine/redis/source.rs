@@ -1,0 +1,107 @@
+//! Where a node is: at a fixed place, or wherever the Sentinels say.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use redis::{
+    AsyncConnectionConfig, Client, RedisError, RedisResult, aio::MultiplexedConnection,
+    sentinel::SentinelClient,
+};
+use tokio::time::timeout;
+
+/// How long a connection may take to be made, and Sentinels to be asked.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Makes connections to one node.
+pub(super) enum Source {
+    /// At a fixed place.
+    Fixed(Client),
+    /// Wherever the Sentinels say.
+    Sentinel {
+        /// Asks them.
+        sentinels: tokio::sync::Mutex<SentinelClient>,
+        /// What they said last, and in which epoch of the monitor.
+        primary: Mutex<Option<(Client, u64)>>,
+    },
+}
+
+impl Source {
+    pub(super) fn sentinel(client: SentinelClient) -> Source {
+        let sentinels = tokio::sync::Mutex::new(client);
+        Source::Sentinel { sentinels, primary: Mutex::default() }
+    }
+
+    /// Connects, in this epoch of the monitor: a primary that was named in an older one
+    /// is asked for again.
+    ///
+    /// There is no response timeout: the call's own deadline is the bound.
+    pub(super) async fn connect(&self, epoch: u64) -> RedisResult<MultiplexedConnection> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_response_timeout(None);
+        let client = self.client(epoch).await?;
+        client.get_multiplexed_async_connection_with_config(&config).await
+    }
+
+    /// The client of the node's place.
+    pub(super) async fn client(&self, epoch: u64) -> RedisResult<Client> {
+        let (sentinels, primary) = match self {
+            Source::Fixed(client) => return Ok(client.clone()),
+            Source::Sentinel { sentinels, primary } => (sentinels, primary),
+        };
+        let known = || {
+            let known = lock(primary).clone();
+            known.filter(|(_, since)| *since >= epoch).map(|(client, _)| client)
+        };
+        if let Some(client) = known() {
+            return Ok(client);
+        }
+        let ask = async {
+            let mut sentinels = sentinels.lock().await;
+            match known() {
+                // Another one has asked meanwhile.
+                Some(client) => Ok(client),
+                None => sentinels.async_get_client().await,
+            }
+        };
+        let client = timeout(RESOLVE_TIMEOUT, ask).await.map_err(silent)??;
+        *lock(primary) = Some((client.clone(), epoch));
+        Ok(client)
+    }
+
+    /// The client of the place that is known, without asking.
+    pub(super) fn client_now(&self) -> RedisResult<Client> {
+        let none = || (redis::ErrorKind::Io, "its place is not known").into();
+        match self {
+            Source::Fixed(client) => Ok(client.clone()),
+            Source::Sentinel { primary, .. } => {
+                lock(primary).clone().map(|(client, _)| client).ok_or_else(none)
+            }
+        }
+    }
+
+    /// Whether the Sentinels name another primary than they did.
+    pub(super) async fn has_moved(&self) -> bool {
+        let Source::Sentinel { sentinels, primary } = self else { return false };
+        let Some((known, _)) = lock(primary).clone() else { return false };
+        let ask = async { sentinels.lock().await.async_get_client().await };
+        match timeout(RESOLVE_TIMEOUT, ask).await {
+            Ok(Ok(named)) => {
+                named.get_connection_info().addr() != known.get_connection_info().addr()
+            }
+            // Without a word of theirs the one that was named goes on.
+            Ok(Err(_)) | Err(_) => false,
+        }
+    }
+}
+
+fn silent<E>(_: E) -> RedisError {
+    (redis::ErrorKind::Io, "the Sentinels do not answer").into()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

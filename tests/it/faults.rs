@@ -1,0 +1,223 @@
+//! What callers see when Redis fails: each fault under load, with the history of what
+//! they saw as the proof that the cap held. S2 to S5 of the known failures.
+
+mod load;
+mod table;
+
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use crate::{
+    farm::{Cluster, Watched, eventually},
+    process::{OwnRedis, Server, TempFile},
+    wire::Wire,
+    world::{Client, capacity},
+};
+use load::{CAPACITY, Load};
+use table::Row;
+
+/// Answers after which a fault is over.
+const CALM: usize = 200;
+
+/// A server on a Redis, and a pool in it of so many slots.
+async fn served(url: &str, pool: &str, config: &str) -> (Server, Client) {
+    let file = TempFile::new(config);
+    let server = Server::start(&["--engine", url, "--config", file.path()]).await;
+    let client = server.client().await;
+    eventually("the pool has its capacity", async || {
+        client.clone().configure_pool(capacity(pool, CAPACITY as u32)).await.is_ok()
+    })
+    .await;
+    (server, client)
+}
+
+/// Calls go on for a while, a fault comes, and is healed; then they go on again.
+async fn suffer(fault: &str, clients: &[Client], heal: impl AsyncFnOnce(&Load) -> Instant) {
+    let load = Load::start(clients, "p");
+    load.answered(CALM).await;
+    let healed = heal(&load).await;
+    load.answered(CALM).await;
+    let history = load.end().await;
+    Row { fault, history: &history, healed }.write();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s2_redis_is_killed_and_started_again() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let (_server, client) = served(&redis.url(), "p", "").await;
+    suffer("kill -9 and restart (appendfsync always)", &[client], async |load| {
+        redis.kill();
+        load.failed().await;
+        sleep(Duration::from_millis(500)).await;
+        redis.start().await;
+        Instant::now()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s2_redis_refuses_connections_for_half_a_minute() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let (_server, client) = served(&redis.url(), "p", "").await;
+    suffer("connection refused for 30 s", &[client], async |load| {
+        redis.kill();
+        load.failed().await;
+        sleep(Duration::from_secs(30)).await;
+        redis.start().await;
+        Instant::now()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s3_scripts_are_flushed() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let (_server, client) = served(&redis.url(), "p", "").await;
+    let load = Load::start(&[client], "p");
+    for _ in 0..40 {
+        load.answered(20).await;
+        redis.command(&["SCRIPT", "FLUSH"]).await.unwrap();
+    }
+    let healed = Instant::now();
+    load.answered(CALM).await;
+    let history = load.end().await;
+    assert_eq!(history.failed().count(), 0, "no call failed");
+    Row { fault: "SCRIPT FLUSH, 40 times", history: &history, healed }.write();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s4_redis_hangs() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let (_server, client) = served(&redis.url(), "p", "").await;
+    suffer("SIGSTOP for 3 s", &[client], async |load| {
+        redis.signal("-STOP");
+        load.failed().await;
+        sleep(Duration::from_secs(2)).await;
+        redis.signal("-CONT");
+        Instant::now()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s4_redis_is_told_to_pause() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let (_server, client) = served(&redis.url(), "p", "").await;
+    suffer("CLIENT PAUSE 2000", &[client], async |load| {
+        redis.command(&["CLIENT", "PAUSE", "2000"]).await.unwrap();
+        let healed = Instant::now() + Duration::from_secs(2);
+        load.failed().await;
+        healed
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_answers_garbage() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let wire = Wire::to(redis.port).await;
+    let url = format!("redis://127.0.0.1:{}", wire.port);
+    let (_server, client) = served(&url, "p", "").await;
+    suffer("garbage for answers, for 1 s", &[client], async |load| {
+        wire.garble(true);
+        load.failed().await;
+        sleep(Duration::from_secs(1)).await;
+        wire.garble(false);
+        Instant::now()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_closes_in_the_middle_of_answers() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let wire = Wire::to(redis.port).await;
+    let url = format!("redis://127.0.0.1:{}", wire.port);
+    let (_server, client) = served(&url, "p", "").await;
+    suffer("closed in the middle of answers, for 1 s", &[client], async |load| {
+        wire.tear(true);
+        load.failed().await;
+        sleep(Duration::from_secs(1)).await;
+        wire.tear(false);
+        Instant::now()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s5_redis_becomes_a_replica_and_a_primary_again() {
+    let (mut redis, mut other) = (OwnRedis::prepare(), OwnRedis::prepare());
+    redis.start().await;
+    other.start().await;
+    let (_server, client) = served(&redis.url(), "p", "").await;
+    // What it does not copy it keeps.
+    redis.command(&["CONFIG", "SET", "masterauth", "no"]).await.unwrap();
+    other.command(&["CONFIG", "SET", "requirepass", "yes"]).await.unwrap();
+    suffer("READONLY for 1 s", &[client], async |load| {
+        redis.command(&["REPLICAOF", "127.0.0.1", &other.port.to_string()]).await.unwrap();
+        load.failed().await;
+        sleep(Duration::from_secs(1)).await;
+        redis.command(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
+        Instant::now()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s5_sentinels_fail_over() {
+    let mut farm = Watched::start(2).await;
+    let (_server, client) = served(&farm.url(), "p", "").await;
+    suffer("Sentinel: the primary is killed", &[client], async |load| {
+        farm.nodes[0].kill();
+        load.failed().await;
+        let leads = async || farm.leads(1).await || farm.leads(2).await;
+        eventually("a replica leads", leads).await;
+        Instant::now()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s5_a_cluster_fails_over() {
+    let mut farm = Cluster::start().await;
+    let (_server, client) = served(&farm.url(), "p", "").await;
+    let slot = farm.slot("p").await;
+    suffer("Cluster: a primary is killed", &[client], async |load| {
+        let (owner, _) = farm.owner(slot).await;
+        farm.nodes[owner].kill();
+        load.failed().await;
+        eventually("a replica leads", async || farm.owned(slot).await.is_some()).await;
+        Instant::now()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_moves_to_another_node_and_back() {
+    let farm = Cluster::start().await;
+    let (_server, client) = served(&farm.url(), "p", "").await;
+    let slot = farm.slot("p").await;
+    let load = Load::start(&[client], "p");
+    // Enough keys that it is on its way for a while.
+    load.answered(3 * CALM).await;
+    let first = farm.owner(slot).await.0;
+    let primaries: Vec<usize> = farm.primaries().await;
+    let second = *primaries.iter().find(|node| **node != first).unwrap();
+    for to in [second, first, second, first] {
+        farm.migrate(slot, to).await;
+        load.answered(CALM).await;
+    }
+    let healed = Instant::now();
+    load.answered(CALM).await;
+    let history = load.end().await;
+    assert_eq!(history.failed().count(), 0, "no call failed");
+    Row { fault: "Cluster: a slot moves, 4 times", history: &history, healed }.write();
+}
