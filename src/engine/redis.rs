@@ -18,11 +18,12 @@ use std::{fmt, sync::Arc, time::Instant};
 use bb8_redis::bb8;
 use tokio::sync::{Semaphore, watch};
 
-use super::{BATCH_MAX, PartitionCursor, PartitionPage, StoreState, hub::Hub};
+use super::{BATCH_MAX, PartitionCursor, PartitionPage, StoreState, denials::Denials, hub::Hub};
 use crate::{
     decision::{Call, Decision, Listing, Reply, State},
     error::Error,
     script,
+    time::Clock,
 };
 use connection::Connector;
 use evaluate::{Run, Scripts};
@@ -74,6 +75,7 @@ pub struct Redis {
     index: Index,
     monitor: Arc<Monitor>,
     hub: Arc<Hub>,
+    pub(super) denials: Box<Denials>,
     key_prefix: String,
 }
 
@@ -107,6 +109,7 @@ impl Redis {
             index: Index::default(),
             monitor,
             hub: Hub::new(&options.key_prefix),
+            denials: Box::new(Denials::new(Clock::system())),
             key_prefix: options.key_prefix.clone(),
         })
     }
