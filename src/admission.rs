@@ -43,7 +43,7 @@ mod settings;
 mod sweep;
 mod task;
 
-pub use admit::{Admission, AdmitDecision, AdmitTask, Dispatched};
+pub use admit::{Admission, AdmitDecision, AdmitTask, Dispatched, FullPool};
 pub use attend::AttendPool;
 pub use cancel::{CancelTask, CancelVerdict, Cancellation};
 pub use complete::{CompleteTask, CompleteVerdict, Completion, Outcome};

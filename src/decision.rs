@@ -7,7 +7,7 @@
 
 use std::{fmt, io::Write};
 
-use crate::{error::Error, names, script::Script, time::Timestamp, waiting::Hints};
+use crate::{denial::Effect, error::Error, names, script::Script, time::Timestamp, waiting::Hints};
 
 /// One atomic decision, taken in a single step by the engine that holds its
 /// partition.
@@ -47,6 +47,11 @@ pub trait Decision: fmt::Debug + Send + Sync + 'static {
     /// of those in flight, and goes to the store by itself.
     fn is_upkeep(&self) -> bool {
         false
+    }
+    /// What it means for refusals that are remembered of its partition; without an
+    /// outcome nobody knows whether it was taken.
+    fn effect(&self, _: Option<&Self::Outcome>) -> Effect {
+        Effect::default()
     }
     /// Appends KEYS and ARGV in the order of the script's header.
     fn encode(&self, call: &mut Call);

@@ -1,5 +1,7 @@
 //! The engines that run decisions: a closed set, chosen once at start.
 
+mod answered;
+mod denials;
 pub mod embedded;
 pub mod feed;
 pub mod hub;
@@ -9,9 +11,12 @@ pub mod room;
 mod sweeper;
 pub mod worker;
 
-use std::{sync::Arc, time::Instant};
+use std::{slice, sync::Arc, time::Instant};
 
 use tokio::sync::watch;
+
+pub use answered::{Answered, Source};
+pub use denials::Shelved;
 
 use crate::{decision::Decision, error::Error, names::Name};
 use embedded::{Embedded, Kept};
@@ -66,8 +71,13 @@ impl Engine {
     {
         match self {
             Engine::Embedded(engine) => Ok(engine.run(decision)),
-            // Boxed: what an exchange needs is not kept by calls that wait or decide here.
-            Engine::Redis(engine) => Box::pin(engine.run(decision, deadline)).await,
+            Engine::Redis(engine) => {
+                let watch = engine.denials.watch(slice::from_ref(decision));
+                // Boxed: what an exchange needs is not kept by calls that wait or decide here.
+                let outcome = Box::pin(engine.run(decision, deadline)).await;
+                watch.settle([outcome.as_ref()].into_iter());
+                outcome
+            }
         }
     }
 
@@ -83,7 +93,15 @@ impl Engine {
     {
         match self {
             Engine::Embedded(engine) => Ok(decisions.iter().map(|d| Ok(engine.run(d))).collect()),
-            Engine::Redis(engine) => engine.run_all(decisions, deadline).await,
+            Engine::Redis(engine) => {
+                let watch = engine.denials.watch(decisions);
+                let outcomes = engine.run_all(decisions, deadline).await;
+                match &outcomes {
+                    Ok(outcomes) => watch.settle(outcomes.iter().map(Result::as_ref)),
+                    Err(error) => watch.settle(decisions.iter().map(|_| Err(error))),
+                }
+                outcomes
+            }
         }
     }
 

@@ -15,6 +15,7 @@
 //! - [`config`]: flags, environment and `tollgate.toml`; [`telemetry`]: logs.
 //! - [`fleet`]: a fleet of devices, callers or buyers to play against a server;
 //!   [`caller`]: a single caller, for a quick try, or one that watches.
+//! - [`denial`]: which refusals a server may give again without asking the store.
 //! - [`names`] builds every key, [`time`] reads every clock, [`script`] holds
 //!   every script, `memory` remembers for a time, `globs` finds a name's entry of
 //!   the configuration, `signals` hears Ctrl-C, `text` writes
@@ -29,6 +30,7 @@ pub mod admission;
 pub mod caller;
 pub mod config;
 pub mod decision;
+pub mod denial;
 pub mod engine;
 pub mod error;
 pub mod events;

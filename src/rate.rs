@@ -48,7 +48,7 @@ mod window;
 
 pub use ban::{Ban, BanKey};
 pub use ban_index::BanIndex;
-pub use check::{Answer, CheckRate, Checked, LimitUse, Verdict};
+pub use check::{Answer, CheckRate, Checked, LimitUse, RefusedKey, Verdict};
 pub use event::{Event, EventKind};
 pub use get_ban::GetBan;
 pub use list_bans::{BanCursor, BanPage, ListBans};

@@ -26,7 +26,8 @@
 --
 -- Returns {0 granted, capacity, in_use, token, grant, expire, (attempt, task, payload) when queued}
 --         {1 replayed, the same}
---         {2 full, capacity, in_use, retry_after ms, ticket, 0 or 1: ask again at once}
+--         {2 full, capacity, in_use, retry_after ms, ticket, 0 or 1: ask again at once, µs until
+--          a lease's end makes room or 0}
 --         {3 no task, capacity, in_use}
 --         {4 paused, capacity, in_use, retry_after ms}
 --         {5 finished, capacity, in_use}
@@ -63,16 +64,16 @@ local function decide(keys, argv, now)
   elseif task and (task.state == 'D' or (task.standing or 'Q') ~= 'Q') then
     answer = { 5, capacity, in_use }
   elseif more then
-    answer = { 2, capacity, in_use, 1, AGAIN }
+    answer = { 2, capacity, in_use, 1, AGAIN, 0 }
   elseif not task and named == '' then
     answer = { 3, capacity, in_use }
   elseif paused == 1 or capacity == 0 then
     answer = { 4, capacity, in_use, spread(PAUSED_RETRY, seed, now) }
   elseif own == 1 and is_over(pool, task, now) then
     -- It leaves the queue with its slot, which is not for another task before.
-    answer = { 2, capacity, in_use, spread(task.slot_end - now, seed, now), 0 }
+    answer = { 2, capacity, in_use, spread(task.slot_end - now, seed, now), 0, 0 }
   elseif ended > 0 and free + own > 0 and in_use - own + ended >= capacity then
-    answer = { 2, capacity, in_use, 1, AGAIN } -- the events of ended leases come first
+    answer = { 2, capacity, in_use, 1, AGAIN, 0 } -- the events of ended leases come first
   end
   local turn, ticket = true, 0
   call('LLEN', pool.events) -- fails where it is of another type
@@ -86,8 +87,8 @@ local function decide(keys, argv, now)
   elseif not turn then
     -- When this lease ends, one less than the capacity are left.
     local last = free <= 0 and call('ZREVRANGE', leases_key, capacity - 1, capacity - 1, 'WITHSCORES')[2]
-    local wait = last and tonumber(last) - now or KEPT_RETRY
-    return { 2, capacity, in_use, spread(wait, seed, now), ticket }
+    local room = last and tonumber(last) - now or 0
+    return { 2, capacity, in_use, spread(last and room or KEPT_RETRY, seed, now), ticket, room }
   end
 
   if own == 1 then

@@ -2,12 +2,14 @@
 //! named, or the device's oldest queued one.
 
 mod answer;
+mod denial;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use bytes::Bytes;
 
 pub use answer::{Admission, AdmitDecision, Dispatched};
+pub use denial::FullPool;
 
 use super::{
     AttendPool, EventKind, Lease, Pool, Settings, Task, TaskState, Usage, member,
@@ -18,6 +20,7 @@ use super::{
 };
 use crate::{
     decision::{Call, Decision, Listing, Reply},
+    denial::Effect,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -103,7 +106,7 @@ impl AdmitTask {
             // It leaves the queue with its slot, which is not for another task before.
             Some(task) if task.holds_slot(now) && task.is_over(settings, now) => {
                 let retry_after = self.spread(task.slot_end.0 - now.0, now);
-                Some(AdmitDecision::Full { retry_after, turn: Turn::Refused })
+                Some(AdmitDecision::Full { retry_after, turn: Turn::Refused, room_in: 0 })
             }
             _ => None,
         }
@@ -111,7 +114,7 @@ impl AdmitTask {
 
     fn rule(&self, pool: &mut Pool, settings: &Settings, now: Timestamp) -> AdmitDecision {
         const AGAIN: AdmitDecision =
-            AdmitDecision::Full { retry_after: Millis(1), turn: Turn::Again };
+            AdmitDecision::Full { retry_after: Millis(1), turn: Turn::Again, room_in: 0 };
         let ended = pool.reclaim(settings, now) as u32;
         let (member, more) = self.pick(pool, settings, now);
         let task = pool.task(&member, now).cloned();
@@ -140,9 +143,9 @@ impl AdmitTask {
             return answer;
         }
         if turn != Turn::Now {
-            let room = pool.makes_room(capacity).map_or(KEPT_RETRY_MICROS, |end| end.0 - now.0);
-            let retry_after = self.spread(room, now);
-            return AdmitDecision::Full { retry_after, turn };
+            let room = pool.makes_room(capacity).map(|end| end.0 - now.0);
+            let retry_after = self.spread(room.unwrap_or(KEPT_RETRY_MICROS), now);
+            return AdmitDecision::Full { retry_after, turn, room_in: room.unwrap_or(0) };
         }
         self.grant(pool, &member, task, settings, now)
     }
@@ -198,6 +201,10 @@ impl Decision for AdmitTask {
         Listing::Held
     }
 
+    fn effect(&self, admission: Option<&Admission>) -> Effect {
+        self.effect_of(admission)
+    }
+
     fn encode(&self, call: &mut Call) {
         let task = self.task.as_ref().map_or(&[][..], Name::as_bytes);
         call.key(&[b"settings"]);
@@ -228,7 +235,8 @@ impl Decision for AdmitTask {
             },
             2 => {
                 let retry_after = Millis(reply.number()?);
-                AdmitDecision::Full { retry_after, turn: Turn::parse(reply.number()?) }
+                let turn = Turn::parse(reply.number()?);
+                AdmitDecision::Full { retry_after, turn, room_in: reply.number()? }
             }
             3 => AdmitDecision::NoTask,
             4 => AdmitDecision::Paused { retry_after: Millis(reply.number()?) },

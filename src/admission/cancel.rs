@@ -3,6 +3,7 @@
 use super::{EventKind, Pool, Settings, Standing, TaskName, TaskState, unknown_status};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
+    denial::Effect,
     error::Error,
     script::{self, Script},
     time::Timestamp,
@@ -72,6 +73,11 @@ impl Decision for CancelTask {
 
     fn listing(&self) -> Listing {
         Listing::Same
+    }
+
+    fn effect(&self, cancellation: Option<&Cancellation>) -> Effect {
+        let is_unknown = |it: &Cancellation| it.verdict == CancelVerdict::Unknown;
+        Effect::frees(!cancellation.is_some_and(is_unknown))
     }
 
     fn encode(&self, call: &mut Call) {

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     decision::{Call, Decision, Listing, Reply},
+    denial::Effect,
     error::Error,
     script::{self, Script},
     time::Timestamp,
@@ -121,6 +122,11 @@ impl Decision for CompleteTask {
 
     fn listing(&self) -> Listing {
         Listing::Same
+    }
+
+    fn effect(&self, completion: Option<&Completion>) -> Effect {
+        let kept = [CompleteVerdict::StaleToken, CompleteVerdict::Unknown];
+        Effect::frees(completion.is_none_or(|completion| !kept.contains(&completion.verdict)))
     }
 
     fn encode(&self, call: &mut Call) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Event, EventKind, Overrides, Pool, PoolView, Settings, push_queue_keys};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
+    denial::Effect,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -42,6 +43,10 @@ impl Decision for ConfigurePool {
             (true, true) => Listing::Released,
             (true, false) => Listing::Same,
         }
+    }
+
+    fn effect(&self, view: Option<&PoolView>) -> Effect {
+        Effect { keeps: view.map(|view| view.expiry_grace), ..Effect::frees(true) }
     }
 
     fn encode(&self, call: &mut Call) {

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use super::{EventKind, Pool, Settings, TaskName, TaskState, push_queue_keys, unknown_status};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
+    denial::Effect,
     error::Error,
     script::{self, Script},
     time::Timestamp,
@@ -48,6 +49,11 @@ impl Decision for EvictTask {
 
     fn listing(&self) -> Listing {
         Listing::Same
+    }
+
+    fn effect(&self, verdict: Option<&EvictVerdict>) -> Effect {
+        let kept = [EvictVerdict::Ended, EvictVerdict::Unknown];
+        Effect::frees(verdict.is_none_or(|verdict| !kept.contains(verdict)))
     }
 
     fn encode(&self, call: &mut Call) {

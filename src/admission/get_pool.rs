@@ -3,6 +3,7 @@
 use super::{Pool, Settings, Usage, small, unknown_status};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
+    denial::Effect,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -104,6 +105,10 @@ impl Decision for GetPool {
 
     fn listing(&self) -> Listing {
         Listing::Same
+    }
+
+    fn effect(&self, view: Option<&PoolView>) -> Effect {
+        Effect { keeps: view.map(|view| view.expiry_grace), ..Effect::default() }
     }
 
     fn encode(&self, call: &mut Call) {

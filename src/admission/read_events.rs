@@ -1,8 +1,9 @@
 //! The events of a pool, as its watchers read them.
 
-use super::{Event, Pool, unknown_status};
+use super::{Event, EventKind, Pool, unknown_status};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
+    denial::Effect,
     error::Error,
     events::{After, EventPage, History},
     names::Name,
@@ -35,6 +36,14 @@ impl Decision for ReadEvents {
 
     fn is_upkeep(&self) -> bool {
         true
+    }
+
+    fn effect(&self, page: Option<&EventPage<Event>>) -> Effect {
+        let mut kinds = page.into_iter().flat_map(|page| &page.events).map(|event| event.kind);
+        Effect::frees(kinds.any(|kind| {
+            // What other servers did, as a watcher of this one is told it.
+            !matches!(kind, EventKind::Enqueued | EventKind::Admitted | EventKind::Dead)
+        }))
     }
 
     fn encode(&self, call: &mut Call) {

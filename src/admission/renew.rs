@@ -5,6 +5,7 @@ use super::{
 };
 use crate::{
     decision::{Call, Decision, Listing, Reply},
+    denial::Effect,
     error::Error,
     script::{self, Script},
     time::{Millis, Timestamp},
@@ -50,6 +51,17 @@ impl Decision for RenewTask {
 
     fn listing(&self) -> Listing {
         Listing::Held
+    }
+
+    fn effect(&self, verdict: Option<&RenewVerdict>) -> Effect {
+        // It may end before others do now.
+        let length = match verdict {
+            Some(RenewVerdict::Renewed(lease)) => lease.grant.until(lease.expire),
+            Some(_) => return Effect::default(),
+            None => self.lease_duration.unwrap_or(self.settings.lease_duration),
+        };
+        let length = Millis(length.0 + self.settings.expiry_grace.0);
+        Effect { holds: Some((self.name.member(), length)), ..Effect::frees(true) }
     }
 
     fn encode(&self, call: &mut Call) {

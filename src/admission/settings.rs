@@ -1,6 +1,6 @@
 //! A pool's settings: the configuration's under the run-time overrides.
 
-use crate::{decision::Call, globs::Globs, names::Name, time::Millis};
+use crate::{decision::Call, denial::DENIAL_CACHE, globs::Globs, names::Name, time::Millis};
 
 /// A pool's settings in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct Settings {
     pub queued_max: u32,
     /// How many events are kept, at least.
     pub history: u32,
+    /// How long a server remembers that the pool is full, at most; 0 for not.
+    pub denial_cache: Millis,
 }
 
 impl Default for Settings {
@@ -37,6 +39,7 @@ impl Default for Settings {
             max_attempts: 3,
             queued_max: 1_000_000,
             history: 10_000,
+            denial_cache: DENIAL_CACHE,
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::{Pool, Settings, unknown_status};
 use crate::{
     decision::{Call, Decision, Listing, Reply, Swept},
+    denial::Effect,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -37,6 +38,10 @@ impl Decision for SweepPool {
 
     fn is_upkeep(&self) -> bool {
         true
+    }
+
+    fn effect(&self, _: Option<&Swept>) -> Effect {
+        Effect::frees(true)
     }
 
     fn encode(&self, call: &mut Call) {

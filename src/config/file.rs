@@ -15,6 +15,7 @@ use crate::{
         ATTEMPTS_MAX, CAPACITY_MAX, GRACE_MAX, HISTORY_MAX, HISTORY_MIN, LEASE_MAX, LEASE_MIN,
         PoolRule, QUEUED_MAX, RETENTION_MAX, RETENTION_MIN, Settings,
     },
+    denial::DENIAL_CACHE_MAX,
     time::Millis,
 };
 
@@ -65,6 +66,8 @@ pub(super) struct PoolEntry {
     queued_max: Option<u32>,
     #[serde(default, deserialize_with = "history")]
     history: Option<u32>,
+    #[serde(default, deserialize_with = "denial_cache")]
+    denial_cache: Option<Millis>,
 }
 
 impl From<PoolEntry> for PoolRule {
@@ -80,6 +83,7 @@ impl From<PoolEntry> for PoolRule {
             max_attempts: entry.max_attempts.unwrap_or(defaults.max_attempts),
             queued_max: entry.queued_max.unwrap_or(defaults.queued_max),
             history: entry.history.unwrap_or(defaults.history),
+            denial_cache: entry.denial_cache.unwrap_or(defaults.denial_cache),
         };
         PoolRule { pattern: entry.r#match, settings }
     }
@@ -195,6 +199,10 @@ fn grace<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::Error> {
 
 fn retention<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::Error> {
     length(d, "retention", RETENTION_MIN..=RETENTION_MAX).map(Some)
+}
+
+pub(super) fn denial_cache<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::Error> {
+    length(d, "denial_cache", Millis(0)..=DENIAL_CACHE_MAX).map(Some)
 }
 
 fn max_attempts<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {

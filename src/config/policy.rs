@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Deserializer, de::Error};
 
-use super::file::{length, parse_length, utc_offset};
+use super::file::{denial_cache, length, parse_length, utc_offset};
 use crate::{
     names::Name,
     rate::{
@@ -27,6 +27,8 @@ pub(super) struct PolicyEntry {
     utc_offset: i32,
     #[serde(default, deserialize_with = "ban_memory")]
     ban_memory: Option<Millis>,
+    #[serde(default, deserialize_with = "denial_cache")]
+    denial_cache: Option<Millis>,
     #[serde(default)]
     r#override: Vec<OverrideEntry>,
 }
@@ -114,6 +116,7 @@ impl PolicyEntry {
             tiers: tiers.iter().map(TierSpec::from).collect(),
             utc_offset: self.utc_offset,
             ban_memory: self.ban_memory,
+            denial_cache: self.denial_cache,
         };
         spec.build().map_err(|violations| {
             // In the file the lists are named after their entries.

@@ -39,12 +39,12 @@ use std::{
 
 use tokio::sync::{Semaphore, watch};
 
-use super::{PartitionCursor, PartitionPage, StoreState, hub::Hub};
+use super::{PartitionCursor, PartitionPage, StoreState, denials::Denials, hub::Hub};
 use crate::{
     decision::{Arguments, Call, Decision, Listing, State},
     error::Error,
     script::{self, Script},
-    time::monotonic,
+    time::{Clock, monotonic},
 };
 use address::{Address, Certificates, SentinelUser};
 use evaluate::Scripts;
@@ -131,6 +131,7 @@ pub struct Redis {
     calls: Semaphore,
     index: Index,
     hub: Arc<Hub>,
+    pub(super) denials: Box<Denials>,
     key_prefix: String,
 }
 
@@ -167,6 +168,7 @@ impl Redis {
             calls: Semaphore::new(options.calls_max),
             index: Index::default(),
             hub: Hub::new(&options.key_prefix),
+            denials: Box::new(Denials::new(Clock::system())),
             key_prefix: options.key_prefix.clone(),
         })
     }

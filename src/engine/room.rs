@@ -19,7 +19,7 @@ use tokio::{
     time::{sleep, timeout_at},
 };
 
-use super::{Engine, embedded::Kept, hub::Seat};
+use super::{Answered, Engine, Shelved, embedded::Kept, hub::Seat};
 use crate::{
     decision::Decision,
     error::Error,
@@ -78,6 +78,24 @@ where
             let outcome = self.engine.run(decision, deadline).await?;
             if D::turn(&outcome) != Turn::Again || monotonic() >= deadline {
                 return Ok(outcome);
+            }
+            yield_now().await;
+        }
+    }
+
+    /// The same, unless this server remembers that it is refused.
+    pub async fn answer_at_once(
+        &self,
+        decision: &D,
+        deadline: Instant,
+    ) -> Result<Answered<D::Outcome>, Error>
+    where
+        D: Shelved,
+    {
+        loop {
+            let answered = self.engine.answer(decision, deadline).await?;
+            if D::turn(&answered.outcome) != Turn::Again || monotonic() >= deadline {
+                return Ok(answered);
             }
             yield_now().await;
         }

@@ -167,7 +167,7 @@ mod tests {
     }
 
     fn full(millis: u64) -> Option<AdmitDecision> {
-        Some(AdmitDecision::Full { retry_after: Millis(millis), turn: Turn::Refused })
+        Some(AdmitDecision::Full { retry_after: Millis(millis), turn: Turn::Refused, room_in: 0 })
     }
 
     #[test]

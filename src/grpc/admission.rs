@@ -21,7 +21,7 @@ use crate::{
         AdmitDecision, AdmitTask, Catalog, CompleteVerdict, EvictVerdict, GetPool, Pool, PoolView,
         RenewVerdict, Settings,
     },
-    engine::{Engine, feed::Feeds, room::Room},
+    engine::{Answered, Engine, feed::Feeds, room::Room},
     error::Error,
     names::Name,
 };
@@ -81,17 +81,17 @@ impl pb::admission_service_server::AdmissionService for Admission {
         let asked = deadline::asked(&request);
         let (decision, wait) = parse::admit_task(request.into_inner(), &self.catalog)?;
         let deadline = asked.or_default(wait);
-        let admission = match wait.0 {
-            0 => self.room.run_at_once(&decision, deadline).await?,
-            _ => self.room.run(decision.clone(), wait, deadline).await?,
+        let answered = match wait.0 {
+            0 => self.room.answer_at_once(&decision, deadline).await?,
+            _ => Answered::by_store(self.room.run(decision.clone(), wait, deadline).await?),
         };
-        if let AdmitDecision::Full { .. } = admission.decision {
-            self.refusals.add(&decision.pool);
+        if let AdmitDecision::Full { .. } = answered.outcome.decision {
+            self.refusals.add(&decision.pool, answered.is_cached());
         }
-        if !admission.is_granted() {
-            tracing::debug!(?decision, ?admission, "refused");
+        if !answered.outcome.is_granted() {
+            tracing::debug!(?decision, ?answered, "refused");
         }
-        Ok(Response::new(convert::admission(&decision, &admission)))
+        Ok(Response::new(convert::admission(&decision, &answered)))
     }
 
     async fn complete_task(

@@ -89,8 +89,8 @@ impl pb::rate_service_server::RateService for Rate {
     ) -> Answer<pb::CheckRateResponse> {
         let deadline = deadline::of(&request);
         let check = parse::check_rate(request.into_inner(), &self.policies)?;
-        let checked = self.engine.run(&check, deadline).await?;
-        self.note(ban_of(&check, &checked).into_iter(), deadline).await;
+        let checked = self.engine.answer(&check, deadline).await?;
+        self.note(ban_of(&check, &checked.outcome).into_iter(), deadline).await;
         Ok(Response::new(convert::checked(&check, checked)?))
     }
 
@@ -100,7 +100,7 @@ impl pb::rate_service_server::RateService for Rate {
     ) -> Answer<pb::CheckRatesResponse> {
         let deadline = deadline::of(&request);
         let checks = parse::check_rates(request.into_inner(), &self.policies)?;
-        let all = self.engine.run_all(&checks, deadline).await?;
+        let all = self.engine.answer_all(&checks, deadline).await?;
         // With no answer at all it is the store's trouble, not some key's.
         let trouble = |checked: &Result<_, Error>| match checked {
             Err(error) if !matches!(error, Error::Corrupt(_)) => Some(error.clone()),
@@ -111,7 +111,7 @@ impl pb::rate_service_server::RateService for Rate {
             return Err(error.into());
         }
         let decided = checks.iter().zip(&all);
-        let bans = decided.filter_map(|(check, all)| ban_of(check, all.as_ref().ok()?));
+        let bans = decided.filter_map(|(check, all)| ban_of(check, &all.as_ref().ok()?.outcome));
         self.note(bans, deadline).await;
         let results = checks.iter().zip(all).map(|(check, checked)| {
             let result = checked.map_err(Status::from);

@@ -3,6 +3,7 @@
 use super::{Event, EventKind, Meter, MeterName, unknown_status};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
+    denial::Effect,
     error::Error,
     script::{self, Script},
     time::{Millis, Timestamp},
@@ -99,6 +100,10 @@ impl Decision for BanKey {
 
     fn listing(&self) -> Listing {
         Listing::Same
+    }
+
+    fn effect(&self, _: Option<&Ban>) -> Effect {
+        Effect::frees(true)
     }
 
     fn encode(&self, call: &mut Call) {

@@ -1,6 +1,10 @@
 //! `CheckRate`: counts a call of a key and says whether it may pass.
 
+mod denial;
+
 use std::sync::Arc;
+
+pub use denial::RefusedKey;
 
 use super::{
     Ban, Event, EventKind, Meter, MeterName, NAMES_MAX, REPLAY, Rule,
@@ -10,6 +14,7 @@ use super::{
 };
 use crate::{
     decision::{Call, Decision, Listing, Reply},
+    denial::Effect,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -179,6 +184,10 @@ impl Decision for CheckRate {
 
     fn is_repeatable(&self) -> bool {
         self.look() || self.request.is_some()
+    }
+
+    fn effect(&self, checked: Option<&Checked>) -> Effect {
+        self.effect_of(checked)
     }
 
     fn encode(&self, call: &mut Call) {

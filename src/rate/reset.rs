@@ -3,6 +3,7 @@
 use super::{Meter, MeterName, unknown_status};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
+    denial::Effect,
     error::Error,
     script::{self, Script},
     time::Timestamp,
@@ -31,6 +32,10 @@ impl Decision for ResetRate {
 
     fn listing(&self) -> Listing {
         Listing::Same
+    }
+
+    fn effect(&self, _: Option<&bool>) -> Effect {
+        Effect::frees(true)
     }
 
     fn encode(&self, call: &mut Call) {

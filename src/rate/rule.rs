@@ -16,6 +16,8 @@ pub struct Rule {
     pub utc_offset: i32,
     /// How long after a ban's end the next one counts as a further strike.
     pub ban_memory: Millis,
+    /// How long a server remembers a refusal, at most; 0 for not.
+    pub denial_cache: Millis,
     /// Limits and tiers as the script reads them.
     pub(super) packed: [Vec<u8>; 2],
 }

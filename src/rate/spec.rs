@@ -4,7 +4,7 @@ use super::{
     Algorithm, BAN_DURATIONS_MAX, BAN_MEMORY, BUCKET_MAX, COUNT_MAX, DAY, FILL_MAX, LIMITS_MAX,
     Limit, Rule, TIERS_MAX, Tier, TierAction, UTC_OFFSET_MAX, rule::NO_CEILING,
 };
-use crate::{names::Name, time::Millis};
+use crate::{denial::DENIAL_CACHE, names::Name, time::Millis};
 
 /// A rule as it is written down.
 #[derive(Debug, Clone, Default)]
@@ -17,6 +17,8 @@ pub struct RuleSpec {
     pub utc_offset: i32,
     /// How long after a ban's end the next one counts as a further strike.
     pub ban_memory: Option<Millis>,
+    /// How long a server remembers a refusal, at most.
+    pub denial_cache: Option<Millis>,
 }
 
 /// A limit as it is written down.
@@ -96,11 +98,12 @@ impl RuleSpec {
         let limits: Vec<Limit> =
             (0..self.limits.len()).map(|index| self.limit(index, &tiers, &mut bad)).collect();
         let ban_memory = self.ban_memory.unwrap_or(BAN_MEMORY);
+        let denial_cache = self.denial_cache.unwrap_or(DENIAL_CACHE);
         let (utc_offset, packed) = (self.utc_offset, Default::default());
         if !bad.0.is_empty() {
             return Err(bad.0);
         }
-        let mut rule = Rule { limits, tiers, utc_offset, ban_memory, packed };
+        let mut rule = Rule { limits, tiers, utc_offset, ban_memory, denial_cache, packed };
         rule.pack();
         Ok(rule)
     }

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use super::{Event, EventKind, Meter, MeterName, unknown_status};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
+    denial::Effect,
     error::Error,
     script::{self, Script},
     time::Timestamp,
@@ -36,6 +37,10 @@ impl Decision for UnbanKey {
 
     fn listing(&self) -> Listing {
         Listing::Same
+    }
+
+    fn effect(&self, _: Option<&bool>) -> Effect {
+        Effect::frees(true)
     }
 
     fn encode(&self, call: &mut Call) {

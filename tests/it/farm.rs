@@ -53,10 +53,6 @@ impl Node {
         self.process = None;
     }
 
-    pub fn signal(&self, signal: &str) {
-        self.process.as_ref().expect("it runs").signal(signal);
-    }
-
     async fn ready(&self) {
         eventually("a node answers", async || self.command(&["PING"]).await.is_ok()).await;
     }

@@ -54,7 +54,8 @@ async fn a_decision_is_one_evalsha_and_nothing_else() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     redis.hold_sweeper().await;
-    let server = Server::start(&["--engine", &redis.url()]).await;
+    let config = TempFile::new("[[pool]]\nmatch = \"*\"\ndenial_cache = \"0s\"\n");
+    let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
     let mut client = server.client().await;
     // Scripts are loaded, connections made and the pool noted for listings.
     let warm = async |client: &mut crate::world::Client, pool: &str| {
@@ -142,7 +143,8 @@ async fn a_thousand_tasks_are_queued_in_one_round_trip() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     redis.hold_sweeper().await;
-    let server = Server::start(&["--engine", &redis.url()]).await;
+    let config = TempFile::new("[[pool]]\nmatch = \"*\"\ndenial_cache = \"0s\"\n");
+    let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
     let mut client = server.client().await;
     let tasks = |of: &str| (0..1000).map(|i| queued(&format!("{of}{i}"), "t")).collect();
     while client.enqueue_tasks(batch("p", tasks("warm"))).await.is_err() {

@@ -266,14 +266,15 @@ pub async fn redis_engine() -> (Arc<Engine>, Time) {
     let number = NEXT.fetch_add(1, Ordering::SeqCst);
     let prefix = format!("test-{}-{number}", process::id());
     let (now, nodes) = (Arc::new(AtomicU64::new(START)), Nodes::connect().await);
-    let time = Time::Redis { prefix: prefix.clone(), now, nodes };
+    let time = Time::Redis { prefix: prefix.clone(), now: now.clone(), nodes };
     time.write(START).await;
     let options = RedisOptions {
         clock: Some(STEPPED.to_owned()),
         key_prefix: prefix,
         ..RedisOptions::new(&redis_url())
     };
-    (Arc::new(Engine::Redis(Redis::new(&options).unwrap())), time)
+    let redis = Redis::new(&options).unwrap().remembering_by(Clock::Stepped(now));
+    (Arc::new(Engine::Redis(redis)), time)
 }
 
 pub fn redis_url() -> String {

@@ -39,6 +39,9 @@ pub enum AdmitDecision {
         retry_after: Millis,
         /// Whether it waits for its turn.
         turn: Turn,
+        /// When the end of a lease makes room, in microseconds from now and not spread;
+        /// 0 where it is not that which the task has to wait for.
+        room_in: u64,
     },
     /// No task was named, and none is queued for the device.
     NoTask,

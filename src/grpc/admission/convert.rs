@@ -6,26 +6,34 @@ use bytes::Bytes;
 
 pub(super) use tasks::{cancellation, enqueued, task_page};
 
-use super::super::{
-    convert::{duration, timestamp},
-    page_token, pb,
+use super::{
+    super::{
+        convert::{duration, timestamp},
+        page_token, pb,
+    },
+    refusals::Refused,
 };
 use crate::{
     admission::{
         Admission, AdmitDecision, AdmitTask, CompleteVerdict, Completion, EvictVerdict, Lease,
         LeasePage, PoolView, RenewTask, RenewVerdict, Settings, Usage,
     },
+    engine::Answered,
     names::Name,
 };
 
-pub(super) fn admission(asked: &AdmitTask, admission: &Admission) -> pb::AdmitTaskResponse {
+pub(super) fn admission(
+    asked: &AdmitTask,
+    answered: &Answered<Admission>,
+) -> pb::AdmitTaskResponse {
     use pb::AdmitDecision as Wire;
 
+    let used = usage(&answered.outcome.usage);
     let mut response = pb::AdmitTaskResponse {
-        usage: Some(usage(&admission.usage)),
+        usage: Some(pb::Usage { cached: answered.is_cached(), ..used }),
         ..pb::AdmitTaskResponse::default()
     };
-    let decision = match &admission.decision {
+    let decision = match &answered.outcome.decision {
         AdmitDecision::Admitted { lease: granted, replayed, dispatched } => {
             let queued = dispatched.as_ref().map(|dispatched| dispatched.task.clone());
             let named = || asked.task.as_ref().map(Name::to_bytes).unwrap_or_default();
@@ -87,7 +95,12 @@ pub(super) fn eviction(verdict: EvictVerdict) -> pb::EvictTaskResponse {
 }
 
 /// `refused`: how many calls this server answered FULL.
-pub(super) fn pool(name: &Name, settings: &Settings, view: &PoolView, refused: u64) -> pb::Pool {
+pub(super) fn pool(
+    name: &Name,
+    settings: &Settings,
+    view: &PoolView,
+    refused: Refused,
+) -> pb::Pool {
     const OVERRIDES: [&str; 5] =
         ["capacity", "lease_duration", "expiry_grace", "paused", "max_attempts"];
     let overrides = OVERRIDES.iter().enumerate();
@@ -112,7 +125,8 @@ pub(super) fn pool(name: &Name, settings: &Settings, view: &PoolView, refused: u
         next_expire_time: view.next_expire.map(timestamp),
         queued: view.queued,
         waiters: u32::try_from(view.waiters).unwrap_or(u32::MAX),
-        refused,
+        refused: refused.all,
+        refused_cached: refused.cached,
     }
 }
 
@@ -145,5 +159,6 @@ fn usage(usage: &Usage) -> pb::Usage {
         in_use: usage.in_use,
         available: usage.available(),
         over_by: usage.over_by(),
+        cached: false,
     }
 }

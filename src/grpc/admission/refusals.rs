@@ -11,6 +11,15 @@ use crate::names::Name;
 /// Pools of a generation: at most twice as many are counted.
 const GENERATION: usize = 5_000;
 
+/// How often a pool refused somebody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Refused {
+    /// In all.
+    pub(super) all: u64,
+    /// Without asking the store.
+    pub(super) cached: u64,
+}
+
 /// A count for each of the pools that refused somebody last.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(Mutex<Counts>);
@@ -18,21 +27,21 @@ pub(super) struct Refusals(Mutex<Counts>);
 /// When the young ones are many they become the old ones, and those that were it go.
 #[derive(Debug, Default)]
 struct Counts {
-    young: HashMap<Box<[u8]>, u64>,
-    old: HashMap<Box<[u8]>, u64>,
+    young: HashMap<Box<[u8]>, Refused>,
+    old: HashMap<Box<[u8]>, Refused>,
 }
 
 impl Refusals {
-    /// One more.
-    pub(super) fn add(&self, pool: &Name) {
-        self.lock().add(pool.as_bytes());
+    /// One more; whether without asking the store.
+    pub(super) fn add(&self, pool: &Name, is_cached: bool) {
+        self.lock().add(pool.as_bytes(), is_cached);
     }
 
     /// How many there were.
-    pub(super) fn of(&self, pool: &Name) -> u64 {
+    pub(super) fn of(&self, pool: &Name) -> Refused {
         let counts = self.lock();
         let count = counts.young.get(pool.as_bytes()).or(counts.old.get(pool.as_bytes()));
-        count.copied().unwrap_or(0)
+        count.copied().unwrap_or_default()
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
@@ -41,17 +50,25 @@ impl Refusals {
 }
 
 impl Counts {
-    fn add(&mut self, pool: &[u8]) {
+    fn add(&mut self, pool: &[u8], is_cached: bool) {
         if let Some(count) = self.young.get_mut(pool) {
-            *count += 1;
+            count.add(is_cached);
             return;
         }
-        let before = self.old.remove(pool).unwrap_or(0);
+        let mut count = self.old.remove(pool).unwrap_or_default();
+        count.add(is_cached);
         if self.young.len() >= GENERATION {
             self.old = mem::take(&mut self.young);
         }
         // A copy: the name is a slice of a message, which need not stay for it.
-        self.young.insert(pool.into(), before + 1);
+        self.young.insert(pool.into(), count);
+    }
+}
+
+impl Refused {
+    fn add(&mut self, is_cached: bool) {
+        self.all += 1;
+        self.cached += u64::from(is_cached);
     }
 }
 
@@ -63,12 +80,13 @@ mod tests {
     fn pools_that_go_on_refusing_keep_their_count() {
         let mut counts = Counts::default();
         for number in 0..100_000u64 {
-            counts.add(&number.to_le_bytes());
+            counts.add(&number.to_le_bytes(), false);
             if number % 1000 == 0 {
-                counts.add(b"busy");
+                counts.add(b"busy", number % 4000 == 0);
             }
         }
-        assert_eq!(counts.young.get(&b"busy"[..]).or(counts.old.get(&b"busy"[..])), Some(&100));
+        let busy = counts.young.get(&b"busy"[..]).or(counts.old.get(&b"busy"[..]));
+        assert_eq!(busy, Some(&Refused { all: 100, cached: 25 }));
         assert!(counts.young.len() + counts.old.len() <= 2 * GENERATION);
         assert_eq!(counts.old.get(&0u64.to_le_bytes()[..]), None);
     }

@@ -28,6 +28,7 @@ pub(super) fn admission(response: pb::AdmitTaskResponse) -> Result<Admission, Ca
         pb::AdmitDecision::Full => AdmitDecision::Full {
             retry_after: millis(response.retry_after, "retry_after")?,
             turn: Turn::Refused,
+            room_in: 0,
         },
         pb::AdmitDecision::NoTask => AdmitDecision::NoTask,
         pb::AdmitDecision::Paused => {

@@ -8,17 +8,23 @@ use super::super::{
     convert::{duration, timestamp},
     pb, status,
 };
-use crate::rate::{
-    Algorithm, Answer, Ban, CheckRate, Checked, Limit, LimitUse, Policy, Rule, Tier, TierAction,
-    Verdict,
+use crate::{
+    engine::Answered,
+    rate::{
+        Algorithm, Answer, Ban, CheckRate, Checked, Limit, LimitUse, Policy, Rule, Tier,
+        TierAction, Verdict,
+    },
 };
 
 pub(super) fn checked(
     asked: &CheckRate,
-    checked: Checked,
+    checked: Answered<Checked>,
 ) -> Result<pb::CheckRateResponse, Status> {
-    match checked {
-        Checked::Decided { answer, replayed } => Ok(decided(asked, answer, replayed)),
+    let cached = checked.is_cached();
+    match checked.outcome {
+        Checked::Decided { answer, replayed } => {
+            Ok(pb::CheckRateResponse { cached, ..decided(asked, answer, replayed) })
+        }
         Checked::TooManyNames => Err(status::too_many_names()),
     }
 }
@@ -40,6 +46,7 @@ fn decided(asked: &CheckRate, answer: Answer, replayed: bool) -> pb::CheckRateRe
         ban: answer.ban.map(|it| ban(asked.name.key(), it)),
         replayed,
         error: Bytes::new(),
+        cached: false,
     }
 }
 

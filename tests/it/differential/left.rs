@@ -82,6 +82,7 @@ pub(super) fn settings(pool: &Name) -> Settings {
         max_attempts: 2,
         queued_max: 7,
         history: 40,
+        ..Settings::default()
     }
 }
 

@@ -1,0 +1,77 @@
+//! What a server remembers of a full pool.
+
+use super::{Admission, AdmitDecision, AdmitTask};
+use crate::{
+    admission::{Settings, Usage, member},
+    denial::{Deniable, Effect},
+    time::{Millis, Timestamp},
+    waiting::Turn,
+};
+
+/// A pool that was full.
+#[derive(Debug)]
+pub struct FullPool {
+    /// The settings by which it was.
+    settings: Settings,
+    usage: Usage,
+    /// When a slot lapses at the earliest, in microseconds from then.
+    room_in: u64,
+}
+
+impl Deniable for AdmitTask {
+    type Denial = FullPool;
+
+    /// A call that waits has to have its place in the queue, and which queued task a
+    /// device has next only the store knows.
+    fn kind(&self) -> Option<u64> {
+        let can_be =
+            self.place.is_none() && self.task.is_some() && self.settings.denial_cache.0 > 0;
+        can_be.then_some(0)
+    }
+
+    fn member(&self) -> Option<Vec<u8>> {
+        Some(AdmitTask::member(self))
+    }
+
+    fn denial(&self, outcome: &Admission) -> Option<(FullPool, u64)> {
+        match outcome.decision {
+            // A slot that is kept for those that wait is theirs at any moment.
+            AdmitDecision::Full { turn: Turn::Refused, room_in, .. } if room_in > 0 => {
+                let full = FullPool { settings: self.settings, usage: outcome.usage, room_in };
+                Some((full, room_in.min(self.settings.denial_cache.micros())))
+            }
+            _ => None,
+        }
+    }
+
+    fn deny(&self, denial: &FullPool, passed: u64, now: Timestamp) -> Option<Admission> {
+        if denial.settings != self.settings {
+            return None;
+        }
+        let room_in = denial.room_in.saturating_sub(passed).max(1);
+        let retry_after = self.spread(room_in, now);
+        let decision = AdmitDecision::Full { retry_after, turn: Turn::Refused, room_in };
+        Some(Admission { decision, usage: denial.usage })
+    }
+}
+
+impl AdmitTask {
+    /// A new lease may end before all others. Without an outcome one may have been
+    /// granted, as far as the call tells.
+    pub(super) fn effect_of(&self, outcome: Option<&Admission>) -> Effect {
+        let (frees, member, length) = match outcome.map(|outcome| &outcome.decision) {
+            Some(AdmitDecision::Admitted { lease, replayed, dispatched }) => {
+                let task = dispatched.as_ref().map(|queued| member(&self.device, &queued.task));
+                let member = task.unwrap_or_else(|| AdmitTask::member(self));
+                (!replayed, member, lease.grant.until(lease.expire))
+            }
+            Some(_) => return Effect::default(),
+            None => {
+                let length = self.lease_duration.unwrap_or(self.settings.lease_duration);
+                (true, AdmitTask::member(self), length)
+            }
+        };
+        let length = Millis(length.0 + self.settings.expiry_grace.0);
+        Effect { holds: Some((member, length)), ..Effect::frees(frees) }
+    }
+}

@@ -1,0 +1,124 @@
+//! Remembered refusals of one kind of decision, at most so many.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use crate::time::Timestamp;
+
+const SHARDS: usize = 64;
+/// With two kinds of decision 65,536 in all.
+const SHARD_MAX: usize = 512;
+
+/// Refusals by the hash of what they answer. The shards' locks are never held over an
+/// `.await`.
+#[derive(Debug)]
+pub(super) struct Shelf<T>(Box<[Shard<T>]>);
+
+type Shard<T> = Mutex<HashMap<u64, Entry<T>>>;
+
+/// A refusal, and when it counts.
+#[derive(Debug)]
+pub(super) struct Entry<T> {
+    /// Two that have the same hash are told apart by it.
+    pub(super) partition: Box<[u8]>,
+    /// Its partition's, when the call was sent.
+    pub(super) generation: u32,
+    /// The store's, then.
+    pub(super) epoch: u64,
+    /// When the call was sent.
+    pub(super) since: Timestamp,
+    /// It counts before then.
+    pub(super) until: Timestamp,
+    pub(super) denial: T,
+}
+
+impl<T> Default for Shelf<T> {
+    fn default() -> Shelf<T> {
+        Shelf((0..SHARDS).map(|_| Mutex::default()).collect())
+    }
+}
+
+impl<T> Shelf<T> {
+    /// What is made of the entry of a key, if there is one.
+    pub(super) fn with<R>(&self, key: u64, read: impl FnOnce(&Entry<T>) -> Option<R>) -> Option<R> {
+        let shard = self.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
+        shard.get(&key).and_then(read)
+    }
+
+    /// Puts an entry down in place of an earlier one. Where there is no room those go
+    /// whose time is over, else the one whose time is over first.
+    pub(super) fn put(&self, key: u64, entry: Entry<T>, now: Timestamp) {
+        let mut shard = self.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
+        if shard.len() >= SHARD_MAX && !shard.contains_key(&key) {
+            shard.retain(|_, entry| entry.until > now);
+            if shard.len() >= SHARD_MAX {
+                let first = shard.iter().min_by_key(|(_, entry)| entry.until);
+                let first = first.map(|(key, _)| *key);
+                first.and_then(|first| shard.remove(&first));
+            }
+        }
+        shard.insert(key, entry);
+    }
+
+    fn shard(&self, key: u64) -> &Shard<T> {
+        // The map goes by other bits.
+        &self.0[(key >> 32) as usize % SHARDS]
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        let count = |shard: &Shard<T>| shard.lock().unwrap_or_else(PoisonError::into_inner).len();
+        self.0.iter().map(count).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(since: u64, until: u64) -> Entry<u64> {
+        let (since, until) = (Timestamp(since), Timestamp(until));
+        Entry { partition: Box::default(), generation: 0, epoch: 0, since, until, denial: since.0 }
+    }
+
+    fn denial(shelf: &Shelf<u64>, key: u64) -> Option<u64> {
+        shelf.with(key, |entry| Some(entry.denial))
+    }
+
+    #[test]
+    fn those_whose_time_is_over_go_first_and_there_are_never_more() {
+        let shelf = Shelf::default();
+        // All in one shard.
+        for key in 0..SHARD_MAX as u64 {
+            let until = if key % 2 == 0 { 100 } else { 1000 + key };
+            shelf.put(key, entry(key, until), Timestamp(0));
+        }
+        assert_eq!(shelf.len(), SHARD_MAX);
+        // There is room for one that replaces another.
+        shelf.put(0, entry(9999, 100), Timestamp(0));
+        assert_eq!((shelf.len(), denial(&shelf, 0)), (SHARD_MAX, Some(9999)));
+        shelf.put(10_000, entry(1, 1500), Timestamp(100));
+        assert_eq!(shelf.len(), SHARD_MAX / 2 + 1);
+        assert_eq!((denial(&shelf, 2), denial(&shelf, 1)), (None, Some(1)));
+        // None is over: the first to be goes.
+        for key in 20_000..30_000 {
+            shelf.put(key, entry(key, key), Timestamp(100));
+            assert!(shelf.len() <= SHARD_MAX);
+        }
+        assert_eq!(denial(&shelf, 10_000), None);
+        assert!((30_000 - SHARD_MAX as u64..30_000).all(|key| denial(&shelf, key) == Some(key)));
+    }
+
+    #[test]
+    fn all_shards_together_are_bounded() {
+        let shelf = Shelf::default();
+        for key in 0..100_000u64 {
+            let spread = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            shelf.put(spread, entry(0, 1000), Timestamp(0));
+        }
+        assert!((30_000..=SHARDS * SHARD_MAX).contains(&shelf.len()), "{}", shelf.len());
+    }
+}

@@ -1,0 +1,119 @@
+//! What a server remembers of a key that was refused.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
+
+use super::{Answer, CheckRate, Checked, LimitUse, Verdict};
+use crate::{
+    denial::{Deniable, Effect},
+    rate::{Rule, TierAction},
+    time::{Millis, Timestamp},
+};
+
+/// Rules that come with calls are remembered up to this size, in bytes as the script reads
+/// them: the configuration's own are shared.
+const RULE_BYTES_MAX: usize = 1024;
+
+/// A key that was refused.
+#[derive(Debug)]
+pub struct RefusedKey {
+    rule: Arc<Rule>,
+    cost: u32,
+    answer: Answer,
+}
+
+impl Deniable for CheckRate {
+    type Denial = RefusedKey;
+
+    /// The answer to a request is kept where all servers find it.
+    fn kind(&self) -> Option<u64> {
+        let size: usize = self.rule.packed.iter().map(Vec::len).sum();
+        let can_be = self.request.is_none() && self.rule.denial_cache.0 > 0;
+        if !can_be || size > RULE_BYTES_MAX {
+            return None;
+        }
+        let mut hasher = DefaultHasher::new();
+        self.rule.packed.hash(&mut hasher);
+        Some(hasher.finish())
+    }
+
+    fn denial(&self, outcome: &Checked) -> Option<(RefusedKey, u64)> {
+        let Checked::Decided { answer, replayed: false } = outcome else { return None };
+        let holds = match answer.verdict {
+            _ if self.look() || self.has_changed(answer) => None,
+            // Where a limit has no room for longer than the ban runs, that refuses the call
+            // when the ban has ended: such an answer says BAN for THROTTLE then.
+            Verdict::Throttle | Verdict::Ban => answer.retry_after,
+            Verdict::Allow | Verdict::Warn => None,
+        };
+        // It was rounded up: what is left is never longer than what is waited for.
+        let holds = Millis(holds?.0.saturating_sub(1)).micros();
+        let denial =
+            RefusedKey { rule: self.rule.clone(), cost: self.cost, answer: answer.clone() };
+        (holds > 0).then_some((denial, holds.min(self.rule.denial_cache.micros())))
+    }
+
+    fn deny(&self, denial: &RefusedKey, passed: u64, _: Timestamp) -> Option<Checked> {
+        let is_same = Arc::ptr_eq(&self.rule, &denial.rule) || self.rule == denial.rule;
+        if !is_same || !self.is_refused_with(denial) {
+            return None;
+        }
+        let left = |length: Millis| Millis(length.micros().saturating_sub(passed).div_ceil(1000));
+        let limits = denial.answer.limits.iter();
+        let limits = limits.map(|used| LimitUse { reset_after: left(used.reset_after), ..*used });
+        let retry_after = denial.answer.retry_after.map(|wait| left(wait).max(Millis(1)));
+        let answer = Answer { retry_after, limits: limits.collect(), ..denial.answer.clone() };
+        Some(Checked::Decided { answer, replayed: false })
+    }
+}
+
+impl CheckRate {
+    /// What a call counts may bring another one to a further tier.
+    pub(super) fn effect_of(&self, outcome: Option<&Checked>) -> Effect {
+        let has_changed = match outcome {
+            Some(Checked::Decided { answer, replayed: false }) => self.has_changed(answer),
+            Some(_) => false,
+            None => true,
+        };
+        Effect::frees(has_changed && !self.look())
+    }
+
+    /// Whether the call may have changed anything that another answer depends on. Of a key
+    /// that a call has banned anew within a window nobody is told so; what is remembered of
+    /// it from before then says THROTTLE for BAN.
+    fn has_changed(&self, answer: &Answer) -> bool {
+        match answer.verdict {
+            _ if answer.crossed => true,
+            Verdict::Allow | Verdict::Warn => true,
+            Verdict::Throttle => self.may_have_counted(answer),
+            Verdict::Ban => false,
+        }
+    }
+
+    /// Whether a call that was throttled may have been counted towards a further tier:
+    /// then others would be, too. Only a count beyond the ceiling tells of such a one.
+    fn may_have_counted(&self, answer: &Answer) -> bool {
+        let (Some(first), Some(limit)) = (answer.limits.first(), self.rule.limits.first()) else {
+            return true;
+        };
+        let further = self.rule.level(first.count.into()).map_or(0, |level| level + 1);
+        let waits = self.rule.tiers[further..].last();
+        waits.is_some_and(|tier| tier.action != TierAction::Warn)
+            && self.cost <= limit.ceiling
+            && first.count > limit.ceiling
+    }
+
+    /// Whether a call of this cost is refused where one was of the cost that is remembered,
+    /// in the same way: it costs as much, or more without reaching another tier.
+    fn is_refused_with(&self, denial: &RefusedKey) -> bool {
+        let (asked, cost) = (self.cost.max(1), denial.cost);
+        if asked <= cost || denial.answer.verdict == Verdict::Ban {
+            return asked >= cost;
+        }
+        let count = denial.answer.limits.first().map_or(0, |used| u64::from(used.count));
+        let level = |cost: u32| self.rule.level(count + u64::from(cost));
+        level(asked) == level(cost) && self.rule.limits.iter().all(|limit| asked <= limit.ceiling)
+    }
+}
