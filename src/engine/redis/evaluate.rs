@@ -71,15 +71,39 @@ impl Scripts {
 
     fn evalsha(&self, (script, batch): Run<'_>) -> Cmd {
         let mut cmd = redis::cmd("EVALSHA");
-        cmd.arg(&self.prepared[script.name].sha1).arg(batch.len() * script.keys);
-        // All keys, item by item, then all arguments.
-        for key in batch.iter().flat_map(|call| call.parts().take(script.keys)) {
-            cmd.arg(key);
+        cmd.arg(&self.prepared[script.name].sha1);
+        let Some((shared_keys, shared_argv)) = script.shared() else {
+            // All keys, item by item, then all arguments.
+            cmd.arg(batch.len() * script.keys);
+            push(&mut cmd, batch.iter().flat_map(|call| call.keys()));
+            push(&mut cmd, batch.iter().flat_map(|call| call.argv()));
+            return cmd;
+        };
+        // Of each run the shared ones and how many share them, then item by item.
+        let runs: Vec<&[Call]> = batch
+            .chunk_by(|one, next| {
+                let [one, next] = [one, next]
+                    .map(|call| call.keys().take(shared_keys).chain(call.argv().take(shared_argv)));
+                one.eq(next)
+            })
+            .collect();
+        cmd.arg(runs.len() * shared_keys + batch.len() * (script.keys - shared_keys));
+        for run in &runs {
+            push(&mut cmd, run[0].keys().take(shared_keys));
+            push(&mut cmd, run.iter().flat_map(|call| call.keys().skip(shared_keys)));
         }
-        for argument in batch.iter().flat_map(|call| call.parts().skip(script.keys)) {
-            cmd.arg(argument);
+        for run in &runs {
+            cmd.arg(run.len());
+            push(&mut cmd, run[0].argv().take(shared_argv));
+            push(&mut cmd, run.iter().flat_map(|call| call.argv().skip(shared_argv)));
         }
         cmd
+    }
+}
+
+fn push<'a>(cmd: &mut Cmd, parts: impl Iterator<Item = &'a [u8]>) {
+    for part in parts {
+        cmd.arg(part);
     }
 }
 
@@ -152,7 +176,16 @@ pub(super) fn replies(value: Value, count: usize) -> Result<Vec<Result<Reply, Er
 
 fn reply(value: Value) -> Result<Reply, Error> {
     let unexpected = |what: &dyn std::fmt::Debug| Error::Corrupt(format!("a reply {what:?}"));
-    let Value::Array(values) = value else { return Err(unexpected(&value)) };
+    let values = match value {
+        Value::Array(values) => values,
+        // Numbers only, packed.
+        Value::BulkString(bytes) if bytes.len() % 8 == 0 => {
+            let (numbers, _) = bytes.as_chunks();
+            let numbers = numbers.iter().map(|number| Item::Number(i64::from_le_bytes(*number)));
+            return Ok(Reply::new(numbers.collect()));
+        }
+        other => return Err(unexpected(&other)),
+    };
     let mut items = Vec::with_capacity(values.len());
     for value in values {
         items.push(match value {
