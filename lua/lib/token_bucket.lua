@@ -1,7 +1,7 @@
 -- Token buckets: GCRA; the source is cited in src/rate/token_bucket.rs. Usage:
 -- tat u64 and part u32 (the theoretical arrival time: µs, and times 1/max µs),
--- then the numbers it was counted with: max u32, window u64, and when: u64. Extra:
--- max; the ceiling is the burst.
+-- then the numbers it was counted with: max u32 (0: it is there for notices), window
+-- u64, and when: u64. Extra: max; the ceiling is the burst.
 local bucket = {}
 algorithms[4] = bucket
 
@@ -44,7 +44,7 @@ function bucket.load(limit, text, at, _, now)
     return
   end
   local tat, part, rate, length, seen = scan('<I8I4I4I8I8', text, at)
-  assert(rate > part and length > 0 and seen <= TIME_MAX and tat - seen <= FILL_MAX)
+  assert((rate > part or rate + part == 0) and length > 0 and seen <= TIME_MAX and tat - seen <= FILL_MAX)
   -- A clock that was set back must not hold a key up for longer.
   limit.moved = seen > now or rate ~= limit.extra or length ~= limit.window
   local debt = tat - max(seen, now)

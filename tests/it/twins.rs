@@ -144,7 +144,7 @@ impl Twins {
         let now = self.time.now();
         assert_eq!(native.len(), redis.len(), "{context}, {now}");
         for (index, (native, redis)) in native.iter().zip(&redis).enumerate() {
-            assert_eq!(Ok(native), redis.as_ref(), "{context}, {now}: {index} of {decisions:?}");
+            assert_eq!(Ok(native), redis.as_ref(), "{context}, {now}: {:?}", decisions[index]);
         }
         native
     }
