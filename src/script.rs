@@ -51,7 +51,7 @@ scripts! {
     RENEW_TASK = "admission/renew", 10 keys, 10 argv, sharing 9 7, with "admission" "leases" "tasks" "events" "pool_event" "endings" "pool" "pool_changes" "lease";
     SWEEP_POOL = "admission/sweep", 6 keys, 3 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings";
     BAN_KEY = "rate/ban", 2 keys, 5 argv, with "packed" "ban" "events" "rate_event";
-    CHECK_RATE = "rate/check", 4 keys, 6 argv, with "packed" "limits" "window" "sliding_window" "token_bucket" "counters" "meter" "ban" "replay" "tiers" "judge" "events" "rate_event";
+    CHECK_RATE = "rate/check", 4 keys, 6 argv, sharing 0 3, with "packed" "limits" "window" "sliding_window" "token_bucket" "counters" "meter" "ban" "replay" "tiers" "judge" "plain" "events" "rate_event";
     GET_BAN = "rate/get_ban", 1 keys, 0 argv, with "packed" "ban";
     RESET_RATE = "rate/reset", 1 keys, 0 argv, with "packed" "counters";
     READ_RATE_EVENTS = "rate/read_events", 1 keys, 2 argv, with "packed" "events";
