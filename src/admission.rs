@@ -123,6 +123,15 @@ fn push_queue_keys(call: &mut Call) {
     }
 }
 
+/// Appends the keys that the scripts of the hot path share, in the order of `lua/lib/pool.lua`.
+fn push_pool_keys(call: &mut Call) {
+    for part in [&b"settings"[..], b"token", b"leases"] {
+        call.key(&[part]);
+    }
+    push_queue_keys(call);
+    crate::waiting::push_keys(call);
+}
+
 /// Device and task in one, so that no two pairs are equal.
 fn member(device: &Name, task: &[u8]) -> Vec<u8> {
     [device.as_bytes(), &[SEPARATOR], task].concat()

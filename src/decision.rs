@@ -189,15 +189,20 @@ impl<'a> Call<'a> {
 }
 
 impl Arguments {
-    /// The keys, then the arguments.
-    pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, &end)| &self.buffer[start..end])
+    /// The keys.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.parts().take(self.keys)
     }
 
-    /// How many of the parts are keys.
-    pub fn keys(&self) -> usize {
-        self.keys
+    /// The arguments.
+    pub fn argv(&self) -> impl Iterator<Item = &[u8]> {
+        self.parts().skip(self.keys)
+    }
+
+    /// The keys, then the arguments.
+    fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| &self.buffer[start..end])
     }
 
     /// The keys' bytes in all: a measure of what sending it costs.

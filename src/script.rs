@@ -9,6 +9,8 @@ pub struct Script {
     pub keys: usize,
     /// How many ARGV one decision has.
     pub argv: usize,
+    /// How many of its first KEYS and ARGV decisions in a row may have in common.
+    shared: (usize, usize),
     /// The fragments of `lua/lib/` that it calls.
     fragments: &'static [&'static str],
     /// The script's own text: `local function decide(keys, argv, now)`.
@@ -16,13 +18,15 @@ pub struct Script {
 }
 
 macro_rules! scripts {
-    ($($name:ident = $path:literal, $keys:literal keys, $argv:literal argv, with $($fragment:literal)+;)*) => {
+    ($($name:ident = $path:literal, $keys:literal keys, $argv:literal argv,
+        $(sharing $shared_keys:literal $shared_argv:literal,)? with $($fragment:literal)+;)*) => {
         $(
             #[doc = concat!("`lua/", $path, ".lua`")]
             pub static $name: Script = Script {
                 name: $path,
                 keys: $keys,
                 argv: $argv,
+                shared: (0 $(+ $shared_keys)?, 0 $(+ $shared_argv)?),
                 fragments: &[$(include_str!(concat!("../lua/lib/", $fragment, ".lua"))),+],
                 body: include_str!(concat!("../lua/", $path, ".lua")),
             };
@@ -33,10 +37,10 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ADMIT_TASK = "admission/admit", 10 keys, 13 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings" "lease" "queue" "hints" "turns" "admit";
+    ADMIT_TASK = "admission/admit", 10 keys, 13 argv, sharing 9 8, with "admission" "leases" "tasks" "events" "pool_event" "endings" "pool" "pool_changes" "lease" "queue" "hints" "turns" "admit";
     ATTEND_POOL = "admission/attend", 4 keys, 6 argv, with "admission" "leases" "queue" "hints" "attend";
     CANCEL_TASK = "admission/cancel", 6 keys, 3 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings";
-    COMPLETE_TASK = "admission/complete", 9 keys, 8 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings" "queue" "hints";
+    COMPLETE_TASK = "admission/complete", 10 keys, 11 argv, sharing 9 7, with "admission" "leases" "tasks" "events" "pool_event" "endings" "pool" "pool_changes" "queue" "hints";
     CONFIGURE_POOL = "admission/configure", 9 keys, 12 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings" "pool_view" "queue" "hints";
     ENQUEUE_TASK = "admission/enqueue", 5 keys, 6 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings";
     EVICT_TASK = "admission/evict", 9 keys, 6 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings" "queue" "hints";
@@ -44,10 +48,10 @@ scripts! {
     LIST_LEASES = "admission/list_leases", 1 keys, 3 argv, with "admission";
     LIST_TASKS = "admission/list_tasks", 3 keys, 4 argv, with "admission" "tasks";
     READ_EVENTS = "admission/read_events", 1 keys, 2 argv, with "admission" "events";
-    RENEW_TASK = "admission/renew", 8 keys, 7 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings" "lease";
+    RENEW_TASK = "admission/renew", 10 keys, 10 argv, sharing 9 7, with "admission" "leases" "tasks" "events" "pool_event" "endings" "pool" "pool_changes" "lease";
     SWEEP_POOL = "admission/sweep", 6 keys, 3 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings";
     BAN_KEY = "rate/ban", 2 keys, 5 argv, with "packed" "ban" "events" "rate_event";
-    CHECK_RATE = "rate/check", 4 keys, 6 argv, with "packed" "limits" "window" "sliding_window" "token_bucket" "counters" "meter" "ban" "replay" "tiers" "judge" "events" "rate_event";
+    CHECK_RATE = "rate/check", 4 keys, 6 argv, sharing 0 3, with "packed" "limits" "window" "sliding_window" "token_bucket" "counters" "meter" "ban" "replay" "tiers" "judge" "plain" "events" "rate_event";
     GET_BAN = "rate/get_ban", 1 keys, 0 argv, with "packed" "ban";
     RESET_RATE = "rate/reset", 1 keys, 0 argv, with "packed" "counters";
     READ_RATE_EVENTS = "rate/read_events", 1 keys, 2 argv, with "packed" "events";
@@ -75,17 +79,43 @@ scripts! {
 
 const CLOCK: &str = include_str!("../lua/lib/clock.lua");
 const BATCH: &str = include_str!("../lua/lib/batch.lua");
+const SHARING: &str = include_str!("../lua/lib/sharing.lua");
 
 impl Script {
     /// The text that Redis runs: clock, fragments, rule, and the loop that
     /// decides a batch. `clock` replaces the clock line, so that a test can
     /// step the time while the production text carries no hook for it.
     pub fn text(&self, clock: Option<&str>) -> String {
-        let Script { name, keys, argv, fragments, body } = self;
+        let Script { name, fragments, body, .. } = self;
         let title = format!("-- tollgate {name}");
-        let sizes = format!("local KEYS_PER_ITEM, ARGV_PER_ITEM = {keys}, {argv}");
+        let (sizes, batch) = self.batch();
         let fragments = fragments.join("\n");
-        [&title, clock.unwrap_or(CLOCK), &fragments, body, &sizes, BATCH].join("\n")
+        [&title, clock.unwrap_or(CLOCK), &fragments, body, &sizes, batch].join("\n")
+    }
+
+    /// How a batch is laid out, and the loop that decides it.
+    fn batch(&self) -> (String, &'static str) {
+        let Script { keys, argv, .. } = self;
+        let Some((shared_keys, shared_argv)) = self.shared() else {
+            return (format!("local KEYS_PER_ITEM, ARGV_PER_ITEM = {keys}, {argv}"), BATCH);
+        };
+        let (keys, argv) = (keys - shared_keys, argv - shared_argv);
+        let parts = (1..=keys).map(|i| format!("KEYS[key + {i}]"));
+        let parts: Vec<_> =
+            parts.chain((1..=argv).map(|i| format!("ARGV[argument + {i}]"))).collect();
+        let sizes = format!(
+            "local SHARED_KEYS, SHARED_ARGV = {shared_keys}, {shared_argv}\n\
+             local ITEM_KEYS, ITEM_ARGV = {keys}, {argv}\n\
+             local function item(key, argument)\n  return {}\nend",
+            parts.join(", ")
+        );
+        (sizes, SHARING)
+    }
+
+    /// How many of the first KEYS and ARGV are sent once for decisions in a row that have
+    /// them in common; none where each is decided by itself.
+    pub fn shared(&self) -> Option<(usize, usize)> {
+        (self.shared != (0, 0)).then_some(self.shared)
     }
 
     /// The script's own text, as it is in its file.

@@ -123,7 +123,21 @@ fn headers_say_what_scripts_take() {
         let sentence = header.iter().take_while(|line| !line.is_empty()).copied();
         assert!(sentence.collect::<String>().ends_with('.'), "{name}: no sentence first");
 
-        for (kind, count) in [("keys", script.keys), ("argv", script.argv)] {
+        // What is shared is read by a fragment; the rest are the rule's parameters.
+        let (shared_keys, shared_argv) = script.shared().unwrap_or_default();
+        let shared = match shared_keys {
+            0 => format!("Shared argv[1..{shared_argv}]"),
+            _ => format!("Shared keys[1..{shared_keys}], argv[1..{shared_argv}]"),
+        };
+        assert_eq!(
+            header.contains(&shared.as_str()),
+            script.shared().is_some(),
+            "{name}: {shared}"
+        );
+        let mut parameters = vec!["now"];
+        for (kind, count, shared) in
+            [("keys", script.keys, shared_keys), ("argv", script.argv, shared_argv)]
+        {
             let declared: Vec<&&str> =
                 header.iter().filter(|line| line.starts_with(&format!("{kind}["))).collect();
             assert_eq!(declared.len(), count, "{name}: {kind} in the header");
@@ -132,7 +146,11 @@ fn headers_say_what_scripts_take() {
                 assert!(line.starts_with(&format!("{kind}[{number}] ")), "{name}: {line}");
                 let named = line.split(' ').nth(1).unwrap();
                 let read = format!("{kind}[{number}]");
-                assert!(rule.contains(&read), "{name}: {named} is not read");
+                match script.shared() {
+                    Some(_) if index >= shared => parameters.push(named),
+                    Some(_) => assert!(script.text(None).contains(&read), "{name}: {named}"),
+                    None => assert!(rule.contains(&read), "{name}: {named} is not read"),
+                }
             }
         }
         let order: Vec<usize> = ["keys[1]", "argv[1]", "Returns", "Writes", "Cost"]
@@ -144,8 +162,15 @@ fn headers_say_what_scripts_take() {
             })
             .collect();
         assert!(order.is_sorted(), "{name}: the header is out of order");
-        let signature = if script.argv > 0 { "(keys, argv, " } else { "(keys, _, " };
-        assert!(text.contains(&format!("\nlocal function decide{signature}")), "{name}");
+        let signature = text.lines().find_map(|line| line.strip_prefix("local function decide("));
+        let signature = signature.unwrap_or_else(|| panic!("{name}: no decide"));
+        match script.shared() {
+            Some(_) => {
+                assert!(signature.ends_with(&format!(", {})", parameters.join(", "))), "{name}")
+            }
+            None if script.argv > 0 => assert!(signature.starts_with("keys, argv, "), "{name}"),
+            None => assert!(signature.starts_with("keys, _, "), "{name}"),
+        }
     }
 }
 

@@ -2,27 +2,28 @@
 --
 -- keys[1] settings string: the pool's run-time settings
 -- keys[2] token string: the last fencing token
--- keys[3] task string: the task's record
--- keys[4] leases zset: the pool's leases by the end of their slot
--- keys[5] queue zset: who waits, by ticket
--- keys[6] places hash: the calls that wait, and their servers
--- keys[7] events list: the pool's history
--- keys[8] queued hash: tasks that were queued
--- keys[9] backlog zset: those that are queued, by device and age
--- keys[10] due zset: when queued ones expire and others are forgotten
--- argv[1] device
--- argv[2] task empty for the device's oldest queued one
--- argv[3] asked_ms ms, 100..86400000, empty for the pool's
--- argv[4] seed 0..2^32-1, spreads retry_after
--- argv[5] capacity default, 0..1000000
--- argv[6] lease_ms default, ms, 100..86400000
--- argv[7] grace_ms default, ms, 0..2592000000
--- argv[8] paused default, 0 or 1
--- argv[9] max_attempts default, 1..1000
--- argv[10] retention_ms ms, 60000..2592000000
--- argv[11] history events kept at least, 100..1000000
--- argv[12] barging 1 when a free slot may be taken though others wait, else 0
+-- keys[3] leases zset: the pool's leases by the end of their slot
+-- keys[4] events list: the pool's history
+-- keys[5] queued hash: tasks that were queued
+-- keys[6] backlog zset: those that are queued, by device and age
+-- keys[7] due zset: when queued ones expire and others are forgotten
+-- keys[8] queue zset: who waits, by ticket
+-- keys[9] places hash: the calls that wait, and their servers
+-- keys[10] task_key string: the task's record
+-- argv[1] capacity default, 0..1000000
+-- argv[2] lease_ms default, ms, 100..86400000
+-- argv[3] grace_ms default, ms, 0..2592000000
+-- argv[4] paused default, 0 or 1
+-- argv[5] max_attempts default, 1..1000
+-- argv[6] retention_ms ms, 60000..2592000000
+-- argv[7] history events kept at least, 100..1000000
+-- argv[8] barging 1 when a free slot may be taken though others wait, else 0
+-- argv[9] device
+-- argv[10] named the task, empty for the device's oldest queued one
+-- argv[11] asked_ms ms, 100..86400000, empty for the pool's
+-- argv[12] seed 0..2^32-1, spreads retry_after
 -- argv[13] place "number ticket wait_ms keep_ms channel", empty for a call that does not wait
+-- Shared keys[1..9], argv[1..8]
 --
 -- Returns {0 granted, capacity, in_use, token, grant, expire, (attempt, task, payload) when queued}
 --         {1 replayed, the same}
@@ -35,71 +36,55 @@
 --        places, TTL: 2 minutes; queued, backlog and due, permanent; events, TTL: 24 h
 -- Cost O(log leases + log waiters + log queued); takes at most 100 ended leases, 100 expired
 --      tasks of the device and 500 lapsed places out of the way
-local function decide(keys, argv, now)
-  local settings_key, token_key, task_key = keys[1], keys[2], keys[3]
-  local leases_key, queue_key, places_key = keys[4], keys[5], keys[6]
-  local pool = { leases = leases_key, events = keys[7], queued = keys[8], backlog = keys[9], due = keys[10] }
-  local device, named, asked_ms, seed = argv[1], argv[2], tonumber(argv[3]), tonumber(argv[4])
-  local barging, place, waiter = argv[12] == '1', argv[13], device .. '\31' .. named
+local function share(keys, argv, now, first, last)
+  local pool = open_pool(keys, argv, now, first, last)
+  pool.barging = argv[8] == '1'
+  pool.ended = reclaim(pool, call('ZCARD', pool.leases) - pool.in_use, now)
+  return pool
+end
 
-  local stored = read(settings_key, token_key, task_key)
-  local capacity, lease_ms, grace_ms, paused, max_attempts = read_settings(
-    stored[1], tonumber(argv[5]), tonumber(argv[6]), tonumber(argv[7]), tonumber(argv[8]), tonumber(argv[9])
-  )
-  pool.max_attempts, pool.retention, pool.history = max_attempts, argv[10] * 1000, tonumber(argv[11])
-  local last_token, horizon = read_token(stored[2])
-  local in_use = count_in_use(leases_key, now)
-  local ended = reclaim(pool, call('ZCARD', leases_key) - in_use, now)
-  local member, task, more
+local write = write_pool
+
+local function decide(pool, now, task_key, device, named, asked_ms, seed, place)
+  local waiter, member, task, more = device .. '\31' .. named, nil, nil, nil
   if named == '' then
-    member, task, more = oldest_task(pool, device, ended > 0, now)
+    write(pool, now)
+    member, task, more = oldest_task(pool, device, now)
   else
-    member, task, more = named_task(pool, waiter, stored[3], ended > 0, now)
+    member, task, more = named_task(pool, waiter, task_key, now)
   end
 
-  local free, answer = capacity - in_use, nil
-  local own = task and holds_slot(leases_key, member, task, now) and 1 or 0
-  if own == 1 and now < task.expire then
-    answer = admitted(1, capacity, in_use, member, task)
-  elseif task and (task.state == 'D' or (task.standing or 'Q') ~= 'Q') then
-    answer = { 5, capacity, in_use }
-  elseif more then
-    answer = { 2, capacity, in_use, 1, AGAIN, 0 }
-  elseif not task and named == '' then
-    answer = { 3, capacity, in_use }
-  elseif paused == 1 or capacity == 0 then
-    answer = { 4, capacity, in_use, spread(PAUSED_RETRY, seed, now) }
-  elseif own == 1 and is_over(pool, task, now) then
-    -- It leaves the queue with its slot, which is not for another task before.
-    answer = { 2, capacity, in_use, spread(task.slot_end - now, seed, now), 0, 0 }
-  elseif ended > 0 and free + own > 0 and in_use - own + ended >= capacity then
-    answer = { 2, capacity, in_use, 1, AGAIN, 0 } -- the events of ended leases come first
-  end
-  local turn, ticket = true, 0
-  call('LLEN', pool.events) -- fails where it is of another type
+  local capacity, in_use = pool.capacity, pool.in_use
+  local free, own = capacity - in_use, task and holds_slot(pool, member, task, now) and 1 or 0
+  local answer = more and pack(NUMBERS6, 2, capacity, in_use, 1, AGAIN, 0)
+    or settled(pool, member, task, named, own, seed, now)
+  local turn, ticket = free > 0, 0
   if answer or own == 1 and free + own > 0 then
-    needs_no_turn(queue_key, places_key, waiter, place, free, now)
-  else
-    turn, ticket = take_turn(queue_key, places_key, waiter, place, free, barging, now)
+    turn = true
+    if place ~= '' then
+      needs_no_turn(pool.queue, pool.places, waiter, place, free, now)
+    end
+  elseif place ~= '' or has_waiters(pool) then
+    call('LLEN', pool.events) -- fails where it is of another type
+    pool.waiters = nil
+    turn, ticket = take_turn(pool.queue, pool.places, waiter, place, free, pool.barging, now)
   end
   if answer then
     return answer
   elseif not turn then
-    -- When this lease ends, one less than the capacity are left.
-    local last = free <= 0 and call('ZREVRANGE', leases_key, capacity - 1, capacity - 1, 'WITHSCORES')[2]
-    local room = last and tonumber(last) - now or 0
-    return { 2, capacity, in_use, spread(last and room or KEPT_RETRY, seed, now), ticket, room }
+    local room = free <= 0 and until_room(pool, now)
+    return pack(NUMBERS6, 2, capacity, in_use, spread(room or KEPT_RETRY, seed, now), ticket, room or 0)
   end
 
   if own == 1 then
-    expire(pool, member, task, now)
+    end_lease(pool, member, task, now)
   end
   local lease = task and task.standing and task or { attempt = 0 }
   lease.attempt = lease.standing and lease.attempt + 1 or 0
-  lease.state, lease.token, lease.grant = 'L', math.max(last_token + 1, now), now
-  lease.expire = now + (asked_ms or lease_ms) * 1000
-  lease.slot_end = lease.expire + grace_ms * 1000
-  log_events(pool.events, pool.history, now, event(ADMITTED, lease.token, lease.attempt, member, now, 0, capacity))
-  write_lease(pool, token_key, task_key, member, lease, lease.token, horizon, now)
-  return admitted(0, capacity, in_use - own + 1, member, lease)
+  lease.state, lease.token, lease.grant = 'L', math.max(pool.last_token + 1, now), now
+  lease.expire = now + (tonumber(asked_ms) or pool.lease_ms) * 1000
+  lease.slot_end = lease.expire + pool.grace_ms * 1000
+  pool.news[#pool.news + 1] = event(ADMITTED, lease.token, lease.attempt, member, now, nil, capacity)
+  put_lease(pool, task_key, member, lease, lease.token, now)
+  return admitted(0, capacity, pool.in_use, member, lease)
 end

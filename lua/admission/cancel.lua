@@ -27,7 +27,7 @@ local function decide(keys, argv, now)
   elseif not task or not task.standing then
     return { 3, 0 }
   end
-  local verdict = holds_slot(pool.leases, member, task, now) and 1 or 0
+  local verdict = holds_slot(pool, member, task, now) and 1 or 0
   if task.standing == 'C' then
     return { verdict, 1 }
   end

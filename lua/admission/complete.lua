@@ -1,22 +1,27 @@
 -- Records a task's result and frees its own slot.
 --
 -- keys[1] settings string: the pool's run-time settings
--- keys[2] task string: the task's record
+-- keys[2] token string: the last fencing token
 -- keys[3] leases zset: the pool's leases by the end of their slot
--- keys[4] queue zset: who waits, by ticket
--- keys[5] places hash: the calls that wait, and their servers
--- keys[6] events list: the pool's history
--- keys[7] queued hash: tasks that were queued
--- keys[8] backlog zset: those that are queued, by device and age
--- keys[9] due zset: when queued ones expire and others are forgotten
--- argv[1] member device and task, joined by \31
--- argv[2] token the lease's fencing token, empty when not compared
--- argv[3] outcome 1 succeeded, 2 failed
--- argv[4] result bytes, 0..65536
--- argv[5] capacity default, 0..1000000
--- argv[6] max_attempts default, 1..1000
--- argv[7] retention_ms ms, 60000..2592000000
--- argv[8] history events kept at least, 100..1000000
+-- keys[4] events list: the pool's history
+-- keys[5] queued hash: tasks that were queued
+-- keys[6] backlog zset: those that are queued, by device and age
+-- keys[7] due zset: when queued ones expire and others are forgotten
+-- keys[8] queue zset: who waits, by ticket
+-- keys[9] places hash: the calls that wait, and their servers
+-- keys[10] task_key string: the task's record
+-- argv[1] capacity default, 0..1000000
+-- argv[2] lease_ms default, ms, 100..86400000
+-- argv[3] grace_ms default, ms, 0..2592000000
+-- argv[4] paused default, 0 or 1
+-- argv[5] max_attempts default, 1..1000
+-- argv[6] retention_ms ms, 60000..2592000000
+-- argv[7] history events kept at least, 100..1000000
+-- argv[8] member device and task, joined by \31
+-- argv[9] token the lease's fencing token, empty when not compared
+-- argv[10] outcome 1 succeeded, 2 failed
+-- argv[11] result bytes, 0..65536
+-- Shared keys[1..9], argv[1..7]
 --
 -- Returns {0 completed, capacity, in_use}
 --         {1 already completed, capacity, in_use}
@@ -26,40 +31,40 @@
 -- Writes task, TTL: the retention; leases, queue and places (removes); queued, backlog and
 --        due, permanent; events, TTL: 24 h
 -- Cost O(log leases + log waiters + log queued); takes at most 500 lapsed places out of the way
-local function decide(keys, argv, now)
-  local settings_key, task_key, leases_key = keys[1], keys[2], keys[3]
-  local queue_key, places_key = keys[4], keys[5]
-  local pool = { leases = leases_key, events = keys[6], queued = keys[7], backlog = keys[8], due = keys[9] }
-  local member, token, outcome, result = argv[1], tonumber(argv[2]), argv[3], argv[4]
+local share, REPLY = open_pool, '<I8I8I8'
 
-  local stored = read(settings_key, task_key)
-  local capacity, _, _, _, max_attempts =
-    read_settings(stored[1], tonumber(argv[5]), nil, nil, nil, tonumber(argv[6]))
-  pool.max_attempts, pool.retention, pool.history = max_attempts, argv[7] * 1000, tonumber(argv[8])
-  local task = find_task(stored[2], pool, member, now)
-  local in_use = count_in_use(leases_key, now)
+local function write(pool, now)
+  write_pool(pool, now)
+  hand_on(pool.queue, pool.places, pool.capacity - pool.was_in_use, pool.capacity - pool.in_use, now)
+  pool.was_in_use = pool.in_use
+end
 
+local function decide(pool, now, task_key, member, token, outcome, result)
+  local capacity, task = pool.capacity, known_task(pool, task_key, member, now)
   if not task or task.state == 'N' then
-    return { 4, capacity, in_use }
-  elseif token and token ~= task.token then
-    return { 3, capacity, in_use }
+    return pack(REPLY, 4, capacity, pool.in_use)
+  elseif token ~= '' and tonumber(token) ~= task.token then
+    return pack(REPLY, 3, capacity, pool.in_use)
   elseif task.state == 'D' or task.state == 'F' then
-    return { 1, capacity, in_use }
+    return pack(REPLY, 1, capacity, pool.in_use)
   end
 
-  local was_in_use, running = in_use, task.state == 'L' and now < task.expire
+  local running, news, standing = task.state == 'L' and now < task.expire, pool.news, nil
   if is_lapsed(pool, member, task, now) then
+    write(pool, now)
     expire(pool, member, task, now)
+    news = pool.news
   end
-  local events, standing = {}, nil
-  events[1] = event(running and COMPLETED or LATE, task.token, task.attempt, member, now, outcome)
+  news[#news + 1] = event(running and COMPLETED or LATE, task.token, task.attempt, member, now, outcome)
   local again = task.standing and outcome == '2'
   if again then
-    standing, events[2] = fate(pool, member, task, now)
+    standing, news[#news + 1] = fate(pool, member, task, now)
   end
-  log_events(pool.events, pool.history, now, unpack(events))
-  if task.state == 'L' and call('ZREM', leases_key, lease_member(member, task)) == 1 then
-    in_use = in_use - 1
+  if holds_slot(pool, member, task, now) then
+    list_lease(pool, lease_member(member, task), false)
+  end
+  if task.standing then
+    write(pool, now)
   end
   if again then
     task.state = 'F'
@@ -68,8 +73,8 @@ local function decide(keys, argv, now)
     if task.standing then
       drop_queued(pool, member, task)
     end
-    write_task(task_key, 'D', task, now + pool.retention, now, ' ' .. outcome .. ' ' .. result)
+    local forget = now + pool.retention
+    put_record(pool, task_key, task_record('D', task, forget, outcome .. result), forget, now)
   end
-  hand_on(queue_key, places_key, capacity - was_in_use, capacity - in_use, now)
-  return { running and 0 or 2, capacity, in_use }
+  return pack(REPLY, running and 0 or 2, capacity, pool.in_use)
 end

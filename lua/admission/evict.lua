@@ -41,7 +41,7 @@ local function decide(keys, argv, now)
     return { 3 }
   elseif task.state == 'E' then
     return { 1 }
-  elseif not holds_slot(pool.leases, member, task, now) then
+  elseif not holds_slot(pool, member, task, now) then
     return { 2 }
   end
 
@@ -60,7 +60,7 @@ local function decide(keys, argv, now)
     task.state = 'E'
     end_attempt(pool, member, task, standing, now)
   else
-    write_task(task_key, 'E', task, now + pool.retention, now, ' ' .. reason)
+    write_task(task_key, 'E', task, now + pool.retention, now, reason)
   end
   if known then
     local free = capacity - count_in_use(pool.leases, now)

@@ -4,7 +4,7 @@ local STRIKES_MAX = 4294967295
 
 -- nil when there is none, or it is remembered no longer.
 local function read_ban(key, now)
-  local text = call('GET', key)
+  local text = get(key)
   if not text then
     return nil
   end

@@ -42,7 +42,7 @@ end
 
 -- Takes a queued task out that is over, if its lease has ended; whether it did.
 local function leave_if_over(pool, member, task, now)
-  if not is_over(pool, task, now) or holds_slot(pool.leases, member, task, now) then
+  if not is_over(pool, task, now) or holds_slot(pool, member, task, now) then
     return false
   end
   local standing, left = fate(pool, member, task, now)
@@ -66,7 +66,7 @@ end
 
 -- Whether a lease has ended, with its grace, and nobody has taken it out yet.
 local function is_lapsed(pool, member, task, now)
-  return task.state == 'L' and task.slot_end <= now and call('ZSCORE', pool.leases, lease_member(member, task)) ~= false
+  return task.state == 'L' and task.slot_end <= now and is_listed(pool, lease_member(member, task))
 end
 
 -- Takes leases out that have ended, the first to end first, at most 100 a call of the

@@ -5,10 +5,12 @@
 -- Kinds: 1 fixed window, 2 calendar window, 3 sliding window, 4 token bucket; what
 -- `extra` is their fragments say. Beyond the ceiling a call is refused.
 local COUNT_MAX = 4294967295
+local UNREADABLE = 'CORRUPT usage of the key; ResetRate repairs it'
 
 -- By kind: load(limit, text, at, size, now), wait(limit, cost, now),
 -- spend(limit, cost, now), count(limit), reset(limit, now), dump(limit, now),
--- since(limit, now). Their twins are the structs of src/rate/usage.rs.
+-- since(limit, now). Usage is of `least` bytes and any number of times `each`. Their
+-- twins are the structs of src/rate/usage.rs.
 local algorithms = {}
 
 local function read_rule(rule)

@@ -1,7 +1,6 @@
 -- What a key has used of the limits of a rule.
 local NAMES_MAX = 32
 local NONE = {}
-local UNREADABLE = 'CORRUPT usage of the key; ResetRate repairs it'
 
 -- The notices of a counter's present window.
 local function read_notices(text, number, at, since, now)
@@ -25,9 +24,12 @@ local function find(limits, name)
   end
 end
 
--- The limits of a rule and what is used of each; the counters of other names.
-local function read_meter(rule, key, now)
-  local text, limits = call('GET', key) or '', read_rule(rule)
+-- What is used of each of the limits, which are told so; the counters of other names.
+local function read_meter(limits, key, now)
+  local text = get(key) or ''
+  for i = 1, #limits do
+    limits[i].loaded, limits[i].moved = false, false
+  end
   local meter = { text = text, limits = limits, others = NONE, notices = NONE, changed = false }
   local at, noticed = 1, nil
   while at <= #text do
@@ -89,6 +91,6 @@ local function write_meter(key, meter, now)
   if left > 0 then
     set(key, text, left)
   else
-    call('DEL', key)
+    drop(key)
   end
 end

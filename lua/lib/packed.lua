@@ -2,11 +2,48 @@
 -- A third faster than text, most of which is 16-digit times.
 local call, format = redis.call, string.format
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
-local pack, scan = struct.pack, struct.unpack
+local pack, scan, sub = struct.pack, struct.unpack, string.sub
 
 -- Instants stay below 2^52 µs, the year 2112: sums of them are exact.
 local TIME_MAX = 4503599627370495
 
+-- What a batch has read ahead, by key: false for what is not there.
+local ahead = {}
+
+-- Reads strings ahead, unless one is of another type: MGET takes that for absent, EXISTS
+-- does not, and GET fails.
+local function read_ahead(keys)
+  local texts, absent = call('MGET', unpack(keys)), {}
+  for i = 1, #keys do
+    local text = texts[i]
+    ahead[keys[i]] = text
+    if not text then
+      absent[#absent + 1] = keys[i]
+    end
+  end
+  if #absent > 0 and call('EXISTS', unpack(absent)) > 0 then
+    ahead = {}
+  end
+end
+
+local function get(key)
+  local text = ahead[key]
+  if text == nil then
+    return call('GET', key)
+  end
+  return text
+end
+
 local function set(key, value, left)
-  call('SET', key, value, 'PX', ceil(left / 1000))
+  call('SET', key, value, 'PX', format('%d', ceil(left / 1000)))
+  if ahead[key] ~= nil then
+    ahead[key] = value
+  end
+end
+
+local function drop(key)
+  call('DEL', key)
+  if ahead[key] ~= nil then
+    ahead[key] = false
+  end
 end

@@ -2,7 +2,7 @@
 -- oldest first: number mod 256 u8, count u32. A bucket's number is its instant
 -- divided by the width, `last` the number of the last one. Extra: the width, a
 -- power of two.
-local sliding = {}
+local sliding = { least = 24, each = 5 }
 algorithms[3] = sliding
 
 -- A window has at most 122 buckets, so a number is known by its last byte.
@@ -19,7 +19,7 @@ local function add(limit, number, cost)
   if body ~= '' and limit.last == number then
     local count = scan('<I4', body, #body - 3)
     cost = min(count + cost, COUNT_MAX) - count
-    limit.body = string.sub(body, 1, -5) .. pack('<I4', count + cost)
+    limit.body = sub(body, 1, -5) .. pack('<I4', count + cost)
   else
     limit.body = body .. pack('<BI4', number % 256, cost)
     limit.last = number
@@ -52,8 +52,8 @@ function sliding.load(limit, text, at, size, now)
     return
   end
   local width, last, total, from = scan('<I8I8I8', text, at)
-  assert(width > 0 and width * last <= TIME_MAX)
-  local body = string.sub(text, from, at + size - 1)
+  assert(width > 0 and width * last <= TIME_MAX, UNREADABLE)
+  local body = sub(text, from, at + size - 1)
   limit.moved = body ~= '' and (width ~= limit.extra or last * width > now)
   if limit.moved then
     return recount(limit, body, width, last, now)
@@ -66,15 +66,15 @@ function sliding.load(limit, text, at, size, now)
     end
     total, from = total - count, next
   end
-  assert(total >= 0 and (total == 0) == (from > #body))
-  limit.body, limit.last, limit.total = string.sub(body, from), last, total
+  assert(total >= 0 and (total == 0) == (from > #body), UNREADABLE)
+  limit.body, limit.last, limit.total = sub(body, from), last, total
 end
 
 function sliding.wait(limit, cost, now)
   local over, at = min(limit.total + cost, COUNT_MAX) - limit.ceiling, 1
   while over > 0 do
     if at > #limit.body then
-      error('CORRUPT usage of the key; ResetRate repairs it', 0)
+      error(UNREADABLE, 0)
     end
     local low, count
     low, count, at = scan('<BI4', limit.body, at)

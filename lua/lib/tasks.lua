@@ -41,9 +41,9 @@ local function read_queued(pool, member, now)
   return text and parse_queued(text, now) or nil
 end
 
--- What is known of a task: from its own key's text, or as one that was queued.
-local function find_task(text, pool, member, now)
-  return read_task(text, now) or read_queued(pool, member, now)
+-- What is known of a task: from its own key's record, or as one that was queued.
+local function find_task(record, pool, member, now)
+  return read_task(record, now) or read_queued(pool, member, now)
 end
 
 local function write_queued(queued_key, member, task)

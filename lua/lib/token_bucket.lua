@@ -1,8 +1,8 @@
 -- Token buckets: GCRA; the source is cited in src/rate/token_bucket.rs. Usage:
 -- tat u64 and part u32 (the theoretical arrival time: µs, and times 1/max µs),
--- then the numbers it was counted with: max u32, window u64, and when: u64. Extra:
--- max; the ceiling is the burst.
-local bucket = {}
+-- then the numbers it was counted with: max u32 (0: it is there for notices), window
+-- u64, and when: u64. Extra: max; the ceiling is the burst.
+local bucket = { least = 32, each = 65536 }
 algorithms[4] = bucket
 
 local EXACT = 2 ^ 53
@@ -44,7 +44,7 @@ function bucket.load(limit, text, at, _, now)
     return
   end
   local tat, part, rate, length, seen = scan('<I8I4I4I8I8', text, at)
-  assert(rate > part and length > 0 and seen <= TIME_MAX and tat - seen <= FILL_MAX)
+  assert((rate > part or rate + part == 0) and length > 0 and seen <= TIME_MAX and tat - seen <= FILL_MAX, UNREADABLE)
   -- A clock that was set back must not hold a key up for longer.
   limit.moved = seen > now or rate ~= limit.extra or length ~= limit.window
   local debt = tat - max(seen, now)
@@ -67,28 +67,31 @@ end
 
 function bucket.wait(limit, cost)
   local whole, part = with(limit, cost)
-  local most, most_part = intervals(limit.ceiling, limit.window, limit.extra)
-  if not exceeds(whole, part, most, most_part) then
+  if not limit.most then -- the same for all items of a batch
+    limit.most, limit.most_part = intervals(limit.ceiling, limit.window, limit.extra)
+  end
+  if not exceeds(whole, part, limit.most, limit.most_part) then
     return 0
   end
-  return whole - most + (part > most_part and 1 or 0)
+  return whole - limit.most + (part > limit.most_part and 1 or 0)
 end
 
 function bucket.spend(limit, cost)
   limit.debt, limit.part = with(limit, cost)
 end
 
+local function owes(limit, n)
+  return not exceeds(limit.debt, limit.part, intervals(n, limit.window, limit.extra))
+end
+
 -- The least number of calls that would owe as much, at most the burst.
 function bucket.count(limit)
-  local function owes(n)
-    return not exceeds(limit.debt, limit.part, intervals(n, limit.window, limit.extra))
-  end
   -- Near it already; the exact comparison corrects the rounding.
   local n = min(floor(limit.debt * limit.extra / limit.window), limit.ceiling)
-  while n > 0 and owes(n - 1) do
+  while n > 0 and owes(limit, n - 1) do
     n = n - 1
   end
-  while n < limit.ceiling and not owes(n) do
+  while n < limit.ceiling and not owes(limit, n) do
     n = n + 1
   end
   return n

@@ -1,6 +1,6 @@
 -- Fixed and calendar windows. Usage: start u64, count u32. Extra, of a calendar
 -- window: what is added to the time before it is divided into windows.
-local window = {}
+local window = { least = 12, each = 65536 }
 algorithms[1], algorithms[2] = window, window
 
 function window.load(limit, text, at, _, now)

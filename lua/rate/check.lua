@@ -1,16 +1,17 @@
 -- Counts a call of a key against a rule and says whether it may pass.
 --
--- keys[1] usage string: the key's counters
--- keys[2] ban string: the key's ban
--- keys[3] replay string: the answer kept for repeats of this request
--- keys[4] events list: what happens to the keys of the shard
--- argv[1] cost 0..10^9; 0 writes nothing and looks as for 1
--- argv[2] limits packed, see lib/limits.lua; 1 to 8
--- argv[3] tiers packed: above u32, action u8 (1 warn, 2 throttle, 3 ban), number
+-- keys[1] usage_key string: the key's counters
+-- keys[2] ban_key string: the key's ban
+-- keys[3] replay_key string: the answer kept for repeats of this request
+-- keys[4] events_key list: what happens to the keys of the shard
+-- argv[1] limits packed, see lib/limits.lua; 1 to 8
+-- argv[2] tiers packed: above u32, action u8 (1 warn, 2 throttle, 3 ban), number
 --         of durations u8, durations u64 µs; 0 to 8, rising
--- argv[4] memory µs that a ban is remembered after its end
+-- argv[3] memory µs that a ban is remembered after its end
+-- argv[4] cost 0..10^9; 0 writes nothing and looks as for 1
 -- argv[5] keep µs that the answer is kept for repeats, 0 for not
 -- argv[6] subject the key in events, empty where there are none
+-- Shared argv[1..3]
 --
 -- Returns {verdict, flags, retry_after ms or 0, (ends, strikes, reason, actor)
 --          with flag 4, then of each limit count, reset_after ms}
@@ -21,22 +22,63 @@
 --        replay, TTL: keep; events, TTL: 24 h, of a call that crosses a level or bans
 -- Cost O(limits), of a sliding window O(122)
 
-local function decide(keys, argv, now)
-  local usage_key, ban_key, replay_key, events_key = keys[1], keys[2], keys[3], keys[4]
-  local cost, rule, tiers = tonumber(argv[1]), argv[2], read_tiers(argv[3])
-  local memory, keep, subject = tonumber(argv[4]), tonumber(argv[5]), argv[6]
-  local look = cost == 0
-  keep = look and 0 or keep
-  cost = max(cost, 1)
+local function share(_, argv, _, first, last)
+  local read = {}
+  for i = first, last, 4 do
+    read[#read + 1], read[#read + 2] = KEYS[i], KEYS[i + 1]
+  end
+  read_ahead(read)
+  local limits, tiers = read_rule(argv[1]), read_tiers(argv[2])
+  limits[1].head = head_of(limits[1])
+  local plain = #limits == 1 and #tiers == 0 and limits[1]
+  return { limits = limits, tiers = tiers, memory = tonumber(argv[3]), plain = plain }
+end
+
+-- Each item writes its own keys.
+local function write() end
+
+-- The answer as a table, for a ban and for what is kept.
+local function answer_of(verdict, flags, wait, ban, limits, now)
+  local answer = { verdict, flags, ceil(wait / 1000) }
+  if ban then
+    answer[4], answer[5], answer[6], answer[7] = ban.ends, ban.strikes, ban.reason, ban.actor
+  end
+  for i = 1, #limits do
+    local limit = limits[i]
+    answer[#answer + 1] = limit.algorithm.count(limit)
+    answer[#answer + 1] = ceil(limit.algorithm.reset(limit, now) / 1000)
+  end
+  return answer
+end
+
+-- The same of numbers only.
+local function packed_answer(verdict, flags, wait, limits, now)
+  local answer = pack('<I8I8I8', verdict, flags, ceil(wait / 1000))
+  for i = 1, #limits do
+    local limit = limits[i]
+    local algorithm = limit.algorithm
+    answer = answer .. pack('<I8I8', algorithm.count(limit), ceil(algorithm.reset(limit, now) / 1000))
+  end
+  return answer
+end
+
+local function decide(rule, now, usage_key, ban_key, replay_key, events_key, cost, keep, subject)
+  local limits, tiers, memory = rule.limits, rule.tiers, rule.memory
+  local look = cost == '0'
+  keep, cost = look and 0 or tonumber(keep), max(tonumber(cost), 1)
+  local plain = rule.plain and keep == 0 and check_plain(rule.plain, usage_key, ban_key, cost, look, now)
+  if plain then
+    return plain
+  end
 
   local replay = keep > 0 and read_replay(replay_key, now)
   if replay and replay[1] <= WARN then
     return replay
   end
-  local readable, meter = pcall(read_meter, rule, usage_key, now)
+  local readable, meter = pcall(read_meter, limits, usage_key, now)
   if not readable then
     error(UNREADABLE, 0)
-  elseif #meter.others + #meter.limits > NAMES_MAX then
+  elseif #meter.others + #limits > NAMES_MAX then
     return { 4 }
   end
   local known = read_ban(ban_key, now)
@@ -46,15 +88,9 @@ local function decide(keys, argv, now)
   end
 
   local verdict, flags, wait, ban, banned, level, total = judge(meter, tiers, known, memory, cost, look, now)
-  local answer = { verdict, flags + (ban and BANNED or 0), ceil(wait / 1000) }
-  if ban then
-    answer[4], answer[5], answer[6], answer[7] = ban.ends, ban.strikes, ban.reason, ban.actor
-  end
-  for i = 1, #meter.limits do
-    local limit = meter.limits[i]
-    answer[#answer + 1] = limit.algorithm.count(limit)
-    answer[#answer + 1] = ceil(limit.algorithm.reset(limit, now) / 1000)
-  end
+  flags = flags + (ban and BANNED or 0)
+  local answer = (ban or keep > 0) and answer_of(verdict, flags, wait, ban, limits, now)
+    or packed_answer(verdict, flags, wait, limits, now)
   local changed = meter.changed and not look
   if subject ~= '' and (banned or flags == CROSSED) then
     log_rate_event(events_key, verdict, subject, now, tiers[level].above, total, ban, '')

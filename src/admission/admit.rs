@@ -14,7 +14,7 @@ pub use denial::FullPool;
 use super::{
     AttendPool, EventKind, Lease, Pool, Settings, Task, TaskState, Usage, member,
     pool::{Member, NEVER, Oldest, device_and_task},
-    push_queue_keys,
+    push_pool_keys,
     task::ends,
     unknown_status,
 };
@@ -207,20 +207,14 @@ impl Decision for AdmitTask {
 
     fn encode(&self, call: &mut Call) {
         let task = self.task.as_ref().map_or(&[][..], Name::as_bytes);
-        call.key(&[b"settings"]);
-        call.key(&[b"token"]);
+        push_pool_keys(call);
         call.key(&[b"task:", &self.member()]);
-        call.key(&[b"leases"]);
-        waiting::push_keys(call);
-        push_queue_keys(call);
+        self.settings.encode_shared(call);
+        call.number(self.settings.barging.into());
         call.bytes(&[self.device.as_bytes()]);
         call.bytes(&[task]);
         call.optional(self.lease_duration.map(|duration| duration.0));
         call.number(self.seed());
-        self.settings.encode(call);
-        call.number(self.settings.retention.0);
-        call.number(self.settings.history.into());
-        call.number(self.settings.barging.into());
         waiting::push_place(call, self.place.as_ref());
     }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{
-    EventKind, Pool, Settings, Task, TaskName, TaskState, Usage, push_queue_keys, unknown_status,
+    EventKind, Pool, Settings, Task, TaskName, TaskState, Usage, push_pool_keys, unknown_status,
 };
 use crate::{
     decision::{Call, Decision, Listing, Reply},
@@ -11,7 +11,6 @@ use crate::{
     error::Error,
     script::{self, Script},
     time::Timestamp,
-    waiting,
 };
 
 /// Reports a result.
@@ -131,11 +130,9 @@ impl Decision for CompleteTask {
 
     fn encode(&self, call: &mut Call) {
         let member = self.name.member();
-        call.key(&[b"settings"]);
+        push_pool_keys(call);
         call.key(&[b"task:", &member]);
-        call.key(&[b"leases"]);
-        waiting::push_keys(call);
-        push_queue_keys(call);
+        self.settings.encode_shared(call);
         call.bytes(&[&member]);
         call.optional(self.token);
         call.number(match self.outcome {
@@ -143,10 +140,6 @@ impl Decision for CompleteTask {
             Outcome::Failed => 2,
         });
         call.bytes(&[&self.result]);
-        call.number(self.settings.capacity.into());
-        call.number(self.settings.max_attempts.into());
-        call.number(self.settings.retention.0);
-        call.number(self.settings.history.into());
     }
 
     fn parse(reply: &mut Reply) -> Result<Completion, Error> {

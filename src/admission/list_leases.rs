@@ -1,6 +1,6 @@
 //! `ListLeases`: reads a page of the leases that hold a slot.
 
-use std::{fmt::Write, str};
+use std::str;
 
 use super::{Lease, Pool, Task, unknown_status};
 use crate::{
@@ -10,6 +10,9 @@ use crate::{
     script::{self, Script},
     time::Timestamp,
 };
+
+/// Token, grant, expiry and attempt.
+const NUMBERS_BYTES: usize = 3 * 8 + 4;
 
 /// Asks for a page of leases, the earliest to end first.
 #[derive(Debug, Clone)]
@@ -27,8 +30,8 @@ pub struct ListLeases {
 pub struct LeaseCursor {
     /// The end of its slot.
     pub slot_end: Timestamp,
-    /// Device, task, token, grant and expiry, and the attempt of a queued task, joined by
-    /// the separator.
+    /// Device and task, each followed by the separator; token, grant and expiry, 8 bytes
+    /// each, and the attempt of a queued task, else 0, 4 bytes, all little-endian.
     pub member: Vec<u8>,
 }
 
@@ -55,32 +58,36 @@ pub struct HeldLease {
 impl LeaseCursor {
     fn of(member: &[u8], task: &Task) -> LeaseCursor {
         let Task { lease, slot_end, .. } = task;
-        let mut times = format!("\x1f{}\x1f{}\x1f{}", lease.token, lease.grant.0, lease.expire.0);
-        if task.attempt() > 0 {
-            // Writing to a String cannot fail.
-            let _ = write!(times, "\x1f{}", task.attempt());
+        let mut member = [member, &[SEPARATOR]].concat();
+        for number in [lease.token, lease.grant.0, lease.expire.0] {
+            member.extend_from_slice(&number.to_le_bytes());
         }
-        LeaseCursor { slot_end: *slot_end, member: [member, times.as_bytes()].concat() }
+        member.extend_from_slice(&task.attempt().to_le_bytes());
+        LeaseCursor { slot_end: *slot_end, member }
     }
 
     /// Reads the member, if it is one.
     pub fn held(&self) -> Option<HeldLease> {
-        let mut parts = self.member.split(|byte| *byte == SEPARATOR);
+        let (member, numbers) = self.split()?;
+        let (member, numbers) = (member.strip_suffix(&[SEPARATOR])?, numbers.as_chunks().0);
+        let mut parts = member.split(|byte| *byte == SEPARATOR);
         // Stored bytes may be anything; answers are UTF-8.
         let mut text = || Some(String::from_utf8_lossy(parts.next()?).into_owned().into_bytes());
         let (device, task) = (text()?, text()?);
-        let mut number = || str::from_utf8(parts.next()?).ok()?.parse::<u64>().ok();
-        let (token, grant, expire) = (number()?, Timestamp(number()?), Timestamp(number()?));
+        let number = |index: usize| Some(u64::from_le_bytes(*numbers.get(index)?));
+        let (token, grant, expire) = (number(0)?, Timestamp(number(1)?), Timestamp(number(2)?));
         let lease = Lease { token, grant, expire };
-        // Of a queued task the attempt follows.
-        parts.next().is_none_or(|attempt| attempt.iter().all(u8::is_ascii_digit)).then_some(())?;
         parts.next().is_none().then_some(HeldLease { device, task, lease })
     }
 
     fn device_and_task(&self) -> &[u8] {
-        let mut separators = (0..self.member.len()).filter(|i| self.member[*i] == SEPARATOR);
-        let end = separators.nth(1).unwrap_or(self.member.len());
-        &self.member[..end]
+        let member = self.split().map_or(&self.member[..], |(member, _)| member);
+        member.strip_suffix(&[SEPARATOR]).unwrap_or(member)
+    }
+
+    /// What is before the numbers, and the numbers.
+    fn split(&self) -> Option<(&[u8], &[u8])> {
+        self.member.split_at_checked(self.member.len().checked_sub(NUMBERS_BYTES)?)
     }
 }
 

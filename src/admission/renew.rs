@@ -1,7 +1,8 @@
 //! `RenewTask`: extends a task's lease; within the grace it revives it.
 
 use super::{
-    EventKind, Lease, Pool, Settings, TaskName, TaskState, pool::NEVER, task::ends, unknown_status,
+    EventKind, Lease, Pool, Settings, TaskName, TaskState, pool::NEVER, push_pool_keys, task::ends,
+    unknown_status,
 };
 use crate::{
     decision::{Call, Decision, Listing, Reply},
@@ -66,19 +67,12 @@ impl Decision for RenewTask {
 
     fn encode(&self, call: &mut Call) {
         let member = self.name.member();
-        call.key(&[b"settings"]);
-        call.key(&[b"token"]);
+        push_pool_keys(call);
         call.key(&[b"task:", &member]);
-        for part in [&b"leases"[..], b"events", b"queued", b"backlog", b"due"] {
-            call.key(&[part]);
-        }
+        self.settings.encode_shared(call);
         call.bytes(&[&member]);
         call.optional(self.token);
         call.optional(self.lease_duration.map(|duration| duration.0));
-        call.number(self.settings.lease_duration.0);
-        call.number(self.settings.expiry_grace.0);
-        call.number(self.settings.retention.0);
-        call.number(self.settings.history.into());
     }
 
     fn parse(reply: &mut Reply) -> Result<RenewVerdict, Error> {

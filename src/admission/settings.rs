@@ -54,6 +54,13 @@ impl Settings {
         call.number(self.max_attempts.into());
     }
 
+    /// Appends what the scripts of the hot path share, in the order of `lua/lib/pool.lua`.
+    pub(super) fn encode_shared(&self, call: &mut Call) {
+        self.encode(call);
+        call.number(self.retention.0);
+        call.number(self.history.into());
+    }
+
     pub(super) fn under(self, overrides: &Overrides) -> Settings {
         Settings {
             capacity: overrides.capacity.unwrap_or(self.capacity),

@@ -187,7 +187,7 @@ impl Redis {
         sending: Sending,
         deadline: Instant,
     ) -> Pending {
-        let slot = self.topology.slot(arguments.parts().next().unwrap_or_default());
+        let slot = self.topology.slot(arguments.keys().next().unwrap_or_default());
         let deadline = deadline.min(monotonic() + ATTEMPT_MAX);
         let (job, pending) = Job::new(script, arguments, slot, sending, deadline);
         self.topology.push(job);

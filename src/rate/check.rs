@@ -196,11 +196,11 @@ impl Decision for CheckRate {
         self.name.push_key(call, b"ban");
         self.name.push_replay_key(call, request);
         call.key(&[b"events"]);
-        call.number(self.cost.into());
         let [limits, tiers] = &self.rule.packed;
         call.bytes(&[limits]);
         call.bytes(&[tiers]);
         call.number(self.rule.ban_memory.micros());
+        call.number(self.cost.into());
         call.number(if request.is_empty() { 0 } else { REPLAY.micros() });
         self.name.push_subject(call);
     }

@@ -132,7 +132,7 @@ mod tests {
                 meter.push_key(&mut call, b"usage");
                 meter.push_replay_key(&mut call, b"r");
                 let pair = (policy.clone(), key.clone());
-                for stored in call.finish().parts() {
+                for stored in call.finish().keys() {
                     assert_eq!(seen.insert(stored.to_vec(), pair.clone()), None, "{pair:?}");
                 }
                 assert!(meter.as_bytes().starts_with(meter.tag()));

@@ -13,7 +13,7 @@ use tollgate::{
     admission::{
         AdmitTask, AttendPool, CancelTask, CompleteTask, ConfigurePool, EnqueueTask, EvictTask,
         GetPool, LeaseCursor, ListLeases, ListTasks, Outcome, Overrides, Pool, Queued, ReadEvents,
-        RenewTask, Settings, Standing, SweepPool, Task, TaskCursor, TaskName, TaskState,
+        Settings, Standing, SweepPool, Task, TaskCursor, TaskName, TaskState,
     },
     decision::Decision,
     events::After,
@@ -23,6 +23,7 @@ use tollgate::{
 
 mod crowd;
 mod left;
+mod together;
 
 use left::settings;
 
@@ -112,42 +113,21 @@ impl History {
     async fn decide(&mut self, context: &str) {
         let pool = self.name(&["one", "two", "three{}"]);
         let settings = settings(&pool);
-        let name = TaskName {
-            pool: pool.clone(),
-            device: self.name(&["a", "b", "c", "d", "e", "f"]),
-            task: self.name(&["t", "u"]),
-        };
-        let token = match self.random.random_range(0..4) {
-            0 => self.tokens.choose(&mut self.random).copied(),
-            1 => self.tokens.last().copied(),
-            _ => None,
-        };
-        let lease_duration = self.length(1..20);
-        match self.random.random_range(0..140) {
-            110.. => self.decide_of_queue(name, settings, context).await,
+        let name = self.task_name(&pool);
+        match self.random.random_range(0..150) {
+            140.. => self.decide_together(context).await,
+            110..140 => self.decide_of_queue(name, settings, context).await,
             0..40 | 100..110 => {
-                let task = self.random.random_bool(0.7).then_some(name.task);
-                let place = self.callers.place(&mut self.random);
-                let device = name.device;
-                let decision = AdmitTask { pool, device, task, lease_duration, settings, place };
+                let decision = self.admit(name, settings);
                 let admission = self.agree(&decision, context).await;
-                if let tollgate::admission::AdmitDecision::Admitted { lease, .. } =
-                    admission.decision
-                {
-                    self.tokens.push(lease.token);
-                }
-                self.callers.asked(&decision, &admission);
+                self.asked(&decision, &admission);
             }
             40..65 => {
-                let outcomes = [Outcome::Failed, Outcome::Succeeded];
-                let outcome = *outcomes.choose(&mut self.random).unwrap();
-                let result =
-                    Bytes::from(vec![self.random.random(); self.random.random_range(0..9)]);
-                let decision = CompleteTask { name, token, outcome, result, settings };
+                let decision = self.complete(name, settings);
                 self.agree(&decision, context).await;
             }
             65..80 => {
-                let decision = RenewTask { name, token, lease_duration, settings };
+                let decision = self.renew(name, settings);
                 self.agree(&decision, context).await;
             }
             80..86 => {

@@ -202,25 +202,41 @@ impl History {
         }
     }
 
+    /// Checks, of which those that are sent together share what they read.
     async fn check(&mut self, name: MeterName, context: &str) {
+        let together = if self.random.random_bool(0.1) { 20 } else { 1 };
+        let mut calls = vec![self.call(name)];
+        for _ in 1..together {
+            let name = self.name();
+            let mut call = self.call(name);
+            if self.random.random_bool(0.5) {
+                call.rule = calls[0].rule.clone();
+            }
+            calls.push(call);
+        }
+        let checked = self.twins.agree_all(&mut self.meters, &calls, context).await;
+        for (call, checked) in calls.into_iter().zip(checked) {
+            if let Checked::Decided { answer, .. } = checked
+                && let Some(wait) = answer.retry_after
+            {
+                if let Some(ban) = answer.ban.filter(|_| answer.crossed) {
+                    self.ends.extend([ban.until.0, ban.until.after(call.rule.ban_memory).0]);
+                }
+                self.waits.push((call, self.twins.time.now() + wait.micros()));
+            }
+        }
+    }
+
+    fn call(&mut self, name: MeterName) -> CheckRate {
         let retry = self.waits.choose(&mut self.random).map(|(call, _)| call.clone());
-        let call = retry.filter(|_| self.random.random_bool(0.3)).unwrap_or_else(|| {
+        retry.filter(|_| self.random.random_bool(0.3)).unwrap_or_else(|| {
             let cost = *[0, 1, 1, 1, 1, 2, 3, 7, 1_000_000_000].choose(&mut self.random).unwrap();
             let ids = ["r1", "r2", "r3"];
             let request = self.random.random_bool(0.1);
             let request = request.then(|| self::name(ids.choose(&mut self.random).unwrap()));
             let rule = self.rules.choose(&mut self.random).unwrap().clone();
             CheckRate { name, rule, cost, request }
-        });
-        let checked = self.twins.agree(&mut self.meters, &call, context).await;
-        if let Checked::Decided { answer, .. } = checked
-            && let Some(wait) = answer.retry_after
-        {
-            if let Some(ban) = answer.ban.filter(|_| answer.crossed) {
-                self.ends.extend([ban.until.0, ban.until.after(call.rule.ban_memory).0]);
-            }
-            self.waits.push((call, self.twins.time.now() + wait.micros()));
-        }
+        })
     }
 
     async fn look_at_all(&mut self, context: &str) {

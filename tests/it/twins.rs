@@ -122,6 +122,37 @@ impl Twins {
         D: Decision,
         D::State: Kept,
     {
+        let native = self.native(states, decision);
+        let deadline = monotonic() + Duration::from_secs(30);
+        (native, self.redis.run(decision, deadline).await)
+    }
+
+    /// Runs decisions on both, in Redis in one batch, and compares what they say.
+    pub async fn agree_all<D>(
+        &self,
+        states: &mut States<D::State>,
+        decisions: &[D],
+        context: &str,
+    ) -> Vec<D::Outcome>
+    where
+        D: Decision,
+        D::State: Kept,
+    {
+        let native: Vec<_> = decisions.iter().map(|d| self.native(states, d)).collect();
+        let deadline = monotonic() + Duration::from_secs(30);
+        let redis = self.redis.run_all(decisions, deadline).await.expect("they are answered");
+        let now = self.time.now();
+        assert_eq!(native.len(), redis.len(), "{context}, {now}");
+        for (index, (native, redis)) in native.iter().zip(&redis).enumerate() {
+            assert_eq!(Ok(native), redis.as_ref(), "{context}, {now}: {:?}", decisions[index]);
+        }
+        native
+    }
+
+    fn native<D: Decision>(&self, states: &mut States<D::State>, decision: &D) -> D::Outcome
+    where
+        D::State: Kept,
+    {
         let now = Timestamp(self.time.now());
         let state = states.entry(decision.partition().into()).or_default();
         let native = decision.decide(state, now);
@@ -129,8 +160,7 @@ impl Twins {
         self.events.lock().unwrap().extend(event);
         let told = state.take_hints().into_iter();
         self.told.lock().unwrap().extend(told.map(|(channel, call)| (channel.to_string(), call)));
-        let deadline = monotonic() + Duration::from_secs(30);
-        (native, self.redis.run(decision, deadline).await)
+        native
     }
 }
 

@@ -1,7 +1,10 @@
 //! One exchange with a node: what was taken from a lane, as one script call for each
 //! kind of decision, and what becomes of each reply.
 
-use std::time::{Duration, Instant};
+use std::{
+    cmp::Ordering,
+    time::{Duration, Instant},
+};
 
 use redis::{RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::time::timeout_at;
@@ -77,7 +80,14 @@ impl Lane {
     fn group(&self, mut jobs: Vec<Job>) -> Vec<Run> {
         let kind =
             |job: &Job| (job.script.name.as_ptr(), job.slot, job.asking, job.sending.is_upkeep);
-        jobs.sort_by_key(kind);
+        jobs.sort_by(|one, other| {
+            // What is of one pool shares its keys and arguments.
+            let share = || match one.script.shared() {
+                Some(_) => one.arguments.keys().next().cmp(&other.arguments.keys().next()),
+                None => Ordering::Equal,
+            };
+            kind(one).cmp(&kind(other)).then_with(share)
+        });
         let mut runs: Vec<Run> = Vec::new();
         let mut size = 0;
         for job in jobs {

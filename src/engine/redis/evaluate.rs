@@ -100,17 +100,43 @@ impl Scripts {
     fn evalsha(&self, run: &Run) -> Cmd {
         let Run { script, jobs, .. } = run;
         let size = jobs.iter().map(|job| job.arguments.size()).sum::<usize>();
-        let parts = jobs.len() * (script.keys + script.argv);
+        let parts = jobs.len() * (script.keys + script.argv + 1);
         let mut cmd = Cmd::with_capacity(parts + 3, size + 64);
-        cmd.arg("EVALSHA").arg(&self.prepared[script.name].sha1).arg(jobs.len() * script.keys);
-        // All keys, item by item, then all arguments.
-        for key in jobs.iter().flat_map(|job| job.arguments.parts().take(script.keys)) {
-            cmd.arg(key);
+        cmd.arg("EVALSHA").arg(&self.prepared[script.name].sha1);
+        let Some((shared_keys, shared_argv)) = script.shared() else {
+            // All keys, item by item, then all arguments.
+            cmd.arg(jobs.len() * script.keys);
+            push(&mut cmd, jobs.iter().flat_map(|job| job.arguments.keys()));
+            push(&mut cmd, jobs.iter().flat_map(|job| job.arguments.argv()));
+            return cmd;
+        };
+        // Of each row the shared ones and how many share them, then item by item.
+        let rows: Vec<&[Job]> = jobs
+            .chunk_by(|one, next| {
+                let [one, next] = [one, next].map(|job| {
+                    let Job { arguments, .. } = job;
+                    arguments.keys().take(shared_keys).chain(arguments.argv().take(shared_argv))
+                });
+                one.eq(next)
+            })
+            .collect();
+        cmd.arg(rows.len() * shared_keys + jobs.len() * (script.keys - shared_keys));
+        for row in &rows {
+            push(&mut cmd, row[0].arguments.keys().take(shared_keys));
+            push(&mut cmd, row.iter().flat_map(|job| job.arguments.keys().skip(shared_keys)));
         }
-        for argument in jobs.iter().flat_map(|job| job.arguments.parts().skip(script.keys)) {
-            cmd.arg(argument);
+        for row in &rows {
+            cmd.arg(row.len());
+            push(&mut cmd, row[0].arguments.argv().take(shared_argv));
+            push(&mut cmd, row.iter().flat_map(|job| job.arguments.argv().skip(shared_argv)));
         }
         cmd
+    }
+}
+
+fn push<'a>(cmd: &mut Cmd, parts: impl Iterator<Item = &'a [u8]>) {
+    for part in parts {
+        cmd.arg(part);
     }
 }
 
@@ -183,7 +209,16 @@ pub(super) fn replies(value: Value, count: usize) -> Result<Vec<Result<Reply, Er
 
 fn reply(value: Value) -> Result<Reply, Error> {
     let unexpected = |what: &dyn std::fmt::Debug| Error::Corrupt(format!("a reply {what:?}"));
-    let Value::Array(values) = value else { return Err(unexpected(&value)) };
+    let values = match value {
+        Value::Array(values) => values,
+        // Numbers only, packed.
+        Value::BulkString(bytes) if bytes.len() % 8 == 0 => {
+            let (numbers, _) = bytes.as_chunks();
+            let numbers = numbers.iter().map(|number| Item::Number(i64::from_le_bytes(*number)));
+            return Ok(Reply::new(numbers.collect()));
+        }
+        other => return Err(unexpected(&other)),
+    };
     let mut items = Vec::with_capacity(values.len());
     for value in values {
         items.push(match value {

@@ -18,8 +18,7 @@ impl History {
         for key in self.twins.time.keys().await.iter().filter(|key| key.contains("}:task:")) {
             let value = self.twins.time.tamper(&["GET", &format!("{{}}:{key}")]).await.unwrap();
             let bytes: Vec<u8> = redis::from_redis_value(value).unwrap();
-            let text = String::from_utf8_lossy(&bytes).into_owned();
-            let forget: u64 = text.split(' ').nth(5).unwrap().parse().unwrap();
+            let (text, forget) = stored_record(&bytes);
             if forget > now.0 {
                 redis.insert(key.clone(), text);
             }
@@ -86,6 +85,16 @@ pub(super) fn settings(pool: &Name) -> Settings {
     }
 }
 
+/// A record of a task's own key as text, and until when it is remembered.
+fn stored_record(bytes: &[u8]) -> (String, u64) {
+    let (head, rest) = bytes.split_at(41);
+    let numbers: Vec<u64> =
+        head[1..].as_chunks().0.iter().map(|n| u64::from_le_bytes(*n)).collect();
+    let texts: Vec<String> = numbers.iter().map(u64::to_string).collect();
+    let rest = String::from_utf8_lossy(rest);
+    (format!("{} {} {rest}", char::from(head[0]), texts.join(" ")), numbers[4])
+}
+
 /// A task's key and text, as the scripts write it.
 fn record(pool: &[u8], member: &[u8], task: &Task) -> (String, String) {
     let (lease, pool) = (&task.lease, String::from_utf8_lossy(pool).replace('}', "%7D"));
@@ -96,15 +105,15 @@ fn record(pool: &[u8], member: &[u8], task: &Task) -> (String, String) {
         TaskState::Failed => ("F", String::new()),
         TaskState::Completed { outcome, result } => {
             let outcome = if *outcome == Outcome::Succeeded { 1 } else { 2 };
-            ("D", format!(" {outcome} {}", String::from_utf8_lossy(result)))
+            ("D", format!("{outcome}{}", String::from_utf8_lossy(result)))
         }
-        TaskState::Evicted { reason } => ("E", format!(" {}", String::from_utf8_lossy(reason))),
+        TaskState::Evicted { reason } => ("E", String::from_utf8_lossy(reason).into_owned()),
     };
     let times = [lease.token, lease.grant.0, lease.expire.0, task.slot_end.0];
     let times = times.map(|time| time.to_string()).join(" ");
     let Some(queued) = &task.queued else {
         let key = format!("{{admission:{pool}}}:task:{member}");
-        return (key, format!("{letter} {times} {}{rest}", task.forget.0));
+        return (key, format!("{letter} {times} {} {rest}", task.forget.0));
     };
     let (standing, forget) = match queued.standing {
         Standing::Cancelled => ("C", task.forget.0),

@@ -1,0 +1,58 @@
+-- A pool as the items of a run share it: read once, and what they change written once.
+--
+-- keys[1] settings, keys[2] token, keys[3] leases, keys[4] events, keys[5] queued,
+-- keys[6] backlog, keys[7] due, keys[8] queue, keys[9] places
+-- argv[1] capacity, argv[2] lease_ms, argv[3] grace_ms, argv[4] paused, argv[5]
+-- max_attempts (defaults), argv[6] retention_ms, argv[7] history
+--
+-- Who reads or writes a key of the pool by himself writes first what is not yet written
+-- (lib/pool_changes.lua).
+
+-- The records of the tasks in KEYS from `first` to `last`, by key.
+local function read_records(pool, texts, first, last)
+  local there = 0
+  for i = first, last do
+    local record = texts[i - first + 3]
+    pool.records[KEYS[i]] = record
+    there = there + (record and 1 or 0)
+  end
+  return there + (texts[1] and 1 or 0) + (texts[2] and 1 or 0)
+end
+
+local function open_pool(keys, argv, now, first, last)
+  local pool = {
+    settings = keys[1], token_key = keys[2], leases = keys[3], events = keys[4], queued = keys[5],
+    backlog = keys[6], due = keys[7], queue = keys[8], places = keys[9],
+    retention = argv[6] * 1000, history = tonumber(argv[7]),
+    records = {}, fresh = {}, news = {}, changed = {},
+  }
+  local texts = call('MGET', pool.settings, pool.token_key, unpack(KEYS, first, last))
+  local there = read_records(pool, texts, first, last)
+  -- MGET takes a value of another type for absent; EXISTS does not.
+  if there < #texts and call('EXISTS', pool.settings, pool.token_key, unpack(KEYS, first, last)) > there then
+    read(pool.settings, pool.token_key)
+    pool.records = {} -- a task's: each item reads its own
+  end
+  pool.capacity, pool.lease_ms, pool.grace_ms, pool.paused, pool.max_attempts = read_settings(
+    texts[1], tonumber(argv[1]), tonumber(argv[2]), tonumber(argv[3]), tonumber(argv[4]), tonumber(argv[5])
+  )
+  pool.last_token, pool.horizon = read_token(texts[2])
+  pool.in_use = count_in_use(pool.leases, now)
+  pool.was_in_use = pool.in_use
+  return pool
+end
+
+-- What is known of a task: from its own key's record, or as one that was queued.
+local function known_task(pool, task_key, member, now)
+  local record = pool.records[task_key]
+  if record == nil then
+    record = read(task_key)[1]
+  end
+  local task = read_task(record, now)
+  if task then
+    return task
+  elseif pool.has_queued == nil then
+    pool.has_queued = call('HLEN', pool.queued) > 0
+  end
+  return pool.has_queued and read_queued(pool, member, now) or nil
+end
