@@ -30,6 +30,7 @@ mod topology;
 
 use std::{
     fmt,
+    pin::Pin,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
@@ -343,7 +344,12 @@ impl Redis {
     }
 
     pub(super) async fn maintain(&self) {
-        tokio::join!(self.topology.maintain(), hints::listen(&self.topology, &self.hub));
+        // Types as deep as the clients of all topologies: too deep for the compiler to lay
+        // out within each other, in an optimized build.
+        type Endless<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+        let topology: Endless<'_> = Box::pin(self.topology.maintain());
+        let hints: Endless<'_> = Box::pin(hints::listen(&self.topology, &self.hub));
+        tokio::join!(topology, hints);
     }
 }
 
