@@ -10,13 +10,11 @@
     reason = "a benchmark ends where it fails"
 )]
 
-use std::{
-    env, fs,
-    io::{BufRead, BufReader},
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
+mod process;
 
+use std::{env, time::Duration};
+
+use process::{Process, serve};
 use tollgate::{
     grpc::client::pb::{self, admission_service_client::AdmissionServiceClient},
     time::monotonic,
@@ -25,37 +23,23 @@ use tonic::transport::Channel;
 
 type Client = AdmissionServiceClient<Channel>;
 
-const REDIS: &str = "21988";
+const REDIS: u16 = 21988;
 const BATCH: usize = 1000;
 /// Bytes of a payload.
 const PAYLOAD: usize = 64;
 const REPORTS: usize = 20_000;
 
-/// A process that ends with the benchmark.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
     let tasks = env::args().filter_map(|arg| arg.parse().ok()).next().unwrap_or(1_000_000);
-    let redis = Command::new("redis-server")
-        .args(["--port", REDIS, "--bind", "127.0.0.1", "--save", ""])
-        .stdout(Stdio::null())
-        .spawn();
-    let redis = Process(redis.expect("redis-server is installed"));
+    let redis = process::redis(REDIS);
     measure("embedded", None, tasks).await;
     measure(&format!("redis://127.0.0.1:{REDIS}"), Some(&redis), tasks).await;
 }
 
 async fn measure(engine: &str, store: Option<&Process>, tasks: usize) {
     println!("{engine}");
-    let (server, url) = serve(engine);
+    let (server, url) = serve(["--engine", engine]);
     let mut client = Client::connect(url).await.unwrap();
     let full =
         pb::ConfigurePoolRequest { pool: "full".into(), capacity: Some(1), ..Default::default() };
@@ -67,7 +51,7 @@ async fn measure(engine: &str, store: Option<&Process>, tasks: usize) {
         reports(&client, what, pool, task).await;
     }
     let holder = store.unwrap_or(&server);
-    let before = resident(holder);
+    let before = holder.resident();
     let start = monotonic();
     for batch in (0..tasks).step_by(BATCH) {
         let queued = (batch..tasks.min(batch + BATCH)).map(|number| pb::QueuedTask {
@@ -80,7 +64,7 @@ async fn measure(engine: &str, store: Option<&Process>, tasks: usize) {
         client.enqueue_tasks(request).await.unwrap();
     }
     let took = start.elapsed().as_secs_f64();
-    let bytes = (resident(holder) - before) * 1024 / tasks as u64;
+    let bytes = (holder.resident() - before) * 1024 / tasks as u64;
     println!(
         "  {tasks} tasks with {PAYLOAD} bytes each, one a device: {bytes} bytes a task, queued \
          in {took:.1} s, {:.0} a second",
@@ -126,23 +110,4 @@ fn admit(pool: &str, number: usize, task: &str) -> pb::AdmitTaskRequest {
         task_id: task.into(),
         ..Default::default()
     }
-}
-
-fn serve(engine: &str) -> (Process, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--engine", engine])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let line = { lines }.find(|line| line.starts_with("Listening on")).unwrap();
-    let port = line.trim_end_matches(". Try:").rsplit_once(':').unwrap().1;
-    (Process(child), format!("http://127.0.0.1:{port}"))
-}
-
-/// Resident memory in KiB.
-fn resident(process: &Process) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", process.0.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
 }

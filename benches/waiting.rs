@@ -10,14 +10,12 @@
     reason = "a benchmark ends where it fails"
 )]
 
-use std::{
-    env, fs,
-    io::{BufRead, BufReader},
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
+mod process;
+
+use std::{env, time::Duration};
 
 use hdrhistogram::Histogram;
+use process::serve;
 use tokio::task::JoinSet;
 use tollgate::{
     grpc::client::pb::{self, lock_service_client::LockServiceClient},
@@ -27,45 +25,20 @@ use tonic::{Request, transport::Channel};
 
 type Locks = LockServiceClient<Channel>;
 
+const REDIS: u16 = 21987;
 const ROUNDS: usize = 5000;
 /// Calls of one connection: below what a server takes.
 const STREAMS: usize = 500;
 
-/// A process that ends with the benchmark.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
     let calls = env::args().filter_map(|arg| arg.parse().ok()).next().unwrap_or(10_000);
-    let redis = Command::new("redis-server")
-        .args(["--port", "21987", "--bind", "127.0.0.1", "--save", ""])
-        .stdout(Stdio::null())
-        .spawn();
-    let _redis = Process(redis.expect("redis-server is installed"));
-    for engine in ["embedded", "redis://127.0.0.1:21987"] {
+    let _redis = process::redis(REDIS);
+    for engine in ["embedded", &format!("redis://127.0.0.1:{REDIS}")] {
         println!("{engine}");
         hand_over(engine).await;
         memory(engine, calls).await;
     }
-}
-
-fn serve(engine: &str) -> (Process, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--engine", engine])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let line = { lines }.find(|line| line.starts_with("Listening on")).unwrap();
-    let port = line.trim_end_matches(". Try:").rsplit_once(':').unwrap().1;
-    (Process(child), format!("http://127.0.0.1:{port}"))
 }
 
 async fn connect(url: &str) -> Locks {
@@ -93,8 +66,8 @@ fn release(name: &str, owner: String) -> pb::ReleaseLockRequest {
 
 /// From before a release is sent until the next waiter has its lease, on two servers.
 async fn hand_over(engine: &str) {
-    let one = serve(engine);
-    let other = if engine == "embedded" { None } else { Some(serve(engine)) };
+    let one = serve(["--engine", engine]);
+    let other = if engine == "embedded" { None } else { Some(serve(["--engine", engine])) };
     let releases = connect(&one.1).await;
     let waits = connect(other.as_ref().map_or(&one.1, |(_, url)| url)).await;
     let first = releases.clone().acquire_lock(acquire("l", "o0".into(), 0)).await.unwrap();
@@ -126,24 +99,17 @@ async fn hand_over(engine: &str) {
     );
 }
 
-/// Resident memory of a server in KiB.
-fn resident(server: &Process) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", server.0.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
-}
-
 /// The memory of calls that wait: on one lock, and each on a lock of its own.
 async fn memory(engine: &str, calls: usize) {
     for own in [false, true] {
-        let (server, url) = serve(engine);
+        let (server, url) = serve(["--engine", engine]);
         let locks = connect(&url).await;
         let name = |call: usize| if own { format!("m{call}") } else { "m".to_owned() };
         for call in 0..if own { calls } else { 1 } {
             let held = acquire(&name(call), "holder".into(), 0);
             locks.clone().acquire_lock(held).await.unwrap();
         }
-        let before = resident(&server);
+        let before = server.resident();
         let mut waits = JoinSet::new();
         for connection in 0..calls.div_ceil(STREAMS) {
             let theirs = connect(&url).await;
@@ -165,7 +131,7 @@ async fn memory(engine: &str, calls: usize) {
             }
         }
         tokio::time::sleep(Duration::from_secs(2)).await;
-        let after = resident(&server);
+        let after = server.resident();
         println!(
             "  {calls} calls wait {}: {} MB, {} MB before them",
             if own { "for a lock each" } else { "for one lock" },

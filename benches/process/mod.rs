@@ -1,0 +1,78 @@
+//! Processes that a benchmark starts, and that end with it.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+/// A process that ends with the benchmark.
+pub(crate) struct Process(Child);
+
+impl Process {
+    /// Starts it; the name is for the message where it cannot be.
+    pub(crate) fn start(command: &mut Command) -> Process {
+        let name = command.get_program().to_owned();
+        let child = command.spawn();
+        Process(child.unwrap_or_else(|error| panic!("cannot start {}: {error}", name.display())))
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Resident memory in KiB.
+    pub(crate) fn resident(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    /// Whether it runs.
+    #[allow(dead_code, reason = "not every benchmark asks")]
+    pub(crate) fn runs(&mut self) -> bool {
+        self.0.try_wait().is_ok_and(|exit| exit.is_none())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A Redis that keeps nothing on disk.
+pub(crate) fn redis(port: u16) -> Process {
+    Process::start(
+        Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "no"])
+            .stdout(Stdio::null()),
+    )
+}
+
+/// A server on a free port, and its URL; `arguments` are those of `tollgate serve`.
+#[allow(dead_code, reason = "not every benchmark measures this build only")]
+pub(crate) fn serve<'a>(arguments: impl IntoIterator<Item = &'a str>) -> (Process, String) {
+    serve_by(Path::new(env!("CARGO_BIN_EXE_tollgate")), arguments)
+}
+
+/// The same by another build of the program.
+pub(crate) fn serve_by<'a>(
+    program: &Path,
+    arguments: impl IntoIterator<Item = &'a str>,
+) -> (Process, String) {
+    let mut server = Process::start(
+        Command::new(program)
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .stdout(Stdio::piped()),
+    );
+    let lines = BufReader::new(server.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let line = { lines }.find(|line| line.starts_with("Listening on")).expect("it serves");
+    let port = line.trim_end_matches(". Try:").rsplit_once(':').unwrap().1;
+    (server, format!("http://127.0.0.1:{port}"))
+}
