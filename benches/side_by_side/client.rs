@@ -1,0 +1,112 @@
+//! What other clients say of the same load: whether ours can be believed.
+
+use std::{fs, path::Path, process::Stdio, time::Duration};
+
+use serde_json::Value;
+use tokio::{process::Command, time::timeout};
+
+use crate::{
+    install::{self, Source},
+    kind::Kind,
+    loads,
+    options::Options,
+    results::Results,
+    row::{EMBEDDED, Row},
+    table::{or_dash, rate, time},
+};
+
+const GHZ: Source = Source::Go("github.com/bojand/ghz/cmd/ghz@v0.120.0");
+/// Calls in flight, over as many connections as each has of them.
+const IN_FLIGHT: u32 = 256;
+const CONNECTIONS: u32 = 16;
+/// How long they call, in seconds.
+const SECONDS: u32 = 2;
+const PATH: &str = "tollgate.v1.RateService/CheckRate";
+
+/// What a client says.
+#[derive(Debug)]
+pub(crate) struct Opinion {
+    /// Who, and of what.
+    pub(crate) of: String,
+    /// Its figures.
+    pub(crate) what: String,
+}
+
+/// Asks those that are there, where peers are asked for: the embedded server's
+/// CheckRate, fixed window, one key.
+pub(crate) async fn ask(options: &Options, rows: &[Row], results: &Results) -> Vec<Opinion> {
+    let row = rows.iter().find(|row| row.name == EMBEDDED);
+    let Some(row) = row.filter(|row| row.loads.contains_key(&Kind::Fixed)) else {
+        return Vec::new();
+    };
+    let ours = results.rate((Kind::Fixed, IN_FLIGHT, EMBEDDED));
+    let of =
+        |who: &str| format!("embedded, CheckRate, fixed window, {IN_FLIGHT} in flight, by {who}");
+    let mut opinions =
+        vec![Opinion { of: of("our own load"), what: or_dash(ours, rate) + " calls a second" }];
+    if !options.with_peers() {
+        return opinions;
+    }
+    for (who, said) in [("h2load", h2load(row).await), ("ghz", ghz(row).await)] {
+        let what = said.unwrap_or_else(|why| format!("skipped: {why}"));
+        opinions.push(Opinion { of: of(who), what });
+    }
+    opinions
+}
+
+async fn output(command: &mut Command) -> Result<String, String> {
+    let command = command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    let limit = Duration::from_secs(u64::from(SECONDS) + 30);
+    match timeout(limit, command.output()).await {
+        Err(_) => Err("it does not end".to_owned()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Ok(Ok(output)) => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+    }
+}
+
+async fn h2load(row: &Row) -> Result<String, String> {
+    let program = install::on_path("h2load").ok_or("not on the PATH (Debian: nghttp2-client)")?;
+    let file = loads::folder().join("check_rate.bin");
+    let load = row.loads.get(&Kind::Fixed).ok_or("no such load")?;
+    fs::write(&file, load.calls[0].body(0)).map_err(|error| error.to_string())?;
+    let [clients, streams] =
+        [CONNECTIONS, IN_FLIGHT / CONNECTIONS].map(|number| number.to_string());
+    let mut command = Command::new(program);
+    command
+        .args(["-t1", "-c", &clients, "-m", &streams, "-D", &SECONDS.to_string()])
+        .args(["--warm-up-time=1", "-H", "content-type: application/grpc"])
+        .args(["-H", "te: trailers", "-d"])
+        .arg(file)
+        .arg(format!("http://{}/{PATH}", row.address));
+    let text = output(&mut command).await?;
+    // "finished in 2.00s, 12345.00 req/s, 1.23MB/s"
+    let line = text.lines().find(|line| line.starts_with("finished in")).unwrap_or_default();
+    let figure = line.split(", ").nth(1).and_then(|part| part.split(' ').next());
+    let figure: f64 = figure.and_then(|figure| figure.parse().ok()).ok_or("no figures")?;
+    Ok(format!("{} calls a second", rate(figure)))
+}
+
+async fn ghz(row: &Row) -> Result<String, String> {
+    let program = install::program("ghz", GHZ).await?;
+    let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
+    let mut command = Command::new(program);
+    command
+        .args(["--insecure", "--format", "json", "--call", PATH, "--import-paths"])
+        .arg(&proto)
+        .arg("--proto")
+        .arg(proto.join("tollgate/v1/rate.proto"))
+        .args(["--data", r#"{"key": "key:000000000000", "policy": "fixed"}"#])
+        .args(["--connections", &CONNECTIONS.to_string()])
+        .args(["--concurrency", &IN_FLIGHT.to_string()])
+        .args(["--duration", &format!("{SECONDS}s"), "--duration-stop", "wait"])
+        .arg(row.address.to_string());
+    let text = output(&mut command).await?;
+    let said: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let figure = said["rps"].as_f64().ok_or("no figures")?;
+    let distribution = said["latencyDistribution"].as_array();
+    let p99 = distribution.and_then(|all| all.iter().find(|at| at["percentage"] == 99));
+    let p99 = p99.and_then(|at| at["latency"].as_f64()).map(|nanos| nanos / 1000.0);
+    let right = said["statusCodeDistribution"]["OK"].as_u64().unwrap_or(0);
+    let wrong = said["count"].as_u64().unwrap_or(0) - right;
+    Ok(format!("{} calls a second, p99 {}, {wrong} failed", rate(figure), or_dash(p99, time)))
+}

@@ -1,0 +1,118 @@
+//! Programs of others: found on the PATH, or installed from their registries.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use tokio::time::sleep;
+use tollgate::time::monotonic;
+
+/// How long one may take to build.
+const BUILD: Duration = Duration::from_secs(15 * 60);
+/// Where Go's own installer puts it, beside the PATH.
+const GO: &str = "/usr/local/go/bin";
+
+/// Where a program comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Source {
+    /// A crate and its version.
+    Cargo(&'static str, &'static str),
+    /// A package of Go and its version.
+    Go(&'static str),
+    /// No registry has it.
+    Nowhere,
+}
+
+/// The one compiler of .proto files that cargo can install.
+const PROTOC: (&str, Source) = ("protox", Source::Cargo("protox", "0.10.0"));
+
+/// Where everything is installed.
+pub(crate) fn folder() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("peers")
+}
+
+/// The path of a program: on the PATH, installed by an earlier run, or installed now.
+pub(crate) async fn program(name: &str, source: Source) -> Result<PathBuf, String> {
+    let ours = folder().join("bin").join(name);
+    if let Some(there) = on_path(name).or_else(|| ours.exists().then(|| ours.clone())) {
+        return Ok(there);
+    }
+    let mut build = match source {
+        Source::Nowhere => {
+            return Err(format!(
+                "no registry has it; put `{name}` on the PATH to have it measured"
+            ));
+        }
+        Source::Go(package) => go_install(package)?,
+        Source::Cargo(package, version) => {
+            let mut build = cargo_install(package, version);
+            if name == PROTOC.0 {
+                build.args(["--features", "bin"]);
+            } else if on_path("protoc").is_none() && env::var_os("PROTOC").is_none() {
+                build.env("PROTOC", Box::pin(program(PROTOC.0, PROTOC.1)).await?);
+            }
+            build
+        }
+    };
+    eprintln!("installing {name} into target/peers");
+    run(name, &mut build).await?;
+    ours.exists().then_some(ours).ok_or_else(|| format!("it was installed without `{name}`"))
+}
+
+/// The path of a program, if it can be found.
+pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
+    let folders = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+fn cargo_install(package: &str, version: &str) -> Command {
+    // That of the toolchain which builds this program.
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut build = Command::new(cargo);
+    build.args(["install", "--locked", "--version", version, package, "--root"]).arg(folder());
+    build.arg("--target-dir").arg(folder().join("build"));
+    build
+}
+
+fn go_install(package: &str) -> Result<Command, String> {
+    let go = on_path("go").or_else(|| Some(Path::new(GO).join("go")).filter(|go| go.is_file()));
+    let mut build = Command::new(go.ok_or("needs Go")?);
+    build.args(["install", package]).env("GOBIN", folder().join("bin"));
+    Ok(build)
+}
+
+/// Runs a build to its end; what it says goes to a file.
+async fn run(name: &str, build: &mut Command) -> Result<(), String> {
+    let log = folder().join(format!("{name}.log"));
+    let said = |what: &dyn std::fmt::Display| format!("{what}; see {}", log.display());
+    fs::create_dir_all(folder()).map_err(|error| said(&error))?;
+    let file = File::create(&log).map_err(|error| said(&error))?;
+    let copy = file.try_clone().map_err(|error| said(&error))?;
+    // Not in this package: its own settings are not for others.
+    build.current_dir(env::temp_dir()).stdin(Stdio::null()).stdout(file).stderr(copy);
+    let mut child = build.spawn().map_err(|error| said(&error))?;
+    let begun = monotonic();
+    loop {
+        match child.try_wait().map_err(|error| said(&error))? {
+            Some(exit) if exit.success() => return Ok(()),
+            Some(_) => return Err(said(&last_line(&log))),
+            None if begun.elapsed() > BUILD => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(said(&format!("not built within {} min", BUILD.as_secs() / 60)));
+            }
+            None => sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+fn last_line(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let line = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    format!("it cannot be installed: {}", line.trim())
+}

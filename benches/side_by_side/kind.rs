@@ -1,0 +1,208 @@
+//! The loads, as Tollgate has them and as the echo has them.
+
+use clap::ValueEnum;
+use prost_types::Duration;
+use tollgate::grpc::client::pb::{self, check_rate_request::Against};
+
+use crate::{
+    call::{Call, Load, NUMBER, first_is},
+    echo,
+};
+
+/// Keys of a load of many keys.
+pub(crate) const KEYS: u64 = 20_000;
+/// Numbers of a load that repeats none.
+const ENDLESS: u64 = 1_000_000_000_000;
+const ADMIT: &str = "/tollgate.v1.AdmissionService/AdmitTask";
+const COMPLETE: &str = "/tollgate.v1.AdmissionService/CompleteTask";
+const CHECK: &str = "/tollgate.v1.RateService/CheckRate";
+const NEXT: &str = "/tollgate.v1.SequenceService/NextSequence";
+
+/// The configuration that the loads need.
+pub(crate) const CONFIGURATION: &str = include_str!("tollgate.toml");
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Kind {
+    /// AdmitTask and CompleteTask of ever new tasks, each of a device of its own
+    Pairs,
+    /// AdmitTask in a pool that is full
+    Full,
+    /// CheckRate, fixed window, 20,000 keys with room
+    Fixed,
+    /// CheckRate, calendar window, 20,000 keys with room
+    Calendar,
+    /// CheckRate, sliding window, 20,000 keys with room
+    Sliding,
+    /// CheckRate, token bucket, 20,000 keys with room
+    Bucket,
+    /// CheckRate, fixed window, one key without room
+    FixedBlocked,
+    /// CheckRate, calendar window, one key without room
+    CalendarBlocked,
+    /// CheckRate, sliding window, one key without room
+    SlidingBlocked,
+    /// CheckRate, token bucket, one key without room
+    BucketBlocked,
+    /// NextSequence of one name
+    Sequence,
+}
+
+impl Kind {
+    /// All of them, in the order of the tables.
+    pub(crate) const ALL: &[Kind] = &[
+        Kind::Pairs,
+        Kind::Full,
+        Kind::Fixed,
+        Kind::Calendar,
+        Kind::Sliding,
+        Kind::Bucket,
+        Kind::FixedBlocked,
+        Kind::CalendarBlocked,
+        Kind::SlidingBlocked,
+        Kind::BucketBlocked,
+        Kind::Sequence,
+    ];
+
+    /// What the tables call it.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Kind::Pairs => "AdmitTask + CompleteTask",
+            Kind::Full => "AdmitTask, pool full",
+            Kind::Fixed => "CheckRate, fixed window",
+            Kind::Calendar => "CheckRate, calendar window",
+            Kind::Sliding => "CheckRate, sliding window",
+            Kind::Bucket => "CheckRate, token bucket",
+            Kind::FixedBlocked => "CheckRate, fixed window, blocked key",
+            Kind::CalendarBlocked => "CheckRate, calendar window, blocked key",
+            Kind::SlidingBlocked => "CheckRate, sliding window, blocked key",
+            Kind::BucketBlocked => "CheckRate, token bucket, blocked key",
+            Kind::Sequence => "NextSequence",
+        }
+    }
+
+    /// The load where calls are granted, if this is the one where they are refused.
+    pub(crate) fn granted(self) -> Option<Kind> {
+        match self {
+            Kind::Full => Some(Kind::Pairs),
+            Kind::FixedBlocked => Some(Kind::Fixed),
+            Kind::CalendarBlocked => Some(Kind::Calendar),
+            Kind::SlidingBlocked => Some(Kind::Sliding),
+            Kind::BucketBlocked => Some(Kind::Bucket),
+            _ => None,
+        }
+    }
+
+    /// The load of a Tollgate with our configuration.
+    pub(crate) fn load(self) -> Load {
+        match self {
+            Kind::Pairs => Load { calls: vec![admit(), complete()], numbers: ENDLESS },
+            Kind::Full => Load::of(storm(), ENDLESS),
+            Kind::Fixed => Load::of(check("fixed"), KEYS),
+            Kind::Calendar => Load::of(check("calendar"), KEYS),
+            Kind::Sliding => Load::of(check("sliding"), KEYS),
+            Kind::Bucket => Load::of(check("bucket"), KEYS),
+            Kind::FixedBlocked => Load::of(blocked("fixed-blocked"), 1),
+            Kind::CalendarBlocked => Load::of(blocked("calendar-blocked"), 1),
+            Kind::SlidingBlocked => Load::of(blocked("sliding-blocked"), 1),
+            Kind::BucketBlocked => Load::of(blocked("bucket-blocked"), 1),
+            Kind::Sequence => Load::of(next(), ENDLESS),
+        }
+    }
+
+    /// The call that makes the load be refused what it is to be refused.
+    pub(crate) fn preparation(self) -> Option<Call> {
+        match self {
+            Kind::Full => Some(fill()),
+            Kind::FixedBlocked
+            | Kind::CalendarBlocked
+            | Kind::SlidingBlocked
+            | Kind::BucketBlocked => {
+                let call = self.load().calls.remove(0);
+                Some(call.expecting(first_is::<{ pb::RateVerdict::Allow as u8 }>))
+            }
+            _ => None,
+        }
+    }
+
+    /// The same shape of load for the echo, with messages as long as ours.
+    pub(crate) fn echo(self) -> Load {
+        let load = self.load();
+        let echoes = load.calls.iter().map(|call| {
+            let rest = call.length().saturating_sub(NUMBER.len() + 2);
+            let payload = format!("{NUMBER}{}", "x".repeat(rest)).into();
+            Call::new(echo::PATH, &echo::Message { payload }, |message| !message.is_empty())
+        });
+        Load { calls: echoes.collect(), numbers: load.numbers }
+    }
+}
+
+/// A name of 16 bytes that no other call has.
+fn own(of: &str) -> String {
+    format!("{of}{NUMBER}")
+}
+
+fn admit() -> Call {
+    let message = pb::AdmitTaskRequest {
+        pool: "wide".into(),
+        device_id: own("dev:"),
+        task_id: own("task"),
+        ..pb::AdmitTaskRequest::default()
+    };
+    Call::new(ADMIT, &message, first_is::<{ pb::AdmitDecision::Admitted as u8 }>)
+}
+
+fn complete() -> Call {
+    let message = pb::CompleteTaskRequest {
+        pool: "wide".into(),
+        device_id: own("dev:"),
+        task_id: own("task"),
+        ..pb::CompleteTaskRequest::default()
+    };
+    Call::new(COMPLETE, &message, first_is::<{ pb::CompleteVerdict::Completed as u8 }>)
+}
+
+/// Takes the one slot of the full pool, for longer than any run.
+fn fill() -> Call {
+    let message = pb::AdmitTaskRequest {
+        pool: "full".into(),
+        device_id: "holder".into(),
+        task_id: "task".into(),
+        lease_duration: Some(Duration { seconds: 86_400, nanos: 0 }),
+        ..pb::AdmitTaskRequest::default()
+    };
+    Call::new(ADMIT, &message, first_is::<{ pb::AdmitDecision::Admitted as u8 }>)
+}
+
+fn storm() -> Call {
+    let message = pb::AdmitTaskRequest {
+        pool: "full".into(),
+        device_id: own("dev:"),
+        task_id: own("task"),
+        ..pb::AdmitTaskRequest::default()
+    };
+    Call::new(ADMIT, &message, first_is::<{ pb::AdmitDecision::Full as u8 }>)
+}
+
+fn rate(policy: &str, accepts: fn(&[u8]) -> bool) -> Call {
+    let message = pb::CheckRateRequest {
+        key: own("key:"),
+        against: Some(Against::Policy(policy.into())),
+        ..pb::CheckRateRequest::default()
+    };
+    Call::new(CHECK, &message, accepts)
+}
+
+fn check(policy: &str) -> Call {
+    rate(policy, first_is::<{ pb::RateVerdict::Allow as u8 }>)
+}
+
+fn blocked(policy: &str) -> Call {
+    rate(policy, first_is::<{ pb::RateVerdict::Throttle as u8 }>)
+}
+
+/// Field 1 is the first value: never 0, so that it is there.
+fn next() -> Call {
+    let message = pb::NextSequenceRequest { name: "order".into(), ..Default::default() };
+    Call::new(NEXT, &message, |message| message.starts_with(&[1 << 3]))
+}

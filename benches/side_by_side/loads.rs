@@ -1,0 +1,116 @@
+//! Runs every load against every row, in turn.
+
+use std::{
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::{
+    closed_loop::{self, Callers},
+    kind::CONFIGURATION,
+    options::Options,
+    results::Results,
+    row::{self, EMBEDDED, LANES, PER_CALL, Row},
+};
+
+/// Hands out ports that nobody listens on.
+pub(crate) struct Ports(u16);
+
+impl Ports {
+    pub(crate) fn from(first: u16) -> Ports {
+        Ports(first)
+    }
+
+    pub(crate) fn next(&mut self) -> u16 {
+        loop {
+            let port = self.0;
+            self.0 = self.0.checked_add(1).expect("a port is free");
+            if TcpListener::bind(row::loopback(port)).is_ok() {
+                return port;
+            }
+        }
+    }
+}
+
+/// A folder for what is made on the way.
+pub(crate) fn folder() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("side_by_side")
+}
+
+/// The program that is measured.
+pub(crate) fn program(options: &Options) -> &Path {
+    options.server.as_deref().unwrap_or(Path::new(env!("CARGO_BIN_EXE_tollgate")))
+}
+
+/// The rows of this project, and those that cannot be had, and why.
+pub(crate) async fn start(
+    options: &Options,
+    ports: &mut Ports,
+) -> Result<(Vec<Row>, Vec<(&'static str, String)>), String> {
+    let (kinds, program) = (options.kinds(), program(options));
+    let folder = folder();
+    fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let default = written(&folder.join("tollgate.toml"), CONFIGURATION)?;
+    let per_call = format!("[redis]\nbatch_max = 1\n{CONFIGURATION}");
+    let per_call = written(&folder.join("per_call.toml"), &per_call)?;
+    let mut rows = vec![
+        Row::echo(kinds, ports.next()).await?,
+        Row::tollgate(EMBEDDED, program, &default, None, kinds).await?,
+    ];
+    let mut skipped = Vec::new();
+    if takes(program, &per_call) {
+        let port = Some(ports.next());
+        rows.push(Row::tollgate(PER_CALL, program, &per_call, port, kinds).await?);
+    } else {
+        skipped.push((PER_CALL, "this server knows no `batch_max` in [redis]".to_owned()));
+    }
+    rows.push(Row::tollgate(LANES, program, &default, Some(ports.next()), kinds).await?);
+    Ok((rows, skipped))
+}
+
+fn written(path: &Path, text: &str) -> Result<PathBuf, String> {
+    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(path.to_owned())
+}
+
+/// Whether the program knows every key of a configuration.
+fn takes(program: &Path, configuration: &Path) -> bool {
+    let mut check = Command::new(program);
+    check.arg("check-config").arg(configuration).stdout(Stdio::null()).stderr(Stdio::null());
+    check.status().is_ok_and(|status| status.success())
+}
+
+/// Runs all of it.
+pub(crate) async fn run(options: &Options, rows: &mut [Row]) -> Results {
+    let mut results = Results::default();
+    let runs = options.reps() as usize * options.in_flight.len();
+    let loads: usize = rows.iter().map(|row| row.loads.len()).sum();
+    let progress = ProgressBar::new((runs * loads) as u64).with_style(
+        ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {eta} left  {msg}")
+            .expect("a sound template"),
+    );
+    for _ in 0..options.reps() {
+        for in_flight in &options.in_flight {
+            for kind in options.kinds() {
+                for row in rows.iter_mut() {
+                    let Some(load) = row.loads.get(kind).cloned() else { continue };
+                    progress.set_message(format!(
+                        "{}, {in_flight} in flight: {}",
+                        kind.title(),
+                        row.name
+                    ));
+                    let callers = Callers::in_flight(*in_flight as usize);
+                    let run = closed_loop::run(row, &load, callers, options.timing()).await;
+                    results.add((*kind, *in_flight, row.name), run);
+                    progress.inc(1);
+                }
+            }
+        }
+    }
+    progress.finish_and_clear();
+    results
+}

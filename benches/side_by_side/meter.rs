@@ -1,0 +1,97 @@
+//! What processes have used: CPU from /proc, Redis's own count of script calls.
+
+use std::{fs, time::Instant};
+
+use tollgate::time::monotonic;
+
+/// The processes of a row, and its Redis's address.
+pub(crate) struct Meter {
+    server: u32,
+    redis: Option<(u32, redis::Connection)>,
+}
+
+/// What had been used at an instant; or, as a difference, in between.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading {
+    at: Instant,
+    /// CPU of the server in ns.
+    pub(crate) server: u64,
+    /// CPU of Redis in ns.
+    pub(crate) redis: u64,
+    /// CPU of this process in ns.
+    pub(crate) generator: u64,
+    /// Script calls that Redis had.
+    pub(crate) scripts: u64,
+    /// How long Redis worked on them, in µs, by its own count.
+    pub(crate) scripts_micros: u64,
+}
+
+impl Meter {
+    pub(crate) fn new(server: u32, redis: Option<(u32, u16)>) -> Meter {
+        let connect = |(id, port): (u32, u16)| {
+            let client = redis::Client::open(format!("redis://127.0.0.1:{port}"));
+            (id, client.expect("a sound URL").get_connection().expect("Redis answers"))
+        };
+        Meter { server, redis: redis.map(connect) }
+    }
+
+    pub(crate) fn read(&mut self) -> Reading {
+        let (scripts, scripts_micros) =
+            self.redis.as_mut().map_or((0, 0), |(_, connection)| script_calls(connection));
+        Reading {
+            at: monotonic(),
+            server: cpu(self.server),
+            redis: self.redis.as_ref().map_or(0, |(id, _)| cpu(*id)),
+            generator: cpu(std::process::id()),
+            scripts,
+            scripts_micros,
+        }
+    }
+}
+
+impl Reading {
+    /// What was used from an earlier reading to this one.
+    pub(crate) fn since(&self, earlier: &Reading) -> Reading {
+        Reading {
+            at: self.at,
+            server: self.server - earlier.server,
+            redis: self.redis - earlier.redis,
+            generator: self.generator - earlier.generator,
+            scripts: self.scripts - earlier.scripts,
+            scripts_micros: self.scripts_micros - earlier.scripts_micros,
+        }
+    }
+
+    /// How long it was from an earlier reading to this one, in seconds.
+    pub(crate) fn seconds_since(&self, earlier: &Reading) -> f64 {
+        (self.at - earlier.at).as_secs_f64()
+    }
+}
+
+/// CPU that the threads of a process have used, in ns. One that ends between the list and
+/// the look is left out.
+pub(crate) fn cpu(process: u32) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).expect("the process runs");
+    let used = tasks.filter_map(|task| {
+        let text = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    });
+    used.sum()
+}
+
+/// How many script calls Redis has had, and how many µs they took, the commands within
+/// them included.
+fn script_calls(connection: &mut redis::Connection) -> (u64, u64) {
+    let text: String =
+        redis::cmd("INFO").arg("commandstats").query(connection).expect("Redis answers");
+    let lines = text.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':'));
+    let scripts = lines.filter(|(name, _)| ["evalsha", "eval", "fcall"].contains(name));
+    scripts.fold((0, 0), |(calls, micros), (_, fields)| {
+        (calls + field(fields, "calls="), micros + field(fields, "usec="))
+    })
+}
+
+fn field(fields: &str, name: &str) -> u64 {
+    let value = fields.split(',').find_map(|field| field.strip_prefix(name));
+    value.and_then(|value| value.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,105 @@
+//! The calls of peers: the fields of their messages that are sent, by the numbers that
+//! their .proto files give them.
+
+use crate::call::{Call, NUMBER, first_is};
+
+/// As many as may pass, in all of them.
+const ROOM: i64 = 1_000_000_000;
+
+fn key() -> String {
+    format!("key:{NUMBER}")
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct ThrottleRequest {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(int32, tag = "2")]
+    max_burst: i32,
+    #[prost(int32, tag = "3")]
+    count_per_period: i32,
+    /// In seconds.
+    #[prost(int32, tag = "4")]
+    period: i32,
+    #[prost(int32, tag = "5")]
+    quantity: i32,
+}
+
+/// `Throttle`, a GCRA.
+pub(crate) fn throttlecrab() -> Call {
+    let (max_burst, count_per_period) = (ROOM as i32, ROOM as i32);
+    let message =
+        ThrottleRequest { key: key(), max_burst, count_per_period, period: 3600, quantity: 1 };
+    Call::new("/throttlecrab.RateLimiter/Throttle", &message, first_is::<1>)
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct GetRateLimitsRequest {
+    #[prost(message, repeated, tag = "1")]
+    requests: Vec<RateLimit>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct RateLimit {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(string, tag = "2")]
+    unique_key: String,
+    #[prost(int64, tag = "3")]
+    hits: i64,
+    #[prost(int64, tag = "4")]
+    limit: i64,
+    /// In ms.
+    #[prost(int64, tag = "5")]
+    duration: i64,
+}
+
+/// `GetRateLimits` of one limit, which its default algorithm counts in windows.
+pub(crate) fn gubernator() -> Call {
+    let request = RateLimit {
+        name: "bench".into(),
+        unique_key: key(),
+        hits: 1,
+        limit: ROOM,
+        duration: 3_600_000,
+    };
+    let message = GetRateLimitsRequest { requests: vec![request] };
+    Call::new("/pb.gubernator.V1/GetRateLimits", &message, under_limit)
+}
+
+/// One response, whose status is that of 0, which is not sent, and whose limit is there:
+/// with an error nothing else is.
+fn under_limit(message: &[u8]) -> bool {
+    matches!(message, [0x0a, _, 0x10, ..])
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct RateLimitRequest {
+    #[prost(string, tag = "1")]
+    domain: String,
+    #[prost(message, repeated, tag = "2")]
+    descriptors: Vec<Descriptor>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Descriptor {
+    #[prost(message, repeated, tag = "1")]
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Entry {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(string, tag = "2")]
+    value: String,
+}
+
+/// Envoy's `ShouldRateLimit`, which two of them serve; OK is 1.
+pub(crate) fn rate_limit_service() -> Call {
+    let entries = vec![Entry { key: "key".into(), value: key() }];
+    let message =
+        RateLimitRequest { domain: "bench".into(), descriptors: vec![Descriptor { entries }] };
+    let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+    Call::new(path, &message, first_is::<1>)
+}

@@ -1,0 +1,185 @@
+//! The tables of a run: what is printed, and what benches/README.md keeps.
+
+use std::fmt::{self, Write};
+
+use crate::{
+    besides::Besides,
+    kind::Kind,
+    options::Options,
+    peers::{PEERS, Store},
+    results::Results,
+    row::{ECHO, EMBEDDED, LANES, PER_CALL},
+    run::Run,
+    table::{Table, or_dash, percent, rate, time},
+    targets,
+};
+
+const ROWS: [&str; 4] = [ECHO, EMBEDDED, PER_CALL, LANES];
+
+/// Everything that was measured.
+pub(crate) struct Report<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) results: &'a Results,
+    pub(crate) besides: &'a Besides,
+    /// Rows that were left out, and why.
+    pub(crate) skipped: &'a [(&'static str, String)],
+    /// The file name of the plot, where there is one.
+    pub(crate) plot: Option<&'a str>,
+}
+
+impl fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let main = self.main();
+        writeln!(f, "### Calls a second, {main} in flight\n\n{}", self.rates(&[main], false))?;
+        writeln!(f, "In brackets: of the echo.\n")?;
+        writeln!(f, "### Targets\n\n{}", targets::table(self.results, self.besides))?;
+        if let Some(plot) = self.plot {
+            writeln!(f, "### By calls in flight\n\n![calls a second]({plot})\n")?;
+        } else {
+            writeln!(f, "### By calls in flight\n")?;
+        }
+        writeln!(f, "{}", self.rates(&self.options.in_flight, true))?;
+        writeln!(f, "### Latency and CPU, {main} in flight\n\n{}", self.costs(main))?;
+        writeln!(
+            f,
+            "CPU in µs a call, of the server, of Redis and of the benchmark as their client; \
+             scripts: Redis's own count of its time, in µs a call, and how many calls each \
+             script call held.\n"
+        )?;
+        let peers = self.peers(main);
+        if !peers.is_empty() {
+            writeln!(f, "### Peers\n\n{peers}")?;
+        }
+        writeln!(f, "{}", self.besides)?;
+        self.remarks(f)
+    }
+}
+
+impl Report<'_> {
+    /// The calls in flight of the tables that have one number of them only.
+    fn main(&self) -> u32 {
+        let all = &self.options.in_flight;
+        if all.contains(&256) { 256 } else { all.iter().copied().max().unwrap_or(1) }
+    }
+
+    fn rates(&self, in_flight: &[u32], with_number: bool) -> Table {
+        let number = with_number.then_some("in flight");
+        let mut table = Table::new(["load"].into_iter().chain(number).chain(ROWS));
+        for kind in self.options.kinds() {
+            for number in in_flight {
+                let title = kind.title().to_owned();
+                let cells = ROWS.iter().map(|row| self.rate_cell(*kind, *number, row));
+                let number = with_number.then(|| number.to_string());
+                table.line([title].into_iter().chain(number).chain(cells));
+            }
+        }
+        table
+    }
+
+    fn rate_cell(&self, kind: Kind, in_flight: u32, row: &'static str) -> String {
+        let value = self.results.rate((kind, in_flight, row));
+        match self.results.ratio(kind, in_flight, row, ECHO) {
+            Some(part) if row != ECHO => format!("{} ({})", or_dash(value, rate), percent(part)),
+            _ => or_dash(value, rate),
+        }
+    }
+
+    fn costs(&self, in_flight: u32) -> Table {
+        let mut table = Table::new([
+            "load", "row", "p50", "p99", "server", "Redis", "client", "scripts", "each",
+        ]);
+        for kind in self.options.kinds() {
+            for row in ROWS {
+                if self.results.rate((*kind, in_flight, row)).is_some() {
+                    let cells = [kind.title().to_owned(), row.to_owned()];
+                    table.line(cells.into_iter().chain(self.cost((*kind, in_flight, row))));
+                }
+            }
+        }
+        table
+    }
+
+    fn cost(&self, place: (Kind, u32, &'static str)) -> [String; 7] {
+        let of = |value: fn(&Run) -> f64| self.results.median(place, value);
+        let micros = |value: Option<f64>| {
+            or_dash(value.filter(|value| *value > 0.0), |value| format!("{value:.1}"))
+        };
+        let scripts = of(|run| run.scripts).filter(|scripts| *scripts > 0.0);
+        [
+            or_dash(of(|run| run.p50), time),
+            or_dash(of(|run| run.p99), time),
+            micros(of(|run| run.server)),
+            micros(of(|run| run.redis)),
+            micros(of(|run| run.generator)),
+            micros(of(|run| run.script)),
+            or_dash(scripts, |scripts| format!("{:.0}", 1.0 / scripts)),
+        ]
+    }
+
+    /// The peers, each beside our rows of the load that is closest to its call.
+    fn peers(&self, in_flight: u32) -> Table {
+        let heading = ["load", "row", "keeps counts in"];
+        let numbers: Vec<String> =
+            self.options.in_flight.iter().map(|number| format!("{number} in flight")).collect();
+        let costs = ["p50", "p99", "server", "Redis", "client"];
+        let numbers = numbers.iter().map(String::as_str);
+        let mut table = Table::new(heading.into_iter().chain(numbers).chain(costs));
+        let ours = [(ECHO, "–"), (EMBEDDED, "memory"), (LANES, "Redis")];
+        for kind in [Kind::Fixed, Kind::Bucket] {
+            let theirs = PEERS.iter().filter(|peer| peer.kind == kind).map(|peer| {
+                (peer.name, if peer.store == Store::Redis { "Redis" } else { "memory" })
+            });
+            let has = |row| self.results.rate((kind, in_flight, row)).is_some();
+            let theirs: Vec<_> = theirs.filter(|(name, _)| has(name)).collect();
+            if theirs.is_empty() {
+                continue;
+            }
+            for (row, store) in ours.into_iter().chain(theirs) {
+                let cells = [kind.title().to_owned(), row.to_owned(), store.to_owned()];
+                let rates = self.options.in_flight.iter();
+                let rates =
+                    rates.map(|number| or_dash(self.results.rate((kind, *number, row)), rate));
+                let costs = self.cost((kind, in_flight, row)).into_iter().take(5);
+                table.line(cells.into_iter().chain(rates).chain(costs));
+            }
+        }
+        table
+    }
+
+    /// What has to be known to trust the figures.
+    fn remarks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let spread = self.results.spread();
+        if self.options.reps() > 1 {
+            writeln!(
+                f,
+                "Medians of {} runs; the fastest and the slowest of them lay {} apart, as a rule.",
+                self.options.reps(),
+                percent(spread)
+            )?;
+        }
+        let wrong = self.results.wrong();
+        if wrong.is_empty() {
+            writeln!(f, "Every call was answered, and as it should be.")?;
+        }
+        for ((kind, in_flight, row), what, count) in wrong {
+            writeln!(
+                f,
+                "WRONG, {count} times: {row}, {}, {in_flight} in flight: {what}",
+                kind.title()
+            )?;
+        }
+        for ((kind, in_flight, row), refused) in self.results.refused() {
+            let refused = rate(refused);
+            writeln!(
+                f,
+                "{row}, {}, {in_flight} in flight: {refused} a second refused",
+                kind.title()
+            )?;
+        }
+        let mut skipped = String::new();
+        for (row, why) in self.skipped {
+            writeln!(skipped, "Skipped: {row}: {why}")?;
+        }
+        f.write_str(&skipped)
+    }
+}

@@ -1,0 +1,179 @@
+//! What is measured beside each other: servers that run, and what each is asked.
+
+use std::{
+    collections::BTreeMap,
+    env, io,
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+    process::Command,
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::time::sleep;
+use tollgate::time::monotonic;
+
+use crate::{
+    call::{Call, Load, hexadecimal},
+    connection::{Connection, Failure},
+    kind::Kind,
+    meter::Meter,
+    process::{self, Process},
+};
+
+pub(crate) const ECHO: &str = "echo";
+pub(crate) const EMBEDDED: &str = "embedded";
+pub(crate) const PER_CALL: &str = "Redis, per call";
+pub(crate) const LANES: &str = "Redis, lanes";
+
+/// How long a server may take until it answers.
+const START: Duration = Duration::from_secs(20);
+
+/// A server that runs.
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) address: SocketAddr,
+    pub(crate) loads: BTreeMap<Kind, Arc<Load>>,
+    pub(crate) meter: Meter,
+    /// Numbers that loads have used.
+    pub(crate) numbers_used: u64,
+    /// Ends with the row, and so does its Redis.
+    _server: Process,
+    _redis: Option<Process>,
+    /// The port of its own Redis.
+    pub(crate) redis_port: Option<u16>,
+}
+
+/// Where on this machine.
+pub(crate) fn loopback(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
+impl Row {
+    /// A row of a server that was started; waits until it takes connections.
+    pub(crate) async fn new(
+        name: &'static str,
+        address: SocketAddr,
+        loads: BTreeMap<Kind, Arc<Load>>,
+        mut server: Process,
+        redis: Option<(Process, u16)>,
+    ) -> Result<Row, String> {
+        let begun = monotonic();
+        while let Err(error) = open_and_close(address).await {
+            if !server.runs() {
+                return Err("it ended at once".to_owned());
+            }
+            if begun.elapsed() > START {
+                return Err(format!("it does not listen on {address}: {error}"));
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        let meter =
+            Meter::new(server.id(), redis.as_ref().map(|(redis, port)| (redis.id(), *port)));
+        let (redis, redis_port) = redis.unzip();
+        Ok(Row {
+            name,
+            address,
+            loads,
+            meter,
+            numbers_used: 0,
+            _server: server,
+            _redis: redis,
+            redis_port,
+        })
+    }
+
+    /// The echo, which this program is itself when it is told so.
+    pub(crate) async fn echo(kinds: &[Kind], port: u16) -> Result<Row, String> {
+        let program = env::current_exe().map_err(|error| error.to_string())?;
+        let address = loopback(port);
+        let server = Process::start(Command::new(program).args(["--echo", &address.to_string()]));
+        let loads = kinds.iter().map(|kind| (*kind, Arc::new(kind.echo()))).collect();
+        Row::new(ECHO, address, loads, server, None).await
+    }
+
+    /// A Tollgate in memory, or with a Redis of its own on `redis_port`.
+    pub(crate) async fn tollgate(
+        name: &'static str,
+        program: &Path,
+        configuration: &Path,
+        redis_port: Option<u16>,
+        kinds: &[Kind],
+    ) -> Result<Row, String> {
+        let redis = match redis_port {
+            Some(port) => Some((redis(port).await?, port)),
+            None => None,
+        };
+        let engine =
+            redis_port.map_or("embedded".to_owned(), |port| format!("redis://127.0.0.1:{port}"));
+        let configuration = configuration.to_str().ok_or("a path that is not text")?;
+        let arguments = ["--engine", &engine, "--config", configuration, "--log-level", "warn"];
+        let (server, url) = process::serve_by(program, arguments);
+        let address = url.trim_start_matches("http://").parse().map_err(|_| "no address")?;
+        let loads = kinds.iter().map(|kind| (*kind, Arc::new(kind.load()))).collect();
+        let row = Row::new(name, address, loads, server, redis).await?;
+        for call in kinds.iter().filter_map(|kind| kind.preparation()) {
+            row.ask_until_right(&call).await?;
+        }
+        Ok(row)
+    }
+
+    /// Makes a call until it is answered as it should be: a server that listens may not be
+    /// ready yet.
+    pub(crate) async fn ask_until_right(&self, call: &Call) -> Result<(), String> {
+        let begun = monotonic();
+        while let Err(error) = self.ask(call).await {
+            if begun.elapsed() > START {
+                return Err(error);
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+
+    /// Makes one call; an error if it is not answered as it should be.
+    pub(crate) async fn ask(&self, call: &Call) -> Result<(), String> {
+        let mut connection =
+            Connection::open(self.address).await.map_err(|error| error.to_string())?;
+        let request = connection.request(call);
+        let answer = connection.call(request, call.body(0)).await;
+        connection.close();
+        match answer {
+            Ok(received) if call.accepts(&received) => Ok(()),
+            Ok(received) => Err(format!("{} answered {}", call.path, hexadecimal(&received))),
+            Err(Failure::Status(code, what)) => {
+                Err(format!("{} failed, {code}: {what}", call.path))
+            }
+            Err(Failure::Broken(what)) => Err(format!("{} failed: {what}", call.path)),
+        }
+    }
+}
+
+async fn open_and_close(address: SocketAddr) -> io::Result<()> {
+    Connection::open(address).await?.close();
+    Ok(())
+}
+
+/// A Redis that answers, of our own.
+pub(crate) async fn redis(port: u16) -> Result<Process, String> {
+    let mut redis = process::redis(port);
+    let begun = monotonic();
+    while !answers(port, redis.id()) {
+        if !redis.runs() {
+            return Err(format!("redis-server does not start on port {port}"));
+        }
+        if begun.elapsed() > START {
+            return Err(format!("redis-server does not answer on port {port}"));
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    Ok(redis)
+}
+
+/// Whether a Redis with this process number answers.
+fn answers(port: u16, id: u32) -> bool {
+    let info = redis::Client::open(format!("redis://127.0.0.1:{port}"))
+        .and_then(|client| client.get_connection())
+        .and_then(|mut connection| redis::cmd("INFO").arg("server").query(&mut connection));
+    info.is_ok_and(|info: String| info.lines().any(|line| line == format!("process_id:{id}")))
+}
