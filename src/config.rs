@@ -92,7 +92,10 @@ impl Config {
             listen: flags.listen.or(file.listen).unwrap_or(LISTEN),
             engine: match engine.as_deref() {
                 None | Some("embedded") => EngineChoice::Embedded,
-                Some(url) => EngineChoice::Redis(file.redis.options(url)),
+                Some(url) => EngineChoice::Redis(RedisOptions {
+                    replicas: file.replicas.unwrap_or(1),
+                    ..file.redis.options(url)
+                }),
             },
             log,
             connections_max: file.connections_max.unwrap_or(CONNECTIONS_MAX),

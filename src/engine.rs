@@ -8,6 +8,7 @@ pub mod hub;
 pub mod lanes;
 pub mod redis;
 pub mod room;
+mod stand_in;
 mod sweeper;
 
 use std::{slice, sync::Arc, time::Instant};
@@ -162,7 +163,9 @@ impl Engine {
     pub async fn maintain(&self) {
         match self {
             Engine::Embedded(engine) => engine.maintain().await,
-            Engine::Redis(engine) => engine.maintain().await,
+            Engine::Redis(engine) => {
+                tokio::join!(engine.maintain(), engine.stand_in.maintain());
+            }
         }
     }
 }

@@ -18,7 +18,10 @@ use std::{fmt, sync::Arc, time::Instant};
 use bb8_redis::bb8;
 use tokio::sync::{Semaphore, watch};
 
-use super::{BATCH_MAX, PartitionCursor, PartitionPage, StoreState, denials::Denials, hub::Hub};
+use super::{
+    BATCH_MAX, PartitionCursor, PartitionPage, StoreState, denials::Denials, hub::Hub,
+    stand_in::StandIn,
+};
 use crate::{
     decision::{Call, Decision, Listing, Reply, State},
     error::Error,
@@ -42,6 +45,9 @@ pub struct RedisOptions {
     pub calls_max: usize,
     /// What every key starts with.
     pub key_prefix: String,
+    /// How many servers use this Redis: each has a share of what is granted while it
+    /// cannot be asked. 1 to 1000.
+    pub replicas: u32,
     /// Lua that sets `now` in place of Redis's own clock, for tests that step
     /// the time. None in production.
     pub clock: Option<String>,
@@ -55,6 +61,7 @@ impl RedisOptions {
             connections: 32,
             calls_max: 4096,
             key_prefix: "tollgate".to_owned(),
+            replicas: 1,
             clock: None,
         }
     }
@@ -76,6 +83,7 @@ pub struct Redis {
     monitor: Arc<Monitor>,
     hub: Arc<Hub>,
     pub(super) denials: Box<Denials>,
+    pub(super) stand_in: Box<StandIn>,
     key_prefix: String,
 }
 
@@ -110,6 +118,7 @@ impl Redis {
             monitor,
             hub: Hub::new(&options.key_prefix),
             denials: Box::new(Denials::new(Clock::system())),
+            stand_in: Box::new(StandIn::new(options.replicas)),
             key_prefix: options.key_prefix.clone(),
         })
     }
