@@ -30,6 +30,7 @@ mod attend;
 mod cancel;
 mod complete;
 mod configure;
+mod degradation;
 mod enqueue;
 mod event;
 mod evict;

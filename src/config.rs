@@ -57,7 +57,7 @@ pub enum EngineChoice {
     /// This process, in memory.
     Embedded,
     /// Redis.
-    Redis(RedisOptions),
+    Redis(Box<RedisOptions>),
 }
 
 /// How to log.
@@ -96,7 +96,10 @@ impl Config {
             listen: flags.listen.or(file.listen).unwrap_or(LISTEN),
             engine: match engine.as_deref() {
                 None | Some("embedded") => EngineChoice::Embedded,
-                Some(url) => EngineChoice::Redis(file.redis.options(url, workers)?),
+                Some(url) => EngineChoice::Redis(Box::new(RedisOptions {
+                    replicas: file.replicas.unwrap_or(1),
+                    ..file.redis.options(url, workers)?
+                })),
             },
             log,
             connections_max: file.connections_max.unwrap_or(CONNECTIONS_MAX),

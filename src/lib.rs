@@ -16,6 +16,7 @@
 //! - [`fleet`]: a fleet of devices, callers or buyers to play against a server;
 //!   [`caller`]: a single caller, for a quick try, or one that watches.
 //! - [`denial`]: which refusals a server may give again without asking the store.
+//!   [`degradation`]: what is answered while the store cannot be asked.
 //! - [`names`] builds every key, [`time`] reads every clock, [`script`] holds
 //!   every script, `memory` remembers for a time, `globs` finds a name's entry of
 //!   the configuration, `signals` hears Ctrl-C, `text` writes
@@ -26,10 +27,14 @@
 //! decision → script, names, time, error. Only `grpc` knows generated messages,
 //! only it and `server` know tonic, only `engine::redis` knows Redis.
 
+// A server is futures within futures, deeper than the default.
+#![recursion_limit = "256"]
+
 pub mod admission;
 pub mod caller;
 pub mod config;
 pub mod decision;
+pub mod degradation;
 pub mod denial;
 pub mod engine;
 pub mod error;

@@ -1,5 +1,8 @@
 //! The `tollgate` command: arguments, config, engine, bind, serve, drain.
 
+// A server is futures within futures, deeper than the default.
+#![recursion_limit = "256"]
+
 mod cli;
 
 use std::{error::Error, process::ExitCode, sync::Arc};

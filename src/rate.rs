@@ -27,6 +27,7 @@
 mod ban;
 mod ban_index;
 mod check;
+mod degradation;
 mod event;
 mod get_ban;
 mod judge;

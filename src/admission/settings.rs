@@ -1,6 +1,9 @@
 //! A pool's settings: the configuration's under the run-time overrides.
 
-use crate::{decision::Call, denial::DENIAL_CACHE, globs::Globs, names::Name, time::Millis};
+use crate::{
+    decision::Call, degradation::OnStoreFailure, denial::DENIAL_CACHE, globs::Globs, names::Name,
+    time::Millis,
+};
 
 /// A pool's settings in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +28,8 @@ pub struct Settings {
     pub history: u32,
     /// How long a server remembers that the pool is full, at most; 0 for not.
     pub denial_cache: Millis,
+    /// What calls are answered while the store cannot be asked.
+    pub on_store_failure: OnStoreFailure,
 }
 
 impl Default for Settings {
@@ -40,6 +45,7 @@ impl Default for Settings {
             queued_max: 1_000_000,
             history: 10_000,
             denial_cache: DENIAL_CACHE,
+            on_store_failure: OnStoreFailure::Fail,
         }
     }
 }

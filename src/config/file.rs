@@ -15,6 +15,7 @@ use crate::{
         ATTEMPTS_MAX, CAPACITY_MAX, GRACE_MAX, HISTORY_MAX, HISTORY_MIN, LEASE_MAX, LEASE_MIN,
         PoolRule, QUEUED_MAX, RETENTION_MAX, RETENTION_MIN, Settings,
     },
+    degradation::{OnStoreFailure, REPLICAS_MAX},
     denial::DENIAL_CACHE_MAX,
     time::Millis,
 };
@@ -35,6 +36,8 @@ pub(super) struct File {
     pub(super) drain_timeout: Option<Duration>,
     #[serde(default, deserialize_with = "workers")]
     pub(super) workers: Option<usize>,
+    #[serde(default, deserialize_with = "replicas")]
+    pub(super) replicas: Option<u32>,
     #[serde(default)]
     pub(super) redis: RedisSection,
     #[serde(default)]
@@ -68,6 +71,24 @@ pub(super) struct PoolEntry {
     history: Option<u32>,
     #[serde(default, deserialize_with = "denial_cache")]
     denial_cache: Option<Millis>,
+    on_store_failure: Option<OnStoreFailureName>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum OnStoreFailureName {
+    Fail,
+    Deny,
+    Allow,
+}
+
+/// The default where nothing is said.
+pub(super) fn on_store_failure(name: Option<OnStoreFailureName>) -> OnStoreFailure {
+    match name {
+        None | Some(OnStoreFailureName::Fail) => OnStoreFailure::Fail,
+        Some(OnStoreFailureName::Deny) => OnStoreFailure::Deny,
+        Some(OnStoreFailureName::Allow) => OnStoreFailure::Allow,
+    }
 }
 
 impl From<PoolEntry> for PoolRule {
@@ -84,6 +105,7 @@ impl From<PoolEntry> for PoolRule {
             queued_max: entry.queued_max.unwrap_or(defaults.queued_max),
             history: entry.history.unwrap_or(defaults.history),
             denial_cache: entry.denial_cache.unwrap_or(defaults.denial_cache),
+            on_store_failure: on_store_failure(entry.on_store_failure),
         };
         PoolRule { pattern: entry.r#match, settings }
     }
@@ -183,6 +205,10 @@ fn connections<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Erro
 fn drain<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
     let bounds = Millis(0)..=Millis::from_secs(3600);
     length(d, "drain_timeout", bounds).map(|length| Some(length.duration()))
+}
+
+fn replicas<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
+    number(d, "replicas", 1..=REPLICAS_MAX.into()).map(|number| Some(number as u32))
 }
 
 fn capacity<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {

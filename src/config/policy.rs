@@ -4,7 +4,9 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Deserializer, de::Error};
 
-use super::file::{denial_cache, length, parse_length, utc_offset};
+use super::file::{
+    OnStoreFailureName, denial_cache, length, on_store_failure, parse_length, utc_offset,
+};
 use crate::{
     names::Name,
     rate::{
@@ -29,6 +31,7 @@ pub(super) struct PolicyEntry {
     ban_memory: Option<Millis>,
     #[serde(default, deserialize_with = "denial_cache")]
     denial_cache: Option<Millis>,
+    on_store_failure: Option<OnStoreFailureName>,
     #[serde(default)]
     r#override: Vec<OverrideEntry>,
 }
@@ -117,6 +120,7 @@ impl PolicyEntry {
             utc_offset: self.utc_offset,
             ban_memory: self.ban_memory,
             denial_cache: self.denial_cache,
+            on_store_failure: on_store_failure(self.on_store_failure),
         };
         spec.build().map_err(|violations| {
             // In the file the lists are named after their entries.

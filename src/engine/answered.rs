@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::{
     Engine,
-    denials::{Recall, Shelved},
+    denials::{Recall, Shelved, Ticket},
 };
 use crate::error::Error;
 
@@ -24,6 +24,10 @@ pub enum Source {
     Store,
     /// It is a refusal that this server remembers.
     Memory,
+    /// The store could not be asked; it is refused, as the configuration says.
+    Refusal,
+    /// The store could not be asked; the decision was taken about this server's share.
+    Share,
 }
 
 impl<T> Answered<T> {
@@ -36,10 +40,16 @@ impl<T> Answered<T> {
     pub fn is_cached(&self) -> bool {
         self.source == Source::Memory
     }
+
+    /// Whether the store had no part in it, since it could not be asked.
+    pub fn is_degraded(&self) -> bool {
+        matches!(self.source, Source::Refusal | Source::Share)
+    }
 }
 
 impl Engine {
-    /// Takes a decision, unless this server remembers that it is refused.
+    /// Takes a decision, unless this server remembers that it is refused; where the store
+    /// cannot be asked, the answer is what the configuration says.
     pub async fn answer<D: Shelved>(
         &self,
         decision: &D,
@@ -49,11 +59,22 @@ impl Engine {
             Recall::Denied(outcome) => return Ok(Answered { outcome, source: Source::Memory }),
             Recall::Ask(ticket) => ticket,
         };
-        let outcome = self.run(decision, deadline).await?;
-        if let (Engine::Redis(engine), Some(ticket)) = (self, ticket) {
-            engine.denials.learn(decision, &outcome, ticket);
+        let result = self.run(decision, deadline).await;
+        self.learned(decision, result, ticket, deadline)
+    }
+
+    /// Remembers what may be remembered of an outcome.
+    fn learned<D: Shelved>(
+        &self,
+        decision: &D,
+        result: Result<D::Outcome, Error>,
+        ticket: Option<Ticket>,
+        deadline: Instant,
+    ) -> Result<Answered<D::Outcome>, Error> {
+        if let (Engine::Redis(engine), Ok(outcome), Some(ticket)) = (self, &result, ticket) {
+            engine.denials.learn(decision, outcome, ticket);
         }
-        Ok(Answered::by_store(outcome))
+        self.or_degraded(decision, result, deadline)
     }
 
     /// Takes decisions of one kind as [`Engine::run_all`] does, but for those of which
@@ -67,21 +88,23 @@ impl Engine {
         let is_open = |recall: &Recall<_>| matches!(recall, Recall::Ask(_));
         let open = recalled.iter().zip(decisions).filter(|(recall, _)| is_open(recall));
         let open: Vec<D> = open.map(|(_, decision)| decision.clone()).collect();
-        let mut outcomes = match open.is_empty() {
-            true => Vec::new().into_iter(),
-            false => self.run_all(&open, deadline).await?.into_iter(),
+        let outcomes = match open.is_empty() {
+            true => Vec::new(),
+            false => match self.run_all(&open, deadline).await {
+                Err(error @ Error::Unavailable(_)) => {
+                    open.iter().map(|_| Err(error.clone())).collect()
+                }
+                outcomes => outcomes?,
+            },
         };
+        let mut outcomes = outcomes.into_iter();
         let answers = recalled.into_iter().zip(decisions).map(|(recall, decision)| {
             let ticket = match recall {
                 Recall::Denied(outcome) => return Ok(Answered { outcome, source: Source::Memory }),
                 Recall::Ask(ticket) => ticket,
             };
             let none = || Err(Error::Corrupt("a batch without replies".to_owned()));
-            let outcome = outcomes.next().unwrap_or_else(none)?;
-            if let (Engine::Redis(engine), Some(ticket)) = (self, ticket) {
-                engine.denials.learn(decision, &outcome, ticket);
-            }
-            Ok(Answered::by_store(outcome))
+            self.learned(decision, outcomes.next().unwrap_or_else(none), ticket, deadline)
         });
         Ok(answers.collect())
     }

@@ -20,6 +20,7 @@ use super::{embedded::Kept, redis::Redis};
 use crate::{
     admission::{AdmitTask, FullPool},
     decision::{Decision, State},
+    degradation::Degradable,
     denial::{Deniable, Effect},
     error::Error,
     rate::{CheckRate, RefusedKey},
@@ -47,7 +48,7 @@ pub(super) struct Denials {
 }
 
 /// A decision whose refusals have a place here.
-pub trait Shelved: Deniable<State: Kept> {
+pub trait Shelved: Deniable<State: Kept> + Degradable {
     /// That place.
     #[expect(private_interfaces, reason = "only the engine's own decisions have one")]
     fn shelf(denials: &Denials) -> &Shelf<Self::Denial>;

@@ -23,6 +23,7 @@ mod lane;
 mod map;
 mod monitor;
 mod node;
+mod options;
 mod round;
 mod slot;
 mod source;
@@ -40,19 +41,21 @@ use std::{
 
 use tokio::sync::{Semaphore, watch};
 
-use super::{PartitionCursor, PartitionPage, StoreState, denials::Denials, hub::Hub};
+use super::{
+    PartitionCursor, PartitionPage, StoreState, denials::Denials, hub::Hub, stand_in::StandIn,
+};
 use crate::{
     decision::{Arguments, Call, Decision, Listing, State},
     error::Error,
     script::{self, Script},
     time::{Clock, monotonic},
 };
-use address::{Address, Certificates, SentinelUser};
 use evaluate::Scripts;
 use index::Index;
 use job::{Answer, Job, Pending, Sending};
 use lane::Shared;
 use node::Plan;
+pub use options::{Eviction, RedisOptions};
 use topology::Topology;
 
 /// The longest that a call waits for Redis, whatever its deadline: a peer that
@@ -63,68 +66,6 @@ const UPKEEP: Sending = Sending { repeatable: true, replicas: 0, is_upkeep: true
 /// What anybody asks for that changes nothing.
 const LISTING: Sending = Sending { repeatable: true, replicas: 0, is_upkeep: false };
 
-/// How to reach Redis and how to use it.
-#[derive(Debug, Clone)]
-pub struct RedisOptions {
-    /// Where it is, in one of the [`address::FORMS`].
-    pub url: String,
-    /// For TLS.
-    pub certificates: Certificates,
-    /// Who asks the Sentinels.
-    pub sentinel: SentinelUser,
-    /// Connections to a node at most, but one for each thread: 1 to 1024.
-    pub connections: u32,
-    /// Decisions in one script call at most: 1 to 256. Redis serves nobody else meanwhile.
-    pub batch_max: usize,
-    /// What to do about a Redis that is set to forget.
-    pub eviction: Eviction,
-    /// Threads of the server.
-    pub workers: usize,
-    /// Calls in flight at most; further ones are refused at once.
-    pub calls_max: usize,
-    /// What every key starts with.
-    pub key_prefix: String,
-    /// Lua that sets `now` in place of Redis's own clock, for tests that step
-    /// the time. None in production.
-    pub clock: Option<String>,
-}
-
-impl RedisOptions {
-    /// The defaults for a Redis at `url`.
-    pub fn new(url: &str) -> RedisOptions {
-        RedisOptions {
-            url: url.to_owned(),
-            certificates: Certificates::default(),
-            sentinel: SentinelUser::default(),
-            connections: 32,
-            batch_max: super::BATCH_MAX,
-            eviction: Eviction::Refuse,
-            workers: std::thread::available_parallelism().map_or(1, usize::from),
-            calls_max: 4096,
-            key_prefix: "tollgate".to_owned(),
-            clock: None,
-        }
-    }
-
-    /// Checks the URL; the error says what is wrong with it.
-    pub fn check(&self) -> Result<(), String> {
-        self.address().map(drop)
-    }
-
-    fn address(&self) -> Result<Address, String> {
-        Address::parse(&self.url, &self.certificates, &self.sentinel)
-    }
-}
-
-/// What to do about a Redis whose `maxmemory-policy` lets it drop keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Eviction {
-    /// Not use it.
-    Refuse,
-    /// Say so in the log.
-    Warn,
-}
-
 /// The Redis engine.
 pub struct Redis {
     topology: Arc<Topology>,
@@ -133,6 +74,7 @@ pub struct Redis {
     index: Index,
     hub: Arc<Hub>,
     pub(super) denials: Box<Denials>,
+    pub(super) stand_in: Box<StandIn>,
     key_prefix: String,
 }
 
@@ -170,6 +112,7 @@ impl Redis {
             index: Index::default(),
             hub: Hub::new(&options.key_prefix),
             denials: Box::new(Denials::new(Clock::system())),
+            stand_in: Box::new(StandIn::new(options.replicas)),
             key_prefix: options.key_prefix.clone(),
         })
     }
@@ -180,6 +123,18 @@ impl Redis {
         self.topology.unfit().await
     }
 
+    fn job(
+        &self,
+        script: &'static Script,
+        arguments: Arguments,
+        sending: Sending,
+        deadline: Instant,
+    ) -> (Job, Pending) {
+        let slot = self.topology.slot(arguments.keys().next().unwrap_or_default());
+        let deadline = deadline.min(monotonic() + ATTEMPT_MAX);
+        Job::new(script, arguments, slot, sending, deadline)
+    }
+
     /// Sends a decision on its way.
     fn send(
         &self,
@@ -188,9 +143,7 @@ impl Redis {
         sending: Sending,
         deadline: Instant,
     ) -> Pending {
-        let slot = self.topology.slot(arguments.keys().next().unwrap_or_default());
-        let deadline = deadline.min(monotonic() + ATTEMPT_MAX);
-        let (job, pending) = Job::new(script, arguments, slot, sending, deadline);
+        let (job, pending) = self.job(script, arguments, sending, deadline);
         self.topology.push(job);
         pending
     }
@@ -205,7 +158,7 @@ impl Redis {
         let _permit = if is_upkeep { None } else { Some(self.permit(1)?) };
         let (partition, listing) = (decision.partition(), decision.listing());
         let epoch = self.epoch();
-        let pending = self.send_decision(decision, deadline);
+        let pending = self.send_decision(decision, false, deadline);
         let note = self
             .index
             .is_due(partition, listing, epoch)
@@ -233,8 +186,9 @@ impl Redis {
         let _permit = if is_upkeep { None } else { Some(self.permit(1)?) };
         let epoch = self.epoch();
         let unnoted = self.unnoted(decisions, epoch);
-        let pending: Vec<Pending> =
-            decisions.iter().map(|decision| self.send_decision(decision, deadline)).collect();
+        // In order: what was enqueued first is the older one.
+        let send = |(number, decision)| self.send_decision(decision, number > 0, deadline);
+        let pending: Vec<Pending> = decisions.iter().enumerate().map(send).collect();
         let note =
             |(partition, listing): &(&[u8], Listing)| self.note::<D>(partition, *listing, deadline);
         let notes: Vec<Pending> = unnoted.iter().map(note).collect();
@@ -261,14 +215,22 @@ impl Redis {
         self.calls.try_acquire_many(calls).map_err(|_| Error::Overloaded)
     }
 
-    fn send_decision<D: Decision>(&self, decision: &D, deadline: Instant) -> Pending {
+    fn send_decision<D: Decision>(
+        &self,
+        decision: &D,
+        follows: bool,
+        deadline: Instant,
+    ) -> Pending {
         let sending = Sending {
             repeatable: decision.is_repeatable(),
             replicas: decision.replicas(),
             is_upkeep: decision.is_upkeep(),
         };
         let arguments = Call::of(decision, &self.key_prefix).finish();
-        self.send(D::SCRIPT, arguments, sending, deadline)
+        let (mut job, pending) = self.job(D::SCRIPT, arguments, sending, deadline);
+        job.follows = follows;
+        self.topology.push(job);
+        pending
     }
 
     /// Notes a partition for listings.

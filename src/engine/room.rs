@@ -83,8 +83,27 @@ where
         }
     }
 
-    /// The same, unless this server remembers that it is refused.
-    pub async fn answer_at_once(
+    /// Takes a decision as [`Engine::answer`] does, waiting for its turn at most `wait`.
+    /// Nobody waits for a store that cannot be asked.
+    pub async fn answer(
+        self: &Arc<Room<D>>,
+        decision: &D,
+        wait: Millis,
+        deadline: Instant,
+    ) -> Result<Answered<D::Outcome>, Error>
+    where
+        D: Shelved,
+    {
+        if wait.0 > 0 {
+            match self.run(decision.clone(), wait, deadline).await {
+                Err(Error::Unavailable(_)) => {}
+                outcome => return outcome.map(Answered::by_store),
+            }
+        }
+        self.answer_at_once(decision, deadline).await
+    }
+
+    async fn answer_at_once(
         &self,
         decision: &D,
         deadline: Instant,

@@ -21,7 +21,7 @@ use crate::{
         AdmitDecision, AdmitTask, Catalog, CompleteVerdict, EvictVerdict, GetPool, Pool, PoolView,
         RenewVerdict, Settings,
     },
-    engine::{Answered, Engine, feed::Feeds, room::Room},
+    engine::{Engine, feed::Feeds, room::Room},
     error::Error,
     names::Name,
 };
@@ -81,10 +81,7 @@ impl pb::admission_service_server::AdmissionService for Admission {
         let asked = deadline::asked(&request);
         let (decision, wait) = parse::admit_task(request.into_inner(), &self.catalog)?;
         let deadline = asked.or_default(wait);
-        let answered = match wait.0 {
-            0 => self.room.answer_at_once(&decision, deadline).await?,
-            _ => Answered::by_store(self.room.run(decision.clone(), wait, deadline).await?),
-        };
+        let answered = self.room.answer(&decision, wait, deadline).await?;
         if let AdmitDecision::Full { .. } = answered.outcome.decision {
             self.refusals.add(&decision.pool, answered.is_cached());
         }
@@ -100,8 +97,8 @@ impl pb::admission_service_server::AdmissionService for Admission {
     ) -> Answer<pb::CompleteTaskResponse> {
         let deadline = deadline::of(&request);
         let decision = parse::complete_task(request.into_inner(), &self.catalog)?;
-        let completion = self.engine.run(&decision, deadline).await?;
-        if completion.verdict != CompleteVerdict::Completed {
+        let completion = self.engine.follow(&decision, deadline).await?;
+        if completion.outcome.verdict != CompleteVerdict::Completed {
             tracing::debug!(name = ?decision.name, ?completion, "refused");
         }
         Ok(Response::new(convert::completion(&completion)))
@@ -113,11 +110,11 @@ impl pb::admission_service_server::AdmissionService for Admission {
     ) -> Answer<pb::RenewTaskResponse> {
         let deadline = deadline::of(&request);
         let decision = parse::renew_task(request.into_inner(), &self.catalog)?;
-        let verdict = self.engine.run(&decision, deadline).await?;
-        if !matches!(verdict, RenewVerdict::Renewed(_)) {
-            tracing::debug!(name = ?decision.name, ?verdict, "refused");
+        let renewal = self.engine.follow(&decision, deadline).await?;
+        if !matches!(renewal.outcome, RenewVerdict::Renewed(_)) {
+            tracing::debug!(name = ?decision.name, ?renewal, "refused");
         }
-        Ok(Response::new(convert::renewal(&decision, verdict)))
+        Ok(Response::new(convert::renewal(&decision, &renewal)))
     }
 
     async fn evict_task(

@@ -17,7 +17,7 @@ use super::{
     pb::{self, rate_service_server::RateServiceServer},
 };
 use crate::{
-    engine::{Engine, feed::Feeds},
+    engine::{Answered, Engine, feed::Feeds},
     error::Error,
     names::Name,
     rate::{CheckRate, Checked, GetBan, MeterName, NoteBan, Policies, ResetRate},
@@ -72,12 +72,13 @@ impl Rate {
 }
 
 /// The ban that an answer tells of, for listings.
-fn ban_of(check: &CheckRate, checked: &Checked) -> Option<NoteBan> {
-    let Checked::Decided { answer, .. } = checked else { return None };
+fn ban_of(check: &CheckRate, checked: &Answered<Checked>) -> Option<NoteBan> {
+    let Checked::Decided { answer, .. } = &checked.outcome else { return None };
     if !answer.is_allowed() {
         tracing::debug!(name = ?check.name, ?answer, "refused");
     }
-    let until = answer.ban.as_ref()?.until;
+    // One that only this server knows of is in no listing.
+    let until = answer.ban.as_ref().filter(|_| !checked.is_degraded())?.until;
     Some(NoteBan { name: check.name.clone(), until })
 }
 
@@ -90,7 +91,7 @@ impl pb::rate_service_server::RateService for Rate {
         let deadline = deadline::of(&request);
         let check = parse::check_rate(request.into_inner(), &self.policies)?;
         let checked = self.engine.answer(&check, deadline).await?;
-        self.note(ban_of(&check, &checked.outcome).into_iter(), deadline).await;
+        self.note(ban_of(&check, &checked).into_iter(), deadline).await;
         Ok(Response::new(convert::checked(&check, checked)?))
     }
 
@@ -111,7 +112,7 @@ impl pb::rate_service_server::RateService for Rate {
             return Err(error.into());
         }
         let decided = checks.iter().zip(&all);
-        let bans = decided.filter_map(|(check, all)| ban_of(check, &all.as_ref().ok()?.outcome));
+        let bans = decided.filter_map(|(check, all)| ban_of(check, all.as_ref().ok()?));
         self.note(bans, deadline).await;
         let results = checks.iter().zip(all).map(|(check, checked)| {
             let result = checked.map_err(Status::from);

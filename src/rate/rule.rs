@@ -1,6 +1,6 @@
 //! Rules: limits, and tiers on the first of them.
 
-use crate::time::Millis;
+use crate::{degradation::OnStoreFailure, time::Millis};
 
 /// The ceiling of a limit that refuses nobody: counts saturate at it.
 pub(super) const NO_CEILING: u32 = u32::MAX;
@@ -18,6 +18,8 @@ pub struct Rule {
     pub ban_memory: Millis,
     /// How long a server remembers a refusal, at most; 0 for not.
     pub denial_cache: Millis,
+    /// What calls are answered while the store cannot be asked.
+    pub on_store_failure: OnStoreFailure,
     /// Limits and tiers as the script reads them.
     pub(super) packed: [Vec<u8>; 2],
 }

@@ -4,7 +4,7 @@ use super::{
     Algorithm, BAN_DURATIONS_MAX, BAN_MEMORY, BUCKET_MAX, COUNT_MAX, DAY, FILL_MAX, LIMITS_MAX,
     Limit, Rule, TIERS_MAX, Tier, TierAction, UTC_OFFSET_MAX, rule::NO_CEILING,
 };
-use crate::{denial::DENIAL_CACHE, names::Name, time::Millis};
+use crate::{degradation::OnStoreFailure, denial::DENIAL_CACHE, names::Name, time::Millis};
 
 /// A rule as it is written down.
 #[derive(Debug, Clone, Default)]
@@ -19,6 +19,8 @@ pub struct RuleSpec {
     pub ban_memory: Option<Millis>,
     /// How long a server remembers a refusal, at most.
     pub denial_cache: Option<Millis>,
+    /// What calls are answered while the store cannot be asked.
+    pub on_store_failure: OnStoreFailure,
 }
 
 /// A limit as it is written down.
@@ -103,7 +105,9 @@ impl RuleSpec {
         if !bad.0.is_empty() {
             return Err(bad.0);
         }
-        let mut rule = Rule { limits, tiers, utc_offset, ban_memory, denial_cache, packed };
+        let on_store_failure = self.on_store_failure;
+        let mut rule =
+            Rule { limits, tiers, utc_offset, ban_memory, denial_cache, on_store_failure, packed };
         rule.pack();
         Ok(rule)
     }

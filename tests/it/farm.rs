@@ -239,7 +239,7 @@ impl Cluster {
                 let bounds = first.parse::<u16>().ok().zip(last.parse::<u16>().ok());
                 bounds.is_some_and(|(first, last)| (first..=last).contains(&slot))
             };
-            if fields[2].contains("master") && fields[8..].iter().any(|range| has(range)) {
+            if fields[2].contains("master") && fields[8..].iter().any(has) {
                 return Some((number, fields[0].to_owned()));
             }
         }

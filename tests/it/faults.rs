@@ -7,6 +7,7 @@ mod table;
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
+use tollgate::time::monotonic;
 
 use crate::{
     farm::{Cluster, Watched, eventually},
@@ -52,7 +53,7 @@ async fn s2_redis_is_killed_and_started_again() {
         load.failed().await;
         sleep(Duration::from_millis(500)).await;
         redis.start().await;
-        Instant::now()
+        monotonic()
     })
     .await;
 }
@@ -67,7 +68,7 @@ async fn s2_redis_refuses_connections_for_half_a_minute() {
         load.failed().await;
         sleep(Duration::from_secs(30)).await;
         redis.start().await;
-        Instant::now()
+        monotonic()
     })
     .await;
 }
@@ -82,7 +83,7 @@ async fn s3_scripts_are_flushed() {
         load.answered(20).await;
         redis.command(&["SCRIPT", "FLUSH"]).await.unwrap();
     }
-    let healed = Instant::now();
+    let healed = monotonic();
     load.answered(CALM).await;
     let history = load.end().await;
     assert_eq!(history.failed().count(), 0, "no call failed");
@@ -99,7 +100,7 @@ async fn s4_redis_hangs() {
         load.failed().await;
         sleep(Duration::from_secs(2)).await;
         redis.signal("-CONT");
-        Instant::now()
+        monotonic()
     })
     .await;
 }
@@ -111,7 +112,7 @@ async fn s4_redis_is_told_to_pause() {
     let (_server, client) = served(&redis.url(), "p", "").await;
     suffer("CLIENT PAUSE 2000", &[client], async |load| {
         redis.command(&["CLIENT", "PAUSE", "2000"]).await.unwrap();
-        let healed = Instant::now() + Duration::from_secs(2);
+        let healed = monotonic() + Duration::from_secs(2);
         load.failed().await;
         healed
     })
@@ -130,7 +131,7 @@ async fn redis_answers_garbage() {
         load.failed().await;
         sleep(Duration::from_secs(1)).await;
         wire.garble(false);
-        Instant::now()
+        monotonic()
     })
     .await;
 }
@@ -147,7 +148,7 @@ async fn redis_closes_in_the_middle_of_answers() {
         load.failed().await;
         sleep(Duration::from_secs(1)).await;
         wire.tear(false);
-        Instant::now()
+        monotonic()
     })
     .await;
 }
@@ -166,7 +167,7 @@ async fn s5_redis_becomes_a_replica_and_a_primary_again() {
         load.failed().await;
         sleep(Duration::from_secs(1)).await;
         redis.command(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
-        Instant::now()
+        monotonic()
     })
     .await;
 }
@@ -180,7 +181,7 @@ async fn s5_sentinels_fail_over() {
         load.failed().await;
         let leads = async || farm.leads(1).await || farm.leads(2).await;
         eventually("a replica leads", leads).await;
-        Instant::now()
+        monotonic()
     })
     .await;
 }
@@ -195,7 +196,7 @@ async fn s5_a_cluster_fails_over() {
         farm.nodes[owner].kill();
         load.failed().await;
         eventually("a replica leads", async || farm.owned(slot).await.is_some()).await;
-        Instant::now()
+        monotonic()
     })
     .await;
 }
@@ -215,7 +216,7 @@ async fn a_slot_moves_to_another_node_and_back() {
         farm.migrate(slot, to).await;
         load.answered(CALM).await;
     }
-    let healed = Instant::now();
+    let healed = monotonic();
     load.answered(CALM).await;
     let history = load.end().await;
     assert_eq!(history.failed().count(), 0, "no call failed");

@@ -88,19 +88,19 @@ async fn a_reply_that_is_lost_does_not_cost_the_lock() {
     // Their scripts are loaded: what is lost below has been executed.
     locks.acquired("warm", "a").await;
     locks.renewed(renew("warm", "a")).await;
-    wire.lose_one();
+    wire.lose_decision();
     let answer = locks.ask(acquire("l", "a")).await;
     let lease = granted(&answer);
     assert!(answer.replayed, "the second try is answered with the lease of the first");
-    wire.lose_one();
+    wire.lose_decision();
     assert!(locks.renewed(renew("l", "a")).await.is_some());
-    wire.lose_one();
+    wire.lose_decision();
     assert!(locks.released(release("l", "a")).await, "the second try is a repeat");
     assert!(locks.acquired("l", "b").await.fencing_token > lease.fencing_token);
     // What nobody can know is not said. The answer that is lost may be a probe's.
     let mut lost = Vec::new();
     for _ in 0..10 {
-        wire.lose_one();
+        wire.lose_decision();
         let answer = locks.0.clone().release_lock(release("l", "a")).await;
         lost.extend(answer.err().map(|status| status.code()));
     }

@@ -19,6 +19,7 @@
 //!   to watchers; `history` checks what they are told
 //! - `bad_input`, `rate_bad_input`, `sequence_bad_input`, `stock_bad_input`, `names`: what is refused, and
 //!   what never shares state
+//! - `degradation`: what is answered while Redis is gone
 //! - `denials`, `denial_storms`: what a server remembers of refusals
 //! - `differential`: both executors of every decision on the same histories
 //! - `properties`, `rate_properties`, `sequence_properties`, `stock_properties`: what holds after any history
@@ -50,6 +51,7 @@ mod bad_input;
 mod callers;
 mod command;
 mod damage;
+mod degradation;
 mod denial_storms;
 mod denials;
 mod differential;

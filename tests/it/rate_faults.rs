@@ -201,7 +201,7 @@ async fn a_check_is_sent_again_only_if_a_repeat_is_known_as_one() {
         while rates.check_rate(check("warm", &one)).await.is_err() {
             tokio::time::sleep(SECOND / 50).await;
         }
-        wire.lose_one();
+        wire.lose_decision();
         let request = pb::CheckRateRequest { request_id: id.into(), ..check(key, &one) };
         let answer = rates.check_rate(request).await;
         match (id, answer) {

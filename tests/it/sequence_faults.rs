@@ -6,7 +6,7 @@ use tollgate::grpc::client::pb;
 use tonic::Code;
 
 use crate::{
-    process::{OwnRedis, Server, TempFile},
+    process::{OwnRedis, Server, TempFile, free_port},
     sequences::{LAYOUTS, answering, floor, many, named, next, try_next},
     wire::Wire,
     world::{Sequences, World},
@@ -19,7 +19,9 @@ on_both_engines! {
 #[tokio::test(flavor = "multi_thread")]
 async fn e11_all_keys_of_a_call_are_in_one_slot_of_a_cluster() {
     let mut redis = OwnRedis::prepare();
-    redis.start_with(&["--cluster-enabled", "yes"]).await;
+    // Its default is a port that sockets of clients may have.
+    let bus = free_port().to_string();
+    redis.start_with(&["--cluster-enabled", "yes", "--cluster-port", &bus]).await;
     redis.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await.unwrap();
     let server = Server::start(&["--engine", &redis.url()]).await;
     let client = answering(&server, "warm").await;
@@ -40,11 +42,11 @@ async fn e22_a_reply_that_is_lost_costs_no_second_number() {
     let client = answering(&server, "warm").await;
     let last = try_next(&client, next("order")).await.unwrap().last;
     // Lost between Redis and the server, it is asked for again at once.
-    wire.lose_one();
+    wire.lose_decision();
     let given = try_next(&client, named("one", next("order"))).await.unwrap();
     assert_eq!((given.first, given.replayed), (last + 1, true));
     // Without a name the first number is a gap.
-    wire.lose_one();
+    wire.lose_decision();
     assert_eq!(try_next(&client, next("order")).await.unwrap().first, last + 3);
     assert_eq!(try_next(&client, next("order")).await.unwrap().first, last + 4);
 
@@ -181,10 +183,10 @@ async fn a_refusal_of_a_second_try_does_not_deny_the_first() {
     let most = i64::MAX as u64;
     try_next(&client, floor(most - 2, next("order"))).await.unwrap();
     // The last but one is given out, and the reply is lost; with a name it is found.
-    wire.lose_one();
+    wire.lose_decision();
     let named_one = try_next(&client, named("one", next("order"))).await.unwrap();
     assert_eq!((named_one.first, named_one.replayed), (most - 1, true));
-    wire.lose_one();
+    wire.lose_decision();
     let status = try_next(&client, next("order")).await.unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
     assert_eq!(try_next(&client, next("order")).await.unwrap_err().code(), Code::OutOfRange);
@@ -197,7 +199,7 @@ async fn a_refusal_of_a_second_try_does_not_deny_the_first() {
     }
     try_next(&client, next("other")).await.unwrap();
     wire.lead_to(replica.port);
-    wire.lose_one();
+    wire.lose_decision();
     let status = try_next(&client, next("other")).await.unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
     // A primary that was demoted on an open connection is left, too: by then the

@@ -37,7 +37,7 @@ async fn status(server: &Server, service: &str) -> ServingStatus {
 }
 
 /// Waits until the health stream of a service says `expected`.
-async fn turns(server: &Server, service: &str, expected: ServingStatus) {
+pub async fn turns(server: &Server, service: &str, expected: ServingStatus) {
     let request = HealthCheckRequest { service: service.to_owned() };
     let mut stream = health(server).await.watch(request).await.unwrap().into_inner();
     let turned = async {

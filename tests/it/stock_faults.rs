@@ -8,7 +8,7 @@ use tollgate::grpc::client::pb::{CancelOutcome, ConfirmOutcome, ReserveOutcome};
 use tonic::Code;
 
 use crate::{
-    process::{OwnRedis, Server},
+    process::{OwnRedis, Server, free_port},
     stocks::{Shop, Stocks, add, by, cancel, confirm, get, held, levels, patient, reserve, set},
     wire::Wire,
     world::World,
@@ -143,17 +143,17 @@ async fn a_reply_that_is_lost_costs_nothing() {
     client.add_stock(add("warm", 1)).await.unwrap();
     client.set_stock(set("tv", 10)).await.unwrap();
     // Asked again at once, the engine finds what it did before.
-    wire.lose_one();
+    wire.lose_decision();
     let response = client.reserve_stock(reserve("tv", "a", 2)).await.unwrap().into_inner();
     assert_eq!((response.outcome(), response.replayed), (ReserveOutcome::Reserved, true));
-    wire.lose_one();
+    wire.lose_decision();
     let response = client.confirm_reservation(confirm("tv", "a")).await.unwrap().into_inner();
     assert_eq!(response.outcome(), ConfirmOutcome::AlreadyConfirmed);
     client.reserve_stock(reserve("tv", "b", 1)).await.unwrap();
-    wire.lose_one();
+    wire.lose_decision();
     let response = client.cancel_reservation(cancel("tv", "b")).await.unwrap().into_inner();
     assert_eq!(response.outcome(), CancelOutcome::AlreadyCancelled);
-    wire.lose_one();
+    wire.lose_decision();
     let mut named = add("tv", 5);
     named.request_id = "truck".into();
     assert!(client.add_stock(named).await.unwrap().into_inner().replayed);
@@ -161,12 +161,12 @@ async fn a_reply_that_is_lost_costs_nothing() {
     assert_eq!(levels(stock), [13, 13, 0, 2]);
 
     // What must not be done twice is not sent twice: its fate is told to be unknown.
-    wire.lose_one();
+    wire.lose_decision();
     let status = client.add_stock(add("tv", 5)).await.unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
     let stock = client.get_stock(get("tv")).await.unwrap().into_inner().stock;
     assert_eq!(levels(stock), [18, 18, 0, 2]);
-    wire.lose_one();
+    wire.lose_decision();
     let status = client.set_stock(set("tv", 9)).await.unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
     let stock = client.get_stock(get("tv")).await.unwrap().into_inner().stock;
@@ -176,7 +176,8 @@ async fn a_reply_that_is_lost_costs_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn scripts_that_redis_forgets_and_slots_of_a_cluster_are_no_matter() {
     let mut redis = OwnRedis::prepare();
-    redis.start_with(&["--cluster-enabled", "yes"]).await;
+    let bus = free_port().to_string();
+    redis.start_with(&["--cluster-enabled", "yes", "--cluster-port", &bus]).await;
     redis.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await.unwrap();
     let server = Server::start(&["--engine", &redis.url()]).await;
     let mut client = Stocks::connect(server.address()).await.unwrap();

@@ -25,6 +25,7 @@ struct Faults {
     target: AtomicU16,
     cut: AtomicBool,
     lose: AtomicBool,
+    lose_decision: AtomicBool,
     garble: AtomicBool,
     tear: AtomicBool,
     delay_ms: AtomicU64,
@@ -62,9 +63,14 @@ impl Wire {
         self.faults.target.store(target, Ordering::SeqCst);
     }
 
-    /// The next answer to a decision is lost with its connection; new ones work.
+    /// The next answer is lost with its connection; new ones work.
     pub fn lose_one(&self) {
         self.faults.lose.store(true, Ordering::SeqCst);
+    }
+
+    /// The same of Redis's next answer to a decision, whatever the server asks besides.
+    pub fn lose_decision(&self) {
+        self.faults.lose_decision.store(true, Ordering::SeqCst);
     }
 
     /// Answers are bytes that no Redis sends, or as they are again.
@@ -99,7 +105,8 @@ async fn forward(near: TcpStream, far: TcpStream, faults: Arc<Faults>) {
         while let Ok(count @ 1..) = from_near.read(&mut buffer).await {
             // What servers ask by themselves, such as PING, is answered all the same.
             let text = String::from_utf8_lossy(&buffer[..count]);
-            asked.store(text.contains("EVALSHA") && !text.contains(":sweeper"), Ordering::SeqCst);
+            let tags = [":{admission:", ":{rate:", ":{sequence:", ":{lock:", ":{stock:"];
+            asked.store(tags.iter().any(|tag| text.contains(tag)), Ordering::SeqCst);
             if to_far.write_all(&buffer[..count]).await.is_err() {
                 break;
             }
@@ -112,7 +119,8 @@ async fn forward(near: TcpStream, far: TcpStream, faults: Arc<Faults>) {
             tokio::time::sleep(Duration::from_millis(delay)).await;
         }
         let lost = faults.cut.load(Ordering::SeqCst)
-            || decides.load(Ordering::SeqCst) && faults.lose.swap(false, Ordering::SeqCst);
+            || faults.lose.swap(false, Ordering::SeqCst)
+            || decides.load(Ordering::SeqCst) && faults.lose_decision.swap(false, Ordering::SeqCst);
         if faults.garble.load(Ordering::SeqCst) {
             buffer[..count].fill(b'?');
         }

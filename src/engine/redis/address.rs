@@ -199,6 +199,7 @@ fn parse_cluster(
     Ok(Address::Cluster(seeds))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn told(error: RedisError) -> String {
     error.to_string()
 }

@@ -44,6 +44,8 @@ pub(super) struct Job {
     pub(super) slot: Slot,
     pub(super) sending: Sending,
     pub(super) deadline: Instant,
+    /// It goes with the one before it, and after it: both are of one call.
+    pub(super) follows: bool,
     /// It may have been executed before.
     pub(super) repeated: bool,
     /// Its slot is on its way to the node that it goes to now.
@@ -72,9 +74,18 @@ impl Job {
         let (reply, answer) = oneshot::channel();
         let progress = Arc::new(AtomicBool::new(false));
         let pending = Pending { deadline, progress: progress.clone(), answer };
-        let (repeated, asking) = (false, false);
-        let job =
-            Job { script, arguments, slot, sending, deadline, repeated, asking, progress, reply };
+        let job = Job {
+            script,
+            arguments,
+            slot,
+            sending,
+            deadline,
+            follows: false,
+            repeated: false,
+            asking: false,
+            progress,
+            reply,
+        };
         (job, pending)
     }
 

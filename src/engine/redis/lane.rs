@@ -26,7 +26,7 @@ use crate::{error::Error, time::monotonic};
 /// Batches of a lane that are on their way at a time: while Redis runs one the next
 /// is in its socket.
 const BATCHES_MAX: usize = 4;
-/// Decisions that a batch takes at most.
+/// Decisions that a batch takes at most, but for the rest of the last call's.
 const TAKE_MAX: usize = 512;
 /// Decisions that wait at most in one lane; further ones are refused at once.
 const WAITING_MAX: usize = 16_384;
@@ -109,9 +109,12 @@ impl Lane {
         let mut queue = self.lock();
         queue.is_starting = false;
         let mut taken = Vec::with_capacity(queue.waiting.len().min(TAKE_MAX));
-        while taken.len() < TAKE_MAX {
+        loop {
             let replicas = taken.first().map(|first: &Job| first.sending.replicas);
             let Some(next) = queue.waiting.front() else { break };
+            if taken.len() >= TAKE_MAX && !next.follows {
+                break;
+            }
             if replicas.is_some_and(|replicas| replicas != next.sending.replicas) {
                 break;
             }

@@ -6,13 +6,13 @@ use std::{
 };
 
 use super::{
+    super::worker,
     Eviction, StoreState,
     job::Job,
     lane::{Lane, Shared},
     monitor::Monitor,
     source::Source,
 };
-use crate::engine::worker;
 
 /// A node of the store.
 pub(super) struct Node {

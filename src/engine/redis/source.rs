@@ -16,22 +16,26 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Makes connections to one node.
+#[expect(clippy::large_enum_variant, reason = "one for each node")]
 pub(super) enum Source {
     /// At a fixed place.
     Fixed(Client),
     /// Wherever the Sentinels say.
-    Sentinel {
-        /// Asks them.
-        sentinels: tokio::sync::Mutex<SentinelClient>,
-        /// What they said last, and in which epoch of the monitor.
-        primary: Mutex<Option<(Client, u64)>>,
-    },
+    Sentinel(Box<Sentinels>),
+}
+
+/// The Sentinels, and the primary that they named.
+pub(super) struct Sentinels {
+    /// Asks them.
+    sentinels: tokio::sync::Mutex<SentinelClient>,
+    /// What they said last, and in which epoch of the monitor.
+    primary: Mutex<Option<(Client, u64)>>,
 }
 
 impl Source {
     pub(super) fn sentinel(client: SentinelClient) -> Source {
         let sentinels = tokio::sync::Mutex::new(client);
-        Source::Sentinel { sentinels, primary: Mutex::default() }
+        Source::Sentinel(Box::new(Sentinels { sentinels, primary: Mutex::default() }))
     }
 
     /// Connects, in this epoch of the monitor: a primary that was named in an older one
@@ -48,9 +52,9 @@ impl Source {
 
     /// The client of the node's place.
     pub(super) async fn client(&self, epoch: u64) -> RedisResult<Client> {
-        let (sentinels, primary) = match self {
+        let Sentinels { sentinels, primary } = match self {
             Source::Fixed(client) => return Ok(client.clone()),
-            Source::Sentinel { sentinels, primary } => (sentinels, primary),
+            Source::Sentinel(sentinels) => &**sentinels,
         };
         let known = || {
             let known = lock(primary).clone();
@@ -77,15 +81,16 @@ impl Source {
         let none = || (redis::ErrorKind::Io, "its place is not known").into();
         match self {
             Source::Fixed(client) => Ok(client.clone()),
-            Source::Sentinel { primary, .. } => {
-                lock(primary).clone().map(|(client, _)| client).ok_or_else(none)
+            Source::Sentinel(sentinels) => {
+                lock(&sentinels.primary).clone().map(|(client, _)| client).ok_or_else(none)
             }
         }
     }
 
     /// Whether the Sentinels name another primary than they did.
     pub(super) async fn has_moved(&self) -> bool {
-        let Source::Sentinel { sentinels, primary } = self else { return false };
+        let Source::Sentinel(known) = self else { return false };
+        let Sentinels { sentinels, primary } = &**known;
         let Some((known, _)) = lock(primary).clone() else { return false };
         let ask = async { sentinels.lock().await.async_get_client().await };
         match timeout(RESOLVE_TIMEOUT, ask).await {

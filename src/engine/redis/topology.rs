@@ -24,7 +24,7 @@ pub(super) enum Topology {
     /// One that has everything.
     Single(Arc<Node>),
     /// Each has some of the slots.
-    Cluster(Cluster),
+    Cluster(Box<Cluster>),
 }
 
 /// What a node said that did not execute a decision.
@@ -44,7 +44,7 @@ impl Topology {
         match address {
             Address::Single(client) => single(Source::Fixed(client)),
             Address::Sentinel(client) => single(Source::sentinel(client)),
-            Address::Cluster(seeds) => Topology::Cluster(Cluster::new(seeds, plan)),
+            Address::Cluster(seeds) => Topology::Cluster(Box::new(Cluster::new(seeds, plan))),
         }
     }
 

@@ -31,6 +31,7 @@ pub(super) fn admission(
     let used = usage(&answered.outcome.usage);
     let mut response = pb::AdmitTaskResponse {
         usage: Some(pb::Usage { cached: answered.is_cached(), ..used }),
+        degraded: answered.is_degraded(),
         ..pb::AdmitTaskResponse::default()
     };
     let decision = match &answered.outcome.decision {
@@ -58,7 +59,8 @@ pub(super) fn admission(
     response
 }
 
-pub(super) fn completion(completion: &Completion) -> pb::CompleteTaskResponse {
+pub(super) fn completion(answered: &Answered<Completion>) -> pb::CompleteTaskResponse {
+    let (completion, degraded) = (&answered.outcome, answered.is_degraded());
     let verdict = match completion.verdict {
         CompleteVerdict::AlreadyCompleted => pb::CompleteVerdict::AlreadyCompleted,
         CompleteVerdict::Completed => pb::CompleteVerdict::Completed,
@@ -67,12 +69,15 @@ pub(super) fn completion(completion: &Completion) -> pb::CompleteTaskResponse {
         CompleteVerdict::Unknown => pb::CompleteVerdict::Unknown,
     };
     let usage = Some(usage(&completion.usage));
-    pb::CompleteTaskResponse { verdict: verdict.into(), usage }
+    pb::CompleteTaskResponse { verdict: verdict.into(), usage, degraded }
 }
 
-pub(super) fn renewal(asked: &RenewTask, verdict: RenewVerdict) -> pb::RenewTaskResponse {
-    let name = &asked.name;
-    let (verdict, lease) = match verdict {
+pub(super) fn renewal(
+    asked: &RenewTask,
+    answered: &Answered<RenewVerdict>,
+) -> pb::RenewTaskResponse {
+    let (name, degraded) = (&asked.name, answered.is_degraded());
+    let (verdict, lease) = match answered.outcome {
         RenewVerdict::Completed => (pb::RenewVerdict::Completed, None),
         RenewVerdict::Expired => (pb::RenewVerdict::Expired, None),
         RenewVerdict::Renewed(renewed) => {
@@ -82,7 +87,7 @@ pub(super) fn renewal(asked: &RenewTask, verdict: RenewVerdict) -> pb::RenewTask
         RenewVerdict::StaleToken => (pb::RenewVerdict::StaleToken, None),
         RenewVerdict::Unknown => (pb::RenewVerdict::Unknown, None),
     };
-    pb::RenewTaskResponse { verdict: verdict.into(), lease }
+    pb::RenewTaskResponse { verdict: verdict.into(), lease, degraded }
 }
 
 pub(super) fn eviction(verdict: EvictVerdict) -> pb::EvictTaskResponse {

@@ -20,10 +20,10 @@ pub(super) fn checked(
     asked: &CheckRate,
     checked: Answered<Checked>,
 ) -> Result<pb::CheckRateResponse, Status> {
-    let cached = checked.is_cached();
+    let (cached, degraded) = (checked.is_cached(), checked.is_degraded());
     match checked.outcome {
         Checked::Decided { answer, replayed } => {
-            Ok(pb::CheckRateResponse { cached, ..decided(asked, answer, replayed) })
+            Ok(pb::CheckRateResponse { cached, degraded, ..decided(asked, answer, replayed) })
         }
         Checked::TooManyNames => Err(status::too_many_names()),
     }
@@ -47,6 +47,7 @@ fn decided(asked: &CheckRate, answer: Answer, replayed: bool) -> pb::CheckRateRe
         replayed,
         error: Bytes::new(),
         cached: false,
+        degraded: false,
     }
 }
 

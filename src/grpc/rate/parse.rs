@@ -99,7 +99,7 @@ fn rule(fields: &mut Fields, rule: pb::Rule) -> Option<Rule> {
         .map(|(i, spec)| fields.below(format_args!("tiers[{i}]."), |fields| tier(fields, spec)))
         .collect();
     let utc_offset = utc_offset.unwrap_or_default();
-    match (RuleSpec { limits, tiers, utc_offset, ban_memory, denial_cache: None }).build() {
+    match (RuleSpec { limits, tiers, utc_offset, ban_memory, ..RuleSpec::default() }).build() {
         Ok(rule) => Some(rule),
         Err(violations) => {
             for bad in violations {

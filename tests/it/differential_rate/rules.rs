@@ -28,7 +28,7 @@ pub fn rule(random: &mut ChaCha8Rng, calm: bool) -> Rule {
         let tiers = (0..levels).map(|_| tier(random)).collect();
         let utc_offset = random.random_range(-840..840);
         let ban_memory = Some(Millis(random.random_range(1..100_000)));
-        let spec = RuleSpec { limits, tiers, utc_offset, ban_memory, denial_cache: None };
+        let spec = RuleSpec { limits, tiers, utc_offset, ban_memory, ..RuleSpec::default() };
         // Of a random rule much may be wrong.
         if let Ok(rule) = spec.build() {
             return rule;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::{task::JoinSet, time::sleep};
-use tollgate::grpc::client::pb;
+use tollgate::{grpc::client::pb, time::monotonic};
 use tonic::{Code, Request};
 
 use crate::world::{Client, admit, complete};
@@ -144,7 +144,7 @@ impl Device {
             let Some(from) = self.admitted(&task).await else { return };
             sleep(PAUSE).await;
             // From here on it may have ended.
-            let to = Instant::now();
+            let to = monotonic();
             self.record.lock().unwrap().held.push((from, to));
             self.completed(&task).await;
         }
@@ -157,7 +157,7 @@ impl Device {
             let request = timed(admit(&self.pool, &self.name, task));
             let answered = self.note(async move { asked.clone().admit_task(request).await }).await;
             match answered.map(|answer| answer.decision()) {
-                Some(pb::AdmitDecision::Admitted) => return Some(Instant::now()),
+                Some(pb::AdmitDecision::Admitted) => return Some(monotonic()),
                 // A reply that was lost told that it had one before.
                 Some(pb::AdmitDecision::Full) | None => {}
                 Some(other) => panic!("{task} of {} was answered {other:?}", self.name),
@@ -186,10 +186,10 @@ impl Device {
         &self,
         call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
     ) -> Option<T> {
-        let start = Instant::now();
+        let start = monotonic();
         let answer = call.await;
         let failed = answer.as_ref().err().map(tonic::Status::code);
-        self.record.lock().unwrap().seen.push(Seen { start, end: Instant::now(), failed });
+        self.record.lock().unwrap().seen.push(Seen { start, end: monotonic(), failed });
         answer.ok().map(tonic::Response::into_inner)
     }
 }

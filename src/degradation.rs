@@ -1,0 +1,54 @@
+//! Degradation: what is answered while the store cannot be asked, where the configuration
+//! says so beforehand.
+//!
+//! Only calls that were certainly not executed are answered so. What is granted meanwhile
+//! is a share of what the store would grant: with one for each server that uses the store,
+//! all of them together grant no more than is configured, beside what ran before.
+
+use crate::decision::Decision;
+
+/// The most servers that can share a store by the configuration.
+pub const REPLICAS_MAX: u32 = 1000;
+
+/// What a call is answered while the store cannot be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnStoreFailure {
+    /// That it cannot.
+    #[default]
+    Fail,
+    /// A refusal.
+    Deny,
+    /// What this server's share has room for.
+    Allow,
+}
+
+/// A decision that can be answered without the store.
+pub trait Degradable: Decision + Sized {
+    /// What the configuration says.
+    fn on_store_failure(&self) -> OnStoreFailure;
+    /// The refusal; none of a decision that asks for nothing.
+    fn refused(&self) -> Option<Self::Outcome>;
+    /// The same decision about one of so many shares.
+    fn shared(&self, replicas: u32) -> Self;
+    /// Whether an outcome says that what it is about is not known where it was decided.
+    fn is_unknown(_: &Self::Outcome) -> bool {
+        false
+    }
+}
+
+/// One of so many shares, rounded down, at least 1 of what is any.
+pub fn share(whole: u32, replicas: u32) -> u32 {
+    (whole / replicas.max(1)).max(whole.min(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_rounded_down_and_none_is_none() {
+        let shares =
+            [(60, 1), (60, 7), (6, 7), (1, 1000), (0, 3), (7, 0)].map(|(w, r)| share(w, r));
+        assert_eq!(shares, [60, 8, 1, 1, 0, 7]);
+    }
+}

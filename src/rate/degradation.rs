@@ -1,0 +1,93 @@
+//! What rates answer while the store cannot be asked.
+
+use std::sync::Arc;
+
+use super::{Answer, CheckRate, Checked, Rule, Verdict, rule::NO_CEILING};
+use crate::{
+    degradation::{Degradable, OnStoreFailure, share},
+    time::Millis,
+};
+
+const RETRY: Millis = Millis(1000);
+
+impl Rule {
+    /// One of so many shares: of its limits, and of the counts at which its tiers begin.
+    fn shared(&self, replicas: u32) -> Rule {
+        let mut rule = self.clone();
+        for limit in &mut rule.limits {
+            for number in [&mut limit.max, &mut limit.burst, &mut limit.ceiling] {
+                if *number != NO_CEILING {
+                    *number = share(*number, replicas);
+                }
+            }
+        }
+        rule.tiers.iter_mut().for_each(|tier| tier.above = share(tier.above, replicas));
+        rule.pack();
+        rule
+    }
+}
+
+impl Degradable for CheckRate {
+    fn on_store_failure(&self) -> OnStoreFailure {
+        self.rule.on_store_failure
+    }
+
+    /// Nothing is known of what is used.
+    fn refused(&self) -> Option<Checked> {
+        let (verdict, retry_after) = (Verdict::Throttle, Some(RETRY));
+        let answer = Answer { verdict, crossed: false, retry_after, ban: None, limits: Vec::new() };
+        Some(Checked::Decided { answer, replayed: false })
+    }
+
+    fn shared(&self, replicas: u32) -> CheckRate {
+        let rule = match replicas {
+            1 => self.rule.clone(),
+            _ => Arc::new(self.rule.shared(replicas)),
+        };
+        CheckRate { rule, ..self.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rate::{Algorithm, LimitSpec, RuleSpec, TierAction, TierSpec};
+
+    fn limit(name: &str, max: Option<u64>, algorithm: Algorithm) -> LimitSpec {
+        let (name, window) = (name.into(), Some(Millis(60_000)));
+        LimitSpec { name, max, window, algorithm: Some(algorithm), burst: None }
+    }
+
+    #[test]
+    fn all_numbers_of_a_rule_are_shared_and_what_is_none_stays_so() {
+        let tier = |above, action| TierSpec {
+            above: Some(above),
+            action: Some(action),
+            ban_durations: Vec::new(),
+        };
+        let limits = vec![
+            limit("first", None, Algorithm::SlidingWindow),
+            limit("second", Some(0), Algorithm::FixedWindow),
+            LimitSpec { burst: Some(30), ..limit("third", Some(3), Algorithm::TokenBucket) },
+        ];
+        let tiers = vec![tier(10, TierAction::Warn), tier(20, TierAction::Ban)];
+        let rule = RuleSpec { limits, tiers, ..RuleSpec::default() }.build().expect("a rule");
+        let shared = rule.shared(7);
+        let numbers = |rule: &Rule| -> Vec<[u32; 3]> {
+            rule.limits.iter().map(|limit| [limit.max, limit.burst, limit.ceiling]).collect()
+        };
+        assert_eq!(numbers(&rule), [[20, 20, 20], [0, 0, 0], [3, 30, 30]]);
+        assert_eq!(numbers(&shared), [[2, 2, 2], [0, 0, 0], [1, 4, 4]]);
+        assert_eq!(shared.tiers.iter().map(|tier| tier.above).collect::<Vec<_>>(), [1, 2]);
+        assert_ne!(shared.packed, rule.packed);
+        assert_eq!(rule.shared(1), rule);
+        // Warnings alone refuse nobody, in a share neither.
+        let warns = RuleSpec {
+            limits: vec![limit("", Some(10), Algorithm::FixedWindow)],
+            tiers: vec![tier(10, TierAction::Warn)],
+            ..RuleSpec::default()
+        };
+        let warns = warns.build().expect("a rule");
+        assert_eq!(warns.shared(3).limits[0].ceiling, NO_CEILING);
+    }
+}
