@@ -67,7 +67,9 @@ function sliding.load(limit, text, at, size, now)
     total, from = total - count, next
   end
   assert(total >= 0 and (total == 0) == (from > #body), UNREADABLE)
-  limit.body, limit.last, limit.total = sub(body, from), last, total
+  limit.body, limit.total = sub(body, from), total
+  -- Of no buckets nothing is last: their width may be another one by the next time.
+  limit.last = limit.body == '' and 0 or last
 end
 
 function sliding.wait(limit, cost, now)

@@ -25,6 +25,7 @@ on_both_engines! {
     a_key_remembers_the_notices_of_few_tiers,
     a_clock_that_is_set_back_keeps_no_notice_back,
     windows_that_alternate_give_back_all_the_same,
+    a_window_that_is_empty_but_for_its_notices_takes_any_width,
     a_large_bucket_keeps_its_usage_when_it_is_raised,
     an_offset_beyond_all_numbers_is_refused,
     a_flood_of_bad_fields_is_answered_in_short,
@@ -144,6 +145,26 @@ async fn windows_that_alternate_give_back_all_the_same(world: World) {
             }
         }
     }
+}
+
+async fn a_window_that_is_empty_but_for_its_notices_takes_any_width(world: World) {
+    let of = |window, above| {
+        let tiers = vec![tier(above, TierAction::Throttle, &[])];
+        pb::Rule { tiers, ..rule([limit(9, window, Algorithm::SlidingWindow)]) }
+    };
+    assert!(world.check("k", &of(SECOND, 3)).await.allowed);
+    world.advance(SECOND * 9 / 10).await;
+    let refused = async |rule: &pb::Rule| {
+        let response = world.ask(cost(5, check("k", rule))).await;
+        assert!(!response.allowed, "{response:?}");
+        response.crossed
+    };
+    assert!(refused(&of(SECOND, 3)).await);
+    // What was counted is given back; the last notice is not, and further ones are kept.
+    world.advance(SECOND / 2).await;
+    assert!(refused(&of(SECOND, 4)).await);
+    assert!(refused(&of(3600 * SECOND, 2)).await);
+    assert!(!refused(&of(3600 * SECOND, 2)).await);
 }
 
 async fn a_large_bucket_keeps_its_usage_when_it_is_raised(world: World) {
