@@ -34,7 +34,9 @@ prepare_python() {
 }
 
 prepare_redis() {
-    command -v redis-server >/dev/null || install_package redis-server
+    command -v redis-server >/dev/null || install_package redis-server || return
+    # For the certificates of the tests of TLS.
+    command -v openssl >/dev/null || install_package openssl
 }
 
 # install_package NAME: by apt-get, where there is one and we may.

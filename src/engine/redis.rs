@@ -8,7 +8,7 @@
 //! - `topology`, `cluster`, `map`, `slot`: which node has what
 //! - `node`, `monitor`, `fitness`: a node, whether it answers, whether it is fit
 //! - `lane`, `job`, `batch`, `connection`, `evaluate`: the way there and back
-//! - `index`, `round`, `hints`: what is done beside the calls
+//! - `index`, `listing`, `round`, `hints`: what is done beside the calls
 
 pub mod address;
 mod batch;
@@ -20,6 +20,7 @@ mod hints;
 mod index;
 mod job;
 mod lane;
+mod listing;
 mod map;
 mod monitor;
 mod node;
@@ -45,9 +46,9 @@ use super::{
     PartitionCursor, PartitionPage, StoreState, denials::Denials, hub::Hub, stand_in::StandIn,
 };
 use crate::{
-    decision::{Arguments, Call, Decision, Listing, State},
+    decision::{Arguments, Call, Decision, Listing},
     error::Error,
-    script::{self, Script},
+    script::Script,
     time::{Clock, monotonic},
 };
 use evaluate::Scripts;
@@ -231,56 +232,6 @@ impl Redis {
         job.follows = follows;
         self.topology.push(job);
         pending
-    }
-
-    /// Notes a partition for listings.
-    fn note<D: Decision>(&self, partition: &[u8], listing: Listing, deadline: Instant) -> Pending {
-        let note = index::note(&self.key_prefix, D::State::CAPABILITY, partition, listing);
-        self.send(&script::NOTE_PARTITION, note.finish(), LISTING, deadline)
-    }
-
-    /// Notes partitions whose connection was lost on the way: the store behind the new one
-    /// may never have heard of them. What goes wrong here is made good by a later call.
-    async fn note_again<D: Decision>(&self, listed: &[(&[u8], Listing)], deadline: Instant) {
-        let epoch = self.epoch();
-        let is_due = |(partition, listing): &&(&[u8], Listing)| {
-            self.index.is_due(partition, *listing, epoch)
-        };
-        let due: Vec<_> = listed.iter().filter(is_due).collect();
-        let notes: Vec<Pending> = due
-            .iter()
-            .map(|(partition, listing)| self.note::<D>(partition, *listing, deadline))
-            .collect();
-        for (note, (partition, _)) in notes.into_iter().zip(due) {
-            if note.wait().await.is_ok() {
-                self.index.noted(partition, epoch);
-            }
-        }
-    }
-
-    /// The partitions that have to be noted beside these decisions, each once.
-    fn unnoted<'a, D: Decision>(&self, decisions: &'a [D], epoch: u64) -> Vec<(&'a [u8], Listing)> {
-        let listed = decisions.iter().map(|decision| (decision.partition(), decision.listing()));
-        let mut due: Vec<_> = listed
-            .filter(|(partition, listing)| self.index.is_due(partition, *listing, epoch))
-            .collect();
-        due.dedup_by_key(|(partition, _)| *partition);
-        due
-    }
-
-    pub(super) async fn partitions(
-        &self,
-        capability: &'static str,
-        limit: u32,
-        after: Option<&PartitionCursor>,
-        deadline: Instant,
-    ) -> Result<PartitionPage, Error> {
-        self.check()?;
-        let _permit = self.permit(1)?;
-        let after = after.map(|cursor| (cursor.noted, cursor.name.as_bytes()));
-        let list = index::list(&self.key_prefix, capability, limit, after).finish();
-        let pending = self.send(&script::LIST_PARTITIONS, list, LISTING, deadline);
-        index::parse_page(&mut pending.wait().await?.reply)
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {
