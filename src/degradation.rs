@@ -36,7 +36,7 @@ pub trait Degradable: Decision + Sized {
     }
 }
 
-/// One of so many shares, rounded down, at least 1 of what is any.
+/// One of so many shares of a rate, rounded down, at least 1 of what is any.
 pub fn share(whole: u32, replicas: u32) -> u32 {
     (whole / replicas.max(1)).max(whole.min(1))
 }

@@ -8,6 +8,7 @@ use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::{
     net::TcpListener,
+    sync::Semaphore,
     time::{sleep, timeout},
 };
 use tonic::service::Routes;
@@ -84,8 +85,9 @@ pub async fn run(
         .add_service(grpc::Stock::service(engine))
         .prepare();
     let mut workers = Workers::start(limits.workers, &routes)?;
+    let permits = Arc::new(Semaphore::new(limits.connections_max));
     tokio::select! {
-        () = connections::accept(&listener, limits.connections_max, &mut workers) => {}
+        () = connections::accept(&listener, &permits, &mut workers) => {}
         () = shutdown => {}
         // Neither ends.
         () = follow => {}
@@ -98,7 +100,7 @@ pub async fn run(
     let finish = async {
         // Who asks now is still answered.
         tokio::select! {
-            () = connections::accept(&listener, limits.connections_max, &mut workers) => {}
+            () = connections::accept(&listener, &permits, &mut workers) => {}
             () = sleep(NOTICE) => {}
         }
         drop(listener);

@@ -5,7 +5,7 @@ use super::{
     RenewVerdict, Settings, Usage,
 };
 use crate::{
-    degradation::{Degradable, OnStoreFailure, share},
+    degradation::{Degradable, OnStoreFailure},
     time::Millis,
     waiting::Turn,
 };
@@ -15,7 +15,8 @@ const RETRY: Millis = Millis(1000);
 impl Settings {
     /// Those of one of so many shares.
     fn shared(self, replicas: u32) -> Settings {
-        Settings { capacity: share(self.capacity, replicas), ..self }
+        // Rounded down, to none where need be: all shares together are no more than the whole.
+        Settings { capacity: self.capacity / replicas.max(1), ..self }
     }
 }
 

@@ -165,10 +165,8 @@ impl Redis {
             .is_due(partition, listing, epoch)
             .then(|| self.note::<D>(partition, listing, deadline));
         let answer = pending.wait().await;
-        if let Some(note) = note
-            && note.wait().await.is_ok_and(|noted| !noted.repeated)
-        {
-            self.index.noted(partition, epoch);
+        if let Some(note) = note {
+            self.noted(note, partition, epoch).await;
         }
         let Answer { mut reply, repeated } = answer?;
         if repeated {
@@ -201,9 +199,7 @@ impl Redis {
             }));
         }
         for (note, (partition, _)) in notes.into_iter().zip(&unnoted) {
-            if note.wait().await.is_ok_and(|noted| !noted.repeated) {
-                self.index.noted(partition, epoch);
-            }
+            self.noted(note, partition, epoch).await;
         }
         if again {
             self.note_again::<D>(&self.unnoted(decisions, self.epoch()), deadline).await;

@@ -212,6 +212,8 @@ where
     async fn run(&mut self, until: Instant, deadline: Instant) -> Result<D::Outcome, Error> {
         let engine = &self.room.engine;
         let mut refusal = None;
+        // A try whose reply was lost may have been granted.
+        let mut is_unsure = false;
         loop {
             let wait = match engine.hub().is_closed() {
                 // As if its time were over.
@@ -227,20 +229,27 @@ where
             });
             self.is_placed |= wait.0 > 0;
             let outcome = match engine.run(&self.decision, deadline).await {
-                Ok(outcome) => outcome,
+                Ok(outcome) => {
+                    is_unsure = false;
+                    outcome
+                }
                 // It goes on waiting where the store goes on answering, and has been
                 // refused where there is no room for its last try.
                 Err(error) => match (error, refusal.take()) {
                     (Error::Overloaded | Error::Unavailable(_), Some(refused))
-                        if wait.0 == 0 && engine.check().is_ok() =>
+                        if wait.0 == 0 && !is_unsure && engine.check().is_ok() =>
                     {
                         return Ok(refused);
                     }
                     (error @ Error::Corrupt(_), _) => return Err(error),
-                    (_, refused @ Some(_)) if wait.0 > 0 && engine.check().is_ok() => {
+                    (error, refused @ Some(_)) if wait.0 > 0 && engine.check().is_ok() => {
+                        is_unsure |= error == Error::DeadlineExceeded;
                         refusal = refused;
                         sleep(CROWDED).await;
                         continue;
+                    }
+                    (Error::Unavailable(_), _) if is_unsure => {
+                        return Err(Error::DeadlineExceeded);
                     }
                     (error, _) => return Err(error),
                 },

@@ -33,10 +33,13 @@ pub(super) struct Accepted {
     pub(super) permit: OwnedSemaphorePermit,
 }
 
-/// Accepts connections for ever and deals them out, at most `most` at a time; further
-/// ones are closed at once.
-pub(super) async fn accept(listener: &TcpListener, most: usize, workers: &mut Workers) {
-    let permits = Arc::new(Semaphore::new(most));
+/// Accepts connections as long as all threads are there and deals them out, as many at a time as there are
+/// permits; further ones are closed at once.
+pub(super) async fn accept(
+    listener: &TcpListener,
+    permits: &Arc<Semaphore>,
+    workers: &mut Workers,
+) {
     loop {
         // A connection that is gone already is no reason to pause.
         let accepted = listener.accept().await.map(|(stream, _)| stream.into_std());
@@ -49,7 +52,11 @@ pub(super) async fn accept(listener: &TcpListener, most: usize, workers: &mut Wo
             }
         };
         match permits.clone().try_acquire_owned() {
-            Ok(permit) => workers.deal(Accepted { stream, permit }).await,
+            Ok(permit) => {
+                if !workers.deal(Accepted { stream, permit }).await {
+                    return;
+                }
+            }
             Err(_) => {
                 tracing::debug!("as many connections as allowed; a further one is closed");
             }

@@ -9,7 +9,10 @@ use std::{io, thread};
 use tokio::{
     net::TcpStream,
     runtime::Builder,
-    sync::{mpsc, oneshot, watch},
+    sync::{
+        mpsc::{self, error::TrySendError},
+        oneshot, watch,
+    },
 };
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{service::Routes, transport::Server};
@@ -68,23 +71,30 @@ impl Workers {
         Ok(Workers { dealt, next: 0, drain, finished, _end: end })
     }
 
-    /// Gives a connection to the next thread.
-    pub(super) async fn deal(&mut self, accepted: Accepted) {
-        self.next = (self.next + 1) % self.dealt.len();
-        // A thread that is gone takes its connection along.
-        let _ = self.dealt[self.next].send(accepted).await;
+    /// Gives a connection to the next thread that takes it; none waits for one that is
+    /// held up while others are not. False when a thread has ended before its time.
+    pub(super) async fn deal(&mut self, mut accepted: Accepted) -> bool {
+        for _ in 0..self.dealt.len() {
+            self.next = (self.next + 1) % self.dealt.len();
+            match self.dealt[self.next].try_send(accepted) {
+                Ok(()) => return true,
+                Err(TrySendError::Full(back)) => accepted = back,
+                Err(TrySendError::Closed(_)) => return false,
+            }
+        }
+        self.dealt[self.next].send(accepted).await.is_ok()
     }
 
     /// Has them finish their calls, and waits for it.
     pub(super) async fn finish(&mut self) -> io::Result<()> {
         self.drain.send_replace(true);
+        let mut all = Ok(());
         for finished in &mut self.finished {
-            // A thread that is gone has nothing left to finish.
-            if let Ok(served) = finished.await {
-                served.map_err(io::Error::other)?;
-            }
+            let ended = |_| io::Error::other("a thread of the server has ended before its time");
+            let served = finished.await.map_err(ended);
+            all = all.and(served.and_then(|served| served.map_err(io::Error::other)));
         }
-        Ok(())
+        all
     }
 }
 

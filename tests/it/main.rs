@@ -114,6 +114,7 @@ mod tasks;
 mod top_command;
 mod topologies;
 mod twins;
+mod unsent;
 mod waiting;
 mod waiting_crowds;
 mod waiting_faults;

@@ -90,14 +90,14 @@ impl Cluster {
     }
 
     /// A node said that another one has a slot.
-    pub(super) fn note_moved(&self, place: &str, slot: u16) -> Result<(), Error> {
+    pub(super) fn note_moved(&self, place: &str, slot: u16) -> Result<Arc<Node>, Error> {
         let node = self.at(place)?;
         let mut owners = self.owners.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(owner) = owners.get_mut(usize::from(slot)) {
-            *owner = Some(node);
+            *owner = Some(node.clone());
         }
         self.moved.notify_one();
-        Ok(())
+        Ok(node)
     }
 
     /// Any node that answers.
@@ -203,18 +203,25 @@ impl Cluster {
         let known = nodes.iter().map(|node| node.monitor.source().client_now());
         let seeds = self.seeds.iter().map(Template::client);
         let mut failed = (redis::ErrorKind::Io, "no node is known").into();
+        let mut best: Vec<Part> = Vec::new();
         for client in known.chain(seeds) {
             let ask = async { parse_map(&client?).await };
             match timeout(ANSWER_MAX, ask).await {
-                Ok(Ok(parts)) => {
-                    self.take_over(&parts);
-                    return Ok(());
-                }
+                // A node that has lost its memory knows of no other.
+                Ok(Ok(parts)) if slots(&parts) > slots(&best) => best = parts,
+                Ok(Ok(_)) => failed = (redis::ErrorKind::Io, "a node knows of no slots").into(),
                 Ok(Err(error)) => failed = error,
                 Err(_) => failed = (redis::ErrorKind::Io, "a node does not answer").into(),
             }
+            if slots(&best) == SLOTS {
+                break;
+            }
         }
-        Err(failed)
+        if best.is_empty() {
+            return Err(failed);
+        }
+        self.take_over(&best);
+        Ok(())
     }
 
     /// Takes over who has which slots.
@@ -243,7 +250,11 @@ impl Cluster {
                 );
             }
             // One that a slot is on its way to may not be listed yet.
-            leads || !follows && node.monitor.is_up()
+            let stays = leads || !follows && node.monitor.is_up();
+            if !stays {
+                node.monitor.leave();
+            }
+            stays
         });
         drop(nodes);
         *self.owners.write().unwrap_or_else(PoisonError::into_inner) = owners;
@@ -253,6 +264,11 @@ impl Cluster {
         let owners = self.owners.read().unwrap_or_else(PoisonError::into_inner);
         owners.iter().flatten().any(|owner| Arc::ptr_eq(owner, node))
     }
+}
+
+/// How many slots have an owner.
+fn slots(parts: &[Part]) -> usize {
+    parts.iter().map(|part| usize::from(part.last.saturating_sub(part.first)) + 1).sum()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -46,6 +46,8 @@ pub(super) struct Job {
     pub(super) deadline: Instant,
     /// It goes with the one before it, and after it: both are of one call.
     pub(super) follows: bool,
+    /// How often its node sent it elsewhere.
+    pub(super) redirects: u32,
     /// It may have been executed before.
     pub(super) repeated: bool,
     /// Its slot is on its way to the node that it goes to now.
@@ -81,6 +83,7 @@ impl Job {
             sending,
             deadline,
             follows: false,
+            redirects: 0,
             repeated: false,
             asking: false,
             progress,

@@ -99,6 +99,13 @@ impl Lane {
         tokio::spawn(Batches { lane: self.clone(), is_counted: true }.drive());
     }
 
+    /// Answers what waits: the node is down.
+    fn fail_waiting(&self) {
+        let waiting = std::mem::take(&mut self.lock().waiting);
+        let down = self.monitor.down();
+        waiting.into_iter().for_each(|job| job.answer(Err(down.clone())));
+    }
+
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -182,9 +189,10 @@ impl Batches {
             () = &mut exchange => return,
             _ = state.wait_for(|state| *state == StoreState::Down) => {}
         }
-        // A node that hangs holds its calls to their deadlines, not those that come when
-        // it is back.
+        // A node that hangs holds its calls to their deadlines, neither those that wait
+        // nor those that come when it is back.
         self.release();
+        lane.fail_waiting();
         exchange.await;
     }
 

@@ -1,6 +1,8 @@
 //! Which partitions there are: noted beside decisions, and listed.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout;
 
 use super::{LISTING, PartitionCursor, PartitionPage, Pending, Redis, index};
 use crate::{
@@ -8,6 +10,9 @@ use crate::{
     error::Error,
     script,
 };
+
+/// How long a call waits for its note once it is answered itself.
+const NOTE_MAX: Duration = Duration::from_millis(20);
 
 impl Redis {
     /// Notes a partition for listings.
@@ -19,6 +24,16 @@ impl Redis {
     ) -> Pending {
         let note = index::note(&self.key_prefix, D::State::CAPABILITY, partition, listing);
         self.send(&script::NOTE_PARTITION, note.finish(), LISTING, deadline)
+    }
+
+    /// Remembers that a partition was noted. Its answer is there as a rule, and does not
+    /// keep a caller: the index may be on another node.
+    pub(super) async fn noted(&self, note: Pending, partition: &[u8], epoch: u64) {
+        if let Ok(Ok(noted)) = timeout(NOTE_MAX, note.wait()).await
+            && !noted.repeated
+        {
+            self.index.noted(partition, epoch);
+        }
     }
 
     /// Notes partitions whose connection was lost on the way: the store behind the new one

@@ -5,7 +5,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use redis::{RedisError, RedisResult, aio::MultiplexedConnection};
@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{Eviction, StoreState, fitness::Fitness, lane::Shared, source::Source};
-use crate::{error::Error, time::monotonic};
+use crate::error::Error;
 
 const PROBE_EVERY: Duration = Duration::from_millis(250);
 /// A probe unanswered for this long means down.
@@ -45,8 +45,6 @@ pub(super) struct Monitor {
 struct Probe {
     socket: Option<MultiplexedConnection>,
     epoch: u64,
-    /// When the Sentinels were asked last.
-    asked: Instant,
     /// The first state is told even if it is down.
     is_first: bool,
 }
@@ -135,6 +133,13 @@ impl Monitor {
         }
     }
 
+    /// It is no node of the store any more: what waits for it is let go.
+    pub(super) fn leave(&self) {
+        self.set_reason("it is no node of the Cluster any more");
+        self.note_loss(self.epoch());
+        self.state.send_replace(StoreState::Down);
+    }
+
     fn set_up(&self) {
         if self.state.send_replace(StoreState::Up) == StoreState::Down {
             tracing::info!("the store is up");
@@ -144,24 +149,35 @@ impl Monitor {
     /// Probes for ever, also while calls are answered: those may go over connections that
     /// are younger than a restart which nobody noticed.
     pub(super) async fn probe(&self) {
-        let mut probe = Probe { socket: None, epoch: 0, asked: monotonic(), is_first: true };
+        let mut probe = Probe { socket: None, epoch: 0, is_first: true };
         loop {
             self.probe_once(&mut probe).await;
-            if probe.asked.elapsed() >= ASK_EVERY && self.is_up() {
-                probe.asked = monotonic();
-                if self.source.has_moved().await {
-                    tracing::info!("the Sentinels name another primary");
-                    self.note_loss(self.epoch());
-                }
-            }
             sleep(PROBE_EVERY).await;
+        }
+    }
+
+    /// Asks the Sentinels now and then whether another primary leads; ends where there
+    /// are none.
+    pub(super) async fn follow(&self) {
+        while self.source.can_move() {
+            sleep(ASK_EVERY).await;
+            if self.is_up() && self.source.has_moved().await {
+                tracing::info!("the Sentinels name another primary");
+                self.note_loss(self.epoch());
+            }
         }
     }
 
     async fn probe_once(&self, probe: &mut Probe) {
         let is_first = std::mem::take(&mut probe.is_first);
         let is_busy = self.answered.swap(false, Ordering::Relaxed) && self.is_up();
-        let failed = match timeout(PROBE_TIMEOUT, self.ping(probe)).await {
+        // To ask the Sentinels takes a time of its own.
+        let named = self.source.client(self.epoch()).await.map(drop);
+        let ping = async {
+            named?;
+            self.ping(probe).await
+        };
+        let failed = match timeout(PROBE_TIMEOUT, ping).await {
             Ok(Ok(None)) => return self.set_up(),
             Ok(Ok(Some(refusal))) => refusal,
             Ok(Err(error)) => error.to_string(),

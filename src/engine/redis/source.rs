@@ -13,7 +13,8 @@ use tokio::time::timeout;
 
 /// How long a connection may take to be made, and Sentinels to be asked.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-const RESOLVE_TIMEOUT: Duration = Duration::from_secs(2);
+/// One Sentinel that is silent takes a second and a half of it.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Makes connections to one node.
 #[expect(clippy::large_enum_variant, reason = "one for each node")]
@@ -71,9 +72,14 @@ impl Source {
                 None => sentinels.async_get_client().await,
             }
         };
-        let client = timeout(RESOLVE_TIMEOUT, ask).await.map_err(silent)??;
-        *lock(primary) = Some((client.clone(), epoch));
-        Ok(client)
+        match timeout(RESOLVE_TIMEOUT, ask).await.map_err(silent).and_then(|named| named) {
+            Ok(client) => {
+                *lock(primary) = Some((client.clone(), epoch));
+                Ok(client)
+            }
+            // Without a word of theirs the one that was named goes on, if it still leads.
+            Err(error) => lock(primary).clone().map(|(client, _)| client).ok_or(error),
+        }
     }
 
     /// The client of the place that is known, without asking.
@@ -85,6 +91,11 @@ impl Source {
                 lock(&sentinels.primary).clone().map(|(client, _)| client).ok_or_else(none)
             }
         }
+    }
+
+    /// Whether it may be elsewhere some time.
+    pub(super) fn can_move(&self) -> bool {
+        matches!(self, Source::Sentinel(_))
     }
 
     /// Whether the Sentinels name another primary than they did.

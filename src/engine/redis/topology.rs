@@ -15,8 +15,9 @@ use super::{
 };
 use crate::{error::Error, time::monotonic};
 
-/// After which a slot that is on its way is asked for again.
+/// After which a slot that is on its way is asked for again; longer each time.
 const MIGRATION_PAUSE: Duration = Duration::from_millis(5);
+const MIGRATION_PAUSES_MAX: u32 = 10;
 
 /// The nodes of the store.
 #[derive(Debug)]
@@ -77,27 +78,29 @@ impl Topology {
             let why = "its slot moved for longer than the call had time".to_owned();
             return job.answer(Err(Error::Unavailable(why)));
         }
+        job.redirects += 1;
         job.asking = false;
-        match redirect {
-            Redirect::Moved { place, slot } => match cluster.note_moved(place, *slot) {
-                Ok(()) => self.push(job),
-                Err(error) => job.answer(Err(error)),
-            },
+        let node = match redirect {
+            Redirect::Moved { place, slot } => cluster.note_moved(place, *slot),
             Redirect::Ask { place } => {
                 job.asking = true;
-                match cluster.at(place) {
-                    Ok(node) => node.push(job),
-                    Err(error) => job.answer(Err(error)),
-                }
+                cluster.at(place)
             }
-            Redirect::TryAgain => {
-                let topology = self.clone();
-                tokio::spawn(async move {
-                    sleep(MIGRATION_PAUSE).await;
-                    topology.push(job);
-                });
-            }
+            Redirect::TryAgain => self.node(job.slot),
+        };
+        let node = match node {
+            Ok(node) => node,
+            Err(error) => return job.answer(Err(error)),
+        };
+        // Nodes that agree send it elsewhere twice at most.
+        if *redirect != Redirect::TryAgain && job.redirects <= 2 {
+            return node.push(job);
         }
+        let pause = MIGRATION_PAUSE * job.redirects.min(MIGRATION_PAUSES_MAX);
+        tokio::spawn(async move {
+            sleep(pause).await;
+            node.push(job);
+        });
     }
 
     /// The node that has a slot.
@@ -142,7 +145,9 @@ impl Topology {
     /// Follows the nodes, for ever.
     pub(super) async fn maintain(&self) {
         match self {
-            Topology::Single(node) => node.monitor.probe().await,
+            Topology::Single(node) => {
+                tokio::join!(node.monitor.probe(), node.monitor.follow());
+            }
             Topology::Cluster(cluster) => cluster.maintain().await,
         }
     }
