@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use bb8_redis::bb8::{ManageConnection, Pool, PooledConnection};
 use redis::{RedisError, aio::MultiplexedConnection};
+use tokio::sync::watch;
 
 use super::{StoreState, monitor::Monitor};
 use crate::{error::Error, time::monotonic};
@@ -13,6 +14,7 @@ use crate::{error::Error, time::monotonic};
 #[derive(Debug)]
 pub(super) struct Connector {
     monitor: Arc<Monitor>,
+    failed: Arc<watch::Sender<u64>>,
 }
 
 /// A connection of the pool.
@@ -26,8 +28,9 @@ pub(super) struct Connection {
 }
 
 impl Connector {
-    pub(super) fn new(monitor: Arc<Monitor>) -> Connector {
-        Connector { monitor }
+    /// Counts connections that could not be made in `failed`, for those that wait for one.
+    pub(super) fn new(monitor: Arc<Monitor>, failed: Arc<watch::Sender<u64>>) -> Connector {
+        Connector { monitor, failed }
     }
 }
 
@@ -48,6 +51,7 @@ impl ManageConnection for Connector {
             Ok(socket) => Ok(Connection { socket, epoch, made: monotonic(), broken: false }),
             Err(error) => {
                 self.monitor.note_failed_connect(&error);
+                self.failed.send_modify(|count| *count += 1);
                 Err(error)
             }
         }
@@ -68,8 +72,9 @@ impl ManageConnection for Connector {
 pub(super) async fn borrow<'a>(
     pool: &'a Pool<Connector>,
     monitor: &Monitor,
+    failed: &watch::Sender<u64>,
 ) -> Result<PooledConnection<'a, Connector>, Error> {
-    let (mut state, mut failed) = (monitor.state(), monitor.failed_connects());
+    let (mut state, mut failed) = (monitor.state(), failed.subscribe());
     let lend = async {
         loop {
             let mut connection = pool.get().await;
@@ -79,8 +84,8 @@ pub(super) async fn borrow<'a>(
             }
         }
     };
-    // A failed connect tells the monitor, not those that wait for it. While
-    // others have connections, one of those will do.
+    // The pool does not tell those that wait that a connect failed. While others have
+    // connections, one of those will do.
     let none_to_come =
         async { while failed.changed().await.is_ok() && pool.state().connections > 0 {} };
     tokio::select! {

@@ -12,6 +12,7 @@ use std::{
 };
 
 use bb8_redis::bb8;
+use tokio::sync::watch;
 
 use super::{
     StoreState,
@@ -51,6 +52,8 @@ pub(super) struct Lane {
     pub(super) shared: Arc<Shared>,
     pub(super) monitor: Arc<Monitor>,
     pool: bb8::Pool<Connector>,
+    /// Counts the pool's connections that could not be made.
+    failed: Arc<watch::Sender<u64>>,
     queue: Mutex<Queue>,
 }
 
@@ -67,14 +70,15 @@ impl Lane {
     /// A lane over at most so many connections; needs the runtime of the thread that
     /// it is for.
     pub(super) fn new(shared: Arc<Shared>, monitor: Arc<Monitor>, connections: u32) -> Arc<Lane> {
+        let failed = Arc::new(watch::Sender::new(0));
         let pool = bb8::Pool::builder()
             .max_size(connections)
             // A PING before every call would double the round trips.
             .test_on_check_out(false)
             // The call's own deadline decides how long to wait.
             .retry_connection(false)
-            .build_unchecked(Connector::new(monitor.clone()));
-        Arc::new(Lane { shared, monitor, pool, queue: Mutex::default() })
+            .build_unchecked(Connector::new(monitor.clone(), failed.clone()));
+        Arc::new(Lane { shared, monitor, pool, failed, queue: Mutex::default() })
     }
 
     /// Sends a decision, together with those that wait beside it.
@@ -157,7 +161,7 @@ impl Batches {
         while self.goes_on() {
             // First the connection: what arrives meanwhile goes along.
             let lane = self.lane.clone();
-            match connection::borrow(&lane.pool, &lane.monitor).await {
+            match connection::borrow(&lane.pool, &lane.monitor, &lane.failed).await {
                 Ok(mut connection) => self.send(&mut connection).await,
                 Err(error) => {
                     lane.take().into_iter().for_each(|job| job.answer(Err(error.clone())));

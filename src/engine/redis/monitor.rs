@@ -32,8 +32,6 @@ pub(super) struct Monitor {
     epoch: AtomicU64,
     /// Whether a call was answered since the last probe.
     answered: AtomicBool,
-    /// Counts connections that could not be made, for those that wait for one.
-    failed_connects: watch::Sender<u64>,
     reason: Mutex<String>,
     /// Names the history of the node's data.
     history: Mutex<Option<String>>,
@@ -62,7 +60,6 @@ impl Monitor {
             state: watch::Sender::new(state),
             epoch: AtomicU64::new(0),
             answered: AtomicBool::new(false),
-            failed_connects: watch::Sender::new(0),
             reason: Mutex::new("not connected yet".to_owned()),
             history: Mutex::default(),
             shared,
@@ -112,12 +109,6 @@ impl Monitor {
     pub(super) fn note_failed_connect(&self, error: &RedisError) {
         self.set_reason(&error.to_string());
         self.answered.store(false, Ordering::Relaxed);
-        self.failed_connects.send_modify(|count| *count += 1);
-    }
-
-    /// Changes whenever a connection could not be made.
-    pub(super) fn failed_connects(&self) -> watch::Receiver<u64> {
-        self.failed_connects.subscribe()
     }
 
     fn set_reason(&self, reason: &str) {
