@@ -82,7 +82,7 @@ impl Twins {
 
     /// Compares whom both have told of their turn since the last time; how many.
     pub async fn agree_on_hints(&mut self, context: &str) -> usize {
-        let native = std::mem::take(&mut *self.told.lock().unwrap());
+        let mut native = std::mem::take(&mut *self.told.lock().unwrap());
         let (sink, stream) = self.listener.as_mut().expect("it listens");
         // What was published before the answer was received before it.
         sink.ping::<redis::Value>().await.unwrap();
@@ -91,6 +91,9 @@ impl Twins {
             let number = message.get_payload::<String>().unwrap().parse().unwrap();
             redis.push((message.get_channel_name().to_owned(), number));
         }
+        // What goes together is decided pool by pool: of those the order is no matter.
+        native.sort();
+        redis.sort();
         assert_eq!(native, redis, "{context}: hints");
         native.len()
     }
