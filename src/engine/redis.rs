@@ -40,7 +40,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use super::{
     PartitionCursor, PartitionPage, StoreState, denials::Denials, hub::Hub, stand_in::StandIn,
@@ -62,9 +62,9 @@ use topology::Topology;
 /// The longest that a call waits for Redis, whatever its deadline: a peer that
 /// vanished without a word must not keep connections for longer.
 const ATTEMPT_MAX: Duration = Duration::from_secs(5);
-/// What is sent for the index, and by the sweeper.
+/// What the sweeper sends.
 const UPKEEP: Sending = Sending { repeatable: true, replicas: 0, is_upkeep: true };
-/// What anybody asks for that changes nothing.
+/// What is sent for listings.
 const LISTING: Sending = Sending { repeatable: true, replicas: 0, is_upkeep: false };
 
 /// The Redis engine.
@@ -156,7 +156,7 @@ impl Redis {
     ) -> Result<D::Outcome, Error> {
         self.check()?;
         let is_upkeep = decision.is_upkeep();
-        let _permit = if is_upkeep { None } else { Some(self.permit(1)?) };
+        let _permit = if is_upkeep { None } else { Some(self.permit()?) };
         let (partition, listing) = (decision.partition(), decision.listing());
         let epoch = self.epoch();
         let pending = self.send_decision(decision, false, deadline);
@@ -182,7 +182,7 @@ impl Redis {
     ) -> Result<Vec<Result<D::Outcome, Error>>, Error> {
         self.check()?;
         let is_upkeep = decisions.iter().all(D::is_upkeep);
-        let _permit = if is_upkeep { None } else { Some(self.permit(1)?) };
+        let _permit = if is_upkeep { None } else { Some(self.permit()?) };
         let epoch = self.epoch();
         let unnoted = self.unnoted(decisions, epoch);
         // In order: what was enqueued first is the older one.
@@ -207,9 +207,9 @@ impl Redis {
         Ok(outcomes)
     }
 
-    /// Room for calls in flight.
-    fn permit(&self, calls: u32) -> Result<tokio::sync::SemaphorePermit<'_>, Error> {
-        self.calls.try_acquire_many(calls).map_err(|_| Error::Overloaded)
+    /// Room for a call in flight.
+    fn permit(&self) -> Result<SemaphorePermit<'_>, Error> {
+        self.calls.try_acquire().map_err(|_| Error::Overloaded)
     }
 
     fn send_decision<D: Decision>(

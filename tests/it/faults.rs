@@ -11,7 +11,7 @@ use tollgate::time::monotonic;
 
 use crate::{
     farm::{Cluster, Watched, eventually},
-    process::{OwnRedis, Server, TempFile},
+    process::{OwnRedis, Server},
     wire::Wire,
     world::{Client, capacity},
 };
@@ -21,16 +21,23 @@ use table::Row;
 /// Answers after which a fault is over.
 const CALM: usize = 200;
 
-/// A server on a Redis, and a pool in it of so many slots.
-async fn served(url: &str, pool: &str, config: &str) -> (Server, Client) {
-    let file = TempFile::new(config);
-    let server = Server::start(&["--engine", url, "--config", file.path()]).await;
+/// A server on a Redis, and the pool `p` in it of so many slots.
+async fn served(url: &str) -> (Server, Client) {
+    let server = Server::start(&["--engine", url]).await;
     let client = server.client().await;
     eventually("the pool has its capacity", async || {
-        client.clone().configure_pool(capacity(pool, CAPACITY as u32)).await.is_ok()
+        client.clone().configure_pool(capacity("p", CAPACITY as u32)).await.is_ok()
     })
     .await;
     (server, client)
+}
+
+/// A Redis of the test's own, and a server on it.
+async fn single() -> (OwnRedis, Server, Client) {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let (server, client) = served(&redis.url()).await;
+    (redis, server, client)
 }
 
 /// Calls go on for a while, a fault comes, and is healed; then they go on again.
@@ -45,9 +52,7 @@ async fn suffer(fault: &str, clients: &[Client], heal: impl AsyncFnOnce(&Load) -
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s2_redis_is_killed_and_started_again() {
-    let mut redis = OwnRedis::prepare();
-    redis.start().await;
-    let (_server, client) = served(&redis.url(), "p", "").await;
+    let (mut redis, _server, client) = single().await;
     suffer("kill -9 and restart (appendfsync always)", &[client], async |load| {
         redis.kill();
         load.failed().await;
@@ -60,9 +65,7 @@ async fn s2_redis_is_killed_and_started_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s2_redis_refuses_connections_for_half_a_minute() {
-    let mut redis = OwnRedis::prepare();
-    redis.start().await;
-    let (_server, client) = served(&redis.url(), "p", "").await;
+    let (mut redis, _server, client) = single().await;
     suffer("connection refused for 30 s", &[client], async |load| {
         redis.kill();
         load.failed().await;
@@ -75,9 +78,7 @@ async fn s2_redis_refuses_connections_for_half_a_minute() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s3_scripts_are_flushed() {
-    let mut redis = OwnRedis::prepare();
-    redis.start().await;
-    let (_server, client) = served(&redis.url(), "p", "").await;
+    let (redis, _server, client) = single().await;
     let load = Load::start(&[client], "p");
     for _ in 0..40 {
         load.answered(20).await;
@@ -92,9 +93,7 @@ async fn s3_scripts_are_flushed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s4_redis_hangs() {
-    let mut redis = OwnRedis::prepare();
-    redis.start().await;
-    let (_server, client) = served(&redis.url(), "p", "").await;
+    let (redis, _server, client) = single().await;
     suffer("SIGSTOP for 3 s", &[client], async |load| {
         redis.signal("-STOP");
         load.failed().await;
@@ -107,9 +106,7 @@ async fn s4_redis_hangs() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s4_redis_is_told_to_pause() {
-    let mut redis = OwnRedis::prepare();
-    redis.start().await;
-    let (_server, client) = served(&redis.url(), "p", "").await;
+    let (redis, _server, client) = single().await;
     suffer("CLIENT PAUSE 2000", &[client], async |load| {
         redis.command(&["CLIENT", "PAUSE", "2000"]).await.unwrap();
         let healed = monotonic() + Duration::from_secs(2);
@@ -119,38 +116,31 @@ async fn s4_redis_is_told_to_pause() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn redis_answers_garbage() {
+/// Answers are spoiled on their way for a while.
+async fn spoiled(fault: &str, spoil: fn(&Wire, bool)) {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let wire = Wire::to(redis.port).await;
     let url = format!("redis://127.0.0.1:{}", wire.port);
-    let (_server, client) = served(&url, "p", "").await;
-    suffer("garbage for answers, for 1 s", &[client], async |load| {
-        wire.garble(true);
+    let (_server, client) = served(&url).await;
+    suffer(fault, &[client], async |load| {
+        spoil(&wire, true);
         load.failed().await;
         sleep(Duration::from_secs(1)).await;
-        wire.garble(false);
+        spoil(&wire, false);
         monotonic()
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn redis_answers_garbage() {
+    spoiled("garbage for answers, for 1 s", Wire::garble).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn redis_closes_in_the_middle_of_answers() {
-    let mut redis = OwnRedis::prepare();
-    redis.start().await;
-    let wire = Wire::to(redis.port).await;
-    let url = format!("redis://127.0.0.1:{}", wire.port);
-    let (_server, client) = served(&url, "p", "").await;
-    suffer("closed in the middle of answers, for 1 s", &[client], async |load| {
-        wire.tear(true);
-        load.failed().await;
-        sleep(Duration::from_secs(1)).await;
-        wire.tear(false);
-        monotonic()
-    })
-    .await;
+    spoiled("closed in the middle of answers, for 1 s", Wire::tear).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -158,7 +148,7 @@ async fn s5_redis_becomes_a_replica_and_a_primary_again() {
     let (mut redis, mut other) = (OwnRedis::prepare(), OwnRedis::prepare());
     redis.start().await;
     other.start().await;
-    let (_server, client) = served(&redis.url(), "p", "").await;
+    let (_server, client) = served(&redis.url()).await;
     // What it does not copy it keeps.
     redis.command(&["CONFIG", "SET", "masterauth", "no"]).await.unwrap();
     other.command(&["CONFIG", "SET", "requirepass", "yes"]).await.unwrap();
@@ -175,7 +165,7 @@ async fn s5_redis_becomes_a_replica_and_a_primary_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn s5_sentinels_fail_over() {
     let mut farm = Watched::start(2).await;
-    let (_server, client) = served(&farm.url(), "p", "").await;
+    let (_server, client) = served(&farm.url()).await;
     suffer("Sentinel: the primary is killed", &[client], async |load| {
         farm.nodes[0].kill();
         load.failed().await;
@@ -189,7 +179,7 @@ async fn s5_sentinels_fail_over() {
 #[tokio::test(flavor = "multi_thread")]
 async fn s5_a_cluster_fails_over() {
     let mut farm = Cluster::start().await;
-    let (_server, client) = served(&farm.url(), "p", "").await;
+    let (_server, client) = served(&farm.url()).await;
     let slot = farm.slot("p").await;
     suffer("Cluster: a primary is killed", &[client], async |load| {
         let (owner, _) = farm.owner(slot).await;
@@ -204,7 +194,7 @@ async fn s5_a_cluster_fails_over() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_moves_to_another_node_and_back() {
     let farm = Cluster::start().await;
-    let (_server, client) = served(&farm.url(), "p", "").await;
+    let (_server, client) = served(&farm.url()).await;
     let slot = farm.slot("p").await;
     let load = Load::start(&[client], "p");
     // Enough keys that it is on its way for a while.

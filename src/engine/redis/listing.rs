@@ -53,9 +53,7 @@ impl Redis {
             .map(|(partition, listing)| self.note::<D>(partition, *listing, deadline))
             .collect();
         for (note, (partition, _)) in notes.into_iter().zip(due) {
-            if note.wait().await.is_ok() {
-                self.index.noted(partition, epoch);
-            }
+            self.noted(note, partition, epoch).await;
         }
     }
 
@@ -81,7 +79,7 @@ impl Redis {
         deadline: Instant,
     ) -> Result<PartitionPage, Error> {
         self.check()?;
-        let _permit = self.permit(1)?;
+        let _permit = self.permit()?;
         let after = after.map(|cursor| (cursor.noted, cursor.name.as_bytes()));
         let list = index::list(&self.key_prefix, capability, limit, after).finish();
         let pending = self.send(&script::LIST_PARTITIONS, list, LISTING, deadline);
