@@ -22,6 +22,7 @@
 //! | GetPool | [`GetPool`] | `lua/admission/get_pool.lua` |
 //! | ListLeases | [`ListLeases`] | `lua/admission/list_leases.lua` |
 //! | – (for WatchPool) | [`ReadEvents`] | `lua/admission/read_events.lua` |
+//! | – (an admission that too few replicas have) | [`WithdrawTask`] | `lua/admission/withdraw.lua` |
 //! | ConfigurePool | [`ConfigurePool`] | `lua/admission/configure.lua` |
 //! | – (a server's word for those that wait on it) | [`AttendPool`] | `lua/admission/attend.lua` |
 
@@ -43,6 +44,7 @@ mod renew;
 mod settings;
 mod sweep;
 mod task;
+mod withdraw;
 
 pub use admit::{Admission, AdmitDecision, AdmitTask, Dispatched, FullPool};
 pub use attend::AttendPool;
@@ -58,9 +60,10 @@ pub use list_tasks::{ListTasks, ListedState, ListedTask, TaskCursor, TaskPage};
 pub use pool::Pool;
 pub use read_events::ReadEvents;
 pub use renew::{RenewTask, RenewVerdict};
-pub use settings::{Catalog, CatalogError, Overrides, PoolRule, Settings};
+pub use settings::{AfterFailover, Catalog, CatalogError, Overrides, PoolRule, Settings};
 pub use sweep::SweepPool;
 pub use task::{Queued, Standing, Task, TaskState};
+pub use withdraw::WithdrawTask;
 
 pub use crate::lease::Lease;
 use crate::{

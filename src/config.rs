@@ -4,6 +4,7 @@
 mod file;
 mod flags;
 mod policy;
+mod pool;
 mod redis;
 mod sequence;
 

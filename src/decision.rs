@@ -5,9 +5,19 @@
 //! same rule where the data lives in Redis. The differential test runs both on
 //! the same random histories and compares every outcome.
 
-use std::{fmt, io::Write};
+mod call;
+mod reply;
 
-use crate::{denial::Effect, error::Error, names, script::Script, time::Timestamp, waiting::Hints};
+use std::fmt;
+
+pub use call::{Arguments, Call, Leads, Sighting};
+pub(crate) use reply::unknown_status;
+pub use reply::{Item, Reply};
+
+use crate::{
+    confirmation::Confirmation, denial::Effect, error::Error, script::Script, time::Timestamp,
+    waiting::Hints,
+};
 
 /// One atomic decision, taken in a single step by the engine that holds its
 /// partition.
@@ -39,9 +49,13 @@ pub trait Decision: fmt::Debug + Send + Sync + 'static {
     fn settles(&self, _: &Self::Outcome) -> bool {
         true
     }
-    /// How many replicas have to have what it wrote before its outcome counts.
-    fn replicas(&self) -> u32 {
-        0
+    /// Which replicas have to have what it wrote before its outcome counts.
+    fn confirmation(&self) -> Confirmation {
+        Confirmation::NONE
+    }
+    /// What is to be done when they do not. Keys start with `prefix`.
+    fn unconfirmed(&self, _: &Self::Outcome, _prefix: &str) -> Unconfirmed {
+        Unconfirmed::Counts
     }
     /// Whether a server owes it to calls that it has taken already: it counts as none
     /// of those in flight, and goes to the store by itself.
@@ -113,149 +127,34 @@ pub trait State: Default + Send + 'static {
     }
 }
 
-/// KEYS and ARGV of one decision, in one buffer.
+/// What becomes of an outcome when too few replicas have what the decision wrote.
 #[derive(Debug)]
-pub struct Arguments {
-    buffer: Vec<u8>,
-    ends: Vec<usize>,
-    keys: usize,
+pub enum Unconfirmed {
+    /// It counts all the same, as a refusal does.
+    Counts,
+    /// What was written gave nobody anything; the call has failed.
+    Void,
+    /// It can be taken back.
+    TakeBack(Undo),
+    /// It stands, but may be lost.
+    Stands,
 }
 
-/// Appends KEYS and ARGV of one decision; its keys share a prefix and a tag.
+/// Takes a decision back.
 #[derive(Debug)]
-pub struct Call<'a> {
-    prefix: &'a str,
-    capability: &'static str,
-    tag: &'a [u8],
-    arguments: Arguments,
+pub struct Undo {
+    /// The script that does.
+    pub script: &'static Script,
+    /// Its KEYS and ARGV.
+    pub arguments: Arguments,
+    /// Whether it did, by its reply; if not, somebody has been told of what was decided.
+    pub is_done: fn(&mut Reply) -> Result<bool, Error>,
 }
 
-impl<'a> Call<'a> {
-    /// Encodes a decision; its keys start with `prefix`.
-    pub fn of<D: Decision>(decision: &'a D, prefix: &'a str) -> Call<'a> {
-        let mut call = Call::new(prefix, D::State::CAPABILITY, decision.tag());
-        decision.encode(&mut call);
-        let Arguments { ends, keys, .. } = &call.arguments;
-        debug_assert_eq!(*keys, D::SCRIPT.keys, "KEYS of {}", D::SCRIPT.name);
-        debug_assert_eq!(ends.len() - keys, D::SCRIPT.argv, "ARGV of {}", D::SCRIPT.name);
-        call
+impl Undo {
+    /// By this decision.
+    pub fn by<D: Decision<Outcome = bool>>(decision: &D, prefix: &str) -> Undo {
+        let arguments = Call::of(decision, prefix).finish();
+        Undo { script: D::SCRIPT, arguments, is_done: D::parse }
     }
-
-    /// An empty call whose keys have this tag.
-    pub fn new(prefix: &'a str, capability: &'static str, tag: &'a [u8]) -> Call<'a> {
-        let (buffer, ends) = (Vec::with_capacity(512), Vec::with_capacity(16));
-        Call { prefix, capability, tag, arguments: Arguments { buffer, ends, keys: 0 } }
-    }
-
-    /// Appends a key with the tag; keys come before arguments.
-    pub fn key(&mut self, part: &[&[u8]]) {
-        let buffer = &mut self.arguments.buffer;
-        names::push_key(buffer, self.prefix, self.capability, self.tag, part);
-        self.arguments.keys += 1;
-        self.end();
-    }
-
-    /// Appends an argument of the joined bytes.
-    pub fn bytes(&mut self, parts: &[&[u8]]) {
-        for part in parts {
-            self.arguments.buffer.extend_from_slice(part);
-        }
-        self.end();
-    }
-
-    /// Appends a number.
-    pub fn number(&mut self, number: u64) {
-        // Writing to a Vec cannot fail.
-        let _ = write!(self.arguments.buffer, "{number}");
-        self.end();
-    }
-
-    /// Appends a number, or an empty argument for none.
-    pub fn optional(&mut self, number: Option<u64>) {
-        match number {
-            Some(number) => self.number(number),
-            None => self.bytes(&[]),
-        }
-    }
-
-    /// What was appended.
-    pub fn finish(self) -> Arguments {
-        self.arguments
-    }
-
-    fn end(&mut self) {
-        self.arguments.ends.push(self.arguments.buffer.len());
-    }
-}
-
-impl Arguments {
-    /// The keys.
-    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        self.parts().take(self.keys)
-    }
-
-    /// The arguments.
-    pub fn argv(&self) -> impl Iterator<Item = &[u8]> {
-        self.parts().skip(self.keys)
-    }
-
-    /// The keys, then the arguments.
-    fn parts(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, &end)| &self.buffer[start..end])
-    }
-
-    /// The keys' bytes in all: a measure of what sending it costs.
-    pub fn size(&self) -> usize {
-        self.buffer.len()
-    }
-}
-
-/// One element of a script's flat reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Item {
-    /// A Lua number.
-    Number(i64),
-    /// A Lua string.
-    Bytes(Vec<u8>),
-}
-
-/// A script's flat reply, read from front to back.
-#[derive(Debug)]
-pub struct Reply {
-    items: std::vec::IntoIter<Item>,
-}
-
-impl Reply {
-    /// A reply of these elements.
-    pub fn new(items: Vec<Item>) -> Reply {
-        Reply { items: items.into_iter() }
-    }
-
-    /// The next element, a number.
-    pub fn number(&mut self) -> Result<u64, Error> {
-        match self.items.next() {
-            Some(Item::Number(number)) => u64::try_from(number)
-                .map_err(|_| Error::Corrupt(format!("a negative number in a reply: {number}"))),
-            other => Err(Error::Corrupt(format!("expected a number in a reply, got {other:?}"))),
-        }
-    }
-
-    /// The next element, a string.
-    pub fn bytes(&mut self) -> Result<Vec<u8>, Error> {
-        match self.items.next() {
-            Some(Item::Bytes(bytes)) => Ok(bytes),
-            other => Err(Error::Corrupt(format!("expected a string in a reply, got {other:?}"))),
-        }
-    }
-
-    /// Whether elements are left.
-    pub fn has_more(&self) -> bool {
-        self.items.len() > 0
-    }
-}
-
-/// A reply that no script gives.
-pub(crate) fn unknown_status<T>(status: u64) -> Result<T, Error> {
-    Err(Error::Corrupt(format!("a reply of unknown status {status}")))
 }

@@ -12,6 +12,13 @@ pub enum Error {
     /// The deadline passed after the call was sent: its fate is unknown, and
     /// repeating it is safe.
     DeadlineExceeded,
+    /// Too few replicas have what the call wrote.
+    Unconfirmed {
+        /// How many of how many.
+        why: String,
+        /// Whether nothing of it counts; if not, it may stand, and may be lost.
+        is_void: bool,
+    },
     /// This server has as many calls in flight as it allows itself.
     Overloaded,
     /// This server has as many watchers as it allows itself.
@@ -24,6 +31,13 @@ pub enum Error {
     Corrupt(String),
 }
 
+impl Error {
+    /// Whether the call may have been executed.
+    pub fn is_unsure(&self) -> bool {
+        matches!(self, Error::DeadlineExceeded | Error::Unconfirmed { is_void: false, .. })
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -31,6 +45,12 @@ impl fmt::Display for Error {
             Error::DeadlineExceeded => f.write_str(
                 "no reply from the store in time; the call may have been executed: repeat it",
             ),
+            Error::Unconfirmed { why, is_void: true } => {
+                write!(f, "{why}; nothing of it counts: try again")
+            }
+            Error::Unconfirmed { why, is_void: false } => {
+                write!(f, "{why}; it may stand, and a failover may lose it: repeat it")
+            }
             Error::Overloaded => f.write_str("too many calls in flight on this server"),
             Error::TooManyWatchers => f.write_str("too many watchers on this server"),
             Error::SlowWatcher => f.write_str(

@@ -17,6 +17,7 @@
 //!   [`caller`]: a single caller, for a quick try, or one that watches.
 //! - [`denial`]: which refusals a server may give again without asking the store.
 //!   [`degradation`]: what is answered while the store cannot be asked.
+//!   [`confirmation`]: which replicas have to have what was decided.
 //! - [`names`] builds every key, [`time`] reads every clock, [`script`] holds
 //!   every script, `memory` remembers for a time, `globs` finds a name's entry of
 //!   the configuration, `signals` hears Ctrl-C, `text` writes
@@ -33,6 +34,7 @@
 pub mod admission;
 pub mod caller;
 pub mod config;
+pub mod confirmation;
 pub mod decision;
 pub mod degradation;
 pub mod denial;

@@ -37,19 +37,20 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ADMIT_TASK = "admission/admit", 10 keys, 13 argv, sharing 9 8, with "admission" "leases" "tasks" "events" "pool_event" "endings" "pool" "pool_changes" "lease" "queue" "hints" "turns" "admit";
+    ADMIT_TASK = "admission/admit", 10 keys, 15 argv, sharing 9 10, with "admission" "token" "leases" "tasks" "events" "pool_event" "endings" "pool" "pool_changes" "failover" "lease" "queue" "hints" "turns" "admit";
     ATTEND_POOL = "admission/attend", 4 keys, 6 argv, with "admission" "leases" "queue" "hints" "attend";
     CANCEL_TASK = "admission/cancel", 6 keys, 3 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings";
-    COMPLETE_TASK = "admission/complete", 10 keys, 11 argv, sharing 9 7, with "admission" "leases" "tasks" "events" "pool_event" "endings" "pool" "pool_changes" "queue" "hints";
-    CONFIGURE_POOL = "admission/configure", 9 keys, 12 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings" "pool_view" "queue" "hints";
+    COMPLETE_TASK = "admission/complete", 10 keys, 11 argv, sharing 9 7, with "admission" "token" "leases" "tasks" "events" "pool_event" "endings" "pool" "pool_changes" "queue" "hints";
+    CONFIGURE_POOL = "admission/configure", 9 keys, 12 argv, with "admission" "token" "leases" "tasks" "events" "pool_event" "endings" "pool_view" "queue" "hints" "repair";
     ENQUEUE_TASK = "admission/enqueue", 5 keys, 6 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings";
     EVICT_TASK = "admission/evict", 9 keys, 6 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings" "queue" "hints";
-    GET_POOL = "admission/get_pool", 5 keys, 5 argv, with "admission" "leases" "pool_view" "queue" "hints";
+    GET_POOL = "admission/get_pool", 6 keys, 5 argv, with "admission" "token" "leases" "pool_view" "queue" "hints";
     LIST_LEASES = "admission/list_leases", 1 keys, 3 argv, with "admission";
     LIST_TASKS = "admission/list_tasks", 3 keys, 4 argv, with "admission" "tasks";
     READ_EVENTS = "admission/read_events", 1 keys, 2 argv, with "admission" "events";
-    RENEW_TASK = "admission/renew", 10 keys, 10 argv, sharing 9 7, with "admission" "leases" "tasks" "events" "pool_event" "endings" "pool" "pool_changes" "lease";
+    RENEW_TASK = "admission/renew", 10 keys, 11 argv, sharing 9 8, with "admission" "token" "leases" "tasks" "events" "pool_event" "endings" "pool" "pool_changes" "failover" "lease" "lost";
     SWEEP_POOL = "admission/sweep", 6 keys, 3 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings";
+    WITHDRAW_TASK = "admission/withdraw", 9 keys, 6 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings" "queue" "hints";
     BAN_KEY = "rate/ban", 2 keys, 5 argv, with "packed" "ban" "events" "rate_event";
     CHECK_RATE = "rate/check", 4 keys, 6 argv, sharing 0 3, with "packed" "limits" "window" "sliding_window" "token_bucket" "counters" "meter" "ban" "replay" "tiers" "judge" "plain" "events" "rate_event";
     GET_BAN = "rate/get_ban", 1 keys, 0 argv, with "packed" "ban";

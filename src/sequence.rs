@@ -56,8 +56,6 @@ pub const AHEAD_DEFAULT: Millis = Millis::from_secs(86_400);
 pub const AHEAD_MAX: Millis = Millis::from_secs(366 * 86_400);
 /// The most values that are reserved ahead.
 pub const RESERVE_MAX: u64 = 1_000_000;
-/// The most replicas that have to have a reservation.
-pub const REPLICAS_MAX: u32 = 100;
 /// How long an answer is kept for a repeat of its request.
 pub const REPLAY: Millis = Millis::from_secs(300);
 

@@ -18,19 +18,21 @@
 -- argv[6] retention_ms ms, 60000..2592000000
 -- argv[7] history events kept at least, 100..1000000
 -- argv[8] barging 1 when a free slot may be taken though others wait, else 0
--- argv[9] device
--- argv[10] named the task, empty for the device's oldest queued one
--- argv[11] asked_ms ms, 100..86400000, empty for the pool's
--- argv[12] seed 0..2^32-1, spreads retry_after
--- argv[13] place "number ticket wait_ms keep_ms channel", empty for a call that does not wait
--- Shared keys[1..9], argv[1..8]
+-- argv[9] confirmed 1 where replicas have to confirm a grant, else 0
+-- argv[10] seen "leader ms changed" (lib/failover.lua), empty where no failover holds the pool
+-- argv[11] device
+-- argv[12] named the task, empty for the device's oldest queued one
+-- argv[13] asked_ms ms, 100..86400000, empty for the pool's
+-- argv[14] seed 0..2^32-1, spreads retry_after
+-- argv[15] place "number ticket wait_ms keep_ms channel", empty for a call that does not wait
+-- Shared keys[1..9], argv[1..10]
 --
 -- Returns {0 granted, capacity, in_use, token, grant, expire, (attempt, task, payload) when queued}
 --         {1 replayed, the same}
 --         {2 full, capacity, in_use, retry_after ms, ticket, 0 or 1: ask again at once, µs until
 --          a lease's end makes room or 0}
 --         {3 no task, capacity, in_use}
---         {4 paused, capacity, in_use, retry_after ms}
+--         {4 paused, or held after a failover, capacity, in_use, retry_after ms}
 --         {5 finished, capacity, in_use}
 -- Writes token, task, leases; TTL: the pool's last slot end and retention; queue and
 --        places, TTL: 2 minutes; queued, backlog and due, permanent; events, TTL: 24 h
@@ -38,7 +40,8 @@
 --      tasks of the device and 500 lapsed places out of the way
 local function share(keys, argv, now, first, last)
   local pool = open_pool(keys, argv, now, first, last)
-  pool.barging = argv[8] == '1'
+  pool.barging, pool.confirmed = argv[8] == '1', argv[9] == '1'
+  heed_failover(pool, argv[10], now)
   pool.ended = reclaim(pool, call('ZCARD', pool.leases) - pool.in_use, now)
   return pool
 end
@@ -70,6 +73,10 @@ local function decide(pool, now, task_key, device, named, asked_ms, seed, place)
     turn, ticket = take_turn(pool.queue, pool.places, waiter, place, free, pool.barging, now)
   end
   if answer then
+    if pool.confirmed and own == 1 and now < task.expire then
+      task.is_told = true
+      record_lease(pool, task_key, member, task, pool.last_token, now)
+    end
     return answer
   elseif not turn then
     local room = free <= 0 and until_room(pool, now)
@@ -81,7 +88,8 @@ local function decide(pool, now, task_key, device, named, asked_ms, seed, place)
   end
   local lease = task and task.standing and task or { attempt = 0 }
   lease.attempt = lease.standing and lease.attempt + 1 or 0
-  lease.state, lease.token, lease.grant = 'L', math.max(pool.last_token + 1, now), now
+  lease.state, lease.is_told = 'L', false
+  lease.token, lease.grant = math.max(pool.last_token + 1, now), now
   lease.expire = now + (tonumber(asked_ms) or pool.lease_ms) * 1000
   lease.slot_end = lease.expire + pool.grace_ms * 1000
   pool.news[#pool.news + 1] = event(ADMITTED, lease.token, lease.attempt, member, now, nil, capacity)

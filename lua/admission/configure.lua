@@ -24,49 +24,12 @@
 -- argv[12] history events kept at least, 100..1000000
 --
 -- Returns {0, capacity, in_use, lease_ms, grace_ms, paused, max_attempts, overridden,
---          oldest grant or 0, next expire or 0, waiters, queued}
+--          oldest grant or 0, next expire or 0, waiters, queued, held
+--          until or 0}
 --         overridden: 1 capacity + 2 lease + 4 grace + 8 paused + 16 max_attempts
 -- Writes settings, permanent; events, TTL: 24 h; queue and places (removes); with reset
 --        token, leases, queued, backlog and due (removes)
 -- Cost O(log leases); reset checks the 1000 leases that end first
-local REPAIR_MAX = 1000
--- No lease ends later: 24 h of lease and 30 days of grace.
-local SLOT_MAX = 31 * 86400 * 1000000
-
-local function is_none_or(key, kind)
-  local is = call('TYPE', key).ok
-  return is == 'none' or is == kind
-end
-
-local function repair(pool, now)
-  call('DEL', pool.settings)
-  if not is_none_or(pool.queue, 'zset') or not is_none_or(pool.places, 'hash') then
-    call('DEL', pool.queue, pool.places) -- those that wait take their places again
-  end
-  if not pcall(function()
-    return read_token(read(pool.token)[1])
-  end) then
-    call('DEL', pool.token)
-  end
-  if not pcall(page_events, pool.events, '', 1) then
-    call('DEL', pool.events)
-  end
-  local sorted = is_none_or(pool.backlog, 'zset') and is_none_or(pool.due, 'zset')
-  if not sorted or not is_none_or(pool.queued, 'hash') then
-    call('DEL', pool.queued, pool.backlog, pool.due)
-  end
-  if not is_none_or(pool.leases, 'zset') then
-    call('DEL', pool.leases)
-  end
-  call('ZREMRANGEBYSCORE', pool.leases, format('(%.0f', now + SLOT_MAX), '+inf')
-  local first = call('ZRANGEBYSCORE', pool.leases, format('(%.0f', now), '+inf', 'LIMIT', 0, REPAIR_MAX)
-  for _, text in ipairs(first) do
-    if not parse_lease(text) then
-      call('ZREM', pool.leases, text)
-    end
-  end
-end
-
 local function decide(keys, argv, now)
   local pool = {
     settings = keys[1], token = keys[2], leases = keys[3], queue = keys[4], places = keys[5],
@@ -106,5 +69,6 @@ local function decide(keys, argv, now)
   hand_on(pool.queue, pool.places, (known and was or 0) - in_use, capacity - in_use, now)
   view[#view + 1] = count_waiters(pool.queue, pool.places, capacity - in_use, now)
   view[#view + 1] = call('ZCARD', pool.backlog)
+  view[#view + 1] = held_until(pool.token, now)
   return view
 end

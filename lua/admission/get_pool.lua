@@ -5,6 +5,7 @@
 -- keys[3] queue zset: who waits, by ticket
 -- keys[4] places hash: the calls that wait, and their servers
 -- keys[5] backlog zset: tasks that are queued, by device and age
+-- keys[6] token string: what is known of the leases as a whole
 -- argv[1] capacity default, 0..1000000
 -- argv[2] lease_ms default, ms, 100..86400000
 -- argv[3] grace_ms default, ms, 0..2592000000
@@ -12,18 +13,21 @@
 -- argv[5] max_attempts default, 1..1000
 --
 -- Returns {0, capacity, in_use, lease_ms, grace_ms, paused, max_attempts, overridden,
---          oldest grant or 0, next expire or 0, waiters, queued}
+--          oldest grant or 0, next expire or 0, waiters, queued, held
+--          until or 0}
 --         overridden: 1 capacity + 2 lease + 4 grace + 8 paused + 16 max_attempts
 -- Writes queue and places (lapsed ones go)
 -- Cost O(log leases); looks at the 256 leases that end first; takes at most 500 lapsed
 --      places out of the way
 local function decide(keys, argv, now)
-  local settings_key, leases_key, queue_key, places_key, backlog_key = keys[1], keys[2], keys[3], keys[4], keys[5]
+  local settings_key, leases_key, queue_key, places_key = keys[1], keys[2], keys[3], keys[4]
+  local backlog_key, token_key = keys[5], keys[6]
   local text = read(settings_key)[1]
   local view = view_pool(0, leases_key, now, read_settings(
     text, tonumber(argv[1]), tonumber(argv[2]), tonumber(argv[3]), tonumber(argv[4]), tonumber(argv[5])
   ))
   view[#view + 1] = count_waiters(queue_key, places_key, view[2] - view[3], now)
   view[#view + 1] = call('ZCARD', backlog_key)
+  view[#view + 1] = held_until(token_key, now)
   return view
 end

@@ -1,11 +1,10 @@
 -- How a pool is written down. All times are microseconds.
 --
 -- settings  "capacity,lease_ms,grace_ms,paused,max_attempts", empty where not overridden
--- token     "token horizon": the last fencing token, and the last instant at
---           which a lease or record of the pool can matter
+-- token     lib/token.lua
 -- task:…    state (a letter), token, grant, expire, slot_end, forget (u64 each, little-endian);
---           state L (leased), D (done, then outcome, a digit, and result) or E (evicted,
---           then the reason)
+--           state L (leased), l (the same, and told of since: lib/lease.lua), D (done, then
+--           outcome, a digit, and result) or E (evicted, then the reason)
 -- leases    zset by slot_end of device\31task\31, token, grant, expire (u64), attempt (u32,
 --           0 where the task was not queued)
 local call, format, match, sub = redis.call, string.format, string.match, string.sub
@@ -65,21 +64,8 @@ local function read_settings(text, capacity, lease_ms, grace_ms, paused, max_att
   return c or capacity, l or lease_ms, g or grace_ms, p or paused, m or max_attempts, set
 end
 
--- The last token, and the horizon; 0 when nothing is known of them.
-local function read_token(text)
-  if not text then
-    return 0, 0
-  end
-  local token, horizon = match(text, '^(%d+) (%d+)$')
-  token, horizon = tonumber(token), tonumber(horizon)
-  if not token or token > TIME_MAX or horizon > TIME_MAX then
-    error('CORRUPT fencing token of the pool; ConfigurePool with reset repairs it', 0)
-  end
-  return token, horizon
-end
-
 local RECORD_HEAD, RECORD_FORM = 41, '<c1I8I8I8I8I8'
-local STATES = { L = true, D = true, E = true }
+local STATES = { L = 'L', l = 'L', D = 'D', E = 'E' }
 
 -- nil when nothing is known of the task, or no longer. `lease` is how its lease is listed.
 local function read_task(record, now)
@@ -95,7 +81,8 @@ local function read_task(record, now)
     return nil
   end
   return {
-    state = state, token = token, grant = grant, expire = expire, slot_end = slot_end, attempt = 0,
+    state = STATES[state], is_told = state == 'l', attempt = 0,
+    token = token, grant = grant, expire = expire, slot_end = slot_end,
     lease = '\31' .. sub(record, 2, 25) .. '\0\0\0\0',
   }
 end

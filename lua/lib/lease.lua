@@ -1,19 +1,16 @@
 -- How a lease is put on record, for the scripts that grant or extend one.
+--
+-- Where replicas have to confirm a grant, a second call can be told of the lease before
+-- that: from then on it is not taken back (admission/withdraw.lua).
 
--- Puts a lease into the count and on record, and keeps the pool's keys until
--- the last instant at which one of its leases can matter.
-local function put_lease(pool, task_key, member, task, last_token, now)
+-- Puts a lease on record, and keeps the pool's keys until the last instant at which one
+-- of its leases can matter.
+local function record_lease(pool, task_key, member, task, last_token, now)
   local forget = task.slot_end + pool.retention
-  if pool.horizon == 0 then
-    -- No token record: the leases that are there must not go with this one.
-    local last = call('ZREVRANGE', pool.leases, 0, 0, 'WITHSCORES')[2]
-    pool.horizon = last and tonumber(last) + pool.retention or 0
-  end
-  pool.horizon, pool.last_token = math.max(pool.horizon, forget), last_token
-  list_lease(pool, lease_member(member, task), task.slot_end)
-  pool.has_granted = true
+  keep(pool, forget)
+  pool.last_token = last_token
   if not task.standing then
-    put_record(pool, task_key, task_record('L', task, forget, ''), forget, now)
+    put_record(pool, task_key, task_record(task.is_told and 'l' or 'L', task, forget, ''), forget, now)
     return
   end
   write_pool(pool, now)
@@ -22,4 +19,10 @@ local function put_lease(pool, task_key, member, task, last_token, now)
     call('ZADD', pool.due, digits(forget), member)
   end
   write_queued(pool.queued, member, task)
+end
+
+-- The same of one that is put into the count.
+local function put_lease(pool, task_key, member, task, last_token, now)
+  list_lease(pool, lease_member(member, task), task.slot_end)
+  record_lease(pool, task_key, member, task, last_token, now)
 end

@@ -45,6 +45,27 @@ local function write_leases(pool)
   pool.changed, pool.has_changed = {}, false
 end
 
+-- Keeps the pool's keys until the last instant at which something of it can matter.
+local function keep(pool, forget)
+  if pool.horizon == 0 then
+    -- No token record: the leases that are there must not go with this one.
+    local last = call('ZREVRANGE', pool.leases, 0, 0, 'WITHSCORES')[2]
+    pool.horizon = last and tonumber(last) + pool.retention or 0
+  end
+  pool.horizon, pool.is_kept = max(pool.horizon, forget), true
+end
+
+local function write_token(pool, now)
+  local ttl_ms = math.ceil((pool.horizon - now) / 1000)
+  -- No shorter than its events: that a lease ends is one, whoever takes it out.
+  call('PEXPIRE', pool.leases, digits(ttl_ms + HISTORY_TTL))
+  local record = digits(pool.last_token) .. ' ' .. digits(pool.horizon)
+  if pool.leader then
+    record = record .. ' ' .. pool.leader .. ' ' .. digits(pool.held)
+  end
+  call('SET', pool.token_key, record, 'PX', digits(ttl_ms + pool.keep_ms))
+end
+
 local function put_down(pool, now)
   if #pool.news > 0 then
     log_events(pool.events, pool.history, now, unpack(pool.news))
@@ -52,17 +73,14 @@ local function put_down(pool, now)
   if pool.has_changed then
     write_leases(pool)
   end
-  if pool.has_granted then
-    local ttl_ms = math.ceil((pool.horizon - now) / 1000)
-    -- No shorter than its events: that a lease ends is one, whoever takes it out.
-    call('PEXPIRE', pool.leases, digits(ttl_ms + HISTORY_TTL))
-    call('SET', pool.token_key, digits(pool.last_token) .. ' ' .. digits(pool.horizon), 'PX', digits(ttl_ms))
+  if pool.is_kept then
+    write_token(pool, now)
   end
   local fresh = pool.fresh
   for i = 1, #fresh, 3 do
     call('SET', fresh[i], fresh[i + 1], 'PX', fresh[i + 2])
   end
-  pool.news, pool.fresh, pool.has_granted = {}, {}, false
+  pool.news, pool.fresh, pool.is_kept = {}, {}, false
 end
 
 -- Writes what has changed. What failed once is not tried again: a part of it may be there.

@@ -3,13 +3,14 @@
 --
 -- queued    hash: device and task: "standing state token grant expire slot_end attempt
 --           queued until forget payload", standing Q (queued), X (dead), C (cancelled)
---           or T (its time, until, was over), state N (no lease yet), L (leased),
---           F (its last attempt failed) or E (evicted); until and forget are 0 for never
+--           or T (its time, until, was over), state N (no lease yet), L (leased), l (the
+--           same, and told of since), F (its last attempt failed) or E (evicted); until and
+--           forget are 0 for never
 -- backlog   zset, all of score 0, of "device\31queued\31task" for standing Q; queued,
 --           the time in 16 digits, rises within a device
 -- due       zset of devices and tasks by when the sweeper has to see to them: until of
 --           Q, forget of the others
-local RECORD = '^([QXCT])([NLFE]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$'
+local RECORD = '^([QXCT])([NLlFE]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$'
 
 -- nil when nothing is known of the task, or no longer.
 local function parse_queued(text, now)
@@ -19,7 +20,8 @@ local function parse_queued(text, now)
     error('CORRUPT record of a queued task; EvictTask drops it', 0)
   end
   local task = {
-    standing = standing, state = state, token = tonumber(token), grant = tonumber(grant),
+    standing = standing, state = state == 'l' and 'L' or state, is_told = state == 'l',
+    token = tonumber(token), grant = tonumber(grant),
     expire = tonumber(expire), slot_end = tonumber(slot_end), attempt = tonumber(attempt),
     queued = tonumber(queued), ends = tonumber(ends), forget = tonumber(forget), payload = payload,
   }
@@ -49,7 +51,8 @@ end
 local function write_queued(queued_key, member, task)
   local record = format(
     '%s%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f ',
-    task.standing, task.state, task.token, task.grant, task.expire, task.slot_end, task.attempt,
+    task.standing, task.state == 'L' and task.is_told and 'l' or task.state,
+    task.token, task.grant, task.expire, task.slot_end, task.attempt,
     task.queued, task.ends, task.forget
   )
   call('HSET', queued_key, member, record .. task.payload)

@@ -3,6 +3,7 @@
 
 mod answer;
 mod denial;
+mod waits;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -12,20 +13,21 @@ pub use answer::{Admission, AdmitDecision, Dispatched};
 pub use denial::FullPool;
 
 use super::{
-    AttendPool, EventKind, Lease, Pool, Settings, Task, TaskState, Usage, member,
+    EventKind, Lease, Pool, Settings, Task, TaskState, Usage, member,
     pool::{Member, NEVER, Oldest, device_and_task},
     push_pool_keys,
     task::ends,
     unknown_status,
 };
 use crate::{
-    decision::{Call, Decision, Listing, Reply},
+    confirmation::Confirmation,
+    decision::{Call, Decision, Listing, Reply, Unconfirmed, Undo},
     denial::Effect,
     error::Error,
     names::Name,
     script::{self, Script},
     time::{Millis, Timestamp},
-    waiting::{self, Attend, Place, Turn, Waits},
+    waiting::{self, Place, Turn},
 };
 
 const PAUSED_RETRY_MICROS: u64 = 10_000_000;
@@ -140,6 +142,9 @@ impl AdmitTask {
             waiting::take_turn(&mut pool.queue, &waiter, place, free, settings.barging, now)
         };
         if let Some(answer) = answer {
+            if settings.confirmation.is_needed() && answer.is_lease() {
+                pool.note_told(&member);
+            }
             return answer;
         }
         if turn != Turn::Now {
@@ -170,7 +175,8 @@ impl AdmitTask {
             queued.attempt += 1;
         }
         let forget = if queued.is_some() { NEVER } else { forget };
-        let task = Task { lease, slot_end, forget, state: TaskState::Leased, queued };
+        let task =
+            Task { lease, slot_end, forget, state: TaskState::Leased, is_told: false, queued };
         let answer = admitted(member, &task, false);
         pool.put(member, task.clone(), now);
         pool.log_task(EventKind::Admitted, member, &task, None, settings, now);
@@ -205,12 +211,26 @@ impl Decision for AdmitTask {
         self.effect_of(admission)
     }
 
+    fn confirmation(&self) -> Confirmation {
+        self.settings.confirmation
+    }
+
+    fn unconfirmed(&self, admission: &Admission, prefix: &str) -> Unconfirmed {
+        match self.withdrawal(admission) {
+            Some(withdrawal) => Unconfirmed::TakeBack(Undo::by(&withdrawal, prefix)),
+            None if admission.is_granted() => Unconfirmed::Stands,
+            None => Unconfirmed::Counts,
+        }
+    }
+
     fn encode(&self, call: &mut Call) {
         let task = self.task.as_ref().map_or(&[][..], Name::as_bytes);
         push_pool_keys(call);
         call.key(&[b"task:", &self.member()]);
         self.settings.encode_shared(call);
         call.number(self.settings.barging.into());
+        call.number(self.settings.confirmation.is_needed().into());
+        self.settings.encode_sighting(call);
         call.bytes(&[self.device.as_bytes()]);
         call.bytes(&[task]);
         call.optional(self.lease_duration.map(|duration| duration.0));
@@ -245,36 +265,5 @@ impl Decision for AdmitTask {
         let settings = self.settings.under(&pool.overrides);
         let decision = self.rule(pool, &settings, now);
         Admission { decision, usage: pool.usage(&settings) }
-    }
-}
-
-impl Waits for AdmitTask {
-    type Attend = AttendPool;
-
-    fn place(&mut self) -> &mut Option<Place> {
-        &mut self.place
-    }
-
-    fn waiter(&self) -> Vec<u8> {
-        self.member()
-    }
-
-    fn attend(&self, attend: Attend) -> AttendPool {
-        AttendPool { pool: self.pool.clone(), settings: self.settings, attend }
-    }
-
-    fn turn(outcome: &Admission) -> Turn {
-        match outcome.decision {
-            AdmitDecision::Full { turn, .. } => turn,
-            _ => Turn::Now,
-        }
-    }
-
-    fn frees_in(outcome: &Admission) -> Option<Millis> {
-        match outcome.decision {
-            AdmitDecision::Full { retry_after, .. } => Some(retry_after),
-            AdmitDecision::Admitted { lease, .. } => Some(lease.grant.until(lease.expire)),
-            _ => None,
-        }
     }
 }

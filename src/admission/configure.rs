@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::{Event, EventKind, Overrides, Pool, PoolView, Settings, push_queue_keys};
 use crate::{
-    decision::{Call, Decision, Listing, Reply},
+    confirmation::Confirmation,
+    decision::{Call, Decision, Listing, Reply, Unconfirmed},
     denial::Effect,
     error::Error,
     names::Name,
@@ -47,6 +48,14 @@ impl Decision for ConfigurePool {
 
     fn effect(&self, view: Option<&PoolView>) -> Effect {
         Effect { keeps: view.map(|view| view.expiry_grace), ..Effect::frees(true) }
+    }
+
+    fn confirmation(&self) -> Confirmation {
+        self.settings.confirmation
+    }
+
+    fn unconfirmed(&self, _: &PoolView, _: &str) -> Unconfirmed {
+        Unconfirmed::Stands
     }
 
     fn encode(&self, call: &mut Call) {

@@ -101,6 +101,7 @@ impl Decision for EnqueueTask {
             slot_end: none,
             forget: NEVER,
             state: TaskState::New,
+            is_told: false,
             queued: Some(Box::new(queued)),
         };
         pool.backlog.clear_due(&member);

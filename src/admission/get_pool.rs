@@ -46,6 +46,8 @@ pub struct PoolView {
     pub waiters: u64,
     /// How many tasks are queued.
     pub queued: u64,
+    /// Until when a failover keeps it from admitting anybody new.
+    pub held_until: Option<Timestamp>,
 }
 
 impl PoolView {
@@ -71,6 +73,7 @@ impl PoolView {
             next_expire: time(reply.number()?),
             waiters: reply.number()?,
             queued: reply.number()?,
+            held_until: time(reply.number()?),
         })
     }
 
@@ -89,6 +92,8 @@ impl PoolView {
             next_expire: leases().map(|lease| lease.expire).filter(|expire| *expire > now).min(),
             waiters,
             queued: pool.backlog.len() as u64,
+            // Nobody else ever led here.
+            held_until: None,
         }
     }
 }
@@ -116,6 +121,7 @@ impl Decision for GetPool {
         call.key(&[b"leases"]);
         waiting::push_keys(call);
         call.key(&[b"backlog"]);
+        call.key(&[b"token"]);
         self.settings.encode(call);
     }
 

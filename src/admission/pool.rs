@@ -106,6 +106,13 @@ impl Pool {
         self.tasks.insert(member, task);
     }
 
+    /// Notes that somebody was told of a task's lease.
+    pub(super) fn note_told(&mut self, member: &[u8]) {
+        if let Some(task) = self.tasks.get_mut(member) {
+            task.is_told = true;
+        }
+    }
+
     /// Drops records that are remembered no longer, at most `budget`.
     fn forget(&mut self, now: Timestamp, budget: usize) {
         for _ in 0..budget {
@@ -210,7 +217,7 @@ mod tests {
     };
 
     fn leased(lease: Lease, slot_end: Timestamp, forget: Timestamp) -> Task {
-        Task { lease, slot_end, forget, state: TaskState::Leased, queued: None }
+        Task { lease, slot_end, forget, state: TaskState::Leased, is_told: false, queued: None }
     }
 
     #[test]

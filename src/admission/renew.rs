@@ -5,7 +5,8 @@ use super::{
     unknown_status,
 };
 use crate::{
-    decision::{Call, Decision, Listing, Reply},
+    confirmation::Confirmation,
+    decision::{Call, Decision, Listing, Reply, Unconfirmed},
     denial::Effect,
     error::Error,
     script::{self, Script},
@@ -65,11 +66,24 @@ impl Decision for RenewTask {
         Effect { holds: Some((self.name.member(), length)), ..Effect::frees(true) }
     }
 
+    fn confirmation(&self) -> Confirmation {
+        // One that is lost ends earlier than its holder was told.
+        self.settings.confirmation
+    }
+
+    fn unconfirmed(&self, verdict: &RenewVerdict, _: &str) -> Unconfirmed {
+        match verdict {
+            RenewVerdict::Renewed(_) => Unconfirmed::Stands,
+            _ => Unconfirmed::Counts,
+        }
+    }
+
     fn encode(&self, call: &mut Call) {
         let member = self.name.member();
         push_pool_keys(call);
         call.key(&[b"task:", &member]);
         self.settings.encode_shared(call);
+        self.settings.encode_sighting(call);
         call.bytes(&[&member]);
         call.optional(self.token);
         call.optional(self.lease_duration.map(|duration| duration.0));
@@ -108,6 +122,7 @@ impl Decision for RenewTask {
         task.lease.expire = now.after(self.lease_duration.unwrap_or(settings.lease_duration));
         let (slot_end, forget) = ends(task.lease.expire, settings.expiry_grace, settings.retention);
         task.slot_end = slot_end;
+        task.is_told = true;
         // What is queued is not forgotten.
         task.forget = if task.queued.is_some() && task.is_open() { NEVER } else { forget };
         let lease = task.lease;

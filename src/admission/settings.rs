@@ -1,8 +1,8 @@
 //! A pool's settings: the configuration's under the run-time overrides.
 
 use crate::{
-    decision::Call, degradation::OnStoreFailure, denial::DENIAL_CACHE, globs::Globs, names::Name,
-    time::Millis,
+    confirmation::Confirmation, decision::Call, degradation::OnStoreFailure, denial::DENIAL_CACHE,
+    globs::Globs, names::Name, time::Millis,
 };
 
 /// A pool's settings in force.
@@ -30,6 +30,20 @@ pub struct Settings {
     pub denial_cache: Millis,
     /// What calls are answered while the store cannot be asked.
     pub on_store_failure: OnStoreFailure,
+    /// Which replicas have to have a lease before it is granted or renewed, and
+    /// settings before they are answered.
+    pub confirmation: Confirmation,
+    /// Whether anybody new is admitted after a failover.
+    pub after_failover: AfterFailover,
+}
+
+/// What becomes of a pool when another primary leads than before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterFailover {
+    /// It goes on with what the new one knows.
+    Admit,
+    /// Nobody new is admitted until leases that may be lost are over.
+    Hold,
 }
 
 impl Default for Settings {
@@ -46,6 +60,8 @@ impl Default for Settings {
             history: 10_000,
             denial_cache: DENIAL_CACHE,
             on_store_failure: OnStoreFailure::Fail,
+            confirmation: Confirmation::NONE,
+            after_failover: AfterFailover::Admit,
         }
     }
 }
@@ -65,6 +81,14 @@ impl Settings {
         self.encode(call);
         call.number(self.retention.0);
         call.number(self.history.into());
+    }
+
+    /// Appends whom the server has seen lead, for a pool that may be held.
+    pub(super) fn encode_sighting(&self, call: &mut Call) {
+        match self.after_failover {
+            AfterFailover::Admit => call.bytes(&[]),
+            AfterFailover::Hold => call.sighting(),
+        }
     }
 
     pub(super) fn under(self, overrides: &Overrides) -> Settings {

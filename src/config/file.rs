@@ -7,14 +7,12 @@ use serde::{Deserialize, Deserializer, de::Error};
 use super::{
     flags::{self, LogFormat},
     policy::PolicyEntry,
+    pool::PoolEntry,
     redis::RedisSection,
     sequence::SequenceEntry,
 };
 use crate::{
-    admission::{
-        ATTEMPTS_MAX, CAPACITY_MAX, GRACE_MAX, HISTORY_MAX, HISTORY_MIN, LEASE_MAX, LEASE_MIN,
-        PoolRule, QUEUED_MAX, RETENTION_MAX, RETENTION_MIN, Settings,
-    },
+    confirmation::{REPLICAS_MAX as CONFIRMING_MAX, WAIT_TIMEOUT_MAX, WAIT_TIMEOUT_MIN},
     degradation::{OnStoreFailure, REPLICAS_MAX},
     denial::DENIAL_CACHE_MAX,
     time::Millis,
@@ -48,32 +46,6 @@ pub(super) struct File {
     pub(super) sequence: Vec<SequenceEntry>,
 }
 
-/// `[[pool]]`
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PoolEntry {
-    r#match: String,
-    #[serde(default, deserialize_with = "capacity")]
-    capacity: Option<u32>,
-    #[serde(default, deserialize_with = "lease")]
-    lease_duration: Option<Millis>,
-    #[serde(default, deserialize_with = "grace")]
-    expiry_grace: Option<Millis>,
-    paused: Option<bool>,
-    #[serde(default, deserialize_with = "retention")]
-    retention: Option<Millis>,
-    barging: Option<bool>,
-    #[serde(default, deserialize_with = "max_attempts")]
-    max_attempts: Option<u32>,
-    #[serde(default, deserialize_with = "queued_max")]
-    queued_max: Option<u32>,
-    #[serde(default, deserialize_with = "history")]
-    history: Option<u32>,
-    #[serde(default, deserialize_with = "denial_cache")]
-    denial_cache: Option<Millis>,
-    on_store_failure: Option<OnStoreFailureName>,
-}
-
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum OnStoreFailureName {
@@ -88,26 +60,6 @@ pub(super) fn on_store_failure(name: Option<OnStoreFailureName>) -> OnStoreFailu
         None | Some(OnStoreFailureName::Fail) => OnStoreFailure::Fail,
         Some(OnStoreFailureName::Deny) => OnStoreFailure::Deny,
         Some(OnStoreFailureName::Allow) => OnStoreFailure::Allow,
-    }
-}
-
-impl From<PoolEntry> for PoolRule {
-    fn from(entry: PoolEntry) -> PoolRule {
-        let defaults = Settings::default();
-        let settings = Settings {
-            capacity: entry.capacity.unwrap_or(defaults.capacity),
-            lease_duration: entry.lease_duration.unwrap_or(defaults.lease_duration),
-            expiry_grace: entry.expiry_grace.unwrap_or(defaults.expiry_grace),
-            paused: entry.paused.unwrap_or(defaults.paused),
-            retention: entry.retention.unwrap_or(defaults.retention),
-            barging: entry.barging.unwrap_or(defaults.barging),
-            max_attempts: entry.max_attempts.unwrap_or(defaults.max_attempts),
-            queued_max: entry.queued_max.unwrap_or(defaults.queued_max),
-            history: entry.history.unwrap_or(defaults.history),
-            denial_cache: entry.denial_cache.unwrap_or(defaults.denial_cache),
-            on_store_failure: on_store_failure(entry.on_store_failure),
-        };
-        PoolRule { pattern: entry.r#match, settings }
     }
 }
 
@@ -211,34 +163,14 @@ fn replicas<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
     number(d, "replicas", 1..=REPLICAS_MAX.into()).map(|number| Some(number as u32))
 }
 
-fn capacity<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
-    number(d, "capacity", 0..=CAPACITY_MAX.into()).map(|number| Some(number as u32))
-}
-
-fn lease<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::Error> {
-    length(d, "lease_duration", LEASE_MIN..=LEASE_MAX).map(Some)
-}
-
-fn grace<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::Error> {
-    length(d, "expiry_grace", Millis(0)..=GRACE_MAX).map(Some)
-}
-
-fn retention<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::Error> {
-    length(d, "retention", RETENTION_MIN..=RETENTION_MAX).map(Some)
-}
-
 pub(super) fn denial_cache<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::Error> {
     length(d, "denial_cache", Millis(0)..=DENIAL_CACHE_MAX).map(Some)
 }
 
-fn max_attempts<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
-    number(d, "max_attempts", 1..=ATTEMPTS_MAX.into()).map(|number| Some(number as u32))
+pub(super) fn wait_replicas<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
+    number(d, "wait_replicas", 0..=CONFIRMING_MAX.into()).map(|number| Some(number as u32))
 }
 
-fn queued_max<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
-    number(d, "queued_max", 0..=QUEUED_MAX.into()).map(|number| Some(number as u32))
-}
-
-fn history<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
-    number(d, "history", HISTORY_MIN.into()..=HISTORY_MAX.into()).map(|number| Some(number as u32))
+pub(super) fn wait_timeout<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::Error> {
+    length(d, "wait_timeout", WAIT_TIMEOUT_MIN..=WAIT_TIMEOUT_MAX).map(Some)
 }

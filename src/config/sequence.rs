@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
 
-use super::file::{length, number, utc_offset};
+use super::file::{length, number, utc_offset, wait_replicas, wait_timeout};
 use crate::{
+    confirmation::{Confirmation, WAIT_TIMEOUT},
     rate::UTC_OFFSET_MAX,
     sequence::{
-        AHEAD_DEFAULT, AHEAD_MAX, Dating, Layout, REPLICAS_MAX, RESERVE_MAX, Reserve, SequenceRule,
-        Sequences,
+        AHEAD_DEFAULT, AHEAD_MAX, Dating, Layout, RESERVE_MAX, Reserve, SequenceRule, Sequences,
     },
     time::Millis,
 };
@@ -28,6 +28,8 @@ pub(super) struct SequenceEntry {
     reserve: Option<u64>,
     #[serde(default, deserialize_with = "wait_replicas")]
     wait_replicas: Option<u32>,
+    #[serde(default, deserialize_with = "wait_timeout")]
+    wait_timeout: Option<Millis>,
 }
 
 /// Checks all rules; the error names key and expectation.
@@ -62,8 +64,14 @@ impl SequenceEntry {
         if let Some((key, _)) = for_calendars.iter().find(|(_, given)| *given && dating.is_none()) {
             return Err(format!("{path}.{key}: expected only beside a layout with a calendar"));
         }
-        if self.wait_replicas.is_some() && self.reserve.is_none() {
-            return Err(format!("{path}.wait_replicas: expected only beside reserve"));
+        let for_reserving = [
+            ("wait_replicas", self.wait_replicas.is_some()),
+            ("wait_timeout", self.wait_timeout.is_some()),
+        ];
+        if let Some((key, _)) = for_reserving.iter().find(|(_, given)| *given)
+            && self.reserve.is_none()
+        {
+            return Err(format!("{path}.{key}: expected only beside reserve"));
         }
         let most = dating.map_or(RESERVE_MAX, Dating::reserve_max);
         if self.reserve > Some(most) {
@@ -72,11 +80,14 @@ impl SequenceEntry {
                  ahead_max have: a failover passes over as many"
             ));
         }
-        let replicas = self.wait_replicas.unwrap_or(1);
+        let confirmation = Confirmation {
+            replicas: self.wait_replicas.unwrap_or(1),
+            timeout: self.wait_timeout.unwrap_or(WAIT_TIMEOUT),
+        };
         Ok(SequenceRule {
             pattern: self.r#match.clone(),
             layout: layout.map(Arc::new),
-            reserve: self.reserve.map(|block| Reserve { block, replicas }),
+            reserve: self.reserve.map(|block| Reserve { block, confirmation }),
         })
     }
 }
@@ -91,8 +102,4 @@ fn ahead_max<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::Error
 
 fn reserve<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
     number(d, "reserve", 1..=RESERVE_MAX as i64).map(|number| Some(number as u64))
-}
-
-fn wait_replicas<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
-    number(d, "wait_replicas", 0..=REPLICAS_MAX.into()).map(|number| Some(number as u32))
 }

@@ -6,8 +6,10 @@
 //!
 //! - `address`, `source`: one URL, and where that leads
 //! - `topology`, `cluster`, `map`, `slot`: which node has what
-//! - `node`, `monitor`, `fitness`: a node, whether it answers, whether it is fit
+//! - `node`, `monitor`, `fitness`, `leader`: a node, whether it answers, whether it is fit,
+//!   and whether it is the one that led before
 //! - `lane`, `job`, `batch`, `connection`, `evaluate`: the way there and back
+//! - `settle`: what an answer means to its call
 //! - `index`, `listing`, `round`, `hints`: what is done beside the calls
 
 pub mod address;
@@ -20,12 +22,14 @@ mod hints;
 mod index;
 mod job;
 mod lane;
+mod leader;
 mod listing;
 mod map;
 mod monitor;
 mod node;
 mod options;
 mod round;
+mod settle;
 mod slot;
 mod source;
 mod topology;
@@ -46,6 +50,7 @@ use super::{
     PartitionCursor, PartitionPage, StoreState, denials::Denials, hub::Hub, stand_in::StandIn,
 };
 use crate::{
+    confirmation::Confirmation,
     decision::{Arguments, Call, Decision, Listing},
     error::Error,
     script::Script,
@@ -53,7 +58,7 @@ use crate::{
 };
 use evaluate::Scripts;
 use index::Index;
-use job::{Answer, Job, Pending, Sending};
+use job::{Job, Pending, Sending};
 use lane::Shared;
 use node::Plan;
 pub use options::{Eviction, RedisOptions};
@@ -63,9 +68,10 @@ use topology::Topology;
 /// vanished without a word must not keep connections for longer.
 const ATTEMPT_MAX: Duration = Duration::from_secs(5);
 /// What the sweeper sends.
-const UPKEEP: Sending = Sending { repeatable: true, replicas: 0, is_upkeep: true };
+const UPKEEP: Sending =
+    Sending { repeatable: true, confirmation: Confirmation::NONE, is_upkeep: true };
 /// What is sent for listings.
-const LISTING: Sending = Sending { repeatable: true, replicas: 0, is_upkeep: false };
+const LISTING: Sending = Sending { is_upkeep: false, ..UPKEEP };
 
 /// The Redis engine.
 pub struct Redis {
@@ -168,11 +174,11 @@ impl Redis {
         if let Some(note) = note {
             self.noted(note, partition, epoch).await;
         }
-        let Answer { mut reply, repeated } = answer?;
-        if repeated {
+        let answer = answer?;
+        if answer.repeated {
             self.note_again::<D>(&[(partition, listing)], deadline).await;
         }
-        settled(decision, D::parse(&mut reply)?, repeated)
+        self.settle(decision, answer, deadline).await
     }
 
     pub(super) async fn run_all<D: Decision>(
@@ -193,10 +199,13 @@ impl Redis {
         let notes: Vec<Pending> = unnoted.iter().map(note).collect();
         let (mut outcomes, mut again) = (Vec::with_capacity(decisions.len()), false);
         for (pending, decision) in pending.into_iter().zip(decisions) {
-            outcomes.push(pending.wait().await.and_then(|Answer { mut reply, repeated }| {
-                again |= repeated;
-                settled(decision, D::parse(&mut reply)?, repeated)
-            }));
+            outcomes.push(match pending.wait().await {
+                Ok(answer) => {
+                    again |= answer.repeated;
+                    self.settle(decision, answer, deadline).await
+                }
+                Err(error) => Err(error),
+            });
         }
         for (note, (partition, _)) in notes.into_iter().zip(&unnoted) {
             self.noted(note, partition, epoch).await;
@@ -220,10 +229,10 @@ impl Redis {
     ) -> Pending {
         let sending = Sending {
             repeatable: decision.is_repeatable(),
-            replicas: decision.replicas(),
+            confirmation: decision.confirmation(),
             is_upkeep: decision.is_upkeep(),
         };
-        let arguments = Call::of(decision, &self.key_prefix).finish();
+        let arguments = Call::led(decision, &self.key_prefix, &*self.topology).finish();
         let (mut job, pending) = self.job(D::SCRIPT, arguments, sending, deadline);
         job.follows = follows;
         self.topology.push(job);
@@ -245,7 +254,7 @@ impl Redis {
 
     /// How often another primary was found than the one before, or one that had begun anew.
     pub fn failovers(&self) -> u64 {
-        self.shared.failovers.load(Ordering::Acquire)
+        self.shared.failovers()
     }
 
     pub(super) fn hub(&self) -> &Arc<Hub> {
@@ -259,17 +268,5 @@ impl Redis {
         let topology: Endless<'_> = Box::pin(self.topology.maintain());
         let hints: Endless<'_> = Box::pin(hints::listen(&self.topology, &self.hub));
         tokio::join!(topology, hints);
-    }
-}
-
-/// An outcome, if it says what became of the call.
-fn settled<D: Decision>(
-    decision: &D,
-    outcome: D::Outcome,
-    repeated: bool,
-) -> Result<D::Outcome, Error> {
-    match repeated && !decision.settles(&outcome) {
-        true => Err(Error::DeadlineExceeded),
-        false => Ok(outcome),
     }
 }

@@ -243,12 +243,12 @@ where
                     }
                     (error @ Error::Corrupt(_), _) => return Err(error),
                     (error, refused @ Some(_)) if wait.0 > 0 && engine.check().is_ok() => {
-                        is_unsure |= error == Error::DeadlineExceeded;
+                        is_unsure |= error.is_unsure();
                         refusal = refused;
                         sleep(CROWDED).await;
                         continue;
                     }
-                    (Error::Unavailable(_), _) if is_unsure => {
+                    (Error::Unavailable(_) | Error::Unconfirmed { .. }, _) if is_unsure => {
                         return Err(Error::DeadlineExceeded);
                     }
                     (error, _) => return Err(error),

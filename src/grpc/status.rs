@@ -24,6 +24,10 @@ impl From<Error> for Status {
             Error::Overloaded => {
                 (Code::ResourceExhausted, ErrorDetails::with_retry_info(Some(RETRY_OVERLOADED)))
             }
+            Error::Unconfirmed { is_void: true, .. } => {
+                (Code::Unavailable, again("UNCONFIRMED", RETRY_UNAVAILABLE))
+            }
+            Error::Unconfirmed { .. } => (Code::DeadlineExceeded, info("UNCONFIRMED")),
             Error::Ending => (Code::Unavailable, again("SERVER_ENDING", RETRY_UNAVAILABLE)),
             Error::TooManyWatchers => {
                 (Code::ResourceExhausted, again("TOO_MANY_WATCHERS", RETRY_UNAVAILABLE))

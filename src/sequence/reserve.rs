@@ -2,7 +2,8 @@
 
 use super::{Counter, Sequence, VALUE_MAX, allotment::decimal};
 use crate::{
-    decision::{Call, Decision, Listing, Reply},
+    confirmation::Confirmation,
+    decision::{Call, Decision, Listing, Reply, Unconfirmed},
     error::Error,
     script::{self, Script},
     time::Timestamp,
@@ -19,8 +20,8 @@ pub struct ReserveSequence {
     pub last: u64,
     /// How many to reserve beyond it, as far as a calendar reaches.
     pub ahead: u64,
-    /// How many replicas have to have it.
-    pub replicas: u32,
+    /// Which replicas have to have it.
+    pub confirmation: Confirmation,
 }
 
 impl ReserveSequence {
@@ -53,8 +54,12 @@ impl Decision for ReserveSequence {
         Listing::Same
     }
 
-    fn replicas(&self) -> u32 {
-        self.replicas
+    fn confirmation(&self) -> Confirmation {
+        self.confirmation
+    }
+
+    fn unconfirmed(&self, _: &Reservation, _: &str) -> Unconfirmed {
+        Unconfirmed::Void
     }
 
     fn encode(&self, call: &mut Call) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Layout;
-use crate::{globs::Globs, names::Name};
+use crate::{confirmation::Confirmation, globs::Globs, names::Name};
 
 /// The rule of the sequences whose name matches a glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,8 +22,8 @@ pub struct SequenceRule {
 pub struct Reserve {
     /// How many at a time.
     pub block: u64,
-    /// How many replicas have to have a reservation before it is used.
-    pub replicas: u32,
+    /// Which replicas have to have a reservation before it is used.
+    pub confirmation: Confirmation,
 }
 
 /// The rules of every sequence there can be.

@@ -24,6 +24,7 @@ use tollgate::{
 mod crowd;
 mod left;
 mod together;
+mod unwaited;
 
 use left::settings;
 
@@ -49,6 +50,8 @@ struct History {
     callers: Callers,
     hints: usize,
     kinds: HashSet<u8>,
+    /// Leases that stayed, and those that were taken back.
+    withdrawn: [usize; 2],
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,9 +65,20 @@ async fn history(seed: u64) {
     let callers = Callers::default();
     let twins = Twins::listening(&callers.channels()).await;
     let (hints, kinds) = (0, HashSet::new());
-    let (listed, seen) = (Vec::new(), vec![0]);
-    let mut history =
-        History { twins, pools, random, tokens, cursors, listed, seen, callers, hints, kinds };
+    let (listed, seen, withdrawn) = (Vec::new(), vec![0], [0; 2]);
+    let mut history = History {
+        twins,
+        pools,
+        random,
+        tokens,
+        cursors,
+        listed,
+        seen,
+        callers,
+        hints,
+        kinds,
+        withdrawn,
+    };
     let mut compared = 0;
     for step in 0..STEPS {
         let context = format!("seed {seed}, step {step}");
@@ -79,6 +93,7 @@ async fn history(seed: u64) {
     }
     assert!(compared > 100, "seed {seed}: only {compared} records to compare");
     assert_eq!(history.kinds.len(), 10, "seed {seed}: every kind of event");
+    assert!(history.withdrawn.iter().all(|of| *of > 20), "seed {seed}: {:?}", history.withdrawn);
     assert!(history.hints > 3, "seed {seed}: only {} were told", history.hints);
 }
 
@@ -114,11 +129,15 @@ impl History {
         let pool = self.name(&["one", "two", "three{}"]);
         let settings = settings(&pool);
         let name = self.task_name(&pool);
-        match self.random.random_range(0..150) {
+        match self.random.random_range(0..160) {
+            150.. => self.withdraw(&pool, context).await,
             140.. => self.decide_together(context).await,
             110..140 => self.decide_of_queue(name, settings, context).await,
             0..40 | 100..110 => {
                 let decision = self.admit(name, settings);
+                if pool.as_str() != "one" {
+                    return self.admit_unwaited(&decision, context).await;
+                }
                 let admission = self.agree(&decision, context).await;
                 self.asked(&decision, &admission);
             }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate::{
+    confirmation::Confirmation,
     names::Name,
     sequence::{
         Allotment, Counter, GetSequence, Layout, NextSequence, Reservation, Reserve,
@@ -93,7 +94,7 @@ fn sequence(number: usize, random: &mut ChaCha8Rng) -> (Sequence, Option<Reserve
     let offset = random.random_range(-840..=840);
     let layout = Layout::parse(pattern, offset, Millis(ahead)).unwrap();
     let layout = random.random_bool(0.8).then(|| Arc::new(layout));
-    let reserve = Reserve { block: 5, replicas: 0 };
+    let reserve = Reserve { block: 5, confirmation: Confirmation::NONE };
     (Sequence::new(&name, layout), random.random_bool(0.3).then_some(reserve))
 }
 
@@ -138,7 +139,8 @@ impl History {
             0 => self.random.random_range(0..1_000_000),
             _ => self.random.random_range(0..20),
         };
-        let decision = ReserveSequence { sequence, last: needed, ahead, replicas: 0 };
+        let decision =
+            ReserveSequence { sequence, last: needed, ahead, confirmation: Confirmation::NONE };
         let (native, redis) = self.twins.both(&mut self.counters, &decision).await;
         let redis = redis.unwrap();
         // Only Redis has epochs, and it is in its first one.

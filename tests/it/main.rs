@@ -26,6 +26,8 @@
 //! - `round_trips`: what a decision costs Redis
 //! - `service`, `peers`: faults, drain, overload, hostile peers
 //! - `replicas`: two servers on one Redis
+//! - `confirmation`, `failover`: pools whose admissions replicas confirm, and pools that are
+//!   held after a failover; `pairs` are a primary and its replica
 //! - `command`: flags, configuration, exit codes
 //! - `fleet`, `fleet_rate`, `fleet_sale`, `fleet_queued`: `tollgate fleet` against a server,
 //!   without and with `--rate`, `--sale` and `--queued`; `rate_command`: `tollgate rate`
@@ -50,6 +52,7 @@ mod admission_waiting;
 mod bad_input;
 mod callers;
 mod command;
+mod confirmation;
 mod damage;
 mod degradation;
 mod denial_storms;
@@ -61,6 +64,7 @@ mod differential_sequence;
 mod differential_stock;
 mod documented;
 mod events;
+mod failover;
 mod farm;
 mod faults;
 mod fleet;
@@ -79,6 +83,7 @@ mod locks;
 mod names;
 mod next_command;
 mod nodes;
+mod pairs;
 mod peers;
 mod process;
 mod properties;

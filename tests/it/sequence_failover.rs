@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tollgate::{
+    confirmation::Confirmation,
     names::Name,
     sequence::{Allotment, NextSequence, Reservation, Reserve, ReserveSequence, Sequence},
 };
@@ -270,7 +271,12 @@ async fn a_small_reservation_keeps_up_with_the_clock() {
 async fn what_was_confirmed_in_another_epoch_is_not_confirmed_here() {
     let (twins, mut states) = (Twins::new().await, States::new());
     let sequence = Sequence::new(&Name::parse("order".into()).unwrap(), None);
-    let reserve = ReserveSequence { sequence: sequence.clone(), last: 1, ahead: 9, replicas: 0 };
+    let reserve = ReserveSequence {
+        sequence: sequence.clone(),
+        last: 1,
+        ahead: 9,
+        confirmation: Confirmation::NONE,
+    };
     let ours = twins.both(&mut states, &reserve).await.1.unwrap();
     let foreign = Reservation { upto: 10, epoch: b"another".to_vec() };
     for (confirmed, given) in [(None, false), (Some(foreign), false), (Some(ours), true)] {
@@ -280,7 +286,7 @@ async fn what_was_confirmed_in_another_epoch_is_not_confirmed_here() {
             step: 1,
             floor: None,
             request: None,
-            reserve: Some(Reserve { block: 5, replicas: 0 }),
+            reserve: Some(Reserve { block: 5, confirmation: Confirmation::NONE }),
             confirmed: confirmed.clone(),
         };
         let outcome = twins.both(&mut states, &next).await.1.unwrap();

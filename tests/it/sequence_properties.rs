@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use tollgate::{
+    confirmation::Confirmation,
     decision::{Decision, Joined},
     names::Name,
     sequence::{Allotment, Counter, Layout, NextSequence, Reserve, Sequence},
@@ -40,7 +41,7 @@ fn decision(asked: &Asked, layout: Option<Arc<Layout>>, reserve: bool) -> NextSe
         step: asked.step,
         floor: asked.floor,
         request,
-        reserve: reserve.then_some(Reserve { block: 5, replicas: 0 }),
+        reserve: reserve.then_some(Reserve { block: 5, confirmation: Confirmation::NONE }),
         confirmed: None,
     }
 }

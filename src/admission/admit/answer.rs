@@ -2,10 +2,12 @@
 
 use bytes::Bytes;
 
+use super::AdmitTask;
 use crate::{
-    admission::{Lease, Usage, small},
+    admission::{Lease, TaskName, Usage, WithdrawTask, small},
     decision::Reply,
     error::Error,
+    names::Name,
     time::Millis,
     waiting::Turn,
 };
@@ -66,7 +68,30 @@ pub struct Dispatched {
 impl Admission {
     /// Whether the task may run.
     pub fn is_granted(&self) -> bool {
-        matches!(self.decision, AdmitDecision::Admitted { .. })
+        self.decision.is_lease()
+    }
+}
+
+impl AdmitDecision {
+    /// Whether the task has a lease.
+    pub(super) fn is_lease(&self) -> bool {
+        matches!(self, AdmitDecision::Admitted { .. })
+    }
+}
+
+impl AdmitTask {
+    /// What takes back what this call was granted.
+    pub(super) fn withdrawal(&self, admission: &Admission) -> Option<WithdrawTask> {
+        let AdmitDecision::Admitted { lease, replayed: false, dispatched } = &admission.decision
+        else {
+            return None;
+        };
+        let task = match dispatched {
+            Some(dispatched) => Name::parse(dispatched.task.clone()).ok()?,
+            None => self.task.clone()?,
+        };
+        let name = TaskName { pool: self.pool.clone(), device: self.device.clone(), task };
+        Some(WithdrawTask { name, token: lease.token, settings: self.settings })
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
     lane::Lane,
     topology::Redirect,
 };
-use crate::{decision::Reply, error::Error, time::monotonic};
+use crate::{confirmation::Confirmation, decision::Reply, error::Error, time::monotonic};
 
 /// A connection that is younger has just been made anew: that it leads to a replica
 /// is no reason to do so again.
@@ -28,10 +28,10 @@ impl Lane {
     /// Sends decisions in one round trip, and hands out the replies.
     pub(super) async fn exchange(&self, connection: &mut Connection, jobs: Vec<Job>) {
         let deadline = jobs.iter().map(|job| job.deadline).max().unwrap_or_else(monotonic);
-        let replicas = jobs.first().map_or(0, |job| job.sending.replicas);
+        let confirmation = jobs.first().map_or(Confirmation::NONE, |job| job.sending.confirmation);
         let runs = self.group(jobs);
         runs.iter().flat_map(|run| &run.jobs).for_each(Job::note_sent);
-        let sent = self.send(connection, &runs, replicas, deadline);
+        let sent = self.send(connection, &runs, confirmation, deadline);
         match timeout_at(deadline.into(), sent).await {
             Ok(Ok((results, waited))) => {
                 self.monitor.note_answer();
@@ -64,14 +64,14 @@ impl Lane {
         &self,
         connection: &mut Connection,
         runs: &[Run],
-        replicas: u32,
+        confirmation: Confirmation,
         deadline: Instant,
-    ) -> RedisResult<(Vec<RedisResult<Value>>, Result<(), Error>)> {
+    ) -> RedisResult<(Vec<RedisResult<Value>>, Result<(), String>)> {
         let results = self.shared.scripts.send(connection, runs).await?;
         let left = deadline.saturating_duration_since(monotonic());
-        let waited = match replicas {
-            0 => Ok(()),
-            _ => evaluate::wait(connection, replicas, left).await?,
+        let waited = match confirmation.is_needed() {
+            false => Ok(()),
+            true => evaluate::wait(connection, confirmation, left).await?,
         };
         Ok((results, waited))
     }
@@ -109,7 +109,7 @@ impl Lane {
     }
 
     /// Hands out the replies of a script call; whether a replica gave them.
-    fn hand_out(&self, run: Run, result: RedisResult<Value>, waited: &Result<(), Error>) -> bool {
+    fn hand_out(&self, run: Run, result: RedisResult<Value>, waited: &Result<(), String>) -> bool {
         let replies = match result {
             Ok(value) => evaluate::replies(value, run.jobs.len()),
             Err(error) => match Redirect::of(&error) {
@@ -125,7 +125,7 @@ impl Lane {
                 let is_read_only = replies.iter().any(is_read_only);
                 for (job, reply) in run.jobs.into_iter().zip(replies) {
                     // What failed by itself has told why.
-                    job.answer(reply.and_then(|reply| waited.clone().map(|()| reply)));
+                    job.answer_waited(reply, waited.clone().err());
                 }
                 is_read_only
             }

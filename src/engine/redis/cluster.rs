@@ -242,12 +242,9 @@ impl Cluster {
             let (leads, follows) = (primaries.contains(&**place), replicas.contains(&**place));
             let has_slots = self.leads(node);
             if has_slots && !leads && (follows || !node.monitor.is_up()) {
-                self.plan.shared.failovers.fetch_add(1, Ordering::AcqRel);
+                tracing::warn!(node = place, "another node leads in its place");
+                self.plan.shared.note_failover();
                 self.plan.shared.losses.fetch_add(1, Ordering::AcqRel);
-                tracing::warn!(
-                    node = place,
-                    "another node leads in its place: what it had not handed on is lost"
-                );
             }
             // One that a slot is on its way to may not be listed yet.
             let stays = leads || !follows && node.monitor.is_up();

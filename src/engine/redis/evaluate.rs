@@ -6,6 +6,7 @@ use redis::{Cmd, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
 
 use super::{connection::Connection, job::Job};
 use crate::{
+    confirmation::Confirmation,
     decision::{Item, Reply},
     error::Error,
     script::{self, Script},
@@ -140,27 +141,22 @@ fn push<'a>(cmd: &mut Cmd, parts: impl Iterator<Item = &'a [u8]>) {
     }
 }
 
-/// The longest that replicas are waited for: a connection is held meanwhile.
-const WAIT_MAX: Duration = Duration::from_secs(2);
-
-/// Waits until so many replicas have what this connection wrote, for no longer
-/// than leaves time to say that they do not.
+/// Waits until replicas have what this connection wrote, for no longer than leaves time
+/// to take back what they do not have.
 pub(super) async fn wait(
     connection: &mut Connection,
-    replicas: u32,
-    timeout: Duration,
-) -> RedisResult<Result<(), Error>> {
+    confirmation: Confirmation,
+    left: Duration,
+) -> RedisResult<Result<(), String>> {
     // 0 would mean for ever.
-    let millis = (timeout.mul_f32(0.8).min(WAIT_MAX).as_millis() as u64).max(1);
+    let timeout = left.mul_f32(0.8).min(confirmation.timeout.duration());
+    let (replicas, millis) = (confirmation.replicas, (timeout.as_millis() as u64).max(1));
     let wait = redis::cmd("WAIT").arg(replicas).arg(millis).to_owned();
     match wait.query_async::<u32>(&mut connection.socket).await {
         Ok(have) if have >= replicas => Ok(Ok(())),
-        Ok(have) => {
-            let reason = format!("{have} of {replicas} replicas have the reservation");
-            Ok(Err(Error::Unavailable(reason)))
-        }
+        Ok(have) => Ok(Err(format!("{have} of {replicas} replicas have it"))),
         Err(broken) if broken.code().is_none() => Err(broken),
-        Err(refused) => Ok(Err(error(&refused))),
+        Err(refused) => Ok(Err(refused.to_string())),
     }
 }
 

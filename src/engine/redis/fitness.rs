@@ -1,6 +1,6 @@
 //! Whether a Redis is fit for its task: new enough, a primary, and not set to forget.
 
-use super::Eviction;
+use super::{Eviction, leader::Leader};
 
 /// The oldest Redis that has what the scripts call.
 const VERSION_MIN: (u32, u32) = (6, 2);
@@ -11,8 +11,7 @@ pub(super) struct Fitness {
     version: Option<String>,
     policy: Option<String>,
     role: Option<String>,
-    /// Names the history of its data: another one after a failover or a restart.
-    pub(super) history: Option<String>,
+    pub(super) leader: Leader,
 }
 
 impl Fitness {
@@ -20,15 +19,17 @@ impl Fitness {
     pub(super) fn parse(info: &str) -> Fitness {
         let mut fitness = Fitness::default();
         for (key, value) in info.lines().filter_map(|line| line.trim_end().split_once(':')) {
-            let place = match key {
+            let value = value.to_owned();
+            match key {
                 // Valkey says here which Redis it is like.
-                "redis_version" => &mut fitness.version,
-                "maxmemory_policy" => &mut fitness.policy,
-                "role" => &mut fitness.role,
-                "master_replid" => &mut fitness.history,
-                _ => continue,
-            };
-            *place = Some(value.to_owned());
+                "redis_version" => fitness.version = Some(value),
+                "maxmemory_policy" => fitness.policy = Some(value),
+                "role" => fitness.role = Some(value),
+                "run_id" => fitness.leader.process = value,
+                "master_replid" => fitness.leader.history = value,
+                "master_replid2" => fitness.leader.before = value,
+                _ => {}
+            }
         }
         fitness
     }

@@ -12,6 +12,7 @@ use tokio::{sync::oneshot, time::timeout_at};
 
 use super::slot::Slot;
 use crate::{
+    confirmation::Confirmation,
     decision::{Arguments, Reply},
     error::Error,
     script::Script,
@@ -22,8 +23,8 @@ use crate::{
 pub(super) struct Sending {
     /// Whether it may be sent again when its reply was lost.
     pub(super) repeatable: bool,
-    /// How many replicas have to have what it wrote before its reply counts.
-    pub(super) replicas: u32,
+    /// Which replicas have to have what it wrote before its reply counts.
+    pub(super) confirmation: Confirmation,
     /// Whether it counts as none of the calls in flight, and goes by itself.
     pub(super) is_upkeep: bool,
 }
@@ -34,6 +35,8 @@ pub(super) struct Answer {
     pub(super) reply: Reply,
     /// Whether it may have been executed before.
     pub(super) repeated: bool,
+    /// Why it does not count: too few replicas have what it wrote.
+    pub(super) unconfirmed: Option<String>,
 }
 
 /// A decision on its way.
@@ -108,10 +111,15 @@ impl Job {
     }
 
     pub(super) fn answer(self, reply: Result<Reply, Error>) {
+        self.answer_waited(reply, None);
+    }
+
+    /// The same of what replicas were waited for, and why it does not count.
+    pub(super) fn answer_waited(self, reply: Result<Reply, Error>, unconfirmed: Option<String>) {
         let repeated = self.repeated;
         // A caller that has gone away has chosen not to know.
         let _ = self.reply.send(match reply {
-            Ok(reply) => Ok(Answer { reply, repeated }),
+            Ok(reply) => Ok(Answer { reply, repeated, unconfirmed }),
             // Whatever kept the second try from being made, or from being executed, says
             // nothing of the first, which may have been.
             Err(Error::Unavailable(_)) if repeated => Err(Error::DeadlineExceeded),

@@ -8,7 +8,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak, atomic::AtomicU64},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use bb8_redis::bb8;
@@ -42,7 +45,7 @@ pub(super) struct Shared {
     pub(super) topology: OnceLock<Weak<Topology>>,
     /// Lost connections: after each the store may have lost something, too.
     pub(super) losses: AtomicU64,
-    /// How often another history of the data was found than the one before.
+    /// How often another primary was found to lead.
     pub(super) failovers: AtomicU64,
 }
 
@@ -114,19 +117,19 @@ impl Lane {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What has arrived, of one number of replicas, and is still waited for.
+    /// What has arrived, of one kind of confirmation, and is still waited for.
     fn take(&self) -> Vec<Job> {
         let now = monotonic();
         let mut queue = self.lock();
         queue.is_starting = false;
         let mut taken = Vec::with_capacity(queue.waiting.len().min(TAKE_MAX));
         loop {
-            let replicas = taken.first().map(|first: &Job| first.sending.replicas);
+            let confirmation = taken.first().map(|first: &Job| first.sending.confirmation);
             let Some(next) = queue.waiting.front() else { break };
             if taken.len() >= TAKE_MAX && !next.follows {
                 break;
             }
-            if replicas.is_some_and(|replicas| replicas != next.sending.replicas) {
+            if confirmation.is_some_and(|alike| alike != next.sending.confirmation) {
                 break;
             }
             taken.extend(queue.waiting.pop_front().filter(|job| job.is_wanted(now)));
@@ -136,6 +139,20 @@ impl Lane {
 }
 
 impl Shared {
+    /// How often another primary was found to lead than before, or one that began anew.
+    pub(super) fn failovers(&self) -> u64 {
+        self.failovers.load(Ordering::Acquire)
+    }
+
+    pub(super) fn note_failover(&self) {
+        let failovers = self.failovers.fetch_add(1, Ordering::AcqRel) + 1;
+        tracing::warn!(
+            failovers,
+            "another primary leads, or it has begun anew: what the one before had not handed on \
+             is lost"
+        );
+    }
+
     /// The engine's, as long as it is there.
     pub(super) fn topology(&self) -> Option<Arc<Topology>> {
         self.topology.get()?.upgrade()

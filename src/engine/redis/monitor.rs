@@ -14,8 +14,14 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Eviction, StoreState, fitness::Fitness, lane::Shared, source::Source};
-use crate::error::Error;
+use super::{
+    Eviction, StoreState,
+    fitness::Fitness,
+    lane::Shared,
+    leader::{Leader, Seen},
+    source::Source,
+};
+use crate::{decision::Sighting, error::Error};
 
 const PROBE_EVERY: Duration = Duration::from_millis(250);
 /// A probe unanswered for this long means down.
@@ -33,8 +39,8 @@ pub(super) struct Monitor {
     /// Whether a call was answered since the last probe.
     answered: AtomicBool,
     reason: Mutex<String>,
-    /// Names the history of the node's data.
-    history: Mutex<Option<String>>,
+    /// Who it is, where that was seen.
+    seen: Mutex<Option<Seen>>,
     /// Where losses and failovers are counted.
     shared: Arc<Shared>,
 }
@@ -61,7 +67,7 @@ impl Monitor {
             epoch: AtomicU64::new(0),
             answered: AtomicBool::new(false),
             reason: Mutex::new("not connected yet".to_owned()),
-            history: Mutex::default(),
+            seen: Mutex::default(),
             shared,
         }
     }
@@ -203,7 +209,7 @@ impl Monitor {
         if let Some(eviction) = fitness.eviction() {
             tracing::warn!("{eviction}");
         }
-        self.note_history(fitness.history);
+        self.note_leader(fitness.leader);
         probe.socket = Some(socket);
         Ok(None)
     }
@@ -228,18 +234,31 @@ impl Monitor {
         inspected.ok()?.ok()?.1.unfit(self.eviction)
     }
 
-    fn note_history(&self, found: Option<String>) {
-        let Some(found) = found else { return };
-        let mut known = self.history.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = known.replace(found.clone()).filter(|before| *before != found);
-        if before.is_some() {
-            self.shared.failovers.fetch_add(1, Ordering::AcqRel);
-            self.note_loss(self.epoch());
-            tracing::warn!(
-                "another primary leads, or it has begun anew: what the one before had not handed \
-                 on is lost"
-            );
+    fn note_leader(&self, leader: Leader) {
+        if leader == Leader::default() {
+            return; // It does not say.
         }
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_changed = match &mut *seen {
+            Some(seen) => seen.note(leader),
+            none => {
+                // It may lead in place of one that failed elsewhere.
+                let is_successor = self.shared.failovers() > 0;
+                *none = Some(Seen::first(leader, is_successor));
+                false
+            }
+        };
+        drop(seen);
+        if has_changed {
+            self.shared.note_failover();
+            self.note_loss(self.epoch());
+        }
+    }
+
+    /// Whom it was seen to lead as, and for how long.
+    pub(super) fn sighting(&self) -> Option<Sighting> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.as_ref().map(Seen::sighting)
     }
 }
 

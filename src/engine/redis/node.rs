@@ -62,9 +62,9 @@ impl Node {
             let lane = || Lane::new(self.shared.clone(), self.monitor.clone(), self.connections);
             Lanes { plain: lane(), confirmed: lane() }
         });
-        match job.sending.replicas {
-            0 => lanes.plain.push(job),
-            _ => lanes.confirmed.push(job),
+        match job.sending.confirmation.is_needed() {
+            false => lanes.plain.push(job),
+            true => lanes.confirmed.push(job),
         }
     }
 }

@@ -132,6 +132,7 @@ pub(super) fn pool(
         waiters: u32::try_from(view.waiters).unwrap_or(u32::MAX),
         refused: refused.all,
         refused_cached: refused.cached,
+        hold_end_time: view.held_until.map(timestamp),
     }
 }
 

@@ -84,7 +84,7 @@ impl Allot {
             sequence: first.sequence.clone(),
             last: furthest,
             ahead,
-            replicas: reserve.replicas,
+            confirmation: reserve.confirmation,
         };
         self.given.called(1);
         Some(self.engine.run(&decision, deadline).await)

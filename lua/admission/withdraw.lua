@@ -1,0 +1,69 @@
+-- Takes a lease back that too few replicas have, if nobody has been told of it.
+--
+-- keys[1] task string: the task's record
+-- keys[2] leases zset: the pool's leases by the end of their slot
+-- keys[3] settings string: the pool's run-time settings
+-- keys[4] queue zset: who waits, by ticket
+-- keys[5] places hash: the calls that wait, and their servers
+-- keys[6] events list: the pool's history
+-- keys[7] queued hash: tasks that were queued
+-- keys[8] backlog zset: those that are queued, by device and age
+-- keys[9] due zset: when queued ones expire and others are forgotten
+-- argv[1] member device and task, joined by \31
+-- argv[2] token the lease's fencing token
+-- argv[3] capacity default, 0..1000000
+-- argv[4] max_attempts default, 1..1000
+-- argv[5] retention_ms ms, 60000..2592000000
+-- argv[6] history events kept at least, 100..1000000
+--
+-- Returns {0 withdrawn: the lease holds no slot}
+--         {1 it stays: somebody was told of it}
+-- Writes task, TTL: the retention; leases, queue and places (removes); queued, backlog and
+--        due, permanent; events, TTL: 24 h
+-- Cost O(log leases + log waiters + log queued); takes at most 500 lapsed places out of the way
+local WITHDRAWN = 'withdrawn: too few replicas had it'
+
+-- The task is as before; it was not dispatched.
+local function give_back(pool, member, task, now)
+  task.attempt = task.attempt - 1
+  if task.attempt == 0 then
+    task.state, task.token, task.grant, task.expire, task.slot_end = 'N', 0, 0, 0, 0
+  else
+    task.state = 'E'
+  end
+  local standing, left = fate(pool, member, task, now)
+  if left then
+    log_events(pool.events, pool.history, now, left)
+  end
+  end_attempt(pool, member, task, standing, now)
+end
+
+local function decide(keys, argv, now)
+  local task_key, settings_key, queue_key, places_key = keys[1], keys[3], keys[4], keys[5]
+  local pool = { leases = keys[2], events = keys[6], queued = keys[7], backlog = keys[8], due = keys[9] }
+  local member, token, default, attempts = argv[1], tonumber(argv[2]), tonumber(argv[3]), tonumber(argv[4])
+  pool.retention, pool.history = argv[5] * 1000, tonumber(argv[6])
+
+  local task = find_task(read(task_key)[1], pool, member, now)
+  if not task or task.token ~= token then
+    return { 0 }
+  elseif task.is_told or task.state == 'D' or task.state == 'F' then
+    return { 1 }
+  elseif not holds_slot(pool, member, task, now) then
+    return { 0 }
+  end
+
+  local capacity, _, _, _, max_attempts =
+    read_settings(read(settings_key)[1], default, nil, nil, nil, attempts)
+  pool.max_attempts = max_attempts
+  log_events(pool.events, pool.history, now, event(EVICTED, task.token, task.attempt, member, now))
+  call('ZREM', pool.leases, lease_member(member, task))
+  if task.standing then
+    give_back(pool, member, task, now)
+  else
+    write_task(task_key, 'E', task, now + pool.retention, now, WITHDRAWN)
+  end
+  local free = capacity - count_in_use(pool.leases, now)
+  hand_on(queue_key, places_key, free - 1, free, now)
+  return { 0 }
+end

@@ -1,0 +1,39 @@
+//! How AdmitTask waits for its turn.
+
+use super::{Admission, AdmitDecision, AdmitTask};
+use crate::{
+    admission::AttendPool,
+    time::Millis,
+    waiting::{Attend, Place, Turn, Waits},
+};
+
+impl Waits for AdmitTask {
+    type Attend = AttendPool;
+
+    fn place(&mut self) -> &mut Option<Place> {
+        &mut self.place
+    }
+
+    fn waiter(&self) -> Vec<u8> {
+        self.member()
+    }
+
+    fn attend(&self, attend: Attend) -> AttendPool {
+        AttendPool { pool: self.pool.clone(), settings: self.settings, attend }
+    }
+
+    fn turn(outcome: &Admission) -> Turn {
+        match outcome.decision {
+            AdmitDecision::Full { turn, .. } => turn,
+            _ => Turn::Now,
+        }
+    }
+
+    fn frees_in(outcome: &Admission) -> Option<Millis> {
+        match outcome.decision {
+            AdmitDecision::Full { retry_after, .. } => Some(retry_after),
+            AdmitDecision::Admitted { lease, .. } => Some(lease.grant.until(lease.expire)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Takes a lease back that too few replicas have, if nobody has been told of it. The call
+//! that was granted it is answered that it could not be decided.
+
+use bytes::Bytes;
+
+use super::{
+    EventKind, Lease, Pool, Settings, Task, TaskName, TaskState, push_queue_keys, unknown_status,
+};
+use crate::{
+    decision::{Call, Decision, Listing, Reply},
+    denial::Effect,
+    error::Error,
+    script::{self, Script},
+    time::Timestamp,
+    waiting,
+};
+
+const WITHDRAWN: &[u8] = b"withdrawn: too few replicas had it";
+
+/// Names the lease to take back. The outcome is whether it holds no slot now; if it does,
+/// somebody was told of it.
+#[derive(Debug, Clone)]
+pub struct WithdrawTask {
+    /// The task.
+    pub name: TaskName,
+    /// The lease's fencing token.
+    pub token: u64,
+    /// The pool's configured settings.
+    pub settings: Settings,
+}
+
+impl WithdrawTask {
+    fn withdraw(&self, pool: &mut Pool, member: &[u8], mut task: Task, now: Timestamp) {
+        let settings = self.settings.under(&pool.overrides);
+        let was_free = settings.capacity.saturating_sub(pool.in_use());
+        pool.log_task(EventKind::Evicted, member, &task, None, &settings, now);
+        task.state = TaskState::Evicted { reason: Bytes::new() };
+        if let Some(queued) = &mut task.queued {
+            // As before; it was not dispatched.
+            queued.attempt -= 1;
+            if queued.attempt == 0 {
+                let none = Timestamp(0);
+                task.lease = Lease { token: 0, grant: none, expire: none };
+                (task.slot_end, task.state) = (none, TaskState::New);
+            }
+            pool.end_attempt(member, task, &settings, now);
+        } else {
+            task.state = TaskState::Evicted { reason: Bytes::from_static(WITHDRAWN) };
+            task.forget = now.after(settings.retention);
+            pool.put(member, task, now);
+        }
+        pool.hand_on(was_free, settings.capacity, now);
+    }
+}
+
+impl Decision for WithdrawTask {
+    type State = Pool;
+    type Outcome = bool;
+
+    const SCRIPT: &'static Script = &script::WITHDRAW_TASK;
+
+    fn partition(&self) -> &[u8] {
+        self.name.pool.as_bytes()
+    }
+
+    fn listing(&self) -> Listing {
+        Listing::Same
+    }
+
+    fn effect(&self, withdrawn: Option<&bool>) -> Effect {
+        Effect::frees(withdrawn != Some(&false))
+    }
+
+    fn encode(&self, call: &mut Call) {
+        let member = self.name.member();
+        call.key(&[b"task:", &member]);
+        call.key(&[b"leases"]);
+        call.key(&[b"settings"]);
+        waiting::push_keys(call);
+        push_queue_keys(call);
+        call.bytes(&[&member]);
+        call.number(self.token);
+        call.number(self.settings.capacity.into());
+        call.number(self.settings.max_attempts.into());
+        call.number(self.settings.retention.0);
+        call.number(self.settings.history.into());
+    }
+
+    fn parse(reply: &mut Reply) -> Result<bool, Error> {
+        match reply.number()? {
+            0 => Ok(true),
+            1 => Ok(false),
+            status => unknown_status(status),
+        }
+    }
+
+    fn decide(&self, pool: &mut Pool, now: Timestamp) -> bool {
+        pool.lapse(now);
+        let member = self.name.member();
+        let Some(task) = pool.task(&member, now).cloned() else { return true };
+        if task.lease.token != self.token {
+            return true;
+        }
+        match task.state {
+            TaskState::Completed { .. } | TaskState::Failed => false,
+            TaskState::Leased if task.is_told => false,
+            TaskState::Leased if task.holds_slot(now) => {
+                self.withdraw(pool, &member, task, now);
+                true
+            }
+            _ => true,
+        }
+    }
+}

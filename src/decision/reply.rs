@@ -1,0 +1,52 @@
+//! What a script answers.
+
+use crate::error::Error;
+
+/// One element of a script's flat reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Item {
+    /// A Lua number.
+    Number(i64),
+    /// A Lua string.
+    Bytes(Vec<u8>),
+}
+
+/// A script's flat reply, read from front to back.
+#[derive(Debug)]
+pub struct Reply {
+    items: std::vec::IntoIter<Item>,
+}
+
+impl Reply {
+    /// A reply of these elements.
+    pub fn new(items: Vec<Item>) -> Reply {
+        Reply { items: items.into_iter() }
+    }
+
+    /// The next element, a number.
+    pub fn number(&mut self) -> Result<u64, Error> {
+        match self.items.next() {
+            Some(Item::Number(number)) => u64::try_from(number)
+                .map_err(|_| Error::Corrupt(format!("a negative number in a reply: {number}"))),
+            other => Err(Error::Corrupt(format!("expected a number in a reply, got {other:?}"))),
+        }
+    }
+
+    /// The next element, a string.
+    pub fn bytes(&mut self) -> Result<Vec<u8>, Error> {
+        match self.items.next() {
+            Some(Item::Bytes(bytes)) => Ok(bytes),
+            other => Err(Error::Corrupt(format!("expected a string in a reply, got {other:?}"))),
+        }
+    }
+
+    /// Whether elements are left.
+    pub fn has_more(&self) -> bool {
+        self.items.len() > 0
+    }
+}
+
+/// A reply that no script gives.
+pub(crate) fn unknown_status<T>(status: u64) -> Result<T, Error> {
+    Err(Error::Corrupt(format!("a reply of unknown status {status}")))
+}

@@ -1,0 +1,158 @@
+//! Pools whose admissions replicas have to confirm (`wait_replicas`), and what a failover
+//! does without that: A14 of the known failures.
+
+use std::{collections::HashSet, time::Duration};
+
+use pb::{AdmitDecision, PoolEventKind};
+use tollgate::grpc::client::pb;
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+use crate::{
+    pairs::{Pair, eventually},
+    queue::{batch, queued},
+    watch::Events,
+    world::{Client, admit, capacity, renew},
+};
+
+const CAPACITY: usize = 20;
+const WAITING: &str = "[[pool]]\nmatch = \"safe*\"\ncapacity = 20\nwait_replicas = 1\n\
+                       wait_timeout = \"300ms\"\ndenial_cache = \"0s\"\n";
+const PLAIN: &str = "[[pool]]\nmatch = \"safe*\"\ncapacity = 20\n";
+
+async fn ask(
+    client: &Client,
+    pool: &str,
+    device: &str,
+    task: &str,
+) -> Result<pb::AdmitTaskResponse, Status> {
+    let mut request = tonic::Request::new(admit(pool, device, task));
+    request.set_timeout(Duration::from_secs(10));
+    client.clone().admit_task(request).await.map(tonic::Response::into_inner)
+}
+
+fn reason(status: &Status) -> String {
+    status.get_details_error_info().map(|info| info.reason).unwrap_or_default()
+}
+
+async fn in_use(client: &Client, pool: &str) -> u32 {
+    let request = pb::GetPoolRequest { pool: pool.into() };
+    let pool = client.clone().get_pool(request).await.unwrap().into_inner().pool;
+    pool.unwrap().usage.unwrap().in_use
+}
+
+/// Devices ask until each has an answer; those that were admitted.
+async fn admitted(client: &Client, devices: std::ops::Range<usize>) -> HashSet<String> {
+    let mut admitted = HashSet::new();
+    for device in devices {
+        let device = format!("d{device}");
+        match ask(client, "safe", &device, "t").await {
+            Ok(answer) if answer.decision() == AdmitDecision::Admitted => {
+                admitted.insert(device);
+            }
+            Ok(answer) => assert_eq!(answer.decision(), AdmitDecision::Full),
+            Err(status) => assert_eq!(status.code(), Code::Unavailable, "{status:?}"),
+        }
+    }
+    admitted
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_admission_that_no_replica_has_is_taken_back() {
+    let pair = Pair::start(WAITING).await;
+    let client = pair.client.clone();
+    for pool in ["safe", "safe tiny"] {
+        let first = ask(&client, pool, "d0", "t").await.unwrap();
+        assert_eq!(first.decision(), AdmitDecision::Admitted);
+    }
+    client.clone().configure_pool(capacity("safe tiny", 1)).await.unwrap();
+    let tasks = batch("safe", vec![queued("d2", "one")]);
+    client.clone().enqueue_tasks(tasks).await.unwrap();
+    let mut events = Events::of(&client, "safe", Some("0")).await;
+
+    pair.replica.signal("-STOP");
+    let refused = ask(&client, "safe", "d1", "t").await.unwrap_err();
+    assert_eq!((refused.code(), &*reason(&refused)), (Code::Unavailable, "UNCONFIRMED"));
+    assert!(refused.message().contains("0 of 1 replicas"), "{refused:?}");
+    assert!(refused.get_details_retry_info().is_some());
+    let refused = ask(&client, "safe", "d2", "").await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable, "{refused:?}");
+    assert_eq!(in_use(&client, "safe").await, 1);
+    // What stands all the same is not said to be undone.
+    let repeat = ask(&client, "safe", "d0", "t").await.unwrap_err();
+    assert_eq!((repeat.code(), &*reason(&repeat)), (Code::DeadlineExceeded, "UNCONFIRMED"));
+    let renewal = client.clone().renew_task(renew("safe", "d0", "t")).await.unwrap_err();
+    assert_eq!(renewal.code(), Code::DeadlineExceeded, "{renewal:?}");
+    let configured = client.clone().configure_pool(capacity("safe", 20)).await.unwrap_err();
+    assert_eq!(configured.code(), Code::DeadlineExceeded, "{configured:?}");
+    // A refusal needs nobody's word.
+    let full = ask(&client, "safe tiny", "d1", "t").await.unwrap();
+    assert_eq!(full.decision(), AdmitDecision::Full);
+
+    pair.replica.signal("-CONT");
+    eventually("it is confirmed again", async || ask(&client, "safe", "d1", "t").await.is_ok())
+        .await;
+    let dispatched = ask(&client, "safe", "d2", "").await.unwrap();
+    assert_eq!(dispatched.task.unwrap().attempt, 1, "the first that it was told of");
+    assert_eq!(in_use(&client, "safe").await, 3);
+    // The events tell of what was taken back: never more in use than there were.
+    let (mut held, mut evicted) = (HashSet::new(), 0);
+    while held.len() < 3 {
+        let event = events.next().await;
+        match event.kind() {
+            PoolEventKind::Admitted => assert!(held.insert(event.fencing_token)),
+            PoolEventKind::Evicted => {
+                assert!(held.remove(&event.fencing_token));
+                evicted += 1;
+            }
+            _ => {}
+        }
+        assert!(held.len() <= 3);
+    }
+    assert!(evicted >= 2, "{evicted}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a14_with_wait_replicas_a_failover_keeps_the_cap() {
+    let mut pair = Pair::start(WAITING).await;
+    let client = pair.client.clone();
+    let mut holders = admitted(&client, 0..8).await;
+    assert_eq!(holders.len(), 8);
+    // The replica is away: what the primary grants meanwhile reaches nobody.
+    pair.part();
+    let calls = (8..20).map(|device| {
+        let client = client.clone();
+        tokio::spawn(async move { admitted(&client, device..device + 1).await })
+    });
+    for call in calls.collect::<Vec<_>>() {
+        holders.extend(call.await.unwrap());
+    }
+    pair.fail_over().await;
+    // The one that leads now has no replica; one that follows it confirms.
+    let (mut second, port) = (crate::process::OwnRedis::prepare(), pair.replica.port.to_string());
+    second.start().await;
+    second.command(&["REPLICAOF", "127.0.0.1", &port]).await.unwrap();
+    eventually("it is confirmed again", async || ask(&client, "safe", "d0", "t").await.is_ok())
+        .await;
+    holders.extend(admitted(&client, 20..60).await);
+    assert_eq!(holders.len(), CAPACITY, "{holders:?}");
+    assert_eq!(in_use(&client, "safe").await as usize, CAPACITY);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a14_without_it_a_failover_admits_as_many_again_as_it_lost_and_no_more() {
+    let mut pair = Pair::start(PLAIN).await;
+    let client = pair.client.clone();
+    let kept = admitted(&client, 0..8).await;
+    pair.in_step().await;
+    pair.part();
+    let lost = admitted(&client, 8..30).await;
+    assert_eq!((kept.len(), lost.len()), (8, CAPACITY - 8));
+    pair.fail_over().await;
+    let after = admitted(&client, 30..60).await;
+    assert_eq!(after.len(), lost.len());
+    // Whoever has one of the lost leases is told.
+    let device = lost.iter().next().unwrap();
+    let renewal = client.clone().renew_task(renew("safe", device, "t")).await.unwrap();
+    assert_eq!(renewal.into_inner().verdict(), pb::RenewVerdict::Unknown);
+}

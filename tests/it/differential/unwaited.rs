@@ -1,0 +1,69 @@
+//! AdmitTask in a pool whose grants replicas have to confirm, without a wait for them: the
+//! rule is as with them, and what took no part can be taken back.
+
+use tollgate::{
+    admission::{Admission, AdmitTask, Pool, WithdrawTask},
+    confirmation::Confirmation,
+    decision::{Call, Decision, Listing, Reply},
+    error::Error,
+    names::Name,
+    script::Script,
+    time::Timestamp,
+};
+
+use super::History;
+
+#[derive(Debug)]
+pub(super) struct Unwaited(pub(super) AdmitTask);
+
+impl Decision for Unwaited {
+    type State = Pool;
+    type Outcome = Admission;
+
+    const SCRIPT: &'static Script = AdmitTask::SCRIPT;
+
+    fn partition(&self) -> &[u8] {
+        self.0.partition()
+    }
+
+    fn listing(&self) -> Listing {
+        self.0.listing()
+    }
+
+    fn encode(&self, call: &mut Call) {
+        self.0.encode(call);
+    }
+
+    fn parse(reply: &mut Reply) -> Result<Admission, Error> {
+        AdmitTask::parse(reply)
+    }
+
+    fn decide(&self, pool: &mut Pool, now: Timestamp) -> Admission {
+        self.0.decide(pool, now)
+    }
+}
+
+impl History {
+    /// Asks for a slot as `decision` does, in a pool that replicas have to confirm.
+    pub(super) async fn admit_unwaited(&mut self, decision: &AdmitTask, context: &str) {
+        let mut unwaited = Unwaited(decision.clone());
+        unwaited.0.settings.confirmation = Confirmation::by(1);
+        let admission = self.agree(&unwaited, context).await;
+        self.asked(decision, &admission);
+    }
+
+    /// Takes a lease back: that of a task, or one that may be long over.
+    pub(super) async fn withdraw(&mut self, pool: &Name, context: &str) {
+        let name = self.task_name(pool);
+        let settings = super::settings(pool);
+        let member = [name.device.as_bytes(), b"\x1f", name.task.as_bytes()].concat();
+        let now = Timestamp(self.twins.time.now());
+        let tasks = self.pools.get(pool.as_bytes()).map(|pool| pool.tasks(now));
+        let held = tasks.into_iter().flatten().find(|(task, _)| *task == &member[..]);
+        let token = held.map(|(_, task)| task.lease.token).filter(|token| *token > 0);
+        if let Some(token) = token.or_else(|| self.tokens.last().copied()) {
+            let withdrawn = self.agree(&WithdrawTask { name, token, settings }, context).await;
+            self.withdrawn[usize::from(withdrawn)] += 1;
+        }
+    }
+}
