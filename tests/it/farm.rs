@@ -53,6 +53,12 @@ impl Node {
         self.process = None;
     }
 
+    /// Starts it again, empty.
+    pub async fn restart(&mut self, arguments: &[&str]) {
+        self.run(arguments);
+        self.ready().await;
+    }
+
     async fn ready(&self) {
         eventually("a node answers", async || self.command(&["PING"]).await.is_ok()).await;
     }
@@ -127,6 +133,26 @@ impl Watched {
         let places: Vec<String> =
             self.sentinels.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
         format!("redis+sentinel://{}/main", places.join(","))
+    }
+
+    /// Whether all Sentinels see this node lead, and the others follow it.
+    pub async fn is_settled(&self, leader: usize) -> bool {
+        for one in &self.sentinels {
+            let known = one.command(&["SENTINEL", "REPLICAS", "main"]).await;
+            let Ok(Value::Array(replicas)) = known else { return false };
+            let follows = |replica: &Value| {
+                let fields: std::collections::HashMap<String, String> =
+                    redis::from_redis_value(replica.clone()).unwrap_or_default();
+                let is = |field: &str, value: &str| fields.get(field).is_some_and(|of| of == value);
+                is("flags", "slave")
+                    && is("master-link-status", "ok")
+                    && is("master-port", &self.nodes[leader].port.to_string())
+            };
+            if replicas.len() + 1 != self.nodes.len() || !replicas.iter().all(follows) {
+                return false;
+            }
+        }
+        true
     }
 
     /// Which node leads, by its own word.

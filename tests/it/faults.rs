@@ -2,6 +2,7 @@
 //! they saw as the proof that the cap held. S2 to S5 of the known failures.
 
 mod load;
+mod soak;
 mod table;
 
 use std::time::{Duration, Instant};
