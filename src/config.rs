@@ -128,6 +128,7 @@ fn read(path: &Path) -> Result<(File, Policies, Sequences), ConfigError> {
     let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
     let file: File = toml::from_str(&text).map_err(|error| failed(&error))?;
     for (index, entry) in file.pool.iter().enumerate() {
+        entry.check().map_err(|error| failed(&format!("pool[{index}].{error}")))?;
         let rule = PoolRule::from(entry.clone());
         Catalog::new(&[rule])
             .map_err(|error| failed(&format!("pool[{index}].match: not a glob: {error}")))?;

@@ -7,12 +7,14 @@
 
 mod call;
 mod reply;
+mod unconfirmed;
 
 use std::fmt;
 
 pub use call::{Arguments, Call, Leads, Sighting};
 pub(crate) use reply::unknown_status;
 pub use reply::{Item, Reply};
+pub use unconfirmed::{Judge, Unconfirmed, Withdrawal};
 
 use crate::{
     confirmation::Confirmation, denial::Effect, error::Error, script::Script, time::Timestamp,
@@ -53,9 +55,10 @@ pub trait Decision: fmt::Debug + Send + Sync + 'static {
     fn confirmation(&self) -> Confirmation {
         Confirmation::NONE
     }
-    /// What is to be done when they do not. Keys start with `prefix`.
-    fn unconfirmed(&self, _: &Self::Outcome, _prefix: &str) -> Unconfirmed {
-        Unconfirmed::Counts
+    /// What tells what becomes of its outcome when they do not; none where that always
+    /// counts. Asked of those that are to be confirmed; keys start with `prefix`.
+    fn judge(&self, _prefix: &str) -> Option<Judge> {
+        None
     }
     /// Whether a server owes it to calls that it has taken already: it counts as none
     /// of those in flight, and goes to the store by itself.
@@ -124,37 +127,5 @@ pub trait State: Default + Send + 'static {
     /// Whom the last decision told that it is their turn.
     fn take_hints(&mut self) -> Hints {
         Hints::new()
-    }
-}
-
-/// What becomes of an outcome when too few replicas have what the decision wrote.
-#[derive(Debug)]
-pub enum Unconfirmed {
-    /// It counts all the same, as a refusal does.
-    Counts,
-    /// What was written gave nobody anything; the call has failed.
-    Void,
-    /// It can be taken back.
-    TakeBack(Undo),
-    /// It stands, but may be lost.
-    Stands,
-}
-
-/// Takes a decision back.
-#[derive(Debug)]
-pub struct Undo {
-    /// The script that does.
-    pub script: &'static Script,
-    /// Its KEYS and ARGV.
-    pub arguments: Arguments,
-    /// Whether it did, by its reply; if not, somebody has been told of what was decided.
-    pub is_done: fn(&mut Reply) -> Result<bool, Error>,
-}
-
-impl Undo {
-    /// By this decision.
-    pub fn by<D: Decision<Outcome = bool>>(decision: &D, prefix: &str) -> Undo {
-        let arguments = Call::of(decision, prefix).finish();
-        Undo { script: D::SCRIPT, arguments, is_done: D::parse }
     }
 }

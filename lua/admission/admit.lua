@@ -88,7 +88,8 @@ local function decide(pool, now, task_key, device, named, asked_ms, seed, place)
   end
   local lease = task and task.standing and task or { attempt = 0 }
   lease.attempt = lease.standing and lease.attempt + 1 or 0
-  lease.state, lease.is_told = 'L', false
+  -- What takes the place of a lease within its grace must not free the slot.
+  lease.state, lease.is_told = 'L', pool.confirmed and own == 1
   lease.token, lease.grant = math.max(pool.last_token + 1, now), now
   lease.expire = now + (tonumber(asked_ms) or pool.lease_ms) * 1000
   lease.slot_end = lease.expire + pool.grace_ms * 1000

@@ -28,7 +28,7 @@
 --          until or 0}
 --         overridden: 1 capacity + 2 lease + 4 grace + 8 paused + 16 max_attempts
 -- Writes settings, permanent; events, TTL: 24 h; queue and places (removes); with reset
---        token, leases, queued, backlog and due (removes)
+--        token, TTL: as it was, leases, queued, backlog and due (removes)
 -- Cost O(log leases); reset checks the 1000 leases that end first
 local function decide(keys, argv, now)
   local pool = {

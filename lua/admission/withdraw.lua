@@ -1,4 +1,4 @@
--- Takes a lease back that too few replicas have, if nobody has been told of it.
+-- Withdraws a lease that too few replicas have, if nobody has been told of it.
 --
 -- keys[1] task string: the task's record
 -- keys[2] leases zset: the pool's leases by the end of their slot
@@ -23,7 +23,8 @@
 -- Cost O(log leases + log waiters + log queued); takes at most 500 lapsed places out of the way
 local WITHDRAWN = 'withdrawn: too few replicas had it'
 
--- The task is as before; it was not dispatched.
+-- Takes back the attempt of a queued task: it was not dispatched. Whether the task leaves
+-- its queue, since its time is over, and the event of that.
 local function give_back(pool, member, task, now)
   task.attempt = task.attempt - 1
   if task.attempt == 0 then
@@ -31,11 +32,7 @@ local function give_back(pool, member, task, now)
   else
     task.state = 'E'
   end
-  local standing, left = fate(pool, member, task, now)
-  if left then
-    log_events(pool.events, pool.history, now, left)
-  end
-  end_attempt(pool, member, task, standing, now)
+  return fate(pool, member, task, now)
 end
 
 local function decide(keys, argv, now)
@@ -56,10 +53,15 @@ local function decide(keys, argv, now)
   local capacity, _, _, _, max_attempts =
     read_settings(read(settings_key)[1], default, nil, nil, nil, attempts)
   pool.max_attempts = max_attempts
-  log_events(pool.events, pool.history, now, event(EVICTED, task.token, task.attempt, member, now))
-  call('ZREM', pool.leases, lease_member(member, task))
+  local lease, standing = lease_member(member, task), nil
+  local events = { event(EVICTED, token, task.attempt, member, now) }
   if task.standing then
-    give_back(pool, member, task, now)
+    standing, events[2] = give_back(pool, member, task, now)
+  end
+  log_events(pool.events, pool.history, now, unpack(events))
+  call('ZREM', pool.leases, lease)
+  if task.standing then
+    end_attempt(pool, member, task, standing, now)
   else
     write_task(task_key, 'E', task, now + pool.retention, now, WITHDRAWN)
   end

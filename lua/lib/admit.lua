@@ -77,8 +77,8 @@ local function settled(pool, member, task, named, own, seed, now)
     return pack(NUMBERS3, 3, capacity, in_use)
   elseif pool.paused == 1 or capacity == 0 then
     return pack(NUMBERS4, 4, capacity, in_use, spread(PAUSED_RETRY, seed, now))
-  elseif pool.held > now then
-    return pack(NUMBERS4, 4, capacity, in_use, spread(pool.held - now, seed, now))
+  elseif pool.is_held then
+    return pack(NUMBERS4, 4, capacity, in_use, spread(pool.failover.held - now, seed, now))
   elseif own == 1 and is_over(pool, task, now) then
     -- It leaves the queue with its slot, which is not for another task before.
     return pack(NUMBERS6, 2, capacity, in_use, spread(task.slot_end - now, seed, now), 0, 0)

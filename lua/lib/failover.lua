@@ -2,14 +2,13 @@
 -- on is lost, and leases that it granted may run. They are over when one lease length has
 -- passed, with its grace.
 --
--- leader  "process:history", run_id and master_replid of Redis. Another process leads after
---         a promotion or a restart, another history after a promotion; a history changes
---         without one when a first replica comes, or none was there for long, which
---         forgets the one before (master_replid2).
-
--- How long the leader is remembered beyond the last lease, ms: without it a pool is new.
-local LEADER_TTL = 30 * 86400 * 1000
-
+-- leader  "process:history", run_id and master_replid of Redis, who wrote the pool last.
+--         Another process leads after a promotion or a restart, another history after a
+--         promotion; a history changes without one when a first replica comes, or none was
+--         there for long, which forgets the one before (master_replid2).
+-- began   when the leader was first known to lead in place of another one
+-- held    until when nobody new is admitted since then
+-- floor   the last token that is known of the one before: what it lost is above it
 local process, history, is_promoted
 local function this_leader()
   if not process then
@@ -31,29 +30,31 @@ local function still_leads(name)
 end
 
 -- Sees to it that nobody new is admitted after a failover. `seen` is "leader ms changed":
--- whom the call's server saw lead, for how long, and whether somebody led before, 0 or 1;
--- empty for a pool that is never held.
+-- whom the call's server saw lead, for how long, and whether somebody may have led before,
+-- 0 or 1; empty for a pool that is never held.
 local function heed_failover(pool, seen, now)
   if seen == '' then
-    pool.leader, pool.held = nil, 0
     return
   end
-  local this, length = this_leader(), pool.lease_ms + pool.grace_ms
+  local failover, length = pool.failover, (pool.lease_ms + pool.grace_ms) * 1000
+  local this = this_leader()
   local name, ms, changed = match(seen, '^(%S+) (%d+) ([01])$')
   local is_seen, is_other = still_leads(name), nil
-  if pool.leader then
-    is_other = not still_leads(pool.leader)
+  if failover.leader then
+    is_other = not still_leads(failover.leader)
   else
     -- It is new, or was lost with all that is known of it.
     is_other = changed == '1' or name ~= '-' and not is_seen
   end
-  if is_other and not (is_seen and tonumber(ms) >= length) then
-    pool.held = now + length * 1000
-    pool.leader = this
-    keep(pool, pool.held + pool.retention)
-  elseif pool.leader ~= this then
-    pool.leader = this
-    keep(pool, now + pool.retention)
+  failover.leader = this
+  if is_other then
+    failover.began = (is_seen and changed == '1') and now - ms * 1000 or now
+    local since = is_seen and now - ms * 1000 or now
+    failover.floor = pool.last_token
+    failover.held = max(failover.held, since + length)
+    if failover.held > now then
+      keep(pool, failover.held + pool.retention)
+    end
   end
-  pool.keep_ms = LEADER_TTL
+  pool.is_held = failover.held > now
 end

@@ -1,7 +1,7 @@
 -- How a lease is put on record, for the scripts that grant or extend one.
 --
 -- Where replicas have to confirm a grant, a second call can be told of the lease before
--- that: from then on it is not taken back (admission/withdraw.lua).
+-- that: from then on it is not withdrawn (admission/withdraw.lua).
 
 -- Puts a lease on record, and keeps the pool's keys until the last instant at which one
 -- of its leases can matter.

@@ -1,24 +1,21 @@
--- Leases that a failover lost, and that their holders still present.
+-- Leases that a failover lost, and that their holders still present. What is lost of a
+-- history is its end, and tokens grow in it: a lost grant has a token above all that are
+-- known. A lease that is known and had ended by then may have made room for a lost one, so
+-- that a lost renewal is made good only of a lease that had not.
 
--- What the primary before may have had that its replica did not, µs.
-local LAG_MAX = 10 * 1000000
 -- How far tokens can be ahead of the clock, µs.
 local AHEAD_MAX = 86400 * 1000000
 
--- Whether a holder presents a lease that the primary before granted, or renewed, as far as
--- this one can tell: while the pool is held, one that is newer than what is known of the
--- task, or one that had not ended when the failover was seen.
+-- Whether a holder presents a lease that was lost, or the renewal of which was.
 local function was_lost(pool, task, member, token, now)
+  local failover = pool.failover
   token = tonumber(token)
-  if pool.held <= now or not token or token > now + AHEAD_MAX then
+  if not pool.is_held or not token or token > now + AHEAD_MAX then
     return false
-  elseif not task then
-    return true
-  elseif token ~= task.token then
-    return token > task.token and task.state ~= 'D'
+  elseif task and token == task.token then
+    return task.state == 'L' and task.slot_end > failover.began and not holds_slot(pool, member, task, now)
   end
-  local seen = pool.held - (pool.lease_ms + pool.grace_ms) * 1000
-  return task.state == 'L' and task.slot_end > seen - LAG_MAX and not holds_slot(pool, member, task, now)
+  return token > failover.floor and (not task or token > task.token and task.state ~= 'D')
 end
 
 -- Puts it into the count again, also above the capacity: it is held.

@@ -24,7 +24,7 @@ local function open_pool(keys, argv, now, first, last)
     settings = keys[1], token_key = keys[2], leases = keys[3], events = keys[4], queued = keys[5],
     backlog = keys[6], due = keys[7], queue = keys[8], places = keys[9],
     retention = argv[6] * 1000, history = tonumber(argv[7]),
-    records = {}, fresh = {}, news = {}, changed = {}, keep_ms = 0,
+    records = {}, fresh = {}, news = {}, changed = {},
   }
   local texts = call('MGET', pool.settings, pool.token_key, unpack(KEYS, first, last))
   local there = read_records(pool, texts, first, last)
@@ -36,7 +36,8 @@ local function open_pool(keys, argv, now, first, last)
   pool.capacity, pool.lease_ms, pool.grace_ms, pool.paused, pool.max_attempts = read_settings(
     texts[1], tonumber(argv[1]), tonumber(argv[2]), tonumber(argv[3]), tonumber(argv[4]), tonumber(argv[5])
   )
-  pool.last_token, pool.horizon, pool.leader, pool.held = read_token(texts[2])
+  pool.failover = read_token(texts[2])
+  pool.last_token, pool.horizon = pool.failover.token, pool.failover.horizon
   pool.in_use = count_in_use(pool.leases, now)
   pool.was_in_use = pool.in_use
   return pool

@@ -55,15 +55,16 @@ local function keep(pool, forget)
   pool.horizon, pool.is_kept = max(pool.horizon, forget), true
 end
 
+-- How long it is remembered who led beyond the last lease, ms: without that a pool is new.
+local LEADER_TTL = 30 * 86400 * 1000
+
 local function write_token(pool, now)
   local ttl_ms = math.ceil((pool.horizon - now) / 1000)
   -- No shorter than its events: that a lease ends is one, whoever takes it out.
   call('PEXPIRE', pool.leases, digits(ttl_ms + HISTORY_TTL))
-  local record = digits(pool.last_token) .. ' ' .. digits(pool.horizon)
-  if pool.leader then
-    record = record .. ' ' .. pool.leader .. ' ' .. digits(pool.held)
-  end
-  call('SET', pool.token_key, record, 'PX', digits(ttl_ms + pool.keep_ms))
+  local record = token_record(pool.last_token, pool.horizon, pool.failover)
+  local more = pool.failover.leader and LEADER_TTL or 0
+  call('SET', pool.token_key, record, 'PX', digits(ttl_ms + more))
 end
 
 local function put_down(pool, now)

@@ -14,13 +14,14 @@ local function repair(pool, now)
   if not is_none_or(pool.queue, 'zset') or not is_none_or(pool.places, 'hash') then
     call('DEL', pool.queue, pool.places) -- those that wait take their places again
   end
-  local known, last, horizon, leader, held = pcall(function()
+  local known, record = pcall(function()
     return read_token(read(pool.token)[1])
   end)
   if not known then
     call('DEL', pool.token)
-  elseif held > now then
-    call('SET', pool.token, format('%.0f %.0f %s 0', last, horizon, leader), 'KEEPTTL')
+  elseif record.held > now then
+    record.held = 0
+    call('SET', pool.token, token_record(record.token, record.horizon, record), 'KEEPTTL')
   end
   if not pcall(page_events, pool.events, '', 1) then
     call('DEL', pool.events)

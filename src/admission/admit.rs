@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     confirmation::Confirmation,
-    decision::{Call, Decision, Listing, Reply, Unconfirmed, Undo},
+    decision::{Call, Decision, Judge, Listing, Reply, Unconfirmed, Withdrawal},
     denial::Effect,
     error::Error,
     names::Name,
@@ -170,13 +170,15 @@ impl AdmitTask {
         let lease = Lease { token: now.0.max(pool.last_token + 1), grant: now, expire };
         let (slot_end, forget) = ends(expire, settings.expiry_grace, settings.retention);
         pool.last_token = lease.token;
+        // What takes the place of a lease within its grace must not free the slot.
+        let is_told = settings.confirmation.is_needed()
+            && task.as_ref().is_some_and(|task| task.holds_slot(now));
         let mut queued = task.and_then(|task| task.queued);
         if let Some(queued) = &mut queued {
             queued.attempt += 1;
         }
         let forget = if queued.is_some() { NEVER } else { forget };
-        let task =
-            Task { lease, slot_end, forget, state: TaskState::Leased, is_told: false, queued };
+        let task = Task { lease, slot_end, forget, state: TaskState::Leased, is_told, queued };
         let answer = admitted(member, &task, false);
         pool.put(member, task.clone(), now);
         pool.log_task(EventKind::Admitted, member, &task, None, settings, now);
@@ -215,12 +217,13 @@ impl Decision for AdmitTask {
         self.settings.confirmation
     }
 
-    fn unconfirmed(&self, admission: &Admission, prefix: &str) -> Unconfirmed {
-        match self.withdrawal(admission) {
-            Some(withdrawal) => Unconfirmed::TakeBack(Undo::by(&withdrawal, prefix)),
+    fn judge(&self, prefix: &str) -> Option<Judge> {
+        let (decision, prefix) = (self.clone(), prefix.to_owned());
+        Some(Judge::of::<AdmitTask>(move |admission| match decision.withdrawal(admission) {
+            Some(withdrawal) => Unconfirmed::Withdraw(Withdrawal::by(&withdrawal, &prefix)),
             None if admission.is_granted() => Unconfirmed::Stands,
             None => Unconfirmed::Counts,
-        }
+        }))
     }
 
     fn encode(&self, call: &mut Call) {

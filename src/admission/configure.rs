@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Event, EventKind, Overrides, Pool, PoolView, Settings, push_queue_keys};
 use crate::{
     confirmation::Confirmation,
-    decision::{Call, Decision, Listing, Reply, Unconfirmed},
+    decision::{Call, Decision, Judge, Listing, Reply, Unconfirmed},
     denial::Effect,
     error::Error,
     names::Name,
@@ -54,8 +54,8 @@ impl Decision for ConfigurePool {
         self.settings.confirmation
     }
 
-    fn unconfirmed(&self, _: &PoolView, _: &str) -> Unconfirmed {
-        Unconfirmed::Stands
+    fn judge(&self, _: &str) -> Option<Judge> {
+        Some(Judge::of::<ConfigurePool>(|_| Unconfirmed::Stands))
     }
 
     fn encode(&self, call: &mut Call) {

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     confirmation::Confirmation,
-    decision::{Call, Decision, Listing, Reply, Unconfirmed},
+    decision::{Call, Decision, Judge, Listing, Reply, Unconfirmed},
     denial::Effect,
     error::Error,
     script::{self, Script},
@@ -71,11 +71,11 @@ impl Decision for RenewTask {
         self.settings.confirmation
     }
 
-    fn unconfirmed(&self, verdict: &RenewVerdict, _: &str) -> Unconfirmed {
-        match verdict {
+    fn judge(&self, _: &str) -> Option<Judge> {
+        Some(Judge::of::<RenewTask>(|verdict| match verdict {
             RenewVerdict::Renewed(_) => Unconfirmed::Stands,
             _ => Unconfirmed::Counts,
-        }
+        }))
     }
 
     fn encode(&self, call: &mut Call) {

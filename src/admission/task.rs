@@ -16,7 +16,7 @@ pub struct Task {
     pub forget: Timestamp,
     /// What became of its last lease.
     pub state: TaskState,
-    /// Whether somebody was told of the lease since it was granted: it is not taken back.
+    /// Whether somebody was told of the lease since it was granted: it is not withdrawn.
     /// Kept while it is leased.
     pub is_told: bool,
     /// What there is to know of one that was queued, until a result is on record.

@@ -1,5 +1,6 @@
-//! Takes a lease back that too few replicas have, if nobody has been told of it. The call
-//! that was granted it is answered that it could not be decided.
+//! Withdraws a lease that too few replicas have, if nobody has been told of it: the one thing
+//! that is decided after another decision, since only replicas can tell. The call that was
+//! granted it is answered that it could not be decided.
 
 use bytes::Bytes;
 
@@ -8,7 +9,6 @@ use super::{
 };
 use crate::{
     decision::{Call, Decision, Listing, Reply},
-    denial::Effect,
     error::Error,
     script::{self, Script},
     time::Timestamp,
@@ -17,7 +17,7 @@ use crate::{
 
 const WITHDRAWN: &[u8] = b"withdrawn: too few replicas had it";
 
-/// Names the lease to take back. The outcome is whether it holds no slot now; if it does,
+/// Names the lease to withdraw. The outcome is whether it holds no slot now; if it does,
 /// somebody was told of it.
 #[derive(Debug, Clone)]
 pub struct WithdrawTask {
@@ -65,10 +65,6 @@ impl Decision for WithdrawTask {
 
     fn listing(&self) -> Listing {
         Listing::Same
-    }
-
-    fn effect(&self, withdrawn: Option<&bool>) -> Effect {
-        Effect::frees(withdrawn != Some(&false))
     }
 
     fn encode(&self, call: &mut Call) {

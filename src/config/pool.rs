@@ -52,6 +52,19 @@ enum AfterFailoverName {
     Hold,
 }
 
+impl PoolEntry {
+    /// What settings forbid each other; the error names both.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let allows = matches!(self.on_store_failure, Some(OnStoreFailureName::Allow));
+        match (allows, self.after_failover) {
+            (true, Some(AfterFailoverName::Hold)) => Err("after_failover: expected not \"hold\" \
+                 beside on_store_failure = \"allow\", which admits meanwhile"
+                .to_owned()),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl From<PoolEntry> for PoolRule {
     fn from(entry: PoolEntry) -> PoolRule {
         let defaults = Settings::default();

@@ -12,7 +12,7 @@ pub enum Item {
 }
 
 /// A script's flat reply, read from front to back.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Reply {
     items: std::vec::IntoIter<Item>,
 }

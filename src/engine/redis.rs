@@ -8,13 +8,13 @@
 //! - `topology`, `cluster`, `map`, `slot`: which node has what
 //! - `node`, `monitor`, `fitness`, `leader`: a node, whether it answers, whether it is fit,
 //!   and whether it is the one that led before
-//! - `lane`, `job`, `batch`, `connection`, `evaluate`: the way there and back
-//! - `settle`: what an answer means to its call
+//! - `lane`, `job`, `batch`, `connection`, `evaluate`, `confirm`: the way there and back
 //! - `index`, `listing`, `round`, `hints`: what is done beside the calls
 
 pub mod address;
 mod batch;
 mod cluster;
+mod confirm;
 mod connection;
 mod evaluate;
 mod fitness;
@@ -29,7 +29,6 @@ mod monitor;
 mod node;
 mod options;
 mod round;
-mod settle;
 mod slot;
 mod source;
 mod topology;
@@ -58,7 +57,7 @@ use crate::{
 };
 use evaluate::Scripts;
 use index::Index;
-use job::{Job, Pending, Sending};
+use job::{Answer, Job, Pending, Sending};
 use lane::Shared;
 use node::Plan;
 pub use options::{Eviction, RedisOptions};
@@ -178,7 +177,7 @@ impl Redis {
         if answer.repeated {
             self.note_again::<D>(&[(partition, listing)], deadline).await;
         }
-        self.settle(decision, answer, deadline).await
+        settled(decision, answer)
     }
 
     pub(super) async fn run_all<D: Decision>(
@@ -202,7 +201,7 @@ impl Redis {
             outcomes.push(match pending.wait().await {
                 Ok(answer) => {
                     again |= answer.repeated;
-                    self.settle(decision, answer, deadline).await
+                    settled(decision, answer)
                 }
                 Err(error) => Err(error),
             });
@@ -235,6 +234,9 @@ impl Redis {
         let arguments = Call::led(decision, &self.key_prefix, &*self.topology).finish();
         let (mut job, pending) = self.job(D::SCRIPT, arguments, sending, deadline);
         job.follows = follows;
+        if sending.confirmation.is_needed() {
+            job.judge = decision.judge(&self.key_prefix);
+        }
         self.topology.push(job);
         pending
     }
@@ -268,5 +270,15 @@ impl Redis {
         let topology: Endless<'_> = Box::pin(self.topology.maintain());
         let hints: Endless<'_> = Box::pin(hints::listen(&self.topology, &self.hub));
         tokio::join!(topology, hints);
+    }
+}
+
+/// An outcome, if it says what became of the call.
+fn settled<D: Decision>(decision: &D, answer: Answer) -> Result<D::Outcome, Error> {
+    let Answer { mut reply, repeated } = answer;
+    let outcome = D::parse(&mut reply)?;
+    match repeated && !decision.settles(&outcome) {
+        true => Err(Error::DeadlineExceeded),
+        false => Ok(outcome),
     }
 }

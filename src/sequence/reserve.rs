@@ -3,7 +3,7 @@
 use super::{Counter, Sequence, VALUE_MAX, allotment::decimal};
 use crate::{
     confirmation::Confirmation,
-    decision::{Call, Decision, Listing, Reply, Unconfirmed},
+    decision::{Call, Decision, Judge, Listing, Reply, Unconfirmed},
     error::Error,
     script::{self, Script},
     time::Timestamp,
@@ -58,8 +58,8 @@ impl Decision for ReserveSequence {
         self.confirmation
     }
 
-    fn unconfirmed(&self, _: &Reservation, _: &str) -> Unconfirmed {
-        Unconfirmed::Void
+    fn judge(&self, _: &str) -> Option<Judge> {
+        Some(Judge::of::<ReserveSequence>(|_| Unconfirmed::Void))
     }
 
     fn encode(&self, call: &mut Call) {

@@ -37,6 +37,11 @@ fn bad_configuration_names_file_key_and_reason() {
         ("[[policy]]\nname = \"p\"\ndenial_cache = 5", "denial_cache", "invalid type"),
         ("[[policy]]\nname = \"p\"\non_store_failure = 1", "on_store_failure", "wanted"),
         ("[[pool]]\nmatch = \"*\"\nafter_failover = \"wait\"", "after_failover", "`hold`"),
+        (
+            "[[pool]]\nmatch = \"*\"\non_store_failure = \"allow\"\nafter_failover = \"hold\"",
+            "pool[0].after_failover",
+            "beside on_store_failure",
+        ),
         ("[[pool]]\nmatch = \"*\"\nwait_replicas = 101", "wait_replicas", "0 to 100"),
         ("[[pool]]\nmatch = \"*\"\nwait_timeout = \"5s\"", "wait_timeout", "1ms to 4s"),
         ("replicas = 0", "replicas", "expected 1 to 1000"),

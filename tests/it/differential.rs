@@ -50,7 +50,7 @@ struct History {
     callers: Callers,
     hints: usize,
     kinds: HashSet<u8>,
-    /// Leases that stayed, and those that were taken back.
+    /// Leases that stayed, and those that were withdrawn.
     withdrawn: [usize; 2],
 }
 

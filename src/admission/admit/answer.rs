@@ -80,7 +80,7 @@ impl AdmitDecision {
 }
 
 impl AdmitTask {
-    /// What takes back what this call was granted.
+    /// What withdraws what this call was granted.
     pub(super) fn withdrawal(&self, admission: &Admission) -> Option<WithdrawTask> {
         let AdmitDecision::Admitted { lease, replayed: false, dispatched } = &admission.decision
         else {

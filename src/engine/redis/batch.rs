@@ -1,22 +1,20 @@
 //! One exchange with a node: what was taken from a lane, as one script call for each
 //! kind of decision, and what becomes of each reply.
 
-use std::{
-    cmp::Ordering,
-    time::{Duration, Instant},
-};
+use std::{cmp::Ordering, time::Duration};
 
 use redis::{RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::time::timeout_at;
 
 use super::{
+    confirm::Waiting,
     connection::Connection,
     evaluate::{self, Run},
     job::Job,
     lane::Lane,
     topology::Redirect,
 };
-use crate::{confirmation::Confirmation, decision::Reply, error::Error, time::monotonic};
+use crate::{decision::Reply, error::Error, time::monotonic};
 
 /// A connection that is younger has just been made anew: that it leads to a replica
 /// is no reason to do so again.
@@ -25,31 +23,33 @@ const YOUNG: Duration = Duration::from_secs(1);
 const SIZE_MAX: usize = 1 << 20;
 
 impl Lane {
-    /// Sends decisions in one round trip, and hands out the replies.
+    /// Sends decisions in one round trip, and hands out the replies, those that replicas
+    /// have to confirm once they have.
     pub(super) async fn exchange(&self, connection: &mut Connection, jobs: Vec<Job>) {
         let deadline = jobs.iter().map(|job| job.deadline).max().unwrap_or_else(monotonic);
-        let confirmation = jobs.first().map_or(Confirmation::NONE, |job| job.sending.confirmation);
         let runs = self.group(jobs);
         runs.iter().flat_map(|run| &run.jobs).for_each(Job::note_sent);
-        let sent = self.send(connection, &runs, confirmation, deadline);
+        let sent = self.shared.scripts.send(connection, &runs);
         match timeout_at(deadline.into(), sent).await {
-            Ok(Ok((results, waited))) => {
+            Ok(Ok(results)) => {
                 self.monitor.note_answer();
-                let mut is_read_only = false;
+                let (mut is_read_only, mut waiting) = (false, Vec::new());
                 for (run, result) in runs.into_iter().zip(results) {
-                    is_read_only |= self.hand_out(run, result, &waited);
+                    is_read_only |= self.hand_out(run, result, &mut waiting);
                 }
                 // It was demoted; where it was found there may be its successor.
                 if is_read_only && connection.made.elapsed() > YOUNG {
-                    connection.mark_broken();
-                    self.monitor.note_loss(connection.epoch);
+                    self.lose(connection);
+                }
+                if let Err(unknown) = self.confirm(connection, waiting).await {
+                    self.lose(connection);
+                    unknown.into_iter().for_each(|job| self.send_again(job));
                 }
             }
             // What a command was answered is its own; this is of the connection.
             Ok(Err(error)) => {
                 tracing::debug!(%error, "a connection to the store is lost");
-                connection.mark_broken();
-                self.monitor.note_loss(connection.epoch);
+                self.lose(connection);
                 runs.into_iter().flat_map(|run| run.jobs).for_each(|job| self.send_again(job));
             }
             Err(_) => {
@@ -60,20 +60,10 @@ impl Lane {
         }
     }
 
-    async fn send(
-        &self,
-        connection: &mut Connection,
-        runs: &[Run],
-        confirmation: Confirmation,
-        deadline: Instant,
-    ) -> RedisResult<(Vec<RedisResult<Value>>, Result<(), String>)> {
-        let results = self.shared.scripts.send(connection, runs).await?;
-        let left = deadline.saturating_duration_since(monotonic());
-        let waited = match confirmation.is_needed() {
-            false => Ok(()),
-            true => evaluate::wait(connection, confirmation, left).await?,
-        };
-        Ok((results, waited))
+    /// The connection is good for nothing more, nor those that were made before it.
+    fn lose(&self, connection: &mut Connection) {
+        connection.mark_broken();
+        self.monitor.note_loss(connection.epoch);
     }
 
     /// Script calls of one kind and one slot each.
@@ -108,8 +98,9 @@ impl Lane {
         runs
     }
 
-    /// Hands out the replies of a script call; whether a replica gave them.
-    fn hand_out(&self, run: Run, result: RedisResult<Value>, waited: &Result<(), String>) -> bool {
+    /// Hands out the replies of a script call, but for those that have to wait; whether a
+    /// replica gave them.
+    fn hand_out(&self, run: Run, result: RedisResult<Value>, waiting: &mut Vec<Waiting>) -> bool {
         let replies = match result {
             Ok(value) => evaluate::replies(value, run.jobs.len()),
             Err(error) => match Redirect::of(&error) {
@@ -124,8 +115,10 @@ impl Lane {
             Ok(replies) => {
                 let is_read_only = replies.iter().any(is_read_only);
                 for (job, reply) in run.jobs.into_iter().zip(replies) {
-                    // What failed by itself has told why.
-                    job.answer_waited(reply, waited.clone().err());
+                    match reply {
+                        Ok(reply) => waiting.extend(Waiting::unless_it_counts(job, reply)),
+                        Err(error) => job.answer(Err(error)),
+                    }
                 }
                 is_read_only
             }

@@ -5,7 +5,10 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, atomic::Ordering},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -46,6 +49,8 @@ pub(super) struct Cluster {
     reason: Mutex<String>,
     /// Someone was sent elsewhere, or there is a node that nobody follows yet.
     moved: Notify,
+    /// A slot went from one node to another.
+    has_changed: AtomicBool,
 }
 
 impl Cluster {
@@ -58,6 +63,7 @@ impl Cluster {
             state: watch::Sender::new(StoreState::Down),
             reason: Mutex::new("not connected yet".to_owned()),
             moved: Notify::new(),
+            has_changed: AtomicBool::new(false),
         }
     }
 
@@ -94,10 +100,18 @@ impl Cluster {
         let node = self.at(place)?;
         let mut owners = self.owners.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(owner) = owners.get_mut(usize::from(slot)) {
-            *owner = Some(node.clone());
+            let before = owner.replace(node.clone());
+            if before.is_some_and(|before| !Arc::ptr_eq(&before, &node)) {
+                self.has_changed.store(true, Ordering::Release);
+            }
         }
         self.moved.notify_one();
         Ok(node)
+    }
+
+    /// Whether a slot went from one node to another, or a node failed over.
+    pub(super) fn has_changed(&self) -> bool {
+        self.has_changed.load(Ordering::Acquire) || self.plan.shared.failovers() > 0
     }
 
     /// Any node that answers.

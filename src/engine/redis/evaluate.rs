@@ -142,7 +142,7 @@ fn push<'a>(cmd: &mut Cmd, parts: impl Iterator<Item = &'a [u8]>) {
 }
 
 /// Waits until replicas have what this connection wrote, for no longer than leaves time
-/// to take back what they do not have.
+/// to withdraw what they do not have.
 pub(super) async fn wait(
     connection: &mut Connection,
     confirmation: Confirmation,

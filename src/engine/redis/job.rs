@@ -13,7 +13,7 @@ use tokio::{sync::oneshot, time::timeout_at};
 use super::slot::Slot;
 use crate::{
     confirmation::Confirmation,
-    decision::{Arguments, Reply},
+    decision::{Arguments, Judge, Reply},
     error::Error,
     script::Script,
 };
@@ -35,8 +35,6 @@ pub(super) struct Answer {
     pub(super) reply: Reply,
     /// Whether it may have been executed before.
     pub(super) repeated: bool,
-    /// Why it does not count: too few replicas have what it wrote.
-    pub(super) unconfirmed: Option<String>,
 }
 
 /// A decision on its way.
@@ -47,6 +45,8 @@ pub(super) struct Job {
     pub(super) slot: Slot,
     pub(super) sending: Sending,
     pub(super) deadline: Instant,
+    /// What it means when replicas do not confirm it; none where they need not.
+    pub(super) judge: Option<Judge>,
     /// It goes with the one before it, and after it: both are of one call.
     pub(super) follows: bool,
     /// How often its node sent it elsewhere.
@@ -85,6 +85,7 @@ impl Job {
             slot,
             sending,
             deadline,
+            judge: None,
             follows: false,
             redirects: 0,
             repeated: false,
@@ -111,15 +112,10 @@ impl Job {
     }
 
     pub(super) fn answer(self, reply: Result<Reply, Error>) {
-        self.answer_waited(reply, None);
-    }
-
-    /// The same of what replicas were waited for, and why it does not count.
-    pub(super) fn answer_waited(self, reply: Result<Reply, Error>, unconfirmed: Option<String>) {
         let repeated = self.repeated;
         // A caller that has gone away has chosen not to know.
         let _ = self.reply.send(match reply {
-            Ok(reply) => Ok(Answer { reply, repeated, unconfirmed }),
+            Ok(reply) => Ok(Answer { reply, repeated }),
             // Whatever kept the second try from being made, or from being executed, says
             // nothing of the first, which may have been.
             Err(Error::Unavailable(_)) if repeated => Err(Error::DeadlineExceeded),

@@ -117,19 +117,14 @@ impl Lane {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What has arrived, of one kind of confirmation, and is still waited for.
+    /// What has arrived, and is still waited for.
     fn take(&self) -> Vec<Job> {
         let now = monotonic();
         let mut queue = self.lock();
         queue.is_starting = false;
         let mut taken = Vec::with_capacity(queue.waiting.len().min(TAKE_MAX));
-        loop {
-            let confirmation = taken.first().map(|first: &Job| first.sending.confirmation);
-            let Some(next) = queue.waiting.front() else { break };
+        while let Some(next) = queue.waiting.front() {
             if taken.len() >= TAKE_MAX && !next.follows {
-                break;
-            }
-            if confirmation.is_some_and(|alike| alike != next.sending.confirmation) {
                 break;
             }
             taken.extend(queue.waiting.pop_front().filter(|job| job.is_wanted(now)));

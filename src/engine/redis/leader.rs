@@ -47,8 +47,11 @@ impl Seen {
         Seen { leader, since: monotonic(), has_changed }
     }
 
-    /// Whether another one leads now.
-    pub(super) fn note(&mut self, leader: Leader) -> bool {
+    /// Whether another one leads now; without a process it is the one that was asked.
+    pub(super) fn note(&mut self, mut leader: Leader) -> bool {
+        if leader.process.is_empty() {
+            leader.process.clone_from(&self.leader.process);
+        }
         let is_other = !leader.led_as(&self.leader);
         if is_other {
             *self = Seen::first(leader, true);
@@ -68,7 +71,12 @@ impl Seen {
 
 impl Leads for Topology {
     fn sighting(&self, key: &[u8]) -> Option<Sighting> {
-        self.node(self.slot(key)).ok()?.monitor.sighting()
+        let seen = self.node(self.slot(key)).ok()?.monitor.sighting();
+        let unseen = || Sighting { leader: "-".to_owned(), length: Millis(0), has_changed: false };
+        let mut sighting = seen.unwrap_or_else(unseen);
+        // Of another node's slots it may be the successor before anybody has asked it.
+        sighting.has_changed |= self.has_changed();
+        Some(sighting)
     }
 }
 

@@ -193,8 +193,8 @@ impl Monitor {
             probe.socket = None;
         }
         if let Some(socket) = &mut probe.socket {
-            match redis::cmd("PING").query_async(socket).await {
-                Ok(()) => return Ok(None),
+            match still_there(socket).await {
+                Ok(fitness) => return Ok(self.note(fitness)),
                 Err(error) if error.code().is_some() => return Err(error),
                 // Broken: what is there now?
                 Err(_) => self.note_loss(probe.epoch),
@@ -203,15 +203,23 @@ impl Monitor {
         let epoch = self.epoch();
         probe.epoch = epoch;
         let (socket, fitness) = self.inspect(epoch).await?;
-        if let Some(refusal) = fitness.refusal(self.eviction) {
-            return Ok(Some(refusal));
-        }
         if let Some(eviction) = fitness.eviction() {
             tracing::warn!("{eviction}");
         }
-        self.note_leader(fitness.leader);
-        probe.socket = Some(socket);
-        Ok(None)
+        let refusal = self.note(fitness);
+        if refusal.is_none() {
+            probe.socket = Some(socket);
+        }
+        Ok(refusal)
+    }
+
+    /// Notes what a node says of itself; why it must not be used, if so.
+    fn note(&self, fitness: Fitness) -> Option<String> {
+        let refusal = fitness.refusal(self.eviction);
+        if refusal.is_none() {
+            self.note_leader(fitness.leader);
+        }
+        refusal
     }
 
     /// Connects, and asks what it is connected to.
@@ -235,7 +243,7 @@ impl Monitor {
     }
 
     fn note_leader(&self, leader: Leader) {
-        if leader == Leader::default() {
+        if leader.history.is_empty() {
             return; // It does not say.
         }
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -259,6 +267,19 @@ impl Monitor {
     pub(super) fn sighting(&self) -> Option<Sighting> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.as_ref().map(Seen::sighting)
+    }
+}
+
+/// Asks a node that was asked before who it is: it may follow another one now, or have done
+/// so since.
+async fn still_there(socket: &mut MultiplexedConnection) -> RedisResult<Fitness> {
+    match redis::cmd("INFO").arg("replication").query_async::<String>(socket).await {
+        Ok(info) => Ok(Fitness::parse(&info)),
+        Err(error) if error.code() == Some("NOPERM") => {
+            redis::cmd("PING").query_async::<()>(socket).await?;
+            Ok(Fitness::default())
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -142,6 +142,14 @@ impl Topology {
         }
     }
 
+    /// Whether a slot went from one node to another, as far as was seen.
+    pub(super) fn has_changed(&self) -> bool {
+        match self {
+            Topology::Single(_) => false,
+            Topology::Cluster(cluster) => cluster.has_changed(),
+        }
+    }
+
     /// Follows the nodes, for ever.
     pub(super) async fn maintain(&self) {
         match self {

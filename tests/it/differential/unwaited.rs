@@ -1,8 +1,8 @@
 //! AdmitTask in a pool whose grants replicas have to confirm, without a wait for them: the
-//! rule is as with them, and what took no part can be taken back.
+//! rule is as with them, and what took no part can be withdrawn.
 
 use tollgate::{
-    admission::{Admission, AdmitTask, Pool, WithdrawTask},
+    admission::{Admission, AdmitTask, GetPool, Pool, WithdrawTask},
     confirmation::Confirmation,
     decision::{Call, Decision, Listing, Reply},
     error::Error,
@@ -62,8 +62,12 @@ impl History {
         let held = tasks.into_iter().flatten().find(|(task, _)| *task == &member[..]);
         let token = held.map(|(_, task)| task.lease.token).filter(|token| *token > 0);
         if let Some(token) = token.or_else(|| self.tokens.last().copied()) {
+            let before = self.agree(&GetPool { pool: pool.clone(), settings }, context).await;
             let withdrawn = self.agree(&WithdrawTask { name, token, settings }, context).await;
-            self.withdrawn[usize::from(withdrawn)] += 1;
+            let after = self.agree(&GetPool { pool: pool.clone(), settings }, context).await;
+            let is_fewer = after.usage.in_use < before.usage.in_use;
+            self.withdrawn[0] += usize::from(!withdrawn);
+            self.withdrawn[1] += usize::from(is_fewer);
         }
     }
 }

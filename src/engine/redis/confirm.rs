@@ -1,0 +1,117 @@
+//! Replies that count once replicas have what they tell of.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::timeout_at;
+
+use super::{
+    LISTING,
+    connection::Connection,
+    evaluate,
+    job::{Answer, Job},
+    lane::Lane,
+    topology::Topology,
+};
+use crate::{
+    decision::{Reply, Unconfirmed, Withdrawal},
+    error::Error,
+    time::monotonic,
+};
+
+/// How long it is tried to withdraw a decision, also when its call has ended.
+const WITHDRAW_MAX: Duration = Duration::from_secs(5);
+
+/// A reply that waits.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    job: Job,
+    reply: Reply,
+    otherwise: Unconfirmed,
+}
+
+impl Waiting {
+    /// Answers a reply at once where it needs no replica; else it waits.
+    pub(super) fn unless_it_counts(mut job: Job, reply: Reply) -> Option<Waiting> {
+        let judge = job.judge.take();
+        match judge.map(|judge| judge.judge(reply.clone())) {
+            None | Some(Unconfirmed::Counts) => {
+                job.answer(Ok(reply));
+                None
+            }
+            Some(otherwise) => Some(Waiting { job, reply, otherwise }),
+        }
+    }
+}
+
+impl Lane {
+    /// Waits until replicas have what this connection wrote, once for all that need as
+    /// many, and answers. Fails where the connection does, with those whose fate is unknown.
+    pub(super) async fn confirm(
+        &self,
+        connection: &mut Connection,
+        mut waiting: Vec<Waiting>,
+    ) -> Result<(), Vec<Job>> {
+        // Those that need fewer first: others may be away.
+        waiting.sort_by_key(|waiting| waiting.job.sending.confirmation.replicas);
+        while let Some(first) = waiting.first() {
+            let confirmation = first.job.sending.confirmation;
+            let alike = |waiting: &Waiting| waiting.job.sending.confirmation == confirmation;
+            let deadline = waiting.iter().filter(|one| alike(one)).map(|one| one.job.deadline);
+            let deadline = deadline.max().unwrap_or_else(monotonic);
+            let left = deadline.saturating_duration_since(monotonic());
+            let waited = evaluate::wait(connection, confirmation, left);
+            let waited = match timeout_at(deadline.into(), waited).await {
+                Ok(Ok(waited)) => waited,
+                Ok(Err(_)) => return Err(waiting.into_iter().map(|waiting| waiting.job).collect()),
+                Err(_) => {
+                    for Waiting { job, otherwise, .. } in waiting {
+                        self.give_up(job, otherwise, "no answer to WAIT".to_owned());
+                    }
+                    return Err(Vec::new());
+                }
+            };
+            for Waiting { job, reply, otherwise } in waiting.extract_if(.., |one| alike(one)) {
+                match &waited {
+                    Ok(()) => job.answer(Ok(reply)),
+                    Err(why) => self.give_up(job, otherwise, why.clone()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers a call that replicas did not confirm.
+    fn give_up(&self, job: Job, otherwise: Unconfirmed, why: String) {
+        let withdrawal = match otherwise {
+            Unconfirmed::Withdraw(withdrawal) => withdrawal,
+            Unconfirmed::Counts | Unconfirmed::Void => {
+                return job.answer(Err(Error::Unconfirmed { why, is_void: true }));
+            }
+            Unconfirmed::Stands => {
+                return job.answer(Err(Error::Unconfirmed { why, is_void: false }));
+            }
+        };
+        let Some(topology) = self.shared.topology() else {
+            return job.answer(Err(Error::Unconfirmed { why, is_void: false }));
+        };
+        // A task of its own: the call may have ended, and the lane has others.
+        tokio::spawn(async move {
+            let is_void = withdraw(&topology, &job, withdrawal).await.unwrap_or(false);
+            job.answer(Err(Error::Unconfirmed { why, is_void }));
+        });
+    }
+}
+
+/// Whether a decision is withdrawn; if not, another call was told of it.
+async fn withdraw(
+    topology: &Arc<Topology>,
+    job: &Job,
+    withdrawal: Withdrawal,
+) -> Result<bool, Error> {
+    let Withdrawal { script, arguments, is_done } = withdrawal;
+    let until = monotonic() + WITHDRAW_MAX;
+    let (withdrawing, pending) = Job::new(script, arguments, job.slot, LISTING, until);
+    topology.push(withdrawing);
+    let Answer { mut reply, .. } = pending.wait().await?;
+    is_done(&mut reply)
+}
