@@ -17,7 +17,8 @@ use tollgate::{
         top::{self, TopOptions},
         watch::{self, WatchOptions},
     },
-    config::{EngineChoice, ServeFlags},
+    config::{DataDir, EngineChoice, ServeFlags},
+    engine::embedded::Durability,
     fleet::{self, FleetOptions},
 };
 
@@ -97,8 +98,17 @@ fn check(cli: Cli) -> Result<Cli, clap::Error> {
 /// Says where the server listens and what to try.
 pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr) {
     let engine = match engine {
-        EngineChoice::Embedded => "the embedded engine, in memory: state ends with the process",
-        EngineChoice::Redis(_) => "the Redis engine",
+        EngineChoice::Embedded(None) => {
+            "the embedded engine, in memory: state ends with the process".to_owned()
+        }
+        EngineChoice::Embedded(Some(DataDir { path, durability })) => {
+            let what = match durability {
+                Durability::Always => "an answer is on the disk",
+                Durability::Interval => "a kill or power loss takes a second at most",
+            };
+            format!("the embedded engine, kept in {}: {what}", path.display())
+        }
+        EngineChoice::Redis(_) => "the Redis engine".to_owned(),
     };
     let admit = r#"{"pool":"demo","device_id":"camera-1","task_id":"snapshot-1"}"#;
     let check = r#"{"key":"user:7","rule":{"limits":[{"max":2,"window":"600s"}]}}"#;
@@ -144,9 +154,13 @@ pub(crate) fn hand_over(text: &str) -> io::Result<()> {
 pub(crate) mod exit {
     use std::{fmt::Display, process::ExitCode};
 
+    use tollgate::engine::embedded::OpenError;
+
     /// The command line is wrong.
     pub(crate) const USAGE: u8 = 64;
+    const DATA: u8 = 65;
     const UNAVAILABLE: u8 = 69;
+    const IO: u8 = 74;
     const CONFIG: u8 = 78;
 
     /// A call was refused.
@@ -163,6 +177,16 @@ pub(crate) mod exit {
     /// Something outside is not to be had.
     pub(crate) fn unavailable(error: &impl Display) -> ExitCode {
         end(error, UNAVAILABLE)
+    }
+
+    /// The data directory cannot be used.
+    pub(crate) fn data_dir(error: &OpenError) -> ExitCode {
+        let code = match error {
+            OpenError::Damaged(_) => DATA,
+            OpenError::Unusable(_) => IO,
+            OpenError::Taken(_) => UNAVAILABLE,
+        };
+        end(error, code)
     }
 
     fn end(error: &impl Display, code: u8) -> ExitCode {

@@ -11,16 +11,17 @@ mod sequence;
 use std::{
     fmt, fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
 use file::File;
+use flags::DurabilityName;
 pub use flags::ServeFlags;
 
 use crate::{
     admission::{Catalog, PoolRule},
-    engine::redis::RedisOptions,
+    engine::{embedded::Durability, redis::RedisOptions},
     rate::Policies,
     sequence::Sequences,
 };
@@ -55,10 +56,19 @@ pub struct Config {
 /// What runs the decisions.
 #[derive(Debug, Clone)]
 pub enum EngineChoice {
-    /// This process, in memory.
-    Embedded,
+    /// This process, in memory; with a data directory it is kept over restarts.
+    Embedded(Option<DataDir>),
     /// Redis.
     Redis(Box<RedisOptions>),
+}
+
+/// Where the embedded engine keeps its state over restarts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataDir {
+    /// The directory.
+    pub path: PathBuf,
+    /// What an answer promises.
+    pub durability: Durability,
 }
 
 /// How to log.
@@ -88,6 +98,10 @@ impl Config {
         let (file, policies, sequences) =
             flags.config.as_deref().map(read).transpose()?.unwrap_or_default();
         let engine = flags.engine.clone().or(file.engine);
+        let data_dir = data_dir(
+            flags.data_dir.clone().or(file.data_dir),
+            flags.durability.or(file.durability),
+        )?;
         let workers = file.workers.unwrap_or_else(cores);
         let log = Log {
             json: flags.log_format.or(file.log_format).is_some_and(|format| format.is_json()),
@@ -96,7 +110,14 @@ impl Config {
         Ok(Config {
             listen: flags.listen.or(file.listen).unwrap_or(LISTEN),
             engine: match engine.as_deref() {
-                None | Some("embedded") => EngineChoice::Embedded,
+                None | Some("embedded") => EngineChoice::Embedded(data_dir),
+                Some(_) if data_dir.is_some() => {
+                    return Err(ConfigError(
+                        "data_dir: only the embedded engine keeps its state in a directory; leave \
+                         it out, or the URL in engine"
+                            .to_owned(),
+                    ));
+                }
                 Some(url) => EngineChoice::Redis(Box::new(RedisOptions {
                     replicas: file.replicas.unwrap_or(1),
                     ..file.redis.options(url, workers)?
@@ -115,6 +136,22 @@ impl Config {
     /// Checks a file.
     pub fn check(path: &Path) -> Result<(), ConfigError> {
         read(path).map(drop)
+    }
+}
+
+fn data_dir(
+    path: Option<PathBuf>,
+    durability: Option<DurabilityName>,
+) -> Result<Option<DataDir>, ConfigError> {
+    match (path, durability) {
+        (None, Some(_)) => Err(ConfigError(
+            "durability: there is nothing to keep without a data_dir; name one, or leave it out"
+                .to_owned(),
+        )),
+        (path, durability) => Ok(path.map(|path| DataDir {
+            path,
+            durability: durability.map(Durability::from).unwrap_or_default(),
+        })),
     }
 }
 

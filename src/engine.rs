@@ -71,7 +71,11 @@ impl Engine {
         D: Decision<State: Kept>,
     {
         match self {
-            Engine::Embedded(engine) => Ok(engine.run(decision)),
+            Engine::Embedded(engine) => match engine.journal() {
+                None => Ok(engine.run(decision)),
+                // Boxed, as below: calls that write nothing down must not pay for it.
+                Some(journal) => Box::pin(engine.run_kept(journal, decision, deadline)).await,
+            },
             Engine::Redis(engine) => {
                 let watch = engine.denials.watch(slice::from_ref(decision));
                 // Boxed: what an exchange needs is not kept by calls that wait or decide here.
@@ -93,7 +97,10 @@ impl Engine {
         D: Decision<State: Kept>,
     {
         match self {
-            Engine::Embedded(engine) => Ok(decisions.iter().map(|d| Ok(engine.run(d))).collect()),
+            Engine::Embedded(engine) => match engine.journal() {
+                None => Ok(decisions.iter().map(|d| Ok(engine.run(d))).collect()),
+                Some(journal) => Box::pin(engine.run_all_kept(journal, decisions, deadline)).await,
+            },
             Engine::Redis(engine) => {
                 let watch = engine.denials.watch(decisions);
                 let outcomes = engine.run_all(decisions, deadline).await;
@@ -147,15 +154,25 @@ impl Engine {
     /// Fails while the store is known to be down.
     pub fn check(&self) -> Result<(), Error> {
         match self {
-            Engine::Embedded(_) => Ok(()),
+            Engine::Embedded(engine) => engine.journal().map_or(Ok(()), |journal| journal.check()),
             Engine::Redis(engine) => engine.check(),
+        }
+    }
+
+    /// Writes down what is not yet; takes no calls any more.
+    pub fn close(&self) {
+        if let Engine::Embedded(engine) = self {
+            engine.close();
         }
     }
 
     /// Follows whether the store answers.
     pub fn state(&self) -> watch::Receiver<StoreState> {
         match self {
-            Engine::Embedded(_) => watch::channel(StoreState::Up).1,
+            Engine::Embedded(engine) => match engine.journal() {
+                None => watch::channel(StoreState::Up).1,
+                Some(journal) => journal.state(),
+            },
             Engine::Redis(engine) => engine.state(),
         }
     }

@@ -5,9 +5,12 @@
 
 use std::collections::VecDeque;
 
+use serde::{Serialize, de::DeserializeOwned};
+
 use crate::{
     decision::{Call, Reply},
     error::Error,
+    record::{Changes, Unreadable, decode, decode_number},
     time::{Millis, Timestamp},
 };
 
@@ -24,6 +27,9 @@ pub struct History<E> {
     events: VecDeque<E>,
     /// When it may go.
     forget: Timestamp,
+    /// Which are written down where histories are kept: those after the first number, up to
+    /// the second.
+    written: (u64, u64),
 }
 
 /// Events that follow on a cursor.
@@ -49,10 +55,16 @@ pub struct After {
     pub limit: u32,
 }
 
+impl<E> History<E> {
+    fn new(base: u64, forget: Timestamp) -> History<E> {
+        History { base, events: VecDeque::new(), forget, written: (base, base) }
+    }
+}
+
 impl<E: Clone> History<E> {
     /// Appends an event to a history that keeps so many at least.
     pub fn append(history: &mut Option<Box<History<E>>>, event: E, most: u32, now: Timestamp) {
-        let empty = || History { base: now.0, events: VecDeque::new(), forget: now };
+        let empty = || History::new(now.0, now);
         let history = history.get_or_insert_with(|| Box::new(empty()));
         history.events.push_back(event);
         history.forget = now.after(KEPT);
@@ -77,6 +89,41 @@ impl<E: Clone> History<E> {
     /// Whether it may go.
     pub fn has_lapsed(&self, now: Timestamp) -> bool {
         self.forget <= now
+    }
+}
+
+impl<E: Serialize + DeserializeOwned> History<E> {
+    /// Appends what has changed since the last time, as parts of this letter.
+    pub(crate) fn drain(&mut self, letter: u8, to: &mut Changes) {
+        let (from, upto) = self.written;
+        for gone in from + 1..=self.base.min(upto) {
+            to.remove(&[&[letter], &gone.to_be_bytes()]);
+        }
+        let next = upto.max(self.base);
+        let events = self.events.iter().skip((next - self.base) as usize);
+        for (number, event) in (next + 1..).zip(events) {
+            to.put(&[&[letter], &number.to_be_bytes()], &(self.forget, event));
+        }
+        self.written = (self.base, self.base + self.events.len() as u64);
+    }
+
+    /// Puts an event back, in the order of their numbers.
+    pub(crate) fn restore(
+        history: &mut Option<Box<History<E>>>,
+        number: &[u8],
+        value: &[u8],
+    ) -> Result<(), Unreadable> {
+        let number = decode_number(number)?;
+        let (forget, event) = decode(value)?;
+        let history =
+            history.get_or_insert_with(|| Box::new(History::new(number.saturating_sub(1), forget)));
+        if history.base + history.events.len() as u64 + 1 != number {
+            return Err(Unreadable(format!("event {number} does not follow on the one before")));
+        }
+        history.events.push_back(event);
+        history.forget = forget;
+        history.written.1 = number;
+        Ok(())
     }
 }
 

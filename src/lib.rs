@@ -18,6 +18,7 @@
 //! - [`denial`]: which refusals a server may give again without asking the store.
 //!   [`degradation`]: what is answered while the store cannot be asked.
 //!   [`confirmation`]: which replicas have to have what was decided.
+//! - [`record`]: what is kept of states over a restart.
 //! - [`names`] builds every key, [`time`] reads every clock, [`script`] holds
 //!   every script, `memory` remembers for a time, `globs` finds a name's entry of
 //!   the configuration, `signals` hears Ctrl-C, `text` writes
@@ -49,6 +50,7 @@ pub mod lock;
 mod memory;
 pub mod names;
 pub mod rate;
+pub mod record;
 pub mod script;
 pub mod sequence;
 pub mod server;

@@ -15,6 +15,7 @@
 mod acquire;
 mod attend;
 mod get;
+mod record;
 mod release;
 mod renew;
 mod state;

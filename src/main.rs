@@ -12,6 +12,7 @@ use tokio::{
     net::{TcpListener, TcpSocket},
     runtime::Builder,
     signal::unix::{SignalKind, signal},
+    task::spawn_blocking,
 };
 use tollgate::{
     admission::Catalog,
@@ -23,8 +24,12 @@ use tollgate::{
         top::{self, TopOptions},
         watch::{self, WatchOptions},
     },
-    config::{Config, EngineChoice, ServeFlags},
-    engine::{Engine, embedded::Embedded, redis::Redis},
+    config::{Config, DataDir, EngineChoice, ServeFlags},
+    engine::{
+        Engine,
+        embedded::{Disk, Embedded, OpenError},
+        redis::Redis,
+    },
     fleet::{self, FleetOptions},
     server::{self, Limits, Rules},
     telemetry,
@@ -153,7 +158,7 @@ async fn serve(flags: &ServeFlags) -> ExitCode {
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let engine = match engine(&config.engine).await {
         Ok(engine) => engine,
-        Err(error) => return exit::config(&error),
+        Err(code) => return code,
     };
     let listener = match bind(&config) {
         Ok(listener) => listener,
@@ -167,17 +172,34 @@ async fn serve(flags: &ServeFlags) -> ExitCode {
     }
 }
 
-/// The engine; the error says why it must not be used.
-async fn engine(choice: &EngineChoice) -> Result<Engine, String> {
+/// The engine; the error is how to end where it must not be used.
+async fn engine(choice: &EngineChoice) -> Result<Engine, ExitCode> {
     match choice {
-        EngineChoice::Embedded => Ok(Engine::Embedded(Embedded::new(Clock::system()))),
+        EngineChoice::Embedded(None) => Ok(Engine::Embedded(Embedded::new(Clock::system()))),
+        EngineChoice::Embedded(Some(data_dir)) => open(data_dir.clone()).await,
         EngineChoice::Redis(options) => {
-            let redis = Redis::new(options).map_err(|error| format!("engine: {error}"))?;
+            let redis = Redis::new(options);
+            let redis = redis.map_err(|error| exit::config(&format!("engine: {error}")))?;
             match redis.unfit().await {
-                Some(why) => Err(format!("engine: this Redis must not be used: {why}")),
+                Some(why) => {
+                    Err(exit::config(&format!("engine: this Redis must not be used: {why}")))
+                }
                 None => Ok(Engine::Redis(redis)),
             }
         }
+    }
+}
+
+async fn open(DataDir { path, durability }: DataDir) -> Result<Engine, ExitCode> {
+    let file = path.display().to_string();
+    let opened = spawn_blocking(move || {
+        let disk = Disk::directory(&path)?;
+        Embedded::open(Clock::system(), disk, durability)
+    });
+    match opened.await {
+        Ok(opened) => opened.map(Engine::Embedded).map_err(|error| exit::data_dir(&error)),
+        // Damage that the checks of the store have not seen.
+        Err(error) => Err(exit::data_dir(&OpenError::Damaged(format!("{file}: {error}")))),
     }
 }
 
@@ -215,6 +237,9 @@ async fn serve_on(
             _ = interrupt.recv() => {}
         }
     };
-    server::run(listener, Arc::new(engine), rules, limits, shutdown).await?;
-    Ok(())
+    let engine = Arc::new(engine);
+    let ended = server::run(listener, engine.clone(), rules, limits, shutdown).await;
+    // It waits for the disk, and nobody else needs this thread any more.
+    engine.close();
+    Ok(ended?)
 }

@@ -3,7 +3,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::time::Timestamp;
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    record::{Changes, Touched, Unreadable, decode},
+    time::Timestamp,
+};
 
 /// More than these do not wait for a sweep.
 const MANY: usize = 1000;
@@ -12,7 +17,10 @@ const MANY: usize = 1000;
 ///
 /// Behind a pointer: a million states that keep none must not pay.
 #[derive(Debug)]
-pub(crate) struct Memory<A>(Option<Box<Kept<A>>>);
+pub(crate) struct Memory<A> {
+    kept: Option<Box<Kept<A>>>,
+    touched: Touched,
+}
 
 #[derive(Debug)]
 struct Kept<A> {
@@ -22,25 +30,26 @@ struct Kept<A> {
 
 impl<A> Default for Memory<A> {
     fn default() -> Memory<A> {
-        Memory(None)
+        Memory { kept: None, touched: Touched::default() }
     }
 }
 
 impl<A> Memory<A> {
     /// What is remembered under a name.
     pub(crate) fn get(&self, name: &[u8], now: Timestamp) -> Option<&A> {
-        let (forget, what) = self.0.as_ref()?.things.get(name)?;
+        let (forget, what) = self.kept.as_ref()?.things.get(name)?;
         (*forget > now).then_some(what)
     }
 
     /// Remembers it until `forget`, in place of what was before. Of many two go for
     /// one that comes: however fast they come, they end with their time.
     pub(crate) fn keep(&mut self, name: &[u8], what: A, forget: Timestamp, now: Timestamp) {
-        if self.0.as_ref().is_some_and(|kept| kept.things.len() > MANY) {
+        if self.kept.as_ref().is_some_and(|kept| kept.things.len() > MANY) {
             self.sweep(now, 2);
         }
         let empty = || Box::new(Kept { things: HashMap::new(), by_end: BTreeSet::new() });
-        let kept = self.0.get_or_insert_with(empty);
+        self.touched.note(&[name]);
+        let kept = self.kept.get_or_insert_with(empty);
         if let Some((earlier, _)) = kept.things.insert(name.into(), (forget, what)) {
             kept.by_end.remove(&(earlier, name.into()));
         }
@@ -49,18 +58,51 @@ impl<A> Memory<A> {
 
     /// Drops those whose time is over, at most `budget`.
     pub(crate) fn sweep(&mut self, now: Timestamp, budget: usize) {
-        let Some(kept) = &mut self.0 else { return };
+        let Some(kept) = &mut self.kept else { return };
         for _ in 0..budget {
             let over = kept.by_end.first().is_some_and(|(forget, _)| *forget <= now);
             let Some((_, name)) = over.then(|| kept.by_end.pop_first()).flatten() else { break };
+            self.touched.note(&[&name]);
             kept.things.remove(&name);
         }
-        self.0.take_if(|kept| kept.things.is_empty());
+        self.kept.take_if(|kept| kept.things.is_empty());
     }
 
     /// Whether none is kept.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_none()
+        self.kept.is_none()
+    }
+
+    /// Notes from now on what changes.
+    pub(crate) fn note_changes(&mut self) {
+        self.touched.begin();
+    }
+}
+
+impl<A: Serialize + DeserializeOwned> Memory<A> {
+    /// Appends what has changed since the last time, as parts of this letter.
+    pub(crate) fn drain(&mut self, letter: u8, to: &mut Changes) {
+        for name in self.touched.take() {
+            match self.kept.as_ref().and_then(|kept| kept.things.get(&name)) {
+                Some(thing) => to.put(&[&[letter], &name], thing),
+                None => to.remove(&[&[letter], &name]),
+            }
+        }
+    }
+
+    /// Puts back what was remembered under a name.
+    pub(crate) fn restore(&mut self, name: &[u8], value: &[u8]) -> Result<(), Unreadable> {
+        let empty = || Box::new(Kept { things: HashMap::new(), by_end: BTreeSet::new() });
+        let kept = self.kept.get_or_insert_with(empty);
+        kept.things.insert(name.into(), decode(value)?);
+        Ok(())
+    }
+
+    /// Derives when what was put back ends; sorted at once, since one by one takes longer.
+    pub(crate) fn restored(&mut self) {
+        let Some(kept) = &mut self.kept else { return };
+        let ends = kept.things.iter().map(|(name, (forget, _))| (*forget, name.clone()));
+        kept.by_end = ends.collect();
     }
 }
 
@@ -77,7 +119,7 @@ mod tests {
             assert_eq!(memory.get(&name, Timestamp(now + 1999)), Some(&now));
             assert_eq!(memory.get(&name, Timestamp(now + 2000)), None);
         }
-        let kept = memory.0.as_ref().map(|kept| (kept.things.len(), kept.by_end.len()));
+        let kept = memory.kept.as_ref().map(|kept| (kept.things.len(), kept.by_end.len()));
         assert_eq!(kept, Some((2000, 2000)));
         // What comes in place of something leaves nothing of that.
         memory.keep(b"x", 1, Timestamp(200_000), Timestamp(100_000));

@@ -38,6 +38,7 @@ mod name;
 mod note_ban;
 mod policies;
 mod read_events;
+mod record;
 mod reset;
 mod rule;
 mod sliding_window;

@@ -21,6 +21,7 @@ mod get;
 mod layout;
 mod next;
 mod pattern;
+mod record;
 mod reserve;
 mod rules;
 

@@ -1,5 +1,7 @@
 //! The only clock: every other module is handed its time.
 
+mod kept;
+
 use std::{
     sync::{
         Arc,
@@ -8,10 +10,16 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use serde::{Deserialize, Serialize};
+
+pub use kept::{AHEAD, KeptClock, Mark};
+
 /// Microseconds since the Unix epoch, on the clock of the engine that decides.
 ///
 /// Stays below 2^53 (the year 2255), so a Lua number holds it exactly.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub struct Timestamp(pub u64);
 
 impl Timestamp {
@@ -27,7 +35,9 @@ impl Timestamp {
 }
 
 /// A length of time in whole milliseconds, the finest that the contract has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub struct Millis(pub u64);
 
 impl Millis {
@@ -60,6 +70,8 @@ pub enum Clock {
     },
     /// A clock that stands still until it is set, in microseconds.
     Stepped(Arc<AtomicU64>),
+    /// One that goes on from where it was before a restart.
+    Kept(Arc<KeptClock>),
 }
 
 impl Clock {
@@ -77,6 +89,7 @@ impl Clock {
                 Timestamp(origin.0 + since.elapsed().as_micros() as u64)
             }
             Clock::Stepped(micros) => Timestamp(micros.load(Ordering::SeqCst)),
+            Clock::Kept(clock) => clock.now(),
         }
     }
 }

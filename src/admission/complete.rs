@@ -1,6 +1,7 @@
 //! `CompleteTask`: records a task's result and frees its own slot.
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use super::{
     EventKind, Pool, Settings, Task, TaskName, TaskState, Usage, push_pool_keys, unknown_status,
@@ -29,7 +30,7 @@ pub struct CompleteTask {
 }
 
 /// How a task went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// It ran and failed.
     Failed,

@@ -1,10 +1,12 @@
 //! What changed in a pool.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Outcome, pool::device_and_task};
 use crate::time::Timestamp;
 
 /// A change of a pool's state.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// What changed.
     pub kind: EventKind,
@@ -23,7 +25,7 @@ pub struct Event {
 }
 
 /// What can change; the numbers are those of the scripts and of the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventKind {
     /// A task was queued.
     Enqueued = 1,

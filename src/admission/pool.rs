@@ -2,6 +2,7 @@
 
 mod backlog;
 mod endings;
+mod record;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -12,6 +13,7 @@ use super::{Event, Overrides, Settings, Standing, Task, TaskState, Usage};
 use crate::{
     decision::State,
     events::History,
+    record::Touched,
     time::Timestamp,
     waiting::{self, Hints, Queue},
 };
@@ -41,6 +43,9 @@ pub struct Pool {
     lapsed: BTreeSet<Lapsed>,
     /// Tasks without a slot, by when they are forgotten.
     ended: BTreeSet<(Timestamp, Member)>,
+    /// Parts that have changed, where pools are kept over a restart.
+    touched: Touched,
+    restoring: Option<Box<record::Restoring>>,
 }
 
 /// A lease that has ended: of which task, its token and attempt.
@@ -92,6 +97,7 @@ impl Pool {
         // Two out for one in: what is to be forgotten never piles up.
         self.forget(now, 2);
         let member = self.remove(member).unwrap_or_else(|| Member::from(member));
+        self.touched.note(&[&[record::TASK], &member]);
         if task.holds_slot(now) {
             self.leases.insert((task.slot_end, member.clone()));
         } else if task.forget != NEVER {
@@ -110,6 +116,7 @@ impl Pool {
     pub(super) fn note_told(&mut self, member: &[u8]) {
         if let Some(task) = self.tasks.get_mut(member) {
             task.is_told = true;
+            self.touched.note(&[&[record::TASK], member]);
         }
     }
 
@@ -121,13 +128,25 @@ impl Pool {
                 _ => return,
             }
             if let Some((_, member)) = self.ended.pop_first() {
-                self.tasks.remove(&member);
+                self.touched.note(&[&[record::TASK], &member]);
+                if let Some(task) = self.tasks.remove(&member) {
+                    self.detach(&member, &task);
+                }
             }
+        }
+    }
+
+    /// A lease that has ended is to be told of still, though its task goes.
+    fn detach(&mut self, member: &Member, task: &Task) {
+        let entry = (task.slot_end, member.clone(), task.lease.token, task.attempt());
+        if self.lapsed.contains(&entry) {
+            self.note_lapsed(&entry);
         }
     }
 
     fn remove(&mut self, member: &[u8]) -> Option<Member> {
         let (member, task) = self.tasks.remove_entry(member)?;
+        self.detach(&member, &task);
         if let Some(queued) = task.queued.as_ref().filter(|q| q.standing == Standing::Queued) {
             self.backlog.remove(&member, queued.at);
         }
@@ -186,7 +205,9 @@ impl State for Pool {
     fn sweep(&mut self, now: Timestamp, budget: usize) {
         self.lapse(now);
         self.forget(now, budget);
-        self.events.take_if(|events| events.has_lapsed(now));
+        if self.events.take_if(|events| events.has_lapsed(now)).is_some() {
+            self.touched.note(&[&[record::EVENT]]);
+        }
     }
 
     fn has_ended(&self, now: Timestamp) -> bool {

@@ -1,5 +1,7 @@
 //! A pool's settings: the configuration's under the run-time overrides.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     confirmation::Confirmation, decision::Call, degradation::OnStoreFailure, denial::DENIAL_CACHE,
     globs::Globs, names::Name, time::Millis,
@@ -104,7 +106,7 @@ impl Settings {
 }
 
 /// Settings changed at run time; they win over the configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Overrides {
     /// Slots.
     pub capacity: Option<u32>,

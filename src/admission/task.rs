@@ -1,12 +1,13 @@
 //! What is known of a task.
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use super::{Lease, Outcome, Settings};
 use crate::time::{Millis, Timestamp};
 
 /// What is known of a task.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     /// The last lease; all 0 before the first.
     pub lease: Lease,
@@ -24,7 +25,7 @@ pub struct Task {
 }
 
 /// What became of a task's last lease.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TaskState {
     /// There was none yet.
     New,
@@ -47,7 +48,7 @@ pub enum TaskState {
 }
 
 /// What there is to know of a task that was queued.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queued {
     /// Whether it still is.
     pub standing: Standing,
@@ -62,7 +63,7 @@ pub struct Queued {
 }
 
 /// Whether a task is queued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Standing {
     /// It was cancelled.
     Cancelled,

@@ -1,11 +1,11 @@
 //! The form of `tollgate.toml`. Unknown keys are refused.
 
-use std::{net::SocketAddr, ops::RangeInclusive, time::Duration};
+use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Deserializer, de::Error};
 
 use super::{
-    flags::{self, LogFormat},
+    flags::{self, DurabilityName, LogFormat},
     policy::PolicyEntry,
     pool::PoolEntry,
     redis::RedisSection,
@@ -25,6 +25,8 @@ pub(super) struct File {
     pub(super) listen: Option<SocketAddr>,
     #[serde(default, deserialize_with = "engine")]
     pub(super) engine: Option<String>,
+    pub(super) data_dir: Option<PathBuf>,
+    pub(super) durability: Option<DurabilityName>,
     pub(super) log_format: Option<LogFormat>,
     #[serde(default, deserialize_with = "log_level")]
     pub(super) log_level: Option<String>,

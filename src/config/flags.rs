@@ -5,7 +5,10 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
-use crate::{engine::redis::RedisOptions, telemetry};
+use crate::{
+    engine::{embedded::Durability, redis::RedisOptions},
+    telemetry,
+};
 
 /// Flags and `TOLLGATE_*` variables; they win over the configuration file.
 #[derive(Debug, Clone, Default, Args)]
@@ -22,6 +25,16 @@ pub struct ServeFlags {
     // It may hold a password.
     #[arg(hide_env_values = true)]
     pub engine: Option<String>,
+
+    /// Directory in which the embedded engine keeps its state over restarts, for one server
+    /// alone [default: none, state ends with the process]
+    #[arg(long, value_name = "DIR", env = "TOLLGATE_DATA_DIR")]
+    pub data_dir: Option<PathBuf>,
+
+    /// What an answer promises with a data directory: `always`, that what it says is synced
+    /// to the disk; `interval`, that it is within a second [default: interval]
+    #[arg(long, value_name = "DURABILITY", env = "TOLLGATE_DURABILITY")]
+    pub durability: Option<DurabilityName>,
 
     /// Configuration file; deploy/tollgate.toml documents every key
     #[arg(long, value_name = "FILE", env = "TOLLGATE_CONFIG")]
@@ -51,6 +64,25 @@ impl LogFormat {
     /// Whether it is JSON.
     pub fn is_json(self) -> bool {
         self == LogFormat::Json
+    }
+}
+
+/// What an answer promises with a data directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DurabilityName {
+    /// It is synced to the disk.
+    Always,
+    /// It is within a second.
+    Interval,
+}
+
+impl From<DurabilityName> for Durability {
+    fn from(name: DurabilityName) -> Durability {
+        match name {
+            DurabilityName::Always => Durability::Always,
+            DurabilityName::Interval => Durability::Interval,
+        }
     }
 }
 

@@ -3,11 +3,18 @@
 //! Partitions live in shards, each behind a std mutex that is held for one
 //! decision and never over an `.await`. Leases lapse when their partition is
 //! touched; what is remembered of them goes with later decisions, and in a
-//! sweep every second where there are none. State is in memory: it ends with
-//! the process.
+//! sweep every second where there are none. State is in memory, and ends with
+//! the process, unless there is a data directory: then what changes is written
+//! down beside it, and read when the next process starts.
+
+mod journal;
+mod kept;
+mod load;
+mod store;
+mod tables;
 
 use std::{
-    collections::{BinaryHeap, HashMap},
+    collections::BinaryHeap,
     fmt,
     hash::{BuildHasher, RandomState},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -16,15 +23,17 @@ use std::{
 
 use bytes::Bytes;
 
+pub use journal::Durability;
+pub use store::{Disk, OpenError};
+pub use tables::{Kept, Table, Tables};
+
 use super::{PartitionCursor, PartitionPage, hub::Hub, sweeper::Round};
 use crate::{
-    admission,
     decision::{Decision, State},
-    lock,
     names::Name,
-    rate, sequence, stock,
     time::{Clock, Timestamp},
 };
+use journal::Journal;
 
 const SHARDS: usize = 64;
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
@@ -34,83 +43,14 @@ const SWEEP_BUDGET: usize = 1000;
 /// A table with so many times the room that it uses is shrunk.
 const SPARE: usize = 8;
 
-/// The partitions of one capability.
-pub type Table<S> = HashMap<Box<[u8]>, S>;
-
-/// The partitions of one shard, by capability.
-#[derive(Debug, Default)]
-pub struct Tables {
-    admission: Table<admission::Pool>,
-    rate: Table<rate::Meter>,
-    rate_logs: Table<rate::Log>,
-    bans: Table<rate::BanIndex>,
-    sequences: Table<sequence::Counter>,
-    locks: Table<lock::Lock>,
-    stock: Table<stock::Sku>,
-}
-
-/// A capability's state with a place in every shard.
-pub trait Kept: State {
-    /// That place.
-    fn table(tables: &mut Tables) -> &mut Table<Self>;
-    /// The event that the last decision has left, for the log of its tag.
-    fn take_event(&mut self) -> Option<Box<rate::Event>> {
-        None
-    }
-}
-
-impl Kept for admission::Pool {
-    fn table(tables: &mut Tables) -> &mut Table<admission::Pool> {
-        &mut tables.admission
-    }
-}
-
-impl Kept for rate::Meter {
-    fn table(tables: &mut Tables) -> &mut Table<rate::Meter> {
-        &mut tables.rate
-    }
-
-    fn take_event(&mut self) -> Option<Box<rate::Event>> {
-        rate::Meter::take_event(self)
-    }
-}
-
-impl Kept for rate::Log {
-    fn table(tables: &mut Tables) -> &mut Table<rate::Log> {
-        &mut tables.rate_logs
-    }
-}
-
-impl Kept for rate::BanIndex {
-    fn table(tables: &mut Tables) -> &mut Table<rate::BanIndex> {
-        &mut tables.bans
-    }
-}
-
-impl Kept for sequence::Counter {
-    fn table(tables: &mut Tables) -> &mut Table<sequence::Counter> {
-        &mut tables.sequences
-    }
-}
-
-impl Kept for lock::Lock {
-    fn table(tables: &mut Tables) -> &mut Table<lock::Lock> {
-        &mut tables.locks
-    }
-}
-
-impl Kept for stock::Sku {
-    fn table(tables: &mut Tables) -> &mut Table<stock::Sku> {
-        &mut tables.stock
-    }
-}
-
 /// The embedded engine.
 pub struct Embedded {
     clock: Clock,
     hasher: RandomState,
     shards: Vec<Mutex<Tables>>,
     hub: Arc<Hub>,
+    /// Where changes are written down, if they are.
+    journal: Option<Journal>,
 }
 
 impl fmt::Debug for Embedded {
@@ -123,18 +63,17 @@ impl Embedded {
     /// An empty engine on this clock.
     pub fn new(clock: Clock) -> Embedded {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Embedded { clock, hasher: RandomState::new(), shards, hub: Hub::new("embedded") }
+        let hub = Hub::new("embedded");
+        Embedded { clock, hasher: RandomState::new(), shards, hub, journal: None }
     }
 
-    /// Takes a decision.
+    /// Takes a decision; nothing of it is written down.
     pub fn run<D>(&self, decision: &D) -> D::Outcome
     where
         D: Decision<State: Kept>,
     {
         let name = decision.partition();
-        // What shares a tag shares a mutex: an event is appended with its change.
-        let shard = self.hasher.hash_one(decision.tag()) as usize % SHARDS;
-        let mut tables = lock(&self.shards[shard]);
+        let mut tables = self.shard(decision.tag());
         // Read under the lock: time never runs backwards within a partition.
         let now = self.clock.now();
         let table = D::State::table(&mut tables);
@@ -142,9 +81,7 @@ impl Embedded {
         if let Some(state) = table.get_mut(name) {
             outcome = decision.decide(state, now);
             event = state.take_event();
-            for (_, number) in state.take_hints() {
-                self.hub.tell(number);
-            }
+            self.tell(state);
         } else {
             let mut state = D::State::default();
             outcome = decision.decide(&mut state, now);
@@ -157,6 +94,35 @@ impl Embedded {
             tables.rate_logs.entry(decision.tag().into()).or_default().append(*event, now);
         }
         outcome
+    }
+
+    /// Tells those whose turn it is.
+    fn tell<S: State>(&self, state: &mut S) {
+        for (_, number) in state.take_hints() {
+            self.hub.tell(number);
+        }
+    }
+
+    /// What shares a tag shares a mutex: an event is appended with its change.
+    fn shard(&self, tag: &[u8]) -> MutexGuard<'_, Tables> {
+        lock(&self.shards[self.hasher.hash_one(tag) as usize % SHARDS])
+    }
+
+    /// Where changes are written down, if they are.
+    pub(super) fn journal(&self) -> Option<&Journal> {
+        self.journal.as_ref()
+    }
+
+    /// The time of its decisions.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Writes down what is not yet, and takes no calls any more.
+    pub fn close(&self) {
+        if let Some(journal) = &self.journal {
+            journal.close();
+        }
     }
 
     /// The partitions in which something has ended.
@@ -211,7 +177,10 @@ impl Embedded {
         loop {
             tick.tick().await;
             for shard in &self.shards {
-                self.sweep(&mut lock(shard));
+                match &self.journal {
+                    None => self.sweep(&mut lock(shard)),
+                    Some(journal) => self.sweep_kept(journal, lock(shard)),
+                }
                 // Calls that wait for the shard, or for this thread, go first.
                 tokio::task::yield_now().await;
             }
@@ -235,7 +204,11 @@ fn sweep<S: State>(table: &mut Table<S>, now: Timestamp) {
         state.sweep(now, SWEEP_BUDGET);
         !state.is_vacant(now)
     });
-    // What a crowd has left empty is given back.
+    shrink(table);
+}
+
+/// Gives back what a crowd has left empty.
+fn shrink<S>(table: &mut Table<S>) {
     if table.capacity() > SPARE * table.len().max(SPARE) {
         table.shrink_to(2 * table.len());
     }

@@ -1,5 +1,7 @@
 //! What the embedded engine keeps of one lock.
 
+use serde::{Deserialize, Serialize};
+
 use super::Lease;
 use crate::{
     decision::State,
@@ -19,7 +21,7 @@ pub struct Lock {
 }
 
 /// An owner's time with the lock.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Tenure {
     pub(super) owner: Box<[u8]>,
     /// Its end is when it was released, if it was.

@@ -1,5 +1,7 @@
 //! `Ban`: bans a key for a time.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Event, EventKind, Meter, MeterName, unknown_status};
 use crate::{
     decision::{Call, Decision, Listing, Reply},
@@ -25,7 +27,7 @@ pub struct BanKey {
 }
 
 /// A ban in force.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ban {
     /// When it ends.
     pub until: Timestamp,
@@ -38,7 +40,7 @@ pub struct Ban {
 }
 
 /// A ban, and how long it is remembered.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct BanRecord {
     pub(super) until: Timestamp,
     pub(super) forget: Timestamp,

@@ -9,13 +9,15 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::{decision::State, time::Timestamp};
+use crate::{decision::State, record::Touched, time::Timestamp};
 
 /// Banned keys by the end of their ban.
 #[derive(Debug, Default)]
 pub struct BanIndex {
     pub(super) by_end: BTreeSet<(Timestamp, Box<[u8]>)>,
     pub(super) ends: HashMap<Box<[u8]>, Timestamp>,
+    /// Keys whose end has changed, where the index is kept over a restart.
+    pub(super) touched: Touched,
 }
 
 impl BanIndex {
@@ -28,6 +30,7 @@ impl BanIndex {
             }
             None => {}
         }
+        self.touched.note(&[key]);
         self.ends.insert(key.into(), until);
         self.by_end.insert((until, key.into()));
     }
@@ -40,7 +43,10 @@ impl BanIndex {
             match self.by_end.first() {
                 Some(&(until, _)) if due(until) => {
                     let key = self.by_end.pop_first().map(|(_, key)| key);
-                    key.and_then(|key| self.ends.remove(&key));
+                    if let Some(key) = key {
+                        self.touched.note(&[&key]);
+                        self.ends.remove(&key);
+                    }
                 }
                 _ => return,
             }

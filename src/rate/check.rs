@@ -4,6 +4,8 @@ mod denial;
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 pub use denial::RefusedKey;
 
 use super::{
@@ -49,7 +51,7 @@ pub enum Checked {
 }
 
 /// Whether a call may pass, and what is used.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// Whether it may pass.
     pub verdict: Verdict,
@@ -64,7 +66,7 @@ pub struct Answer {
 }
 
 /// Whether a call may pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verdict {
     /// It may.
     Allow,
@@ -90,7 +92,7 @@ impl Verdict {
 }
 
 /// How much of a limit is used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitUse {
     /// How much.
     pub count: u32,

@@ -1,12 +1,13 @@
 //! What happens to the keys of a policy.
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use super::ban::BanRecord;
 use crate::{names::SEPARATOR, time::Timestamp};
 
 /// A notice about a key, or a change of its ban.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// What happened.
     pub kind: EventKind,
@@ -30,7 +31,7 @@ pub struct Event {
 }
 
 /// What can happen; the numbers are those of the scripts and of the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventKind {
     /// The first call of a window above a WARN tier.
     Warned = 1,

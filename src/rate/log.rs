@@ -15,7 +15,7 @@ pub const HISTORY: u32 = 1000;
 /// The last events of the keys of a shard.
 #[derive(Debug, Default)]
 pub struct Log {
-    history: Option<Box<History<Event>>>,
+    pub(super) history: Option<Box<History<Event>>>,
 }
 
 impl Log {

@@ -1,5 +1,7 @@
 //! What the embedded engine keeps of one key under one policy.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Event, ban::BanRecord, check::Answer, rule::Rule, usage::Usage};
 use crate::{decision::State, memory::Memory, time::Timestamp};
 
@@ -17,7 +19,7 @@ pub struct Meter {
 }
 
 /// What was used under one name of a limit.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Counter {
     name: Box<[u8]>,
     usage: Usage,
@@ -39,11 +41,11 @@ pub(super) struct Loaded {
 /// The levels that notices went out for, and when.
 ///
 /// Behind a pointer: a million keys that no notice went out for must not pay.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Notices(Option<Box<Sent>>);
 
 /// Tiers and instants, the oldest first; not empty.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Sent {
     tiers: Vec<(u32, Timestamp)>,
 }

@@ -10,6 +10,8 @@
 //! (The two-bucket estimate that is often called a sliding window, which weighs
 //! the previous window's count, bounds neither.)
 
+use serde::{Deserialize, Serialize};
+
 use super::rule::Limit;
 use crate::time::Timestamp;
 
@@ -17,7 +19,7 @@ use crate::time::Timestamp;
 const PARTS: u64 = 60;
 
 /// What was counted, by sub-bucket of the clock.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SlidingWindow {
     /// The length of a sub-bucket in µs.
     width: u64,

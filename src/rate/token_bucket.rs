@@ -13,6 +13,8 @@
 //! microseconds and a numerator over `max`, so that nothing is rounded and
 //! nothing drifts: rates beyond one per microsecond are exact, too.
 
+use serde::{Deserialize, Serialize};
+
 use super::{FILL_MAX, rule::Limit};
 use crate::time::Timestamp;
 
@@ -20,7 +22,7 @@ use crate::time::Timestamp;
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The theoretical arrival time, and the numbers it was counted with.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TokenBucket {
     /// Whole µs since the epoch.
     tat: u64,

@@ -1,5 +1,7 @@
 //! What has been used of a limit, whatever its algorithm.
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     rule::{Algorithm, Limit},
     sliding_window::SlidingWindow,
@@ -9,7 +11,7 @@ use super::{
 use crate::time::Timestamp;
 
 /// What has been used of a limit at an instant.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Usage {
     Fixed(Window),
     Calendar(Window),

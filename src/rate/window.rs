@@ -4,11 +4,13 @@
 //! between move nothing. A calendar window is the classic key per minute: the
 //! window of the clock that the call falls into.
 
+use serde::{Deserialize, Serialize};
+
 use super::rule::Limit;
 use crate::time::Timestamp;
 
 /// A window and what was counted in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Window {
     pub(super) start: Timestamp,
     pub(super) count: u32,

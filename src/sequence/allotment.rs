@@ -1,12 +1,14 @@
 //! What a caller is given, and how callers that wait together share it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     decision::{Item, Reply},
     error::Error,
 };
 
 /// Values with even steps between them, at least one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
     /// The last.
     pub last: u64,

@@ -1,5 +1,7 @@
 //! What is kept of a sequence.
 
+use serde::{Deserialize, Serialize};
+
 use super::{allotment::Range, reserve::Reservation};
 use crate::{decision::State, memory::Memory, time::Timestamp};
 
@@ -15,7 +17,7 @@ pub struct Counter {
 }
 
 /// High-water marks.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) struct Marks {
     /// No store has given out a value above this.
     pub(super) reserved: u64,

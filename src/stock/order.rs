@@ -1,5 +1,7 @@
 //! What is kept of an order.
 
+use serde::{Deserialize, Serialize};
+
 use super::{RESERVE_MAX, RETENTION};
 use crate::{
     decision::Reply,
@@ -9,7 +11,7 @@ use crate::{
 };
 
 /// What became of a reservation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReservationState {
     /// Held for its order; lapsed once its hold is no longer listed.
     Held,
@@ -20,7 +22,7 @@ pub enum ReservationState {
 }
 
 /// A reservation of an order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
     /// What became of it.
     pub state: ReservationState,
@@ -63,7 +65,7 @@ impl Reservation {
 }
 
 /// An order's record.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Order {
     pub(super) reservation: Reservation,
     /// What its buyer may have reserved and bought.

@@ -1,12 +1,14 @@
 //! How a step about stock ends.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     decision::{Reply, unknown_status},
     error::Error,
 };
 
 /// How many there are of a sku.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Stock {
     /// How many there are, reserved ones among them.
     pub on_hand: u64,

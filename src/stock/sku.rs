@@ -1,12 +1,16 @@
 //! What is kept of a sku.
 
+mod record;
+
 use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
 
 use super::{
     QUANTITY_MAX, RECLAIM_MAX, Restocked, Ruling, Stock,
     order::{Order, Reservation, ReservationState},
 };
-use crate::{decision::State, memory::Memory, time::Timestamp};
+use crate::{decision::State, memory::Memory, record::Touched, time::Timestamp};
 
 /// The stock of a sku, what is held of it, and what is remembered of its orders.
 #[derive(Debug, Default)]
@@ -19,10 +23,12 @@ pub struct Sku {
     /// What each buyer has reserved and bought.
     buyers: HashMap<Box<[u8]>, u64>,
     pub(super) replays: Memory<Stock>,
+    /// Holds and buyers that have changed, where skus are kept over a restart.
+    touched: Touched,
 }
 
 /// What a hold gives back when it lapses.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Hold {
     quantity: u64,
     buyer: Box<[u8]>,
@@ -49,7 +55,8 @@ impl Sku {
             let Some(first) = self.holds.first_entry().filter(|first| first.key().0 <= now) else {
                 break;
             };
-            let Hold { quantity, buyer } = first.remove();
+            let ((end, name), Hold { quantity, buyer }) = first.remove_entry();
+            self.touched.note(&[&[record::HOLD], &end.0.to_be_bytes(), &name]);
             stock.reserved -= quantity;
             self.give_back(&buyer, quantity);
         }
@@ -112,7 +119,9 @@ impl Sku {
         self.stock = Some(stock);
         let hold = Hold { quantity: *quantity, buyer: buyer.clone() };
         self.take(buyer, *quantity);
-        self.holds.insert(record.reservation.hold(order), hold);
+        let (end, name) = record.reservation.hold(order);
+        self.touched.note(&[&[record::HOLD], &end.0.to_be_bytes(), &name]);
+        self.holds.insert((end, name), hold);
         let forget = record.forget;
         self.orders.keep(order, record, forget, now);
         stock
@@ -120,7 +129,9 @@ impl Sku {
 
     /// Takes an order's hold off the list.
     pub(super) fn release(&mut self, order: &[u8], reservation: &Reservation) {
-        self.holds.remove(&reservation.hold(order));
+        let (end, name) = reservation.hold(order);
+        self.touched.note(&[&[record::HOLD], &end.0.to_be_bytes(), &name]);
+        self.holds.remove(&(end, name));
     }
 
     /// Writes down the stock and what became of an order.
@@ -133,6 +144,7 @@ impl Sku {
     /// Counts what a buyer takes.
     pub(super) fn take(&mut self, buyer: &[u8], quantity: u64) {
         if !buyer.is_empty() {
+            self.touched.note(&[&[record::BUYER], buyer]);
             *self.buyers.entry(buyer.into()).or_default() += quantity;
         }
     }
@@ -140,6 +152,7 @@ impl Sku {
     /// Counts what a buyer gives back.
     pub(super) fn give_back(&mut self, buyer: &[u8], quantity: u64) {
         if let Some(count) = self.buyers.get_mut(buyer) {
+            self.touched.note(&[&[record::BUYER], buyer]);
             *count -= quantity;
             if *count == 0 {
                 self.buyers.remove(buyer);

@@ -21,6 +21,8 @@
 //!   what never shares state
 //! - `degradation`: what is answered while Redis is gone
 //! - `denials`, `denial_storms`: what a server remembers of refusals
+//! - `durable`: what a restart keeps; `durable_kill`: the scenario S8, kill -9 under load;
+//!   `durable_disk`: power loss, a full disk; `durable_damage`: what cannot be used; `durable_time`: stepped clocks
 //! - `differential`: both executors of every decision on the same histories
 //! - `properties`, `rate_properties`, `sequence_properties`, `stock_properties`: what holds after any history
 //! - `round_trips`: what a decision costs Redis
@@ -63,6 +65,11 @@ mod differential_rate;
 mod differential_sequence;
 mod differential_stock;
 mod documented;
+mod durable;
+mod durable_damage;
+mod durable_disk;
+mod durable_kill;
+mod durable_time;
 mod events;
 mod failover;
 mod farm;
@@ -97,6 +104,7 @@ mod rate_properties;
 mod rates;
 mod replicas;
 mod requests;
+mod reread;
 mod round_trips;
 mod sequence;
 mod sequence_bad_input;

@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     net::TcpListener,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU16, Ordering},
     time::Duration,
@@ -77,7 +77,13 @@ pub struct Server {
 impl Server {
     pub async fn start(arguments: &[&str]) -> Server {
         let mut command = tollgate(&["serve", "--listen", "127.0.0.1:0"]);
-        let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        command.args(arguments);
+        Server::spawn(command).await
+    }
+
+    /// A command that serves.
+    pub async fn spawn(mut command: Command) -> Server {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let greeting = BufReader::new(child.stdout.take().unwrap());
         let process = Process(child);
         let port = tokio::task::spawn_blocking(move || {
@@ -183,6 +189,34 @@ impl Drop for OwnRedis {
     fn drop(&mut self) {
         self.process = None;
         let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// A folder that ends with its test.
+pub struct TempFolder(PathBuf);
+
+impl TempFolder {
+    pub fn new() -> TempFolder {
+        static NEXT: AtomicU16 = AtomicU16::new(0);
+        let number = NEXT.fetch_add(1, Ordering::SeqCst);
+        let name = format!("tollgate-test-data-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&path);
+        TempFolder(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn text(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for TempFolder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -17,7 +17,10 @@ use tollgate::{
     time::{Timestamp, monotonic},
 };
 
-use crate::world::{Time, redis_engine, redis_url, up};
+use crate::{
+    reread::Reread,
+    world::{Time, redis_engine, redis_url, up},
+};
 
 /// The states of a capability, by partition.
 pub type States<S> = HashMap<Box<[u8]>, S>;
@@ -45,6 +48,8 @@ pub struct Twins {
     told: Mutex<Vec<Hint>>,
     /// The events that `decide` has left since the last time.
     events: Mutex<Vec<Left>>,
+    /// States are read back from what is kept of them, now and then.
+    reread: Mutex<Reread>,
     listener: Option<(PubSubSink, PubSubStream)>,
 }
 
@@ -59,8 +64,8 @@ impl Twins {
         let engine = redis.clone();
         let maintain = tokio::spawn(async move { engine.maintain().await }).abort_handle();
         up(redis.state()).await;
-        let (told, events) = (Mutex::default(), Mutex::default());
-        Twins { time, redis, maintain, told, events, listener: None }
+        let (told, events, reread) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Twins { time, redis, maintain, told, events, reread, listener: None }
     }
 
     /// Also hears what the scripts tell on these channels.
@@ -158,7 +163,7 @@ impl Twins {
     {
         let now = Timestamp(self.time.now());
         let state = states.entry(decision.partition().into()).or_default();
-        let native = decision.decide(state, now);
+        let native = self.reread.lock().unwrap().decide(decision, state, now);
         let event = state.take_event().map(|event| (decision.tag().into(), *event, now));
         self.events.lock().unwrap().extend(event);
         let told = state.take_hints().into_iter();
@@ -169,6 +174,9 @@ impl Twins {
 
 impl Drop for Twins {
     fn drop(&mut self) {
+        if !std::thread::panicking() {
+            println!("states read back: {}", self.reread.lock().unwrap().count);
+        }
         self.maintain.abort();
     }
 }

@@ -101,6 +101,16 @@ impl World {
         World { client, locks, rates, sequences, address, time, server }
     }
 
+    /// One whose server is a process, on the machine's time.
+    pub async fn at(address: String) -> World {
+        let client = Client::connect(address.clone()).await.unwrap();
+        let locks = Locks::connect(address.clone()).await.unwrap();
+        let rates = Rates::connect(address.clone()).await.unwrap();
+        let sequences = Sequences::connect(address.clone()).await.unwrap();
+        let (time, server) = (embedded_engine().1, tokio::spawn(pending::<()>()).abort_handle());
+        World { client, locks, rates, sequences, address, time, server }
+    }
+
     /// Another client on a connection of its own.
     pub async fn connect(&self) -> Client {
         Client::connect(self.address.clone()).await.unwrap()

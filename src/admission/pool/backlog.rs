@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::Member;
-use crate::{names::SEPARATOR, time::Timestamp};
+use crate::{names::SEPARATOR, record::Touched, time::Timestamp};
 
 /// The queued tasks of a pool.
 #[derive(Debug, Default)]
@@ -15,6 +15,8 @@ pub(in crate::admission) struct Backlog {
     /// When queued tasks expire, and others are forgotten.
     due: BTreeSet<(Timestamp, Member)>,
     due_of: HashMap<Member, Timestamp>,
+    /// Tasks that are to be seen to at another time, where pools are kept over a restart.
+    pub(super) touched: Touched,
 }
 
 /// A queued task; those of a device stand together, in the order of their time.
@@ -80,12 +82,19 @@ impl Backlog {
     /// Has a task seen to at a time.
     pub(in crate::admission) fn set_due(&mut self, member: &Member, due: Timestamp) {
         self.clear_due(member);
+        self.touched.note(&[member]);
         self.due.insert((due, member.clone()));
         self.due_of.insert(member.clone(), due);
     }
 
+    /// When a task has to be seen to.
+    pub(super) fn due_of(&self, member: &[u8]) -> Option<Timestamp> {
+        self.due_of.get(member).copied()
+    }
+
     pub(in crate::admission) fn clear_due(&mut self, member: &[u8]) {
         if let Some((member, due)) = self.due_of.remove_entry(member) {
+            self.touched.note(&[&member]);
             self.due.remove(&(due, member));
         }
     }

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::{Member, Pool};
+use super::{Member, Pool, record};
 use crate::{
     admission::{Event, EventKind, Outcome, Settings, Standing, Task, TaskState},
     events::History,
@@ -54,7 +54,10 @@ impl Pool {
     /// are left.
     pub(in crate::admission) fn reclaim(&mut self, settings: &Settings, now: Timestamp) -> usize {
         for _ in 0..RECLAIM_MAX {
-            let Some((_, member, token, attempt)) = self.lapsed.pop_first() else { break };
+            let Some(lapsed) = self.lapsed.pop_first() else { break };
+            self.note_lapsed(&lapsed);
+            let (_, member, token, attempt) = lapsed;
+            self.touched.note(&[&[record::TASK], &member]);
             self.log_expired(member.clone(), token, attempt, settings, now);
             let task = self.task(&member, now).filter(|task| task.lease.token == token);
             if let Some(task) = task.filter(|task| task.is_over(settings, now)).cloned() {
@@ -133,7 +136,9 @@ impl Pool {
         settings: &Settings,
         now: Timestamp,
     ) {
-        self.lapsed.remove(&lapsed(member, &task));
+        let lapsed = lapsed(member, &task);
+        self.lapsed.remove(&lapsed);
+        self.note_lapsed(&lapsed);
         self.log_task(EventKind::Expired, member, &task, None, settings, now);
         self.end_attempt(member, task, settings, now);
     }

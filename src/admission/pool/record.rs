@@ -1,0 +1,141 @@
+//! What is kept of a pool over a restart: its overrides and last token, its tasks, its
+//! events. Which leases run, which are remembered and which tasks are queued follows from
+//! the tasks.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Lapsed, Member, NEVER, Pool};
+use crate::{
+    admission::{Overrides, Standing, Task, TaskState},
+    events::History,
+    record::{Changes, Recorded, Unreadable, decode, encode, split_part, unknown_part},
+    time::Timestamp,
+};
+
+pub(super) const TASK: u8 = b't';
+pub(super) const EVENT: u8 = b'e';
+/// When a task has to be seen to.
+const DUE: u8 = b'd';
+/// A lease that has ended and whose task is another one by now, or forgotten.
+const LAPSED: u8 = b'l';
+
+/// A task, and what else is known of it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept<T> {
+    task: T,
+    /// Whether its last lease has ended, and an event tells so.
+    is_ended: bool,
+}
+
+/// Tasks that are put back, until what follows of them is derived.
+#[derive(Debug, Default)]
+pub(super) struct Restoring(Vec<(Member, bool)>);
+
+impl Pool {
+    /// Whether nothing more is to be told of a task's last lease.
+    fn is_ended(&self, member: &Member, task: &Task) -> bool {
+        let (token, attempt) = (task.lease.token, task.attempt());
+        task.state == TaskState::Leased
+            && !self.leases.contains(&(task.slot_end, member.clone()))
+            && !self.lapsed.contains(&(task.slot_end, member.clone(), token, attempt))
+    }
+
+    /// Whether the lease that a part names has ended, and nothing tells so yet.
+    fn is_listed(&self, part: &[u8]) -> bool {
+        decode_lapsed(part).is_ok_and(|lapsed| self.lapsed.contains(&lapsed))
+    }
+
+    /// Notes that a lease which has ended goes on the list by itself, or off it: its task
+    /// is another one by now, or forgotten.
+    pub(super) fn note_lapsed(&mut self, (end, member, token, attempt): &Lapsed) {
+        let (end, token) = (end.0.to_be_bytes(), token.to_be_bytes());
+        self.touched.note(&[&[LAPSED], &end, &token, &attempt.to_be_bytes(), member]);
+    }
+}
+
+fn decode_lapsed(part: &[u8]) -> Result<Lapsed, Unreadable> {
+    let cut = || Unreadable("the name of a lease is cut short".to_owned());
+    let (end, rest) = part.split_first_chunk::<8>().ok_or_else(cut)?;
+    let (token, rest) = rest.split_first_chunk::<8>().ok_or_else(cut)?;
+    let (attempt, member) = rest.split_first_chunk::<4>().ok_or_else(cut)?;
+    let (end, token) = (Timestamp(u64::from_be_bytes(*end)), u64::from_be_bytes(*token));
+    Ok((end, member.into(), token, u32::from_be_bytes(*attempt)))
+}
+
+impl Recorded for Pool {
+    const KIND: u8 = 1;
+
+    fn note_changes(&mut self) {
+        self.touched.begin();
+        self.backlog.touched.begin();
+    }
+
+    fn head(&self, to: &mut Vec<u8>) {
+        if self.last_token > 0 || self.overrides != Overrides::default() {
+            encode(&(self.overrides, self.last_token), to);
+        }
+    }
+
+    fn drain(&mut self, to: &mut Changes) {
+        for part in self.touched.take() {
+            let (letter, member) = split_part(&part);
+            match self.tasks.get_key_value(member).filter(|_| letter == TASK) {
+                Some((member, task)) => {
+                    to.put(&[&part], &Kept { task, is_ended: self.is_ended(member, task) });
+                }
+                None if letter == EVENT => to.clear(&[&part]),
+                None if letter == LAPSED && self.is_listed(member) => to.put(&[&part], &()),
+                None => to.remove(&[&part]),
+            }
+        }
+        for member in self.backlog.touched.take() {
+            match self.backlog.due_of(&member) {
+                Some(due) => to.put(&[&[DUE], &member], &due),
+                None => to.remove(&[&[DUE], &member]),
+            }
+        }
+        if let Some(events) = &mut self.events {
+            events.drain(EVENT, to);
+        }
+    }
+
+    fn restore(&mut self, part: &[u8], value: &[u8]) -> Result<(), Unreadable> {
+        match split_part(part) {
+            (0, _) => (self.overrides, self.last_token) = decode(value)?,
+            (TASK, member) => {
+                let Kept { task, is_ended } = decode::<Kept<Task>>(value)?;
+                let member = Member::from(member);
+                let restoring = self.restoring.get_or_insert_default();
+                restoring.0.push((member.clone(), is_ended));
+                self.tasks.insert(member, task);
+            }
+            (DUE, member) => self.backlog.set_due(&member.into(), decode(value)?),
+            (LAPSED, lapsed) => drop(self.lapsed.insert(decode_lapsed(lapsed)?)),
+            (EVENT, number) => History::restore(&mut self.events, number, value)?,
+            _ => return unknown_part(part),
+        }
+        Ok(())
+    }
+
+    fn restored(&mut self) {
+        let Some(restoring) = self.restoring.take() else { return };
+        let (mut leases, mut ended) = (Vec::new(), Vec::new());
+        for (member, is_ended) in restoring.0 {
+            let Some(task) = self.tasks.get(&member) else { continue };
+            if let Some(queued) = task.queued.as_ref()
+                && queued.standing == Standing::Queued
+            {
+                self.backlog.add(&member, queued.at);
+            }
+            // One that has ended meanwhile lapses with the next decision, as it would have.
+            if task.state == TaskState::Leased && !is_ended {
+                leases.push((task.slot_end, member));
+            } else if task.forget != NEVER {
+                ended.push((task.forget, member));
+            }
+        }
+        // Sorted at once: a million one by one take several times as long.
+        self.leases = leases.into_iter().collect();
+        self.ended = ended.into_iter().collect();
+    }
+}

@@ -1,0 +1,297 @@
+//! Writes changes down, on a thread of its own.
+//!
+//! What has arrived while one batch was written is the next one: a sync serves all that
+//! wait for it, and there is no timer in between.
+//!
+//! # When it cannot be written
+//! A full disk, or one that fails, loses nothing that was acknowledged, and under
+//! [`Durability::Always`] nothing is acknowledged that is not down. From the first failure
+//! on the engine takes no calls, neither those that would change something nor those that
+//! would read what is not down: they are refused at once, with the reason
+//! ([`Error::Unavailable`]: certainly not executed). What was decided before and is not down
+//! stays in line and is tried again every [`RETRY_EVERY`] until it is, and its calls wait
+//! for it: at their deadline nobody knows its fate. Then the engine goes on by itself.
+
+mod queue;
+
+use std::{
+    mem,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use tokio::{sync::watch, time::timeout_at};
+
+use super::{
+    super::StoreState,
+    store::{Batch, Store},
+};
+use crate::{
+    error::Error,
+    record::Change,
+    time::{KeptClock, monotonic},
+};
+use queue::Queue;
+
+/// What no call waits for is written so often, and the clock's mark looked at.
+const WRITE_EVERY: Duration = Duration::from_millis(500);
+/// Calls wait where a change is older than this and not down: a disk that is slower than
+/// the load must not make more than a second of it.
+const AGE_MAX: Duration = Duration::from_millis(950);
+const RETRY_EVERY: Duration = Duration::from_millis(250);
+/// More changes are not left in line for longer.
+const MANY: usize = 50_000;
+/// With so many in line no further call is taken.
+const MOST: usize = 1_000_000;
+
+/// What an acknowledgement means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// What was decided is synced to the disk.
+    Always,
+    /// It is within a second.
+    #[default]
+    Interval,
+}
+
+/// Takes changes, and tells when they are down.
+#[derive(Debug)]
+pub(in super::super) struct Journal {
+    shared: Arc<Shared>,
+    clock: Arc<KeptClock>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    durability: Durability,
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    progress: watch::Sender<Progress>,
+    state: watch::Sender<StoreState>,
+    is_failing: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    /// All changes up to this ticket are down.
+    written: u64,
+    /// Why later ones are not.
+    failure: Option<Arc<str>>,
+}
+
+impl Journal {
+    pub(super) fn start(
+        store: Store,
+        clock: Arc<KeptClock>,
+        durability: Durability,
+    ) -> std::io::Result<Journal> {
+        let shared = Arc::new(Shared {
+            durability,
+            queue: Mutex::default(),
+            wake: Condvar::new(),
+            progress: watch::Sender::default(),
+            state: watch::Sender::new(StoreState::Up),
+            is_failing: AtomicBool::new(false),
+        });
+        let writer =
+            Writer { shared: shared.clone(), store, clock: clock.clone(), batch: Batch::default() };
+        let thread = thread::Builder::new().name("journal".into()).spawn(move || writer.run())?;
+        Ok(Journal { shared, clock, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Returns once a call can be taken: where the machine has slept the clock stands still
+    /// until its mark is down.
+    pub(super) async fn admit(&self, deadline: Instant) -> Result<(), Error> {
+        self.check()?;
+        if !self.clock.is_standing() {
+            return Ok(());
+        }
+        let mut progress = self.shared.progress.subscribe();
+        self.ask_for_mark();
+        let goes_on = |progress: &Progress| progress.failure.is_some() || !self.clock.is_standing();
+        match timeout_at(deadline.into(), progress.wait_for(goes_on)).await {
+            // Nothing was decided.
+            Err(_) => Err(self.shared.unavailable()),
+            Ok(_) => self.check(),
+        }
+    }
+
+    fn ask_for_mark(&self) {
+        let mut queue = lock(&self.shared.queue);
+        queue.is_mark_due = true;
+        if mem::take(&mut queue.is_idle) {
+            self.shared.wake.notify_one();
+        }
+    }
+
+    /// Whether a call can be taken now.
+    pub(in super::super) fn check(&self) -> Result<(), Error> {
+        if self.shared.is_failing.load(Ordering::Acquire) {
+            return Err(self.shared.unavailable());
+        }
+        match lock(&self.shared.queue).count < MOST {
+            true => Ok(()),
+            false => Err(Error::Overloaded),
+        }
+    }
+
+    /// Whether there is room for what no call waits for.
+    pub(super) fn has_room(&self) -> bool {
+        !self.shared.is_failing.load(Ordering::Acquire) && lock(&self.shared.queue).count < MANY
+    }
+
+    /// Puts changes in line; their ticket.
+    pub(super) fn push(&self, changes: Vec<Change>) -> u64 {
+        let mut queue = lock(&self.shared.queue);
+        let ticket = queue.push(changes);
+        let is_urgent = self.shared.durability == Durability::Always || queue.count >= MANY;
+        if is_urgent && mem::take(&mut queue.is_idle) {
+            self.shared.wake.notify_one();
+        }
+        ticket
+    }
+
+    /// Returns once a call may be answered that has seen changes up to this ticket.
+    pub(super) async fn settle(&self, ticket: u64, deadline: Instant) -> Result<(), Error> {
+        let shared = &self.shared;
+        if shared.progress.borrow().written >= ticket {
+            return Ok(());
+        }
+        let is_early = shared.durability == Durability::Interval
+            && !shared.is_failing.load(Ordering::Acquire)
+            && lock(&shared.queue).age() < AGE_MAX;
+        if is_early {
+            return Ok(());
+        }
+        let mut progress = shared.progress.subscribe();
+        let is_down = |progress: &Progress| progress.written >= ticket;
+        match timeout_at(deadline.into(), progress.wait_for(is_down)).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(Error::DeadlineExceeded),
+        }
+    }
+
+    pub(in super::super) fn state(&self) -> watch::Receiver<StoreState> {
+        self.shared.state.subscribe()
+    }
+
+    /// Writes what is in line, and ends.
+    pub(super) fn close(&self) {
+        lock(&self.shared.queue).is_closing = true;
+        self.shared.wake.notify_one();
+        let thread = lock(&self.thread).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the journal has failed: what it had in line may be lost");
+        }
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    fn unavailable(&self) -> Error {
+        let progress = self.progress.borrow();
+        let why = progress.failure.as_deref().unwrap_or("it takes too long");
+        Error::Unavailable(format!("the data directory cannot be written: {why}"))
+    }
+
+    fn note_written(&self, ticket: u64) {
+        if self.is_failing.swap(false, Ordering::AcqRel) {
+            tracing::info!("the data directory is written again: calls are taken");
+            self.state.send_replace(StoreState::Up);
+        }
+        self.progress.send_modify(|progress| {
+            *progress = Progress { written: ticket, failure: None };
+        });
+    }
+
+    fn note_failure(&self, why: &str) {
+        self.progress.send_modify(|progress| progress.failure = Some(why.into()));
+        if !self.is_failing.swap(true, Ordering::AcqRel) {
+            tracing::error!(
+                why,
+                "the data directory cannot be written: no calls are taken until it can"
+            );
+            self.state.send_replace(StoreState::Down);
+        }
+    }
+}
+
+/// The thread that writes.
+#[derive(Debug)]
+struct Writer {
+    shared: Arc<Shared>,
+    store: Store,
+    clock: Arc<KeptClock>,
+    /// What is not down yet of what was taken out of the queue.
+    batch: Batch,
+}
+
+impl Writer {
+    fn run(mut self) {
+        loop {
+            let (ticket, is_closing) = self.collect();
+            let is_idle = self.batch.is_empty() && !self.clock.is_due();
+            if is_idle && !is_closing {
+                continue;
+            }
+            let mark = if is_closing { self.clock.stop() } else { self.clock.reserve() };
+            match self.store.write(&self.batch, mark) {
+                Ok(()) => {
+                    self.batch = Batch::default();
+                    self.clock.pass(mark);
+                    self.shared.note_written(ticket);
+                }
+                Err(why) => self.shared.note_failure(&why),
+            }
+            if is_closing {
+                return;
+            }
+        }
+    }
+
+    /// Takes what is in line once it is time to write; the last ticket, and whether it is
+    /// the last time.
+    fn collect(&mut self) -> (u64, bool) {
+        let shared = &self.shared;
+        let (pause, enough) = match shared.durability {
+            _ if shared.is_failing.load(Ordering::Acquire) => (RETRY_EVERY, usize::MAX),
+            Durability::Always => (WRITE_EVERY, 1),
+            Durability::Interval => (WRITE_EVERY, MANY),
+        };
+        let end = monotonic() + pause;
+        let mut queue = lock(&shared.queue);
+        // Of a batch that failed the first change is older than those in line.
+        queue.writing_since = queue.writing_since.filter(|_| !self.batch.is_empty());
+        loop {
+            let left = end.saturating_duration_since(monotonic());
+            let is_asked = queue.is_mark_due && enough < usize::MAX;
+            if queue.is_closing || is_asked || queue.count >= enough || left.is_zero() {
+                break;
+            }
+            queue.is_idle = true;
+            let waited = shared.wake.wait_timeout(queue, left);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        (queue.is_idle, queue.is_mark_due) = (false, false);
+        let taken = queue.take();
+        let (ticket, is_closing) = (queue.ticket, queue.is_closing);
+        drop(queue);
+        taken.for_each(|change| self.batch.add(change));
+        (ticket, is_closing)
+    }
+}
+
+/// A panic while one is held would be a bug that says so itself.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

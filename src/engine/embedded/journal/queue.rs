@@ -1,0 +1,51 @@
+//! Changes that wait to be written.
+
+use std::{
+    collections::VecDeque,
+    mem,
+    time::{Duration, Instant},
+};
+
+use crate::{record::Change, time::monotonic};
+
+/// What the journal's thread is to do.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    pub(super) changes: VecDeque<Vec<Change>>,
+    pub(super) count: usize,
+    /// Of the last change.
+    pub(super) ticket: u64,
+    /// When the first of them came.
+    pub(super) since: Option<Instant>,
+    /// The same of those that are being written.
+    pub(super) writing_since: Option<Instant>,
+    /// A call waits for the clock's mark.
+    pub(super) is_mark_due: bool,
+    /// The thread waits.
+    pub(super) is_idle: bool,
+    pub(super) is_closing: bool,
+}
+
+impl Queue {
+    /// Puts changes in line; their ticket.
+    pub(super) fn push(&mut self, changes: Vec<Change>) -> u64 {
+        self.count += changes.len();
+        self.ticket += 1;
+        self.changes.push_back(changes);
+        self.since.get_or_insert_with(monotonic);
+        self.ticket
+    }
+
+    /// Takes what is in line.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = Change> + use<> {
+        self.count = 0;
+        let since = self.since.take();
+        self.writing_since = self.writing_since.or(since);
+        mem::take(&mut self.changes).into_iter().flatten()
+    }
+
+    /// How old the first change is that is not down.
+    pub(super) fn age(&self) -> Duration {
+        self.writing_since.or(self.since).map_or(Duration::ZERO, |since| since.elapsed())
+    }
+}

@@ -1,0 +1,209 @@
+//! Decides as the engine does, and writes down what changes.
+//!
+//! Changes are put in line under the shard's mutex: what is down is always a state that
+//! there was, of each shard. A call is answered when all that it can have seen is as
+//! durable as was asked for: what it has changed itself, and what others of its shard had
+//! changed before it.
+
+use std::{
+    path::Path,
+    sync::{Arc, MutexGuard},
+    time::Instant,
+};
+
+use super::{
+    Embedded, SWEEP_BUDGET,
+    journal::{Durability, Journal},
+    load,
+    store::{Batch, Disk, OpenError, Store},
+    tables::{Kept, Notes, Tables},
+};
+use crate::{
+    decision::{Decision, State},
+    error::Error,
+    rate,
+    record::Recorded,
+    time::{Clock, KeptClock, Millis, Timestamp},
+};
+
+/// So far ahead of the system's clock the mark of a server that was killed can be.
+const AHEAD_MAX: Millis = Millis::from_secs(10);
+
+impl Embedded {
+    /// An engine that goes on from what is on a disk.
+    pub fn open(source: Clock, disk: Disk, durability: Durability) -> Result<Embedded, OpenError> {
+        let mut engine = Embedded::new(Clock::system());
+        let path = disk.path().to_owned();
+        let mut store = Store::open(disk)?;
+        let (mark, count) = load::load(&mut engine, &store)?;
+        let was_closed = mark.is_none_or(|mark| mark.is_last);
+        let clock = Arc::new(KeptClock::resume(source, mark));
+        tell(&path, count, was_closed, &clock);
+        let first = clock.reserve();
+        store.write(&Batch::default(), first).map_err(OpenError::Unusable)?;
+        clock.pass(first);
+        let journal = Journal::start(store, clock.clone(), durability);
+        let failed = |error| OpenError::Unusable(format!("cannot start a thread: {error}"));
+        engine.journal = Some(journal.map_err(failed)?);
+        engine.clock = Clock::Kept(clock);
+        Ok(engine)
+    }
+
+    /// Takes a decision; returns when it may be acknowledged.
+    pub(in super::super) async fn run_kept<D>(
+        &self,
+        journal: &Journal,
+        decision: &D,
+        deadline: Instant,
+    ) -> Result<D::Outcome, Error>
+    where
+        D: Decision<State: Kept>,
+    {
+        journal.admit(deadline).await?;
+        let (outcome, ticket) = self.decide_kept(journal, decision);
+        journal.settle(ticket, deadline).await?;
+        Ok(outcome)
+    }
+
+    /// Takes decisions in order; returns when they may be acknowledged.
+    pub(in super::super) async fn run_all_kept<D>(
+        &self,
+        journal: &Journal,
+        decisions: &[D],
+        deadline: Instant,
+    ) -> Result<Vec<Result<D::Outcome, Error>>, Error>
+    where
+        D: Decision<State: Kept>,
+    {
+        journal.admit(deadline).await?;
+        let decided = decisions.iter().map(|decision| self.decide_kept(journal, decision));
+        let (outcomes, tickets): (Vec<_>, Vec<_>) = decided.unzip();
+        journal.settle(tickets.into_iter().max().unwrap_or(0), deadline).await?;
+        Ok(outcomes.into_iter().map(Ok).collect())
+    }
+
+    /// Takes a decision, and puts what it changed in line.
+    fn decide_kept<D>(&self, journal: &Journal, decision: &D) -> (D::Outcome, u64)
+    where
+        D: Decision<State: Kept>,
+    {
+        let mut tables = self.shard(decision.tag());
+        let now = self.clock.now();
+        let (table, notes) = D::State::table_and_notes(&mut tables);
+        let (outcome, event) = match table.get_mut(decision.partition()) {
+            Some(state) => self.decide_noted(decision, state, notes, now),
+            None => {
+                let mut state = D::State::default();
+                state.note_changes();
+                let (outcome, event) = self.decide_noted(decision, &mut state, notes, now);
+                if state.is_vacant(now) {
+                    // As good as none: nothing of it is kept.
+                    notes.changes.take();
+                } else {
+                    table.insert(decision.partition().into(), state);
+                }
+                (outcome, event)
+            }
+        };
+        if let Some(event) = event {
+            let tables = &mut *tables;
+            let log = tables.rate_logs.entry(decision.tag().into()).or_default();
+            log.append(*event, now);
+            drain(log, decision.tag(), &mut tables.notes);
+        }
+        (outcome, line_up(&mut tables.notes, journal))
+    }
+
+    fn decide_noted<D>(
+        &self,
+        decision: &D,
+        state: &mut D::State,
+        notes: &mut Notes,
+        now: Timestamp,
+    ) -> (D::Outcome, Option<Box<rate::Event>>)
+    where
+        D: Decision<State: Kept>,
+    {
+        let [before, after] = &mut notes.heads;
+        before.clear();
+        after.clear();
+        state.head(before);
+        let outcome = decision.decide(state, now);
+        let event = state.take_event();
+        self.tell(state);
+        state.head(after);
+        notes.changes.of::<D::State>(decision.partition());
+        if before != after {
+            notes.changes.head(after);
+        }
+        state.drain(&mut notes.changes);
+        (outcome, event)
+    }
+
+    /// Drops what has lapsed, on disk too.
+    pub(super) fn sweep_kept(&self, journal: &Journal, mut tables: MutexGuard<'_, Tables>) {
+        // What is dropped can wait; calls cannot.
+        if !journal.has_room() {
+            return;
+        }
+        let now = self.clock.now();
+        sweep::<crate::admission::Pool>(&mut tables, now);
+        sweep::<rate::Meter>(&mut tables, now);
+        sweep::<rate::Log>(&mut tables, now);
+        sweep::<rate::BanIndex>(&mut tables, now);
+        sweep::<crate::sequence::Counter>(&mut tables, now);
+        sweep::<crate::lock::Lock>(&mut tables, now);
+        sweep::<crate::stock::Sku>(&mut tables, now);
+        line_up(&mut tables.notes, journal);
+    }
+}
+
+fn sweep<S: Kept>(tables: &mut Tables, now: Timestamp) {
+    let (table, notes) = S::table_and_notes(tables);
+    table.retain(|partition, state| {
+        state.sweep(now, SWEEP_BUDGET);
+        if state.is_vacant(now) {
+            notes.changes.of::<S>(partition);
+            notes.changes.clear(&[]);
+            return false;
+        }
+        drain(state, partition, notes);
+        true
+    });
+    super::shrink(table);
+}
+
+fn drain<S: Kept>(state: &mut S, partition: &[u8], notes: &mut Notes) {
+    notes.changes.of::<S>(partition);
+    state.drain(&mut notes.changes);
+}
+
+/// Puts changes in line, if there are any; the ticket of the shard's last change.
+fn line_up(notes: &mut Notes, journal: &Journal) -> u64 {
+    if !notes.changes.is_empty() {
+        notes.ticket = journal.push(notes.changes.take());
+    }
+    notes.ticket
+}
+
+/// Says what was found.
+fn tell(path: &Path, count: usize, was_closed: bool, clock: &KeptClock) {
+    let path = path.display();
+    if !was_closed {
+        tracing::warn!(
+            %path,
+            "the last server here was killed: what it was just writing is cut off, all before it \
+             is there"
+        );
+    }
+    if clock.ahead() > AHEAD_MAX {
+        let ahead = humantime::format_duration(clock.ahead().duration());
+        tracing::warn!(
+            %path,
+            %ahead,
+            "the system clock is behind the last decision here, it was set back: time goes on \
+             from that"
+        );
+    }
+    tracing::info!(%path, entries = count, "state is kept in the data directory");
+}

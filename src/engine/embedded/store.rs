@@ -1,0 +1,288 @@
+//! The data directory: one file of redb, and one that is locked while a server uses it.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    fs::{self, File, OpenOptions, TryLockError},
+    io,
+    path::{Path, PathBuf},
+};
+
+use redb::{
+    Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError,
+    TableDefinition, TableError,
+};
+
+use crate::{
+    record::{Change, META, Unreadable, decode, encode},
+    time::Mark,
+};
+
+const ENTRIES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("entries");
+const FILE: &str = "tollgate.redb";
+const LOCK: &str = "tollgate.lock";
+/// Pages that are kept in memory: what states need is in memory already.
+const CACHE_BYTES: usize = 64 << 20;
+/// The key of the clock's mark.
+const CLOCK: &[u8] = &[META, 0, 0, b'c'];
+
+/// Why a data directory cannot be used, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OpenError {
+    /// It is damaged.
+    Damaged(String),
+    /// It cannot be read or written.
+    Unusable(String),
+    /// Another server uses it.
+    Taken(String),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Damaged(why) => write!(
+                f,
+                "{why}. Restore the directory from a copy, or move it out of \
+                 the way to begin without what is in it"
+            ),
+            OpenError::Unusable(why) => write!(
+                f,
+                "{why}. Look at the disk's health and room, and at who may write there; then start \
+                 again"
+            ),
+            OpenError::Taken(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// Opens the file, or what stands for it.
+type Opener = Box<dyn Fn(&mut Builder) -> Result<Database, DatabaseError> + Send + Sync>;
+
+/// Where entries are kept.
+pub struct Disk {
+    /// What errors name.
+    path: PathBuf,
+    open: Opener,
+    /// Locked for as long as it is open.
+    _lock: Option<File>,
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Disk").field(&self.path).finish()
+    }
+}
+
+impl Disk {
+    /// A directory, made if it is not there, that no other server uses.
+    pub fn directory(directory: &Path) -> Result<Disk, OpenError> {
+        let failed = |what: &str, error: &dyn fmt::Display| {
+            OpenError::Unusable(format!("{what} {}: {error}", directory.display()))
+        };
+        fs::create_dir_all(directory).map_err(|error| failed("cannot make", &error))?;
+        let mut options = OpenOptions::new();
+        let lock = options.create(true).truncate(false).write(true).open(directory.join(LOCK));
+        let lock = lock.map_err(|error| failed("cannot write to", &error))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(OpenError::Taken(format!(
+                    "another server uses {}: give each a data directory of its own",
+                    directory.display()
+                )));
+            }
+            Err(TryLockError::Error(error)) => return Err(failed("cannot lock", &error)),
+        }
+        let path = directory.join(FILE);
+        let file = path.clone();
+        let is_new = !path.exists();
+        let folder = directory.to_owned();
+        let open = move |builder: &mut Builder| {
+            let database = builder.create(&file)?;
+            if is_new {
+                // The file's name has to last, too.
+                File::open(&folder)
+                    .and_then(|folder| folder.sync_all())
+                    .map_err(StorageError::from)?;
+            }
+            Ok(database)
+        };
+        Ok(Disk { path, open: Box::new(open), _lock: Some(lock) })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whatever this opens, under a name for errors.
+    pub fn custom(
+        path: &Path,
+        open: impl Fn(&mut Builder) -> Result<Database, DatabaseError> + Send + Sync + 'static,
+    ) -> Disk {
+        Disk { path: path.to_owned(), open: Box::new(open), _lock: None }
+    }
+}
+
+/// Changes that are written at once: the last word on each entry.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// Entries that begin so go first.
+    clear: Vec<Vec<u8>>,
+    entries: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+impl Batch {
+    pub(super) fn add(&mut self, change: Change) {
+        match change {
+            Change::Put(key, value) => drop(self.entries.insert(key, Some(value))),
+            Change::Remove(key) => drop(self.entries.insert(key, None)),
+            Change::Clear(prefix) => {
+                let begun = self.entries.range(prefix.clone()..);
+                let begun = begun.take_while(|(key, _)| key.starts_with(&prefix));
+                let gone: Vec<_> = begun.map(|(key, _)| key.clone()).collect();
+                gone.iter().for_each(|key| drop(self.entries.remove(key)));
+                self.clear.push(prefix);
+            }
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.clear.is_empty() && self.entries.is_empty()
+    }
+
+    fn apply(&self, table: &mut redb::Table<'_, &[u8], &[u8]>) -> Result<(), StorageError> {
+        for prefix in &self.clear {
+            let begun: Result<Vec<Vec<u8>>, StorageError> = table
+                .range(&prefix[..]..)?
+                .map(|entry| entry.map(|(key, _)| key.value().to_vec()))
+                .take_while(|key| key.as_ref().is_ok_and(|key| key.starts_with(prefix)))
+                .collect();
+            for key in begun? {
+                table.remove(&key[..])?;
+            }
+        }
+        for (key, value) in &self.entries {
+            match value {
+                Some(value) => drop(table.insert(&key[..], &value[..])?),
+                None => drop(table.remove(&key[..])?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The entries on disk. What fails leaves it closed; the next write opens it again.
+#[derive(Debug)]
+pub(super) struct Store {
+    disk: Disk,
+    database: Option<Database>,
+}
+
+impl Store {
+    /// Opens it, and checks every byte of what is there.
+    pub(super) fn open(disk: Disk) -> Result<Store, OpenError> {
+        let mut builder = builder();
+        let database = (disk.open)(builder.set_check_integrity_on_open(true));
+        let database = database.map_err(|error| disk.open_error(&error))?;
+        Ok(Store { disk, database: Some(database) })
+    }
+
+    /// Hands over every entry, in the order of their keys; returns the clock's mark.
+    pub(super) fn scan(
+        &self,
+        mut entry: impl FnMut(&[u8], &[u8]) -> Result<(), Unreadable>,
+    ) -> Result<Option<Mark>, OpenError> {
+        let Some(database) = &self.database else { return Ok(None) };
+        let failed = |error: redb::Error| self.disk.error(&error);
+        let read = database.begin_read().map_err(|error| failed(error.into()))?;
+        let table = match read.open_table(ENTRIES) {
+            Ok(table) => table,
+            Err(TableError::TableDoesNotExist(_)) => return Ok(None),
+            Err(error) => return Err(failed(error.into())),
+        };
+        let mut mark = None;
+        for stored in table.iter().map_err(|error| failed(error.into()))? {
+            let (key, value) = stored.map_err(|error| failed(error.into()))?;
+            let (key, value) = (key.value(), value.value());
+            let restored = match key == CLOCK {
+                true => decode(value).map(|read| mark = Some(read)),
+                false => entry(key, value),
+            };
+            restored.map_err(|Unreadable(why)| {
+                let (path, key) = (self.disk.path.display(), key.escape_ascii());
+                OpenError::Damaged(format!("{path}: the entry {key} cannot be read: {why}"))
+            })?;
+        }
+        Ok(mark)
+    }
+
+    /// Writes changes and a mark in one step, synced when it returns. What fails may be
+    /// down or not: it has to be written again.
+    pub(super) fn write(&mut self, batch: &Batch, mark: Mark) -> Result<(), String> {
+        let written = self.try_write(batch, mark);
+        if written.is_err() {
+            // redb takes no more after a failure.
+            self.database = None;
+        }
+        written.map_err(|error| format!("{}: {error}", self.disk.path.display()))
+    }
+
+    fn try_write(&mut self, batch: &Batch, mark: Mark) -> Result<(), redb::Error> {
+        if self.database.is_none() {
+            self.database = Some((self.disk.open)(&mut builder())?);
+        }
+        let Some(database) = &self.database else { return Err(redb::Error::DatabaseClosed) };
+        let write = database.begin_write()?;
+        {
+            let mut table = write.open_table(ENTRIES)?;
+            batch.apply(&mut table)?;
+            let mut value = Vec::new();
+            encode(&mark, &mut value);
+            table.insert(CLOCK, &value[..])?;
+        }
+        write.commit()?;
+        Ok(())
+    }
+}
+
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
+}
+
+impl Disk {
+    fn open_error(&self, error: &DatabaseError) -> OpenError {
+        let path = self.path.display();
+        match error {
+            DatabaseError::DatabaseAlreadyOpen => {
+                OpenError::Taken(format!("another process uses {path}"))
+            }
+            DatabaseError::UpgradeRequired(version) => OpenError::Damaged(format!(
+                "{path} is of form {version}, which this tollgate does not read"
+            )),
+            DatabaseError::Storage(StorageError::Io(error)) => self.io_error(error),
+            error => OpenError::Damaged(format!("{path} is damaged: {error}")),
+        }
+    }
+
+    fn error(&self, error: &redb::Error) -> OpenError {
+        match error {
+            redb::Error::Io(error) => self.io_error(error),
+            error => OpenError::Damaged(format!("{} is damaged: {error}", self.path.display())),
+        }
+    }
+
+    fn io_error(&self, error: &io::Error) -> OpenError {
+        let path = self.path.display();
+        match error.kind() {
+            // It ends before what it says it holds, or is of another kind altogether.
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => {
+                OpenError::Damaged(format!("{path} is damaged: {error}"))
+            }
+            _ => OpenError::Unusable(format!("cannot use {path}: {error}")),
+        }
+    }
+}

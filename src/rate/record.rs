@@ -1,0 +1,117 @@
+//! What is kept of rates over a restart: usage, bans and answers, events, which keys are
+//! banned.
+
+use super::{BanIndex, Log, Meter};
+use crate::{
+    events::History,
+    names::SEPARATOR,
+    record::{Changes, Recorded, Unreadable, decode, encode, split_part, unknown_part},
+};
+
+const REPLAY: u8 = b'r';
+const EVENT: u8 = b'e';
+const BANNED: u8 = b'b';
+
+impl Recorded for Meter {
+    const KIND: u8 = 2;
+
+    fn tag(partition: &[u8]) -> &[u8] {
+        // Without a policy nothing stands before the separator.
+        match partition.iter().position(|byte| *byte == SEPARATOR) {
+            None | Some(0) => partition,
+            Some(end) => &partition[..end],
+        }
+    }
+
+    fn note_changes(&mut self) {
+        self.replays.note_changes();
+    }
+
+    fn head(&self, to: &mut Vec<u8>) {
+        if self.ban.is_some() || !self.counters.is_empty() {
+            encode(&(&self.counters, &self.ban), to);
+        }
+    }
+
+    fn drain(&mut self, to: &mut Changes) {
+        self.replays.drain(REPLAY, to);
+    }
+
+    fn restore(&mut self, part: &[u8], value: &[u8]) -> Result<(), Unreadable> {
+        match split_part(part) {
+            (0, _) => (self.counters, self.ban) = decode(value)?,
+            (REPLAY, request) => self.replays.restore(request, value)?,
+            _ => return unknown_part(part),
+        }
+        Ok(())
+    }
+
+    fn restored(&mut self) {
+        // A million keys must not pay for room that they do not use.
+        self.counters.shrink_to_fit();
+        self.replays.restored();
+    }
+}
+
+impl Recorded for Log {
+    const KIND: u8 = 3;
+
+    fn drain(&mut self, to: &mut Changes) {
+        if let Some(history) = &mut self.history {
+            history.drain(EVENT, to);
+        }
+    }
+
+    fn restore(&mut self, part: &[u8], value: &[u8]) -> Result<(), Unreadable> {
+        match split_part(part) {
+            (EVENT, number) => History::restore(&mut self.history, number, value),
+            _ => unknown_part(part),
+        }
+    }
+}
+
+impl Recorded for BanIndex {
+    const KIND: u8 = 4;
+
+    fn note_changes(&mut self) {
+        self.touched.begin();
+    }
+
+    fn drain(&mut self, to: &mut Changes) {
+        for key in self.touched.take() {
+            match self.ends.get(&key) {
+                Some(until) => to.put(&[&[BANNED], &key], until),
+                None => to.remove(&[&[BANNED], &key]),
+            }
+        }
+    }
+
+    fn restore(&mut self, part: &[u8], value: &[u8]) -> Result<(), Unreadable> {
+        match split_part(part) {
+            (BANNED, key) => self.ends.insert(key.into(), decode(value)?),
+            _ => return unknown_part(part),
+        };
+        Ok(())
+    }
+
+    fn restored(&mut self) {
+        self.by_end = self.ends.iter().map(|(key, until)| (*until, key.clone())).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::{names::Name, rate::MeterName};
+
+    #[test]
+    fn a_partition_says_its_tag() {
+        let name = |text: &'static str| Name::parse(Bytes::from(text)).expect("a name");
+        for policy in [None, Some(name("reads"))] {
+            let meter = MeterName::new(policy.as_ref(), &name("user:7"));
+            assert_eq!(Meter::tag(meter.as_bytes()), meter.tag());
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! What is kept of a sequence over a restart: how far it has come, and answers.
+
+use super::Counter;
+use crate::record::{Changes, Recorded, Unreadable, decode, encode, split_part, unknown_part};
+
+const REPLAY: u8 = b'r';
+
+impl Recorded for Counter {
+    const KIND: u8 = 5;
+
+    fn note_changes(&mut self) {
+        self.replays.note_changes();
+    }
+
+    fn head(&self, to: &mut Vec<u8>) {
+        if self.last.is_some() || self.marks.is_some() {
+            encode(&(self.last, self.marks), to);
+        }
+    }
+
+    fn drain(&mut self, to: &mut Changes) {
+        self.replays.drain(REPLAY, to);
+    }
+
+    fn restore(&mut self, part: &[u8], value: &[u8]) -> Result<(), Unreadable> {
+        match split_part(part) {
+            (0, _) => (self.last, self.marks) = decode(value)?,
+            (REPLAY, request) => self.replays.restore(request, value)?,
+            _ => return unknown_part(part),
+        }
+        Ok(())
+    }
+
+    fn restored(&mut self) {
+        self.replays.restored();
+    }
+}

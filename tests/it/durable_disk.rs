@@ -1,0 +1,251 @@
+//! Disks that fail, on a disk that is made up: it loses power, is full, and is repaired.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use redb::StorageBackend;
+use tollgate::{
+    engine::{
+        Engine, StoreState,
+        embedded::{Disk, Durability, Embedded},
+    },
+    error::Error,
+    names::Name,
+    sequence::{Allotment, GetSequence, NextSequence, Sequence},
+    time::{Clock, monotonic},
+};
+
+const SECTOR: usize = 512;
+
+/// What is on the platter, and what was written since the last sync.
+#[derive(Debug, Default)]
+struct Platter {
+    synced: Vec<u8>,
+    /// Sectors by their number, and lengths, in the order of the writes.
+    unsynced: Vec<Write>,
+    seen: Vec<u8>,
+}
+
+#[derive(Debug, Clone)]
+enum Write {
+    Sector(usize, Vec<u8>),
+    Length(usize),
+}
+
+/// A disk whose power can fail, and that can be full.
+#[derive(Debug, Clone, Default)]
+struct Made {
+    platter: Arc<Mutex<Platter>>,
+    is_full: Arc<AtomicBool>,
+}
+
+fn put(bytes: &mut Vec<u8>, write: &Write) {
+    match write {
+        Write::Sector(at, sector) => {
+            let end = (at * SECTOR + sector.len()).min(bytes.len());
+            let start = (at * SECTOR).min(end);
+            bytes[start..end].copy_from_slice(&sector[..end - start]);
+        }
+        Write::Length(length) => bytes.resize(*length, 0),
+    }
+}
+
+impl Made {
+    fn room(&self) -> io::Result<()> {
+        match self.is_full.load(Ordering::SeqCst) {
+            true => Err(io::Error::from(io::ErrorKind::StorageFull)),
+            false => Ok(()),
+        }
+    }
+
+    fn disk(&self) -> Disk {
+        let made = self.clone();
+        Disk::custom(Path::new("made-up"), move |builder| builder.create_with_backend(made.clone()))
+    }
+
+    /// What is left when the power fails: of what was not synced any part, sector by sector.
+    fn after_power_loss(&self, random: &mut ChaCha8Rng) -> Made {
+        let platter = self.platter.lock().unwrap();
+        let mut left = platter.synced.clone();
+        let share = random.random_range(0.0..=1.0);
+        for write in &platter.unsynced {
+            if matches!(write, Write::Length(_)) || random.random_bool(share) {
+                put(&mut left, write);
+            }
+        }
+        let platter = Platter { synced: left.clone(), seen: left, unsynced: Vec::new() };
+        Made { platter: Arc::new(Mutex::new(platter)), is_full: Arc::default() }
+    }
+}
+
+impl StorageBackend for Made {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.platter.lock().unwrap().seen.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let platter = self.platter.lock().unwrap();
+        let from = platter.seen.get(offset as usize..offset as usize + out.len());
+        out.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        let mut platter = self.platter.lock().unwrap();
+        if length as usize > platter.seen.len() {
+            self.room()?;
+        }
+        platter.seen.resize(length as usize, 0);
+        platter.unsynced.push(Write::Length(length as usize));
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut platter = self.platter.lock().unwrap();
+        platter.synced = platter.seen.clone();
+        platter.unsynced.clear();
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.room()?;
+        let mut platter = self.platter.lock().unwrap();
+        let (start, end) = (offset as usize, offset as usize + data.len());
+        platter.seen[start..end].copy_from_slice(data);
+        // All sectors that it touches, as they are then.
+        let mut sectors = BTreeMap::new();
+        for at in start / SECTOR..end.div_ceil(SECTOR) {
+            let end = (at * SECTOR + SECTOR).min(platter.seen.len());
+            sectors.insert(at, platter.seen[at * SECTOR..end].to_vec());
+        }
+        platter.unsynced.extend(sectors.into_iter().map(|(at, bytes)| Write::Sector(at, bytes)));
+        Ok(())
+    }
+}
+
+fn name(text: &str) -> Name {
+    Name::parse(bytes::Bytes::copy_from_slice(text.as_bytes())).unwrap()
+}
+
+fn open(made: &Made) -> Arc<Engine> {
+    let engine = Embedded::open(Clock::system(), made.disk(), Durability::Always).unwrap();
+    Arc::new(Engine::Embedded(engine))
+}
+
+async fn next(engine: &Engine, sequence: &str) -> Result<u64, Error> {
+    let next = NextSequence {
+        sequence: Sequence::new(&name(sequence), None),
+        count: 1,
+        step: 1,
+        floor: None,
+        request: None,
+        reserve: None,
+        confirmed: None,
+    };
+    match engine.run(&next, monotonic() + Duration::from_secs(30)).await? {
+        Allotment::Given { range, .. } => Ok(range.last),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn last(engine: &Engine, sequence: &str) -> u64 {
+    let get = GetSequence { sequence: Sequence::new(&name(sequence), None) };
+    let last = engine.run(&get, monotonic() + Duration::from_secs(30)).await.unwrap();
+    last.map_or(0, |(last, _)| last)
+}
+
+/// Calls of four callers, each on sequences of its own, until the power fails; and what
+/// is there after it, again and again.
+#[tokio::test(flavor = "multi_thread")]
+async fn s8_a_power_loss_takes_nothing_that_was_acknowledged() {
+    let seed = rand::random();
+    println!("seed {seed}");
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut made = Made::default();
+    let mut given = BTreeMap::<String, u64>::new();
+    for round in 0..30 {
+        let engine = open(&made);
+        for (sequence, acknowledged) in &given {
+            let last = last(&engine, sequence).await;
+            assert!(last >= *acknowledged, "{round}: {sequence}: {last} of {acknowledged}");
+        }
+        let callers = (0..4).map(|caller| {
+            let engine = engine.clone();
+            let names: Vec<_> = (0..random.random_range(1..30))
+                .map(|_| format!("{caller}-{}", random.random_range(0..50)))
+                .collect();
+            let given = given.clone();
+            tokio::spawn(async move {
+                let mut got = given;
+                for sequence in names {
+                    let value = next(&engine, &sequence).await.unwrap();
+                    let before = got.insert(sequence.clone(), value).unwrap_or_default();
+                    assert!(value > before, "{sequence}: {value} after {before}");
+                }
+                got
+            })
+        });
+        // The power fails while some are under way: what was answered by then counts.
+        let callers: Vec<_> = callers.collect();
+        let under_way = {
+            let engine = engine.clone();
+            tokio::spawn(async move {
+                while next(&engine, "under way").await.is_ok() {
+                    tokio::task::yield_now().await;
+                }
+            })
+        };
+        for caller in callers {
+            for (sequence, value) in caller.await.unwrap() {
+                let known = given.entry(sequence).or_default();
+                *known = value.max(*known);
+            }
+        }
+        made = made.after_power_loss(&mut random);
+        under_way.abort();
+    }
+}
+
+/// A full disk: refused with the reason, nothing lost, nothing made up, and on it goes.
+#[tokio::test(flavor = "multi_thread")]
+async fn s8_a_full_disk_refuses_calls_and_recovers() {
+    let made = Made::default();
+    let engine = open(&made);
+    let mut state = engine.state();
+    for round in 1..=3u64 {
+        assert_eq!(next(&engine, "order").await, Ok(round * 2 - 1));
+        made.is_full.store(true, Ordering::SeqCst);
+        // The first one has been decided, and waits for the disk.
+        let waiting = {
+            let engine = engine.clone();
+            tokio::spawn(async move { next(&engine, "order").await })
+        };
+        state.wait_for(|state| *state == StoreState::Down).await.unwrap();
+        let refused = next(&engine, "order").await;
+        match &refused {
+            Err(Error::Unavailable(why)) => {
+                assert!(why.contains("data directory") && why.contains("made-up"), "{why}");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(engine.check().is_err());
+        // What a power loss would leave now has what was acknowledged, and no more.
+        let left = made.after_power_loss(&mut ChaCha8Rng::seed_from_u64(round));
+        assert!(last(&open(&left), "order").await >= round * 2 - 1);
+        made.is_full.store(false, Ordering::SeqCst);
+        assert_eq!(waiting.await.unwrap(), Ok(round * 2), "it is down in the end");
+        state.wait_for(|state| *state == StoreState::Up).await.unwrap();
+    }
+    engine.close();
+    assert_eq!(last(&open(&made), "order").await, 6);
+}

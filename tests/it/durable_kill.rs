@@ -1,0 +1,127 @@
+//! The scenario S8: a server with a data directory is killed under load, again and again,
+//! and each time everything that it had acknowledged is looked for, by a record that its
+//! callers have kept.
+//!
+//! `TOLLGATE_TEST_KILLS` says how often; 20 unless it is set.
+
+mod book;
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use book::{Book, Item, Kind};
+use rand::Rng;
+use tollgate::time::monotonic;
+
+use crate::{
+    process::{Server, TempFolder},
+    sequences::{next, patient},
+    stocks::Shop,
+    world::{World, capacity},
+};
+
+const CALLERS: usize = 16;
+const STOCK: i64 = 10_000_000;
+
+fn kills() -> usize {
+    let kills = std::env::var("TOLLGATE_TEST_KILLS");
+    kills.map_or(20, |kills| kills.parse().expect("TOLLGATE_TEST_KILLS is a number"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s8_always_keeps_every_acknowledged_change_over_kills() {
+    kill_again_and_again("always", Duration::ZERO, 20..400).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s8_interval_loses_a_second_at_most_over_kills() {
+    kill_again_and_again("interval", Duration::from_secs(1), 1100..1800).await;
+}
+
+async fn kill_again_and_again(
+    durability: &str,
+    lost_at_most: Duration,
+    lives: std::ops::Range<u64>,
+) {
+    let folder = TempFolder::new();
+    let arguments = ["--data-dir", folder.text(), "--durability", durability];
+    let mut server = Server::start(&arguments).await;
+    let shop = Shop::of(World::at(server.address()).await).await;
+    shop.world.configure(capacity("p", 1_000_000)).await;
+    shop.set("tv", STOCK).await;
+    if !lost_at_most.is_zero() {
+        tokio::time::sleep(lost_at_most).await;
+    }
+    let (mut book, mut found) = (Book::default(), 0);
+    for kill in 0..kills() {
+        let life = Duration::from_millis(rand::rng().random_range(lives.clone()));
+        let killed = live(&server, &mut book, kill, life).await;
+        drop(server);
+        server = Server::start(&arguments).await;
+        let shop = Shop::of(World::at(server.address()).await).await;
+        let surely = killed.checked_sub(lost_at_most).expect("the machine runs for longer");
+        found += book.check(&shop, surely, &format!("{durability}, kill {kill}")).await;
+    }
+    println!("{durability}: {found} acknowledged changes found");
+    assert!(found > kills() * 20, "only {found}");
+}
+
+/// Callers under way until the server is killed; when it was.
+async fn live(server: &Server, book: &mut Book, kill: usize, life: Duration) -> Instant {
+    let shop = Arc::new(Shop::of(World::at(server.address()).await).await);
+    let (shared, over) = (Arc::new(Mutex::new(std::mem::take(book))), Arc::default());
+    let callers = (0..CALLERS).map(|caller| {
+        let (shop, book) = (shop.clone(), shared.clone());
+        let over: Arc<AtomicBool> = Arc::clone(&over);
+        tokio::spawn(async move {
+            let mut number = 0;
+            while !over.load(Ordering::SeqCst) {
+                number += 1;
+                match caller % 4 {
+                    0 => take_serial(&shop, &book).await,
+                    kind => {
+                        let kind = [Kind::Task, Kind::Lock, Kind::Order][kind - 1];
+                        let name = format!("{kill}-{caller}-{number}");
+                        play(&shop, &book, Item::new(kind, name)).await;
+                    }
+                }
+            }
+        })
+    });
+    let callers: Vec<_> = callers.collect();
+    tokio::time::sleep(life).await;
+    // What was acknowledged before this instant was, whatever the signal takes.
+    let killed = monotonic();
+    server.process.signal("-KILL");
+    over.store(true, Ordering::SeqCst);
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    *book = std::mem::take(&mut shared.lock().unwrap());
+    killed
+}
+
+async fn take_serial(shop: &Shop, book: &Mutex<Book>) {
+    let answer = shop.world.sequences.clone().next_sequence(patient(next("order"))).await;
+    if let Ok(answer) = answer {
+        book.lock().unwrap().serial(answer.into_inner().last);
+    }
+}
+
+/// Takes one or two steps with something new, and notes what was tried and answered.
+async fn play(shop: &Shop, book: &Mutex<Book>, mut item: Item) {
+    let steps = rand::rng().random_range(1..=2);
+    for _ in 0..steps {
+        item.tried += 1;
+        if !item.step(shop).await {
+            break;
+        }
+        item.acknowledged.push(monotonic());
+    }
+    book.lock().unwrap().items.push(item);
+}

@@ -1,0 +1,195 @@
+//! What callers were told, and whether a server knows of it.
+
+use std::time::Instant;
+
+use futures_util::{StreamExt, stream};
+use pb::{RenewVerdict, ReserveOutcome};
+use tollgate::{grpc::client::pb, time::monotonic};
+
+use crate::{
+    sequences::{next, patient},
+    stocks::{Shop, confirm, reserve},
+    world::{admit, complete},
+};
+
+/// What something is: it is taken in one step, and given back or settled in another.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Kind {
+    Task,
+    Lock,
+    Order,
+}
+
+/// Something that a caller has taken steps with.
+#[derive(Debug)]
+pub struct Item {
+    kind: Kind,
+    name: String,
+    token: u64,
+    /// Steps that were tried.
+    pub tried: usize,
+    /// When each was acknowledged.
+    pub acknowledged: Vec<Instant>,
+}
+
+/// What all callers were told.
+#[derive(Default)]
+pub struct Book {
+    pub items: Vec<Item>,
+    serials: Vec<(u64, Instant)>,
+    /// Tasks in the pool, orders held and sold: what is known after the last check.
+    counts: [u64; 3],
+    last_serial: u64,
+}
+
+fn lock(item: &Item) -> pb::AcquireLockRequest {
+    pb::AcquireLockRequest {
+        name: item.name.clone(),
+        owner: "one".into(),
+        lease_duration: Some(crate::world::seconds(3600.0)),
+        ..pb::AcquireLockRequest::default()
+    }
+}
+
+impl Item {
+    pub fn new(kind: Kind, name: String) -> Item {
+        Item { kind, name, token: 0, tried: 0, acknowledged: Vec::new() }
+    }
+
+    /// Takes the step that was tried last; whether it was acknowledged.
+    pub async fn step(&mut self, shop: &Shop) -> bool {
+        let (client, locks) = (&shop.world.client, &shop.world.locks);
+        let (name, token) = (self.name.clone(), self.token);
+        match (self.kind, self.tried) {
+            (Kind::Task, 1) => {
+                let answer = client.clone().admit_task(patient_admit(&name)).await;
+                let Ok(answer) = answer else { return false };
+                self.token = answer.into_inner().lease.unwrap().fencing_token;
+                true
+            }
+            (Kind::Task, _) => {
+                client.clone().complete_task(complete("p", "d", &name)).await.is_ok()
+            }
+            (Kind::Lock, 1) => {
+                let Ok(answer) = locks.clone().acquire_lock(lock(self)).await else { return false };
+                self.token = answer.into_inner().lease.unwrap().fencing_token;
+                true
+            }
+            (Kind::Lock, _) => {
+                let release = pb::ReleaseLockRequest {
+                    name,
+                    owner: "one".into(),
+                    fencing_token: Some(token),
+                };
+                locks.clone().release_lock(release).await.is_ok()
+            }
+            (Kind::Order, 1) => {
+                shop.client.clone().reserve_stock(reserve("tv", &name, 1)).await.is_ok()
+            }
+            (Kind::Order, _) => {
+                shop.client.clone().confirm_reservation(confirm("tv", &name)).await.is_ok()
+            }
+        }
+    }
+
+    /// How many steps the server knows of.
+    async fn known(&self, shop: &Shop) -> usize {
+        match self.kind {
+            Kind::Task => {
+                let response = shop.world.renew("p", "d", &self.name).await;
+                match response.verdict() {
+                    RenewVerdict::Renewed => {
+                        let token = response.lease.unwrap().fencing_token;
+                        assert!(self.acknowledged.is_empty() || token == self.token, "{self:?}");
+                        1
+                    }
+                    RenewVerdict::Completed => 2,
+                    RenewVerdict::Unknown => 0,
+                    other => panic!("{self:?}: {other:?}"),
+                }
+            }
+            Kind::Lock => {
+                let get = pb::GetLockRequest { name: self.name.clone() };
+                let response = shop.world.locks.clone().get_lock(get).await.unwrap().into_inner();
+                match response.lease.filter(|_| response.held) {
+                    Some(lease) => {
+                        let is_known = !self.acknowledged.is_empty();
+                        assert!(
+                            !is_known || lease.fencing_token == self.token,
+                            "{self:?}: {lease:?}"
+                        );
+                        1
+                    }
+                    // Released, or never taken: nobody holds it.
+                    None if self.tried == 2 => 2,
+                    None => 0,
+                }
+            }
+            Kind::Order => {
+                let response = shop.reserve(reserve("tv", &self.name, 1)).await;
+                match (response.outcome(), response.replayed) {
+                    (ReserveOutcome::Reserved, false) => 0,
+                    (ReserveOutcome::Reserved, true) => 1,
+                    (ReserveOutcome::AlreadySettled, _) => 2,
+                    other => panic!("{self:?}: {other:?}"),
+                }
+            }
+        }
+    }
+}
+
+fn patient_admit(name: &str) -> pb::AdmitTaskRequest {
+    pb::AdmitTaskRequest {
+        lease_duration: Some(crate::world::seconds(3600.0)),
+        ..admit("p", "d", name)
+    }
+}
+
+impl Book {
+    pub fn serial(&mut self, value: u64) {
+        self.serials.push((value, monotonic()));
+    }
+
+    /// Looks for all that was acknowledged before an instant; how many there were.
+    pub async fn check(&mut self, shop: &Shop, surely: Instant, context: &str) -> usize {
+        let mut found = 0;
+        let items = std::mem::take(&mut self.items);
+        let known: Vec<_> =
+            stream::iter(&items).map(|item| item.known(shop)).buffered(32).collect().await;
+        for (item, known) in items.iter().zip(known) {
+            let sure = item.acknowledged.iter().filter(|at| **at <= surely).count();
+            assert!(known >= sure, "{context}: {known} steps of {sure} are known: {item:?}");
+            assert!(known <= item.tried, "{context}: nobody took {known} steps: {item:?}");
+            found += sure;
+            match (item.kind, known) {
+                (Kind::Task, 1) => self.counts[0] += 1,
+                // Asking for one that was lost has reserved it.
+                (Kind::Order, 0 | 1) => self.counts[1] += 1,
+                (Kind::Order, 2) => self.counts[2] += 1,
+                _ => {}
+            }
+        }
+        let in_use = shop.world.in_use("p").await;
+        assert_eq!(u64::from(in_use), self.counts[0], "{context}: each task counts once");
+        let [on_hand, _, reserved, sold] = shop.get("tv").await;
+        assert_eq!([reserved, sold], self.counts[1..], "{context}: each order counts once");
+        assert_eq!(on_hand + sold, super::STOCK as u64, "{context}");
+        found + self.check_serials(shop, surely, context).await
+    }
+
+    async fn check_serials(&mut self, shop: &Shop, surely: Instant, context: &str) -> usize {
+        let serials = std::mem::take(&mut self.serials);
+        let mut values: Vec<u64> = serials.iter().map(|(value, _)| *value).collect();
+        values.sort();
+        let all = values.len();
+        values.dedup();
+        assert_eq!(values.len(), all, "{context}: a serial was given twice");
+        assert!(values.first().is_none_or(|first| *first > self.last_serial), "{context}");
+        let sure = serials.iter().filter(|(_, at)| *at <= surely).map(|(value, _)| *value);
+        let last = sure.clone().max().unwrap_or(self.last_serial);
+        let response = shop.world.sequences.clone().next_sequence(patient(next("order"))).await;
+        self.last_serial = response.unwrap().into_inner().last;
+        assert!(self.last_serial > last, "{context}: {} after {last}", self.last_serial);
+        sure.count()
+    }
+}

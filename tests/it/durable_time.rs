@@ -1,0 +1,155 @@
+//! The clock of an engine with a data directory: it never goes back, and nothing ends
+//! early for it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tollgate::{
+    engine::{
+        Engine,
+        embedded::{Disk, Durability, Embedded},
+    },
+    lock::{AcquireLock, Acquisition, GetLock},
+    names::Name,
+    sequence::{Layout, NextSequence, Sequence},
+    time::{AHEAD, Clock, Millis, Timestamp, monotonic},
+};
+
+use crate::{process::TempFolder, world::START};
+
+const DAY: u64 = 86_400_000_000;
+
+/// An engine on a clock that is set by hand.
+struct Kept {
+    engine: Engine,
+    now: Arc<AtomicU64>,
+}
+
+impl Kept {
+    fn open(folder: &TempFolder, now: u64) -> Kept {
+        let now = Arc::new(AtomicU64::new(now));
+        let disk = Disk::directory(folder.path()).unwrap();
+        let clock = Clock::Stepped(now.clone());
+        let engine = Embedded::open(clock, disk, Durability::Always).unwrap();
+        Kept { engine: Engine::Embedded(engine), now }
+    }
+
+    async fn acquire(&self, owner: &str, length: Millis) -> Acquisition {
+        let (name, owner) = (name("nightly"), name(owner));
+        let decision = AcquireLock { name, owner, lease_duration: length, place: None };
+        self.engine.run(&decision, monotonic() + Duration::from_secs(30)).await.unwrap()
+    }
+
+    fn advance(&self, micros: u64) {
+        self.now.fetch_add(micros, Ordering::SeqCst);
+    }
+}
+
+fn name(text: &str) -> Name {
+    Name::parse(bytes::Bytes::copy_from_slice(text.as_bytes())).unwrap()
+}
+
+fn next(sequence: &str, layout: &str) -> NextSequence {
+    let layout = Layout::parse(layout, 0, Millis::from_secs(86_400)).unwrap();
+    NextSequence {
+        sequence: Sequence::new(&name(sequence), Some(Arc::new(layout))),
+        count: 1,
+        step: 1,
+        floor: None,
+        request: None,
+        reserve: None,
+        confirmed: None,
+    }
+}
+
+impl Kept {
+    async fn stamp(&self) -> u64 {
+        let next = next("stamp", "timestamp17");
+        let deadline = monotonic() + Duration::from_secs(30);
+        match self.engine.run(&next, deadline).await.unwrap() {
+            tollgate::sequence::Allotment::Given { range, .. } => range.last,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn holder(&self) -> Option<Timestamp> {
+        let get = GetLock { name: name("nightly") };
+        let view = self.engine.run(&get, monotonic() + Duration::from_secs(30)).await.unwrap();
+        view.holder.map(|holder| holder.lease.expire)
+    }
+}
+
+fn lease(acquired: Acquisition) -> tollgate::lease::Lease {
+    match acquired {
+        Acquisition::Acquired { lease, .. } => lease,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The system's clock is a day behind at the next start.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_set_back_by_a_day_frees_nothing_early_and_repeats_no_serial() {
+    let folder = TempFolder::new();
+    let first = Kept::open(&folder, START);
+    let held = lease(first.acquire("one", Millis::from_secs(60)).await);
+    let stamp = first.stamp().await;
+    first.advance(10_000_000);
+    assert_eq!(first.holder().await, Some(held.expire));
+    drop(first);
+
+    let second = Kept::open(&folder, START - DAY);
+    // As much time as the lease has left, but for a little.
+    second.advance(49_000_000);
+    assert_eq!(second.holder().await, Some(held.expire), "it is not over yet");
+    second.advance(1_000_000 + AHEAD.micros());
+    assert_eq!(second.holder().await, None, "its time is over, not a day later");
+    let next = lease(second.acquire("two", Millis::from_secs(60)).await);
+    assert!(next.token > held.token);
+    assert!(next.expire.0 - next.grant.0 == 60_000_000, "it lasts its length");
+    let later = second.stamp().await;
+    assert!(later > stamp, "{later} after {stamp}");
+}
+
+/// A server was killed whose mark was ahead: as if it had written nothing since.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_instant_is_used_twice() {
+    let folder = TempFolder::new();
+    let mut last = (0, 0);
+    // Each start is a second behind the one before, each ends where its time is further.
+    for start in 0..5 {
+        let kept = Kept::open(&folder, START - start * 1_000_000);
+        for owner in ["one", "two"] {
+            let lease = lease(kept.acquire(&format!("{owner}{start}"), Millis(1)).await);
+            let stamp = kept.stamp().await;
+            assert!(lease.token > last.0 && stamp > last.1, "{start}: {lease:?} after {last:?}");
+            last = (lease.token, stamp);
+            kept.advance(2_000);
+        }
+        assert!(kept.stamp().await > last.1);
+        last.1 = kept.stamp().await;
+    }
+}
+
+/// The system's clock is a day ahead at the next start, and right at the one after.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_set_forward_is_believed_and_never_taken_back() {
+    let folder = TempFolder::new();
+    let first = Kept::open(&folder, START);
+    let held = lease(first.acquire("one", Millis::from_secs(60)).await);
+    // While it runs a step is no step of its clock: there is nothing to set here.
+    drop(first);
+    let second = Kept::open(&folder, START + DAY);
+    assert_eq!(second.holder().await, None);
+    let next = lease(second.acquire("two", Millis::from_secs(60)).await);
+    assert!(next.token > held.token && next.grant.0 >= START + DAY);
+    drop(second);
+    let third = Kept::open(&folder, START);
+    assert_eq!(third.holder().await, Some(next.expire), "its time does not go back");
+    third.advance(61_000_000 + AHEAD.micros());
+    assert_eq!(third.holder().await, None, "and goes on from there");
+}
