@@ -17,7 +17,7 @@ use tollgate::{
         top::{self, TopOptions},
         watch::{self, WatchOptions},
     },
-    config::{DataDir, EngineChoice, ServeFlags},
+    config::{DataDir, EmbeddedOptions, EngineChoice, ServeFlags},
     engine::embedded::Durability,
     fleet::{self, FleetOptions},
 };
@@ -98,10 +98,11 @@ fn check(cli: Cli) -> Result<Cli, clap::Error> {
 /// Says where the server listens and what to try.
 pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr) {
     let engine = match engine {
-        EngineChoice::Embedded(None) => {
+        EngineChoice::Embedded(EmbeddedOptions { data_dir: None, .. }) => {
             "the embedded engine, in memory: state ends with the process".to_owned()
         }
-        EngineChoice::Embedded(Some(DataDir { path, durability })) => {
+        EngineChoice::Embedded(EmbeddedOptions { data_dir: Some(data_dir), .. }) => {
+            let DataDir { path, durability } = data_dir;
             let what = match durability {
                 Durability::Always => "an answer is on the disk",
                 Durability::Interval => "a kill or power loss takes a second at most",

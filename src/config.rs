@@ -56,10 +56,19 @@ pub struct Config {
 /// What runs the decisions.
 #[derive(Debug, Clone)]
 pub enum EngineChoice {
-    /// This process, in memory; with a data directory it is kept over restarts.
-    Embedded(Option<DataDir>),
+    /// This process.
+    Embedded(EmbeddedOptions),
     /// Redis.
     Redis(Box<RedisOptions>),
+}
+
+/// What there is to say of the embedded engine.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EmbeddedOptions {
+    /// Where its state is kept over restarts; none for in memory.
+    pub data_dir: Option<DataDir>,
+    /// How many bytes the process may take before new names are refused; none for no bound.
+    pub memory_max: Option<u64>,
 }
 
 /// Where the embedded engine keeps its state over restarts.
@@ -102,6 +111,7 @@ impl Config {
             flags.data_dir.clone().or(file.data_dir),
             flags.durability.or(file.durability),
         )?;
+        let memory_max = flags.memory_max.or(file.memory_max);
         let workers = file.workers.unwrap_or_else(cores);
         let log = Log {
             json: flags.log_format.or(file.log_format).is_some_and(|format| format.is_json()),
@@ -110,7 +120,16 @@ impl Config {
         Ok(Config {
             listen: flags.listen.or(file.listen).unwrap_or(LISTEN),
             engine: match engine.as_deref() {
-                None | Some("embedded") => EngineChoice::Embedded(data_dir),
+                None | Some("embedded") => {
+                    EngineChoice::Embedded(EmbeddedOptions { data_dir, memory_max })
+                }
+                Some(_) if memory_max.is_some() => {
+                    return Err(ConfigError(
+                        "memory_max: only the embedded engine holds names in memory; leave it out, \
+                         and see Redis's own maxmemory"
+                            .to_owned(),
+                    ));
+                }
                 Some(_) if data_dir.is_some() => {
                     return Err(ConfigError(
                         "data_dir: only the embedded engine keeps its state in a directory; leave \

@@ -65,6 +65,11 @@ pub trait Decision: fmt::Debug + Send + Sync + 'static {
     fn is_upkeep(&self) -> bool {
         false
     }
+    /// Whether it is about something that a state which is there does not know, and may
+    /// have it kept: where memory is short it is refused.
+    fn is_new(&self, _: &Self::State, _: Timestamp) -> bool {
+        false
+    }
     /// What it means for refusals that are remembered of its partition; without an
     /// outcome nobody knows whether it was taken.
     fn effect(&self, _: Option<&Self::Outcome>) -> Effect {

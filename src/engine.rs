@@ -72,7 +72,7 @@ impl Engine {
     {
         match self {
             Engine::Embedded(engine) => match engine.journal() {
-                None => Ok(engine.run(decision)),
+                None => engine.run(decision),
                 // Boxed, as below: calls that write nothing down must not pay for it.
                 Some(journal) => Box::pin(engine.run_kept(journal, decision, deadline)).await,
             },
@@ -98,7 +98,7 @@ impl Engine {
     {
         match self {
             Engine::Embedded(engine) => match engine.journal() {
-                None => Ok(decisions.iter().map(|d| Ok(engine.run(d))).collect()),
+                None => Ok(decisions.iter().map(|d| engine.run(d)).collect()),
                 Some(journal) => Box::pin(engine.run_all_kept(journal, decisions, deadline)).await,
             },
             Engine::Redis(engine) => {

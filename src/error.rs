@@ -21,6 +21,8 @@ pub enum Error {
     },
     /// This server has as many calls in flight as it allows itself.
     Overloaded,
+    /// This server uses as much memory as it may: it takes no new names.
+    MemoryFull,
     /// This server has as many watchers as it allows itself.
     TooManyWatchers,
     /// A watcher took so long that events it has not taken are no longer at hand.
@@ -52,6 +54,10 @@ impl fmt::Display for Error {
                 write!(f, "{why}; it may stand, and a failover may lose it: repeat it")
             }
             Error::Overloaded => f.write_str("too many calls in flight on this server"),
+            Error::MemoryFull => f.write_str(
+                "this server uses as much memory as memory_max allows: it takes no new names, those \
+                 that it knows go on",
+            ),
             Error::TooManyWatchers => f.write_str("too many watchers on this server"),
             Error::SlowWatcher => f.write_str(
                 "the watcher is too slow for these events; the cursor of the last one it got, given \

@@ -24,10 +24,10 @@ use tollgate::{
         top::{self, TopOptions},
         watch::{self, WatchOptions},
     },
-    config::{Config, DataDir, EngineChoice, ServeFlags},
+    config::{Config, DataDir, EmbeddedOptions, EngineChoice, ServeFlags},
     engine::{
         Engine,
-        embedded::{Disk, Embedded, OpenError},
+        embedded::{Ceiling, Disk, Embedded, OpenError},
         redis::Redis,
     },
     fleet::{self, FleetOptions},
@@ -175,8 +175,13 @@ async fn serve(flags: &ServeFlags) -> ExitCode {
 /// The engine; the error is how to end where it must not be used.
 async fn engine(choice: &EngineChoice) -> Result<Engine, ExitCode> {
     match choice {
-        EngineChoice::Embedded(None) => Ok(Engine::Embedded(Embedded::new(Clock::system()))),
-        EngineChoice::Embedded(Some(data_dir)) => open(data_dir.clone()).await,
+        EngineChoice::Embedded(EmbeddedOptions { data_dir, memory_max }) => {
+            let engine = match data_dir {
+                None => Embedded::new(Clock::system()),
+                Some(data_dir) => open(data_dir.clone()).await?,
+            };
+            Ok(Engine::Embedded(engine.below(memory_max.map(Ceiling::new))))
+        }
         EngineChoice::Redis(options) => {
             let redis = Redis::new(options);
             let redis = redis.map_err(|error| exit::config(&format!("engine: {error}")))?;
@@ -190,14 +195,14 @@ async fn engine(choice: &EngineChoice) -> Result<Engine, ExitCode> {
     }
 }
 
-async fn open(DataDir { path, durability }: DataDir) -> Result<Engine, ExitCode> {
+async fn open(DataDir { path, durability }: DataDir) -> Result<Embedded, ExitCode> {
     let file = path.display().to_string();
     let opened = spawn_blocking(move || {
         let disk = Disk::directory(&path)?;
         Embedded::open(Clock::system(), disk, durability)
     });
     match opened.await {
-        Ok(opened) => opened.map(Engine::Embedded).map_err(|error| exit::data_dir(&error)),
+        Ok(opened) => opened.map_err(|error| exit::data_dir(&error)),
         // Damage that the checks of the store have not seen.
         Err(error) => Err(exit::data_dir(&OpenError::Damaged(format!("{file}: {error}")))),
     }

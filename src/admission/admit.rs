@@ -209,6 +209,10 @@ impl Decision for AdmitTask {
         Listing::Held
     }
 
+    fn is_new(&self, pool: &Pool, now: Timestamp) -> bool {
+        self.task.is_some() && pool.task(&self.member(), now).is_none()
+    }
+
     fn effect(&self, admission: Option<&Admission>) -> Effect {
         self.effect_of(admission)
     }

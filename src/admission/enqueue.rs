@@ -53,6 +53,10 @@ impl Decision for EnqueueTask {
         Listing::Held
     }
 
+    fn is_new(&self, pool: &Pool, now: Timestamp) -> bool {
+        pool.task(&self.name.member(), now).is_none()
+    }
+
     fn encode(&self, call: &mut Call) {
         call.key(&[b"task:", &self.name.member()]);
         push_queue_keys(call);

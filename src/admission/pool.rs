@@ -55,7 +55,15 @@ impl Pool {
     /// Brings the count up to `now`. Each lease ends once, so the work is
     /// amortized over the grants.
     pub(super) fn lapse(&mut self, now: Timestamp) {
-        while self.leases.first().is_some_and(|(slot_end, _)| *slot_end <= now) {
+        self.lapse_some(now, usize::MAX);
+    }
+
+    /// The same of so many leases at most.
+    fn lapse_some(&mut self, now: Timestamp, most: usize) {
+        for _ in 0..most {
+            if self.leases.first().is_none_or(|(slot_end, _)| *slot_end > now) {
+                break;
+            }
             if let Some((slot_end, member)) = self.leases.pop_first()
                 && let Some(task) = self.tasks.get(&member)
             {
@@ -203,7 +211,7 @@ impl State for Pool {
     const CAPABILITY: &'static str = "admission";
 
     fn sweep(&mut self, now: Timestamp, budget: usize) {
-        self.lapse(now);
+        self.lapse_some(now, budget);
         self.forget(now, budget);
         if self.events.take_if(|events| events.has_lapsed(now)).is_some() {
             self.touched.note(&[&[record::EVENT]]);

@@ -27,6 +27,8 @@ pub(super) struct File {
     pub(super) engine: Option<String>,
     pub(super) data_dir: Option<PathBuf>,
     pub(super) durability: Option<DurabilityName>,
+    #[serde(default, deserialize_with = "memory_max")]
+    pub(super) memory_max: Option<u64>,
     pub(super) log_format: Option<LogFormat>,
     #[serde(default, deserialize_with = "log_level")]
     pub(super) log_level: Option<String>,
@@ -146,6 +148,13 @@ fn engine<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
     // Not shown in the error: it may hold a password.
     let engine = flags::engine(&String::deserialize(d)?);
     engine.map(Some).map_err(|expected| D::Error::custom(format!("engine: {expected}")))
+}
+
+fn memory_max<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
+    let text = String::deserialize(d)?;
+    let size = flags::memory_max(&text);
+    let named = |expected| D::Error::custom(format!("memory_max = \"{text}\": {expected}"));
+    size.map(Some).map_err(named)
 }
 
 fn log_level<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {

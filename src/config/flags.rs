@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
+use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
@@ -9,6 +10,9 @@ use crate::{
     engine::{embedded::Durability, redis::RedisOptions},
     telemetry,
 };
+
+/// What an idle server takes, with room to work.
+const MEMORY_MAX_MIN: u64 = 32 << 20;
 
 /// Flags and `TOLLGATE_*` variables; they win over the configuration file.
 #[derive(Debug, Clone, Default, Args)]
@@ -35,6 +39,11 @@ pub struct ServeFlags {
     /// to the disk; `interval`, that it is within a second [default: interval]
     #[arg(long, value_name = "DURABILITY", env = "TOLLGATE_DURABILITY")]
     pub durability: Option<DurabilityName>,
+
+    /// Memory that the server may take before the embedded engine refuses names that it does
+    /// not know, such as 512MiB; those that it knows go on [default: no bound]
+    #[arg(long, value_name = "SIZE", env = "TOLLGATE_MEMORY_MAX", value_parser = memory_max)]
+    pub memory_max: Option<u64>,
 
     /// Configuration file; deploy/tollgate.toml documents every key
     #[arg(long, value_name = "FILE", env = "TOLLGATE_CONFIG")]
@@ -95,6 +104,13 @@ pub(super) fn engine(text: &str) -> Result<String, String> {
         Ok(()) => Ok(text.to_owned()),
         Err(error) => Err(format!("not a Redis URL: {error}")),
     }
+}
+
+/// Reads a size in bytes.
+pub(super) fn memory_max(text: &str) -> Result<u64, String> {
+    let size = text.parse::<ByteSize>().ok().map(|size| size.as_u64());
+    size.filter(|size| *size >= MEMORY_MAX_MIN)
+        .ok_or_else(|| "expected a size of 32MiB or more, such as 512MiB or 4GiB".to_owned())
 }
 
 /// Checks a level or filter.

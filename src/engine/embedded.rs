@@ -7,6 +7,7 @@
 //! the process, unless there is a data directory: then what changes is written
 //! down beside it, and read when the next process starts.
 
+mod ceiling;
 mod journal;
 mod kept;
 mod load;
@@ -23,6 +24,7 @@ use std::{
 
 use bytes::Bytes;
 
+pub use ceiling::{Ceiling, Gauge};
 pub use journal::Durability;
 pub use store::{Disk, OpenError};
 pub use tables::{Kept, Table, Tables};
@@ -30,14 +32,19 @@ pub use tables::{Kept, Table, Tables};
 use super::{PartitionCursor, PartitionPage, hub::Hub, sweeper::Round};
 use crate::{
     decision::{Decision, State},
+    error::Error,
     names::Name,
     time::{Clock, Timestamp},
 };
 use journal::Journal;
 
-const SHARDS: usize = 64;
-const SWEEP_EVERY: Duration = Duration::from_secs(1);
-/// Entries of each kind that one sweep drops of one partition.
+/// So many that what one holds of a million partitions is seen to in a fraction of a
+/// millisecond.
+const SHARDS: usize = 1024;
+/// A sweep sees to a part of the shards; all of them have their turn within a second.
+const SWEEP_EVERY: Duration = Duration::from_millis(100);
+const SWEEP_PART: usize = SHARDS.div_ceil(10);
+/// Entries of each kind that one sweep drops of one partition, at most.
 const SWEEP_BUDGET: usize = 1000;
 
 /// A table with so many times the room that it uses is shrunk.
@@ -51,6 +58,7 @@ pub struct Embedded {
     hub: Arc<Hub>,
     /// Where changes are written down, if they are.
     journal: Option<Journal>,
+    ceiling: Option<Ceiling>,
 }
 
 impl fmt::Debug for Embedded {
@@ -64,11 +72,17 @@ impl Embedded {
     pub fn new(clock: Clock) -> Embedded {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let hub = Hub::new("embedded");
-        Embedded { clock, hasher: RandomState::new(), shards, hub, journal: None }
+        Embedded { clock, hasher: RandomState::new(), shards, hub, journal: None, ceiling: None }
     }
 
-    /// Takes a decision; nothing of it is written down.
-    pub fn run<D>(&self, decision: &D) -> D::Outcome
+    /// The same with a ceiling on memory.
+    pub fn below(mut self, ceiling: Option<Ceiling>) -> Embedded {
+        self.ceiling = ceiling;
+        self
+    }
+
+    /// Takes a decision; nothing of it is written down. Fails only where memory is short.
+    pub fn run<D>(&self, decision: &D) -> Result<D::Outcome, Error>
     where
         D: Decision<State: Kept>,
     {
@@ -79,6 +93,9 @@ impl Embedded {
         let table = D::State::table(&mut tables);
         let (outcome, event);
         if let Some(state) = table.get_mut(name) {
+            if self.is_full() && decision.is_new(state, now) {
+                return Err(Error::MemoryFull);
+            }
             outcome = decision.decide(state, now);
             event = state.take_event();
             self.tell(state);
@@ -87,13 +104,22 @@ impl Embedded {
             outcome = decision.decide(&mut state, now);
             event = state.take_event();
             if !state.is_vacant(now) {
+                // Nothing was changed but what is dropped here.
+                if self.is_full() {
+                    return Err(Error::MemoryFull);
+                }
                 table.insert(name.into(), state);
             }
         }
         if let Some(event) = event {
             tables.rate_logs.entry(decision.tag().into()).or_default().append(*event, now);
         }
-        outcome
+        Ok(outcome)
+    }
+
+    /// Whether new names are refused.
+    fn is_full(&self) -> bool {
+        self.ceiling.as_ref().is_some_and(Ceiling::is_reached)
     }
 
     /// Tells those whose turn it is.
@@ -174,9 +200,12 @@ impl Embedded {
     pub(super) async fn maintain(&self) {
         let mut tick = tokio::time::interval(SWEEP_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
+        for part in self.shards.chunks(SWEEP_PART).cycle() {
             tick.tick().await;
-            for shard in &self.shards {
+            if let Some(ceiling) = &self.ceiling {
+                ceiling.look();
+            }
+            for shard in part {
                 match &self.journal {
                     None => self.sweep(&mut lock(shard)),
                     Some(journal) => self.sweep_kept(journal, lock(shard)),

@@ -86,7 +86,7 @@ impl StandIn {
     where
         D: Degradable + Decision<State: Kept>,
     {
-        let outcome = self.embedded.run(&decision.shared(self.replicas));
+        let outcome = self.embedded.run(&decision.shared(self.replicas)).ok()?;
         if D::is_unknown(&outcome) {
             return None;
         }

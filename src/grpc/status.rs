@@ -29,6 +29,7 @@ impl From<Error> for Status {
             }
             Error::Unconfirmed { .. } => (Code::DeadlineExceeded, info("UNCONFIRMED")),
             Error::Ending => (Code::Unavailable, again("SERVER_ENDING", RETRY_UNAVAILABLE)),
+            Error::MemoryFull => (Code::ResourceExhausted, again("MEMORY_FULL", RETRY_UNAVAILABLE)),
             Error::TooManyWatchers => {
                 (Code::ResourceExhausted, again("TOO_MANY_WATCHERS", RETRY_UNAVAILABLE))
             }

@@ -92,6 +92,10 @@ impl Decision for ReserveStock {
         Listing::Same
     }
 
+    fn is_new(&self, sku: &Sku, now: Timestamp) -> bool {
+        sku.order(self.order.as_bytes(), now).is_none()
+    }
+
     fn encode(&self, call: &mut Call) {
         let order = self.order.as_bytes();
         call.key(&[b"stock"]);

@@ -19,6 +19,7 @@
 //!   to watchers; `history` checks what they are told
 //! - `bad_input`, `rate_bad_input`, `sequence_bad_input`, `stock_bad_input`, `names`: what is refused, and
 //!   what never shares state
+//! - `memory_max`: the embedded engine's ceiling on memory
 //! - `degradation`: what is answered while Redis is gone
 //! - `denials`, `denial_storms`: what a server remembers of refusals
 //! - `durable`: what a restart keeps; `durable_kill`: the scenario S8, kill -9 under load;
@@ -87,6 +88,7 @@ mod lock_command;
 mod lock_faults;
 mod lock_properties;
 mod locks;
+mod memory_max;
 mod names;
 mod next_command;
 mod nodes;

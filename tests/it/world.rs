@@ -1,5 +1,4 @@
-//! A server on an engine whose time stands still until it is stepped, and a
-//! client to it.
+//! A server on an engine whose time stands still until it is stepped, and a client to it.
 
 use std::{
     future::pending,
@@ -88,26 +87,31 @@ impl World {
     /// The same with configured pools, policies and sequences.
     pub async fn with_rules(redis: bool, rules: Rules) -> World {
         let (engine, time) = if redis { redis_engine().await } else { embedded_engine() };
+        World::on(engine, time, rules).await
+    }
+
+    /// The same on this engine.
+    pub async fn on(engine: Arc<Engine>, time: Time, rules: Rules) -> World {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let state = engine.state();
         let run = server::run(listener, engine, rules, LIMITS, pending());
         let server = tokio::spawn(run).abort_handle();
         up(state).await;
-        let client = Client::connect(address.clone()).await.unwrap();
-        let locks = Locks::connect(address.clone()).await.unwrap();
-        let rates = Rates::connect(address.clone()).await.unwrap();
-        let sequences = Sequences::connect(address.clone()).await.unwrap();
-        World { client, locks, rates, sequences, address, time, server }
+        World::to(address, time, server).await
     }
 
     /// One whose server is a process, on the machine's time.
     pub async fn at(address: String) -> World {
+        let nobody = tokio::spawn(pending::<()>()).abort_handle();
+        World::to(address, embedded_engine().1, nobody).await
+    }
+
+    async fn to(address: String, time: Time, server: AbortHandle) -> World {
         let client = Client::connect(address.clone()).await.unwrap();
         let locks = Locks::connect(address.clone()).await.unwrap();
         let rates = Rates::connect(address.clone()).await.unwrap();
         let sequences = Sequences::connect(address.clone()).await.unwrap();
-        let (time, server) = (embedded_engine().1, tokio::spawn(pending::<()>()).abort_handle());
         World { client, locks, rates, sequences, address, time, server }
     }
 
@@ -278,11 +282,8 @@ pub async fn redis_engine() -> (Arc<Engine>, Time) {
     let (now, nodes) = (Arc::new(AtomicU64::new(START)), Nodes::connect().await);
     let time = Time::Redis { prefix: prefix.clone(), now: now.clone(), nodes };
     time.write(START).await;
-    let options = RedisOptions {
-        clock: Some(STEPPED.to_owned()),
-        key_prefix: prefix,
-        ..RedisOptions::new(&redis_url())
-    };
+    let clock = Some(STEPPED.to_owned());
+    let options = RedisOptions { clock, key_prefix: prefix, ..RedisOptions::new(&redis_url()) };
     let redis = Redis::new(&options).unwrap().remembering_by(Clock::Stepped(now));
     (Arc::new(Engine::Redis(redis)), time)
 }

@@ -82,7 +82,7 @@ fn an_answer_that_was_on_its_way_is_not_remembered() {
     world.fill("p");
     let late = admit("p", "late");
     let Recall::Ask(Some(ticket)) = world.denials.recall(&late, 0) else { panic!("remembered") };
-    let full = world.store.run(&late);
+    let full = world.store.run(&late).unwrap();
     // The completion's answer is processed first.
     world.change("p", "holder", Change::Complete);
     world.denials.learn(&late, &full, ticket);
@@ -134,7 +134,7 @@ fn another_epoch_and_other_settings_know_nothing_of_it() {
 fn what_another_server_granted_is_asked_for_after_a_while() {
     let world = World::new();
     // By a server that this one knows nothing of.
-    world.store.run(&admit("p", "holder"));
+    world.store.run(&admit("p", "holder")).unwrap();
     let mut asked = 0;
     for _ in 0..100 {
         world.step(49_000);
@@ -174,7 +174,7 @@ fn memory_never_grants_and_never_outlives_its_bound() {
                 }
                 cached += 1;
                 assert!(matches!(answer.decision, AdmitDecision::Full { .. }), "{answer:?}");
-                let truth = world.store.run(&admit("p", &task));
+                let truth = world.store.run(&admit("p", &task)).unwrap();
                 let is_excused = foreign.is_some_and(|at| now - at < BOUND);
                 match truth.decision {
                     AdmitDecision::Full { .. } | AdmitDecision::AlreadyCompleted => {}
@@ -215,7 +215,7 @@ fn keys_are_refused_from_memory_as_the_store_would() {
                 1 => drop(world.run(&UnbanKey { name: world::meter(), actor: Vec::new() })),
                 2 => drop(world.run(&world::ban(&mut random))),
                 3 => {
-                    world.store.run(&UnbanKey { name: world::meter(), actor: Vec::new() });
+                    world.store.run(&UnbanKey { name: world::meter(), actor: Vec::new() }).unwrap();
                     foreign = Some(now);
                 }
                 _ => {
@@ -232,9 +232,9 @@ fn keys_are_refused_from_memory_as_the_store_would() {
                     assert!(answer.retry_after.is_some_and(|wait| wait.0 > 0), "{answer:?}");
                     let look = CheckRate { cost: 0, ..check.clone() };
                     let state = |answer: Answer| (answer.limits, answer.ban);
-                    let before = state(decided(world.store.run(&look)));
-                    let truth = decided(world.store.run(&check));
-                    let has_changed = state(decided(world.store.run(&look))) != before;
+                    let before = state(decided(world.store.run(&look).unwrap()));
+                    let truth = decided(world.store.run(&check).unwrap());
+                    let has_changed = state(decided(world.store.run(&look).unwrap())) != before;
                     // A ban that nobody was told of may stand behind a THROTTLE.
                     let verdicts = [answer.verdict, Verdict::Ban];
                     let same = verdicts.contains(&truth.verdict) && !truth.crossed && !has_changed;

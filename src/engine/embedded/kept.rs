@@ -62,7 +62,7 @@ impl Embedded {
         journal.admit(deadline).await?;
         let (outcome, ticket) = self.decide_kept(journal, decision);
         journal.settle(ticket, deadline).await?;
-        Ok(outcome)
+        outcome
     }
 
     /// Takes decisions in order; returns when they may be acknowledged.
@@ -79,11 +79,11 @@ impl Embedded {
         let decided = decisions.iter().map(|decision| self.decide_kept(journal, decision));
         let (outcomes, tickets): (Vec<_>, Vec<_>) = decided.unzip();
         journal.settle(tickets.into_iter().max().unwrap_or(0), deadline).await?;
-        Ok(outcomes.into_iter().map(Ok).collect())
+        Ok(outcomes)
     }
 
     /// Takes a decision, and puts what it changed in line.
-    fn decide_kept<D>(&self, journal: &Journal, decision: &D) -> (D::Outcome, u64)
+    fn decide_kept<D>(&self, journal: &Journal, decision: &D) -> (Result<D::Outcome, Error>, u64)
     where
         D: Decision<State: Kept>,
     {
@@ -91,6 +91,9 @@ impl Embedded {
         let now = self.clock.now();
         let (table, notes) = D::State::table_and_notes(&mut tables);
         let (outcome, event) = match table.get_mut(decision.partition()) {
+            Some(state) if self.is_full() && decision.is_new(state, now) => {
+                return (Err(Error::MemoryFull), notes.ticket);
+            }
             Some(state) => self.decide_noted(decision, state, notes, now),
             None => {
                 let mut state = D::State::default();
@@ -99,6 +102,9 @@ impl Embedded {
                 if state.is_vacant(now) {
                     // As good as none: nothing of it is kept.
                     notes.changes.take();
+                } else if self.is_full() {
+                    notes.changes.take();
+                    return (Err(Error::MemoryFull), notes.ticket);
                 } else {
                     table.insert(decision.partition().into(), state);
                 }
@@ -111,7 +117,7 @@ impl Embedded {
             log.append(*event, now);
             drain(log, decision.tag(), &mut tables.notes);
         }
-        (outcome, line_up(&mut tables.notes, journal))
+        (Ok(outcome), line_up(&mut tables.notes, journal))
     }
 
     fn decide_noted<D>(

@@ -67,7 +67,7 @@ impl World {
     /// As the engine runs a decision that is never remembered.
     pub(super) fn run<D: Decision<State: Kept>>(&self, decision: &D) -> D::Outcome {
         let watch = self.denials.watch(slice::from_ref(decision));
-        let outcome = self.store.run(decision);
+        let outcome = self.store.run(decision).unwrap();
         watch.settle([Ok(&outcome)].into_iter());
         outcome
     }
