@@ -27,6 +27,8 @@ use crate::{
 };
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 50051);
+/// What pages of a data directory take, with room to work.
+const KEPT_MEMORY_MIN: u64 = 128 << 20;
 const CONNECTIONS_MAX: usize = 16_384;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -121,6 +123,13 @@ impl Config {
             listen: flags.listen.or(file.listen).unwrap_or(LISTEN),
             engine: match engine.as_deref() {
                 None | Some("embedded") => {
+                    if data_dir.is_some() && memory_max.is_some_and(|most| most < KEPT_MEMORY_MIN) {
+                        return Err(ConfigError(
+                            "memory_max: expected 128MiB or more beside a data_dir, whose pages \
+                             are held in memory, too"
+                                .to_owned(),
+                        ));
+                    }
                     EngineChoice::Embedded(EmbeddedOptions { data_dir, memory_max })
                 }
                 Some(_) if memory_max.is_some() => {

@@ -210,7 +210,12 @@ impl Decision for AdmitTask {
     }
 
     fn is_new(&self, pool: &Pool, now: Timestamp) -> bool {
-        self.task.is_some() && pool.task(&self.member(), now).is_none()
+        let member = self.member();
+        let settings = self.settings.under(&pool.overrides);
+        // Who waits is known, and who is refused anyway is told why.
+        let waits = pool.queue.as_ref().is_some_and(|queue| queue.holds(&member));
+        let has_room = !settings.paused && pool.in_use() < settings.capacity;
+        has_room && !waits && self.task.is_some() && pool.task(&member, now).is_none()
     }
 
     fn effect(&self, admission: Option<&Admission>) -> Effect {

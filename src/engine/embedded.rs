@@ -42,8 +42,8 @@ use journal::Journal;
 /// millisecond.
 const SHARDS: usize = 1024;
 /// A sweep sees to a part of the shards; all of them have their turn within a second.
-const SWEEP_EVERY: Duration = Duration::from_millis(100);
-const SWEEP_PART: usize = SHARDS.div_ceil(10);
+const SWEEP_EVERY: Duration = Duration::from_millis(250);
+const SWEEP_PART: usize = SHARDS.div_ceil(4);
 /// Entries of each kind that one sweep drops of one partition, at most.
 const SWEEP_BUDGET: usize = 1000;
 

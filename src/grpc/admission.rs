@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     admission::{
-        AdmitDecision, AdmitTask, Catalog, CompleteVerdict, EvictVerdict, GetPool, Pool, PoolView,
-        RenewVerdict, Settings,
+        AdmitDecision, AdmitTask, Catalog, CompleteVerdict, EnqueueStatus, EvictVerdict, GetPool,
+        Pool, PoolView, RenewVerdict, Settings,
     },
     engine::{Engine, feed::Feeds, room::Room},
     error::Error,
@@ -177,10 +177,14 @@ impl pb::admission_service_server::AdmissionService for Admission {
         let deadline = deadline::of(&request);
         let decisions = parse::enqueue_tasks(request.into_inner(), &self.catalog)?;
         let statuses = self.engine.run_all(&decisions, deadline).await?;
+        if statuses.iter().all(|status| *status == Err(Error::MemoryFull)) {
+            return Err(Error::MemoryFull.into());
+        }
         let results = statuses.into_iter().zip(&decisions).map(|(status, decision)| {
             // One task's trouble must not hide what became of the others.
             let status = match status {
                 Err(Error::Corrupt(_)) => None,
+                Err(Error::MemoryFull) => Some(EnqueueStatus::Full),
                 status => Some(status?),
             };
             Ok(convert::enqueued(decision.name.task.to_bytes(), status))

@@ -93,7 +93,7 @@ impl Decision for ReserveStock {
     }
 
     fn is_new(&self, sku: &Sku, now: Timestamp) -> bool {
-        sku.order(self.order.as_bytes(), now).is_none()
+        sku.has(self.quantity) && sku.order(self.order.as_bytes(), now).is_none()
     }
 
     fn encode(&self, call: &mut Call) {

@@ -89,6 +89,11 @@ impl Sku {
         Ruling::Decided { outcome, stock }
     }
 
+    /// Whether so many are available, lapsed holds apart.
+    pub(super) fn has(&self, quantity: u64) -> bool {
+        self.stock.is_some_and(|stock| stock.available() >= quantity)
+    }
+
     /// What is known of an order.
     pub(super) fn order(&self, order: &[u8], now: Timestamp) -> Option<&Order> {
         self.orders.get(order, now)

@@ -79,6 +79,11 @@ impl Queue {
         self.order.len()
     }
 
+    /// Whether a waiter has a place.
+    pub(crate) fn holds(&self, waiter: &[u8]) -> bool {
+        self.places.contains_key(waiter)
+    }
+
     /// Those that were told of their turn since the last time.
     pub fn take_hints(&mut self) -> Hints {
         std::mem::take(&mut self.hints)
