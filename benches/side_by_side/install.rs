@@ -89,7 +89,7 @@ fn go_install(package: &str) -> Result<Command, String> {
 /// Runs a build to its end; what it says goes to a file.
 async fn run(name: &str, build: &mut Command) -> Result<(), String> {
     let log = folder().join(format!("{name}.log"));
-    let said = |what: &dyn std::fmt::Display| format!("{what}; see {}", log.display());
+    let said = |what: &dyn std::fmt::Display| format!("{what}; see target/peers/{name}.log");
     fs::create_dir_all(folder()).map_err(|error| said(&error))?;
     let file = File::create(&log).map_err(|error| said(&error))?;
     let copy = file.try_clone().map_err(|error| said(&error))?;
@@ -100,7 +100,7 @@ async fn run(name: &str, build: &mut Command) -> Result<(), String> {
     loop {
         match child.try_wait().map_err(|error| said(&error))? {
             Some(exit) if exit.success() => return Ok(()),
-            Some(_) => return Err(said(&last_line(&log))),
+            Some(_) => return Err(said(&"it cannot be installed")),
             None if begun.elapsed() > BUILD => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -109,10 +109,4 @@ async fn run(name: &str, build: &mut Command) -> Result<(), String> {
             None => sleep(Duration::from_millis(100)).await,
         }
     }
-}
-
-fn last_line(log: &Path) -> String {
-    let text = fs::read_to_string(log).unwrap_or_default();
-    let line = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
-    format!("it cannot be installed: {}", line.trim())
 }
