@@ -17,7 +17,7 @@ mod tables;
 use std::{
     collections::BinaryHeap,
     fmt,
-    hash::{BuildHasher, RandomState},
+    hash::{BuildHasher, DefaultHasher, Hasher, RandomState},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -25,7 +25,7 @@ use std::{
 use bytes::Bytes;
 
 pub use ceiling::{Ceiling, Gauge};
-pub use journal::Durability;
+pub use journal::{Durability, Writer};
 pub use store::{Disk, OpenError};
 pub use tables::{Kept, Table, Tables};
 
@@ -53,7 +53,8 @@ const SPARE: usize = 8;
 /// The embedded engine.
 pub struct Embedded {
     clock: Clock,
-    hasher: RandomState,
+    /// Says which partitions share a shard: nobody outside can tell.
+    salt: u64,
     shards: Vec<Mutex<Tables>>,
     hub: Arc<Hub>,
     /// Where changes are written down, if they are.
@@ -70,9 +71,13 @@ impl fmt::Debug for Embedded {
 impl Embedded {
     /// An empty engine on this clock.
     pub fn new(clock: Clock) -> Embedded {
+        Embedded::salted(clock, RandomState::new().hash_one(SHARDS))
+    }
+
+    fn salted(clock: Clock, salt: u64) -> Embedded {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let hub = Hub::new("embedded");
-        Embedded { clock, hasher: RandomState::new(), shards, hub, journal: None, ceiling: None }
+        Embedded { clock, salt, shards, hub, journal: None, ceiling: None }
     }
 
     /// The same with a ceiling on memory.
@@ -131,7 +136,10 @@ impl Embedded {
 
     /// What shares a tag shares a mutex: an event is appended with its change.
     fn shard(&self, tag: &[u8]) -> MutexGuard<'_, Tables> {
-        lock(&self.shards[self.hasher.hash_one(tag) as usize % SHARDS])
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(self.salt);
+        hasher.write(tag);
+        lock(&self.shards[hasher.finish() as usize % SHARDS])
     }
 
     /// Where changes are written down, if they are.
@@ -200,23 +208,34 @@ impl Embedded {
     pub(super) async fn maintain(&self) {
         let mut tick = tokio::time::interval(SWEEP_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        for part in self.shards.chunks(SWEEP_PART).cycle() {
+        let shards: Vec<usize> = (0..SHARDS).collect();
+        for part in shards.chunks(SWEEP_PART).cycle() {
             tick.tick().await;
             if let Some(ceiling) = &self.ceiling {
                 ceiling.look();
             }
             for shard in part {
-                match &self.journal {
-                    None => self.sweep(&mut lock(shard)),
-                    Some(journal) => self.sweep_kept(journal, lock(shard)),
-                }
+                self.sweep_shard(*shard);
                 // Calls that wait for the shard, or for this thread, go first.
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    fn sweep(&self, tables: &mut Tables) {
+    /// Drops what has lapsed in all shards, at once.
+    pub fn sweep_all(&self) {
+        (0..SHARDS).for_each(|shard| self.sweep_shard(shard));
+    }
+
+    fn sweep_shard(&self, shard: usize) {
+        let tables = lock(&self.shards[shard]);
+        match &self.journal {
+            None => self.sweep(tables),
+            Some(journal) => self.sweep_kept(journal, tables),
+        }
+    }
+
+    fn sweep(&self, mut tables: MutexGuard<'_, Tables>) {
         let now = self.clock.now();
         sweep(&mut tables.admission, now);
         sweep(&mut tables.rate, now);

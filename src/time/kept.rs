@@ -61,6 +61,11 @@ impl KeptClock {
         KeptClock { source, shift, floor, limit: AtomicU64::new(floor.0) }
     }
 
+    /// The time of what it goes by, for intervals.
+    pub fn source(&self) -> Timestamp {
+        self.source.now()
+    }
+
     /// How far the mark that it goes on from is beyond the system's time.
     pub fn ahead(&self) -> Millis {
         Millis(self.shift / 1000)

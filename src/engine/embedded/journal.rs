@@ -11,8 +11,12 @@
 //! ([`Error::Unavailable`]: certainly not executed). What was decided before and is not down
 //! stays in line and is tried again every [`RETRY_EVERY`] until it is, and its calls wait
 //! for it: at their deadline nobody knows its fate. Then the engine goes on by itself.
+//!
+//! How old changes are is told by the engine's own clock, not by the thread's: whoever steps
+//! that clock and calls [`Writer::write`] by hand has a journal without threads or real time.
 
 mod queue;
+mod writer;
 
 use std::{
     mem,
@@ -33,9 +37,10 @@ use super::{
 use crate::{
     error::Error,
     record::Change,
-    time::{KeptClock, monotonic},
+    time::KeptClock,
 };
 use queue::Queue;
+pub use writer::Writer;
 
 /// What no call waits for is written so often, and the clock's mark looked at.
 const WRITE_EVERY: Duration = Duration::from_millis(500);
@@ -49,7 +54,7 @@ const MANY: usize = 50_000;
 const MOST: usize = 1_000_000;
 
 /// What an acknowledgement means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Durability {
     /// What was decided is synced to the disk.
     Always,
@@ -85,11 +90,12 @@ struct Progress {
 }
 
 impl Journal {
-    pub(super) fn start(
+    /// A journal, and what writes it.
+    pub(super) fn new(
         store: Store,
         clock: Arc<KeptClock>,
         durability: Durability,
-    ) -> std::io::Result<Journal> {
+    ) -> (Journal, Writer) {
         let shared = Arc::new(Shared {
             durability,
             queue: Mutex::default(),
@@ -100,8 +106,14 @@ impl Journal {
         });
         let writer =
             Writer { shared: shared.clone(), store, clock: clock.clone(), batch: Batch::default() };
+        (Journal { shared, clock, thread: Mutex::default() }, writer)
+    }
+
+    /// Has it written by a thread of its own.
+    pub(super) fn spawn(&self, writer: Writer) -> std::io::Result<()> {
         let thread = thread::Builder::new().name("journal".into()).spawn(move || writer.run())?;
-        Ok(Journal { shared, clock, thread: Mutex::new(Some(thread)) })
+        *lock(&self.thread) = Some(thread);
+        Ok(())
     }
 
     /// Returns once a call can be taken: where the machine has slept the clock stands still
@@ -148,7 +160,7 @@ impl Journal {
     /// Puts changes in line; their ticket.
     pub(super) fn push(&self, changes: Vec<Change>) -> u64 {
         let mut queue = lock(&self.shared.queue);
-        let ticket = queue.push(changes);
+        let ticket = queue.push(changes, self.clock.source());
         let is_urgent = self.shared.durability == Durability::Always || queue.count >= MANY;
         if is_urgent && mem::take(&mut queue.is_idle) {
             self.shared.wake.notify_one();
@@ -164,7 +176,7 @@ impl Journal {
         }
         let is_early = shared.durability == Durability::Interval
             && !shared.is_failing.load(Ordering::Acquire)
-            && lock(&shared.queue).age() < AGE_MAX;
+            && lock(&shared.queue).age(self.clock.source()) < AGE_MAX;
         if is_early {
             return Ok(());
         }
@@ -223,71 +235,6 @@ impl Shared {
             );
             self.state.send_replace(StoreState::Down);
         }
-    }
-}
-
-/// The thread that writes.
-#[derive(Debug)]
-struct Writer {
-    shared: Arc<Shared>,
-    store: Store,
-    clock: Arc<KeptClock>,
-    /// What is not down yet of what was taken out of the queue.
-    batch: Batch,
-}
-
-impl Writer {
-    fn run(mut self) {
-        loop {
-            let (ticket, is_closing) = self.collect();
-            let is_idle = self.batch.is_empty() && !self.clock.is_due();
-            if is_idle && !is_closing {
-                continue;
-            }
-            let mark = if is_closing { self.clock.stop() } else { self.clock.reserve() };
-            match self.store.write(&self.batch, mark) {
-                Ok(()) => {
-                    self.batch = Batch::default();
-                    self.clock.pass(mark);
-                    self.shared.note_written(ticket);
-                }
-                Err(why) => self.shared.note_failure(&why),
-            }
-            if is_closing {
-                return;
-            }
-        }
-    }
-
-    /// Takes what is in line once it is time to write; the last ticket, and whether it is
-    /// the last time.
-    fn collect(&mut self) -> (u64, bool) {
-        let shared = &self.shared;
-        let (pause, enough) = match shared.durability {
-            _ if shared.is_failing.load(Ordering::Acquire) => (RETRY_EVERY, usize::MAX),
-            Durability::Always => (WRITE_EVERY, 1),
-            Durability::Interval => (WRITE_EVERY, MANY),
-        };
-        let end = monotonic() + pause;
-        let mut queue = lock(&shared.queue);
-        // Of a batch that failed the first change is older than those in line.
-        queue.writing_since = queue.writing_since.filter(|_| !self.batch.is_empty());
-        loop {
-            let left = end.saturating_duration_since(monotonic());
-            let is_asked = queue.is_mark_due && enough < usize::MAX;
-            if queue.is_closing || is_asked || queue.count >= enough || left.is_zero() {
-                break;
-            }
-            queue.is_idle = true;
-            let waited = shared.wake.wait_timeout(queue, left);
-            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        (queue.is_idle, queue.is_mark_due) = (false, false);
-        let taken = queue.take();
-        let (ticket, is_closing) = (queue.ticket, queue.is_closing);
-        drop(queue);
-        taken.for_each(|change| self.batch.add(change));
-        (ticket, is_closing)
     }
 }
 

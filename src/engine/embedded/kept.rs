@@ -6,6 +6,7 @@
 //! changed before it.
 
 use std::{
+    hash::{BuildHasher, RandomState},
     path::Path,
     sync::{Arc, MutexGuard},
     time::Instant,
@@ -13,7 +14,7 @@ use std::{
 
 use super::{
     Embedded, SWEEP_BUDGET,
-    journal::{Durability, Journal},
+    journal::{Durability, Journal, Writer},
     load,
     store::{Batch, Disk, OpenError, Store},
     tables::{Kept, Notes, Tables},
@@ -32,7 +33,24 @@ const AHEAD_MAX: Millis = Millis::from_secs(10);
 impl Embedded {
     /// An engine that goes on from what is on a disk.
     pub fn open(source: Clock, disk: Disk, durability: Durability) -> Result<Embedded, OpenError> {
-        let mut engine = Embedded::new(Clock::system());
+        let salt = RandomState::new().hash_one(durability);
+        let (engine, writer) = Embedded::open_unwritten(source, disk, durability, salt)?;
+        if let Some(Err(error)) = engine.journal().map(|journal| journal.spawn(writer)) {
+            return Err(OpenError::Unusable(format!("cannot start a thread: {error}")));
+        }
+        Ok(engine)
+    }
+
+    /// The same, and what writes its changes: they are down when the caller has that done.
+    /// The salt says which partitions share a shard. What it does follows from what it is
+    /// given and asked, and from nothing else.
+    pub fn open_unwritten(
+        source: Clock,
+        disk: Disk,
+        durability: Durability,
+        salt: u64,
+    ) -> Result<(Embedded, Writer), OpenError> {
+        let mut engine = Embedded::salted(Clock::system(), salt);
         let path = disk.path().to_owned();
         let mut store = Store::open(disk)?;
         let (mark, count) = load::load(&mut engine, &store)?;
@@ -42,11 +60,10 @@ impl Embedded {
         let first = clock.reserve();
         store.write(&Batch::default(), first).map_err(OpenError::Unusable)?;
         clock.pass(first);
-        let journal = Journal::start(store, clock.clone(), durability);
-        let failed = |error| OpenError::Unusable(format!("cannot start a thread: {error}"));
-        engine.journal = Some(journal.map_err(failed)?);
+        let (journal, writer) = Journal::new(store, clock.clone(), durability);
+        engine.journal = Some(journal);
         engine.clock = Clock::Kept(clock);
-        Ok(engine)
+        Ok((engine, writer))
     }
 
     /// Takes a decision; returns when it may be acknowledged.

@@ -1,7 +1,7 @@
 //! The data directory: one file of redb, and one that is locked while a server uses it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     fs::{self, File, OpenOptions, TryLockError},
     io,
@@ -128,8 +128,9 @@ impl Disk {
 /// Changes that are written at once: the last word on each entry.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// Entries that begin so go first.
-    clear: Vec<Vec<u8>>,
+    /// Entries that begin so go first. In order, as the entries are: what is written follows
+    /// from what was decided, and from nothing else.
+    clear: BTreeSet<Vec<u8>>,
     entries: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
 }
 
@@ -143,7 +144,7 @@ impl Batch {
                 let begun = begun.take_while(|(key, _)| key.starts_with(&prefix));
                 let gone: Vec<_> = begun.map(|(key, _)| key.clone()).collect();
                 gone.iter().for_each(|key| drop(self.entries.remove(key)));
-                self.clear.push(prefix);
+                self.clear.insert(prefix);
             }
         }
     }

@@ -1,12 +1,8 @@
 //! Changes that wait to be written.
 
-use std::{
-    collections::VecDeque,
-    mem,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, mem, time::Duration};
 
-use crate::{record::Change, time::monotonic};
+use crate::{record::Change, time::Timestamp};
 
 /// What the journal's thread is to do.
 #[derive(Debug, Default)]
@@ -15,10 +11,10 @@ pub(super) struct Queue {
     pub(super) count: usize,
     /// Of the last change.
     pub(super) ticket: u64,
-    /// When the first of them came.
-    pub(super) since: Option<Instant>,
+    /// When the first of them came, by the clock's source.
+    pub(super) since: Option<Timestamp>,
     /// The same of those that are being written.
-    pub(super) writing_since: Option<Instant>,
+    pub(super) writing_since: Option<Timestamp>,
     /// A call waits for the clock's mark.
     pub(super) is_mark_due: bool,
     /// The thread waits.
@@ -28,11 +24,11 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Puts changes in line; their ticket.
-    pub(super) fn push(&mut self, changes: Vec<Change>) -> u64 {
+    pub(super) fn push(&mut self, changes: Vec<Change>, now: Timestamp) -> u64 {
         self.count += changes.len();
         self.ticket += 1;
         self.changes.push_back(changes);
-        self.since.get_or_insert_with(monotonic);
+        self.since.get_or_insert(now);
         self.ticket
     }
 
@@ -45,7 +41,8 @@ impl Queue {
     }
 
     /// How old the first change is that is not down.
-    pub(super) fn age(&self) -> Duration {
-        self.writing_since.or(self.since).map_or(Duration::ZERO, |since| since.elapsed())
+    pub(super) fn age(&self, now: Timestamp) -> Duration {
+        let since = self.writing_since.or(self.since).unwrap_or(now);
+        Duration::from_micros(now.0.saturating_sub(since.0))
     }
 }

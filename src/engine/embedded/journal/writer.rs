@@ -1,0 +1,85 @@
+//! What writes the journal.
+
+use std::sync::{Arc, PoisonError, atomic::Ordering};
+
+use super::{
+    super::store::{Batch, Store},
+    Durability, MANY, RETRY_EVERY, Shared, WRITE_EVERY, lock,
+};
+use crate::time::{KeptClock, monotonic};
+
+/// Writes what is in line: on a thread of its own, or when its owner says.
+#[derive(Debug)]
+pub struct Writer {
+    pub(super) shared: Arc<Shared>,
+    pub(super) store: Store,
+    pub(super) clock: Arc<KeptClock>,
+    /// What is not down yet of what was taken out of the queue.
+    pub(super) batch: Batch,
+}
+
+impl Writer {
+    pub(super) fn run(mut self) {
+        loop {
+            self.wait();
+            if !self.write() {
+                return;
+            }
+        }
+    }
+
+    /// Writes what is in line, and the clock's mark if it is due; whether there can be more
+    /// to write. What fails is written with the next.
+    pub fn write(&mut self) -> bool {
+        let (ticket, is_closing) = self.collect();
+        let is_idle = self.batch.is_empty() && !self.clock.is_due();
+        if is_idle && !is_closing {
+            return true;
+        }
+        let mark = if is_closing { self.clock.stop() } else { self.clock.reserve() };
+        match self.store.write(&self.batch, mark) {
+            Ok(()) => {
+                self.batch = Batch::default();
+                lock(&self.shared.queue).writing_since = None;
+                self.clock.pass(mark);
+                self.shared.note_written(ticket);
+            }
+            Err(why) => self.shared.note_failure(&why),
+        }
+        !is_closing
+    }
+
+    /// Returns once it is time to write.
+    fn wait(&self) {
+        let shared = &self.shared;
+        let (pause, enough) = match shared.durability {
+            _ if shared.is_failing.load(Ordering::Acquire) => (RETRY_EVERY, usize::MAX),
+            Durability::Always => (WRITE_EVERY, 1),
+            Durability::Interval => (WRITE_EVERY, MANY),
+        };
+        let end = monotonic() + pause;
+        let mut queue = lock(&shared.queue);
+        loop {
+            let left = end.saturating_duration_since(monotonic());
+            let is_asked = queue.is_mark_due && enough < usize::MAX;
+            if queue.is_closing || is_asked || queue.count >= enough || left.is_zero() {
+                break;
+            }
+            queue.is_idle = true;
+            let waited = shared.wake.wait_timeout(queue, left);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        queue.is_idle = false;
+    }
+
+    /// Takes what is in line; the last ticket, and whether it is the last time.
+    fn collect(&mut self) -> (u64, bool) {
+        let mut queue = lock(&self.shared.queue);
+        queue.is_mark_due = false;
+        let taken = queue.take();
+        let (ticket, is_closing) = (queue.ticket, queue.is_closing);
+        drop(queue);
+        taken.for_each(|change| self.batch.add(change));
+        (ticket, is_closing)
+    }
+}
