@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-pub use kept::{AHEAD, KeptClock, Mark};
+pub use kept::{AHEAD, Keeps, KeptClock, Mark};
 
 /// Microseconds since the Unix epoch, on the clock of the engine that decides.
 ///

@@ -10,12 +10,19 @@
 //!   by then has ended. Nothing tells it from time that has passed. Who sets it back later
 //!   has gone back in the sense above.
 //!
-//! The mark is written ahead of the time, by [`AHEAD`], so that not every instant costs a
-//! write; the clock stands still rather than pass a mark that is not down. A process that
-//! is killed has reached some instant below its mark, nobody knows which: the next one
-//! stands still at the mark until as much time has passed as that was ahead. So leases
-//! never end early for it; some last up to [`AHEAD`] longer. One that ends in order writes
-//! the instant that it has reached.
+//! The mark is written now and then, and with every change. What a process that was killed
+//! had reached beyond it nobody knows:
+//! - [`Keeps::All`]: what was answered is down, and with it a mark that is no earlier. The
+//!   next process goes on from the mark: no lease ends early for the kill, however short it
+//!   is. (A refusal may have been told a later time, and be told an earlier one if the
+//!   system's clock was set back meanwhile: it has changed nothing.)
+//! - [`Keeps::Most`]: what was answered may be lost, and must not be told again as another
+//!   instant's. The mark is ahead of the time, by [`AHEAD`], and the clock stands still
+//!   rather than pass one that is not down. The next process stands still at the mark until
+//!   as much time has passed as that was ahead: a lease that had less than [`AHEAD`] left
+//!   may end early by that, once, however often it is killed; no other does.
+//!
+//! One that ends in order writes the instant that it has reached.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,8 +32,8 @@ use super::{Clock, Millis, Timestamp};
 
 /// How far the mark is ahead of the time.
 pub const AHEAD: Millis = Millis::from_secs(3);
-/// A mark that is no further ahead is written anew.
-const RENEWED_AT: Millis = Millis::from_secs(2);
+/// A mark that is older is written anew.
+const RENEWED_AFTER: Millis = Millis::from_secs(1);
 
 /// How far a clock has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,26 +46,43 @@ pub struct Mark {
     pub is_last: bool,
 }
 
+/// What is left of what was answered when a process is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeps {
+    /// All of it.
+    All,
+    /// What is not of the last moments.
+    Most,
+}
+
 /// A clock that goes on from a mark.
 #[derive(Debug)]
 pub struct KeptClock {
     source: Clock,
+    keeps: Keeps,
     /// What is added to the source, in µs.
     shift: u64,
     /// It has been this late already.
     floor: Timestamp,
-    /// The mark that is down, in µs.
+    /// It does not pass this instant, in µs.
     limit: AtomicU64,
+    /// What the mark says that is down, in µs.
+    marked: AtomicU64,
 }
 
 impl KeptClock {
-    /// Goes on from a mark; stands still until another one is down.
-    pub fn resume(source: Clock, mark: Option<Mark>) -> KeptClock {
+    /// Goes on from a mark; where the mark is ahead, stands still until another one is down.
+    pub fn resume(source: Clock, mark: Option<Mark>, keeps: Keeps) -> KeptClock {
         let now = source.now();
         let mark = mark.unwrap_or(Mark { reached: now, limit: now, is_last: true });
         let shift = mark.reached.0.saturating_sub(now.0);
         let floor = mark.limit.max(now);
-        KeptClock { source, shift, floor, limit: AtomicU64::new(floor.0) }
+        let limit = match keeps {
+            Keeps::All => u64::MAX,
+            Keeps::Most => floor.0,
+        };
+        let (limit, marked) = (AtomicU64::new(limit), AtomicU64::new(mark.reached.0));
+        KeptClock { source, keeps, shift, floor, limit, marked }
     }
 
     /// The time of what it goes by, for intervals.
@@ -77,7 +101,7 @@ impl KeptClock {
     }
 
     fn unlimited(&self) -> Timestamp {
-        Timestamp(self.source.now().0 + self.shift).max(self.floor)
+        self.reached().max(self.floor)
     }
 
     /// Whether it stands still for want of a mark further on.
@@ -87,24 +111,34 @@ impl KeptClock {
 
     /// Whether a mark has to be written.
     pub fn is_due(&self) -> bool {
-        let limit = Timestamp(self.limit.load(Ordering::Acquire));
-        limit < self.unlimited().after(RENEWED_AT)
+        let marked = Timestamp(self.marked.load(Ordering::Acquire));
+        marked.after(RENEWED_AFTER) < self.reached()
     }
 
     /// A mark to write; [`KeptClock::pass`] once it is down.
     pub fn reserve(&self) -> Mark {
-        let reached = Timestamp(self.source.now().0 + self.shift);
-        Mark { reached, limit: reached.max(self.floor).after(AHEAD), is_last: false }
+        let reached = self.reached();
+        let limit = match self.keeps {
+            Keeps::All => reached,
+            Keeps::Most => reached.after(AHEAD),
+        };
+        Mark { reached, limit: limit.max(self.floor), is_last: false }
+    }
+
+    /// How far it is, wherever it stands still.
+    fn reached(&self) -> Timestamp {
+        Timestamp(self.source.now().0 + self.shift)
     }
 
     /// May run up to a mark, which is down.
     pub fn pass(&self, mark: Mark) {
         self.limit.fetch_max(mark.limit.0, Ordering::AcqRel);
+        self.marked.fetch_max(mark.reached.0, Ordering::AcqRel);
     }
 
     /// Stops it for good; the mark to write.
     pub fn stop(&self) -> Mark {
-        let reached = Timestamp(self.source.now().0 + self.shift);
+        let reached = self.reached();
         let limit = self.now();
         self.limit.store(limit.0, Ordering::Release);
         Mark { reached: reached.min(limit), limit, is_last: true }
@@ -126,7 +160,11 @@ mod tests {
     }
 
     fn started(source: Clock, mark: Option<Mark>) -> KeptClock {
-        let clock = KeptClock::resume(source, mark);
+        started_with(source, mark, Keeps::Most)
+    }
+
+    fn started_with(source: Clock, mark: Option<Mark>, keeps: Keeps) -> KeptClock {
+        let clock = KeptClock::resume(source, mark, keeps);
         clock.pass(clock.reserve());
         clock
     }
@@ -138,6 +176,7 @@ mod tests {
         assert_eq!((clock.now(), clock.is_due()), (Timestamp(NOON), false));
         now.fetch_add(2_999_999, Ordering::SeqCst);
         assert_eq!((clock.now(), clock.is_due()), (Timestamp(NOON + 2_999_999), true));
+        assert!(!clock.is_standing());
         now.fetch_add(DAY, Ordering::SeqCst);
         assert_eq!(clock.now(), Timestamp(NOON + AHEAD.micros()));
         clock.pass(clock.reserve());
@@ -165,6 +204,34 @@ mod tests {
         now.fetch_add(1_000_000 + AHEAD.micros(), Ordering::SeqCst);
         clock.pass(clock.reserve());
         assert!(clock.now() >= end, "and not much longer");
+    }
+
+    #[test]
+    fn a_process_that_keeps_all_goes_on_where_it_was_killed() {
+        let (mut source, mut now) = source(NOON);
+        let mut mark = None;
+        for life in 0..100 {
+            let clock = started_with(source, mark, Keeps::All);
+            assert_eq!(clock.now(), Timestamp(NOON + life * 100_000), "nothing is gained");
+            now.fetch_add(100_000, Ordering::SeqCst);
+            // A change, which is down; and a second in which nothing is asked.
+            mark = Some(clock.reserve());
+            now.fetch_add(10_000_000, Ordering::SeqCst);
+            assert!(!clock.is_standing() && clock.is_due());
+            (source, now) = self::source(NOON - DAY);
+        }
+    }
+
+    #[test]
+    fn kills_in_a_row_gain_no_more_than_one() {
+        let mut mark = None;
+        for life in 0..100 {
+            let (source, now) = source(NOON + life * 10_000);
+            let clock = started(source, mark);
+            assert!(clock.now() <= Timestamp(NOON + life * 10_000).after(AHEAD), "{life}");
+            now.fetch_add(10_000, Ordering::SeqCst);
+            mark = Some(clock.reserve());
+        }
     }
 
     #[test]

@@ -37,7 +37,7 @@ use super::{
 use crate::{
     error::Error,
     record::Change,
-    time::KeptClock,
+    time::{Keeps, KeptClock},
 };
 use queue::Queue;
 pub use writer::Writer;
@@ -61,6 +61,16 @@ pub enum Durability {
     /// It is within a second.
     #[default]
     Interval,
+}
+
+impl Durability {
+    /// What is left of what was answered when the process is killed.
+    pub(super) fn keeps(self) -> Keeps {
+        match self {
+            Durability::Always => Keeps::All,
+            Durability::Interval => Keeps::Most,
+        }
+    }
 }
 
 /// Takes changes, and tells when they are down.

@@ -55,7 +55,7 @@ impl Embedded {
         let mut store = Store::open(disk)?;
         let (mark, count) = load::load(&mut engine, &store)?;
         let was_closed = mark.is_none_or(|mark| mark.is_last);
-        let clock = Arc::new(KeptClock::resume(source, mark));
+        let clock = Arc::new(KeptClock::resume(source, mark, durability.keeps()));
         tell(&path, count, was_closed, &clock);
         let first = clock.reserve();
         store.write(&Batch::default(), first).map_err(OpenError::Unusable)?;
