@@ -1,0 +1,152 @@
+//! A disk that is made up: it can be full, and its power can fail in the middle of a write.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::Path,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use redb::StorageBackend;
+use tollgate::engine::embedded::Disk;
+
+const PAGE: usize = 4096;
+const SECTOR: usize = 512;
+
+/// How a process ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum End {
+    /// It is killed: the system keeps what was written.
+    Kill,
+    /// The power fails: of what was not synced any part is lost, sector by sector.
+    PowerLoss {
+        /// Says which.
+        dice: u64,
+    },
+}
+
+#[derive(Debug, Default)]
+struct Platter {
+    seen: Vec<u8>,
+    /// What was on the platter of pages that were written since the last sync.
+    unsynced: BTreeMap<usize, Vec<u8>>,
+    is_full: bool,
+    /// So many writes and syncs are done before everything fails.
+    left: Option<u32>,
+}
+
+/// The disk as one process has it.
+#[derive(Debug, Clone, Default)]
+pub struct Made {
+    platter: Arc<Mutex<Platter>>,
+    /// The process has ended: what it still does reaches nothing.
+    is_gone: Arc<AtomicBool>,
+}
+
+/// Scatters a number.
+pub fn scatter(number: u64) -> u64 {
+    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+impl Made {
+    pub fn disk(&self) -> Disk {
+        let made = self.clone();
+        Disk::custom(Path::new("made-up"), move |builder| builder.create_with_backend(made.clone()))
+    }
+
+    /// Whether it was.
+    pub fn set_full(&self, is_full: bool) -> bool {
+        std::mem::replace(&mut self.lock().is_full, is_full)
+    }
+
+    /// Everything fails after so many writes and syncs.
+    pub fn fail_after(&self, operations: u32) {
+        self.lock().left = Some(operations);
+    }
+
+    /// What the next process finds.
+    pub fn after(&self, end: End) -> Made {
+        self.is_gone.store(true, Ordering::SeqCst);
+        let mut platter = self.lock();
+        let unsynced = std::mem::take(&mut platter.unsynced);
+        if let End::PowerLoss { dice } = end {
+            // None, some, or all.
+            let kept = scatter(dice) % 9;
+            for (page, before) in unsynced {
+                for (place, sector) in before.chunks(SECTOR).enumerate() {
+                    let at = page * PAGE + place * SECTOR;
+                    if scatter(dice.wrapping_add(at as u64)) % 8 >= kept {
+                        platter.seen[at..at + sector.len()].copy_from_slice(sector);
+                    }
+                }
+            }
+        }
+        (platter.is_full, platter.left) = (false, None);
+        drop(platter);
+        Made { platter: self.platter.clone(), is_gone: Arc::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Platter> {
+        self.platter.lock().unwrap()
+    }
+
+    /// What there is to work on, unless it has failed.
+    fn work(&self) -> io::Result<MutexGuard<'_, Platter>> {
+        let mut platter = self.lock();
+        if self.is_gone.load(Ordering::SeqCst) || platter.left == Some(0) {
+            return Err(io::Error::other("no power"));
+        }
+        platter.left = platter.left.map(|left| left - 1);
+        Ok(platter)
+    }
+}
+
+impl StorageBackend for Made {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.lock().seen.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let platter = self.lock();
+        let from = platter.seen.get(offset as usize..offset as usize + out.len());
+        out.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        let mut platter = self.work()?;
+        if length as usize > platter.seen.len() && platter.is_full {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        // Lengths are the file system's, which has a journal of its own.
+        platter.seen.resize(length as usize, 0);
+        let pages = platter.seen.len() / PAGE;
+        platter.unsynced.retain(|page, _| *page < pages);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.work()?.unsynced.clear();
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut platter = self.work()?;
+        if platter.is_full {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let (start, end) = (offset as usize, offset as usize + data.len());
+        let Platter { seen, unsynced, .. } = &mut *platter;
+        for page in start / PAGE..end.div_ceil(PAGE) {
+            let end = (page * PAGE + PAGE).min(seen.len());
+            unsynced.entry(page).or_insert_with(|| seen[page * PAGE..end].to_vec());
+        }
+        seen[start..end].copy_from_slice(data);
+        Ok(())
+    }
+}

@@ -1,0 +1,94 @@
+//! A simulation: the embedded engine with its journal, on a clock, a disk and a network
+//! that are made up, and callers that keep a record of their own of all five capabilities.
+//!
+//! The network drops, repeats and reorders requests. The process is killed, loses power (in
+//! the middle of a write too), is closed, and starts again; the disk is full for a time; the
+//! system's clock is set forward and back by up to days; the machine sleeps. After each
+//! step every answer is checked against what callers know, and after each start all that
+//! there is. A sequence that is counted up before each write says which state a process has
+//! found: it has to be one that there was, with all that was acknowledged under `always`,
+//! and all but a second of it under `interval`.
+//!
+//! No thread, no real time, no real disk: a seed is a history. It is printed;
+//! `TOLLGATE_TEST_SEED` plays it again, and `TOLLGATE_TEST_STEPS` says how long.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    dead_code,
+    missing_debug_implementations,
+    missing_docs,
+    unreachable_pub,
+    reason = "tests; what is shown of a history only Debug reads"
+)]
+
+mod callers;
+mod capability;
+mod disk;
+mod history;
+mod lock;
+mod mark;
+mod pool;
+mod rate;
+mod sequence;
+mod stock;
+mod world;
+
+use std::hash::DefaultHasher;
+
+use tollgate::engine::embedded::Durability;
+use world::World;
+
+/// Eight tests of so many make a million.
+const STEPS: u64 = 125_000;
+
+fn setting(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
+/// Plays a seed; a digest of all that happened, if it is asked for.
+fn play(seed: u64, durability: Durability, steps: u64, is_digested: bool) -> u64 {
+    // Calls that wait have a deadline, which is a timer: it is never reached.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let _context = runtime.enter();
+    let mut world = World::new(seed, durability);
+    world.history.digest = is_digested.then(DefaultHasher::new);
+    world.play(steps);
+    println!("seed {seed}, {durability:?}: {steps} steps, killed {} times", world.ends);
+    world.digest()
+}
+
+fn simulate(durability: Durability, number: u64) {
+    let given = setting("TOLLGATE_TEST_SEED");
+    if given.is_some() && number > 1 {
+        return;
+    }
+    let seed = given.unwrap_or_else(rand::random);
+    println!("TOLLGATE_TEST_SEED={seed}");
+    play(seed, durability, setting("TOLLGATE_TEST_STEPS").unwrap_or(STEPS), false);
+}
+
+macro_rules! simulations {
+    ($($name:ident: $durability:ident $number:literal),* $(,)?) => {
+        $(#[test] fn $name() { simulate(Durability::$durability, $number) })*
+    };
+}
+
+simulations! {
+    always_1: Always 1, always_2: Always 2, always_3: Always 3, always_4: Always 4,
+    interval_1: Interval 1, interval_2: Interval 2, interval_3: Interval 3, interval_4: Interval 4,
+}
+
+#[test]
+fn a_seed_is_a_history() {
+    for durability in [Durability::Always, Durability::Interval] {
+        let seed = setting("TOLLGATE_TEST_SEED").unwrap_or_else(rand::random);
+        println!("TOLLGATE_TEST_SEED={seed}");
+        let [one, other] = [(); 2].map(|()| play(seed, durability, 10_000, true));
+        assert_eq!(one, other, "seed {seed}: two histories");
+        let another = play(seed.wrapping_add(1), durability, 10_000, true);
+        assert_ne!(one, another, "seeds differ");
+    }
+}

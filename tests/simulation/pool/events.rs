@@ -1,0 +1,61 @@
+//! A watcher of a pool's events.
+
+use std::collections::BTreeSet;
+
+use tollgate::{
+    admission::{Event, EventKind},
+    events::EventPage,
+};
+
+use crate::capability::{Checked, holds};
+
+/// What one that reads all events knows.
+#[derive(Debug, Clone, Default)]
+pub struct Follower {
+    /// The number of the last event.
+    pub cursor: u64,
+    /// Tokens of leases that hold a slot.
+    held: BTreeSet<u64>,
+    last_token: u64,
+    last_time: u64,
+}
+
+impl Follower {
+    pub fn follow(&mut self, after: u64, page: &EventPage<Event>) -> Checked {
+        if after != self.cursor {
+            // It has read on meanwhile.
+            return Ok(());
+        }
+        if page.gap {
+            holds(page.after != self.cursor, "a gap, though none is missing")?;
+            self.held.clear();
+        } else {
+            holds(after == 0 || page.after == after, "no gap that is not told")?;
+        }
+        self.cursor = page.after;
+        for event in &page.events {
+            self.cursor += 1;
+            holds(event.time.0 >= self.last_time, "events in the order of their time")?;
+            self.last_time = event.time.0;
+            self.apply(event)?;
+        }
+        holds(self.cursor <= page.last, "numbers rise by one")
+    }
+
+    fn apply(&mut self, event: &Event) -> Checked {
+        match event.kind {
+            EventKind::Admitted => {
+                holds(event.token > self.last_token, "tokens grow, as events tell them")?;
+                self.last_token = event.token;
+                self.held.insert(event.token);
+                let capacity = event.capacity.ok_or("an admission tells the capacity")?;
+                holds(self.held.len() <= capacity as usize, "never more in use than the capacity")
+            }
+            EventKind::Completed | EventKind::Late | EventKind::Expired | EventKind::Evicted => {
+                self.held.remove(&event.token);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}

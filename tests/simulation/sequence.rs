@@ -1,0 +1,137 @@
+//! Serials, as callers know them: distinct, growing, and the same for a repeat.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
+
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use tollgate::{
+    engine::Engine,
+    sequence::{AHEAD_DEFAULT, Allotment, GetSequence, Layout, NextSequence, Range, Sequence},
+    time::Timestamp,
+};
+
+use crate::capability::{Answering, Capability, Checked, Part, deadline, holds, name, text};
+
+/// How long a request can be repeated.
+const REPLAY: u64 = 300_000_000;
+/// The one that counts in a calendar.
+const DATED: u8 = 0;
+
+#[derive(Debug, Clone)]
+pub enum Ask {
+    Next { count: u64, step: u64, floor: Option<u64>, request: Option<u32> },
+    Get,
+}
+
+#[derive(Debug, Clone)]
+pub enum Answer {
+    Given(Allotment),
+    Last(Option<(u64, Timestamp)>),
+}
+
+#[derive(Debug, Clone)]
+pub struct Serials {
+    part: Part,
+    last: Option<u64>,
+    requests: u32,
+    /// What requests were given, and until when they can be repeated.
+    replays: BTreeMap<u32, (Range, u64)>,
+}
+
+fn sequence(part: Part) -> Sequence {
+    static STAMP: OnceLock<Arc<Layout>> = OnceLock::new();
+    let stamp = STAMP.get_or_init(|| {
+        Arc::new(Layout::parse("timestamp17", 0, AHEAD_DEFAULT).expect("a layout"))
+    });
+    Sequence::new(&name(&part.text('s')), (part.index == DATED).then(|| stamp.clone()))
+}
+
+impl Serials {
+    fn given(&mut self, ask: &Ask, answer: &Allotment, now: u64) -> Checked {
+        let Ask::Next { count, step, floor, request } = *ask else { return Err("nobody asked") };
+        let known = request.and_then(|request| self.replays.get(&request));
+        let known = known.filter(|(_, until)| now < *until).map(|(range, _)| *range);
+        let Allotment::Given { range, replayed, .. } = *answer else { return Err("not given") };
+        if let Some(known) = known {
+            return holds(replayed && known == range, "a repeat, same numbers");
+        }
+        holds(!replayed, "nothing was asked for before")?;
+        let first = range.first();
+        holds(self.last.is_none_or(|last| first > last), "distinct, and growing")?;
+        holds(floor.is_none_or(|floor| first >= floor), "not below the floor")?;
+        if self.part.index != DATED {
+            let next = self.last.unwrap_or(0) + step;
+            holds(first == next.max(floor.unwrap_or(0)), "no number is left out")?;
+        }
+        holds((range.count, range.step) == (count, step), "as many as asked for")?;
+        self.last = Some(range.last);
+        if let Some(request) = request {
+            self.replays.insert(request, (range, now + REPLAY));
+        }
+        if self.replays.len() > 60 {
+            self.replays.pop_first();
+        }
+        Ok(())
+    }
+}
+
+impl Capability for Serials {
+    type Ask = Ask;
+    type Answer = Answer;
+
+    fn new(part: Part) -> Serials {
+        Serials { part, last: None, requests: 0, replays: BTreeMap::new() }
+    }
+
+    fn part(&self) -> Part {
+        self.part
+    }
+
+    fn ask(&mut self, random: &mut ChaCha8Rng, _: u64) -> Ask {
+        if random.random_bool(0.1) {
+            return Ask::Get;
+        }
+        self.requests += 1;
+        let (mut step, mut floor) = (1, None);
+        if self.part.index != DATED && random.random_bool(0.2) {
+            step = random.random_range(1..5);
+            floor = self.last.map(|last| (last + 3).saturating_sub(random.random_range(0..8)));
+        }
+        let request = random.random_bool(0.5).then_some(self.requests);
+        Ask::Next { count: random.random_range(1..4), step, floor, request }
+    }
+
+    fn reads(&self) -> Vec<Ask> {
+        vec![Ask::Get]
+    }
+
+    fn run(part: Part, ask: Ask, engine: Arc<Engine>) -> Answering<Answer> {
+        let sequence = sequence(part);
+        Box::pin(async move {
+            Ok(match ask {
+                Ask::Next { count, step, floor, request } => {
+                    let request = request.map(|request| name(&text('r', request)));
+                    let (reserve, confirmed) = (None, None);
+                    let next =
+                        NextSequence { sequence, count, step, floor, request, reserve, confirmed };
+                    Answer::Given(engine.run(&next, deadline()).await?)
+                }
+                Ask::Get => Answer::Last(engine.run(&GetSequence { sequence }, deadline()).await?),
+            })
+        })
+    }
+
+    fn check(&mut self, ask: &Ask, answer: &Answer, now: u64) -> Checked {
+        match answer {
+            Answer::Given(allotment) => self.given(ask, allotment, now),
+            Answer::Last(last) => holds(last.map(|(last, _)| last) == self.last, "how far it came"),
+        }
+    }
+
+    fn is_change(answer: &Answer) -> bool {
+        matches!(answer, Answer::Given(Allotment::Given { replayed: false, .. }))
+    }
+}

@@ -1,0 +1,282 @@
+//! A server, its disk and its clock, and a network between it and its callers.
+
+mod faults;
+mod life;
+
+use std::{collections::VecDeque, hash::Hasher, sync::atomic::Ordering};
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use tollgate::{engine::embedded::Durability, error::Error, time::AHEAD};
+
+use crate::{
+    callers::{Answer, Callers, Request},
+    capability::Answering,
+    disk::Made,
+    history::{Happened, History},
+    mark,
+};
+use life::Life;
+pub use life::poll;
+
+/// 2026-01-01T00:00:00Z, in µs.
+const START: u64 = 1_767_225_600_000_000;
+const SECOND: u64 = 1_000_000;
+/// After a write the clock runs on for so long at least.
+const RUNS: u64 = 2 * SECOND;
+/// It stands after so long without one.
+const STANDS: u64 = 2 * AHEAD.micros() + SECOND / 10;
+/// After such a jump nobody remembers what was only lingering.
+const LONG: u64 = 600 * SECOND;
+
+/// A call that was decided, and waits for the disk.
+struct Waiting {
+    request: Request,
+    now: u64,
+    answering: Answering<Answer>,
+}
+
+pub struct World {
+    seed: u64,
+    step: u64,
+    pub random: ChaCha8Rng,
+    durability: Durability,
+    disk: Made,
+    life: Life,
+    /// The engine's time as it would be if no process were ever killed.
+    fair: u64,
+    /// The engine's time when all was down.
+    settled: u64,
+    /// What nobody can set, and how far the system's clock is from it.
+    true_now: u64,
+    offset: i64,
+    callers: Callers,
+    network: Vec<(u64, Request)>,
+    waiting: VecDeque<Waiting>,
+    /// What callers knew at each mark that may be the last one on the disk.
+    known: Vec<(u64, Callers)>,
+    /// Counted up in the store before each write: says what a process has found.
+    mark: u64,
+    /// When the first change was decided that may be lost, and the last acknowledged.
+    unsure: Option<(u64, u64)>,
+    /// Instants at which something ends.
+    instants: VecDeque<u64>,
+    pub history: History,
+    pub ends: u64,
+}
+
+impl World {
+    pub fn new(seed: u64, durability: Durability) -> World {
+        let (disk, callers) = (Made::default(), Callers::new());
+        World {
+            seed,
+            step: 0,
+            random: ChaCha8Rng::seed_from_u64(seed),
+            durability,
+            life: Life::begin(&disk, START, durability),
+            disk,
+            fair: START,
+            settled: START,
+            true_now: START,
+            offset: 0,
+            known: vec![(0, callers.clone())],
+            callers,
+            network: Vec::new(),
+            waiting: VecDeque::new(),
+            mark: 0,
+            unsure: None,
+            instants: VecDeque::new(),
+            history: History::default(),
+            ends: 0,
+        }
+    }
+
+    pub fn play(&mut self, steps: u64) {
+        while self.step < steps {
+            self.step += 1;
+            match self.random.random_range(0..1000) {
+                0..330 => self.think(),
+                330..830 => self.deliver(),
+                830..920 => self.pass(),
+                920..976 => self.write(false),
+                976..984 => self.sweep(),
+                984..996 => self.relieve(),
+                _ => self.trouble(),
+            }
+        }
+        self.close();
+    }
+
+    fn sweep(&mut self) {
+        self.life.embedded().sweep_all();
+        self.note(Happened::Swept);
+    }
+
+    pub fn digest(&self) -> u64 {
+        self.history.digest.as_ref().map_or(0, Hasher::finish)
+    }
+
+    fn note(&mut self, happened: Happened) {
+        self.history.note(self.step, happened);
+    }
+
+    pub fn violated(&self, rule: &str, request: Option<&Request>) -> ! {
+        panic!(
+            "seed {}, {:?}, step {}: broken: {rule}\n{}",
+            self.seed,
+            self.durability,
+            self.step,
+            self.history.about(request)
+        );
+    }
+
+    fn think(&mut self) {
+        if self.network.len() < 40 {
+            let request = self.callers.think(&mut self.random, self.step);
+            self.network.push((self.step, request));
+        }
+    }
+
+    /// Delivers some request: not in order, not always, and now and then again later.
+    fn deliver(&mut self) {
+        if self.network.is_empty() {
+            return;
+        }
+        let place = self.random.random_range(0..self.network.len());
+        let (sent, request) = self.network.swap_remove(place);
+        let is_old = sent + 600 < self.step;
+        if is_old || self.random.random_bool(0.05) {
+            return;
+        }
+        // It was sent twice, or its reply is lost and its caller asks again.
+        if self.random.random_bool(0.15) {
+            self.network.push((sent, request.clone()));
+        }
+        self.send(request);
+    }
+
+    /// Has a request decided.
+    pub fn send(&mut self, request: Request) {
+        let idle = self.life.source() - self.life.written_at;
+        // Where something may be lost the clock does not pass its mark. The machine has slept:
+        // nothing is decided before another one is down.
+        let stands = self.durability == Durability::Interval && idle > STANDS;
+        if stands && self.life.engine.check().is_ok() && self.random.random_bool(0.3) {
+            let mut answering = request.send(self.life.engine.clone());
+            if poll(&mut answering).is_some_and(|answer| answer.is_ok()) {
+                self.violated("no call is taken while the clock stands", Some(&request));
+            }
+            return self.note(Happened::Refused(request, "its caller gives up".to_owned()));
+        }
+        if idle >= RUNS {
+            self.write(false);
+        }
+        let now = self.life.now();
+        let mut answering = request.send(self.life.engine.clone());
+        match poll(&mut answering) {
+            Some(Ok(answer)) => self.answered(&request, &answer, now),
+            Some(Err(Error::Unavailable(why))) if self.life.engine.check().is_err() => {
+                self.note(Happened::Refused(request, why));
+            }
+            Some(Err(error)) => self.violated(&format!("it is decided: {error}"), Some(&request)),
+            None => {
+                self.note(Happened::Waits(now, request.clone()));
+                self.waiting.push_back(Waiting { request, now, answering });
+            }
+        }
+    }
+
+    fn answered(&mut self, request: &Request, answer: &Answer, now: u64) {
+        self.note(Happened::Answered(now, request.clone(), answer.clone()));
+        if let Err(rule) = self.callers.check(request, answer, now) {
+            self.violated(rule, Some(request));
+        }
+        if answer.is_change() {
+            let source = self.life.source();
+            let first = self.unsure.map_or(source, |(first, _)| first);
+            self.unsure = Some((first, source));
+        }
+        if let Some(instant) = mark::instant(answer, now) {
+            self.instants.push_back(instant);
+            if self.instants.len() > 20 {
+                self.instants.pop_front();
+            }
+        }
+    }
+
+    /// Time goes by: a little, much, or until right when something ends.
+    fn pass(&mut self) {
+        let place = self.random.random_range(0..self.instants.len().max(1));
+        let until = self.instants.get(place).and_then(|end| end.checked_sub(self.life.now()));
+        let length = match self.random.random_range(0..100) {
+            0..35 => self.random.random_range(0..2000),
+            35..70 => self.random.random_range(0..300_000),
+            70..90 => match until {
+                Some(until) if until < 20 * SECOND => {
+                    until.saturating_sub(self.random.random_range(0..3))
+                }
+                _ => 1000,
+            },
+            90..99 => self.random.random_range(0..4 * SECOND),
+            _ => self.random.random_range(0..60 * SECOND),
+        };
+        self.go_by(length);
+    }
+
+    fn go_by(&mut self, length: u64) {
+        self.true_now += length;
+        self.fair += length;
+        self.life.source.fetch_add(length, Ordering::SeqCst);
+        self.note(Happened::Passed(length));
+        if length > LONG {
+            self.network.clear();
+            self.set_full(false);
+            self.write(false);
+            self.callers.forget(self.life.now());
+        }
+    }
+
+    /// The journal's turn; where the power fails meanwhile, its process ends.
+    fn write(&mut self, power_fails: bool) {
+        let is_running = self.life.source() - self.life.written_at < RUNS;
+        let is_marked = is_running && mark::advance(&self.life.engine, self.mark + 1);
+        if is_marked {
+            self.mark += 1;
+            if power_fails {
+                self.disk.fail_after(self.random.random_range(0..16));
+            }
+        }
+        self.life.writer.write();
+        self.life.written_at = self.life.source();
+        let is_down = self.life.engine.check().is_ok();
+        self.note(Happened::Written { mark: self.mark, is_down });
+        if is_down {
+            self.all_is_down();
+        } else if is_marked {
+            // It may be found there, and nobody saw what those that wait were granted.
+            let mut callers = self.callers.clone();
+            self.waiting.iter().for_each(|waiting| callers.give_up(&waiting.request));
+            self.known.push((self.mark, callers));
+        }
+    }
+
+    fn all_is_down(&mut self) {
+        while let Some(Waiting { request, now, mut answering }) = self.waiting.pop_front() {
+            match poll(&mut answering) {
+                Some(Ok(answer)) => self.answered(&request, &answer, now),
+                other => {
+                    let rule = format!("what is down is answered: {:?}", other.map(|o| o.is_ok()));
+                    self.violated(&rule, Some(&request));
+                }
+            }
+        }
+        (self.unsure, self.settled) = (None, self.life.now());
+        self.known = vec![(self.mark, self.callers.clone())];
+    }
+
+    fn set_full(&mut self, is_full: bool) {
+        if self.disk.set_full(is_full) != is_full {
+            self.note(Happened::Full(is_full));
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What goes wrong: the disk, the power, the clock, the process.
+
+use rand::Rng;
+use tollgate::{engine::embedded::Durability, time::AHEAD};
+
+use super::{LONG, Life, SECOND, World};
+use crate::{disk::End, history::Happened, mark};
+
+const DAY: i64 = 86_400_000_000;
+/// What was acknowledged and is lost is no older than what was lost first, and this.
+const LOST_MAX: u64 = SECOND;
+
+impl World {
+    pub(super) fn relieve(&mut self) {
+        self.set_full(false);
+        self.write(false);
+    }
+
+    pub(super) fn trouble(&mut self) {
+        match self.random.random_range(0..100) {
+            0..30 => self.set_full(true),
+            30..45 => self.end(End::Kill),
+            45..60 => {
+                let dice = self.random.random();
+                self.end(End::PowerLoss { dice });
+            }
+            60..80 => {
+                self.write(true);
+                let dice = self.random.random();
+                let is_kill = self.random.random_bool(0.3);
+                self.end(if is_kill { End::Kill } else { End::PowerLoss { dice } });
+            }
+            80..88 => self.close(),
+            88..97 => self.set_clock(),
+            _ => {
+                let slept = self.random.random_range(0..3 * 3600 * SECOND);
+                self.go_by(slept);
+            }
+        }
+    }
+
+    /// Sets the system's clock; a process that runs does not notice.
+    fn set_clock(&mut self) {
+        let most = [10, 3_000_000, 3_600_000_000, 3 * DAY][self.random.random_range(0..4)];
+        self.offset += self.random.random_range(-most..=most);
+        // Not before the epoch.
+        self.offset = self.offset.clamp(-300 * DAY, 300 * DAY);
+        self.note(Happened::Stepped(self.offset));
+    }
+
+    /// Ends the process in order, and starts the next.
+    pub(super) fn close(&mut self) {
+        self.set_full(false);
+        self.write(false);
+        self.life.engine.close();
+        self.life.writer.write();
+        self.note(Happened::Closed);
+        let seen = self.life.now();
+        self.start(End::Kill, seen);
+    }
+
+    /// Ends the process without a word, and starts the next.
+    fn end(&mut self, end: End) {
+        self.ends += 1;
+        self.note(Happened::Ended(end));
+        // Of what was answered nothing is lost, or it begins at the mark, which was ahead.
+        let seen = match self.durability {
+            Durability::Always => self.settled,
+            Durability::Interval => self.life.now(),
+        };
+        self.start(end, seen);
+    }
+
+    fn start(&mut self, end: End, seen: u64) {
+        let ahead = match self.durability {
+            Durability::Always => 0,
+            Durability::Interval => AHEAD.micros(),
+        };
+        // What callers did not hear of they ask again.
+        for waiting in std::mem::take(&mut self.waiting) {
+            if self.random.random_bool(0.7) {
+                self.network.push((self.step, waiting.request));
+            }
+        }
+        self.disk = self.disk.after(end);
+        let downtime = [1000, 50_000, 4 * SECOND][self.random.random_range(0..3)];
+        self.true_now += downtime;
+        if self.random.random_bool(0.3) {
+            self.set_clock();
+        }
+        let system = self.true_now.saturating_add_signed(self.offset);
+        self.life = Life::begin(&self.disk, system, self.durability);
+        let (now, mark) = (self.life.now(), mark::read(&self.life.engine));
+        self.note(Happened::Opened { mark, now });
+        self.fair = self.fair.max(system);
+        if now < seen {
+            self.violated("time never runs backwards", None);
+        }
+        if now > self.fair + ahead {
+            self.violated("no lease ends early", None);
+        }
+        let at = self.known.iter().rposition(|(known, _)| *known == mark);
+        let Some(at) = at else { self.violated("what was acknowledged is there", None) };
+        if let Some((first, last)) = self.unsure.filter(|_| at == 0)
+            && last - first > LOST_MAX
+        {
+            self.violated("a second is lost at most", None);
+        }
+        self.callers = self.known.swap_remove(at).1;
+        (self.mark, self.unsure) = (mark, None);
+        self.known = vec![(mark, self.callers.clone())];
+        self.settled = now;
+        if now - seen > LONG {
+            self.network.clear();
+            self.callers.forget(now);
+        }
+        for request in self.callers.reads() {
+            self.send(request);
+        }
+    }
+}

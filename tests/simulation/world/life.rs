@@ -1,0 +1,64 @@
+//! A process of the server, stepped by hand.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use tollgate::{
+    engine::{
+        Engine,
+        embedded::{Durability, Embedded, Writer},
+    },
+    error::Error,
+    time::Clock,
+};
+
+use crate::{capability::Answering, disk::Made};
+
+/// Which partitions share a shard.
+const SALT: u64 = 7;
+
+/// A process.
+pub struct Life {
+    pub engine: Arc<Engine>,
+    pub writer: Writer,
+    /// What its clock goes by.
+    pub source: Arc<AtomicU64>,
+    pub written_at: u64,
+}
+
+impl Life {
+    /// Starts one, by the system's time.
+    pub fn begin(disk: &Made, system: u64, durability: Durability) -> Life {
+        let source = Arc::new(AtomicU64::new(system));
+        let clock = Clock::Stepped(source.clone());
+        let opened = Embedded::open_unwritten(clock, disk.disk(), durability, SALT);
+        let (engine, writer) = opened.unwrap();
+        Life { engine: Arc::new(Engine::Embedded(engine)), writer, source, written_at: system }
+    }
+
+    pub fn now(&self) -> u64 {
+        self.embedded().now().0
+    }
+
+    pub fn embedded(&self) -> &Embedded {
+        let Engine::Embedded(engine) = &*self.engine else { unreachable!("it is embedded") };
+        engine
+    }
+
+    pub fn source(&self) -> u64 {
+        self.source.load(Ordering::SeqCst)
+    }
+}
+
+/// How far a call is: it is answered, or waits.
+pub fn poll<A>(answering: &mut Answering<A>) -> Option<Result<A, Error>> {
+    match answering.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => Some(answer),
+        Poll::Pending => None,
+    }
+}
