@@ -16,17 +16,19 @@ use std::{
 
 use book::{Book, Item, Kind};
 use rand::Rng;
-use tollgate::time::monotonic;
+use tollgate::{grpc::client::pb, time::monotonic};
 
 use crate::{
     process::{Server, TempFolder},
     sequences::{next, patient},
     stocks::Shop,
-    world::{World, capacity},
+    world::{World, capacity, seconds},
 };
 
 const CALLERS: usize = 16;
 const STOCK: i64 = 10_000_000;
+/// How long leases and holds run, in seconds.
+const HOURS: f64 = 6.0 * 3600.0;
 
 fn kills() -> usize {
     let kills = std::env::var("TOLLGATE_TEST_KILLS");
@@ -52,7 +54,10 @@ async fn kill_again_and_again(
     let arguments = ["--data-dir", folder.text(), "--durability", durability];
     let mut server = Server::start(&arguments).await;
     let shop = Shop::of(World::at(server.address()).await).await;
-    shop.world.configure(capacity("p", 1_000_000)).await;
+    // However long it takes, nothing lapses meanwhile; renewals run as long as the pool says.
+    let lease_duration = Some(seconds(HOURS));
+    let pool = pb::ConfigurePoolRequest { lease_duration, ..capacity("p", 1_000_000) };
+    shop.world.configure(pool).await;
     shop.set("tv", STOCK).await;
     if !lost_at_most.is_zero() {
         tokio::time::sleep(lost_at_most).await;

@@ -6,10 +6,11 @@ use futures_util::{StreamExt, stream};
 use pb::{RenewVerdict, ReserveOutcome};
 use tollgate::{grpc::client::pb, time::monotonic};
 
+use super::HOURS;
 use crate::{
     sequences::{next, patient},
     stocks::{Shop, confirm, reserve},
-    world::{admit, complete},
+    world::{admit, complete, seconds},
 };
 
 /// What something is: it is taken in one step, and given back or settled in another.
@@ -46,7 +47,7 @@ fn lock(item: &Item) -> pb::AcquireLockRequest {
     pb::AcquireLockRequest {
         name: item.name.clone(),
         owner: "one".into(),
-        lease_duration: Some(crate::world::seconds(3600.0)),
+        lease_duration: Some(seconds(HOURS)),
         ..pb::AcquireLockRequest::default()
     }
 }
@@ -83,9 +84,7 @@ impl Item {
                 };
                 locks.clone().release_lock(release).await.is_ok()
             }
-            (Kind::Order, 1) => {
-                shop.client.clone().reserve_stock(reserve("tv", &name, 1)).await.is_ok()
-            }
+            (Kind::Order, 1) => shop.client.clone().reserve_stock(held(&name)).await.is_ok(),
             (Kind::Order, _) => {
                 shop.client.clone().confirm_reservation(confirm("tv", &name)).await.is_ok()
             }
@@ -126,7 +125,7 @@ impl Item {
                 }
             }
             Kind::Order => {
-                let response = shop.reserve(reserve("tv", &self.name, 1)).await;
+                let response = shop.reserve(held(&self.name)).await;
                 match (response.outcome(), response.replayed) {
                     (ReserveOutcome::Reserved, false) => 0,
                     (ReserveOutcome::Reserved, true) => 1,
@@ -138,11 +137,12 @@ impl Item {
     }
 }
 
+fn held(name: &str) -> pb::ReserveStockRequest {
+    pb::ReserveStockRequest { hold_duration: Some(seconds(HOURS)), ..reserve("tv", name, 1) }
+}
+
 fn patient_admit(name: &str) -> pb::AdmitTaskRequest {
-    pb::AdmitTaskRequest {
-        lease_duration: Some(crate::world::seconds(3600.0)),
-        ..admit("p", "d", name)
-    }
+    pb::AdmitTaskRequest { lease_duration: Some(seconds(HOURS)), ..admit("p", "d", name) }
 }
 
 impl Book {
