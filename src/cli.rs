@@ -17,7 +17,10 @@ use tollgate::{
         top::{self, TopOptions},
         watch::{self, WatchOptions},
     },
-    config::{DataDir, EmbeddedOptions, EngineChoice, ServeFlags},
+    config::{
+        DataDir, EmbeddedOptions, EngineChoice, ServeFlags,
+        store::{self, ExportFlags, ImportFlags},
+    },
     engine::embedded::Durability,
     fleet::{self, FleetOptions},
 };
@@ -46,6 +49,12 @@ pub(crate) enum Command {
         /// The file; deploy/tollgate.toml documents every key
         file: PathBuf,
     },
+    /// Write what an engine holds to a file, from which any engine takes it in
+    #[command(after_help = store::HELP)]
+    Export(ExportFlags),
+    /// Take in what `tollgate export` has written
+    #[command(after_help = store::HELP)]
+    Import(ImportFlags),
     /// Play a fleet of devices, callers or buyers against a running server;
     /// exits 1 when the cap, the limit or the stock did not hold
     #[command(after_help = fleet::HELP)]
@@ -155,12 +164,17 @@ pub(crate) fn hand_over(text: &str) -> io::Result<()> {
 pub(crate) mod exit {
     use std::{fmt::Display, process::ExitCode};
 
-    use tollgate::engine::embedded::OpenError;
+    use tollgate::{
+        archive::Unfit,
+        engine::{archive::Failure, embedded::OpenError},
+    };
 
     /// The command line is wrong.
     pub(crate) const USAGE: u8 = 64;
     const DATA: u8 = 65;
+    const NO_INPUT: u8 = 66;
     const UNAVAILABLE: u8 = 69;
+    const OCCUPIED: u8 = 73;
     const IO: u8 = 74;
     const CONFIG: u8 = 78;
 
@@ -186,8 +200,22 @@ pub(crate) mod exit {
             OpenError::Damaged(_) => DATA,
             OpenError::Unusable(_) => IO,
             OpenError::Taken(_) => UNAVAILABLE,
+            OpenError::Missing(_) => NO_INPUT,
         };
         end(error, code)
+    }
+
+    /// An export or an import has failed.
+    pub(crate) fn transfer(failure: &Failure) -> ExitCode {
+        let code = match failure {
+            Failure::Directory(error) => return data_dir(error),
+            Failure::Redis(_) => UNAVAILABLE,
+            Failure::Unfit(Unfit::Unread(_)) => NO_INPUT,
+            Failure::Damaged(_) | Failure::Unfit(_) | Failure::Unverified(_) => DATA,
+            Failure::Occupied(_) => OCCUPIED,
+            Failure::File(_) => IO,
+        };
+        end(failure, code)
     }
 
     fn end(error: &impl Display, code: u8) -> ExitCode {

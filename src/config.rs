@@ -7,6 +7,7 @@ mod policy;
 mod pool;
 mod redis;
 mod sequence;
+pub mod store;
 
 use std::{
     fmt, fs,

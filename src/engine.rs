@@ -1,6 +1,7 @@
 //! The engines that run decisions: a closed set, chosen once at start.
 
 mod answered;
+pub mod archive;
 mod denials;
 pub mod embedded;
 pub mod feed;

@@ -18,7 +18,8 @@
 //! - [`denial`]: which refusals a server may give again without asking the store.
 //!   [`degradation`]: what is answered while the store cannot be asked.
 //!   [`confirmation`]: which replicas have to have what was decided.
-//! - [`record`]: what is kept of states over a restart.
+//! - [`record`]: what is kept of states over a restart. [`archive`]: the same as a file that
+//!   any engine takes in; [`transfer`] writes and reads it.
 //! - [`names`] builds every key, [`time`] reads every clock, [`script`] holds
 //!   every script, `memory` remembers for a time, `globs` finds a name's entry of
 //!   the configuration, `signals` hears Ctrl-C, `text` writes
@@ -33,6 +34,7 @@
 #![recursion_limit = "256"]
 
 pub mod admission;
+pub mod archive;
 pub mod caller;
 pub mod config;
 pub mod confirmation;
@@ -59,4 +61,5 @@ pub mod stock;
 pub mod telemetry;
 mod text;
 pub mod time;
+pub mod transfer;
 pub mod waiting;

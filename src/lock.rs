@@ -13,6 +13,7 @@
 //! | – (a server's word for those that wait on it) | [`AttendLock`] | `lua/lock/attend.lua` |
 
 mod acquire;
+mod archive;
 mod attend;
 mod get;
 mod record;
@@ -26,6 +27,7 @@ pub use get::{GetLock, Holder, LockView};
 pub use release::{Release, ReleaseLock};
 pub use renew::{RenewLock, Renewal};
 pub use state::Lock;
+pub(crate) use state::RETENTION;
 
 pub use crate::lease::Lease;
 use crate::{decision::unknown_status, time::Millis};

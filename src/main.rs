@@ -5,7 +5,7 @@
 
 mod cli;
 
-use std::{error::Error, process::ExitCode, sync::Arc};
+use std::{error::Error, path::Path, process::ExitCode, sync::Arc};
 
 use mimalloc::MiMalloc;
 use tokio::{
@@ -24,16 +24,21 @@ use tollgate::{
         top::{self, TopOptions},
         watch::{self, WatchOptions},
     },
-    config::{Config, DataDir, EmbeddedOptions, EngineChoice, ServeFlags},
+    config::{
+        Config, DataDir, EmbeddedOptions, EngineChoice, ServeFlags,
+        store::{ExportFlags, ImportFlags, StoreFlags},
+    },
     engine::{
         Engine,
+        archive::{Failure, Store},
         embedded::{Ceiling, Disk, Embedded, OpenError},
-        redis::Redis,
+        redis::{Redis, unfinished_import},
     },
     fleet::{self, FleetOptions},
     server::{self, Limits, Rules},
     telemetry,
     time::Clock,
+    transfer,
 };
 
 use cli::{Command, exit};
@@ -64,6 +69,8 @@ async fn run(command: Command) -> ExitCode {
     match command {
         Command::Serve(flags) => serve(&flags).await,
         Command::CheckConfig { file } => check_config(&file),
+        Command::Export(flags) => export(&flags).await,
+        Command::Import(flags) => import(&flags).await,
         Command::Fleet(options) => play(&options).await,
         Command::Rate(options) => check_rate(&options).await,
         Command::Next(options) => take_serials(&options).await,
@@ -74,7 +81,7 @@ async fn run(command: Command) -> ExitCode {
     }
 }
 
-fn check_config(file: &std::path::Path) -> ExitCode {
+fn check_config(file: &Path) -> ExitCode {
     match Config::check(file) {
         Ok(()) => {
             cli::say(&format!("{}: good", file.display()));
@@ -82,6 +89,48 @@ fn check_config(file: &std::path::Path) -> ExitCode {
         }
         Err(error) => exit::config(&error),
     }
+}
+
+async fn export(flags: &ExportFlags) -> ExitCode {
+    let mut store = match store(&flags.store, Store::existing).await {
+        Ok(store) => store,
+        Err(code) => return code,
+    };
+    match transfer::export(&mut store, flags.output.as_deref()).await {
+        Ok(counts) => {
+            // The archive itself may be on standard output.
+            cli::warn(&format!("exported: {counts}"));
+            ExitCode::SUCCESS
+        }
+        Err(failure) => exit::transfer(&failure),
+    }
+}
+
+async fn import(flags: &ImportFlags) -> ExitCode {
+    let mut store = match store(&flags.store, Store::directory).await {
+        Ok(store) => store,
+        Err(code) => return code,
+    };
+    match transfer::import(&mut store, &flags.file, flags.replace).await {
+        Ok(imported) => {
+            cli::say(&imported.to_string());
+            ExitCode::SUCCESS
+        }
+        Err(failure) => exit::transfer(&failure),
+    }
+}
+
+async fn store(
+    flags: &StoreFlags,
+    directory: fn(&Path) -> Result<Store, Failure>,
+) -> Result<Store, ExitCode> {
+    let opened = match flags.choice().map_err(|error| exit::config(&error))? {
+        EngineChoice::Redis(options) => Store::redis(&options).await,
+        EngineChoice::Embedded(options) => {
+            directory(&options.data_dir.map(|data_dir| data_dir.path).unwrap_or_default())
+        }
+    };
+    opened.map_err(|failure| exit::transfer(&failure))
 }
 
 async fn play(options: &FleetOptions) -> ExitCode {
@@ -185,7 +234,8 @@ async fn engine(choice: &EngineChoice) -> Result<Engine, ExitCode> {
         EngineChoice::Redis(options) => {
             let redis = Redis::new(options);
             let redis = redis.map_err(|error| exit::config(&format!("engine: {error}")))?;
-            match redis.unfit().await {
+            let (unfit, unfinished) = tokio::join!(redis.unfit(), unfinished_import(options));
+            match unfit.or(unfinished) {
                 Some(why) => {
                     Err(exit::config(&format!("engine: this Redis must not be used: {why}")))
                 }

@@ -24,6 +24,7 @@
 //! | – (for WatchRates) | [`ReadRateEvents`] | `lua/rate/read_events.lua` |
 //! | ListBans | [`ListBans`], [`GetBan`] of each, kept by [`NoteBan`] | `lua/rate/list_bans.lua`, `lua/rate/get_ban.lua`, `lua/rate/note_ban.lua` |
 
+mod archive;
 mod ban;
 mod ban_index;
 mod check;

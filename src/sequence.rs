@@ -14,6 +14,7 @@
 //! | GetSequence | [`GetSequence`] | `lua/sequence/get.lua` |
 
 mod allotment;
+mod archive;
 mod calendar;
 mod counter;
 mod dating;
@@ -26,6 +27,7 @@ mod reserve;
 mod rules;
 
 pub use allotment::{Allotment, Range};
+pub(crate) use archive::split_calendar;
 pub use calendar::Unit;
 pub use counter::Counter;
 pub use dating::Dating;

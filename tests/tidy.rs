@@ -64,7 +64,7 @@ fn walls_stand() {
         ("bb8", &["src/engine/redis"]),
         ("redb", &["src/engine/embedded/store.rs"]),
         ("crate::grpc", &["src/server", "src/fleet", "src/caller", "src/grpc"]),
-        ("crate::engine", &["src/grpc", "src/server", "src/config"]),
+        ("crate::engine", &["src/grpc", "src/server", "src/config", "src/transfer"]),
         ("crate::server", &[]),
         ("crate::config", &["src/telemetry.rs"]),
     ];

@@ -1,5 +1,6 @@
 //! What the embedded engine keeps of one pool.
 
+mod archive;
 mod backlog;
 mod endings;
 mod record;

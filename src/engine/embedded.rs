@@ -7,6 +7,7 @@
 //! the process, unless there is a data directory: then what changes is written
 //! down beside it, and read when the next process starts.
 
+mod archive;
 mod ceiling;
 mod journal;
 mod kept;
@@ -24,6 +25,7 @@ use std::{
 
 use bytes::Bytes;
 
+pub use archive::Directory;
 pub use ceiling::{Ceiling, Gauge};
 pub use journal::{Durability, Writer};
 pub use store::{Disk, OpenError};

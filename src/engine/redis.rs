@@ -10,8 +10,10 @@
 //!   and whether it is the one that led before
 //! - `lane`, `job`, `batch`, `connection`, `evaluate`, `confirm`: the way there and back
 //! - `index`, `listing`, `round`, `hints`: what is done beside the calls
+//! - `archive`: every key, for exports and imports
 
 pub mod address;
+mod archive;
 mod batch;
 mod cluster;
 mod confirm;
@@ -55,6 +57,7 @@ use crate::{
     script::Script,
     time::{Clock, monotonic},
 };
+pub use archive::{Keyspace, unfinished_import};
 use evaluate::Scripts;
 use index::Index;
 use job::{Answer, Job, Pending, Sending};

@@ -11,7 +11,7 @@ use crate::{
 
 /// How long a lock is remembered after its end: for repeats of its release, and so that
 /// its tokens grow though the clock is set back.
-pub(super) const RETENTION: Millis = Millis::from_secs(300);
+pub(crate) const RETENTION: Millis = Millis::from_secs(300);
 
 /// A lock: who held it last, and who waits.
 #[derive(Debug, Default)]

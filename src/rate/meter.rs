@@ -21,11 +21,11 @@ pub struct Meter {
 /// What was used under one name of a limit.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Counter {
-    name: Box<[u8]>,
-    usage: Usage,
-    notices: Notices,
+    pub(super) name: Box<[u8]>,
+    pub(super) usage: Usage,
+    pub(super) notices: Notices,
     /// From then on it is as if it had never been.
-    forget: Timestamp,
+    pub(super) forget: Timestamp,
 }
 
 /// What was used of each limit of a rule, at an instant.
@@ -74,6 +74,11 @@ impl Notices {
 
     fn is_empty(&self) -> bool {
         self.0.is_none()
+    }
+
+    /// Tiers and instants, the oldest first.
+    pub(super) fn tiers(&self) -> &[(u32, Timestamp)] {
+        self.0.as_ref().map_or(&[], |sent| &sent.tiers)
     }
 }
 

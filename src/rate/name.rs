@@ -39,6 +39,13 @@ impl MeterName {
         &self.joined
     }
 
+    /// Policy, which is none of the rules that come with calls, and key of a partition.
+    pub(crate) fn split(partition: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+        let at = partition.iter().position(|byte| *byte == SEPARATOR)?;
+        let policy = partition[..at].len().checked_sub(SHARD_BYTES).map(|end| &partition[..end]);
+        Some((policy, &partition[at + 1..]))
+    }
+
     /// What shares a hash slot with it: the shard, or itself without a policy.
     pub fn tag(&self) -> &[u8] {
         if self.has_events() { &self.joined[..self.policy + SHARD_BYTES] } else { &self.joined }
@@ -58,6 +65,11 @@ impl MeterName {
     /// Whether what happens is told to those who watch.
     pub(super) fn has_events(&self) -> bool {
         self.policy > 0
+    }
+
+    /// Whether it is of a policy.
+    pub(crate) fn has_policy(&self) -> bool {
+        self.has_events()
     }
 
     /// Appends the stored key of one of its parts.

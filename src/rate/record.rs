@@ -8,9 +8,9 @@ use crate::{
     record::{Changes, Recorded, Unreadable, decode, encode, split_part, unknown_part},
 };
 
-const REPLAY: u8 = b'r';
+pub(super) const REPLAY: u8 = b'r';
 const EVENT: u8 = b'e';
-const BANNED: u8 = b'b';
+pub(super) const BANNED: u8 = b'b';
 
 impl Recorded for Meter {
     const KIND: u8 = 2;

@@ -22,9 +22,9 @@ const PARTS: u64 = 60;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SlidingWindow {
     /// The length of a sub-bucket in µs.
-    width: u64,
+    pub(super) width: u64,
     /// Number (instant / width) and count; none is empty, the oldest first.
-    buckets: Vec<(u64, u32)>,
+    pub(super) buckets: Vec<(u64, u32)>,
 }
 
 /// The length of a sub-bucket in µs.

@@ -25,15 +25,15 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TokenBucket {
     /// Whole µs since the epoch.
-    tat: u64,
+    pub(super) tat: u64,
     /// And this many times 1/max µs.
-    part: u32,
-    max: u32,
-    burst: u32,
-    window: u64,
+    pub(super) part: u32,
+    pub(super) max: u32,
+    pub(super) burst: u32,
+    pub(super) window: u64,
     /// When it was put down: a later time than now tells that the clock has
     /// been set back, and by how much at least.
-    seen: Timestamp,
+    pub(super) seen: Timestamp,
 }
 
 /// A length of time: whole µs, and a numerator over `max`.

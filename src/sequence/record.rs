@@ -3,7 +3,7 @@
 use super::Counter;
 use crate::record::{Changes, Recorded, Unreadable, decode, encode, split_part, unknown_part};
 
-const REPLAY: u8 = b'r';
+pub(super) const REPLAY: u8 = b'r';
 
 impl Recorded for Counter {
     const KIND: u8 = 5;

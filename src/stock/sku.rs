@@ -1,5 +1,6 @@
 //! What is kept of a sku.
 
+mod archive;
 mod record;
 
 use std::collections::{BTreeMap, HashMap};

@@ -4,7 +4,7 @@
 //! What they keep is compared through what they say: every key is looked at
 //! under every rule now and then, and the events of every shard are read.
 
-mod rules;
+pub mod rules;
 
 use std::sync::Arc;
 

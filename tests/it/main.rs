@@ -24,6 +24,7 @@
 //! - `denials`, `denial_storms`: what a server remembers of refusals
 //! - `durable`: what a restart keeps; `durable_kill`: the scenario S8, kill -9 under load;
 //!   `durable_disk`: power loss, a full disk; `durable_damage`: what cannot be used; `durable_time`: stepped clocks
+//! - `export`: `tollgate export` and `tollgate import`, from each engine to each
 //! - `differential`: both executors of every decision on the same histories
 //! - `properties`, `rate_properties`, `sequence_properties`, `stock_properties`: what holds after any history
 //! - `round_trips`: what a decision costs Redis
@@ -72,6 +73,7 @@ mod durable_disk;
 mod durable_kill;
 mod durable_time;
 mod events;
+mod export;
 mod failover;
 mod farm;
 mod faults;

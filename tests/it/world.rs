@@ -232,7 +232,7 @@ impl Time {
         }
     }
 
-    async fn write(&self, micros: u64) {
+    pub async fn write(&self, micros: u64) {
         let Time::Redis { prefix, nodes, .. } = self else { return };
         for tag in CLOCKS {
             let mut set = redis::cmd("SET");
@@ -254,7 +254,7 @@ const CLOCKS: [&str; 3] = ["a", "b", "c"];
 /// The clock of a world, a key beside its others. One text for all worlds: every
 /// script that Redis has cached makes each call a little slower. Redis's own
 /// expiry goes by real time, while this time may stand still: it is put off.
-const STEPPED: &str = "
+pub const STEPPED: &str = "
 local now
 for _, tag in ipairs({ 'a', 'b', 'c' }) do
   local time = redis.pcall('GET', string.match(KEYS[1], '^[^:]+') .. ':clock{' .. tag .. '}')

@@ -15,16 +15,16 @@ use crate::{
 pub(super) const TASK: u8 = b't';
 pub(super) const EVENT: u8 = b'e';
 /// When a task has to be seen to.
-const DUE: u8 = b'd';
+pub(super) const DUE: u8 = b'd';
 /// A lease that has ended and whose task is another one by now, or forgotten.
 const LAPSED: u8 = b'l';
 
 /// A task, and what else is known of it.
 #[derive(Debug, Serialize, Deserialize)]
-struct Kept<T> {
-    task: T,
+pub(super) struct Kept<T> {
+    pub(super) task: T,
     /// Whether its last lease has ended, and an event tells so.
-    is_ended: bool,
+    pub(super) is_ended: bool,
 }
 
 /// Tasks that are put back, until what follows of them is derived.

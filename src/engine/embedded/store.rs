@@ -19,7 +19,7 @@ use crate::{
 };
 
 const ENTRIES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("entries");
-const FILE: &str = "tollgate.redb";
+pub(super) const FILE: &str = "tollgate.redb";
 const LOCK: &str = "tollgate.lock";
 /// Pages that are kept in memory: what states need is in memory already.
 const CACHE_BYTES: usize = 64 << 20;
@@ -35,6 +35,8 @@ pub enum OpenError {
     Unusable(String),
     /// Another server uses it.
     Taken(String),
+    /// There is none.
+    Missing(String),
 }
 
 impl fmt::Display for OpenError {
@@ -51,6 +53,9 @@ impl fmt::Display for OpenError {
                  again"
             ),
             OpenError::Taken(why) => f.write_str(why),
+            OpenError::Missing(path) => {
+                write!(f, "{path} holds no state: name the server's --data-dir")
+            }
         }
     }
 }

@@ -10,12 +10,12 @@ use crate::{
 
 pub(super) const HOLD: u8 = b'h';
 pub(super) const BUYER: u8 = b'b';
-const ORDER: u8 = b'o';
-const REPLAY: u8 = b'r';
+pub(super) const ORDER: u8 = b'o';
+pub(super) const REPLAY: u8 = b'r';
 
 /// End and name of a hold's part, whose end comes first, so that holds lie in the order
 /// of their ends.
-fn split_hold(name: &[u8]) -> Result<(Timestamp, Box<[u8]>), Unreadable> {
+pub(super) fn split_hold(name: &[u8]) -> Result<(Timestamp, Box<[u8]>), Unreadable> {
     let (end, name) = name.split_at_checked(8).unwrap_or((&[], name));
     Ok((Timestamp(decode_number(end)?), name.into()))
 }

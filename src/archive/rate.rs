@@ -1,0 +1,205 @@
+//! The lines of rates.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Checked, Text};
+
+/// What a key has used of limits, and its ban. Without a policy its rules come with calls.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RateLine {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) policy: Option<Text>,
+    pub(crate) key: Text,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) counters: Vec<CounterLine>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ban: Option<BanLine>,
+}
+
+/// What was used under one name of a limit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CounterLine {
+    pub(crate) limit: Text,
+    pub(crate) usage: UsageLine,
+    /// The levels that notices went out for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notices: Vec<NoticeLine>,
+    pub(crate) forget: u64,
+}
+
+/// What was used, by algorithm.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "algorithm", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum UsageLine {
+    FixedWindow {
+        start: u64,
+        count: u32,
+    },
+    CalendarWindow {
+        start: u64,
+        count: u32,
+    },
+    /// Buckets so many µs wide: number, which is an instant divided by that, and count.
+    SlidingWindow {
+        width: u64,
+        buckets: Vec<(u64, u32)>,
+    },
+    /// The theoretical arrival time, µs and `part` times 1/max µs; the numbers that it was
+    /// counted with, and when.
+    TokenBucket {
+        tat: u64,
+        part: u32,
+        max: u32,
+        window: u64,
+        seen: u64,
+    },
+}
+
+/// A level, and when its notice went out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NoticeLine {
+    pub(crate) above: u32,
+    pub(crate) at: u64,
+}
+
+/// A ban; of an answer without `forget`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BanLine {
+    pub(crate) until: u64,
+    /// Until when its strikes count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) forget: Option<u64>,
+    pub(crate) strikes: u32,
+    #[serde(default, skip_serializing_if = "Text::is_empty")]
+    pub(crate) reason: Text,
+    #[serde(default, skip_serializing_if = "Text::is_empty")]
+    pub(crate) actor: Text,
+}
+
+/// The answer to a request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AnswerLine {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) policy: Option<Text>,
+    pub(crate) key: Text,
+    pub(crate) request: Text,
+    pub(crate) verdict: VerdictName,
+    #[serde(default)]
+    pub(crate) crossed: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) retry_after_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ban: Option<BanLine>,
+    pub(crate) limits: Vec<LimitLine>,
+    pub(crate) forget: u64,
+}
+
+/// How much of a limit was used.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LimitLine {
+    pub(crate) count: u32,
+    pub(crate) reset_after_ms: u64,
+}
+
+/// A verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum VerdictName {
+    Allow,
+    Warn,
+    Throttle,
+    Ban,
+}
+
+impl RateLine {
+    /// When all of it is given back and the ban forgotten.
+    pub(crate) fn forget(&self) -> u64 {
+        let counters = self.counters.iter().map(|counter| counter.forget);
+        let ban = self.ban.as_ref().and_then(|ban| ban.forget);
+        counters.chain(ban).max().unwrap_or(0)
+    }
+
+    pub(super) fn check(&self, checked: &mut Checked) {
+        check_key(self.policy.as_ref(), &self.key, checked);
+        checked.at_most("counters", self.counters.len() as u64, crate::rate::NAMES_MAX as u64);
+        for counter in &self.counters {
+            checked.part("limit", &counter.limit);
+            checked.times([("forget", counter.forget)]);
+            checked.at_most("notices", counter.notices.len() as u64, 32);
+            counter.notices.iter().for_each(|notice| checked.times([("at", notice.at)]));
+            counter.usage.check(checked);
+        }
+        if let Some(ban) = &self.ban {
+            ban.check(checked);
+            if ban.forget.is_none() {
+                checked.refuse("the ban's forget is missing".to_owned());
+            }
+        }
+    }
+}
+
+impl UsageLine {
+    fn check(&self, checked: &mut Checked) {
+        match self {
+            UsageLine::FixedWindow { start, .. } | UsageLine::CalendarWindow { start, .. } => {
+                checked.times([("start", *start)]);
+            }
+            UsageLine::SlidingWindow { width, buckets } => {
+                let last = buckets.last().map_or(0, |(number, _)| *number);
+                checked.at_most("buckets", buckets.len() as u64, 255);
+                checked.times([("buckets", last.saturating_mul(*width))]);
+                let first = buckets.first().map_or(0, |(number, _)| *number);
+                let rises = buckets.is_sorted_by(|(one, _), (next, _)| one < next);
+                if *width == 0 || !rises || last - first.min(last) > 255 {
+                    checked.refuse("buckets are none of a window".to_owned());
+                }
+            }
+            UsageLine::TokenBucket { tat, part, max, window, seen } => {
+                checked.times([("tat", *tat), ("seen", *seen), ("window", *window)]);
+                let fits = *max > *part || *max == 0 && *part == 0;
+                if !fits
+                    || *window == 0
+                    || tat.saturating_sub(*seen) > crate::rate::FILL_MAX.micros()
+                {
+                    checked.refuse("tat, part, max and window do not fit".to_owned());
+                }
+            }
+        }
+    }
+}
+
+impl BanLine {
+    fn check(&self, checked: &mut Checked) {
+        checked.times([("until", self.until), ("forget", self.forget.unwrap_or(0))]);
+        checked.part("reason", &self.reason);
+        checked.part("actor", &self.actor);
+    }
+}
+
+impl AnswerLine {
+    pub(super) fn check(&self, checked: &mut Checked) {
+        check_key(self.policy.as_ref(), &self.key, checked);
+        checked.name("request", &self.request);
+        checked.times([("forget", self.forget)]);
+        checked.times([("retry_after_ms", self.retry_after_ms.unwrap_or(0))]);
+        checked.at_most("limits", self.limits.len() as u64, crate::rate::LIMITS_MAX as u64);
+        let resets = self.limits.iter().map(|limit| limit.reset_after_ms);
+        resets.for_each(|reset| checked.times([("reset_after_ms", reset)]));
+        if let Some(ban) = &self.ban {
+            ban.check(checked);
+        }
+    }
+}
+
+fn check_key(policy: Option<&Text>, key: &Text, checked: &mut Checked) {
+    if let Some(policy) = policy {
+        checked.name("policy", policy);
+    }
+    checked.name("key", key);
+}

@@ -1,0 +1,68 @@
+//! Bytes in JSON.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+/// Bytes: text where they are UTF-8, else `{"base64": "…"}`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub(crate) struct Text(pub(crate) Vec<u8>);
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Packed {
+    base64: String,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected text, or {\"base64\": \"…\"} of bytes that are none")]
+enum Form {
+    Plain(String),
+    Packed(Packed),
+}
+
+impl Text {
+    pub(crate) fn new(bytes: &[u8]) -> Text {
+        Text(bytes.to_vec())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(&self.0) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => Packed { base64: BASE64_STANDARD.encode(&self.0) }.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
+        match Form::deserialize(deserializer)? {
+            Form::Plain(text) => Ok(Text(text.into_bytes())),
+            Form::Packed(packed) => BASE64_STANDARD
+                .decode(packed.base64)
+                .map(Text)
+                .map_err(|error| D::Error::custom(format!("not base64: {error}"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_back() {
+        for bytes in [&b""[..], b"caf\xc3\xa9", b"\xff\x00", b"{\"base64\": \"\"}"] {
+            let text = Text::new(bytes);
+            let json = serde_json::to_string(&text).unwrap();
+            assert_eq!(serde_json::from_str::<Text>(&json).unwrap(), text, "{json}");
+        }
+        assert_eq!(serde_json::to_string(&Text::new(b"\xff")).unwrap(), r#"{"base64":"/w=="}"#);
+        assert!(serde_json::from_str::<Text>(r#"{"base64":"?"}"#).is_err());
+    }
+}

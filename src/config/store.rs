@@ -1,0 +1,83 @@
+//! The flags of `tollgate export` and `tollgate import`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{Config, ConfigError, EmbeddedOptions, EngineChoice, ServeFlags, flags::engine};
+
+/// What is kept where, as `tollgate serve` is told it.
+#[derive(Debug, Clone, Args)]
+pub struct StoreFlags {
+    /// URL of the Redis, in the forms of `tollgate serve`
+    #[arg(long, value_name = "URL", env = "TOLLGATE_ENGINE", value_parser = engine)]
+    // It may hold a password.
+    #[arg(hide_env_values = true)]
+    engine: Option<String>,
+
+    /// Data directory of the embedded engine; no server may use it meanwhile
+    #[arg(long, value_name = "DIR", env = "TOLLGATE_DATA_DIR")]
+    data_dir: Option<PathBuf>,
+
+    /// Configuration file of the server, for engine, data_dir and [redis] (key_prefix, TLS)
+    #[arg(long, value_name = "FILE", env = "TOLLGATE_CONFIG")]
+    config: Option<PathBuf>,
+}
+
+impl StoreFlags {
+    /// What they and the configuration file name.
+    pub fn choice(&self) -> Result<EngineChoice, ConfigError> {
+        let flags = ServeFlags {
+            engine: self.engine.clone(),
+            data_dir: self.data_dir.clone(),
+            config: self.config.clone(),
+            ..ServeFlags::default()
+        };
+        match Config::load(&flags)?.engine {
+            EngineChoice::Embedded(EmbeddedOptions { data_dir: None, .. }) => Err(ConfigError(
+                "engine, data_dir: neither is given, and the embedded engine without a directory \
+                 keeps nothing: name --engine URL or --data-dir DIR"
+                    .to_owned(),
+            )),
+            choice => Ok(choice),
+        }
+    }
+}
+
+/// Flags of `tollgate export`.
+#[derive(Debug, Clone, Args)]
+pub struct ExportFlags {
+    /// What to export.
+    #[command(flatten)]
+    pub store: StoreFlags,
+
+    /// File to write, which is there once it is whole [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Flags of `tollgate import`.
+#[derive(Debug, Clone, Args)]
+pub struct ImportFlags {
+    /// What to import into.
+    #[command(flatten)]
+    pub store: StoreFlags,
+
+    /// Remove all that the target holds first; without it, one that holds anything is refused
+    #[arg(long)]
+    pub replace: bool,
+
+    /// The archive that `tollgate export` has written
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+/// What moves and what does not, for `--help`.
+pub const HELP: &str = "\
+What moves: pools (overrides, fencing tokens), leases that run, with their tokens and ends,
+results, queued tasks, usage of rates, bans, sequences, locks, stock with holds, orders and
+buyers, and the answers kept for repeats of a request_id. What does not: the histories of
+events begin anew, and those who watch get a gap; calls that wait end with their server.
+
+Stop the servers of both sides first: a data directory is locked while one uses it, and of
+what a server decides on a Redis meanwhile a part may be missing. deploy/archive.md is the form.";

@@ -1,0 +1,136 @@
+//! A data directory that no server uses, for archives: its entries are lines.
+//!
+//! All that is taken in is written in one step: it is there as a whole, or not at all.
+
+use std::{mem, path::Path};
+
+use super::{
+    super::archive::{Failure, Sink},
+    store::{Batch, Disk, FILE, OpenError, Store},
+};
+use crate::{
+    admission,
+    archive::Line,
+    lock, rate,
+    record::{Change, Changes, Recorded, Unreadable, split_key},
+    sequence, stock,
+    time::{Clock, Mark, Timestamp},
+};
+
+/// A data directory, locked.
+#[derive(Debug)]
+pub struct Directory {
+    store: Store,
+    clock: Clock,
+    /// The latest instant that it has reached, or lines are from.
+    reached: Timestamp,
+    batch: Batch,
+}
+
+impl Directory {
+    /// Opens one, which has to be there, or is made if it is not.
+    pub(crate) fn open(path: &Path, is_there: bool) -> Result<Directory, OpenError> {
+        if is_there && !path.join(FILE).exists() {
+            return Err(OpenError::Missing(path.display().to_string()));
+        }
+        let disk = Disk::directory(path).map_err(|error| match error {
+            OpenError::Taken(_) => OpenError::Taken(format!(
+                "{} is locked by the server that uses it: stop that first",
+                path.display()
+            )),
+            error => error,
+        })?;
+        let store = Store::open(disk)?;
+        let mark = store.scan(|_, _| Ok(()))?;
+        let reached = mark.map_or(Timestamp(0), |mark| mark.limit);
+        Ok(Directory { store, clock: Clock::system(), reached, batch: Batch::default() })
+    }
+
+    pub(crate) fn set_clock(&mut self, clock: Clock) {
+        self.clock = clock;
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.now().max(self.reached).0
+    }
+
+    pub(crate) fn read(&self, sink: &mut Sink<'_>) -> Result<(), Failure> {
+        let mut failure = None;
+        let scanned = self.store.scan(|key, value| {
+            let Some(line) = line(key, value)? else { return Ok(()) };
+            sink(line).map_err(|error| {
+                failure = Some(error);
+                Unreadable(String::new())
+            })
+        });
+        match failure {
+            Some(failure) => Err(failure),
+            None => scanned.map(drop).map_err(Failure::from),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> Result<bool, Failure> {
+        let mut is_empty = true;
+        self.store.scan(|_, _| {
+            is_empty = false;
+            Ok(())
+        })?;
+        Ok(is_empty)
+    }
+
+    pub(crate) fn begin(&mut self, time: u64) {
+        self.reached = self.reached.max(Timestamp(time));
+        self.batch.add(Change::Clear(Vec::new()));
+    }
+
+    pub(crate) fn write(&mut self, line: &Line) -> Result<(), Failure> {
+        let mut changes = Changes::default();
+        record(line, &mut changes).map_err(|why| Failure::Damaged(why.to_owned()))?;
+        changes.take().into_iter().for_each(|change| self.batch.add(change));
+        Ok(())
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        let reached = Timestamp(self.now());
+        // The clock goes on from there: what lines say of instants is not taken back.
+        let mark = Mark { reached, limit: reached, is_last: true };
+        let written = self.store.write(&mem::take(&mut self.batch), mark);
+        written.map_err(|why| Failure::Directory(OpenError::Unusable(why)))
+    }
+}
+
+/// The line that an entry is, if it is one.
+fn line(key: &[u8], value: &[u8]) -> Result<Option<Line>, Unreadable> {
+    let key = split_key(key).ok_or_else(|| Unreadable("its key is cut short".to_owned()))?;
+    let (kind, partition, part) = key;
+    match kind {
+        admission::Pool::KIND => admission::Pool::archive(partition, part, value),
+        rate::Meter::KIND => rate::Meter::archive(partition, part, value).map(Some),
+        sequence::Counter::KIND => sequence::Counter::archive(partition, part, value),
+        lock::Lock::KIND => lock::Lock::archive(partition, value).map(Some),
+        stock::Sku::KIND => stock::Sku::archive(partition, part, value).map(Some),
+        // Histories begin anew, and which keys are banned follows from their bans.
+        rate::Log::KIND | rate::BanIndex::KIND => Ok(None),
+        _ => Err(Unreadable(format!("kind {kind} is unknown: a newer tollgate has written it"))),
+    }
+}
+
+/// Appends the entries that a line is.
+fn record(line: &Line, to: &mut Changes) -> Result<(), &'static str> {
+    match line {
+        Line::Pool(line) => line.record(to),
+        Line::Task(line) => line.record(to),
+        Line::Rate(line) => return line.record(to),
+        Line::RateReplay(line) => return line.record(to),
+        Line::Sequence(line) => line.record(to),
+        Line::SequenceReplay(line) => line.record(to),
+        Line::Lock(line) => line.record(to),
+        Line::Stock(line) => line.record(to),
+        Line::Hold(line) => line.record(to),
+        Line::Order(line) => line.record(to),
+        Line::Buyer(line) => line.record(to),
+        Line::StockReplay(line) => line.record(to),
+        Line::End(_) => {}
+    }
+    Ok(())
+}

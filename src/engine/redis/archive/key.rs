@@ -1,0 +1,96 @@
+//! Keys, built and read back.
+
+use crate::names::push_key;
+
+/// Builds keys under a prefix.
+#[derive(Debug, Clone)]
+pub(super) struct KeyBuilder {
+    prefix: String,
+}
+
+/// What a key says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) capability: Vec<u8>,
+    pub(super) name: Vec<u8>,
+    pub(super) part: Vec<u8>,
+}
+
+impl KeyBuilder {
+    pub(super) fn new(prefix: &str) -> KeyBuilder {
+        KeyBuilder { prefix: prefix.to_owned() }
+    }
+
+    pub(super) fn key(&self, capability: &str, name: &[u8], part: &[&[u8]]) -> Vec<u8> {
+        let mut key = Vec::with_capacity(64);
+        push_key(&mut key, &self.prefix, capability, name, part);
+        key
+    }
+
+    /// What SCAN finds all of them by: a prefix has no character that it takes for another.
+    pub(super) fn pattern(&self) -> String {
+        format!("{}:{{*", self.prefix)
+    }
+
+    /// Stands while an import is under way.
+    pub(super) fn marker(&self) -> Vec<u8> {
+        format!("{}:import", self.prefix).into_bytes()
+    }
+
+    /// The beginning that all keys of a partition have in common.
+    pub(super) fn tag<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
+        let close = key.iter().position(|byte| *byte == b'}')?;
+        key.starts_with(format!("{}:{{", self.prefix).as_bytes()).then_some(&key[..=close])
+    }
+
+    /// What a key says, if it is one of ours.
+    pub(super) fn parse(&self, key: &[u8]) -> Option<Named> {
+        let tag = self.tag(key)?;
+        let part = key[tag.len()..].strip_prefix(b":")?.to_vec();
+        let inner = &tag[self.prefix.len() + 2..tag.len() - 1];
+        let colon = inner.iter().position(|byte| *byte == b':')?;
+        let capability = inner[..colon].to_vec();
+        Some(Named { capability, name: decoded(&inner[colon + 1..])?, part })
+    }
+}
+
+/// A name with its `%25` and `%7D` put back.
+fn decoded(name: &[u8]) -> Option<Vec<u8>> {
+    let (mut text, mut rest) = (Vec::with_capacity(name.len()), name);
+    while let [byte, more @ ..] = rest {
+        rest = match (byte, more) {
+            (b'%', [b'2', b'5', more @ ..]) => {
+                text.push(b'%');
+                more
+            }
+            (b'%', [b'7', b'D', more @ ..]) => {
+                text.push(b'}');
+                more
+            }
+            (b'%', _) => return None,
+            _ => {
+                text.push(*byte);
+                more
+            }
+        };
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read_back() {
+        let keys = KeyBuilder::new("t:x");
+        for name in ["a", "a}b%", "%7D", "{", "p/05", "\u{1f}user:7"] {
+            let key = keys.key("rate", name.as_bytes(), &[b"usage:", b"a}:b"]);
+            let (capability, name) = (b"rate".to_vec(), name.as_bytes().to_vec());
+            let part = b"usage:a}:b".to_vec();
+            assert_eq!(keys.parse(&key), Some(Named { capability, name, part }));
+        }
+        assert_eq!(keys.parse(b"t:y:{rate:a}:usage"), None);
+        assert_eq!(keys.parse(b"t:x:{rate:a}"), None);
+    }
+}

@@ -1,0 +1,286 @@
+//! Pools, as `lua/lib/admission.lua`, `token.lua`, `leases.lua` and `tasks.lua` write them.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::values::{Packed, Stored, number, optional};
+use crate::{
+    archive::{Line, PoolLine, QueuedLine, StandingName, StateName, TaskLine, Text},
+    names::SEPARATOR,
+};
+
+/// A pool that is read.
+#[derive(Default)]
+pub(super) struct Read {
+    pub(super) lines: Vec<Line>,
+    /// Device and task of leases that run, of which no record was read.
+    pub(super) unrecorded: Vec<Vec<u8>>,
+}
+
+/// Reads a pool. Leases without a record of theirs are lines only where `is_last`: it may
+/// be one that came meanwhile.
+pub(super) fn parse(
+    pool: &Text,
+    stored: &[Stored],
+    is_last: bool,
+    now: u64,
+) -> Result<Read, String> {
+    let mut read = Read::default();
+    let mut of_pool = pool_line(pool);
+    let mut is_there = false;
+    let mut leases: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+    for of in stored.iter().filter(|of| of.part == b"leases") {
+        let scored = of.pairs().into_iter();
+        leases.extend(scored.filter_map(|(lease, end)| Some((lease, score(&end)?))));
+    }
+    let mut known: HashSet<Vec<u8>> = HashSet::new();
+    for Stored { part, .. } in stored {
+        if let Some(member) = part.strip_prefix(b"task:") {
+            known.insert(member.to_vec());
+        }
+    }
+    let mut listed: HashSet<Vec<u8>> = HashSet::new();
+    for of in stored {
+        let unread = || format!("{} cannot be read", of.part.escape_ascii());
+        match &of.part[..] {
+            b"settings" => {
+                let Some(text) = of.text() else { continue };
+                parse_settings(&text, &mut of_pool).ok_or_else(unread)?;
+                is_there = true;
+            }
+            b"token" => {
+                let Some(text) = of.text() else { continue };
+                let parts: Vec<&[u8]> = text.split(|byte| *byte == b' ').collect();
+                of_pool.last_token = number(parts[0]).ok_or_else(unread)?;
+                let held = parts.get(4).and_then(|held| number(held)).unwrap_or(0);
+                if held > now {
+                    return Err(format!(
+                        "the pool is held after a failover for {} s more, which does not move: \
+                         export after that, or end it (ConfigurePool with reset)",
+                        (held - now).div_ceil(1_000_000)
+                    ));
+                }
+                is_there = true;
+            }
+            b"queued" => {
+                for (member, text) in of.pairs() {
+                    let mut task = parse_queued(pool, &member, &text).ok_or_else(unread)?;
+                    list(&mut task, &leases, &mut listed);
+                    known.insert(member);
+                    read.lines.push(Line::Task(task));
+                }
+            }
+            part => {
+                let Some(member) = part.strip_prefix(b"task:") else { continue };
+                let Some(text) = of.text() else { continue };
+                let mut task = parse_task(pool, member, &text).ok_or_else(unread)?;
+                list(&mut task, &leases, &mut listed);
+                read.lines.push(Line::Task(task));
+            }
+        }
+    }
+    for (lease, end) in leases.iter().filter(|(lease, end)| **end > now && !listed.contains(*lease))
+    {
+        let (member, task) = lost(pool, lease, *end)
+            .ok_or_else(|| format!("the lease {} cannot be read", lease.escape_ascii()))?;
+        match known.contains(&member) {
+            false => read.unrecorded.push(member),
+            true if is_last => read.lines.push(Line::Task(task)),
+            true => {}
+        }
+    }
+    if is_there {
+        read.lines.insert(0, Line::Pool(of_pool));
+    }
+    Ok(read)
+}
+
+fn pool_line(pool: &Text) -> PoolLine {
+    PoolLine {
+        pool: pool.clone(),
+        last_token: 0,
+        capacity: None,
+        lease_ms: None,
+        grace_ms: None,
+        paused: None,
+        max_attempts: None,
+    }
+}
+
+fn score(text: &[u8]) -> Option<u64> {
+    let score: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    (score >= 0.0 && score.fract() == 0.0).then_some(score as u64)
+}
+
+fn parse_settings(text: &[u8], line: &mut PoolLine) -> Option<()> {
+    let parts: Vec<&[u8]> = text.split(|byte| *byte == b',').collect();
+    let [capacity, lease, grace, paused, ref rest @ ..] = parts[..] else { return None };
+    line.capacity = optional(capacity)?.map(u32::try_from).transpose().ok()?;
+    (line.lease_ms, line.grace_ms) = (optional(lease)?, optional(grace)?);
+    line.paused = optional(paused)?.map(|paused| paused == 1);
+    let attempts = optional(rest.first().copied().unwrap_or_default())?;
+    line.max_attempts = attempts.map(u32::try_from).transpose().ok()?;
+    Some(())
+}
+
+/// `capacity,lease_ms,grace_ms,paused,max_attempts`; none where nothing is overridden.
+pub(super) fn settings(line: &PoolLine) -> Option<String> {
+    let text = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
+    let parts = [
+        text(line.capacity.map(u64::from)),
+        text(line.lease_ms),
+        text(line.grace_ms),
+        text(line.paused.map(u64::from)),
+        text(line.max_attempts.map(u64::from)),
+    ];
+    parts.iter().any(|part| !part.is_empty()).then(|| parts.join(","))
+}
+
+/// How a task's lease is listed: device and task, token, grant, expire, attempt.
+pub(super) fn lease(task: &TaskLine) -> Vec<u8> {
+    let mut lease = task.member();
+    lease.push(SEPARATOR);
+    for number in [task.token, task.grant, task.expire] {
+        lease.extend_from_slice(&number.to_le_bytes());
+    }
+    let attempt = task.queued.as_ref().map_or(0, |queued| queued.attempt);
+    lease.extend_from_slice(&attempt.to_le_bytes());
+    lease
+}
+
+/// Notes whether a task's lease is listed.
+fn list(task: &mut TaskLine, leases: &BTreeMap<Vec<u8>, u64>, listed: &mut HashSet<Vec<u8>>) {
+    if task.state == StateName::Leased {
+        let lease = lease(task);
+        task.listed = leases.contains_key(&lease);
+        listed.insert(lease);
+    }
+}
+
+/// Device and task of a lease, and what it says of that: its record is lost.
+fn lost(pool: &Text, lease: &[u8], end: u64) -> Option<(Vec<u8>, TaskLine)> {
+    let (member, numbers) = lease.split_at_checked(lease.len().checked_sub(29)?)?;
+    let mut packed = Packed(numbers.get(1..)?);
+    let (token, grant, expire) = (packed.u64()?, packed.u64()?, packed.u64()?);
+    let mut task = blank(pool, member)?;
+    (task.state, task.listed) = (StateName::Leased, true);
+    (task.token, task.grant, task.expire, task.slot_end) = (token, grant, expire, end);
+    task.forget = Some(end);
+    Some((member.to_vec(), task))
+}
+
+fn blank(pool: &Text, member: &[u8]) -> Option<TaskLine> {
+    let at = member.iter().position(|byte| *byte == SEPARATOR)?;
+    Some(TaskLine {
+        pool: pool.clone(),
+        device: Text::new(&member[..at]),
+        task: Text::new(&member[at + 1..]),
+        state: StateName::New,
+        token: 0,
+        grant: 0,
+        expire: 0,
+        slot_end: 0,
+        forget: None,
+        told: false,
+        listed: false,
+        succeeded: None,
+        text: Text::default(),
+        queued: None,
+    })
+}
+
+fn parse_task(pool: &Text, member: &[u8], text: &[u8]) -> Option<TaskLine> {
+    let mut task = blank(pool, member)?;
+    let mut packed = Packed(text);
+    let state = packed.u8()?;
+    (task.token, task.grant, task.expire) = (packed.u64()?, packed.u64()?, packed.u64()?);
+    (task.slot_end, task.forget) = (packed.u64()?, Some(packed.u64()?));
+    task.told = state == b'l';
+    task.state = match state {
+        b'L' | b'l' => StateName::Leased,
+        b'D' => StateName::Completed,
+        b'E' => StateName::Evicted,
+        _ => return None,
+    };
+    if task.state == StateName::Completed {
+        task.succeeded = Some(packed.u8()? == b'1');
+    }
+    task.text = Text::new(packed.0);
+    Some(task)
+}
+
+/// The record of a task's own key.
+pub(super) fn task_record(task: &TaskLine) -> Vec<u8> {
+    let mut record = Vec::with_capacity(64);
+    record.push(match task.state {
+        StateName::Completed => b'D',
+        StateName::Evicted => b'E',
+        _ if task.told => b'l',
+        _ => b'L',
+    });
+    let forget = task.forget.unwrap_or(0);
+    for number in [task.token, task.grant, task.expire, task.slot_end, forget] {
+        record.extend_from_slice(&number.to_le_bytes());
+    }
+    if let Some(succeeded) = task.succeeded {
+        record.push(if succeeded { b'1' } else { b'2' });
+    }
+    record.extend_from_slice(&task.text.0);
+    record
+}
+
+fn parse_queued(pool: &Text, member: &[u8], text: &[u8]) -> Option<TaskLine> {
+    let mut task = blank(pool, member)?;
+    let parts: Vec<&[u8]> = text.splitn(10, |byte| *byte == b' ').collect();
+    let [states, token, grant, expire, slot_end, attempt, at, ends, forget, payload] = parts[..]
+    else {
+        return None;
+    };
+    let [standing, state] = *states else { return None };
+    let standing = match standing {
+        b'Q' => StandingName::Queued,
+        b'X' => StandingName::Dead,
+        b'C' => StandingName::Cancelled,
+        b'T' => StandingName::Expired,
+        _ => return None,
+    };
+    task.state = match state {
+        b'N' => StateName::New,
+        b'L' | b'l' => StateName::Leased,
+        b'F' => StateName::Failed,
+        b'E' => StateName::Evicted,
+        _ => return None,
+    };
+    task.told = state == b'l';
+    (task.token, task.grant) = (number(token)?, number(grant)?);
+    (task.expire, task.slot_end) = (number(expire)?, number(slot_end)?);
+    task.forget = Some(number(forget)?).filter(|forget| *forget > 0);
+    let attempt = u32::try_from(number(attempt)?).ok()?;
+    let ends = Some(number(ends)?).filter(|ends| *ends > 0);
+    let (at, payload) = (number(at)?, Text::new(payload));
+    task.queued = Some(QueuedLine { standing, attempt, at, ends, payload });
+    Some(task)
+}
+
+/// The record of a task that was queued.
+pub(super) fn queued_record(task: &TaskLine, queued: &QueuedLine) -> Vec<u8> {
+    let standing = match queued.standing {
+        StandingName::Queued => 'Q',
+        StandingName::Dead => 'X',
+        StandingName::Cancelled => 'C',
+        StandingName::Expired => 'T',
+    };
+    let state = match task.state {
+        StateName::Leased if task.told => 'l',
+        StateName::Leased => 'L',
+        StateName::Failed => 'F',
+        StateName::Evicted => 'E',
+        _ => 'N',
+    };
+    let TaskLine { token, grant, expire, slot_end, .. } = task;
+    let (ends, forget) = (queued.ends.unwrap_or(0), task.forget.unwrap_or(0));
+    let QueuedLine { attempt, at, .. } = queued;
+    let head = format!(
+        "{standing}{state} {token} {grant} {expire} {slot_end} {attempt} {at} {ends} {forget} "
+    );
+    [head.as_bytes(), &queued.payload.0].concat()
+}

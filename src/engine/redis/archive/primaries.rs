@@ -1,0 +1,197 @@
+//! A connection to every primary, and commands to the one that has their key.
+
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisError, Value,
+    aio::MultiplexedConnection, cmd,
+};
+
+use super::super::{
+    address::{Address, Template},
+    fitness::Fitness,
+    map::parse_map,
+    options::{Eviction, RedisOptions},
+    slot::Slot,
+    source::Source,
+};
+
+/// The nodes that take writes.
+#[derive(Clone)]
+pub(super) struct Primaries {
+    nodes: Vec<Primary>,
+}
+
+#[derive(Clone)]
+struct Primary {
+    /// The first and last slot of each range; none where it has all.
+    slots: Vec<(u16, u16)>,
+    place: String,
+    socket: MultiplexedConnection,
+    /// What it is called while it leads.
+    epoch: Vec<u8>,
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn told(error: RedisError) -> String {
+    format!("the Redis does not do what it is asked: {error}")
+}
+
+impl Primaries {
+    pub(super) async fn connect(options: &RedisOptions) -> Result<Primaries, String> {
+        let address = options.address()?;
+        let failed = |error: RedisError| format!("cannot reach the Redis: {error}");
+        let single = |socket| Primaries {
+            nodes: vec![Primary {
+                slots: Vec::new(),
+                place: String::new(),
+                socket,
+                epoch: Vec::new(),
+            }],
+        };
+        match address {
+            Address::Single(client) => {
+                Source::Fixed(client).connect(0).await.map(single).map_err(failed)
+            }
+            Address::Sentinel(client) => {
+                Source::sentinel(client).connect(0).await.map(single).map_err(failed)
+            }
+            Address::Cluster(seeds) => cluster(&seeds).await,
+        }
+    }
+
+    /// Refuses nodes that must not be written to.
+    pub(super) async fn check(&mut self, eviction: Eviction) -> Result<(), String> {
+        for node in &mut self.nodes {
+            let info: String = cmd("INFO").query_async(&mut node.socket).await.map_err(told)?;
+            let fitness = Fitness::parse(&info);
+            if let Some(why) = fitness.refusal(eviction) {
+                return Err(format!("this Redis must not be used: {why}"));
+            }
+            node.epoch = fitness.leader.history.into_bytes();
+        }
+        Ok(())
+    }
+
+    /// The time of the first one, µs.
+    pub(super) async fn time(&mut self) -> Result<u64, String> {
+        let node = self.nodes.first_mut().ok_or("the Cluster has no primary")?;
+        let (seconds, micros): (u64, u64) =
+            cmd("TIME").query_async(&mut node.socket).await.map_err(told)?;
+        Ok(seconds * 1_000_000 + micros)
+    }
+
+    /// Finds keys, a few at a time, until `found` wants no more.
+    pub(super) async fn scan(
+        &mut self,
+        pattern: &str,
+        mut found: impl FnMut(Vec<Vec<u8>>) -> bool,
+    ) -> Result<(), String> {
+        for node in &mut self.nodes {
+            let mut cursor = 0u64;
+            loop {
+                let mut scan = cmd("SCAN");
+                scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000);
+                let (next, keys): (u64, Vec<Vec<u8>>) =
+                    scan.query_async(&mut node.socket).await.map_err(told)?;
+                if !keys.is_empty() && !found(keys) {
+                    return Ok(());
+                }
+                cursor = next;
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a node is called while it leads: the one that has a key.
+    pub(super) fn epoch(&self, key: &[u8]) -> &[u8] {
+        self.position(key).map_or(&[], |position| &self.nodes[position].epoch)
+    }
+
+    /// Sends a command to the node that has its key.
+    pub(super) async fn ask<T: FromRedisValue>(
+        &mut self,
+        key: &[u8],
+        command: &Cmd,
+    ) -> Result<T, String> {
+        let position = self.position(key)?;
+        command.query_async(&mut self.nodes[position].socket).await.map_err(told)
+    }
+
+    /// Reads in one step; all keys are of one partition.
+    pub(super) async fn read_at_once(
+        &mut self,
+        key: &[u8],
+        pipeline: &Pipeline,
+    ) -> Result<Vec<Value>, String> {
+        let position = self.position(key)?;
+        pipeline.query_async(&mut self.nodes[position].socket).await.map_err(told)
+    }
+
+    /// Sends commands, each to the node that has its key.
+    pub(super) async fn send(&mut self, commands: &[(Vec<u8>, Cmd)]) -> Result<(), String> {
+        let mut pipelines = vec![Pipeline::new(); self.nodes.len()];
+        for (key, command) in commands {
+            pipelines[self.position(key)?].add_command(command.clone()).ignore();
+        }
+        for (node, pipeline) in self.nodes.iter_mut().zip(pipelines) {
+            if !pipeline.is_empty() {
+                pipeline.query_async::<()>(&mut node.socket).await.map_err(told)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn position(&self, key: &[u8]) -> Result<usize, String> {
+        if let [node] = &self.nodes[..]
+            && node.slots.is_empty()
+        {
+            return Ok(0);
+        }
+        let Slot(slot) = Slot::of(key);
+        let has = |node: &Primary| {
+            node.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot))
+        };
+        self.nodes.iter().position(has).ok_or_else(|| format!("no node has slot {slot}"))
+    }
+}
+
+async fn cluster(seeds: &[Template]) -> Result<Primaries, String> {
+    let mut failed = "it names no node".to_owned();
+    for seed in seeds {
+        let parts = match seed.client() {
+            Ok(client) => parse_map(&client).await,
+            Err(error) => Err(error),
+        };
+        let parts = match parts {
+            Ok(parts) => parts,
+            Err(error) => {
+                failed = error.to_string();
+                continue;
+            }
+        };
+        let mut nodes: Vec<Primary> = Vec::new();
+        for part in parts {
+            let slots = (part.first, part.last);
+            match nodes.iter_mut().find(|node| node.place == part.primary) {
+                Some(node) => node.slots.push(slots),
+                None => {
+                    let failed = |error| format!("cannot reach {}: {error}", part.primary);
+                    let socket = connect(seed, &part.primary).await.map_err(failed)?;
+                    let (slots, place, epoch) = (vec![slots], part.primary, Vec::new());
+                    nodes.push(Primary { slots, place, socket, epoch });
+                }
+            }
+        }
+        return Ok(Primaries { nodes });
+    }
+    Err(format!("cannot reach the Cluster: {failed}"))
+}
+
+async fn connect(seed: &Template, place: &str) -> Result<MultiplexedConnection, RedisError> {
+    let (host, port) = place.rsplit_once(':').unwrap_or((place, ""));
+    let client: Client = seed.at(host, port.parse().unwrap_or(6379)).client()?;
+    let config = AsyncConnectionConfig::new().set_response_timeout(None);
+    client.get_multiplexed_async_connection_with_config(&config).await
+}

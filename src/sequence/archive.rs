@@ -1,0 +1,91 @@
+//! What is kept of a sequence, as lines of an archive and back.
+
+use super::{Counter, Range, counter::Marks, record::REPLAY};
+use crate::{
+    archive::{Line, RangeLine, SequenceLine, Text},
+    names::SEPARATOR,
+    record::{Changes, Unreadable, decode, encode, split_part, unknown_part},
+    time::Timestamp,
+};
+
+impl Counter {
+    /// The line that an entry is; none of one that only reserves: what it has given out is
+    /// exact, and another engine reserves anew.
+    pub(crate) fn archive(
+        partition: &[u8],
+        part: &[u8],
+        value: &[u8],
+    ) -> Result<Option<Line>, Unreadable> {
+        let (sequence, calendar) = split_calendar(partition);
+        match split_part(part) {
+            (0, _) => {
+                let (last, _) = decode::<(Option<(u64, Timestamp)>, Option<Marks>)>(value)?;
+                Ok(last.map(|(last, time)| {
+                    Line::Sequence(SequenceLine { sequence, calendar, last, time: time.0 })
+                }))
+            }
+            (REPLAY, request) => {
+                let (forget, (range, floor_applied)) = decode::<(Timestamp, (Range, bool))>(value)?;
+                let (request, forget) = (Text::new(request), forget.0);
+                let Range { last, step, count } = range;
+                Ok(Some(Line::SequenceReplay(RangeLine {
+                    sequence,
+                    calendar,
+                    request,
+                    last,
+                    step,
+                    count,
+                    floor_applied,
+                    forget,
+                })))
+            }
+            _ => unknown_part(part),
+        }
+    }
+}
+
+/// A sequence's name, and its calendar.
+pub(crate) fn split_calendar(partition: &[u8]) -> (Text, Option<Text>) {
+    match partition.iter().position(|byte| *byte == SEPARATOR) {
+        Some(at) => (Text::new(&partition[..at]), Some(Text::new(&partition[at + 1..]))),
+        None => (Text::new(partition), None),
+    }
+}
+
+fn partition(sequence: &Text, calendar: Option<&Text>) -> Vec<u8> {
+    match calendar {
+        Some(calendar) => [&sequence.0[..], &[SEPARATOR], &calendar.0].concat(),
+        None => sequence.0.clone(),
+    }
+}
+
+impl SequenceLine {
+    /// The unit of atomicity.
+    pub(crate) fn partition(&self) -> Vec<u8> {
+        partition(&self.sequence, self.calendar.as_ref())
+    }
+
+    /// Appends the entry that it is.
+    pub(crate) fn record(&self, to: &mut Changes) {
+        let (last, marks) = (Some((self.last, Timestamp(self.time))), None::<Marks>);
+        let mut head = Vec::new();
+        encode(&(last, marks), &mut head);
+        to.of::<Counter>(&self.partition());
+        to.head(&head);
+    }
+}
+
+impl RangeLine {
+    /// The unit of atomicity.
+    pub(crate) fn partition(&self) -> Vec<u8> {
+        partition(&self.sequence, self.calendar.as_ref())
+    }
+
+    /// Appends the entry that it is.
+    pub(crate) fn record(&self, to: &mut Changes) {
+        let range = Range { last: self.last, step: self.step, count: self.count };
+        to.of::<Counter>(&self.partition());
+        let value = (Timestamp(self.forget), (range, self.floor_applied));
+        to.put(&[&[REPLAY], &self.request.0], &value);
+    }
+}

@@ -1,0 +1,132 @@
+//! What is kept of a sku, as lines of an archive and back.
+
+use super::{
+    Hold, Order, Reservation, ReservationState, Sku, Stock,
+    record::{BUYER, HOLD, ORDER, REPLAY, split_hold},
+};
+use crate::{
+    archive::{BuyerLine, HoldLine, Line, OrderLine, OrderName, RestockLine, StockLine, Text},
+    names::SEPARATOR,
+    record::{Changes, Unreadable, decode, encode, split_part, unknown_part},
+    time::Timestamp,
+};
+
+impl Sku {
+    /// The line that an entry is.
+    pub(crate) fn archive(partition: &[u8], part: &[u8], value: &[u8]) -> Result<Line, Unreadable> {
+        let sku = Text::new(partition);
+        Ok(match split_part(part) {
+            (0, _) => {
+                let Stock { on_hand, reserved, sold } = decode(value)?;
+                Line::Stock(StockLine { sku, on_hand, reserved, sold })
+            }
+            (HOLD, name) => {
+                let Hold { quantity, buyer } = decode(value)?;
+                let (expire, name) = split_hold(name)?;
+                let order = name.split(|byte| *byte == SEPARATOR).next().unwrap_or_default();
+                let (order, buyer, expire) = (Text::new(order), Text(buyer.into()), expire.0);
+                Line::Hold(HoldLine { sku, order, quantity, buyer, expire })
+            }
+            (BUYER, buyer) => {
+                let (buyer, count) = (Text::new(buyer), decode(value)?);
+                Line::Buyer(BuyerLine { sku, buyer, count })
+            }
+            (ORDER, order) => {
+                let (forget, order_of) = decode::<(Timestamp, Order)>(value)?;
+                Line::Order(order_line(sku, order, order_of, forget))
+            }
+            (REPLAY, request) => {
+                let (forget, stock) = decode::<(Timestamp, Stock)>(value)?;
+                let Stock { on_hand, reserved, sold } = stock;
+                let (request, forget) = (Text::new(request), forget.0);
+                Line::StockReplay(RestockLine { sku, request, on_hand, reserved, sold, forget })
+            }
+            _ => return unknown_part(part),
+        })
+    }
+}
+
+fn order_line(sku: Text, order: &[u8], record: Order, forget: Timestamp) -> OrderLine {
+    let Reservation { state, quantity, grant, expire, buyer } = record.reservation;
+    let state = match state {
+        ReservationState::Held => OrderName::Held,
+        ReservationState::Confirmed => OrderName::Confirmed,
+        ReservationState::Cancelled => OrderName::Cancelled,
+    };
+    OrderLine {
+        sku,
+        order: Text::new(order),
+        state,
+        quantity,
+        grant: grant.0,
+        expire: expire.0,
+        buyer: Text(buyer.into()),
+        limit: record.limit,
+        forget: forget.0,
+    }
+}
+
+impl StockLine {
+    /// Appends the entry that it is.
+    pub(crate) fn record(&self, to: &mut Changes) {
+        let stock = Stock { on_hand: self.on_hand, reserved: self.reserved, sold: self.sold };
+        let mut head = Vec::new();
+        encode(&stock, &mut head);
+        to.of::<Sku>(&self.sku.0);
+        to.head(&head);
+    }
+}
+
+impl HoldLine {
+    /// How it is listed: all that it gives back when it lapses.
+    pub(crate) fn member(&self) -> Vec<u8> {
+        let (quantity, expire) = (self.quantity.to_string(), self.expire.to_string());
+        let parts = [&self.order.0[..], quantity.as_bytes(), &self.buyer.0, expire.as_bytes()];
+        parts.join(&SEPARATOR)
+    }
+
+    /// Appends the entry that it is.
+    pub(crate) fn record(&self, to: &mut Changes) {
+        let hold = Hold { quantity: self.quantity, buyer: self.buyer.0.clone().into() };
+        to.of::<Sku>(&self.sku.0);
+        to.put(&[&[HOLD], &self.expire.to_be_bytes(), &self.member()], &hold);
+    }
+}
+
+impl BuyerLine {
+    /// Appends the entry that it is.
+    pub(crate) fn record(&self, to: &mut Changes) {
+        to.of::<Sku>(&self.sku.0);
+        to.put(&[&[BUYER], &self.buyer.0], &self.count);
+    }
+}
+
+impl OrderLine {
+    /// Appends the entry that it is.
+    pub(crate) fn record(&self, to: &mut Changes) {
+        let forget = Timestamp(self.forget);
+        let reservation = Reservation {
+            state: match self.state {
+                OrderName::Held => ReservationState::Held,
+                OrderName::Confirmed => ReservationState::Confirmed,
+                OrderName::Cancelled => ReservationState::Cancelled,
+            },
+            quantity: self.quantity,
+            grant: Timestamp(self.grant),
+            expire: Timestamp(self.expire),
+            buyer: self.buyer.0.clone().into(),
+        };
+        let order = Order { reservation, limit: self.limit, forget };
+        to.of::<Sku>(&self.sku.0);
+        to.put(&[&[ORDER], &self.order.0], &(forget, order));
+    }
+}
+
+impl RestockLine {
+    /// Appends the entry that it is.
+    pub(crate) fn record(&self, to: &mut Changes) {
+        let stock = Stock { on_hand: self.on_hand, reserved: self.reserved, sold: self.sold };
+        to.of::<Sku>(&self.sku.0);
+        to.put(&[&[REPLAY], &self.request.0], &(Timestamp(self.forget), stock));
+    }
+}

@@ -1,0 +1,44 @@
+//! The bar on standard error, where that is a terminal.
+
+use std::io::{IsTerminal, stderr};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+const BAR: &str = "{prefix} {bar:30} {human_pos}/{human_len}  {eta}";
+const SPINNER: &str = "{prefix} {spinner} {human_pos}  {per_sec}";
+/// Lines between two looks at it.
+const EVERY: u64 = 256;
+
+/// How far an export or an import has come.
+pub(super) struct Progress {
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    /// Of so many lines, where that is known.
+    pub(super) fn new(what: &'static str, lines: Option<u64>) -> Progress {
+        let bar = stderr().is_terminal().then(|| {
+            let (bar, template) = match lines {
+                Some(lines) => (ProgressBar::new(lines), BAR),
+                None => (ProgressBar::new_spinner(), SPINNER),
+            };
+            let style = ProgressStyle::with_template(template).ok();
+            let style = style.unwrap_or_else(ProgressStyle::default_bar);
+            bar.with_style(style.progress_chars("█▉▊▋▌▍▎▏ ")).with_prefix(what)
+        });
+        Progress { bar }
+    }
+
+    pub(super) fn show(&self, lines: u64) {
+        if let Some(bar) = self.bar.as_ref().filter(|_| lines.is_multiple_of(EVERY)) {
+            bar.set_position(lines);
+        }
+    }
+
+    /// Takes the bar away, to make room for what is said.
+    pub(super) fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

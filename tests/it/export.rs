@@ -1,0 +1,138 @@
+//! `tollgate export` and `tollgate import`: what was moved is the same, record by record,
+//! and goes on the same, decision by decision, whichever engines it was moved between.
+
+mod command;
+mod history;
+mod refusals;
+mod sides;
+
+use std::{fs, path::Path};
+
+use tollgate::{engine::archive::Store, transfer};
+
+use crate::process::TempFolder;
+use history::History;
+use sides::{Side, stepped};
+
+/// Decisions of a history before anything is moved, and after each move.
+const BEFORE: usize = 2500;
+const AFTER: usize = 300;
+
+/// The lines of what a store holds, but for the first and the last, and for what has lapsed
+/// on a clock that is ahead of the machine's: sorted.
+async fn archived(store: &mut Store, folder: &TempFolder, now: u64) -> Vec<String> {
+    let file = folder.path().join("compared.jsonl");
+    transfer::export(store, Some(&file)).await.unwrap();
+    lines(&file, now)
+}
+
+fn lines(file: &Path, now: u64) -> Vec<String> {
+    let text = fs::read_to_string(file).unwrap();
+    let mut lines: Vec<String> = text.lines().filter_map(|line| unlapsed(line, now)).collect();
+    lines.sort();
+    lines
+}
+
+fn unlapsed(line: &str, now: u64) -> Option<String> {
+    let mut value: serde_json::Value = serde_json::from_str(line).unwrap();
+    let lives = |of: &serde_json::Value| of["forget"].as_u64().is_none_or(|forget| forget > now);
+    match value["kind"].as_str().unwrap() {
+        "archive" | "end" => return None,
+        "rate" => {
+            if let Some(counters) = value["counters"].as_array_mut() {
+                counters.retain(lives);
+                counters.sort_by_key(|counter| counter.to_string());
+            }
+            let ban = value["ban"].take();
+            let counters = value["counters"].as_array().map_or(0, Vec::len);
+            if counters == 0 && (ban.is_null() || !lives(&ban)) {
+                return None;
+            }
+            value["ban"] = if lives(&ban) { ban } else { serde_json::Value::Null };
+        }
+        _ if !lives(&value) => return None,
+        _ => {}
+    }
+    Some(value.to_string())
+}
+
+fn kept_in(folder: &TempFolder, now: u64) -> Store {
+    Store::directory(folder.path()).unwrap().on_clock(stepped(now))
+}
+
+/// Compares what stores hold; how many lines there are.
+async fn same(one: &mut Store, other: &mut Store, folder: &TempFolder, now: u64) -> Vec<String> {
+    let one = archived(one, folder, now).await;
+    let other = archived(other, folder, now).await;
+    let less = |one: &[String], other: &[String]| {
+        one.iter().filter(|line| !other.contains(line)).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(less(&one, &other), less(&other, &one), "what only one of them has");
+    assert_eq!(one, other);
+    one
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_moved_is_the_same_and_goes_on_the_same() {
+    let seeds = [1, rand::random()];
+    println!("seeds {seeds:?}");
+    for seed in seeds {
+        moved(seed).await;
+    }
+}
+
+/// Redis to embedded, embedded to Redis, embedded to embedded.
+async fn moved(seed: u64) {
+    let folders = [TempFolder::new(), TempFolder::new(), TempFolder::new()];
+    let scratch = &folders[2];
+    fs::create_dir_all(scratch.path()).unwrap();
+    let archive = scratch.path().join("moved.jsonl");
+    let mut history = History::new(seed);
+
+    let redis = Side::redis(history.now).await;
+    history.play(&[&redis], BEFORE, seed).await;
+    transfer::export(&mut redis.store().await, Some(&archive)).await.unwrap();
+    let mut directory = kept_in(&folders[0], history.now);
+    transfer::import(&mut directory, &archive, false).await.unwrap();
+    let kinds = same(&mut redis.store().await, &mut directory, scratch, history.now).await;
+    for kind in [
+        "pool",
+        "task",
+        "rate",
+        "rate_replay",
+        "sequence",
+        "sequence_replay",
+        "lock",
+        "stock",
+        "hold",
+        "order",
+        "buyer",
+        "stock_replay",
+    ] {
+        let tag = format!("\"kind\":\"{kind}\"");
+        assert!(kinds.iter().any(|line| line.contains(&tag)), "seed {seed}: no {kind}");
+    }
+    drop(directory);
+    let embedded = Side::embedded(&folders[0], history.now).await;
+    history.play(&[&redis, &embedded], AFTER, seed).await;
+    embedded.close().await;
+
+    let mut directory = kept_in(&folders[0], history.now);
+    same(&mut redis.store().await, &mut directory, scratch, history.now).await;
+    transfer::export(&mut directory, Some(&archive)).await.unwrap();
+    drop(directory);
+    let second = Side::redis(history.now).await;
+    transfer::import(&mut second.store().await, &archive, false).await.unwrap();
+    second.all_that_lapses_has_a_ttl().await;
+    let mut copy = kept_in(&folders[1], history.now);
+    transfer::import(&mut copy, &archive, false).await.unwrap();
+    same(&mut second.store().await, &mut copy, scratch, history.now).await;
+    drop(copy);
+    let (embedded, copy) = (
+        Side::embedded(&folders[0], history.now).await,
+        Side::embedded(&folders[1], history.now).await,
+    );
+    history.play(&[&redis, &second, &embedded, &copy], AFTER, seed).await;
+    copy.close().await;
+    embedded.close().await;
+}
