@@ -8,6 +8,7 @@
 //! down beside it, and read when the next process starts.
 
 mod archive;
+mod batch;
 mod ceiling;
 mod journal;
 mod kept;

@@ -6,7 +6,8 @@ use std::{mem, path::Path};
 
 use super::{
     super::archive::{Failure, Sink},
-    store::{Batch, Disk, FILE, OpenError, Store},
+    batch::Batch,
+    store::{Disk, FILE, OpenError, Store},
 };
 use crate::{
     admission,

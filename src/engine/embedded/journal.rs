@@ -30,10 +30,7 @@ use std::{
 
 use tokio::{sync::watch, time::timeout_at};
 
-use super::{
-    super::StoreState,
-    store::{Batch, Store},
-};
+use super::{super::StoreState, batch::Batch, store::Store};
 use crate::{
     error::Error,
     record::Change,

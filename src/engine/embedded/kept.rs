@@ -14,9 +14,10 @@ use std::{
 
 use super::{
     Embedded, SWEEP_BUDGET,
+    batch::Batch,
     journal::{Durability, Journal, Writer},
     load,
-    store::{Batch, Disk, OpenError, Store},
+    store::{Disk, OpenError, Store},
     tables::{Kept, Notes, Tables},
 };
 use crate::{

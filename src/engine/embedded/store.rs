@@ -1,7 +1,6 @@
 //! The data directory: one file of redb, and one that is locked while a server uses it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     fmt,
     fs::{self, File, OpenOptions, TryLockError},
     io,
@@ -13,13 +12,15 @@ use redb::{
     TableDefinition, TableError,
 };
 
+use super::batch::Batch;
 use crate::{
-    record::{Change, META, Unreadable, decode, encode},
+    record::{META, Unreadable, decode, encode},
     time::Mark,
 };
 
 const ENTRIES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("entries");
 pub(super) const FILE: &str = "tollgate.redb";
+const UNFINISHED: &str = "tollgate.redb.unfinished";
 const LOCK: &str = "tollgate.lock";
 /// Pages that are kept in memory: what states need is in memory already.
 const CACHE_BYTES: usize = 64 << 20;
@@ -101,19 +102,18 @@ impl Disk {
             Err(TryLockError::Error(error)) => return Err(failed("cannot lock", &error)),
         }
         let path = directory.join(FILE);
+        if !path.exists() {
+            begin(directory, &path).map_err(|error| failed("cannot make a file in", &error))?;
+        }
+        // Its name has to last, too, and the directory's.
+        for folder in [directory, directory.parent().unwrap_or(directory)] {
+            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            let synced = File::open(folder).and_then(|folder| folder.sync_all());
+            synced.map_err(|error| failed("cannot sync", &error))?;
+        }
         let file = path.clone();
-        let is_new = !path.exists();
-        let folder = directory.to_owned();
-        let open = move |builder: &mut Builder| {
-            let database = builder.create(&file)?;
-            if is_new {
-                // The file's name has to last, too.
-                File::open(&folder)
-                    .and_then(|folder| folder.sync_all())
-                    .map_err(StorageError::from)?;
-            }
-            Ok(database)
-        };
+        // One that is gone is not made anew: what was in it is missed.
+        let open = move |builder: &mut Builder| builder.open(&file);
         Ok(Disk { path, open: Box::new(open), _lock: Some(lock) })
     }
 
@@ -130,53 +130,15 @@ impl Disk {
     }
 }
 
-/// Changes that are written at once: the last word on each entry.
-#[derive(Debug, Default)]
-pub(super) struct Batch {
-    /// Entries that begin so go first. In order, as the entries are: what is written follows
-    /// from what was decided, and from nothing else.
-    clear: BTreeSet<Vec<u8>>,
-    entries: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-}
-
-impl Batch {
-    pub(super) fn add(&mut self, change: Change) {
-        match change {
-            Change::Put(key, value) => drop(self.entries.insert(key, Some(value))),
-            Change::Remove(key) => drop(self.entries.insert(key, None)),
-            Change::Clear(prefix) => {
-                let begun = self.entries.range(prefix.clone()..);
-                let begun = begun.take_while(|(key, _)| key.starts_with(&prefix));
-                let gone: Vec<_> = begun.map(|(key, _)| key.clone()).collect();
-                gone.iter().for_each(|key| drop(self.entries.remove(key)));
-                self.clear.insert(prefix);
-            }
-        }
+/// Makes an empty file, whole or not at all: one that is cut off would be damaged for ever.
+fn begin(directory: &Path, path: &Path) -> Result<(), redb::Error> {
+    let unfinished = directory.join(UNFINISHED);
+    match fs::remove_file(&unfinished) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
     }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.clear.is_empty() && self.entries.is_empty()
-    }
-
-    fn apply(&self, table: &mut redb::Table<'_, &[u8], &[u8]>) -> Result<(), StorageError> {
-        for prefix in &self.clear {
-            let begun: Result<Vec<Vec<u8>>, StorageError> = table
-                .range(&prefix[..]..)?
-                .map(|entry| entry.map(|(key, _)| key.value().to_vec()))
-                .take_while(|key| key.as_ref().is_ok_and(|key| key.starts_with(prefix)))
-                .collect();
-            for key in begun? {
-                table.remove(&key[..])?;
-            }
-        }
-        for (key, value) in &self.entries {
-            match value {
-                Some(value) => drop(table.insert(&key[..], &value[..])?),
-                None => drop(table.remove(&key[..])?),
-            }
-        }
-        Ok(())
-    }
+    drop(builder().create(&unfinished)?);
+    Ok(fs::rename(&unfinished, path)?)
 }
 
 /// The entries on disk. What fails leaves it closed; the next write opens it again.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError, atomic::Ordering};
 
 use super::{
-    super::store::{Batch, Store},
+    super::{batch::Batch, store::Store},
     Durability, MANY, RETRY_EVERY, Shared, WRITE_EVERY, lock,
 };
 use crate::time::{KeptClock, monotonic};
@@ -18,8 +18,20 @@ pub struct Writer {
     pub(super) batch: Batch,
 }
 
+/// Says that nothing is written any more where the thread ends by a bug.
+struct End(Arc<Shared>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.note_failure("its thread has ended; start the server again");
+        }
+    }
+}
+
 impl Writer {
     pub(super) fn run(mut self) {
+        let _end = End(self.shared.clone());
         loop {
             self.wait();
             if !self.write() {
@@ -44,7 +56,16 @@ impl Writer {
                 self.clock.pass(mark);
                 self.shared.note_written(ticket);
             }
-            Err(why) => self.shared.note_failure(&why),
+            Err(why) => {
+                if is_closing {
+                    tracing::error!(
+                        why,
+                        changes = self.batch.len(),
+                        "not written at the end: lost"
+                    );
+                }
+                self.shared.note_failure(&why);
+            }
         }
         !is_closing
     }

@@ -1,0 +1,64 @@
+//! What is written at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use redb::{ReadableTable, StorageError};
+
+use crate::record::Change;
+
+/// Changes that are written at once: the last word on each entry.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// Entries that begin so go first. In order, as the entries are: what is written follows
+    /// from what was decided, and from nothing else.
+    clear: BTreeSet<Vec<u8>>,
+    entries: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+impl Batch {
+    pub(super) fn add(&mut self, change: Change) {
+        match change {
+            Change::Put(key, value) => drop(self.entries.insert(key, Some(value))),
+            Change::Remove(key) => drop(self.entries.insert(key, None)),
+            Change::Clear(prefix) => {
+                let begun = self.entries.range(prefix.clone()..);
+                let begun = begun.take_while(|(key, _)| key.starts_with(&prefix));
+                let gone: Vec<_> = begun.map(|(key, _)| key.clone()).collect();
+                gone.iter().for_each(|key| drop(self.entries.remove(key)));
+                self.clear.insert(prefix);
+            }
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many changes there are.
+    pub(super) fn len(&self) -> usize {
+        self.clear.len() + self.entries.len()
+    }
+
+    pub(super) fn apply(
+        &self,
+        table: &mut redb::Table<'_, &[u8], &[u8]>,
+    ) -> Result<(), StorageError> {
+        for prefix in &self.clear {
+            let begun: Result<Vec<Vec<u8>>, StorageError> = table
+                .range(&prefix[..]..)?
+                .map(|entry| entry.map(|(key, _)| key.value().to_vec()))
+                .take_while(|key| key.as_ref().is_ok_and(|key| key.starts_with(prefix)))
+                .collect();
+            for key in begun? {
+                table.remove(&key[..])?;
+            }
+        }
+        for (key, value) in &self.entries {
+            match value {
+                Some(value) => drop(table.insert(&key[..], &value[..])?),
+                None => drop(table.remove(&key[..])?),
+            }
+        }
+        Ok(())
+    }
+}
