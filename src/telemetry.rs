@@ -8,7 +8,12 @@ use tracing_subscriber::EnvFilter;
 /// is logged.
 pub fn init(json: bool, level: &str) {
     let filter = filter(level).unwrap_or_else(|| EnvFilter::new("info"));
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        // It would be told on standard error, and panic where that cannot be written: a log on
+        // a full disk must not end anything.
+        .log_internal_errors(false);
     match json {
         true => subscriber.json().flatten_event(true).init(),
         false => subscriber.with_ansi(io::stderr().is_terminal()).init(),

@@ -111,10 +111,13 @@ async fn damage_is_named_and_nothing_is_served() {
 #[tokio::test(flavor = "multi_thread")]
 async fn s8_a_full_disk_turns_calls_into_unavailable_until_there_is_room() {
     let folder = TempFolder::new();
+    // The log is on the full disk, too.
+    let log = TempFile::new("");
     let serve = format!(
-        "trap '' XFSZ; exec {} serve --listen 127.0.0.1:0 --durability always --data-dir {}",
+        "trap '' XFSZ; exec {} serve --listen 127.0.0.1:0 --durability always --data-dir {} 2>{}",
         env!("CARGO_BIN_EXE_tollgate"),
-        folder.text()
+        folder.text(),
+        log.path()
     );
     let mut shell = Command::new("sh");
     shell.args(["-c", &serve]);
@@ -126,7 +129,7 @@ async fn s8_a_full_disk_turns_calls_into_unavailable_until_there_is_room() {
         prlimit(pid, Resource::Fsize, limit).unwrap();
     };
     let mut given = serial(&world, next("order")).await.last;
-    length(Some(4096));
+    length(Some(0));
     let refused = loop {
         match world.sequences.clone().next_sequence(next("order")).await {
             Ok(value) => given = value.into_inner().last,
