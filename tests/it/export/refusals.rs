@@ -60,9 +60,10 @@ async fn an_archive_that_is_not_whole_is_refused() {
     let (files, folder) = (TempFolder::new(), TempFolder::new());
     let path = file(&files, &[FIRST, ORDER, END]);
     let whole = fs::read(&path).unwrap();
+    // Once: a process that another test is about to start holds the lock for a moment, too.
+    let mut store = Store::directory(folder.path()).unwrap();
     for length in 0..whole.len() {
         fs::write(&path, &whole[..length]).unwrap();
-        let mut store = Store::directory(folder.path()).unwrap();
         let imported = transfer::import(&mut store, &path, false).await;
         assert!(matches!(imported, Err(Failure::Unfit(_))), "{length} bytes: {imported:?}");
     }
