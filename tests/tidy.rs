@@ -62,7 +62,7 @@ fn walls_stand() {
         ("pb::", &["src/grpc", "src/server/health.rs"]),
         ("redis::", &["src/engine", "src/config", "src/main.rs"]),
         ("bb8", &["src/engine/redis"]),
-        ("redb", &["src/engine/embedded/store.rs"]),
+        ("redb", &["src/engine/embedded/store"]),
         ("crate::grpc", &["src/server", "src/fleet", "src/caller", "src/grpc"]),
         ("crate::engine", &["src/grpc", "src/server", "src/config", "src/transfer"]),
         ("crate::server", &[]),

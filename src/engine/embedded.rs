@@ -8,7 +8,6 @@
 //! down beside it, and read when the next process starts.
 
 mod archive;
-mod batch;
 mod ceiling;
 mod journal;
 mod kept;

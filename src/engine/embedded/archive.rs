@@ -6,8 +6,7 @@ use std::{mem, path::Path};
 
 use super::{
     super::archive::{Failure, Sink},
-    batch::Batch,
-    store::{Disk, FILE, OpenError, Store},
+    store::{Batch, Disk, FILE, OpenError, Store},
 };
 use crate::{
     admission,

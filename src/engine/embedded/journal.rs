@@ -30,7 +30,10 @@ use std::{
 
 use tokio::{sync::watch, time::timeout_at};
 
-use super::{super::StoreState, batch::Batch, store::Store};
+use super::{
+    super::StoreState,
+    store::{Batch, Store},
+};
 use crate::{
     error::Error,
     record::Change,

@@ -14,10 +14,9 @@ use std::{
 
 use super::{
     Embedded, SWEEP_BUDGET,
-    batch::Batch,
     journal::{Durability, Journal, Writer},
     load,
-    store::{Disk, OpenError, Store},
+    store::{Batch, Disk, OpenError, Store},
     tables::{Kept, Notes, Tables},
 };
 use crate::{

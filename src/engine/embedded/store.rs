@@ -1,5 +1,7 @@
 //! The data directory: one file of redb, and one that is locked while a server uses it.
 
+mod batch;
+
 use std::{
     fmt,
     fs::{self, File, OpenOptions, TryLockError},
@@ -12,7 +14,8 @@ use redb::{
     TableDefinition, TableError,
 };
 
-use super::batch::Batch;
+pub(super) use batch::Batch;
+
 use crate::{
     record::{META, Unreadable, decode, encode},
     time::Mark,

@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError, atomic::Ordering};
 
 use super::{
-    super::{batch::Batch, store::Store},
+    super::store::{Batch, Store},
     Durability, MANY, RETRY_EVERY, Shared, WRITE_EVERY, lock,
 };
 use crate::time::{KeptClock, monotonic};

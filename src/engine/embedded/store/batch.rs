@@ -8,7 +8,7 @@ use crate::record::Change;
 
 /// Changes that are written at once: the last word on each entry.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(in super::super) struct Batch {
     /// Entries that begin so go first. In order, as the entries are: what is written follows
     /// from what was decided, and from nothing else.
     clear: BTreeSet<Vec<u8>>,
@@ -16,7 +16,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub(super) fn add(&mut self, change: Change) {
+    pub(in super::super) fn add(&mut self, change: Change) {
         match change {
             Change::Put(key, value) => drop(self.entries.insert(key, Some(value))),
             Change::Remove(key) => drop(self.entries.insert(key, None)),
@@ -30,12 +30,12 @@ impl Batch {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in super::super) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// How many changes there are.
-    pub(super) fn len(&self) -> usize {
+    pub(in super::super) fn len(&self) -> usize {
         self.clear.len() + self.entries.len()
     }
 
