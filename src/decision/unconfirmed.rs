@@ -38,12 +38,12 @@ impl Withdrawal {
 }
 
 /// Tells it of a decision's reply, whether its call still waits or not.
-pub struct Judge(Box<dyn FnOnce(Reply) -> Unconfirmed + Send + Sync>);
+pub struct Judge(Box<dyn Fn(Reply) -> Unconfirmed + Send + Sync>);
 
 impl Judge {
     /// Of a decision's outcome; a reply that cannot be read counts, as an error.
     pub fn of<D: Decision>(
-        judge: impl FnOnce(&D::Outcome) -> Unconfirmed + Send + Sync + 'static,
+        judge: impl Fn(&D::Outcome) -> Unconfirmed + Send + Sync + 'static,
     ) -> Judge {
         Judge(Box::new(move |mut reply| match D::parse(&mut reply) {
             Ok(outcome) => judge(&outcome),
@@ -52,8 +52,8 @@ impl Judge {
     }
 
     /// What becomes of this reply.
-    pub fn judge(self, reply: Reply) -> Unconfirmed {
-        self.0(reply)
+    pub fn judge(&self, reply: Reply) -> Unconfirmed {
+        (self.0)(reply)
     }
 }
 

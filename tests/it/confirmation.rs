@@ -9,7 +9,8 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use crate::{
-    pairs::{Pair, eventually},
+    farm::eventually,
+    pairs::Pair,
     queue::{batch, queued},
     watch::Events,
     world::{Client, admit, capacity, renew},
@@ -194,5 +195,23 @@ async fn a_slot_within_its_grace_is_not_given_away_by_a_withdrawal() {
     eventually("it is confirmed", async || ask(&client, "safe", "d0", "t").await.is_ok()).await;
     let last = ask(&client, "safe", "d0", "t").await.unwrap();
     assert!(last.lease.unwrap().fencing_token > first.lease.unwrap().fencing_token);
+    assert_eq!(in_use(&client, "safe").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_try_is_confirmed_as_the_first_would_have_been() {
+    let config = WAITING.replace("\"1s\"", "\"3s\"");
+    let pair = Pair::start(&config).await;
+    let client = pair.client.clone();
+    pair.replica.signal("-STOP");
+    let asking = client.clone();
+    let asked = tokio::spawn(async move { ask(&asking, "safe", "d0", "t").await });
+    eventually("it is granted", async || in_use(&client, "safe").await == 1).await;
+    // While it waits for the replica its connection breaks, and it is sent again.
+    pair.break_connections().await;
+    let status = asked.await.unwrap().expect_err("no replica has it");
+    assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
+    pair.replica.signal("-CONT");
+    eventually("it is confirmed", async || ask(&client, "safe", "d0", "t").await.is_ok()).await;
     assert_eq!(in_use(&client, "safe").await, 1);
 }

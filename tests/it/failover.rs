@@ -6,7 +6,8 @@ use pb::{AdmitDecision, PoolEventKind, RenewVerdict};
 use tollgate::grpc::client::pb;
 
 use crate::{
-    pairs::{Pair, eventually},
+    farm::eventually,
+    pairs::Pair,
     queue::{batch, queued},
     rates::configured,
     watch::Events,

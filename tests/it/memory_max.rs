@@ -22,8 +22,8 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use crate::{
+    farm::eventually,
     locks::{acquire, release},
-    pairs::eventually,
     process::{Server, tollgate},
     queue::{batch, queued},
     rates::{check, limit, rule},

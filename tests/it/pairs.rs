@@ -1,17 +1,12 @@
 //! A primary and its replica, of a test's own, and a server that can be led from one to
 //! the other.
 
-use std::time::Duration;
-
-use tokio::time::{sleep, timeout};
-
 use crate::{
+    farm::eventually,
     process::{OwnRedis, Server, TempFile},
     wire::Wire,
     world::{Client, admit},
 };
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Pair {
     primary: OwnRedis,
@@ -62,6 +57,11 @@ impl Pair {
         eventually("the replica is in step", async || confirms(&self.primary).await).await;
     }
 
+    /// Breaks every connection to the primary.
+    pub async fn break_connections(&self) {
+        self.primary.command(&["CLIENT", "KILL", "TYPE", "normal"]).await.unwrap();
+    }
+
     /// From now on the replica gets nothing.
     pub fn part(&self) {
         self.between.cut();
@@ -96,13 +96,4 @@ async fn confirms(primary: &OwnRedis) -> bool {
         .query_async(&mut connection)
         .await
         .is_ok_and(|(have,): (u32,)| have == 1)
-}
-
-pub async fn eventually(what: &str, holds: impl AsyncFn() -> bool) {
-    let wait = async {
-        while !holds().await {
-            sleep(Duration::from_millis(20)).await;
-        }
-    };
-    timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("in time: {what}"));
 }

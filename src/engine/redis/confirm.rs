@@ -31,9 +31,9 @@ pub(super) struct Waiting {
 
 impl Waiting {
     /// Answers a reply at once where it needs no replica; else it waits.
-    pub(super) fn unless_it_counts(mut job: Job, reply: Reply) -> Option<Waiting> {
-        let judge = job.judge.take();
-        match judge.map(|judge| judge.judge(reply.clone())) {
+    pub(super) fn unless_it_counts(job: Job, reply: Reply) -> Option<Waiting> {
+        // A second try is judged again, should the connection break in between.
+        match job.judge.as_ref().map(|judge| judge.judge(reply.clone())) {
             None | Some(Unconfirmed::Counts) => {
                 job.answer(Ok(reply));
                 None
