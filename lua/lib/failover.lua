@@ -6,7 +6,7 @@
 --         Another process leads after a promotion or a restart, another history after a
 --         promotion; a history changes without one when a first replica comes, or none was
 --         there for long, which forgets the one before (master_replid2).
--- began   when the leader was first known to lead in place of another one
+-- began   when the leader was first seen to lead: not before it did
 -- held    until when nobody new is admitted since then
 -- floor   the last token that is known of the one before: what it lost is above it
 local process, history, is_promoted
@@ -48,10 +48,9 @@ local function heed_failover(pool, seen, now)
   end
   failover.leader = this
   if is_other then
-    failover.began = (is_seen and changed == '1') and now - ms * 1000 or now
-    local since = is_seen and now - ms * 1000 or now
+    failover.began = is_seen and now - ms * 1000 or now
     failover.floor = pool.last_token
-    failover.held = max(failover.held, since + length)
+    failover.held = max(failover.held, failover.began + length)
     if failover.held > now then
       keep(pool, failover.held + pool.retention)
     end

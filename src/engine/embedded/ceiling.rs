@@ -33,14 +33,9 @@ impl Ceiling {
         self.is_reached.load(Ordering::Relaxed)
     }
 
-    /// Whether the system says how much is used.
-    pub fn is_known(&self) -> bool {
-        (self.gauge)().is_some()
-    }
-
     /// Looks how much is used.
     pub(super) fn look(&self) {
-        let used = (self.gauge)().unwrap_or(0);
+        let Some(used) = (self.gauge)() else { return };
         // Once reached it is left a little below: it would come and go.
         let was_reached = self.is_reached();
         let most = if was_reached { self.most - self.most / 16 } else { self.most };
