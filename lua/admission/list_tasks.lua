@@ -3,8 +3,8 @@
 -- keys[1] queued hash: tasks that were queued
 -- keys[2] backlog zset: those that are queued, by device and age
 -- keys[3] due zset: when queued ones expire and others are forgotten
--- argv[1] left 0 for those that are queued, 1 for those that left the queue (and those
---         that have a time), the first to be forgotten first
+-- argv[1] left 0 for those that are queued, 1 for those that left the queue, the first to
+--         be forgotten first
 -- argv[2] limit tasks, 1..1000
 -- argv[3] after_due the page before's last entry: when it is due, µs, or empty
 -- argv[4] after_entry and what it is: of the backlog or of due, or empty
@@ -51,7 +51,8 @@ local function decide(keys, argv, now)
   local reply = { 0, more, dues[last] or 0, entries[last] or '' }
   for i = 1, last do
     local task = read_queued(pool, members[i], now)
-    if task then
+    -- Queued ones that have a time are due, too.
+    if task and not (left and task.standing == 'Q') then
       local at = #reply
       reply[at + 1], reply[at + 2] = members[i], task.standing .. task.state
       reply[at + 3] = task.state == 'L' and now < task.slot_end and 1 or 0

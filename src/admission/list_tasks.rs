@@ -20,8 +20,8 @@ use crate::{
 pub struct ListTasks {
     /// The pool.
     pub pool: Name,
-    /// Whether it is those that left the queue, the first to be forgotten first, among
-    /// them those that have a time; else those that are queued, by device and age.
+    /// Whether it is those that left the queue, the first to be forgotten first; else
+    /// those that are queued, by device and age.
     pub left: bool,
     /// The most tasks of the page.
     pub limit: u32,
@@ -202,7 +202,9 @@ impl Decision for ListTasks {
         let (more, page) = (entries.len() > limit, &entries[..entries.len().min(limit)]);
         let listed = page
             .iter()
-            .filter_map(|(_, member)| ListedTask::of(member, pool.task(member, now)?, now));
+            .filter_map(|(_, member)| ListedTask::of(member, pool.task(member, now)?, now))
+            // Queued ones that have a time are due, too.
+            .filter(|task| !self.left || task.state.has_left());
         TaskPage {
             tasks: listed.collect(),
             next: page.last().filter(|_| more).map(|(cursor, _)| cursor.clone()),

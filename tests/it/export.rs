@@ -39,16 +39,16 @@ fn unlapsed(line: &str, now: u64) -> Option<String> {
     match value["kind"].as_str().unwrap() {
         "archive" | "end" => return None,
         "rate" => {
-            if let Some(counters) = value["counters"].as_array_mut() {
-                counters.retain(lives);
-                counters.sort_by_key(|counter| counter.to_string());
-            }
+            // One without counters is one whose counters have all lapsed.
+            let counters = value["counters"].as_array().cloned().unwrap_or_default();
+            let mut counters: Vec<_> = counters.into_iter().filter(lives).collect();
+            counters.sort_by_key(|counter| counter.to_string());
             let ban = value["ban"].take();
-            let counters = value["counters"].as_array().map_or(0, Vec::len);
-            if counters == 0 && (ban.is_null() || !lives(&ban)) {
+            let ban = if lives(&ban) { ban } else { serde_json::Value::Null };
+            if counters.is_empty() && ban.is_null() {
                 return None;
             }
-            value["ban"] = if lives(&ban) { ban } else { serde_json::Value::Null };
+            (value["counters"], value["ban"]) = (counters.into(), ban);
         }
         _ if !lives(&value) => return None,
         _ => {}
