@@ -84,7 +84,7 @@ fn counter_line(counter: Counter) -> CounterLine {
             UsageLine::TokenBucket { tat, part, max, window, seen: seen.0 }
         }
     };
-    CounterLine { limit: Text(counter.name.into()), usage, notices, forget: counter.forget.0 }
+    CounterLine { limit: Text(counter.name.to_vec()), usage, notices, forget: counter.forget.0 }
 }
 
 fn ban_line(ban: Ban) -> BanLine {

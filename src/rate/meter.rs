@@ -1,8 +1,16 @@
 //! What the embedded engine keeps of one key under one policy.
 
+use std::{mem, sync::Arc};
+
 use serde::{Deserialize, Serialize};
 
-use super::{Event, ban::BanRecord, check::Answer, rule::Rule, usage::Usage};
+use super::{
+    Event,
+    ban::BanRecord,
+    check::Answer,
+    rule::{Limit, Rule},
+    usage::Usage,
+};
 use crate::{decision::State, memory::Memory, time::Timestamp};
 
 /// The most notices that a limit remembers: of the tiers of a few rules.
@@ -21,11 +29,24 @@ pub struct Meter {
 /// What was used under one name of a limit.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Counter {
-    pub(super) name: Box<[u8]>,
+    pub(super) name: Arc<[u8]>,
     pub(super) usage: Usage,
     pub(super) notices: Notices,
     /// From then on it is as if it had never been.
     pub(super) forget: Timestamp,
+}
+
+impl Counter {
+    fn is_of(&self, limit: &Limit) -> bool {
+        // The very same, as a rule: nothing of it is read.
+        Arc::ptr_eq(&self.name, &limit.name) || self.name == limit.name
+    }
+}
+
+/// From when on a counter of a limit is as if it had never been.
+fn forget(limit: &Limit, usage: &Usage, notices: &Notices, now: Timestamp) -> Timestamp {
+    let noticed = if notices.is_empty() { 0 } else { limit.window.micros() };
+    Timestamp(now.0 + usage.reset(limit, now).max(noticed))
 }
 
 /// What was used of each limit of a rule, at an instant.
@@ -92,7 +113,7 @@ impl Meter {
     pub(super) fn load(&self, rule: &Rule, now: Timestamp) -> Loaded {
         let (mut notices, mut moved) = (Notices::default(), false);
         let usages = rule.limits.iter().enumerate().map(|(index, limit)| {
-            let counter = self.live(now).find(|counter| counter.name == limit.name);
+            let counter = self.live(now).find(|counter| counter.is_of(limit));
             let stored = counter.map(|counter| &counter.usage);
             let stored = stored.filter(|usage| usage.algorithm() == limit.algorithm);
             moved |= stored.is_some_and(|usage| usage.is_moved(limit, now));
@@ -117,14 +138,28 @@ impl Meter {
         mut notices: Notices,
         now: Timestamp,
     ) {
-        let ours = |counter: &Counter| rule.limits.iter().any(|limit| limit.name == counter.name);
+        if self.is_of(rule) {
+            // In place, as nearly always: without a new name or room.
+            let places = self.counters.iter_mut().zip(&rule.limits);
+            for ((counter, limit), usage) in places.zip(usages) {
+                let notices = mem::take(&mut notices);
+                if !Arc::ptr_eq(&counter.name, &limit.name) {
+                    // One that was read from a disk, say: it is shared from now on.
+                    counter.name = limit.name.clone();
+                }
+                counter.forget = forget(limit, &usage, &notices, now);
+                (counter.usage, counter.notices) = (usage, notices);
+            }
+            self.counters.retain(|counter| counter.forget > now);
+            return;
+        }
+        let ours = |counter: &Counter| rule.limits.iter().any(|limit| counter.is_of(limit));
         self.counters.retain(|counter| counter.forget > now && !ours(counter));
         // A million keys must not pay for room that they do not use.
         self.counters.reserve_exact(rule.limits.len());
         for (limit, usage) in rule.limits.iter().zip(usages) {
-            let notices = std::mem::take(&mut notices);
-            let noticed = if notices.is_empty() { 0 } else { limit.window.micros() };
-            let forget = Timestamp(now.0 + usage.reset(limit, now).max(noticed));
+            let notices = mem::take(&mut notices);
+            let forget = forget(limit, &usage, &notices, now);
             if forget > now {
                 let name = limit.name.clone();
                 self.counters.push(Counter { name, usage, notices, forget });
@@ -132,9 +167,16 @@ impl Meter {
         }
     }
 
+    /// Whether it counts under the names of a rule and no others.
+    fn is_of(&self, rule: &Rule) -> bool {
+        let (counters, limits) = (&self.counters, &rule.limits);
+        counters.len() == limits.len()
+            && counters.iter().zip(limits).all(|(counter, limit)| counter.is_of(limit))
+    }
+
     /// How many live counters there are besides those of a rule.
     pub(super) fn others(&self, rule: &Rule, now: Timestamp) -> usize {
-        let ours = |counter: &&Counter| rule.limits.iter().any(|l| l.name == counter.name);
+        let ours = |counter: &&Counter| rule.limits.iter().any(|limit| counter.is_of(limit));
         self.live(now).filter(|counter| !ours(counter)).count()
     }
 

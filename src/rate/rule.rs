@@ -1,5 +1,7 @@
 //! Rules: limits, and tiers on the first of them.
 
+use std::sync::Arc;
+
 use crate::{degradation::OnStoreFailure, time::Millis};
 
 /// The ceiling of a limit that refuses nobody: counts saturate at it.
@@ -27,8 +29,8 @@ pub struct Rule {
 /// At most so many in so long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
-    /// Tells the limits of a rule apart.
-    pub name: Box<[u8]>,
+    /// Tells the limits of a rule apart; shared by the counters of all keys.
+    pub name: Arc<[u8]>,
     /// How it is counted.
     pub algorithm: Algorithm,
     /// How many may pass in a window.
