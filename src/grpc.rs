@@ -15,6 +15,7 @@ mod fields;
 mod lock;
 mod page_token;
 mod rate;
+mod routes;
 mod sequence;
 mod status;
 mod stock;
@@ -22,6 +23,7 @@ mod stock;
 pub use admission::Admission;
 pub use lock::Lock;
 pub use rate::Rate;
+pub use routes::Routes;
 pub use sequence::Sequence;
 pub use stock::Stock;
 

@@ -11,7 +11,6 @@ use tokio::{
     sync::Semaphore,
     time::{sleep, timeout},
 };
-use tonic::service::Routes;
 
 use crate::{
     admission::{Catalog, SweepPool},
@@ -28,9 +27,6 @@ use workers::Workers;
 const NOTICE: Duration = Duration::from_millis(250);
 /// Calls at once on one connection.
 const STREAMS_MAX: u32 = 1024;
-/// A peer that is silent this long is asked whether it is there, and has as
-/// long again to answer.
-const KEEPALIVE: Duration = Duration::from_secs(20);
 
 /// Bounds of a server.
 #[derive(Debug, Clone, Copy)]
@@ -75,15 +71,11 @@ pub async fn run(
         tokio::join!(maintenance.maintain(), sweep);
     });
 
-    let routes = Routes::new(health_service)
+    let others = tonic::service::Routes::new(health_service)
         .add_service(grpc::reflection::v1())
-        .add_service(grpc::reflection::v1alpha())
-        .add_service(grpc::Admission::service(engine.clone(), rules.pools.clone()))
-        .add_service(grpc::Lock::service(engine.clone()))
-        .add_service(grpc::Rate::service(engine.clone(), rules.policies))
-        .add_service(grpc::Sequence::service(engine.clone(), rules.sequences))
-        .add_service(grpc::Stock::service(engine))
-        .prepare();
+        .add_service(grpc::reflection::v1alpha());
+    let Rules { pools, policies, sequences } = rules;
+    let routes = grpc::Routes::new(&engine, pools, policies, sequences, others);
     let mut workers = Workers::start(limits.workers, &routes)?;
     let permits = Arc::new(Semaphore::new(limits.connections_max));
     tokio::select! {

@@ -4,8 +4,10 @@
 //! What a call needs is then on one thread: its connection, its handler, its lane to the
 //! store. Connections are dealt out in turn, so that few of them spread over all cores.
 
-use std::{io, thread};
+use std::{io, pin::pin, thread};
 
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
     net::TcpStream,
     runtime::Builder,
@@ -13,15 +15,14 @@ use tokio::{
         mpsc::{self, error::TrySendError},
         oneshot, watch,
     },
+    task::JoinSet,
 };
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::{service::Routes, transport::Server};
 
 use super::{
-    KEEPALIVE, STREAMS_MAX,
+    STREAMS_MAX,
     connections::{Accepted, Connection},
 };
-use crate::engine::worker;
+use crate::{engine::worker, grpc::Routes};
 
 /// Connections that wait for a thread to take them.
 const DEALT_MAX: usize = 64;
@@ -34,7 +35,7 @@ pub(super) struct Workers {
     /// Told to take no more connections and to finish their calls.
     drain: watch::Sender<bool>,
     /// Each completes when its thread has finished, or is gone.
-    finished: Vec<oneshot::Receiver<Result<(), tonic::transport::Error>>>,
+    finished: Vec<oneshot::Receiver<()>>,
     /// Dropped to end them at once.
     _end: watch::Sender<()>,
 }
@@ -46,17 +47,17 @@ impl Workers {
         let (mut dealt, mut finished) = (Vec::new(), Vec::new());
         for number in 1..=number {
             let runtime = Builder::new_current_thread().enable_all().build()?;
-            let (sender, incoming) = mpsc::channel(DEALT_MAX);
+            let (sender, receiver) = mpsc::channel(DEALT_MAX);
             let (finish, finishing) = oneshot::channel();
-            let serve = serve(incoming, routes.clone(), drain.subscribe());
+            let serve = serve(receiver, routes.clone(), drain.subscribe());
             let mut end = end.subscribe();
             thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
                 worker::enter(number);
                 runtime.block_on(async {
                     tokio::select! {
-                        served = serve => {
+                        () = serve => {
                             // Nobody waits for a server that was dropped.
-                            let _ = finish.send(served);
+                            let _ = finish.send(());
                             // What is left of its calls, such as a lane's last batch, goes on
                             // until the server ends.
                             let _ = end.changed().await;
@@ -91,31 +92,59 @@ impl Workers {
         let mut all = Ok(());
         for finished in &mut self.finished {
             let ended = |_| io::Error::other("a thread of the server has ended before its time");
-            let served = finished.await.map_err(ended);
-            all = all.and(served.and_then(|served| served.map_err(io::Error::other)));
+            all = all.and(finished.await.map_err(ended));
         }
         all
     }
 }
 
+/// Serves connections until it is told to drain and all of them are finished.
 async fn serve(
-    incoming: mpsc::Receiver<Accepted>,
+    mut dealt: mpsc::Receiver<Accepted>,
     routes: Routes,
     mut draining: watch::Receiver<bool>,
-) -> Result<(), tonic::transport::Error> {
-    let incoming = tokio_stream::StreamExt::map(ReceiverStream::new(incoming), |accepted| {
-        let Accepted { stream, permit } = accepted;
-        // Only here does its runtime know it.
-        TcpStream::from_std(stream).map(|stream| Connection::new(stream, permit))
-    });
-    Server::builder()
-        .max_concurrent_streams(STREAMS_MAX)
-        .http2_keepalive_interval(Some(KEEPALIVE))
-        .http2_keepalive_timeout(Some(KEEPALIVE))
-        .add_routes(routes)
-        .serve_with_incoming_shutdown(incoming, async {
-            // The sender goes only when the server does.
-            let _ = draining.wait_for(|draining| *draining).await;
-        })
-        .await
+) {
+    let mut open = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = dealt.recv() => {
+                let Some(Accepted { stream, permit }) = accepted else { break };
+                // Only here does its runtime know it. One that is gone already is no loss.
+                let Ok(stream) = TcpStream::from_std(stream) else { continue };
+                let connection = Connection::new(stream, permit);
+                open.spawn(serve_connection(connection, routes.clone(), draining.clone()));
+            }
+            Some(_) = open.join_next() => {}
+            () = drain(&mut draining) => break,
+        }
+    }
+    drop(dealt);
+    while open.join_next().await.is_some() {}
+}
+
+async fn serve_connection(
+    connection: Connection,
+    routes: Routes,
+    mut draining: watch::Receiver<bool>,
+) {
+    let mut http2 = http2::Builder::new(TokioExecutor::new());
+    http2.timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX);
+    let mut served = pin!(http2.serve_connection(TokioIo::new(connection), routes));
+    let ended = tokio::select! {
+        biased;
+        ended = served.as_mut() => ended,
+        () = drain(&mut draining) => {
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection has failed");
+    }
+}
+
+/// Completes when the server drains.
+async fn drain(draining: &mut watch::Receiver<bool>) {
+    // The sender goes only when the server does.
+    let _ = draining.wait_for(|draining| *draining).await;
 }

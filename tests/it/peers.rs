@@ -9,10 +9,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tollgate::grpc::client::pb;
-use tonic::Code;
+use tonic::{Code, Request, transport::Channel};
 use tonic_types::StatusExt;
 
 use crate::{
+    farm::eventually,
     process::{OwnRedis, Server, TempFile},
     world::{Client, admit, complete},
 };
@@ -140,4 +141,46 @@ async fn s6_hostile_peers_cost_others_nothing() {
         closed.expect("a mute peer is closed").ok();
     }
     works(&mut client, "after").await;
+}
+
+/// Nobody asks a peer that is silent but the kernel: it says for how long.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_peer_is_asked_by_the_kernel() {
+    const KEEPALIVE: &str = "02";
+    let server = Server::start(&[]).await;
+    let mut peer = TcpStream::connect(("127.0.0.1", server.port)).await.unwrap();
+    peer.write_all(HELLO).await.unwrap();
+    let mut answer = [0; 9];
+    peer.read_exact(&mut answer).await.unwrap();
+    let ports = [server.port, peer.local_addr().unwrap().port()];
+    let ends = ports.map(|port| format!("0100007F:{port:04X}"));
+    // Until its own bytes are acknowledged another timer runs.
+    eventually("the keepalive timer runs", async || {
+        let connections = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let ours = connections.lines().find(|line| {
+            ends.iter().all(|end| {
+                line.split_whitespace().nth(1 + usize::from(*end == ends[1])) == Some(end)
+            })
+        });
+        let timer = ours.and_then(|line| line.split_whitespace().nth(5));
+        timer.is_some_and(|timer| timer.starts_with(KEEPALIVE))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_serves_is_unimplemented() {
+    let server = Server::start(&[]).await;
+    let channel = Channel::from_shared(server.address()).unwrap().connect().await.unwrap();
+    for path in
+        ["/tollgate.v1.AdmissionService/Nothing", "/tollgate.v1.Nothing/AdmitTask", "/", "/x"]
+    {
+        let mut grpc = tonic::client::Grpc::new(channel.clone());
+        grpc.ready().await.unwrap();
+        let codec =
+            tonic_prost::ProstCodec::<pb::AdmitTaskRequest, pb::AdmitTaskResponse>::default();
+        let path = path.parse().unwrap();
+        let answer = grpc.unary(Request::new(admit("p", "d", "t")), path, codec).await;
+        assert_eq!(answer.unwrap_err().code(), Code::Unimplemented);
+    }
 }
