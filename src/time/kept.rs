@@ -1,7 +1,7 @@
 //! A clock that never runs backwards, over restarts too.
 //!
-//! The rule: it begins at the system's time or at the high-water mark, whichever is
-//! later, and goes on by the monotonic clock. So
+//! The rule: it begins at the system's time or right after the high-water mark, whichever
+//! is later, and goes on by the monotonic clock. So
 //! - while a server runs, no step of the system's clock moves anything;
 //! - a system clock that was set back before a start, by a second or by a year, takes
 //!   nothing back: time goes on from the mark, leases last their length, and no instant,
@@ -14,7 +14,7 @@
 //! had reached beyond it nobody knows:
 //! - [`Keeps::All`]: what was answered is down, and with it a mark that is no earlier. The
 //!   next process goes on from the mark: no lease ends early for the kill, however short it
-//!   is. (A refusal may have been told a later time, and be told an earlier one if the
+//!   is, but for the microsecond that keeps the two apart. (A refusal may have been told a later time, and be told an earlier one if the
 //!   system's clock was set back meanwhile: it has changed nothing.)
 //! - [`Keeps::Most`]: what was answered may be lost, and must not be told again as another
 //!   instant's. The mark is ahead of the time, by [`AHEAD`], and the clock stands still
@@ -74,14 +74,17 @@ impl KeptClock {
     /// Goes on from a mark; where the mark is ahead, stands still until another one is down.
     pub fn resume(source: Clock, mark: Option<Mark>, keeps: Keeps) -> KeptClock {
         let now = source.now();
-        let mark = mark.unwrap_or(Mark { reached: now, limit: now, is_last: true });
-        let shift = mark.reached.0.saturating_sub(now.0);
-        let floor = mark.limit.max(now);
+        let (reached, floor) = match mark {
+            // Its limit may have been answered with: whoever stands still stands there.
+            Some(mark) => (mark.reached, now.max(Timestamp(mark.limit.0.saturating_add(1)))),
+            None => (now, now),
+        };
+        let shift = reached.0.saturating_sub(now.0);
         let limit = match keeps {
             Keeps::All => u64::MAX,
             Keeps::Most => floor.0,
         };
-        let (limit, marked) = (AtomicU64::new(limit), AtomicU64::new(mark.reached.0));
+        let (limit, marked) = (AtomicU64::new(limit), AtomicU64::new(reached.0));
         KeptClock { source, keeps, shift, floor, limit, marked }
     }
 
@@ -138,10 +141,10 @@ impl KeptClock {
 
     /// Stops it for good; the mark to write.
     pub fn stop(&self) -> Mark {
-        let reached = self.reached();
-        let limit = self.now();
-        self.limit.store(limit.0, Ordering::Release);
-        Mark { reached: reached.min(limit), limit, is_last: true }
+        let before = self.limit.swap(self.now().0, Ordering::AcqRel);
+        // Read again: whoever went by the limit before has looked at the time by now.
+        let limit = self.unlimited().min(Timestamp(before));
+        Mark { reached: self.reached().min(limit), limit, is_last: true }
     }
 }
 
@@ -194,7 +197,7 @@ mod tests {
         let mark = Mark { reached: Timestamp(NOON), limit, is_last: false };
         let (after, now) = source(NOON - DAY);
         let clock = started(after, Some(mark));
-        assert_eq!(clock.now(), mark.limit);
+        assert_eq!(clock.now(), Timestamp(mark.limit.0 + 1));
         assert!(clock.now() > last);
         // A lease of ten seconds, granted at the last instant, lasts no less from here on.
         let end = last.after(Millis::from_secs(10));
@@ -212,7 +215,8 @@ mod tests {
         let mut mark = None;
         for life in 0..100 {
             let clock = started_with(source, mark, Keeps::All);
-            assert_eq!(clock.now(), Timestamp(NOON + life * 100_000), "nothing is gained");
+            let next = u64::from(life > 0);
+            assert_eq!(clock.now(), Timestamp(NOON + life * 100_000 + next), "nothing is gained");
             now.fetch_add(100_000, Ordering::SeqCst);
             // A change, which is down; and a second in which nothing is asked.
             mark = Some(clock.reserve());
@@ -223,12 +227,31 @@ mod tests {
     }
 
     #[test]
+    fn two_processes_share_no_instant() {
+        for keeps in [Keeps::All, Keeps::Most] {
+            let (before, now) = source(NOON);
+            let clock = started_with(before, None, keeps);
+            let first = clock.reserve();
+            if keeps == Keeps::Most {
+                now.fetch_add(DAY, Ordering::SeqCst);
+            }
+            let last = clock.now();
+            assert_eq!(last, first.limit, "{keeps:?}: it has reached its mark");
+            // Killed there; or ended in order.
+            for mark in [first, clock.stop()] {
+                let clock = started_with(source(NOON - DAY).0, Some(mark), keeps);
+                assert!(clock.now() > last, "{keeps:?}: {:?} again", clock.now());
+            }
+        }
+    }
+
+    #[test]
     fn kills_in_a_row_gain_no_more_than_one() {
         let mut mark = None;
         for life in 0..100 {
             let (source, now) = source(NOON + life * 10_000);
             let clock = started(source, mark);
-            assert!(clock.now() <= Timestamp(NOON + life * 10_000).after(AHEAD), "{life}");
+            assert!(clock.now() <= Timestamp(NOON + life * 10_000 + 1).after(AHEAD), "{life}");
             now.fetch_add(10_000, Ordering::SeqCst);
             mark = Some(clock.reserve());
         }
