@@ -113,6 +113,8 @@ async fn moved(seed: u64) {
         assert!(kinds.iter().any(|line| line.contains(&tag)), "seed {seed}: no {kind}");
     }
     drop(directory);
+    // An engine begins after whatever was there before it.
+    history.now += 1000;
     let embedded = Side::embedded(&folders[0], history.now).await;
     history.play(&[&redis, &embedded], AFTER, seed).await;
     embedded.close().await;
@@ -128,6 +130,7 @@ async fn moved(seed: u64) {
     transfer::import(&mut copy, &archive, false).await.unwrap();
     same(&mut second.store().await, &mut copy, scratch, history.now).await;
     drop(copy);
+    history.now += 1000;
     let (embedded, copy) = (
         Side::embedded(&folders[0], history.now).await,
         Side::embedded(&folders[1], history.now).await,
