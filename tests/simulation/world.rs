@@ -232,7 +232,10 @@ impl World {
             self.network.clear();
             self.set_full(false);
             self.write(false);
-            self.callers.forget(self.life.now());
+            let now = self.life.now();
+            self.callers.forget(now);
+            // Who goes on from what is down has waited as long.
+            self.known.iter_mut().for_each(|(_, callers)| callers.forget(now));
         }
     }
 
