@@ -20,7 +20,9 @@
 //!   instant's. The mark is ahead of the time, by [`AHEAD`], and the clock stands still
 //!   rather than pass one that is not down. The next process stands still at the mark until
 //!   as much time has passed as that was ahead: a lease that had less than [`AHEAD`] left
-//!   may end early by that, once, however often it is killed; no other does.
+//!   may end early by that, once, however often it is killed; no other does. Fencing tokens
+//!   rise by one with each grant while it stands: what is answered within a second of the
+//!   mark is down first, so that no token that was told is told again.
 //!
 //! One that ends in order writes the instant that it has reached.
 
@@ -32,6 +34,8 @@ use super::{Clock, Millis, Timestamp};
 
 /// How far the mark is ahead of the time.
 pub const AHEAD: Millis = Millis::from_secs(3);
+/// A partition grants less often than once a µs for so long.
+const SPARE: Millis = Millis::from_secs(1);
 /// A mark that is older is written anew.
 const RENEWED_AFTER: Millis = Millis::from_secs(1);
 
@@ -110,6 +114,13 @@ impl KeptClock {
     /// Whether it stands still for want of a mark further on.
     pub fn is_standing(&self) -> bool {
         self.unlimited().0 > self.limit.load(Ordering::Acquire)
+    }
+
+    /// Whether what is answered now can be lost, and nothing of it told again: the mark that is
+    /// down is far enough ahead. `source` is the time of what it goes by.
+    pub fn is_ahead(&self, source: Timestamp) -> bool {
+        let now = Timestamp(source.0 + self.shift).max(self.floor);
+        now.after(SPARE).0 <= self.limit.load(Ordering::Acquire)
     }
 
     /// Whether a mark has to be written.

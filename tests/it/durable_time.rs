@@ -9,12 +9,13 @@ use std::{
     time::Duration,
 };
 
+use futures_util::FutureExt;
 use tollgate::{
     engine::{
         Engine,
         embedded::{Disk, Durability, Embedded},
     },
-    lock::{AcquireLock, Acquisition, GetLock},
+    lock::{AcquireLock, Acquisition, GetLock, ReleaseLock},
     names::Name,
     sequence::{Layout, NextSequence, Sequence},
     time::{AHEAD, Clock, Millis, Timestamp, monotonic},
@@ -133,6 +134,46 @@ async fn no_instant_is_used_twice() {
         assert!(kept.stamp().await > last.1);
         last.1 = kept.stamp().await;
     }
+}
+
+/// Tokens rise by one while the clock stands: they must not be given again where the process
+/// is killed before any of them is down.
+#[tokio::test]
+async fn a_token_that_was_told_is_not_told_again_whatever_is_lost() {
+    let folder = TempFolder::new();
+    let (mut last, mut waited) = (0, Vec::new());
+    for start in 0..4 {
+        // Each start is behind the one before: the clock stands at the mark.
+        let now = Arc::new(AtomicU64::new(START - start * 1_000_000));
+        let disk = Disk::directory(folder.path()).unwrap();
+        let opened = Embedded::open_unwritten(Clock::Stepped(now), disk, Durability::Interval, 7);
+        let (engine, mut writer) = opened.unwrap();
+        let engine = Engine::Embedded(engine);
+        let deadline = monotonic() + Duration::from_secs(30);
+        for owner in ["one", "two", "three"] {
+            let (lock, owner) = (name("nightly"), name(owner));
+            let length = Millis::from_secs(60);
+            let (name, place) = (lock.clone(), None);
+            let acquire = AcquireLock { name, owner: owner.clone(), lease_duration: length, place };
+            // What waits for the disk is not told, and is lost as well.
+            if let Some(acquired) = engine.run(&acquire, deadline).now_or_never() {
+                let token = lease(acquired.unwrap()).token;
+                assert!(token > last, "{start}: {token} after {last}");
+                last = token;
+            }
+            let release = ReleaseLock { name: lock, owner, token: None };
+            let _ = engine.run(&release, deadline).now_or_never();
+        }
+        // It waits no longer than for the disk.
+        let order = next("order", "{n}");
+        let mut giving = std::pin::pin!(engine.run(&order, deadline));
+        waited.push((&mut giving).now_or_never().is_none());
+        if start == 2 {
+            writer.write();
+            assert!(giving.now_or_never().is_some_and(|answer| answer.is_ok()));
+        }
+    }
+    assert_eq!(waited, [false, true, true, true], "only where tokens could be told again");
 }
 
 /// The system's clock is a day ahead at the next start, and right at the one after.

@@ -18,7 +18,7 @@ pub type Answering<A> = Pin<Box<dyn Future<Output = Result<A, Error>>>>;
 
 /// One pool, lock, key, sequence or sku. Where nobody can tell what became of the last
 /// calls, another generation of it goes on under a name of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Part {
     pub index: u8,
     pub generation: u32,

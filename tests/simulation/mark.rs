@@ -1,5 +1,5 @@
-//! Tells by a sequence of its own what a process has found on the disk; and when
-//! something ends, as an answer says it.
+//! Tells by a sequence of its own what a process has found on the disk; when something
+//! ends, and which token was granted, as an answer says it.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use tollgate::{
 };
 
 use crate::{
-    callers::Answer,
-    capability::{Answering, deadline, name},
+    callers::{Answer, Request},
+    capability::{Answering, Part, deadline, name},
     lock, pool, rate,
     world::poll,
 };
@@ -68,6 +68,23 @@ pub fn instant(answer: &Answer, now: u64) -> Option<u64> {
             answer.retry_after.map(|wait| now + wait.micros())
         }
         Answer::Rate(rate::Answer::Banned(ban)) => Some(ban.until.0),
+        _ => None,
+    }
+}
+
+/// A new lease's token, and what it is of: the kind by its letter, and the part.
+pub fn granted(request: &Request, answer: &Answer) -> Option<((char, Part), u64)> {
+    match (request, answer) {
+        (Request::Pool(part, _), Answer::Pool(pool::Answer::Admitted(admission))) => {
+            let AdmitDecision::Admitted { lease, replayed: false, .. } = &admission.decision else {
+                return None;
+            };
+            Some((('p', *part), lease.token))
+        }
+        (
+            Request::Lock(part, _),
+            Answer::Lock(lock::Answer::Acquired(Acquisition::Acquired { lease, replayed: false })),
+        ) => Some((('l', *part), lease.token)),
         _ => None,
     }
 }

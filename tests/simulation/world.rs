@@ -3,7 +3,11 @@
 mod faults;
 mod life;
 
-use std::{collections::VecDeque, hash::Hasher, sync::atomic::Ordering};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    hash::Hasher,
+    sync::atomic::Ordering,
+};
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -11,7 +15,7 @@ use tollgate::{engine::embedded::Durability, error::Error, time::AHEAD};
 
 use crate::{
     callers::{Answer, Callers, Request},
-    capability::Answering,
+    capability::{Answering, Part},
     disk::Made,
     history::{Happened, History},
     mark,
@@ -59,6 +63,9 @@ pub struct World {
     mark: u64,
     /// When the first change was decided that may be lost, and the last acknowledged.
     unsure: Option<(u64, u64)>,
+    /// The last token that was told of each part: a resource beyond reach remembers it, whatever
+    /// is lost.
+    fences: BTreeMap<(char, Part), u64>,
     /// Instants at which something ends.
     instants: VecDeque<u64>,
     pub history: History,
@@ -85,6 +92,7 @@ impl World {
             waiting: VecDeque::new(),
             mark: 0,
             unsure: None,
+            fences: BTreeMap::new(),
             instants: VecDeque::new(),
             history: History::default(),
             ends: 0,
@@ -190,6 +198,11 @@ impl World {
         self.note(Happened::Answered(now, request.clone(), answer.clone()));
         if let Err(rule) = self.callers.check(request, answer, now) {
             self.violated(rule, Some(request));
+        }
+        if let Some((part, token)) = mark::granted(request, answer)
+            && self.fences.insert(part, token).is_some_and(|last| token <= last)
+        {
+            self.violated("tokens grow, whatever is lost", Some(request));
         }
         if answer.is_change() {
             let source = self.life.source();

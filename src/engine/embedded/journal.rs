@@ -184,11 +184,18 @@ impl Journal {
         if shared.progress.borrow().written >= ticket {
             return Ok(());
         }
-        let is_early = shared.durability == Durability::Interval
-            && !shared.is_failing.load(Ordering::Acquire)
-            && lock(&shared.queue).age(self.clock.source()) < AGE_MAX;
-        if is_early {
-            return Ok(());
+        if shared.durability == Durability::Interval {
+            let source = self.clock.source();
+            let is_ahead = self.clock.is_ahead(source);
+            let is_early = is_ahead
+                && !shared.is_failing.load(Ordering::Acquire)
+                && lock(&shared.queue).age(source) < AGE_MAX;
+            if is_early {
+                return Ok(());
+            }
+            if !is_ahead {
+                self.ask_for_mark();
+            }
         }
         let mut progress = shared.progress.subscribe();
         let is_down = |progress: &Progress| progress.written >= ticket;
