@@ -36,7 +36,8 @@ pub struct ServeFlags {
     pub data_dir: Option<PathBuf>,
 
     /// What an answer promises with a data directory: `always`, that what it says is synced
-    /// to the disk; `interval`, that it is within a second [default: interval]
+    /// to the disk; `interval`, that it is within a second, so that a kill takes what was
+    /// answered within one second, at most [default: interval]
     #[arg(long, value_name = "DURABILITY", env = "TOLLGATE_DURABILITY")]
     pub durability: Option<DurabilityName>,
 
@@ -82,7 +83,7 @@ impl LogFormat {
 pub enum DurabilityName {
     /// It is synced to the disk.
     Always,
-    /// It is within a second.
+    /// It is within a second; where the disk is slower than that, an answer waits for it.
     Interval,
 }
 

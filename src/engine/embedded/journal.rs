@@ -12,6 +12,13 @@
 //! stays in line and is tried again every [`RETRY_EVERY`] until it is, and its calls wait
 //! for it: at their deadline nobody knows its fate. Then the engine goes on by itself.
 //!
+//! # What a kill takes
+//! Under [`Durability::Always`] nothing that was acknowledged. Under [`Durability::Interval`]
+//! what was acknowledged within one second, at most: nothing is acknowledged ahead of the disk
+//! while a change is in line that is [`AGE_MAX`] old, calls wait instead. Where the disk keeps
+//! up that is the last second before the kill. Where it stalls, it is the second in which the
+//! stall began, however long ago that is: what was acknowledged since waited, and is there.
+//!
 //! How old changes are is told by the engine's own clock, not by the thread's: whoever steps
 //! that clock and calls [`Writer::write`] by hand has a journal without threads or real time.
 
@@ -58,7 +65,7 @@ const MOST: usize = 1_000_000;
 pub enum Durability {
     /// What was decided is synced to the disk.
     Always,
-    /// It is within a second.
+    /// It is within a second; where the disk is slower than that, an answer waits for it.
     #[default]
     Interval,
 }

@@ -1,6 +1,6 @@
 //! What callers were told, and whether a server knows of it.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, stream};
 use pb::{RenewVerdict, ReserveOutcome};
@@ -8,9 +8,9 @@ use tollgate::{grpc::client::pb, time::monotonic};
 
 use super::HOURS;
 use crate::{
-    sequences::{next, patient},
-    stocks::{Shop, confirm, reserve},
-    world::{admit, complete, seconds},
+    sequences::next,
+    stocks::{Shop, confirm, patient, reserve},
+    world::{admit, complete, renew, seconds},
 };
 
 /// What something is: it is taken in one step, and given back or settled in another.
@@ -29,15 +29,31 @@ pub struct Item {
     token: u64,
     /// Steps that were tried.
     pub tried: usize,
-    /// When each was acknowledged.
-    pub acknowledged: Vec<Instant>,
+    /// Those that were acknowledged.
+    pub acknowledged: Vec<Told>,
+}
+
+/// The server has acknowledged something between these instants.
+#[derive(Debug, Clone, Copy)]
+pub struct Told {
+    asked: Instant,
+    heard: Instant,
+}
+
+impl Told {
+    /// It was asked for then, and is heard now.
+    pub fn since(asked: Instant) -> Told {
+        Told { asked, heard: monotonic() }
+    }
 }
 
 /// What all callers were told.
 #[derive(Default)]
 pub struct Book {
     pub items: Vec<Item>,
-    serials: Vec<(u64, Instant)>,
+    serials: Vec<(u64, Told)>,
+    /// What was acknowledged, and is gone.
+    lost: Vec<Told>,
     /// Tasks in the pool, orders held and sold: what is known after the last check.
     counts: [u64; 3],
     last_serial: u64,
@@ -95,7 +111,9 @@ impl Item {
     async fn known(&self, shop: &Shop) -> usize {
         match self.kind {
             Kind::Task => {
-                let response = shop.world.renew("p", "d", &self.name).await;
+                let renew = patient(renew("p", "d", &self.name));
+                let response = shop.world.client.clone().renew_task(renew).await.unwrap();
+                let response = response.into_inner();
                 match response.verdict() {
                     RenewVerdict::Renewed => {
                         let token = response.lease.unwrap().fencing_token;
@@ -108,7 +126,7 @@ impl Item {
                 }
             }
             Kind::Lock => {
-                let get = pb::GetLockRequest { name: self.name.clone() };
+                let get = patient(pb::GetLockRequest { name: self.name.clone() });
                 let response = shop.world.locks.clone().get_lock(get).await.unwrap().into_inner();
                 match response.lease.filter(|_| response.held) {
                     Some(lease) => {
@@ -146,21 +164,30 @@ fn patient_admit(name: &str) -> pb::AdmitTaskRequest {
 }
 
 impl Book {
-    pub fn serial(&mut self, value: u64) {
-        self.serials.push((value, monotonic()));
+    pub fn serial(&mut self, value: u64, told: Told) {
+        self.serials.push((value, told));
     }
 
-    /// Looks for all that was acknowledged before an instant; how many there were.
-    pub async fn check(&mut self, shop: &Shop, surely: Instant, context: &str) -> usize {
+    /// What a kill has taken was acknowledged within so long.
+    pub fn check_lost(&mut self, most: Duration, context: &str) {
+        let lost = std::mem::take(&mut self.lost);
+        let first = lost.iter().map(|told| told.heard).min();
+        let last = lost.iter().map(|told| told.asked).max();
+        let span = last.zip(first).map(|(last, first)| last.saturating_duration_since(first));
+        let is_kept = if most.is_zero() { lost.is_empty() } else { span <= Some(most) };
+        assert!(is_kept, "{context}: {} acknowledged changes of {span:?} are lost", lost.len());
+    }
+
+    /// Looks for all that was acknowledged; how much of it there is.
+    pub async fn check(&mut self, shop: &Shop, context: &str) -> usize {
         let mut found = 0;
         let items = std::mem::take(&mut self.items);
         let known: Vec<_> =
             stream::iter(&items).map(|item| item.known(shop)).buffered(32).collect().await;
         for (item, known) in items.iter().zip(known) {
-            let sure = item.acknowledged.iter().filter(|at| **at <= surely).count();
-            assert!(known >= sure, "{context}: {known} steps of {sure} are known: {item:?}");
             assert!(known <= item.tried, "{context}: nobody took {known} steps: {item:?}");
-            found += sure;
+            self.lost.extend(item.acknowledged.iter().skip(known));
+            found += item.acknowledged.len().min(known);
             match (item.kind, known) {
                 (Kind::Task, 1) => self.counts[0] += 1,
                 // Asking for one that was lost has reserved it.
@@ -169,15 +196,17 @@ impl Book {
                 _ => {}
             }
         }
-        let in_use = shop.world.in_use("p").await;
+        let get = patient(pb::GetPoolRequest { pool: "p".into() });
+        let pool = shop.world.client.clone().get_pool(get).await.unwrap().into_inner();
+        let in_use = pool.pool.unwrap().usage.unwrap().in_use;
         assert_eq!(u64::from(in_use), self.counts[0], "{context}: each task counts once");
         let [on_hand, _, reserved, sold] = shop.get("tv").await;
         assert_eq!([reserved, sold], self.counts[1..], "{context}: each order counts once");
         assert_eq!(on_hand + sold, super::STOCK as u64, "{context}");
-        found + self.check_serials(shop, surely, context).await
+        found + self.check_serials(shop, context).await
     }
 
-    async fn check_serials(&mut self, shop: &Shop, surely: Instant, context: &str) -> usize {
+    async fn check_serials(&mut self, shop: &Shop, context: &str) -> usize {
         let serials = std::mem::take(&mut self.serials);
         let mut values: Vec<u64> = serials.iter().map(|(value, _)| *value).collect();
         values.sort();
@@ -185,11 +214,12 @@ impl Book {
         values.dedup();
         assert_eq!(values.len(), all, "{context}: a serial was given twice");
         assert!(values.first().is_none_or(|first| *first > self.last_serial), "{context}");
-        let sure = serials.iter().filter(|(_, at)| *at <= surely).map(|(value, _)| *value);
-        let last = sure.clone().max().unwrap_or(self.last_serial);
         let response = shop.world.sequences.clone().next_sequence(patient(next("order"))).await;
-        self.last_serial = response.unwrap().into_inner().last;
-        assert!(self.last_serial > last, "{context}: {} after {last}", self.last_serial);
-        sure.count()
+        let last = response.unwrap().into_inner().last;
+        assert!(last > self.last_serial, "{context}: {last} after {}", self.last_serial);
+        self.last_serial = last;
+        let lost = serials.iter().filter(|(value, _)| *value >= last).map(|(_, told)| told);
+        self.lost.extend(lost);
+        serials.iter().filter(|(value, _)| *value < last).count()
     }
 }

@@ -1,6 +1,9 @@
 //! What writes the journal.
 
-use std::sync::{Arc, PoisonError, atomic::Ordering};
+use std::{
+    sync::{Arc, PoisonError, atomic::Ordering},
+    time::Instant,
+};
 
 use super::{
     super::store::{Batch, Store},
@@ -32,8 +35,10 @@ impl Drop for End {
 impl Writer {
     pub(super) fn run(mut self) {
         let _end = End(self.shared.clone());
+        let mut began = monotonic();
         loop {
-            self.wait();
+            self.wait(began);
+            began = monotonic();
             if !self.write() {
                 return;
             }
@@ -70,15 +75,17 @@ impl Writer {
         !is_closing
     }
 
-    /// Returns once it is time to write.
-    fn wait(&self) {
+    /// Returns once it is time to write, after a write that began then: one that took long is
+    /// followed at once by the next.
+    fn wait(&self, began: Instant) {
         let shared = &self.shared;
-        let (pause, enough) = match shared.durability {
-            _ if shared.is_failing.load(Ordering::Acquire) => (RETRY_EVERY, usize::MAX),
-            Durability::Always => (WRITE_EVERY, 1),
-            Durability::Interval => (WRITE_EVERY, MANY),
+        let (end, enough) = match shared.durability {
+            _ if shared.is_failing.load(Ordering::Acquire) => {
+                (monotonic() + RETRY_EVERY, usize::MAX)
+            }
+            Durability::Always => (began + WRITE_EVERY, 1),
+            Durability::Interval => (began + WRITE_EVERY, MANY),
         };
-        let end = monotonic() + pause;
         let mut queue = lock(&shared.queue);
         loop {
             let left = end.saturating_duration_since(monotonic());
