@@ -3,6 +3,7 @@
 mod archive;
 mod backlog;
 mod endings;
+mod ends;
 mod record;
 
 use std::{
@@ -21,6 +22,7 @@ use crate::{
 use backlog::Backlog;
 pub(super) use backlog::{Line, device_and_task};
 pub(super) use endings::Oldest;
+use ends::Ends;
 
 /// Device and task, joined; shared by the maps that hold it.
 pub(super) type Member = Arc<[u8]>;
@@ -37,13 +39,14 @@ pub struct Pool {
     pub(super) events: Option<Box<History<Event>>>,
     pub(super) backlog: Backlog,
     tasks: HashMap<Member, Task>,
-    /// Leases that hold a slot, by the end of it. Ended ones are taken out
-    /// before every decision, so its length is the count.
-    leases: BTreeSet<(Timestamp, Member)>,
-    /// Leases that have ended, and whose end is no event yet.
-    lapsed: BTreeSet<Lapsed>,
-    /// Tasks without a slot, by when they are forgotten.
-    ended: BTreeSet<(Timestamp, Member)>,
+    /// Leases by the end of their slot: those that hold one, and those that have ended and
+    /// whose end is no event yet. What is known of their tasks is these leases.
+    leases: Ends,
+    /// Leases that have ended, and whose end is no event yet, of which nothing else is known
+    /// any more: their task has another one by now.
+    replaced: BTreeSet<Lapsed>,
+    /// Tasks without a slot, and whose lease is not above, by when they are forgotten.
+    ended: Ends,
     /// Parts that have changed, where pools are kept over a restart.
     touched: Touched,
     restoring: Option<Box<record::Restoring>>,
@@ -53,31 +56,14 @@ pub struct Pool {
 type Lapsed = (Timestamp, Member, u64, u32);
 
 impl Pool {
-    /// Brings the count up to `now`. Each lease ends once, so the work is
-    /// amortized over the grants.
+    /// Brings the count up to `now`. Leases that have ended stay where they are until they
+    /// are reclaimed, some at a time: however many end together, to count them is little.
     pub(super) fn lapse(&mut self, now: Timestamp) {
-        self.lapse_some(now, usize::MAX);
-    }
-
-    /// The same of so many leases at most.
-    fn lapse_some(&mut self, now: Timestamp, most: usize) {
-        for _ in 0..most {
-            if self.leases.first().is_none_or(|(slot_end, _)| *slot_end > now) {
-                break;
-            }
-            if let Some((slot_end, member)) = self.leases.pop_first()
-                && let Some(task) = self.tasks.get(&member)
-            {
-                self.lapsed.insert((slot_end, member.clone(), task.lease.token, task.attempt()));
-                if task.forget != NEVER {
-                    self.ended.insert((task.forget, member));
-                }
-            }
-        }
+        self.leases.count(now);
     }
 
     pub(super) fn in_use(&self) -> u32 {
-        self.leases.len() as u32
+        self.leases.to_come() as u32
     }
 
     pub(super) fn usage(&self, settings: &Settings) -> Usage {
@@ -105,12 +91,15 @@ impl Pool {
     pub(super) fn put(&mut self, member: &[u8], task: Task, now: Timestamp) {
         // Two out for one in: what is to be forgotten never piles up.
         self.forget(now, 2);
-        let member = self.remove(member).unwrap_or_else(|| Member::from(member));
+        let (member, is_listed) = match self.remove(member, &task, now) {
+            Some((member, is_listed)) => (member, is_listed),
+            None => (Member::from(member), false),
+        };
         self.touched.note(&[&[record::TASK], &member]);
-        if task.holds_slot(now) {
-            self.leases.insert((task.slot_end, member.clone()));
+        if is_listed || task.holds_slot(now) {
+            self.leases.insert(task.slot_end, member.clone());
         } else if task.forget != NEVER {
-            self.ended.insert((task.forget, member.clone()));
+            self.ended.insert(task.forget, member.clone());
         }
         if let Some(queued) = &task.queued {
             match queued.standing {
@@ -132,40 +121,33 @@ impl Pool {
     /// Drops records that are remembered no longer, at most `budget`.
     fn forget(&mut self, now: Timestamp, budget: usize) {
         for _ in 0..budget {
-            match self.ended.first() {
-                Some((forget, _)) if *forget <= now => {}
-                _ => return,
-            }
-            if let Some((_, member)) = self.ended.pop_first() {
-                self.touched.note(&[&[record::TASK], &member]);
-                if let Some(task) = self.tasks.remove(&member) {
-                    self.detach(&member, &task);
-                }
-            }
+            let Some((_, member)) = self.ended.pop(now) else { return };
+            self.touched.note(&[&[record::TASK], &member]);
+            self.tasks.remove(&member);
         }
     }
 
-    /// A lease that has ended is to be told of still, though its task goes.
-    fn detach(&mut self, member: &Member, task: &Task) {
-        let entry = (task.slot_end, member.clone(), task.lease.token, task.attempt());
-        if self.lapsed.contains(&entry) {
-            self.note_lapsed(&entry);
-        }
-    }
-
-    fn remove(&mut self, member: &[u8]) -> Option<Member> {
+    /// Takes out what is known of a task, another standing of which is to be known. Also
+    /// whether its lease has ended, is the same still, and is to be told of.
+    fn remove(&mut self, member: &[u8], next: &Task, now: Timestamp) -> Option<(Member, bool)> {
         let (member, task) = self.tasks.remove_entry(member)?;
-        self.detach(&member, &task);
         if let Some(queued) = task.queued.as_ref().filter(|q| q.standing == Standing::Queued) {
             self.backlog.remove(&member, queued.at);
         }
-        let entry = (task.slot_end, member);
-        if task.state != TaskState::Leased || !self.leases.remove(&entry) {
-            let entry = (task.forget, entry.1);
-            self.ended.remove(&entry);
-            return Some(entry.1);
+        if task.state != TaskState::Leased || !self.leases.remove(task.slot_end, &member) {
+            self.ended.remove(task.forget, &member);
+            return Some((member, false));
         }
-        Some(entry.1)
+        if task.slot_end > now {
+            return Some((member, false));
+        }
+        let lapsed = (task.slot_end, member.clone(), task.lease.token, task.attempt());
+        if next.state == TaskState::Leased && lapsed == endings::lapsed(&member, next) {
+            return Some((member, true));
+        }
+        self.note_lapsed(&lapsed);
+        self.replaced.insert(lapsed);
+        Some((member, false))
     }
 
     /// The leases that hold a slot, the earliest to end first, from `after`.
@@ -173,32 +155,16 @@ impl Pool {
         &self,
         after: Option<(Timestamp, &[u8])>,
     ) -> impl Iterator<Item = (&[u8], &Task)> {
-        // Where the lease itself is gone, go on from the first that ends with it.
-        let (from, skip) = match after {
-            None => ((Timestamp(0), Member::from(&[][..])), false),
-            Some((slot_end, member)) => {
-                let entry = (slot_end, Member::from(member));
-                match self.leases.contains(&entry) {
-                    true => (entry, true),
-                    false => ((slot_end, Member::from(&[][..])), false),
-                }
-            }
-        };
-        let entries = self.leases.range(from..).skip(usize::from(skip));
+        let (end, member) = after.unwrap_or_default();
+        let entries = self.leases.after(end, member);
         entries.filter_map(|(_, member)| Some((&**member, self.tasks.get(member)?)))
     }
 
     /// The end of the slot that makes room when all are taken: once it has
     /// ended, one less than the capacity are held.
     pub(super) fn makes_room(&self, capacity: u32) -> Option<Timestamp> {
-        let capacity = capacity as usize;
-        let before = self.leases.len().checked_sub(capacity)?;
-        // From the nearer end; as a rule it is the very first.
-        let entry = match before < capacity {
-            true => self.leases.iter().nth(before),
-            false => self.leases.iter().nth_back(capacity - 1),
-        };
-        entry.map(|(slot_end, _)| *slot_end)
+        let before = self.leases.to_come().checked_sub(capacity as usize)?;
+        self.leases.nth(before).map(|(slot_end, _)| *slot_end)
     }
 
     /// All that is known of tasks, for comparing engines.
@@ -212,7 +178,7 @@ impl State for Pool {
     const CAPABILITY: &'static str = "admission";
 
     fn sweep(&mut self, now: Timestamp, budget: usize) {
-        self.lapse_some(now, budget);
+        self.lapse(now);
         self.forget(now, budget);
         if self.events.take_if(|events| events.has_lapsed(now)).is_some() {
             self.touched.note(&[&[record::EVENT]]);
@@ -220,13 +186,13 @@ impl State for Pool {
     }
 
     fn has_ended(&self, now: Timestamp) -> bool {
-        !self.lapsed.is_empty() || self.next_end().is_some_and(|end| end <= now)
+        !self.replaced.is_empty() || self.next_end().is_some_and(|end| end <= now)
     }
 
     fn is_vacant(&self, now: Timestamp) -> bool {
         // A new state's first token is the time, so it must have passed the last.
         self.tasks.is_empty()
-            && self.lapsed.is_empty()
+            && self.replaced.is_empty()
             && self.events.is_none()
             && self.overrides == Overrides::default()
             && self.last_token < now.0
@@ -263,7 +229,7 @@ mod tests {
             pool.put(&second.to_be_bytes(), leased(lease, slot_end, forget), now);
         }
         assert!(pool.tasks.len() < 70, "{} records", pool.tasks.len());
-        assert!(pool.lapsed.len() < 2, "{} lapsed", pool.lapsed.len());
+        assert!(pool.leases.len() < 2, "{} leases", pool.leases.len());
     }
 
     #[test]
@@ -273,15 +239,36 @@ mod tests {
         for task in 0..10u8 {
             pool.put(&[task], leased(lease, Timestamp(3), Timestamp(10)), Timestamp(1));
         }
-        pool.sweep(Timestamp(9), 100);
-        assert!(!pool.is_vacant(Timestamp(9)) && pool.in_use() == 0);
+        pool.sweep(Timestamp(10), 100);
+        assert!(!pool.is_vacant(Timestamp(10)) && pool.in_use() == 0);
+        assert_eq!(pool.tasks.len(), 10, "no event tells of the ends yet");
+        pool.reclaim(&Settings::default(), Timestamp(10));
         pool.sweep(Timestamp(10), 4);
         assert_eq!(pool.tasks.len(), 6);
         pool.sweep(Timestamp(10), 100);
-        assert!(!pool.is_vacant(Timestamp(10)), "no event tells of the ends yet");
-        pool.reclaim(&Settings::default(), Timestamp(10));
         let forgotten = Timestamp(10).after(crate::events::KEPT);
         pool.sweep(forgotten, 100);
         assert!(pool.is_vacant(forgotten));
+    }
+    #[test]
+    fn however_many_end_together_they_are_counted_and_go_some_at_a_time() {
+        let mut pool = Pool::default();
+        let (start, end) = (Timestamp(1), Timestamp(2));
+        for task in 0..5000u64 {
+            let lease = Lease { token: task, grant: start, expire: end };
+            pool.put(&task.to_be_bytes(), leased(lease, end, Timestamp(3)), start);
+        }
+        // One of them has another lease by now: the end of the first is told all the same.
+        pool.lapse(end);
+        assert_eq!((pool.in_use(), pool.leases.len(), pool.ended.len()), (0, 5000, 0));
+        let lease = Lease { token: 7000, grant: end, expire: Timestamp(9) };
+        pool.put(&7u64.to_be_bytes(), leased(lease, Timestamp(9), NEVER), end);
+        assert_eq!((pool.in_use(), pool.replaced.len()), (1, 1));
+        for left in (0..50).rev() {
+            assert!(pool.has_ended(end));
+            assert_eq!(pool.reclaim(&Settings::default(), end), left * 100);
+        }
+        assert!(!pool.has_ended(end) && pool.replaced.is_empty());
+        assert_eq!((pool.in_use(), pool.ended.len()), (1, 4999));
     }
 }

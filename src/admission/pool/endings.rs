@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::{Member, Pool, record};
+use super::{Lapsed, Member, NEVER, Pool, record};
 use crate::{
     admission::{Event, EventKind, Outcome, Settings, Standing, Task, TaskState},
     events::History,
@@ -54,7 +54,7 @@ impl Pool {
     /// are left.
     pub(in crate::admission) fn reclaim(&mut self, settings: &Settings, now: Timestamp) -> usize {
         for _ in 0..RECLAIM_MAX {
-            let Some(lapsed) = self.lapsed.pop_first() else { break };
+            let Some(lapsed) = self.first_lapsed(now) else { break };
             self.note_lapsed(&lapsed);
             let (_, member, token, attempt) = lapsed;
             self.touched.note(&[&[record::TASK], &member]);
@@ -64,7 +64,25 @@ impl Pool {
                 self.end_attempt(&member, task, settings, now);
             }
         }
-        self.lapsed.len()
+        self.replaced.len() + self.leases.len() - self.leases.to_come()
+    }
+
+    /// Takes out the lease that was the first to end; what is known of its task is
+    /// forgotten in its time from now on.
+    fn first_lapsed(&mut self, now: Timestamp) -> Option<Lapsed> {
+        let is_replaced = match (self.leases.first(), self.replaced.first()) {
+            (Some((end, member)), Some(first)) => (&first.0, &first.1) <= (end, member),
+            (_, first) => first.is_some(),
+        };
+        if is_replaced {
+            return self.replaced.pop_first();
+        }
+        let (slot_end, member) = self.leases.pop(now)?;
+        let task = self.tasks.get(&member)?;
+        if task.forget != NEVER {
+            self.ended.insert(task.forget, member.clone());
+        }
+        Some((slot_end, member, task.lease.token, task.attempt()))
     }
 
     /// A task's name, in the memory of what is known of it.
@@ -136,16 +154,15 @@ impl Pool {
         settings: &Settings,
         now: Timestamp,
     ) {
-        let lapsed = lapsed(member, &task);
-        self.lapsed.remove(&lapsed);
-        self.note_lapsed(&lapsed);
+        self.leases.remove(task.slot_end, member);
+        self.note_lapsed(&lapsed(member, &task));
         self.log_task(EventKind::Expired, member, &task, None, settings, now);
         self.end_attempt(member, task, settings, now);
     }
 
     /// Whether a lease has ended, with its grace, and nobody has taken it out yet.
     pub(in crate::admission) fn is_lapsed(&self, member: &[u8], task: &Task) -> bool {
-        task.state == TaskState::Leased && self.lapsed.contains(&lapsed(member, task))
+        task.state == TaskState::Leased && self.leases.has_ended(task.slot_end, member)
     }
 
     /// Takes what has lapsed of a task into account: its lease where not all ended ones
@@ -191,6 +208,6 @@ impl Pool {
     }
 }
 
-fn lapsed(member: &[u8], task: &Task) -> super::Lapsed {
+pub(super) fn lapsed(member: &[u8], task: &Task) -> Lapsed {
     (task.slot_end, Member::from(member), task.lease.token, task.attempt())
 }

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Lapsed, Member, NEVER, Pool};
+use super::{Lapsed, Member, NEVER, Pool, endings::lapsed};
 use crate::{
     admission::{Overrides, Standing, Task, TaskState},
     events::History,
@@ -34,15 +34,12 @@ pub(super) struct Restoring(Vec<(Member, bool)>);
 impl Pool {
     /// Whether nothing more is to be told of a task's last lease.
     fn is_ended(&self, member: &Member, task: &Task) -> bool {
-        let (token, attempt) = (task.lease.token, task.attempt());
-        task.state == TaskState::Leased
-            && !self.leases.contains(&(task.slot_end, member.clone()))
-            && !self.lapsed.contains(&(task.slot_end, member.clone(), token, attempt))
+        task.state == TaskState::Leased && !self.leases.contains(task.slot_end, member)
     }
 
     /// Whether the lease that a part names has ended, and nothing tells so yet.
     fn is_listed(&self, part: &[u8]) -> bool {
-        decode_lapsed(part).is_ok_and(|lapsed| self.lapsed.contains(&lapsed))
+        decode_lapsed(part).is_ok_and(|lapsed| self.replaced.contains(&lapsed))
     }
 
     /// Notes that a lease which has ended goes on the list by itself, or off it: its task
@@ -110,7 +107,9 @@ impl Recorded for Pool {
                 self.tasks.insert(member, task);
             }
             (DUE, member) => self.backlog.set_due(&member.into(), decode(value)?),
-            (LAPSED, lapsed) => drop(self.lapsed.insert(decode_lapsed(lapsed)?)),
+            (LAPSED, lapsed) => {
+                self.replaced.insert(decode_lapsed(lapsed)?);
+            }
             (EVENT, number) => History::restore(&mut self.events, number, value)?,
             _ => return unknown_part(part),
         }
@@ -129,12 +128,12 @@ impl Recorded for Pool {
             }
             // One that has ended meanwhile lapses with the next decision, as it would have.
             if task.state == TaskState::Leased && !is_ended {
+                self.replaced.remove(&lapsed(&member, task));
                 leases.push((task.slot_end, member));
             } else if task.forget != NEVER {
                 ended.push((task.forget, member));
             }
         }
-        // Sorted at once: a million one by one take several times as long.
         self.leases = leases.into_iter().collect();
         self.ended = ended.into_iter().collect();
     }
