@@ -121,8 +121,8 @@ pub trait State: Default + Send + 'static {
     const CAPABILITY: &'static str;
 
     /// Drops what has lapsed and is remembered no longer, at most `budget`
-    /// entries.
-    fn sweep(&mut self, now: Timestamp, budget: usize);
+    /// entries or a step of its own; how many.
+    fn sweep(&mut self, now: Timestamp, budget: usize) -> usize;
     /// Whether something has ended that a decision has to see to.
     fn has_ended(&self, _: Timestamp) -> bool {
         false

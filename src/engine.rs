@@ -129,7 +129,7 @@ impl Engine {
         deadline: Instant,
     ) -> Result<PartitionPage, Error> {
         match self {
-            Engine::Embedded(engine) => Ok(engine.partitions::<S>(limit, after.as_ref())),
+            Engine::Embedded(engine) => Ok(engine.partitions::<S>(limit, after.as_ref()).await),
             Engine::Redis(engine) => {
                 engine.partitions(S::CAPABILITY, limit, after.as_ref(), deadline).await
             }

@@ -51,6 +51,7 @@ pub mod lease;
 pub mod lock;
 mod memory;
 pub mod names;
+mod parted;
 pub mod rate;
 pub mod record;
 pub mod script;

@@ -1,11 +1,12 @@
 //! What is remembered under a name, each until an instant: answers for repeats of
 //! their `request_id`, orders that are settled.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
+    parted::Parted,
     record::{Changes, Touched, Unreadable, decode},
     time::Timestamp,
 };
@@ -24,7 +25,7 @@ pub(crate) struct Memory<A> {
 
 #[derive(Debug)]
 struct Kept<A> {
-    things: HashMap<Box<[u8]>, (Timestamp, A)>,
+    things: Parted<Box<[u8]>, (Timestamp, A)>,
     by_end: BTreeSet<(Timestamp, Box<[u8]>)>,
 }
 
@@ -47,7 +48,7 @@ impl<A> Memory<A> {
         if self.kept.as_ref().is_some_and(|kept| kept.things.len() > MANY) {
             self.sweep(now, 2);
         }
-        let empty = || Box::new(Kept { things: HashMap::new(), by_end: BTreeSet::new() });
+        let empty = || Box::new(Kept { things: Parted::default(), by_end: BTreeSet::new() });
         self.touched.note(&[name]);
         let kept = self.kept.get_or_insert_with(empty);
         if let Some((earlier, _)) = kept.things.insert(name.into(), (forget, what)) {
@@ -56,16 +57,19 @@ impl<A> Memory<A> {
         kept.by_end.insert((forget, name.into()));
     }
 
-    /// Drops those whose time is over, at most `budget`.
-    pub(crate) fn sweep(&mut self, now: Timestamp, budget: usize) {
-        let Some(kept) = &mut self.kept else { return };
-        for _ in 0..budget {
+    /// Drops those whose time is over, at most `budget`; how many.
+    pub(crate) fn sweep(&mut self, now: Timestamp, budget: usize) -> usize {
+        let Some(kept) = &mut self.kept else { return 0 };
+        let mut dropped = 0;
+        while dropped < budget {
             let over = kept.by_end.first().is_some_and(|(forget, _)| *forget <= now);
             let Some((_, name)) = over.then(|| kept.by_end.pop_first()).flatten() else { break };
             self.touched.note(&[&name]);
             kept.things.remove(&name);
+            dropped += 1;
         }
         self.kept.take_if(|kept| kept.things.is_empty());
+        dropped
     }
 
     /// Whether none is kept.
@@ -92,7 +96,7 @@ impl<A: Serialize + DeserializeOwned> Memory<A> {
 
     /// Puts back what was remembered under a name.
     pub(crate) fn restore(&mut self, name: &[u8], value: &[u8]) -> Result<(), Unreadable> {
-        let empty = || Box::new(Kept { things: HashMap::new(), by_end: BTreeSet::new() });
+        let empty = || Box::new(Kept { things: Parted::default(), by_end: BTreeSet::new() });
         let kept = self.kept.get_or_insert_with(empty);
         kept.things.insert(name.into(), decode(value)?);
         Ok(())

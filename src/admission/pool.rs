@@ -6,15 +6,13 @@ mod endings;
 mod ends;
 mod record;
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Event, Overrides, Settings, Standing, Task, TaskState, Usage};
 use crate::{
     decision::State,
     events::History,
+    parted::Parted,
     record::Touched,
     time::Timestamp,
     waiting::{self, Hints, Queue},
@@ -38,7 +36,8 @@ pub struct Pool {
     pub(super) queue: Option<Box<Queue>>,
     pub(super) events: Option<Box<History<Event>>>,
     pub(super) backlog: Backlog,
-    tasks: HashMap<Member, Task>,
+    /// Behind a pointer: what is moved when there are more of them is little.
+    tasks: Parted<Member, Box<Task>>,
     /// Leases by the end of their slot: those that hold one, and those that have ended and
     /// whose end is no event yet. What is known of their tasks is these leases.
     leases: Ends,
@@ -84,7 +83,7 @@ impl Pool {
 
     /// What is known of a task, if it is still to be known.
     pub(super) fn task(&self, member: &[u8], now: Timestamp) -> Option<&Task> {
-        self.tasks.get(member).filter(|task| now < task.forget)
+        self.tasks.get(member).map(|task| &**task).filter(|task| now < task.forget)
     }
 
     /// Puts a task on record in place of what was known of it.
@@ -107,7 +106,7 @@ impl Pool {
                 _ => self.backlog.set_due(&member, task.forget),
             }
         }
-        self.tasks.insert(member, task);
+        self.tasks.insert(member, Box::new(task));
     }
 
     /// Notes that somebody was told of a task's lease.
@@ -118,13 +117,14 @@ impl Pool {
         }
     }
 
-    /// Drops records that are remembered no longer, at most `budget`.
-    fn forget(&mut self, now: Timestamp, budget: usize) {
-        for _ in 0..budget {
-            let Some((_, member)) = self.ended.pop(now) else { return };
+    /// Drops records that are remembered no longer, at most `budget`; how many.
+    fn forget(&mut self, now: Timestamp, budget: usize) -> usize {
+        for dropped in 0..budget {
+            let Some((_, member)) = self.ended.pop(now) else { return dropped };
             self.touched.note(&[&[record::TASK], &member]);
             self.tasks.remove(&member);
         }
+        budget
     }
 
     /// Takes out what is known of a task, another standing of which is to be known. Also
@@ -157,7 +157,7 @@ impl Pool {
     ) -> impl Iterator<Item = (&[u8], &Task)> {
         let (end, member) = after.unwrap_or_default();
         let entries = self.leases.after(end, member);
-        entries.filter_map(|(_, member)| Some((&**member, self.tasks.get(member)?)))
+        entries.filter_map(|(_, member)| Some((&**member, &**self.tasks.get(member)?)))
     }
 
     /// The end of the slot that makes room when all are taken: once it has
@@ -170,19 +170,19 @@ impl Pool {
     /// All that is known of tasks, for comparing engines.
     pub fn tasks(&self, now: Timestamp) -> impl Iterator<Item = (&[u8], &Task)> {
         let known = self.tasks.iter().filter(move |(_, task)| now < task.forget);
-        known.map(|(member, task)| (&**member, task))
+        known.map(|(member, task)| (&**member, &**task))
     }
 }
 
 impl State for Pool {
     const CAPABILITY: &'static str = "admission";
 
-    fn sweep(&mut self, now: Timestamp, budget: usize) {
+    fn sweep(&mut self, now: Timestamp, budget: usize) -> usize {
         self.lapse(now);
-        self.forget(now, budget);
         if self.events.take_if(|events| events.has_lapsed(now)).is_some() {
             self.touched.note(&[&[record::EVENT]]);
         }
+        self.forget(now, budget)
     }
 
     fn has_ended(&self, now: Timestamp) -> bool {

@@ -13,14 +13,14 @@ mod journal;
 mod kept;
 mod load;
 mod store;
+mod sweep;
 mod tables;
 
 use std::{
-    collections::BinaryHeap,
+    collections::{BinaryHeap, HashMap},
     fmt,
     hash::{BuildHasher, DefaultHasher, Hasher, RandomState},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -43,15 +43,6 @@ use journal::Journal;
 /// So many that what one holds of a million partitions is seen to in a fraction of a
 /// millisecond.
 const SHARDS: usize = 1024;
-/// A sweep sees to a part of the shards; all of them have their turn within a second.
-const SWEEP_EVERY: Duration = Duration::from_millis(250);
-const SWEEP_PART: usize = SHARDS.div_ceil(4);
-/// Entries of each kind that one sweep drops of one partition, at most.
-const SWEEP_BUDGET: usize = 1000;
-
-/// A table with so many times the room that it uses is shrunk.
-const SPARE: usize = 8;
-
 /// The embedded engine.
 pub struct Embedded {
     clock: Clock,
@@ -119,7 +110,7 @@ impl Embedded {
             }
         }
         if let Some(event) = event {
-            tables.rate_logs.entry(decision.tag().into()).or_default().append(*event, now);
+            tables.rate_logs.get_or_default(decision.tag()).append(*event, now);
         }
         Ok(outcome)
     }
@@ -162,24 +153,42 @@ impl Embedded {
     }
 
     /// The partitions in which something has ended.
-    pub(super) fn round<S: Kept>(&self) -> Round {
+    pub(super) async fn round<S: Kept>(&self) -> Round {
         let now = self.clock.now();
         let mut noted = Vec::new();
-        for shard in &self.shards {
-            let mut tables = lock(shard);
-            let ended = S::table(&mut tables).iter().filter(|(_, state)| state.has_ended(now));
-            let names = ended.map(|(name, _)| Name::parse(Bytes::copy_from_slice(name)));
-            let names = names.filter_map(Result::ok);
-            noted.extend(names.map(|name| PartitionCursor { noted: 0, name }));
+        for shard in 0..SHARDS {
+            self.each_part::<S>(shard, |part| {
+                let ended = part.iter().filter(|(_, state)| state.has_ended(now));
+                let names = ended.map(|(name, _)| Name::parse(Bytes::copy_from_slice(name)));
+                let names = names.filter_map(Result::ok);
+                noted.extend(names.map(|name| PartitionCursor { noted: 0, name }));
+            });
+            // Calls go first.
+            tokio::task::yield_now().await;
         }
         Round { now, noted }
+    }
+
+    /// Goes through a shard's partitions of a kind, and holds its mutex for a part of them.
+    /// What moves to another part meanwhile may be seen twice, or not at all.
+    fn each_part<S: Kept>(&self, shard: usize, mut see: impl FnMut(&HashMap<Box<[u8]>, S>)) {
+        let mut part = 0;
+        loop {
+            let mut tables = lock(&self.shards[shard]);
+            let table = S::table(&mut tables);
+            if part >= table.parts() {
+                return;
+            }
+            see(table.part(part));
+            part += 1;
+        }
     }
 
     pub(super) fn hub(&self) -> &Arc<Hub> {
         &self.hub
     }
 
-    pub(super) fn partitions<S: Kept>(
+    pub(super) async fn partitions<S: Kept>(
         &self,
         limit: u32,
         after: Option<&PartitionCursor>,
@@ -189,7 +198,7 @@ impl Embedded {
         // The least names of all shards: a heap whose greatest gives way.
         let mut least: BinaryHeap<Box<[u8]>> = BinaryHeap::with_capacity(limit + 2);
         for shard in &self.shards {
-            for name in S::table(&mut lock(shard)).keys() {
+            for (name, _) in S::table(&mut lock(shard)).iter() {
                 if **name > *after && (least.len() <= limit || least.peek() > Some(name)) {
                     least.push(name.clone());
                     if least.len() > limit + 1 {
@@ -197,6 +206,8 @@ impl Embedded {
                     }
                 }
             }
+            // Calls go first.
+            tokio::task::yield_now().await;
         }
         let sorted = least.into_sorted_vec().into_iter();
         let mut names: Vec<Name> =
@@ -205,62 +216,6 @@ impl Embedded {
         names.truncate(limit);
         let last = names.last().filter(|_| more).cloned();
         PartitionPage { names, next: last.map(|name| PartitionCursor { noted: 0, name }) }
-    }
-
-    pub(super) async fn maintain(&self) {
-        let mut tick = tokio::time::interval(SWEEP_EVERY);
-        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let shards: Vec<usize> = (0..SHARDS).collect();
-        for part in shards.chunks(SWEEP_PART).cycle() {
-            tick.tick().await;
-            if let Some(ceiling) = &self.ceiling {
-                ceiling.look();
-            }
-            for shard in part {
-                self.sweep_shard(*shard);
-                // Calls that wait for the shard, or for this thread, go first.
-                tokio::task::yield_now().await;
-            }
-        }
-    }
-
-    /// Drops what has lapsed in all shards, at once.
-    pub fn sweep_all(&self) {
-        (0..SHARDS).for_each(|shard| self.sweep_shard(shard));
-    }
-
-    fn sweep_shard(&self, shard: usize) {
-        let tables = lock(&self.shards[shard]);
-        match &self.journal {
-            None => self.sweep(tables),
-            Some(journal) => self.sweep_kept(journal, tables),
-        }
-    }
-
-    fn sweep(&self, mut tables: MutexGuard<'_, Tables>) {
-        let now = self.clock.now();
-        sweep(&mut tables.admission, now);
-        sweep(&mut tables.rate, now);
-        sweep(&mut tables.rate_logs, now);
-        sweep(&mut tables.bans, now);
-        sweep(&mut tables.sequences, now);
-        sweep(&mut tables.locks, now);
-        sweep(&mut tables.stock, now);
-    }
-}
-
-fn sweep<S: State>(table: &mut Table<S>, now: Timestamp) {
-    table.retain(|_, state| {
-        state.sweep(now, SWEEP_BUDGET);
-        !state.is_vacant(now)
-    });
-    shrink(table);
-}
-
-/// Gives back what a crowd has left empty.
-fn shrink<S>(table: &mut Table<S>) {
-    if table.capacity() > SPARE * table.len().max(SPARE) {
-        table.shrink_to(2 * table.len());
     }
 }
 

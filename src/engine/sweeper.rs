@@ -28,6 +28,8 @@ const LEAD_EVERY: Duration = Duration::from_millis(400);
 const PASS_MAX: Duration = Duration::from_secs(1);
 /// Partitions that are swept in one round trip.
 const SWEPT_MAX: usize = 128;
+/// The same where there is none: calls on this thread wait for so many at most.
+const SWEPT_HERE_MAX: usize = 8;
 /// A partition is noted once a minute at least while something begins in it; so long
 /// after it was, something may.
 const ACTIVE: Duration = Duration::from_secs(90);
@@ -98,7 +100,7 @@ impl Engine {
         let is_recent = |known: &&Known| start.duration_since(known.all) < ALL_EVERY;
         let since = known.as_ref().filter(is_recent).map(|known| known.since);
         let round = match self {
-            Engine::Embedded(engine) => Some(engine.round::<D::State>()),
+            Engine::Embedded(engine) => Some(engine.round::<D::State>().await),
             Engine::Redis(engine) => {
                 engine.round(D::State::CAPABILITY, since, start + ANSWER_MAX).await?
             }
@@ -133,7 +135,8 @@ impl Engine {
                 }
                 known.led = monotonic();
             }
-            let names: Vec<Name> = due.drain(..due.len().min(SWEPT_MAX)).collect();
+            let most = if self.is_remote() { SWEPT_MAX } else { SWEPT_HERE_MAX };
+            let names: Vec<Name> = due.drain(..due.len().min(most)).collect();
             let decisions: Vec<D> = names.iter().cloned().map(decision).collect();
             let swept = self.run_all(&decisions, deadline).await?;
             for (name, swept) in names.into_iter().zip(swept) {

@@ -59,12 +59,12 @@ impl Lock {
 impl State for Lock {
     const CAPABILITY: &'static str = "lock";
 
-    fn sweep(&mut self, now: Timestamp, _: usize) {
+    fn sweep(&mut self, now: Timestamp, _: usize) -> usize {
         // A new state's first token is the time, so it must have passed the last.
         let is_over = |last: &mut Tenure| {
             last.lease.expire.after(RETENTION) <= now && last.lease.token < now.0
         };
-        self.last.take_if(is_over);
+        usize::from(self.last.take_if(is_over).is_some())
     }
 
     fn is_vacant(&self, _: Timestamp) -> bool {

@@ -7,15 +7,15 @@
 //! may arrive in either order, so the later end stands, and a ban that is lifted
 //! stays noted until then.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
-use crate::{decision::State, record::Touched, time::Timestamp};
+use crate::{decision::State, parted::Parted, record::Touched, time::Timestamp};
 
 /// Banned keys by the end of their ban.
 #[derive(Debug, Default)]
 pub struct BanIndex {
     pub(super) by_end: BTreeSet<(Timestamp, Box<[u8]>)>,
-    pub(super) ends: HashMap<Box<[u8]>, Timestamp>,
+    pub(super) ends: Parted<Box<[u8]>, Timestamp>,
     /// Keys whose end has changed, where the index is kept over a restart.
     pub(super) touched: Touched,
 }
@@ -37,8 +37,8 @@ impl BanIndex {
 
     /// Drops those whose ban has ended, and the first to end beyond `most`; at
     /// most `budget`.
-    pub(super) fn trim(&mut self, now: Timestamp, most: usize, budget: usize) {
-        for _ in 0..budget {
+    pub(super) fn trim(&mut self, now: Timestamp, most: usize, budget: usize) -> usize {
+        for dropped in 0..budget {
             let due = |until: Timestamp| until <= now || self.by_end.len() > most;
             match self.by_end.first() {
                 Some(&(until, _)) if due(until) => {
@@ -48,17 +48,18 @@ impl BanIndex {
                         self.ends.remove(&key);
                     }
                 }
-                _ => return,
+                _ => return dropped,
             }
         }
+        budget
     }
 }
 
 impl State for BanIndex {
     const CAPABILITY: &'static str = "bans";
 
-    fn sweep(&mut self, now: Timestamp, budget: usize) {
-        self.trim(now, usize::MAX, budget);
+    fn sweep(&mut self, now: Timestamp, budget: usize) -> usize {
+        self.trim(now, usize::MAX, budget)
     }
 
     fn is_vacant(&self, _: Timestamp) -> bool {

@@ -33,8 +33,8 @@ impl Log {
 impl State for Log {
     const CAPABILITY: &'static str = "rate";
 
-    fn sweep(&mut self, now: Timestamp, _: usize) {
-        self.history.take_if(|history| history.has_lapsed(now));
+    fn sweep(&mut self, now: Timestamp, _: usize) -> usize {
+        usize::from(self.history.take_if(|history| history.has_lapsed(now)).is_some())
     }
 
     fn is_vacant(&self, now: Timestamp) -> bool {

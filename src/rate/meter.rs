@@ -200,10 +200,10 @@ impl Meter {
 impl State for Meter {
     const CAPABILITY: &'static str = "rate";
 
-    fn sweep(&mut self, now: Timestamp, budget: usize) {
+    fn sweep(&mut self, now: Timestamp, budget: usize) -> usize {
         self.counters.retain(|counter| counter.forget > now);
         self.ban.take_if(|ban| ban.forget <= now);
-        self.replays.sweep(now, budget);
+        self.replays.sweep(now, budget)
     }
 
     fn is_vacant(&self, now: Timestamp) -> bool {

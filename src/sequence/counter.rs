@@ -37,8 +37,8 @@ impl Counter {
 impl State for Counter {
     const CAPABILITY: &'static str = "sequence";
 
-    fn sweep(&mut self, now: Timestamp, budget: usize) {
-        self.replays.sweep(now, budget);
+    fn sweep(&mut self, now: Timestamp, budget: usize) -> usize {
+        self.replays.sweep(now, budget)
     }
 
     fn is_vacant(&self, _: Timestamp) -> bool {

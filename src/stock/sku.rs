@@ -3,7 +3,7 @@
 mod archive;
 mod record;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use super::{
     QUANTITY_MAX, RECLAIM_MAX, Restocked, Ruling, Stock,
     order::{Order, Reservation, ReservationState},
 };
-use crate::{decision::State, memory::Memory, record::Touched, time::Timestamp};
+use crate::{decision::State, memory::Memory, parted::Parted, record::Touched, time::Timestamp};
 
 /// The stock of a sku, what is held of it, and what is remembered of its orders.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub struct Sku {
     holds: BTreeMap<(Timestamp, Box<[u8]>), Hold>,
     orders: Memory<Order>,
     /// What each buyer has reserved and bought.
-    buyers: HashMap<Box<[u8]>, u64>,
+    buyers: Parted<Box<[u8]>, u64>,
     pub(super) replays: Memory<Stock>,
     /// Holds and buyers that have changed, where skus are kept over a restart.
     touched: Touched,
@@ -151,7 +151,7 @@ impl Sku {
     pub(super) fn take(&mut self, buyer: &[u8], quantity: u64) {
         if !buyer.is_empty() {
             self.touched.note(&[&[record::BUYER], buyer]);
-            *self.buyers.entry(buyer.into()).or_default() += quantity;
+            *self.buyers.get_or_default(buyer) += quantity;
         }
     }
 
@@ -170,11 +170,12 @@ impl Sku {
 impl State for Sku {
     const CAPABILITY: &'static str = "stock";
 
-    fn sweep(&mut self, now: Timestamp, budget: usize) {
+    fn sweep(&mut self, now: Timestamp, budget: usize) -> usize {
+        let held = self.holds.len();
         // No more than a step of its own does.
         self.reclaim(now);
-        self.orders.sweep(now, budget);
-        self.replays.sweep(now, budget);
+        let taken_back = held - self.holds.len();
+        taken_back + self.orders.sweep(now, budget) + self.replays.sweep(now, budget)
     }
 
     fn is_vacant(&self, _: Timestamp) -> bool {

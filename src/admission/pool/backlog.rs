@@ -1,12 +1,9 @@
 //! Which tasks are queued, by device and age, and when the sweeper has to see to some.
 
-use std::{
-    cmp::Ordering,
-    collections::{BTreeSet, HashMap},
-};
+use std::{cmp::Ordering, collections::BTreeSet};
 
 use super::Member;
-use crate::{names::SEPARATOR, record::Touched, time::Timestamp};
+use crate::{names::SEPARATOR, parted::Parted, record::Touched, time::Timestamp};
 
 /// The queued tasks of a pool.
 #[derive(Debug, Default)]
@@ -14,7 +11,7 @@ pub(in crate::admission) struct Backlog {
     lines: BTreeSet<Line>,
     /// When queued tasks expire, and others are forgotten.
     due: BTreeSet<(Timestamp, Member)>,
-    due_of: HashMap<Member, Timestamp>,
+    due_of: Parted<Member, Timestamp>,
     /// Tasks that are to be seen to at another time, where pools are kept over a restart.
     pub(super) touched: Touched,
 }

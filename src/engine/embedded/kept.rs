@@ -8,16 +8,16 @@
 use std::{
     hash::{BuildHasher, RandomState},
     path::Path,
-    sync::{Arc, MutexGuard},
+    sync::Arc,
     time::Instant,
 };
 
 use super::{
-    Embedded, SWEEP_BUDGET,
+    Embedded,
     journal::{Durability, Journal, Writer},
     load,
     store::{Batch, Disk, OpenError, Store},
-    tables::{Kept, Notes, Tables},
+    tables::{Kept, Notes},
 };
 use crate::{
     decision::{Decision, State},
@@ -130,7 +130,7 @@ impl Embedded {
         };
         if let Some(event) = event {
             let tables = &mut *tables;
-            let log = tables.rate_logs.entry(decision.tag().into()).or_default();
+            let log = tables.rate_logs.get_or_default(decision.tag());
             log.append(*event, now);
             drain(log, decision.tag(), &mut tables.notes);
         }
@@ -162,47 +162,16 @@ impl Embedded {
         state.drain(&mut notes.changes);
         (outcome, event)
     }
-
-    /// Drops what has lapsed, on disk too.
-    pub(super) fn sweep_kept(&self, journal: &Journal, mut tables: MutexGuard<'_, Tables>) {
-        // What is dropped can wait; calls cannot.
-        if !journal.has_room() {
-            return;
-        }
-        let now = self.clock.now();
-        sweep::<crate::admission::Pool>(&mut tables, now);
-        sweep::<rate::Meter>(&mut tables, now);
-        sweep::<rate::Log>(&mut tables, now);
-        sweep::<rate::BanIndex>(&mut tables, now);
-        sweep::<crate::sequence::Counter>(&mut tables, now);
-        sweep::<crate::lock::Lock>(&mut tables, now);
-        sweep::<crate::stock::Sku>(&mut tables, now);
-        line_up(&mut tables.notes, journal);
-    }
 }
 
-fn sweep<S: Kept>(tables: &mut Tables, now: Timestamp) {
-    let (table, notes) = S::table_and_notes(tables);
-    table.retain(|partition, state| {
-        state.sweep(now, SWEEP_BUDGET);
-        if state.is_vacant(now) {
-            notes.changes.of::<S>(partition);
-            notes.changes.clear(&[]);
-            return false;
-        }
-        drain(state, partition, notes);
-        true
-    });
-    super::shrink(table);
-}
-
-fn drain<S: Kept>(state: &mut S, partition: &[u8], notes: &mut Notes) {
+/// Notes what has changed of a state.
+pub(super) fn drain<S: Kept>(state: &mut S, partition: &[u8], notes: &mut Notes) {
     notes.changes.of::<S>(partition);
     state.drain(&mut notes.changes);
 }
 
 /// Puts changes in line, if there are any; the ticket of the shard's last change.
-fn line_up(notes: &mut Notes, journal: &Journal) -> u64 {
+pub(super) fn line_up(notes: &mut Notes, journal: &Journal) -> u64 {
     if !notes.changes.is_empty() {
         notes.ticket = journal.push(notes.changes.take());
     }

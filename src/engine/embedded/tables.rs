@@ -1,15 +1,15 @@
 //! The partitions of one shard.
 
-use std::collections::HashMap;
-
 use crate::{
-    admission, lock, rate,
+    admission, lock,
+    parted::Parted,
+    rate,
     record::{Changes, Recorded},
     sequence, stock,
 };
 
 /// The partitions of one capability.
-pub type Table<S> = HashMap<Box<[u8]>, S>;
+pub type Table<S> = Parted<Box<[u8]>, S>;
 
 /// The partitions of one shard, by capability.
 #[derive(Debug, Default)]

@@ -1,0 +1,147 @@
+//! Drops what has lapsed though nobody calls, a bounded step at a time.
+//!
+//! A step holds the mutex of one shard, sees to some parts of its tables, and notes where the
+//! next one goes on: however many partitions there are, and however much of one of them has
+//! ended at once, calls wait for one step at most.
+
+use std::time::Duration;
+
+use super::{
+    Embedded, SHARDS,
+    journal::Journal,
+    kept::{drain, line_up},
+    lock,
+    tables::{Kept, Tables},
+};
+use crate::{admission, lock::Lock, rate, sequence::Counter, stock::Sku, time::Timestamp};
+
+/// A sweep sees to a part of the shards; all of them have their turn within a second.
+const SWEEP_EVERY: Duration = Duration::from_millis(250);
+const SWEEP_PART: usize = SHARDS.div_ceil(4);
+/// Entries that a step drops of what partitions remember, at most.
+const DROPPED_MAX: usize = 250;
+/// A step that has looked at so many partitions is the last before others have their turn.
+const LOOKED_MAX: usize = 500;
+
+/// Where a sweep of a shard goes on.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The kind of partitions.
+    kind: usize,
+    /// The part of their table.
+    part: usize,
+}
+
+/// What became of a part of a table.
+struct Swept {
+    /// How many partitions were looked at.
+    looked: usize,
+    /// Whether none of them has more to drop.
+    is_done: bool,
+    /// Whether other parts follow.
+    has_next: bool,
+}
+
+type Sweep = fn(&mut Tables, usize, Timestamp, bool, &mut usize) -> Swept;
+
+const KINDS: [Sweep; 7] = [
+    sweep::<admission::Pool>,
+    sweep::<rate::Meter>,
+    sweep::<rate::Log>,
+    sweep::<rate::BanIndex>,
+    sweep::<Counter>,
+    sweep::<Lock>,
+    sweep::<Sku>,
+];
+
+impl Embedded {
+    pub(in super::super) async fn maintain(&self) {
+        let mut tick = tokio::time::interval(SWEEP_EVERY);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let shards: Vec<usize> = (0..SHARDS).collect();
+        for part in shards.chunks(SWEEP_PART).cycle() {
+            tick.tick().await;
+            if let Some(ceiling) = &self.ceiling {
+                ceiling.look();
+            }
+            for shard in part {
+                let mut next = Some(Place::default());
+                while let Some(place) = next {
+                    next = self.sweep_step(*shard, place);
+                    // Calls that wait for the shard, or for this thread, go first.
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    }
+
+    /// Drops what has lapsed in all shards, at once.
+    pub fn sweep_all(&self) {
+        for shard in 0..SHARDS {
+            let mut next = Some(Place::default());
+            while let Some(place) = next {
+                next = self.sweep_step(shard, place);
+            }
+        }
+    }
+
+    /// A step of the sweep of a shard; where the next one goes on, if there is one.
+    pub(super) fn sweep_step(&self, shard: usize, mut place: Place) -> Option<Place> {
+        let mut tables = lock(&self.shards[shard]);
+        let journal = self.journal();
+        // What is dropped can wait; calls cannot.
+        if !journal.is_none_or(Journal::has_room) {
+            return None;
+        }
+        let now = self.clock.now();
+        let (mut looked, mut left) = (0, DROPPED_MAX);
+        while let Some(sweep) = KINDS.get(place.kind) {
+            if looked >= LOOKED_MAX || left == 0 {
+                break;
+            }
+            let swept = sweep(&mut tables, place.part, now, journal.is_some(), &mut left);
+            looked += swept.looked;
+            place = match swept {
+                Swept { is_done: false, .. } => place,
+                Swept { has_next: true, .. } => Place { part: place.part + 1, ..place },
+                _ => Place { kind: place.kind + 1, part: 0 },
+            };
+        }
+        if let Some(journal) = journal {
+            line_up(&mut tables.notes, journal);
+        }
+        (place.kind < KINDS.len()).then_some(place)
+    }
+}
+
+/// Sweeps a part of the partitions of a kind; what may still be dropped counts down.
+fn sweep<S: Kept>(
+    tables: &mut Tables,
+    part: usize,
+    now: Timestamp,
+    is_kept: bool,
+    left: &mut usize,
+) -> Swept {
+    let (table, notes) = S::table_and_notes(tables);
+    let looked = if part < table.parts() { table.part(part).len() } else { 0 };
+    if looked > 0 {
+        table.retain(part, |partition, state| {
+            if *left == 0 {
+                return true;
+            }
+            *left = left.saturating_sub(state.sweep(now, *left));
+            let is_vacant = state.is_vacant(now);
+            if is_kept && is_vacant {
+                notes.changes.of::<S>(partition);
+                notes.changes.clear(&[]);
+            } else if is_kept {
+                drain(state, partition, notes);
+            }
+            !is_vacant
+        });
+    }
+    Swept { looked, is_done: *left > 0, has_next: part + 1 < table.parts() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+use std::sync::{Arc, atomic::AtomicU64};
+
+use bytes::Bytes;
+
+use super::*;
+use crate::{
+    admission::{AdmitTask, CompleteTask, Outcome, Pool, Settings, TaskName},
+    names::Name,
+    time::{Clock, Millis},
+};
+
+fn name(text: &str) -> Name {
+    Name::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap()
+}
+
+fn engine() -> (Embedded, Arc<AtomicU64>) {
+    let now = Arc::new(AtomicU64::new(1_000_000));
+    (Embedded::new(Clock::Stepped(now.clone())), now)
+}
+
+#[test]
+fn a_step_sees_to_a_few_of_a_shards_partitions() {
+    let (engine, _) = engine();
+    for number in 0..10_000u64 {
+        let key: Box<[u8]> = number.to_be_bytes().into();
+        rate::Meter::table(&mut lock(&engine.shards[0])).insert(key, rate::Meter::default());
+    }
+    let left = || rate::Meter::table(&mut lock(&engine.shards[0])).len();
+    let (mut steps, mut next) = (0, None);
+    while left() > 0 {
+        let before = left();
+        next = engine.sweep_step(0, next.unwrap_or_default());
+        assert!(before - left() <= 3 * LOOKED_MAX, "{} in one step", before - left());
+        steps += 1;
+        assert!(steps < 100, "{} are left", left());
+    }
+    assert!(steps > 5, "{steps} steps");
+}
+
+#[test]
+fn a_pool_is_swept_until_nothing_is_left_of_it() {
+    let (engine, now) = engine();
+    let settings =
+        Settings { capacity: 1, retention: Millis::from_secs(60), ..Settings::default() };
+    for number in 0..5000 {
+        let (pool, device, task) = (name("p"), name(&format!("d{number}")), name("t"));
+        let place = None;
+        let admit = AdmitTask {
+            pool: pool.clone(),
+            device: device.clone(),
+            task: Some(task.clone()),
+            lease_duration: None,
+            settings,
+            place,
+        };
+        assert!(engine.run(&admit).unwrap().is_granted());
+        let (name, outcome) = (TaskName { pool, device, task }, Outcome::Succeeded);
+        let result = Bytes::new();
+        engine.run(&CompleteTask { name, token: None, outcome, result, settings }).unwrap();
+    }
+    let held = || {
+        let held = (0..SHARDS).find_map(|shard| {
+            let mut tables = lock(&engine.shards[shard]);
+            let pool = Pool::table(&mut tables).get(b"p")?;
+            Some((shard, pool.tasks(Timestamp(0)).count()))
+        });
+        held.unwrap()
+    };
+    let (shard, tasks) = held();
+    assert_eq!(tasks, 5000);
+    now.fetch_add(Millis::from_secs(61).micros(), std::sync::atomic::Ordering::SeqCst);
+    // All of it in one sweep, and none of its steps does more than its part.
+    let mut next = Some(Place::default());
+    let mut before = tasks;
+    while let Some(place) = next {
+        next = engine.sweep_step(shard, place);
+        let left = held().1;
+        assert!(before - left <= DROPPED_MAX);
+        before = left;
+    }
+    assert_eq!(before, 0);
+}
