@@ -14,7 +14,7 @@ pub use denial::FullPool;
 
 use super::{
     EventKind, Lease, Pool, Settings, Task, TaskState, Usage, member,
-    pool::{Member, NEVER, Oldest, device_and_task},
+    pool::{NEVER, Oldest, device_and_task},
     push_pool_keys,
     task::ends,
     unknown_status,
@@ -72,18 +72,11 @@ impl AdmitTask {
         Millis((wait_micros + (self.seed() + now.0) % window).div_ceil(1000))
     }
 
-    /// The task that it is about: by its name, or the device's oldest queued one.
-    fn pick(&self, pool: &mut Pool, settings: &Settings, now: Timestamp) -> (Member, bool) {
-        let waiter = || self.member().into();
-        if self.task.is_some() {
-            let member: Member = waiter();
-            pool.settle(&member, settings, now);
-            return (member, false);
-        }
-        match pool.oldest_task(self.device.as_bytes(), settings, now) {
-            Oldest::More => (waiter(), true),
-            Oldest::None => (waiter(), false),
-            Oldest::Task(member) => (member, false),
+    /// The device's oldest queued task, for one that names none.
+    fn pick(&self, pool: &mut Pool, settings: &Settings, now: Timestamp) -> Oldest {
+        match self.task {
+            Some(_) => Oldest::None,
+            None => pool.oldest_task(self.device.as_bytes(), settings, now),
         }
     }
 
@@ -118,20 +111,28 @@ impl AdmitTask {
         const AGAIN: AdmitDecision =
             AdmitDecision::Full { retry_after: Millis(1), turn: Turn::Again, room_in: 0 };
         let ended = pool.reclaim(settings, now) as u32;
-        let (member, more) = self.pick(pool, settings, now);
-        let task = pool.task(&member, now).cloned();
+        let waiter = self.member();
+        let (picked, more) = match self.pick(pool, settings, now) {
+            Oldest::Task(member, task) => (Some((member, task)), false),
+            oldest => (None, oldest == Oldest::More),
+        };
+        let (member, task) = match &picked {
+            Some((member, task)) => (&**member, Some(task.clone())),
+            None if self.task.is_some() => (&*waiter, pool.settle(&waiter, settings, now)),
+            None => (&*waiter, None),
+        };
         let (in_use, capacity) = (pool.in_use(), settings.capacity);
         let own = u32::from(task.as_ref().is_some_and(|task| task.holds_slot(now)));
         let mut answer = match more {
             true => Some(AGAIN),
-            false => self.settled(task.as_ref(), &member, settings, now),
+            false => self.settled(task.as_ref(), member, settings, now),
         };
         // The events of ended leases come before that of another one.
         let has_room = in_use - own < capacity;
         if ended > 0 && has_room && in_use - own + ended >= capacity {
             answer = answer.or(Some(AGAIN));
         }
-        let (free, waiter) = (capacity.saturating_sub(in_use), self.member());
+        let free = capacity.saturating_sub(in_use);
         let turn = if answer.is_some() || own == 1 && has_room {
             if let (Some(queue), Some(place)) = (&mut pool.queue, &self.place) {
                 queue.needs_no_turn(&waiter, place, free, now);
@@ -143,7 +144,7 @@ impl AdmitTask {
         };
         if let Some(answer) = answer {
             if settings.confirmation.is_needed() && answer.is_lease() {
-                pool.note_told(&member);
+                pool.note_told(member);
             }
             return answer;
         }
@@ -152,7 +153,7 @@ impl AdmitTask {
             let retry_after = self.spread(room.unwrap_or(KEPT_RETRY_MICROS), now);
             return AdmitDecision::Full { retry_after, turn, room_in: room.unwrap_or(0) };
         }
-        self.grant(pool, &member, task, settings, now)
+        self.grant(pool, member, task, settings, now)
     }
 
     fn grant(
@@ -164,7 +165,7 @@ impl AdmitTask {
         now: Timestamp,
     ) -> AdmitDecision {
         if let Some(task) = task.as_ref().filter(|task| task.holds_slot(now)) {
-            pool.log_task(EventKind::Expired, member, task, None, settings, now);
+            pool.log_task(EventKind::Expired, pool.shared(member), task, None, settings, now);
         }
         let expire = now.after(self.lease_duration.unwrap_or(settings.lease_duration));
         let lease = Lease { token: now.0.max(pool.last_token + 1), grant: now, expire };
@@ -180,7 +181,7 @@ impl AdmitTask {
         let forget = if queued.is_some() { NEVER } else { forget };
         let task = Task { lease, slot_end, forget, state: TaskState::Leased, is_told, queued };
         let answer = admitted(member, &task, false);
-        pool.put(member, task.clone(), now);
+        let member = pool.put(member, task.clone(), now);
         pool.log_task(EventKind::Admitted, member, &task, None, settings, now);
         answer
     }

@@ -43,7 +43,7 @@ pub enum CancelVerdict {
 impl CancelTask {
     fn rule(&self, pool: &mut Pool, now: Timestamp) -> Option<Cancellation> {
         let member = self.name.member();
-        let task = pool.task(&member, now)?.clone();
+        let (member, task) = pool.known(&member, now)?;
         if let TaskState::Completed { .. } = task.state {
             let verdict = CancelVerdict::Completed;
             return Some(Cancellation { verdict, replayed: false });
@@ -54,7 +54,7 @@ impl CancelTask {
         };
         let replayed = task.queued.as_ref()?.standing == Standing::Cancelled;
         if !replayed {
-            pool.log_task(EventKind::Cancelled, &member, &task, None, &self.settings, now);
+            pool.log_task(EventKind::Cancelled, member.clone(), &task, None, &self.settings, now);
             pool.leave_queue(&member, task, Standing::Cancelled, &self.settings, now);
         }
         Some(Cancellation { verdict, replayed })

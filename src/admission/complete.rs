@@ -65,7 +65,7 @@ pub enum CompleteVerdict {
 impl CompleteTask {
     fn rule(&self, pool: &mut Pool, settings: &Settings, now: Timestamp) -> CompleteVerdict {
         let member = self.name.member();
-        let Some(mut task) = pool.task(&member, now).cloned() else {
+        let Some((member, mut task)) = pool.known(&member, now) else {
             return CompleteVerdict::Unknown;
         };
         if task.state == TaskState::New {
@@ -86,7 +86,7 @@ impl CompleteTask {
             // It may have left the queue.
             task = pool.task(&member, now).cloned().unwrap_or(task);
         }
-        pool.log_task(kind, &member, &task, Some(self.outcome), settings, now);
+        pool.log_task(kind, member.clone(), &task, Some(self.outcome), settings, now);
         if task.queued.is_some() && self.outcome == Outcome::Failed {
             task.state = TaskState::Failed;
             pool.end_attempt(&member, task, settings, now);

@@ -109,11 +109,11 @@ impl Decision for EnqueueTask {
             queued: Some(Box::new(queued)),
         };
         pool.backlog.clear_due(&member);
-        pool.put(&member, task.clone(), now);
+        let member = pool.put(&member, task.clone(), now);
         if let Some(ends) = self.ends {
-            pool.backlog.set_due(&member.into(), ends);
+            pool.backlog.set_due(&member, ends);
         }
-        pool.log_task(EventKind::Enqueued, &self.name.member(), &task, None, &self.settings, now);
+        pool.log_task(EventKind::Enqueued, member, &task, None, &self.settings, now);
         EnqueueStatus::Enqueued
     }
 }

@@ -84,7 +84,7 @@ impl Decision for EvictTask {
     fn decide(&self, pool: &mut Pool, now: Timestamp) -> EvictVerdict {
         pool.lapse(now);
         let member = self.name.member();
-        let Some(mut task) = pool.task(&member, now).cloned() else {
+        let Some((member, mut task)) = pool.known(&member, now) else {
             return EvictVerdict::Unknown;
         };
         match task.state {
@@ -95,7 +95,7 @@ impl Decision for EvictTask {
         }
         let settings = self.settings.under(&pool.overrides);
         let was_free = settings.capacity.saturating_sub(pool.in_use());
-        pool.log_task(EventKind::Evicted, &member, &task, None, &settings, now);
+        pool.log_task(EventKind::Evicted, member.clone(), &task, None, &settings, now);
         if task.queued.is_some() {
             task.state = TaskState::Evicted { reason: Bytes::new() };
             pool.end_attempt(&member, task, &settings, now);

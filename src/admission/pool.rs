@@ -86,8 +86,14 @@ impl Pool {
         self.tasks.get(member).map(|task| &**task).filter(|task| now < task.forget)
     }
 
-    /// Puts a task on record in place of what was known of it.
-    pub(super) fn put(&mut self, member: &[u8], task: Task, now: Timestamp) {
+    /// The same, and its name as it is kept.
+    pub(super) fn known(&self, member: &[u8], now: Timestamp) -> Option<(Member, Task)> {
+        let (member, task) = self.tasks.get_key_value(member)?;
+        (now < task.forget).then(|| (member.clone(), Task::clone(task)))
+    }
+
+    /// Puts a task on record in place of what was known of it; its name as it is kept.
+    pub(super) fn put(&mut self, member: &[u8], task: Task, now: Timestamp) -> Member {
         // Two out for one in: what is to be forgotten never piles up.
         self.forget(now, 2);
         let (member, is_listed) = match self.remove(member, &task, now) {
@@ -106,7 +112,8 @@ impl Pool {
                 _ => self.backlog.set_due(&member, task.forget),
             }
         }
-        self.tasks.insert(member, Box::new(task));
+        self.tasks.insert(member.clone(), Box::new(task));
+        member
     }
 
     /// Notes that somebody was told of a task's lease.

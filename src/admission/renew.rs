@@ -126,8 +126,8 @@ impl Decision for RenewTask {
         // What is queued is not forgotten.
         task.forget = if task.queued.is_some() && task.is_open() { NEVER } else { forget };
         let lease = task.lease;
-        pool.log_task(EventKind::Renewed, &member, &task, None, &settings, now);
-        pool.put(&member, task, now);
+        let member = pool.put(&member, task.clone(), now);
+        pool.log_task(EventKind::Renewed, member, &task, None, &settings, now);
         RenewVerdict::Renewed(lease)
     }
 }

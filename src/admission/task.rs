@@ -98,6 +98,11 @@ impl Task {
         })
     }
 
+    /// Whether it is queued.
+    pub(super) fn is_queued(&self) -> bool {
+        self.queued.as_ref().is_some_and(|queued| queued.standing == Standing::Queued)
+    }
+
     /// Whether it is queued, or never was.
     pub(super) fn is_open(&self) -> bool {
         self.queued.as_ref().is_none_or(|queued| queued.standing == Standing::Queued)

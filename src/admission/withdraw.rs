@@ -33,7 +33,7 @@ impl WithdrawTask {
     fn withdraw(&self, pool: &mut Pool, member: &[u8], mut task: Task, now: Timestamp) {
         let settings = self.settings.under(&pool.overrides);
         let was_free = settings.capacity.saturating_sub(pool.in_use());
-        pool.log_task(EventKind::Evicted, member, &task, None, &settings, now);
+        pool.log_task(EventKind::Evicted, pool.shared(member), &task, None, &settings, now);
         task.state = TaskState::Evicted { reason: Bytes::new() };
         if let Some(queued) = &mut task.queued {
             // As before; it was not dispatched.

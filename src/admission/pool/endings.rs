@@ -23,7 +23,7 @@ pub(in crate::admission) enum Oldest {
     /// There is none.
     None,
     /// This one.
-    Task(Member),
+    Task(Member, Task),
 }
 
 impl Pool {
@@ -31,7 +31,7 @@ impl Pool {
     pub(in crate::admission) fn log_task(
         &mut self,
         kind: EventKind,
-        member: &[u8],
+        member: Member,
         task: &Task,
         outcome: Option<Outcome>,
         settings: &Settings,
@@ -39,7 +39,6 @@ impl Pool {
     ) {
         let (token, attempt) = (task.lease.token, task.attempt());
         let capacity = (kind == EventKind::Admitted).then_some(settings.capacity);
-        let member = self.shared(member);
         let event = Event { kind, token, attempt, outcome, capacity, time: now, member };
         self.log(event, settings);
     }
@@ -86,7 +85,7 @@ impl Pool {
     }
 
     /// A task's name, in the memory of what is known of it.
-    fn shared(&self, member: &[u8]) -> Member {
+    pub(in crate::admission) fn shared(&self, member: &[u8]) -> Member {
         let known = self.tasks.get_key_value(member).map(|(member, _)| member.clone());
         known.unwrap_or_else(|| Member::from(member))
     }
@@ -118,7 +117,7 @@ impl Pool {
             return;
         }
         if task.attempt() >= settings.max_attempts {
-            self.log_task(EventKind::Dead, member, &task, None, settings, now);
+            self.log_task(EventKind::Dead, self.shared(member), &task, None, settings, now);
             self.leave_queue(member, task, Standing::Dead, settings, now);
         } else {
             // With no token: it is the task's time that is over.
@@ -156,7 +155,7 @@ impl Pool {
     ) {
         self.leases.remove(task.slot_end, member);
         self.note_lapsed(&lapsed(member, &task));
-        self.log_task(EventKind::Expired, member, &task, None, settings, now);
+        self.log_task(EventKind::Expired, self.shared(member), &task, None, settings, now);
         self.end_attempt(member, task, settings, now);
     }
 
@@ -166,21 +165,22 @@ impl Pool {
     }
 
     /// Takes what has lapsed of a task into account: its lease where not all ended ones
-    /// have been taken out, its time, and its attempts. Whether it is queued still.
+    /// have been taken out, its time, and its attempts. What is known of it then.
     pub(in crate::admission) fn settle(
         &mut self,
         member: &[u8],
         settings: &Settings,
         now: Timestamp,
-    ) -> bool {
-        let Some(task) = self.task(member, now).cloned() else { return false };
+    ) -> Option<Task> {
+        let task = self.task(member, now)?.clone();
         if self.is_lapsed(member, &task) {
             self.expire(member, task, settings, now);
         } else if task.is_over(settings, now) && !task.holds_slot(now) {
             self.end_attempt(member, task, settings, now);
+        } else {
+            return Some(task);
         }
-        let queued = self.task(member, now).and_then(|task| task.queued.as_ref());
-        queued.is_some_and(|queued| queued.standing == Standing::Queued)
+        self.task(member, now).cloned()
     }
 
     /// The device's oldest queued task.
@@ -193,8 +193,9 @@ impl Pool {
         for _ in 0..OVER_MAX {
             let Some(line) = self.backlog.oldest(device) else { return Oldest::None };
             let member = line.member.clone();
-            if self.settle(&member, settings, now) {
-                return Oldest::Task(member);
+            let task = self.settle(&member, settings, now);
+            if let Some(task) = task.filter(Task::is_queued) {
+                return Oldest::Task(member, task);
             }
         }
         Oldest::More
