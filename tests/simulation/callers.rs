@@ -79,6 +79,16 @@ macro_rules! capabilities {
                 }
             }
 
+            /// What is asked about is on somebody's mind in this step.
+            pub fn mention(&mut self, request: &Request, step: u64) {
+                match request {
+                    $(Request::$kind(part, ask) => {
+                        let state = &mut self.$place[usize::from(part.index)];
+                        Arc::make_mut(state).mention(ask, step);
+                    })*
+                }
+            }
+
             /// Goes on with a part of another name: nobody knows what became of a request.
             pub fn give_up(&mut self, request: &Request) {
                 match request {

@@ -48,6 +48,8 @@ pub trait Capability: Clone + fmt::Debug {
     fn check(&mut self, ask: &Self::Ask, answer: &Self::Answer, now: u64) -> Checked;
     /// Whether it certainly has changed something.
     fn is_change(answer: &Self::Answer) -> bool;
+    /// What is asked about is on somebody's mind in this step.
+    fn mention(&mut self, _ask: &Self::Ask, _step: u64) {}
     /// So much time went by that nobody remembers what was only lingering.
     fn forget(&mut self, _now: u64) {}
 }

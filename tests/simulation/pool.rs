@@ -187,10 +187,14 @@ impl Capability for Pool {
             self.retain(self.now, |task| task.mentioned + LINGER > step);
         }
         let ask = self.think(random);
+        self.mention(&ask, step);
+        ask
+    }
+
+    fn mention(&mut self, ask: &Ask, step: u64) {
         if let Some(task) = ask.task().and_then(|task| self.tasks.get_mut(&task)) {
             task.mentioned = step;
         }
-        ask
     }
 
     fn reads(&self) -> Vec<Ask> {

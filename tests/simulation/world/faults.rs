@@ -108,6 +108,9 @@ impl World {
             self.violated("a second is lost at most", None);
         }
         self.callers = self.known.swap_remove(at).1;
+        for (_, request) in &self.network {
+            self.callers.mention(request, self.step);
+        }
         (self.mark, self.unsure) = (mark, None);
         self.known = vec![(mark, self.callers.clone())];
         self.settled = now;
