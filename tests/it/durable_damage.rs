@@ -17,6 +17,8 @@ use crate::{
     world::World,
 };
 
+const PAGE: usize = 4096;
+
 /// What a server says that does not serve, and its exit code.
 async fn refused(folder: &TempFolder) -> (Option<i32>, String) {
     let mut command = tollgate(&["serve", "--listen", "127.0.0.1:0", "--data-dir", folder.text()]);
@@ -70,6 +72,34 @@ async fn a_torn_tail_is_cut_and_said() {
     server.process.signal("-KILL");
     let said = said(&mut server.process);
     assert!(said.contains("is cut off"), "{said}");
+}
+
+/// Damage in what was written last is no torn write: it had been acknowledged.
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_of_the_last_write_is_no_torn_tail() {
+    let (folder, config) = (TempFolder::new(), TempFile::new(POLICIES));
+    let file = folder.path().join("tollgate.redb");
+    let (server, world) = start(&folder, &config, "always").await;
+    for number in 0..200 {
+        serial(&world, next(&format!("order-{number}"))).await;
+    }
+    let before = fs::read(&file).unwrap();
+    serial(&world, next("order-77")).await;
+    end(server, "-KILL").await;
+    let mut bytes = fs::read(&file).unwrap();
+    for at in (PAGE..bytes.len()).step_by(PAGE) {
+        let is_written = before.get(at..at + PAGE) != Some(&bytes[at..at + PAGE]);
+        let page = &mut bytes[at..at + PAGE];
+        if let Some(key) = page.windows(8).position(|bytes| bytes == b"order-77")
+            && is_written
+        {
+            page[key] = b'0';
+        }
+    }
+    fs::write(&file, bytes).unwrap();
+    let (code, said) = refused(&folder).await;
+    assert_eq!(code, Some(65), "{said}");
+    assert!(said.contains("Restore the directory from a copy"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,15 +2,16 @@
 
 use std::{
     collections::BTreeMap,
-    io,
+    io, mem,
     path::Path,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use redb::StorageBackend;
@@ -47,6 +48,8 @@ enum Write {
 struct Made {
     platter: Arc<Mutex<Platter>>,
     is_full: Arc<AtomicBool>,
+    /// The sync fails that is so many on.
+    failing_sync: Arc<AtomicU32>,
 }
 
 fn put(bytes: &mut Vec<u8>, write: &Write) {
@@ -84,7 +87,7 @@ impl Made {
             }
         }
         let platter = Platter { synced: left.clone(), seen: left, unsynced: Vec::new() };
-        Made { platter: Arc::new(Mutex::new(platter)), is_full: Arc::default() }
+        Made { platter: Arc::new(Mutex::new(platter)), ..Made::default() }
     }
 }
 
@@ -112,8 +115,15 @@ impl StorageBackend for Made {
 
     fn sync_data(&self) -> io::Result<()> {
         let mut platter = self.platter.lock().unwrap();
-        platter.synced = platter.seen.clone();
-        platter.unsynced.clear();
+        let unsynced = mem::take(&mut platter.unsynced);
+        let left = self.failing_sync.load(Ordering::SeqCst);
+        self.failing_sync.store(left.saturating_sub(1), Ordering::SeqCst);
+        if left == 1 {
+            // As Linux does: it is seen as written, is not on the platter, and no later sync
+            // writes it.
+            return Err(io::Error::other("the sync has failed"));
+        }
+        unsynced.iter().for_each(|write| put(&mut platter.synced, write));
         Ok(())
     }
 
@@ -248,4 +258,35 @@ async fn s8_a_full_disk_refuses_calls_and_recovers() {
     }
     engine.close();
     assert_eq!(last(&open(&made), "order").await, 6);
+}
+
+/// A sync that fails loses what it was to write, and says so once: whoever believes the next
+/// one has it on the disk no more.
+#[tokio::test(flavor = "multi_thread")]
+async fn s8_a_sync_that_fails_is_not_believed_later() {
+    let seed = rand::random();
+    println!("seed {seed}");
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let (mut made, mut names) = (Made::default(), Vec::<String>::new());
+    for round in 0..16 {
+        let engine = open(&made);
+        for sequence in &names {
+            assert!(last(&engine, sequence).await > 0, "{round}: {sequence} is gone");
+        }
+        // Half of a page that the write that fails has split is not touched by the next one.
+        let failing = if round > 0 { random.random_range(1..5) } else { 0 };
+        made.failing_sync.store(failing, Ordering::SeqCst);
+        let more: Vec<_> = (0..if round > 0 { 60 } else { 3000 })
+            .map(|_| random.random::<u32>().to_string())
+            .collect();
+        let given = join_all(more.iter().map(|sequence| next(&engine, sequence))).await;
+        let given = more.into_iter().zip(given).filter(|(_, given)| given.is_ok());
+        names.extend(given.map(|(sequence, _)| sequence));
+        // It is refused while the disk fails, and in the end it is not.
+        while next(&engine, "order").await.is_err() || made.failing_sync.load(Ordering::SeqCst) > 0
+        {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        made = made.after_power_loss(&mut random);
+    }
 }

@@ -184,8 +184,8 @@ fn tell(path: &Path, count: usize, was_closed: bool, clock: &KeptClock) {
     if !was_closed {
         tracing::warn!(
             %path,
-            "the last server here was killed: what it was just writing is cut off, all before it \
-             is there"
+            "the last server here was killed: a write that it had not finished is cut off, all \
+             that it had finished is there"
         );
     }
     if clock.ahead() > AHEAD_MAX {

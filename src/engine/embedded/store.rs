@@ -1,4 +1,10 @@
 //! The data directory: one file of redb, and one that is locked while a server uses it.
+//!
+//! What is written is synced before the file's head names it, and the head is synced then:
+//! two syncs, where redb could do with one. With one, damage in what was written last cannot
+//! be told from a write that was torn, and what had been acknowledged would be cut off in
+//! silence. And a sync that fails may leave pages that are never written, though whoever reads
+//! the file sees them: with two nothing names them, and what failed is written anew, all of it.
 
 mod batch;
 
@@ -205,7 +211,8 @@ impl Store {
             self.database = Some((self.disk.open)(&mut builder())?);
         }
         let Some(database) = &self.database else { return Err(redb::Error::DatabaseClosed) };
-        let write = database.begin_write()?;
+        let mut write = database.begin_write()?;
+        write.set_two_phase_commit(true);
         {
             let mut table = write.open_table(ENTRIES)?;
             batch.apply(&mut table)?;
