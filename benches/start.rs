@@ -17,6 +17,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use mimalloc::MiMalloc;
 use tollgate::{
     admission::{AdmitDecision, AdmitTask, GetPool, Settings},
     engine::{
@@ -26,6 +27,10 @@ use tollgate::{
     names::Name,
     time::{Clock, Millis, monotonic},
 };
+
+// As the server has it.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// The value behind a flag.
 fn flag(name: &str) -> Option<String> {

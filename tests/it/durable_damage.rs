@@ -102,6 +102,30 @@ async fn damage_of_the_last_write_is_no_torn_tail() {
     assert!(said.contains("Restore the directory from a copy"), "{said}");
 }
 
+/// A file that is large is read on while another thread puts together what was read.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_that_cannot_be_read_is_named_in_a_large_file_too() {
+    let (folder, file) = left_behind().await;
+    let entries = redb::TableDefinition::<&[u8], &[u8]>::new("entries");
+    let database = redb::Database::open(&file).unwrap();
+    let write = database.begin_write().unwrap();
+    {
+        let mut entries = write.open_table(entries).unwrap();
+        let value = [0; 4000];
+        for number in 0..3000u16 {
+            let [high, low] = number.to_be_bytes();
+            entries.insert(&[200, 0, 2, high, low][..], &value[..]).unwrap();
+        }
+    }
+    write.commit().unwrap();
+    drop(database);
+    assert!(fs::metadata(&file).unwrap().len() > 8 << 20);
+    let (code, said) = refused(&folder).await;
+    assert_eq!(code, Some(65), "{said}");
+    assert!(said.contains(r"the entry \xc8\x00\x02\x00\x00 cannot be read"), "{said}");
+    assert!(said.contains("kind 200 is unknown"), "{said}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn damage_is_named_and_nothing_is_served() {
     let (folder, file) = left_behind().await;

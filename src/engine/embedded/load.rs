@@ -1,5 +1,12 @@
 //! Reads what is on a disk back into an engine.
 
+use std::{
+    mem,
+    panic::resume_unwind,
+    sync::mpsc::{SyncSender, sync_channel},
+    thread,
+};
+
 use super::{
     Embedded,
     store::{OpenError, Store},
@@ -12,15 +19,85 @@ use crate::{
     time::Mark,
 };
 
+/// Entries go from thread to thread by so many bytes.
+const CHUNK_BYTES: usize = 256 << 10;
+/// So many wait to be put together.
+const CHUNKS_MAX: usize = 16;
+
 /// Reads all entries; the clock's mark, and how many entries there were.
 pub(super) fn load(
     engine: &mut Embedded,
     store: &Store,
 ) -> Result<(Option<Mark>, usize), OpenError> {
     let mut loader = Loader { engine, open: None, count: 0 };
-    let mark = store.scan(|key, value| loader.entry(key, value))?;
+    let mark = match store.is_large() {
+        true => load_beside(&mut loader, store)?,
+        false => store.scan(|key, value| loader.entry(key, value))?,
+    };
     loader.finish();
     Ok((mark, loader.count))
+}
+
+/// Puts states together while another thread reads on: each is about half of the work.
+fn load_beside(loader: &mut Loader<'_>, store: &Store) -> Result<Option<Mark>, OpenError> {
+    let (sender, chunks) = sync_channel(CHUNKS_MAX);
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("load".into());
+        let reading = thread.spawn_scoped(scope, move || read(store, &sender));
+        let reading = reading
+            .map_err(|error| OpenError::Unusable(format!("cannot start a thread: {error}")))?;
+        let put = chunks.into_iter().try_for_each(|chunk: Chunk| {
+            chunk.each(|key, value| {
+                loader.entry(key, value).map_err(|why| store.unreadable(key, &why))
+            })
+        });
+        let mark = reading.join().unwrap_or_else(|panic| resume_unwind(panic));
+        put?;
+        mark
+    })
+}
+
+/// Sends all entries; the clock's mark.
+fn read(store: &Store, sender: &SyncSender<Chunk>) -> Result<Option<Mark>, OpenError> {
+    let mut chunk = Chunk::default();
+    let mark = store.scan(|key, value| {
+        chunk.add(key, value);
+        match chunk.bytes.len() < CHUNK_BYTES {
+            true => Ok(()),
+            // Whoever takes them has met one that cannot be read, and says so.
+            false => sender
+                .send(mem::take(&mut chunk))
+                .map_err(|_| Unreadable("one before it cannot be".to_owned())),
+        }
+    })?;
+    let _ = sender.send(chunk);
+    Ok(mark)
+}
+
+/// Entries in their order.
+#[derive(Debug, Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    /// Of keys and values, in turn.
+    lengths: Vec<[usize; 2]>,
+}
+
+impl Chunk {
+    fn add(&mut self, key: &[u8], value: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        self.lengths.push([key.len(), value.len()]);
+    }
+
+    fn each<E>(&self, mut entry: impl FnMut(&[u8], &[u8]) -> Result<(), E>) -> Result<(), E> {
+        let mut rest = &self.bytes[..];
+        self.lengths.iter().try_for_each(|[key, value]| {
+            let (bytes, after) = rest.split_at(key + value);
+            rest = after;
+            let (key, value) = bytes.split_at(*key);
+            entry(key, value)
+        })
+    }
 }
 
 /// Entries of a partition lie together: one is put together at a time.

@@ -33,6 +33,8 @@ const UNFINISHED: &str = "tollgate.redb.unfinished";
 const LOCK: &str = "tollgate.lock";
 /// Pages that are kept in memory: what states need is in memory already.
 const CACHE_BYTES: usize = 64 << 20;
+/// Where a file begins to be large.
+const LARGE: u64 = 8 << 20;
 /// The key of the clock's mark.
 const CLOCK: &[u8] = &[META, 0, 0, b'c'];
 
@@ -187,12 +189,20 @@ impl Store {
                 true => decode(value).map(|read| mark = Some(read)),
                 false => entry(key, value),
             };
-            restored.map_err(|Unreadable(why)| {
-                let (path, key) = (self.disk.path.display(), key.escape_ascii());
-                OpenError::Damaged(format!("{path}: the entry {key} cannot be read: {why}"))
-            })?;
+            restored.map_err(|why| self.unreadable(key, &why))?;
         }
         Ok(mark)
+    }
+
+    /// Why an entry cannot be read.
+    pub(super) fn unreadable(&self, key: &[u8], Unreadable(why): &Unreadable) -> OpenError {
+        let (path, key) = (self.disk.path.display(), key.escape_ascii());
+        OpenError::Damaged(format!("{path}: the entry {key} cannot be read: {why}"))
+    }
+
+    /// Whether reading it is worth a thread.
+    pub(super) fn is_large(&self) -> bool {
+        fs::metadata(&self.disk.path).is_ok_and(|file| file.len() > LARGE)
     }
 
     /// Writes changes and a mark in one step, synced when it returns. What fails may be
