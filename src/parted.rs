@@ -6,10 +6,11 @@
 
 use std::{
     borrow::Borrow,
-    collections::HashMap,
     fmt,
-    hash::{BuildHasher, Hash},
+    hash::{BuildHasher, RandomState},
 };
+
+use hashbrown::HashTable;
 
 /// Entries of a part, on the average, at most. Those whose turn to be split is yet to come
 /// hold twice as many.
@@ -21,15 +22,17 @@ const SPARE: usize = 8;
 
 /// A hash map in parts, by keys that are bytes.
 pub struct Parted<K, V> {
-    first: HashMap<K, V>,
+    hasher: RandomState,
+    first: HashTable<(K, V)>,
     /// The others; as a rule there are none.
-    rest: Vec<HashMap<K, V>>,
+    rest: Vec<HashTable<(K, V)>>,
     len: usize,
 }
 
 impl<K, V> Default for Parted<K, V> {
     fn default() -> Parted<K, V> {
-        Parted { first: HashMap::new(), rest: Vec::new(), len: 0 }
+        let (first, rest) = (HashTable::new(), Vec::new());
+        Parted { hasher: RandomState::new(), first, rest, len: 0 }
     }
 }
 
@@ -57,58 +60,61 @@ impl<K, V> Parted<K, V> {
 
     /// All entries.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
-        self.first.iter().chain(self.rest.iter().flatten())
+        self.first.iter().chain(self.rest.iter().flatten()).map(|(key, value)| (key, value))
     }
 
     /// The entries of a part.
-    pub fn part(&self, part: usize) -> &HashMap<K, V> {
+    pub fn part(&self, part: usize) -> impl ExactSizeIterator<Item = (&K, &V)> {
+        self.table(part).iter().map(|(key, value)| (key, value))
+    }
+
+    fn table(&self, part: usize) -> &HashTable<(K, V)> {
         part.checked_sub(1).and_then(|part| self.rest.get(part)).unwrap_or(&self.first)
     }
 
-    fn part_mut(&mut self, part: usize) -> &mut HashMap<K, V> {
+    fn table_mut(&mut self, part: usize) -> &mut HashTable<(K, V)> {
         match part.checked_sub(1).and_then(|part| self.rest.get_mut(part)) {
-            Some(part) => part,
+            Some(table) => table,
             None => &mut self.first,
         }
     }
 }
 
-impl<K: Eq + Hash + Borrow<[u8]>, V> Parted<K, V> {
-    /// The part of a key.
-    fn place(&self, key: &[u8]) -> usize {
-        match self.rest.len() {
-            0 => 0,
-            rest => place(self.first.hasher().hash_one(key), 1 + rest),
-        }
+impl<K: Borrow<[u8]>, V> Parted<K, V> {
+    fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash_one(key)
     }
 
-    /// The value of a key.
-    pub fn get(&self, key: &[u8]) -> Option<&V> {
-        self.part(self.place(key)).get(key)
+    fn place(&self, hash: u64) -> usize {
+        match self.rest.len() {
+            0 => 0,
+            rest => place(hash, 1 + rest),
+        }
     }
 
     /// The key as it is kept, and its value.
     pub fn get_key_value(&self, key: &[u8]) -> Option<(&K, &V)> {
-        self.part(self.place(key)).get_key_value(key)
+        let hash = self.hash(key);
+        let entry = self.table(self.place(hash)).find(hash, |entry| entry.0.borrow() == key);
+        entry.map(|(key, value)| (key, value))
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &[u8]) -> Option<&V> {
+        self.get_key_value(key).map(|(_, value)| value)
+    }
+
+    /// The key as it is kept, and its value to be changed.
+    pub fn get_key_value_mut(&mut self, key: &[u8]) -> Option<(&K, &mut V)> {
+        let hash = self.hash(key);
+        let place = self.place(hash);
+        let entry = self.table_mut(place).find_mut(hash, |entry| entry.0.borrow() == key);
+        entry.map(|(key, value)| (&*key, value))
     }
 
     /// The value of a key, to be changed.
     pub fn get_mut(&mut self, key: &[u8]) -> Option<&mut V> {
-        let place = self.place(key);
-        self.part_mut(place).get_mut(key)
-    }
-
-    /// Sets the value of a key; the one that it had.
-    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
-        let place = self.place(key.borrow());
-        let was = self.part_mut(place).insert(key, value);
-        if was.is_none() {
-            self.len += 1;
-            if self.len > FULL * self.parts() {
-                self.split();
-            }
-        }
-        was
+        self.get_key_value_mut(key).map(|(_, value)| value)
     }
 
     /// The value of a key, to be changed; one is put there first if there is none.
@@ -120,16 +126,39 @@ impl<K: Eq + Hash + Borrow<[u8]>, V> Parted<K, V> {
         if self.get(key).is_none() {
             self.insert(K::from(key), V::default());
         }
-        let place = self.place(key);
-        self.part_mut(place).entry(K::from(key)).or_default()
+        let hash = self.hash(key);
+        let (place, hasher) = (self.place(hash), self.hasher.clone());
+        let entry = self.table_mut(place).entry(
+            hash,
+            |entry| entry.0.borrow() == key,
+            |(key, _)| hasher.hash_one(key.borrow()),
+        );
+        &mut entry.or_insert_with(|| (K::from(key), V::default())).into_mut().1
+    }
+
+    /// Sets the value of a key; the one that it had.
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+        let hash = self.hash(key.borrow());
+        let (place, hasher) = (self.place(hash), self.hasher.clone());
+        let table = self.table_mut(place);
+        if let Some((_, kept)) = table.find_mut(hash, |entry| entry.0.borrow() == key.borrow()) {
+            return Some(std::mem::replace(kept, value));
+        }
+        table.insert_unique(hash, (key, value), |(key, _)| hasher.hash_one(key.borrow()));
+        self.len += 1;
+        if self.len > FULL * self.parts() {
+            self.split();
+        }
+        None
     }
 
     /// Takes a key and its value out.
     pub fn remove_entry(&mut self, key: &[u8]) -> Option<(K, V)> {
-        let place = self.place(key);
-        let part = self.part_mut(place);
-        let entry = part.remove_entry(key)?;
-        shrink(part);
+        let hash = self.hash(key);
+        let (place, hasher) = (self.place(hash), self.hasher.clone());
+        let table = self.table_mut(place);
+        let entry = table.find_entry(hash, |entry| entry.0.borrow() == key).ok()?.remove().0;
+        shrink(table, &hasher);
         self.len -= 1;
         self.join();
         Some(entry)
@@ -141,31 +170,30 @@ impl<K: Eq + Hash + Borrow<[u8]>, V> Parted<K, V> {
     }
 
     /// Keeps of a part what is to be kept.
-    pub fn retain(&mut self, part: usize, keep: impl FnMut(&K, &mut V) -> bool) {
-        let part = self.part_mut(part);
-        let before = part.len();
-        part.retain(keep);
-        shrink(part);
-        let gone = before - part.len();
+    pub fn retain(&mut self, part: usize, mut keep: impl FnMut(&K, &mut V) -> bool) {
+        let hasher = self.hasher.clone();
+        let table = self.table_mut(part);
+        let before = table.len();
+        table.retain(|(key, value)| keep(key, value));
+        shrink(table, &hasher);
+        let gone = before - table.len();
         self.len -= gone;
         self.join();
     }
 
     /// Splits the part whose turn it is.
     fn split(&mut self) {
-        let parts = self.parts();
-        let hasher = self.first.hasher().clone();
-        let fresh = || HashMap::with_hasher(hasher.clone());
-        let part = self.part_mut(parent(parts));
-        let (mut low, mut high) = (fresh(), fresh());
-        for (key, value) in std::mem::replace(part, fresh()) {
-            let half = match place(hasher.hash_one(key.borrow()), parts + 1) == parts {
-                true => &mut high,
-                false => &mut low,
-            };
-            half.insert(key, value);
+        let (parts, hasher) = (self.parts(), self.hasher.clone());
+        let hash = |(key, _): &(K, V)| hasher.hash_one(key.borrow());
+        let table = self.table_mut(parent(parts));
+        let half = table.len() / 2;
+        let (mut low, mut high) = (HashTable::with_capacity(half), HashTable::with_capacity(half));
+        for entry in std::mem::take(table) {
+            let of = hash(&entry);
+            let half = if place(of, parts + 1) == parts { &mut high } else { &mut low };
+            half.insert_unique(of, entry, hash);
         }
-        *part = low;
+        *table = low;
         self.rest.push(high);
     }
 
@@ -174,8 +202,12 @@ impl<K: Eq + Hash + Borrow<[u8]>, V> Parted<K, V> {
         while self.len < SPARSE * self.rest.len()
             && let Some(last) = self.rest.pop()
         {
-            let parts = self.parts();
-            self.part_mut(parent(parts)).extend(last);
+            let (parts, hasher) = (self.parts(), self.hasher.clone());
+            let hash = |(key, _): &(K, V)| hasher.hash_one(key.borrow());
+            let table = self.table_mut(parent(parts));
+            for entry in last {
+                table.insert_unique(hash(&entry), entry, hash);
+            }
         }
     }
 }
@@ -197,9 +229,9 @@ fn parent(parts: usize) -> usize {
 }
 
 /// Gives back what a crowd has left empty.
-fn shrink<K: Eq + Hash, V>(part: &mut HashMap<K, V>) {
-    if part.capacity() > SPARE * part.len().max(SPARE) {
-        part.shrink_to(2 * part.len());
+fn shrink<K: Borrow<[u8]>, V>(table: &mut HashTable<(K, V)>, hasher: &RandomState) {
+    if table.capacity() > SPARE * table.len().max(SPARE) {
+        table.shrink_to(2 * table.len(), |(key, _)| hasher.hash_one(key.borrow()));
     }
 }
 
@@ -218,7 +250,7 @@ mod tests {
         for number in 0..100_000u64 {
             assert_eq!(map.insert(key(number), number), None);
             if number % 1000 == 0 {
-                let sizes = (0..map.parts()).map(|part| map.part(part).capacity());
+                let sizes = (0..map.parts()).map(|part| map.table(part).capacity());
                 largest = sizes.max().unwrap_or(0).max(largest);
             }
         }
@@ -231,7 +263,7 @@ mod tests {
             assert_eq!(map.get(&key(number)), None);
         }
         assert_eq!((map.len(), map.parts()), (8, 1));
-        assert!(map.part(0).capacity() < 100);
+        assert!(map.table(0).capacity() < 100);
         assert_eq!(map.get_mut(&key(7)), Some(&mut 8));
     }
 

@@ -96,23 +96,34 @@ impl Pool {
     pub(super) fn put(&mut self, member: &[u8], task: Task, now: Timestamp) -> Member {
         // Two out for one in: what is to be forgotten never piles up.
         self.forget(now, 2);
-        let (member, is_listed) = match self.remove(member, &task, now) {
-            Some((member, is_listed)) => (member, is_listed),
-            None => (Member::from(member), false),
+        let (holds_slot, slot_end, forget) = (task.holds_slot(now), task.slot_end, task.forget);
+        let has_ended = task.state == TaskState::Leased && !holds_slot;
+        let next = has_ended.then(|| endings::lapsed(member, &task));
+        let queued = task.queued.as_ref().map(|queued| (queued.standing, queued.at));
+        let (member, is_listed) = match self.tasks.get_key_value_mut(member) {
+            Some((member, known)) => {
+                let member = member.clone();
+                let was = std::mem::replace(&mut **known, task);
+                let is_listed = self.leave(&member, &was, next.as_ref(), now);
+                (member, is_listed)
+            }
+            None => {
+                let member = Member::from(member);
+                self.tasks.insert(member.clone(), Box::new(task));
+                (member, false)
+            }
         };
         self.touched.note(&[&[record::TASK], &member]);
-        if is_listed || task.holds_slot(now) {
-            self.leases.insert(task.slot_end, member.clone());
-        } else if task.forget != NEVER {
-            self.ended.insert(task.forget, member.clone());
+        if is_listed || holds_slot {
+            self.leases.insert(slot_end, member.clone());
+        } else if forget != NEVER {
+            self.ended.insert(forget, member.clone());
         }
-        if let Some(queued) = &task.queued {
-            match queued.standing {
-                Standing::Queued => self.backlog.add(&member, queued.at),
-                _ => self.backlog.set_due(&member, task.forget),
-            }
+        match queued {
+            Some((Standing::Queued, at)) => self.backlog.add(&member, at),
+            Some(_) => self.backlog.set_due(&member, forget),
+            None => {}
         }
-        self.tasks.insert(member.clone(), Box::new(task));
         member
     }
 
@@ -134,27 +145,32 @@ impl Pool {
         budget
     }
 
-    /// Takes out what is known of a task, another standing of which is to be known. Also
-    /// whether its lease has ended, is the same still, and is to be told of.
-    fn remove(&mut self, member: &[u8], next: &Task, now: Timestamp) -> Option<(Member, bool)> {
-        let (member, task) = self.tasks.remove_entry(member)?;
-        if let Some(queued) = task.queued.as_ref().filter(|q| q.standing == Standing::Queued) {
-            self.backlog.remove(&member, queued.at);
+    /// Takes what was known of a task out of all rows. Whether its lease has ended, is the
+    /// next one still, and is to be told of.
+    fn leave(
+        &mut self,
+        member: &Member,
+        was: &Task,
+        next: Option<&Lapsed>,
+        now: Timestamp,
+    ) -> bool {
+        if let Some(queued) = was.queued.as_ref().filter(|q| q.standing == Standing::Queued) {
+            self.backlog.remove(member, queued.at);
         }
-        if task.state != TaskState::Leased || !self.leases.remove(task.slot_end, &member) {
-            self.ended.remove(task.forget, &member);
-            return Some((member, false));
+        if was.state != TaskState::Leased || !self.leases.remove(was.slot_end, member) {
+            self.ended.remove(was.forget, member);
+            return false;
         }
-        if task.slot_end > now {
-            return Some((member, false));
+        if was.slot_end > now {
+            return false;
         }
-        let lapsed = (task.slot_end, member.clone(), task.lease.token, task.attempt());
-        if next.state == TaskState::Leased && lapsed == endings::lapsed(&member, next) {
-            return Some((member, true));
+        let lapsed = endings::lapsed(member, was);
+        if next == Some(&lapsed) {
+            return true;
         }
         self.note_lapsed(&lapsed);
         self.replaced.insert(lapsed);
-        Some((member, false))
+        false
     }
 
     /// The leases that hold a slot, the earliest to end first, from `after`.

@@ -17,7 +17,7 @@ mod sweep;
 mod tables;
 
 use std::{
-    collections::{BinaryHeap, HashMap},
+    collections::BinaryHeap,
     fmt,
     hash::{BuildHasher, DefaultHasher, Hasher, RandomState},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -157,8 +157,8 @@ impl Embedded {
         let now = self.clock.now();
         let mut noted = Vec::new();
         for shard in 0..SHARDS {
-            self.each_part::<S>(shard, |part| {
-                let ended = part.iter().filter(|(_, state)| state.has_ended(now));
+            self.each_part::<S>(shard, |table, part| {
+                let ended = table.part(part).filter(|(_, state)| state.has_ended(now));
                 let names = ended.map(|(name, _)| Name::parse(Bytes::copy_from_slice(name)));
                 let names = names.filter_map(Result::ok);
                 noted.extend(names.map(|name| PartitionCursor { noted: 0, name }));
@@ -171,7 +171,7 @@ impl Embedded {
 
     /// Goes through a shard's partitions of a kind, and holds its mutex for a part of them.
     /// What moves to another part meanwhile may be seen twice, or not at all.
-    fn each_part<S: Kept>(&self, shard: usize, mut see: impl FnMut(&HashMap<Box<[u8]>, S>)) {
+    fn each_part<S: Kept>(&self, shard: usize, mut see: impl FnMut(&Table<S>, usize)) {
         let mut part = 0;
         loop {
             let mut tables = lock(&self.shards[shard]);
@@ -179,7 +179,7 @@ impl Embedded {
             if part >= table.parts() {
                 return;
             }
-            see(table.part(part));
+            see(table, part);
             part += 1;
         }
     }
