@@ -1,15 +1,14 @@
 //! A hash map in parts, which grows and shrinks by one of them at a time.
 //!
 //! A map that grows moves all it holds at once: of a million entries that is a pause of
-//! hundreds of milliseconds. Here no step moves more than a part or two. It is linear hashing:
-//! parts are split in their order, so no table says where they are.
+//! hundreds of milliseconds. Here no step moves more than a part or two. It is linear hashing
+//! (Litwin, 1980): parts are split in their order, so no table says where they are. A key is
+//! hashed once, for its part and its place there, and its hash is kept: what is moved is not
+//! read for it.
 
-use std::{
-    borrow::Borrow,
-    fmt,
-    hash::{BuildHasher, RandomState},
-};
+use std::{borrow::Borrow, fmt, mem, sync::LazyLock};
 
+use ahash::RandomState;
 use hashbrown::HashTable;
 
 /// Entries of a part, on the average, at most. Those whose turn to be split is yet to come
@@ -20,19 +19,48 @@ const SPARSE: usize = FULL / 4;
 /// A part with so many times the room that it uses is shrunk.
 const SPARE: usize = 8;
 
+/// Names come from callers: which of them share a place they must not know.
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+fn hash(key: &[u8]) -> u64 {
+    HASHER.hash_one(key)
+}
+
 /// A hash map in parts, by keys that are bytes.
 pub struct Parted<K, V> {
-    hasher: RandomState,
-    first: HashTable<(K, V)>,
+    first: Part<K, V>,
     /// The others; as a rule there are none.
-    rest: Vec<HashTable<(K, V)>>,
+    rest: Vec<Part<K, V>>,
     len: usize,
+}
+
+type Part<K, V> = HashTable<Entry<K, V>>;
+
+struct Entry<K, V> {
+    hash: u64,
+    key: K,
+    value: V,
+}
+
+impl<K, V> Entry<K, V> {
+    fn pair(&self) -> (&K, &V) {
+        (&self.key, &self.value)
+    }
+
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+impl<K: Borrow<[u8]>, V> Entry<K, V> {
+    fn is(&self, key: &[u8]) -> bool {
+        self.key.borrow() == key
+    }
 }
 
 impl<K, V> Default for Parted<K, V> {
     fn default() -> Parted<K, V> {
-        let (first, rest) = (HashTable::new(), Vec::new());
-        Parted { hasher: RandomState::new(), first, rest, len: 0 }
+        Parted { first: Part::new(), rest: Vec::new(), len: 0 }
     }
 }
 
@@ -60,43 +88,32 @@ impl<K, V> Parted<K, V> {
 
     /// All entries.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
-        self.first.iter().chain(self.rest.iter().flatten()).map(|(key, value)| (key, value))
+        self.first.iter().chain(self.rest.iter().flatten()).map(Entry::pair)
     }
 
     /// The entries of a part.
     pub fn part(&self, part: usize) -> impl ExactSizeIterator<Item = (&K, &V)> {
-        self.table(part).iter().map(|(key, value)| (key, value))
+        self.at(part).iter().map(Entry::pair)
     }
 
-    fn table(&self, part: usize) -> &HashTable<(K, V)> {
+    fn at(&self, part: usize) -> &Part<K, V> {
         part.checked_sub(1).and_then(|part| self.rest.get(part)).unwrap_or(&self.first)
     }
 
-    fn table_mut(&mut self, part: usize) -> &mut HashTable<(K, V)> {
+    fn at_mut(&mut self, part: usize) -> &mut Part<K, V> {
         match part.checked_sub(1).and_then(|part| self.rest.get_mut(part)) {
-            Some(table) => table,
+            Some(part) => part,
             None => &mut self.first,
         }
     }
 }
 
 impl<K: Borrow<[u8]>, V> Parted<K, V> {
-    fn hash(&self, key: &[u8]) -> u64 {
-        self.hasher.hash_one(key)
-    }
-
-    fn place(&self, hash: u64) -> usize {
-        match self.rest.len() {
-            0 => 0,
-            rest => place(hash, 1 + rest),
-        }
-    }
-
     /// The key as it is kept, and its value.
     pub fn get_key_value(&self, key: &[u8]) -> Option<(&K, &V)> {
-        let hash = self.hash(key);
-        let entry = self.table(self.place(hash)).find(hash, |entry| entry.0.borrow() == key);
-        entry.map(|(key, value)| (key, value))
+        let hash = hash(key);
+        let entry = self.at(place(hash, self.parts())).find(hash, |entry| entry.is(key));
+        entry.map(Entry::pair)
     }
 
     /// The value of a key.
@@ -104,17 +121,32 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
         self.get_key_value(key).map(|(_, value)| value)
     }
 
-    /// The key as it is kept, and its value to be changed.
+    /// The key as it is kept, and its value, to be changed.
     pub fn get_key_value_mut(&mut self, key: &[u8]) -> Option<(&K, &mut V)> {
-        let hash = self.hash(key);
-        let place = self.place(hash);
-        let entry = self.table_mut(place).find_mut(hash, |entry| entry.0.borrow() == key);
-        entry.map(|(key, value)| (&*key, value))
+        let hash = hash(key);
+        let part = self.at_mut(place(hash, self.parts()));
+        let entry = part.find_mut(hash, |entry| entry.is(key));
+        entry.map(|Entry { key, value, .. }| (&*key, value))
     }
 
     /// The value of a key, to be changed.
     pub fn get_mut(&mut self, key: &[u8]) -> Option<&mut V> {
         self.get_key_value_mut(key).map(|(_, value)| value)
+    }
+
+    /// Sets the value of a key; the one that it had.
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+        let hash = hash(key.borrow());
+        let part = self.at_mut(place(hash, self.parts()));
+        if let Some(entry) = part.find_mut(hash, |entry| entry.is(key.borrow())) {
+            return Some(mem::replace(&mut entry.value, value));
+        }
+        part.insert_unique(hash, Entry { hash, key, value }, Entry::hash);
+        self.len += 1;
+        if self.len > FULL * self.parts() {
+            self.split();
+        }
+        None
     }
 
     /// The value of a key, to be changed; one is put there first if there is none.
@@ -126,42 +158,22 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
         if self.get(key).is_none() {
             self.insert(K::from(key), V::default());
         }
-        let hash = self.hash(key);
-        let (place, hasher) = (self.place(hash), self.hasher.clone());
-        let entry = self.table_mut(place).entry(
-            hash,
-            |entry| entry.0.borrow() == key,
-            |(key, _)| hasher.hash_one(key.borrow()),
-        );
-        &mut entry.or_insert_with(|| (K::from(key), V::default())).into_mut().1
-    }
-
-    /// Sets the value of a key; the one that it had.
-    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
-        let hash = self.hash(key.borrow());
-        let (place, hasher) = (self.place(hash), self.hasher.clone());
-        let table = self.table_mut(place);
-        if let Some((_, kept)) = table.find_mut(hash, |entry| entry.0.borrow() == key.borrow()) {
-            return Some(std::mem::replace(kept, value));
-        }
-        table.insert_unique(hash, (key, value), |(key, _)| hasher.hash_one(key.borrow()));
-        self.len += 1;
-        if self.len > FULL * self.parts() {
-            self.split();
-        }
-        None
+        let hash = hash(key);
+        let part = self.at_mut(place(hash, self.parts()));
+        let entry = part.entry(hash, |entry| entry.is(key), Entry::hash);
+        let fresh = || Entry { hash, key: K::from(key), value: V::default() };
+        &mut entry.or_insert_with(fresh).into_mut().value
     }
 
     /// Takes a key and its value out.
     pub fn remove_entry(&mut self, key: &[u8]) -> Option<(K, V)> {
-        let hash = self.hash(key);
-        let (place, hasher) = (self.place(hash), self.hasher.clone());
-        let table = self.table_mut(place);
-        let entry = table.find_entry(hash, |entry| entry.0.borrow() == key).ok()?.remove().0;
-        shrink(table, &hasher);
+        let hash = hash(key);
+        let part = self.at_mut(place(hash, self.parts()));
+        let (entry, _) = part.find_entry(hash, |entry| entry.is(key)).ok()?.remove();
+        shrink(part);
         self.len -= 1;
         self.join();
-        Some(entry)
+        Some((entry.key, entry.value))
     }
 
     /// Takes a key out; its value.
@@ -171,29 +183,27 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
 
     /// Keeps of a part what is to be kept.
     pub fn retain(&mut self, part: usize, mut keep: impl FnMut(&K, &mut V) -> bool) {
-        let hasher = self.hasher.clone();
-        let table = self.table_mut(part);
-        let before = table.len();
-        table.retain(|(key, value)| keep(key, value));
-        shrink(table, &hasher);
-        let gone = before - table.len();
+        let part = self.at_mut(part);
+        let before = part.len();
+        part.retain(|Entry { key, value, .. }| keep(key, value));
+        shrink(part);
+        let gone = before - part.len();
         self.len -= gone;
         self.join();
     }
 
     /// Splits the part whose turn it is.
     fn split(&mut self) {
-        let (parts, hasher) = (self.parts(), self.hasher.clone());
-        let hash = |(key, _): &(K, V)| hasher.hash_one(key.borrow());
-        let table = self.table_mut(parent(parts));
-        let half = table.len() / 2;
-        let (mut low, mut high) = (HashTable::with_capacity(half), HashTable::with_capacity(half));
-        for entry in std::mem::take(table) {
-            let of = hash(&entry);
-            let half = if place(of, parts + 1) == parts { &mut high } else { &mut low };
-            half.insert_unique(of, entry, hash);
+        let parts = self.parts();
+        let part = self.at_mut(parent(parts));
+        let half = part.len() / 2;
+        let (mut low, mut high) = (Part::with_capacity(half), Part::with_capacity(half));
+        for entry in mem::take(part) {
+            let is_high = place(entry.hash, parts + 1) == parts;
+            let half = if is_high { &mut high } else { &mut low };
+            half.insert_unique(entry.hash, entry, Entry::hash);
         }
-        *table = low;
+        *part = low;
         self.rest.push(high);
     }
 
@@ -202,11 +212,9 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
         while self.len < SPARSE * self.rest.len()
             && let Some(last) = self.rest.pop()
         {
-            let (parts, hasher) = (self.parts(), self.hasher.clone());
-            let hash = |(key, _): &(K, V)| hasher.hash_one(key.borrow());
-            let table = self.table_mut(parent(parts));
+            let part = self.at_mut(parent(self.parts()));
             for entry in last {
-                table.insert_unique(hash(&entry), entry, hash);
+                part.insert_unique(entry.hash, entry, Entry::hash);
             }
         }
     }
@@ -229,9 +237,9 @@ fn parent(parts: usize) -> usize {
 }
 
 /// Gives back what a crowd has left empty.
-fn shrink<K: Borrow<[u8]>, V>(table: &mut HashTable<(K, V)>, hasher: &RandomState) {
-    if table.capacity() > SPARE * table.len().max(SPARE) {
-        table.shrink_to(2 * table.len(), |(key, _)| hasher.hash_one(key.borrow()));
+fn shrink<K, V>(part: &mut Part<K, V>) {
+    if part.capacity() > SPARE * part.len().max(SPARE) {
+        part.shrink_to(2 * part.len(), Entry::hash);
     }
 }
 
@@ -250,7 +258,7 @@ mod tests {
         for number in 0..100_000u64 {
             assert_eq!(map.insert(key(number), number), None);
             if number % 1000 == 0 {
-                let sizes = (0..map.parts()).map(|part| map.table(part).capacity());
+                let sizes = (0..map.parts()).map(|part| map.at(part).capacity());
                 largest = sizes.max().unwrap_or(0).max(largest);
             }
         }
@@ -263,7 +271,7 @@ mod tests {
             assert_eq!(map.get(&key(number)), None);
         }
         assert_eq!((map.len(), map.parts()), (8, 1));
-        assert!(map.table(0).capacity() < 100);
+        assert!(map.at(0).capacity() < 100);
         assert_eq!(map.get_mut(&key(7)), Some(&mut 8));
     }
 

@@ -100,7 +100,7 @@ impl CompleteTask {
             state: TaskState::Completed {
                 outcome: self.outcome,
                 // A copy: a slice would keep the whole received message.
-                result: Bytes::copy_from_slice(&self.result),
+                result: (*self.result).into(),
             },
             queued: None,
             ..task

@@ -97,11 +97,11 @@ impl Decision for EvictTask {
         let was_free = settings.capacity.saturating_sub(pool.in_use());
         pool.log_task(EventKind::Evicted, member.clone(), &task, None, &settings, now);
         if task.queued.is_some() {
-            task.state = TaskState::Evicted { reason: Bytes::new() };
+            task.state = TaskState::Evicted { reason: Box::default() };
             pool.end_attempt(&member, task, &settings, now);
         } else {
             // A copy: a slice would keep the whole received message.
-            task.state = TaskState::Evicted { reason: Bytes::copy_from_slice(&self.reason) };
+            task.state = TaskState::Evicted { reason: (*self.reason).into() };
             task.forget = now.after(settings.retention);
             pool.put(&member, task, now);
         }

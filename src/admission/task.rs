@@ -38,12 +38,12 @@ pub enum TaskState {
         /// How the task went.
         outcome: Outcome,
         /// The result.
-        result: Bytes,
+        result: Box<[u8]>,
     },
     /// An operator took it away.
     Evicted {
         /// Why; not kept of a queued task.
-        reason: Bytes,
+        reason: Box<[u8]>,
     },
 }
 

@@ -2,8 +2,6 @@
 //! that is decided after another decision, since only replicas can tell. The call that was
 //! granted it is answered that it could not be decided.
 
-use bytes::Bytes;
-
 use super::{
     EventKind, Lease, Pool, Settings, Task, TaskName, TaskState, push_queue_keys, unknown_status,
 };
@@ -34,7 +32,7 @@ impl WithdrawTask {
         let settings = self.settings.under(&pool.overrides);
         let was_free = settings.capacity.saturating_sub(pool.in_use());
         pool.log_task(EventKind::Evicted, pool.shared(member), &task, None, &settings, now);
-        task.state = TaskState::Evicted { reason: Bytes::new() };
+        task.state = TaskState::Evicted { reason: Box::default() };
         if let Some(queued) = &mut task.queued {
             // As before; it was not dispatched.
             queued.attempt -= 1;
@@ -45,7 +43,7 @@ impl WithdrawTask {
             }
             pool.end_attempt(member, task, &settings, now);
         } else {
-            task.state = TaskState::Evicted { reason: Bytes::from_static(WITHDRAWN) };
+            task.state = TaskState::Evicted { reason: WITHDRAWN.into() };
             task.forget = now.after(settings.retention);
             pool.put(member, task, now);
         }

@@ -19,10 +19,10 @@ mod tables;
 use std::{
     collections::BinaryHeap,
     fmt,
-    hash::{BuildHasher, DefaultHasher, Hasher, RandomState},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use ahash::RandomState;
 use bytes::Bytes;
 
 pub use archive::Directory;
@@ -47,7 +47,7 @@ const SHARDS: usize = 1024;
 pub struct Embedded {
     clock: Clock,
     /// Says which partitions share a shard: nobody outside can tell.
-    salt: u64,
+    hasher: RandomState,
     shards: Vec<Mutex<Tables>>,
     hub: Arc<Hub>,
     /// Where changes are written down, if they are.
@@ -70,7 +70,8 @@ impl Embedded {
     fn salted(clock: Clock, salt: u64) -> Embedded {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let hub = Hub::new("embedded");
-        Embedded { clock, salt, shards, hub, journal: None, ceiling: None }
+        let hasher = RandomState::with_seeds(salt, 1, 2, 3);
+        Embedded { clock, hasher, shards, hub, journal: None, ceiling: None }
     }
 
     /// The same with a ceiling on memory.
@@ -129,10 +130,7 @@ impl Embedded {
 
     /// What shares a tag shares a mutex: an event is appended with its change.
     fn shard(&self, tag: &[u8]) -> MutexGuard<'_, Tables> {
-        let mut hasher = DefaultHasher::new();
-        hasher.write_u64(self.salt);
-        hasher.write(tag);
-        lock(&self.shards[hasher.finish() as usize % SHARDS])
+        lock(&self.shards[self.hasher.hash_one(tag) as usize % SHARDS])
     }
 
     /// Where changes are written down, if they are.

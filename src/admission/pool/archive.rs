@@ -47,9 +47,9 @@ impl Pool {
 fn task_line(pool: Text, member: &[u8], task: Task, is_ended: bool) -> TaskLine {
     let (device, name) = device_and_task(member);
     let (state, succeeded, text) = match task.state {
-        TaskState::New => (StateName::New, None, Bytes::new()),
-        TaskState::Leased => (StateName::Leased, None, Bytes::new()),
-        TaskState::Failed => (StateName::Failed, None, Bytes::new()),
+        TaskState::New => (StateName::New, None, Box::default()),
+        TaskState::Leased => (StateName::Leased, None, Box::default()),
+        TaskState::Failed => (StateName::Failed, None, Box::default()),
         TaskState::Evicted { reason } => (StateName::Evicted, None, reason),
         TaskState::Completed { outcome, result } => {
             (StateName::Completed, Some(outcome == Outcome::Succeeded), result)
@@ -129,7 +129,7 @@ impl TaskLine {
     }
 
     fn task(&self) -> Task {
-        let text = || Bytes::from(self.text.0.clone());
+        let text = || self.text.0.clone().into();
         let queued = self.queued.as_ref().map(|queued| {
             Box::new(Queued {
                 standing: match queued.standing {
