@@ -86,6 +86,15 @@ impl<E: Clone> History<E> {
         EventPage { gap, after: from, events, last }
     }
 
+    /// Drops so many events at most of one that nobody reads any more, and then itself; how
+    /// many were dropped.
+    pub fn release(history: &mut Option<Box<History<E>>>, most: usize) -> usize {
+        let Some(kept) = history else { return 0 };
+        let dropped = kept.events.drain(..most.min(kept.events.len())).count();
+        history.take_if(|kept| kept.events.is_empty());
+        dropped
+    }
+
     /// Whether it may go.
     pub fn has_lapsed(&self, now: Timestamp) -> bool {
         self.forget <= now

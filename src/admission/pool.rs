@@ -35,6 +35,8 @@ pub struct Pool {
     pub(super) last_token: u64,
     pub(super) queue: Option<Box<Queue>>,
     pub(super) events: Option<Box<History<Event>>>,
+    /// Those that have lapsed, and are dropped some at a time.
+    lapsed_events: Option<Box<History<Event>>>,
     pub(super) backlog: Backlog,
     /// Behind a pointer: what is moved when there are more of them is little.
     tasks: Parted<Member, Box<Task>>,
@@ -202,10 +204,12 @@ impl State for Pool {
 
     fn sweep(&mut self, now: Timestamp, budget: usize) -> usize {
         self.lapse(now);
-        if self.events.take_if(|events| events.has_lapsed(now)).is_some() {
+        if let Some(events) = self.events.take_if(|events| events.has_lapsed(now)) {
             self.touched.note(&[&[record::EVENT]]);
+            self.lapsed_events = Some(events);
         }
-        self.forget(now, budget)
+        let forgotten = self.forget(now, budget);
+        forgotten + History::release(&mut self.lapsed_events, budget - forgotten)
     }
 
     fn has_ended(&self, now: Timestamp) -> bool {
@@ -217,6 +221,7 @@ impl State for Pool {
         self.tasks.is_empty()
             && self.replaced.is_empty()
             && self.events.is_none()
+            && self.lapsed_events.is_none()
             && self.overrides == Overrides::default()
             && self.last_token < now.0
             && self.queue.as_ref().is_none_or(|queue| queue.is_empty())
@@ -228,70 +233,4 @@ impl State for Pool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        admission::{Lease, task::ends},
-        time::Millis,
-    };
-
-    fn leased(lease: Lease, slot_end: Timestamp, forget: Timestamp) -> Task {
-        Task { lease, slot_end, forget, state: TaskState::Leased, is_told: false, queued: None }
-    }
-
-    #[test]
-    fn what_is_to_be_forgotten_does_not_pile_up() {
-        let mut pool = Pool::default();
-        for second in 0..10_000u64 {
-            let now = Timestamp(second * 1_000_000);
-            let (expire, retention) = (now.after(Millis(500)), Millis::from_secs(60));
-            let lease = Lease { token: now.0, grant: now, expire };
-            let (slot_end, forget) = ends(expire, Millis(0), retention);
-            pool.lapse(now);
-            pool.reclaim(&Settings::default(), now);
-            pool.put(&second.to_be_bytes(), leased(lease, slot_end, forget), now);
-        }
-        assert!(pool.tasks.len() < 70, "{} records", pool.tasks.len());
-        assert!(pool.leases.len() < 2, "{} leases", pool.leases.len());
-    }
-
-    #[test]
-    fn a_swept_pool_is_vacant() {
-        let mut pool = Pool::default();
-        let lease = Lease { token: 1, grant: Timestamp(1), expire: Timestamp(2) };
-        for task in 0..10u8 {
-            pool.put(&[task], leased(lease, Timestamp(3), Timestamp(10)), Timestamp(1));
-        }
-        pool.sweep(Timestamp(10), 100);
-        assert!(!pool.is_vacant(Timestamp(10)) && pool.in_use() == 0);
-        assert_eq!(pool.tasks.len(), 10, "no event tells of the ends yet");
-        pool.reclaim(&Settings::default(), Timestamp(10));
-        pool.sweep(Timestamp(10), 4);
-        assert_eq!(pool.tasks.len(), 6);
-        pool.sweep(Timestamp(10), 100);
-        let forgotten = Timestamp(10).after(crate::events::KEPT);
-        pool.sweep(forgotten, 100);
-        assert!(pool.is_vacant(forgotten));
-    }
-    #[test]
-    fn however_many_end_together_they_are_counted_and_go_some_at_a_time() {
-        let mut pool = Pool::default();
-        let (start, end) = (Timestamp(1), Timestamp(2));
-        for task in 0..5000u64 {
-            let lease = Lease { token: task, grant: start, expire: end };
-            pool.put(&task.to_be_bytes(), leased(lease, end, Timestamp(3)), start);
-        }
-        // One of them has another lease by now: the end of the first is told all the same.
-        pool.lapse(end);
-        assert_eq!((pool.in_use(), pool.leases.len(), pool.ended.len()), (0, 5000, 0));
-        let lease = Lease { token: 7000, grant: end, expire: Timestamp(9) };
-        pool.put(&7u64.to_be_bytes(), leased(lease, Timestamp(9), NEVER), end);
-        assert_eq!((pool.in_use(), pool.replaced.len()), (1, 1));
-        for left in (0..50).rev() {
-            assert!(pool.has_ended(end));
-            assert_eq!(pool.reclaim(&Settings::default(), end), left * 100);
-        }
-        assert!(!pool.has_ended(end) && pool.replaced.is_empty());
-        assert_eq!((pool.in_use(), pool.ended.len()), (1, 4999));
-    }
-}
+mod tests;
