@@ -3,7 +3,7 @@
 //! Partitions live in shards, each behind a std mutex that is held for one
 //! decision and never over an `.await`. Leases lapse when their partition is
 //! touched; what is remembered of them goes with later decisions, and in a
-//! sweep every second where there are none. State is in memory, and ends with
+//! sweep that sees to every partition about once a second. State is in memory, and ends with
 //! the process, unless there is a data directory: then what changes is written
 //! down beside it, and read when the next process starts.
 
@@ -19,6 +19,7 @@ mod tables;
 use std::{
     collections::BinaryHeap,
     fmt,
+    hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -43,6 +44,7 @@ use journal::Journal;
 /// So many that what one holds of a million partitions is seen to in a fraction of a
 /// millisecond.
 const SHARDS: usize = 1024;
+
 /// The embedded engine.
 pub struct Embedded {
     clock: Clock,
@@ -70,7 +72,12 @@ impl Embedded {
     fn salted(clock: Clock, salt: u64) -> Embedded {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let hub = Hub::new("embedded");
-        let hasher = RandomState::with_seeds(salt, 1, 2, 3);
+        let seed = |number: u64| {
+            let mut hasher = DefaultHasher::new();
+            (salt, number).hash(&mut hasher);
+            hasher.finish()
+        };
+        let hasher = RandomState::with_seeds(seed(0), seed(1), seed(2), seed(3));
         Embedded { clock, hasher, shards, hub, journal: None, ceiling: None }
     }
 
@@ -133,6 +140,11 @@ impl Embedded {
         lock(&self.shards[self.hasher.hash_one(tag) as usize % SHARDS])
     }
 
+    /// Whether there is room for changes that no call waits for.
+    pub(super) fn has_room(&self) -> bool {
+        self.journal().is_none_or(Journal::has_room)
+    }
+
     /// Where changes are written down, if they are.
     pub(super) fn journal(&self) -> Option<&Journal> {
         self.journal.as_ref()
@@ -155,14 +167,18 @@ impl Embedded {
         let now = self.clock.now();
         let mut noted = Vec::new();
         for shard in 0..SHARDS {
+            let mut is_empty = true;
             self.each_part::<S>(shard, |table, part| {
+                is_empty &= table.is_empty();
                 let ended = table.part(part).filter(|(_, state)| state.has_ended(now));
                 let names = ended.map(|(name, _)| Name::parse(Bytes::copy_from_slice(name)));
                 let names = names.filter_map(Result::ok);
                 noted.extend(names.map(|name| PartitionCursor { noted: 0, name }));
             });
             // Calls go first.
-            tokio::task::yield_now().await;
+            if !is_empty {
+                tokio::task::yield_now().await;
+            }
         }
         Round { now, noted }
     }

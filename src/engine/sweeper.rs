@@ -30,6 +30,8 @@ const PASS_MAX: Duration = Duration::from_secs(1);
 const SWEPT_MAX: usize = 128;
 /// The same where there is none: calls on this thread wait for so many at most.
 const SWEPT_HERE_MAX: usize = 8;
+/// After a step that has left something of a partition of this process.
+const PAUSE: Duration = Duration::from_millis(1);
 /// A partition is noted once a minute at least while something begins in it; so long
 /// after it was, something may.
 const ACTIVE: Duration = Duration::from_secs(90);
@@ -115,6 +117,14 @@ impl Engine {
         self.sweep_all(due, decision, known).await
     }
 
+    /// Whether what nobody waits for can be done.
+    fn has_room(&self) -> bool {
+        match self {
+            Engine::Embedded(engine) => engine.has_room(),
+            Engine::Redis(_) => true,
+        }
+    }
+
     async fn sweep_all<D>(
         &self,
         mut due: VecDeque<Name>,
@@ -125,7 +135,7 @@ impl Engine {
         D: Decision<State: Kept, Outcome = Swept>,
     {
         let end = monotonic() + PASS_MAX;
-        while !due.is_empty() && monotonic() < end {
+        while !due.is_empty() && monotonic() < end && self.has_room() {
             let deadline = monotonic() + ANSWER_MAX;
             if let Engine::Redis(engine) = self
                 && known.led.elapsed() >= LEAD_EVERY
@@ -139,6 +149,8 @@ impl Engine {
             let names: Vec<Name> = due.drain(..due.len().min(most)).collect();
             let decisions: Vec<D> = names.iter().cloned().map(decision).collect();
             let swept = self.run_all(&decisions, deadline).await?;
+            let has_more = |swept: &Result<_, _>| matches!(swept, Ok(Swept { has_more: true, .. }));
+            let is_crowd = !self.is_remote() && swept.iter().any(has_more);
             for (name, swept) in names.into_iter().zip(swept) {
                 match swept {
                     Ok(Swept { has_more: true, .. }) => due.push_back(name),
@@ -152,8 +164,11 @@ impl Engine {
                     }
                 }
             }
-            // Calls go first.
-            tokio::task::yield_now().await;
+            // Calls go first; those that wait for a partition of this process need time to.
+            match is_crowd {
+                true => tokio::time::sleep(PAUSE).await,
+                false => tokio::task::yield_now().await,
+            }
         }
         known.left = due;
         Ok(Some(known))

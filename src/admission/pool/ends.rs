@@ -114,7 +114,7 @@ impl Ends {
         if chunk.ends.len() > CHUNK {
             let ends = chunk.ends.split_off(CHUNK / 2);
             let last = std::mem::replace(&mut chunk.last, last(&chunk.ends));
-            chunk.ends.shrink_to_fit();
+            chunk.ends.shrink_to(CHUNK);
             self.chunks.insert(at + 1, Chunk { last, ends });
         }
     }

@@ -1,6 +1,6 @@
 //! Writes changes down, on a thread of its own.
 //!
-//! What has arrived while one batch was written is the next one: a sync serves all that
+//! What has arrived while one batch was written is the next one: a write serves all that
 //! wait for it, and there is no timer in between.
 //!
 //! # When it cannot be written
@@ -59,6 +59,10 @@ const RETRY_EVERY: Duration = Duration::from_millis(250);
 const MANY: usize = 50_000;
 /// With so many in line no further call is taken.
 const MOST: usize = 1_000_000;
+/// With so many in line nothing is added that no call waits for: those that do would wait
+/// for all of it. Where they do not wait for the disk it may be more.
+const SWEPT_ALWAYS_MAX: usize = 5000;
+const SWEPT_INTERVAL_MAX: usize = 20_000;
 
 /// What an acknowledgement means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -171,7 +175,11 @@ impl Journal {
 
     /// Whether there is room for what no call waits for.
     pub(super) fn has_room(&self) -> bool {
-        !self.shared.is_failing.load(Ordering::Acquire) && lock(&self.shared.queue).count < MANY
+        let most = match self.shared.durability {
+            Durability::Always => SWEPT_ALWAYS_MAX,
+            Durability::Interval => SWEPT_INTERVAL_MAX,
+        };
+        !self.shared.is_failing.load(Ordering::Acquire) && lock(&self.shared.queue).count < most
     }
 
     /// Puts changes in line; their ticket.

@@ -2,13 +2,19 @@
 //!
 //! A step holds the mutex of one shard, sees to some parts of its tables, and notes where the
 //! next one goes on: however many partitions there are, and however much of one of them has
-//! ended at once, calls wait for one step at most.
+//! ended at once, none is long. Between two that drop as much as they may lies a pause, in
+//! which calls that wait for the shard have it: the mutex goes to whoever is there, not to
+//! whoever came first.
 
 use std::time::Duration;
 
+use tokio::{
+    task::yield_now,
+    time::{MissedTickBehavior, interval, sleep},
+};
+
 use super::{
-    Embedded, SHARDS,
-    journal::Journal,
+    Ceiling, Embedded, SHARDS,
     kept::{drain, line_up},
     lock,
     tables::{Kept, Tables},
@@ -18,6 +24,10 @@ use crate::{admission, lock::Lock, rate, sequence::Counter, stock::Sku, time::Ti
 /// A sweep sees to a part of the shards; all of them have their turn within a second.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
 const SWEEP_PART: usize = SHARDS.div_ceil(4);
+/// So many steps are one shard's turn at most; the next turn goes on from there.
+const STEPS_MAX: usize = 100;
+/// After a step that has dropped as much as it may.
+const PAUSE: Duration = Duration::from_millis(1);
 /// Entries that a step drops of what partitions remember, at most.
 const DROPPED_MAX: usize = 250;
 /// A step that has looked at so many partitions is the last before others have their turn.
@@ -56,30 +66,46 @@ const KINDS: [Sweep; 7] = [
 
 impl Embedded {
     pub(in super::super) async fn maintain(&self) {
-        let mut tick = tokio::time::interval(SWEEP_EVERY);
-        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        tokio::join!(self.sweep_for_ever(), watch(self.ceiling.as_ref()));
+    }
+
+    async fn sweep_for_ever(&self) {
+        let mut tick = interval(SWEEP_EVERY);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut places = vec![Place::default(); SHARDS];
         let shards: Vec<usize> = (0..SHARDS).collect();
         for part in shards.chunks(SWEEP_PART).cycle() {
             tick.tick().await;
-            if let Some(ceiling) = &self.ceiling {
-                ceiling.look();
-            }
             for shard in part {
-                let mut next = Some(Place::default());
-                while let Some(place) = next {
-                    next = self.sweep_step(*shard, place);
-                    // Calls that wait for the shard, or for this thread, go first.
-                    tokio::task::yield_now().await;
+                places[*shard] = self.sweep_turn(*shard, places[*shard]).await;
+            }
+        }
+    }
+
+    /// A shard's turn; where its next one goes on.
+    async fn sweep_turn(&self, shard: usize, mut place: Place) -> Place {
+        for _ in 0..STEPS_MAX {
+            // What is dropped can wait; calls cannot.
+            if !self.has_room() {
+                break;
+            }
+            match self.sweep_step(shard, place) {
+                None => return Place::default(),
+                Some(next) if next == place => sleep(PAUSE).await,
+                Some(next) => {
+                    place = next;
+                    yield_now().await;
                 }
             }
         }
+        place
     }
 
     /// Drops what has lapsed in all shards, at once.
     pub fn sweep_all(&self) {
         for shard in 0..SHARDS {
             let mut next = Some(Place::default());
-            while let Some(place) = next {
+            while let Some(place) = next.filter(|_| self.has_room()) {
                 next = self.sweep_step(shard, place);
             }
         }
@@ -89,10 +115,6 @@ impl Embedded {
     pub(super) fn sweep_step(&self, shard: usize, mut place: Place) -> Option<Place> {
         let mut tables = lock(&self.shards[shard]);
         let journal = self.journal();
-        // What is dropped can wait; calls cannot.
-        if !journal.is_none_or(Journal::has_room) {
-            return None;
-        }
         let now = self.clock.now();
         let (mut looked, mut left) = (0, DROPPED_MAX);
         while let Some(sweep) = KINDS.get(place.kind) {
@@ -111,6 +133,17 @@ impl Embedded {
             line_up(&mut tables.notes, journal);
         }
         (place.kind < KINDS.len()).then_some(place)
+    }
+}
+
+/// Looks at what the process takes of memory, now and then.
+async fn watch(ceiling: Option<&Ceiling>) {
+    let Some(ceiling) = ceiling else { return };
+    let mut tick = interval(SWEEP_EVERY);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        ceiling.look();
     }
 }
 

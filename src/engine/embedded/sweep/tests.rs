@@ -1,4 +1,7 @@
-use std::sync::{Arc, atomic::AtomicU64};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use bytes::Bytes;
 
@@ -37,12 +40,12 @@ fn a_step_sees_to_a_few_of_a_shards_partitions() {
     assert!(steps > 5, "{steps} steps");
 }
 
-#[test]
-fn a_pool_is_swept_until_nothing_is_left_of_it() {
+/// An engine with so many tasks of a pool that are to be forgotten.
+fn crowd(tasks: usize) -> Embedded {
     let (engine, now) = engine();
     let settings =
         Settings { capacity: 1, retention: Millis::from_secs(60), ..Settings::default() };
-    for number in 0..5000 {
+    for number in 0..tasks {
         let (pool, device, task) = (name("p"), name(&format!("d{number}")), name("t"));
         let place = None;
         let admit = AdmitTask {
@@ -58,25 +61,43 @@ fn a_pool_is_swept_until_nothing_is_left_of_it() {
         let result = Bytes::new();
         engine.run(&CompleteTask { name, token: None, outcome, result, settings }).unwrap();
     }
-    let held = || {
-        let held = (0..SHARDS).find_map(|shard| {
-            let mut tables = lock(&engine.shards[shard]);
-            let pool = Pool::table(&mut tables).get(b"p")?;
-            Some((shard, pool.tasks(Timestamp(0)).count()))
-        });
-        held.unwrap()
-    };
-    let (shard, tasks) = held();
-    assert_eq!(tasks, 5000);
-    now.fetch_add(Millis::from_secs(61).micros(), std::sync::atomic::Ordering::SeqCst);
-    // All of it in one sweep, and none of its steps does more than its part.
+    now.fetch_add(Millis::from_secs(61).micros(), Ordering::SeqCst);
+    engine
+}
+
+/// The pool's shard, and how many tasks are left of it.
+fn held(engine: &Embedded) -> (usize, usize) {
+    let held = (0..SHARDS).find_map(|shard| {
+        let mut tables = lock(&engine.shards[shard]);
+        let pool = Pool::table(&mut tables).get(b"p")?;
+        Some((shard, pool.tasks(Timestamp(0)).count()))
+    });
+    held.unwrap()
+}
+
+#[test]
+fn a_pool_is_swept_until_nothing_is_left_of_it() {
+    let engine = crowd(5000);
+    let (shard, mut before) = held(&engine);
+    assert_eq!(before, 5000);
+    // No step does more than its part.
     let mut next = Some(Place::default());
-    let mut before = tasks;
     while let Some(place) = next {
         next = engine.sweep_step(shard, place);
-        let left = held().1;
+        let left = held(&engine).1;
         assert!(before - left <= DROPPED_MAX);
         before = left;
     }
     assert_eq!(before, 0);
+}
+
+#[tokio::test]
+async fn a_turn_of_a_crowd_ends_and_the_next_one_goes_on() {
+    const TURN: usize = STEPS_MAX * DROPPED_MAX;
+    let engine = crowd(TURN + 1000);
+    let (shard, _) = held(&engine);
+    let place = engine.sweep_turn(shard, Place::default()).await;
+    assert!((1000..=1000 + DROPPED_MAX).contains(&held(&engine).1), "{} are left", held(&engine).1);
+    assert_eq!(engine.sweep_turn(shard, place).await, Place::default());
+    assert_eq!(held(&engine).1, 0);
 }
