@@ -2,6 +2,7 @@
 
 mod connections;
 mod health;
+mod pings;
 mod workers;
 
 use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};

@@ -2,7 +2,8 @@
 //!
 //! Tollgate's own services are called straight from the HTTP/2 connection. On tonic's way,
 //! which health and reflection go, a call passes a router of URLs and seven layers more,
-//! and its body is boxed three times: about a tenth of what the call costs.
+//! and its body is boxed three times: about a tenth of what the call costs. A call's deadline
+//! is kept by its handler, from the whole message on.
 
 use std::{convert::Infallible, future::Future, pin::Pin, sync::Arc};
 

@@ -9,8 +9,6 @@ use std::{
     time::Duration,
 };
 
-use super::workers::Workers;
-use rustix::net::sockopt;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
@@ -18,15 +16,12 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
+use super::workers::Workers;
+
 /// How long a peer may take to say that it speaks HTTP/2.
 const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
 /// `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n`
 const PREFACE_BYTES: usize = 24;
-/// A peer that is silent this long is asked whether it is there, again and again, and has
-/// as long to answer. The kernel asks: HTTP/2's own pings cost two readings of the clock
-/// for every call.
-const KEEPALIVE: Duration = Duration::from_secs(20);
-const KEEPALIVE_PROBES: u32 = 4;
 /// After a failed accept, as a rule for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -37,8 +32,8 @@ pub(super) struct Accepted {
     pub(super) permit: OwnedSemaphorePermit,
 }
 
-/// Accepts connections as long as all threads are there and deals them out, as many at a time as there are
-/// permits; further ones are closed at once.
+/// Accepts connections as long as all threads are there and deals them out, as many at a
+/// time as there are permits; further ones are closed at once.
 pub(super) async fn accept(
     listener: &TcpListener,
     permits: &Arc<Semaphore>,
@@ -83,22 +78,10 @@ impl Connection {
     pub(super) fn new(stream: TcpStream, permit: OwnedSemaphorePermit) -> Connection {
         // Small answers must not wait for acknowledgements. A socket that is
         // already gone fails at its first read.
-        let _ = stream.set_nodelay(true).and_then(|()| Ok(keep_alive(&stream)?));
+        let _ = stream.set_nodelay(true);
         let mute = Some(Box::pin(sleep(PREFACE_TIMEOUT)));
         Connection { stream, mute, received: 0, _permit: permit }
     }
-}
-
-/// Has the kernel see to it that a peer that is gone without a word is noticed.
-fn keep_alive(stream: &TcpStream) -> rustix::io::Result<()> {
-    sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, KEEPALIVE)?;
-    sockopt::set_tcp_keepintvl(stream, KEEPALIVE / KEEPALIVE_PROBES)?;
-    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
-    // One that acknowledges nothing of what it was sent is not asked: it has as long, too.
-    #[cfg(target_os = "linux")]
-    sockopt::set_tcp_user_timeout(stream, 2 * KEEPALIVE.as_millis() as u32)?;
-    Ok(())
 }
 
 impl AsyncRead for Connection {

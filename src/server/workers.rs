@@ -7,7 +7,7 @@
 use std::{io, pin::pin, thread};
 
 use hyper::server::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::{
     net::TcpStream,
     runtime::Builder,
@@ -21,6 +21,7 @@ use tokio::{
 use super::{
     STREAMS_MAX,
     connections::{Accepted, Connection},
+    pings::{KEEPALIVE, PingTimer},
 };
 use crate::{engine::worker, grpc::Routes};
 
@@ -128,7 +129,11 @@ async fn serve_connection(
     mut draining: watch::Receiver<bool>,
 ) {
     let mut http2 = http2::Builder::new(TokioExecutor::new());
-    http2.timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX);
+    http2
+        .timer(PingTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .keep_alive_interval(KEEPALIVE)
+        .keep_alive_timeout(KEEPALIVE);
     let mut served = pin!(http2.serve_connection(TokioIo::new(connection), routes));
     let ended = tokio::select! {
         biased;
