@@ -14,8 +14,9 @@
 //! had reached beyond it nobody knows:
 //! - [`Keeps::All`]: what was answered is down, and with it a mark that is no earlier. The
 //!   next process goes on from the mark: no lease ends early for the kill, however short it
-//!   is, but for the microsecond that keeps the two apart. (A refusal may have been told a later time, and be told an earlier one if the
-//!   system's clock was set back meanwhile: it has changed nothing.)
+//!   is, but for the microsecond that keeps the two apart. (A refusal may have been told a
+//!   later time, and be told an earlier one if the system's clock was set back meanwhile: it
+//!   has changed nothing.)
 //! - [`Keeps::Most`]: what was answered may be lost, and must not be told again as another
 //!   instant's. The mark is ahead of the time, by [`AHEAD`], and the clock stands still
 //!   rather than pass one that is not down. The next process stands still at the mark until
@@ -35,7 +36,7 @@ use super::{Clock, Millis, Timestamp};
 /// How far the mark is ahead of the time.
 pub const AHEAD: Millis = Millis::from_secs(3);
 /// A partition grants less often than once a µs for so long.
-const SPARE: Millis = Millis::from_secs(1);
+const MARGIN: Millis = Millis::from_secs(1);
 /// A mark that is older is written anew.
 const RENEWED_AFTER: Millis = Millis::from_secs(1);
 
@@ -120,7 +121,7 @@ impl KeptClock {
     /// down is far enough ahead. `source` is the time of what it goes by.
     pub fn is_ahead(&self, source: Timestamp) -> bool {
         let now = Timestamp(source.0 + self.shift).max(self.floor);
-        now.after(SPARE).0 <= self.limit.load(Ordering::Acquire)
+        now.after(MARGIN).0 <= self.limit.load(Ordering::Acquire)
     }
 
     /// Whether a mark has to be written.
