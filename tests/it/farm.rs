@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 pub use cluster::Cluster;
 
-use crate::process::{Process, free_port};
+use crate::process::{Process, connect, free_port};
 
 /// How long a farm may take to be ready: elections are held at Redis's own pace.
 const READY: Duration = Duration::from_secs(60);
@@ -47,8 +47,7 @@ impl Node {
     }
 
     pub async fn command(&self, command: &[&str]) -> RedisResult<Value> {
-        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port))?;
-        let mut connection = client.get_multiplexed_async_connection().await?;
+        let mut connection = connect(&format!("redis://127.0.0.1:{}", self.port)).await?;
         redis::cmd(command[0]).arg(&command[1..]).query_async(&mut connection).await
     }
 

@@ -3,7 +3,7 @@
 
 use crate::{
     farm::eventually,
-    process::{OwnRedis, Server, TempFile},
+    process::{OwnRedis, Server, TempFile, connect},
     wire::Wire,
     world::{Client, admit},
 };
@@ -83,8 +83,7 @@ async fn serve(wire: &Wire, config: &TempFile) -> Server {
 
 /// Whether a replica has what is written now.
 async fn confirms(primary: &OwnRedis) -> bool {
-    let client = redis::Client::open(primary.url()).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut connection = connect(&primary.url()).await.unwrap();
     redis::pipe()
         .cmd("SET")
         .arg("step")

@@ -179,8 +179,7 @@ impl OwnRedis {
     }
 
     pub async fn command(&self, command: &[&str]) -> redis::RedisResult<redis::Value> {
-        let client = redis::Client::open(self.url())?;
-        let mut connection = client.get_multiplexed_async_connection().await?;
+        let mut connection = connect(&self.url()).await?;
         redis::cmd(command[0]).arg(&command[1..]).query_async(&mut connection).await
     }
 }
@@ -190,6 +189,15 @@ impl Drop for OwnRedis {
         self.process = None;
         let _ = fs::remove_dir_all(&self.directory);
     }
+}
+
+/// A connection to a Redis that may be slow, with all else that runs here: the time that
+/// redis gives an answer by itself, half a second, is too short.
+pub async fn connect(url: &str) -> redis::RedisResult<redis::aio::MultiplexedConnection> {
+    let config = redis::AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(Duration::from_secs(10)))
+        .set_response_timeout(Some(Duration::from_secs(30)));
+    redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await
 }
 
 /// A folder that ends with its test.
