@@ -19,6 +19,7 @@ mod routes;
 mod sequence;
 mod status;
 mod stock;
+mod unary;
 
 pub use admission::Admission;
 pub use lock::Lock;

@@ -54,6 +54,13 @@ pub struct AdmitTask {
 }
 
 impl AdmitTask {
+    /// The same with names in memory of their own.
+    pub fn detached(self) -> AdmitTask {
+        let (pool, device) = (self.pool.detached(), self.device.detached());
+        let task = self.task.as_ref().map(Name::detached);
+        AdmitTask { pool, device, task, ..self }
+    }
+
     fn member(&self) -> Vec<u8> {
         member(&self.device, self.task.as_ref().map_or(&[], Name::as_bytes))
     }

@@ -83,8 +83,8 @@ where
         }
     }
 
-    /// Takes a decision as [`Engine::answer`] does, waiting for its turn at most `wait`.
-    /// Nobody waits for a store that cannot be asked.
+    /// Takes a decision as [`Engine::answer`] does, waiting for its turn at most `wait`; boxed,
+    /// so that others do not pay for it. Nobody waits for a store that cannot be asked.
     pub async fn answer(
         self: &Arc<Room<D>>,
         decision: &D,
@@ -95,7 +95,7 @@ where
         D: Shelved,
     {
         if wait.0 > 0 {
-            match self.run(decision.clone(), wait, deadline).await {
+            match Box::pin(self.run(decision.clone(), wait, deadline)).await {
                 Err(Error::Unavailable(_)) => {}
                 outcome => return outcome.map(Answered::by_store),
             }

@@ -14,7 +14,11 @@ use refusals::Refusals;
 
 use super::{
     deadline, events, page_token,
-    pb::{self, admission_service_server::AdmissionServiceServer},
+    pb::{
+        self,
+        admission_service_server::{AdmissionService, AdmissionServiceServer},
+    },
+    unary::unary,
 };
 use crate::{
     admission::{
@@ -49,15 +53,16 @@ impl Admission {
     /// The service's name in health checks.
     pub const NAME: &'static str = "tollgate.v1.AdmissionService";
 
-    /// The service, ready to be routed.
-    pub fn service(
-        engine: Arc<Engine>,
-        catalog: Arc<Catalog>,
-    ) -> AdmissionServiceServer<Admission> {
+    /// The service over an engine.
+    pub(super) fn new(engine: Arc<Engine>, catalog: Arc<Catalog>) -> Admission {
         let room = Room::new(engine.clone());
         let (feeds, refusals) = (Feeds::new(engine.clone()), Refusals::default());
-        AdmissionServiceServer::new(Admission { engine, catalog, room, feeds, refusals })
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        Admission { engine, catalog, room, feeds, refusals }
+    }
+
+    /// The same to tonic.
+    pub(super) fn server(self: Arc<Admission>) -> AdmissionServiceServer<Admission> {
+        AdmissionServiceServer::from_arc(self).max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
     /// A pool, and how often this server refused somebody in it.
@@ -72,8 +77,14 @@ impl Admission {
     }
 }
 
+unary!(Admission {
+    "AdmitTask" => admit_task,
+    "CompleteTask" => complete_task,
+    "RenewTask" => renew_task,
+});
+
 #[tonic::async_trait]
-impl pb::admission_service_server::AdmissionService for Admission {
+impl AdmissionService for Admission {
     async fn admit_task(
         &self,
         request: Request<pb::AdmitTaskRequest>,

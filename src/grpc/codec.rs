@@ -1,12 +1,15 @@
 //! Protobuf on the wire: prost's codec, but a message that is not protobuf is
 //! the caller's fault (INVALID_ARGUMENT), not ours (INTERNAL).
 
+use std::marker::PhantomData;
+
+use bytes::Buf;
 use prost::Message;
 use tonic::{
     Status,
     codec::{BufferSettings, DecodeBuf, Decoder},
 };
-use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
+use tonic_prost::{ProstCodec, ProstEncoder};
 
 /// What a message is given room for at first. A request lives as long as its call,
 /// which may wait for a minute; tonic's default would keep 8 KiB of it.
@@ -20,7 +23,12 @@ pub(crate) struct Codec<T, U>(ProstCodec<T, U>);
 
 /// Decodes requests.
 #[derive(Debug)]
-pub(crate) struct RequestDecoder<U>(ProstDecoder<U>);
+pub(crate) struct RequestDecoder<U>(PhantomData<U>);
+
+/// Decodes a request.
+pub(crate) fn decode<U: Message + Default>(bytes: impl Buf) -> Result<U, Status> {
+    U::decode(bytes).map_err(|error| Status::invalid_argument(error.to_string()))
+}
 
 impl<T, U> Default for Codec<T, U>
 where
@@ -46,7 +54,7 @@ where
     }
 
     fn decoder(&mut self) -> RequestDecoder<U> {
-        RequestDecoder(self.0.decoder())
+        RequestDecoder(PhantomData)
     }
 }
 
@@ -55,8 +63,7 @@ impl<U: Message + Default> Decoder for RequestDecoder<U> {
     type Error = Status;
 
     fn decode(&mut self, source: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
-        let decoded = self.0.decode(source);
-        decoded.map_err(|status| Status::invalid_argument(status.message()))
+        decode(source).map(Some)
     }
 
     fn buffer_settings(&self) -> BufferSettings {

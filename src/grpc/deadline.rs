@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use hyper::{HeaderMap, header::HeaderName};
 use tonic::Request;
 
 use crate::time::{Millis, monotonic};
 
 /// For callers that set no deadline.
 const DEFAULT: Duration = Duration::from_secs(1);
+const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 /// Kept back for the answer's way home: a tenth of the caller's time, or this.
 const WAY_HOME_MAX: Duration = Duration::from_millis(50);
 
@@ -20,9 +22,16 @@ pub(super) struct Asked {
 
 /// What a call says of its deadline, if anything.
 pub(super) fn asked<T>(request: &Request<T>) -> Asked {
-    let timeout = request.metadata().get("grpc-timeout");
-    let timeout = timeout.and_then(|value| parse(value.as_bytes()));
-    Asked { start: monotonic(), timeout }
+    Asked { start: monotonic(), timeout: timeout(request.metadata().as_ref()) }
+}
+
+/// How long a call may take that has begun so, before anything of it is read.
+pub(super) fn of_reading(headers: &HeaderMap) -> Duration {
+    timeout(headers).unwrap_or(DEFAULT)
+}
+
+fn timeout(headers: &HeaderMap) -> Option<Duration> {
+    parse(headers.get(TIMEOUT)?.as_bytes())
 }
 
 /// The instant by which the engine has to be done with a call.

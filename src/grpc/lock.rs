@@ -9,7 +9,11 @@ use tonic::{Request, Response, Status};
 
 use super::{
     deadline,
-    pb::{self, lock_service_server::LockServiceServer},
+    pb::{
+        self,
+        lock_service_server::{LockService, LockServiceServer},
+    },
+    unary::unary,
 };
 use crate::{
     engine::{Engine, room::Room},
@@ -32,15 +36,26 @@ impl Lock {
     /// The service's name in health checks.
     pub const NAME: &'static str = "tollgate.v1.LockService";
 
-    /// The service, ready to be routed.
-    pub fn service(engine: Arc<Engine>) -> LockServiceServer<Lock> {
+    /// The service over an engine.
+    pub(super) fn new(engine: Arc<Engine>) -> Lock {
         let room = Room::new(engine.clone());
-        LockServiceServer::new(Lock { engine, room }).max_decoding_message_size(MESSAGE_BYTES_MAX)
+        Lock { engine, room }
+    }
+
+    /// The same to tonic.
+    pub(super) fn server(self: Arc<Lock>) -> LockServiceServer<Lock> {
+        LockServiceServer::from_arc(self).max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 }
 
+unary!(Lock {
+    "AcquireLock" => acquire_lock,
+    "RenewLock" => renew_lock,
+    "ReleaseLock" => release_lock,
+});
+
 #[tonic::async_trait]
-impl pb::lock_service_server::LockService for Lock {
+impl LockService for Lock {
     async fn acquire_lock(
         &self,
         request: Request<pb::AcquireLockRequest>,
@@ -51,7 +66,8 @@ impl pb::lock_service_server::LockService for Lock {
         let deadline = asked.or_default(wait);
         let acquisition = match wait.0 {
             0 => self.room.run_at_once(&decision, deadline).await?,
-            _ => self.room.run(decision, wait, deadline).await?,
+            // Boxed: calls that do not wait must not pay for it.
+            _ => Box::pin(self.room.run(decision, wait, deadline)).await?,
         };
         Ok(Response::new(convert::acquisition(&name, &owner, acquisition)))
     }

@@ -14,7 +14,11 @@ use tonic::{Request, Response, Status};
 
 use super::{
     deadline, events, page_token,
-    pb::{self, rate_service_server::RateServiceServer},
+    pb::{
+        self,
+        rate_service_server::{RateService, RateServiceServer},
+    },
+    unary::unary,
 };
 use crate::{
     engine::{Answered, Engine, feed::Feeds},
@@ -46,11 +50,15 @@ impl Rate {
     /// The service's name in health checks.
     pub const NAME: &'static str = "tollgate.v1.RateService";
 
-    /// The service, ready to be routed.
-    pub fn service(engine: Arc<Engine>, policies: Arc<Policies>) -> RateServiceServer<Rate> {
+    /// The service over an engine.
+    pub(super) fn new(engine: Arc<Engine>, policies: Arc<Policies>) -> Rate {
         let feeds = Feeds::new(engine.clone());
-        RateServiceServer::new(Rate { engine, policies, noted: Noted::default(), feeds })
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        Rate { engine, policies, noted: Noted::default(), feeds }
+    }
+
+    /// The same to tonic.
+    pub(super) fn server(self: Arc<Rate>) -> RateServiceServer<Rate> {
+        RateServiceServer::from_arc(self).max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
     /// Sees to it that bans show in listings. The decisions are taken: what
@@ -82,8 +90,13 @@ fn ban_of(check: &CheckRate, checked: &Answered<Checked>) -> Option<NoteBan> {
     Some(NoteBan { name: check.name.clone(), until })
 }
 
+unary!(Rate {
+    "CheckRate" => check_rate,
+    "CheckRates" => check_rates,
+});
+
 #[tonic::async_trait]
-impl pb::rate_service_server::RateService for Rate {
+impl RateService for Rate {
     async fn check_rate(
         &self,
         request: Request<pb::CheckRateRequest>,

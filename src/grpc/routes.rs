@@ -5,7 +5,7 @@
 //! and its body is boxed three times: about a tenth of what the call costs. A call's deadline
 //! is kept by its handler, from the whole message on.
 
-use std::{convert::Infallible, future::Future, pin::Pin, sync::Arc};
+use std::{convert::Infallible, sync::Arc};
 
 use hyper::{Request, Response, body::Incoming};
 use tonic::{body::Body, codegen::Service as _};
@@ -17,17 +17,18 @@ use super::{
         rate_service_server::RateServiceServer, sequence_service_server::SequenceServiceServer,
         stock_service_server::StockServiceServer,
     },
+    unary::{self, Answering, Reply, Served},
 };
 use crate::{admission::Catalog, engine::Engine, rate::Policies, sequence::Sequences};
 
 /// All services of a server.
 #[derive(Debug, Clone)]
 pub struct Routes {
-    admission: AdmissionServiceServer<Admission>,
-    lock: LockServiceServer<Lock>,
-    rate: RateServiceServer<Rate>,
-    sequence: SequenceServiceServer<Sequence>,
-    stock: StockServiceServer<Stock>,
+    admission: Arc<Served<Admission, AdmissionServiceServer<Admission>>>,
+    lock: Arc<Served<Lock, LockServiceServer<Lock>>>,
+    rate: Arc<Served<Rate, RateServiceServer<Rate>>>,
+    sequence: Arc<Served<Sequence, SequenceServiceServer<Sequence>>>,
+    stock: Arc<Served<Stock, StockServiceServer<Stock>>>,
     others: tonic::service::Routes,
 }
 
@@ -41,31 +42,33 @@ impl Routes {
         others: tonic::service::Routes,
     ) -> Routes {
         Routes {
-            admission: Admission::service(engine.clone(), pools),
-            lock: Lock::service(engine.clone()),
-            rate: Rate::service(engine.clone(), policies),
-            sequence: Sequence::service(engine.clone(), sequences),
-            stock: Stock::service(engine.clone()),
+            admission: Served::new(Admission::new(engine.clone(), pools), Admission::server),
+            lock: Served::new(Lock::new(engine.clone()), Lock::server),
+            rate: Served::new(Rate::new(engine.clone(), policies), Rate::server),
+            sequence: Served::new(Sequence::new(engine.clone(), sequences), Sequence::server),
+            stock: Served::new(Stock::new(engine.clone()), Stock::server),
             others: others.prepare(),
         }
     }
 }
 
 impl hyper::service::Service<Request<Incoming>> for Routes {
-    type Response = Response<Body>;
+    type Response = Response<Reply>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+    type Future = Answering;
 
     /// What is called here is always ready.
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let mut path = request.uri().path().splitn(3, '/').skip(1);
-        match path.next().unwrap_or_default() {
-            Admission::NAME => self.admission.clone().call(request),
-            Lock::NAME => self.lock.clone().call(request),
-            Rate::NAME => self.rate.clone().call(request),
-            Sequence::NAME => self.sequence.clone().call(request),
-            Stock::NAME => self.stock.clone().call(request),
-            _ => Box::pin(self.others.clone().call(request.map(Body::new))),
+    fn call(&self, request: Request<Incoming>) -> Answering {
+        match request.uri().path().split('/').nth(1).unwrap_or_default() {
+            Admission::NAME => unary::call(&self.admission, request),
+            Lock::NAME => unary::call(&self.lock, request),
+            Rate::NAME => unary::call(&self.rate, request),
+            Sequence::NAME => unary::call(&self.sequence, request),
+            Stock::NAME => unary::call(&self.stock, request),
+            _ => {
+                let answer = self.others.clone().call(request.map(Body::new));
+                Box::pin(async move { Ok(answer.await?.map(Reply::Other)) })
+            }
         }
     }
 }

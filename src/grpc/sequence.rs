@@ -10,7 +10,11 @@ use tonic::{Request, Response, Status};
 
 use super::{
     deadline,
-    pb::{self, sequence_service_server::SequenceServiceServer},
+    pb::{
+        self,
+        sequence_service_server::{SequenceService, SequenceServiceServer},
+    },
+    unary::unary,
 };
 use crate::{
     engine::{Engine, lanes::Lanes},
@@ -37,15 +41,16 @@ impl Sequence {
     /// The service's name in health checks.
     pub const NAME: &'static str = "tollgate.v1.SequenceService";
 
-    /// The service, ready to be routed.
-    pub fn service(
-        engine: Arc<Engine>,
-        sequences: Arc<Sequences>,
-    ) -> SequenceServiceServer<Sequence> {
+    /// The service over an engine.
+    pub(super) fn new(engine: Arc<Engine>, sequences: Arc<Sequences>) -> Sequence {
         let given = Arc::new(Given::default());
         let lanes = Lanes::new(Allot::new(engine.clone(), given.clone()));
-        SequenceServiceServer::new(Sequence { engine, sequences, lanes, given })
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        Sequence { engine, sequences, lanes, given }
+    }
+
+    /// The same to tonic.
+    pub(super) fn server(self: Arc<Sequence>) -> SequenceServiceServer<Sequence> {
+        SequenceServiceServer::from_arc(self).max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
     async fn allot(&self, next: NextSequence, deadline: Instant) -> Result<Allotment, Error> {
@@ -61,8 +66,12 @@ impl Sequence {
     }
 }
 
+unary!(Sequence {
+    "NextSequence" => next_sequence,
+});
+
 #[tonic::async_trait]
-impl pb::sequence_service_server::SequenceService for Sequence {
+impl SequenceService for Sequence {
     async fn next_sequence(
         &self,
         request: Request<pb::NextSequenceRequest>,

@@ -9,8 +9,12 @@ use tonic::{Request, Response, Status};
 
 use super::{
     deadline,
-    pb::{self, stock_service_server::StockServiceServer},
+    pb::{
+        self,
+        stock_service_server::{StockService, StockServiceServer},
+    },
     status,
+    unary::unary,
 };
 use crate::{
     decision::Decision,
@@ -36,9 +40,14 @@ impl Stock {
     /// The service's name in health checks.
     pub const NAME: &'static str = "tollgate.v1.StockService";
 
-    /// The service, ready to be routed.
-    pub fn service(engine: Arc<Engine>) -> StockServiceServer<Stock> {
-        StockServiceServer::new(Stock { engine }).max_decoding_message_size(MESSAGE_BYTES_MAX)
+    /// The service over an engine.
+    pub(super) fn new(engine: Arc<Engine>) -> Stock {
+        Stock { engine }
+    }
+
+    /// The same to tonic.
+    pub(super) fn server(self: Arc<Stock>) -> StockServiceServer<Stock> {
+        StockServiceServer::from_arc(self).max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
     /// Decides about a sku: once, but for the steps before that take back what has
@@ -67,8 +76,14 @@ impl Stock {
     }
 }
 
+unary!(Stock {
+    "ReserveStock" => reserve_stock,
+    "ConfirmReservation" => confirm_reservation,
+    "CancelReservation" => cancel_reservation,
+});
+
 #[tonic::async_trait]
-impl pb::stock_service_server::StockService for Stock {
+impl StockService for Stock {
     async fn set_stock(
         &self,
         request: Request<pb::SetStockRequest>,

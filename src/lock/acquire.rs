@@ -28,6 +28,13 @@ pub struct AcquireLock {
     pub place: Option<Place>,
 }
 
+impl AcquireLock {
+    /// The same with names in memory of their own.
+    pub fn detached(self) -> AcquireLock {
+        AcquireLock { name: self.name.detached(), owner: self.owner.detached(), ..self }
+    }
+}
+
 /// Whether the owner holds the lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Acquisition {

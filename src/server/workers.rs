@@ -131,6 +131,8 @@ async fn serve_connection(
     let mut http2 = http2::Builder::new(TokioExecutor::new());
     http2
         .timer(PingTimer::new())
+        // gRPC has no use for it.
+        .auto_date_header(false)
         .max_concurrent_streams(STREAMS_MAX)
         .keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(KEEPALIVE);

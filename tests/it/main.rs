@@ -81,6 +81,7 @@ mod fleet;
 mod fleet_queued;
 mod fleet_rate;
 mod fleet_sale;
+mod frames;
 mod history;
 mod lifecycle;
 mod listings;

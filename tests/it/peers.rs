@@ -173,9 +173,13 @@ async fn a_silent_peer_is_asked_and_then_its_connection_is_closed() {
 async fn what_nobody_serves_is_unimplemented() {
     let server = Server::start(&[]).await;
     let channel = Channel::from_shared(server.address()).unwrap().connect().await.unwrap();
-    for path in
-        ["/tollgate.v1.AdmissionService/Nothing", "/tollgate.v1.Nothing/AdmitTask", "/", "/x"]
-    {
+    for path in [
+        "/tollgate.v1.AdmissionService/Nothing",
+        "/tollgate.v1.AdmissionService/x/AdmitTask",
+        "/tollgate.v1.Nothing/AdmitTask",
+        "/",
+        "/x",
+    ] {
         let mut grpc = tonic::client::Grpc::new(channel.clone());
         grpc.ready().await.unwrap();
         let codec =

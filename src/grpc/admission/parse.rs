@@ -31,7 +31,9 @@ pub(super) fn admit_task(
     let wait = fields.max_wait(request.max_wait);
     fields.finish(pool.zip(device).map(|(pool, device)| {
         let settings = catalog.settings(&pool);
-        (AdmitTask { pool, device, task, lease_duration, settings, place: None }, wait)
+        let asked = AdmitTask { pool, device, task, lease_duration, settings, place: None };
+        // While it waits it must not keep all that its connection has read.
+        (if wait.0 > 0 { asked.detached() } else { asked }, wait)
     }))
 }
 

@@ -19,7 +19,9 @@ pub(super) fn acquire_lock(
     let wait = fields.max_wait(request.max_wait);
     fields.finish(held.map(|(name, owner)| {
         let lease_duration = lease_duration.unwrap_or(LEASE_DEFAULT);
-        (AcquireLock { name, owner, lease_duration, place: None }, wait)
+        let asked = AcquireLock { name, owner, lease_duration, place: None };
+        // While it waits it must not keep all that its connection has read.
+        (if wait.0 > 0 { asked.detached() } else { asked }, wait)
     }))
 }
 

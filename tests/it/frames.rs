@@ -1,0 +1,178 @@
+//! A call by its frames: however a message is cut up, and whatever is wrong with it.
+
+use std::time::Duration;
+
+use h2::{RecvStream, SendStream, client::SendRequest};
+use prost::Message;
+use tokio::{net::TcpStream, time::timeout};
+use tollgate::grpc::client::pb::{self, AdmitDecision};
+use tonic::{
+    Code,
+    codegen::http::{HeaderMap, Request},
+};
+
+use crate::{
+    process::Server,
+    world::{admit, complete},
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+type Headers<'a> = &'a [(&'static str, &'static str)];
+
+/// A connection that says frames as they are written here.
+struct Peer {
+    send: SendRequest<bytes::Bytes>,
+    port: u16,
+}
+
+/// What came in answer to a call.
+struct Answer {
+    code: Code,
+    messages: Vec<u8>,
+    headers: HeaderMap,
+}
+
+impl Peer {
+    async fn of(server: &Server) -> Peer {
+        let stream = TcpStream::connect(("127.0.0.1", server.port)).await.unwrap();
+        let (send, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        Peer { send, port: server.port }
+    }
+
+    async fn begin(
+        &self,
+        method: &str,
+        headers: Headers<'_>,
+    ) -> (h2::client::ResponseFuture, SendStream<bytes::Bytes>) {
+        let path = format!("http://127.0.0.1:{}/tollgate.v1.AdmissionService/{method}", self.port);
+        let mut request = Request::post(path).header("content-type", "application/grpc");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let mut send = self.send.clone().ready().await.unwrap();
+        send.send_request(request.body(()).unwrap(), false).unwrap()
+    }
+
+    /// Says these frames, and that no more come.
+    async fn call(&self, method: &str, headers: Headers<'_>, frames: &[&[u8]]) -> Answer {
+        let (answer, mut body) = self.begin(method, headers).await;
+        for (at, frame) in frames.iter().enumerate() {
+            let is_last = at + 1 == frames.len();
+            body.send_data(bytes::Bytes::copy_from_slice(frame), is_last).unwrap();
+            // Each in a packet of its own.
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        if frames.is_empty() {
+            body.send_trailers(HeaderMap::new()).unwrap();
+        }
+        heard(answer).await
+    }
+}
+
+async fn heard(answer: h2::client::ResponseFuture) -> Answer {
+    let answer = timeout(PATIENCE, answer).await.unwrap().unwrap();
+    let (head, mut body): (_, RecvStream) = answer.into_parts();
+    let mut messages = Vec::new();
+    while let Some(data) = body.data().await {
+        messages.extend_from_slice(&data.unwrap());
+    }
+    let trailers = body.trailers().await.unwrap().unwrap_or_else(|| head.headers.clone());
+    let code = Code::from_bytes(trailers["grpc-status"].as_bytes());
+    Answer { code, messages, headers: head.headers }
+}
+
+fn framed(flag: u8, message: &impl Message) -> Vec<u8> {
+    let bytes = message.encode_to_vec();
+    [&[flag][..], &(bytes.len() as u32).to_be_bytes(), &bytes].concat()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_is_the_same_however_it_is_cut_up() {
+    let server = Server::start(&[]).await;
+    let peer = Peer::of(&server).await;
+    let message = framed(0, &admit("pool", "device", "task"));
+    let bytes: Vec<&[u8]> = message.chunks(1).collect();
+    let cuts: [&[&[u8]]; 7] = [
+        &[&message],
+        // The end in a frame of its own, as many clients have it.
+        &[&message, b""],
+        &[b"", &message, b"", b""],
+        &[&message[..3], &message[3..7], &message[7..]],
+        &[&message[..5], &message[5..], b""],
+        &bytes,
+        // Who sends two is answered the first, as by tonic.
+        &[&message, &message],
+    ];
+    for (round, frames) in cuts.into_iter().enumerate() {
+        let answer = peer.call("AdmitTask", &[], frames).await;
+        assert_eq!(answer.code, Code::Ok, "{frames:?}");
+        assert_eq!(answer.headers["content-type"], "application/grpc");
+        let admitted = pb::AdmitTaskResponse::decode(&answer.messages[5..]).unwrap();
+        assert_eq!((answer.messages[0], admitted.decision()), (0, AdmitDecision::Admitted));
+        assert_eq!(admitted.replayed, round > 0);
+        let length = u32::from_be_bytes(answer.messages[1..5].try_into().unwrap());
+        assert_eq!(length as usize + 5, answer.messages.len());
+    }
+
+    // A method that is answered tonic's way.
+    let pool = framed(0, &pb::GetPoolRequest { pool: "pool".into() });
+    let answer = peer.call("GetPool", &[], &[&pool]).await;
+    let pool = pb::GetPoolResponse::decode(&answer.messages[5..]).unwrap().pool.unwrap();
+    assert_eq!((answer.code, pool.usage.unwrap().in_use), (Code::Ok, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_message_is_refused_and_nothing_is_written() {
+    let server = Server::start(&[]).await;
+    let peer = Peer::of(&server).await;
+    let message = framed(0, &admit("pool", "device", "task"));
+    let compressed = framed(1, &admit("pool", "device", "task"));
+    let flag = framed(7, &admit("pool", "device", "task"));
+    let longer = [&message[..4], &[message[4] + 1], &message[5..]].concat();
+    let huge = [&[0, 0xff, 0xff, 0xff, 0xff][..], &message[5..]].concat();
+    let nonsense = [0, 0, 0, 0, 3, 0xff, 0xff, 0xff];
+    let gzip = [("grpc-encoding", "gzip")];
+    let calls: [(Headers, &[&[u8]], Code); 9] = [
+        (&[], &[&compressed], Code::Internal),
+        (&[], &[&flag], Code::Internal),
+        (&[], &[&longer], Code::Internal),
+        (&[], &[&message[..message.len() - 1]], Code::Internal),
+        (&[], &[&huge], Code::OutOfRange),
+        (&[], &[&nonsense], Code::InvalidArgument),
+        (&[], &[b""], Code::Internal),
+        (&[], &[], Code::Internal),
+        (&gzip, &[&message], Code::Unimplemented),
+    ];
+    for (headers, frames, code) in calls {
+        let answer = peer.call("AdmitTask", headers, frames).await;
+        assert_eq!(answer.code, code, "{frames:?}");
+        assert!(answer.messages.is_empty());
+    }
+    let answer = peer.call("AdmitTask", &[], &[&framed(0, &admit("pool", "", ""))]).await;
+    assert_eq!(answer.code, Code::InvalidArgument);
+    assert!(answer.headers.contains_key("grpc-status-details-bin"));
+
+    // One that goes away in the middle.
+    let (_, mut body) = peer.begin("AdmitTask", &[]).await;
+    body.send_data(bytes::Bytes::copy_from_slice(&message[..9]), false).unwrap();
+    body.send_reset(h2::Reason::CANCEL);
+
+    let complete = framed(0, &complete("pool", "device", "task"));
+    let answer = peer.call("CompleteTask", &[], &[&complete]).await;
+    let completed = pb::CompleteTaskResponse::decode(&answer.messages[5..]).unwrap();
+    assert_eq!(completed.verdict(), pb::CompleteVerdict::Unknown);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_without_a_message_ends_by_its_deadline() {
+    let server = Server::start(&[]).await;
+    let peer = Peer::of(&server).await;
+    for headers in [&[][..], &[("grpc-timeout", "50m")]] {
+        let (answer, body) = peer.begin("AdmitTask", headers).await;
+        let answer = heard(answer).await;
+        assert_eq!(answer.code, Code::DeadlineExceeded);
+        drop(body);
+    }
+}
