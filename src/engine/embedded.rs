@@ -1,7 +1,8 @@
 //! Decides in this process: nothing to install, nothing to reach.
 //!
-//! Partitions live in shards, each behind a std mutex that is held for one
-//! decision and never over an `.await`. Leases lapse when their partition is
+//! Partitions live in shards, each behind a mutex that is held for one
+//! decision and never over an `.await`; after a panic in one, which would be a bug, the
+//! shard's other partitions go on. Leases lapse when their partition is
 //! touched; what is remembered of them goes with later decisions, and in a
 //! sweep that sees to every partition about once a second. State is in memory, and ends with
 //! the process, unless there is a data directory: then what changes is written
@@ -17,14 +18,15 @@ mod sweep;
 mod tables;
 
 use std::{
-    collections::BinaryHeap,
+    collections::BTreeSet,
     fmt,
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use ahash::RandomState;
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 
 pub use archive::Directory;
 pub use ceiling::{Ceiling, Gauge};
@@ -137,7 +139,7 @@ impl Embedded {
 
     /// What shares a tag shares a mutex: an event is appended with its change.
     fn shard(&self, tag: &[u8]) -> MutexGuard<'_, Tables> {
-        lock(&self.shards[self.hasher.hash_one(tag) as usize % SHARDS])
+        self.shards[self.hasher.hash_one(tag) as usize % SHARDS].lock()
     }
 
     /// Whether there is room for changes that no call waits for.
@@ -184,13 +186,18 @@ impl Embedded {
     }
 
     /// Goes through a shard's partitions of a kind, and holds its mutex for a part of them.
-    /// What moves to another part meanwhile may be seen twice, or not at all.
+    /// Of those that are there all the time none is left out; some may be seen twice.
     fn each_part<S: Kept>(&self, shard: usize, mut see: impl FnMut(&Table<S>, usize)) {
-        let mut part = 0;
+        let (mut part, mut parts) = (0, 0);
         loop {
-            let mut tables = lock(&self.shards[shard]);
+            let mut tables = self.shards[shard].lock();
             let table = S::table(&mut tables);
-            if part >= table.parts() {
+            if table.parts() < parts {
+                // The last parts went back to where they came from, which may have been seen.
+                part = 0;
+            }
+            parts = table.parts();
+            if part >= parts {
                 return;
             }
             see(table, part);
@@ -209,32 +216,28 @@ impl Embedded {
     ) -> PartitionPage {
         let limit = limit as usize;
         let after = after.map_or(&[][..], |cursor| cursor.name.as_bytes());
-        // The least names of all shards: a heap whose greatest gives way.
-        let mut least: BinaryHeap<Box<[u8]>> = BinaryHeap::with_capacity(limit + 2);
-        for shard in &self.shards {
-            for (name, _) in S::table(&mut lock(shard)).iter() {
-                if **name > *after && (least.len() <= limit || least.peek() > Some(name)) {
-                    least.push(name.clone());
-                    if least.len() > limit + 1 {
-                        least.pop();
+        // The least names of all shards: the greatest gives way.
+        let mut least: BTreeSet<Box<[u8]>> = BTreeSet::new();
+        for shard in 0..SHARDS {
+            self.each_part::<S>(shard, |table, part| {
+                for (name, _) in table.part(part) {
+                    if **name > *after && (least.len() <= limit || least.last() > Some(name)) {
+                        least.insert(name.clone());
+                        if least.len() > limit + 1 {
+                            least.pop_last();
+                        }
                     }
                 }
-            }
+            });
             // Calls go first.
             tokio::task::yield_now().await;
         }
-        let sorted = least.into_sorted_vec().into_iter();
+        let least = least.into_iter();
         let mut names: Vec<Name> =
-            sorted.filter_map(|name| Name::parse(Bytes::from(name)).ok()).collect();
+            least.filter_map(|name| Name::parse(Bytes::from(name)).ok()).collect();
         let more = names.len() > limit;
         names.truncate(limit);
         let last = names.last().filter(|_| more).cloned();
         PartitionPage { names, next: last.map(|name| PartitionCursor { noted: 0, name }) }
     }
-}
-
-/// A panic inside a decision would be a bug; the other partitions of its shard
-/// must not pay for it.
-fn lock(shard: &Mutex<Tables>) -> MutexGuard<'_, Tables> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -16,7 +16,6 @@ use tokio::{
 use super::{
     Ceiling, Embedded, SHARDS,
     kept::{drain, line_up},
-    lock,
     tables::{Kept, Tables},
 };
 use crate::{admission, lock::Lock, rate, sequence::Counter, stock::Sku, time::Timestamp};
@@ -113,7 +112,7 @@ impl Embedded {
 
     /// A step of the sweep of a shard; where the next one goes on, if there is one.
     pub(super) fn sweep_step(&self, shard: usize, mut place: Place) -> Option<Place> {
-        let mut tables = lock(&self.shards[shard]);
+        let mut tables = self.shards[shard].lock();
         let journal = self.journal();
         let now = self.clock.now();
         let (mut looked, mut left) = (0, DROPPED_MAX);

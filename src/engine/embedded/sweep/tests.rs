@@ -26,9 +26,9 @@ fn a_step_sees_to_a_few_of_a_shards_partitions() {
     let (engine, _) = engine();
     for number in 0..10_000u64 {
         let key: Box<[u8]> = number.to_be_bytes().into();
-        rate::Meter::table(&mut lock(&engine.shards[0])).insert(key, rate::Meter::default());
+        rate::Meter::table(&mut engine.shards[0].lock()).insert(key, rate::Meter::default());
     }
-    let left = || rate::Meter::table(&mut lock(&engine.shards[0])).len();
+    let left = || rate::Meter::table(&mut engine.shards[0].lock()).len();
     let (mut steps, mut next) = (0, None);
     while left() > 0 {
         let before = left();
@@ -68,7 +68,7 @@ fn crowd(tasks: usize) -> Embedded {
 /// The pool's shard, and how many tasks are left of it.
 fn held(engine: &Embedded) -> (usize, usize) {
     let held = (0..SHARDS).find_map(|shard| {
-        let mut tables = lock(&engine.shards[shard]);
+        let mut tables = engine.shards[shard].lock();
         let pool = Pool::table(&mut tables).get(b"p")?;
         Some((shard, pool.tasks(Timestamp(0)).count()))
     });
