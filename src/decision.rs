@@ -9,7 +9,7 @@ mod call;
 mod reply;
 mod unconfirmed;
 
-use std::fmt;
+use std::{any::Any, fmt};
 
 pub use call::{Arguments, Call, Leads, Sighting};
 pub(crate) use reply::unknown_status;
@@ -115,6 +115,10 @@ pub enum Listing {
     Released,
 }
 
+/// What was taken out of a state, to be dropped when nobody waits for it: now and then it
+/// takes the allocator milliseconds to give memory back.
+pub type Bin = Vec<Box<dyn Any + Send>>;
+
 /// What a capability keeps of one partition.
 pub trait State: Default + Send + 'static {
     /// Names the capability in keys and listings.
@@ -122,7 +126,7 @@ pub trait State: Default + Send + 'static {
 
     /// Drops what has lapsed and is remembered no longer, at most `budget`
     /// entries or a step of its own; how many.
-    fn sweep(&mut self, now: Timestamp, budget: usize) -> usize;
+    fn sweep(&mut self, now: Timestamp, budget: usize, bin: &mut Bin) -> usize;
     /// Whether something has ended that a decision has to see to.
     fn has_ended(&self, _: Timestamp) -> bool {
         false

@@ -36,15 +36,15 @@ pub struct Parted<K, V> {
 
 type Part<K, V> = HashTable<Entry<K, V>>;
 
+/// Small, whatever it is of: half of a table's room is empty, and what is moved is little.
 struct Entry<K, V> {
     hash: u64,
-    key: K,
-    value: V,
+    pair: Box<(K, V)>,
 }
 
 impl<K, V> Entry<K, V> {
     fn pair(&self) -> (&K, &V) {
-        (&self.key, &self.value)
+        (&self.pair.0, &self.pair.1)
     }
 
     fn hash(&self) -> u64 {
@@ -54,7 +54,7 @@ impl<K, V> Entry<K, V> {
 
 impl<K: Borrow<[u8]>, V> Entry<K, V> {
     fn is(&self, key: &[u8]) -> bool {
-        self.key.borrow() == key
+        self.pair.0.borrow() == key
     }
 }
 
@@ -126,7 +126,10 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
         let hash = hash(key);
         let part = self.at_mut(place(hash, self.parts()));
         let entry = part.find_mut(hash, |entry| entry.is(key));
-        entry.map(|Entry { key, value, .. }| (&*key, value))
+        entry.map(|entry| {
+            let (key, value) = &mut *entry.pair;
+            (&*key, value)
+        })
     }
 
     /// The value of a key, to be changed.
@@ -136,17 +139,22 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
 
     /// Sets the value of a key; the one that it had.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
-        let hash = hash(key.borrow());
-        let part = self.at_mut(place(hash, self.parts()));
-        if let Some(entry) = part.find_mut(hash, |entry| entry.is(key.borrow())) {
-            return Some(mem::replace(&mut entry.value, value));
+        if let Some(was) = self.get_mut(key.borrow()) {
+            return Some(mem::replace(was, value));
         }
-        part.insert_unique(hash, Entry { hash, key, value }, Entry::hash);
+        self.add(key, value);
+        None
+    }
+
+    /// Sets the value of a key that has none.
+    pub fn add(&mut self, key: K, value: V) {
         self.len += 1;
         if self.len > FULL * self.parts() {
             self.split();
         }
-        None
+        let hash = hash(key.borrow());
+        let part = self.at_mut(place(hash, self.parts()));
+        part.insert_unique(hash, Entry { hash, pair: Box::new((key, value)) }, Entry::hash);
     }
 
     /// The value of a key, to be changed; one is put there first if there is none.
@@ -156,40 +164,47 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
         V: Default,
     {
         if self.get(key).is_none() {
-            self.insert(K::from(key), V::default());
+            self.add(K::from(key), V::default());
         }
         let hash = hash(key);
         let part = self.at_mut(place(hash, self.parts()));
         let entry = part.entry(hash, |entry| entry.is(key), Entry::hash);
-        let fresh = || Entry { hash, key: K::from(key), value: V::default() };
-        &mut entry.or_insert_with(fresh).into_mut().value
+        let fresh = || Entry { hash, pair: Box::new((K::from(key), V::default())) };
+        &mut entry.or_insert_with(fresh).into_mut().pair.1
     }
 
     /// Takes a key and its value out.
-    pub fn remove_entry(&mut self, key: &[u8]) -> Option<(K, V)> {
+    pub fn remove_pair(&mut self, key: &[u8]) -> Option<Box<(K, V)>> {
         let hash = hash(key);
         let part = self.at_mut(place(hash, self.parts()));
         let (entry, _) = part.find_entry(hash, |entry| entry.is(key)).ok()?.remove();
         shrink(part);
         self.len -= 1;
         self.join();
-        Some((entry.key, entry.value))
+        Some(entry.pair)
     }
 
     /// Takes a key out; its value.
     pub fn remove(&mut self, key: &[u8]) -> Option<V> {
-        self.remove_entry(key).map(|(_, value)| value)
+        self.remove_pair(key).map(|pair| pair.1)
     }
 
-    /// Keeps of a part what is to be kept.
-    pub fn retain(&mut self, part: usize, mut keep: impl FnMut(&K, &mut V) -> bool) {
+    /// Keeps of a part what is to be kept; the rest.
+    pub fn retain(
+        &mut self,
+        part: usize,
+        mut keep: impl FnMut(&K, &mut V) -> bool,
+    ) -> Vec<Box<(K, V)>> {
         let part = self.at_mut(part);
-        let before = part.len();
-        part.retain(|Entry { key, value, .. }| keep(key, value));
+        let out = part.extract_if(|entry| {
+            let (key, value) = &mut *entry.pair;
+            !keep(key, value)
+        });
+        let gone: Vec<_> = out.map(|entry| entry.pair).collect();
         shrink(part);
-        let gone = before - part.len();
-        self.len -= gone;
+        self.len -= gone.len();
         self.join();
+        gone
     }
 
     /// Splits the part whose turn it is.
@@ -244,56 +259,4 @@ fn shrink<K, V>(part: &mut Part<K, V>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn key(number: u64) -> Box<[u8]> {
-        number.to_be_bytes().into()
-    }
-
-    #[test]
-    fn no_part_is_large_however_many_entries_there_are() {
-        let mut map = Parted::default();
-        let mut largest = 0;
-        for number in 0..100_000u64 {
-            assert_eq!(map.insert(key(number), number), None);
-            if number % 1000 == 0 {
-                let sizes = (0..map.parts()).map(|part| map.at(part).capacity());
-                largest = sizes.max().unwrap_or(0).max(largest);
-            }
-        }
-        assert!(largest <= 4 * FULL, "room for {largest}");
-        assert_eq!((map.len(), map.iter().count()), (100_000, 100_000));
-        assert_eq!(map.insert(key(7), 8), Some(7));
-        for number in 8..100_000 {
-            assert_eq!(map.get(&key(number)), Some(&number));
-            assert_eq!(map.remove(&key(number)), Some(number));
-            assert_eq!(map.get(&key(number)), None);
-        }
-        assert_eq!((map.len(), map.parts()), (8, 1));
-        assert!(map.at(0).capacity() < 100);
-        assert_eq!(map.get_mut(&key(7)), Some(&mut 8));
-    }
-
-    #[test]
-    fn a_part_at_a_time_all_are_gone_through() {
-        let mut map: Parted<_, _> = Parted::default();
-        for number in 0..10_000u64 {
-            map.insert(key(number), number);
-        }
-        let (mut part, mut seen) = (0, 0);
-        while part < map.parts() {
-            map.retain(part, |_, number| {
-                seen += 1;
-                *number % 2 == 0
-            });
-            part += 1;
-        }
-        assert_eq!((seen, map.len(), map.iter().count()), (10_000, 5000, 5000));
-        map.retain(0, |_, _| false);
-        for number in 0..10_000 {
-            map.remove(&key(number));
-        }
-        assert!(map.is_empty() && map.parts() == 1);
-    }
-}
+mod tests;

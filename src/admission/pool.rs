@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Event, Overrides, Settings, Standing, Task, TaskState, Usage};
 use crate::{
-    decision::State,
+    decision::{Bin, State},
     events::History,
     parted::Parted,
     record::Touched,
@@ -38,8 +38,7 @@ pub struct Pool {
     /// Those that have lapsed, and are dropped some at a time.
     lapsed_events: Option<Box<History<Event>>>,
     pub(super) backlog: Backlog,
-    /// Behind a pointer: what is moved when there are more of them is little.
-    tasks: Parted<Member, Box<Task>>,
+    tasks: Parted<Member, Task>,
     /// Leases by the end of their slot: those that hold one, and those that have ended and
     /// whose end is no event yet. What is known of their tasks is these leases.
     leases: Ends,
@@ -85,19 +84,19 @@ impl Pool {
 
     /// What is known of a task, if it is still to be known.
     pub(super) fn task(&self, member: &[u8], now: Timestamp) -> Option<&Task> {
-        self.tasks.get(member).map(|task| &**task).filter(|task| now < task.forget)
+        self.tasks.get(member).filter(|task| now < task.forget)
     }
 
     /// The same, and its name as it is kept.
     pub(super) fn known(&self, member: &[u8], now: Timestamp) -> Option<(Member, Task)> {
         let (member, task) = self.tasks.get_key_value(member)?;
-        (now < task.forget).then(|| (member.clone(), Task::clone(task)))
+        (now < task.forget).then(|| (member.clone(), task.clone()))
     }
 
     /// Puts a task on record in place of what was known of it; its name as it is kept.
     pub(super) fn put(&mut self, member: &[u8], task: Task, now: Timestamp) -> Member {
         // Two out for one in: what is to be forgotten never piles up.
-        self.forget(now, 2);
+        let _forgotten = [self.forget(now), self.forget(now)];
         let (holds_slot, slot_end, forget) = (task.holds_slot(now), task.slot_end, task.forget);
         let has_ended = task.state == TaskState::Leased && !holds_slot;
         let next = has_ended.then(|| endings::lapsed(member, &task));
@@ -105,13 +104,13 @@ impl Pool {
         let (member, is_listed) = match self.tasks.get_key_value_mut(member) {
             Some((member, known)) => {
                 let member = member.clone();
-                let was = std::mem::replace(&mut **known, task);
+                let was = std::mem::replace(known, task);
                 let is_listed = self.leave(&member, &was, next.as_ref(), now);
                 (member, is_listed)
             }
             None => {
                 let member = Member::from(member);
-                self.tasks.insert(member.clone(), Box::new(task));
+                self.tasks.add(member.clone(), task);
                 (member, false)
             }
         };
@@ -137,14 +136,11 @@ impl Pool {
         }
     }
 
-    /// Drops records that are remembered no longer, at most `budget`; how many.
-    fn forget(&mut self, now: Timestamp, budget: usize) -> usize {
-        for dropped in 0..budget {
-            let Some((_, member)) = self.ended.pop(now) else { return dropped };
-            self.touched.note(&[&[record::TASK], &member]);
-            self.tasks.remove(&member);
-        }
-        budget
+    /// Takes out what is known of the first task that is remembered no longer.
+    fn forget(&mut self, now: Timestamp) -> Option<Box<(Member, Task)>> {
+        let (_, member) = self.ended.pop(now)?;
+        self.touched.note(&[&[record::TASK], &member]);
+        self.tasks.remove_pair(&member)
     }
 
     /// Takes what was known of a task out of all rows. Whether its lease has ended, is the
@@ -182,7 +178,7 @@ impl Pool {
     ) -> impl Iterator<Item = (&[u8], &Task)> {
         let (end, member) = after.unwrap_or_default();
         let entries = self.leases.after(end, member);
-        entries.filter_map(|(_, member)| Some((&**member, &**self.tasks.get(member)?)))
+        entries.filter_map(|(_, member)| Some((&**member, self.tasks.get(member)?)))
     }
 
     /// The end of the slot that makes room when all are taken: once it has
@@ -195,20 +191,26 @@ impl Pool {
     /// All that is known of tasks, for comparing engines.
     pub fn tasks(&self, now: Timestamp) -> impl Iterator<Item = (&[u8], &Task)> {
         let known = self.tasks.iter().filter(move |(_, task)| now < task.forget);
-        known.map(|(member, task)| (&**member, &**task))
+        known.map(|(member, task)| (&**member, task))
     }
 }
 
 impl State for Pool {
     const CAPABILITY: &'static str = "admission";
 
-    fn sweep(&mut self, now: Timestamp, budget: usize) -> usize {
+    fn sweep(&mut self, now: Timestamp, budget: usize, bin: &mut Bin) -> usize {
         self.lapse(now);
         if let Some(events) = self.events.take_if(|events| events.has_lapsed(now)) {
             self.touched.note(&[&[record::EVENT]]);
             self.lapsed_events = Some(events);
         }
-        let forgotten = self.forget(now, budget);
+        let mut forgotten = 0;
+        while forgotten < budget
+            && let Some(known) = self.forget(now)
+        {
+            bin.push(known);
+            forgotten += 1;
+        }
         forgotten + History::release(&mut self.lapsed_events, budget - forgotten)
     }
 

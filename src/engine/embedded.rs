@@ -116,7 +116,7 @@ impl Embedded {
                 if self.is_full() {
                     return Err(Error::MemoryFull);
                 }
-                table.insert(name.into(), state);
+                table.add(name.into(), state);
             }
         }
         if let Some(event) = event {

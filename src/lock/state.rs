@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Lease;
 use crate::{
-    decision::State,
+    decision::{Bin, State},
     time::{Millis, Timestamp},
     waiting::{self, Hints, Queue},
 };
@@ -59,7 +59,7 @@ impl Lock {
 impl State for Lock {
     const CAPABILITY: &'static str = "lock";
 
-    fn sweep(&mut self, now: Timestamp, _: usize) -> usize {
+    fn sweep(&mut self, now: Timestamp, _: usize, _: &mut Bin) -> usize {
         // A new state's first token is the time, so it must have passed the last.
         let is_over = |last: &mut Tenure| {
             last.lease.expire.after(RETENTION) <= now && last.lease.token < now.0

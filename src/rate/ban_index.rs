@@ -9,7 +9,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::{decision::State, parted::Parted, record::Touched, time::Timestamp};
+use crate::{
+    decision::{Bin, State},
+    parted::Parted,
+    record::Touched,
+    time::Timestamp,
+};
 
 /// Banned keys by the end of their ban.
 #[derive(Debug, Default)]
@@ -58,7 +63,7 @@ impl BanIndex {
 impl State for BanIndex {
     const CAPABILITY: &'static str = "bans";
 
-    fn sweep(&mut self, now: Timestamp, budget: usize) -> usize {
+    fn sweep(&mut self, now: Timestamp, budget: usize, _: &mut Bin) -> usize {
         self.trim(now, usize::MAX, budget)
     }
 

@@ -2,7 +2,7 @@
 
 use super::Event;
 use crate::{
-    decision::State,
+    decision::{Bin, State},
     events::{After, EventPage, History},
     time::Timestamp,
 };
@@ -33,7 +33,7 @@ impl Log {
 impl State for Log {
     const CAPABILITY: &'static str = "rate";
 
-    fn sweep(&mut self, now: Timestamp, _: usize) -> usize {
+    fn sweep(&mut self, now: Timestamp, _: usize, _: &mut Bin) -> usize {
         usize::from(self.history.take_if(|history| history.has_lapsed(now)).is_some())
     }
 

@@ -3,6 +3,7 @@
 use std::{mem, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 use super::{
     Event,
@@ -11,15 +12,23 @@ use super::{
     rule::{Limit, Rule},
     usage::Usage,
 };
-use crate::{decision::State, memory::Memory, time::Timestamp};
+use crate::{
+    decision::{Bin, State},
+    memory::Memory,
+    time::Timestamp,
+};
 
 /// The most notices that a limit remembers: of the tiers of a few rules.
 const NOTICES_MAX: usize = 32;
 
+/// What was used under the names of limits.
+pub(super) type Counters = SmallVec<[Counter; 1]>;
+
 /// A key's usage, its ban, and the answers kept for repeats.
 #[derive(Debug, Default)]
 pub struct Meter {
-    pub(super) counters: Vec<Counter>,
+    /// One, as a rule: it is here itself, and no way to go for it.
+    pub(super) counters: Counters,
     pub(super) ban: Option<Box<BanRecord>>,
     pub(super) replays: Memory<Answer>,
     /// What the last decision tells of.
@@ -183,7 +192,7 @@ impl Meter {
     /// Forgets all usage; whether there was any.
     pub(super) fn reset(&mut self, now: Timestamp) -> bool {
         let existed = self.live(now).next().is_some();
-        self.counters = Vec::new();
+        self.counters = Counters::new();
         existed
     }
 
@@ -200,7 +209,7 @@ impl Meter {
 impl State for Meter {
     const CAPABILITY: &'static str = "rate";
 
-    fn sweep(&mut self, now: Timestamp, budget: usize) -> usize {
+    fn sweep(&mut self, now: Timestamp, budget: usize, _: &mut Bin) -> usize {
         self.counters.retain(|counter| counter.forget > now);
         self.ban.take_if(|ban| ban.forget <= now);
         self.replays.sweep(now, budget)

@@ -3,7 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{allotment::Range, reserve::Reservation};
-use crate::{decision::State, memory::Memory, time::Timestamp};
+use crate::{
+    decision::{Bin, State},
+    memory::Memory,
+    time::Timestamp,
+};
 
 /// How far a sequence has come. It never lapses: what was given out must not be
 /// given out again.
@@ -37,7 +41,7 @@ impl Counter {
 impl State for Counter {
     const CAPABILITY: &'static str = "sequence";
 
-    fn sweep(&mut self, now: Timestamp, budget: usize) -> usize {
+    fn sweep(&mut self, now: Timestamp, budget: usize, _: &mut Bin) -> usize {
         self.replays.sweep(now, budget)
     }
 
@@ -55,12 +59,12 @@ mod tests {
         let range = Range { last: 1, step: 1, count: 1 };
         let mut counter = Counter::default();
         counter.replays.keep(b"request", (range, false), Timestamp(10), Timestamp(0));
-        counter.sweep(Timestamp(9), 100);
+        counter.sweep(Timestamp(9), 100, &mut Bin::new());
         assert!(!counter.is_vacant(Timestamp(9)));
-        counter.sweep(Timestamp(10), 100);
+        counter.sweep(Timestamp(10), 100, &mut Bin::new());
         assert!(counter.is_vacant(Timestamp(10)));
         counter.last = Some((1, Timestamp(0)));
-        counter.sweep(Timestamp(u64::MAX), 100);
+        counter.sweep(Timestamp(u64::MAX), 100, &mut Bin::new());
         assert!(!counter.is_vacant(Timestamp(u64::MAX)));
     }
 }

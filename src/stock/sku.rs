@@ -11,7 +11,13 @@ use super::{
     QUANTITY_MAX, RECLAIM_MAX, Restocked, Ruling, Stock,
     order::{Order, Reservation, ReservationState},
 };
-use crate::{decision::State, memory::Memory, parted::Parted, record::Touched, time::Timestamp};
+use crate::{
+    decision::{Bin, State},
+    memory::Memory,
+    parted::Parted,
+    record::Touched,
+    time::Timestamp,
+};
 
 /// The stock of a sku, what is held of it, and what is remembered of its orders.
 #[derive(Debug, Default)]
@@ -170,7 +176,7 @@ impl Sku {
 impl State for Sku {
     const CAPABILITY: &'static str = "stock";
 
-    fn sweep(&mut self, now: Timestamp, budget: usize) -> usize {
+    fn sweep(&mut self, now: Timestamp, budget: usize, _: &mut Bin) -> usize {
         let held = self.holds.len();
         // No more than a step of its own does.
         self.reclaim(now);

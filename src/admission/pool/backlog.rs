@@ -90,7 +90,7 @@ impl Backlog {
     }
 
     pub(in crate::admission) fn clear_due(&mut self, member: &[u8]) {
-        if let Some((member, due)) = self.due_of.remove_entry(member) {
+        if let Some((member, due)) = self.due_of.remove_pair(member).map(|pair| *pair) {
             self.touched.note(&[&member]);
             self.due.remove(&(due, member));
         }

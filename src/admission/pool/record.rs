@@ -104,7 +104,7 @@ impl Recorded for Pool {
                 let member = Member::from(member);
                 let restoring = self.restoring.get_or_insert_default();
                 restoring.0.push((member.clone(), is_ended));
-                self.tasks.insert(member, Box::new(task));
+                self.tasks.insert(member, task);
             }
             (DUE, member) => self.backlog.set_due(&member.into(), decode(value)?),
             (LAPSED, lapsed) => {

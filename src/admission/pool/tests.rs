@@ -31,15 +31,15 @@ fn a_swept_pool_is_vacant() {
     for task in 0..10u8 {
         pool.put(&[task], leased(lease, Timestamp(3), Timestamp(10)), Timestamp(1));
     }
-    pool.sweep(Timestamp(10), 100);
+    pool.sweep(Timestamp(10), 100, &mut Bin::new());
     assert!(!pool.is_vacant(Timestamp(10)) && pool.in_use() == 0);
     assert_eq!(pool.tasks.len(), 10, "no event tells of the ends yet");
     pool.reclaim(&Settings::default(), Timestamp(10));
-    pool.sweep(Timestamp(10), 4);
+    pool.sweep(Timestamp(10), 4, &mut Bin::new());
     assert_eq!(pool.tasks.len(), 6);
-    pool.sweep(Timestamp(10), 100);
+    pool.sweep(Timestamp(10), 100, &mut Bin::new());
     let forgotten = Timestamp(10).after(crate::events::KEPT);
-    pool.sweep(forgotten, 100);
+    pool.sweep(forgotten, 100, &mut Bin::new());
     assert!(pool.is_vacant(forgotten));
 }
 
@@ -56,7 +56,7 @@ fn a_long_history_goes_some_at_a_time() {
     let lapsed = Timestamp(1000).after(crate::events::KEPT);
     for _ in 0..10 {
         assert!(!pool.is_vacant(lapsed));
-        assert_eq!(pool.sweep(lapsed, 100), 100);
+        assert_eq!(pool.sweep(lapsed, 100, &mut Bin::new()), 100);
         assert!(pool.events.is_none(), "nobody reads it any more");
     }
     assert!(pool.is_vacant(lapsed));

@@ -123,7 +123,7 @@ impl Embedded {
                     notes.changes.take();
                     return (Err(Error::MemoryFull), notes.ticket);
                 } else {
-                    table.insert(decision.partition().into(), state);
+                    table.add(decision.partition().into(), state);
                 }
                 (outcome, event)
             }

@@ -6,7 +6,7 @@
 //! which calls that wait for the shard have it: the mutex goes to whoever is there, not to
 //! whoever came first.
 
-use std::time::Duration;
+use std::{any::Any, time::Duration};
 
 use tokio::{
     task::yield_now,
@@ -18,7 +18,9 @@ use super::{
     kept::{drain, line_up},
     tables::{Kept, Tables},
 };
-use crate::{admission, lock::Lock, rate, sequence::Counter, stock::Sku, time::Timestamp};
+use crate::{
+    admission, decision::Bin, lock::Lock, rate, sequence::Counter, stock::Sku, time::Timestamp,
+};
 
 /// A sweep sees to a part of the shards; all of them have their turn within a second.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
@@ -51,7 +53,7 @@ struct Swept {
     has_next: bool,
 }
 
-type Sweep = fn(&mut Tables, usize, Timestamp, bool, &mut usize) -> Swept;
+type Sweep = fn(&mut Tables, usize, Timestamp, bool, &mut usize, &mut Bin) -> Swept;
 
 const KINDS: [Sweep; 7] = [
     sweep::<admission::Pool>,
@@ -112,6 +114,8 @@ impl Embedded {
 
     /// A step of the sweep of a shard; where the next one goes on, if there is one.
     pub(super) fn sweep_step(&self, shard: usize, mut place: Place) -> Option<Place> {
+        // Dropped after the mutex.
+        let mut bin = Bin::new();
         let mut tables = self.shards[shard].lock();
         let journal = self.journal();
         let now = self.clock.now();
@@ -120,7 +124,8 @@ impl Embedded {
             if looked >= LOOKED_MAX || left == 0 {
                 break;
             }
-            let swept = sweep(&mut tables, place.part, now, journal.is_some(), &mut left);
+            let is_kept = journal.is_some();
+            let swept = sweep(&mut tables, place.part, now, is_kept, &mut left, &mut bin);
             looked += swept.looked;
             place = match swept {
                 Swept { is_done: false, .. } => place,
@@ -153,15 +158,16 @@ fn sweep<S: Kept>(
     now: Timestamp,
     is_kept: bool,
     left: &mut usize,
+    bin: &mut Bin,
 ) -> Swept {
     let (table, notes) = S::table_and_notes(tables);
     let looked = if part < table.parts() { table.part(part).len() } else { 0 };
     if looked > 0 {
-        table.retain(part, |partition, state| {
+        let gone = table.retain(part, |partition, state| {
             if *left == 0 {
                 return true;
             }
-            *left = left.saturating_sub(state.sweep(now, *left));
+            *left = left.saturating_sub(state.sweep(now, *left, bin));
             let is_vacant = state.is_vacant(now);
             if is_kept && is_vacant {
                 notes.changes.of::<S>(partition);
@@ -171,6 +177,7 @@ fn sweep<S: Kept>(
             }
             !is_vacant
         });
+        bin.extend(gone.into_iter().map(|pair| pair as Box<dyn Any + Send>));
     }
     Swept { looked, is_done: *left > 0, has_next: part + 1 < table.parts() }
 }

@@ -1,0 +1,51 @@
+use super::*;
+
+fn key(number: u64) -> Box<[u8]> {
+    number.to_be_bytes().into()
+}
+
+#[test]
+fn no_part_is_large_however_many_entries_there_are() {
+    let mut map = Parted::default();
+    let mut largest = 0;
+    for number in 0..100_000u64 {
+        assert_eq!(map.insert(key(number), number), None);
+        if number % 1000 == 0 {
+            let sizes = (0..map.parts()).map(|part| map.at(part).capacity());
+            largest = sizes.max().unwrap_or(0).max(largest);
+        }
+    }
+    assert!(largest <= 4 * FULL, "room for {largest}");
+    assert_eq!((map.len(), map.iter().count()), (100_000, 100_000));
+    assert_eq!(map.insert(key(7), 8), Some(7));
+    for number in 8..100_000 {
+        assert_eq!(map.get(&key(number)), Some(&number));
+        assert_eq!(map.remove(&key(number)), Some(number));
+        assert_eq!(map.get(&key(number)), None);
+    }
+    assert_eq!((map.len(), map.parts()), (8, 1));
+    assert!(map.at(0).capacity() < 100);
+    assert_eq!(map.get_mut(&key(7)), Some(&mut 8));
+}
+
+#[test]
+fn a_part_at_a_time_all_are_gone_through() {
+    let mut map: Parted<_, _> = Parted::default();
+    for number in 0..10_000u64 {
+        map.insert(key(number), number);
+    }
+    let (mut part, mut seen) = (0, 0);
+    while part < map.parts() {
+        map.retain(part, |_, number| {
+            seen += 1;
+            *number % 2 == 0
+        });
+        part += 1;
+    }
+    assert_eq!((seen, map.len(), map.iter().count()), (10_000, 5000, 5000));
+    map.retain(0, |_, _| false);
+    for number in 0..10_000 {
+        map.remove(&key(number));
+    }
+    assert!(map.is_empty() && map.parts() == 1);
+}
