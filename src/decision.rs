@@ -125,7 +125,7 @@ pub trait State: Default + Send + 'static {
     const CAPABILITY: &'static str;
 
     /// Drops what has lapsed and is remembered no longer, at most `budget`
-    /// entries or a step of its own; how many.
+    /// entries or a step of its own; how many. What there may be much of goes to the bin.
     fn sweep(&mut self, now: Timestamp, budget: usize, bin: &mut Bin) -> usize;
     /// Whether something has ended that a decision has to see to.
     fn has_ended(&self, _: Timestamp) -> bool {

@@ -40,7 +40,7 @@ impl Globs {
     /// The entry that counts for a name.
     pub(crate) fn first(&self, name: &Name) -> Option<usize> {
         let name = name.as_str();
-        let named = if self.names.is_empty() { None } else { self.names.get(name).copied() };
+        let named = self.names.get(name).copied();
         // Most configurations have none: nothing is to be matched then.
         if self.patterns.is_empty() {
             return named;

@@ -27,6 +27,7 @@ pub use rate::Rate;
 pub use routes::Routes;
 pub use sequence::Sequence;
 pub use stock::Stock;
+pub use unary::{AnswerBody, FRAME_BYTES_MAX};
 
 /// Messages and services as this server decodes them: text is `Bytes`.
 #[allow(clippy::all, missing_docs, missing_debug_implementations, unreachable_pub)]

@@ -148,6 +148,7 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
 
     /// Sets the value of a key that has none.
     pub fn add(&mut self, key: K, value: V) {
+        debug_assert!(self.get(key.borrow()).is_none(), "it has one");
         self.len += 1;
         if self.len > FULL * self.parts() {
             self.split();

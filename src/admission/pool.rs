@@ -96,7 +96,7 @@ impl Pool {
     /// Puts a task on record in place of what was known of it; its name as it is kept.
     pub(super) fn put(&mut self, member: &[u8], task: Task, now: Timestamp) -> Member {
         // Two out for one in: what is to be forgotten never piles up.
-        let _forgotten = [self.forget(now), self.forget(now)];
+        self.forget(now, 2, drop);
         let (holds_slot, slot_end, forget) = (task.holds_slot(now), task.slot_end, task.forget);
         let has_ended = task.state == TaskState::Leased && !holds_slot;
         let next = has_ended.then(|| endings::lapsed(member, &task));
@@ -136,11 +136,19 @@ impl Pool {
         }
     }
 
-    /// Takes out what is known of the first task that is remembered no longer.
-    fn forget(&mut self, now: Timestamp) -> Option<Box<(Member, Task)>> {
-        let (_, member) = self.ended.pop(now)?;
-        self.touched.note(&[&[record::TASK], &member]);
-        self.tasks.remove_pair(&member)
+    /// Takes out records that are remembered no longer, at most `budget`; how many.
+    fn forget(
+        &mut self,
+        now: Timestamp,
+        budget: usize,
+        mut gone: impl FnMut(Box<(Member, Task)>),
+    ) -> usize {
+        for forgotten in 0..budget {
+            let Some((_, member)) = self.ended.pop(now) else { return forgotten };
+            self.touched.note(&[&[record::TASK], &member]);
+            self.tasks.remove_pair(&member).into_iter().for_each(&mut gone);
+        }
+        budget
     }
 
     /// Takes what was known of a task out of all rows. Whether its lease has ended, is the
@@ -204,13 +212,7 @@ impl State for Pool {
             self.touched.note(&[&[record::EVENT]]);
             self.lapsed_events = Some(events);
         }
-        let mut forgotten = 0;
-        while forgotten < budget
-            && let Some(known) = self.forget(now)
-        {
-            bin.push(known);
-            forgotten += 1;
-        }
+        let forgotten = self.forget(now, budget, |known| bin.push(known));
         forgotten + History::release(&mut self.lapsed_events, budget - forgotten)
     }
 

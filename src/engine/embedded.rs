@@ -202,6 +202,8 @@ impl Embedded {
             }
             see(table, part);
             part += 1;
+            // To whoever waits for it.
+            MutexGuard::unlock_fair(tables);
         }
     }
 

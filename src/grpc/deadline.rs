@@ -22,12 +22,24 @@ pub(super) struct Asked {
 
 /// What a call says of its deadline, if anything.
 pub(super) fn asked<T>(request: &Request<T>) -> Asked {
-    Asked { start: monotonic(), timeout: timeout(request.metadata().as_ref()) }
+    let begun = request.extensions().get().copied().unwrap_or_else(Begun::now);
+    Asked { start: begun.0, timeout: timeout(request.metadata().as_ref()) }
 }
 
-/// How long a call may take that has begun so, before anything of it is read.
-pub(super) fn of_reading(headers: &HeaderMap) -> Duration {
-    timeout(headers).unwrap_or(DEFAULT)
+/// When a call began; in the extensions of one whose message had to be waited for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Begun(Instant);
+
+impl Begun {
+    pub(super) fn now() -> Begun {
+        Begun(monotonic())
+    }
+
+    /// By when its message must be there.
+    pub(super) fn deadline(self, headers: &HeaderMap) -> Instant {
+        let timeout = timeout(headers).unwrap_or(DEFAULT);
+        self.0.checked_add(timeout).unwrap_or(self.0 + DEFAULT)
+    }
 }
 
 fn timeout(headers: &HeaderMap) -> Option<Duration> {

@@ -7,7 +7,7 @@ use tonic_reflection::server::{
 };
 
 /// The descriptors of all services, as they stand in `proto/`.
-const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+pub(super) const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
 /// The service `grpc.reflection.v1.ServerReflection`.
 #[allow(clippy::expect_used, reason = "the descriptors are compiled in; every start decodes them")]

@@ -3,7 +3,7 @@
 //! Tollgate's own services are called straight from the HTTP/2 connection. On tonic's way,
 //! which health and reflection go, a call passes a router of URLs and seven layers more,
 //! and its body is boxed three times: about a tenth of what the call costs. A call's deadline
-//! is kept by its handler, from the whole message on.
+//! is kept by its handler, and by the body until its message is there.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -17,7 +17,7 @@ use super::{
         rate_service_server::RateServiceServer, sequence_service_server::SequenceServiceServer,
         stock_service_server::StockServiceServer,
     },
-    unary::{self, Answering, Reply, Served},
+    unary::{self, AnswerBody, Answering, Served},
 };
 use crate::{admission::Catalog, engine::Engine, rate::Policies, sequence::Sequences};
 
@@ -53,7 +53,7 @@ impl Routes {
 }
 
 impl hyper::service::Service<Request<Incoming>> for Routes {
-    type Response = Response<Reply>;
+    type Response = Response<AnswerBody>;
     type Error = Infallible;
     type Future = Answering;
 
@@ -67,7 +67,7 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
             Stock::NAME => unary::call(&self.stock, request),
             _ => {
                 let answer = self.others.clone().call(request.map(Body::new));
-                Box::pin(async move { Ok(answer.await?.map(Reply::Other)) })
+                Box::pin(async move { Ok(answer.await?.map(AnswerBody::Other)) })
             }
         }
     }

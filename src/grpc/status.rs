@@ -54,6 +54,12 @@ fn again(reason: &str, after: Duration) -> ErrorDetails {
     details
 }
 
+/// DEADLINE_EXCEEDED: a call's message was not all there in time.
+pub(super) fn not_all_said() -> Status {
+    let message = "the deadline has come before all of the call's message; nothing was decided";
+    Status::with_error_details(Code::DeadlineExceeded, message, info("MESSAGE_INCOMPLETE"))
+}
+
 /// NOT_FOUND: no policy of this name is configured.
 pub(super) fn no_policy(policy: &Name) -> Status {
     let message = format!("no policy `{policy}`; ListPolicies lists those of the configuration");

@@ -35,13 +35,16 @@ fn a_part_at_a_time_all_are_gone_through() {
         map.insert(key(number), number);
     }
     let (mut part, mut seen) = (0, 0);
+    let mut gone = Vec::new();
     while part < map.parts() {
-        map.retain(part, |_, number| {
+        gone.extend(map.retain(part, |_, number| {
             seen += 1;
             *number % 2 == 0
-        });
+        }));
         part += 1;
     }
+    assert_eq!(gone.len(), 5000);
+    assert!(gone.iter().all(|pair| pair.1 % 2 == 1 && pair.0 == key(pair.1)));
     assert_eq!((seen, map.len(), map.iter().count()), (10_000, 5000, 5000));
     map.retain(0, |_, _| false);
     for number in 0..10_000 {

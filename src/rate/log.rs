@@ -33,8 +33,9 @@ impl Log {
 impl State for Log {
     const CAPABILITY: &'static str = "rate";
 
-    fn sweep(&mut self, now: Timestamp, _: usize, _: &mut Bin) -> usize {
-        usize::from(self.history.take_if(|history| history.has_lapsed(now)).is_some())
+    fn sweep(&mut self, now: Timestamp, _: usize, bin: &mut Bin) -> usize {
+        let lapsed = self.history.take_if(|history| history.has_lapsed(now));
+        lapsed.map(|history| bin.push(history)).is_some().into()
     }
 
     fn is_vacant(&self, now: Timestamp) -> bool {

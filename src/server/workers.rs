@@ -23,7 +23,10 @@ use super::{
     connections::{Accepted, Connection},
     pings::{KEEPALIVE, PingTimer},
 };
-use crate::{engine::worker, grpc::Routes};
+use crate::{
+    engine::worker,
+    grpc::{FRAME_BYTES_MAX, Routes},
+};
 
 /// Connections that wait for a thread to take them.
 const DEALT_MAX: usize = 64;
@@ -134,6 +137,7 @@ async fn serve_connection(
         // gRPC has no use for it.
         .auto_date_header(false)
         .max_concurrent_streams(STREAMS_MAX)
+        .max_frame_size(FRAME_BYTES_MAX)
         .keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(KEEPALIVE);
     let mut served = pin!(http2.serve_connection(TokioIo::new(connection), routes));

@@ -1,7 +1,8 @@
 //! A call by its frames: however a message is cut up, and whatever is wrong with it.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
+use futures_util::future::{Either, select};
 use h2::{RecvStream, SendStream, client::SendRequest};
 use prost::Message;
 use tokio::{net::TcpStream, time::timeout};
@@ -94,19 +95,20 @@ async fn a_message_is_the_same_however_it_is_cut_up() {
     let peer = Peer::of(&server).await;
     let message = framed(0, &admit("pool", "device", "task"));
     let bytes: Vec<&[u8]> = message.chunks(1).collect();
-    let cuts: [&[&[u8]]; 7] = [
-        &[&message],
+    let cuts: [(Headers, &[&[u8]]); 8] = [
+        (&[], &[&message]),
         // The end in a frame of its own, as many clients have it.
-        &[&message, b""],
-        &[b"", &message, b"", b""],
-        &[&message[..3], &message[3..7], &message[7..]],
-        &[&message[..5], &message[5..], b""],
-        &bytes,
+        (&[], &[&message, b""]),
+        (&[], &[b"", &message, b"", b""]),
+        (&[], &[&message[..3], &message[3..7], &message[7..]]),
+        (&[], &[&message[..5], &message[5..], b""]),
+        (&[], &bytes),
         // Who sends two is answered the first, as by tonic.
-        &[&message, &message],
+        (&[], &[&message, &message]),
+        (&[("grpc-encoding", "identity")], &[&message]),
     ];
-    for (round, frames) in cuts.into_iter().enumerate() {
-        let answer = peer.call("AdmitTask", &[], frames).await;
+    for (round, (headers, frames)) in cuts.into_iter().enumerate() {
+        let answer = peer.call("AdmitTask", headers, frames).await;
         assert_eq!(answer.code, Code::Ok, "{frames:?}");
         assert_eq!(answer.headers["content-type"], "application/grpc");
         let admitted = pb::AdmitTaskResponse::decode(&answer.messages[5..]).unwrap();
@@ -115,6 +117,11 @@ async fn a_message_is_the_same_however_it_is_cut_up() {
         let length = u32::from_be_bytes(answer.messages[1..5].try_into().unwrap());
         assert_eq!(length as usize + 5, answer.messages.len());
     }
+
+    let (answer, mut body) = peer.begin("AdmitTask", &[]).await;
+    body.send_data(bytes::Bytes::copy_from_slice(&message), false).unwrap();
+    body.send_trailers(HeaderMap::new()).unwrap();
+    assert_eq!(heard(answer).await.code, Code::Ok);
 
     // A method that is answered tonic's way.
     let pool = framed(0, &pb::GetPoolRequest { pool: "pool".into() });
@@ -134,9 +141,10 @@ async fn what_is_no_message_is_refused_and_nothing_is_written() {
     let huge = [&[0, 0xff, 0xff, 0xff, 0xff][..], &message[5..]].concat();
     let nonsense = [0, 0, 0, 0, 3, 0xff, 0xff, 0xff];
     let gzip = [("grpc-encoding", "gzip")];
-    let calls: [(Headers, &[&[u8]], Code); 9] = [
+    let calls: [(Headers, &[&[u8]], Code); 10] = [
         (&[], &[&compressed], Code::Internal),
         (&[], &[&flag], Code::Internal),
+        (&[], &[&message, &[0]], Code::Internal),
         (&[], &[&longer], Code::Internal),
         (&[], &[&message[..message.len() - 1]], Code::Internal),
         (&[], &[&huge], Code::OutOfRange),
@@ -154,10 +162,13 @@ async fn what_is_no_message_is_refused_and_nothing_is_written() {
     assert_eq!(answer.code, Code::InvalidArgument);
     assert!(answer.headers.contains_key("grpc-status-details-bin"));
 
-    // One that goes away in the middle.
-    let (_, mut body) = peer.begin("AdmitTask", &[]).await;
-    body.send_data(bytes::Bytes::copy_from_slice(&message[..9]), false).unwrap();
-    body.send_reset(h2::Reason::CANCEL);
+    // Two that go away before all is said.
+    for said in [&message[..9], &message] {
+        let (_, mut body) = peer.begin("AdmitTask", &[]).await;
+        body.send_data(bytes::Bytes::copy_from_slice(said), false).unwrap();
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        body.send_reset(h2::Reason::CANCEL);
+    }
 
     let complete = framed(0, &complete("pool", "device", "task"));
     let answer = peer.call("CompleteTask", &[], &[&complete]).await;
@@ -166,13 +177,33 @@ async fn what_is_no_message_is_refused_and_nothing_is_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_without_a_message_ends_by_its_deadline() {
+async fn a_call_whose_message_is_not_all_there_ends_by_its_deadline() {
     let server = Server::start(&[]).await;
     let peer = Peer::of(&server).await;
-    for headers in [&[][..], &[("grpc-timeout", "50m")]] {
-        let (answer, body) = peer.begin("AdmitTask", headers).await;
-        let answer = heard(answer).await;
-        assert_eq!(answer.code, Code::DeadlineExceeded);
-        drop(body);
+    let message = framed(0, &admit("pool", "device", "task"));
+    for method in ["AdmitTask", "GetPool"] {
+        // Nothing, a part, and all but that it is all.
+        for said in [0, 9, message.len()] {
+            let begin = async |headers| {
+                let (answer, mut body) = peer.begin(method, headers).await;
+                body.send_data(bytes::Bytes::copy_from_slice(&message[..said]), false).unwrap();
+                let answer = heard(answer).await;
+                drop(body);
+                answer
+            };
+            let (by_default, asked) = (begin(&[]), begin(&[("grpc-timeout", "50m")]));
+            let (by_default, asked) = (pin!(by_default), pin!(asked));
+            let Either::Right((answer, by_default)) = select(by_default, asked).await else {
+                panic!("the default is longer than 50 ms");
+            };
+            for answer in [answer, by_default.await] {
+                assert_eq!(answer.code, Code::DeadlineExceeded, "{said} bytes");
+                assert!(answer.headers.contains_key("grpc-status-details-bin"));
+            }
+        }
     }
+    let complete = framed(0, &complete("pool", "device", "task"));
+    let answer = peer.call("CompleteTask", &[], &[&complete]).await;
+    let completed = pb::CompleteTaskResponse::decode(&answer.messages[5..]).unwrap();
+    assert_eq!(completed.verdict(), pb::CompleteVerdict::Unknown, "nothing was decided");
 }

@@ -35,8 +35,9 @@ fn a_swept_pool_is_vacant() {
     assert!(!pool.is_vacant(Timestamp(10)) && pool.in_use() == 0);
     assert_eq!(pool.tasks.len(), 10, "no event tells of the ends yet");
     pool.reclaim(&Settings::default(), Timestamp(10));
-    pool.sweep(Timestamp(10), 4, &mut Bin::new());
-    assert_eq!(pool.tasks.len(), 6);
+    let mut bin = Bin::new();
+    pool.sweep(Timestamp(10), 4, &mut bin);
+    assert_eq!((pool.tasks.len(), bin.len()), (6, 4), "they are dropped by whoever sweeps");
     pool.sweep(Timestamp(10), 100, &mut Bin::new());
     let forgotten = Timestamp(10).after(crate::events::KEPT);
     pool.sweep(forgotten, 100, &mut Bin::new());

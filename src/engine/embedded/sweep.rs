@@ -114,7 +114,6 @@ impl Embedded {
 
     /// A step of the sweep of a shard; where the next one goes on, if there is one.
     pub(super) fn sweep_step(&self, shard: usize, mut place: Place) -> Option<Place> {
-        // Dropped after the mutex.
         let mut bin = Bin::new();
         let mut tables = self.shards[shard].lock();
         let journal = self.journal();
@@ -136,6 +135,8 @@ impl Embedded {
         if let Some(journal) = journal {
             line_up(&mut tables.notes, journal);
         }
+        drop(tables);
+        drop(bin);
         (place.kind < KINDS.len()).then_some(place)
     }
 }

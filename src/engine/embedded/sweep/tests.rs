@@ -101,3 +101,33 @@ async fn a_turn_of_a_crowd_ends_and_the_next_one_goes_on() {
     assert_eq!(engine.sweep_turn(shard, place).await, Place::default());
     assert_eq!(held(&engine).1, 0);
 }
+
+/// A listing goes through a shard a part at a time, while names come and go.
+#[test]
+fn none_that_is_there_all_the_time_is_left_out() {
+    const STAY: u64 = 500;
+    let (engine, _) = engine();
+    let key = |number: u64| -> Box<[u8]> { number.to_be_bytes().into() };
+    let add = |number: u64| {
+        let meter = rate::Meter::default();
+        rate::Meter::table(&mut engine.shards[0].lock()).insert(key(number), meter);
+    };
+    (0..STAY).for_each(add);
+    std::thread::scope(|scope| {
+        let churn = scope.spawn(|| {
+            for _ in 0..20 {
+                (STAY..5000).for_each(add);
+                for number in STAY..5000 {
+                    rate::Meter::table(&mut engine.shards[0].lock()).remove(&key(number));
+                }
+            }
+        });
+        while !churn.is_finished() {
+            let mut seen = std::collections::BTreeSet::new();
+            engine.each_part::<rate::Meter>(0, |table, part| {
+                seen.extend(table.part(part).map(|(name, _)| name.clone()));
+            });
+            assert!((0..STAY).all(|number| seen.contains(&key(number))));
+        }
+    });
+}
