@@ -4,9 +4,10 @@
 //!
 //! `cargo bench --bench pauses [-- --count N] [-- --folder F]`
 //!
-//! One thread, on an engine in this process whose clock is stepped. Times are the thread's
-//! own time on the processor: what else the machine does is no pause of the engine's. With a
-//! folder, the engine keeps its data there.
+//! On an engine in this process whose clock is stepped. Times are the thread's own time on the
+//! processor: what else the machine does is no pause of the engine's. Beside a sweep a second
+//! thread asks for the pool all the time, by the clock: what it waits for the sweep is in that.
+//! With a folder, the engine keeps its data there.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "benchmarks")]
 #![allow(missing_docs, reason = "benchmarks")]
@@ -15,8 +16,9 @@ use std::{
     pin::{Pin, pin},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -24,6 +26,7 @@ use bytes::Bytes;
 use hdrhistogram::Histogram;
 use mimalloc::MiMalloc;
 use rustix::time::{ClockId, clock_gettime};
+use tokio::runtime::Builder;
 use tollgate::{
     admission::{
         AdmitTask, CompleteTask, ConfigurePool, GetPool, Outcome, Overrides, Settings, SweepPool,
@@ -92,7 +95,7 @@ impl Drop for Times {
 }
 
 struct Bench {
-    engine: Engine,
+    engine: Arc<Engine>,
     clock: Arc<AtomicU64>,
     settings: Settings,
     count: usize,
@@ -141,8 +144,27 @@ impl Bench {
         }
     }
 
+    /// Asks for a task of the pool until it is to end, beside whatever is done to the pool.
+    fn ask(&self, end: Arc<AtomicBool>) -> JoinHandle<()> {
+        let (engine, asked) = (self.engine.clone(), self.admit("crowd", 9_999_999));
+        thread::spawn(move || {
+            let mut times = Times::of("AdmitTask beside it, by the clock");
+            let runtime = Builder::new_current_thread().build().unwrap();
+            runtime.block_on(async {
+                while !end.load(Ordering::Relaxed) {
+                    let before = monotonic();
+                    let deadline = before + Duration::from_secs(60);
+                    engine.run(&asked, deadline).await.unwrap();
+                    times.1.record(before.elapsed().as_nanos() as u64).unwrap();
+                }
+            });
+        })
+    }
+
     /// What the server does beside its calls, a step of it at a time.
     async fn sweep(&self, what: [&'static str; 2]) {
+        let end_asking = Arc::new(AtomicBool::new(false));
+        let asking = self.ask(end_asking.clone());
         let (mut steps, mut passes) = (Times::of(what[0]), Times::of(what[1]));
         let settings = self.settings;
         let mut maintain: Pin<Box<dyn Future<Output = ()> + '_>> = Box::pin(self.engine.maintain());
@@ -159,6 +181,8 @@ impl Bench {
             end.as_mut().poll(context)
         })
         .await;
+        end_asking.store(true, Ordering::Relaxed);
+        asking.join().unwrap();
     }
 
     async fn leases(&self) {
@@ -267,7 +291,7 @@ async fn main() {
         lease_duration: Millis::from_secs(3600),
         ..Settings::default()
     };
-    let bench = Bench { engine: Engine::Embedded(engine), clock, settings, count };
+    let bench = Bench { engine: Arc::new(Engine::Embedded(engine)), clock, settings, count };
     println!("µs of processor time | number | mean | p99.99 | longest");
     bench.pairs("AdmitTask and CompleteTask, a small pool", "small", 0).await;
     bench.leases().await;
