@@ -149,7 +149,7 @@ impl Bench {
         let (engine, asked) = (self.engine.clone(), self.admit("crowd", 9_999_999));
         thread::spawn(move || {
             let mut times = Times::of("AdmitTask beside it, by the clock");
-            let runtime = Builder::new_current_thread().build().unwrap();
+            let runtime = Builder::new_current_thread().enable_time().build().unwrap();
             runtime.block_on(async {
                 while !end.load(Ordering::Relaxed) {
                     let before = monotonic();
