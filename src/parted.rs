@@ -2,9 +2,8 @@
 //!
 //! A map that grows moves all it holds at once: of a million entries that is a pause of
 //! hundreds of milliseconds. Here no step moves more than a part or two. It is linear hashing
-//! (Litwin, 1980): parts are split in their order, so no table says where they are. A key is
-//! hashed once, for its part and its place there, and its hash is kept: what is moved is not
-//! read for it.
+//! (Litwin, 1980): parts are split in their order, so no table says where they are. One
+//! hash says the part and the place there, and it is kept: what is moved is not read for it.
 
 use std::{borrow::Borrow, fmt, mem, sync::LazyLock};
 
