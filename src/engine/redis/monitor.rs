@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -96,7 +96,7 @@ impl Monitor {
 
     /// Why calls fail while the node is down.
     pub(super) fn down(&self) -> Error {
-        Error::Unavailable(self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        Error::Unavailable(self.reason().clone())
     }
 
     pub(super) fn note_answer(&self) {
@@ -111,30 +111,37 @@ impl Monitor {
     }
 
     /// Notes that a connection could not be made. That alone does not mean
-    /// down: the node may be full, and the connections that there are good.
+    /// down: the node may be full, and the connections that there are good; and of a node
+    /// that is down the probe says why.
     pub(super) fn note_failed_connect(&self, error: &RedisError) {
-        self.set_reason(&error.to_string());
+        let mut reason = self.reason();
+        if self.is_up() {
+            *reason = format!("cannot connect: {error}");
+        }
         self.answered.store(false, Ordering::Relaxed);
     }
 
-    fn set_reason(&self, reason: &str) {
-        reason.clone_into(&mut self.reason.lock().unwrap_or_else(PoisonError::into_inner));
+    fn reason(&self) -> MutexGuard<'_, String> {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set_down(&self, reason: &str, is_first: bool) {
-        self.set_reason(reason);
-        self.note_loss(self.epoch());
-        let was_up = self.state.send_replace(StoreState::Down) == StoreState::Up;
-        if was_up || is_first {
+        if self.fall(reason) == StoreState::Up || is_first {
             tracing::warn!(reason, "the store is down; calls fail with UNAVAILABLE until it is up");
         }
     }
 
     /// It is no node of the store any more: what waits for it is let go.
     pub(super) fn leave(&self) {
-        self.set_reason("it is no node of the Cluster any more");
+        self.fall("it is no node of the Cluster any more");
+    }
+
+    /// Is down from now on; what it was before.
+    fn fall(&self, why: &str) -> StoreState {
+        let mut reason = self.reason();
+        why.clone_into(&mut reason);
         self.note_loss(self.epoch());
-        self.state.send_replace(StoreState::Down);
+        self.state.send_replace(StoreState::Down)
     }
 
     fn set_up(&self) {
@@ -265,8 +272,7 @@ impl Monitor {
 
     /// Whom it was seen to lead as, and for how long.
     pub(super) fn sighting(&self) -> Option<Sighting> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.as_ref().map(Seen::sighting)
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(Seen::sighting)
     }
 }
 
@@ -288,3 +294,6 @@ impl std::fmt::Debug for Monitor {
         f.debug_struct("Monitor").field("state", &*self.state.borrow()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+use std::sync::{OnceLock, atomic::AtomicU64};
+
+use redis::{Client, ErrorKind};
+
+use super::{super::evaluate::Scripts, *};
+
+fn monitor(state: StoreState) -> Monitor {
+    let shared = Shared {
+        scripts: Scripts::new(None),
+        batch_max: 1,
+        topology: OnceLock::new(),
+        losses: AtomicU64::new(0),
+        failovers: AtomicU64::new(0),
+    };
+    let client = Client::open("redis://127.0.0.1:1").expect("an address");
+    Monitor::new(Source::Fixed(client), state, Eviction::Refuse, Arc::new(shared))
+}
+
+fn timed_out() -> RedisError {
+    (ErrorKind::Io, "timed out").into()
+}
+
+fn unavailable(why: &str) -> Error {
+    Error::Unavailable(why.to_owned())
+}
+
+/// A connect that began before the node was found to be down ends after it: no news.
+#[test]
+fn why_it_is_down_outlives_the_connects_of_before() {
+    let monitor = monitor(StoreState::Up);
+    monitor.set_down("no answer to PING", false);
+    monitor.note_failed_connect(&timed_out());
+    assert_eq!(monitor.down(), unavailable("no answer to PING"));
+}
+
+#[test]
+fn a_connect_that_fails_while_it_is_up_is_told_as_one() {
+    let monitor = monitor(StoreState::Up);
+    monitor.note_failed_connect(&timed_out());
+    assert!(monitor.is_up());
+    assert_eq!(monitor.down(), unavailable(&format!("cannot connect: {}", timed_out())));
+}
