@@ -17,9 +17,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use mimalloc::MiMalloc;
 use tollgate::{
     admission::{AdmitDecision, AdmitTask, GetPool, Settings},
+    allocator::{self, Allocator},
     engine::{
         Engine,
         embedded::{Disk, Durability, Embedded},
@@ -30,7 +30,7 @@ use tollgate::{
 
 // As the server has it.
 #[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
+static ALLOCATOR: Allocator = Allocator;
 
 /// The value behind a flag.
 fn flag(name: &str) -> Option<String> {
@@ -96,6 +96,7 @@ async fn start(folder: &Path, leases: usize, pools: usize) {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
+    allocator::purge_apart();
     let (leases, pools) = (number("--leases", 1_000_000), number("--pools", 1_000));
     let folder = flag("--folder").map(PathBuf::from);
     match (flag("--step").as_deref(), folder) {

@@ -21,10 +21,9 @@
 //! - [`record`]: what is kept of states over a restart. [`archive`]: the same as a file that
 //!   any engine takes in; [`transfer`] writes and reads it.
 //! - [`names`] builds every key, [`time`] reads every clock, [`script`] holds
-//!   every script, `memory` remembers for a time, `globs` finds a name's entry of
-//!   the configuration, `signals` hears Ctrl-C, `text` writes
-//!   numbers for people, [`error`] says why a decision could not
-//!   be taken.
+//!   every script, [`allocator`] hands free memory back, `memory` remembers for a
+//!   time, `globs` finds a name's entry of the configuration, `signals` hears Ctrl-C,
+//!   `text` writes numbers for people, [`error`] says why a decision could not be taken.
 //!
 //! Dependencies point one way: main → server → grpc → engine → capabilities →
 //! decision → script, names, time, error. Only `grpc` knows generated messages,
@@ -34,6 +33,7 @@
 #![recursion_limit = "256"]
 
 pub mod admission;
+pub mod allocator;
 pub mod archive;
 pub mod caller;
 pub mod config;

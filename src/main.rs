@@ -5,9 +5,8 @@
 
 mod cli;
 
-use std::{error::Error, path::Path, process::ExitCode, sync::Arc};
+use std::{error::Error, net::SocketAddr, path::Path, process::ExitCode, sync::Arc};
 
-use mimalloc::MiMalloc;
 use tokio::{
     net::{TcpListener, TcpSocket},
     runtime::Builder,
@@ -16,6 +15,7 @@ use tokio::{
 };
 use tollgate::{
     admission::Catalog,
+    allocator::{self, Allocator},
     caller::{
         lock::{self, LockOptions},
         next::{self, NextOptions},
@@ -44,7 +44,7 @@ use tollgate::{
 use cli::{Command, exit};
 
 #[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
+static ALLOCATOR: Allocator = Allocator;
 
 /// Connections that wait to be accepted when a fleet comes back at once.
 const BACKLOG: u32 = 4096;
@@ -54,6 +54,7 @@ fn main() -> ExitCode {
         Ok(command) => command,
         Err(code) => return code,
     };
+    allocator::purge_apart();
     // The server has its own threads; this one accepts and keeps house.
     let runtime = match command {
         Command::Serve(_) => Builder::new_current_thread().enable_all().build(),
@@ -209,11 +210,9 @@ async fn serve(flags: &ServeFlags) -> ExitCode {
         Ok(engine) => engine,
         Err(code) => return code,
     };
-    let listener = match bind(&config) {
+    let listener = match bind(config.listen) {
         Ok(listener) => listener,
-        Err(error) => {
-            return exit::unavailable(&format!("cannot listen on {}: {error}", config.listen));
-        }
+        Err(code) => return code,
     };
     match serve_on(config, engine, listener).await {
         Ok(()) => ExitCode::SUCCESS,
@@ -232,8 +231,8 @@ async fn engine(choice: &EngineChoice) -> Result<Engine, ExitCode> {
             Ok(Engine::Embedded(engine.below(memory_max.map(Ceiling::new))))
         }
         EngineChoice::Redis(options) => {
-            let redis = Redis::new(options);
-            let redis = redis.map_err(|error| exit::config(&format!("engine: {error}")))?;
+            let redis =
+                Redis::new(options).map_err(|why| exit::config(&format!("engine: {why}")))?;
             let (unfit, unfinished) = tokio::join!(redis.unfit(), unfinished_import(options));
             match unfit.or(unfinished) {
                 Some(why) => {
@@ -258,14 +257,14 @@ async fn open(DataDir { path, durability }: DataDir) -> Result<Embedded, ExitCod
     }
 }
 
-fn bind(config: &Config) -> std::io::Result<TcpListener> {
-    let socket = match config.listen.is_ipv4() {
-        true => TcpSocket::new_v4()?,
-        false => TcpSocket::new_v6()?,
-    };
-    socket.set_reuseaddr(true)?;
-    socket.bind(config.listen)?;
-    socket.listen(BACKLOG)
+fn bind(address: SocketAddr) -> Result<TcpListener, ExitCode> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    let listening = socket.and_then(|socket| {
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    });
+    listening.map_err(|error| exit::unavailable(&format!("cannot listen on {address}: {error}")))
 }
 
 async fn serve_on(

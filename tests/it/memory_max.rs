@@ -129,6 +129,16 @@ async fn a_server_stays_below_what_it_is_told() {
     // The oldest of them is handed out, and gone with its result.
     let dispatched = client.admit_task(admit("p", "d", "")).await.unwrap().into_inner();
     assert_eq!(dispatched.task.unwrap().payload.len(), payload.len());
+    // What becomes free is handed back to the system: there is room for others.
+    for task in 0..taken {
+        let task_id = format!("{} {}", task / 48 * 48, task % 48);
+        let (pool, device_id) = ("p".to_owned(), "d".to_owned());
+        client.cancel_task(pb::CancelTaskRequest { pool, device_id, task_id }).await.unwrap();
+    }
+    eventually("there is room again", async || {
+        client.clone().admit_task(admit("another pool", "d", "t")).await.is_ok()
+    })
+    .await;
 }
 
 #[test]
