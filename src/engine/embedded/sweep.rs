@@ -2,12 +2,12 @@
 //!
 //! A step holds the mutex of one shard, sees to some parts of its tables, and notes where the
 //! next one goes on: however many partitions there are, and however much of one of them has
-//! ended at once, none is long. Between two that drop as much as they may lies a pause, in
-//! which calls that wait for the shard have it: the mutex goes to whoever is there, not to
-//! whoever came first.
+//! ended at once, none is long. Shards take turns at steps, and now and then lies a pause
+//! between two: calls need the processor, too.
 
-use std::{any::Any, time::Duration};
+use std::{any::Any, collections::VecDeque, time::Duration};
 
+use parking_lot::MutexGuard;
 use tokio::{
     task::yield_now,
     time::{MissedTickBehavior, interval, sleep},
@@ -22,25 +22,40 @@ use crate::{
     admission, decision::Bin, lock::Lock, rate, sequence::Counter, stock::Sku, time::Timestamp,
 };
 
-/// A sweep sees to a part of the shards; all of them have their turn within a second.
+/// A sweep sees to a quarter of the shards; all of them have their turn within a second.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
-const SWEEP_PART: usize = SHARDS.div_ceil(4);
-/// So many steps are one shard's turn at most; the next turn goes on from there.
-const STEPS_MAX: usize = 100;
-/// After a step that has dropped as much as it may.
-const PAUSE: Duration = Duration::from_millis(1);
+const QUARTER: usize = SHARDS.div_ceil(4);
 /// Entries that a step drops of what partitions remember, at most.
-const DROPPED_MAX: usize = 250;
+const DROPPED_MAX: usize = 125;
+/// After so many entries that were dropped lies a pause.
+const PAUSE_AFTER: usize = 1000;
+const PAUSE: Duration = Duration::from_millis(1);
+/// Entries that a quarter drops before it is the next one's turn: 320,000 a second in all,
+/// more keys than calls can put there. Of one pool it is a quarter of that; a pool that is
+/// asked forgets by itself, two tasks for one that comes.
+const QUARTER_MAX: usize = 80_000;
+/// Until the journal is looked at again for whether it has room.
+const ROOM_PAUSE: Duration = Duration::from_millis(20);
 /// A step that has looked at so many partitions is the last before others have their turn.
 const LOOKED_MAX: usize = 500;
 
 /// Where a sweep of a shard goes on.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+struct Place {
     /// The kind of partitions.
     kind: usize,
     /// The part of their table.
     part: usize,
+}
+
+/// What became of a step.
+struct Step {
+    /// Where the shard's next one goes on, if there is one.
+    next: Option<Place>,
+    /// How many partitions were looked at.
+    looked: usize,
+    /// How many entries were dropped.
+    dropped: usize,
 }
 
 /// What became of a part of a table.
@@ -75,31 +90,37 @@ impl Embedded {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut places = vec![Place::default(); SHARDS];
         let shards: Vec<usize> = (0..SHARDS).collect();
-        for part in shards.chunks(SWEEP_PART).cycle() {
+        for quarter in shards.chunks(QUARTER).cycle() {
             tick.tick().await;
-            for shard in part {
-                places[*shard] = self.sweep_turn(*shard, places[*shard]).await;
-            }
+            self.sweep_quarter(quarter, &mut places).await;
         }
     }
 
-    /// A shard's turn; where its next one goes on.
-    async fn sweep_turn(&self, shard: usize, mut place: Place) -> Place {
-        for _ in 0..STEPS_MAX {
+    /// The turn of a quarter of the shards. Those that have more to drop go on, in their next
+    /// one, where they were.
+    async fn sweep_quarter(&self, quarter: &[usize], places: &mut [Place]) {
+        let mut unfinished: VecDeque<usize> = quarter.iter().copied().collect();
+        let (mut dropped, mut paused) = (0, 0);
+        while dropped < QUARTER_MAX
+            && let Some(shard) = unfinished.pop_front()
+        {
             // What is dropped can wait; calls cannot.
-            if !self.has_room() {
-                break;
+            while !self.has_room() {
+                sleep(ROOM_PAUSE).await;
             }
-            match self.sweep_step(shard, place) {
-                None => return Place::default(),
-                Some(next) if next == place => sleep(PAUSE).await,
-                Some(next) => {
-                    place = next;
-                    yield_now().await;
-                }
+            let step = self.sweep_step(shard, places[shard]);
+            dropped += step.dropped;
+            places[shard] = step.next.unwrap_or_default();
+            if step.next.is_some() {
+                unfinished.push_back(shard);
+            }
+            if dropped - paused >= PAUSE_AFTER {
+                paused = dropped;
+                sleep(PAUSE).await;
+            } else if step.looked > 0 {
+                yield_now().await;
             }
         }
-        place
     }
 
     /// Drops what has lapsed in all shards, at once.
@@ -107,13 +128,13 @@ impl Embedded {
         for shard in 0..SHARDS {
             let mut next = Some(Place::default());
             while let Some(place) = next.filter(|_| self.has_room()) {
-                next = self.sweep_step(shard, place);
+                next = self.sweep_step(shard, place).next;
             }
         }
     }
 
-    /// A step of the sweep of a shard; where the next one goes on, if there is one.
-    pub(super) fn sweep_step(&self, shard: usize, mut place: Place) -> Option<Place> {
+    /// A step of the sweep of a shard.
+    fn sweep_step(&self, shard: usize, mut place: Place) -> Step {
         let mut bin = Bin::new();
         let mut tables = self.shards[shard].lock();
         let journal = self.journal();
@@ -135,9 +156,11 @@ impl Embedded {
         if let Some(journal) = journal {
             line_up(&mut tables.notes, journal);
         }
-        drop(tables);
+        // To a call that waits for it, not to the next step.
+        MutexGuard::unlock_fair(tables);
         drop(bin);
-        (place.kind < KINDS.len()).then_some(place)
+        let next = (place.kind < KINDS.len()).then_some(place);
+        Step { next, looked, dropped: DROPPED_MAX - left }
     }
 }
 
@@ -168,8 +191,10 @@ fn sweep<S: Kept>(
             if *left == 0 {
                 return true;
             }
-            *left = left.saturating_sub(state.sweep(now, *left, bin));
+            let dropped = state.sweep(now, *left, bin);
             let is_vacant = state.is_vacant(now);
+            // A partition that goes is as good as an entry.
+            *left = left.saturating_sub(dropped.max(usize::from(is_vacant)));
             if is_kept && is_vacant {
                 notes.changes.of::<S>(partition);
                 notes.changes.clear(&[]);

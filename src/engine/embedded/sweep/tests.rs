@@ -1,14 +1,22 @@
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use bytes::Bytes;
+use tokio::time::timeout;
 
-use super::*;
+use super::{
+    super::{Disk, Durability},
+    *,
+};
 use crate::{
     admission::{AdmitTask, CompleteTask, Outcome, Pool, Settings, TaskName},
     names::Name,
+    record::Change,
     time::{Clock, Millis},
 };
 
@@ -32,8 +40,10 @@ fn a_step_sees_to_a_few_of_a_shards_partitions() {
     let (mut steps, mut next) = (0, None);
     while left() > 0 {
         let before = left();
-        next = engine.sweep_step(0, next.unwrap_or_default());
-        assert!(before - left() <= 3 * LOOKED_MAX, "{} in one step", before - left());
+        let step = engine.sweep_step(0, next.unwrap_or_default());
+        assert!(step.dropped <= DROPPED_MAX, "{} in one step", step.dropped);
+        assert_eq!(before - left(), step.dropped);
+        next = step.next;
         steps += 1;
         assert!(steps < 100, "{} are left", left());
     }
@@ -83,9 +93,11 @@ fn a_pool_is_swept_until_nothing_is_left_of_it() {
     // No step does more than its part.
     let mut next = Some(Place::default());
     while let Some(place) = next {
-        next = engine.sweep_step(shard, place);
+        let step = engine.sweep_step(shard, place);
         let left = held(&engine).1;
         assert!(before - left <= DROPPED_MAX);
+        assert_eq!(before - left, step.dropped);
+        next = step.next;
         before = left;
     }
     assert_eq!(before, 0);
@@ -93,13 +105,48 @@ fn a_pool_is_swept_until_nothing_is_left_of_it() {
 
 #[tokio::test]
 async fn a_turn_of_a_crowd_ends_and_the_next_one_goes_on() {
-    const TURN: usize = STEPS_MAX * DROPPED_MAX;
-    let engine = crowd(TURN + 1000);
+    let engine = crowd(QUARTER_MAX + 1000);
     let (shard, _) = held(&engine);
-    let place = engine.sweep_turn(shard, Place::default()).await;
-    assert!((1000..=1000 + DROPPED_MAX).contains(&held(&engine).1), "{} are left", held(&engine).1);
-    assert_eq!(engine.sweep_turn(shard, place).await, Place::default());
+    // Another shard of the quarter has something, too: its turn is the same one.
+    let (other, key) = ((shard + 1) % SHARDS, b"key");
+    let idle = rate::Meter::default();
+    rate::Meter::table(&mut engine.shards[other].lock()).insert(key.as_slice().into(), idle);
+    let mut places = vec![Place::default(); SHARDS];
+    engine.sweep_quarter(&[shard, other], &mut places).await;
+    let left = held(&engine).1;
+    assert!((1000 - DROPPED_MAX..=1000).contains(&left), "{left} are left");
+    assert!(rate::Meter::table(&mut engine.shards[other].lock()).is_empty());
+    engine.sweep_quarter(&[shard], &mut places).await;
     assert_eq!(held(&engine).1, 0);
+    assert_eq!(places, vec![Place::default(); SHARDS]);
+}
+
+#[tokio::test]
+async fn a_turn_waits_while_the_disk_has_enough_to_do() {
+    let folder = std::env::temp_dir().join(format!("tollgate-sweep-{}", std::process::id()));
+    let (disk, clock) = (Disk::directory(&folder).unwrap(), Clock::Stepped(Arc::default()));
+    let opened = Embedded::open_unwritten(clock, disk, Durability::Always, 7);
+    let (engine, mut writer) = opened.unwrap();
+    let quarter = [0, 1];
+    let left = || {
+        let len = |shard: &usize| rate::Meter::table(&mut engine.shards[*shard].lock()).len();
+        quarter.iter().map(len).sum::<usize>()
+    };
+    for shard in quarter {
+        let key = shard.to_be_bytes().as_slice().into();
+        rate::Meter::table(&mut engine.shards[shard].lock()).insert(key, rate::Meter::default());
+    }
+    while engine.has_room() {
+        engine.journal().unwrap().push(vec![Change::Remove(b"none".to_vec())]);
+    }
+    let mut places = vec![Place::default(); SHARDS];
+    let mut turn = pin!(engine.sweep_quarter(&quarter, &mut places));
+    assert!(timeout(3 * ROOM_PAUSE, &mut turn).await.is_err());
+    assert_eq!(left(), 2);
+    writer.write();
+    turn.await;
+    assert_eq!(left(), 0);
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// A listing goes through a shard a part at a time, while names come and go.

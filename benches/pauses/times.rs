@@ -1,0 +1,77 @@
+//! What is timed, and by what.
+
+use std::{fs::File, os::unix::fs::FileExt};
+
+use hdrhistogram::Histogram;
+use rustix::time::{ClockId, clock_gettime};
+use tollgate::time::monotonic;
+
+/// This thread's time on the processor, in ns.
+pub(crate) fn worked() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// How long threads of one's own have waited for a core, says Linux.
+pub(crate) struct Waited(File);
+
+impl Waited {
+    pub(crate) fn of_this_thread() -> Waited {
+        Waited(File::open("/proc/thread-self/schedstat").expect("Linux"))
+    }
+
+    /// In ns.
+    fn so_far(&self) -> u64 {
+        let mut text = [0; 96];
+        let length = self.0.read_at(&mut text, 0).unwrap();
+        let text = str::from_utf8(&text[..length]).unwrap();
+        text.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    /// What something took by the clock, but for waiting for a core, in ns.
+    pub(crate) async fn but_for<T>(&self, something: impl Future<Output = T>) -> (T, u64) {
+        let off = self.so_far();
+        let before = monotonic();
+        let outcome = something.await;
+        let took = before.elapsed().as_nanos() as u64;
+        // It may have waited outside of what was timed.
+        let took = took.checked_sub(self.so_far() - off).unwrap_or(took);
+        (outcome, took)
+    }
+}
+
+pub(crate) fn resident() -> usize {
+    memory_stats::memory_stats().unwrap().physical_mem
+}
+
+/// Times of one kind of work.
+pub(crate) struct Times(&'static str, Histogram<u64>);
+
+impl Times {
+    pub(crate) fn of(what: &'static str) -> Times {
+        Times(what, Histogram::new(3).unwrap())
+    }
+
+    /// Work on the processor, since `worked()` said so.
+    pub(crate) fn note(&mut self, since: u64) {
+        self.note_nanos(worked() - since);
+    }
+
+    pub(crate) fn note_nanos(&mut self, took: u64) {
+        self.1.record(took).unwrap();
+    }
+}
+
+impl Drop for Times {
+    fn drop(&mut self) {
+        let Times(what, times) = self;
+        let micros = |nanos: u64| nanos as f64 / 1000.0;
+        println!(
+            "| {what} | {} | {:.1} | {:.1} | {:.1} |",
+            times.len(),
+            times.mean() / 1000.0,
+            micros(times.value_at_quantile(0.9999)),
+            micros(times.max()),
+        );
+    }
+}
