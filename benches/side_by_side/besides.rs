@@ -15,6 +15,8 @@ use tollgate::time::monotonic;
 use crate::{
     client::Opinion,
     closed_loop::{self, Callers, Timing},
+    crowd::Crowd,
+    h2load::ByH2load,
     idle::Idle,
     kind::Kind,
     open_loop,
@@ -31,8 +33,10 @@ const PINGS: usize = 5000;
 const TAKEN_MAX: usize = 4096;
 /// How many times as many are made at a time when it is overloaded.
 const OVERLOAD: usize = 3;
-/// Connections of an overload and of a pace.
+/// Connections of an overload.
 const CONNECTIONS: usize = 32;
+/// Connections of a pace, as many as of 256 in flight.
+const PACE_CONNECTIONS: usize = 16;
 
 /// What was measured; what is none was not.
 #[derive(Debug, Default)]
@@ -46,6 +50,9 @@ pub(crate) struct Besides {
     pub(crate) idle: Option<Idle>,
     /// What other clients say of the same load.
     pub(crate) opinions: Vec<Opinion>,
+    pub(crate) by_h2load: ByH2load,
+    /// Why not, where it was not.
+    pub(crate) crowd: Option<Result<Crowd, String>>,
 }
 
 /// What calls took that came at a pace, however soon others were answered.
@@ -59,6 +66,8 @@ pub(crate) struct Pace {
     p50: f64,
     /// In µs.
     pub(crate) p99: f64,
+    /// CPU of the server and its Redis, and of the load, in cores.
+    cores: [f64; 2],
     /// What should not have come, and how often.
     wrong: BTreeMap<String, u64>,
 }
@@ -88,6 +97,12 @@ impl Besides {
         }
         progress.set_message("other clients");
         besides.opinions = crate::client::ask(options, rows, results).await;
+        if options.with_peers() {
+            progress.set_message("h2load");
+            besides.by_h2load = ByH2load::measure(options, rows).await;
+        }
+        progress.set_message("a million keys");
+        besides.crowd = Some(Crowd::measure(options).await);
         progress.set_message("a server that has nothing to do");
         besides.idle = Some(Idle::measure(options).await);
         progress.finish_and_clear();
@@ -118,15 +133,17 @@ async fn pace(row: &mut Row, wanted: f64, timing: Timing, reps: u32) -> Pace {
     let load = row.loads[&Kind::Pairs].clone();
     let mut runs = Vec::new();
     for _ in 0..reps {
-        runs.push(open_loop::run(row, &load, wanted, CONNECTIONS, timing).await);
+        runs.push(open_loop::run(row, &load, wanted, PACE_CONNECTIONS, timing).await);
     }
     let of = |value: fn(&Run) -> f64| median(runs.iter().map(value));
     let (rate, p50, p99) = (of(|run| run.rate), of(|run| run.p50), of(|run| run.p99));
+    let server = of(|run| (run.server + run.redis) * run.rate / 1e6);
+    let cores = [server, of(|run| run.generator * run.rate / 1e6)];
     let mut wrong = BTreeMap::new();
     for (what, count) in runs.into_iter().flat_map(|run| run.wrong) {
         *wrong.entry(what).or_default() += count;
     }
-    Pace { wanted, rate, p50, p99, wrong }
+    Pace { wanted, rate, p50, p99, cores, wrong }
 }
 
 async fn overload(row: &mut Row, timing: Timing) -> Run {
@@ -152,11 +169,14 @@ impl fmt::Display for Besides {
             line(
                 &format!("{row}, AdmitTask + CompleteTask, calls at half the peak's pace"),
                 format!(
-                    "{} of {} a second, p50 {}, p99 {}; {}",
+                    "{} of {} a second, p50 {}, p99 {}, {:.2} cores for the server and {:.2} for \
+                     the load; {}",
                     rate(pace.rate),
                     rate(pace.wanted),
                     time(pace.p50),
                     time(pace.p99),
+                    pace.cores[0],
+                    pace.cores[1],
                     otherwise(&pace.wrong)
                 ),
             );
@@ -180,9 +200,19 @@ impl fmt::Display for Besides {
         for opinion in &self.opinions {
             line(&opinion.of, opinion.what.clone());
         }
+        if let Some(crowd) = &self.crowd {
+            line(
+                "embedded, CheckRate, fixed window, 256 in flight, of 1,000 keys and of 1,000,000",
+                match crowd {
+                    Ok(crowd) => crowd.to_string(),
+                    Err(why) => format!("failed: {why}"),
+                },
+            );
+        }
         if let Some(idle) = &self.idle {
             line("an idle server, embedded", idle.to_string());
         }
-        writeln!(f, "{table}")
+        writeln!(f, "{table}")?;
+        write!(f, "{}", self.by_h2load)
     }
 }

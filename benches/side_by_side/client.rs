@@ -1,6 +1,6 @@
-//! What other clients say of the same load: whether ours can be believed.
+//! What another client says of the same load: whether ours can be believed.
 
-use std::{fs, path::Path, process::Stdio, time::Duration};
+use std::{path::Path, process::Stdio, time::Duration};
 
 use serde_json::Value;
 use tokio::{process::Command, time::timeout};
@@ -8,7 +8,6 @@ use tokio::{process::Command, time::timeout};
 use crate::{
     install::{self, Source},
     kind::Kind,
-    loads,
     options::Options,
     results::Results,
     row::{EMBEDDED, Row},
@@ -19,7 +18,7 @@ const GHZ: Source = Source::Go("github.com/bojand/ghz/cmd/ghz@v0.120.0");
 /// Calls in flight, over as many connections as each has of them.
 const IN_FLIGHT: u32 = 256;
 const CONNECTIONS: u32 = 16;
-/// How long they call, in seconds.
+/// How long it calls, in seconds.
 const SECONDS: u32 = 2;
 const PATH: &str = "tollgate.v1.RateService/CheckRate";
 
@@ -32,7 +31,7 @@ pub(crate) struct Opinion {
     pub(crate) what: String,
 }
 
-/// Asks those that are there, where peers are asked for: the embedded server's
+/// Asks ghz, where peers are asked for and it can be had: the embedded server's
 /// CheckRate, fixed window, one key.
 pub(crate) async fn ask(options: &Options, rows: &[Row], results: &Results) -> Vec<Opinion> {
     let row = rows.iter().find(|row| row.name == EMBEDDED);
@@ -47,43 +46,20 @@ pub(crate) async fn ask(options: &Options, rows: &[Row], results: &Results) -> V
     if !options.with_peers() {
         return opinions;
     }
-    for (who, said) in [("h2load", h2load(row).await), ("ghz", ghz(row).await)] {
-        let what = said.unwrap_or_else(|why| format!("skipped: {why}"));
-        opinions.push(Opinion { of: of(who), what });
-    }
+    let what = ghz(row).await.unwrap_or_else(|why| format!("skipped: {why}"));
+    opinions.push(Opinion { of: of("ghz"), what });
     opinions
 }
 
-async fn output(command: &mut Command) -> Result<String, String> {
+/// What a client says that calls for so many seconds.
+pub(crate) async fn output(command: &mut Command, seconds: u32) -> Result<String, String> {
     let command = command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-    let limit = Duration::from_secs(u64::from(SECONDS) + 30);
+    let limit = Duration::from_secs(u64::from(seconds) + 30);
     match timeout(limit, command.output()).await {
         Err(_) => Err("it does not end".to_owned()),
         Ok(Err(error)) => Err(error.to_string()),
         Ok(Ok(output)) => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
     }
-}
-
-async fn h2load(row: &Row) -> Result<String, String> {
-    let program = install::on_path("h2load").ok_or("not on the PATH (Debian: nghttp2-client)")?;
-    let file = loads::folder().join("check_rate.bin");
-    let load = row.loads.get(&Kind::Fixed).ok_or("no such load")?;
-    fs::write(&file, load.calls[0].body(0)).map_err(|error| error.to_string())?;
-    let [clients, streams] =
-        [CONNECTIONS, IN_FLIGHT / CONNECTIONS].map(|number| number.to_string());
-    let mut command = Command::new(program);
-    command
-        .args(["-t1", "-c", &clients, "-m", &streams, "-D", &SECONDS.to_string()])
-        .args(["--warm-up-time=1", "-H", "content-type: application/grpc"])
-        .args(["-H", "te: trailers", "-d"])
-        .arg(file)
-        .arg(format!("http://{}/{PATH}", row.address));
-    let text = output(&mut command).await?;
-    // "finished in 2.00s, 12345.00 req/s, 1.23MB/s"
-    let line = text.lines().find(|line| line.starts_with("finished in")).unwrap_or_default();
-    let figure = line.split(", ").nth(1).and_then(|part| part.split(' ').next());
-    let figure: f64 = figure.and_then(|figure| figure.parse().ok()).ok_or("no figures")?;
-    Ok(format!("{} calls a second", rate(figure)))
 }
 
 async fn ghz(row: &Row) -> Result<String, String> {
@@ -100,7 +76,7 @@ async fn ghz(row: &Row) -> Result<String, String> {
         .args(["--concurrency", &IN_FLIGHT.to_string()])
         .args(["--duration", &format!("{SECONDS}s"), "--duration-stop", "wait"])
         .arg(row.address.to_string());
-    let text = output(&mut command).await?;
+    let text = output(&mut command, SECONDS).await?;
     let said: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
     let figure = said["rps"].as_f64().ok_or("no figures")?;
     let distribution = said["latencyDistribution"].as_array();

@@ -193,7 +193,8 @@ fn rate(policy: &str, accepts: fn(&[u8]) -> bool) -> Call {
     Call::new(CHECK, &message, accepts)
 }
 
-fn check(policy: &str) -> Call {
+/// A check of a key of its own.
+pub(crate) fn check(policy: &str) -> Call {
     rate(policy, first_is::<{ pb::RateVerdict::Allow as u8 }>)
 }
 

@@ -16,7 +16,9 @@ mod call;
 mod client;
 mod closed_loop;
 mod connection;
+mod crowd;
 mod echo;
+mod h2load;
 mod idle;
 mod install;
 mod kind;
@@ -39,7 +41,7 @@ mod targets;
 use std::process::ExitCode;
 
 use clap::Parser;
-use mimalloc::MiMalloc;
+use tollgate::allocator::{self, Allocator};
 
 use besides::Besides;
 use loads::Ports;
@@ -47,9 +49,10 @@ use options::Options;
 use report::Report;
 
 #[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
+static ALLOCATOR: Allocator = Allocator;
 
 fn main() -> ExitCode {
+    allocator::purge_apart();
     let options = Options::parse();
     if let Some(address) = options.echo {
         let error = echo::serve(address).expect_err("it ends with the process only");

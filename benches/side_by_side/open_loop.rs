@@ -24,9 +24,9 @@ use crate::{
     tally::{Tally, Then},
 };
 
-/// Callers who come within so long come together. tokio's own timer knows whole
-/// milliseconds only.
-const TICK: Duration = Duration::from_micros(100);
+/// Callers who come within so long come together, and are timed from then on. tokio's own timer knows whole
+/// milliseconds only; with shorter ones the load takes of the cores what it is to measure.
+const TICK: Duration = Duration::from_micros(250);
 /// Callers who wait for an answer at most; a further one does not come, which is wrong.
 const WAITING_MAX: u32 = 8192;
 /// How long calls in flight may take to be answered after the end.

@@ -53,7 +53,7 @@ pub(crate) struct Options {
     #[arg(long)]
     no_peers: bool,
 
-    /// Only the loads: no idle server, no pace, no overload
+    /// Only the loads: no pace, no overload, no h2load, no million keys, no idle server
     #[arg(long)]
     pub(crate) no_extras: bool,
 

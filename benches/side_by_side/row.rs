@@ -38,7 +38,7 @@ pub(crate) struct Row {
     /// Numbers that loads have used.
     pub(crate) numbers_used: u64,
     /// Ends with the row, and so does its Redis.
-    _server: Process,
+    server: Process,
     _redis: Option<Process>,
     /// The port of its own Redis.
     pub(crate) redis_port: Option<u16>,
@@ -71,16 +71,7 @@ impl Row {
         let meter =
             Meter::new(server.id(), redis.as_ref().map(|(redis, port)| (redis.id(), *port)));
         let (redis, redis_port) = redis.unzip();
-        Ok(Row {
-            name,
-            address,
-            loads,
-            meter,
-            numbers_used: 0,
-            _server: server,
-            _redis: redis,
-            redis_port,
-        })
+        Ok(Row { name, address, loads, meter, numbers_used: 0, server, _redis: redis, redis_port })
     }
 
     /// The echo, which this program is itself when it is told so.
@@ -116,6 +107,11 @@ impl Row {
             row.ask_until_right(&call).await?;
         }
         Ok(row)
+    }
+
+    /// Memory of its server, in KiB.
+    pub(crate) fn resident(&self) -> u64 {
+        self.server.resident()
     }
 
     /// Makes a call until it is answered as it should be: a server that listens may not be

@@ -2,6 +2,7 @@
 
 use crate::{
     besides::Besides,
+    crowd::Crowd,
     kind::Kind,
     peers::{PEERS, Store},
     results::Results,
@@ -24,7 +25,7 @@ struct Targets {
 pub(crate) fn table(results: &Results, besides: &Besides) -> Table {
     let mut targets = Targets { table: Table::new(["what", "target", "measured", "met"]) };
     targets.of_echo(results);
-    targets.of_peers(results);
+    targets.of_peers(results, besides);
     targets.of_storms(results);
     targets.of_redis(results, besides);
     targets.of_besides(results, besides);
@@ -91,16 +92,25 @@ impl Targets {
     }
 
     /// Against the fastest peer of a sort, each by our load that is closest to its call.
-    fn of_peers(&mut self, results: &Results) {
+    fn of_peers(&mut self, results: &Results, besides: &Besides) {
         let least = |row: &'static str, store: Store| {
             let theirs = PEERS.iter().filter(|peer| peer.store == store);
             let ratios = theirs.filter_map(|peer| results.ratio(peer.kind, 256, row, peer.name));
             ratios.reduce(f64::min)
         };
         self.add(
-            "embedded for the fastest peer in memory, 256",
+            "embedded for the fastest peer in memory, 256, by our own load, of one thread",
             Bound::AtLeast(1.8),
             least(EMBEDDED, Store::Memory),
+            times,
+        );
+        let theirs = PEERS.iter().filter(|peer| peer.store == Store::Memory);
+        let ratios =
+            theirs.filter_map(|peer| besides.by_h2load.ratio(peer.kind, EMBEDDED, peer.name));
+        self.add(
+            "the same by h2load, of two threads and one key",
+            Bound::AtLeast(1.8),
+            ratios.reduce(f64::min),
             times,
         );
         self.add(
@@ -171,6 +181,12 @@ impl Targets {
             Bound::AtLeast(0.8),
             value,
             percent,
+        );
+        self.add(
+            "embedded: the server's time for a CheckRate, of 1,000,000 keys for that of 1,000",
+            Bound::AtMost(1.5),
+            besides.crowd.as_ref().and_then(|crowd| crowd.as_ref().ok()).map(Crowd::ratio),
+            times,
         );
         let idle = besides.idle.as_ref();
         let resident = idle.map(|idle| idle.resident_mb);
