@@ -1,8 +1,6 @@
-//! What is measured besides the loads: a bare round trip to Redis, the pace of half the
-//! peak, overload, and a server that has nothing to do.
+//! What is measured besides the loads.
 
 use std::{
-    collections::BTreeMap,
     fmt,
     io::{self, Read, Write},
     net::TcpStream,
@@ -19,10 +17,10 @@ use crate::{
     h2load::ByH2load,
     idle::Idle,
     kind::Kind,
-    open_loop,
-    options::Options,
+    options::{Extra, Options},
+    pace::{self, Pace},
     results::Results,
-    row::{ECHO, EMBEDDED, LANES, Row, loopback},
+    row::{LANES, Row, loopback},
     run::{Run, median, otherwise},
     table::{Table, rate, time},
 };
@@ -35,8 +33,6 @@ const TAKEN_MAX: usize = 4096;
 const OVERLOAD: usize = 3;
 /// Connections of an overload.
 const CONNECTIONS: usize = 32;
-/// Connections of a pace, as many as of 256 in flight.
-const PACE_CONNECTIONS: usize = 16;
 
 /// What was measured; what is none was not.
 #[derive(Debug, Default)]
@@ -55,56 +51,41 @@ pub(crate) struct Besides {
     pub(crate) crowd: Option<Result<Crowd, String>>,
 }
 
-/// What calls took that came at a pace, however soon others were answered.
-#[derive(Debug)]
-pub(crate) struct Pace {
-    /// Calls a second that were to be made.
-    wanted: f64,
-    /// Calls a second that were answered.
-    rate: f64,
-    /// In µs.
-    p50: f64,
-    /// In µs.
-    pub(crate) p99: f64,
-    /// CPU of the server and its Redis, and of the load, in cores.
-    cores: [f64; 2],
-    /// What should not have come, and how often.
-    wrong: BTreeMap<String, u64>,
-}
-
 impl Besides {
     /// Measures what the rows that run allow.
     pub(crate) async fn measure(options: &Options, rows: &mut [Row], results: &Results) -> Besides {
         let mut besides = Besides::default();
-        let timing = options.timing();
         let progress = ProgressBar::new_spinner();
         progress.enable_steady_tick(Duration::from_millis(200));
-        for row in rows.iter_mut() {
-            if row.name == LANES {
-                besides.ping = row.redis_port.and_then(|port| ping(port).ok());
-            }
-            if [ECHO, EMBEDDED, LANES].contains(&row.name)
-                && let Some(peak) = results.peak(Kind::Pairs, row.name)
-            {
-                progress.set_message(format!("at half the peak's pace: {}", row.name));
-                let pace = pace(row, peak / 2.0, timing, options.reps()).await;
-                besides.paces.push((row.name, pace));
-            }
-            if row.name == LANES && row.loads.contains_key(&Kind::Pairs) {
-                progress.set_message("overload");
-                besides.overload = Some(overload(row, timing).await);
-            }
+        let begins = |extra, what| {
+            progress.set_message(what);
+            options.measures(extra)
+        };
+        if begins(Extra::Ping, "a PING") {
+            let port = rows.iter().find(|row| row.name == LANES).and_then(|row| row.redis_port);
+            besides.ping = port.and_then(|port| ping(port).ok());
         }
-        progress.set_message("other clients");
-        besides.opinions = crate::client::ask(options, rows, results).await;
-        if options.with_peers() {
-            progress.set_message("h2load");
+        if begins(Extra::Pace, "at half the peak's pace") {
+            besides.paces = pace::measure(options, rows, results).await;
+        }
+        let lanes = rows.iter_mut().find(|row| row.name == LANES);
+        if let Some(row) = lanes.filter(|row| row.loads.contains_key(&Kind::Pairs))
+            && begins(Extra::Overload, "overload")
+        {
+            besides.overload = Some(overload(row, options.timing()).await);
+        }
+        if begins(Extra::Clients, "other clients") {
+            besides.opinions = crate::client::ask(options, rows, results).await;
+        }
+        if begins(Extra::H2load, "h2load") && options.with_peers() {
             besides.by_h2load = ByH2load::measure(options, rows).await;
         }
-        progress.set_message("a million keys");
-        besides.crowd = Some(Crowd::measure(options).await);
-        progress.set_message("a server that has nothing to do");
-        besides.idle = Some(Idle::measure(options).await);
+        if begins(Extra::Crowd, "a million keys") {
+            besides.crowd = Some(Crowd::measure(options).await);
+        }
+        if begins(Extra::Idle, "a server that has nothing to do") {
+            besides.idle = Some(Idle::measure(options).await);
+        }
         progress.finish_and_clear();
         besides
     }
@@ -129,23 +110,6 @@ fn ping(port: u16) -> io::Result<f64> {
     Ok(median(took))
 }
 
-async fn pace(row: &mut Row, wanted: f64, timing: Timing, reps: u32) -> Pace {
-    let load = row.loads[&Kind::Pairs].clone();
-    let mut runs = Vec::new();
-    for _ in 0..reps {
-        runs.push(open_loop::run(row, &load, wanted, PACE_CONNECTIONS, timing).await);
-    }
-    let of = |value: fn(&Run) -> f64| median(runs.iter().map(value));
-    let (rate, p50, p99) = (of(|run| run.rate), of(|run| run.p50), of(|run| run.p99));
-    let server = of(|run| (run.server + run.redis) * run.rate / 1e6);
-    let cores = [server, of(|run| run.generator * run.rate / 1e6)];
-    let mut wrong = BTreeMap::new();
-    for (what, count) in runs.into_iter().flat_map(|run| run.wrong) {
-        *wrong.entry(what).or_default() += count;
-    }
-    Pace { wanted, rate, p50, p99, cores, wrong }
-}
-
 async fn overload(row: &mut Row, timing: Timing) -> Run {
     let load = row.loads[&Kind::Pairs].clone();
     let streams = OVERLOAD * TAKEN_MAX / CONNECTIONS;
@@ -156,10 +120,6 @@ async fn overload(row: &mut Row, timing: Timing) -> Run {
 
 impl fmt::Display for Besides {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.idle.is_none() {
-            return Ok(());
-        }
-        writeln!(f, "### Besides\n")?;
         let mut table = Table::new(["what", "measured"]);
         let mut line = |what: &str, measured: String| table.line([what.to_owned(), measured]);
         if let Some(ping) = self.ping {
@@ -168,17 +128,7 @@ impl fmt::Display for Besides {
         for (row, pace) in &self.paces {
             line(
                 &format!("{row}, AdmitTask + CompleteTask, calls at half the peak's pace"),
-                format!(
-                    "{} of {} a second, p50 {}, p99 {}, {:.2} cores for the server and {:.2} for \
-                     the load; {}",
-                    rate(pace.rate),
-                    rate(pace.wanted),
-                    time(pace.p50),
-                    time(pace.p99),
-                    pace.cores[0],
-                    pace.cores[1],
-                    otherwise(&pace.wrong)
-                ),
+                pace.to_string(),
             );
         }
         if let Some(run) = &self.overload {
@@ -212,7 +162,9 @@ impl fmt::Display for Besides {
         if let Some(idle) = &self.idle {
             line("an idle server, embedded", idle.to_string());
         }
-        writeln!(f, "{table}")?;
+        if !table.is_empty() {
+            writeln!(f, "### Besides\n\n{table}")?;
+        }
         write!(f, "{}", self.by_h2load)
     }
 }

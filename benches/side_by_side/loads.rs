@@ -14,7 +14,7 @@ use crate::{
     kind::CONFIGURATION,
     options::Options,
     results::Results,
-    row::{self, EMBEDDED, LANES, PER_CALL, Row},
+    row::{self, EMBEDDED, LANES, OTHER, PER_CALL, Row},
 };
 
 /// Hands out ports that nobody listens on.
@@ -61,7 +61,13 @@ pub(crate) async fn start(
         Row::echo(kinds, ports.next()).await?,
         Row::tollgate(EMBEDDED, program, &default, None, kinds).await?,
     ];
+    if let Some(other) = &options.other {
+        rows.push(Row::tollgate(OTHER, other, &default, None, kinds).await?);
+    }
     let mut skipped = Vec::new();
+    if options.no_redis {
+        return Ok((rows, skipped));
+    }
     if takes(program, &per_call) {
         let port = Some(ports.next());
         rows.push(Row::tollgate(PER_CALL, program, &per_call, port, kinds).await?);

@@ -26,6 +26,7 @@ mod loads;
 mod meter;
 mod open_loop;
 mod options;
+mod pace;
 mod peer_calls;
 mod peers;
 mod plot;
@@ -80,11 +81,7 @@ async fn measure(options: &Options) -> Result<(), String> {
         skipped.extend(peers::start(options.kinds(), &mut ports, &mut rows).await);
     }
     let results = loads::run(options, &mut rows).await;
-    let besides = if options.no_extras {
-        Besides::default()
-    } else {
-        Besides::measure(options, &mut rows, &results).await
-    };
+    let besides = Besides::measure(options, &mut rows, &results).await;
     drop(rows);
     let plot = options.writes().then_some(plot::FILE);
     let report = Report { options, results: &results, besides: &besides, skipped: &skipped, plot };

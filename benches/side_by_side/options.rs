@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 use crate::{closed_loop::Timing, kind::Kind};
 
@@ -49,13 +49,25 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     pub(crate) server: Option<PathBuf>,
 
+    /// A further build of tollgate to measure in memory, as a row of its own
+    #[arg(long, value_name = "FILE")]
+    pub(crate) other: Option<PathBuf>,
+
     /// No peers
     #[arg(long)]
     no_peers: bool,
 
-    /// Only the loads: no pace, no overload, no h2load, no million keys, no idle server
+    /// No Redis: only the echo and what keeps its counts in memory
     #[arg(long)]
-    pub(crate) no_extras: bool,
+    pub(crate) no_redis: bool,
+
+    /// What is measured besides the loads [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "no_extras")]
+    extras: Vec<Extra>,
+
+    /// Only the loads
+    #[arg(long)]
+    no_extras: bool,
 
     /// Write nothing into benches/
     #[arg(long)]
@@ -74,10 +86,30 @@ pub(crate) struct Options {
     bench: bool,
 }
 
+/// What is measured besides the loads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Extra {
+    /// A PING to Redis and its answer
+    Ping,
+    /// What calls take at half the peak's pace
+    Pace,
+    /// More calls than are taken
+    Overload,
+    /// What ghz says of the same load
+    Clients,
+    /// Servers in memory, by h2load
+    H2load,
+    /// A million keys
+    Crowd,
+    /// A server that has nothing to do
+    Idle,
+}
+
 const EXAMPLES: &str = "\
 Examples:
   cargo bench --bench side_by_side -- --quick
   cargo bench --bench side_by_side -- --no-peers --loads pairs,fixed --in-flight 64,256
+  cargo bench --bench side_by_side -- --no-peers --no-redis --loads pairs --extras pace
   cargo bench --bench side_by_side          (everything: about 35 minutes)";
 
 impl Options {
@@ -96,13 +128,18 @@ impl Options {
         if self.loads.is_empty() { Kind::ALL } else { &self.loads }
     }
 
+    pub(crate) fn measures(&self, extra: Extra) -> bool {
+        !self.no_extras && (self.extras.is_empty() || self.extras.contains(&extra))
+    }
+
     pub(crate) fn with_peers(&self) -> bool {
         !self.no_peers && !self.quick
     }
 
     /// Whether this is a whole run, whose figures are to be kept.
     pub(crate) fn writes(&self) -> bool {
-        !self.no_write && !self.quick && self.loads.is_empty() && !self.no_extras
+        let is_whole = self.loads.is_empty() && self.extras.is_empty() && !self.no_extras;
+        !self.no_write && !self.quick && is_whole && !self.no_redis && self.other.is_none()
     }
 }
 

@@ -8,13 +8,13 @@ use crate::{
     options::Options,
     peers::{PEERS, Store},
     results::Results,
-    row::{ECHO, EMBEDDED, LANES, PER_CALL},
+    row::{ECHO, EMBEDDED, LANES, OTHER, PER_CALL},
     run::Run,
     table::{Table, or_dash, percent, rate, time},
     targets,
 };
 
-const ROWS: [&str; 4] = [ECHO, EMBEDDED, PER_CALL, LANES];
+const ROWS: [&str; 5] = [ECHO, EMBEDDED, OTHER, PER_CALL, LANES];
 
 /// Everything that was measured.
 pub(crate) struct Report<'a> {
@@ -62,13 +62,18 @@ impl Report<'_> {
         if all.contains(&256) { 256 } else { all.iter().copied().max().unwrap_or(1) }
     }
 
+    /// The rows of this project that were measured.
+    fn rows(&self) -> impl Iterator<Item = &'static str> {
+        ROWS.into_iter().filter(|row| self.results.knows(row))
+    }
+
     fn rates(&self, in_flight: &[u32], with_number: bool) -> Table {
         let number = with_number.then_some("in flight");
-        let mut table = Table::new(["load"].into_iter().chain(number).chain(ROWS));
+        let mut table = Table::new(["load"].into_iter().chain(number).chain(self.rows()));
         for kind in self.options.kinds() {
             for number in in_flight {
                 let title = kind.title().to_owned();
-                let cells = ROWS.iter().map(|row| self.rate_cell(*kind, *number, row));
+                let cells = self.rows().map(|row| self.rate_cell(*kind, *number, row));
                 let number = with_number.then(|| number.to_string());
                 table.line([title].into_iter().chain(number).chain(cells));
             }
@@ -89,7 +94,7 @@ impl Report<'_> {
             "load", "row", "p50", "p99", "server", "Redis", "client", "scripts", "each",
         ]);
         for kind in self.options.kinds() {
-            for row in ROWS {
+            for row in self.rows() {
                 if self.results.rate((*kind, in_flight, row)).is_some() {
                     let cells = [kind.title().to_owned(), row.to_owned()];
                     table.line(cells.into_iter().chain(self.cost((*kind, in_flight, row))));

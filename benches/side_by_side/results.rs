@@ -21,6 +21,11 @@ impl Results {
         self.runs.entry(place).or_default().push(run);
     }
 
+    /// Whether anything of a row was measured.
+    pub(crate) fn knows(&self, row: &str) -> bool {
+        self.runs.keys().any(|(_, _, of)| *of == row)
+    }
+
     /// The median of what `value` takes from each run; none if there was none.
     pub(crate) fn median(&self, place: Place, value: impl Fn(&Run) -> f64) -> Option<f64> {
         let runs = self.runs.get(&place)?;

@@ -23,6 +23,7 @@ use crate::{
 
 pub(crate) const ECHO: &str = "echo";
 pub(crate) const EMBEDDED: &str = "embedded";
+pub(crate) const OTHER: &str = "embedded, other";
 pub(crate) const PER_CALL: &str = "Redis, per call";
 pub(crate) const LANES: &str = "Redis, lanes";
 

@@ -1,0 +1,94 @@
+//! What calls take that come at half the peak's pace, however soon others are answered.
+
+use std::{collections::BTreeMap, fmt};
+
+use crate::{
+    kind::Kind,
+    open_loop,
+    options::Options,
+    results::Results,
+    row::{ECHO, EMBEDDED, LANES, OTHER, Row},
+    run::{Run, median, otherwise},
+    table::{rate, time},
+};
+
+/// As many as of 256 in flight.
+const CONNECTIONS: usize = 16;
+
+/// What calls took that came at a pace.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    /// Calls a second that were to be made.
+    wanted: f64,
+    /// Calls a second that were answered.
+    rate: f64,
+    /// In µs.
+    p50: f64,
+    /// In µs.
+    pub(crate) p99: f64,
+    /// CPU of the server and its Redis, and of the load, in cores.
+    cores: [f64; 2],
+    /// What should not have come, and how often.
+    wrong: BTreeMap<String, u64>,
+}
+
+/// Calls of pairs at half of what each row did at most, of one row after another, again and
+/// again.
+pub(crate) async fn measure(
+    options: &Options,
+    rows: &mut [Row],
+    results: &Results,
+) -> Vec<(&'static str, Pace)> {
+    let mut runs: BTreeMap<_, Vec<Run>> = BTreeMap::new();
+    let wanted = |row: &str| {
+        let known = [ECHO, EMBEDDED, OTHER, LANES].into_iter().find(|known| *known == row)?;
+        Some((known, results.peak(Kind::Pairs, known)? / 2.0))
+    };
+    for _ in 0..options.reps() {
+        for row in rows.iter_mut() {
+            let Some((name, wanted)) = wanted(row.name) else { continue };
+            let load = row.loads[&Kind::Pairs].clone();
+            let run = open_loop::run(row, &load, wanted, CONNECTIONS, options.timing()).await;
+            runs.entry(name).or_default().push(run);
+        }
+    }
+    let names = rows.iter().filter_map(|row| wanted(row.name));
+    names.map(|(name, wanted)| (name, Pace::new(wanted, &runs[name]))).collect()
+}
+
+impl Pace {
+    fn new(wanted: f64, runs: &[Run]) -> Pace {
+        let of = |value: fn(&Run) -> f64| median(runs.iter().map(value));
+        let mut wrong = BTreeMap::new();
+        for (what, count) in runs.iter().flat_map(|run| &run.wrong) {
+            *wrong.entry(what.clone()).or_default() += count;
+        }
+        Pace {
+            wanted,
+            rate: of(|run| run.rate),
+            p50: of(|run| run.p50),
+            p99: of(|run| run.p99),
+            cores: [
+                of(|run| (run.server + run.redis) * run.rate / 1e6),
+                of(|run| run.generator * run.rate / 1e6),
+            ],
+            wrong,
+        }
+    }
+}
+
+impl fmt::Display for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [server, load] = self.cores;
+        write!(
+            f,
+            "{} of {} a second, p50 {}, p99 {}, {server:.2} cores for the server and {load:.2} \
+             for the load; {}",
+            rate(self.rate),
+            rate(self.wanted),
+            time(self.p50),
+            time(self.p99),
+            otherwise(&self.wrong)
+        )
+    }
+}
