@@ -66,6 +66,10 @@ impl fmt::Display for Name {
 
 /// Checks what every text on the wire must be: UTF-8, no control characters.
 pub fn check_text(bytes: &[u8]) -> Result<(), &'static str> {
+    // As a rule it is ASCII, of which no byte has to be looked at by itself.
+    if bytes.iter().fold(true, |is_plain, byte| is_plain & (0x20..0x7f).contains(byte)) {
+        return Ok(());
+    }
     let text = str::from_utf8(bytes).map_err(|_| "must be valid UTF-8")?;
     if text.chars().any(char::is_control) {
         return Err("must not contain control characters");

@@ -52,8 +52,9 @@ impl<K, V> Entry<K, V> {
 }
 
 impl<K: Borrow<[u8]>, V> Entry<K, V> {
-    fn is(&self, key: &[u8]) -> bool {
-        self.pair.0.borrow() == key
+    /// Others that share a bit of the hash are not read.
+    fn is(&self, hash: u64, key: &[u8]) -> bool {
+        self.hash == hash && self.pair.0.borrow() == key
     }
 }
 
@@ -111,7 +112,7 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
     /// The key as it is kept, and its value.
     pub fn get_key_value(&self, key: &[u8]) -> Option<(&K, &V)> {
         let hash = hash(key);
-        let entry = self.at(place(hash, self.parts())).find(hash, |entry| entry.is(key));
+        let entry = self.at(place(hash, self.parts())).find(hash, |entry| entry.is(hash, key));
         entry.map(Entry::pair)
     }
 
@@ -124,7 +125,7 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
     pub fn get_key_value_mut(&mut self, key: &[u8]) -> Option<(&K, &mut V)> {
         let hash = hash(key);
         let part = self.at_mut(place(hash, self.parts()));
-        let entry = part.find_mut(hash, |entry| entry.is(key));
+        let entry = part.find_mut(hash, |entry| entry.is(hash, key));
         entry.map(|entry| {
             let (key, value) = &mut *entry.pair;
             (&*key, value)
@@ -168,7 +169,7 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
         }
         let hash = hash(key);
         let part = self.at_mut(place(hash, self.parts()));
-        let entry = part.entry(hash, |entry| entry.is(key), Entry::hash);
+        let entry = part.entry(hash, |entry| entry.is(hash, key), Entry::hash);
         let fresh = || Entry { hash, pair: Box::new((K::from(key), V::default())) };
         &mut entry.or_insert_with(fresh).into_mut().pair.1
     }
@@ -177,7 +178,7 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
     pub fn remove_pair(&mut self, key: &[u8]) -> Option<Box<(K, V)>> {
         let hash = hash(key);
         let part = self.at_mut(place(hash, self.parts()));
-        let (entry, _) = part.find_entry(hash, |entry| entry.is(key)).ok()?.remove();
+        let (entry, _) = part.find_entry(hash, |entry| entry.is(hash, key)).ok()?.remove();
         shrink(part);
         self.len -= 1;
         self.join();

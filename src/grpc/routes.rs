@@ -59,16 +59,20 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
 
     /// What is called here is always ready.
     fn call(&self, request: Request<Incoming>) -> Answering {
-        match request.uri().path().split('/').nth(1).unwrap_or_default() {
-            Admission::NAME => unary::call(&self.admission, request),
-            Lock::NAME => unary::call(&self.lock, request),
-            Rate::NAME => unary::call(&self.rate, request),
-            Sequence::NAME => unary::call(&self.sequence, request),
-            Stock::NAME => unary::call(&self.stock, request),
-            _ => {
-                let answer = self.others.clone().call(request.map(Body::new));
-                Box::pin(async move { Ok(answer.await?.map(AnswerBody::Other)) })
-            }
+        let path = request.uri().path();
+        if let Some(by) = unary::by::<Admission>(path) {
+            unary::call(&self.admission, by, request)
+        } else if let Some(by) = unary::by::<Rate>(path) {
+            unary::call(&self.rate, by, request)
+        } else if let Some(by) = unary::by::<Sequence>(path) {
+            unary::call(&self.sequence, by, request)
+        } else if let Some(by) = unary::by::<Lock>(path) {
+            unary::call(&self.lock, by, request)
+        } else if let Some(by) = unary::by::<Stock>(path) {
+            unary::call(&self.stock, by, request)
+        } else {
+            let answer = self.others.clone().call(request.map(Body::new));
+            Box::pin(async move { Ok(answer.await?.map(AnswerBody::Other)) })
         }
     }
 }

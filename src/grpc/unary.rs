@@ -35,6 +35,8 @@ const PREFIX: usize = 5;
 
 /// A service with methods that are answered here.
 pub(super) trait Unary: Sync {
+    /// Its name.
+    const SERVICE: &'static str;
     /// Their names.
     const METHODS: &'static [&'static str];
 
@@ -50,6 +52,7 @@ pub(super) trait Unary: Sync {
 macro_rules! unary {
     ($service:ty { $($method:literal => $handler:ident),* $(,)? }) => {
         impl super::unary::Unary for $service {
+            const SERVICE: &'static str = <$service>::NAME;
             const METHODS: &'static [&'static str] = &[$($method),*];
 
             async fn answer(
@@ -100,13 +103,33 @@ impl<T, S> Served<T, S> {
     }
 }
 
+/// Who answers a call of a service.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum By {
+    /// This method, here.
+    Us(&'static str),
+    /// tonic.
+    Tonic,
+}
+
+/// Who answers a call with this path, if it is one of this service.
+pub(super) fn by<T: Unary>(path: &str) -> Option<By> {
+    let method = path.strip_prefix('/')?.strip_prefix(T::SERVICE)?.strip_prefix('/')?;
+    let method = T::METHODS.iter().find(|known| **known == method);
+    Some(method.map_or(By::Tonic, |method| By::Us(method)))
+}
+
 /// The answer to a call.
 pub(super) type Answering =
     Pin<Box<dyn Future<Output = Result<Response<AnswerBody>, Infallible>> + Send>>;
 
 /// Answers a call of a service: here, or as tonic does. Its message has to be there by the
 /// call's deadline.
-pub(super) fn call<T, S>(served: &Arc<Served<T, S>>, request: Request<Incoming>) -> Answering
+pub(super) fn call<T, S>(
+    served: &Arc<Served<T, S>>,
+    by: By,
+    request: Request<Incoming>,
+) -> Answering
 where
     T: Unary + Send + 'static,
     S: Service<Request<Opened>, Response = Response<tonic::body::Body>, Error = Infallible>,
@@ -118,9 +141,8 @@ where
     let mut body = Opened::new(body);
     // One box for all of it, and nothing in it twice: what a call takes is moved with it.
     Box::pin(async move {
-        let path = head.uri.path().splitn(3, '/').nth(2);
-        let method = T::METHODS.iter().find(|method| Some(**method) == path);
-        if let Some(method) = method.filter(|_| !head.headers.contains_key(ENCODING))
+        if let By::Us(method) = by
+            && !head.headers.contains_key(ENCODING)
             && let Some(message) = body.message(&head.headers).await
         {
             if let Some(begun) = body.begun() {
