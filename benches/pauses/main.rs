@@ -8,7 +8,8 @@
 //! processor: what else the machine does is no pause of the engine's. Beside a sweep a second
 //! thread asks for the pool all the time, by the clock, but for what Linux says that it waited for
 //! a core: what it waits for the sweep, or for another thread, is in that. With a folder, the
-//! engine keeps its data there.
+//! engine keeps its data there. Before and after it all a control: what the machine does to
+//! arithmetic.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "benchmarks")]
 #![allow(missing_docs, reason = "benchmarks")]
@@ -16,6 +17,7 @@
 mod times;
 
 use std::{
+    hint::black_box,
     pin::{Pin, pin},
     sync::{
         Arc,
@@ -52,6 +54,8 @@ const START: u64 = 1_800_000_000_000_000;
 const SECOND: u64 = 1_000_000;
 /// How long what has ended is swept, on the machine's clock.
 const SWEPT_FOR: Duration = Duration::from_secs(5);
+/// Rounds of arithmetic that take about a tenth of a millisecond.
+const STEP: u64 = 40_000;
 /// By when a decision is taken.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -275,7 +279,20 @@ async fn main() {
     };
     let bench = Bench { engine: Arc::new(Engine::Embedded(engine)), clock, settings, count };
     println!("µs of processor time | number | mean | p99.99 | longest");
+    control();
     bench.pairs("AdmitTask and CompleteTask, a small pool", "small", 0).await;
     bench.leases().await;
     bench.rates().await;
+    control();
+}
+
+/// What the machine adds by itself: arithmetic, each time about as much as a step of a sweep. A
+/// virtual core that its host takes away for a while is the thread's own time, too.
+fn control() {
+    let mut times = Times::of("no engine, only arithmetic");
+    for seed in 0..20_000u64 {
+        let before = worked();
+        black_box((0..STEP).fold(seed, |number, step| black_box(number ^ step).rotate_left(7)));
+        times.note(before);
+    }
 }

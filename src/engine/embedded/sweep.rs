@@ -2,8 +2,10 @@
 //!
 //! A step holds the mutex of one shard, sees to some parts of its tables, and notes where the
 //! next one goes on: however many partitions there are, and however much of one of them has
-//! ended at once, none is long. Shards take turns at steps, and now and then lies a pause
-//! between two: calls need the processor, too.
+//! ended at once, none is long: it ends with its time, too. Shards take turns at steps, and now
+//! and then lies a pause between two: calls need the processor, too.
+
+mod budget;
 
 use std::{any::Any, collections::VecDeque, time::Duration};
 
@@ -13,13 +15,21 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep},
 };
 
+use budget::Budget;
+
 use super::{
     Ceiling, Embedded, SHARDS,
     kept::{drain, line_up},
     tables::{Kept, Tables},
 };
 use crate::{
-    admission, decision::Bin, lock::Lock, rate, sequence::Counter, stock::Sku, time::Timestamp,
+    admission,
+    decision::Bin,
+    lock::Lock,
+    rate,
+    sequence::Counter,
+    stock::Sku,
+    time::{Timestamp, monotonic},
 };
 
 /// A sweep sees to a quarter of the shards; all of them have their turn within a second.
@@ -27,6 +37,9 @@ const SWEEP_EVERY: Duration = Duration::from_millis(250);
 const QUARTER: usize = SHARDS.div_ceil(4);
 /// Entries that a step drops of what partitions remember, at most.
 const DROPPED_MAX: usize = 125;
+/// A step that has taken so long is the last of its turn: a decision that waits for the shard
+/// waits for about as long.
+const STEP_TIME: Duration = Duration::from_micros(250);
 /// After so many entries that were dropped lies a pause.
 const PAUSE_AFTER: usize = 1000;
 const PAUSE: Duration = Duration::from_millis(1);
@@ -68,7 +81,7 @@ struct Swept {
     has_next: bool,
 }
 
-type Sweep = fn(&mut Tables, usize, Timestamp, bool, &mut usize, &mut Bin) -> Swept;
+type Sweep = fn(&mut Tables, usize, Timestamp, bool, &mut Budget, &mut Bin) -> Swept;
 
 const KINDS: [Sweep; 7] = [
     sweep::<admission::Pool>,
@@ -108,7 +121,7 @@ impl Embedded {
             while !self.has_room() {
                 sleep(ROOM_PAUSE).await;
             }
-            let step = self.sweep_step(shard, places[shard]);
+            let step = self.sweep_step(shard, places[shard], Some(STEP_TIME));
             dropped += step.dropped;
             places[shard] = step.next.unwrap_or_default();
             if step.next.is_some() {
@@ -123,29 +136,30 @@ impl Embedded {
         }
     }
 
-    /// Drops what has lapsed in all shards, at once.
+    /// Drops what has lapsed in all shards, at once, however long it takes.
     pub fn sweep_all(&self) {
         for shard in 0..SHARDS {
             let mut next = Some(Place::default());
             while let Some(place) = next.filter(|_| self.has_room()) {
-                next = self.sweep_step(shard, place).next;
+                next = self.sweep_step(shard, place, None).next;
             }
         }
     }
 
-    /// A step of the sweep of a shard.
-    fn sweep_step(&self, shard: usize, mut place: Place) -> Step {
+    /// A step of the sweep of a shard, of so much time as a rule.
+    fn sweep_step(&self, shard: usize, mut place: Place, time: Option<Duration>) -> Step {
         let mut bin = Bin::new();
         let mut tables = self.shards[shard].lock();
         let journal = self.journal();
         let now = self.clock.now();
-        let (mut looked, mut left) = (0, DROPPED_MAX);
+        let mut looked = 0;
+        let mut budget = Budget::new(DROPPED_MAX, time.map(|time| monotonic() + time));
         while let Some(sweep) = KINDS.get(place.kind) {
-            if looked >= LOOKED_MAX || left == 0 {
+            if looked >= LOOKED_MAX || budget.is_spent() {
                 break;
             }
             let is_kept = journal.is_some();
-            let swept = sweep(&mut tables, place.part, now, is_kept, &mut left, &mut bin);
+            let swept = sweep(&mut tables, place.part, now, is_kept, &mut budget, &mut bin);
             looked += swept.looked;
             place = match swept {
                 Swept { is_done: false, .. } => place,
@@ -160,7 +174,7 @@ impl Embedded {
         MutexGuard::unlock_fair(tables);
         drop(bin);
         let next = (place.kind < KINDS.len()).then_some(place);
-        Step { next, looked, dropped: DROPPED_MAX - left }
+        Step { next, looked, dropped: budget.dropped() }
     }
 }
 
@@ -175,26 +189,36 @@ async fn watch(ceiling: Option<&Ceiling>) {
     }
 }
 
-/// Sweeps a part of the partitions of a kind; what may still be dropped counts down.
+/// Sweeps a part of the partitions of a kind, as far as the budget goes.
 fn sweep<S: Kept>(
     tables: &mut Tables,
     part: usize,
     now: Timestamp,
     is_kept: bool,
-    left: &mut usize,
+    budget: &mut Budget,
     bin: &mut Bin,
 ) -> Swept {
     let (table, notes) = S::table_and_notes(tables);
     let looked = if part < table.parts() { table.part(part).len() } else { 0 };
     if looked > 0 {
         let gone = table.retain(part, |partition, state| {
-            if *left == 0 {
+            if budget.is_spent() {
                 return true;
             }
-            let dropped = state.sweep(now, *left, bin);
+            let before = budget.dropped();
+            loop {
+                let slice = budget.slice();
+                let dropped = state.sweep(now, slice, bin);
+                budget.spend(dropped);
+                if dropped < slice || budget.is_spent() {
+                    break;
+                }
+            }
             let is_vacant = state.is_vacant(now);
-            // A partition that goes is as good as an entry.
-            *left = left.saturating_sub(dropped.max(usize::from(is_vacant)));
+            if is_vacant && budget.dropped() == before {
+                // A partition that goes is as good as an entry.
+                budget.spend(1);
+            }
             if is_kept && is_vacant {
                 notes.changes.of::<S>(partition);
                 notes.changes.clear(&[]);
@@ -205,7 +229,7 @@ fn sweep<S: Kept>(
         });
         bin.extend(gone.into_iter().map(|pair| pair as Box<dyn Any + Send>));
     }
-    Swept { looked, is_done: *left > 0, has_next: part + 1 < table.parts() }
+    Swept { looked, is_done: !budget.is_spent(), has_next: part + 1 < table.parts() }
 }
 
 #[cfg(test)]

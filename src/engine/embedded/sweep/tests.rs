@@ -40,7 +40,7 @@ fn a_step_sees_to_a_few_of_a_shards_partitions() {
     let (mut steps, mut next) = (0, None);
     while left() > 0 {
         let before = left();
-        let step = engine.sweep_step(0, next.unwrap_or_default());
+        let step = engine.sweep_step(0, next.unwrap_or_default(), None);
         assert!(step.dropped <= DROPPED_MAX, "{} in one step", step.dropped);
         assert_eq!(before - left(), step.dropped);
         next = step.next;
@@ -93,9 +93,27 @@ fn a_pool_is_swept_until_nothing_is_left_of_it() {
     // No step does more than its part.
     let mut next = Some(Place::default());
     while let Some(place) = next {
-        let step = engine.sweep_step(shard, place);
+        let step = engine.sweep_step(shard, place, None);
         let left = held(&engine).1;
         assert!(before - left <= DROPPED_MAX);
+        assert_eq!(before - left, step.dropped);
+        next = step.next;
+        before = left;
+    }
+    assert_eq!(before, 0);
+}
+
+/// However slow the machine is: here, so slow that a step's time is over as it begins.
+#[test]
+fn a_step_ends_with_its_time_and_none_is_in_vain() {
+    let engine = crowd(1000);
+    let (shard, mut before) = held(&engine);
+    let mut next = Some(Place::default());
+    while let Some(place) = next {
+        let step = engine.sweep_step(shard, place, Some(Duration::ZERO));
+        let left = held(&engine).1;
+        assert!(step.dropped < DROPPED_MAX / 4, "{} in one step", step.dropped);
+        assert!(step.dropped > 0 || step.next.is_none(), "a step for nothing");
         assert_eq!(before - left, step.dropped);
         next = step.next;
         before = left;
