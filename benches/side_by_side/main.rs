@@ -78,7 +78,7 @@ async fn measure(options: &Options) -> Result<(), String> {
     let mut ports = Ports::from(options.ports);
     let (mut rows, mut skipped) = loads::start(options, &mut ports).await?;
     if options.with_peers() {
-        skipped.extend(peers::start(options.kinds(), &mut ports, &mut rows).await);
+        skipped.extend(peers::start(options, &mut ports, &mut rows).await);
     }
     let results = loads::run(options, &mut rows).await;
     let besides = Besides::measure(options, &mut rows, &results).await;

@@ -49,7 +49,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     pub(crate) server: Option<PathBuf>,
 
-    /// A further build of tollgate to measure in memory, as a row of its own
+    /// A further build of tollgate in memory: a row of its own, at the loads and at a pace
     #[arg(long, value_name = "FILE")]
     pub(crate) other: Option<PathBuf>,
 
@@ -93,11 +93,11 @@ pub(crate) enum Extra {
     Ping,
     /// What calls take at half the peak's pace
     Pace,
-    /// More calls than are taken
+    /// More calls than are taken, on Redis
     Overload,
     /// What ghz says of the same load
     Clients,
-    /// Servers in memory, by h2load
+    /// Servers in memory by h2load, where there are peers
     H2load,
     /// A million keys
     Crowd,

@@ -14,6 +14,7 @@ use crate::{
     install::{self, Source},
     kind::{KEYS, Kind},
     loads::Ports,
+    options::Options,
     peer_calls,
     process::Process,
     row::{self, Row},
@@ -103,12 +104,15 @@ pub(crate) const PEERS: [Peer; 5] = [
 
 /// Starts those that can be had and whose load is asked for; says why of the others.
 pub(crate) async fn start(
-    kinds: &[Kind],
+    options: &Options,
     ports: &mut Ports,
     rows: &mut Vec<Row>,
 ) -> Vec<(&'static str, String)> {
     let mut skipped = Vec::new();
-    for peer in PEERS.iter().filter(|peer| kinds.contains(&peer.kind)) {
+    let is_asked = |peer: &&Peer| {
+        options.kinds().contains(&peer.kind) && !(options.no_redis && peer.store == Store::Redis)
+    };
+    for peer in PEERS.iter().filter(is_asked) {
         match start_one(peer, ports).await {
             Ok(row) => rows.push(row),
             Err(why) => {

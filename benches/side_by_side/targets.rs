@@ -171,7 +171,8 @@ impl Targets {
     fn of_besides(&mut self, results: &Results, besides: &Besides) {
         for (row, most) in [(EMBEDDED, 2000.0), (LANES, 3000.0)] {
             let value = besides.pace(row).map(|pace| pace.p99);
-            let what = format!("{row}: p99 at half its peak, AdmitTask + CompleteTask");
+            let echo = or_dash(besides.pace(ECHO).map(|pace| pace.p99), time);
+            let what = format!("{row}: p99 at half its peak, pairs (the echo's: {echo})");
             self.add(&what, Bound::AtMost(most), value, time);
         }
         let peak = results.peak(Kind::Pairs, LANES);
