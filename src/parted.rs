@@ -52,7 +52,7 @@ impl<K, V> Entry<K, V> {
 }
 
 impl<K: Borrow<[u8]>, V> Entry<K, V> {
-    /// Others that share a bit of the hash are not read.
+    /// A key of another hash is not read, though its first bits are the same.
     fn is(&self, hash: u64, key: &[u8]) -> bool {
         self.hash == hash && self.pair.0.borrow() == key
     }

@@ -36,7 +36,7 @@ const PREFIX: usize = 5;
 /// A service with methods that are answered here.
 pub(super) trait Unary: Sync {
     /// Its name.
-    const SERVICE: &'static str;
+    const NAME: &'static str;
     /// Their names.
     const METHODS: &'static [&'static str];
 
@@ -52,7 +52,7 @@ pub(super) trait Unary: Sync {
 macro_rules! unary {
     ($service:ty { $($method:literal => $handler:ident),* $(,)? }) => {
         impl super::unary::Unary for $service {
-            const SERVICE: &'static str = <$service>::NAME;
+            const NAME: &'static str = <$service>::NAME;
             const METHODS: &'static [&'static str] = &[$($method),*];
 
             async fn answer(
@@ -114,7 +114,7 @@ pub(super) enum By {
 
 /// Who answers a call with this path, if it is one of this service.
 pub(super) fn by<T: Unary>(path: &str) -> Option<By> {
-    let method = path.strip_prefix('/')?.strip_prefix(T::SERVICE)?.strip_prefix('/')?;
+    let method = path.strip_prefix('/')?.strip_prefix(T::NAME)?.strip_prefix('/')?;
     let method = T::METHODS.iter().find(|known| **known == method);
     Some(method.map_or(By::Tonic, |method| By::Us(method)))
 }

@@ -57,8 +57,13 @@ impl Sku {
     /// Takes back what has lapsed, at most [`RECLAIM_MAX`] holds; none if the stock was
     /// never set.
     pub(super) fn reclaim(&mut self, now: Timestamp) -> Option<Standing> {
+        self.reclaim_some(now, RECLAIM_MAX)
+    }
+
+    /// The same, at most so many holds.
+    fn reclaim_some(&mut self, now: Timestamp, most: usize) -> Option<Standing> {
         let mut stock = self.stock?;
-        for _ in 0..RECLAIM_MAX {
+        for _ in 0..most {
             let Some(first) = self.holds.first_entry().filter(|first| first.key().0 <= now) else {
                 break;
             };
@@ -178,8 +183,7 @@ impl State for Sku {
 
     fn sweep(&mut self, now: Timestamp, budget: usize, _: &mut Bin) -> usize {
         let held = self.holds.len();
-        // No more than a step of its own does.
-        self.reclaim(now);
+        self.reclaim_some(now, budget.min(RECLAIM_MAX));
         let taken_back = held - self.holds.len();
         taken_back + self.orders.sweep(now, budget) + self.replays.sweep(now, budget)
     }

@@ -2,8 +2,8 @@
 //!
 //! A step holds the mutex of one shard, sees to some parts of its tables, and notes where the
 //! next one goes on: however many partitions there are, and however much of one of them has
-//! ended at once, none is long: it ends with its time, too. Shards take turns at steps, and now
-//! and then lies a pause between two: calls need the processor, too.
+//! ended at once, none is long; on a slow machine it ends with its time. Shards take turns at
+//! steps, and now and then lies a pause between two: calls need the processor, too.
 
 mod budget;
 
@@ -37,8 +37,8 @@ const SWEEP_EVERY: Duration = Duration::from_millis(250);
 const QUARTER: usize = SHARDS.div_ceil(4);
 /// Entries that a step drops of what partitions remember, at most.
 const DROPPED_MAX: usize = 125;
-/// A step that has taken so long is the last of its turn: a decision that waits for the shard
-/// waits for about as long.
+/// A step that has taken so long ends, with the entries and the part of a table that it is at: a
+/// decision that waits for the shard waits for about as long.
 const STEP_TIME: Duration = Duration::from_micros(250);
 /// After so many entries that were dropped lies a pause.
 const PAUSE_AFTER: usize = 1000;
@@ -155,7 +155,8 @@ impl Embedded {
         let mut looked = 0;
         let mut budget = Budget::new(DROPPED_MAX, time.map(|time| monotonic() + time));
         while let Some(sweep) = KINDS.get(place.kind) {
-            if looked >= LOOKED_MAX || budget.is_spent() {
+            // Whatever its time, it sees to one part.
+            if looked >= LOOKED_MAX || budget.is_spent() || looked > 0 && budget.is_over() {
                 break;
             }
             let is_kept = journal.is_some();

@@ -36,10 +36,15 @@ impl Budget {
         self.left = self.left.saturating_sub(dropped);
         if self.unseen >= SLICE {
             self.unseen = 0;
-            if self.until.is_some_and(|until| monotonic() >= until) {
+            if self.is_over() {
                 self.left = 0;
             }
         }
+    }
+
+    /// Whether its time has passed.
+    pub(super) fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| monotonic() >= until)
     }
 
     pub(super) fn is_spent(&self) -> bool {

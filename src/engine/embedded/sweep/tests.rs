@@ -132,7 +132,8 @@ async fn a_turn_of_a_crowd_ends_and_the_next_one_goes_on() {
     let mut places = vec![Place::default(); SHARDS];
     engine.sweep_quarter(&[shard, other], &mut places).await;
     let left = held(&engine).1;
-    assert!((1000 - DROPPED_MAX..=1000).contains(&left), "{left} are left");
+    // The other's key is one of those that the turn drops.
+    assert!((1000 - DROPPED_MAX..=1001).contains(&left), "{left} are left");
     assert!(rate::Meter::table(&mut engine.shards[other].lock()).is_empty());
     engine.sweep_quarter(&[shard], &mut places).await;
     assert_eq!(held(&engine).1, 0);
