@@ -54,7 +54,7 @@ const START: u64 = 1_800_000_000_000_000;
 const SECOND: u64 = 1_000_000;
 /// How long what has ended is swept, on the machine's clock.
 const SWEPT_FOR: Duration = Duration::from_secs(5);
-/// Rounds of arithmetic that take about a tenth of a millisecond.
+/// Rounds of arithmetic that take about 30 µs.
 const STEP: u64 = 40_000;
 /// By when a decision is taken.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -286,7 +286,7 @@ async fn main() {
     control();
 }
 
-/// What the machine adds by itself: arithmetic, each time about as much as a step of a sweep. A
+/// What the machine adds by itself: arithmetic, in all about as long as a sweep's steps are. A
 /// virtual core that its host takes away for a while is the thread's own time, too.
 fn control() {
     let mut times = Times::of("no engine, only arithmetic");
