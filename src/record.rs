@@ -11,11 +11,14 @@
 //! is written, by postcard: the order of a type's fields and variants is the format. Who
 //! changes one raises the version and reads the old one.
 
+mod changes;
+
 use std::fmt;
 
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::decision::State;
+pub use changes::{Change, Changes, Row};
 
 /// The version of the form of values.
 pub const VERSION: u8 = 1;
@@ -47,77 +50,6 @@ pub trait Recorded: State + fmt::Debug {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable(pub String);
 
-/// A change of what is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
-    /// An entry's value is this.
-    Put(Vec<u8>, Vec<u8>),
-    /// An entry is gone.
-    Remove(Vec<u8>),
-    /// All entries are gone whose keys begin so.
-    Clear(Vec<u8>),
-}
-
-/// What decisions have changed, in their order.
-#[derive(Debug, Default)]
-pub struct Changes {
-    partition: Vec<u8>,
-    list: Vec<Change>,
-}
-
-impl Changes {
-    /// What follows is about this partition.
-    pub fn of<S: Recorded>(&mut self, partition: &[u8]) {
-        self.partition.clear();
-        // A partition is two names and a few bytes at most.
-        let length = u16::try_from(partition.len()).unwrap_or(u16::MAX);
-        self.partition.push(S::KIND);
-        self.partition.extend_from_slice(&length.to_be_bytes());
-        self.partition.extend_from_slice(partition);
-    }
-
-    /// The head is this; it is gone if there is nothing.
-    pub fn head(&mut self, head: &[u8]) {
-        match head.is_empty() {
-            true => self.remove(&[]),
-            false => self.list.push(Change::Put(self.key(&[]), head.to_vec())),
-        }
-    }
-
-    /// The value of a part is this.
-    pub fn put(&mut self, part: &[&[u8]], value: &impl Serialize) {
-        let mut bytes = Vec::with_capacity(64);
-        encode(value, &mut bytes);
-        self.list.push(Change::Put(self.key(part), bytes));
-    }
-
-    /// A part is gone.
-    pub fn remove(&mut self, part: &[&[u8]]) {
-        self.list.push(Change::Remove(self.key(part)));
-    }
-
-    /// All parts are gone that begin so: with nothing, the whole partition is.
-    pub fn clear(&mut self, part: &[&[u8]]) {
-        self.list.push(Change::Clear(self.key(part)));
-    }
-
-    /// Takes what there is.
-    pub fn take(&mut self) -> Vec<Change> {
-        std::mem::take(&mut self.list)
-    }
-
-    /// Whether there is nothing.
-    pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
-    fn key(&self, part: &[&[u8]]) -> Vec<u8> {
-        let mut key = self.partition.clone();
-        part.iter().for_each(|bytes| key.extend_from_slice(bytes));
-        key
-    }
-}
-
 /// Kind, partition and part of a key.
 pub fn split_key(key: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (kind, rest) = key.split_first()?;
@@ -133,11 +65,21 @@ pub fn split_part(part: &[u8]) -> (u8, &[u8]) {
 
 /// Appends a value.
 pub fn encode(value: &impl Serialize, to: &mut Vec<u8>) {
+    let begin = to.len();
     to.push(VERSION);
     // Writing to a Vec cannot fail, and lengths are known: what would be cut short is
     // refused when it is read.
-    if let Ok(bytes) = postcard::to_extend(value, std::mem::take(to)) {
-        *to = bytes;
+    if postcard::to_extend(value, Appending(to)).is_err() {
+        to.truncate(begin);
+    }
+}
+
+/// Extends what it borrows; postcard asks for what it can own.
+struct Appending<'a>(&'a mut Vec<u8>);
+
+impl Extend<u8> for Appending<'_> {
+    fn extend<T: IntoIterator<Item = u8>>(&mut self, bytes: T) {
+        self.0.extend(bytes);
     }
 }
 
@@ -208,15 +150,5 @@ mod tests {
         bytes[0] = VERSION + 1;
         let error = decode::<(u64, String)>(&bytes).map_err(|Unreadable(why)| why);
         assert!(error.is_err_and(|why| why.contains("newer")));
-    }
-
-    #[test]
-    fn keys_come_apart_again() {
-        let mut changes = Changes::default();
-        changes.of::<crate::lock::Lock>(b"a\x00b");
-        changes.remove(&[b"x", b"name"]);
-        let [Change::Remove(key)] = &changes.take()[..] else { unreachable!("one was noted") };
-        assert_eq!(split_key(key), Some((crate::lock::Lock::KIND, &b"a\x00b"[..], &b"xname"[..])));
-        assert_eq!(split_key(&key[..4]), None);
     }
 }

@@ -49,11 +49,11 @@ impl Reread {
         state.head(&mut head);
         changes.head(&head);
         state.drain(&mut changes);
-        for change in changes.take() {
+        for change in changes.row().iter() {
             match change {
-                Change::Put(key, value) => drop(self.entries.insert(key, value)),
-                Change::Remove(key) => drop(self.entries.remove(&key)),
-                Change::Clear(prefix) => self.entries.retain(|key, _| !key.starts_with(&prefix)),
+                Change::Put(key, value) => drop(self.entries.insert(key.into(), value.into())),
+                Change::Remove(key) => drop(self.entries.remove(key)),
+                Change::Clear(prefix) => self.entries.retain(|key, _| !key.starts_with(prefix)),
             }
         }
     }

@@ -80,13 +80,13 @@ impl Directory {
 
     pub(crate) fn begin(&mut self, time: u64) {
         self.reached = self.reached.max(Timestamp(time));
-        self.batch.add(Change::Clear(Vec::new()));
+        self.batch.add(Change::Clear(&[]));
     }
 
     pub(crate) fn write(&mut self, line: &Line) -> Result<(), Failure> {
         let mut changes = Changes::default();
         record(line, &mut changes).map_err(|why| Failure::Damaged(why.to_owned()))?;
-        changes.take().into_iter().for_each(|change| self.batch.add(change));
+        changes.row().iter().for_each(|change| self.batch.add(change));
         Ok(())
     }
 

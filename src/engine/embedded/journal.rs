@@ -43,7 +43,7 @@ use super::{
 };
 use crate::{
     error::Error,
-    record::Change,
+    record::Row,
     time::{Keeps, KeptClock},
 };
 use queue::Queue;
@@ -183,7 +183,7 @@ impl Journal {
     }
 
     /// Puts changes in line; their ticket.
-    pub(super) fn push(&self, changes: Vec<Change>) -> u64 {
+    pub(super) fn push(&self, changes: &Row) -> u64 {
         let mut queue = lock(&self.shared.queue);
         let ticket = queue.push(changes, self.clock.source());
         let is_urgent = self.shared.durability == Durability::Always || queue.count >= MANY;

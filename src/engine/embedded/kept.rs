@@ -118,9 +118,9 @@ impl Embedded {
                 let (outcome, event) = self.decide_noted(decision, &mut state, notes, now);
                 if state.is_vacant(now) {
                     // As good as none: nothing of it is kept.
-                    notes.changes.take();
+                    notes.changes.forget();
                 } else if self.is_full() {
-                    notes.changes.take();
+                    notes.changes.forget();
                     return (Err(Error::MemoryFull), notes.ticket);
                 } else {
                     table.add(decision.partition().into(), state);
@@ -172,8 +172,9 @@ pub(super) fn drain<S: Kept>(state: &mut S, partition: &[u8], notes: &mut Notes)
 
 /// Puts changes in line, if there are any; the ticket of the shard's last change.
 pub(super) fn line_up(notes: &mut Notes, journal: &Journal) -> u64 {
-    if !notes.changes.is_empty() {
-        notes.ticket = journal.push(notes.changes.take());
+    if !notes.changes.row().is_empty() {
+        notes.ticket = journal.push(notes.changes.row());
+        notes.changes.forget();
     }
     notes.ticket
 }

@@ -1,13 +1,17 @@
 //! Changes that wait to be written.
 
-use std::{collections::VecDeque, mem, time::Duration};
+use std::{mem, time::Duration};
 
-use crate::{record::Change, time::Timestamp};
+use crate::{record::Row, time::Timestamp};
+
+/// They lie in rows of so many bytes: one that grew would be moved, all of it at once.
+const ROW_BYTES: usize = 64 << 10;
 
 /// What the journal's thread is to do.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    pub(super) changes: VecDeque<Vec<Change>>,
+    rows: Vec<Row>,
+    /// How many changes are in line.
     pub(super) count: usize,
     /// Of the last change.
     pub(super) ticket: u64,
@@ -24,20 +28,27 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Puts changes in line; their ticket.
-    pub(super) fn push(&mut self, changes: Vec<Change>, now: Timestamp) -> u64 {
+    pub(super) fn push(&mut self, changes: &Row, now: Timestamp) -> u64 {
         self.count += changes.len();
         self.ticket += 1;
-        self.changes.push_back(changes);
+        match self.rows.last_mut() {
+            Some(last) if last.bytes() + changes.bytes() <= last.capacity() => last.append(changes),
+            _ => {
+                let mut row = Row::with_capacity(changes.bytes().max(ROW_BYTES));
+                row.append(changes);
+                self.rows.push(row);
+            }
+        }
         self.since.get_or_insert(now);
         self.ticket
     }
 
     /// Takes what is in line.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = Change> + use<> {
+    pub(super) fn take(&mut self) -> Vec<Row> {
         self.count = 0;
         let since = self.since.take();
         self.writing_since = self.writing_since.or(since);
-        mem::take(&mut self.changes).into_iter().flatten()
+        mem::take(&mut self.rows)
     }
 
     /// How old the first change is that is not down.

@@ -9,7 +9,10 @@ use super::{
     super::store::{Batch, Store},
     Durability, MANY, RETRY_EVERY, Shared, WRITE_EVERY, lock,
 };
-use crate::time::{KeptClock, monotonic};
+use crate::{
+    record::Row,
+    time::{KeptClock, monotonic},
+};
 
 /// Writes what is in line: on a thread of its own, or when its owner says.
 #[derive(Debug)]
@@ -107,7 +110,7 @@ impl Writer {
         let taken = queue.take();
         let (ticket, is_closing) = (queue.ticket, queue.is_closing);
         drop(queue);
-        taken.for_each(|change| self.batch.add(change));
+        taken.iter().flat_map(Row::iter).for_each(|change| self.batch.add(change));
         (ticket, is_closing)
     }
 }

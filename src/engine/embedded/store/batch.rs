@@ -1,6 +1,9 @@
 //! What is written at once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound::{Included, Unbounded},
+};
 
 use redb::{ReadableTable, StorageError};
 
@@ -11,22 +14,29 @@ use crate::record::Change;
 pub(in super::super) struct Batch {
     /// Entries that begin so go first. In order, as the entries are: what is written follows
     /// from what was decided, and from nothing else.
-    clear: BTreeSet<Vec<u8>>,
-    entries: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    clear: BTreeSet<Box<[u8]>>,
+    entries: BTreeMap<Box<[u8]>, Option<Box<[u8]>>>,
 }
 
 impl Batch {
-    pub(in super::super) fn add(&mut self, change: Change) {
+    pub(in super::super) fn add(&mut self, change: Change<'_>) {
         match change {
-            Change::Put(key, value) => drop(self.entries.insert(key, Some(value))),
-            Change::Remove(key) => drop(self.entries.insert(key, None)),
+            Change::Put(key, value) => self.set(key, Some(value.into())),
+            Change::Remove(key) => self.set(key, None),
             Change::Clear(prefix) => {
-                let begun = self.entries.range(prefix.clone()..);
-                let begun = begun.take_while(|(key, _)| key.starts_with(&prefix));
+                let begun = self.entries.range::<[u8], _>((Included(prefix), Unbounded));
+                let begun = begun.take_while(|(key, _)| key.starts_with(prefix));
                 let gone: Vec<_> = begun.map(|(key, _)| key.clone()).collect();
                 gone.iter().for_each(|key| drop(self.entries.remove(key)));
-                self.clear.insert(prefix);
+                self.clear.insert(prefix.into());
             }
+        }
+    }
+
+    fn set(&mut self, key: &[u8], value: Option<Box<[u8]>>) {
+        match self.entries.get_mut(key) {
+            Some(last) => *last = value,
+            None => drop(self.entries.insert(key.into(), value)),
         }
     }
 

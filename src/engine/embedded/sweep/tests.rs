@@ -16,7 +16,7 @@ use super::{
 use crate::{
     admission::{AdmitTask, CompleteTask, Outcome, Pool, Settings, TaskName},
     names::Name,
-    record::Change,
+    record::Changes,
     time::{Clock, Millis},
 };
 
@@ -155,8 +155,10 @@ async fn a_turn_waits_while_the_disk_has_enough_to_do() {
         let key = shard.to_be_bytes().as_slice().into();
         rate::Meter::table(&mut engine.shards[shard].lock()).insert(key, rate::Meter::default());
     }
+    let mut changes = Changes::default();
+    changes.remove(&[b"none"]);
     while engine.has_room() {
-        engine.journal().unwrap().push(vec![Change::Remove(b"none".to_vec())]);
+        engine.journal().unwrap().push(changes.row());
     }
     let mut places = vec![Place::default(); SHARDS];
     let mut turn = pin!(engine.sweep_quarter(&quarter, &mut places));

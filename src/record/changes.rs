@@ -1,0 +1,219 @@
+//! What decisions have changed, in one row of bytes.
+//!
+//! A change takes no memory of its own. The journal's thread would free it, and what one thread
+//! has allocated and another freed the first takes back by walking over it, block by block: of a
+//! hundred thousand changes that were milliseconds, in the midst of some decision.
+
+use std::iter::from_fn;
+
+use serde::Serialize;
+
+use super::{Recorded, encode};
+
+/// A shard does not keep more room than this for what its next decision changes.
+const KEPT_BYTES: usize = 64 << 10;
+
+/// A change of what is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// An entry's value is this.
+    Put(&'a [u8], &'a [u8]),
+    /// An entry is gone.
+    Remove(&'a [u8]),
+    /// All entries are gone whose keys begin so.
+    Clear(&'a [u8]),
+}
+
+/// Changes in their order, one behind the other: a letter, the lengths of key and value, key
+/// and value.
+#[derive(Debug, Default)]
+pub struct Row {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+const PUT: u8 = b'p';
+const REMOVE: u8 = b'r';
+const CLEAR: u8 = b'c';
+const LENGTH: usize = size_of::<usize>();
+
+impl Row {
+    /// Empty, with room for so many bytes.
+    pub fn with_capacity(bytes: usize) -> Row {
+        Row { bytes: Vec::with_capacity(bytes), len: 0 }
+    }
+
+    /// How many changes there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many bytes they take.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// How many bytes there is room for.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Appends changes.
+    pub fn append(&mut self, later: &Row) {
+        self.bytes.extend_from_slice(&later.bytes);
+        self.len += later.len;
+    }
+
+    /// The changes.
+    pub fn iter(&self) -> impl Iterator<Item = Change<'_>> {
+        let mut rest = &self.bytes[..];
+        from_fn(move || {
+            let (letter, lengths) = rest.split_first()?;
+            let (of_key, lengths) = lengths.split_first_chunk::<LENGTH>()?;
+            let (of_value, both) = lengths.split_first_chunk::<LENGTH>()?;
+            let (key, behind) = both.split_at_checked(usize::from_ne_bytes(*of_key))?;
+            let (value, next) = behind.split_at_checked(usize::from_ne_bytes(*of_value))?;
+            rest = next;
+            Some(match *letter {
+                PUT => Change::Put(key, value),
+                REMOVE => Change::Remove(key),
+                _ => Change::Clear(key),
+            })
+        })
+    }
+
+    /// Appends a change; its value is what is appended then.
+    fn push(&mut self, letter: u8, key: [&[u8]; 2], value: impl FnOnce(&mut Vec<u8>)) {
+        let [partition, part] = key;
+        self.bytes.push(letter);
+        self.bytes.extend_from_slice(&(partition.len() + part.len()).to_ne_bytes());
+        let length = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; LENGTH]);
+        self.bytes.extend_from_slice(partition);
+        self.bytes.extend_from_slice(part);
+        let begin = self.bytes.len();
+        value(&mut self.bytes);
+        let of_value = self.bytes.len() - begin;
+        self.bytes[length..length + LENGTH].copy_from_slice(&of_value.to_ne_bytes());
+        self.len += 1;
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(KEPT_BYTES);
+        self.len = 0;
+    }
+}
+
+/// What decisions have changed, as they say it.
+#[derive(Debug, Default)]
+pub struct Changes {
+    partition: Vec<u8>,
+    part: Vec<u8>,
+    row: Row,
+}
+
+impl Changes {
+    /// What follows is about this partition.
+    pub fn of<S: Recorded>(&mut self, partition: &[u8]) {
+        self.partition.clear();
+        // A partition is two names and a few bytes at most.
+        let length = u16::try_from(partition.len()).unwrap_or(u16::MAX);
+        self.partition.push(S::KIND);
+        self.partition.extend_from_slice(&length.to_be_bytes());
+        self.partition.extend_from_slice(partition);
+    }
+
+    /// The head is this; it is gone if there is nothing.
+    pub fn head(&mut self, head: &[u8]) {
+        match head.is_empty() {
+            true => self.remove(&[]),
+            false => self.push(PUT, &[], |bytes| bytes.extend_from_slice(head)),
+        }
+    }
+
+    /// The value of a part is this.
+    pub fn put(&mut self, part: &[&[u8]], value: &impl Serialize) {
+        self.push(PUT, part, |bytes| encode(value, bytes));
+    }
+
+    /// A part is gone.
+    pub fn remove(&mut self, part: &[&[u8]]) {
+        self.push(REMOVE, part, |_| ());
+    }
+
+    /// All parts are gone that begin so: with nothing, the whole partition is.
+    pub fn clear(&mut self, part: &[&[u8]]) {
+        self.push(CLEAR, part, |_| ());
+    }
+
+    /// What there is.
+    pub fn row(&self) -> &Row {
+        &self.row
+    }
+
+    /// Forgets what there is.
+    pub fn forget(&mut self) {
+        self.row.clear();
+    }
+
+    fn push(&mut self, letter: u8, part: &[&[u8]], value: impl FnOnce(&mut Vec<u8>)) {
+        self.part.clear();
+        part.iter().for_each(|bytes| self.part.extend_from_slice(bytes));
+        self.row.push(letter, [&self.partition, &self.part], value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        lock::Lock,
+        record::{VERSION, split_key},
+    };
+
+    #[test]
+    fn what_was_put_in_comes_out_in_its_order() {
+        let mut changes = Changes::default();
+        changes.of::<Lock>(b"a\x00b");
+        changes.remove(&[b"x", b"name"]);
+        changes.put(&[b"y"], &7u8);
+        changes.head(b"head");
+        let mut row = Row::with_capacity(8);
+        row.append(changes.row());
+        changes.forget();
+        assert!(changes.row().is_empty());
+        changes.of::<Lock>(b"");
+        changes.head(b"");
+        changes.clear(&[]);
+        row.append(changes.row());
+
+        let (first, second) = ([&[Lock::KIND, 0, 3][..], b"a\x00b"].concat(), [Lock::KIND, 0, 0]);
+        let [x, y] = [b"xname".as_slice(), b"y"].map(|part| [&first, part].concat());
+        let there: Vec<Change<'_>> = row.iter().collect();
+        let expected = [
+            Change::Remove(&x),
+            Change::Put(&y, &[VERSION, 7]),
+            Change::Put(&first, b"head"),
+            Change::Remove(&second),
+            Change::Clear(&second),
+        ];
+        assert_eq!(there, expected);
+        assert_eq!(row.len(), 5);
+        assert_eq!(split_key(&x), Some((Lock::KIND, &b"a\x00b"[..], &b"xname"[..])));
+        assert_eq!(split_key(&x[..4]), None);
+    }
+
+    #[test]
+    fn room_for_much_is_not_kept() {
+        let mut changes = Changes::default();
+        changes.head(&vec![1; 3 * KEPT_BYTES]);
+        changes.forget();
+        assert!(changes.row().capacity() <= KEPT_BYTES);
+    }
+}
