@@ -6,38 +6,39 @@
 //!
 //! On an engine in this process whose clock is stepped. Times are the thread's own time on the
 //! processor: what else the machine does is no pause of the engine's. Beside a sweep a second
-//! thread asks for the pool all the time, by the clock, but for what Linux says that it waited for
-//! a core: what it waits for the sweep, or for another thread, is in that. With a folder, the
-//! engine keeps its data there. Before and after it all a control: what the machine does to
-//! arithmetic.
+//! thread asks for the pool and for keys of all shards all the time, by the clock, but for what
+//! Linux says that it waited for a core: what it waits for the sweep, or for another thread, is
+//! in that, and so is what the sweep's thread waited for a core with the shard in its hands. With
+//! a folder, the engine keeps its data there. Before and after it all a control: what the machine does to arithmetic.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "benchmarks")]
 #![allow(missing_docs, reason = "benchmarks")]
 
+mod beside;
+mod control;
 mod times;
 
 use std::{
-    hint::black_box,
     pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    thread::{self, JoinHandle},
     time::Duration,
 };
 
 use bytes::Bytes;
-use tokio::{runtime::Builder, time::sleep};
+use tokio::time::sleep;
 use tollgate::{
     admission::{
         AdmitTask, CompleteTask, ConfigurePool, GetPool, Outcome, Overrides, Settings, SweepPool,
         TaskName,
     },
     allocator::{self, Allocator},
+    decision::Decision,
     engine::{
         Engine,
-        embedded::{Disk, Durability, Embedded},
+        embedded::{Disk, Durability, Embedded, Kept},
     },
     error::Error,
     names::Name,
@@ -45,7 +46,9 @@ use tollgate::{
     time::{Clock, Millis, monotonic},
 };
 
-use times::{Times, Waited, resident, worked};
+use beside::ask;
+use control::control;
+use times::{Times, resident, worked};
 
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
@@ -53,11 +56,9 @@ static ALLOCATOR: Allocator = Allocator;
 const START: u64 = 1_800_000_000_000_000;
 const SECOND: u64 = 1_000_000;
 /// How long what has ended is swept, on the machine's clock.
-const SWEPT_FOR: Duration = Duration::from_secs(5);
-/// Rounds of arithmetic that take about 30 µs.
-const STEP: u64 = 40_000;
+pub(crate) const SWEPT_FOR: Duration = Duration::from_secs(5);
 /// By when a decision is taken.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 fn flag(name: &str) -> Option<String> {
     std::env::args().skip_while(|argument| argument != name).nth(1)
@@ -81,7 +82,7 @@ impl Bench {
 
     async fn run<D>(&self, decision: &D, times: &mut Times) -> D::Outcome
     where
-        D: tollgate::decision::Decision<State: tollgate::engine::embedded::Kept>,
+        D: Decision<State: Kept>,
     {
         loop {
             let before = worked();
@@ -124,32 +125,13 @@ impl Bench {
         }
     }
 
-    /// Asks for a task of the pool until it is to end, beside whatever is done to the pool.
-    fn ask(&self, end: Arc<AtomicBool>) -> JoinHandle<()> {
-        let (engine, asked) = (self.engine.clone(), self.admit("crowd", 9_999_999));
-        thread::spawn(move || {
-            let mut times = Times::of("AdmitTask beside it, by the clock");
-            let waited = Waited::of_this_thread();
-            let runtime = Builder::new_current_thread().enable_time().build().unwrap();
-            runtime.block_on(async {
-                while !end.load(Ordering::Relaxed) {
-                    let asking = engine.run(&asked, monotonic() + PATIENCE);
-                    let (outcome, took) = waited.but_for(asking).await;
-                    if outcome != Err(Error::Overloaded) {
-                        outcome.unwrap();
-                        times.note_nanos(took);
-                    }
-                }
-            });
-        })
-    }
-
     /// What the server does beside its calls, a step of it at a time.
     async fn sweep(&self, what: [&'static str; 2]) {
         // What was done before is down by then, where it is written down.
         sleep(Duration::from_secs(3)).await;
         let end_asking = Arc::new(AtomicBool::new(false));
-        let asking = self.ask(end_asking.clone());
+        let task = self.admit("crowd", 9_999_999);
+        let asking = ask(self.engine.clone(), task, end_asking.clone());
         let (mut steps, mut passes) = (Times::of(what[0]), Times::of(what[1]));
         let settings = self.settings;
         let mut maintain: Pin<Box<dyn Future<Output = ()> + '_>> = Box::pin(self.engine.maintain());
@@ -218,45 +200,48 @@ impl Bench {
             .await;
     }
 
-    fn check(&self, rule: &Arc<Rule>, number: usize) -> CheckRate {
-        let key = name(&format!("key-{number:012}"));
-        CheckRate { name: MeterName::new(None, &key), rule: rule.clone(), cost: 1, request: None }
-    }
-
     async fn rates(&self) {
-        let limit = LimitSpec {
-            name: b"minute".to_vec(),
-            max: Some(10),
-            window: Some(Millis::from_secs(60)),
-            algorithm: Some(Algorithm::FixedWindow),
-            burst: None,
-        };
-        let rule = RuleSpec { limits: vec![limit], ..RuleSpec::default() }.build().unwrap();
-        let rule = Arc::new(rule);
+        let rule = rule();
         {
             let mut times = Times::of("CheckRate beside 1,000 keys");
             for number in 0..100_000 {
-                self.run(&self.check(&rule, number % 1000), &mut times).await;
+                self.run(&check(&rule, number % 1000), &mut times).await;
             }
         }
         let before = resident();
         {
             let mut times = Times::of("CheckRate, a new key");
             for number in 1000..self.count {
-                self.run(&self.check(&rule, number), &mut times).await;
+                self.run(&check(&rule, number), &mut times).await;
             }
         }
         println!("{} bytes a key", (resident() - before) / self.count);
         {
             let mut times = Times::of("CheckRate beside all keys");
             for number in 0..100_000 {
-                self.run(&self.check(&rule, number * 7919 % self.count), &mut times).await;
+                self.run(&check(&rule, number * 7919 % self.count), &mut times).await;
             }
         }
         self.pass(61 * SECOND);
         self.sweep(["sweep of lapsed keys, a step", "its decisions, a step"]).await;
         println!("{} bytes a key are left", resident().saturating_sub(before) / self.count);
     }
+}
+
+pub(crate) fn rule() -> Arc<Rule> {
+    let limit = LimitSpec {
+        name: b"minute".to_vec(),
+        max: Some(10),
+        window: Some(Millis::from_secs(60)),
+        algorithm: Some(Algorithm::FixedWindow),
+        burst: None,
+    };
+    Arc::new(RuleSpec { limits: vec![limit], ..RuleSpec::default() }.build().unwrap())
+}
+
+pub(crate) fn check(rule: &Arc<Rule>, number: usize) -> CheckRate {
+    let key = name(&format!("key-{number:012}"));
+    CheckRate { name: MeterName::new(None, &key), rule: rule.clone(), cost: 1, request: None }
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -278,21 +263,10 @@ async fn main() {
         ..Settings::default()
     };
     let bench = Bench { engine: Arc::new(Engine::Embedded(engine)), clock, settings, count };
-    println!("µs of processor time | number | mean | p99.99 | longest");
+    println!("µs of processor time | number | mean | p99.99 | longest | above 1 ms");
     control();
     bench.pairs("AdmitTask and CompleteTask, a small pool", "small", 0).await;
     bench.leases().await;
     bench.rates().await;
     control();
-}
-
-/// What the machine adds by itself: arithmetic, in all about as long as a sweep's steps are. A
-/// virtual core that its host takes away for a while is the thread's own time, too.
-fn control() {
-    let mut times = Times::of("no engine, only arithmetic");
-    for seed in 0..20_000u64 {
-        let before = worked();
-        black_box((0..STEP).fold(seed, |number, step| black_box(number ^ step).rotate_left(7)));
-        times.note(before);
-    }
 }

@@ -1,10 +1,13 @@
 //! What is timed, and by what.
 
-use std::{fs::File, os::unix::fs::FileExt};
+use std::{fs::File, os::unix::fs::FileExt, time::Instant};
 
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 use tollgate::time::monotonic;
+
+/// What is counted as a pause, in ns.
+const LONG: u64 = 1_000_000;
 
 /// This thread's time on the processor, in ns.
 pub(crate) fn worked() -> u64 {
@@ -28,15 +31,16 @@ impl Waited {
         text.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
+    /// Where something begins.
+    pub(crate) fn begin(&self) -> (u64, Instant) {
+        (self.so_far(), monotonic())
+    }
+
     /// What something took by the clock, but for waiting for a core, in ns.
-    pub(crate) async fn but_for<T>(&self, something: impl Future<Output = T>) -> (T, u64) {
-        let off = self.so_far();
-        let before = monotonic();
-        let outcome = something.await;
-        let took = before.elapsed().as_nanos() as u64;
+    pub(crate) fn but_for(&self, (off, began): (u64, Instant)) -> u64 {
+        let took = began.elapsed().as_nanos() as u64;
         // It may have waited outside of what was timed.
-        let took = took.checked_sub(self.so_far() - off).unwrap_or(took);
-        (outcome, took)
+        took.checked_sub(self.so_far() - off).unwrap_or(took)
     }
 }
 
@@ -67,11 +71,12 @@ impl Drop for Times {
         let Times(what, times) = self;
         let micros = |nanos: u64| nanos as f64 / 1000.0;
         println!(
-            "| {what} | {} | {:.1} | {:.1} | {:.1} |",
+            "| {what} | {} | {:.1} | {:.1} | {:.1} | {} |",
             times.len(),
             times.mean() / 1000.0,
             micros(times.value_at_quantile(0.9999)),
             micros(times.max()),
+            times.count_between(LONG, u64::MAX),
         );
     }
 }

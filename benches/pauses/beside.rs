@@ -1,0 +1,59 @@
+//! What callers see of a sweep.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+use tokio::runtime::Builder;
+use tollgate::{
+    admission::AdmitTask,
+    decision::Decision,
+    engine::{Engine, embedded::Kept},
+    error::Error,
+    rate::CheckRate,
+    time::monotonic,
+};
+
+use crate::{
+    PATIENCE, check, rule,
+    times::{Times, Waited},
+};
+
+/// Asks for a task of a pool, and for keys of all shards in turn, until it is to end.
+pub(crate) fn ask(engine: Arc<Engine>, task: AdmitTask, end: Arc<AtomicBool>) -> JoinHandle<()> {
+    let rule = rule();
+    let keys: Vec<CheckRate> = (0..1000).map(|number| check(&rule, number)).collect();
+    thread::spawn(move || {
+        let mut tasks = Times::of("AdmitTask beside it, by the clock");
+        let mut checks = Times::of("CheckRate beside it, by the clock");
+        let waited = Waited::of_this_thread();
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            for key in keys.iter().cycle() {
+                if end.load(Ordering::Relaxed) {
+                    break;
+                }
+                asked(&engine, &task, &waited, &mut tasks).await;
+                asked(&engine, key, &waited, &mut checks).await;
+            }
+        });
+    })
+}
+
+/// A decision that may wait for another thread, by the clock.
+async fn asked<D>(engine: &Engine, decision: &D, waited: &Waited, times: &mut Times)
+where
+    D: Decision<State: Kept>,
+{
+    let began = waited.begin();
+    let outcome = engine.run(decision, monotonic() + PATIENCE).await;
+    let took = waited.but_for(began);
+    if !matches!(outcome, Err(Error::Overloaded)) {
+        outcome.unwrap();
+        times.note_nanos(took);
+    }
+}
