@@ -149,10 +149,7 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
     /// Sets the value of a key that has none.
     pub fn add(&mut self, key: K, value: V) {
         debug_assert!(self.get(key.borrow()).is_none(), "it has one");
-        self.len += 1;
-        if self.len > FULL * self.parts() {
-            self.split();
-        }
+        self.make_room();
         let hash = hash(key.borrow());
         let part = self.at_mut(place(hash, self.parts()));
         part.insert_unique(hash, Entry { hash, pair: Box::new((key, value)) }, Entry::hash);
@@ -164,10 +161,11 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
         K: for<'a> From<&'a [u8]>,
         V: Default,
     {
-        if self.get(key).is_none() {
-            self.add(K::from(key), V::default());
-        }
         let hash = hash(key);
+        let there = self.at(place(hash, self.parts())).find(hash, |entry| entry.is(hash, key));
+        if there.is_none() {
+            self.make_room();
+        }
         let part = self.at_mut(place(hash, self.parts()));
         let entry = part.entry(hash, |entry| entry.is(hash, key), Entry::hash);
         let fresh = || Entry { hash, pair: Box::new((K::from(key), V::default())) };
@@ -206,6 +204,14 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
         self.len -= gone.len();
         self.join();
         gone
+    }
+
+    /// Counts one that is about to come.
+    fn make_room(&mut self) {
+        self.len += 1;
+        if self.len > FULL * self.parts() {
+            self.split();
+        }
     }
 
     /// Splits the part whose turn it is.

@@ -52,3 +52,16 @@ fn a_part_at_a_time_all_are_gone_through() {
     }
     assert!(map.is_empty() && map.parts() == 1);
 }
+
+#[test]
+fn a_default_is_put_there_once_however_the_map_grows() {
+    let mut map: Parted<Box<[u8]>, u64> = Parted::default();
+    for round in 1..=3 {
+        for number in 0..10_000u64 {
+            *map.get_or_default(&key(number)) += number;
+        }
+        assert_eq!((map.len(), map.iter().count()), (10_000, 10_000));
+        assert!((0..10_000).all(|number| map.get(&key(number)) == Some(&(round * number))));
+    }
+    assert!(map.parts() > 10);
+}

@@ -183,7 +183,7 @@ impl State for Sku {
 
     fn sweep(&mut self, now: Timestamp, budget: usize, _: &mut Bin) -> usize {
         let held = self.holds.len();
-        self.reclaim_some(now, budget.min(RECLAIM_MAX));
+        self.reclaim_some(now, budget);
         let taken_back = held - self.holds.len();
         taken_back + self.orders.sweep(now, budget) + self.replays.sweep(now, budget)
     }
