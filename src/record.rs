@@ -67,8 +67,8 @@ pub fn split_part(part: &[u8]) -> (u8, &[u8]) {
 pub fn encode(value: &impl Serialize, to: &mut Vec<u8>) {
     let begin = to.len();
     to.push(VERSION);
-    // Writing to a Vec cannot fail, and lengths are known: what would be cut short is
-    // refused when it is read.
+    // Writing to a Vec cannot fail, and lengths are known. A part's value would be empty then,
+    // which is refused when it is read.
     if postcard::to_extend(value, Appending(to)).is_err() {
         to.truncate(begin);
     }

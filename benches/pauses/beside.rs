@@ -25,8 +25,9 @@ use crate::{
 
 /// Asks for a task of a pool, and for keys of all shards in turn, until it is to end.
 pub(crate) fn ask(engine: Arc<Engine>, task: AdmitTask, end: Arc<AtomicBool>) -> JoinHandle<()> {
-    let rule = rule();
-    let keys: Vec<CheckRate> = (0..1000).map(|number| check(&rule, number)).collect();
+    // With room for all: each check is a change.
+    let rule = rule(1_000_000_000);
+    let keys: Vec<CheckRate> = (0..8000).map(|number| check(&rule, number)).collect();
     thread::spawn(move || {
         let mut tasks = Times::of("AdmitTask beside it, by the clock");
         let mut checks = Times::of("CheckRate beside it, by the clock");

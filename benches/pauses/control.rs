@@ -23,7 +23,8 @@ const STEPS: u64 = 8;
 /// What the machine adds by itself: arithmetic, in steps about as long as a sweep's, for as
 /// long as a sweep and with its pauses, under a mutex that another thread asks for all the time.
 /// What a host that takes a virtual core away, and a system that wakes threads, do to it they do
-/// to the engine.
+/// to the engine. It works for more of that time than a sweep, so that what is above 1 ms is to
+/// be compared by the second of it; and it has no disk, and no memory that is in no cache.
 pub(crate) fn control() {
     let mut steps = Times::of("no engine, only arithmetic, a step");
     let mutex = Mutex::new(0u64);

@@ -9,7 +9,8 @@
 //! thread asks for the pool and for keys of all shards all the time, by the clock, but for what
 //! Linux says that it waited for a core: what it waits for the sweep, or for another thread, is
 //! in that, and so is what the sweep's thread waited for a core with the shard in its hands. With
-//! a folder, the engine keeps its data there. Before and after it all a control: what the machine does to arithmetic.
+//! a folder, the engine keeps its data there. Before and after it all a control: what the machine
+//! does to arithmetic.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "benchmarks")]
 #![allow(missing_docs, reason = "benchmarks")]
@@ -201,7 +202,7 @@ impl Bench {
     }
 
     async fn rates(&self) {
-        let rule = rule();
+        let rule = rule(10);
         {
             let mut times = Times::of("CheckRate beside 1,000 keys");
             for number in 0..100_000 {
@@ -228,10 +229,10 @@ impl Bench {
     }
 }
 
-pub(crate) fn rule() -> Arc<Rule> {
+pub(crate) fn rule(max: u64) -> Arc<Rule> {
     let limit = LimitSpec {
         name: b"minute".to_vec(),
-        max: Some(10),
+        max: Some(max),
         window: Some(Millis::from_secs(60)),
         algorithm: Some(Algorithm::FixedWindow),
         burst: None,
@@ -263,7 +264,7 @@ async fn main() {
         ..Settings::default()
     };
     let bench = Bench { engine: Arc::new(Engine::Embedded(engine)), clock, settings, count };
-    println!("µs of processor time | number | mean | p99.99 | longest | above 1 ms");
+    println!("µs of processor time | number | mean | p99.99 | longest | above 1 ms | in all, s");
     control();
     bench.pairs("AdmitTask and CompleteTask, a small pool", "small", 0).await;
     bench.leases().await;

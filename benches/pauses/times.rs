@@ -39,7 +39,8 @@ impl Waited {
     /// What something took by the clock, but for waiting for a core, in ns.
     pub(crate) fn but_for(&self, (off, began): (u64, Instant)) -> u64 {
         let took = began.elapsed().as_nanos() as u64;
-        // It may have waited outside of what was timed.
+        // It may have waited outside of what was timed: where that is less than it took, it is
+        // taken off all the same.
         took.checked_sub(self.so_far() - off).unwrap_or(took)
     }
 }
@@ -71,12 +72,14 @@ impl Drop for Times {
         let Times(what, times) = self;
         let micros = |nanos: u64| nanos as f64 / 1000.0;
         println!(
-            "| {what} | {} | {:.1} | {:.1} | {:.1} | {} |",
+            "| {what} | {} | {:.1} | {:.1} | {:.1} | {} | {:.2} |",
             times.len(),
             times.mean() / 1000.0,
             micros(times.value_at_quantile(0.9999)),
             micros(times.max()),
-            times.count_between(LONG, u64::MAX),
+            // It would count what shares a bucket with the longest.
+            if times.max() < LONG { 0 } else { times.count_between(LONG, u64::MAX) },
+            times.mean() * times.len() as f64 / 1e9,
         );
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A change takes no memory of its own. The journal's thread would free it, and what one thread
 //! has allocated and another freed the first takes back by walking over it, block by block: of a
-//! hundred thousand changes that were milliseconds, in the midst of some decision.
+//! hundred thousand changes that was milliseconds, in the midst of some decision.
 
 use std::iter::from_fn;
 
@@ -10,8 +10,9 @@ use serde::Serialize;
 
 use super::{Recorded, encode};
 
-/// A shard does not keep more room than this for what its next decision changes.
-const KEPT_BYTES: usize = 64 << 10;
+/// A shard does not keep more room than this for what its next decision changes: there are a
+/// thousand shards.
+const KEPT_BYTES: usize = 8 << 10;
 
 /// A change of what is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +55,7 @@ impl Row {
     }
 
     /// How many bytes they take.
-    pub fn bytes(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.bytes.len()
     }
 
@@ -82,20 +83,27 @@ impl Row {
             Some(match *letter {
                 PUT => Change::Put(key, value),
                 REMOVE => Change::Remove(key),
-                _ => Change::Clear(key),
+                CLEAR => Change::Clear(key),
+                _ => return None,
             })
         })
     }
 
     /// Appends a change; its value is what is appended then.
-    fn push(&mut self, letter: u8, key: [&[u8]; 2], value: impl FnOnce(&mut Vec<u8>)) {
-        let [partition, part] = key;
+    fn push(
+        &mut self,
+        letter: u8,
+        partition: &[u8],
+        part: &[&[u8]],
+        value: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let of_part: usize = part.iter().map(|bytes| bytes.len()).sum();
         self.bytes.push(letter);
-        self.bytes.extend_from_slice(&(partition.len() + part.len()).to_ne_bytes());
+        self.bytes.extend_from_slice(&(partition.len() + of_part).to_ne_bytes());
         let length = self.bytes.len();
         self.bytes.extend_from_slice(&[0; LENGTH]);
         self.bytes.extend_from_slice(partition);
-        self.bytes.extend_from_slice(part);
+        part.iter().for_each(|bytes| self.bytes.extend_from_slice(bytes));
         let begin = self.bytes.len();
         value(&mut self.bytes);
         let of_value = self.bytes.len() - begin;
@@ -114,7 +122,6 @@ impl Row {
 #[derive(Debug, Default)]
 pub struct Changes {
     partition: Vec<u8>,
-    part: Vec<u8>,
     row: Row,
 }
 
@@ -163,9 +170,7 @@ impl Changes {
     }
 
     fn push(&mut self, letter: u8, part: &[&[u8]], value: impl FnOnce(&mut Vec<u8>)) {
-        self.part.clear();
-        part.iter().for_each(|bytes| self.part.extend_from_slice(bytes));
-        self.row.push(letter, [&self.partition, &self.part], value);
+        self.row.push(letter, &self.partition, part, value);
     }
 }
 
@@ -207,6 +212,31 @@ mod tests {
         assert_eq!(row.len(), 5);
         assert_eq!(split_key(&x), Some((Lock::KIND, &b"a\x00b"[..], &b"xname"[..])));
         assert_eq!(split_key(&x[..4]), None);
+    }
+
+    /// Writes something, and fails.
+    struct Broken;
+
+    impl Serialize for Broken {
+        fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+            (7u64, "text").serialize(to)?;
+            Err(serde::ser::Error::custom("broken"))
+        }
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_written_leaves_the_others_whole() {
+        let mut changes = Changes::default();
+        changes.put(&[b"x"], &7u8);
+        changes.put(&[b"y"], &Broken);
+        changes.put(&[b"z"], &8u8);
+        let there: Vec<Change<'_>> = changes.row().iter().collect();
+        let expected = [
+            Change::Put(b"x", &[VERSION, 7]),
+            Change::Put(b"y", &[]),
+            Change::Put(b"z", &[VERSION, 8]),
+        ];
+        assert_eq!(there, expected);
     }
 
     #[test]

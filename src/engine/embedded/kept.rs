@@ -200,3 +200,6 @@ fn tell(path: &Path, count: usize, was_closed: bool, clock: &KeptClock) {
     }
     tracing::info!(%path, entries = count, "state is kept in the data directory");
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,9 +32,9 @@ impl Queue {
         self.count += changes.len();
         self.ticket += 1;
         match self.rows.last_mut() {
-            Some(last) if last.bytes() + changes.bytes() <= last.capacity() => last.append(changes),
+            Some(last) if last.size() + changes.size() <= last.capacity() => last.append(changes),
             _ => {
-                let mut row = Row::with_capacity(changes.bytes().max(ROW_BYTES));
+                let mut row = Row::with_capacity(changes.size().max(ROW_BYTES));
                 row.append(changes);
                 self.rows.push(row);
             }
@@ -55,5 +55,43 @@ impl Queue {
     pub(super) fn age(&self, now: Timestamp) -> Duration {
         let since = self.writing_since.or(self.since).unwrap_or(now);
         Duration::from_micros(now.0.saturating_sub(since.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Change, Changes};
+
+    #[test]
+    fn what_fills_many_rows_comes_out_in_its_order() {
+        let mut queue = Queue::default();
+        let long = vec![1; 3 * ROW_BYTES];
+        let mut changes = Changes::default();
+        for number in 0..5000u64 {
+            changes.forget();
+            changes.put(&[&number.to_be_bytes()], &"some value");
+            if number == 3000 {
+                changes.head(&long);
+            }
+            assert_eq!(queue.push(changes.row(), Timestamp(number)), number + 1);
+        }
+        assert_eq!(queue.count, 5001);
+        let rows = queue.take();
+        assert!((3..10).contains(&rows.len()), "{} rows", rows.len());
+        assert!(rows.iter().all(|row| row.capacity() <= 4 * ROW_BYTES));
+        let mut next = 0u64;
+        for change in rows.iter().flat_map(Row::iter) {
+            match change {
+                Change::Put(b"", value) => assert_eq!((value, next), (&long[..], 3001)),
+                Change::Put(key, _) => {
+                    assert_eq!(key, next.to_be_bytes());
+                    next += 1;
+                }
+                other => unreachable!("{other:?}"),
+            }
+        }
+        assert_eq!(next, 5000);
+        assert_eq!((queue.count, queue.take().len()), (0, 0));
     }
 }

@@ -1,6 +1,7 @@
 //! What writes the journal.
 
 use std::{
+    mem,
     sync::{Arc, PoisonError, atomic::Ordering},
     time::Instant,
 };
@@ -9,10 +10,7 @@ use super::{
     super::store::{Batch, Store},
     Durability, MANY, RETRY_EVERY, Shared, WRITE_EVERY, lock,
 };
-use crate::{
-    record::Row,
-    time::{KeptClock, monotonic},
-};
+use crate::time::{KeptClock, monotonic};
 
 /// Writes what is in line: on a thread of its own, or when its owner says.
 #[derive(Debug)]
@@ -59,7 +57,8 @@ impl Writer {
         let mark = if is_closing { self.clock.stop() } else { self.clock.reserve() };
         match self.store.write(&self.batch, mark) {
             Ok(()) => {
-                self.batch = Batch::default();
+                // Calls wait for the word, not for what it was about to be freed.
+                let _written = mem::take(&mut self.batch);
                 lock(&self.shared.queue).writing_since = None;
                 self.clock.pass(mark);
                 self.shared.note_written(ticket);
@@ -110,7 +109,9 @@ impl Writer {
         let taken = queue.take();
         let (ticket, is_closing) = (queue.ticket, queue.is_closing);
         drop(queue);
-        taken.iter().flat_map(Row::iter).for_each(|change| self.batch.add(change));
+        for row in taken {
+            row.iter().for_each(|change| self.batch.add(change));
+        }
         (ticket, is_closing)
     }
 }

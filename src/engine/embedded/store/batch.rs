@@ -57,7 +57,8 @@ impl Batch {
             let begun: Result<Vec<Vec<u8>>, StorageError> = table
                 .range(&prefix[..]..)?
                 .map(|entry| entry.map(|(key, _)| key.value().to_vec()))
-                .take_while(|key| key.as_ref().is_ok_and(|key| key.starts_with(prefix)))
+                // What cannot be read is no end: it fails the write.
+                .take_while(|key| key.as_ref().map_or(true, |key| key.starts_with(prefix)))
                 .collect();
             for key in begun? {
                 table.remove(&key[..])?;
@@ -70,5 +71,29 @@ impl Batch {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_on_an_entry_counts() {
+        let mut batch = Batch::default();
+        let add = |batch: &mut Batch, changes: &[Change<'_>]| {
+            changes.iter().for_each(|change| batch.add(*change));
+        };
+        add(&mut batch, &[Change::Put(b"a1", b"x"), Change::Put(b"b1", b"x")]);
+        add(&mut batch, &[Change::Put(b"a2", b"x"), Change::Remove(b"b2")]);
+        add(&mut batch, &[Change::Clear(b"a"), Change::Put(b"a2", b"y"), Change::Put(b"b1", b"y")]);
+        add(&mut batch, &[Change::Put(b"b3", b"x"), Change::Remove(b"b3")]);
+        let entries: Vec<(&[u8], Option<&[u8]>)> =
+            batch.entries.iter().map(|(key, value)| (&**key, value.as_deref())).collect();
+        let expected: [(&[u8], Option<&[u8]>); 4] =
+            [(b"a2", Some(b"y")), (b"b1", Some(b"y")), (b"b2", None), (b"b3", None)];
+        assert_eq!(entries, expected);
+        assert_eq!(batch.clear.iter().map(|prefix| &**prefix).collect::<Vec<_>>(), [b"a"]);
+        assert_eq!(batch.len(), 5);
     }
 }

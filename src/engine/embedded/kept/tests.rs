@@ -1,0 +1,61 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{super::Ceiling, *};
+use crate::{
+    names::Name,
+    rate::{CheckRate, LimitSpec, Meter, MeterName, RuleSpec},
+};
+
+fn check(key: &str) -> CheckRate {
+    let limit = LimitSpec {
+        name: b"minute".to_vec(),
+        max: Some(10),
+        window: Some(Millis::from_secs(60)),
+        algorithm: None,
+        burst: None,
+    };
+    let rule = RuleSpec { limits: vec![limit], ..RuleSpec::default() }.build().unwrap();
+    let key = Name::parse(Bytes::copy_from_slice(key.as_bytes())).unwrap();
+    CheckRate { name: MeterName::new(None, &key), rule: Arc::new(rule), cost: 1, request: None }
+}
+
+/// A decision leaves nothing to the next one of its shard: neither what is in line nor what
+/// came to nothing.
+#[test]
+fn what_a_shard_notes_is_of_one_decision() {
+    let folder = std::env::temp_dir().join(format!("tollgate-kept-{}", std::process::id()));
+    let open = || {
+        let (disk, clock) = (Disk::directory(&folder).unwrap(), Clock::Stepped(Arc::default()));
+        Embedded::open_unwritten(clock, disk, Durability::Always, 7).unwrap()
+    };
+    let (engine, mut writer) = open();
+    let journal = engine.journal().unwrap();
+    let known = check("known");
+    engine.decide_kept(journal, &known).0.unwrap();
+    assert!(engine.shard(known.tag()).notes.changes.row().is_empty());
+    writer.write();
+    drop((engine, writer));
+
+    // As much memory is used as may be.
+    let ceiling = Ceiling::by(1, || Some(2));
+    ceiling.look();
+    let (engine, mut writer) = open();
+    let engine = engine.below(Some(ceiling));
+    let journal = engine.journal().unwrap();
+    for number in 0..5000 {
+        let new = check(&format!("new-{number}"));
+        assert_eq!(engine.decide_kept(journal, &new).0, Err(Error::MemoryFull));
+        assert!(engine.shard(new.tag()).notes.changes.row().is_empty());
+    }
+    engine.decide_kept(journal, &known).0.unwrap();
+    writer.write();
+    drop((engine, writer));
+
+    let (engine, writer) = open();
+    let keys: usize = engine.shards.iter().map(|shard| Meter::table(&mut shard.lock()).len()).sum();
+    assert_eq!(keys, 1);
+    drop((engine, writer));
+    std::fs::remove_dir_all(folder).unwrap();
+}
