@@ -111,13 +111,13 @@ impl World {
         for (_, request) in &self.network {
             self.callers.mention(request, self.step);
         }
-        (self.mark, self.unsure) = (mark, None);
-        self.known = vec![(mark, self.callers.clone())];
-        self.settled = now;
         if now - seen > LONG {
             self.network.clear();
             self.callers.forget(now);
         }
+        // The next process may go on from here too: callers have waited as long then.
+        self.known = vec![(mark, self.callers.clone())];
+        (self.mark, self.unsure, self.settled) = (mark, None, now);
         for request in self.callers.reads() {
             self.send(request);
         }
