@@ -30,6 +30,8 @@ pub enum Change<'a> {
 #[derive(Debug, Default)]
 pub struct Row {
     bytes: Vec<u8>,
+    /// Where the last change ends. What lies behind it is of one whose value panicked.
+    end: usize,
     len: usize,
 }
 
@@ -41,7 +43,7 @@ const LENGTH: usize = size_of::<usize>();
 impl Row {
     /// Empty, with room for so many bytes.
     pub fn with_capacity(bytes: usize) -> Row {
-        Row { bytes: Vec::with_capacity(bytes), len: 0 }
+        Row { bytes: Vec::with_capacity(bytes), ..Row::default() }
     }
 
     /// How many changes there are.
@@ -56,7 +58,7 @@ impl Row {
 
     /// How many bytes they take.
     pub fn size(&self) -> usize {
-        self.bytes.len()
+        self.end
     }
 
     /// How many bytes there is room for.
@@ -66,13 +68,15 @@ impl Row {
 
     /// Appends changes.
     pub fn append(&mut self, later: &Row) {
-        self.bytes.extend_from_slice(&later.bytes);
+        self.bytes.truncate(self.end);
+        self.bytes.extend_from_slice(&later.bytes[..later.end]);
+        self.end = self.bytes.len();
         self.len += later.len;
     }
 
     /// The changes.
     pub fn iter(&self) -> impl Iterator<Item = Change<'_>> {
-        let mut rest = &self.bytes[..];
+        let mut rest = &self.bytes[..self.end];
         from_fn(move || {
             let (letter, lengths) = rest.split_first()?;
             let (of_key, lengths) = lengths.split_first_chunk::<LENGTH>()?;
@@ -98,6 +102,7 @@ impl Row {
         value: impl FnOnce(&mut Vec<u8>),
     ) {
         let of_part: usize = part.iter().map(|bytes| bytes.len()).sum();
+        self.bytes.truncate(self.end);
         self.bytes.push(letter);
         self.bytes.extend_from_slice(&(partition.len() + of_part).to_ne_bytes());
         let length = self.bytes.len();
@@ -108,13 +113,14 @@ impl Row {
         value(&mut self.bytes);
         let of_value = self.bytes.len() - begin;
         self.bytes[length..length + LENGTH].copy_from_slice(&of_value.to_ne_bytes());
+        self.end = self.bytes.len();
         self.len += 1;
     }
 
     fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(KEPT_BYTES);
-        self.len = 0;
+        (self.end, self.len) = (0, 0);
     }
 }
 
@@ -176,6 +182,8 @@ impl Changes {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
     use super::*;
     use crate::{
         lock::Lock,
@@ -237,6 +245,32 @@ mod tests {
             Change::Put(b"z", &[VERSION, 8]),
         ];
         assert_eq!(there, expected);
+    }
+
+    /// Writes something, and panics.
+    struct Torn;
+
+    impl Serialize for Torn {
+        fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+            (7u64, "text").serialize(to)?;
+            panic!("torn")
+        }
+    }
+
+    #[test]
+    fn a_value_that_panics_is_not_there_and_tears_no_other() {
+        let mut changes = Changes::default();
+        let mut rows = [(); 2].map(|()| Row::default());
+        changes.put(&[b"x"], &7u8);
+        let put = AssertUnwindSafe(|| changes.put(&[b"y"], &Torn));
+        assert!(catch_unwind(put).is_err());
+        rows[0].append(changes.row());
+        changes.put(&[b"z"], &8u8);
+        rows[1].append(changes.row());
+        let (x, z) = (Change::Put(b"x", &[VERSION, 7]), Change::Put(b"z", &[VERSION, 8]));
+        assert_eq!(rows[0].iter().collect::<Vec<_>>(), [x]);
+        assert_eq!(rows[1].iter().collect::<Vec<_>>(), [x, z]);
+        assert_eq!(rows.map(|row| row.len()), [1, 2]);
     }
 
     #[test]
