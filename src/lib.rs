@@ -12,7 +12,8 @@
 //!   feeds of events for those that watch.
 //! - [`grpc`]: requests into decisions, outcomes into responses.
 //! - [`server`]: routes, health, reflection, limits, drain.
-//! - [`config`]: flags, environment and `tollgate.toml`; [`telemetry`]: logs.
+//! - [`command`]: the `tollgate` command, which is all that `main` calls. [`config`]: flags,
+//!   environment and `tollgate.toml`; [`telemetry`]: logs.
 //! - [`fleet`]: a fleet of devices, callers or buyers to play against a server;
 //!   [`caller`]: a single caller, for a quick try, or one that watches.
 //! - [`denial`]: which refusals a server may give again without asking the store.
@@ -25,7 +26,7 @@
 //!   time, `globs` finds a name's entry of the configuration, `signals` hears Ctrl-C,
 //!   `text` writes numbers for people, [`error`] says why a decision could not be taken.
 //!
-//! Dependencies point one way: main → server → grpc → engine → capabilities →
+//! Dependencies point one way: command → server → grpc → engine → capabilities →
 //! decision → script, names, time, error. Only `grpc` knows generated messages,
 //! only it and `server` know tonic, only `engine::redis` knows Redis.
 
@@ -36,6 +37,7 @@ pub mod admission;
 pub mod allocator;
 pub mod archive;
 pub mod caller;
+pub mod command;
 pub mod config;
 pub mod confirmation;
 pub mod decision;

@@ -7,8 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
-use tollgate::{
+use crate::{
     caller::{
         lock::{self, LockOptions},
         next::{self, NextOptions},
@@ -24,6 +23,7 @@ use tollgate::{
     engine::embedded::Durability,
     fleet::{self, FleetOptions},
 };
+use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 
 /// Tollgate answers, over gRPC, whether something may happen: at most N
 /// devices at once on an external system, with a lease for each; callers
@@ -164,7 +164,7 @@ pub(crate) fn hand_over(text: &str) -> io::Result<()> {
 pub(crate) mod exit {
     use std::{fmt::Display, process::ExitCode};
 
-    use tollgate::{
+    use crate::{
         archive::Unfit,
         engine::{archive::Failure, embedded::OpenError},
     };

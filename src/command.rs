@@ -1,0 +1,294 @@
+//! The `tollgate` command: arguments, config, engine, bind, serve, drain.
+
+mod cli;
+
+use std::{error::Error, net::SocketAddr, path::Path, process::ExitCode, sync::Arc};
+
+use crate::{
+    admission::Catalog,
+    allocator,
+    caller::{
+        lock::{self, LockOptions},
+        next::{self, NextOptions},
+        rate::{self, RateOptions},
+        stock::{self, StockOptions},
+        top::{self, TopOptions},
+        watch::{self, WatchOptions},
+    },
+    config::{
+        Config, DataDir, EmbeddedOptions, EngineChoice, ServeFlags,
+        store::{ExportFlags, ImportFlags, StoreFlags},
+    },
+    engine::{
+        Engine,
+        archive::{Failure, Store},
+        embedded::{Ceiling, Disk, Embedded, OpenError},
+        redis::{Redis, unfinished_import},
+    },
+    fleet::{self, FleetOptions},
+    server::{self, Limits, Rules},
+    telemetry,
+    time::Clock,
+    transfer,
+};
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    runtime::Builder,
+    signal::unix::{SignalKind, signal},
+    task::spawn_blocking,
+};
+
+use cli::{Command, exit};
+
+/// Connections that wait to be accepted when a fleet comes back at once.
+const BACKLOG: u32 = 4096;
+
+/// Runs the command that this process was started with; how it ends.
+pub fn main() -> ExitCode {
+    let command = match cli::parse() {
+        Ok(command) => command,
+        Err(code) => return code,
+    };
+    allocator::purge_apart();
+    // The server has its own threads; this one accepts and keeps house.
+    let runtime = match command {
+        Command::Serve(_) => Builder::new_current_thread().enable_all().build(),
+        _ => Builder::new_multi_thread().enable_all().build(),
+    };
+    match runtime {
+        Ok(runtime) => runtime.block_on(run(command)),
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+async fn run(command: Command) -> ExitCode {
+    match command {
+        Command::Serve(flags) => serve(&flags).await,
+        Command::CheckConfig { file } => check_config(&file),
+        Command::Export(flags) => export(&flags).await,
+        Command::Import(flags) => import(&flags).await,
+        Command::Fleet(options) => play(&options).await,
+        Command::Rate(options) => check_rate(&options).await,
+        Command::Next(options) => take_serials(&options).await,
+        Command::Stock(options) => sell(&options).await,
+        Command::Lock(options) => run_locked(&options).await,
+        Command::Watch(options) => watch_pool(&options).await,
+        Command::Top(options) => show_pools(&options).await,
+    }
+}
+
+fn check_config(file: &Path) -> ExitCode {
+    match Config::check(file) {
+        Ok(()) => {
+            cli::say(&format!("{}: good", file.display()));
+            ExitCode::SUCCESS
+        }
+        Err(error) => exit::config(&error),
+    }
+}
+
+async fn export(flags: &ExportFlags) -> ExitCode {
+    let mut store = match store(&flags.store, Store::existing).await {
+        Ok(store) => store,
+        Err(code) => return code,
+    };
+    match transfer::export(&mut store, flags.output.as_deref()).await {
+        Ok(counts) => {
+            // The archive itself may be on standard output.
+            cli::warn(&format!("exported: {counts}"));
+            ExitCode::SUCCESS
+        }
+        Err(failure) => exit::transfer(&failure),
+    }
+}
+
+async fn import(flags: &ImportFlags) -> ExitCode {
+    let mut store = match store(&flags.store, Store::directory).await {
+        Ok(store) => store,
+        Err(code) => return code,
+    };
+    match transfer::import(&mut store, &flags.file, flags.replace).await {
+        Ok(imported) => {
+            cli::say(&imported.to_string());
+            ExitCode::SUCCESS
+        }
+        Err(failure) => exit::transfer(&failure),
+    }
+}
+
+async fn store(
+    flags: &StoreFlags,
+    directory: fn(&Path) -> Result<Store, Failure>,
+) -> Result<Store, ExitCode> {
+    let opened = match flags.choice().map_err(|error| exit::config(&error))? {
+        EngineChoice::Redis(options) => Store::redis(&options).await,
+        EngineChoice::Embedded(options) => {
+            directory(&options.data_dir.map(|data_dir| data_dir.path).unwrap_or_default())
+        }
+    };
+    opened.map_err(|failure| exit::transfer(&failure))
+}
+
+async fn play(options: &FleetOptions) -> ExitCode {
+    match fleet::run(options).await {
+        Ok(report) => {
+            cli::say(&report.to_string());
+            ExitCode::from(report.exit_status())
+        }
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+async fn check_rate(options: &RateOptions) -> ExitCode {
+    match rate::run(options, cli::say).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(exit::REFUSED),
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+async fn take_serials(options: &NextOptions) -> ExitCode {
+    match next::run(options).await {
+        Ok(serials) => match cli::hand_over(&serials.to_string()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => exit::unavailable(&next::unprinted(options, &error)),
+        },
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+async fn sell(options: &StockOptions) -> ExitCode {
+    match stock::run(options).await {
+        Ok(answer) => {
+            cli::say(&answer.text);
+            ExitCode::from(if answer.done { 0 } else { exit::REFUSED })
+        }
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+async fn run_locked(options: &LockOptions) -> ExitCode {
+    match lock::run(options, cli::warn).await {
+        Ok(lock::End::Exited(code)) => ExitCode::from(code),
+        Ok(lock::End::Refused) => ExitCode::from(exit::REFUSED),
+        Ok(lock::End::Lost) => ExitCode::from(exit::LOST),
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+async fn watch_pool(options: &WatchOptions) -> ExitCode {
+    match watch::run(options, cli::warn).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+async fn show_pools(options: &TopOptions) -> ExitCode {
+    match top::run(options).await {
+        Ok(table) => match cli::hand_over(&table.unwrap_or_default()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => exit::unavailable(&error),
+        },
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+async fn serve(flags: &ServeFlags) -> ExitCode {
+    let config = match Config::load(flags) {
+        Ok(config) => config,
+        Err(error) => return exit::config(&error),
+    };
+    telemetry::init(config.log.json, &config.log.level);
+    // Each connection is a file; without the raise the limit is often 1024.
+    let _ = rlimit::increase_nofile_limit(u64::MAX);
+    let engine = match engine(&config.engine).await {
+        Ok(engine) => engine,
+        Err(code) => return code,
+    };
+    let listener = match bind(config.listen) {
+        Ok(listener) => listener,
+        Err(code) => return code,
+    };
+    match serve_on(config, engine, listener).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+/// The engine; the error is how to end where it must not be used.
+async fn engine(choice: &EngineChoice) -> Result<Engine, ExitCode> {
+    match choice {
+        EngineChoice::Embedded(EmbeddedOptions { data_dir, memory_max }) => {
+            let engine = match data_dir {
+                None => Embedded::new(Clock::system()),
+                Some(data_dir) => open(data_dir.clone()).await?,
+            };
+            Ok(Engine::Embedded(engine.below(memory_max.map(Ceiling::new))))
+        }
+        EngineChoice::Redis(options) => {
+            let redis =
+                Redis::new(options).map_err(|why| exit::config(&format!("engine: {why}")))?;
+            let (unfit, unfinished) = tokio::join!(redis.unfit(), unfinished_import(options));
+            match unfit.or(unfinished) {
+                Some(why) => {
+                    Err(exit::config(&format!("engine: this Redis must not be used: {why}")))
+                }
+                None => Ok(Engine::Redis(redis)),
+            }
+        }
+    }
+}
+
+async fn open(DataDir { path, durability }: DataDir) -> Result<Embedded, ExitCode> {
+    let file = path.display().to_string();
+    let opened = spawn_blocking(move || {
+        let disk = Disk::directory(&path)?;
+        Embedded::open(Clock::system(), disk, durability)
+    });
+    match opened.await {
+        Ok(opened) => opened.map_err(|error| exit::data_dir(&error)),
+        // Damage that the checks of the store have not seen.
+        Err(error) => Err(exit::data_dir(&OpenError::Damaged(format!("{file}: {error}")))),
+    }
+}
+
+fn bind(address: SocketAddr) -> Result<TcpListener, ExitCode> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    let listening = socket.and_then(|socket| {
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    });
+    listening.map_err(|error| exit::unavailable(&format!("cannot listen on {address}: {error}")))
+}
+
+async fn serve_on(
+    config: Config,
+    engine: Engine,
+    listener: TcpListener,
+) -> Result<(), Box<dyn Error>> {
+    let (mut terminate, mut interrupt) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let rules = Rules {
+        pools: Arc::new(Catalog::new(&config.pools)?),
+        policies: Arc::new(config.policies),
+        sequences: Arc::new(config.sequences),
+    };
+    let limits = Limits {
+        connections_max: config.connections_max,
+        drain_timeout: config.drain_timeout,
+        workers: config.workers,
+    };
+    cli::greet(&config.engine, listener.local_addr()?);
+    let shutdown = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    let engine = Arc::new(engine);
+    let ended = server::run(listener, engine.clone(), rules, limits, shutdown).await;
+    // It waits for the disk, and nobody else needs this thread any more.
+    engine.close();
+    Ok(ended?)
+}
