@@ -1,8 +1,17 @@
 //! The `tollgate` command: arguments, config, engine, bind, serve, drain.
+//!
+//! In the library: what its futures are made of would be compiled once more for the program.
 
 mod cli;
 
 use std::{error::Error, net::SocketAddr, path::Path, process::ExitCode, sync::Arc};
+
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    runtime::Builder,
+    signal::unix::{SignalKind, signal},
+    task::spawn_blocking,
+};
 
 use crate::{
     admission::Catalog,
@@ -30,12 +39,6 @@ use crate::{
     telemetry,
     time::Clock,
     transfer,
-};
-use tokio::{
-    net::{TcpListener, TcpSocket},
-    runtime::Builder,
-    signal::unix::{SignalKind, signal},
-    task::spawn_blocking,
 };
 
 use cli::{Command, exit};

@@ -7,6 +7,8 @@ use std::{
     process::ExitCode,
 };
 
+use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
+
 use crate::{
     caller::{
         lock::{self, LockOptions},
@@ -23,7 +25,6 @@ use crate::{
     engine::embedded::Durability,
     fleet::{self, FleetOptions},
 };
-use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 
 /// Tollgate answers, over gRPC, whether something may happen: at most N
 /// devices at once on an external system, with a lease for each; callers
