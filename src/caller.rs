@@ -18,7 +18,10 @@ pub use flags::{AlgorithmName, RuleFlags};
 pub(crate) use flags::{between, name, server};
 pub(crate) use follow::{Followed, Follower};
 
-use crate::grpc::client::{CallError, Client};
+use crate::{
+    grpc::client::{CallError, Client},
+    text::escaped_lines,
+};
 
 /// Why there is no answer, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +29,7 @@ pub struct CallerError(String);
 
 impl fmt::Display for CallerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&escaped_lines(&self.0))
     }
 }
 

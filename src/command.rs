@@ -2,6 +2,7 @@
 //!
 //! In the library: what its futures are made of would be compiled once more for the program.
 
+mod arguments;
 mod cli;
 
 use std::{error::Error, net::SocketAddr, path::Path, process::ExitCode, sync::Arc};
@@ -25,7 +26,7 @@ use crate::{
         watch::{self, WatchOptions},
     },
     config::{
-        Config, DataDir, EmbeddedOptions, EngineChoice, ServeFlags,
+        Config, DataDir, EmbeddedOptions, EngineChoice, ServeFlags, secret,
         store::{ExportFlags, ImportFlags, StoreFlags},
     },
     engine::{
@@ -48,7 +49,7 @@ const BACKLOG: u32 = 4096;
 
 /// Runs the command that this process was started with; how it ends.
 pub fn main() -> ExitCode {
-    let command = match cli::parse() {
+    let command = match arguments::parse() {
         Ok(command) => command,
         Err(code) => return code,
     };
@@ -123,6 +124,9 @@ async fn store(
     flags: &StoreFlags,
     directory: fn(&Path) -> Result<Store, Failure>,
 ) -> Result<Store, ExitCode> {
+    if flags.shows_password {
+        cli::warn(secret::IN_ARGUMENTS);
+    }
     let opened = match flags.choice().map_err(|error| exit::config(&error))? {
         EngineChoice::Redis(options) => Store::redis(&options).await,
         EngineChoice::Embedded(options) => {
@@ -152,7 +156,7 @@ async fn check_rate(options: &RateOptions) -> ExitCode {
 
 async fn take_serials(options: &NextOptions) -> ExitCode {
     match next::run(options).await {
-        Ok(serials) => match cli::hand_over(&serials.to_string()) {
+        Ok(serials) => match cli::hand_over(&cli::shown(&serials.to_string())) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => exit::unavailable(&next::unprinted(options, &error)),
         },
@@ -173,7 +177,7 @@ async fn sell(options: &StockOptions) -> ExitCode {
 async fn run_locked(options: &LockOptions) -> ExitCode {
     match lock::run(options, cli::warn).await {
         Ok(lock::End::Exited(code)) => ExitCode::from(code),
-        Ok(lock::End::Refused) => ExitCode::from(exit::REFUSED),
+        Ok(lock::End::Refused) => ExitCode::from(options.conflict_exit_code),
         Ok(lock::End::Lost) => ExitCode::from(exit::LOST),
         Err(error) => exit::unavailable(&error),
     }
@@ -202,6 +206,9 @@ async fn serve(flags: &ServeFlags) -> ExitCode {
         Err(error) => return exit::config(&error),
     };
     telemetry::init(config.log.json, &config.log.level);
+    if flags.shows_password {
+        tracing::warn!("{}", secret::IN_ARGUMENTS);
+    }
     // Each connection is a file; without the raise the limit is often 1024.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let engine = match engine(&config.engine).await {
@@ -242,14 +249,16 @@ async fn engine(choice: &EngineChoice) -> Result<Engine, ExitCode> {
     }
 }
 
-async fn open(DataDir { path, durability }: DataDir) -> Result<Embedded, ExitCode> {
+async fn open(DataDir { path, durability, unsynced_bytes }: DataDir) -> Result<Embedded, ExitCode> {
     let file = path.display().to_string();
     let opened = spawn_blocking(move || {
         let disk = Disk::directory(&path)?;
         Embedded::open(Clock::system(), disk, durability)
     });
     match opened.await {
-        Ok(opened) => opened.map_err(|error| exit::data_dir(&error)),
+        Ok(opened) => opened
+            .map(|engine| engine.with_unsynced_max(unsynced_bytes))
+            .map_err(|error| exit::data_dir(&error)),
         // Damage that the checks of the store have not seen.
         Err(error) => Err(exit::data_dir(&OpenError::Damaged(format!("{file}: {error}")))),
     }
@@ -279,6 +288,7 @@ async fn serve_on(
     };
     let limits = Limits {
         connections_max: config.connections_max,
+        callers: config.limits,
         drain_timeout: config.drain_timeout,
         workers: config.workers,
     };

@@ -3,9 +3,11 @@
 
 mod file;
 mod flags;
+mod limits;
 mod policy;
 mod pool;
 mod redis;
+pub mod secret;
 mod sequence;
 pub mod store;
 
@@ -22,6 +24,7 @@ pub use flags::ServeFlags;
 
 use crate::{
     admission::{Catalog, PoolRule},
+    budget::CallerLimits,
     engine::{embedded::Durability, redis::RedisOptions},
     rate::Policies,
     sequence::Sequences,
@@ -44,6 +47,8 @@ pub struct Config {
     pub log: Log,
     /// Connections at most; further ones are closed at once.
     pub connections_max: usize,
+    /// How much callers can make the server hold.
+    pub limits: CallerLimits,
     /// How long calls in flight may take to finish after a signal to end.
     pub drain_timeout: Duration,
     /// Threads that serve.
@@ -81,6 +86,8 @@ pub struct DataDir {
     pub path: PathBuf,
     /// What an answer promises.
     pub durability: Durability,
+    /// How many bytes of changes may wait for the disk.
+    pub unsynced_bytes: usize,
 }
 
 /// How to log.
@@ -113,6 +120,7 @@ impl Config {
         let data_dir = data_dir(
             flags.data_dir.clone().or(file.data_dir),
             flags.durability.or(file.durability),
+            file.limits.unsynced_bytes(),
         )?;
         let memory_max = flags.memory_max.or(file.memory_max);
         let workers = file.workers.unwrap_or_else(cores);
@@ -154,6 +162,7 @@ impl Config {
             },
             log,
             connections_max: file.connections_max.unwrap_or(CONNECTIONS_MAX),
+            limits: file.limits.limits()?,
             drain_timeout: file.drain_timeout.unwrap_or(DRAIN_TIMEOUT),
             workers,
             pools: file.pool.into_iter().map(PoolRule::from).collect(),
@@ -171,6 +180,7 @@ impl Config {
 fn data_dir(
     path: Option<PathBuf>,
     durability: Option<DurabilityName>,
+    unsynced_bytes: usize,
 ) -> Result<Option<DataDir>, ConfigError> {
     match (path, durability) {
         (None, Some(_)) => Err(ConfigError(
@@ -180,6 +190,7 @@ fn data_dir(
         (path, durability) => Ok(path.map(|path| DataDir {
             path,
             durability: durability.map(Durability::from).unwrap_or_default(),
+            unsynced_bytes,
         })),
     }
 }
@@ -192,7 +203,9 @@ fn cores() -> usize {
 fn read(path: &Path) -> Result<(File, Policies, Sequences), ConfigError> {
     let failed = |what: &dyn fmt::Display| ConfigError(format!("{}: {what}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
-    let file: File = toml::from_str(&text).map_err(|error| failed(&error))?;
+    // The error quotes the line, which may hold a password.
+    let parsed = toml::from_str(&text);
+    let file: File = parsed.map_err(|error| failed(&secret::masked(&error.to_string())))?;
     for (index, entry) in file.pool.iter().enumerate() {
         entry.check().map_err(|error| failed(&format!("pool[{index}].{error}")))?;
         let rule = PoolRule::from(entry.clone());
@@ -201,5 +214,6 @@ fn read(path: &Path) -> Result<(File, Policies, Sequences), ConfigError> {
     }
     let policies = policy::policies(&file.policy).map_err(|error| failed(&error))?;
     let sequences = sequence::sequences(&file.sequence).map_err(|error| failed(&error))?;
+    file.limits.limits().map_err(|error| failed(&error))?;
     Ok((file, policies, sequences))
 }

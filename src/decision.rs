@@ -6,18 +6,24 @@
 //! the same random histories and compares every outcome.
 
 mod call;
+mod cost;
 mod reply;
 mod unconfirmed;
 
 use std::{any::Any, fmt};
 
 pub use call::{Arguments, Call, Leads, Sighting};
+pub use cost::Cost;
 pub(crate) use reply::unknown_status;
 pub use reply::{Item, Reply};
 pub use unconfirmed::{Judge, Unconfirmed, Withdrawal};
 
 use crate::{
-    confirmation::Confirmation, denial::Effect, error::Error, script::Script, time::Timestamp,
+    confirmation::Confirmation,
+    denial::Effect,
+    error::Error,
+    script::Script,
+    time::{Millis, Timestamp},
     waiting::Hints,
 };
 
@@ -65,6 +71,20 @@ pub trait Decision: fmt::Debug + Send + Sync + 'static {
     fn is_upkeep(&self) -> bool {
         false
     }
+    /// Whether it frees capacity, or keeps what is held: it goes before the decisions that
+    /// wait, and is not refused because of them.
+    fn frees_capacity(&self) -> bool {
+        false
+    }
+    /// How long a lease lasts that the outcome grants, where that is shorter than
+    /// [`Decision::listing`] says: the run-time settings say so.
+    fn ends_sooner(&self, _: &Self::Outcome) -> Option<Millis> {
+        None
+    }
+    /// How long it holds Redis, at most.
+    fn cost(&self) -> Cost {
+        Cost::PLAIN
+    }
     /// Whether it is about something that a state which is there does not know, and may
     /// have it kept: where memory is short it is refused.
     fn is_new(&self, _: &Self::State, _: Timestamp) -> bool {
@@ -81,6 +101,17 @@ pub trait Decision: fmt::Debug + Send + Sync + 'static {
     fn parse(reply: &mut Reply) -> Result<Self::Outcome, Error>;
     /// The rule: no clock, no input or output.
     fn decide(&self, state: &mut Self::State, now: Timestamp) -> Self::Outcome;
+    /// Decides the same where tokens and dated serials up to `floor` may have been given out
+    /// and forgotten: those that it gives out are greater. For a store that lost its last
+    /// changes in a kill, until the time has passed the floor.
+    fn decide_above(
+        &self,
+        state: &mut Self::State,
+        now: Timestamp,
+        _floor: Timestamp,
+    ) -> Self::Outcome {
+        self.decide(state, now)
+    }
 }
 
 /// A decision that can stand for several that wait for their turn together.
@@ -93,6 +124,22 @@ pub trait Joined: Decision + Clone {
     fn share(outcome: &Self::Outcome, joined: &[Self]) -> Option<Vec<Self::Outcome>>;
 }
 
+/// A decision that reads a page of a listing. Engines read a page in steps, so that none
+/// holds a partition or Redis for long.
+pub trait Paged: Decision + Clone {
+    /// Entries of one step at most.
+    const STEP: u32;
+
+    /// How many entries are asked for.
+    fn limit(&self) -> u32;
+    /// Asks for at most so many.
+    fn limited(&self, limit: u32) -> Self;
+    /// Asks for what follows on a page; none behind the last one.
+    fn behind(&self, page: &Self::Outcome) -> Option<Self>;
+    /// Appends the next page.
+    fn append(page: &mut Self::Outcome, next: Self::Outcome);
+}
+
 /// What a decision did that takes out what has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Swept {
@@ -100,6 +147,8 @@ pub struct Swept {
     pub has_more: bool,
     /// When something of the partition ends next.
     pub next: Option<Timestamp>,
+    /// Whether nothing is left of the partition that a listing shows or that can end.
+    pub is_vacant: bool,
 }
 
 /// What a decision may do to its partition's place in listings.
@@ -108,11 +157,22 @@ pub enum Listing {
     /// Nothing.
     Same,
     /// It may put something there that lapses by itself.
-    Held,
+    Held(Ends),
     /// It puts something there for good.
     Kept,
     /// It takes away what was there for good.
     Released,
+}
+
+/// When what a decision puts somewhere ends, so that the sweeper looks at it in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ends {
+    /// So long after the decision, unless it is extended.
+    After(Millis),
+    /// At this time of the store.
+    At(Timestamp),
+    /// Not by itself.
+    Never,
 }
 
 /// What was taken out of a state, to be dropped when nobody waits for it: now and then it

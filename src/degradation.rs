@@ -2,8 +2,12 @@
 //! says so beforehand.
 //!
 //! Only calls that were certainly not executed are answered so. What is granted meanwhile
-//! is a share of what the store would grant: with one for each server that uses the store,
-//! all of them together grant no more than is configured, beside what ran before.
+//! is a share of what the store would grant, and only while the store is unreachable: one
+//! that answers and refuses still counts what it granted.
+//!
+//! A share of a pool is rounded down, to none where need be: all servers together never admit
+//! more than is configured, beside what ran before. A share of a rate is at least 1 of what
+//! is any, so that no key is shut out: with more servers than the limit each allows one.
 
 use crate::decision::Decision;
 
@@ -30,6 +34,10 @@ pub trait Degradable: Decision + Sized {
     fn refused(&self) -> Option<Self::Outcome>;
     /// The same decision about one of so many shares.
     fn shared(&self, replicas: u32) -> Self;
+    /// Whether one of so many shares is none, though the whole is some: it is refused then.
+    fn has_no_share(&self, _replicas: u32) -> bool {
+        false
+    }
     /// Whether an outcome says that what it is about is not known where it was decided.
     fn is_unknown(_: &Self::Outcome) -> bool {
         false

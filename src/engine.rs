@@ -20,7 +20,11 @@ use tokio::sync::watch;
 pub use answered::{Answered, Source};
 pub use denials::Shelved;
 
-use crate::{decision::Decision, error::Error, names::Name};
+use crate::{
+    decision::{Decision, Paged},
+    error::Error,
+    names::Name,
+};
 use embedded::{Embedded, Kept};
 use hub::Hub;
 use redis::Redis;
@@ -34,7 +38,10 @@ pub const BATCH_MAX: usize = 32;
 pub enum StoreState {
     /// It does.
     Up,
-    /// It does not, or has not yet.
+    /// It answers, but refuses writes: calls are sent to it and get its refusal, those that
+    /// only read their answer.
+    Refusing,
+    /// It does not answer, has not yet, or must not be used as it is set up.
     Down,
 }
 
@@ -112,6 +119,30 @@ impl Engine {
                 outcomes
             }
         }
+    }
+
+    /// Reads a page, in steps that are atomic each by itself. Fails where the first step does;
+    /// where a later one does, the page is shorter, and the next one goes on from there.
+    pub async fn page<D>(&self, listing: &D, deadline: Instant) -> Result<D::Outcome, Error>
+    where
+        D: Paged<State: Kept>,
+    {
+        let mut size = listing.limit().min(D::STEP);
+        let mut left = listing.limit() - size;
+        let mut page = self.run(&listing.limited(size), deadline).await?;
+        while left > 0
+            && let Some(next) = listing.behind(&page)
+        {
+            // What is decided in this process would keep others on its thread.
+            tokio::task::yield_now().await;
+            size = left.min(D::STEP);
+            left -= size;
+            match self.run(&next.limited(size), deadline).await {
+                Ok(next) => D::append(&mut page, next),
+                Err(_) => break,
+            }
+        }
+        Ok(page)
     }
 
     /// Whether a decision costs a round trip, so that those that wait for the same

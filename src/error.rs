@@ -1,35 +1,43 @@
-//! What went wrong when a decision could not be taken.
+//! Errors of calls that could not be decided.
 //!
-//! A refusal (full, held, over the limit) is an outcome, never an `Error`.
+//! A refusal (full, held, over the limit) is an outcome, not an `Error`.
 
 use std::fmt;
 
-/// Could not decide.
+/// The reason why a call could not be decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
-    /// The store can't be reached, or the call was certainly not executed.
+    /// The store is unreachable, or could not take the call. The call was certainly not executed.
     Unavailable(String),
+    /// The store answers, but refuses writes or has unsafe settings. The call was certainly
+    /// not executed. Leases of the store still count, so no fallback share is granted.
+    Refused(String),
     /// The deadline passed after the call was sent: its fate is unknown, and
     /// repeating it is safe.
     DeadlineExceeded,
-    /// Too few replicas have what the call wrote.
+    /// Too few replicas acknowledged the write of the call.
     Unconfirmed {
-        /// How many of how many.
+        /// The number of acknowledgements and the number required.
         why: String,
-        /// Whether nothing of it counts; if not, it may stand, and may be lost.
+        /// Whether the call has no effect. Otherwise it may stand, and a failover may lose it.
         is_void: bool,
     },
-    /// This server has as many calls in flight as it allows itself.
+    /// This server has its maximum of calls in flight.
     Overloaded,
-    /// This server uses as much memory as it may: it takes no new names.
+    /// This server uses `memory_max` of memory and accepts no new names.
     MemoryFull,
-    /// This server has as many watchers as it allows itself.
+    /// The maximum of unsynced bytes waits for the disk: nothing was decided.
+    UnsyncedFull {
+        /// The maximum.
+        max: usize,
+    },
+    /// This server has its maximum of watchers.
     TooManyWatchers,
-    /// A watcher took so long that events it has not taken are no longer at hand.
+    /// A watcher read so slowly that its next events are no longer stored.
     SlowWatcher,
-    /// This server is about to end, and with it what only it serves.
+    /// This server is shutting down, and ends its watches and waiting calls.
     Ending,
-    /// A stored value is not what the scripts write.
+    /// A stored value is unreadable.
     Corrupt(String),
 }
 
@@ -43,29 +51,36 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Unavailable(why) => write!(f, "the store cannot take the call: {why}"),
+            Error::Unavailable(why) => write!(f, "the store could not execute the call: {why}"),
+            Error::Refused(why) => write!(f, "the store refuses the call: {why}"),
             Error::DeadlineExceeded => f.write_str(
                 "no reply from the store in time; the call may have been executed: repeat it",
             ),
             Error::Unconfirmed { why, is_void: true } => {
-                write!(f, "{why}; nothing of it counts: try again")
+                write!(f, "{why}; the call has no effect: try again")
             }
             Error::Unconfirmed { why, is_void: false } => {
-                write!(f, "{why}; it may stand, and a failover may lose it: repeat it")
+                write!(f, "{why}; the call may stand, and a failover may lose it: repeat it")
             }
             Error::Overloaded => f.write_str("too many calls in flight on this server"),
             Error::MemoryFull => f.write_str(
-                "this server uses as much memory as memory_max allows: it takes no new names, those \
-                 that it knows go on",
+                "this server uses as much memory as memory_max allows: it accepts no new names; \
+                 calls about known names continue",
+            ),
+            Error::UnsyncedFull { max } => write!(
+                f,
+                "{max} bytes of changes wait for the disk, the maximum of limits.unsynced_bytes; \
+                 nothing was decided: try again"
             ),
             Error::TooManyWatchers => f.write_str("too many watchers on this server"),
             Error::SlowWatcher => f.write_str(
-                "the watcher is too slow for these events; the cursor of the last one it got, given \
-                 as `after`, goes on from there",
+                "the watcher reads too slowly; to continue, watch again with the cursor of the \
+                 last event as `after`",
             ),
             Error::Ending => f.write_str(
-                "this server is about to end; the cursor of the last event, given as `after` to \
-                 another one, goes on from there",
+                "this server is shutting down; call another one: a watch continues with the \
+                 cursor of its last event as `after`; on Redis a waiting call keeps its place \
+                 in the queue for 10 s",
             ),
             Error::Corrupt(what) => write!(f, "a stored value cannot be read: {what}"),
         }

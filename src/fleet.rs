@@ -26,7 +26,13 @@ mod task_duration;
 mod uplink;
 mod watch;
 
-use std::{collections::hash_map::RandomState, fmt, hash::BuildHasher, sync::Arc};
+use std::{
+    collections::hash_map::RandomState,
+    fmt,
+    hash::BuildHasher,
+    io::{Write, stderr},
+    sync::Arc,
+};
 
 pub use callers::CallerOptions;
 pub use options::{FleetOptions, HELP};
@@ -37,6 +43,7 @@ pub use task_duration::TaskDuration;
 use crate::{
     grpc::client::{CallError, Client},
     signals::Signals,
+    text::escaped,
 };
 use stage::Stage;
 use tally::Tally;
@@ -102,10 +109,10 @@ async fn admit(options: &FleetOptions, seed: u64, signals: Signals) -> Result<Re
     let unreachable = |error: CallError| unreachable(options, &error);
     let clients = connect(options, options.devices).await.map_err(unreachable)?;
     capacity(options, &clients, &tally).await.map_err(unreachable)?;
-    eprintln!(
+    say(format_args!(
         "{} devices, seed {seed}, pool `{}` at {}; Ctrl-C ends early",
         options.devices, options.pool, options.server
-    );
+    ));
     let report = Stage { options, seed, clients, tally }.play(signals).await;
     Ok(Report::new(&report, report.cap_held()))
 }
@@ -119,10 +126,10 @@ async fn call(options: &FleetOptions, seed: u64, signals: Signals) -> Result<Rep
         // A server that knows no rates says so now, not in every call.
         client.check_rate("fleet", &against, 0).await.map_err(unreachable)?;
     }
-    eprintln!(
+    say(format_args!(
         "{} keys, seed {seed}, at {}; Ctrl-C ends early",
         options.callers.keys, options.server
-    );
+    ));
     let report = callers::Stage { options, seed, clients, against }.play(signals).await;
     Ok(Report::new(&report, report.limit_held()))
 }
@@ -133,10 +140,10 @@ async fn sell(options: &FleetOptions, seed: u64, signals: Signals) -> Result<Rep
     let sale = &options.sale_options;
     let clients = connect(options, sale.buyers).await.map_err(unreachable)?;
     let stage = sale::Stage::open(options, seed, clients).await.map_err(unreachable)?;
-    eprintln!(
+    say(format_args!(
         "{} buyers, {} items, seed {seed}, at {}; Ctrl-C ends early",
         sale.buyers, sale.items, options.server
-    );
+    ));
     let report = stage.play(signals).await;
     Ok(Report::new(&report, report.stock_held()))
 }
@@ -150,12 +157,17 @@ async fn work_off(
     let unreachable = |error: CallError| unreachable(options, &error);
     let clients = connect(options, options.devices).await.map_err(unreachable)?;
     let stage = queue::Stage::open(options, seed, clients).await.map_err(unreachable)?;
-    eprintln!(
+    say(format_args!(
         "{} tasks for {} devices, seed {seed}, pool `{}` at {}; Ctrl-C ends early",
         options.queue.tasks, options.devices, options.pool, options.server
-    );
+    ));
     let report = stage.play(signals).await;
     Ok(Report::new(&report, report.queue_held()))
+}
+
+/// Says on standard error what is played. Whoever closed it does not want to know.
+fn say(what: fmt::Arguments<'_>) {
+    let _ = writeln!(stderr(), "{}", escaped(&what.to_string()));
 }
 
 /// Connects as many times as so many players need.

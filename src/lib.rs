@@ -21,10 +21,12 @@
 //!   [`confirmation`]: which replicas have to have what was decided.
 //! - [`record`]: what is kept of states over a restart. [`archive`]: the same as a file that
 //!   any engine takes in; [`transfer`] writes and reads it.
+//! - [`budget`]: the limits on what callers can make the server hold, and how often each was
+//!   reached.
 //! - [`names`] builds every key, [`time`] reads every clock, [`script`] holds
 //!   every script, [`allocator`] hands free memory back, `memory` remembers for a
 //!   time, `globs` finds a name's entry of the configuration, `signals` hears Ctrl-C,
-//!   `text` writes numbers for people, [`error`] says why a decision could not be taken.
+//!   `text` writes numbers and names for people, [`error`] says why a decision could not be taken.
 //!
 //! Dependencies point one way: command → server → grpc → engine → capabilities →
 //! decision → script, names, time, error. Only `grpc` knows generated messages,
@@ -36,6 +38,7 @@
 pub mod admission;
 pub mod allocator;
 pub mod archive;
+pub mod budget;
 pub mod caller;
 pub mod command;
 pub mod config;

@@ -11,6 +11,9 @@ pub struct Script {
     pub argv: usize,
     /// How many of its first KEYS and ARGV decisions in a row may have in common.
     shared: (usize, usize),
+    /// Whether it gives out fencing tokens: each call then ends with how far those run ahead
+    /// of the clock (`lua/lib/ahead.lua`).
+    pub gives_tokens: bool,
     /// The fragments of `lua/lib/` that it calls.
     fragments: &'static [&'static str],
     /// The script's own text: `local function decide(keys, argv, now)`.
@@ -19,7 +22,7 @@ pub struct Script {
 
 macro_rules! scripts {
     ($($name:ident = $path:literal, $keys:literal keys, $argv:literal argv,
-        $(sharing $shared_keys:literal $shared_argv:literal,)? with $($fragment:literal)+;)*) => {
+        $(sharing $shared_keys:literal $shared_argv:literal,)? $(tokens $tokens:literal,)? with $($fragment:literal)+;)*) => {
         $(
             #[doc = concat!("`lua/", $path, ".lua`")]
             pub static $name: Script = Script {
@@ -27,6 +30,7 @@ macro_rules! scripts {
                 keys: $keys,
                 argv: $argv,
                 shared: (0 $(+ $shared_keys)?, 0 $(+ $shared_argv)?),
+                gives_tokens: false $(| $tokens)?,
                 fragments: &[$(include_str!(concat!("../lua/lib/", $fragment, ".lua"))),+],
                 body: include_str!(concat!("../lua/", $path, ".lua")),
             };
@@ -37,7 +41,7 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ADMIT_TASK = "admission/admit", 10 keys, 15 argv, sharing 9 10, with "admission" "token" "leases" "tasks" "events" "pool_event" "endings" "pool" "pool_changes" "failover" "lease" "queue" "hints" "turns" "admit";
+    ADMIT_TASK = "admission/admit", 11 keys, 15 argv, sharing 10 10, tokens true, with "ahead" "admission" "token" "leases" "tasks" "events" "pool_event" "endings" "pool" "pool_changes" "failover" "lease" "queue" "hints" "turns" "admit";
     ATTEND_POOL = "admission/attend", 4 keys, 6 argv, with "admission" "leases" "queue" "hints" "attend";
     CANCEL_TASK = "admission/cancel", 6 keys, 3 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings";
     COMPLETE_TASK = "admission/complete", 10 keys, 11 argv, sharing 9 7, with "admission" "token" "leases" "tasks" "events" "pool_event" "endings" "pool" "pool_changes" "queue" "hints";
@@ -49,10 +53,10 @@ scripts! {
     LIST_TASKS = "admission/list_tasks", 3 keys, 4 argv, with "admission" "tasks";
     READ_EVENTS = "admission/read_events", 1 keys, 2 argv, with "admission" "events";
     RENEW_TASK = "admission/renew", 10 keys, 11 argv, sharing 9 8, with "admission" "token" "leases" "tasks" "events" "pool_event" "endings" "pool" "pool_changes" "failover" "lease" "lost";
-    SWEEP_POOL = "admission/sweep", 6 keys, 3 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings";
+    SWEEP_POOL = "admission/sweep", 7 keys, 3 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings";
     WITHDRAW_TASK = "admission/withdraw", 9 keys, 6 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings" "queue" "hints";
     BAN_KEY = "rate/ban", 2 keys, 5 argv, with "packed" "ban" "events" "rate_event";
-    CHECK_RATE = "rate/check", 4 keys, 6 argv, sharing 0 3, with "packed" "limits" "window" "sliding_window" "token_bucket" "counters" "meter" "ban" "replay" "tiers" "judge" "plain" "events" "rate_event";
+    CHECK_RATE = "rate/check", 4 keys, 6 argv, sharing 0 3, with "packed" "limits" "window" "recount" "sliding_window" "token_bucket" "counters" "meter" "ban" "replay" "tiers" "judge" "plain" "events" "rate_event";
     GET_BAN = "rate/get_ban", 1 keys, 0 argv, with "packed" "ban";
     RESET_RATE = "rate/reset", 1 keys, 0 argv, with "packed" "counters";
     READ_RATE_EVENTS = "rate/read_events", 1 keys, 2 argv, with "packed" "events";
@@ -62,7 +66,7 @@ scripts! {
     GET_SEQUENCE = "sequence/get", 1 keys, 1 argv, with "sequence";
     NEXT_SEQUENCE = "sequence/next", 2 keys, 10 argv, with "sequence" "calendar" "allot";
     RESERVE_SEQUENCE = "sequence/reserve", 1 keys, 4 argv, with "sequence" "calendar";
-    ACQUIRE_LOCK = "lock/acquire", 3 keys, 3 argv, with "lock" "queue" "hints" "turns";
+    ACQUIRE_LOCK = "lock/acquire", 4 keys, 3 argv, tokens true, with "ahead" "lock" "queue" "hints" "turns";
     ATTEND_LOCK = "lock/attend", 3 keys, 4 argv, with "lock" "queue" "hints" "attend";
     GET_LOCK = "lock/get", 3 keys, 0 argv, with "lock" "queue" "hints";
     RELEASE_LOCK = "lock/release", 3 keys, 2 argv, with "lock" "queue" "hints";
@@ -75,7 +79,11 @@ scripts! {
     SET_STOCK = "stock/set", 3 keys, 1 argv, with "stock" "restock";
     LEAD_SWEEP = "index/lead", 1 keys, 2 argv, with "index";
     LIST_PARTITIONS = "index/list", 1 keys, 3 argv, with "index";
-    NOTE_PARTITION = "index/note", 2 keys, 2 argv, with "index";
+    NOTE_PARTITION = "index/note", 3 keys, 3 argv, with "index";
+    DUE_PARTITIONS = "index/due", 2 keys, 1 argv, with "index";
+    LATEST_PARTITIONS = "index/latest", 1 keys, 1 argv, with "index";
+    SETTLE_PARTITION = "index/settle", 2 keys, 5 argv, with "index";
+    PROBE = "index/probe", 1 keys, 1 argv, with "index";
 }
 
 const CLOCK: &str = include_str!("../lua/lib/clock.lua");

@@ -2,7 +2,10 @@
 
 mod connections;
 mod health;
+mod http1;
+mod pace;
 mod pings;
+mod streams;
 mod workers;
 
 use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
@@ -15,6 +18,7 @@ use tokio::{
 
 use crate::{
     admission::{Catalog, SweepPool},
+    budget::{self, CallerLimits, Peers},
     engine::Engine,
     grpc,
     names::Name,
@@ -34,6 +38,8 @@ const STREAMS_MAX: u32 = 1024;
 pub struct Limits {
     /// Connections at most; further ones are closed at once.
     pub connections_max: usize,
+    /// How much callers can make the server hold.
+    pub callers: CallerLimits,
     /// How long calls in flight may take to finish after `shutdown`.
     pub drain_timeout: Duration,
     /// Threads that serve, each with a runtime of its own.
@@ -69,18 +75,19 @@ pub async fn run(
     let mut maintain: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
         let settings = |pool: &Name| pools.settings(pool);
         let sweep = maintenance.sweep(|pool| SweepPool { settings: settings(&pool), pool });
-        tokio::join!(maintenance.maintain(), sweep);
+        tokio::join!(maintenance.maintain(), sweep, budget::report());
     });
 
     let others = tonic::service::Routes::new(health_service)
         .add_service(grpc::reflection::v1())
         .add_service(grpc::reflection::v1alpha());
     let Rules { pools, policies, sequences } = rules;
-    let routes = grpc::Routes::new(&engine, pools, policies, sequences, others);
-    let mut workers = Workers::start(limits.workers, &routes)?;
+    let routes = grpc::Routes::new(&engine, pools, policies, sequences, others, limits.callers);
+    let mut workers = Workers::start(&limits, &routes)?;
     let permits = Arc::new(Semaphore::new(limits.connections_max));
+    let peers = Peers::new(&limits.callers, limits.connections_max);
     tokio::select! {
-        () = connections::accept(&listener, &permits, &mut workers) => {}
+        () = connections::accept(&listener, &permits, &peers, &mut workers) => {}
         () = shutdown => {}
         // Neither ends.
         () = follow => {}
@@ -93,7 +100,7 @@ pub async fn run(
     let finish = async {
         // Who asks now is still answered.
         tokio::select! {
-            () = connections::accept(&listener, &permits, &mut workers) => {}
+            () = connections::accept(&listener, &permits, &peers, &mut workers) => {}
             () = sleep(NOTICE) => {}
         }
         drop(listener);

@@ -1,6 +1,10 @@
-//! Numbers as people read them.
+//! Numbers and names as people read them.
 
-use std::time::Duration;
+use std::{
+    borrow::Cow,
+    fmt::{self, Write},
+    time::Duration,
+};
 
 /// A length of time in the unit that reads best.
 pub(crate) fn length(length: Duration) -> String {
@@ -25,6 +29,74 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
+/// A text without what a terminal obeys or a reader cannot see: control characters, changes
+/// of direction, line separators, characters without width. Each is written `\u{202e}`.
+pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
+    escaped_but(text, |_| false, braced)
+}
+
+/// The same of a text of several lines.
+pub(crate) fn escaped_lines(text: &str) -> Cow<'_, str> {
+    escaped_but(text, |char| char == '\n', braced)
+}
+
+/// The same of a text with colors for a terminal, of which ESC is a part.
+pub(crate) fn escaped_colors(text: &str) -> Cow<'_, str> {
+    escaped_but(text, |char| char == '\u{1b}', braced)
+}
+
+/// The same of JSON on one line, as JSON writes it: `\u202e`.
+pub(crate) fn escaped_json(text: &str) -> Cow<'_, str> {
+    escaped_but(
+        text,
+        |_| false,
+        |escaped, char| {
+            let units = char.encode_utf16(&mut [0; 2]).to_vec();
+            units.iter().try_for_each(|unit| write!(escaped, "\\u{unit:04x}"))
+        },
+    )
+}
+
+fn braced(escaped: &mut String, char: char) -> fmt::Result {
+    write!(escaped, "\\u{{{:x}}}", u32::from(char))
+}
+
+fn escaped_but(
+    text: &str,
+    is_kept: fn(char) -> bool,
+    escape: fn(&mut String, char) -> fmt::Result,
+) -> Cow<'_, str> {
+    let is_bad = |char| misleads(char) && !is_kept(char);
+    if !text.contains(is_bad) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for char in text.chars() {
+        if is_bad(char) {
+            // Writing to a String cannot fail.
+            let _ = escape(&mut escaped, char);
+        } else {
+            escaped.push(char);
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+/// Whether a character would act on a terminal, or change how others read.
+fn misleads(char: char) -> bool {
+    char.is_control()
+        || matches!(char,
+            // Soft hyphen, Arabic letter mark, Mongolian vowel separator.
+            '\u{ad}' | '\u{61c}' | '\u{180e}'
+            // Fillers that show nothing.
+            | '\u{34f}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{3164}' | '\u{ffa0}'
+            // Without width, marks and overrides of direction, line and paragraph separators.
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            // Byte order mark, annotations, tags, private controls of notation.
+            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -35,5 +107,24 @@ mod tests {
         assert_eq!(numbers, ["0", "999", "1,000", "1,234,567"]);
         let lengths = [57, 12_345, 1_500_000].map(|micros| length(Duration::from_micros(micros)));
         assert_eq!(lengths, ["0.06 ms", "12 ms", "1.5 s"]);
+    }
+
+    #[test]
+    fn h18_what_a_terminal_obeys_or_nobody_sees_is_written_out() {
+        assert!(matches!(escaped("camera-1 é 温度 🚪"), Cow::Borrowed(_)));
+        let hostile = "a\u{202e}b\u{2028}c\u{200b}d\u{1b}[2Je\u{9b}f\u{feff}g\u{e0041}\nh\u{7f}";
+        let plain = "a\\u{202e}b\\u{2028}c\\u{200b}d\\u{1b}[2Je\\u{9b}f\\u{feff}g\\u{e0041}";
+        assert_eq!(escaped(hostile), format!("{plain}\\u{{a}}h\\u{{7f}}"));
+        assert_eq!(escaped_lines(hostile), format!("{plain}\nh\\u{{7f}}"));
+        assert_eq!(escaped_colors("\u{1b}[2m\u{202e}\n"), "\u{1b}[2m\\u{202e}\\u{a}");
+    }
+
+    #[test]
+    fn h18_escaped_json_means_the_same() {
+        let name = "a\u{202e}b\u{e0041}";
+        let json = serde_json::to_string(name).expect("a text");
+        assert_eq!(escaped_json(&json), r#""a\u202eb\udb40\udc41""#);
+        let read: String = serde_json::from_str(&escaped_json(&json)).expect("JSON");
+        assert_eq!(read, name);
     }
 }

@@ -8,8 +8,9 @@ mod progress;
 use std::{
     collections::HashMap,
     fmt,
-    fs::{self, File},
+    fs::{self, File, OpenOptions, Permissions},
     io::{self, BufReader, BufWriter, Write},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -20,6 +21,8 @@ use crate::{
 };
 use progress::Progress;
 
+/// An archive holds what callers have sent: it is its owner's alone.
+const RIGHTS: u32 = 0o600;
 /// A target's clock that is further behind than this is told of, µs.
 const BEHIND: u64 = 1_000_000;
 
@@ -58,7 +61,7 @@ pub async fn export(store: &mut Store, output: Option<&Path>) -> Result<Counts, 
     let failed = |error: io::Error| {
         Failure::File(io::Error::new(error.kind(), format!("{}: {error}", path.display())))
     };
-    let file = File::create(&part).map_err(failed)?;
+    let file = make(&part).map_err(failed)?;
     match export_to(store, file).await {
         Ok((file, counts)) => {
             file.sync_all().and_then(|()| fs::rename(&part, path)).map_err(failed)?;
@@ -70,6 +73,15 @@ pub async fn export(store: &mut Store, output: Option<&Path>) -> Result<Counts, 
             Err(failure)
         }
     }
+}
+
+/// Makes a file that only its owner reads, whatever the umask.
+fn make(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let file = options.create(true).truncate(true).write(true).mode(RIGHTS).open(path)?;
+    // One that was left there may have had others.
+    file.set_permissions(Permissions::from_mode(RIGHTS))?;
+    Ok(file)
 }
 
 async fn export_to<W: Write + Send>(store: &mut Store, to: W) -> Result<(W, Counts), Failure> {

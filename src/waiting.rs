@@ -5,6 +5,10 @@
 //! and when the call's server is known no longer. Who is next is told so by a hint. A
 //! hint may be lost: each server attends to the queues its calls wait in, and learns
 //! whose turn it is.
+//!
+//! A server that ends gives its places up. Where the store outlives it, it keeps their tickets
+//! for a while: a waiter that calls another server has its old place again. Nobody waits for
+//! one meanwhile.
 
 mod attend;
 mod queue;
@@ -31,10 +35,30 @@ pub struct Place {
     pub ticket: u64,
     /// How long it waits from now on; 0 gives the place up, whatever the answer.
     pub wait: Millis,
+    /// How long its ticket is kept for its waiter when the place is given up without a turn,
+    /// so that a call elsewhere goes on from there; 0 keeps none.
+    pub ticket_kept: Millis,
     /// How long its server is known without a word from it.
     pub keep: Millis,
     /// Where its server listens for hints.
     pub channel: Arc<str>,
+}
+
+impl Place {
+    /// Whether its call waits.
+    fn waits(&self) -> bool {
+        self.wait.0 > 0
+    }
+
+    /// Whether its call gives the place up and has its ticket kept.
+    fn leaves(&self) -> bool {
+        !self.waits() && self.ticket_kept.0 > 0
+    }
+
+    /// Whether the place is this call's.
+    fn is_of(&self, number: u64, channel: &str) -> bool {
+        self.number == number && *self.channel == *channel
+    }
 }
 
 /// A decision that its caller may wait for.
@@ -60,10 +84,15 @@ pub(crate) fn push_keys(call: &mut Call) {
     call.key(&[b"places"]);
 }
 
+/// Appends the key of the tickets that are kept for waiters without a place.
+pub(crate) fn push_tickets_key(call: &mut Call) {
+    call.key(&[b"tickets"]);
+}
+
 /// Appends a place, empty for none.
 pub(crate) fn push_place(call: &mut Call, place: Option<&Place>) {
-    let text = place.map(|Place { number, ticket, wait, keep, channel }| {
-        format!("{number} {ticket} {} {} {channel}", wait.0, keep.0)
+    let text = place.map(|Place { number, ticket, wait, ticket_kept, keep, channel }| {
+        format!("{number} {ticket} {} {} {} {channel}", wait.0, keep.0, ticket_kept.0)
     });
     call.bytes(&[text.unwrap_or_default().as_bytes()]);
 }
@@ -79,7 +108,7 @@ pub(crate) fn take_turn(
 ) -> Turn {
     match queue {
         None if free > 0 => Turn::Now,
-        None if place.is_none_or(|place| place.wait.0 == 0) => Turn::Refused,
+        None if place.is_none_or(|place| !place.waits() && !place.leaves()) => Turn::Refused,
         queue => queue.get_or_insert_default().take_turn(waiter, place, free, barging, now),
     }
 }
@@ -91,14 +120,21 @@ pub(crate) fn hand_on(queue: &mut Option<Box<Queue>>, was_free: u32, free: u32, 
     }
 }
 
+/// Tells the first waiter of a slot that is granted until `end`, if it ends soon.
+pub(crate) fn tell_end(queue: &mut Option<Box<Queue>>, end: Timestamp, now: Timestamp) {
+    if let Some(queue) = queue {
+        queue.tell_end(end, now);
+    }
+}
+
 /// How many wait; nobody where there is no queue.
 pub(crate) fn count(queue: &mut Option<Box<Queue>>, free: u32, now: Timestamp) -> u64 {
     queue.as_mut().map_or(0, |queue| queue.count(free, now) as u64)
 }
 
-/// Takes the hints of a queue; one that is empty goes.
+/// Takes the hints of a queue; one that holds nothing goes.
 pub(crate) fn take_hints(queue: &mut Option<Box<Queue>>) -> Hints {
     let hints = queue.as_mut().map(|queue| queue.take_hints()).unwrap_or_default();
-    queue.take_if(|queue| queue.is_empty());
+    queue.take_if(|queue| queue.is_vacant());
     hints
 }

@@ -10,7 +10,7 @@ use std::{
 
 use tollgate::script;
 
-const LINES_MAX: usize = 300;
+const LINES_MAX: usize = 400;
 const SCRIPT_LINES_MAX: usize = 110;
 
 fn root() -> &'static Path {
@@ -228,4 +228,41 @@ fn every_proto_element_has_a_comment() {
             }
         }
     }
+}
+
+/// The id that a test's name starts with: `h13` of `h13_a_burst_…`.
+fn scenario(test: &str) -> Option<&str> {
+    let (id, _) = test.split_once('_')?;
+    let (letter, number) = id.split_at_checked(1)?;
+    let is_id = "abcdehs".contains(letter) && number.parse::<u32>().is_ok();
+    is_id.then_some(id)
+}
+
+#[test]
+fn every_scenario_names_its_tests() {
+    let tests: BTreeSet<String> = ["src", "tests"]
+        .into_iter()
+        .flat_map(|folder| files(folder, "rs"))
+        .flat_map(|(_, text)| {
+            let names = text.split("fn ").skip(1).filter_map(|rest| rest.split('(').next());
+            names.filter(|name| scenario(name).is_some()).map(str::to_owned).collect::<Vec<_>>()
+        })
+        .collect();
+    let text = fs::read_to_string(root().join("tests/SCENARIOS.md")).unwrap();
+    let (mut ids, mut listed) = (BTreeSet::new(), BTreeSet::new());
+    for row in text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| id ")) {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let (id, named) = (cells[0], cells[cells.len() - 1]);
+        assert!(ids.insert(id.to_owned()), "{id} stands twice");
+        let named: Vec<&str> = named.split("<br>").map(|name| name.trim_matches('`')).collect();
+        for name in named {
+            assert_eq!(
+                scenario(name),
+                Some(&*id.to_lowercase()),
+                "{id}: `{name}` is no test of it"
+            );
+            listed.insert(name.to_owned());
+        }
+    }
+    assert_eq!(tests, listed, "tests by id, and those that tests/SCENARIOS.md lists");
 }

@@ -5,7 +5,7 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 tools=$root/target/tools
 
-# The client of examples/grpcurl.md. Without Go the test looks on the PATH.
+# The client of the documented commands. Without Go the test looks on the PATH.
 prepare_grpcurl() {
     local version=v1.9.4
     local folder=$tools/grpcurl-$version

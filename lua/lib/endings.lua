@@ -9,7 +9,7 @@ local reclaims = 100
 -- has lapsed. Writes no event.
 local function leave_queue(pool, member, task, standing, now)
   call('ZREM', pool.backlog, line_of(member, task))
-  task.standing, task.payload = standing, ''
+  task.standing, task.payload = standing, drop_payload(pool, member, task)
   task.forget = (task.state == 'L' and math.max(now, task.slot_end) or now) + pool.retention
   write_queued(pool.queued, member, task)
   call('ZADD', pool.due, format('%.0f', task.forget), member)

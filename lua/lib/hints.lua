@@ -9,13 +9,26 @@ end
 
 -- Tells those from rank `told` on, where so many slots are free, that it is their turn.
 local function hint(queue_key, places_key, told, free)
-  if told < told_of(free) then
+  -- Where more places may have lapsed, those at the front are told once they are gone.
+  if told < told_of(free) and reaps > 0 then
     for _, waiter in ipairs(call('ZRANGE', queue_key, told, told_of(free) - 1)) do
       local number, _, channel = read_place(places_key, waiter)
       if number then
         pcall(call, 'PUBLISH', channel, number)
       end
     end
+  end
+end
+
+-- A slot that ends so soon may end before servers attend to the queue again, in µs.
+local SOON = 400000
+
+-- Tells the first waiter of a slot that is granted for so long, if it ends soon: the waiter
+-- asks when, and its server attends to the queue then. It decides nothing, so it fails nobody's
+-- call.
+local function tell_end(queue_key, places_key, length)
+  if length <= SOON then
+    pcall(hint, queue_key, places_key, 0, 1)
   end
 end
 

@@ -8,13 +8,26 @@ end
 
 -- Device and task, token, grant, expiry and attempt of a lease; nil when it is none.
 local function parse_lease(lease)
-  local member = match(lease, '^([^\31]+\31[^\31]+)\31')
-  if not member or #lease ~= #member + 29 then
+  local first = string.find(lease, '\31', 1, true)
+  local second = first and string.find(lease, '\31', first + 1, true)
+  if not second or first == 1 or second == first + 1 or #lease ~= second + 28 then
     return nil
   end
-  local token, grant, expire, attempt = scan('<I8I8I8I4', lease, #member + 2)
+  local token, grant, expire, attempt = scan('<I8I8I8I4', lease, second + 1)
   if max(token, grant, expire) <= TIME_MAX then
-    return member, token, grant, expire, attempt
+    return sub(lease, 1, second - 1), token, grant, expire, attempt
+  end
+end
+
+-- Grant and expiry of a lease; nil when it is none. Makes no string: a view of a pool looks
+-- at hundreds.
+local function lease_times(lease)
+  if #lease < 32 or string.byte(lease, -29) ~= 31 then
+    return nil
+  end
+  local token, grant, expire = scan('<I8I8I8', lease, #lease - 27)
+  if max(token, grant, expire) <= TIME_MAX then
+    return grant, expire
   end
 end
 

@@ -69,10 +69,10 @@ local function read_meter(limits, key, now)
 end
 
 local function write_meter(key, meter, now)
-  local text, left = '', 0
+  local parts, left = {}, 0
   for i = 1, #meter.others do
     local counter = meter.others[i]
-    text = text .. string.sub(meter.text, counter.from, counter.next - 1)
+    parts[i] = string.sub(meter.text, counter.from, counter.next - 1)
     left = max(left, counter.forget - now)
   end
   for i = 1, #meter.limits do
@@ -81,15 +81,15 @@ local function write_meter(key, meter, now)
     local lasts = max(limit.algorithm.reset(limit, now), #notices > 0 and limit.window or 0)
     if lasts > 0 then
       local usage = limit.algorithm.dump(limit, now)
-      text = text .. pack('<sBI8BI2', limit.name, limit.kind, now + lasts, #notices, #usage) .. usage
+      parts[#parts + 1] = pack('<sBI8BI2', limit.name, limit.kind, now + lasts, #notices, #usage) .. usage
       for n = 1, #notices do
-        text = text .. pack('<I4I8', notices[n].above, notices[n].at)
+        parts[#parts + 1] = pack('<I4I8', notices[n].above, notices[n].at)
       end
       left = max(left, lasts)
     end
   end
   if left > 0 then
-    set(key, text, left)
+    set(key, #parts == 1 and parts[1] or table.concat(parts), left)
   else
     drop(key)
   end

@@ -7,7 +7,7 @@ local function view_pool(status, leases_key, now, capacity, lease_ms, grace_ms, 
   local oldest, next_expire = 0, 0
   local first = call('ZRANGEBYSCORE', leases_key, format('(%.0f', now), '+inf', 'LIMIT', 0, VIEW_LEASES_MAX)
   for _, text in ipairs(first) do
-    local _, _, grant, expire = parse_lease(text)
+    local grant, expire = lease_times(text)
     if not grant then
       error('CORRUPT lease in the pool; ConfigurePool with reset repairs it', 0)
     end

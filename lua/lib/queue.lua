@@ -8,6 +8,8 @@
 -- A place whose call or server is there no longer is none. The ranks below the number
 -- of free slots have their turn.
 local REAP_MAX = 500
+-- How many more this call of the script, with all its items, takes out of the way.
+local reaps = REAP_MAX
 -- Beyond the longest wait, for a queue that nobody attends to.
 local QUEUE_TTL, SLACK = '120000', 1000000
 
@@ -29,14 +31,16 @@ local function vacate(queue_key, places_key, waiter)
 end
 
 -- Takes places at the front that are none out of the way, at most REAP_MAX; how many
--- there were.
+-- there were, REAP_MAX also where this call of the script may take out no more.
 local function reap(queue_key, places_key, now)
   local first = call('ZRANGE', queue_key, 0, 0)[1]
   local _, ends, channel = read_place(places_key, first or '')
   if not first or ends and tonumber(ends) > now and knows(places_key, channel, now) then
     return 0
+  elseif reaps == 0 then
+    return REAP_MAX
   end
-  local waiters, fields = call('ZRANGE', queue_key, 0, REAP_MAX - 1), {}
+  local waiters, fields = call('ZRANGE', queue_key, 0, reaps - 1), {}
   for i, waiter in ipairs(waiters) do
     fields[i] = 'p' .. waiter
   end
@@ -54,6 +58,7 @@ local function reap(queue_key, places_key, now)
     end
     reaped = i
   end
+  reaps = reaps - reaped
   call('ZREMRANGEBYRANK', queue_key, 0, reaped - 1)
   call('HDEL', places_key, unpack(fields, 1, reaped))
   if call('EXISTS', queue_key) == 0 then
@@ -63,12 +68,13 @@ local function reap(queue_key, places_key, now)
       call('HSET', places_key, 'l' .. channels[i], '1')
     end
   end
-  return reaped
+  return reaps == 0 and REAP_MAX or reaped
 end
 
 -- Gives up a place, if it is that call's; how many of the first `told` are left.
-local function leave(queue_key, places_key, waiter, number, told)
-  if read_place(places_key, waiter) ~= number then
+local function leave(queue_key, places_key, waiter, number, channel, told)
+  local held, _, theirs = read_place(places_key, waiter)
+  if held ~= number or theirs ~= channel then
     return told
   end
   local rank = call('ZRANK', queue_key, waiter)

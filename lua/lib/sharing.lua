@@ -2,7 +2,8 @@
 -- common are a run: what they share is read once, and what they change is written once.
 --
 -- KEYS  of each run the shared keys, then those of its items
--- ARGV  of each run how many items it has, the shared arguments, then those of its items
+-- ARGV  of each run how many items it has, the shared arguments, then those of its items;
+--       of a script that gives out tokens last of all how far they run ahead (lib/ahead.lua)
 --
 -- A script that shares defines share(keys, argv, now, first, last), of which `first` and
 -- `last` are where in KEYS the keys of the items are, decide(shared, now, ...) with an
@@ -24,7 +25,7 @@ local function finish(shared, first)
   end
 end
 
-while argument < #ARGV do
+while key < #KEYS do
   local count = tonumber(ARGV[argument + 1])
   local keys = { unpack(KEYS, key + 1, key + SHARED_KEYS) }
   local argv = { unpack(ARGV, argument + 2, argument + 1 + SHARED_ARGV) }

@@ -5,15 +5,6 @@
 local sliding = { least = 24, each = 5 }
 algorithms[3] = sliding
 
--- A window has at most 122 buckets, so a number is known by its last byte.
-local function number_of(last, low)
-  return last - (last - low) % 256
-end
-
-local function gives_back(limit, number)
-  return (number + 1) * limit.extra + limit.window
-end
-
 local function add(limit, number, cost)
   local body = limit.body
   if body ~= '' and limit.last == number then
@@ -25,25 +16,6 @@ local function add(limit, number, cost)
     limit.last = number
   end
   limit.total = limit.total + cost
-end
-
--- Counts anew what was counted in buckets of another width, as late as it can
--- have been; or after a clock that was set back, which must not hold a key up
--- for longer.
-local function recount(limit, body, width, last, now)
-  local at = 1
-  while at <= #body do
-    local low, count
-    low, count, at = scan('<BI4', body, at)
-    local number = number_of(last, low)
-    if width ~= limit.extra then
-      number = floor(((number + 1) * width - 1) / limit.extra)
-    end
-    number = min(number, floor(now / limit.extra))
-    if gives_back(limit, number) > now then
-      add(limit, number, count)
-    end
-  end
 end
 
 function sliding.load(limit, text, at, size, now)

@@ -14,6 +14,8 @@ local QUANTITY_MAX, RESERVE_MAX, TIME_MAX = 9007199254740991, 1000000000, 450359
 local NO_STOCK, AGAIN = 8, 9
 -- Half a millisecond; and what goes into one HSET or HMGET.
 local RECLAIM_MAX = 250
+-- How many more this call of the script, with all its items, takes off.
+local reclaims = RECLAIM_MAX
 local UNREADABLE = 'CORRUPT stock of the sku; lua/README.md says how to set it right'
 
 local function corrupt()
@@ -37,8 +39,8 @@ end
 
 -- Notes what lapsed holds give back, and to whom.
 local function read_lapsed(keys, stock, now)
-  local members = fetch('ZRANGEBYSCORE', keys.holds, '-inf', format('%.0f', now), 'LIMIT', 0, RECLAIM_MAX + 1)
-  stock.lapsed, stock.remain = min(#members, RECLAIM_MAX), #members > RECLAIM_MAX
+  local members = fetch('ZRANGEBYSCORE', keys.holds, '-inf', format('%.0f', now), 'LIMIT', 0, reclaims + 1)
+  stock.lapsed, stock.remain = min(#members, reclaims), #members > reclaims
   local names, back = {}, {}
   for i = 1, stock.lapsed do
     local quantity, buyer = match(members[i], '^[^\31]+\31(%d+)\31([^\31]*)\31%d+$')
@@ -84,6 +86,7 @@ local function reclaim(keys, stock)
   if stock.lapsed == 0 then
     return
   end
+  reclaims = reclaims - stock.lapsed
   call('ZREMRANGEBYRANK', keys.holds, 0, stock.lapsed - 1)
   local left, none = {}, {}
   for buyer, count in pairs(stock.buyers) do

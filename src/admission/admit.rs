@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     confirmation::Confirmation,
-    decision::{Call, Decision, Judge, Listing, Reply, Unconfirmed, Withdrawal},
+    decision::{Call, Cost, Decision, Ends, Judge, Listing, Reply, Unconfirmed, Withdrawal},
     denial::Effect,
     error::Error,
     names::Name,
@@ -190,6 +190,7 @@ impl AdmitTask {
         let answer = admitted(member, &task, false);
         let member = pool.put(member, task.clone(), now);
         pool.log_task(EventKind::Admitted, member, &task, None, settings, now);
+        waiting::tell_end(&mut pool.queue, slot_end, now);
         answer
     }
 }
@@ -214,7 +215,17 @@ impl Decision for AdmitTask {
     }
 
     fn listing(&self) -> Listing {
-        Listing::Held
+        Listing::Held(Ends::After(self.lease_duration.unwrap_or(self.settings.lease_duration)))
+    }
+
+    fn ends_sooner(&self, admission: &Admission) -> Option<Millis> {
+        let expected = self.lease_duration.unwrap_or(self.settings.lease_duration);
+        match &admission.decision {
+            AdmitDecision::Admitted { lease, replayed: false, .. } => {
+                Some(lease.grant.until(lease.expire)).filter(|length| *length < expected)
+            }
+            _ => None,
+        }
     }
 
     fn is_new(&self, pool: &Pool, now: Timestamp) -> bool {
@@ -243,9 +254,15 @@ impl Decision for AdmitTask {
         }))
     }
 
+    fn cost(&self) -> Cost {
+        // A report is dispatched a payload.
+        Cost::of(if self.task.is_some() { 30 } else { 150 })
+    }
+
     fn encode(&self, call: &mut Call) {
         let task = self.task.as_ref().map_or(&[][..], Name::as_bytes);
         push_pool_keys(call);
+        waiting::push_tickets_key(call);
         call.key(&[b"task:", &self.member()]);
         self.settings.encode_shared(call);
         call.number(self.settings.barging.into());
@@ -285,5 +302,17 @@ impl Decision for AdmitTask {
         let settings = self.settings.under(&pool.overrides);
         let decision = self.rule(pool, &settings, now);
         Admission { decision, usage: pool.usage(&settings) }
+    }
+
+    fn decide_above(&self, pool: &mut Pool, now: Timestamp, floor: Timestamp) -> Admission {
+        let last = pool.last_token;
+        let raised = last.max(floor.0);
+        pool.last_token = raised;
+        let admission = self.decide(pool, now);
+        if pool.last_token == raised {
+            // Nothing was granted.
+            pool.last_token = last;
+        }
+        admission
     }
 }

@@ -59,10 +59,7 @@ impl Decision for AttendPool {
         pool.lapse(now);
         let settings = self.settings.under(&pool.overrides);
         let free = settings.capacity.saturating_sub(pool.in_use());
-        // Of a pool without slots none will be free.
-        let makes_room = || pool.makes_room(settings.capacity);
-        let room = (settings.capacity > 0).then(makes_room).flatten();
-        let frees_in = room.map(|end| now.until(end));
+        let frees_in = pool.next_free(settings.capacity).map(|end| now.until(end));
         let attended = self.attend.decide(&mut pool.queue, free, frees_in, now);
         // Those that wait are to be told that nobody is admitted.
         let again = attended.again || settings.paused || settings.capacity == 0;

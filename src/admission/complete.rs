@@ -7,7 +7,7 @@ use super::{
     EventKind, Pool, Settings, Task, TaskName, TaskState, Usage, push_pool_keys, unknown_status,
 };
 use crate::{
-    decision::{Call, Decision, Listing, Reply},
+    decision::{Call, Cost, Decision, Listing, Reply},
     denial::Effect,
     error::Error,
     script::{self, Script},
@@ -124,9 +124,17 @@ impl Decision for CompleteTask {
         Listing::Same
     }
 
+    fn frees_capacity(&self) -> bool {
+        true
+    }
+
     fn effect(&self, completion: Option<&Completion>) -> Effect {
         let kept = [CompleteVerdict::StaleToken, CompleteVerdict::Unknown];
         Effect::frees(completion.is_none_or(|completion| !kept.contains(&completion.verdict)))
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::of(30).with_bytes(self.result.len())
     }
 
     fn encode(&self, call: &mut Call) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Event, EventKind, Overrides, Pool, PoolView, Settings, push_queue_keys};
 use crate::{
     confirmation::Confirmation,
-    decision::{Call, Decision, Judge, Listing, Reply, Unconfirmed},
+    decision::{Call, Cost, Decision, Judge, Listing, Reply, Unconfirmed},
     denial::Effect,
     error::Error,
     names::Name,
@@ -56,6 +56,11 @@ impl Decision for ConfigurePool {
 
     fn judge(&self, _: &str) -> Option<Judge> {
         Some(Judge::of::<ConfigurePool>(|_| Unconfirmed::Stands))
+    }
+
+    fn cost(&self) -> Cost {
+        // With reset 1,000 leases are looked at.
+        Cost::bulk(Cost::CALL_MAX)
     }
 
     fn encode(&self, call: &mut Call) {

@@ -35,6 +35,10 @@ impl Degradable for AdmitTask {
         Some(Admission { decision, usage: Usage { capacity, in_use: capacity } })
     }
 
+    fn has_no_share(&self, replicas: u32) -> bool {
+        self.settings.capacity > 0 && self.settings.shared(replicas).capacity == 0
+    }
+
     /// Nobody waits for a share.
     fn shared(&self, replicas: u32) -> AdmitTask {
         AdmitTask { settings: self.settings.shared(replicas), place: None, ..self.clone() }

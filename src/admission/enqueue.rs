@@ -7,7 +7,7 @@ use super::{
     push_queue_keys, unknown_status,
 };
 use crate::{
-    decision::{Call, Decision, Listing, Reply},
+    decision::{Call, Cost, Decision, Ends, Listing, Reply},
     error::Error,
     script::{self, Script},
     time::Timestamp,
@@ -50,11 +50,15 @@ impl Decision for EnqueueTask {
     }
 
     fn listing(&self) -> Listing {
-        Listing::Held
+        Listing::Held(self.ends.map_or(Ends::Never, Ends::At))
     }
 
     fn is_new(&self, pool: &Pool, now: Timestamp) -> bool {
         pool.task(&self.name.member(), now).is_none()
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::PLAIN.with_bytes(self.payload.len())
     }
 
     fn encode(&self, call: &mut Call) {

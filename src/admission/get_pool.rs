@@ -2,7 +2,7 @@
 
 use super::{Pool, Settings, Usage, small, unknown_status};
 use crate::{
-    decision::{Call, Decision, Listing, Reply},
+    decision::{Call, Cost, Decision, Listing, Reply},
     denial::Effect,
     error::Error,
     names::Name,
@@ -114,6 +114,11 @@ impl Decision for GetPool {
 
     fn effect(&self, view: Option<&PoolView>) -> Effect {
         Effect { keeps: view.map(|view| view.expiry_grace), ..Effect::default() }
+    }
+
+    fn cost(&self) -> Cost {
+        // Up to 256 leases are looked at.
+        Cost::bulk(900)
     }
 
     fn encode(&self, call: &mut Call) {

@@ -4,7 +4,7 @@ use std::str;
 
 use super::{Lease, Pool, Task, unknown_status};
 use crate::{
-    decision::{Call, Decision, Listing, Reply},
+    decision::{Call, Cost, Decision, Listing, Paged, Reply},
     error::Error,
     names::{Name, SEPARATOR},
     script::{self, Script},
@@ -105,6 +105,10 @@ impl Decision for ListLeases {
         Listing::Same
     }
 
+    fn cost(&self) -> Cost {
+        Cost::bulk(50 + 3 * self.limit)
+    }
+
     fn encode(&self, call: &mut Call) {
         call.key(&[b"leases"]);
         call.number(self.limit.into());
@@ -160,5 +164,26 @@ impl Decision for ListLeases {
             leases: page.iter().filter_map(LeaseCursor::held).collect(),
             next: page.last().filter(|_| more).cloned(),
         }
+    }
+}
+
+impl Paged for ListLeases {
+    const STEP: u32 = 500;
+
+    fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    fn limited(&self, limit: u32) -> ListLeases {
+        ListLeases { limit, ..self.clone() }
+    }
+
+    fn behind(&self, page: &LeasePage) -> Option<ListLeases> {
+        page.next.clone().map(|next| ListLeases { after: Some(next), ..self.clone() })
+    }
+
+    fn append(page: &mut LeasePage, next: LeasePage) {
+        page.leases.extend(next.leases);
+        page.next = next.next;
     }
 }

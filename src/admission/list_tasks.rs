@@ -5,15 +5,18 @@ use std::str;
 use super::{
     Pool, Standing, Task, TaskState,
     pool::{Line, device_and_task},
-    small, unknown_status,
+    unknown_status,
 };
 use crate::{
-    decision::{Call, Decision, Listing, Reply},
+    decision::{Call, Cost, Decision, Listing, Paged, Reply},
     error::Error,
     names::{Name, SEPARATOR},
     script::{self, Script},
     time::Timestamp,
 };
+
+/// Bytes of a listed task before its numbers: standing, state, running and attempt.
+const HEAD_BYTES: usize = 7;
 
 /// Asks for a page of tasks.
 #[derive(Debug, Clone)]
@@ -111,17 +114,27 @@ impl ListedTask {
     }
 
     fn parse(reply: &mut Reply) -> Result<ListedTask, Error> {
-        let (member, standing) = (reply.bytes()?, reply.bytes()?);
-        let standing = match standing.first() {
-            Some(b'C') => Standing::Cancelled,
-            Some(b'T') => Standing::Expired,
-            Some(b'X') => Standing::Dead,
+        let (member, packed) = (reply.bytes()?, reply.bytes()?);
+        let unreadable = || Error::Corrupt("a reply about a task".to_owned());
+        let (head, numbers) = packed.split_at_checked(HEAD_BYTES).ok_or_else(unreadable)?;
+        let ([at, ends, token], []) = numbers.as_chunks() else { return Err(unreadable()) };
+        let [standing, _, running, attempt @ ..] = head else { return Err(unreadable()) };
+        let attempt = <[u8; 4]>::try_from(attempt).map_err(|_| unreadable())?;
+        let [at, ends, token] = [at, ends, token].map(|number| u64::from_le_bytes(*number));
+        let standing = match standing {
+            b'C' => Standing::Cancelled,
+            b'T' => Standing::Expired,
+            b'X' => Standing::Dead,
             _ => Standing::Queued,
         };
-        let state = ListedState::of(standing, reply.number()? != 0);
-        let (attempt, at) = (small(reply)?, Timestamp(reply.number()?));
-        let ends = Some(reply.number()?).filter(|ends| *ends > 0).map(Timestamp);
-        Ok(ListedTask { member, state, attempt, at, ends, token: reply.number()? })
+        Ok(ListedTask {
+            member,
+            state: ListedState::of(standing, *running != 0),
+            attempt: u32::from_le_bytes(attempt),
+            at: Timestamp(at),
+            ends: Some(ends).filter(|ends| *ends > 0).map(Timestamp),
+            token,
+        })
     }
 
     /// Device and task.
@@ -159,6 +172,10 @@ impl Decision for ListTasks {
 
     fn listing(&self) -> Listing {
         Listing::Same
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::bulk(100 + 8 * self.limit)
     }
 
     fn encode(&self, call: &mut Call) {
@@ -209,5 +226,26 @@ impl Decision for ListTasks {
             tasks: listed.collect(),
             next: page.last().filter(|_| more).map(|(cursor, _)| cursor.clone()),
         }
+    }
+}
+
+impl Paged for ListTasks {
+    const STEP: u32 = 250;
+
+    fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    fn limited(&self, limit: u32) -> ListTasks {
+        ListTasks { limit, ..self.clone() }
+    }
+
+    fn behind(&self, page: &TaskPage) -> Option<ListTasks> {
+        page.next.clone().map(|next| ListTasks { after: Some(next), ..self.clone() })
+    }
+
+    fn append(page: &mut TaskPage, next: TaskPage) {
+        page.tasks.extend(next.tasks);
+        page.next = next.next;
     }
 }

@@ -196,6 +196,13 @@ impl Pool {
         self.leases.nth(before).map(|(slot_end, _)| *slot_end)
     }
 
+    /// The next end of a slot that frees one more, those included that are free already; none
+    /// in a pool without slots.
+    pub(super) fn next_free(&self, capacity: u32) -> Option<Timestamp> {
+        let before = self.leases.to_come().saturating_sub(capacity as usize);
+        self.leases.nth(before).filter(|_| capacity > 0).map(|(slot_end, _)| *slot_end)
+    }
+
     /// All that is known of tasks, for comparing engines.
     pub fn tasks(&self, now: Timestamp) -> impl Iterator<Item = (&[u8], &Task)> {
         let known = self.tasks.iter().filter(move |(_, task)| now < task.forget);

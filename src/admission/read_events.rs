@@ -2,7 +2,7 @@
 
 use super::{Event, EventKind, Pool, unknown_status};
 use crate::{
-    decision::{Call, Decision, Listing, Reply},
+    decision::{Call, Cost, Decision, Listing, Reply},
     denial::Effect,
     error::Error,
     events::{After, EventPage, History},
@@ -44,6 +44,10 @@ impl Decision for ReadEvents {
             // What other servers did, as a watcher of this one is told it.
             !matches!(kind, EventKind::Enqueued | EventKind::Admitted | EventKind::Dead)
         }))
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::bulk(20 + 2 * self.after.limit)
     }
 
     fn encode(&self, call: &mut Call) {

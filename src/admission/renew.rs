@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     confirmation::Confirmation,
-    decision::{Call, Decision, Judge, Listing, Reply, Unconfirmed},
+    decision::{Call, Cost, Decision, Ends, Judge, Listing, Reply, Unconfirmed},
     denial::Effect,
     error::Error,
     script::{self, Script},
@@ -52,7 +52,11 @@ impl Decision for RenewTask {
     }
 
     fn listing(&self) -> Listing {
-        Listing::Held
+        Listing::Held(Ends::After(self.lease_duration.unwrap_or(self.settings.lease_duration)))
+    }
+
+    fn frees_capacity(&self) -> bool {
+        true
     }
 
     fn effect(&self, verdict: Option<&RenewVerdict>) -> Effect {
@@ -76,6 +80,10 @@ impl Decision for RenewTask {
             RenewVerdict::Renewed(_) => Unconfirmed::Stands,
             _ => Unconfirmed::Counts,
         }))
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::of(20)
     }
 
     fn encode(&self, call: &mut Call) {

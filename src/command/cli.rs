@@ -1,13 +1,13 @@
 //! The command line.
 
 use std::{
-    io::{self, ErrorKind::BrokenPipe, Write, stderr, stdout},
+    borrow::Cow,
+    io::{self, ErrorKind::BrokenPipe, IsTerminal, Write, stderr, stdout},
     net::SocketAddr,
     path::PathBuf,
-    process::ExitCode,
 };
 
-use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
+use clap::{Parser, Subcommand};
 
 use crate::{
     caller::{
@@ -24,6 +24,7 @@ use crate::{
     },
     engine::embedded::Durability,
     fleet::{self, FleetOptions},
+    text::escaped_lines,
 };
 
 /// Tollgate answers, over gRPC, whether something may happen: at most N
@@ -32,12 +33,12 @@ use crate::{
 /// never repeat; keeps locks, with leases and fencing tokens; and sells stock
 /// without overselling.
 #[derive(Debug, Parser)]
-#[command(version, args_conflicts_with_subcommands = true)]
-struct Cli {
+#[command(version, args_conflicts_with_subcommands = true, after_help = exit::TABLE)]
+pub(super) struct Cli {
     #[command(subcommand)]
-    command: Option<Command>,
+    pub(super) command: Option<Command>,
     #[command(flatten)]
-    serve: ServeFlags,
+    pub(super) serve: ServeFlags,
 }
 
 /// What to do.
@@ -81,30 +82,6 @@ pub(crate) enum Command {
     Top(TopOptions),
 }
 
-/// Reads the command line; the error is how to end: 64 for a wrong one.
-pub(crate) fn parse() -> Result<Command, ExitCode> {
-    match Cli::try_parse().and_then(check) {
-        Ok(cli) => Ok(cli.command.unwrap_or(Command::Serve(cli.serve))),
-        Err(error) => {
-            // Nobody is left to tell when even this cannot be printed.
-            let _ = error.print();
-            Err(if error.use_stderr() { ExitCode::from(exit::USAGE) } else { ExitCode::SUCCESS })
-        }
-    }
-}
-
-/// Checks what no flag can tell alone.
-fn check(cli: Cli) -> Result<Cli, clap::Error> {
-    let checked = match &cli.command {
-        Some(Command::Fleet(options)) => options.check(),
-        Some(Command::Rate(options)) => options.check(),
-        _ => Ok(()),
-    };
-    let error = |message| Cli::command().error(ErrorKind::ValueValidation, message);
-    checked.map_err(error)?;
-    Ok(cli)
-}
-
 /// Says where the server listens and what to try.
 pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr) {
     let engine = match engine {
@@ -112,7 +89,7 @@ pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr) {
             "the embedded engine, in memory: state ends with the process".to_owned()
         }
         EngineChoice::Embedded(EmbeddedOptions { data_dir: Some(data_dir), .. }) => {
-            let DataDir { path, durability } = data_dir;
+            let DataDir { path, durability, .. } = data_dir;
             let what = match durability {
                 Durability::Always => "an answer is on the disk",
                 Durability::Interval => "a kill or power loss takes a second at most",
@@ -145,12 +122,17 @@ pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr) {
 
 /// Prints a text. A reader that is gone has chosen not to know.
 pub(crate) fn say(text: &str) {
-    let _ = writeln!(stdout(), "{text}");
+    let _ = writeln!(stdout(), "{}", escaped_lines(text));
 }
 
 /// Says what went wrong, on standard error.
 pub(crate) fn warn(text: &str) {
-    let _ = writeln!(stderr(), "tollgate: {text}");
+    let _ = writeln!(stderr(), "tollgate: {}", escaped_lines(text));
+}
+
+/// A text as standard output takes it: escaped for people, as it is for programs.
+pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+    if stdout().is_terminal() { escaped_lines(text) } else { Cow::Borrowed(text) }
 }
 
 /// Prints what is nowhere else. A reader that is gone has had enough of it.
@@ -169,6 +151,25 @@ pub(crate) mod exit {
         archive::Unfit,
         engine::{archive::Failure, embedded::OpenError},
     };
+
+    /// All of them, for `--help`.
+    pub(crate) const TABLE: &str = "\
+Exit status:
+    0  it is done: served until a signal to end, allowed, given out, printed, moved
+    1  it was refused: a rate, stock, a lock that another owner holds; or the cap, the
+       limit or the stock of a fleet did not hold
+   64  the command line is wrong
+   65  a data directory or an archive is damaged, or an import does not match its archive
+   66  a data directory or an archive does not exist or cannot be read
+   69  no answer, or an error in its place; the address, the Redis or the data directory
+       of a server cannot be had
+   73  the target of an import holds something already
+   74  a data directory or a file cannot be used or written
+   75  a lock was lost before its command ended
+   78  the configuration is wrong, or its Redis must not be used
+  126  the command of `tollgate lock` cannot be executed
+  127  the command of `tollgate lock` does not exist
+Any other is that of the command of `tollgate lock`, or 128 and the number of a signal.";
 
     /// The command line is wrong.
     pub(crate) const USAGE: u8 = 64;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, de::Error};
 
 use super::{
     flags::{self, DurabilityName, LogFormat},
+    limits::LimitsSection,
     policy::PolicyEntry,
     pool::PoolEntry,
     redis::RedisSection,
@@ -42,6 +43,8 @@ pub(super) struct File {
     pub(super) replicas: Option<u32>,
     #[serde(default)]
     pub(super) redis: RedisSection,
+    #[serde(default)]
+    pub(super) limits: LimitsSection,
     #[serde(default)]
     pub(super) pool: Vec<PoolEntry>,
     #[serde(default)]

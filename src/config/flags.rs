@@ -24,11 +24,17 @@ pub struct ServeFlags {
     /// Where decisions are taken: `embedded` (in this process, in memory) or the URL of a
     /// Redis (6.2 or newer): redis://[user:password@]host:port[/db],
     /// redis+unix:///path, redis+sentinel://host:port[,host:port]/name[/db],
-    /// redis+cluster://host:port[,host:port]; rediss for TLS [default: embedded]
+    /// redis+cluster://host:port[,host:port]; rediss for TLS. A URL with a password belongs
+    /// in TOLLGATE_ENGINE or in the configuration file: every user of the machine can read
+    /// arguments [default: embedded]
     #[arg(long, value_name = "ENGINE", env = "TOLLGATE_ENGINE", value_parser = engine)]
     // It may hold a password.
     #[arg(hide_env_values = true)]
     pub engine: Option<String>,
+
+    /// Whether `engine` is in the arguments, and holds a password.
+    #[arg(skip)]
+    pub shows_password: bool,
 
     /// Directory in which the embedded engine keeps its state over restarts, for one server
     /// alone [default: none, state ends with the process]

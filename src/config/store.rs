@@ -9,11 +9,17 @@ use super::{Config, ConfigError, EmbeddedOptions, EngineChoice, ServeFlags, flag
 /// What is kept where, as `tollgate serve` is told it.
 #[derive(Debug, Clone, Args)]
 pub struct StoreFlags {
-    /// URL of the Redis, in the forms of `tollgate serve`
+    /// URL of the Redis, in the forms of `tollgate serve`. One with a password belongs in
+    /// TOLLGATE_ENGINE or in the configuration file: every user of the machine can read
+    /// arguments
     #[arg(long, value_name = "URL", env = "TOLLGATE_ENGINE", value_parser = engine)]
     // It may hold a password.
     #[arg(hide_env_values = true)]
-    engine: Option<String>,
+    pub(crate) engine: Option<String>,
+
+    /// Whether `engine` is in the arguments, and holds a password.
+    #[arg(skip)]
+    pub(crate) shows_password: bool,
 
     /// Data directory of the embedded engine; no server may use it meanwhile
     #[arg(long, value_name = "DIR", env = "TOLLGATE_DATA_DIR")]

@@ -91,7 +91,7 @@ impl Engine {
         let outcomes = match open.is_empty() {
             true => Vec::new(),
             false => match self.run_all(&open, deadline).await {
-                Err(error @ Error::Unavailable(_)) => {
+                Err(error @ (Error::Unavailable(_) | Error::Refused(_))) => {
                     open.iter().map(|_| Err(error.clone())).collect()
                 }
                 outcomes => outcomes?,

@@ -207,7 +207,7 @@ impl<D: Decision> Watch<'_, D> {
             match outcome {
                 Ok(outcome) => self.denials.affect(decision, Some(outcome)),
                 // Certainly not executed.
-                Err(Error::Unavailable(_) | Error::Overloaded) => {}
+                Err(Error::Unavailable(_) | Error::Refused(_) | Error::Overloaded) => {}
                 Err(_) => self.denials.affect(decision, None),
             }
         }

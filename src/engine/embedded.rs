@@ -18,7 +18,7 @@ mod sweep;
 mod tables;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, VecDeque},
     fmt,
     hash::{DefaultHasher, Hash, Hasher},
     hint::spin_loop,
@@ -31,12 +31,13 @@ use parking_lot::{Mutex, MutexGuard};
 
 pub use archive::Directory;
 pub use ceiling::{Ceiling, Gauge};
-pub use journal::{Durability, Writer};
+pub use journal::{Durability, UNSYNCED_BYTES, Writer};
 pub use store::{Disk, OpenError};
 pub use tables::{Kept, Table, Tables};
 
-use super::{PartitionCursor, PartitionPage, hub::Hub, sweeper::Round};
+use super::{PartitionCursor, PartitionPage, hub::Hub};
 use crate::{
+    budget::{self, Limit},
     decision::{Decision, State},
     error::Error,
     names::Name,
@@ -46,7 +47,7 @@ use journal::Journal;
 
 /// So many that what one holds of a million partitions is seen to in a fraction of a
 /// millisecond.
-const SHARDS: usize = 1024;
+pub(super) const SHARDS: usize = 1024;
 /// So often a shard's mutex is looked at before its thread gives up its core: a microsecond or
 /// two.
 const SPINS: usize = 40;
@@ -61,6 +62,8 @@ pub struct Embedded {
     /// Where changes are written down, if they are.
     journal: Option<Journal>,
     ceiling: Option<Ceiling>,
+    /// A process that was killed may have given out tokens up to this, and lost them.
+    token_floor: Timestamp,
 }
 
 impl fmt::Debug for Embedded {
@@ -84,12 +87,21 @@ impl Embedded {
             hasher.finish()
         };
         let hasher = RandomState::with_seeds(seed(0), seed(1), seed(2), seed(3));
-        Embedded { clock, hasher, shards, hub, journal: None, ceiling: None }
+        let token_floor = Timestamp(0);
+        Embedded { clock, hasher, shards, hub, journal: None, ceiling: None, token_floor }
     }
 
     /// The same with a ceiling on memory.
     pub fn below(mut self, ceiling: Option<Ceiling>) -> Embedded {
         self.ceiling = ceiling;
+        self
+    }
+
+    /// The same with another bound on the bytes of changes that wait to be synced.
+    pub fn with_unsynced_max(self, bytes: usize) -> Embedded {
+        if let Some(journal) = &self.journal {
+            journal.set_unsynced_max(bytes);
+        }
         self
     }
 
@@ -106,7 +118,7 @@ impl Embedded {
         let (outcome, event);
         if let Some(state) = table.get_mut(name) {
             if self.is_full() && decision.is_new(state, now) {
-                return Err(Error::MemoryFull);
+                return Err(memory_full());
             }
             outcome = decision.decide(state, now);
             event = state.take_event();
@@ -118,7 +130,7 @@ impl Embedded {
             if !state.is_vacant(now) {
                 // Nothing was changed but what is dropped here.
                 if self.is_full() {
-                    return Err(Error::MemoryFull);
+                    return Err(memory_full());
                 }
                 table.add(name.into(), state);
             }
@@ -180,25 +192,18 @@ impl Embedded {
         }
     }
 
-    /// The partitions in which something has ended.
-    pub(super) async fn round<S: Kept>(&self) -> Round {
+    /// Appends the partitions of a shard in which something has ended; whether the shard has
+    /// any partition.
+    pub(super) fn ended<S: Kept>(&self, shard: usize, ended: &mut VecDeque<Name>) -> bool {
         let now = self.clock.now();
-        let mut noted = Vec::new();
-        for shard in 0..SHARDS {
-            let mut is_empty = true;
-            self.each_part::<S>(shard, |table, part| {
-                is_empty &= table.is_empty();
-                let ended = table.part(part).filter(|(_, state)| state.has_ended(now));
-                let names = ended.map(|(name, _)| Name::parse(Bytes::copy_from_slice(name)));
-                let names = names.filter_map(Result::ok);
-                noted.extend(names.map(|name| PartitionCursor { noted: 0, name }));
-            });
-            // Calls go first.
-            if !is_empty {
-                tokio::task::yield_now().await;
-            }
-        }
-        Round { now, noted }
+        let mut has_any = false;
+        self.each_part::<S>(shard, |table, part| {
+            has_any |= !table.is_empty();
+            let of_part = table.part(part).filter(|(_, state)| state.has_ended(now));
+            let names = of_part.map(|(name, _)| Name::parse(Bytes::copy_from_slice(name)));
+            ended.extend(names.filter_map(Result::ok));
+        });
+        has_any
     }
 
     /// Goes through a shard's partitions of a kind, and holds its mutex for a part of them.
@@ -258,4 +263,10 @@ impl Embedded {
         let last = names.last().filter(|_| more).cloned();
         PartitionPage { names, next: last.map(|name| PartitionCursor { noted: 0, name }) }
     }
+}
+
+/// The refusal of a new name, counted.
+fn memory_full() -> Error {
+    budget::note(Limit::Memory);
+    Error::MemoryFull
 }

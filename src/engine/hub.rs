@@ -13,7 +13,10 @@ use std::{
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::error::Error;
+use crate::{
+    budget::{self, Limit},
+    error::Error,
+};
 
 /// Calls that wait on one server at most: each holds memory, no connection to the
 /// store and no thread.
@@ -68,6 +71,7 @@ impl Hub {
         let told = Arc::new(Notify::new());
         let mut calls = self.lock();
         if calls.len() >= SEATS_MAX {
+            budget::note(Limit::Waiters);
             return Err(Error::Overloaded);
         }
         calls.insert(number, told.clone());
@@ -79,7 +83,10 @@ impl Hub {
         if self.is_closed() {
             return Err(Error::Ending);
         }
-        self.watchers.clone().try_acquire_owned().map_err(|_| Error::TooManyWatchers)
+        self.watchers.clone().try_acquire_owned().map_err(|_| {
+            budget::note(Limit::Watchers);
+            Error::TooManyWatchers
+        })
     }
 
     /// How many calls wait.
@@ -93,8 +100,8 @@ impl Hub {
         told.inspect(|told| told.notify_one()).is_some()
     }
 
-    /// Makes every call ask a last time, and ends those that watch: the server is about
-    /// to end.
+    /// Makes every call that waits ask a last time and leave its queue, and ends those that
+    /// watch: the server is about to end.
     pub fn close(&self) {
         self.closed.send_replace(true);
         self.lock().values().for_each(|told| told.notify_one());

@@ -16,6 +16,7 @@ use tokio::{
 };
 
 use crate::{
+    budget::{self, Limit},
     decision::{Decision, Joined},
     error::Error,
     time::monotonic,
@@ -75,7 +76,7 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Lanes<D, T> {
         decision: D,
         deadline: Instant,
     ) -> Result<D::Outcome, Error> {
-        let place = self.places.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
+        let place = self.places.clone().try_acquire_owned().map_err(|_| refused())?;
         let partition: Box<[u8]> = decision.partition().into();
         let (reply, answer) = oneshot::channel();
         let waiting = Waiting { decision, deadline, reply, _place: place };
@@ -94,7 +95,7 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Lanes<D, T> {
     fn push(&self, partition: &[u8], waiting: Waiting<D>) -> Result<bool, Error> {
         let mut lanes = self.lock();
         match lanes.get_mut(partition) {
-            Some(lane) if lane.len() >= LANE_MAX => Err(Error::Overloaded),
+            Some(lane) if lane.len() >= LANE_MAX => Err(refused()),
             Some(lane) => {
                 lane.push(waiting);
                 Ok(false)
@@ -215,6 +216,12 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Drop for Lane<D, T> {
             self.lanes.lock().remove(&self.partition);
         }
     }
+}
+
+/// The refusal of a decision that has no place, counted.
+fn refused() -> Error {
+    budget::note(Limit::Waiters);
+    Error::Overloaded
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@
 //!
 //! - `address`, `source`: one URL, and where that leads
 //! - `topology`, `cluster`, `map`, `slot`: which node has what
-//! - `node`, `monitor`, `fitness`, `leader`: a node, whether it answers, whether it is fit,
-//!   and whether it is the one that led before
+//! - `node`, `monitor`, `fitness`, `leader`: a node, whether it answers and takes writes, whether
+//!   it is fit, and whether it is the one that led before
+//! - `skew`: how far fencing tokens run ahead of a primary's clock
 //! - `lane`, `job`, `batch`, `connection`, `evaluate`, `confirm`: the way there and back
 //! - `index`, `listing`, `round`, `hints`: what is done beside the calls
 //! - `archive`: every key, for exports and imports
@@ -21,7 +22,7 @@ mod connection;
 mod evaluate;
 mod fitness;
 mod hints;
-mod index;
+pub(super) mod index;
 mod job;
 mod lane;
 mod leader;
@@ -31,6 +32,7 @@ mod monitor;
 mod node;
 mod options;
 mod round;
+mod skew;
 mod slot;
 mod source;
 mod topology;
@@ -38,6 +40,7 @@ mod topology;
 use std::{
     fmt,
     pin::Pin,
+    slice,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
@@ -51,29 +54,45 @@ use super::{
     PartitionCursor, PartitionPage, StoreState, denials::Denials, hub::Hub, stand_in::StandIn,
 };
 use crate::{
+    budget::{self, Limit},
     confirmation::Confirmation,
-    decision::{Arguments, Call, Decision, Listing},
+    decision::{Arguments, Call, Cost, Decision},
     error::Error,
     script::Script,
-    time::{Clock, monotonic},
+    time::{Clock, Millis, monotonic},
 };
 pub use archive::{Keyspace, unfinished_import};
 use evaluate::Scripts;
-use index::Index;
+use index::{Index, Note};
 use job::{Answer, Job, Pending, Sending};
 use lane::Shared;
+use listing::Noting;
 use node::Plan;
 pub use options::{Eviction, RedisOptions};
+use skew::Skew;
 use topology::Topology;
 
 /// The longest that a call waits for Redis, whatever its deadline: a peer that
 /// vanished without a word must not keep connections for longer.
 const ATTEMPT_MAX: Duration = Duration::from_secs(5);
 /// What the sweeper sends.
-const UPKEEP: Sending =
-    Sending { repeatable: true, confirmation: Confirmation::NONE, is_upkeep: true };
+const UPKEEP: Sending = Sending {
+    repeatable: true,
+    confirmation: Confirmation::NONE,
+    is_upkeep: true,
+    goes_first: false,
+    cost: Cost::of(20),
+};
 /// What is sent for listings.
 const LISTING: Sending = Sending { is_upkeep: false, ..UPKEEP };
+
+/// What a decision is of its call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    All,
+    First,
+    Next,
+}
 
 /// The Redis engine.
 pub struct Redis {
@@ -104,6 +123,8 @@ impl Redis {
             topology: OnceLock::new(),
             losses: AtomicU64::new(0),
             failovers: AtomicU64::new(0),
+            skew: Skew::new(),
+            probe_key: format!("{}:probe", options.key_prefix),
         });
         let plan = Plan {
             shared: shared.clone(),
@@ -140,8 +161,8 @@ impl Redis {
         deadline: Instant,
     ) -> (Job, Pending) {
         let slot = self.topology.slot(arguments.keys().next().unwrap_or_default());
-        let deadline = deadline.min(monotonic() + ATTEMPT_MAX);
-        Job::new(script, arguments, slot, sending, deadline)
+        let now = monotonic();
+        Job::new(script, arguments, slot, sending, (now, deadline.min(now + ATTEMPT_MAX)))
     }
 
     /// Sends a decision on its way.
@@ -164,23 +185,30 @@ impl Redis {
     ) -> Result<D::Outcome, Error> {
         self.check()?;
         let is_upkeep = decision.is_upkeep();
-        let _permit = if is_upkeep { None } else { Some(self.permit()?) };
+        // Those that free capacity go on where it is used up.
+        let is_exempt = is_upkeep || decision.frees_capacity();
+        let _permit = if is_exempt { None } else { Some(self.permit()?) };
         let (partition, listing) = (decision.partition(), decision.listing());
         let epoch = self.epoch();
-        let pending = self.send_decision(decision, false, deadline);
+        let pending = self.send_decision(decision, decision.cost(), Part::All, deadline);
         let note = self
             .index
-            .is_due(partition, listing, epoch)
-            .then(|| self.note::<D>(partition, listing, deadline));
+            .due(partition, listing, epoch)
+            .map(|note| self.note::<D>(partition, note, deadline));
         let answer = pending.wait().await;
         if let Some(note) = note {
             self.noted(note, partition, epoch).await;
         }
         let answer = answer?;
         if answer.repeated {
-            self.note_again::<D>(&[(partition, listing)], deadline).await;
+            self.note_again(slice::from_ref(decision), deadline).await;
         }
-        settled(decision, answer)
+        let outcome = settled(decision, answer)?;
+        let sooner = decision.ends_sooner(&outcome);
+        if let Some(length) = sooner {
+            self.note_sooner::<D>(partition, length, deadline).await;
+        }
+        Ok(outcome)
     }
 
     pub(super) async fn run_all<D: Decision>(
@@ -193,12 +221,15 @@ impl Redis {
         let _permit = if is_upkeep { None } else { Some(self.permit()?) };
         let epoch = self.epoch();
         let unnoted = self.unnoted(decisions, epoch);
+        let in_bulk = Cost::are_bulk(decisions.iter().map(D::cost));
         // In order: what was enqueued first is the older one.
-        let send = |(number, decision)| self.send_decision(decision, number > 0, deadline);
+        let send = |(number, decision): (usize, &D)| {
+            let part = if number > 0 { Part::Next } else { Part::First };
+            self.send_decision(decision, decision.cost().apart(in_bulk), part, deadline)
+        };
         let pending: Vec<Pending> = decisions.iter().enumerate().map(send).collect();
-        let note =
-            |(partition, listing): &(&[u8], Listing)| self.note::<D>(partition, *listing, deadline);
-        let notes: Vec<Pending> = unnoted.iter().map(note).collect();
+        let note = |(partition, note): &(&[u8], Note)| self.note::<D>(partition, *note, deadline);
+        let notes: Vec<Noting> = unnoted.iter().map(note).collect();
         let (mut outcomes, mut again) = (Vec::with_capacity(decisions.len()), false);
         for (pending, decision) in pending.into_iter().zip(decisions) {
             outcomes.push(match pending.wait().await {
@@ -213,30 +244,50 @@ impl Redis {
             self.noted(note, partition, epoch).await;
         }
         if again {
-            self.note_again::<D>(&self.unnoted(decisions, self.epoch()), deadline).await;
+            self.note_again(decisions, deadline).await;
+        }
+        // As a rule it is empty.
+        let sooner: Vec<(&[u8], Millis)> = decisions
+            .iter()
+            .zip(&outcomes)
+            .filter_map(|(decision, outcome)| {
+                let length = decision.ends_sooner(outcome.as_ref().ok()?)?;
+                Some((decision.partition(), length))
+            })
+            .collect();
+        for (partition, length) in sooner {
+            self.note_sooner::<D>(partition, length, deadline).await;
         }
         Ok(outcomes)
     }
 
     /// Room for a call in flight.
     fn permit(&self) -> Result<SemaphorePermit<'_>, Error> {
-        self.calls.try_acquire().map_err(|_| Error::Overloaded)
+        self.calls.try_acquire().map_err(|_| {
+            budget::note(Limit::CallsInFlight);
+            Error::Overloaded
+        })
     }
 
     fn send_decision<D: Decision>(
         &self,
         decision: &D,
-        follows: bool,
+        cost: Cost,
+        part: Part,
         deadline: Instant,
     ) -> Pending {
         let sending = Sending {
             repeatable: decision.is_repeatable(),
             confirmation: decision.confirmation(),
             is_upkeep: decision.is_upkeep(),
+            goes_first: decision.frees_capacity(),
+            cost,
         };
         let arguments = Call::led(decision, &self.key_prefix, &*self.topology).finish();
         let (mut job, pending) = self.job(D::SCRIPT, arguments, sending, deadline);
-        job.follows = follows;
+        job.follows = part == Part::Next;
+        // Of several none is refused alone: the others would be executed.
+        job.sheds = part == Part::All && !sending.is_upkeep && !sending.goes_first;
         if sending.confirmation.is_needed() {
             job.judge = decision.judge(&self.key_prefix);
         }

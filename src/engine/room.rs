@@ -38,6 +38,11 @@ const ATTENDED_MAX: usize = 128;
 const KEEP_ALONE: Millis = Millis::from_secs(3600);
 /// When a call that waits asks again that could not, and when a server attends again.
 const CROWDED: Duration = Duration::from_millis(50);
+/// How long the ticket of a call is kept, in Redis, that waits on a server that ends: time to
+/// call another server. Nobody waits for it meanwhile.
+const TICKET_KEPT: Millis = Millis::from_secs(10);
+/// How long such a call tries to have its ticket kept.
+const LEAVE_MAX: Duration = Duration::from_secs(1);
 /// How often a call asks again that is told nothing: whatever became of its place, it
 /// takes it again. And what each call that waits adds to that.
 const ASK_EVERY: Duration = Duration::from_secs(5);
@@ -96,7 +101,7 @@ where
     {
         if wait.0 > 0 {
             match Box::pin(self.run(decision.clone(), wait, deadline)).await {
-                Err(Error::Unavailable(_)) => {}
+                Err(Error::Unavailable(_) | Error::Refused(_)) => {}
                 outcome => return outcome.map(Answered::by_store),
             }
         }
@@ -120,7 +125,8 @@ where
         }
     }
 
-    /// Takes a decision, waiting for its turn at most `wait`. Returns by `deadline`.
+    /// Takes a decision, waiting for its turn at most `wait`. Returns by `deadline`. Fails with
+    /// `Ending` when the server ends before its turn and before its time is over.
     pub async fn run(
         self: &Arc<Room<D>>,
         decision: D,
@@ -214,16 +220,26 @@ where
         let mut refusal = None;
         // A try whose reply was lost may have been granted.
         let mut is_unsure = false;
+        // Until when a call tries to leave whose server ends.
+        let mut leaves_by = None;
         loop {
-            let wait = match engine.hub().is_closed() {
-                // As if its time were over.
-                true => Millis(0),
-                false => Millis(until.saturating_duration_since(monotonic()).as_millis() as u64),
+            let now = monotonic();
+            if engine.hub().is_closed() && now < until {
+                leaves_by.get_or_insert(now + LEAVE_MAX);
+            }
+            let (wait, ticket_kept) = match leaves_by {
+                None => {
+                    (Millis(until.saturating_duration_since(now).as_millis() as u64), Millis(0))
+                }
+                // The embedded engine's queue ends with the server.
+                Some(_) if engine.is_remote() => (Millis(0), TICKET_KEPT),
+                Some(_) => (Millis(0), Millis(0)),
             };
             *self.decision.place() = Some(Place {
                 number: self.seat.number(),
                 ticket: self.ticket,
                 wait,
+                ticket_kept,
                 keep: self.room.keep(),
                 channel: engine.hub().channel().clone(),
             });
@@ -235,10 +251,22 @@ where
                 }
                 // It goes on waiting where the store goes on answering, and has been
                 // refused where there is no room for its last try.
+                Err(Error::Overloaded)
+                    if refusal.is_some() && leaves_by.is_some_and(|by| monotonic() < by) =>
+                {
+                    sleep(CROWDED).await;
+                    continue;
+                }
                 Err(error) => match (error, refusal.take()) {
-                    (Error::Overloaded | Error::Unavailable(_), Some(refused))
-                        if wait.0 == 0 && !is_unsure && engine.check().is_ok() =>
+                    (Error::Overloaded | Error::Unavailable(_) | Error::Refused(_), Some(_))
+                        if leaves_by.is_some() && !is_unsure =>
                     {
+                        return Err(Error::Ending);
+                    }
+                    (
+                        Error::Overloaded | Error::Unavailable(_) | Error::Refused(_),
+                        Some(refused),
+                    ) if wait.0 == 0 && !is_unsure && engine.check().is_ok() => {
                         return Ok(refused);
                     }
                     (error @ Error::Corrupt(_), _) => return Err(error),
@@ -248,9 +276,8 @@ where
                         sleep(CROWDED).await;
                         continue;
                     }
-                    (Error::Unavailable(_) | Error::Unconfirmed { .. }, _) if is_unsure => {
-                        return Err(Error::DeadlineExceeded);
-                    }
+                    // A try before this one may have been granted.
+                    (_, _) if is_unsure => return Err(Error::DeadlineExceeded),
                     (error, _) => return Err(error),
                 },
             };
@@ -263,9 +290,12 @@ where
                     yield_now().await;
                     continue;
                 }
-                _ => {
+                turn => {
                     self.is_placed = false;
-                    return Ok(outcome);
+                    return match leaves_by {
+                        Some(_) if turn != Turn::Now => Err(Error::Ending),
+                        _ => Ok(outcome),
+                    };
                 }
             };
             if self.ticket == 0 {

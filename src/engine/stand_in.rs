@@ -57,16 +57,21 @@ impl StandIn {
         }
     }
 
-    /// Answers a decision that the store could not take, as the configuration says.
+    /// Answers a decision that the store could not take, as the configuration says. Grants
+    /// nothing while the store answers, and only refuses.
     fn answer<D>(&self, decision: &D, error: Error) -> Result<Answered<D::Outcome>, Error>
     where
         D: Degradable + Decision<State: Kept>,
     {
+        let refused =
+            || decision.refused().map(|outcome| Answered { outcome, source: Source::Refusal });
+        let is_refused = matches!(error, Error::Refused(_));
         let answer = match decision.on_store_failure() {
             OnStoreFailure::Fail => None,
-            OnStoreFailure::Deny => {
-                decision.refused().map(|outcome| Answered { outcome, source: Source::Refusal })
-            }
+            OnStoreFailure::Deny => refused(),
+            // What the store granted still counts there: a share would come on top of it.
+            OnStoreFailure::Allow if is_refused && decision.refused().is_some() => None,
+            OnStoreFailure::Allow if decision.has_no_share(self.replicas) => refused(),
             OnStoreFailure::Allow => self.decide(decision),
         };
         let Some(answer) = answer else { return Err(error) };
@@ -150,6 +155,9 @@ impl Engine {
         D: Degradable + Decision<State: Kept>,
     {
         match (self, result) {
+            (Engine::Redis(engine), Err(error @ Error::Refused(_))) => {
+                engine.stand_in.answer(decision, error)
+            }
             (Engine::Redis(engine), Err(error @ Error::Unavailable(_)))
                 if engine.check().is_err() || monotonic() < deadline =>
             {

@@ -8,7 +8,7 @@ mod watch;
 use std::{sync::Arc, time::Instant};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, codec::CompressionEncoding};
 
 use refusals::Refusals;
 
@@ -18,12 +18,13 @@ use super::{
         self,
         admission_service_server::{AdmissionService, AdmissionServiceServer},
     },
+    status,
     unary::unary,
 };
 use crate::{
     admission::{
-        AdmitDecision, AdmitTask, Catalog, CompleteVerdict, EnqueueStatus, EvictVerdict, GetPool,
-        Pool, PoolView, RenewVerdict, Settings,
+        AdmitDecision, AdmitTask, Catalog, CompleteVerdict, EvictVerdict, GetPool, Pool, PoolView,
+        RenewVerdict, Settings,
     },
     engine::{Engine, feed::Feeds, room::Room},
     error::Error,
@@ -62,7 +63,9 @@ impl Admission {
 
     /// The same to tonic.
     pub(super) fn server(self: Arc<Admission>) -> AdmissionServiceServer<Admission> {
-        AdmissionServiceServer::from_arc(self).max_decoding_message_size(MESSAGE_BYTES_MAX)
+        AdmissionServiceServer::from_arc(self)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .accept_compressed(CompressionEncoding::Gzip)
     }
 
     /// A pool, and how often this server refused somebody in it.
@@ -177,7 +180,7 @@ impl AdmissionService for Admission {
     ) -> Answer<pb::ListLeasesResponse> {
         let deadline = deadline::of(&request);
         let decision = parse::list_leases(request.into_inner())?;
-        let page = self.engine.run(&decision, deadline).await?;
+        let page = self.engine.page(&decision, deadline).await?;
         Ok(Response::new(convert::lease_page(&decision.pool, page)))
     }
 
@@ -188,20 +191,14 @@ impl AdmissionService for Admission {
         let deadline = deadline::of(&request);
         let decisions = parse::enqueue_tasks(request.into_inner(), &self.catalog)?;
         let statuses = self.engine.run_all(&decisions, deadline).await?;
-        if statuses.iter().all(|status| *status == Err(Error::MemoryFull)) {
-            return Err(Error::MemoryFull.into());
+        if let Some(error) = status::none_known(&statuses) {
+            return Err(error.into());
         }
-        let results = statuses.into_iter().zip(&decisions).map(|(status, decision)| {
-            // One task's trouble must not hide what became of the others.
-            let status = match status {
-                Err(Error::Corrupt(_)) => None,
-                Err(Error::MemoryFull) => Some(EnqueueStatus::Full),
-                status => Some(status?),
-            };
-            Ok(convert::enqueued(decision.name.task.to_bytes(), status))
-        });
-        let results = results.collect::<Result<_, Error>>()?;
-        Ok(Response::new(pb::EnqueueTasksResponse { results }))
+        // One task's trouble must not hide what became of the others.
+        let results = statuses.iter().zip(&decisions);
+        let results = results
+            .map(|(status, decision)| convert::enqueued(decision.name.task.to_bytes(), status));
+        Ok(Response::new(pb::EnqueueTasksResponse { results: results.collect() }))
     }
 
     async fn cancel_task(
@@ -220,7 +217,7 @@ impl AdmissionService for Admission {
     ) -> Answer<pb::ListTasksResponse> {
         let deadline = deadline::of(&request);
         let (decision, wanted) = parse::list_tasks(request.into_inner())?;
-        let page = self.engine.run(&decision, deadline).await?;
+        let page = self.engine.page(&decision, deadline).await?;
         Ok(Response::new(convert::task_page(&page, wanted)))
     }
 

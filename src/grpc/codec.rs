@@ -11,6 +11,8 @@ use tonic::{
 };
 use tonic_prost::{ProstCodec, ProstEncoder};
 
+use super::elements::{self, Request};
+
 /// What a message is given room for at first. A request lives as long as its call,
 /// which may wait for a minute; tonic's default would keep 8 KiB of it.
 const ROOM: usize = 512;
@@ -25,9 +27,18 @@ pub(crate) struct Codec<T, U>(ProstCodec<T, U>);
 #[derive(Debug)]
 pub(crate) struct RequestDecoder<U>(PhantomData<U>);
 
-/// Decodes a request.
-pub(crate) fn decode<U: Message + Default>(bytes: impl Buf) -> Result<U, Status> {
-    U::decode(bytes).map_err(|error| Status::invalid_argument(error.to_string()))
+/// Decodes a request whose repeated fields keep to their bounds.
+pub(crate) fn decode<U: Request>(mut bytes: impl Buf) -> Result<U, Status> {
+    let length = bytes.remaining();
+    let decoded = if elements::are_counted::<U>(length) {
+        // A slice of what was read, not a copy.
+        let message = bytes.copy_to_bytes(length);
+        elements::count::<U>(&message)?;
+        U::decode(message)
+    } else {
+        U::decode(bytes)
+    };
+    decoded.map_err(|error| Status::invalid_argument(error.to_string()))
 }
 
 impl<T, U> Default for Codec<T, U>
@@ -42,7 +53,7 @@ where
 impl<T, U> tonic::codec::Codec for Codec<T, U>
 where
     T: Message + Send + 'static,
-    U: Message + Default + Send + 'static,
+    U: Request + Send + 'static,
 {
     type Encode = T;
     type Decode = U;
@@ -58,7 +69,7 @@ where
     }
 }
 
-impl<U: Message + Default> Decoder for RequestDecoder<U> {
+impl<U: Request> Decoder for RequestDecoder<U> {
     type Item = U;
     type Error = Status;
 

@@ -8,7 +8,7 @@ use tonic::Request;
 use crate::time::{Millis, monotonic};
 
 /// For callers that set no deadline.
-const DEFAULT: Duration = Duration::from_secs(1);
+pub(super) const DEFAULT: Duration = Duration::from_secs(1);
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 /// Kept back for the answer's way home: a tenth of the caller's time, or this.
 const WAY_HOME_MAX: Duration = Duration::from_millis(50);
@@ -35,15 +35,27 @@ impl Begun {
         Begun(monotonic())
     }
 
-    /// By when its message must be there.
-    pub(super) fn deadline(self, headers: &HeaderMap) -> Instant {
-        let timeout = timeout(headers).unwrap_or(DEFAULT);
-        self.0.checked_add(timeout).unwrap_or(self.0 + DEFAULT)
+    /// By when its message must be there: within the time that its caller gives, or
+    /// `default`, and never longer than `most`.
+    pub(super) fn deadline(
+        self,
+        headers: &HeaderMap,
+        default: Duration,
+        most: Duration,
+    ) -> Instant {
+        self.0 + timeout(headers).unwrap_or(default).min(most)
     }
 }
 
-fn timeout(headers: &HeaderMap) -> Option<Duration> {
+/// The time that a call's headers give it, if they say so.
+pub(super) fn timeout(headers: &HeaderMap) -> Option<Duration> {
     parse(headers.get(TIMEOUT)?.as_bytes())
+}
+
+/// The value of `grpc-timeout`, if it is none.
+pub(super) fn malformed(headers: &HeaderMap) -> Option<&[u8]> {
+    let value = headers.get(TIMEOUT)?.as_bytes();
+    parse(value).is_none().then_some(value)
 }
 
 /// The instant by which the engine has to be done with a call.

@@ -5,7 +5,7 @@ mod parse;
 
 use std::sync::Arc;
 
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, codec::CompressionEncoding};
 
 use super::{
     deadline,
@@ -44,7 +44,9 @@ impl Lock {
 
     /// The same to tonic.
     pub(super) fn server(self: Arc<Lock>) -> LockServiceServer<Lock> {
-        LockServiceServer::from_arc(self).max_decoding_message_size(MESSAGE_BYTES_MAX)
+        LockServiceServer::from_arc(self)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .accept_compressed(CompressionEncoding::Gzip)
     }
 }
 

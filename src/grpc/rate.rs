@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, codec::CompressionEncoding};
 
 use super::{
     deadline, events, page_token,
@@ -18,6 +18,7 @@ use super::{
         self,
         rate_service_server::{RateService, RateServiceServer},
     },
+    status,
     unary::unary,
 };
 use crate::{
@@ -58,7 +59,9 @@ impl Rate {
 
     /// The same to tonic.
     pub(super) fn server(self: Arc<Rate>) -> RateServiceServer<Rate> {
-        RateServiceServer::from_arc(self).max_decoding_message_size(MESSAGE_BYTES_MAX)
+        RateServiceServer::from_arc(self)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .accept_compressed(CompressionEncoding::Gzip)
     }
 
     /// Sees to it that bans show in listings. The decisions are taken: what
@@ -116,12 +119,7 @@ impl RateService for Rate {
         let checks = parse::check_rates(request.into_inner(), &self.policies)?;
         let all = self.engine.answer_all(&checks, deadline).await?;
         // With no answer at all it is the store's trouble, not some key's.
-        let trouble = |checked: &Result<_, Error>| match checked {
-            Err(error) if !matches!(error, Error::Corrupt(_)) => Some(error.clone()),
-            _ => None,
-        };
-        if let Some(error) = all.iter().find_map(trouble).filter(|_| all.iter().all(Result::is_err))
-        {
+        if let Some(error) = status::of_all(&all) {
             return Err(error.into());
         }
         let decided = checks.iter().zip(&all);
@@ -172,7 +170,7 @@ impl RateService for Rate {
     ) -> Answer<pb::ListBansResponse> {
         let deadline = deadline::of(&request);
         let list = parse::list_bans(request.into_inner(), &self.policies)?;
-        let page = self.engine.run(&list, deadline).await?;
+        let page = self.engine.page(&list, deadline).await?;
         let keys = page.keys.into_iter().filter_map(|key| Name::parse(key.into()).ok());
         let ask = |key| GetBan { name: MeterName::new(list.policy.as_ref(), &key) };
         let asked: Vec<GetBan> = keys.map(ask).collect();

@@ -1,10 +1,13 @@
 //! Reflection, so that grpcurl needs no .proto file.
 
+use tonic::codec::CompressionEncoding;
 use tonic_reflection::server::{
     Builder,
     v1::{ServerReflection, ServerReflectionServer},
     v1alpha,
 };
+
+use super::MESSAGE_BYTES_MAX;
 
 /// The descriptors of all services, as they stand in `proto/`.
 pub(super) const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
@@ -12,13 +15,21 @@ pub(super) const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/
 /// The service `grpc.reflection.v1.ServerReflection`.
 #[allow(clippy::expect_used, reason = "the descriptors are compiled in; every start decodes them")]
 pub(crate) fn v1() -> ServerReflectionServer<impl ServerReflection> {
-    builder().build_v1().expect("the descriptors that build.rs wrote")
+    builder()
+        .build_v1()
+        .expect("the descriptors that build.rs wrote")
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .accept_compressed(CompressionEncoding::Gzip)
 }
 
 /// The service `grpc.reflection.v1alpha.ServerReflection`, for older clients.
 #[allow(clippy::expect_used, reason = "the descriptors are compiled in; every start decodes them")]
 pub(crate) fn v1alpha() -> v1alpha::ServerReflectionServer<impl v1alpha::ServerReflection> {
-    builder().build_v1alpha().expect("the descriptors that build.rs wrote")
+    builder()
+        .build_v1alpha()
+        .expect("the descriptors that build.rs wrote")
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .accept_compressed(CompressionEncoding::Gzip)
 }
 
 fn builder() -> Builder<'static> {

@@ -5,21 +5,30 @@
 //! and its body is boxed three times: about a tenth of what the call costs. A call's deadline
 //! is kept by its handler, and by the body until its message is there.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, future::ready, sync::Arc};
 
 use hyper::{Request, Response, body::Incoming};
 use tonic::{body::Body, codegen::Service as _};
 
 use super::{
     Admission, Lock, Rate, Sequence, Stock,
+    held::{Held, Holding},
+    load,
     pb::{
         admission_service_server::AdmissionServiceServer, lock_service_server::LockServiceServer,
         rate_service_server::RateServiceServer, sequence_service_server::SequenceServiceServer,
         stock_service_server::StockServiceServer,
     },
-    unary::{self, AnswerBody, Answering, Served},
+    protocol, status,
+    unary::{self, AnswerBody, Answering, Opened, Served},
 };
-use crate::{admission::Catalog, engine::Engine, rate::Policies, sequence::Sequences};
+use crate::{
+    admission::Catalog,
+    budget::{CallerLimits, PeerConnection},
+    engine::Engine,
+    rate::Policies,
+    sequence::Sequences,
+};
 
 /// All services of a server.
 #[derive(Debug, Clone)]
@@ -30,16 +39,25 @@ pub struct Routes {
     sequence: Arc<Served<Sequence, SequenceServiceServer<Sequence>>>,
     stock: Arc<Served<Stock, StockServiceServer<Stock>>>,
     others: tonic::service::Routes,
+    held: Arc<Held>,
+}
+
+/// The services to a connection.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    routes: Routes,
+    holding: Arc<Holding>,
 }
 
 impl Routes {
-    /// The services over an engine, and others beside them.
+    /// The services over an engine, and others beside them, within limits.
     pub fn new(
         engine: &Arc<Engine>,
         pools: Arc<Catalog>,
         policies: Arc<Policies>,
         sequences: Arc<Sequences>,
         others: tonic::service::Routes,
+        limits: CallerLimits,
     ) -> Routes {
         Routes {
             admission: Served::new(Admission::new(engine.clone(), pools), Admission::server),
@@ -48,31 +66,67 @@ impl Routes {
             sequence: Served::new(Sequence::new(engine.clone(), sequences), Sequence::server),
             stock: Served::new(Stock::new(engine.clone()), Stock::server),
             others: others.prepare(),
+            held: Arc::new(Held::new(limits)),
         }
+    }
+
+    /// The services to a connection of a peer.
+    pub fn connection(&self, peer: PeerConnection) -> Connection {
+        Connection { holding: self.held.connection(peer), routes: self.clone() }
     }
 }
 
-impl hyper::service::Service<Request<Incoming>> for Routes {
+impl Connection {
+    /// What the connection makes the server hold.
+    pub fn holding(&self) -> Arc<Holding> {
+        self.holding.clone()
+    }
+
+    /// Health and reflection.
+    fn other(&self, request: Request<Incoming>) -> Answering {
+        let (mut others, holding) = (self.routes.others.clone(), self.holding.clone());
+        let (head, body) = request.into_parts();
+        let mut body = Opened::new(body, holding.clone());
+        body.await_by_deadline(&head.headers, holding.message_timeout());
+        // Health is answered however long the queue is; the others cost as little.
+        load::go_first();
+        let path = head.uri.clone();
+        Box::pin(async move {
+            let holds = body.holds();
+            let answer = others.call(Request::from_parts(head, Body::new(body))).await?;
+            drop(holds);
+            Ok(unary::retyped(&path, answer, holding, None))
+        })
+    }
+}
+
+impl hyper::service::Service<Request<Incoming>> for Connection {
     type Response = Response<AnswerBody>;
     type Error = Infallible;
     type Future = Answering;
 
     /// What is called here is always ready.
     fn call(&self, request: Request<Incoming>) -> Answering {
+        if let Some(refusal) = protocol::refuse(&request) {
+            return Box::pin(ready(Ok(refusal)));
+        }
+        let Connection { routes, holding } = self;
+        if !holding.may_open() {
+            return Box::pin(ready(Ok(status::too_many_streams().into_http())));
+        }
         let path = request.uri().path();
         if let Some(by) = unary::by::<Admission>(path) {
-            unary::call(&self.admission, by, request)
+            unary::call(&routes.admission, by, request, holding)
         } else if let Some(by) = unary::by::<Rate>(path) {
-            unary::call(&self.rate, by, request)
+            unary::call(&routes.rate, by, request, holding)
         } else if let Some(by) = unary::by::<Sequence>(path) {
-            unary::call(&self.sequence, by, request)
+            unary::call(&routes.sequence, by, request, holding)
         } else if let Some(by) = unary::by::<Lock>(path) {
-            unary::call(&self.lock, by, request)
+            unary::call(&routes.lock, by, request, holding)
         } else if let Some(by) = unary::by::<Stock>(path) {
-            unary::call(&self.stock, by, request)
+            unary::call(&routes.stock, by, request, holding)
         } else {
-            let answer = self.others.clone().call(request.map(Body::new));
-            Box::pin(async move { Ok(answer.await?.map(AnswerBody::Other)) })
+            self.other(request)
         }
     }
 }

@@ -6,7 +6,7 @@ mod parse;
 
 use std::{sync::Arc, time::Instant};
 
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, codec::CompressionEncoding};
 
 use super::{
     deadline,
@@ -50,7 +50,9 @@ impl Sequence {
 
     /// The same to tonic.
     pub(super) fn server(self: Arc<Sequence>) -> SequenceServiceServer<Sequence> {
-        SequenceServiceServer::from_arc(self).max_decoding_message_size(MESSAGE_BYTES_MAX)
+        SequenceServiceServer::from_arc(self)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .accept_compressed(CompressionEncoding::Gzip)
     }
 
     async fn allot(&self, next: NextSequence, deadline: Instant) -> Result<Allotment, Error> {

@@ -21,15 +21,17 @@ impl From<Error> for Status {
             Error::Unavailable(_) => {
                 (Code::Unavailable, ErrorDetails::with_retry_info(Some(RETRY_UNAVAILABLE)))
             }
-            Error::Overloaded => {
-                (Code::ResourceExhausted, ErrorDetails::with_retry_info(Some(RETRY_OVERLOADED)))
-            }
+            Error::Refused(_) => (Code::Unavailable, again("STORE_REFUSES", RETRY_UNAVAILABLE)),
+            Error::Overloaded => (Code::ResourceExhausted, again("OVERLOADED", RETRY_OVERLOADED)),
             Error::Unconfirmed { is_void: true, .. } => {
                 (Code::Unavailable, again("UNCONFIRMED", RETRY_UNAVAILABLE))
             }
             Error::Unconfirmed { .. } => (Code::DeadlineExceeded, info("UNCONFIRMED")),
             Error::Ending => (Code::Unavailable, again("SERVER_ENDING", RETRY_UNAVAILABLE)),
             Error::MemoryFull => (Code::ResourceExhausted, again("MEMORY_FULL", RETRY_UNAVAILABLE)),
+            Error::UnsyncedFull { .. } => {
+                (Code::ResourceExhausted, again("DISK_TOO_SLOW", RETRY_UNAVAILABLE))
+            }
             Error::TooManyWatchers => {
                 (Code::ResourceExhausted, again("TOO_MANY_WATCHERS", RETRY_UNAVAILABLE))
             }
@@ -43,30 +45,149 @@ impl From<Error> for Status {
     }
 }
 
+/// The error of a call of several decisions if every decision failed. A decision with an
+/// unknown fate takes precedence.
+pub(super) fn of_all<T>(outcomes: &[Result<T, Error>]) -> Option<Error> {
+    let errors = || outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
+    if errors().count() < outcomes.len() {
+        return None;
+    }
+    let unsure = errors().find(|error| error.is_unsure());
+    unsure.or_else(|| errors().find(|error| !matches!(error, Error::Corrupt(_)))).cloned()
+}
+
+/// The error of a call whose answer has a status for a decision that was not taken, but none
+/// for a decision with an unknown fate.
+pub(super) fn none_known<T>(outcomes: &[Result<T, Error>]) -> Option<Error> {
+    let errors = || outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
+    match errors().find(|error| error.is_unsure()) {
+        Some(unsure) => Some(unsure.clone()),
+        None if errors().any(|error| matches!(error, Error::Corrupt(_))) => None,
+        None => of_all(outcomes),
+    }
+}
+
 fn info(reason: &str) -> ErrorDetails {
     ErrorDetails::with_error_info(reason, DOMAIN, HashMap::new())
 }
 
-/// Why, and when to try again.
+/// The reason, and the time until a retry.
 fn again(reason: &str, after: Duration) -> ErrorDetails {
     let mut details = info(reason);
     details.set_retry_info(Some(after));
     details
 }
 
-/// DEADLINE_EXCEEDED: a call's message was not all there in time.
+/// RESOURCE_EXHAUSTED: the call cannot be answered in time.
+pub(super) fn overloaded(retry: Duration) -> Status {
+    let message = "this server is overloaded: the call would not be answered within its deadline; \
+                   nothing was decided: try again later, or with a longer deadline";
+    Status::with_error_details(Code::ResourceExhausted, message, again("OVERLOADED", retry))
+}
+
+/// DEADLINE_EXCEEDED: the message of a call was not complete in time.
 pub(super) fn not_all_said() -> Status {
-    let message = "the deadline has come before all of the call's message; nothing was decided";
+    let message = "the message of the call was not complete by its deadline, or within \
+                   limits.message_timeout; nothing was decided";
     Status::with_error_details(Code::DeadlineExceeded, message, info("MESSAGE_INCOMPLETE"))
+}
+
+/// INVALID_ARGUMENT, as HTTP 405: only POST carries a call.
+pub(super) fn not_post(method: &str) -> Status {
+    let message = format!(
+        "HTTP method `{method}` is not POST; Tollgate speaks gRPC over HTTP/2: call it with a gRPC \
+         client; nothing was executed"
+    );
+    Status::with_error_details(Code::InvalidArgument, message, info("METHOD_NOT_POST"))
+}
+
+/// INVALID_ARGUMENT, as HTTP 415: the content type is not gRPC with protobuf messages.
+pub(super) fn not_grpc(content_type: Option<&str>) -> Status {
+    let given = content_type.map(|given| format!("content-type `{given}`"));
+    let message = format!(
+        "{} is not `application/grpc` or `application/grpc+proto`; Tollgate speaks gRPC over \
+         HTTP/2: call it with a gRPC client; nothing was executed",
+        given.as_deref().unwrap_or("a call without content-type")
+    );
+    Status::with_error_details(Code::InvalidArgument, message, info("CONTENT_TYPE_NOT_GRPC"))
+}
+
+/// INVALID_ARGUMENT: `grpc-timeout` is malformed.
+pub(super) fn malformed_timeout(value: &str) -> Status {
+    let message = format!(
+        "grpc-timeout `{value}` is malformed: it must be 1 to 8 digits and a unit, one of H, M, S, \
+         m, u, n; nothing was executed"
+    );
+    Status::with_error_details(Code::InvalidArgument, message, info("TIMEOUT_MALFORMED"))
+}
+
+/// UNIMPLEMENTED: no service has this rpc.
+pub(super) fn unknown_rpc(path: &str) -> Status {
+    let message = format!(
+        "no rpc `{path}` on this server; reflection lists its rpcs, for instance \
+         `grpcurl -plaintext ADDRESS list`"
+    );
+    Status::with_error_details(Code::Unimplemented, message, info("RPC_UNKNOWN"))
+}
+
+/// OUT_OF_RANGE: a message exceeds the maximum of its service, as sent or decompressed.
+pub(super) fn message_too_large() -> Status {
+    let message = "the request's message is too large, as sent or decompressed: 4 MiB is the \
+                   maximum of AdmissionService, 1 MiB of RateService, 64 KiB of the other \
+                   services; nothing was executed; split it";
+    Status::with_error_details(Code::OutOfRange, message, info("MESSAGE_TOO_LARGE"))
+}
+
+/// INVALID_ARGUMENT: a message is flagged as gzip but is not gzip.
+pub(super) fn not_gzip() -> Status {
+    let message = "the request's message cannot be decompressed as gzip; nothing was executed";
+    Status::with_error_details(Code::InvalidArgument, message, info("MESSAGE_NOT_GZIP"))
+}
+
+/// RESOURCE_EXHAUSTED: requests of this connection, or of all, use the maximum of bytes.
+pub(super) fn too_many_request_bytes() -> Status {
+    let message = "unfinished requests of this connection, or of all connections, use the bytes \
+                   of limits.connection_request_bytes or limits.request_bytes; nothing was \
+                   decided; retry when other requests are complete";
+    refused(message, "TOO_MANY_REQUEST_BYTES")
+}
+
+/// RESOURCE_EXHAUSTED: answers that callers have not taken use the maximum of bytes.
+pub(super) fn answers_not_taken() -> Status {
+    let message = "unread answers of this connection, or of all connections, use the bytes of \
+                   limits.connection_answer_bytes or limits.answer_bytes; nothing was decided; \
+                   read them, then retry";
+    refused(message, "ANSWERS_NOT_TAKEN")
+}
+
+/// DEADLINE_EXCEEDED: a call was executed, but its answer was dropped.
+pub(super) fn answer_dropped(bytes: usize) -> Status {
+    let message = format!(
+        "the call was executed, but its answer of {bytes} bytes was dropped: unread answers of \
+         this connection use the bytes of limits.connection_answer_bytes"
+    );
+    Status::with_error_details(Code::DeadlineExceeded, message, info("ANSWERS_NOT_TAKEN"))
+}
+
+/// RESOURCE_EXHAUSTED: a peer address has its maximum of open streams.
+pub(super) fn too_many_streams() -> Status {
+    let message = "this address has the maximum of open calls, limits.peer_streams; nothing was \
+                   decided";
+    refused(message, "TOO_MANY_STREAMS")
+}
+
+fn refused(message: &str, reason: &str) -> Status {
+    let details = again(reason, RETRY_OVERLOADED);
+    Status::with_error_details(Code::ResourceExhausted, message, details)
 }
 
 /// NOT_FOUND: no policy of this name is configured.
 pub(super) fn no_policy(policy: &Name) -> Status {
-    let message = format!("no policy `{policy}`; ListPolicies lists those of the configuration");
+    let message = format!("no policy `{policy}`; ListPolicies lists the configured policies");
     Status::with_error_details(Code::NotFound, message, info("POLICY_NOT_FOUND"))
 }
 
-/// FAILED_PRECONDITION: no further limit of a key can be counted.
+/// FAILED_PRECONDITION: a key has usage under the maximum of limit names.
 pub(super) fn too_many_names() -> Status {
     let description = format!("at most {NAMES_MAX} names of limits count at a time");
     let message = format!("limits of this key: {description}; ResetRate forgets them");
@@ -74,37 +195,37 @@ pub(super) fn too_many_names() -> Status {
     Status::with_error_details(Code::FailedPrecondition, message, details)
 }
 
-/// OUT_OF_RANGE: a sequence has not so many values left.
+/// OUT_OF_RANGE: a sequence has too few values left.
 pub(super) fn no_values_left() -> Status {
     let message = "there are not so many values left in this sequence; nothing changed";
     Status::with_error_details(Code::OutOfRange, message, info("VALUES_EXHAUSTED"))
 }
 
-/// OUT_OF_RANGE: the numbers of the clock's period are used up, and those of as many
-/// later ones as may be begun.
+/// OUT_OF_RANGE: the numbers of the clock's period, and of the later periods within
+/// `ahead_max`, are used up.
 pub(super) fn numbers_used_up(ahead_max: Millis) -> Status {
     let most = humantime::format_duration(ahead_max.duration());
     let message = format!(
-        "the numbers of this period, and of those up to {most} beyond the engine's clock, are used \
-         up; nothing changed; a wider {{n:…}} or a finer calendar has more"
+        "the numbers of this period, and of the periods up to {most} beyond the engine's clock, \
+         are used up; nothing changed; a wider {{n:…}} or a finer calendar has more"
     );
     Status::with_error_details(Code::OutOfRange, message, info("PERIOD_EXHAUSTED"))
 }
 
-/// INVALID_ARGUMENT: the floor lies further beyond the engine's clock than that.
+/// INVALID_ARGUMENT: the floor is more than `ahead_max` beyond the engine's clock.
 pub(super) fn floor_too_far_ahead(ahead_max: Millis) -> Status {
     let most = humantime::format_duration(ahead_max.duration());
     let description = format!("must be at most {most} beyond the engine's clock");
     invalid(vec![FieldViolation::new("floor", description)], 0)
 }
 
-/// NOT_FOUND: the stock of a sku was never set.
+/// NOT_FOUND: SetStock was never called for this sku.
 pub(super) fn no_stock(sku: &Name) -> Status {
     let message = format!("no stock of `{sku}`; SetStock sets how many there are");
     Status::with_error_details(Code::NotFound, message, info("STOCK_NOT_FOUND"))
 }
 
-/// FAILED_PRECONDITION: more of a sku are reserved than would be on hand.
+/// FAILED_PRECONDITION: the reserved quantity exceeds the new quantity on hand.
 pub(super) fn below_reserved(sku: &Name, reserved: u64) -> Status {
     let description = format!("must not go below what is reserved, {reserved}");
     let message = format!("stock of `{sku}` {description}; nothing changed");
@@ -114,14 +235,14 @@ pub(super) fn below_reserved(sku: &Name, reserved: u64) -> Status {
     Status::with_error_details(Code::FailedPrecondition, message, details)
 }
 
-/// OUT_OF_RANGE: what is on hand and sold of a sku would be more than can be counted.
+/// OUT_OF_RANGE: on_hand and sold of a sku together would exceed the maximum.
 pub(super) fn too_much_stock() -> Status {
     let message =
         format!("on_hand and sold together must be at most {QUANTITY_MAX}; nothing changed");
     Status::with_error_details(Code::OutOfRange, message, info("QUANTITY_TOO_LARGE"))
 }
 
-/// INVALID_ARGUMENT, naming every bad field, and how many more there were.
+/// INVALID_ARGUMENT with every bad field and the number of unnamed ones.
 pub(super) fn invalid(violations: Vec<FieldViolation>, unnamed: usize) -> Status {
     let named = violations.iter().map(|bad| format!("{} {}", bad.field, bad.description));
     let mut fields: Vec<String> = named.take(FIELDS_IN_MESSAGE).collect();
@@ -132,4 +253,28 @@ pub(super) fn invalid(violations: Vec<FieldViolation>, unnamed: usize) -> Status
     tracing::debug!(?fields, "bad request");
     let details = ErrorDetails::with_bad_request(violations);
     Status::with_error_details(Code::InvalidArgument, fields.join("; "), details)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn h7_a_call_is_unavailable_only_where_nothing_of_it_was_taken() {
+        let (taken, refused) = (Ok(()), Err(Error::Unavailable("OOM".to_owned())));
+        let (unsure, damaged) = (Err(Error::DeadlineExceeded), Err(Error::Corrupt("x".to_owned())));
+        let call = |outcomes: [&Result<(), Error>; 3]| outcomes.map(Clone::clone);
+        let both = |outcomes| {
+            let outcomes = call(outcomes);
+            [of_all(&outcomes), none_known(&outcomes)]
+        };
+        let refusal = refused.clone().err();
+        let lost = unsure.clone().err();
+        assert_eq!(both([&refused, &refused, &refused]), [refusal.clone(), refusal.clone()]);
+        assert_eq!(both([&refused, &taken, &refused]), [None, None]);
+        assert_eq!(both([&refused, &unsure, &refused]), [lost.clone(), lost.clone()]);
+        assert_eq!(both([&taken, &unsure, &refused]), [None, lost]);
+        assert_eq!(both([&damaged, &damaged, &damaged]), [None, None]);
+        assert_eq!(both([&damaged, &refused, &damaged]), [refusal, None]);
+    }
 }

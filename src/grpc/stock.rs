@@ -5,7 +5,7 @@ mod parse;
 
 use std::{sync::Arc, time::Instant};
 
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, codec::CompressionEncoding};
 
 use super::{
     deadline,
@@ -47,7 +47,9 @@ impl Stock {
 
     /// The same to tonic.
     pub(super) fn server(self: Arc<Stock>) -> StockServiceServer<Stock> {
-        StockServiceServer::from_arc(self).max_decoding_message_size(MESSAGE_BYTES_MAX)
+        StockServiceServer::from_arc(self)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .accept_compressed(CompressionEncoding::Gzip)
     }
 
     /// Decides about a sku: once, but for the steps before that take back what has

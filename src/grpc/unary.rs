@@ -7,24 +7,36 @@
 
 mod answer;
 mod opened;
+mod retyped;
+mod unfinished;
 
-use std::{convert::Infallible, pin::Pin, sync::Arc};
+use std::{convert::Infallible, future::ready, pin::Pin, sync::Arc};
 
 use hyper::{
-    Request, Response,
+    HeaderMap, Request, Response,
     body::{Bytes, Incoming},
     header::{CONTENT_TYPE, HeaderName},
 };
 use prost::Message;
+use tokio::time::timeout;
 use tonic::{
     Status,
     codegen::Service,
     metadata::{GRPC_CONTENT_TYPE, MetadataMap},
 };
 
-use super::codec;
+use super::{
+    codec,
+    deadline::{self, DEFAULT},
+    elements,
+    held::{Hold, Holding},
+    load::{self, Ticket},
+    status,
+};
+use crate::budget::{self, Limit};
 pub use answer::AnswerBody;
-use opened::Opened;
+pub(super) use opened::Opened;
+pub(super) use retyped::retyped;
 
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 /// The longest frame that is taken. A message may be longer, in each service: its bound is
@@ -79,7 +91,7 @@ pub(super) async fn with<Q, A, F>(
     handle: impl FnOnce(tonic::Request<Q>) -> F,
 ) -> Result<tonic::Response<Bytes>, Status>
 where
-    Q: Message + Default,
+    Q: elements::Request,
     A: Message,
     F: Future<Output = Result<tonic::Response<A>, Status>>,
 {
@@ -112,6 +124,16 @@ pub(super) enum By {
     Tonic,
 }
 
+impl By {
+    /// The method, where it is answered here.
+    fn method(self) -> &'static str {
+        match self {
+            By::Us(method) => method,
+            By::Tonic => "",
+        }
+    }
+}
+
 /// Who answers a call with this path, if it is one of this service.
 pub(super) fn by<T: Unary>(path: &str) -> Option<By> {
     let method = path.strip_prefix('/')?.strip_prefix(T::NAME)?.strip_prefix('/')?;
@@ -129,6 +151,7 @@ pub(super) fn call<T, S>(
     served: &Arc<Served<T, S>>,
     by: By,
     request: Request<Incoming>,
+    holding: &Arc<Holding>,
 ) -> Answering
 where
     T: Unary + Send + 'static,
@@ -138,34 +161,92 @@ where
 {
     let served = served.clone();
     let (mut head, body) = request.into_parts();
-    let mut body = Opened::new(body);
+    let mut body = Opened::new(body, holding.clone());
+    let ticket = load::enter(by.method(), &head.headers);
+    if ticket.as_ref().is_none_or(Ticket::is_timed) {
+        if body.is_reset() {
+            load::go_first();
+            return Box::pin(ready(Ok(Response::new(AnswerBody::default()))));
+        }
+        if ticket.is_none() {
+            load::go_first();
+            return Box::pin(refused(head.headers, body));
+        }
+    }
     // One box for all of it, and nothing in it twice: what a call takes is moved with it.
     Box::pin(async move {
+        if !ticket.is_none_or(Ticket::start) {
+            return refused(head.headers, body).await;
+        }
         if let By::Us(method) = by
             && !head.headers.contains_key(ENCODING)
-            && let Some(message) = body.message(&head.headers).await
+            && let Some(message) = body.message(&head.headers, DEFAULT).await
         {
             if let Some(begun) = body.begun() {
                 head.extensions.insert(begun);
             }
             // What is of the connection goes: an answer can take a minute.
-            drop((head.uri, body));
+            drop(head.uri);
+            let (holding, holds) = body.end();
+            if !holding.may_answer() {
+                return Ok(refuse_unread());
+            }
             let metadata = MetadataMap::from_headers(head.headers);
             let request = tonic::Request::from_parts(metadata, head.extensions, message);
-            return Ok(answered(served.service.answer(method, request).await));
+            let answer = served.service.answer(method, request).await;
+            drop(holds);
+            return Ok(answered(answer, holding));
         }
-        head.extensions.insert(body.await_by_deadline(&head.headers));
-        let answer = served.tonic.clone().call(Request::from_parts(head, body));
-        Ok(answer.await?.map(AnswerBody::Other))
+        if body.is_reset() {
+            // Nobody waits for an answer.
+            return Ok(Response::new(AnswerBody::default()));
+        }
+        head.extensions.insert(body.await_by_deadline(&head.headers, DEFAULT));
+        let (holding, holds) = (body.holding().clone(), body.holds());
+        let is_listing = is_listing(head.uri.path());
+        let listing = if is_listing { listing(&holding, &head.headers).await } else { None };
+        if !(listing.is_some() || !is_listing && holding.may_answer()) {
+            return Ok(refuse_unread());
+        }
+        let path = head.uri.clone();
+        let answer = served.tonic.clone().call(Request::from_parts(head, body)).await?;
+        drop(holds);
+        Ok(retyped(&path, answer, holding, listing))
     })
 }
 
-fn answered(answer: Result<tonic::Response<Bytes>, Status>) -> Response<AnswerBody> {
+/// Refuses a call that cannot be answered in time, once its message is there: a stream that is
+/// answered before is reset, which its client may take for a failure.
+async fn refused(headers: HeaderMap, mut body: Opened) -> Result<Response<AnswerBody>, Infallible> {
+    body.message(&headers, DEFAULT).await;
+    Ok(load::refusal())
+}
+
+/// Whether a call is answered by a page of what there is.
+fn is_listing(path: &str) -> bool {
+    path.rsplit('/').next().is_some_and(|method| method.starts_with("List"))
+}
+
+/// Begins a listing once the caller has taken enough others; none if it does not in time.
+async fn listing(holding: &Holding, headers: &HeaderMap) -> Option<Hold> {
+    let patience = deadline::timeout(headers).unwrap_or(DEFAULT).min(holding.answer_timeout());
+    timeout(patience, holding.listing()).await.ok().flatten()
+}
+
+fn refuse_unread() -> Response<AnswerBody> {
+    budget::note(Limit::AnswerBytes);
+    status::answers_not_taken().into_http()
+}
+
+fn answered(
+    answer: Result<tonic::Response<Bytes>, Status>,
+    holding: Arc<Holding>,
+) -> Response<AnswerBody> {
     let (metadata, message, extensions) = match answer {
         Ok(answer) => answer.into_parts(),
         Err(status) => return status.into_http(),
     };
-    let mut response = Response::new(AnswerBody::Message(message));
+    let mut response = Response::new(AnswerBody::message(message, holding));
     *response.headers_mut() = metadata.into_headers();
     *response.extensions_mut() = extensions;
     response.headers_mut().insert(CONTENT_TYPE, GRPC_CONTENT_TYPE);

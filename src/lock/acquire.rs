@@ -73,6 +73,7 @@ impl Decision for AcquireLock {
     fn encode(&self, call: &mut Call) {
         call.key(&[b"lock"]);
         waiting::push_keys(call);
+        waiting::push_tickets_key(call);
         call.bytes(&[self.owner.as_bytes()]);
         call.number(self.lease_duration.0);
         waiting::push_place(call, self.place.as_ref());
@@ -92,6 +93,10 @@ impl Decision for AcquireLock {
     }
 
     fn decide(&self, lock: &mut Lock, now: Timestamp) -> Acquisition {
+        self.decide_above(lock, now, Timestamp(0))
+    }
+
+    fn decide_above(&self, lock: &mut Lock, now: Timestamp, floor: Timestamp) -> Acquisition {
         let owner = self.owner.as_bytes();
         if let Some(tenure) = lock.held_by(owner, None, now) {
             let lease = tenure.lease;
@@ -112,9 +117,10 @@ impl Decision for AcquireLock {
         }
         let last = lock.last.as_ref().map_or(0, |last| last.lease.token);
         let expire = now.after(self.lease_duration);
-        let lease = Lease { token: now.0.max(last + 1), grant: now, expire };
+        let lease = Lease { token: now.0.max(last.max(floor.0) + 1), grant: now, expire };
         let (owner, length) = (owner.into(), self.lease_duration);
         lock.last = Some(Tenure { owner, lease, length, is_released: false });
+        waiting::tell_end(&mut lock.queue, expire, now);
         Acquisition::Acquired { lease, replayed: false }
     }
 }

@@ -44,6 +44,10 @@ impl Decision for ReleaseLock {
         Listing::Same
     }
 
+    fn frees_capacity(&self) -> bool {
+        true
+    }
+
     fn settles(&self, outcome: &Release) -> bool {
         // Another one may have acquired it between the two tries.
         *outcome == Release::Released

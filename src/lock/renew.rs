@@ -45,6 +45,10 @@ impl Decision for RenewLock {
         Listing::Same
     }
 
+    fn frees_capacity(&self) -> bool {
+        true
+    }
+
     fn encode(&self, call: &mut Call) {
         call.key(&[b"lock"]);
         call.bytes(&[self.owner.as_bytes()]);

@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 pub use denial::RefusedKey;
 
 use super::{
-    Ban, Event, EventKind, Meter, MeterName, NAMES_MAX, REPLAY, Rule,
+    Algorithm, Ban, Event, EventKind, Meter, MeterName, NAMES_MAX, REPLAY, Rule,
     ban::BanRecord,
     judge::{Judge, Judgement},
     unknown_status,
 };
 use crate::{
-    decision::{Call, Decision, Listing, Reply},
+    decision::{Call, Cost, Decision, Listing, Reply},
     denial::Effect,
     error::Error,
     names::Name,
@@ -190,6 +190,14 @@ impl Decision for CheckRate {
 
     fn effect(&self, checked: Option<&Checked>) -> Effect {
         self.effect_of(checked)
+    }
+
+    fn cost(&self) -> Cost {
+        let limits = self.rule.limits.iter().map(|limit| match limit.algorithm {
+            Algorithm::SlidingWindow => 55,
+            _ => 5,
+        });
+        Cost::of(15 + limits.sum::<u32>())
     }
 
     fn encode(&self, call: &mut Call) {

@@ -2,7 +2,7 @@
 
 use super::{Ban, Meter, MeterName, unknown_status};
 use crate::{
-    decision::{Call, Decision, Listing, Reply},
+    decision::{Call, Cost, Decision, Listing, Reply},
     error::Error,
     script::{self, Script},
     time::Timestamp,
@@ -31,6 +31,10 @@ impl Decision for GetBan {
 
     fn listing(&self) -> Listing {
         Listing::Same
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::of(10)
     }
 
     fn encode(&self, call: &mut Call) {

@@ -4,7 +4,7 @@ use std::{ops::Bound, str};
 
 use super::{BanIndex, unknown_status};
 use crate::{
-    decision::{Call, Decision, Listing, Reply},
+    decision::{Call, Cost, Decision, Listing, Paged, Reply},
     error::Error,
     names::Name,
     script::{self, Script},
@@ -54,6 +54,10 @@ impl Decision for ListBans {
         Listing::Same
     }
 
+    fn cost(&self) -> Cost {
+        Cost::bulk(50 + 2 * self.limit)
+    }
+
     fn encode(&self, call: &mut Call) {
         call.key(&[b"banned"]);
         call.number(self.limit.into());
@@ -98,5 +102,26 @@ impl Decision for ListBans {
             keys: page.iter().map(|entry| entry.1.to_vec()).collect(),
             next: page.last().filter(|_| more).map(cursor),
         }
+    }
+}
+
+impl Paged for ListBans {
+    const STEP: u32 = 500;
+
+    fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    fn limited(&self, limit: u32) -> ListBans {
+        ListBans { limit, ..self.clone() }
+    }
+
+    fn behind(&self, page: &BanPage) -> Option<ListBans> {
+        page.next.clone().map(|next| ListBans { after: Some(next), ..self.clone() })
+    }
+
+    fn append(page: &mut BanPage, next: BanPage) {
+        page.keys.extend(next.keys);
+        page.next = next.next;
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{BANS_MAX, BanIndex, MeterName, unknown_status};
 use crate::{
-    decision::{Call, Decision, Listing, Reply},
+    decision::{Call, Cost, Decision, Listing, Reply},
     error::Error,
     script::{self, Script},
     time::Timestamp,
@@ -32,6 +32,10 @@ impl Decision for NoteBan {
 
     fn listing(&self) -> Listing {
         Listing::Same
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::of(20)
     }
 
     fn encode(&self, call: &mut Call) {

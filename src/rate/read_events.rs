@@ -2,7 +2,7 @@
 
 use super::{Event, Log, shard_tag, unknown_status};
 use crate::{
-    decision::{Call, Decision, Listing, Reply},
+    decision::{Call, Cost, Decision, Listing, Reply},
     error::Error,
     events::{After, EventPage},
     names::Name,
@@ -40,6 +40,10 @@ impl Decision for ReadRateEvents {
 
     fn is_upkeep(&self) -> bool {
         true
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::bulk(20 + 2 * self.after.limit)
     }
 
     fn encode(&self, call: &mut Call) {

@@ -38,6 +38,7 @@ impl NextSequence {
         (self.count - 1) * self.step
     }
 
+    /// `now` is the time that a calendar goes by.
     fn allot(&self, last: Option<u64>, confirmed: Option<u64>, now: Timestamp) -> Allotment {
         let dating = self.sequence.dating();
         let base = dating.map(|dating| dating.first(now));
@@ -108,6 +109,10 @@ impl Decision for NextSequence {
     }
 
     fn decide(&self, counter: &mut Counter, now: Timestamp) -> Allotment {
+        self.decide_above(counter, now, Timestamp(0))
+    }
+
+    fn decide_above(&self, counter: &mut Counter, now: Timestamp, floor: Timestamp) -> Allotment {
         let request = self.request.as_ref().map(Name::as_bytes);
         if let Some(&(range, floor_applied)) =
             request.and_then(|request| counter.replays.get(request, now))
@@ -120,7 +125,7 @@ impl Decision for NextSequence {
             // Whoever reserves may give it out elsewhere.
             last = last.max(Some(marks.reserved));
         }
-        let allotment = self.allot(last, confirmed, now);
+        let allotment = self.allot(last, confirmed, now.max(floor));
         if let Allotment::Given { range, floor_applied, .. } = allotment {
             counter.last = Some((range.last, now));
             if let Some((marks, confirmed)) = counter.marks.as_mut().zip(confirmed) {

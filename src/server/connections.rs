@@ -2,7 +2,7 @@
 
 use std::{
     future::Future,
-    io,
+    io, mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -16,12 +16,14 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-use super::workers::Workers;
+use super::{
+    pace::{PREFACE_BYTES, Pace, Turn},
+    workers::Workers,
+};
+use crate::budget::{self, CallerLimits, Limit, PeerConnection, Peers};
 
 /// How long a peer may take to say that it speaks HTTP/2.
-const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
-/// `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n`
-const PREFACE_BYTES: usize = 24;
+pub(super) const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
 /// After a failed accept, as a rule for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -29,6 +31,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Accepted {
     pub(super) stream: std::net::TcpStream,
+    pub(super) peer: PeerConnection,
     pub(super) permit: OwnedSemaphorePermit,
 }
 
@@ -37,26 +40,33 @@ pub(super) struct Accepted {
 pub(super) async fn accept(
     listener: &TcpListener,
     permits: &Arc<Semaphore>,
+    peers: &Peers,
     workers: &mut Workers,
 ) {
     loop {
         // A connection that is gone already is no reason to pause.
-        let accepted = listener.accept().await.map(|(stream, _)| stream.into_std());
-        let stream = match accepted {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) | Err(error) => {
+        let accepted = listener.accept().await;
+        let accepted = accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer)));
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
+        let Some(peer) = peers.connect(peer.ip()) else {
+            tracing::debug!(%peer, "as many connections as a peer may have; a further one is closed");
+            continue;
+        };
         match permits.clone().try_acquire_owned() {
             Ok(permit) => {
-                if !workers.deal(Accepted { stream, permit }).await {
+                if !workers.deal(Accepted { stream, peer, permit }).await {
                     return;
                 }
             }
             Err(_) => {
+                budget::note(Limit::Connections);
                 tracing::debug!("as many connections as allowed; a further one is closed");
             }
         }
@@ -70,17 +80,50 @@ pub(super) struct Connection {
     /// Runs until the preface has come.
     mute: Option<Pin<Box<Sleep>>>,
     received: usize,
+    pace: Pace,
+    /// The client does not take what is sent to it. Meanwhile nothing is read: what is read
+    /// makes more to send.
+    is_blocked: bool,
+    /// A read was put off until it takes more.
+    put_off: bool,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Connection {
     /// A connection of this thread's runtime.
-    pub(super) fn new(stream: TcpStream, permit: OwnedSemaphorePermit) -> Connection {
+    pub(super) fn new(
+        stream: TcpStream,
+        permit: OwnedSemaphorePermit,
+        callers: &CallerLimits,
+    ) -> Connection {
         // Small answers must not wait for acknowledgements. A socket that is
         // already gone fails at its first read.
         let _ = stream.set_nodelay(true);
         let mute = Some(Box::pin(sleep(PREFACE_TIMEOUT)));
-        Connection { stream, mute, received: 0, _permit: permit }
+        let pace = Pace::new(callers.resets_per_second);
+        let (is_blocked, put_off) = (false, false);
+        Connection { stream, mute, received: 0, pace, is_blocked, put_off, _permit: permit }
+    }
+
+    /// What begins the turns in which it is read.
+    pub(super) fn turn(&self) -> Turn {
+        self.pace.turn()
+    }
+
+    /// Takes note whether the client takes what is sent.
+    fn sent(&mut self, cx: &Context<'_>, sent: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.is_blocked = sent.is_pending();
+        if !self.is_blocked && mem::take(&mut self.put_off) {
+            cx.waker().wake_by_ref();
+        }
+        sent
+    }
+}
+
+impl Connection {
+    /// Its socket.
+    pub(super) fn stream(&self) -> &TcpStream {
+        &self.stream
     }
 }
 
@@ -90,8 +133,14 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.is_blocked {
+            self.put_off = true;
+            return Poll::Pending;
+        }
+        ready!(self.pace.poll_ready(cx));
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        self.pace.read(&buffer.filled()[before..]);
         let Some(mute) = &mut self.mute else { return read };
         if read.is_pending() {
             ready!(mute.as_mut().poll(cx));
@@ -111,7 +160,8 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let sent = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.sent(cx, sent)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -127,7 +177,8 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+        let sent = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.sent(cx, sent)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -2,6 +2,7 @@
 //! service by name.
 
 use tokio::sync::watch;
+use tonic::codec::CompressionEncoding;
 use tonic_health::{
     ServingStatus,
     pb::health_server::{Health, HealthServer},
@@ -10,7 +11,7 @@ use tonic_health::{
 
 use crate::{
     engine::StoreState,
-    grpc::{Admission, Lock, Rate, Sequence, Stock},
+    grpc::{self, Admission, Lock, Rate, Sequence, Stock},
 };
 
 /// The server as a whole, and every service.
@@ -21,6 +22,9 @@ const NAMES: [&str; 6] = ["", Admission::NAME, Lock::NAME, Rate::NAME, Sequence:
 pub(super) async fn new(state: StoreState) -> (HealthReporter, HealthServer<impl Health>) {
     let (health, service) = health_reporter();
     set(&health, state.into()).await;
+    let service = service
+        .max_decoding_message_size(grpc::MESSAGE_BYTES_MAX)
+        .accept_compressed(CompressionEncoding::Gzip);
     (health, service)
 }
 
@@ -59,7 +63,7 @@ impl From<StoreState> for ServingStatus {
     fn from(state: StoreState) -> ServingStatus {
         match state {
             StoreState::Up => ServingStatus::Serving,
-            StoreState::Down => ServingStatus::NotServing,
+            StoreState::Refusing | StoreState::Down => ServingStatus::NotServing,
         }
     }
 }
@@ -75,6 +79,7 @@ mod tests {
     async fn the_first_check_is_answered_by_the_store_s_state() {
         for (state, expected) in [
             (StoreState::Down, ServingStatus::NotServing),
+            (StoreState::Refusing, ServingStatus::NotServing),
             (StoreState::Up, ServingStatus::Serving),
         ] {
             let (health, _) = new(state).await;

@@ -11,7 +11,7 @@ use std::{
 use hyper::rt::{Sleep, Timer};
 use hyper_util::rt::TokioTimer;
 
-use crate::time::monotonic;
+use crate::time::{coarse, monotonic};
 
 /// A peer that is silent this long is asked whether it is there, and has as
 /// long again to answer.
@@ -48,20 +48,4 @@ impl Timer for PingTimer {
         let (instant, then) = self.origin;
         instant + coarse().saturating_sub(then)
     }
-}
-
-/// The monotonic clock's time of its last tick.
-#[cfg(target_os = "linux")]
-fn coarse() -> Duration {
-    use rustix::time::{ClockId, clock_gettime};
-    let time = clock_gettime(ClockId::MonotonicCoarse);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
-}
-
-/// Other systems have no such clock: since the process first asked.
-#[cfg(not(target_os = "linux"))]
-fn coarse() -> Duration {
-    use std::sync::OnceLock;
-    static FIRST: OnceLock<Instant> = OnceLock::new();
-    monotonic().duration_since(*FIRST.get_or_init(monotonic))
 }

@@ -47,6 +47,10 @@ impl Decision for CancelReservation {
         Listing::Same
     }
 
+    fn frees_capacity(&self) -> bool {
+        true
+    }
+
     fn encode(&self, call: &mut Call) {
         call.key(&[b"stock"]);
         call.key(&[b"holds"]);

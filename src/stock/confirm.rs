@@ -50,6 +50,10 @@ impl Decision for ConfirmReservation {
         Listing::Same
     }
 
+    fn frees_capacity(&self) -> bool {
+        true
+    }
+
     fn encode(&self, call: &mut Call) {
         call.key(&[b"stock"]);
         call.key(&[b"holds"]);

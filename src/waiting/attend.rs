@@ -23,7 +23,7 @@ pub struct Attend {
 /// What a server learns of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attendance {
-    /// When a slot ends by itself, if one has to.
+    /// When one more slot is free by itself, whether or not some are free now.
     pub frees_in: Option<Millis>,
     /// Whether its calls have to ask again: their places are lost, or will not help.
     pub again: bool,

@@ -15,6 +15,8 @@ const REAP_MAX: u32 = 500;
 const HINT_MAX: u32 = 100;
 /// Calls of which one answer says that it is their turn.
 const TURNS_MAX: usize = 100;
+/// A slot that ends so soon may end before servers attend to the queue again.
+const SOON: Millis = Millis(400);
 /// A call's last try may take so much longer than it waits.
 const SLACK: Millis = Millis::from_secs(1);
 
@@ -32,6 +34,9 @@ pub struct Queue {
     servers: HashMap<Arc<str>, Timestamp>,
     /// The channels of places that were taken out of the way.
     lost: HashSet<Arc<str>>,
+    /// Tickets of waiters whose server ends, and until when they are kept. Such a waiter has
+    /// no place: nobody waits for it. Empty in the embedded engine, which ends with its server.
+    tickets: HashMap<Waiter, (u64, Timestamp)>,
     hints: Hints,
 }
 
@@ -74,6 +79,11 @@ impl Queue {
         self.order.is_empty()
     }
 
+    /// Whether nobody waits, and no ticket is kept.
+    pub fn is_vacant(&self) -> bool {
+        self.is_empty() && self.tickets.is_empty()
+    }
+
     /// How many wait.
     pub fn len(&self) -> usize {
         self.order.len()
@@ -99,31 +109,40 @@ impl Queue {
         barging: bool,
         now: Timestamp,
     ) -> Turn {
-        let stays = place.filter(|place| place.wait.0 > 0);
-        match (self.is_empty(), stays) {
+        let stays = place.filter(|place| place.waits());
+        let leaves = place.filter(|place| place.leaves());
+        let asked = place.map_or(0, |place| self.claim_ticket(waiter, place, now));
+        match (self.is_empty(), stays.or(leaves)) {
             (true, _) if free > 0 => return Turn::Now,
             (true, None) => return Turn::Refused,
             _ => {}
         }
-        let ticket = stays.map(|place| self.enter(waiter, place, now));
+        let held_ticket = self.places.get(waiter).map(|held| held.ticket);
+        let ticket = stays.map(|place| self.enter(waiter, place, asked, now));
         let reaped = self.reap(now);
         let mut told = free.min(HINT_MAX).saturating_sub(reaped);
         let rank = self.rank_below(waiter, free);
         // One without a place comes after all that have one.
         let free_for_all = (self.len() as u32) < free && !self.places.contains_key(waiter);
         let turn = rank.is_some() || free_for_all || barging && free > 0;
+        let mut is_elsewhere = false;
         if let Some(held) = self.places.get(waiter) {
             let (number, channel) = (held.number, held.channel.clone());
-            let own = place.is_some_and(|place| place.number == number);
-            if turn || own && stays.is_none() {
-                told = self.leave(waiter, number, told);
-                if !own {
+            is_elsewhere = !place.is_some_and(|place| place.is_of(number, &channel));
+            if turn || !is_elsewhere && stays.is_none() {
+                told = self.leave(waiter, number, &channel, told);
+                if is_elsewhere {
                     // Another call of the same waiter: it is answered with the same lease.
                     self.hints.push((channel, number));
                 }
             }
         }
         self.hint(told, if turn { free - 1 } else { free });
+        if let Some(place) = leaves.filter(|_| !turn && !is_elsewhere) {
+            let asked = Some(asked).filter(|ticket| *ticket > 0);
+            let ticket = held_ticket.or(asked).unwrap_or_else(|| self.next_ticket(now));
+            self.tickets.insert(waiter.into(), (ticket, now.after(place.ticket_kept)));
+        }
         match (turn, ticket) {
             (true, _) => Turn::Now,
             (false, Some(ticket)) => Turn::Waits(ticket),
@@ -148,7 +167,7 @@ impl Queue {
         now: Timestamp,
     ) {
         if !self.is_empty() {
-            let told = self.leave(waiter, place.number, free.min(HINT_MAX));
+            let told = self.leave(waiter, place.number, &place.channel, free.min(HINT_MAX));
             let told = told.saturating_sub(self.reap(now));
             self.hint(told, free);
         }
@@ -159,6 +178,14 @@ impl Queue {
         if free > was_free {
             let told = was_free.min(HINT_MAX).saturating_sub(self.reap(now));
             self.hint(told, free);
+        }
+    }
+
+    /// Tells the first waiter of a slot that is granted until `end`, if it ends soon: the waiter
+    /// asks when, and its server attends to the queue then.
+    pub(super) fn tell_end(&mut self, end: Timestamp, now: Timestamp) {
+        if end <= now.after(SOON) {
+            self.hint(0, 1);
         }
     }
 
@@ -174,7 +201,7 @@ impl Queue {
         now: Timestamp,
     ) -> Option<(bool, bool)> {
         let told = free.min(HINT_MAX);
-        let told = gone.map_or(told, |(waiter, number)| self.leave(waiter, number, told));
+        let told = gone.map_or(told, |(waiter, number)| self.leave(waiter, number, channel, told));
         if self.is_empty() {
             return None;
         }
@@ -201,14 +228,29 @@ impl Queue {
         own
     }
 
-    /// Takes a place, or keeps it; its ticket.
-    fn enter(&mut self, waiter: &[u8], place: &Place, now: Timestamp) -> u64 {
-        let held = self.places.remove_entry(waiter);
-        let next = || self.order.last().map_or(now.0, |(last, _)| now.0.max(last + 1));
-        let (waiter, ticket) = match held {
+    /// The ticket that a call asks with: its own, or the one that is kept for its waiter; it
+    /// is kept no longer.
+    fn claim_ticket(&mut self, waiter: &[u8], place: &Place, now: Timestamp) -> u64 {
+        if place.ticket != 0 && !place.leaves() {
+            return place.ticket;
+        }
+        match self.tickets.remove(waiter) {
+            Some((kept, until)) if place.ticket == 0 && until > now => kept,
+            _ => place.ticket,
+        }
+    }
+
+    fn next_ticket(&self, now: Timestamp) -> u64 {
+        self.order.last().map_or(now.0, |(last, _)| now.0.max(last + 1))
+    }
+
+    /// Takes a place, or keeps it; its ticket. One without a place gets the ticket that it
+    /// asks with, or the next where that is 0.
+    fn enter(&mut self, waiter: &[u8], place: &Place, asked: u64, now: Timestamp) -> u64 {
+        let (waiter, ticket) = match self.places.remove_entry(waiter) {
             Some((waiter, held)) => (waiter, held.ticket),
-            None if place.ticket == 0 => (Waiter::from(waiter), next()),
-            None => (Waiter::from(waiter), place.ticket),
+            None if asked == 0 => (Waiter::from(waiter), self.next_ticket(now)),
+            None => (Waiter::from(waiter), asked),
         };
         self.order.insert((ticket, waiter.clone()));
         let ends = now.after(place.wait).after(SLACK);
@@ -219,8 +261,9 @@ impl Queue {
     }
 
     /// Gives up a place, if it is that call's; how many of the first `told` are left.
-    fn leave(&mut self, waiter: &[u8], number: u64, told: u32) -> u32 {
-        if self.places.get(waiter).is_none_or(|held| held.number != number) {
+    fn leave(&mut self, waiter: &[u8], number: u64, channel: &str, told: u32) -> u32 {
+        let is_of = |held: &Held| held.number == number && *held.channel == *channel;
+        if !self.places.get(waiter).is_some_and(is_of) {
             return told;
         }
         let rank = self.rank_below(waiter, told);

@@ -192,6 +192,7 @@ pub fn ask(device: &str, barging: bool, waits: bool) -> AdmitTask {
         number: 1,
         ticket: 0,
         wait: Millis(60_000),
+        ticket_kept: Millis(0),
         keep: Millis(60_000),
         channel: "s".into(),
     });

@@ -40,6 +40,7 @@ impl Callers {
             number,
             ticket: known.map_or(0, |(_, ticket)| *ticket),
             wait: Millis(*[0, 0, 5000, 60_000].choose(random).unwrap()),
+            ticket_kept: Millis(*[0, 0, 3000].choose(random).unwrap()),
             keep: Millis(*[300, 5000, 60_000].choose(random).unwrap()),
             channel: self.channel(number),
         })

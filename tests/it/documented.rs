@@ -1,4 +1,4 @@
-//! The commands of `examples/` and of the README, run as they stand there in
+//! The commands of `docs/`, of `examples/` and of the README, run as they stand there in
 //! ```` ```console ```` blocks: each must answer what is written below it, on a server
 //! that has a document's ```` ```toml ```` blocks for its configuration.
 //!
@@ -34,13 +34,13 @@ async fn grpcurl_answers_what_is_documented() {
         return skipped("no grpcurl and no Go to install it with");
     };
     for (file, least) in [
-        ("examples/grpcurl.md", 20),
-        ("examples/rates.md", 15),
-        ("examples/sequences.md", 18),
-        ("examples/locks.md", 12),
-        ("examples/stock.md", 22),
-        ("examples/tasks.md", 22),
-        ("README.md", 14),
+        ("docs/admission.md", 20),
+        ("docs/rates.md", 15),
+        ("docs/sequences.md", 18),
+        ("docs/locks.md", 12),
+        ("docs/stock.md", 22),
+        ("docs/queued-tasks.md", 22),
+        ("README.md", 6),
     ] {
         let text = fs::read_to_string(Path::new(ROOT).join(file)).unwrap();
         let configuration = TempFile::new(&configuration(&text));

@@ -136,14 +136,14 @@ async fn no_instant_is_used_twice() {
     }
 }
 
-/// Tokens rise by one while the clock stands: they must not be given again where the process
-/// is killed before any of them is down.
+/// Tokens rise by one below what the life before had reserved: they must not be given again
+/// where the process is killed before any of them is synced.
 #[tokio::test]
 async fn a_token_that_was_told_is_not_told_again_whatever_is_lost() {
     let folder = TempFolder::new();
     let (mut last, mut waited) = (0, Vec::new());
     for start in 0..4 {
-        // Each start is behind the one before: the clock stands at the mark.
+        // Each start is behind the one before: time goes on from the mark.
         let now = Arc::new(AtomicU64::new(START - start * 1_000_000));
         let disk = Disk::directory(folder.path()).unwrap();
         let opened = Embedded::open_unwritten(Clock::Stepped(now), disk, Durability::Interval, 7);
@@ -193,4 +193,61 @@ async fn a_clock_set_forward_is_believed_and_never_taken_back() {
     assert_eq!(third.holder().await, Some(next.expire), "its time does not go back");
     third.advance(61_000_000 + AHEAD.micros());
     assert_eq!(third.holder().await, None, "and goes on from there");
+}
+
+/// Under `interval`, right and set back by less than the reservation: what was synced ends at
+/// its end by the system's clock, and what was lost is not told again.
+#[tokio::test]
+async fn h20_a_kill_moves_no_time_and_repeats_no_token_or_stamp() {
+    for back in [0, 500_000, 1_500_000] {
+        let folder = TempFolder::new();
+        let open = |at: u64| {
+            let now = Arc::new(AtomicU64::new(at));
+            let disk = Disk::directory(folder.path()).unwrap();
+            let source = Clock::Stepped(now.clone());
+            let opened = Embedded::open_unwritten(source, disk, Durability::Interval, 7);
+            let (engine, writer) = opened.unwrap();
+            (Kept { engine: Engine::Embedded(engine), now }, writer)
+        };
+        let (kept, mut writer) = open(START);
+        let held = lease(kept.acquire("one", Millis::from_secs(4)).await);
+        writer.write();
+        kept.advance(900_000);
+        let (lost, stamp) = (kept.told("lost").await.unwrap(), kept.stamp().await);
+        drop((kept, writer));
+
+        // A second passes, by a clock that nobody sets or somebody does.
+        let system = START + 1_900_000 - back;
+        let (kept, mut writer) = open(system);
+        let Engine::Embedded(engine) = &kept.engine else { unreachable!("it is embedded") };
+        assert_eq!(engine.now(), Timestamp(system.max(START + 1)), "{back}");
+        assert!(kept.told("lost").await.is_none_or(|token| token > lost), "{back}");
+        assert!(kept.told("held").await.is_none_or(|token| token > lost), "{back}");
+        writer.write();
+        let mut later = std::pin::pin!(kept.stamp());
+        let early = (&mut later).now_or_never();
+        writer.write();
+        let later = match early {
+            Some(later) => later,
+            None => later.await,
+        };
+        assert!(later > stamp, "{back}: {later} after {stamp}");
+        kept.advance(held.expire.0 - engine.now().0 - 1);
+        writer.write();
+        assert_eq!(kept.holder().await, Some(held.expire), "{back}: not before its end");
+        kept.advance(1);
+        writer.write();
+        assert_eq!(kept.holder().await, None, "{back}: not after it");
+    }
+}
+
+impl Kept {
+    /// The token of a lock that is free, if it is told before it is synced.
+    async fn told(&self, lock: &str) -> Option<u64> {
+        let (name, owner) = (name(lock), name("anybody"));
+        let acquire = AcquireLock { name, owner, lease_duration: Millis(1), place: None };
+        let deadline = monotonic() + Duration::from_secs(30);
+        let acquired = self.engine.run(&acquire, deadline).now_or_never()?;
+        Some(lease(acquired.unwrap()).token)
+    }
 }

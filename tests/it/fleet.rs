@@ -17,7 +17,7 @@ use tollgate::{
 
 use crate::{
     process::{OwnRedis, Server, tollgate},
-    world::admit,
+    world::{LIMITS, admit},
 };
 
 #[derive(Debug, Parser)]
@@ -37,7 +37,8 @@ pub async fn serve(clock: Clock) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
     let engine = Arc::new(Engine::Embedded(Embedded::new(clock)));
-    let limits = Limits { connections_max: 64, drain_timeout: Duration::from_secs(1), workers: 1 };
+    let limits =
+        Limits { connections_max: 64, drain_timeout: Duration::from_secs(1), workers: 1, ..LIMITS };
     tokio::spawn(server::run(listener, engine, Rules::default(), limits, std::future::pending()));
     address
 }

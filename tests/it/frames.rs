@@ -140,7 +140,7 @@ async fn what_is_no_message_is_refused_and_nothing_is_written() {
     let longer = [&message[..4], &[message[4] + 1], &message[5..]].concat();
     let huge = [&[0, 0xff, 0xff, 0xff, 0xff][..], &message[5..]].concat();
     let nonsense = [0, 0, 0, 0, 3, 0xff, 0xff, 0xff];
-    let gzip = [("grpc-encoding", "gzip")];
+    let deflate = [("grpc-encoding", "deflate")];
     let calls: [(Headers, &[&[u8]], Code); 10] = [
         (&[], &[&compressed], Code::Internal),
         (&[], &[&flag], Code::Internal),
@@ -151,7 +151,7 @@ async fn what_is_no_message_is_refused_and_nothing_is_written() {
         (&[], &[&nonsense], Code::InvalidArgument),
         (&[], &[b""], Code::Internal),
         (&[], &[], Code::Internal),
-        (&gzip, &[&message], Code::Unimplemented),
+        (&deflate, &[&message], Code::Unimplemented),
     ];
     for (headers, frames, code) in calls {
         let answer = peer.call("AdmitTask", headers, frames).await;

@@ -110,6 +110,7 @@ impl Seen {
             number,
             ticket: ticket.unwrap_or(0),
             wait: Millis(10_000),
+            ticket_kept: Millis(0),
             keep: KEEP,
             channel: format!("server{}", owner % 2).into(),
         });

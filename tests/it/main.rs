@@ -29,6 +29,7 @@
 //! - `properties`, `rate_properties`, `sequence_properties`, `stock_properties`: what holds after any history
 //! - `round_trips`: what a decision costs Redis
 //! - `service`, `peers`: faults, drain, overload, hostile peers
+//! - `hostile`: the scenarios H… of the known failures, each beside a well-behaved caller
 //! - `replicas`: two servers on one Redis
 //! - `confirmation`, `failover`: pools whose admissions replicas confirm, and pools that are
 //!   held after a failover; `pairs` are a primary and its replica
@@ -37,7 +38,7 @@
 //!   without and with `--rate`, `--sale` and `--queued`; `rate_command`: `tollgate rate`
 //! - `next_command`: `tollgate next`; `stock_command`: `tollgate stock`; `lock_command`:
 //!   `tollgate lock`; `top_command`: `tollgate top`; `watch_command`: `tollgate watch`
-//! - `documented`: the commands and programs of `examples/` and their output
+//! - `documented`: the commands of `docs/`, `examples/` and the README, and their output
 
 #![allow(
     clippy::expect_used,
@@ -83,6 +84,7 @@ mod fleet_rate;
 mod fleet_sale;
 mod frames;
 mod history;
+mod hostile;
 mod lifecycle;
 mod listings;
 mod lock;

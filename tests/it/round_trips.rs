@@ -37,15 +37,20 @@ pub async fn reset(redis: &OwnRedis) {
 }
 
 /// The same on a Redis whose sweeper is held: without those of servers that ask for it,
-/// each an EVALSHA, a TYPE and a GET.
+/// each an EVALSHA, a TYPE and a GET, and without probes, each an EVALSHA, a TIME, a GET, a
+/// PSETEX and one INFO or more.
 pub async fn calls(redis: &OwnRedis) -> BTreeMap<String, u64> {
     let mut stats = all_calls(redis).await;
     let asked = stats.get("type").copied().unwrap_or(0);
-    for command in ["evalsha", "get"] {
-        if let Some(calls) = stats.remove(command).filter(|calls| *calls > asked) {
-            stats.insert(command.to_owned(), calls - asked);
+    let probes = stats.remove("psetex").unwrap_or(0);
+    for (command, others) in
+        [("evalsha", asked + probes), ("get", asked + probes), ("time", probes)]
+    {
+        if let Some(calls) = stats.remove(command).filter(|calls| *calls > others) {
+            stats.insert(command.to_owned(), calls - others);
         }
     }
+    stats.remove("info");
     stats
 }
 

@@ -151,8 +151,8 @@ async fn a_repeat_of_the_holder_does_not_wait(world: World) {
 pub fn ask(owner: &str, place: Option<(u64, u64, &str)>) -> AcquireLock {
     let name = |text: &str| Name::parse(bytes::Bytes::copy_from_slice(text.as_bytes())).unwrap();
     let place = place.map(|(number, ticket, channel)| {
-        let (wait, keep) = (Millis(60_000), Millis(1500));
-        Place { number, ticket, wait, keep, channel: channel.into() }
+        let (wait, ticket_kept, keep) = (Millis(60_000), Millis(0), Millis(1500));
+        Place { number, ticket, wait, ticket_kept, keep, channel: channel.into() }
     });
     let lease_duration = Millis::from_secs(30);
     AcquireLock { name: name("l"), owner: name(owner), lease_duration, place }

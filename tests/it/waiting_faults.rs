@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::{
-    locks::{Keeper, acquire, granted, leased, refused, release, waiting},
+    locks::{Keeper, acquire, granted, leased, release, waiting},
     process::{OwnRedis, Server, TempFile},
     waiting::wait,
 };
@@ -152,17 +152,22 @@ async fn places_that_redis_lost_are_taken_again_in_their_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_ends_answers_those_that_wait() {
+async fn a_server_that_ends_sends_those_that_wait_elsewhere() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let [(mut ending, theirs), (_other, ours)] = two_servers(&redis).await;
     ours.acquired("l", "a").await;
-    let calls: Vec<_> = (0..20).map(|call| wait(&theirs, "l", &format!("o{call}"))).collect();
+    let mut calls = Vec::new();
+    for turn in 0..20 {
+        let mut client = theirs.0.clone();
+        let request = waiting(60.0, acquire("l", &format!("o{turn}")));
+        calls.push(tokio::spawn(async move { client.acquire_lock(request).await }));
+    }
     ours.waiters("l", 20).await;
     ending.process.signal("-TERM");
     for call in calls {
-        let answer = timeout(PATIENCE, call).await.expect("it is answered").unwrap();
-        assert_eq!(refused(&answer), "a");
+        let status = timeout(PATIENCE, call).await.expect("it is answered").unwrap().unwrap_err();
+        assert_eq!(status.code(), tonic::Code::Unavailable, "{status:?}");
     }
     assert_eq!(ours.get("l").await.waiters, 0);
     assert_eq!(ending.process.end(PATIENCE).await, Some(0));

@@ -7,7 +7,9 @@
 //! step every answer is checked against what callers know, and after each start all that
 //! there is. A sequence that is counted up before each write says which state a process has
 //! found: it has to be one that there was, with all that was acknowledged under `always`,
-//! and all but a second of it under `interval`.
+//! and all but a second of it under `interval`. The engine's time is held against the
+//! system's clock: after each start it is neither behind it nor ahead of it, unless that clock
+//! was set back, it goes on at its rate, and synced leases end at their `expire_time` by it.
 //!
 //! No thread, no real time, no real disk: a seed is a history. It is printed;
 //! `TOLLGATE_TEST_SEED` plays it again, and `TOLLGATE_TEST_STEPS` says how long.

@@ -31,6 +31,9 @@ impl Waits for AdmitTask {
 
     fn frees_in(outcome: &Admission) -> Option<Millis> {
         match outcome.decision {
+            AdmitDecision::Full { room_in, .. } if room_in > 0 => {
+                Some(Millis(room_in.div_ceil(1000)))
+            }
             AdmitDecision::Full { retry_after, .. } => Some(retry_after),
             AdmitDecision::Admitted { lease, .. } => Some(lease.grant.until(lease.expire)),
             _ => None,

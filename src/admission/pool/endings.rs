@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::{Lapsed, Member, NEVER, Pool, record};
 use crate::{
-    admission::{Event, EventKind, Outcome, Settings, Standing, Task, TaskState},
+    admission::{Event, EventKind, Outcome, Overrides, Settings, Standing, Task, TaskState},
     events::History,
     time::Timestamp,
 };
@@ -199,6 +199,13 @@ impl Pool {
             }
         }
         Oldest::More
+    }
+
+    /// Whether the pool has no queued task, setting or waiter.
+    pub(in crate::admission) fn is_unlisted(&self) -> bool {
+        self.backlog.len() == 0
+            && self.overrides == Overrides::default()
+            && self.queue.as_ref().is_none_or(|queue| queue.is_empty())
     }
 
     /// When something of the pool ends next, and is not taken into account by itself.

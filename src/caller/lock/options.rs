@@ -46,8 +46,8 @@ and SIGQUIT, unless this runs in the foreground of a terminal: Ctrl-C and Ctrl-\
 COMMAND without help. Before COMMAND runs, they end the wait. No other process is sent
 anything. SIGKILL ends this one alone: COMMAND goes on, and the lease ends by itself.
 
-Exit status: COMMAND's, or 128 and the number of the signal that ended it; 1 when
-another owner holds the lock, 75 when the lock was lost before COMMAND ended (not
+Exit status: COMMAND's, or 128 and the number of the signal that ended it; 1, or N of
+--conflict-exit-code, when another owner holds the lock, 75 when the lock was lost before COMMAND ended (not
 with --if-lost ignore), 126 when COMMAND cannot be executed, 127 when it is not
 there, 64 for a wrong command line, 69 when there is no answer. All but COMMAND's own
 say so on standard error. A release that fails is told there, too, and changes no
@@ -74,6 +74,10 @@ pub struct LockOptions {
     /// begins again at the end of the line
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = wait)]
     pub wait: Duration,
+
+    /// The exit status when another owner holds the lock, 0 to 255
+    #[arg(long, short = 'E', value_name = "N", default_value_t = 1)]
+    pub conflict_exit_code: u8,
 
     /// What to do when the lock is lost while COMMAND runs
     #[arg(long, value_name = "WHAT", default_value = "term")]

@@ -5,6 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use crate::{
     grpc::client::{LimitStanding, RateAnswer},
     rate::{Ban, Verdict},
+    text::escaped,
     time::Millis,
 };
 
@@ -25,7 +26,7 @@ pub(super) fn line(number: u32, count: u32, answer: &RateAnswer) -> String {
     if answer.crossed {
         parts.push("crossed: send a notice".to_owned());
     }
-    parts.join("  ")
+    escaped(&parts.join("  ")).into_owned()
 }
 
 fn standing(limit: &LimitStanding) -> String {

@@ -4,13 +4,17 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::super::rate::length;
-use crate::stock::{CancelOutcome, ConfirmOutcome, ReservationState, ReserveOutcome, Stock};
+use crate::{
+    stock::{CancelOutcome, ConfirmOutcome, ReservationState, ReserveOutcome, Stock},
+    text::escaped,
+};
 
 /// What was decided, if anything was, and the stock of `sku` then.
 pub(super) fn line(decided: &str, sku: &str, stock: Stock) -> String {
     let space = if decided.is_empty() { "" } else { "  " };
     let Stock { on_hand, reserved, sold } = stock;
     let available = stock.available();
+    let sku = escaped(sku);
     format!(
         "{decided}{space}{sku}: {on_hand} on hand, {available} available, {reserved} reserved, \
          {sold} sold"

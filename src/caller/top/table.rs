@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{cells, model::Model};
-use crate::text::grouped;
+use crate::text::{escaped, grouped};
 
 const HEADINGS: [&str; 6] = ["POOL", "IN USE", "OLDEST", "QUEUED", "WAITING", "FULL"];
 
@@ -19,7 +19,7 @@ pub(super) fn table(model: &Model) -> String {
             false => cells::usage(standing),
         };
         lines.push([
-            standing.name.clone(),
+            escaped(&standing.name).into_owned(),
             in_use,
             cells::oldest(standing, model.now),
             queued,

@@ -140,3 +140,20 @@ fn a_lost_server_a_pause_and_the_help_are_seen() {
         "{lines:#?}"
     );
 }
+
+#[test]
+fn h18_names_cannot_change_how_the_display_reads() {
+    let mut model = model();
+    let name: Arc<str> = "ar\u{202e}05\u{2028}71\u{200b}".into();
+    model.standing(PoolStanding { name: name.to_string(), ..PoolStanding::default() });
+    model.event(name.clone(), event(EventKind::Admitted, "cam\u{202e}era", 9));
+    model.lost = Some("UNAVAILABLE: \u{202e}".to_owned());
+    let mut selected = model.clone();
+    selected.selected = Some(name);
+    for model in [&model, &selected] {
+        let text = screen(model, Mode::default(), 120, 30).join("\n");
+        assert!(text.contains("ar\\u{202e}05\\u{2028}71\\u{200b}"), "{text}");
+        assert!(text.contains("cam\\u{202e}era"), "{text}");
+        assert!(!text.contains(['\u{202e}', '\u{2028}', '\u{200b}']), "{text}");
+    }
+}

@@ -12,7 +12,10 @@ use super::{
     cells,
     model::{Model, Row},
 };
-use crate::caller::watch::{line, millis};
+use crate::{
+    caller::watch::{line, millis},
+    text::escaped,
+};
 
 const HEADINGS: [&str; 9] =
     ["POOL", "IN USE", "ADM/s", "FULL/s", "LATE/s", "EXP/s", "OLDEST", "QUEUED", "WAITING"];
@@ -68,13 +71,13 @@ fn heading(model: &Model, mode: Mode) -> Line<'_> {
     line.push_span("Tollgate".bold());
     let time = millis(model.now);
     let time = time.split('.').next().unwrap_or_default();
-    line.push_span(format!("  {}  {count} pools{more}  {time}Z  ", model.server));
+    line.push_span(format!("  {}  {count} pools{more}  {time}Z  ", escaped(&model.server)));
     if let Some(why) = &model.lost {
-        line.push_span(format!("LOST: {why}; trying again").red().bold());
+        line.push_span(format!("LOST: {}; trying again", escaped(why)).red().bold());
     } else if mode.paused {
         line.push_span("paused".yellow().bold());
     } else if let Some(why) = &model.silent {
-        line.push_span(format!("no events: {why}").yellow());
+        line.push_span(format!("no events: {}", escaped(why)).yellow());
     }
     line
 }
@@ -102,7 +105,7 @@ fn pool<'a>(model: &Model, row: &'a Row) -> TableRow<'a> {
         full if full >= 0.75 => Color::Yellow,
         _ => Color::Green,
     };
-    let mut name = Line::from(standing.name.as_str());
+    let mut name = Line::from(escaped(&standing.name));
     if standing.paused {
         name.push_span("  paused".yellow());
     }
@@ -122,16 +125,16 @@ fn aligned(text: String, column: usize) -> Cell<'static> {
 
 fn draw_events(model: &Model, frame: &mut Frame<'_>, area: Rect) {
     let title = match &model.selected {
-        Some(pool) => format!(" events of {pool} "),
+        Some(pool) => format!(" events of {} ", escaped(pool)),
         None => " events ".to_owned(),
     };
     let block = Block::new().borders(Borders::TOP).border_style(Style::new().dim()).title(title);
     let room = area.height.saturating_sub(1).into();
-    let names = model.events().take(room).map(|(pool, _)| pool.chars().count());
+    let names = model.events().take(room).map(|(pool, _)| escaped(pool).chars().count());
     let width = names.max().unwrap_or(0);
     let lines = model.events().take(room).map(|(pool, event)| match model.selected {
         Some(_) => Line::from(line(event, None)),
-        None => Line::from(format!("{pool:<width$}  {}", line(event, None))),
+        None => Line::from(format!("{:<width$}  {}", escaped(pool), line(event, None))),
     });
     frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()).block(block), area);
 }

@@ -8,6 +8,7 @@ use super::line::{micros, name};
 use crate::{
     admission::{Event, Outcome},
     grpc::client::Told,
+    text::escaped_json,
 };
 
 #[derive(Serialize)]
@@ -57,7 +58,8 @@ pub(super) fn json(told: &Told<Event>) -> String {
         capacity: event.and_then(|it| it.capacity),
     };
     // Strings and numbers: there is nothing in it that JSON has no form for.
-    serde_json::to_string(&Message { event: fields }).unwrap_or_default()
+    let json = serde_json::to_string(&Message { event: fields }).unwrap_or_default();
+    escaped_json(&json).into_owned()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use super::occupancy::InUse;
 use crate::{
     admission::{Event, Outcome},
     grpc::client::Told,
+    text::escaped,
     time::Timestamp,
 };
 
@@ -42,7 +43,7 @@ pub(crate) fn line(told: &Told<Event>, in_use: Option<InUse>) -> String {
         let capacity = capacity.map_or_else(|| "?".to_owned(), |capacity| capacity.to_string());
         add(&format!("{sign}{least}/{capacity}"));
     }
-    text
+    escaped(&text).into_owned()
 }
 
 /// The name of what changed, such as `ADMITTED`, as the wire has it behind its prefix.

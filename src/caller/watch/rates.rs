@@ -6,6 +6,7 @@ use super::line::{micros, millis};
 use crate::{
     grpc::client::{RateEvent, RateEventKind},
     rate::Ban,
+    text::{escaped, escaped_json},
 };
 
 #[derive(Serialize)]
@@ -64,7 +65,8 @@ pub(super) fn json(event: &RateEvent) -> String {
         actor: &event.actor,
     };
     // Strings and numbers: there is nothing in it that JSON has no form for.
-    serde_json::to_string(&Message { event }).unwrap_or_default()
+    let json = serde_json::to_string(&Message { event }).unwrap_or_default();
+    escaped_json(&json).into_owned()
 }
 
 /// The line.
@@ -97,7 +99,7 @@ pub(super) fn line(event: &RateEvent) -> String {
     if !event.actor.is_empty() {
         add(&format!("by {}", event.actor));
     }
-    line
+    escaped(&line).into_owned()
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -24,6 +24,8 @@ pub struct Directory {
     clock: Clock,
     /// The latest instant that it has reached, or lines are from.
     reached: Timestamp,
+    /// Tokens up to this may have been given out.
+    reserved: Timestamp,
     batch: Batch,
 }
 
@@ -42,8 +44,8 @@ impl Directory {
         })?;
         let store = Store::open(disk)?;
         let mark = store.scan(|_, _| Ok(()))?;
-        let reached = mark.map_or(Timestamp(0), |mark| mark.limit);
-        Ok(Directory { store, clock: Clock::system(), reached, batch: Batch::default() })
+        let [reached, reserved] = mark.map_or([Timestamp(0); 2], |mark| [mark.reached, mark.limit]);
+        Ok(Directory { store, clock: Clock::system(), reached, reserved, batch: Batch::default() })
     }
 
     pub(crate) fn set_clock(&mut self, clock: Clock) {
@@ -93,7 +95,7 @@ impl Directory {
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         let reached = Timestamp(self.now());
         // The clock goes on from there: what lines say of instants is not taken back.
-        let mark = Mark { reached, limit: reached, is_last: true };
+        let mark = Mark { reached, limit: reached.max(self.reserved), is_last: true };
         let written = self.store.write(&mem::take(&mut self.batch), mark);
         written.map_err(|why| Failure::Directory(OpenError::Unusable(why)))
     }

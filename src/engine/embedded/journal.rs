@@ -12,6 +12,12 @@
 //! stays in line and is tried again every [`RETRY_EVERY`] until it is, and its calls wait
 //! for it: at their deadline nobody knows its fate. Then the engine goes on by itself.
 //!
+//! # When it does not end
+//! A disk that hangs fails nothing. While the oldest change that is not synced is
+//! [`STALLED_AFTER`] old the store counts as down, so that health says NOT_SERVING. Calls
+//! wait for the disk as they do for a slow one, until so many bytes wait as `unsynced_bytes`
+//! allows: further calls are refused at once ([`Error::UnsyncedFull`]), nothing is decided.
+//!
 //! # What a kill takes
 //! Under [`Durability::Always`] nothing that was acknowledged. Under [`Durability::Interval`]
 //! what was acknowledged within one second, at most: nothing is acknowledged ahead of the disk
@@ -29,7 +35,7 @@ use std::{
     mem,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -42,6 +48,7 @@ use super::{
     store::{Batch, Store},
 };
 use crate::{
+    budget::{self, Limit},
     error::Error,
     record::Row,
     time::{Keeps, KeptClock},
@@ -55,6 +62,12 @@ const WRITE_EVERY: Duration = Duration::from_millis(500);
 /// the load must not make more than a second of it.
 const AGE_MAX: Duration = Duration::from_millis(950);
 const RETRY_EVERY: Duration = Duration::from_millis(250);
+/// The disk hangs where a change has waited so long to be synced.
+const STALLED_AFTER: Duration = Duration::from_secs(2);
+/// So many bytes of changes may wait to be synced unless something else is said.
+pub const UNSYNCED_BYTES: usize = 16 << 20;
+/// A write begins at once where more than this part of them is in line.
+const MUCH: usize = 4;
 /// More changes are not left in line for longer.
 const MANY: usize = 50_000;
 /// With so many in line no further call is taken.
@@ -99,7 +112,12 @@ struct Shared {
     wake: Condvar,
     progress: watch::Sender<Progress>,
     state: watch::Sender<StoreState>,
+    /// Writes fail.
     is_failing: AtomicBool,
+    /// Writes do not end.
+    is_stalled: AtomicBool,
+    /// So many bytes may wait to be synced.
+    unsynced_max: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -124,6 +142,8 @@ impl Journal {
             progress: watch::Sender::default(),
             state: watch::Sender::new(StoreState::Up),
             is_failing: AtomicBool::new(false),
+            is_stalled: AtomicBool::new(false),
+            unsynced_max: AtomicUsize::new(UNSYNCED_BYTES),
         });
         let writer =
             Writer { shared: shared.clone(), store, clock: clock.clone(), batch: Batch::default() };
@@ -137,23 +157,6 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns once a call can be taken: where the machine has slept the clock stands still
-    /// until its mark is down.
-    pub(super) async fn admit(&self, deadline: Instant) -> Result<(), Error> {
-        self.check()?;
-        if !self.clock.is_standing() {
-            return Ok(());
-        }
-        let mut progress = self.shared.progress.subscribe();
-        self.ask_for_mark();
-        let goes_on = |progress: &Progress| progress.failure.is_some() || !self.clock.is_standing();
-        match timeout_at(deadline.into(), progress.wait_for(goes_on)).await {
-            // Nothing was decided.
-            Err(_) => Err(self.shared.unavailable()),
-            Ok(_) => self.check(),
-        }
-    }
-
     fn ask_for_mark(&self) {
         let mut queue = lock(&self.shared.queue);
         queue.is_mark_due = true;
@@ -162,15 +165,53 @@ impl Journal {
         }
     }
 
+    /// Takes a call in, or refuses it.
+    pub(super) fn admit(&self) -> Result<(), Error> {
+        self.check().inspect_err(|error| {
+            if matches!(error, Error::UnsyncedFull { .. }) {
+                budget::note(Limit::UnsyncedBytes);
+            }
+        })
+    }
+
     /// Whether a call can be taken now.
     pub(in super::super) fn check(&self) -> Result<(), Error> {
         if self.shared.is_failing.load(Ordering::Acquire) {
             return Err(self.shared.unavailable());
         }
-        match lock(&self.shared.queue).count < MOST {
+        let queue = lock(&self.shared.queue);
+        let unsynced_max = self.shared.unsynced_max.load(Ordering::Relaxed);
+        if queue.unsynced_bytes() >= unsynced_max {
+            return Err(Error::UnsyncedFull { max: unsynced_max });
+        }
+        match queue.count < MOST {
             true => Ok(()),
             false => Err(Error::Overloaded),
         }
+    }
+
+    /// Says how many bytes of changes may wait to be synced.
+    pub(super) fn set_unsynced_max(&self, bytes: usize) {
+        self.shared.unsynced_max.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Looks whether the disk hangs.
+    pub(super) fn look(&self) {
+        let shared = &self.shared;
+        // One that fails does not hang: it is down for another reason.
+        let is_stalled = lock(&shared.queue).age(self.clock.source()) >= STALLED_AFTER
+            && !shared.is_failing.load(Ordering::Acquire);
+        if shared.is_stalled.swap(is_stalled, Ordering::AcqRel) == is_stalled {
+            return;
+        }
+        match is_stalled {
+            true => tracing::error!(
+                "the data directory hangs: changes have waited {STALLED_AFTER:?} to be synced; \
+                 calls wait for it, health is NOT_SERVING until it goes on"
+            ),
+            false => tracing::info!("the data directory goes on: changes are synced in time"),
+        }
+        shared.publish();
     }
 
     /// Whether there is room for what no call waits for.
@@ -179,14 +220,19 @@ impl Journal {
             Durability::Always => SWEPT_ALWAYS_MAX,
             Durability::Interval => SWEPT_INTERVAL_MAX,
         };
-        !self.shared.is_failing.load(Ordering::Acquire) && lock(&self.shared.queue).count < most
+        let queue = lock(&self.shared.queue);
+        !self.shared.is_failing.load(Ordering::Acquire)
+            && queue.count < most
+            && !self.shared.is_much(&queue)
     }
 
     /// Puts changes in line; their ticket.
     pub(super) fn push(&self, changes: &Row) -> u64 {
         let mut queue = lock(&self.shared.queue);
         let ticket = queue.push(changes, self.clock.source());
-        let is_urgent = self.shared.durability == Durability::Always || queue.count >= MANY;
+        let is_urgent = self.shared.durability == Durability::Always
+            || queue.count >= MANY
+            || self.shared.is_much(&queue);
         if is_urgent && mem::take(&mut queue.is_idle) {
             self.shared.wake.notify_one();
         }
@@ -201,14 +247,14 @@ impl Journal {
         }
         if shared.durability == Durability::Interval {
             let source = self.clock.source();
-            let is_ahead = self.clock.is_ahead(source);
-            let is_early = is_ahead
+            let is_reserved = self.clock.is_reserved(source);
+            let is_early = is_reserved
                 && !shared.is_failing.load(Ordering::Acquire)
                 && lock(&shared.queue).age(source) < AGE_MAX;
             if is_early {
                 return Ok(());
             }
-            if !is_ahead {
+            if !is_reserved {
                 self.ask_for_mark();
             }
         }
@@ -251,7 +297,7 @@ impl Shared {
     fn note_written(&self, ticket: u64) {
         if self.is_failing.swap(false, Ordering::AcqRel) {
             tracing::info!("the data directory is written again: calls are taken");
-            self.state.send_replace(StoreState::Up);
+            self.publish();
         }
         self.progress.send_modify(|progress| {
             *progress = Progress { written: ticket, failure: None };
@@ -265,8 +311,23 @@ impl Shared {
                 why,
                 "the data directory cannot be written: no calls are taken until it can"
             );
-            self.state.send_replace(StoreState::Down);
+            self.publish();
         }
+    }
+
+    /// Tells health whether the store takes calls. The flags are read while nobody else tells:
+    /// the last word is about both.
+    fn publish(&self) {
+        self.state.send_modify(|state| {
+            let is_down =
+                self.is_failing.load(Ordering::Acquire) || self.is_stalled.load(Ordering::Acquire);
+            *state = if is_down { StoreState::Down } else { StoreState::Up };
+        });
+    }
+
+    /// Whether so many bytes are in line that they are not left there.
+    fn is_much(&self, queue: &Queue) -> bool {
+        queue.bytes() >= self.unsynced_max.load(Ordering::Relaxed) / MUCH
     }
 }
 

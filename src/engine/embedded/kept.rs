@@ -15,7 +15,7 @@ use std::{
 use super::{
     Embedded,
     journal::{Durability, Journal, Writer},
-    load,
+    load, memory_full,
     store::{Batch, Disk, OpenError, Store},
     tables::{Kept, Notes},
 };
@@ -57,11 +57,12 @@ impl Embedded {
         let was_closed = mark.is_none_or(|mark| mark.is_last);
         let clock = Arc::new(KeptClock::resume(source, mark, durability.keeps()));
         tell(&path, count, was_closed, &clock);
-        let first = clock.reserve();
+        let first = clock.mark();
         store.write(&Batch::default(), first).map_err(OpenError::Unusable)?;
-        clock.pass(first);
+        clock.note_synced(first);
         let (journal, writer) = Journal::new(store, clock.clone(), durability);
         engine.journal = Some(journal);
+        engine.token_floor = clock.token_floor();
         engine.clock = Clock::Kept(clock);
         Ok((engine, writer))
     }
@@ -76,7 +77,7 @@ impl Embedded {
     where
         D: Decision<State: Kept>,
     {
-        journal.admit(deadline).await?;
+        journal.admit()?;
         let (outcome, ticket) = self.decide_kept(journal, decision);
         journal.settle(ticket, deadline).await?;
         outcome
@@ -92,11 +93,21 @@ impl Embedded {
     where
         D: Decision<State: Kept>,
     {
-        journal.admit(deadline).await?;
+        journal.admit()?;
         let decided = decisions.iter().map(|decision| self.decide_kept(journal, decision));
         let (outcomes, tickets): (Vec<_>, Vec<_>) = decided.unzip();
         journal.settle(tickets.into_iter().max().unwrap_or(0), deadline).await?;
         Ok(outcomes)
+    }
+
+    /// Takes a decision that nobody waits for: what it changed is put in line.
+    pub(in super::super) fn run_unwaited<D>(&self, decision: &D) -> Result<D::Outcome, Error>
+    where
+        D: Decision<State: Kept>,
+    {
+        let Some(journal) = self.journal() else { return self.run(decision) };
+        journal.admit()?;
+        self.decide_kept(journal, decision).0
     }
 
     /// Takes a decision, and puts what it changed in line.
@@ -109,7 +120,7 @@ impl Embedded {
         let (table, notes) = D::State::table_and_notes(&mut tables);
         let (outcome, event) = match table.get_mut(decision.partition()) {
             Some(state) if self.is_full() && decision.is_new(state, now) => {
-                return (Err(Error::MemoryFull), notes.ticket);
+                return (Err(memory_full()), notes.ticket);
             }
             Some(state) => self.decide_noted(decision, state, notes, now),
             None => {
@@ -121,7 +132,7 @@ impl Embedded {
                     notes.changes.forget();
                 } else if self.is_full() {
                     notes.changes.forget();
-                    return (Err(Error::MemoryFull), notes.ticket);
+                    return (Err(memory_full()), notes.ticket);
                 } else {
                     table.add(decision.partition().into(), state);
                 }
@@ -151,7 +162,10 @@ impl Embedded {
         before.clear();
         after.clear();
         state.head(before);
-        let outcome = decision.decide(state, now);
+        let outcome = match now <= self.token_floor {
+            true => decision.decide_above(state, now, self.token_floor),
+            false => decision.decide(state, now),
+        };
         let event = state.take_event();
         self.tell(state);
         state.head(after);

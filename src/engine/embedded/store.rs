@@ -7,10 +7,11 @@
 //! the file sees them: with two nothing names them, and what failed is written anew, all of it.
 
 mod batch;
+mod rights;
 
 use std::{
     fmt,
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
 };
@@ -98,9 +99,8 @@ impl Disk {
         let failed = |what: &str, error: &dyn fmt::Display| {
             OpenError::Unusable(format!("{what} {}: {error}", directory.display()))
         };
-        fs::create_dir_all(directory).map_err(|error| failed("cannot make", &error))?;
-        let mut options = OpenOptions::new();
-        let lock = options.create(true).truncate(false).write(true).open(directory.join(LOCK));
+        rights::make_directory(directory).map_err(|error| failed("cannot make", &error))?;
+        let lock = rights::open_file(&directory.join(LOCK));
         let lock = lock.map_err(|error| failed("cannot write to", &error))?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -115,6 +115,9 @@ impl Disk {
         let path = directory.join(FILE);
         if !path.exists() {
             begin(directory, &path).map_err(|error| failed("cannot make a file in", &error))?;
+        }
+        for path in [directory, &path, &directory.join(LOCK)] {
+            rights::warn_if_wide(path);
         }
         // Its name has to last, too, and the directory's.
         for folder in [directory, directory.parent().unwrap_or(directory)] {
@@ -148,6 +151,8 @@ fn begin(directory: &Path, path: &Path) -> Result<(), redb::Error> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
+    // Made here, and not by redb, for its rights.
+    drop(rights::open_file(&unfinished)?);
     drop(builder().create(&unfinished)?);
     Ok(fs::rename(&unfinished, path)?)
 }

@@ -19,6 +19,7 @@ use budget::Budget;
 
 use super::{
     Ceiling, Embedded, SHARDS,
+    journal::Journal,
     kept::{drain, line_up},
     tables::{Kept, Tables},
 };
@@ -95,7 +96,11 @@ const KINDS: [Sweep; 7] = [
 
 impl Embedded {
     pub(in super::super) async fn maintain(&self) {
-        tokio::join!(self.sweep_for_ever(), watch(self.ceiling.as_ref()));
+        tokio::join!(
+            self.sweep_for_ever(),
+            watch(self.ceiling.as_ref()),
+            watch_disk(self.journal())
+        );
     }
 
     async fn sweep_for_ever(&self) {
@@ -187,6 +192,17 @@ async fn watch(ceiling: Option<&Ceiling>) {
     loop {
         tick.tick().await;
         ceiling.look();
+    }
+}
+
+/// Looks whether the disk hangs, now and then.
+async fn watch_disk(journal: Option<&Journal>) {
+    let Some(journal) = journal else { return };
+    let mut tick = interval(SWEEP_EVERY);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        journal.look();
     }
 }
 

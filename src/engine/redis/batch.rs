@@ -14,7 +14,11 @@ use super::{
     lane::Lane,
     topology::Redirect,
 };
-use crate::{decision::Reply, error::Error, time::monotonic};
+use crate::{
+    decision::{Cost, Reply},
+    error::Error,
+    time::monotonic,
+};
 
 /// A connection that is younger has just been made anew: that it leads to a replica
 /// is no reason to do so again.
@@ -29,7 +33,7 @@ impl Lane {
         let deadline = jobs.iter().map(|job| job.deadline).max().unwrap_or_else(monotonic);
         let runs = self.group(jobs);
         runs.iter().flat_map(|run| &run.jobs).for_each(Job::note_sent);
-        let sent = self.shared.scripts.send(connection, &runs);
+        let sent = self.shared.scripts.send(connection, &runs, self.monitor.ahead());
         match timeout_at(deadline.into(), sent).await {
             Ok(Ok(results)) => {
                 self.monitor.note_answer();
@@ -79,18 +83,20 @@ impl Lane {
             kind(one).cmp(&kind(other)).then_with(share)
         });
         let mut runs: Vec<Run> = Vec::new();
-        let mut size = 0;
+        let (mut size, mut cost) = (0, 0);
         for job in jobs {
             size += job.arguments.size();
+            cost += job.sending.cost.micros();
             let fits = |run: &&mut Run| {
                 let most = if job.sending.is_upkeep { 1 } else { self.shared.batch_max };
                 let is_like = run.jobs.first().is_some_and(|first| kind(first) == kind(&job));
-                is_like && run.jobs.len() < most && size <= SIZE_MAX
+                let is_short = size <= SIZE_MAX && cost <= Cost::CALL_MAX;
+                is_like && run.jobs.len() < most && is_short
             };
             match runs.last_mut().filter(fits) {
                 Some(run) => run.jobs.push(job),
                 None => {
-                    size = job.arguments.size();
+                    (size, cost) = (job.arguments.size(), job.sending.cost.micros());
                     runs.push(Run { script: job.script, asking: job.asking, jobs: vec![job] });
                 }
             }
@@ -153,7 +159,7 @@ impl Lane {
 
 /// Whether a replica answered.
 fn is_read_only(reply: &Result<Reply, Error>) -> bool {
-    matches!(reply, Err(Error::Unavailable(reason)) if reason.contains("READONLY"))
+    matches!(reply, Err(Error::Refused(reason)) if reason.contains("READONLY"))
 }
 
 impl Redirect {

@@ -23,6 +23,7 @@ use super::{
     StoreState,
     address::Template,
     map::{Part, parse_map},
+    monitor::Monitor,
     node::{Node, Plan},
     slot::{SLOTS, Slot},
     source::Source,
@@ -122,8 +123,12 @@ impl Cluster {
     /// Fails while no node is known to answer.
     pub(super) fn check(&self) -> Result<(), Error> {
         match *self.state.borrow() {
-            StoreState::Up => Ok(()),
-            StoreState::Down => Err(Error::Unavailable(lock(&self.reason).clone())),
+            StoreState::Up | StoreState::Refusing => Ok(()),
+            StoreState::Down => {
+                let why = lock(&self.reason).clone();
+                let answers = lock(&self.nodes).values().any(|node| node.monitor.has_answered());
+                Err(if answers { Error::Refused(why) } else { Error::Unavailable(why) })
+            }
         }
     }
 
@@ -168,10 +173,10 @@ impl Cluster {
         }
     }
 
-    /// Whether every slot has a node that answers.
+    /// Whether every slot has a node that takes writes.
     fn is_whole(&self) -> bool {
         let owners = self.owners.read().unwrap_or_else(PoisonError::into_inner);
-        owners.iter().all(|owner| owner.as_ref().is_some_and(|node| node.monitor.is_up()))
+        owners.iter().all(|owner| owner.as_ref().is_some_and(|node| node.monitor.takes_writes()))
     }
 
     /// Probes each node that is known, and no other.
@@ -197,9 +202,14 @@ impl Cluster {
         while tasks.try_join_next().is_some() {}
     }
 
-    /// Says whether any node answers.
+    /// Says whether any node answers, and takes writes.
     fn tell(&self, failed: Option<RedisError>) {
-        let state = if self.any().is_some() { StoreState::Up } else { StoreState::Down };
+        let takes_writes = lock(&self.nodes).values().any(|node| node.monitor.takes_writes());
+        let state = match self.any() {
+            Some(_) if takes_writes => StoreState::Up,
+            Some(_) => StoreState::Refusing,
+            None => StoreState::Down,
+        };
         if state == StoreState::Down
             && let Some(error) = failed
         {
@@ -269,6 +279,18 @@ impl Cluster {
         });
         drop(nodes);
         *self.owners.write().unwrap_or_else(PoisonError::into_inner) = owners;
+    }
+
+    /// A tag of keys that are in a slot of the node which this monitor follows.
+    pub(super) fn tag_of(&self, monitor: &Monitor) -> Option<u32> {
+        let owners = self.owners.read().unwrap_or_else(PoisonError::into_inner);
+        let is_its = |tag: &u32| {
+            let slot = Slot::of(tag.to_string().as_bytes());
+            let owner = owners[usize::from(slot.0)].as_ref();
+            owner.is_some_and(|node| std::ptr::eq(&*node.monitor, monitor))
+        };
+        // One slot of all is found within so many, as good as always.
+        (0..16 * SLOTS as u32).find(is_its)
     }
 
     fn leads(&self, node: &Arc<Node>) -> bool {

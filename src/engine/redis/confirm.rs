@@ -109,8 +109,9 @@ async fn withdraw(
     withdrawal: Withdrawal,
 ) -> Result<bool, Error> {
     let Withdrawal { script, arguments, is_done } = withdrawal;
-    let until = monotonic() + WITHDRAW_MAX;
-    let (withdrawing, pending) = Job::new(script, arguments, job.slot, LISTING, until);
+    let now = monotonic();
+    let times = (now, now + WITHDRAW_MAX);
+    let (withdrawing, pending) = Job::new(script, arguments, job.slot, LISTING, times);
     topology.push(withdrawing);
     let Answer { mut reply, .. } = pending.wait().await?;
     is_done(&mut reply)

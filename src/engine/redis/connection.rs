@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Instant};
 
-use bb8_redis::bb8::{ManageConnection, Pool, PooledConnection};
+use bb8_redis::bb8::{ManageConnection, Pool, PooledConnection, RunError};
 use redis::{RedisError, aio::MultiplexedConnection};
 use tokio::sync::watch;
 
-use super::{StoreState, monitor::Monitor};
+use super::{StoreState, evaluate, monitor::Monitor};
 use crate::{error::Error, time::monotonic};
 
 /// Makes connections, and knows a broken one when it comes back: bb8-redis's
@@ -47,7 +47,12 @@ impl ManageConnection for Connector {
 
     async fn connect(&self) -> Result<Connection, RedisError> {
         let epoch = self.monitor.epoch();
-        match self.monitor.source().connect(epoch).await {
+        let connected = async {
+            let mut socket = self.monitor.source().connect(epoch).await?;
+            self.monitor.greet(&mut socket).await?;
+            Ok(socket)
+        };
+        match connected.await {
             Ok(socket) => Ok(Connection { socket, epoch, made: monotonic(), broken: false }),
             Err(error) => {
                 self.monitor.note_failed_connect(&error);
@@ -80,7 +85,7 @@ pub(super) async fn borrow<'a>(
             let mut connection = pool.get().await;
             match &mut connection {
                 Ok(old) if old.epoch < monitor.epoch() => old.mark_broken(),
-                _ => return connection.map_err(|error| Error::Unavailable(error.to_string())),
+                _ => return connection.map_err(|error| unmade(&error)),
             }
         }
     };
@@ -93,5 +98,17 @@ pub(super) async fn borrow<'a>(
         connection = lend => connection,
         _ = state.wait_for(|state| *state == StoreState::Down) => Err(monitor.down()),
         () = none_to_come => Err(monitor.down()),
+    }
+}
+
+/// The error of a call without a connection. A Redis that refuses one by its code answers: it
+/// is not unreachable.
+fn unmade(error: &RunError<RedisError>) -> Error {
+    match error {
+        RunError::User(refusal) => match refusal.code() {
+            Some(code) => evaluate::refused(code, refusal.to_string()),
+            None => Error::Unavailable(refusal.to_string()),
+        },
+        error => Error::Unavailable(error.to_string()),
     }
 }

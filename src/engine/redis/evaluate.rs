@@ -2,7 +2,9 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use redis::{Cmd, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
+use redis::{
+    Cmd, Pipeline, RedisError, RedisResult, ServerErrorKind, Value, aio::MultiplexedConnection,
+};
 
 use super::{connection::Connection, job::Job};
 use crate::{
@@ -22,6 +24,17 @@ pub(super) struct Scripts {
 struct Prepared {
     text: String,
     sha1: String,
+}
+
+/// What a probe found.
+#[derive(Debug)]
+pub(super) struct Probed {
+    /// The node's clock, in µs.
+    pub(super) time: u64,
+    /// How far tokens run ahead of it as far as any server knows, in µs.
+    pub(super) ahead: u64,
+    /// Why it refuses writes.
+    pub(super) refusal: Option<Error>,
 }
 
 /// How often scripts are loaded for a call. Redis reads 16 KiB at a time and serves others
@@ -47,14 +60,16 @@ impl Scripts {
         Scripts { prepared: script::ALL.iter().map(prepare).collect() }
     }
 
-    /// Runs scripts in one round trip; in two, as a rule, when Redis has forgotten some.
+    /// Runs scripts in one round trip; in two, as a rule, when Redis has forgotten some. Tokens
+    /// run `ahead` of the node's clock, in µs.
     pub(super) async fn send(
         &self,
         connection: &mut Connection,
         runs: &[Run],
+        ahead: u64,
     ) -> RedisResult<Vec<RedisResult<Value>>> {
         let all: Vec<&Run> = runs.iter().collect();
-        let mut results = self.call(connection, &all, false).await?;
+        let mut results = self.call(connection, &all, ahead, false).await?;
         for _ in 0..RELOADS_MAX {
             let lost: Vec<usize> = (0..runs.len())
                 .filter(|index| results[*index].as_ref().is_err_and(forgotten))
@@ -64,7 +79,7 @@ impl Scripts {
             }
             // After a flush, a restart or a failover.
             let again: Vec<&Run> = lost.iter().map(|index| &runs[*index]).collect();
-            let reloaded = self.call(connection, &again, true).await?;
+            let reloaded = self.call(connection, &again, ahead, true).await?;
             for (index, result) in lost.into_iter().zip(reloaded) {
                 results[index] = result;
             }
@@ -77,6 +92,7 @@ impl Scripts {
         &self,
         connection: &mut Connection,
         runs: &[&Run],
+        ahead: u64,
         load: bool,
     ) -> RedisResult<Vec<RedisResult<Value>>> {
         let mut commands = Vec::with_capacity(runs.len());
@@ -91,14 +107,22 @@ impl Scripts {
                 commands.push(redis::cmd("ASKING"));
             }
             calls.push(commands.len());
-            commands.push(self.evalsha(run));
+            commands.push(self.evalsha(run, ahead));
         }
         let mut replies = pipeline(connection, commands).await?;
         let taken = || Err((redis::ErrorKind::UnexpectedReturnType, "no reply").into());
         Ok(calls.into_iter().map(|place| std::mem::replace(&mut replies[place], taken())).collect())
     }
 
-    fn evalsha(&self, run: &Run) -> Cmd {
+    fn evalsha(&self, run: &Run, ahead: u64) -> Cmd {
+        let mut cmd = self.evalsha_of(run);
+        if run.script.gives_tokens {
+            cmd.arg(ahead);
+        }
+        cmd
+    }
+
+    fn evalsha_of(&self, run: &Run) -> Cmd {
         let Run { script, jobs, .. } = run;
         let size = jobs.iter().map(|job| job.arguments.size()).sum::<usize>();
         let parts = jobs.len() * (script.keys + script.argv + 1);
@@ -132,6 +156,40 @@ impl Scripts {
             push(&mut cmd, row.iter().flat_map(|job| job.arguments.argv().skip(shared_argv)));
         }
         cmd
+    }
+}
+
+impl Scripts {
+    /// Tries a write of a key, and reads the node's clock.
+    pub(super) async fn probe(
+        &self,
+        socket: &mut MultiplexedConnection,
+        key: &str,
+        ahead: u64,
+    ) -> RedisResult<Result<Probed, Error>> {
+        let Prepared { text, sha1 } = &self.prepared[script::PROBE.name];
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(sha1).arg(1).arg(key).arg(ahead);
+        let value = match call.query_async::<Value>(socket).await {
+            Err(error) if forgotten(&error) => {
+                redis::cmd("SCRIPT").arg("LOAD").arg(text).query_async::<()>(socket).await?;
+                call.query_async(socket).await?
+            }
+            value => value?,
+        };
+        let read = || {
+            let mut replies = replies(value, 1)?;
+            let none = || Err(Error::Corrupt("a probe without a reply".to_owned()));
+            let mut reply = replies.pop().unwrap_or_else(none)?;
+            let is_refused = reply.number()? == 1;
+            let (time, ahead) = (reply.number()?, reply.number()?);
+            let refusal = match is_refused {
+                true => Some(failed(&String::from_utf8_lossy(&reply.bytes()?))),
+                false => None,
+            };
+            Ok(Probed { time, ahead, refusal })
+        };
+        Ok(read())
     }
 }
 
@@ -189,9 +247,18 @@ pub(super) fn error(error: &RedisError) -> Error {
     match error.code() {
         // Redis refused before it ran anything: what goes wrong inside a
         // script is the reply of its item.
-        Some(_) => Error::Unavailable(error.to_string()),
+        Some(code) => refused(code, error.to_string()),
         None if error.is_connection_refusal() => Error::Unavailable(error.to_string()),
         None => Error::DeadlineExceeded,
+    }
+}
+
+/// What it means that a node answered with an error, and did not execute anything.
+pub(super) fn refused(code: &str, why: String) -> Error {
+    // It answers, but nobody can ask it: as good as unreachable, for every server.
+    match ["LOADING", "CLUSTERDOWN", "MASTERDOWN"].contains(&code) {
+        true => Error::Unavailable(why),
+        false => Error::Refused(why),
     }
 }
 
@@ -246,7 +313,7 @@ fn failed(message: &str) -> Error {
     match message.strip_prefix("CORRUPT ") {
         Some(what) => Error::Corrupt(what.to_owned()),
         None if REFUSALS.iter().any(|code| message.contains(code)) => {
-            Error::Unavailable(message.to_owned())
+            Error::Refused(message.to_owned())
         }
         None if message.contains("WRONGTYPE") => Error::Corrupt(format!(
             "of another type ({message}); ConfigurePool with reset, ResetRate, Unban or DEL drops it"

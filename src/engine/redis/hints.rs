@@ -23,7 +23,7 @@ const RETRY_REFUSED: Duration = Duration::from_secs(10);
 pub(super) async fn listen(topology: &Topology, hub: &Hub) {
     let mut state = topology.state();
     loop {
-        if state.wait_for(|state| *state == StoreState::Up).await.is_err() {
+        if state.wait_for(|state| *state != StoreState::Down).await.is_err() {
             // The engine is gone.
             return;
         }

@@ -5,18 +5,22 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use tokio::{sync::oneshot, time::timeout_at};
 
 use super::slot::Slot;
 use crate::{
+    budget::{self, Limit},
     confirmation::Confirmation,
-    decision::{Arguments, Judge, Reply},
+    decision::{Arguments, Cost, Judge, Reply},
     error::Error,
     script::Script,
 };
+
+/// Decisions in a lane of which nothing is measured.
+const FEW: u32 = 64;
 
 /// How a decision is sent.
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +31,10 @@ pub(super) struct Sending {
     pub(super) confirmation: Confirmation,
     /// Whether it counts as none of the calls in flight, and goes by itself.
     pub(super) is_upkeep: bool,
+    /// Whether it goes before those that wait.
+    pub(super) goes_first: bool,
+    /// How long it holds Redis, and whether it travels in bulk.
+    pub(super) cost: Cost,
 }
 
 /// What came back.
@@ -45,6 +53,12 @@ pub(super) struct Job {
     pub(super) slot: Slot,
     pub(super) sending: Sending,
     pub(super) deadline: Instant,
+    /// When it was made.
+    since: Instant,
+    /// How many waited in its lane when it came.
+    pub(super) ahead: usize,
+    /// Whether it is all of its call, and is refused where it would wait too long.
+    pub(super) sheds: bool,
     /// What it means when replicas do not confirm it; none where they need not.
     pub(super) judge: Option<Judge>,
     /// It goes with the one before it, and after it: both are of one call.
@@ -74,7 +88,7 @@ impl Job {
         arguments: Arguments,
         slot: Slot,
         sending: Sending,
-        deadline: Instant,
+        (since, deadline): (Instant, Instant),
     ) -> (Job, Pending) {
         let (reply, answer) = oneshot::channel();
         let progress = Arc::new(AtomicBool::new(false));
@@ -85,6 +99,9 @@ impl Job {
             slot,
             sending,
             deadline,
+            since,
+            ahead: 0,
+            sheds: false,
             judge: None,
             follows: false,
             redirects: 0,
@@ -101,6 +118,17 @@ impl Job {
         self.deadline > now && !self.reply.is_closed()
     }
 
+    /// The time that it had when it was made.
+    pub(super) fn time(&self) -> Duration {
+        self.deadline.saturating_duration_since(self.since)
+    }
+
+    /// How long it has waited for each that was ahead of it; none where those were few.
+    pub(super) fn waited_each(&self, now: Instant) -> Option<Duration> {
+        let ahead = u32::try_from(self.ahead).ok().filter(|ahead| *ahead >= FEW)?;
+        Some(now.saturating_duration_since(self.since) / ahead)
+    }
+
     /// It is about to be written to a socket: from now on its fate is unknown.
     pub(super) fn note_sent(&self) {
         self.progress.store(true, Ordering::Release);
@@ -111,16 +139,25 @@ impl Job {
         self.progress.store(self.repeated, Ordering::Release);
     }
 
+    /// Refuses it: it would not be executed in time.
+    pub(super) fn refuse(self) {
+        budget::note(Limit::Overload);
+        self.answer(Err(Error::Overloaded));
+    }
+
     pub(super) fn answer(self, reply: Result<Reply, Error>) {
         let repeated = self.repeated;
         // A caller that has gone away has chosen not to know.
-        let _ = self.reply.send(match reply {
-            Ok(reply) => Ok(Answer { reply, repeated }),
-            // Whatever kept the second try from being made, or from being executed, says
-            // nothing of the first, which may have been.
-            Err(Error::Unavailable(_)) if repeated => Err(Error::DeadlineExceeded),
-            Err(error) => Err(error),
-        });
+        let _ =
+            self.reply.send(match reply {
+                Ok(reply) => Ok(Answer { reply, repeated }),
+                // Whatever kept the second try from being made, or from being executed, says
+                // nothing of the first, which may have been.
+                Err(
+                    Error::Unavailable(_) | Error::Refused(_) | Error::Overloaded | Error::Ending,
+                ) if repeated => Err(Error::DeadlineExceeded),
+                Err(error) => Err(error),
+            });
     }
 }
 

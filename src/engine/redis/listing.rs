@@ -4,70 +4,103 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
-use super::{LISTING, PartitionCursor, PartitionPage, Pending, Redis, index};
+use super::{
+    LISTING, PartitionCursor, PartitionPage, Pending, Redis, Sending,
+    index::{self, Note},
+};
 use crate::{
-    decision::{Decision, Listing, State},
+    decision::{Cost, Decision, Ends, Listing, State},
     error::Error,
     script,
+    time::{Millis, monotonic},
 };
 
 /// How long a call waits for its note once it is answered itself.
 const NOTE_MAX: Duration = Duration::from_millis(20);
 
+/// How a listing of so many names is sent.
+pub(super) fn pages(sending: Sending, limit: u32) -> Sending {
+    Sending { cost: Cost::bulk(50 + 5 * limit / 2), ..sending }
+}
+
+/// A note on its way.
+#[derive(Debug)]
+pub(super) struct Noting {
+    note: Note,
+    sent: Instant,
+    pending: Pending,
+}
+
 impl Redis {
-    /// Notes a partition for listings.
+    /// Notes a partition for listings and for the sweeper.
     pub(super) fn note<D: Decision>(
         &self,
         partition: &[u8],
-        listing: Listing,
+        note: Note,
         deadline: Instant,
-    ) -> Pending {
-        let note = index::note(&self.key_prefix, D::State::CAPABILITY, partition, listing);
-        self.send(&script::NOTE_PARTITION, note.finish(), LISTING, deadline)
+    ) -> Noting {
+        let call = index::note(&self.key_prefix, D::State::CAPABILITY, partition, note);
+        let sent = monotonic();
+        let pending = self.send(&script::NOTE_PARTITION, call.finish(), LISTING, deadline);
+        Noting { note, sent, pending }
     }
 
     /// Remembers that a partition was noted. Its answer is there as a rule, and does not
     /// keep a caller: the index may be on another node.
-    pub(super) async fn noted(&self, note: Pending, partition: &[u8], epoch: u64) {
-        if let Ok(Ok(noted)) = timeout(NOTE_MAX, note.wait()).await
+    pub(super) async fn noted(&self, noting: Noting, partition: &[u8], epoch: u64) {
+        let Noting { note, sent, pending } = noting;
+        if let Ok(Ok(noted)) = timeout(NOTE_MAX, pending.wait()).await
             && !noted.repeated
         {
-            self.index.noted(partition, epoch);
+            self.index.noted(partition, note, sent, epoch);
+        }
+    }
+
+    /// Notes a partition once more where a decision has granted a lease that ends before the
+    /// sweeper looks at it: the run-time settings of its pool shorten leases.
+    pub(super) async fn note_sooner<D: Decision>(
+        &self,
+        partition: &[u8],
+        length: Millis,
+        deadline: Instant,
+    ) {
+        let (listing, epoch) = (Listing::Held(Ends::After(length)), self.epoch());
+        if let Some(note) = self.index.due(partition, listing, epoch) {
+            let noting = self.note::<D>(partition, note, deadline);
+            self.noted(noting, partition, epoch).await;
         }
     }
 
     /// Notes partitions whose connection was lost on the way: the store behind the new one
     /// may never have heard of them. What goes wrong here is made good by a later call.
-    pub(super) async fn note_again<D: Decision>(
-        &self,
-        listed: &[(&[u8], Listing)],
-        deadline: Instant,
-    ) {
+    pub(super) async fn note_again<D: Decision>(&self, decisions: &[D], deadline: Instant) {
         let epoch = self.epoch();
-        let is_due = |(partition, listing): &&(&[u8], Listing)| {
-            self.index.is_due(partition, *listing, epoch)
-        };
-        let due: Vec<_> = listed.iter().filter(is_due).collect();
-        let notes: Vec<Pending> = due
+        let due = self.unnoted(decisions, epoch);
+        let notes: Vec<Noting> = due
             .iter()
-            .map(|(partition, listing)| self.note::<D>(partition, *listing, deadline))
+            .map(|(partition, note)| self.note::<D>(partition, *note, deadline))
             .collect();
-        for (note, (partition, _)) in notes.into_iter().zip(due) {
-            self.noted(note, partition, epoch).await;
+        for (noting, (partition, _)) in notes.into_iter().zip(due) {
+            self.noted(noting, partition, epoch).await;
         }
     }
 
-    /// The partitions that have to be noted beside these decisions, each once.
+    /// The partitions that have to be noted beside these decisions, each once in a row, by the
+    /// earliest end.
     pub(super) fn unnoted<'a, D: Decision>(
         &self,
         decisions: &'a [D],
         epoch: u64,
-    ) -> Vec<(&'a [u8], Listing)> {
-        let listed = decisions.iter().map(|decision| (decision.partition(), decision.listing()));
-        let mut due: Vec<_> = listed
-            .filter(|(partition, listing)| self.index.is_due(partition, *listing, epoch))
-            .collect();
-        due.dedup_by_key(|(partition, _)| *partition);
+    ) -> Vec<(&'a [u8], Note)> {
+        let mut due: Vec<(&[u8], Note)> = Vec::new();
+        for decision in decisions {
+            let partition = decision.partition();
+            let Some(note) = self.index.due(partition, decision.listing(), epoch) else { continue };
+            match due.last_mut() {
+                Some((last, first)) if *last == partition => *first = first.and(note),
+                _ => due.push((partition, note)),
+            }
+        }
         due
     }
 
@@ -82,7 +115,7 @@ impl Redis {
         let _permit = self.permit()?;
         let after = after.map(|cursor| (cursor.noted, cursor.name.as_bytes()));
         let list = index::list(&self.key_prefix, capability, limit, after).finish();
-        let pending = self.send(&script::LIST_PARTITIONS, list, LISTING, deadline);
+        let pending = self.send(&script::LIST_PARTITIONS, list, pages(LISTING, limit), deadline);
         index::parse_page(&mut pending.wait().await?.reply)
     }
 }

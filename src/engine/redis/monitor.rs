@@ -1,33 +1,45 @@
 //! Knows whether a node answers, so that a call to a dead one fails at once.
 
+mod inspect;
+
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use redis::{RedisError, RedisResult, aio::MultiplexedConnection};
+use redis::RedisError;
 use tokio::{
     sync::watch,
     time::{sleep, timeout},
 };
 
 use super::{
-    Eviction, StoreState,
-    fitness::Fitness,
+    Eviction, StoreState, evaluate,
     lane::Shared,
     leader::{Leader, Seen},
+    skew::Reading,
     source::Source,
 };
 use crate::{decision::Sighting, error::Error};
+use inspect::{Probe, Verdict};
 
 const PROBE_EVERY: Duration = Duration::from_millis(250);
 /// A probe unanswered for this long means down.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often the Sentinels are asked whether another primary leads.
 const ASK_EVERY: Duration = Duration::from_secs(1);
+/// How often it is said that a Redis may forget which is used all the same.
+const WARN_EVERY: Duration = Duration::from_secs(300);
+
+/// The most that fencing tokens run ahead of a clock, in µs: an hour.
+const AHEAD_MAX: u64 = 3_600_000_000;
+
+/// By how much the clock of a primary that does not say who it is (INFO) has to be behind
+/// to be taken for another one's, in µs.
+const UNSEEN_MAX: u64 = 100_000;
 
 /// Follows the state of a node.
 pub(super) struct Monitor {
@@ -38,19 +50,21 @@ pub(super) struct Monitor {
     epoch: AtomicU64,
     /// Whether a call was answered since the last probe.
     answered: AtomicBool,
+    /// Whether it has answered what is the reason that it is down.
+    has_answered: AtomicBool,
     reason: Mutex<String>,
+    /// When it was last warned of.
+    warned: Mutex<Option<Instant>>,
+    /// The key that it is probed with, as far as that is known.
+    probe_key: Mutex<Option<String>>,
+    /// How far fencing tokens run ahead of its clock, in µs.
+    ahead: AtomicU64,
+    /// Whether that is known, of the primary that leads now.
+    is_measured: Mutex<bool>,
     /// Who it is, where that was seen.
     seen: Mutex<Option<Seen>>,
     /// Where losses and failovers are counted.
     shared: Arc<Shared>,
-}
-
-/// The connection that probes go over.
-struct Probe {
-    socket: Option<MultiplexedConnection>,
-    epoch: u64,
-    /// The first state is told even if it is down.
-    is_first: bool,
 }
 
 impl Monitor {
@@ -66,6 +80,11 @@ impl Monitor {
             state: watch::Sender::new(state),
             epoch: AtomicU64::new(0),
             answered: AtomicBool::new(false),
+            has_answered: AtomicBool::new(false),
+            warned: Mutex::default(),
+            probe_key: Mutex::default(),
+            ahead: AtomicU64::new(0),
+            is_measured: Mutex::default(),
             reason: Mutex::new("not connected yet".to_owned()),
             seen: Mutex::default(),
             shared,
@@ -86,7 +105,17 @@ impl Monitor {
 
     /// Whether the node answers.
     pub(super) fn is_up(&self) -> bool {
+        *self.state.borrow() != StoreState::Down
+    }
+
+    /// Whether it takes writes, too.
+    pub(super) fn takes_writes(&self) -> bool {
         *self.state.borrow() == StoreState::Up
+    }
+
+    /// Whether it is reached all the same while it is down.
+    pub(super) fn has_answered(&self) -> bool {
+        self.has_answered.load(Ordering::Acquire)
     }
 
     /// Fails while the node is down.
@@ -96,7 +125,8 @@ impl Monitor {
 
     /// Why calls fail while the node is down.
     pub(super) fn down(&self) -> Error {
-        Error::Unavailable(self.reason().clone())
+        let why = self.reason().clone();
+        if self.has_answered() { Error::Refused(why) } else { Error::Unavailable(why) }
     }
 
     pub(super) fn note_answer(&self) {
@@ -122,11 +152,13 @@ impl Monitor {
     }
 
     fn reason(&self) -> MutexGuard<'_, String> {
-        self.reason.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.reason)
     }
 
-    fn set_down(&self, reason: &str, is_first: bool) {
-        if self.fall(reason) == StoreState::Up || is_first {
+    /// It is down; `answers` says whether it is reached, but refuses all calls.
+    fn set_down(&self, reason: &str, answers: bool, is_first: bool) {
+        self.has_answered.store(answers, Ordering::Release);
+        if self.fall(reason) != StoreState::Down || is_first {
             tracing::warn!(reason, "the store is down; calls fail with UNAVAILABLE until it is up");
         }
     }
@@ -145,15 +177,24 @@ impl Monitor {
     }
 
     fn set_up(&self) {
-        if self.state.send_replace(StoreState::Up) == StoreState::Down {
+        if self.state.send_replace(StoreState::Up) != StoreState::Up {
             tracing::info!("the store is up");
+        }
+    }
+
+    fn set_refusing(&self, why: &str) {
+        if self.state.send_replace(StoreState::Refusing) != StoreState::Refusing {
+            tracing::warn!(
+                why,
+                "the store refuses writes; calls that write fail with UNAVAILABLE until it takes them"
+            );
         }
     }
 
     /// Probes for ever, also while calls are answered: those may go over connections that
     /// are younger than a restart which nobody noticed.
     pub(super) async fn probe(&self) {
-        let mut probe = Probe { socket: None, epoch: 0, is_first: true };
+        let mut probe = Probe { socket: None, epoch: 0, is_first: true, count: 0 };
         loop {
             self.probe_once(&mut probe).await;
             sleep(PROBE_EVERY).await;
@@ -177,83 +218,34 @@ impl Monitor {
         let is_busy = self.answered.swap(false, Ordering::Relaxed) && self.is_up();
         // To ask the Sentinels takes a time of its own.
         let named = self.source.client(self.epoch()).await.map(drop);
-        let ping = async {
+        let asked = async {
             named?;
-            self.ping(probe).await
+            self.ask(probe).await
         };
-        let failed = match timeout(PROBE_TIMEOUT, ping).await {
-            Ok(Ok(None)) => return self.set_up(),
-            Ok(Ok(Some(refusal))) => refusal,
-            Ok(Err(error)) => error.to_string(),
+        match timeout(PROBE_TIMEOUT, asked).await {
+            Ok(Ok(Verdict::Fit)) => return self.set_up(),
+            Ok(Ok(Verdict::Refuses(why))) => return self.set_refusing(&why),
+            Ok(Ok(Verdict::Unfit(why))) => self.set_down(&why, true, is_first),
+            Ok(Err(error)) => {
+                let answers = error.code().is_some_and(|code| {
+                    matches!(evaluate::refused(code, String::new()), Error::Refused(_))
+                });
+                self.set_down(&error.to_string(), answers, is_first);
+            }
             // Calls were answered, or have been since.
             Err(_) if is_busy || self.answered.load(Ordering::Relaxed) => return,
-            Err(_) => "no answer to PING".to_owned(),
-        };
+            Err(_) => self.set_down("no answer to PING", false, is_first),
+        }
         probe.socket = None;
-        self.set_down(&failed, is_first);
-    }
-
-    /// Asks whether it is there; of a new connection also what it leads to, and why
-    /// that must not be used.
-    async fn ping(&self, probe: &mut Probe) -> RedisResult<Option<String>> {
-        if probe.epoch != self.epoch() {
-            probe.socket = None;
-        }
-        if let Some(socket) = &mut probe.socket {
-            match still_there(socket).await {
-                Ok(fitness) => return Ok(self.note(fitness)),
-                Err(error) if error.code().is_some() => return Err(error),
-                // Broken: what is there now?
-                Err(_) => self.note_loss(probe.epoch),
-            }
-        }
-        let epoch = self.epoch();
-        probe.epoch = epoch;
-        let (socket, fitness) = self.inspect(epoch).await?;
-        if let Some(eviction) = fitness.eviction() {
-            tracing::warn!("{eviction}");
-        }
-        let refusal = self.note(fitness);
-        if refusal.is_none() {
-            probe.socket = Some(socket);
-        }
-        Ok(refusal)
-    }
-
-    /// Notes what a node says of itself; why it must not be used, if so.
-    fn note(&self, fitness: Fitness) -> Option<String> {
-        let refusal = fitness.refusal(self.eviction);
-        if refusal.is_none() {
-            self.note_leader(fitness.leader);
-        }
-        refusal
-    }
-
-    /// Connects, and asks what it is connected to.
-    async fn inspect(&self, epoch: u64) -> RedisResult<(MultiplexedConnection, Fitness)> {
-        let mut socket = self.source.connect(epoch).await?;
-        match redis::cmd("INFO").query_async::<String>(&mut socket).await {
-            Ok(info) => Ok((socket, Fitness::parse(&info))),
-            // Our user may not ask.
-            Err(error) if error.code() == Some("NOPERM") => {
-                tracing::warn!(%error, "cannot see whether this Redis is fit: allow INFO");
-                Ok((socket, Fitness::default()))
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Why the node must not be used as it is set up; none where it does not answer soon.
-    pub(super) async fn unfit(&self) -> Option<String> {
-        let inspected = timeout(PROBE_TIMEOUT, self.inspect(self.epoch())).await;
-        inspected.ok()?.ok()?.1.unfit(self.eviction)
     }
 
     fn note_leader(&self, leader: Leader) {
         if leader.history.is_empty() {
             return; // It does not say.
         }
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        // Until this is decided no other connection is measured.
+        let mut is_measured = lock(&self.is_measured);
+        let mut seen = lock(&self.seen);
         let has_changed = match &mut *seen {
             Some(seen) => seen.note(leader),
             none => {
@@ -265,28 +257,78 @@ impl Monitor {
         };
         drop(seen);
         if has_changed {
+            *is_measured = false;
             self.shared.note_failover();
             self.note_loss(self.epoch());
         }
     }
 
+    /// Notes its clock, and how far tokens run ahead of it as other servers know; how far
+    /// they do.
+    fn note_clock(&self, reading: &Reading, told: u64) -> u64 {
+        let mut is_measured = lock(&self.is_measured);
+        let is_new = !std::mem::replace(&mut *is_measured, true);
+        let behind = self.shared.skew.ahead(reading);
+        let is_known = lock(&self.seen).is_some();
+        let is_other = match is_known {
+            true => is_new && self.is_successor(),
+            false => behind > self.ahead() + UNSEEN_MAX,
+        };
+        let ahead = told.max(if is_other {
+            behind
+        } else if is_new {
+            0
+        } else {
+            self.ahead()
+        });
+        let ahead = ahead.min(AHEAD_MAX);
+        if ahead > self.ahead.swap(ahead, Ordering::AcqRel) + 1_000_000 {
+            tracing::warn!(
+                seconds = ahead / 1_000_000,
+                "this primary's clock is behind: fencing tokens run ahead of it"
+            );
+        }
+        self.shared.skew.note(reading, ahead);
+        ahead
+    }
+
+    /// Whether another primary may have led before it.
+    fn is_successor(&self) -> bool {
+        let has_moved = self.shared.topology().is_some_and(|topology| topology.has_changed());
+        has_moved || self.shared.failovers() > 0
+    }
+
+    /// How far they run ahead of its clock as far as that is known of this primary.
+    fn known_ahead(&self) -> u64 {
+        if *lock(&self.is_measured) { self.ahead() } else { 0 }
+    }
+
+    /// How far fencing tokens run ahead of its clock, in µs.
+    pub(super) fn ahead(&self) -> u64 {
+        self.ahead.load(Ordering::Acquire)
+    }
+
+    fn probe_key(&self) -> Option<String> {
+        let mut key = lock(&self.probe_key);
+        if key.is_none() {
+            let topology = self.shared.topology()?;
+            *key = topology.probe_key(self, &self.shared.probe_key);
+        }
+        key.clone()
+    }
+
+    fn forget_probe_key(&self) {
+        *lock(&self.probe_key) = None;
+    }
+
     /// Whom it was seen to lead as, and for how long.
     pub(super) fn sighting(&self) -> Option<Sighting> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(Seen::sighting)
+        lock(&self.seen).as_ref().map(Seen::sighting)
     }
 }
 
-/// Asks a node that was asked before who it is: it may follow another one now, or have done
-/// so since.
-async fn still_there(socket: &mut MultiplexedConnection) -> RedisResult<Fitness> {
-    match redis::cmd("INFO").arg("replication").query_async::<String>(socket).await {
-        Ok(info) => Ok(Fitness::parse(&info)),
-        Err(error) if error.code() == Some("NOPERM") => {
-            redis::cmd("PING").query_async::<()>(socket).await?;
-            Ok(Fitness::default())
-        }
-        Err(error) => Err(error),
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl std::fmt::Debug for Monitor {

@@ -5,10 +5,12 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use tokio::sync::Semaphore;
+
 use super::{
     super::worker,
     Eviction, StoreState,
-    job::Job,
+    job::{Job, Sending},
     lane::{Lane, Shared},
     monitor::Monitor,
     source::Source,
@@ -22,6 +24,8 @@ pub(super) struct Node {
     connections: u32,
     /// Of each of the server's threads, made when it first needs them.
     lanes: Box<[OnceLock<Lanes>]>,
+    /// One batch at a time is on its way in the bulk lanes of all threads.
+    turn: Arc<Semaphore>,
 }
 
 /// The lanes of one thread.
@@ -29,6 +33,10 @@ struct Lanes {
     plain: Arc<Lane>,
     /// For what replicas have to confirm.
     confirmed: Arc<Lane>,
+    /// For listings, and for what else holds Redis for long.
+    bulk: Arc<Lane>,
+    /// For what does and nobody asked for: it takes turns with what somebody did.
+    upkeep: Arc<Lane>,
 }
 
 /// How to make nodes.
@@ -52,6 +60,7 @@ impl Node {
             connections: connections.div_ceil((*workers).max(1) as u32),
             // One more for what is done beside the calls.
             lanes: (0..=*workers).map(|_| OnceLock::new()).collect(),
+            turn: Arc::new(Semaphore::new(1)),
         })
     }
 
@@ -60,12 +69,17 @@ impl Node {
         let place = &self.lanes[worker::number() % self.lanes.len()];
         let lanes = place.get_or_init(|| {
             let lane = || Lane::new(self.shared.clone(), self.monitor.clone(), self.connections);
-            Lanes { plain: lane(), confirmed: lane() }
+            let bulk = || Lane::bulk(self.shared.clone(), self.monitor.clone(), self.turn.clone());
+            Lanes { plain: lane(), confirmed: lane(), bulk: bulk(), upkeep: bulk() }
         });
-        match job.sending.confirmation.is_needed() {
-            false => lanes.plain.push(job),
-            true => lanes.confirmed.push(job),
-        }
+        let Sending { confirmation, is_upkeep, cost, .. } = job.sending;
+        let lane = match (confirmation.is_needed(), cost.is_bulk()) {
+            (true, _) => &lanes.confirmed,
+            (false, false) => &lanes.plain,
+            (false, true) if is_upkeep => &lanes.upkeep,
+            (false, true) => &lanes.bulk,
+        };
+        lane.push(job);
     }
 }
 

@@ -1,18 +1,23 @@
-//! Which partitions the sweeper sees to: one server of all sweeps, and any may take over.
+//! What the sweeper asks of the index: one server of all sweeps, and any may take over.
 
 use std::time::Instant;
 
-use super::{super::sweeper::Round, PartitionCursor, Redis, UPKEEP, index};
+use super::{
+    PartitionCursor, Redis, Sending, UPKEEP,
+    index::{self, Look},
+    listing::pages,
+};
 use crate::{
+    decision::{Arguments, Reply},
     error::Error,
-    script,
+    script::{self, Script},
     time::{Millis, Timestamp},
 };
 
 /// How long a server is the one that sweeps without a further word.
 const HOLD: Millis = Millis(1200);
-/// Names that are asked for at a time.
-const PAGE: u32 = 1000;
+/// Looks that are settled go together, unlike what runs on pools.
+const TOGETHER: Sending = Sending { is_upkeep: false, ..UPKEEP };
 
 impl Redis {
     /// Says that this server sweeps; the time of the store, none when another one does.
@@ -23,35 +28,80 @@ impl Redis {
     ) -> Result<Option<Timestamp>, Error> {
         self.check()?;
         let lead = index::lead(&self.key_prefix, capability, self.hub.channel(), HOLD).finish();
-        let mut reply = self.send(&script::LEAD_SWEEP, lead, UPKEEP, deadline).wait().await?.reply;
+        let mut reply = self.ask(&script::LEAD_SWEEP, lead, UPKEEP, deadline).await?;
         let (leads, now) = (reply.number()? == 1, Timestamp(reply.number()?));
         Ok(leads.then_some(now))
     }
 
-    /// The partitions that were noted since a time, or all, and when. None when another
-    /// server sweeps.
-    pub(in super::super) async fn round(
+    /// The partitions that are to be looked at now, at most `limit`, and whether there are
+    /// more.
+    pub(in super::super) async fn due(
         &self,
         capability: &'static str,
-        since: Option<Timestamp>,
+        limit: u32,
         deadline: Instant,
-    ) -> Result<Option<Round>, Error> {
-        let Some(now) = self.lead(capability, deadline).await? else { return Ok(None) };
-        let mut noted: Vec<PartitionCursor> = Vec::new();
-        loop {
-            let start = match (noted.last(), since) {
-                (Some(cursor), _) => Some((cursor.noted, cursor.name.as_bytes())),
-                (None, Some(since)) => Some((since.0, &[][..])),
-                (None, None) => None,
-            };
-            let list = index::list(&self.key_prefix, capability, PAGE, start).finish();
-            let listed = self.send(&script::LIST_PARTITIONS, list, UPKEEP, deadline).wait().await?;
-            let (page, more) = index::parse_noted(&mut { listed.reply })?;
-            let is_last = !more || page.is_empty();
-            noted.extend(page);
-            if is_last {
-                return Ok(Some(Round { now, noted }));
-            }
+    ) -> Result<(Vec<PartitionCursor>, bool), Error> {
+        let due = index::due(&self.key_prefix, capability, limit).finish();
+        let sending = pages(UPKEEP, limit);
+        index::parse_noted(&mut self.ask(&script::DUE_PARTITIONS, due, sending, deadline).await?)
+    }
+
+    /// The partitions that were noted last, at most `limit`.
+    pub(in super::super) async fn latest(
+        &self,
+        capability: &'static str,
+        limit: u32,
+        deadline: Instant,
+    ) -> Result<Vec<PartitionCursor>, Error> {
+        let latest = index::latest(&self.key_prefix, capability, limit).finish();
+        let sending = pages(UPKEEP, limit);
+        let mut reply = self.ask(&script::LATEST_PARTITIONS, latest, sending, deadline).await?;
+        Ok(index::parse_noted(&mut reply)?.0)
+    }
+
+    /// A page of the index after a place in it, and whether more follow.
+    pub(in super::super) async fn page(
+        &self,
+        capability: &'static str,
+        limit: u32,
+        after: Option<&PartitionCursor>,
+        deadline: Instant,
+    ) -> Result<(Vec<PartitionCursor>, bool), Error> {
+        let after = after.map(|cursor| (cursor.noted, cursor.name.as_bytes()));
+        let list = index::list(&self.key_prefix, capability, limit, after).finish();
+        let sending = pages(UPKEEP, limit);
+        index::parse_noted(&mut self.ask(&script::LIST_PARTITIONS, list, sending, deadline).await?)
+    }
+
+    /// Schedules the next look at partitions; vacant ones that were noted before a time leave
+    /// the index. Whether each has left.
+    pub(in super::super) async fn settle(
+        &self,
+        capability: &'static str,
+        looks: &[Look],
+        before: Timestamp,
+        deadline: Instant,
+    ) -> Result<Vec<bool>, Error> {
+        let send = |look| {
+            let settle = index::settle(&self.key_prefix, capability, look, before).finish();
+            self.send(&script::SETTLE_PARTITION, settle, TOGETHER, deadline)
+        };
+        let pending: Vec<_> = looks.iter().map(send).collect();
+        let mut left = Vec::with_capacity(looks.len());
+        for pending in pending {
+            let mut reply = pending.wait().await?.reply;
+            left.push((reply.number()?, reply.number()?) == (0, 1));
         }
+        Ok(left)
+    }
+
+    async fn ask(
+        &self,
+        script: &'static Script,
+        arguments: Arguments,
+        sending: Sending,
+        deadline: Instant,
+    ) -> Result<Reply, Error> {
+        Ok(self.send(script, arguments, sending, deadline).wait().await?.reply)
     }
 }

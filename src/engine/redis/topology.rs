@@ -9,6 +9,7 @@ use super::{
     address::Address,
     cluster::Cluster,
     job::Job,
+    monitor::Monitor,
     node::{Node, Plan},
     slot::Slot,
     source::Source,
@@ -139,6 +140,16 @@ impl Topology {
         match self {
             Topology::Single(node) => node.monitor.unfit().await,
             Topology::Cluster(cluster) => cluster.unfit().await,
+        }
+    }
+
+    /// A key on the node that this monitor follows; none where nothing is known of its slots.
+    pub(super) fn probe_key(&self, monitor: &Monitor, prefix: &str) -> Option<String> {
+        match self {
+            Topology::Single(_) => Some(prefix.to_owned()),
+            Topology::Cluster(cluster) => {
+                cluster.tag_of(monitor).map(|tag| format!("{prefix}{{{tag}}}"))
+            }
         }
     }
 

@@ -17,6 +17,9 @@ use crate::{
 const TICK: Duration = Duration::from_millis(300);
 /// What each queue adds to that, so that many cost the store no more than a few do.
 const TICK_PER_QUEUE: Duration = Duration::from_micros(100);
+/// The shortest time between two attendances of one queue: slots that end within it are
+/// handed on together.
+const REST: Duration = Duration::from_millis(5);
 /// A server is known for so many ticks without a word from it.
 const KEEP_TICKS: u32 = 5;
 
@@ -41,7 +44,12 @@ struct Queues<D> {
 struct Line<D> {
     asked: D,
     calls: HashSet<u64>,
+    /// When it is attended to next.
     next: Instant,
+    /// When it was attended to last.
+    attended: Option<Instant>,
+    /// The first end of a slot that a call has learned of since the last attendance began.
+    frees_at: Option<Instant>,
 }
 
 /// A queue to attend to.
@@ -70,7 +78,8 @@ impl<D: Waits> Register<D> {
             line.calls.insert(number);
         } else {
             let partition: Arc<[u8]> = asked.partition().into();
-            let line = Line { asked: asked.clone(), calls: HashSet::from([number]), next: now };
+            let (asked, calls) = (asked.clone(), HashSet::from([number]));
+            let line = Line { asked, calls, next: now, attended: None, frees_at: None };
             queues.by_partition.insert(partition.clone(), line);
             queues.schedule.insert((now, partition));
             self.changed.notify_one();
@@ -126,18 +135,26 @@ impl<D: Waits> Register<D> {
         }
     }
 
-    /// Notes that a queue was attended to, and when a slot of it will be free.
+    /// Notes that a queue was attended to, and when one more slot of it will be free.
     pub(super) fn attended(&self, partition: &[u8], frees_in: Option<Duration>) {
         let mut queues = self.lock();
-        let tick = queues.tick();
-        queues.reschedule(partition, monotonic() + frees_in.map_or(tick, |due| due.min(tick)));
+        let (now, tick) = (monotonic(), queues.tick());
+        let Some(line) = queues.by_partition.get_mut(partition) else { return };
+        line.attended = Some(now);
+        let next = now + frees_in.map_or(tick, |due| due.min(tick));
+        // A call may have been granted a slot that ends before, after the queue was seen.
+        let next = line.frees_at.map_or(next, |at| at.min(next)).max(now + REST);
+        queues.reschedule(partition, next);
     }
 
     /// Has a queue attended to no later than a slot of it may lapse.
     pub(super) fn frees(&self, partition: &[u8], frees_in: Duration) {
         let mut queues = self.lock();
+        let Some(line) = queues.by_partition.get_mut(partition) else { return };
         let at = monotonic() + frees_in;
-        if queues.by_partition.get(partition).is_some_and(|line| at < line.next) {
+        let at = line.attended.map_or(at, |attended| at.max(attended + REST));
+        line.frees_at = Some(line.frees_at.map_or(at, |first| first.min(at)));
+        if at < line.next {
             queues.reschedule(partition, at);
             self.changed.notify_one();
         }
@@ -171,7 +188,8 @@ impl<D: Waits> Queues<D> {
             // Until it was attended to.
             let later = now + self.tick();
             self.reschedule(&partition, later);
-            if let Some(line) = self.by_partition.get(&partition) {
+            if let Some(line) = self.by_partition.get_mut(&partition) {
+                line.frees_at = None;
                 due.push(Due { asked: line.asked.clone(), gone: None });
             }
         }

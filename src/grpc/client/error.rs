@@ -36,6 +36,12 @@ impl CallError {
         CallError { code: code_name(Code::Unavailable), message }
     }
 
+    /// The store took a part of a batch only.
+    pub(super) fn refused() -> CallError {
+        let message = "the store refused a part of the batch: send it again".to_owned();
+        CallError { code: code_name(Code::Unavailable), message }
+    }
+
     /// No connection. The innermost cause names what failed; the outer ones
     /// say "transport error" only.
     pub(super) fn unreachable(error: &transport::Error) -> CallError {

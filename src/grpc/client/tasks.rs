@@ -26,7 +26,8 @@ pub enum TaskListing {
 }
 
 impl Client {
-    /// Queues tasks, at most 1,000; what became of each, in their order.
+    /// Queues tasks, at most 1,000; what became of each, in their order. Fails where the
+    /// store refused some: queued again, the others are duplicates.
     pub async fn enqueue_tasks(
         &self,
         pool: &str,
@@ -40,6 +41,11 @@ impl Client {
         });
         let message = pb::EnqueueTasksRequest { pool: pool.to_owned(), tasks: queued.collect() };
         let answer = answered(self.admission.clone().enqueue_tasks(request(message))).await?;
+        let is_refused =
+            |result: &pb::EnqueueResult| result.status() == pb::EnqueueStatus::Unavailable;
+        if answer.results.iter().any(is_refused) {
+            return Err(CallError::refused());
+        }
         let statuses = answer.results.iter().map(status).collect::<Option<Vec<_>>>();
         let statuses = statuses.filter(|statuses| statuses.len() == tasks.len());
         statuses.ok_or_else(|| CallError::malformed("results"))
@@ -70,7 +76,9 @@ impl Client {
 
 fn status(result: &pb::EnqueueResult) -> Option<EnqueueStatus> {
     match result.status() {
-        pb::EnqueueStatus::Unspecified | pb::EnqueueStatus::Unreadable => None,
+        pb::EnqueueStatus::Unspecified
+        | pb::EnqueueStatus::Unreadable
+        | pb::EnqueueStatus::Unavailable => None,
         pb::EnqueueStatus::Enqueued => Some(EnqueueStatus::Enqueued),
         pb::EnqueueStatus::Duplicate => Some(EnqueueStatus::Duplicate),
         pb::EnqueueStatus::Expired => Some(EnqueueStatus::Expired),

@@ -3,7 +3,8 @@
 use std::{
     mem,
     pin::Pin,
-    task::{Context, Poll},
+    sync::Arc,
+    task::{Context, Poll, ready},
 };
 
 use hyper::{
@@ -11,23 +12,105 @@ use hyper::{
     body::{Body, Bytes, Frame},
     header::{HeaderName, HeaderValue},
 };
+use tokio::sync::oneshot;
 use tonic::Status;
 
-const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+use super::super::{
+    held::{Hold, Holding, LARGE},
+    status,
+};
+use crate::budget::{self, Limit};
+
+pub(super) const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const OK: HeaderValue = HeaderValue::from_static("0");
 
 /// What is sent in answer to a call, after its headers.
 #[derive(Debug, Default)]
-pub enum AnswerBody {
+pub struct AnswerBody {
+    rest: Rest,
+    /// The connection it is sent on; none if there is nothing to send.
+    holding: Option<Arc<Holding>>,
+    /// The listing that it answers, until it is sent.
+    _listing: Option<Hold>,
+    /// Completes when the large part that was given last is sent.
+    sending: Option<oneshot::Receiver<()>>,
+}
+
+#[derive(Debug, Default)]
+enum Rest {
     /// A message, and that all is well.
     Message(Bytes),
     /// That all is well.
     Status,
+    /// A text for a peer that does not speak gRPC.
+    Text(Bytes),
     /// Nothing more.
     #[default]
     Done,
     /// What tonic has answered.
     Other(tonic::body::Body),
+}
+
+impl AnswerBody {
+    /// A framed message, and that all is well.
+    pub(super) fn message(message: Bytes, holding: Arc<Holding>) -> AnswerBody {
+        AnswerBody { rest: Rest::Message(message), holding: Some(holding), ..AnswerBody::default() }
+    }
+
+    /// A text for a peer that does not speak gRPC.
+    pub(in super::super) fn text(text: String) -> AnswerBody {
+        AnswerBody { rest: Rest::Text(text.into()), ..AnswerBody::default() }
+    }
+
+    /// What tonic has answered, and the listing that it answers.
+    pub(in super::super) fn other(
+        body: tonic::body::Body,
+        holding: Arc<Holding>,
+        listing: Option<Hold>,
+    ) -> AnswerBody {
+        AnswerBody {
+            rest: Rest::Other(body),
+            holding: Some(holding),
+            _listing: listing,
+            sending: None,
+        }
+    }
+
+    /// Gives a part to be sent.
+    fn give(&mut self, data: Bytes) -> Frame<Bytes> {
+        let Some(holding) = &self.holding else { return Frame::data(data) };
+        if data.len() < LARGE {
+            holding.give();
+            return Frame::data(data);
+        }
+        let Some(hold) = holding.answer(data.len()) else {
+            budget::note(Limit::AnswerBytes);
+            self.rest = Rest::Done;
+            let mut trailers = HeaderMap::new();
+            let refused = status::answer_dropped(data.len());
+            // Its text is ASCII, as headers are.
+            let _ = refused.add_header(&mut trailers);
+            return Frame::trailers(trailers);
+        };
+        holding.give();
+        let (sent, sending) = oneshot::channel();
+        self.sending = Some(sending);
+        Frame::data(Bytes::from_owner(Unsent { data, _hold: hold, _sent: sent }))
+    }
+}
+
+/// Data of an answer, which is held until it is sent or its stream is reset.
+struct Unsent {
+    data: Bytes,
+    _hold: Hold,
+    /// Dropped with it.
+    _sent: oneshot::Sender<()>,
+}
+
+impl AsRef<[u8]> for Unsent {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
 }
 
 impl Body for AnswerBody {
@@ -38,28 +121,46 @@ impl Body for AnswerBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        if let AnswerBody::Other(body) = &mut *self {
-            return Pin::new(body).poll_frame(cx);
+        if let Some(sending) = &mut self.sending {
+            // Its stream is kept until then: what ends it in time is its task.
+            let _ = ready!(Pin::new(sending).poll(cx));
+            self.sending = None;
         }
-        let frame = match mem::take(&mut *self) {
-            AnswerBody::Message(message) => {
-                *self = AnswerBody::Status;
-                Some(Ok(Frame::data(message)))
+        if let Rest::Other(body) = &mut self.rest {
+            let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) else {
+                if let Some(holding) = &self.holding {
+                    holding.sent();
+                }
+                return Poll::Pending;
+            };
+            return Poll::Ready(match frame {
+                Some(Ok(frame)) => Some(Ok(match frame.into_data() {
+                    Ok(data) => self.give(data),
+                    Err(frame) => frame,
+                })),
+                ended => ended,
+            });
+        }
+        let frame = match mem::take(&mut self.rest) {
+            Rest::Message(message) => {
+                self.rest = Rest::Status;
+                Some(Ok(self.give(message)))
             }
-            AnswerBody::Status => {
+            Rest::Status => {
                 let mut trailers = HeaderMap::with_capacity(1);
                 trailers.insert(STATUS, OK);
                 Some(Ok(Frame::trailers(trailers)))
             }
+            Rest::Text(text) => Some(Ok(Frame::data(text))),
             _ => None,
         };
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            AnswerBody::Other(body) => body.is_end_stream(),
-            AnswerBody::Done => true,
+        match &self.rest {
+            Rest::Other(body) => self.sending.is_none() && body.is_end_stream(),
+            Rest::Done => self.sending.is_none(),
             _ => false,
         }
     }

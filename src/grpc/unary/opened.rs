@@ -3,22 +3,24 @@
 use std::{
     future::poll_fn,
     pin::Pin,
-    task::{Context, Poll, ready},
+    sync::Arc,
+    task::{Context, Poll, Waker, ready},
+    time::Duration,
 };
 
 use hyper::{
     HeaderMap,
     body::{Body, Bytes, Frame, Incoming},
 };
-use tokio::time::{Sleep, sleep_until};
 use tonic::codegen::StdError;
 
 use super::{
-    super::{deadline::Begun, status},
+    super::{deadline::Begun, held::Holding},
     PREFIX,
+    unfinished::{Holds, Unfinished},
 };
 
-type Read = Result<Frame<Bytes>, StdError>;
+pub(super) type Read = Result<Frame<Bytes>, StdError>;
 
 /// The body of a call.
 pub(in super::super) struct Opened {
@@ -27,42 +29,107 @@ pub(in super::super) struct Opened {
     /// What came after it, or in its place.
     next: Option<Read>,
     rest: Incoming,
-    /// Where it is waited for: since when, and until when.
-    deadline: Option<(Begun, Pin<Box<Sleep>>)>,
+    holding: Arc<Holding>,
+    /// Where it is waited for.
+    unfinished: Option<Box<Unfinished>>,
 }
 
 impl Opened {
-    pub(super) fn new(rest: Incoming) -> Opened {
-        Opened { whole: None, next: None, rest, deadline: None }
+    pub(in super::super) fn new(rest: Incoming, holding: Arc<Holding>) -> Opened {
+        Opened { whole: None, next: None, rest, holding, unfinished: None }
     }
 
     /// The call's message, if a frame holds it whole and nothing comes after it. `None` leaves
     /// the call to tonic.
-    pub(super) async fn message(&mut self, headers: &HeaderMap) -> Option<Bytes> {
+    pub(super) async fn message(
+        &mut self,
+        headers: &HeaderMap,
+        default: Duration,
+    ) -> Option<Bytes> {
         // As a rule it is there already, and no clock is looked at.
         if let Poll::Ready(message) = poll_fn(|cx| Poll::Ready(self.poll_message(cx))).await {
             return message;
         }
-        self.await_by_deadline(headers);
+        self.await_by_deadline(headers, default);
         poll_fn(|cx| self.poll_message(cx)).await
     }
 
     /// From now on what does not come by the deadline of the call that begins with these
-    /// headers is an error; since when it is waited for.
-    pub(super) fn await_by_deadline(&mut self, headers: &HeaderMap) -> Begun {
-        let start = || {
-            let begun = Begun::now();
-            (begun, Box::pin(sleep_until(begun.deadline(headers).into())))
+    /// headers is an error, and what comes is counted; since when it is waited for. A call
+    /// without a deadline has `default`.
+    pub(in super::super) fn await_by_deadline(
+        &mut self,
+        headers: &HeaderMap,
+        default: Duration,
+    ) -> Begun {
+        if let Some(unfinished) = &self.unfinished {
+            return unfinished.begun();
+        }
+        let mut unfinished = Box::new(Unfinished::new(headers, default, self.holding.clone()));
+        let begun = unfinished.begun();
+        // What was read already counts, too.
+        let read = match (&self.whole, &self.next) {
+            (Some(whole), _) => Some(whole.clone()),
+            (_, Some(Ok(frame))) => frame.data_ref().cloned(),
+            _ => None,
         };
-        self.deadline.get_or_insert_with(start).0
+        match unfinished.begin(headers, read.as_ref()) {
+            Ok(true) => {}
+            // It has to wait before more of it is read.
+            Ok(false) => self.next = None,
+            Err(refused) => {
+                self.whole = None;
+                self.next = Some(Err(refused.into()));
+            }
+        }
+        self.unfinished = Some(unfinished);
+        begun
     }
 
     /// Since when it was waited for, if it was.
     pub(super) fn begun(&self) -> Option<Begun> {
-        self.deadline.as_ref().map(|(begun, _)| *begun)
+        self.unfinished.as_ref().map(|unfinished| unfinished.begun())
+    }
+
+    /// The connection, and what is held for a call whose message was taken: to be kept until
+    /// it is answered.
+    pub(super) fn end(self) -> (Arc<Holding>, Option<Holds>) {
+        let holds = self.holds();
+        (self.holding, holds)
+    }
+
+    pub(super) fn holding(&self) -> &Arc<Holding> {
+        &self.holding
+    }
+
+    /// What is held for it, if it was waited for: to be kept until the call is answered.
+    pub(in super::super) fn holds(&self) -> Option<Holds> {
+        self.unfinished.as_ref().map(|unfinished| unfinished.holds())
+    }
+
+    /// Whether the client has reset the call, or has gone; looks at what is there of it.
+    pub(super) fn is_reset(&mut self) -> bool {
+        // Who waits for the rest of it has it polled again.
+        if self.unfinished.is_none() && self.next.is_none() {
+            let _ = self.poll_whole(&mut Context::from_waker(Waker::noop()));
+        }
+        self.unfinished.is_none() && matches!(self.next, Some(Err(_)))
     }
 
     fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if self.next.is_none() {
+            ready!(self.poll_whole(cx));
+        }
+        let whole = match self.next {
+            None => self.whole.take(),
+            // More came than it, or it was refused meanwhile.
+            Some(_) => None,
+        };
+        Poll::Ready(whole.map(|mut frame| frame.split_off(PREFIX)))
+    }
+
+    /// Reads until a whole message is there and its end, or what is something else.
+    fn poll_whole(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while self.whole.is_none() || !self.rest.is_end_stream() {
             match ready!(self.poll_rest(cx)) {
                 None => break,
@@ -80,22 +147,20 @@ impl Opened {
                 }
             }
         }
-        Poll::Ready(self.whole.take().map(|mut frame| frame.split_off(PREFIX)))
+        Poll::Ready(())
     }
 
     /// Leaves a call to tonic, with what was read of it.
-    fn leave(&mut self, next: Read) -> Poll<Option<Bytes>> {
+    fn leave(&mut self, next: Read) -> Poll<()> {
         self.next = Some(next);
-        Poll::Ready(None)
+        Poll::Ready(())
     }
 
     fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<Option<Read>> {
-        if let Poll::Ready(frame) = Pin::new(&mut self.rest).poll_frame(cx) {
-            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
-        }
-        let Some((_, deadline)) = &mut self.deadline else { return Poll::Pending };
-        ready!(deadline.as_mut().poll(cx));
-        Poll::Ready(Some(Err(status::not_all_said().into())))
+        let Some(unfinished) = &mut self.unfinished else {
+            return Pin::new(&mut self.rest).poll_frame(cx).map_err(Into::into);
+        };
+        unfinished.poll_frame(&mut self.rest, cx)
     }
 }
 
@@ -122,6 +187,7 @@ impl Body for Opened {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.whole.is_none() && self.next.is_none() && self.rest.is_end_stream()
+        let waits = self.unfinished.as_ref().is_some_and(|unfinished| unfinished.waits());
+        self.whole.is_none() && self.next.is_none() && !waits && self.rest.is_end_stream()
     }
 }

@@ -1,7 +1,6 @@
 //! What goes wrong: the disk, the power, the clock, the process.
 
 use rand::Rng;
-use tollgate::{engine::embedded::Durability, time::AHEAD};
 
 use super::{LONG, Life, SECOND, World};
 use crate::{disk::End, history::Happened, mark};
@@ -45,6 +44,7 @@ impl World {
         self.offset += self.random.random_range(-most..=most);
         // Not before the epoch.
         self.offset = self.offset.clamp(-300 * DAY, 300 * DAY);
+        self.leases.clock_is_set(self.life.now());
         self.note(Happened::Stepped(self.offset));
     }
 
@@ -63,19 +63,12 @@ impl World {
     fn end(&mut self, end: End) {
         self.ends += 1;
         self.note(Happened::Ended(end));
-        // Of what was answered nothing is lost, or it begins at the mark, which was ahead.
-        let seen = match self.durability {
-            Durability::Always => self.settled,
-            Durability::Interval => self.life.now(),
-        };
-        self.start(end, seen);
+        self.start(end, self.settled);
     }
 
-    fn start(&mut self, end: End, seen: u64) {
-        let ahead = match self.durability {
-            Durability::Always => 0,
-            Durability::Interval => AHEAD.micros(),
-        };
+    /// Starts the next process, which knows this instant of the engine at least.
+    fn start(&mut self, end: End, synced: u64) {
+        let told = self.life.now();
         // What callers did not hear of they ask again.
         for waiting in std::mem::take(&mut self.waiting) {
             if self.random.random_bool(0.7) {
@@ -88,18 +81,17 @@ impl World {
         if self.random.random_bool(0.3) {
             self.set_clock();
         }
-        let system = self.true_now.saturating_add_signed(self.offset);
+        let system = self.system();
         self.life = Life::begin(&self.disk, system, self.durability);
         let (now, mark) = (self.life.now(), mark::read(&self.life.engine));
         self.note(Happened::Opened { mark, now });
-        // The one before may have used its last instant.
-        self.fair = system.max(self.fair + 1);
-        if now <= seen {
-            self.violated("no instant is used twice", None);
+        if now <= synced || now < system {
+            self.violated("time goes on from what is synced, and not behind the system's", None);
         }
-        if now > self.fair + ahead {
-            self.violated("no lease ends early", None);
+        if now > system.max(told + 1) {
+            self.violated("no lease ends early: time is not ahead of the system's", None);
         }
+        self.leases.unsynced_is_lost();
         let at = self.known.iter().rposition(|(known, _)| *known == mark);
         let Some(at) = at else { self.violated("what was acknowledged is there", None) };
         if let Some((first, last)) = self.unsure.filter(|_| at == 0)
@@ -111,7 +103,7 @@ impl World {
         for (_, request) in &self.network {
             self.callers.mention(request, self.step);
         }
-        if now - seen > LONG {
+        if now.saturating_sub(told) > LONG {
             self.network.clear();
             self.callers.forget(now);
         }

@@ -13,6 +13,10 @@ pub(super) struct Queue {
     rows: Vec<Row>,
     /// How many changes are in line.
     pub(super) count: usize,
+    /// How many bytes they take.
+    bytes: usize,
+    /// The same of those that are being written.
+    writing_bytes: usize,
     /// Of the last change.
     pub(super) ticket: u64,
     /// When the first of them came, by the clock's source.
@@ -30,6 +34,7 @@ impl Queue {
     /// Puts changes in line; their ticket.
     pub(super) fn push(&mut self, changes: &Row, now: Timestamp) -> u64 {
         self.count += changes.len();
+        self.bytes += changes.size();
         self.ticket += 1;
         match self.rows.last_mut() {
             Some(last) if last.size() + changes.size() <= last.capacity() => last.append(changes),
@@ -46,9 +51,25 @@ impl Queue {
     /// Takes what is in line.
     pub(super) fn take(&mut self) -> Vec<Row> {
         self.count = 0;
+        self.writing_bytes += mem::take(&mut self.bytes);
         let since = self.since.take();
         self.writing_since = self.writing_since.or(since);
         mem::take(&mut self.rows)
+    }
+
+    /// Takes note that what was taken is synced.
+    pub(super) fn note_synced(&mut self) {
+        (self.writing_since, self.writing_bytes) = (None, 0);
+    }
+
+    /// How many bytes of changes are not synced.
+    pub(super) fn unsynced_bytes(&self) -> usize {
+        self.bytes + self.writing_bytes
+    }
+
+    /// How many bytes of changes are in line.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// How old the first change is that is not down.
@@ -77,7 +98,12 @@ mod tests {
             assert_eq!(queue.push(changes.row(), Timestamp(number)), number + 1);
         }
         assert_eq!(queue.count, 5001);
+        let bytes = queue.unsynced_bytes();
         let rows = queue.take();
+        assert_eq!((queue.bytes(), queue.unsynced_bytes()), (0, bytes), "they are being written");
+        assert_eq!(rows.iter().map(Row::size).sum::<usize>(), bytes);
+        queue.note_synced();
+        assert_eq!(queue.unsynced_bytes(), 0);
         assert!((3..10).contains(&rows.len()), "{} rows", rows.len());
         assert!(rows.iter().all(|row| row.capacity() <= 4 * ROW_BYTES));
         let mut next = 0u64;

@@ -49,18 +49,23 @@ impl Writer {
     /// Writes what is in line, and the clock's mark if it is due; whether there can be more
     /// to write. What fails is written with the next.
     pub fn write(&mut self) -> bool {
-        let (ticket, is_closing) = self.collect();
+        let is_closing = lock(&self.shared.queue).is_closing;
+        if is_closing {
+            // What is collected now is the last: nothing that comes later is told.
+            self.clock.end_reservation();
+        }
+        let ticket = self.collect();
         let is_idle = self.batch.is_empty() && !self.clock.is_due();
         if is_idle && !is_closing {
             return true;
         }
-        let mark = if is_closing { self.clock.stop() } else { self.clock.reserve() };
+        let mark = if is_closing { self.clock.last_mark() } else { self.clock.mark() };
         match self.store.write(&self.batch, mark) {
             Ok(()) => {
                 // Calls wait for the word, not for what it was about to be freed.
                 let _written = mem::take(&mut self.batch);
-                lock(&self.shared.queue).writing_since = None;
-                self.clock.pass(mark);
+                lock(&self.shared.queue).note_synced();
+                self.clock.note_synced(mark);
                 self.shared.note_written(ticket);
             }
             Err(why) => {
@@ -92,7 +97,9 @@ impl Writer {
         loop {
             let left = end.saturating_duration_since(monotonic());
             let is_asked = queue.is_mark_due && enough < usize::MAX;
-            if queue.is_closing || is_asked || queue.count >= enough || left.is_zero() {
+            let is_much = enough < usize::MAX && shared.is_much(&queue);
+            let is_enough = queue.count >= enough || is_much;
+            if queue.is_closing || is_asked || is_enough || left.is_zero() {
                 break;
             }
             queue.is_idle = true;
@@ -102,16 +109,16 @@ impl Writer {
         queue.is_idle = false;
     }
 
-    /// Takes what is in line; the last ticket, and whether it is the last time.
-    fn collect(&mut self) -> (u64, bool) {
+    /// Takes what is in line; the last ticket.
+    fn collect(&mut self) -> u64 {
         let mut queue = lock(&self.shared.queue);
         queue.is_mark_due = false;
         let taken = queue.take();
-        let (ticket, is_closing) = (queue.ticket, queue.is_closing);
+        let ticket = queue.ticket;
         drop(queue);
         for row in taken {
             row.iter().for_each(|change| self.batch.add(change));
         }
-        (ticket, is_closing)
+        ticket
     }
 }

@@ -1,12 +1,18 @@
 //! Pools, as `lua/lib/admission.lua`, `token.lua`, `leases.lua` and `tasks.lua` write them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap, HashSet},
+};
 
 use super::values::{Packed, Stored, number, optional};
 use crate::{
     archive::{Line, PoolLine, QueuedLine, StandingName, StateName, TaskLine, Text},
     names::SEPARATOR,
 };
+
+/// Bytes of a payload in its task's record; longer ones have a field of their own.
+const INLINE_MAX: usize = 512;
 
 /// A pool that is read.
 #[derive(Default)]
@@ -62,8 +68,15 @@ pub(super) fn parse(
                 is_there = true;
             }
             b"queued" => {
-                for (member, text) in of.pairs() {
-                    let mut task = parse_queued(pool, &member, &text).ok_or_else(unread)?;
+                let is_payload = |(field, _): &(Vec<u8>, _)| field.first() == Some(&SEPARATOR);
+                let (payloads, records): (Vec<_>, Vec<_>) =
+                    of.pairs().into_iter().partition(is_payload);
+                let payloads: HashMap<Vec<u8>, Vec<u8>> = payloads.into_iter().collect();
+                for (member, text) in records {
+                    let payload = payloads.get(&payload_field(&member));
+                    let payload = payload.map(Vec::as_slice);
+                    let mut task =
+                        parse_queued(pool, &member, &text, payload).ok_or_else(unread)?;
                     list(&mut task, &leases, &mut listed);
                     known.insert(member);
                     read.lines.push(Line::Task(task));
@@ -228,15 +241,27 @@ pub(super) fn task_record(task: &TaskLine) -> Vec<u8> {
     record
 }
 
-fn parse_queued(pool: &Text, member: &[u8], text: &[u8]) -> Option<TaskLine> {
+/// The field of a payload above [`INLINE_MAX`] bytes, next to its task's.
+pub(super) fn payload_field(member: &[u8]) -> Vec<u8> {
+    [&[SEPARATOR], member].concat()
+}
+
+/// A record, and the payload where that has a field of its own.
+fn parse_queued(
+    pool: &Text,
+    member: &[u8],
+    text: &[u8],
+    payload: Option<&[u8]>,
+) -> Option<TaskLine> {
     let mut task = blank(pool, member)?;
     let parts: Vec<&[u8]> = text.splitn(10, |byte| *byte == b' ').collect();
-    let [states, token, grant, expire, slot_end, attempt, at, ends, forget, payload] = parts[..]
+    let [states, token, grant, expire, slot_end, attempt, at, ends, forget, inline] = parts[..]
     else {
         return None;
     };
     let [standing, state] = *states else { return None };
-    let standing = match standing {
+    let payload = if standing.is_ascii_lowercase() { payload? } else { inline };
+    let standing = match standing.to_ascii_uppercase() {
         b'Q' => StandingName::Queued,
         b'X' => StandingName::Dead,
         b'C' => StandingName::Cancelled,
@@ -261,8 +286,22 @@ fn parse_queued(pool: &Text, member: &[u8], text: &[u8]) -> Option<TaskLine> {
     Some(task)
 }
 
-/// The record of a task that was queued.
-pub(super) fn queued_record(task: &TaskLine, queued: &QueuedLine) -> Vec<u8> {
+/// The fields of a task that was queued: its record, and a payload above [`INLINE_MAX`]
+/// bytes.
+pub(super) fn queued_fields<'a>(task: &TaskLine, queued: &'a QueuedLine) -> Vec<Cow<'a, [u8]>> {
+    let (member, payload) = (task.member(), &queued.payload.0[..]);
+    let mut record = queued_record(task, queued);
+    if payload.len() <= INLINE_MAX {
+        record.extend_from_slice(payload);
+        return vec![member.into(), record.into()];
+    }
+    record[..1].make_ascii_lowercase();
+    let field = payload_field(&member);
+    vec![member.into(), record.into(), field.into(), payload.into()]
+}
+
+/// The record without a payload.
+fn queued_record(task: &TaskLine, queued: &QueuedLine) -> Vec<u8> {
     let standing = match queued.standing {
         StandingName::Queued => 'Q',
         StandingName::Dead => 'X',
@@ -279,8 +318,6 @@ pub(super) fn queued_record(task: &TaskLine, queued: &QueuedLine) -> Vec<u8> {
     let TaskLine { token, grant, expire, slot_end, .. } = task;
     let (ends, forget) = (queued.ends.unwrap_or(0), task.forget.unwrap_or(0));
     let QueuedLine { attempt, at, .. } = queued;
-    let head = format!(
-        "{standing}{state} {token} {grant} {expire} {slot_end} {attempt} {at} {ends} {forget} "
-    );
-    [head.as_bytes(), &queued.payload.0].concat()
+    format!("{standing}{state} {token} {grant} {expire} {slot_end} {attempt} {at} {ends} {forget} ")
+        .into_bytes()
 }

@@ -92,7 +92,7 @@ pub(super) async fn partition(
 fn asked((key, named): (Vec<u8>, Named)) -> Option<(Vec<u8>, Named, Cmd)> {
     let command = match (&named.capability[..], &named.part[..]) {
         (b"index" | b"bans", _) => return None,
-        (_, b"events" | b"backlog" | b"due" | b"queue" | b"places") => return None,
+        (_, b"events" | b"backlog" | b"due" | b"queue" | b"places" | b"tickets") => return None,
         (b"admission", b"leases") | (b"stock", b"holds") => {
             let mut command = cmd("ZRANGE");
             command.arg(&key).arg(0).arg(-1).arg("WITHSCORES");

@@ -144,8 +144,9 @@ impl Keyspace {
         let mut commands = Vec::new();
         match (&task.queued, task.forget) {
             (Some(queued), _) => {
-                let record = pool::queued_record(task, queued);
-                commands.push(plain(key(&[b"queued"]), "HSET", &[&member, &record]));
+                let fields = pool::queued_fields(task, queued);
+                let fields: Vec<&[u8]> = fields.iter().map(|field| &**field).collect();
+                commands.push(plain(key(&[b"queued"]), "HSET", &fields));
                 if queued.standing == StandingName::Queued {
                     let at = format!("{:016}", queued.at);
                     let parts = [&task.device.0[..], at.as_bytes(), &task.task.0];
@@ -174,7 +175,8 @@ impl Keyspace {
     /// What holds for pools and policies as a whole, once all of them is known.
     pub(super) fn last_commands(&mut self) -> Vec<Keyed> {
         let mut commands = Vec::new();
-        let index = self.keys.key("index", b"admission", &[b"partitions"]);
+        let index = |part: &[u8]| self.keys.key("index", b"admission", &[part]);
+        let (partitions, ends) = (index(b"partitions"), index(b"ends"));
         for (pool, (token, horizon)) in std::mem::take(&mut self.pools) {
             // The next token is above the last one by its record, or by the time.
             let horizon = horizon.max(token + 1).max(self.now + TOKEN_TTL);
@@ -186,7 +188,10 @@ impl Keyspace {
             let ttl = LEASES_TTL_MS + horizon.saturating_sub(self.now).div_ceil(1000);
             commands.push(plain(key, "PEXPIRE", &[ttl.to_string().as_bytes()]));
             let now = self.now.to_string();
-            commands.push(plain(index.clone(), "ZADD", &[now.as_bytes(), &pool]));
+            // The sweeper looks at it at once, and learns when something of it ends.
+            for key in [&partitions, &ends] {
+                commands.push(plain(key.clone(), "ZADD", &[now.as_bytes(), &pool]));
+            }
         }
         for (policy, until) in std::mem::take(&mut self.bans) {
             let key = self.keys.key("bans", &policy, &[b"banned"]);

@@ -2,7 +2,10 @@ use std::sync::{OnceLock, atomic::AtomicU64};
 
 use redis::{Client, ErrorKind};
 
-use super::{super::evaluate::Scripts, *};
+use super::{
+    super::{evaluate::Scripts, skew::Skew},
+    *,
+};
 
 fn monitor(state: StoreState) -> Monitor {
     let shared = Shared {
@@ -11,6 +14,8 @@ fn monitor(state: StoreState) -> Monitor {
         topology: OnceLock::new(),
         losses: AtomicU64::new(0),
         failovers: AtomicU64::new(0),
+        skew: Skew::new(),
+        probe_key: "test:probe".to_owned(),
     };
     let client = Client::open("redis://127.0.0.1:1").expect("an address");
     Monitor::new(Source::Fixed(client), state, Eviction::Refuse, Arc::new(shared))
@@ -28,7 +33,7 @@ fn unavailable(why: &str) -> Error {
 #[test]
 fn why_it_is_down_outlives_the_connects_of_before() {
     let monitor = monitor(StoreState::Up);
-    monitor.set_down("no answer to PING", false);
+    monitor.set_down("no answer to PING", false, false);
     monitor.note_failed_connect(&timed_out());
     assert_eq!(monitor.down(), unavailable("no answer to PING"));
 }

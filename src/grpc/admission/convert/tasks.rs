@@ -3,8 +3,11 @@
 use bytes::Bytes;
 
 use super::super::super::{convert::timestamp, page_token, pb};
-use crate::admission::{
-    CancelVerdict, Cancellation, Dispatched, EnqueueStatus, ListedState, ListedTask, TaskPage,
+use crate::{
+    admission::{
+        CancelVerdict, Cancellation, Dispatched, EnqueueStatus, ListedState, ListedTask, TaskPage,
+    },
+    error::Error,
 };
 
 pub(super) fn dispatched(dispatched: &Dispatched) -> pb::DispatchedTask {
@@ -15,16 +18,18 @@ pub(super) fn dispatched(dispatched: &Dispatched) -> pb::DispatchedTask {
     }
 }
 
+/// What became of a task, of which it is known whether it is queued.
 pub(in crate::grpc::admission) fn enqueued(
     task_id: Bytes,
-    status: Option<EnqueueStatus>,
+    status: &Result<EnqueueStatus, Error>,
 ) -> pb::EnqueueResult {
     let status = match status {
-        Some(EnqueueStatus::Duplicate) => pb::EnqueueStatus::Duplicate,
-        Some(EnqueueStatus::Enqueued) => pb::EnqueueStatus::Enqueued,
-        Some(EnqueueStatus::Expired) => pb::EnqueueStatus::Expired,
-        Some(EnqueueStatus::Full) => pb::EnqueueStatus::Full,
-        None => pb::EnqueueStatus::Unreadable,
+        Ok(EnqueueStatus::Duplicate) => pb::EnqueueStatus::Duplicate,
+        Ok(EnqueueStatus::Enqueued) => pb::EnqueueStatus::Enqueued,
+        Ok(EnqueueStatus::Expired) => pb::EnqueueStatus::Expired,
+        Ok(EnqueueStatus::Full) | Err(Error::MemoryFull) => pb::EnqueueStatus::Full,
+        Err(Error::Corrupt(_)) => pb::EnqueueStatus::Unreadable,
+        Err(_) => pb::EnqueueStatus::Unavailable,
     };
     pb::EnqueueResult { task_id, status: status.into() }
 }

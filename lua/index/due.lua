@@ -1,0 +1,20 @@
+-- Reads the partitions that the sweeper has to look at now, the longest due first.
+--
+-- keys[1] partitions zset: partition names by the time last noted
+-- keys[2] ends zset: partition names by when the sweeper looks at them next
+-- argv[1] limit names, 1..1000
+--
+-- Returns {0, more 0 or 1, (name, time noted or 0) …}
+-- Writes nothing
+-- Cost O(limit log partitions)
+local function decide(keys, argv, now)
+  local partitions_key, ends_key, limit = keys[1], keys[2], tonumber(argv[1])
+  local due = call('ZRANGEBYSCORE', ends_key, '-inf', format('%.0f', now), 'LIMIT', 0, limit + 1)
+  local reply = { 0, due[limit + 1] and 1 or 0 }
+  for i = 1, math.min(#due, limit) do
+    local noted = tonumber(call('ZSCORE', partitions_key, due[i]) or 0)
+    reply[#reply + 1] = due[i]
+    reply[#reply + 1] = format('%.0f', noted)
+  end
+  return reply
+end

@@ -1,0 +1,140 @@
+//! Connections and streams of each peer address.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    net::{IpAddr, Ipv6Addr},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use parking_lot::Mutex;
+
+use super::{CallerLimits, Limit, note};
+
+/// The peers that have connections.
+#[derive(Debug)]
+pub struct Peers {
+    peers: Arc<Mutex<HashMap<IpAddr, Shared>>>,
+    connections_max: usize,
+    streams_max: usize,
+}
+
+#[derive(Debug)]
+struct Shared {
+    connections: usize,
+    streams: Arc<AtomicUsize>,
+}
+
+/// A connection of a peer, which counts until it is dropped.
+#[derive(Debug)]
+pub struct PeerConnection {
+    peers: Arc<Mutex<HashMap<IpAddr, Shared>>>,
+    address: IpAddr,
+    streams: Arc<AtomicUsize>,
+    streams_max: usize,
+}
+
+impl Peers {
+    /// No peers yet, of a server that takes so many connections.
+    pub fn new(limits: &CallerLimits, connections_max: usize) -> Peers {
+        Peers {
+            peers: Arc::default(),
+            connections_max: limits.peer_connections(connections_max),
+            streams_max: limits.peer_streams,
+        }
+    }
+
+    /// Counts a connection of a peer; none if it has as many as it may.
+    pub fn connect(&self, address: IpAddr) -> Option<PeerConnection> {
+        let address = prefix(address);
+        let mut peers = self.peers.lock();
+        let peer = match peers.entry(address) {
+            Entry::Occupied(peer) => peer.into_mut(),
+            Entry::Vacant(place) => {
+                place.insert(Shared { connections: 0, streams: Arc::default() })
+            }
+        };
+        if peer.connections >= self.connections_max {
+            note(Limit::PeerConnections);
+            return None;
+        }
+        peer.connections += 1;
+        let streams = peer.streams.clone();
+        drop(peers);
+        let (peers, streams_max) = (self.peers.clone(), self.streams_max);
+        Some(PeerConnection { peers, address, streams, streams_max })
+    }
+}
+
+impl PeerConnection {
+    /// Counts further streams of the peer; false if it would have more than it may.
+    pub fn take_streams(&self, number: usize) -> bool {
+        let before = self.streams.fetch_add(number, Ordering::Relaxed);
+        if before + number > self.streams_max {
+            self.give_streams(number);
+            note(Limit::PeerStreams);
+            return false;
+        }
+        true
+    }
+
+    /// Counts these streams no more.
+    pub fn give_streams(&self, number: usize) {
+        self.streams.fetch_sub(number, Ordering::Relaxed);
+    }
+}
+
+impl Drop for PeerConnection {
+    fn drop(&mut self) {
+        let mut peers = self.peers.lock();
+        if let Entry::Occupied(mut peer) = peers.entry(self.address) {
+            peer.get_mut().connections -= 1;
+            if peer.get().connections == 0 {
+                peer.remove();
+            }
+        }
+    }
+}
+
+/// What counts as one peer: an IPv4 address, or a network of 64 bits, which one host has whole.
+fn prefix(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => {
+            let network = address.to_bits() >> 64 << 64;
+            IpAddr::V6(Ipv6Addr::from_bits(network))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_and_streams_of_a_peer_are_bounded_and_given_back() {
+        let limits =
+            CallerLimits { peer_connections: Some(2), peer_streams: 64, ..CallerLimits::DEFAULT };
+        let peers = Peers::new(&limits, 100);
+        let near: IpAddr = "2001:db8::1".parse().unwrap();
+        let same: IpAddr = "2001:db8::2".parse().unwrap();
+        let other: IpAddr = "192.0.2.1".parse().unwrap();
+        let first = peers.connect(near).unwrap();
+        let second = peers.connect(same).unwrap();
+        assert!(peers.connect(near).is_none());
+        let third = peers.connect(other).unwrap();
+
+        assert!(first.take_streams(32) && second.take_streams(32));
+        assert!(!second.take_streams(32));
+        assert!(third.take_streams(32));
+        first.give_streams(32);
+        assert!(second.take_streams(32));
+
+        drop(first);
+        assert!(peers.connect(near).is_some());
+        drop((second, third));
+        assert!(peers.peers.lock().is_empty());
+    }
+}

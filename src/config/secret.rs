@@ -1,0 +1,69 @@
+//! Keeps passwords out of what people see.
+
+use std::borrow::Cow;
+
+/// Why a password does not belong in the arguments, and where it does.
+pub const IN_ARGUMENTS: &str = "the password of --engine is in the arguments, which every user \
+    of this machine can read (ps): give the URL as TOLLGATE_ENGINE or in the configuration file";
+
+/// Whether the URL of an engine holds a password.
+pub fn has_password(engine: &str) -> bool {
+    let rest = engine.split_once("://").map_or("", |(_, rest)| rest);
+    let user = rest.rsplit_once('@').and_then(|(user, _)| user.split_once(':'));
+    user.is_some_and(|(_, password)| !password.is_empty()) || rest.contains("pass=")
+}
+
+/// An error of the TOML parser, without the passwords in the lines that it quotes.
+pub(super) fn masked(error: &str) -> String {
+    error.split_inclusive('\n').map(masked_line).collect()
+}
+
+/// Rather too much is left out than too little: a quoted line may be a torn one.
+fn masked_line(line: &str) -> Cow<'_, str> {
+    let quoted = line.split_once(" | ").filter(|(number, _)| number.trim().parse::<u32>().is_ok());
+    let Some((number, quoted)) = quoted else { return Cow::Borrowed(line) };
+    let is_secret = ["engine", "pass", "@"].iter().any(|sign| quoted.contains(sign));
+    if !is_secret {
+        return Cow::Borrowed(line);
+    }
+    let key = quoted.split_once('=').map_or("", |(key, _)| key).trim_end();
+    Cow::Owned(format!("{number} | {key} = …\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn h12_passwords_of_urls_are_found() {
+        for url in [
+            "redis://:secret@host",
+            "redis://user:secret@host:6379/1",
+            "rediss+sentinel://user:se@cret@a:1,b:2/name",
+            "redis+unix:///run/redis.sock?user=u&pass=secret",
+        ] {
+            assert!(has_password(url), "{url}");
+        }
+        for url in ["embedded", "redis://host:6379", "redis://user@host:6379", "redis://u:@host"] {
+            assert!(!has_password(url), "{url}");
+        }
+    }
+
+    #[test]
+    fn h12_errors_quote_no_password() {
+        for quoted in [
+            "engine = \"redis://user:secret@host",
+            "engine = user:secret@host",
+            "redis://user:secret@host\"\"\"",
+            "sentinel_password = secret",
+        ] {
+            let error = format!("TOML parse error\n  |\n5 | {quoted}\n  | ^^^^\nexpected `@`\n");
+            let masked = masked(&error);
+            assert!(!masked.contains("secret"), "{masked}");
+            assert_eq!(masked.lines().count(), error.lines().count());
+            assert!(masked.ends_with("expected `@`\n"), "{masked}");
+        }
+        let harmless = "  |\n5 | listen = 5\n  | ^^^\nexpected `redis://[user:password@]host`\n";
+        assert_eq!(masked(harmless), harmless);
+    }
+}

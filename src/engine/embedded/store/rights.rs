@@ -1,0 +1,51 @@
+//! Who may read a data directory: its entries are payloads and results of callers, so only the
+//! user that the server runs as.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions, Permissions},
+    io,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    path::Path,
+};
+
+const DIRECTORY: u32 = 0o700;
+const FILE: u32 = 0o600;
+/// Rights of other users.
+const OTHERS: u32 = 0o077;
+
+/// Makes a directory, and those above it, for this user alone, whatever the umask; one that
+/// exists keeps its rights.
+pub(super) fn make_directory(path: &Path) -> io::Result<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(DIRECTORY).create(path)?;
+    fs::set_permissions(path, Permissions::from_mode(DIRECTORY))
+}
+
+/// Opens a file to write; one that does not exist is made for this user alone, whatever the
+/// umask.
+pub(super) fn open_file(path: &Path) -> io::Result<File> {
+    let is_new = !path.exists();
+    let mut options = OpenOptions::new();
+    let file = options.create(true).truncate(false).write(true).mode(FILE).open(path)?;
+    if is_new {
+        file.set_permissions(Permissions::from_mode(FILE))?;
+    }
+    Ok(file)
+}
+
+/// Warns where other users have rights to a directory or file. They are left as they are: an
+/// operator may have given them on purpose.
+pub(super) fn warn_if_wide(path: &Path) {
+    let Ok(found) = fs::metadata(path) else { return };
+    let mode = found.permissions().mode() & 0o7777;
+    if mode & OTHERS != 0 {
+        let narrow = if found.is_dir() { DIRECTORY } else { FILE };
+        tracing::warn!(
+            path = %path.display(),
+            "other users of this machine have rights to the data directory, mode {mode:04o}, and \
+             it holds what callers have sent: chmod {narrow:o} it"
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! How far fencing tokens have to run ahead of a primary's clock, so that they are above
+//! those that another primary gave out before it.
+//!
+//! A token is the time of its primary (`lua/lib/ahead.lua`). Every probe reads that time
+//! together with this server's monotonic clock, which gives the offset between them. Once a
+//! primary is gone, its offset still bounds every token that it can have given out, to any
+//! server: offset + monotonic time. Where its successor's clock is behind that bound, tokens
+//! run ahead of the clock by the difference. No server has to know what another was told.
+//!
+//! A server that started after the failover has measured nothing before it. It learns the
+//! difference from the probe's key (`lua/index/probe.lua`), which all servers write every
+//! second. A step forward of the clock within the last second before its primary fails is
+//! not seen.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Instant,
+};
+
+use crate::time::monotonic;
+
+/// How much two clocks may drift apart: 1 in so many. NTP slews by 1 in 2,000 at most.
+const DRIFT: i64 = 1000;
+
+/// One reading of a primary's clock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reading {
+    /// What it said, in µs.
+    pub(super) time: u64,
+    /// When it was asked, and when its answer had come.
+    pub(super) asked: Instant,
+    pub(super) answered: Instant,
+}
+
+/// The highest clock of all primaries, as an offset to this server's monotonic clock.
+#[derive(Debug)]
+pub(super) struct Skew {
+    since: Instant,
+    highest: Mutex<Option<Highest>>,
+}
+
+/// In µs.
+#[derive(Debug, Clone, Copy)]
+struct Highest {
+    offset: i64,
+    /// The monotonic time when it was measured.
+    at: i64,
+}
+
+impl Skew {
+    pub(super) fn new() -> Skew {
+        Skew { since: monotonic(), highest: Mutex::default() }
+    }
+
+    fn micros(&self, instant: Instant) -> i64 {
+        instant.saturating_duration_since(self.since).as_micros() as i64
+    }
+
+    /// How far ahead of this primary's clock tokens can be that others gave out, in µs.
+    pub(super) fn ahead(&self, reading: &Reading) -> u64 {
+        let highest = *self.highest.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(highest) = highest else { return 0 };
+        let now = self.micros(reading.answered);
+        let drift = (now - highest.at) / DRIFT;
+        let lowest = reading.time as i64 - now;
+        (highest.offset + drift - lowest).max(0) as u64
+    }
+
+    /// Notes a primary's clock, and how far its tokens run ahead of it.
+    pub(super) fn note(&self, reading: &Reading, ahead: u64) {
+        let at = self.micros(reading.answered);
+        let offset = (reading.time + ahead) as i64 - self.micros(reading.asked);
+        let mut highest = self.highest.lock().unwrap_or_else(PoisonError::into_inner);
+        *highest = Some(match *highest {
+            // What is long gone is forgotten, as slowly as clocks drift: a bound that rises
+            // by the drift less than time does is still above what was given out before.
+            Some(before) if before.offset - (at - before.at) / DRIFT > offset => before,
+            _ => Highest { offset, at },
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const TIME: u64 = 1_767_225_600_000_000;
+
+    /// A clock that is ahead by `offset`, read at `at`, on a round trip of 2 ms.
+    fn reading(skew: &Skew, at: u64, offset: i64) -> Reading {
+        let asked = skew.since + Duration::from_micros(at);
+        let time = (TIME + at + 1000).saturating_add_signed(offset);
+        Reading { time, asked, answered: asked + Duration::from_millis(2) }
+    }
+
+    #[test]
+    fn tokens_stay_above_what_any_primary_gave_out() {
+        let skew = Skew::new();
+        let first = reading(&skew, 0, 0);
+        assert_eq!(skew.ahead(&first), 0, "nothing came before");
+        skew.note(&first, 0);
+        // Ten seconds later one leads whose clock is 3 s behind, then one 2 s behind that.
+        let mut bound = TIME;
+        for (at, offset, behind) in [(10_000_000, -3_000_000, 3), (20_000_000, -5_000_000, 5)] {
+            let next = reading(&skew, at, offset);
+            let ahead = skew.ahead(&next);
+            assert!(next.time + ahead >= TIME + at + 2000, "{ahead}");
+            assert!(next.time + ahead > bound);
+            assert!(ahead.abs_diff(behind * 1_000_000) < 50_000, "{ahead}");
+            skew.note(&next, ahead);
+            bound = next.time + ahead;
+        }
+        // The first one again, whose clock was right all along.
+        let back = reading(&skew, 30_000_000, 0);
+        assert!(skew.ahead(&back) < 100_000);
+        assert!(back.time + skew.ahead(&back) > bound);
+    }
+
+    #[test]
+    fn a_clock_that_drifts_is_followed() {
+        let skew = Skew::new();
+        for second in 0..10_000 {
+            let drifted = -(second as i64) * 200;
+            skew.note(&reading(&skew, second * 1_000_000, drifted), 0);
+        }
+        let ahead = skew.ahead(&reading(&skew, 10_000_000_000, -2_000_000));
+        assert!(ahead < 2_000_000, "{ahead}");
+    }
+}

@@ -1,0 +1,58 @@
+//! Logs that the sweeper fails: one line for many failures.
+
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+
+/// The shortest time between two lines.
+const REPORT_EVERY: Duration = Duration::from_secs(10);
+
+/// Failures that no line has told of yet.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    count: u64,
+    last: Option<Error>,
+    told: Option<Instant>,
+}
+
+impl Failures {
+    /// Counts a failure.
+    pub(super) fn note(&mut self, error: &Error) {
+        self.count += 1;
+        self.last = Some(error.clone());
+    }
+
+    /// Logs the failures since the last line, unless that was written just now. Whether it
+    /// did.
+    pub(super) fn report(&mut self, now: Instant) -> bool {
+        let is_early = self.told.is_some_and(|told| now < told + REPORT_EVERY);
+        let Some(error) = self.last.take_if(|_| !is_early) else { return false };
+        tracing::warn!(
+            failures = self.count,
+            %error,
+            "the sweeper failed: leases that end are not told of in time; it tries again"
+        );
+        (self.count, self.told) = (0, Some(now));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::monotonic;
+
+    #[test]
+    fn many_failures_are_one_line_in_ten_seconds() {
+        let (mut failures, now) = (Failures::default(), monotonic());
+        assert!(!failures.report(now), "nothing has failed");
+        failures.note(&Error::DeadlineExceeded);
+        assert!(failures.report(now));
+        failures.note(&Error::DeadlineExceeded);
+        failures.note(&Error::DeadlineExceeded);
+        assert!(!failures.report(now + Duration::from_secs(9)));
+        assert_eq!(failures.count, 2);
+        assert!(failures.report(now + REPORT_EVERY));
+        assert!(!failures.report(now + 2 * REPORT_EVERY));
+    }
+}

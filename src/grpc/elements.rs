@@ -1,0 +1,297 @@
+//! Counts the elements of repeated fields before a message is decoded.
+//!
+//! An empty element takes two bytes on the wire and a struct of 100 to 200 bytes in memory:
+//! a message of 4 MiB would decode to 400 MB. Text fields cost nothing more, since they are
+//! slices of the message. With its elements bounded, a message above 512 bytes decodes to
+//! 1 MiB of structs at most, whatever it holds.
+
+use std::ops::RangeInclusive;
+
+use prost::{
+    DecodeError, Message,
+    encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field},
+};
+use tonic::Status;
+use tonic_types::FieldViolation;
+
+use super::{pb, status};
+use crate::{
+    admission::ENQUEUE_MAX,
+    budget::{self, Limit},
+    rate::{BAN_DURATIONS_MAX, CHECKS_MAX, LIMITS_MAX, TIERS_MAX},
+};
+
+/// Messages up to this length are decoded uncounted: they have few elements, which the
+/// parser counts.
+const UNCOUNTED_BYTES: usize = 512;
+/// The most bounded fields that a message has.
+const FIELDS_MAX: usize = 2;
+
+/// A request that the server decodes.
+pub(crate) trait Request: Message + Default {
+    /// Its repeated fields, and the fields that hold messages with repeated fields.
+    const FIELDS: &'static [Field] = &[];
+}
+
+/// A field that is repeated, or holds a message with repeated fields.
+#[derive(Debug)]
+pub(crate) struct Field {
+    name: &'static str,
+    tag: u32,
+    /// How many elements there may be; none for a field that is not repeated. A message has
+    /// either repeated fields only, or one field that is not.
+    elements: Option<RangeInclusive<usize>>,
+    /// The fields of the message that it holds.
+    inside: &'static [Field],
+}
+
+const TASKS: &[Field] =
+    &[Field { name: "tasks", tag: 2, elements: Some(1..=ENQUEUE_MAX), inside: &[] }];
+const CHECKS: &[Field] =
+    &[Field { name: "checks", tag: 1, elements: Some(1..=CHECKS_MAX), inside: CHECK }];
+const CHECK: &[Field] = &[Field { name: "rule", tag: 3, elements: None, inside: RULE }];
+const RULE: &[Field] = &[
+    Field { name: "limits", tag: 1, elements: Some(0..=LIMITS_MAX), inside: &[] },
+    Field { name: "tiers", tag: 2, elements: Some(0..=TIERS_MAX), inside: TIER },
+];
+const TIER: &[Field] =
+    &[Field { name: "ban_durations", tag: 3, elements: Some(0..=BAN_DURATIONS_MAX), inside: &[] }];
+
+/// Implements [`Request`] for messages, with their fields where they have such.
+macro_rules! requests {
+    ($($message:ident $(: $fields:ident)?),* $(,)?) => {
+        $(impl Request for pb::$message {
+            $(const FIELDS: &'static [Field] = $fields;)?
+        })*
+
+        #[cfg(test)]
+        const REQUESTS: &[(&str, &[Field])] =
+            &[$((stringify!($message), <pb::$message as Request>::FIELDS)),*];
+    };
+}
+
+requests! {
+    AcquireLockRequest,
+    AddStockRequest,
+    AdmitTaskRequest,
+    BanRequest,
+    CancelReservationRequest,
+    CancelTaskRequest,
+    CheckRateRequest: CHECK,
+    CheckRatesRequest: CHECKS,
+    CompleteTaskRequest,
+    ConfigurePoolRequest,
+    ConfirmReservationRequest,
+    EnqueueTasksRequest: TASKS,
+    EvictTaskRequest,
+    GetLockRequest,
+    GetPoolRequest,
+    GetSequenceRequest,
+    GetStockRequest,
+    ListBansRequest,
+    ListLeasesRequest,
+    ListPoliciesRequest,
+    ListPoolsRequest,
+    ListTasksRequest,
+    NextSequenceRequest,
+    ReleaseLockRequest,
+    RenewLockRequest,
+    RenewTaskRequest,
+    ReserveStockRequest,
+    ResetRateRequest,
+    SetStockRequest,
+    UnbanRequest,
+    WatchPoolRequest,
+    WatchRatesRequest,
+}
+
+/// Whether the elements of a message of this length are counted.
+pub(super) fn are_counted<R: Request>(length: usize) -> bool {
+    !R::FIELDS.is_empty() && length > UNCOUNTED_BYTES
+}
+
+/// Fails with INVALID_ARGUMENT when a repeated field of the message has too many elements. A
+/// message that is not protobuf passes up to its first error, where decoding ends too.
+pub(super) fn count<R: Request>(message: &[u8]) -> Result<(), Status> {
+    let Err(Stop::TooMany { path, bound }) = scan(message, R::FIELDS, &mut [0; FIELDS_MAX]) else {
+        return Ok(());
+    };
+    budget::note(Limit::Elements);
+    Err(status::invalid(vec![FieldViolation::new(path, bound)], 0))
+}
+
+/// Why a scan ended early.
+enum Stop {
+    Malformed,
+    TooMany { path: String, bound: String },
+}
+
+impl From<DecodeError> for Stop {
+    fn from(_: DecodeError) -> Stop {
+        Stop::Malformed
+    }
+}
+
+/// Scans a message as prost decodes it. Protobuf merges the occurrences of a field that is
+/// not repeated: their elements are counted together, in `counts`.
+fn scan(
+    mut message: &[u8],
+    fields: &[Field],
+    counts: &mut [usize; FIELDS_MAX],
+) -> Result<(), Stop> {
+    while !message.is_empty() {
+        let (tag, wire_type) = decode_key(&mut message)?;
+        let found = fields.iter().zip(&mut *counts).find(|(field, _)| field.tag == tag);
+        let Some((field, count)) = found else {
+            skip_field(wire_type, tag, &mut message, DecodeContext::default())?;
+            continue;
+        };
+        if wire_type != WireType::LengthDelimited {
+            return Err(Stop::Malformed);
+        }
+        let length = decode_varint(&mut message)?;
+        let inside =
+            usize::try_from(length).ok().and_then(|length| message.split_at_checked(length));
+        let (inside, rest) = inside.ok_or(Stop::Malformed)?;
+        message = rest;
+        let Some(bound) = &field.elements else {
+            scan(inside, field.inside, counts).map_err(|stop| below(field.name, stop))?;
+            continue;
+        };
+        let index = *count;
+        *count += 1;
+        if !bound.contains(count) {
+            return Err(too_many(field.name, bound));
+        }
+        if !field.inside.is_empty() {
+            scan(inside, field.inside, &mut [0; FIELDS_MAX])
+                .map_err(|stop| below(&format!("{}[{index}]", field.name), stop))?;
+        }
+    }
+    Ok(())
+}
+
+fn too_many(name: &str, bound: &RangeInclusive<usize>) -> Stop {
+    let bound = match (bound.start(), bound.end()) {
+        (0, most) => format!("must be at most {most} {name}"),
+        (least, most) => format!("must be {least} to {most} {name}"),
+    };
+    Stop::TooMany { path: name.to_owned(), bound }
+}
+
+/// The same, seen from the message around.
+fn below(outer: &str, stop: Stop) -> Stop {
+    match stop {
+        Stop::TooMany { path, bound } => Stop::TooMany { path: format!("{outer}.{path}"), bound },
+        Stop::Malformed => Stop::Malformed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost_types::{
+        DescriptorProto, FileDescriptorSet,
+        field_descriptor_proto::{Label, Type},
+    };
+
+    use super::{super::reflection, *};
+
+    fn refused<R: Request>(message: &[u8]) -> Option<String> {
+        count::<R>(message).err().map(|status| status.message().to_owned())
+    }
+
+    /// A field that holds a message, so many times.
+    fn field(tag: u8, inside: &[u8], times: usize) -> Vec<u8> {
+        let mut one = vec![tag << 3 | 2];
+        prost::encoding::encode_varint(inside.len() as u64, &mut one);
+        [one.as_slice(), inside].concat().repeat(times)
+    }
+
+    #[test]
+    fn h4_elements_are_counted_at_every_depth() {
+        let tasks = |times| refused::<pb::EnqueueTasksRequest>(&field(2, &[], times));
+        assert_eq!(tasks(1000), None);
+        assert_eq!(tasks(1001).unwrap(), "tasks must be 1 to 1000 tasks");
+
+        let check = |rule: &[u8]| refused::<pb::CheckRateRequest>(&field(3, rule, 1));
+        assert_eq!(check(&[field(1, &[], 8), field(2, &[], 8)].concat()), None);
+        assert_eq!(check(&field(1, &[], 9)).unwrap(), "rule.limits must be at most 8 limits");
+        let tiers = [field(2, &[], 3), field(2, &field(3, &[], 17), 1)].concat();
+        let bound = "ban_durations must be at most 16 ban_durations";
+        assert_eq!(check(&tiers).unwrap(), format!("rule.tiers[3].{bound}"));
+
+        let checks = [field(1, &[], 1), field(1, &field(3, &tiers, 1), 1)].concat();
+        let refused = refused::<pb::CheckRatesRequest>(&checks);
+        assert_eq!(refused.unwrap(), format!("checks[1].rule.tiers[3].{bound}"));
+    }
+
+    #[test]
+    fn h4_occurrences_that_protobuf_merges_are_counted_together() {
+        let rules = field(3, &field(1, &[], 5), 2);
+        let merged = pb::CheckRateRequest::decode(rules.as_slice()).unwrap();
+        let Some(pb::check_rate_request::Against::Rule(rule)) = merged.against else { panic!() };
+        assert_eq!(rule.limits.len(), 10);
+        let refused = refused::<pb::CheckRateRequest>(&rules);
+        assert_eq!(refused.unwrap(), "rule.limits must be at most 8 limits");
+    }
+
+    #[test]
+    fn h4_elements_before_an_error_and_between_unknown_fields_are_counted() {
+        let group = [&[0x4b][..], &field(2, &[], 1), &[0x4c]].concat();
+        for other in [&[0x48, 0x01][..], &group, &field(1, b"pool", 1)] {
+            let mixed = [other, &field(2, &[], 1)].concat().repeat(1001);
+            assert!(refused::<pb::EnqueueTasksRequest>(&mixed).is_some(), "{other:?}");
+            // Only elements of the message itself count.
+            let mixed = [other, &field(2, &[], 1)].concat().repeat(1000);
+            assert_eq!(refused::<pb::EnqueueTasksRequest>(&mixed), None, "{other:?}");
+        }
+        for end in [&[0xff][..], &[0x12, 0x7f], &[0x10, 0x01], &[0x4b], &[0x4c], &[0x07]] {
+            let broken = [&field(2, &[], 1000), end].concat();
+            assert_eq!(refused::<pb::EnqueueTasksRequest>(&broken), None, "{end:?}");
+            assert!(pb::EnqueueTasksRequest::decode(broken.as_slice()).is_err(), "{end:?}");
+            let broken = [&field(2, &[], 1001), end].concat();
+            assert!(refused::<pb::EnqueueTasksRequest>(&broken).is_some(), "{end:?}");
+        }
+    }
+
+    /// Compares the fields of a message with its descriptor, and those inside.
+    fn compare(messages: &[&DescriptorProto], name: &str, fields: &[Field]) -> bool {
+        let Some(message) = messages.iter().find(|message| message.name() == name) else {
+            // Of google.protobuf: none has repeated fields.
+            return false;
+        };
+        let single = fields.iter().filter(|field| field.elements.is_none()).count();
+        assert!(single == 0 || fields.len() == 1, "{name}: fields share counts");
+        assert!(fields.len() <= FIELDS_MAX, "{name}");
+        let mut has_repeated = false;
+        for described in &message.field {
+            let known = fields.iter().find(|field| field.tag == described.number() as u32);
+            let is_repeated = described.label() == Label::Repeated;
+            let inside = known.map_or(&[][..], |field| field.inside);
+            let is_message = described.r#type() == Type::Message;
+            let type_name = described.type_name().rsplit('.').next().unwrap();
+            let is_bounded = is_repeated || is_message && compare(messages, type_name, inside);
+            if is_repeated && is_message {
+                compare(messages, type_name, inside);
+            }
+            has_repeated |= is_bounded;
+            let path = format!("{name}.{}", described.name());
+            assert_eq!(known.is_some(), is_bounded, "{path}");
+            if let Some(known) = known {
+                assert_eq!(known.name, described.name());
+                assert_eq!(known.elements.is_some(), is_repeated, "{path}");
+            }
+        }
+        has_repeated
+    }
+
+    #[test]
+    fn h4_every_repeated_field_of_a_request_has_a_bound() {
+        let set = FileDescriptorSet::decode(reflection::DESCRIPTORS).unwrap();
+        let ours = set.file.iter().filter(|file| file.package() == "tollgate.v1");
+        let messages: Vec<_> = ours.flat_map(|file| &file.message_type).collect();
+        for (name, fields) in REQUESTS {
+            compare(&messages, name, fields);
+        }
+    }
+}

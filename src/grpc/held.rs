@@ -1,0 +1,358 @@
+//! What the callers of a server make it hold: bytes of requests that are not answered yet,
+//! bytes of answers that are not taken yet, and open streams.
+//!
+//! Small messages are held for free: the number of streams bounds them. Those of more than a
+//! frame take permits of their connection and of the server before more of them is read.
+//! Flow control bounds what is read before.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::budget::{CallerLimits, PeerConnection};
+
+/// Answers from here on count.
+pub(super) const LARGE: usize = 4 * 1024;
+/// An answer of a listing, as a rule at most. Listings whose answers are not taken have half
+/// of the bytes, one for each of these; further ones wait before they are executed.
+const LISTING: usize = 1 << 20;
+/// Requests from here on are large: they share three quarters of a connection's bytes, and
+/// wait for each other.
+const LARGE_REQUEST: usize = 64 * 1024;
+/// A connection with less than this left for answers executes no more calls: the largest
+/// answer of a call that is not a listing fits in.
+const ANSWER_LEFT_MIN: usize = 80 * 1024;
+/// Requests of a connection that may wait until others of it are complete. Each may have
+/// [`super::STREAM_WINDOW`] bytes that are not read, of [`super::CONNECTION_WINDOW`].
+const WAITING_MAX: usize = 16;
+/// Bytes of small requests of a connection that the server's bound does not count, so that
+/// ordinary calls go on whatever other connections hold.
+const SMALL_FREE: usize = 16 * 1024;
+/// Streams of a connection that its peer's bound does not count, so that a peer with many
+/// connections of few calls counts nothing.
+const STREAMS_FREE: usize = 8;
+/// Streams that are counted at a time: connections of a peer on several threads share the
+/// counter.
+const STREAMS_BLOCK: usize = 32;
+
+/// What all connections of a server may make it hold.
+#[derive(Debug)]
+pub(super) struct Held {
+    limits: CallerLimits,
+    requests: Arc<Semaphore>,
+    answers: Arc<Semaphore>,
+    listings: Arc<Semaphore>,
+}
+
+impl Held {
+    pub(super) fn new(limits: CallerLimits) -> Held {
+        Held {
+            limits,
+            requests: semaphore(limits.request_bytes as usize),
+            answers: semaphore(limits.answer_bytes as usize),
+            listings: semaphore(limits.answer_bytes as usize / 2 / LISTING),
+        }
+    }
+
+    /// The share of a connection.
+    pub(super) fn connection(&self, peer: PeerConnection) -> Arc<Holding> {
+        let requests = self.limits.connection_request_bytes as usize;
+        let answers = self.limits.connection_answer_bytes as usize;
+        let pool = |connection: usize, server: &Arc<Semaphore>| Pool {
+            connection: semaphore(connection),
+            server: server.clone(),
+            free: 0,
+        };
+        let mut small = pool(requests / 4, &self.requests);
+        small.free = (requests / 4).saturating_sub(SMALL_FREE);
+        Arc::new(Holding {
+            limits: self.limits,
+            small,
+            large: pool(requests / 4 * 3, &self.requests),
+            answers: pool(answers, &self.answers),
+            listings: pool(answers / 2 / LISTING, &self.listings),
+            waiting: AtomicUsize::new(0),
+            peer,
+            streams: AtomicUsize::new(0),
+            counted: AtomicUsize::new(0),
+            unsent: AtomicU64::new(0),
+            given: AtomicU64::new(0),
+        })
+    }
+}
+
+/// What a connection makes the server hold. All of its streams are on one thread.
+#[derive(Debug)]
+pub struct Holding {
+    limits: CallerLimits,
+    /// Bytes of small requests.
+    small: Pool,
+    /// Bytes of large ones.
+    large: Pool,
+    answers: Pool,
+    /// Listings, executed or waiting to be sent.
+    listings: Pool,
+    waiting: AtomicUsize,
+    peer: PeerConnection,
+    /// Open streams.
+    streams: AtomicUsize,
+    /// Those of them that its peer's bound counts, in blocks.
+    counted: AtomicUsize,
+    /// The part of an answer that the stream which runs has given and that is not sent; 0 for
+    /// none.
+    unsent: AtomicU64,
+    /// The number of the part that was given last.
+    given: AtomicU64,
+}
+
+impl Holding {
+    pub(super) fn message_timeout(&self) -> Duration {
+        self.limits.message_timeout
+    }
+
+    /// The time in which a caller must take a part of an answer.
+    pub fn answer_timeout(&self) -> Duration {
+        self.limits.answer_timeout
+    }
+
+    /// Takes so many bytes of a request, if they are there.
+    pub(super) fn try_request(&self, bytes: usize) -> Option<Hold> {
+        self.small.try_hold(bytes)
+    }
+
+    /// Takes the bytes of a request; a large one waits until others of its connection are
+    /// complete. None if too many wait, or if all connections together hold what they may.
+    pub(super) async fn request(self: Arc<Self>, bytes: usize) -> Option<Hold> {
+        if bytes < LARGE_REQUEST {
+            return self.small.try_hold(bytes);
+        }
+        if self.waiting.load(Ordering::Relaxed) >= WAITING_MAX {
+            return None;
+        }
+        let _waiting = Waiting::new(&self.waiting);
+        let bytes = u32::try_from(bytes).ok()?;
+        let connection = self.large.connection.clone();
+        let connection = connection.acquire_many_owned(bytes).await.ok()?;
+        let server = self.large.server.clone().try_acquire_many_owned(bytes).ok()?;
+        Some(Hold { _connection: connection, _server: Some(server) })
+    }
+
+    /// Whether the connection may have an answer to a call that is not a listing. Where all
+    /// connections together hold what they may, only one that holds nothing may.
+    pub(super) fn may_answer(&self) -> bool {
+        let left = self.answers.connection.available_permits();
+        let holds_none = left >= self.limits.connection_answer_bytes as usize;
+        left >= ANSWER_LEFT_MIN
+            && (holds_none || self.answers.server.available_permits() >= ANSWER_LEFT_MIN)
+    }
+
+    /// Begins a listing, once enough others were taken.
+    pub(super) async fn listing(&self) -> Option<Hold> {
+        let connection = self.listings.connection.clone().acquire_owned().await.ok()?;
+        let server = self.listings.server.clone().acquire_owned().await.ok()?;
+        Some(Hold { _connection: connection, _server: Some(server) })
+    }
+
+    /// Takes what an answer takes that is there. What was executed is answered though other
+    /// connections hold all that the server has.
+    pub(super) fn answer(&self, bytes: usize) -> Option<Hold> {
+        let bytes = u32::try_from(bytes).ok()?;
+        let connection = self.answers.connection.clone().try_acquire_many_owned(bytes).ok()?;
+        let server = self.answers.server.clone().try_acquire_many_owned(bytes).ok();
+        Some(Hold { _connection: connection, _server: server })
+    }
+
+    /// Whether a further stream may open.
+    pub(super) fn may_open(&self) -> bool {
+        let counted = self.counted.load(Ordering::Relaxed);
+        if self.streams.load(Ordering::Relaxed) < STREAMS_FREE + counted {
+            return true;
+        }
+        let may = self.peer.take_streams(STREAMS_BLOCK);
+        if may {
+            self.counted.store(counted + STREAMS_BLOCK, Ordering::Relaxed);
+        }
+        may
+    }
+
+    /// Counts a stream until the guard is dropped.
+    pub fn open(self: Arc<Self>) -> OpenStream {
+        self.streams.store(self.streams.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        OpenStream(self)
+    }
+
+    /// Notes that the stream which runs gives a part of an answer.
+    pub(super) fn give(&self) {
+        let given = self.given.load(Ordering::Relaxed) + 1;
+        self.given.store(given, Ordering::Relaxed);
+        self.unsent.store(given, Ordering::Relaxed);
+    }
+
+    /// Notes that all of what the stream which runs has given is sent.
+    pub(super) fn sent(&self) {
+        self.unsent.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A stream that counts until it is dropped.
+#[derive(Debug)]
+pub struct OpenStream(Arc<Holding>);
+
+impl OpenStream {
+    /// The time in which a caller must take a part of an answer.
+    pub fn answer_timeout(&self) -> Duration {
+        self.0.answer_timeout()
+    }
+
+    /// Runs the stream for a while; `unsent` is the part of its answer that was not sent before
+    /// and becomes the one that is not afterwards.
+    pub fn run<T>(&self, unsent: &mut u64, run: impl FnOnce() -> T) -> T {
+        self.0.unsent.store(*unsent, Ordering::Relaxed);
+        let ran = run();
+        *unsent = self.0.unsent.load(Ordering::Relaxed);
+        ran
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        let holding = &self.0;
+        let left = holding.streams.load(Ordering::Relaxed) - 1;
+        holding.streams.store(left, Ordering::Relaxed);
+        if left < STREAMS_FREE {
+            holding.give_back();
+        }
+    }
+}
+
+impl Holding {
+    fn give_back(&self) {
+        let counted = self.counted.load(Ordering::Relaxed);
+        if counted > 0 {
+            self.counted.store(0, Ordering::Relaxed);
+            self.peer.give_streams(counted);
+        }
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+/// What is left of something, for the connection and for the server.
+#[derive(Debug)]
+struct Pool {
+    connection: Arc<Semaphore>,
+    server: Arc<Semaphore>,
+    /// While so much is left for the connection nothing is taken of the server's; 0 for never.
+    free: usize,
+}
+
+impl Pool {
+    fn try_hold(&self, bytes: usize) -> Option<Hold> {
+        let bytes = u32::try_from(bytes).ok()?;
+        let connection = self.connection.clone().try_acquire_many_owned(bytes).ok()?;
+        if self.free > 0 && self.connection.available_permits() >= self.free {
+            return Some(Hold { _connection: connection, _server: None });
+        }
+        let server = self.server.clone().try_acquire_many_owned(bytes).ok()?;
+        Some(Hold { _connection: connection, _server: Some(server) })
+    }
+}
+
+/// What is taken until it is dropped.
+#[derive(Debug)]
+pub(super) struct Hold {
+    _connection: OwnedSemaphorePermit,
+    _server: Option<OwnedSemaphorePermit>,
+}
+
+fn semaphore(permits: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(permits))
+}
+
+/// Counts one that waits.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Waiting<'_> {
+    fn new(waiting: &AtomicUsize) -> Waiting<'_> {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::Peers;
+
+    fn holding(limits: CallerLimits) -> (Peers, Arc<Holding>) {
+        let peers = Peers::new(&limits, 10);
+        let holding = Held::new(limits).connection(peers.connect([127, 0, 0, 1].into()).unwrap());
+        (peers, holding)
+    }
+
+    #[tokio::test]
+    async fn requests_wait_for_their_own_connection_and_not_for_others() {
+        let limits = CallerLimits {
+            request_bytes: 900_000,
+            connection_request_bytes: 800_000,
+            ..CallerLimits::DEFAULT
+        };
+        let held = Held::new(limits);
+        let peers = Peers::new(&limits, 10);
+        let connect = || held.connection(peers.connect([127, 0, 0, 1].into()).unwrap());
+        let (one, other) = (connect(), connect());
+        let first = one.clone().request(600_000).await.unwrap();
+        let second = tokio::spawn(one.clone().request(500_000));
+        tokio::task::yield_now().await;
+        let small = one.try_request(100_000).expect("small requests do not wait for large ones");
+        assert!(other.clone().request(300_000).await.is_none(), "the server has 200,000 left");
+        drop((first, small));
+        assert!(second.await.unwrap().is_some());
+    }
+
+    #[test]
+    fn streams_count_in_blocks_beyond_the_free_ones() {
+        let limits = CallerLimits { peer_streams: 40, ..CallerLimits::DEFAULT };
+        let (_peers, holding) = holding(limits);
+        let mut open = Vec::new();
+        while holding.may_open() {
+            open.push(holding.clone().open());
+        }
+        assert_eq!(open.len(), STREAMS_FREE + STREAMS_BLOCK);
+        open.clear();
+        assert!(holding.may_open());
+    }
+
+    #[test]
+    fn a_part_that_is_not_sent_is_known_to_its_stream_alone() {
+        let (_peers, holding) = holding(CallerLimits::DEFAULT);
+        let (one, other) = (holding.clone().open(), holding.clone().open());
+        let (mut first, mut second) = (0, 0);
+        one.run(&mut first, || holding.give());
+        other.run(&mut second, || ());
+        assert!(first > 0 && second == 0);
+        let before = first;
+        one.run(&mut first, || ());
+        assert_eq!(first, before, "it waits still");
+        one.run(&mut first, || holding.give());
+        assert_ne!(first, before, "the next part");
+        one.run(&mut first, || holding.sent());
+        assert_eq!(first, 0);
+    }
+}

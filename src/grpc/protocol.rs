@@ -1,0 +1,90 @@
+//! Refuses calls that are not gRPC before anything is executed.
+
+use hyper::{
+    Method, Request, Response, StatusCode,
+    header::{ALLOW, CONTENT_TYPE, HeaderValue},
+};
+use tonic::Status;
+
+use super::{deadline, status, unary::AnswerBody};
+use crate::text;
+
+const GRPC: &str = "application/grpc";
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const POST: HeaderValue = HeaderValue::from_static("POST");
+/// How much of a caller's value an error repeats, in bytes.
+const REPEATED_MAX: usize = 128;
+
+/// The answer to a call that is not gRPC; none for one that is. Its message was not read.
+pub(super) fn refuse<B>(request: &Request<B>) -> Option<Response<AnswerBody>> {
+    let content_type = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if request.method() != Method::POST {
+        let status = status::not_post(&repeated(request.method().as_str().as_bytes()));
+        let mut response = as_text(StatusCode::METHOD_NOT_ALLOWED, &status);
+        response.headers_mut().insert(ALLOW, POST);
+        return Some(response);
+    }
+    if !content_type.is_some_and(is_grpc) {
+        let status = status::not_grpc(content_type.map(repeated).as_deref());
+        return Some(as_text(StatusCode::UNSUPPORTED_MEDIA_TYPE, &status));
+    }
+    let malformed = deadline::malformed(request.headers())?;
+    Some(status::malformed_timeout(&repeated(malformed)).into_http())
+}
+
+/// Whether a content type says gRPC with protobuf messages.
+fn is_grpc(content_type: &[u8]) -> bool {
+    if content_type == GRPC.as_bytes() {
+        return true;
+    }
+    let kind = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    kind.eq_ignore_ascii_case(GRPC.as_bytes())
+        || kind.eq_ignore_ascii_case(b"application/grpc+proto")
+}
+
+/// The start of a caller's value, as people may see it.
+pub(super) fn repeated(value: &[u8]) -> String {
+    let start = value.get(..REPEATED_MAX).unwrap_or(value);
+    let more = if start.len() < value.len() { "…" } else { "" };
+    format!("{}{more}", text::escaped(&String::from_utf8_lossy(start)))
+}
+
+/// A status for gRPC clients, and its message as text for all others.
+fn as_text(code: StatusCode, status: &Status) -> Response<AnswerBody> {
+    let mut response = status.clone().into_http::<AnswerBody>();
+    *response.body_mut() = AnswerBody::text(format!("{}\n", status.message()));
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, TEXT);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn h16_content_types_of_grpc_with_protobuf_are_known() {
+        for good in [
+            "application/grpc",
+            "application/grpc+proto",
+            "Application/GRPC",
+            "application/grpc;charset=utf-8",
+            "application/grpc+proto ; x=y",
+        ] {
+            assert!(is_grpc(good.as_bytes()), "{good}");
+        }
+        for bad in [
+            "",
+            "text/plain",
+            "application/json",
+            "application/grpc+json",
+            "application/grpc-web",
+            "application/grpc-web+proto",
+            "application/grpc-web-text",
+            "application/grpcx",
+            "x;application/grpc",
+        ] {
+            assert!(!is_grpc(bad.as_bytes()), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Gives errors that tonic made by itself what ours have: a message, a reason.
+
+use std::sync::Arc;
+
+use hyper::{HeaderMap, Response, Uri, header::HeaderName};
+use tonic::{Code, Status};
+
+use super::{
+    super::{
+        held::{Hold, Holding},
+        protocol, status,
+    },
+    AnswerBody,
+    answer::STATUS,
+};
+use crate::budget::{self, Limit};
+
+const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
+
+/// tonic's answer to a call, or the same error with a message and details.
+pub(in super::super) fn retyped(
+    path: &Uri,
+    answer: Response<tonic::body::Body>,
+    holding: Arc<Holding>,
+    listing: Option<Hold>,
+) -> Response<AnswerBody> {
+    match replacement(path, answer.headers()) {
+        Some(status) => status.into_http(),
+        None => answer.map(|body| AnswerBody::other(body, holding, listing)),
+    }
+}
+
+/// The error in place of tonic's, if these are the headers of such an error.
+fn replacement(path: &Uri, headers: &HeaderMap) -> Option<Status> {
+    // An answer has its status here only when it has no message.
+    let code = Code::from_bytes(headers.get(STATUS)?.as_bytes());
+    if headers.contains_key(DETAILS) {
+        return None;
+    }
+    let message = headers.get(MESSAGE).map_or(&b""[..], |message| message.as_bytes());
+    // Percent-encoded: spaces are not in it.
+    let begins = |text: &str| message.starts_with(text.as_bytes());
+    match code {
+        Code::Unimplemented if message.is_empty() => {
+            Some(status::unknown_rpc(&protocol::repeated(path.path().as_bytes())))
+        }
+        Code::OutOfRange if begins("Error,%20decoded%20message%20length%20too%20large") => {
+            budget::note(Limit::MessageBytes);
+            Some(status::message_too_large())
+        }
+        Code::ResourceExhausted if begins("Error%20decompressing:%20size%20limit") => {
+            budget::note(Limit::MessageBytes);
+            Some(status::message_too_large())
+        }
+        Code::Internal if begins("Error%20decompressing:") => Some(status::not_gzip()),
+        _ => None,
+    }
+}

@@ -1,0 +1,267 @@
+//! How fast a connection is read: so much in a turn, and not faster than it resets streams.
+//!
+//! HTTP/2 frees a stream's place when the client resets it, so the bound on open streams does
+//! not bound a client that resets each stream at once. The library's own bound counts streams
+//! that are reset before they are accepted, and closes the connection with all its calls; an
+//! ordinary burst of cancelled calls reaches it. Here nothing is closed. A turn ends after
+//! [`TURN_BYTES`], so that the streams in it are accepted, run or dropped before more are read.
+//! A client that resets more streams than it lets be answered is read more slowly.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
+};
+
+use tokio::time::{Sleep, sleep};
+
+use crate::{
+    budget::{self, Limit},
+    time::monotonic,
+};
+
+/// What is read of a connection before its streams are served. At 22 bytes a stream that is
+/// opened and reset this is less than [`RESET_STREAMS_MAX`].
+const TURN_BYTES: usize = 64 * 1024;
+/// Streams that are reset before they are accepted, at most: more than fit into a turn and
+/// the read that ends it.
+pub(super) const RESET_STREAMS_MAX: usize = 16 * 1024;
+/// Streams that may be reset at once, in seconds of what may be reset in a second.
+const BURST_SECONDS: i64 = 5;
+/// How long a connection that resets too fast is not read.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Before the first frame: `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n`
+pub(super) const PREFACE_BYTES: usize = 24;
+/// Length, kind, flags and stream, before the payload of every frame.
+const HEAD_BYTES: usize = 9;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+
+/// What may still be read in a turn of a connection.
+#[derive(Debug, Clone)]
+pub(super) struct Turn(Arc<AtomicUsize>);
+
+impl Turn {
+    /// Begins the next turn.
+    pub(super) fn begin(&self) {
+        self.0.store(TURN_BYTES, Ordering::Relaxed);
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+
+    fn take(&self, bytes: usize) {
+        // One task reads and begins turns.
+        let left = self.0.load(Ordering::Relaxed).saturating_sub(bytes);
+        self.0.store(left, Ordering::Relaxed);
+    }
+}
+
+/// The pace of a connection.
+#[derive(Debug)]
+pub(super) struct Pace {
+    turn: Turn,
+    frames: Frames,
+    /// Streams that may be reset now: one more for each that is opened, two fewer for each
+    /// that is reset.
+    credit: i64,
+    per_second: i64,
+    counted: Instant,
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl Pace {
+    /// The pace of a connection that may reset so many streams in a second, beside as many as
+    /// it lets be answered.
+    pub(super) fn new(resets_per_second: u32) -> Pace {
+        let per_second = i64::from(resets_per_second);
+        Pace {
+            turn: Turn(Arc::new(AtomicUsize::new(TURN_BYTES))),
+            frames: Frames::default(),
+            credit: per_second * BURST_SECONDS,
+            per_second,
+            counted: monotonic(),
+            pause: None,
+        }
+    }
+
+    /// What begins its turns.
+    pub(super) fn turn(&self) -> Turn {
+        self.turn.clone()
+    }
+
+    /// Ready when the connection may be read.
+    pub(super) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.turn.is_over() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(cx));
+            self.pause = None;
+            self.refill();
+        }
+        Poll::Ready(())
+    }
+
+    /// Takes note of what was read.
+    pub(super) fn read(&mut self, bytes: &[u8]) {
+        self.turn.take(bytes.len());
+        let seen = self.frames.read(bytes);
+        let most = self.per_second * BURST_SECONDS;
+        self.credit = (self.credit + seen.opened).min(most) - 2 * seen.reset;
+        if self.credit < 0 {
+            self.refill();
+        }
+    }
+
+    /// Counts the time that has passed; pauses if it is not enough.
+    fn refill(&mut self) {
+        let now = monotonic();
+        let passed = now.duration_since(self.counted).min(Duration::from_secs(60));
+        self.counted = now;
+        let refilled = i64::try_from(passed.as_micros()).unwrap_or_default() * self.per_second;
+        let most = self.per_second * BURST_SECONDS;
+        self.credit = (self.credit + refilled / 1_000_000).min(most);
+        if self.credit < 0 {
+            budget::note(Limit::Resets);
+            self.pause = Some(Box::pin(sleep(PAUSE)));
+        }
+    }
+}
+
+/// Streams of a read.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Seen {
+    opened: i64,
+    reset: i64,
+}
+
+/// Follows the frames of a connection, whose bytes come in pieces.
+#[derive(Debug)]
+struct Frames {
+    /// Bytes until the next frame's head.
+    skip: usize,
+    head: [u8; HEAD_BYTES],
+    /// How much of the head is there.
+    have: usize,
+    /// The highest stream that was opened.
+    last: u32,
+}
+
+impl Default for Frames {
+    fn default() -> Frames {
+        Frames { skip: PREFACE_BYTES, head: [0; HEAD_BYTES], have: 0, last: 0 }
+    }
+}
+
+impl Frames {
+    fn read(&mut self, mut bytes: &[u8]) -> Seen {
+        let mut seen = Seen::default();
+        loop {
+            let skipped = self.skip.min(bytes.len());
+            self.skip -= skipped;
+            bytes = &bytes[skipped..];
+            if bytes.is_empty() {
+                return seen;
+            }
+            let more = (HEAD_BYTES - self.have).min(bytes.len());
+            self.head[self.have..self.have + more].copy_from_slice(&bytes[..more]);
+            self.have += more;
+            bytes = &bytes[more..];
+            if self.have < HEAD_BYTES {
+                return seen;
+            }
+            self.have = 0;
+            let [a, b, c, kind, _, stream @ ..] = self.head;
+            self.skip = u32::from_be_bytes([0, a, b, c]) as usize;
+            let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
+            match kind {
+                // Trailers are of a stream that is open.
+                HEADERS if stream > self.last => {
+                    self.last = stream;
+                    seen.opened += 1;
+                }
+                RST_STREAM => seen.reset += 1,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, stream: u32, payload: usize) -> Vec<u8> {
+        let length = (payload as u32).to_be_bytes();
+        [&length[1..], &[kind, 0], &stream.to_be_bytes(), &vec![HEADERS; payload]].concat()
+    }
+
+    #[test]
+    fn streams_are_counted_however_the_bytes_are_cut_up() {
+        let mut bytes = vec![b'P'; PREFACE_BYTES];
+        for part in [
+            frame(4, 0, 0),
+            frame(HEADERS, 1, 40),
+            frame(0, 1, 300),
+            // Trailers.
+            frame(HEADERS, 1, 5),
+            frame(HEADERS, 3, 0),
+            frame(RST_STREAM, 3, 4),
+            frame(HEADERS, 5, 1),
+        ] {
+            bytes.extend(part);
+        }
+        for piece in [1, 2, 3, 8, 9, 10, 64, bytes.len()] {
+            let (mut frames, mut sum) = (Frames::default(), Seen::default());
+            for part in bytes.chunks(piece) {
+                let seen = frames.read(part);
+                sum.opened += seen.opened;
+                sum.reset += seen.reset;
+            }
+            assert_eq!(sum, Seen { opened: 3, reset: 1 }, "in pieces of {piece}");
+        }
+    }
+
+    #[tokio::test]
+    async fn only_those_that_reset_more_than_they_let_be_answered_are_read_more_slowly() {
+        let mut pace = Pace::new(100);
+        pace.read(&[b'P'; PREFACE_BYTES]);
+        let mut stream = 1;
+        let mut resets = |pace: &mut Pace, calls: u32, of: u32| {
+            for number in 0..calls {
+                pace.read(&frame(HEADERS, stream, 0));
+                if number % of == 0 {
+                    pace.read(&frame(RST_STREAM, stream, 4));
+                }
+                stream += 2;
+            }
+        };
+        resets(&mut pace, 10_000, 2);
+        assert!(pace.pause.is_none(), "half of the calls are answered");
+        resets(&mut pace, 400, 1);
+        assert!(pace.pause.is_none(), "a burst");
+        resets(&mut pace, 200, 1);
+        assert!(pace.pause.is_some(), "more than a burst");
+    }
+
+    #[tokio::test]
+    async fn a_turn_ends() {
+        let mut pace = Pace::new(100);
+        let turn = pace.turn();
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        pace.read(&[0; TURN_BYTES - 1]);
+        assert!(pace.poll_ready(&mut cx).is_ready());
+        pace.read(&[0; 1]);
+        assert!(pace.poll_ready(&mut cx).is_pending());
+        turn.begin();
+        assert!(pace.poll_ready(&mut cx).is_ready());
+    }
+}

@@ -1,0 +1,71 @@
+//! A well-behaved caller beside an attack: admits and completes tasks on a connection of its
+//! own, and notes every failed call and how long each call took.
+
+use std::time::Duration;
+
+use pb::AdmitDecision;
+use tokio::{sync::oneshot, task::JoinHandle, time::sleep};
+use tollgate::{grpc::client::pb, time::monotonic};
+
+use crate::world::{Client, admit, complete};
+
+/// Between two pairs of calls.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A caller that runs until [`Bystander::finish`].
+pub struct Bystander {
+    stop: oneshot::Sender<()>,
+    calls: JoinHandle<Calls>,
+}
+
+/// What a bystander saw.
+#[derive(Debug, Default)]
+pub struct Calls {
+    took: Vec<Duration>,
+    failed: Vec<String>,
+}
+
+impl Bystander {
+    /// Starts to call a server.
+    pub async fn start(address: &str) -> Bystander {
+        let client = Client::connect(address.to_owned()).await.unwrap();
+        let (stop, stopped) = oneshot::channel();
+        Bystander { stop, calls: tokio::spawn(call(client, stopped)) }
+    }
+
+    /// Stops; fails unless every call was answered. The 99th percentile of the latency, to
+    /// report.
+    pub async fn finish(self) -> Duration {
+        let _ = self.stop.send(());
+        let mut calls = self.calls.await.unwrap();
+        assert!(calls.failed.is_empty(), "{} failed: {:?}", calls.failed.len(), calls.failed[0]);
+        assert!(!calls.took.is_empty(), "the bystander made no call");
+        calls.took.sort();
+        let p99 = calls.took[calls.took.len() * 99 / 100];
+        eprintln!("bystander: {} calls, p99 {p99:?}", calls.took.len());
+        p99
+    }
+}
+
+async fn call(mut client: Client, mut stopped: oneshot::Receiver<()>) -> Calls {
+    let mut calls = Calls::default();
+    for number in 0u64.. {
+        if stopped.try_recv().is_ok() {
+            break;
+        }
+        let task = format!("task-{number}");
+        let begin = monotonic();
+        match client.admit_task(admit("bystander", "device", &task)).await {
+            Ok(answer) if answer.get_ref().decision() == AdmitDecision::Admitted => {}
+            other => calls.failed.push(format!("AdmitTask {number}: {other:?}")),
+        }
+        calls.took.push(begin.elapsed());
+        let begin = monotonic();
+        if let Err(error) = client.complete_task(complete("bystander", "device", &task)).await {
+            calls.failed.push(format!("CompleteTask {number}: {error:?}"));
+        }
+        calls.took.push(begin.elapsed());
+        sleep(PAUSE).await;
+    }
+    calls
+}

@@ -1,0 +1,371 @@
+//! H1 and H7: what one call may cost Redis, and what it is answered where Redis refuses writes
+//! in the middle of it.
+//!
+//! SLOWLOG measures wall time, and on a busy machine a script may wait for a core. So calls are
+//! measured in two ways that a busy machine does not falsify: by the processor time that Redis
+//! took for each script call, on average over calls that are alike; and by repeating a call
+//! until SLOWLOG has nothing of it. A script that takes too long by itself is there each time.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use futures_util::{StreamExt, stream};
+use pb::{EnqueueStatus, TaskState};
+use tokio::time::sleep;
+use tollgate::grpc::client::pb;
+use tonic::Code;
+
+use super::bystander::Bystander;
+use crate::{
+    process::{OwnRedis, Server},
+    queue::{batch, listing},
+    world::{Client, admit},
+};
+
+/// Redis time of a script call at most.
+const CALL_MAX: Duration = Duration::from_millis(5);
+/// How long a call may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often a call is repeated until no script of it had to wait for a core.
+const TRIES: usize = 40;
+
+/// Redis without a disk: what it takes to write one is not what calls cost.
+async fn redis_in_memory() -> OwnRedis {
+    let mut redis = OwnRedis::prepare();
+    redis.start_with(&["--appendonly", "no", "--slowlog-log-slower-than", "5000"]).await;
+    redis.command(&["CONFIG", "SET", "slowlog-max-len", "1024"]).await.unwrap();
+    redis
+}
+
+/// A client of a server that has reached its store.
+async fn client_of(server: &Server) -> Client {
+    let mut client = server.client().await;
+    while client.get_pool(pb::GetPoolRequest { pool: "none".into() }).await.is_err() {
+        sleep(Duration::from_millis(20)).await;
+    }
+    client
+}
+
+/// A request with time enough.
+fn patient<T>(message: T) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    request.set_timeout(PATIENCE);
+    request
+}
+
+fn large(device: &str, task: &str, bytes: usize) -> pb::QueuedTask {
+    pb::QueuedTask {
+        device_id: device.into(),
+        task_id: task.into(),
+        payload: "p".repeat(bytes).into(),
+        expire_time: None,
+    }
+}
+
+/// Queues so many tasks with payloads of so many bytes.
+async fn fill(client: &mut Client, pool: &str, tasks: usize, bytes: usize) {
+    let tasks: Vec<_> = (0..tasks).map(|task| large(&format!("d{task:04}"), "t", bytes)).collect();
+    for tasks in tasks.chunks((3 << 20) / (bytes + 64)) {
+        let request = patient(batch(pool, tasks.to_vec()));
+        let results = client.enqueue_tasks(request).await.unwrap();
+        let results = results.into_inner().results;
+        assert!(results.iter().all(|result| result.status() == EnqueueStatus::Enqueued));
+    }
+}
+
+async fn info(redis: &OwnRedis, section: &str) -> BTreeMap<String, String> {
+    let text = redis.command(&["INFO", section]).await.unwrap();
+    let text: String = redis::from_redis_value(text).unwrap();
+    let fields = text.lines().filter_map(|line| line.split_once(':'));
+    fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// Script calls so far.
+async fn script_calls(redis: &OwnRedis) -> u64 {
+    let stats = info(redis, "commandstats").await;
+    let Some(calls) = stats.get("cmdstat_evalsha") else { return 0 };
+    calls.strip_prefix("calls=").unwrap().split(',').next().unwrap().parse().unwrap()
+}
+
+/// Processor time of Redis so far, all that it does for its clients included.
+async fn processor_time(redis: &OwnRedis) -> Duration {
+    let used = info(redis, "cpu").await;
+    let seconds = |name: &str| used[name].parse::<f64>().unwrap();
+    Duration::from_secs_f64(seconds("used_cpu_user") + seconds("used_cpu_sys"))
+}
+
+/// Script calls of some calls, and the processor time of each on average.
+async fn script_costs(redis: &OwnRedis, calls: impl Future<Output = ()>) -> (u64, Duration) {
+    let (before, time) = (script_calls(redis).await, processor_time(redis).await);
+    calls.await;
+    let number = script_calls(redis).await - before;
+    assert!(number > 0, "no script was called");
+    (number, (processor_time(redis).await - time) / number as u32)
+}
+
+/// Microseconds of the script calls that took longer than Redis is told to log.
+async fn slow_scripts(redis: &OwnRedis) -> Vec<u64> {
+    let log = redis.command(&["SLOWLOG", "GET", "1024"]).await.unwrap();
+    let redis::Value::Array(entries) = log else { panic!("{log:?}") };
+    let scripts = entries.into_iter().filter_map(|entry| {
+        let redis::Value::Array(parts) = entry else { panic!("{entry:?}") };
+        let took: u64 = redis::from_redis_value(parts[2].clone()).unwrap();
+        let redis::Value::Array(words) = &parts[3] else { panic!("{parts:?}") };
+        let name: String = redis::from_redis_value(words[0].clone()).unwrap();
+        (name.to_uppercase() == "EVALSHA").then_some(took)
+    });
+    scripts.collect()
+}
+
+/// Repeats a call until no script of it took longer than 5 ms.
+async fn is_quick(redis: &OwnRedis, what: &str, mut call: impl AsyncFnMut(usize)) {
+    let mut slow = Vec::new();
+    for round in 0..TRIES {
+        redis.command(&["SLOWLOG", "RESET"]).await.unwrap();
+        call(round).await;
+        slow = slow_scripts(redis).await;
+        if slow.is_empty() {
+            return;
+        }
+    }
+    panic!("{what}: script calls of {slow:?} µs, each time");
+}
+
+/// As many calls as listings of a hostile caller: 64 at a time, each of a whole page.
+async fn list_at_once(client: &Client, pool: &str) {
+    let pages = (0..64).map(|_| {
+        let mut client = client.clone();
+        let request =
+            pb::ListTasksRequest { page_size: Some(1000), ..listing(pool, TaskState::Unspecified) };
+        async move { client.list_tasks(patient(request)).await.unwrap().into_inner() }
+    });
+    let pages: Vec<_> = stream::iter(pages).buffer_unordered(64).collect().await;
+    for page in pages {
+        assert_eq!(page.tasks.len(), 1000);
+        assert_ne!(page.next_page_token, "");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h1_listings_of_large_tasks_delay_nobody() {
+    let redis = redis_in_memory().await;
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    let mut client = client_of(&server).await;
+    fill(&mut client, "large", 1020, 65_000).await;
+    list_at_once(&client, "large").await;
+    let bystander = Bystander::start(&server.address()).await;
+    let (calls, each) = script_costs(&redis, list_at_once(&client, "large")).await;
+    bystander.finish().await;
+    assert!(each < CALL_MAX, "{calls} script calls of {each:?} each");
+    // What a listing does not show does not travel: not even within Redis.
+    let mut one = client.clone();
+    let page =
+        pb::ListTasksRequest { page_size: Some(1000), ..listing("large", TaskState::Unspecified) };
+    is_quick(&redis, "ListTasks", async |_| {
+        let page = one.list_tasks(patient(page.clone())).await.unwrap().into_inner();
+        assert_eq!(page.tasks.len(), 1000);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h1_listings_of_large_tasks_delay_nobody_without_redis() {
+    let server = Server::start(&[]).await;
+    let mut client = client_of(&server).await;
+    fill(&mut client, "large", 1020, 65_000).await;
+    let bystander = Bystander::start(&server.address()).await;
+    for _ in 0..4 {
+        list_at_once(&client, "large").await;
+    }
+    bystander.finish().await;
+}
+
+/// Payloads are dispatched whole, whatever their size, once listings pass them by.
+#[tokio::test(flavor = "multi_thread")]
+async fn h1_payloads_of_all_sizes_are_dispatched() {
+    let redis = redis_in_memory().await;
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    let mut client = client_of(&server).await;
+    let sizes = [0, 1, 511, 512, 513, 4096, 65_536];
+    for bytes in sizes {
+        let tasks = vec![large("d", &format!("t{bytes}"), bytes)];
+        client.enqueue_tasks(batch("p", tasks)).await.unwrap();
+    }
+    for bytes in sizes {
+        let first = client.admit_task(admit("p", "d", "")).await.unwrap().into_inner();
+        let again = client.admit_task(admit("p", "d", "")).await.unwrap().into_inner();
+        let [first, again] = [first, again].map(|answer| answer.task.unwrap());
+        assert_eq!((&*first.task_id, first.payload.len()), (&*format!("t{bytes}"), bytes));
+        assert_eq!(first, again);
+        client.complete_task(crate::world::complete("p", "d", &first.task_id)).await.unwrap();
+    }
+    let left = redis.command(&["HLEN", "tollgate:{admission:p}:queued"]).await.unwrap();
+    assert_eq!(left, redis::Value::Int(0), "nothing is left of them");
+}
+
+/// The largest of what else a caller may ask for.
+#[tokio::test(flavor = "multi_thread")]
+async fn h1_no_call_holds_redis_for_long() {
+    let redis = redis_in_memory().await;
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    let client = client_of(&server).await;
+    let name = |number: usize| format!("{number:0>250}");
+    let mut first = client.clone();
+    let configured = pb::ConfigurePoolRequest {
+        pool: "leases".into(),
+        capacity: Some(10_000),
+        ..Default::default()
+    };
+    first.configure_pool(configured).await.unwrap();
+    let admitted = (0..1100).map(|number| {
+        let mut client = client.clone();
+        let request = admit("leases", &name(number), &name(number));
+        async move { client.admit_task(patient(request)).await.unwrap() }
+    });
+    stream::iter(admitted).buffer_unordered(64).for_each(|_| async {}).await;
+
+    let mut one = client.clone();
+    is_quick(&redis, "ListLeases", async |_| {
+        let request = pb::ListLeasesRequest {
+            pool: "leases".into(),
+            page_size: Some(1000),
+            page_token: String::new(),
+        };
+        assert_eq!(
+            one.list_leases(patient(request)).await.unwrap().into_inner().leases.len(),
+            1000
+        );
+    })
+    .await;
+
+    // 64 views of a pool at once are several script calls.
+    let views = async || {
+        let views = (0..64).map(|_| {
+            let (mut client, request) =
+                (client.clone(), pb::GetPoolRequest { pool: "leases".into() });
+            async move { client.get_pool(patient(request)).await.unwrap() }
+        });
+        stream::iter(views).buffer_unordered(64).for_each(|_| async {}).await;
+    };
+    let (calls, each) = script_costs(&redis, views()).await;
+    assert!(calls >= 20, "{calls} script calls");
+    assert!(each < CALL_MAX, "GetPool: {calls} script calls of {each:?} each");
+    is_quick(&redis, "GetPool", async |_| {
+        let request = pb::GetPoolRequest { pool: "leases".into() };
+        one.get_pool(patient(request)).await.unwrap();
+    })
+    .await;
+
+    // A batch of a thousand tasks, and one of large ones.
+    for (tasks, bytes) in [(1000, 3000), (60, 65_000)] {
+        let mut client = client.clone();
+        let tasks = (0..tasks).map(|task| large(&name(task), &name(bytes), bytes)).collect();
+        let queued = async move {
+            client.enqueue_tasks(patient(batch("queued", tasks))).await.unwrap();
+        };
+        let (calls, each) = script_costs(&redis, queued).await;
+        assert!(each < CALL_MAX, "EnqueueTasks: {calls} script calls of {each:?} each");
+    }
+}
+
+/// How Redis comes to refuse writes, and how it takes them again.
+const REFUSALS: [(&str, [&[&str]; 2]); 3] = [
+    ("OOM", [&["CONFIG", "SET", "maxmemory", "1mb"], &["CONFIG", "SET", "maxmemory", "0"]]),
+    (
+        "NOREPLICAS",
+        [
+            &["CONFIG", "SET", "min-replicas-to-write", "1"],
+            &["CONFIG", "SET", "min-replicas-to-write", "0"],
+        ],
+    ),
+    (
+        "NOPERM",
+        [
+            &["ACL", "SETUSER", "default", "-zadd", "-rpush", "-hset"],
+            &["ACL", "SETUSER", "default", "+@all"],
+        ],
+    ),
+];
+
+/// Tasks of a batch that is several script calls.
+const TASKS: i64 = 400;
+
+/// How many tasks are queued, once there are more than `most`.
+async fn queued(redis: &OwnRedis, pool: &str, most: i64) -> i64 {
+    let key = format!("tollgate:{{admission:{pool}}}:backlog");
+    for _ in 0..2000 {
+        let redis::Value::Int(number) = redis.command(&["ZCARD", &key]).await.unwrap() else {
+            panic!("no number")
+        };
+        if number > most {
+            return number;
+        }
+        sleep(Duration::from_millis(1)).await;
+    }
+    panic!("nothing was queued");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h7_a_batch_that_redis_refuses_halfway_says_what_is_queued() {
+    let redis = redis_in_memory().await;
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    let client = client_of(&server).await;
+    for (why, [refuse, take]) in REFUSALS {
+        let mut seen = false;
+        for round in 0..20 {
+            let pool = format!("{why}-{round}");
+            let tasks: Vec<_> =
+                (0..TASKS).map(|task| large(&format!("d{task:04}"), "t", 2000)).collect();
+            let (mut caller, request) = (client.clone(), batch(&pool, tasks));
+            let again = request.clone();
+            let call = tokio::spawn(async move { caller.enqueue_tasks(patient(request)).await });
+            queued(&redis, &pool, 0).await;
+            redis.command(refuse).await.unwrap();
+            let answer = call.await.unwrap();
+            redis.command(take).await.unwrap();
+            let there = queued(&redis, &pool, 0).await;
+            let results = match answer {
+                Ok(answer) => answer.into_inner().results,
+                // Some of it may be queued.
+                Err(status) => {
+                    assert_eq!(status.code(), Code::DeadlineExceeded, "{why}: {status:?}");
+                    continue;
+                }
+            };
+            let of = |wanted| results.iter().filter(|one| one.status() == wanted).count() as i64;
+            let refused = of(EnqueueStatus::Unavailable);
+            assert_eq!((of(EnqueueStatus::Enqueued), refused), (there, TASKS - there), "{why}");
+            if refused == 0 {
+                continue;
+            }
+            seen = true;
+            // What was refused can be queued again, what was not is known.
+            let mut caller = client.clone();
+            let second = caller.enqueue_tasks(patient(again)).await.unwrap().into_inner().results;
+            for (first, second) in results.iter().zip(second) {
+                let expected = match first.status() {
+                    EnqueueStatus::Unavailable => EnqueueStatus::Enqueued,
+                    _ => EnqueueStatus::Duplicate,
+                };
+                assert_eq!(second.status(), expected, "{why}");
+            }
+            break;
+        }
+        assert!(seen, "{why}: no batch was refused halfway");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h7_a_batch_that_redis_refuses_is_unavailable() {
+    let redis = redis_in_memory().await;
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    let mut client = client_of(&server).await;
+    for (why, [refuse, take]) in REFUSALS {
+        redis.command(refuse).await.unwrap();
+        let tasks = (0..100).map(|task| large(&format!("d{task}"), "t", 100)).collect();
+        let refused = client.enqueue_tasks(batch(why, tasks)).await.unwrap_err();
+        redis.command(take).await.unwrap();
+        assert_eq!(refused.code(), Code::Unavailable, "{why}: {refused:?}");
+        let key = format!("tollgate:{{admission:{why}}}:backlog");
+        assert_eq!(redis.command(&["ZCARD", &key]).await.unwrap(), redis::Value::Int(0), "{why}");
+    }
+}

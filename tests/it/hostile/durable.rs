@@ -1,0 +1,380 @@
+//! The embedded engine on a disk: time after a kill, a disk that hangs, who may read the
+//! directory, and which settings survive.
+
+mod hanging;
+
+use std::{
+    collections::HashSet,
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use hanging::Hanging;
+use pb::{AcquireLockOutcome, AdmitDecision, EnqueueStatus, ReserveOutcome};
+use tokio::time::sleep;
+use tollgate::{
+    engine::{
+        Engine,
+        embedded::{Durability, Embedded},
+    },
+    grpc::client::pb,
+    server::Rules,
+    time::Clock,
+};
+use tonic::{Code, Request, transport::Channel};
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
+use tonic_types::StatusExt;
+
+use crate::{
+    durable::end,
+    farm::eventually,
+    locks::{acquire, leased},
+    process::{Server, TempFolder, tollgate},
+    queue::batch,
+    rates::{limit, rule},
+    sequences::next,
+    stocks::{Shop, held, reserve},
+    world::{World, admit, capacity, embedded_engine, micros, seconds},
+};
+
+/// The length of leases, holds and windows.
+const LENGTH: Duration = Duration::from_secs(4);
+/// How much of it is left at the kill: longer than a restart takes, as a rule.
+const LEFT: Duration = Duration::from_secs(2);
+const SHORT: Duration = Duration::from_millis(200);
+/// What is over is given away within this, on a busy machine too.
+const SLACK: u64 = 1_000_000;
+
+/// The system's clock, in µs.
+fn system() -> u64 {
+    Clock::system().now().0
+}
+
+/// One of each kind that is taken, and when it ends by its holder's clock: not before, and not
+/// after.
+struct Taken {
+    task: [u64; 2],
+    lock: [u64; 2],
+    hold: [u64; 2],
+    window: [u64; 2],
+    tokens: [u64; 2],
+}
+
+/// When something of this length ends that was asked for then, and is answered now.
+fn ends(asked: u64, length: Duration) -> [u64; 2] {
+    [asked, system()].map(|begin| begin + length.as_micros() as u64)
+}
+
+async fn task(shop: &Shop, device: &str) -> Result<pb::Lease, AdmitDecision> {
+    let request = pb::AdmitTaskRequest {
+        lease_duration: Some(seconds(LENGTH.as_secs_f64())),
+        ..admit("p", device, "t")
+    };
+    let answer = shop.world.client.clone().admit_task(request).await.unwrap().into_inner();
+    answer.lease.clone().ok_or(answer.decision())
+}
+
+async fn lock(shop: &Shop, name: &str, owner: &str, length: Duration) -> Option<pb::LockLease> {
+    let request = leased(length.as_secs_f64(), acquire(name, owner));
+    let answer = shop.world.locks.clone().acquire_lock(request).await.unwrap().into_inner();
+    let is_acquired = answer.outcome() == AcquireLockOutcome::Acquired;
+    answer.lease.filter(|_| is_acquired)
+}
+
+async fn item(shop: &Shop, order: &str) -> bool {
+    let request = held(LENGTH, reserve("tv", order, 1));
+    shop.asked(request).await == ReserveOutcome::Reserved
+}
+
+async fn passes(shop: &Shop, calls: usize) -> usize {
+    let rule = rule([limit(10, LENGTH, pb::Algorithm::SlidingWindow)]);
+    shop.world.passes(calls, "key", &rule).await
+}
+
+async fn take(shop: &Shop) -> Taken {
+    let task = task(shop, "one").await.unwrap();
+    let lock = lock(shop, "lock", "one", LENGTH).await.unwrap();
+    let asked = system();
+    assert!(item(shop, "one").await);
+    let hold = ends(asked, LENGTH);
+    let asked = system();
+    assert_eq!(passes(shop, 12).await, 10);
+    let window = ends(asked, LENGTH);
+    let tokens = [task.fencing_token, lock.fencing_token];
+    let [task, lock] = [task.expire_time, lock.expire_time].map(|expire| [micros(expire); 2]);
+    Taken { task, lock, hold, window, tokens }
+}
+
+/// Asks for something that is taken: it is refused until its end, and not much longer. Returns
+/// how often it was refused before.
+async fn end_on_time(what: &str, ends: [u64; 2], ask: impl AsyncFn() -> bool) -> usize {
+    let [earliest, latest] = ends;
+    let mut refused = 0;
+    loop {
+        let asked = system();
+        let is_granted = ask().await;
+        let answered = system();
+        let early = earliest.saturating_sub(answered);
+        assert!(!is_granted || early == 0, "{what}: {early} µs early");
+        if is_granted {
+            return refused;
+        }
+        let late = asked.saturating_sub(latest);
+        assert!(late < SLACK, "{what} lasts {late} µs too long");
+        refused += usize::from(early > 0);
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// What was answered more than a second before a kill is synced under `interval`: it ends at its
+/// `expire_time` by the system's clock, neither before nor later.
+#[tokio::test(flavor = "multi_thread")]
+async fn h20_what_was_synced_ends_on_time_after_a_kill() {
+    // Where the machine is so busy that a restart takes longer than what is left.
+    for _ in 0..3 {
+        if kill_while_taken().await {
+            return;
+        }
+    }
+    panic!("all was over before each restart");
+}
+
+/// Whether something was still taken after the restart.
+async fn kill_while_taken() -> bool {
+    let folder = TempFolder::new();
+    let arguments = ["--data-dir", folder.text(), "--durability", "interval"];
+    let server = Server::start(&arguments).await;
+    let shop = Shop::of(World::at(server.address()).await).await;
+    shop.world.configure(capacity("p", 1)).await;
+    shop.set("tv", 1).await;
+    let taken = take(&shop).await;
+    // Calls go on until the kill: the last second of them may be lost, what is older is not.
+    while system() + (LEFT.as_micros() as u64) < taken.task[0] {
+        shop.world.next(next("order")).await;
+        sleep(Duration::from_millis(20)).await;
+    }
+    end(server, "-KILL").await;
+    let server = Server::start(&arguments).await;
+    let shop = Shop::of(World::at(server.address()).await).await;
+
+    // Time is not ahead of the system's, and does not stand still: what is short is short.
+    let asked = system();
+    let short = lock(&shop, "short", "one", SHORT).await.unwrap();
+    assert!(micros(short.grant_time) <= system(), "time is ahead");
+    let short = ends(asked, SHORT);
+    let (refused, ..) = tokio::join!(
+        end_on_time("the slot", taken.task, async || {
+            let next = task(&shop, "two").await;
+            let is_later = next.as_ref().is_ok_and(|next| next.fencing_token > taken.tokens[0]);
+            assert!(is_later || next == Err(AdmitDecision::Full), "{next:?}");
+            is_later
+        }),
+        end_on_time("the lock", taken.lock, async || {
+            let next = lock(&shop, "lock", "two", LENGTH).await;
+            assert!(next.as_ref().is_none_or(|next| next.fencing_token > taken.tokens[1]));
+            next.is_some()
+        }),
+        end_on_time("the hold", taken.hold, async || item(&shop, "two").await),
+        end_on_time("the window", taken.window, async || passes(&shop, 1).await > 0),
+        end_on_time("the short lease", short, async || {
+            lock(&shop, "short", "two", SHORT).await.is_some()
+        }),
+    );
+    refused > 0
+}
+
+const LIMIT: usize = 1 << 20;
+const PAYLOAD: usize = 16 << 10;
+const CALLERS: usize = 16;
+/// While the disk hangs calls wait so long for it.
+const IMPATIENT: Duration = Duration::from_millis(300);
+const PATIENT: Duration = Duration::from_secs(20);
+
+async fn health(world: &World) -> ServingStatus {
+    let channel = Channel::from_shared(world.address.clone()).unwrap().connect().await.unwrap();
+    let request = HealthCheckRequest { service: String::new() };
+    HealthClient::new(channel).check(request).await.unwrap().into_inner().status()
+}
+
+/// Queues a task that takes room; none where the call failed with the fate unknown.
+async fn enqueue(
+    world: &World,
+    task: &str,
+    within: Duration,
+) -> Option<Result<EnqueueStatus, tonic::Status>> {
+    let payload = vec![b'x'; PAYLOAD].into();
+    let (device_id, task_id) = ("d".to_owned(), task.to_owned());
+    let task = pb::QueuedTask { device_id, task_id, payload, expire_time: None };
+    let mut request = Request::new(batch("p", vec![task]));
+    request.set_timeout(within);
+    match world.client.clone().enqueue_tasks(request).await {
+        Ok(answer) => Some(Ok(answer.into_inner().results[0].status())),
+        Err(status) if [Code::DeadlineExceeded, Code::Cancelled].contains(&status.code()) => None,
+        Err(status) => Some(Err(status)),
+    }
+}
+
+async fn hang(durability: Durability) {
+    let disk = Hanging::default();
+    let engine = Embedded::open(Clock::system(), disk.disk(), durability).unwrap();
+    let engine = Arc::new(Engine::Embedded(engine.with_unsynced_max(LIMIT)));
+    let world = Arc::new(World::on(engine.clone(), embedded_engine().1, Rules::default()).await);
+    assert_eq!(enqueue(&world, "before", PATIENT).await.unwrap().unwrap(), EnqueueStatus::Enqueued);
+    assert_eq!(health(&world).await, ServingStatus::Serving);
+
+    let hung = disk.hang();
+    // As many callers as there are, until each was refused.
+    let callers = (0..CALLERS).map(|caller| {
+        let world = world.clone();
+        tokio::spawn(async move {
+            for number in 0.. {
+                let task = format!("{caller}-{number}");
+                if let Some(Err(status)) = enqueue(&world, &task, IMPATIENT).await {
+                    return (task, status);
+                }
+            }
+            unreachable!("the disk hangs")
+        })
+    });
+    let callers: Vec<_> = callers.collect();
+    let mut refused = HashSet::new();
+    for caller in callers {
+        let (task, status) = caller.await.unwrap();
+        let reason = status.get_details_error_info().map(|info| info.reason);
+        assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
+        assert_eq!(reason.as_deref(), Some("DISK_TOO_SLOW"), "{status:?}");
+        assert!(status.get_details_retry_info().is_some(), "{status:?}");
+        assert!(status.message().contains("limits.unsynced_bytes"), "{status:?}");
+        refused.insert(task);
+    }
+    eventually("health says so", async || health(&world).await == ServingStatus::NotServing).await;
+
+    drop(hung);
+    eventually("health recovers", async || health(&world).await == ServingStatus::Serving).await;
+    // What was taken in while it hung, by each thread one more than there was room for.
+    let taken = world.queued("p").await as usize;
+    assert!(taken <= 1 + LIMIT / PAYLOAD + CALLERS, "{durability:?}: {taken} waited for the disk");
+    for task in refused {
+        let again = enqueue(&world, &task, PATIENT).await;
+        assert_eq!(again.unwrap().unwrap(), EnqueueStatus::Enqueued, "nothing was decided");
+    }
+    engine.close();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h6_a_disk_that_hangs_bounds_what_waits_and_health_says_so_interval() {
+    hang(Durability::Interval).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h6_a_disk_that_hangs_bounds_what_waits_and_health_says_so_always() {
+    hang(Durability::Always).await;
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+fn modes(folder: &TempFolder) -> Vec<(String, u32)> {
+    let entries = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| (path.display().to_string(), mode(&path))).collect()
+}
+
+/// The command, under this umask.
+fn under(umask: &str, command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("umask {umask}; exec \"$@\""), "sh"]);
+    shell.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell
+}
+
+fn serve(folder: &TempFolder) -> Command {
+    let mut serve = tollgate(&["serve", "--listen", "127.0.0.1:0", "--durability", "always"]);
+    serve.args(["--data-dir", folder.text()]);
+    serve
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h11_a_data_directory_and_its_exports_are_its_owners_alone() {
+    for umask in ["000", "022", "0277"] {
+        let folder = TempFolder::new();
+        let server = Server::spawn(under(umask, &serve(&folder))).await;
+        assert_eq!(mode(folder.path()), 0o700, "umask {umask}");
+        let files = modes(&folder);
+        assert!(files.len() >= 2, "{files:?}");
+        assert!(files.iter().all(|(_, mode)| *mode == 0o600), "umask {umask}: {files:?}");
+        end(server, "-TERM").await;
+
+        let output = folder.path().with_extension("jsonl");
+        // One that was left there does not pass its rights on.
+        let part = folder.path().with_extension("jsonl.part");
+        fs::write(&part, "cut").unwrap();
+        fs::set_permissions(&part, Permissions::from_mode(0o644)).unwrap();
+        let export = ["export", "--data-dir", folder.text(), "--output"];
+        let mut export = tollgate(&export);
+        export.arg(&output);
+        let status = under(umask, &export).status().unwrap();
+        assert!(status.success(), "umask {umask}");
+        assert_eq!(mode(&output), 0o600, "umask {umask}");
+        fs::remove_file(output).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h11_wider_rights_that_exist_are_a_warning_and_stay() {
+    let folder = TempFolder::new();
+    end(Server::spawn(serve(&folder)).await, "-TERM").await;
+    let log = folder.path().with_extension("log");
+    let started = async || {
+        let mut command = serve(&folder);
+        command.stderr(fs::File::create(&log).unwrap());
+        end(Server::spawn(command).await, "-TERM").await;
+        fs::read_to_string(&log).unwrap()
+    };
+    let said = started().await;
+    assert!(!said.contains("chmod"), "{said}");
+    let file = folder.path().join("tollgate.redb");
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    let said = started().await;
+    assert!(said.contains("WARN") && said.contains("mode 0755"), "{said}");
+    assert!(said.contains("chmod 700") && said.contains("chmod 600"), "{said}");
+    assert_eq!((mode(folder.path()), mode(&file)), (0o755, 0o644), "left as they are");
+    fs::remove_file(log).unwrap();
+}
+
+/// What ConfigurePool sets on a data directory is there after a restart, and counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn h25_settings_of_configure_pool_survive_a_restart() {
+    for signal in ["-TERM", "-KILL"] {
+        let folder = TempFolder::new();
+        let arguments = ["--data-dir", folder.text(), "--durability", "always"];
+        let server = Server::start(&arguments).await;
+        let world = World::at(server.address()).await;
+        let settings =
+            pb::ConfigurePoolRequest { lease_duration: Some(seconds(7.0)), ..capacity("p", 1) };
+        let before = world.configure(settings).await;
+        end(server, signal).await;
+
+        let server = Server::start(&arguments).await;
+        let world = World::at(server.address()).await;
+        assert_eq!(world.pool("p").await, before, "{signal}");
+        assert_eq!(world.admit("p", "d", "one").await.decision(), AdmitDecision::Admitted);
+        assert_eq!(world.admit("p", "d", "two").await.decision(), AdmitDecision::Full);
+        let reset =
+            pb::ConfigurePoolRequest { pool: "p".into(), reset: Some(true), ..Default::default() };
+        assert_eq!(world.configure(reset).await.config.unwrap().capacity, 60, "{signal}");
+    }
+}

@@ -1,0 +1,211 @@
+//! The state of the store: one that refuses writes, one that may forget, shares of none,
+//! and calls that a server sends twice.
+
+mod failover;
+mod repeats;
+
+use std::{fs, process::Stdio};
+
+use pb::{AdmitDecision, CompleteVerdict, RateVerdict};
+use tollgate::grpc::client::pb;
+use tonic::{Code, Status};
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_types::StatusExt;
+
+use crate::{
+    farm::eventually,
+    process::{OwnRedis, Process, Server, TempFile, free_port, tollgate},
+    rates::under,
+    service::turns,
+    world::{Client, Rates, admit, complete},
+};
+
+const SERVICE: &str = "tollgate.v1.AdmissionService";
+const CONFIG: &str = r#"
+[[pool]]
+match = "allow*"
+capacity = 2
+denial_cache = "0s"
+on_store_failure = "allow"
+[[pool]]
+match = "deny"
+capacity = 2
+on_store_failure = "deny"
+[[policy]]
+name = "allow"
+limit = [{ max = 7, window = "1h" }]
+on_store_failure = "allow"
+[[policy]]
+name = "deny"
+limit = [{ max = 7, window = "1h" }]
+on_store_failure = "deny"
+"#;
+
+/// A server and its Redis.
+struct Store {
+    redis: OwnRedis,
+    server: Server,
+    client: Client,
+    _config: TempFile,
+}
+
+impl Store {
+    async fn start(config: &str) -> Store {
+        let (mut redis, config) = (OwnRedis::prepare(), TempFile::new(config));
+        redis.start().await;
+        let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
+        let client = server.client().await;
+        turns(&server, SERVICE, ServingStatus::Serving).await;
+        Store { redis, server, client, _config: config }
+    }
+
+    async fn admit(&self, pool: &str, device: &str) -> Result<pb::AdmitTaskResponse, Status> {
+        let answer = self.client.clone().admit_task(admit(pool, device, "t")).await;
+        answer.map(tonic::Response::into_inner)
+    }
+
+    async fn admitted(&self, pool: &str, device: &str) -> bool {
+        self.admit(pool, device).await.unwrap().decision() == AdmitDecision::Admitted
+    }
+
+    async fn in_use(&self, pool: &str) -> u32 {
+        let request = pb::GetPoolRequest { pool: pool.into() };
+        let pool = self.client.clone().get_pool(request).await.unwrap().into_inner().pool;
+        pool.unwrap().usage.unwrap().in_use
+    }
+
+    async fn tell(&self, command: &[&str]) {
+        self.redis.command(command).await.unwrap();
+    }
+}
+
+/// A way to make Redis refuse writes, and to end it.
+async fn refuses_writes(begin: &[&str], end: &[&str], code: &str) {
+    let store = Store::start(CONFIG).await;
+    for (pool, device) in [("allow", "d0"), ("allow full", "d0"), ("allow full", "d1")] {
+        assert!(store.admitted(pool, device).await);
+    }
+    let mut rates = Rates::connect(store.server.address()).await.unwrap();
+    rates.check_rate(under("k", "allow")).await.unwrap();
+    store.tell(begin).await;
+    // Also before the server knows, and while it does.
+    for round in 0..2 {
+        for device in ["d2", "d3"] {
+            let failed = store.admit("allow", device).await.expect_err("no share is granted");
+            assert_eq!(failed.code(), Code::Unavailable, "{failed:?}");
+            assert!(failed.message().contains(code), "{failed:?}");
+            let details = failed.get_error_details();
+            assert_eq!(details.error_info().unwrap().reason, "STORE_REFUSES");
+            assert!(details.retry_info().is_some());
+        }
+        let denied = store.admit("deny", "d").await.unwrap();
+        assert_eq!((denied.decision(), denied.degraded), (AdmitDecision::Full, true));
+        let failed = rates.check_rate(under("k", "allow")).await.unwrap_err();
+        assert_eq!(failed.code(), Code::Unavailable);
+        let denied = rates.check_rate(under("k", "deny")).await.unwrap().into_inner();
+        assert_eq!((denied.verdict(), denied.degraded), (RateVerdict::Throttle, true));
+        // What only reads is answered, and a refusal needs no write.
+        assert_eq!(store.in_use("allow").await, 1);
+        let full = store.admit("allow full", "d2").await.unwrap();
+        assert_eq!((full.decision(), full.degraded), (AdmitDecision::Full, false));
+        if round == 0 {
+            turns(&store.server, SERVICE, ServingStatus::NotServing).await;
+        }
+    }
+    store.tell(end).await;
+    turns(&store.server, SERVICE, ServingStatus::Serving).await;
+    assert!(store.admitted("allow", "d1").await);
+    let full = store.admit("allow", "d2").await.unwrap();
+    assert_eq!((full.decision(), full.degraded), (AdmitDecision::Full, false));
+    let done = store.client.clone().complete_task(complete("allow", "d0", "t")).await;
+    assert_eq!(done.unwrap().into_inner().verdict(), CompleteVerdict::Completed);
+    assert!(store.admitted("allow", "d2").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h8_no_share_is_granted_while_redis_is_out_of_memory() {
+    let set = |value| ["CONFIG", "SET", "maxmemory", value];
+    refuses_writes(&set("1"), &set("0"), "OOM").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h8_no_share_is_granted_while_redis_wants_replicas() {
+    let set = |value| ["CONFIG", "SET", "min-replicas-to-write", value];
+    refuses_writes(&set("1"), &set("0"), "NOREPLICAS").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h8_no_share_is_granted_while_our_user_must_not_write() {
+    let set = |rule| ["ACL", "SETUSER", "default", rule];
+    refuses_writes(&set("-@write"), &set("+@all"), "can't run this command").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h8_a_share_is_granted_while_redis_is_unreachable_and_not_by_one_that_follows() {
+    let mut store = Store::start(CONFIG).await;
+    assert!(store.admitted("allow", "d0").await);
+    // It is a replica now: the primary may be anywhere.
+    store.tell(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    turns(&store.server, SERVICE, ServingStatus::NotServing).await;
+    let failed = store.admit("allow", "d1").await.expect_err("no share is granted");
+    assert_eq!(failed.get_error_details().error_info().unwrap().reason, "STORE_REFUSES");
+    store.redis.kill();
+    // As soon as the server knows.
+    eventually("its share is granted", async || {
+        store.admit("allow", "d1").await.is_ok_and(|answer| answer.degraded)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h9_a_share_of_no_slots_is_a_full_one() {
+    let config = format!("replicas = 3\n{CONFIG}");
+    let mut store = Store::start(&config).await;
+    assert!(store.admitted("allow", "d0").await);
+    store.redis.kill();
+    turns(&store.server, SERVICE, ServingStatus::NotServing).await;
+    for device in ["d1", "d2"] {
+        let full = store.admit("allow", device).await.unwrap();
+        assert_eq!((full.decision(), full.degraded), (AdmitDecision::Full, true));
+        assert_eq!(full.retry_after.unwrap().seconds, 1);
+    }
+    store.redis.start().await;
+    turns(&store.server, SERVICE, ServingStatus::Serving).await;
+    assert!(store.admitted("allow", "d1").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h10_a_redis_that_is_set_to_forget_at_run_time_is_not_used() {
+    let store = Store::start(CONFIG).await;
+    assert!(store.admitted("allow", "d0").await);
+    store.tell(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
+    turns(&store.server, SERVICE, ServingStatus::NotServing).await;
+    let failed = store.admit("allow", "d1").await.expect_err("neither it nor a share is used");
+    assert_eq!(failed.code(), Code::Unavailable);
+    assert!(failed.message().contains("noeviction"), "{failed:?}");
+    store.tell(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
+    turns(&store.server, SERVICE, ServingStatus::Serving).await;
+    assert!(store.admitted("allow", "d1").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h10_where_that_is_allowed_it_is_said_and_the_store_used_on() {
+    let config = TempFile::new("[redis]\neviction = \"warn\"\n");
+    let (mut redis, log) = (OwnRedis::prepare(), TempFile::new(""));
+    redis.start().await;
+    let (port, url) = (free_port(), redis.url());
+    let listen = format!("127.0.0.1:{port}");
+    let mut command =
+        tollgate(&["serve", "--listen", &listen, "--engine", &url, "--config", config.path()]);
+    command.stderr(fs::File::create(log.path()).unwrap()).stdout(Stdio::null());
+    let server = Server { process: Process(command.spawn().unwrap()), port };
+    let client = server.client().await;
+    turns(&server, SERVICE, ServingStatus::Serving).await;
+    let said = || fs::read_to_string(log.path()).unwrap().matches("allkeys-lru").count();
+    assert_eq!(said(), 0);
+    redis.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await.unwrap();
+    eventually("it says so", async || said() == 1).await;
+    client.clone().admit_task(admit("p", "d", "t")).await.unwrap();
+    turns(&server, SERVICE, ServingStatus::Serving).await;
+    assert_eq!(said(), 1);
+}

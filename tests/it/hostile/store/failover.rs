@@ -1,0 +1,241 @@
+//! Failovers that lose writes, to a primary whose clock is behind.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::{task::JoinHandle, time::sleep};
+use tollgate::{
+    engine::{
+        Engine,
+        redis::{Redis, RedisOptions},
+    },
+    time::monotonic,
+};
+
+use crate::{
+    farm::eventually,
+    locks::{acquire, leased, release},
+    process::OwnRedis,
+    rates::configured,
+    wire::Wire,
+    world::{World, admit, embedded_engine},
+};
+
+/// Leases are short, so that a hold is over long before the clocks agree.
+const ADMIT: &str = "[[pool]]\nmatch = \"*\"\ncapacity = 100000\nlease_duration = \"500ms\"\n";
+
+/// Takes AdmitTask and AcquireLock what tokens run ahead.
+const NAIVE: &str = "
+local is_lock = string.find(KEYS[1] or '', ':lock$') and #ARGV == #KEYS + 1
+local is_pool = string.find(KEYS[1] or '', ':settings$') and #KEYS >= 10
+if is_lock or is_pool then
+  ARGV[#ARGV] = '0'
+end";
+
+/// A primary, its replica, whose clock is behind, and a way to lead servers to either.
+struct Pair {
+    primary: OwnRedis,
+    replica: OwnRedis,
+    between: Wire,
+    wire: Wire,
+    config: String,
+    behind: u64,
+    /// Whether tokens are given out by the clock alone, to see that the check notices.
+    is_naive: bool,
+}
+
+/// A token, and when it was asked for and given.
+#[derive(Debug, Clone, Copy)]
+struct Given {
+    asked: Instant,
+    given: Instant,
+    token: u64,
+}
+
+impl Pair {
+    async fn start(behind: Duration, config: &str) -> Pair {
+        let (mut primary, mut replica) = (OwnRedis::prepare(), OwnRedis::prepare());
+        tokio::join!(primary.start(), replica.start());
+        let (between, wire) = (Wire::to(primary.port).await, Wire::to(primary.port).await);
+        let port = between.port.to_string();
+        replica.command(&["REPLICAOF", "127.0.0.1", &port]).await.unwrap();
+        let (config, behind) = (config.to_owned(), behind.as_micros() as u64);
+        let pair = Pair { primary, replica, between, wire, config, behind, is_naive: false };
+        pair.in_step().await;
+        pair
+    }
+
+    /// Waits until the replica has all that the primary has.
+    async fn in_step(&self) {
+        let mark = rand::random::<u32>().to_string();
+        self.primary.command(&["SET", "step", &mark]).await.unwrap();
+        eventually("the replica is in step", async || {
+            let has = self.replica.command(&["GET", "step"]).await;
+            has.is_ok_and(|value| value == redis::Value::BulkString(mark.clone().into_bytes()))
+        })
+        .await;
+    }
+
+    /// A server, in this process, for which the replica's clock is behind.
+    async fn server(&self) -> World {
+        let clock = format!(
+            "local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if string.match(redis.call('INFO', 'server'), 'tcp_port:(%d+)') == '{}' then
+  now = now - {}
+end",
+            self.replica.port, self.behind
+        );
+        let naive = if self.is_naive { NAIVE } else { "" };
+        let clock = clock + naive;
+        let url = format!("redis://127.0.0.1:{}", self.wire.port);
+        let options = RedisOptions { clock: Some(clock), workers: 2, ..RedisOptions::new(&url) };
+        let engine = Arc::new(Engine::Redis(Redis::new(&options).unwrap()));
+        World::on(engine, embedded_engine().1, configured(&self.config)).await
+    }
+
+    /// The primary is gone, with all that its replica did not get.
+    async fn fail_over(&mut self) {
+        self.primary.kill();
+        self.replica.command(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
+        self.wire.lead_to(self.replica.port);
+    }
+}
+
+/// Those who ask for tokens of one thing over and over, and what they were given.
+#[derive(Default)]
+struct Callers {
+    stop: Arc<AtomicBool>,
+    given: Arc<AtomicU64>,
+    tasks: Vec<JoinHandle<Vec<Given>>>,
+}
+
+impl Callers {
+    fn add<F>(&mut self, ask: impl Fn(u64) -> F + Send + 'static)
+    where
+        F: Future<Output = Option<u64>> + Send,
+    {
+        let (stop, count) = (self.stop.clone(), self.given.clone());
+        self.tasks.push(tokio::spawn(async move {
+            let mut all = Vec::new();
+            for number in 0.. {
+                if stop.load(Ordering::SeqCst) {
+                    break;
+                }
+                let asked = monotonic();
+                if let Some(token) = ask(number).await {
+                    all.push(Given { asked, given: monotonic(), token });
+                    count.fetch_add(1, Ordering::SeqCst);
+                }
+                sleep(Duration::from_millis(2)).await;
+            }
+            all
+        }));
+    }
+
+    /// Returns when so many more were given.
+    async fn give(&self, count: u64) {
+        let until = self.given.load(Ordering::SeqCst) + count;
+        eventually("tokens are given", async || self.given.load(Ordering::SeqCst) >= until).await;
+    }
+
+    /// Fails where something that was asked for once another one was given has a lower token.
+    async fn end(self) -> Result<(), String> {
+        self.stop.store(true, Ordering::SeqCst);
+        let mut all = Vec::new();
+        for task in self.tasks {
+            all.extend(task.await.unwrap());
+        }
+        let mut ended = all.clone();
+        ended.sort_by_key(|one| one.given);
+        all.sort_by_key(|one| one.asked);
+        let (mut highest, mut next) = (None::<Given>, ended.into_iter().peekable());
+        for one in all {
+            while let Some(before) = next.next_if(|before| before.given < one.asked) {
+                highest = highest.filter(|high| high.token > before.token).or(Some(before));
+            }
+            if let Some(before) = highest.filter(|before| before.token >= one.token) {
+                return Err(format!("{:?} later: {before:?}, {one:?}", one.asked - before.given));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Callers of a server, for slots of a pool and for a lock.
+fn call(pool: &mut Callers, lock: &mut Callers, server: &'static str, world: &World) {
+    let client = world.client.clone();
+    pool.add(move |number| {
+        let mut client = client.clone();
+        async move {
+            let request = admit("p", &format!("{server}{number}"), "t");
+            let answer = client.admit_task(request).await.ok()?.into_inner();
+            answer.lease.map(|lease| lease.fencing_token)
+        }
+    });
+    let locks = world.locks.clone();
+    lock.add(move |number| {
+        let mut locks = locks.clone();
+        async move {
+            let owner = format!("{server}{number}");
+            let request = leased(0.2, acquire("l", &owner));
+            let answer = locks.acquire_lock(request).await.ok()?.into_inner();
+            let token = answer.lease?.fencing_token;
+            let _ = locks.release_lock(release("l", &owner)).await;
+            Some(token)
+        }
+    });
+}
+
+/// Two servers give out tokens that the replica does not get, it is promoted, and they and
+/// a third one, which knows nothing of what was before, go on. The tokens of a pool, and
+/// those of a lock.
+async fn played(mut pair: Pair) -> [Result<(), String>; 2] {
+    let (first, second) = (pair.server().await, pair.server().await);
+    pair.in_step().await;
+    pair.between.cut();
+    let (mut pool, mut lock) = (Callers::default(), Callers::default());
+    call(&mut pool, &mut lock, "first", &first);
+    call(&mut pool, &mut lock, "second", &second);
+    tokio::join!(pool.give(50), lock.give(50));
+    pair.fail_over().await;
+    tokio::join!(pool.give(50), lock.give(50));
+    let third = pair.server().await;
+    call(&mut pool, &mut lock, "third", &third);
+    tokio::join!(pool.give(50), lock.give(50));
+    tokio::join!(pool.end(), lock.end()).into()
+}
+
+async fn tokens_never_fall(behind: Duration, config: &str) {
+    let played = played(Pair::start(behind, config).await).await;
+    assert_eq!(played, [Ok(()), Ok(())]);
+}
+
+const BEHIND: Duration = Duration::from_secs(4);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h21_tokens_never_fall_after_a_failover_to_a_clock_that_is_behind() {
+    tokens_never_fall(BEHIND, ADMIT).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h21_nor_of_pools_that_are_held() {
+    tokens_never_fall(BEHIND, &format!("{ADMIT}after_failover = \"hold\"\n")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h21_nor_where_it_is_behind_by_less_than_a_call_takes() {
+    tokens_never_fall(Duration::from_millis(2), ADMIT).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h21_the_check_notices_tokens_that_fall() {
+    let pair = Pair { is_naive: true, ..Pair::start(BEHIND, ADMIT).await };
+    let played = played(pair).await;
+    assert!(played.iter().any(Result::is_err), "{played:?}");
+}

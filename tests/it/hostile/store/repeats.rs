@@ -1,0 +1,88 @@
+//! Calls that a server sends twice, since a connection to Redis broke: what the only caller
+//! is told, and that the comments of the verbs say so.
+
+use std::{fs, path::Path};
+
+use pb::{CompleteVerdict, EnqueueStatus};
+use tollgate::grpc::client::pb;
+
+use crate::{
+    farm::eventually,
+    process::{OwnRedis, Server},
+    queue::{batch, queued},
+    wire::Wire,
+    world::{admit, complete},
+};
+
+/// Of each verb the answer that a repeat has.
+const VERBS: [(&str, &str, &str); 15] = [
+    ("admission", "AdmitTask", "`replayed`"),
+    ("admission", "CompleteTask", "ALREADY_COMPLETED"),
+    ("admission", "EvictTask", "`replayed`"),
+    ("admission", "EnqueueTasks", "DUPLICATE"),
+    ("admission", "CancelTask", "`replayed`"),
+    ("lock", "AcquireLock", "`replayed`"),
+    ("rate", "CheckRate", "`replayed`"),
+    ("rate", "ResetRate", "`existed`"),
+    ("rate", "Unban", "`existed`"),
+    ("sequence", "NextSequence", "`replayed`"),
+    ("stock", "AddStock", "`replayed`"),
+    ("stock", "ReserveStock", "`replayed`"),
+    ("stock", "ConfirmReservation", "ALREADY_CONFIRMED"),
+    ("stock", "CancelReservation", "ALREADY_CANCELLED"),
+    ("lock", "ReleaseLock", "RELEASED"),
+];
+
+/// The comment above a line of a proto file, as one line of text.
+fn comment(text: &str, above: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let place = lines.iter().position(|line| line.starts_with(above));
+    let place = place.unwrap_or_else(|| panic!("no {above}"));
+    let start = lines[..place].iter().rposition(|line| !line.starts_with("//")).unwrap() + 1;
+    let lines = lines[start..place].iter().map(|line| line.trim_start_matches("//").trim());
+    lines.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn h23_comments_say_that_a_first_answer_can_be_that_of_a_repeat() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto/tollgate/v1");
+    for (file, verb, answer) in VERBS {
+        let text = fs::read_to_string(root.join(format!("{file}.proto"))).unwrap();
+        let said = comment(&text, &format!("rpc {verb}("));
+        let sentence = said
+            .split(". ")
+            .find(|sentence| sentence.contains("first call") && sentence.contains(answer));
+        assert!(sentence.is_some(), "{verb}: {said}");
+        let service = comment(&text, "service ");
+        assert!(service.contains("sends the call once more"), "{file}: {service}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h23_the_only_caller_is_told_what_the_comments_say() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    // Its replies must not be those that are lost.
+    redis.hold_sweeper().await;
+    let wire = Wire::to(redis.port).await;
+    let url = format!("redis://127.0.0.1:{}", wire.port);
+    let server = Server::start(&["--engine", &url]).await;
+    let client = &mut server.client().await;
+    eventually("the server has its store", async || {
+        client.clone().admit_task(admit("p", "d", "t")).await.is_ok()
+    })
+    .await;
+    // Scripts are loaded: of those that are not, the first reply says so.
+    client.admit_task(admit("p", "warm", "t")).await.unwrap();
+    client.complete_task(complete("p", "warm", "t")).await.unwrap();
+    client.enqueue_tasks(batch("p", vec![queued("warm", "q")])).await.unwrap();
+    wire.lose_decision();
+    let done = client.complete_task(complete("p", "d", "t")).await.unwrap().into_inner();
+    assert_eq!(done.verdict(), CompleteVerdict::AlreadyCompleted);
+    wire.lose_decision();
+    let enqueued = client.enqueue_tasks(batch("p", vec![queued("d", "q")])).await.unwrap();
+    assert_eq!(enqueued.into_inner().results[0].status(), EnqueueStatus::Duplicate);
+    wire.lose_decision();
+    let admitted = client.admit_task(admit("p", "d", "again")).await.unwrap().into_inner();
+    assert!(admitted.lease.is_some() && admitted.replayed, "{admitted:?}");
+}

@@ -1,0 +1,400 @@
+//! The sweeper: H5 (millions of pool names) and H22 (a crowd of leases that end together).
+
+use std::{
+    collections::HashMap,
+    io::{BufRead, BufReader},
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use pb::PoolEventKind as Kind;
+use redis::aio::MultiplexedConnection;
+use tokio::{task::JoinHandle, time::sleep};
+use tollgate::{
+    admission::{AdmitTask, ReadEvents, Settings, SweepPool},
+    engine::{
+        Engine,
+        embedded::{Disk, Durability, Embedded},
+    },
+    events::After,
+    grpc::client::pb,
+    names::Name,
+    script,
+    time::{Clock, Millis, monotonic},
+};
+
+use super::{
+    bystander::Bystander,
+    memory::{BUDGET, resident},
+};
+use crate::{
+    process::{OwnRedis, Server, TempFolder, connect, tollgate},
+    watch::Events,
+    world::{Client, START, Time, admit, embedded_engine, redis_engine, up},
+};
+
+const IN_TIME: Duration = Duration::from_secs(2);
+/// What a loaded machine may add to it.
+const SLACK: Duration = Duration::from_secs(13);
+/// Leases that end together: as many as a test can admit.
+const CROWD: usize = 10_000;
+const PATIENCE: Duration = Duration::from_secs(30);
+/// More than a lease and its grace.
+const LEASE: Duration = Duration::from_secs(301);
+const PARTITIONS: &str = "tollgate:{index:admission}:partitions";
+const ENDS: &str = "tollgate:{index:admission}:ends";
+const NAMES: u64 = 3_000_000;
+
+fn settings(capacity: u32) -> Settings {
+    Settings { capacity, history: 200_000, ..Settings::default() }
+}
+
+fn name(text: &str) -> Name {
+    Name::parse(text.to_owned().into()).unwrap()
+}
+
+fn maintain(engine: &Arc<Engine>) -> JoinHandle<()> {
+    let engine = engine.clone();
+    tokio::spawn(async move {
+        let sweep = engine.sweep(|pool| SweepPool { pool, settings: settings(1) });
+        tokio::join!(engine.maintain(), sweep);
+    })
+}
+
+/// Admits so many tasks while the time stands still.
+async fn admit_all(
+    engine: &Engine,
+    pool: impl Fn(usize) -> String,
+    tasks: usize,
+    lease: Option<Duration>,
+) {
+    for first in (0..tasks).step_by(1000) {
+        let task = |number: usize| AdmitTask {
+            pool: name(&pool(number)),
+            device: name(&format!("device-{number}")),
+            task: Some(name("task")),
+            lease_duration: lease.map(|lease| Millis(lease.as_millis() as u64)),
+            settings: settings(tasks as u32),
+            place: None,
+        };
+        let decisions: Vec<AdmitTask> = (first..tasks.min(first + 1000)).map(task).collect();
+        let answers = engine.run_all(&decisions, monotonic() + PATIENCE).await.unwrap();
+        assert!(answers.iter().all(|answer| answer.as_ref().unwrap().is_granted()));
+    }
+}
+
+/// The number of a pool's last event. To ask for it ends no lease.
+async fn last_event(engine: &Engine, pool: &str) -> u64 {
+    let read = ReadEvents { pool: name(pool), after: After { number: None, limit: 1 } };
+    engine.run(&read, monotonic() + PATIENCE).await.unwrap().last
+}
+
+/// Steps the time beyond the end of all leases; how long it takes until the pool has so many
+/// further events.
+async fn outlive(engine: &Engine, time: &Time, pool: &str, tasks: usize) -> Duration {
+    let before = last_event(engine, pool).await;
+    time.advance(LEASE.as_micros() as u64).await;
+    let begin = monotonic();
+    while last_event(engine, pool).await < before + tasks as u64 {
+        assert!(begin.elapsed() < PATIENCE, "{pool}: not all of {tasks} leases have ended");
+        sleep(Duration::from_millis(10)).await;
+    }
+    let took = begin.elapsed();
+    eprintln!("{tasks} leases: the last event after {took:?}");
+    took
+}
+
+/// Ends a crowd's leases while nobody calls.
+async fn end_a_crowd(engine: Arc<Engine>, time: Time, tasks: usize) {
+    admit_all(&engine, |_| "crowd".to_owned(), tasks, None).await;
+    let maintenance = maintain(&engine);
+    let took = outlive(&engine, &time, "crowd", tasks).await;
+    maintenance.abort();
+    assert!(took < IN_TIME + SLACK, "{took:?}");
+}
+
+async fn end_a_crowd_on_disk(durability: Durability) {
+    let (folder, now) = (TempFolder::new(), Arc::new(AtomicU64::new(START)));
+    let disk = Disk::directory(folder.path()).unwrap();
+    let engine = Embedded::open(Clock::Stepped(now.clone()), disk, durability).unwrap();
+    end_a_crowd(Arc::new(Engine::Embedded(engine)), Time::Embedded(now), CROWD).await;
+}
+
+/// The sweep of a crowd is as fast as the process, not as the disk: steps do not wait until
+/// the one before is synced. Here the disk syncs nothing at all.
+#[tokio::test(flavor = "multi_thread")]
+async fn h22_the_sweep_of_a_crowd_does_not_wait_for_the_disk() {
+    const TASKS: usize = 1000;
+    let (folder, now) = (TempFolder::new(), Arc::new(AtomicU64::new(START)));
+    let disk = Disk::directory(folder.path()).unwrap();
+    let clock = Clock::Stepped(now.clone());
+    let (engine, mut writer) =
+        Embedded::open_unwritten(clock, disk, Durability::Always, 1).unwrap();
+    let (engine, is_admitted) =
+        (Arc::new(Engine::Embedded(engine)), Arc::new(AtomicBool::new(false)));
+    let stop = is_admitted.clone();
+    let writing = tokio::task::spawn_blocking(move || {
+        while !stop.load(Ordering::SeqCst) {
+            writer.write();
+        }
+        writer
+    });
+    let leases = Duration::from_secs(1);
+    admit_all(&engine, |_| "crowd".to_owned(), TASKS, Some(leases)).await;
+    is_admitted.store(true, Ordering::SeqCst);
+    let _writer = writing.await.unwrap();
+    let Engine::Embedded(embedded) = &*engine else { unreachable!() };
+    let read = ReadEvents { pool: name("crowd"), after: After { number: None, limit: 1 } };
+    let before = embedded.run(&read).unwrap().last;
+    let maintenance = maintain(&engine);
+    now.fetch_add(leases.as_micros() as u64, Ordering::SeqCst);
+    let begin = monotonic();
+    while embedded.run(&read).unwrap().last < before + TASKS as u64 {
+        assert!(begin.elapsed() < PATIENCE, "the sweep waits for the disk");
+        sleep(Duration::from_millis(10)).await;
+    }
+    maintenance.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h22_a_crowd_of_leases_ends_in_time_with_durability_always() {
+    end_a_crowd_on_disk(Durability::Always).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h22_a_crowd_of_leases_ends_in_time_with_durability_interval() {
+    end_a_crowd_on_disk(Durability::Interval).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h22_a_crowd_of_leases_ends_in_time_in_memory() {
+    let (engine, time) = embedded_engine();
+    end_a_crowd(engine, time, CROWD).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h22_a_crowd_of_leases_ends_in_time_in_redis() {
+    let (engine, time) = redis_engine().await;
+    let begin = engine.clone();
+    let beside = tokio::spawn(async move { begin.maintain().await });
+    up(engine.state()).await;
+    beside.abort();
+    let _ = beside.await;
+    end_a_crowd(engine, time, CROWD).await;
+}
+
+/// Many pools beside each other, each with a lease: none is forgotten, and one that has ended
+/// is not kept waiting for the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn h5_many_pools_of_one_process_end_in_time() {
+    const POOLS: usize = 30_000;
+    let (engine, time) = embedded_engine();
+    admit_all(&engine, |number| format!("pool-{number}"), POOLS, None).await;
+    let maintenance = maintain(&engine);
+    let took = outlive(&engine, &time, "pool-0", 1).await;
+    assert!(took < IN_TIME + SLACK, "{took:?}");
+    for number in (0..POOLS).step_by(1000) {
+        let (pool, begin) = (format!("pool-{number}"), monotonic());
+        let read = ReadEvents { pool: name(&pool), after: After { number: Some(0), limit: 10 } };
+        while engine.run(&read, monotonic() + PATIENCE).await.unwrap().events.len() < 2 {
+            assert!(begin.elapsed() < IN_TIME + SLACK, "{pool}");
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+    maintenance.abort();
+}
+
+/// Puts vacant pool names into the index, as if each had been asked for days ago.
+async fn fill(redis: &OwnRedis, names: u64) {
+    const FILL: &str = "local args = {}
+        for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do
+          args[#args + 1] = ARGV[3] + i
+          args[#args + 1] = string.format('name-%07d', i)
+          if #args == 4000 then
+            redis.call('ZADD', KEYS[1], unpack(args))
+            args = {}
+          end
+        end
+        if #args > 0 then redis.call('ZADD', KEYS[1], unpack(args)) end";
+    let mut connection = connect(&redis.url()).await.unwrap();
+    let days_ago = Clock::system().now().0 - 10 * 86_400_000_000;
+    for first in (0..names).step_by(10_000) {
+        let fill = redis::Script::new(FILL);
+        let mut fill = fill.key(PARTITIONS);
+        fill.arg(first).arg((first + 10_000).min(names) - 1).arg(days_ago);
+        let _: () = fill.invoke_async(&mut connection).await.unwrap();
+    }
+}
+
+async fn indexed(connection: &mut MultiplexedConnection) -> u64 {
+    redis::cmd("ZCARD").arg(PARTITIONS).query_async(connection).await.unwrap()
+}
+
+/// Time that Redis took for scripts so far, and its memory.
+async fn spent(connection: &mut MultiplexedConnection) -> (Duration, u64) {
+    let info: String = redis::cmd("INFO").arg("everything").query_async(connection).await.unwrap();
+    let field = |start: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(start)).unwrap_or_default();
+        line.split(',').next().unwrap_or_default().parse::<u64>().unwrap_or_default()
+    };
+    let calls = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    let micros = calls.and_then(|line| line.split("usec=").nth(1)?.split(',').next()?.parse().ok());
+    (Duration::from_micros(micros.unwrap_or(0)), field("used_memory:"))
+}
+
+/// A task's lease that nobody renews, of 200 ms.
+fn short(pool: &str, task: &str) -> pb::AdmitTaskRequest {
+    let lease = prost_types::Duration { seconds: 0, nanos: 200_000_000 };
+    pb::AdmitTaskRequest { lease_duration: Some(lease), ..admit(pool, "device", task) }
+}
+
+/// Admits tasks to a pool one after the other; how late the EXPIRED event of each came.
+async fn ends_in_time(client: &Client, pool: &str, rounds: usize) {
+    let mut events = Events::of(client, pool, None).await;
+    for round in 0..rounds {
+        client.clone().admit_task(short(pool, &format!("{round}"))).await.unwrap();
+        assert_eq!(events.next().await.kind(), Kind::Admitted);
+        let begin = monotonic();
+        assert_eq!(events.next().await.kind(), Kind::Expired);
+        let took = begin.elapsed();
+        eprintln!("{pool}: EXPIRED after {took:?}");
+        assert!(took < IN_TIME + SLACK, "{took:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h5_three_million_names_are_swept_page_by_page() {
+    let mut redis = OwnRedis::prepare();
+    redis.start_with(&["--appendonly", "no"]).await;
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    let client = server.client().await;
+    let mut connection = connect(&redis.url()).await.unwrap();
+    while client.clone().admit_task(short("before", "first")).await.is_err() {
+        sleep(Duration::from_millis(20)).await;
+    }
+    let idle = resident(&server);
+    let begin = monotonic();
+    fill(&redis, NAMES).await;
+    let memory = spent(&mut connection).await.1;
+    eprintln!("{NAMES} names in {:?}, {} MiB of Redis", begin.elapsed(), memory >> 20);
+
+    let (names, script_time) = (indexed(&mut connection).await, spent(&mut connection).await.0);
+    let begin = monotonic();
+    let listed = client.clone().list_pools(pb::ListPoolsRequest::default()).await.unwrap();
+    assert!(!listed.get_ref().next_page_token.is_empty());
+    while indexed(&mut connection).await + 1000 > names {
+        assert!(begin.elapsed() < Duration::from_secs(30), "no names leave");
+        sleep(Duration::from_millis(100)).await;
+    }
+    sleep(Duration::from_secs(2)).await;
+    let took = spent(&mut connection).await.0 - script_time;
+    let share = took.as_secs_f64() / begin.elapsed().as_secs_f64();
+    let left = names - indexed(&mut connection).await;
+    eprintln!("{left} names left in {:?}, {:.1} % of Redis's time", begin.elapsed(), share * 100.0);
+    assert!(share < 0.10, "the sweeper takes {share} of Redis's time");
+
+    let bystander = Bystander::start(&server.address()).await;
+    ends_in_time(&client, "before", 3).await;
+    ends_in_time(&client, "after", 3).await;
+    let other = Server::start(&["--engine", &redis.url()]).await;
+    let client = other.client().await;
+    while client.clone().admit_task(short("up", "task")).await.is_err() {
+        sleep(Duration::from_millis(20)).await;
+    }
+    bystander.finish().await;
+    let memory = resident(&server);
+    assert!(memory < idle + BUDGET, "{memory} bytes, idle {idle}");
+    drop(server);
+    ends_in_time(&client, "before", 2).await;
+}
+
+/// The looks at a name that is noted again meanwhile, in every order.
+#[tokio::test(flavor = "multi_thread")]
+async fn h5_a_name_that_is_noted_again_stays_in_the_index() {
+    let mut redis = OwnRedis::prepare();
+    redis.start_with(&["--appendonly", "no"]).await;
+    let mut connection = connect(&redis.url()).await.unwrap();
+    let settle = redis::Script::new(&script::SETTLE_PARTITION.text(None));
+    let note = redis::Script::new(&script::NOTE_PARTITION.text(None));
+    let now = Clock::system().now().0;
+    let (old, before) = (now - 600_000_000, now - 120_000_000);
+    let mut add = redis::cmd("ZADD");
+    for name in ["vacant", "noted", "held"] {
+        add.arg(PARTITIONS).arg(old).arg(name);
+        let _: () = add.query_async(&mut connection).await.unwrap();
+        add = redis::cmd("ZADD");
+    }
+    let mut settled = HashMap::new();
+    let kept = "tollgate:{index:admission}:kept";
+    let noted: Vec<u64> = {
+        let mut note = note.key(PARTITIONS);
+        note.key(kept).key(ENDS).arg("noted").arg(0).arg(300_000);
+        let reply: Vec<Vec<u64>> = note.invoke_async(&mut connection).await.unwrap();
+        reply.into_iter().next().unwrap()
+    };
+    assert_eq!(noted, [0]);
+    for (name, next, is_vacant) in [("vacant", 0, 1), ("noted", 0, 1), ("held", now + 1_000_000, 0)]
+    {
+        let mut settle = settle.key(PARTITIONS);
+        settle.key(ENDS).arg(name).arg(old).arg(next).arg(is_vacant).arg(before);
+        let reply: Vec<Vec<u64>> = settle.invoke_async(&mut connection).await.unwrap();
+        settled.insert(name, reply[0][1]);
+    }
+    assert_eq!((settled["vacant"], settled["noted"], settled["held"]), (1, 0, 0));
+    let names: Vec<String> = redis::cmd("ZRANGE")
+        .arg(PARTITIONS)
+        .arg(0)
+        .arg(-1)
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    assert_eq!(names, ["held", "noted"]);
+    // The note's own look stands: 300 s from now.
+    let looks: Vec<(String, f64)> = redis::cmd("ZRANGE")
+        .arg(ENDS)
+        .arg(0)
+        .arg(-1)
+        .arg("WITHSCORES")
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    assert_eq!(looks[0], ("held".to_owned(), (now + 1_000_000) as f64));
+    assert!(looks[1].0 == "noted" && looks[1].1 >= (now + 300_000_000) as f64, "{looks:?}");
+    // One that was noted just now is looked at again: its decision may be yet to come.
+    let score: f64 = redis::cmd("ZSCORE")
+        .arg(PARTITIONS)
+        .arg("noted")
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    let mut settle = settle.key(PARTITIONS);
+    settle.key(ENDS).arg("noted").arg(score).arg(0).arg(1).arg(before);
+    let reply: Vec<Vec<u64>> = settle.invoke_async(&mut connection).await.unwrap();
+    assert_eq!(reply[0], [0, 0]);
+    let look: f64 =
+        redis::cmd("ZSCORE").arg(ENDS).arg("noted").query_async(&mut connection).await.unwrap();
+    assert_eq!(look, score + 10_000_000.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h5_a_sweeper_that_fails_says_so() {
+    let mut redis = OwnRedis::prepare();
+    redis.start_with(&["--appendonly", "no"]).await;
+    redis.command(&["SET", ENDS, "no zset"]).await.unwrap();
+    let mut command = tollgate(&["serve", "--listen", "127.0.0.1:0", "--engine", &redis.url()]);
+    command.stderr(Stdio::piped());
+    let mut server = Server::spawn(command).await;
+    let log = BufReader::new(server.process.0.stderr.take().unwrap());
+    let warned = tokio::task::spawn_blocking(move || {
+        log.lines().map_while(Result::ok).find(|line| line.contains("the sweeper failed"))
+    });
+    let line = tokio::time::timeout(Duration::from_secs(20), warned).await.unwrap().unwrap();
+    assert!(line.as_ref().is_some_and(|line| line.contains("WARN")), "{line:?}");
+    // The next note heals it.
+    let client = server.client().await;
+    ends_in_time(&client, "pool", 1).await;
+}

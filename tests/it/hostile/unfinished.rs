@@ -1,0 +1,146 @@
+//! H2: messages that never become complete.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::{ResponseFuture, SendRequest};
+use tokio::{net::TcpStream, time::timeout};
+use tonic::{
+    Code,
+    codegen::http::{HeaderMap, Request},
+};
+
+use super::{
+    bystander::Bystander,
+    memory::{BUDGET, peak, resident, settles},
+};
+use crate::{
+    process::{Server, TempFile},
+    queue::{batch, queued},
+};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const LARGE: usize = 4 << 20;
+
+/// A client that keeps to the windows it is given.
+struct Peer {
+    send: SendRequest<Bytes>,
+    port: u16,
+}
+
+impl Peer {
+    async fn connect(server: &Server) -> Peer {
+        let stream = TcpStream::connect(("127.0.0.1", server.port)).await.unwrap();
+        let (send, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        Peer { send, port: server.port }
+    }
+
+    /// A call whose message lacks its last byte, and the stream that keeps it open.
+    async fn unfinished(
+        &self,
+        path: &str,
+        deadline: Option<&str>,
+    ) -> (ResponseFuture, h2::SendStream<Bytes>) {
+        let mut request = Request::post(format!("http://127.0.0.1:{}/{path}", self.port))
+            .header("content-type", "application/grpc");
+        if let Some(deadline) = deadline {
+            request = request.header("grpc-timeout", deadline);
+        }
+        let mut send = self.send.clone().ready().await.unwrap();
+        let (answer, mut body) = send.send_request(request.body(()).unwrap(), false).unwrap();
+        let mut message = vec![0; 4 + LARGE];
+        message[1..5].copy_from_slice(&(LARGE as u32).to_be_bytes());
+        body.send_data(message.into(), false).unwrap();
+        (answer, body)
+    }
+}
+
+/// The code of an answer, or of its stream's reset.
+async fn code(answer: ResponseFuture) -> Code {
+    let answer = timeout(PATIENCE, answer).await.expect("the stream ends");
+    let (head, mut body) = answer.expect("an answer").into_parts();
+    let status = |headers: &HeaderMap| {
+        headers.get("grpc-status").map(|code| Code::from_bytes(code.as_bytes()))
+    };
+    if let Some(code) = status(&head.headers) {
+        return code;
+    }
+    while let Some(Ok(_)) = body.data().await {}
+    let trailers = timeout(PATIENCE, body.trailers()).await.expect("the stream ends");
+    status(&trailers.unwrap().expect("trailers")).expect("a status")
+}
+
+fn server_config() -> TempFile {
+    TempFile::new("[limits]\nmessage_timeout = \"2s\"\n")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h2_messages_that_lack_a_byte_are_bounded_and_end() {
+    let file = server_config();
+    let server = Server::start(&["--config", file.path()]).await;
+    let bystander = Bystander::start(&server.address()).await;
+    let idle = resident(&server);
+    let peer = Peer::connect(&server).await;
+    let mut calls = Vec::new();
+    for number in 0..64 {
+        let call = match number % 8 {
+            0 => peer.unfinished("grpc.health.v1.Health/Check", None).await,
+            1 => peer.unfinished("grpc.health.v1.Health/Watch", Some("99999999S")).await,
+            2 => {
+                let path = "grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+                peer.unfinished(path, None).await
+            }
+            3 => peer.unfinished("tollgate.v1.AdmissionService/AdmitTask", Some("99999999H")).await,
+            _ => {
+                let path = "tollgate.v1.AdmissionService/EnqueueTasks";
+                peer.unfinished(path, Some("99999999S")).await
+            }
+        };
+        calls.push(call);
+    }
+    let watched = peak(&server, Duration::from_secs(3));
+    let ended = async {
+        let (mut late, mut refused) = (0, 0);
+        for (answer, body) in calls {
+            match code(answer).await {
+                // A stream of reflection has no more to say.
+                Code::DeadlineExceeded | Code::Ok => late += 1,
+                // What is too long for health and reflection is refused by its prefix.
+                Code::ResourceExhausted | Code::OutOfRange => refused += 1,
+                other => panic!("{other:?}"),
+            }
+            drop(body);
+        }
+        (late, refused)
+    };
+    let (most, (late, refused)) = tokio::join!(watched, ended);
+    eprintln!("{late} late, {refused} refused, {} MiB above idle", (most - idle) >> 20);
+    assert!(late > 0 && refused > 0, "{late} late, {refused} refused");
+    assert!(most < idle + BUDGET, "{} bytes above idle", most - idle);
+    bystander.finish().await;
+    settles(&server, idle).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h2_large_messages_of_one_connection_take_turns() {
+    let server = Server::start(&[]).await;
+    let client = server.client().await;
+    let mut calls = Vec::new();
+    for number in 0..8 {
+        let mut client = client.clone();
+        calls.push(tokio::spawn(async move {
+            let tasks = (0..60).map(|task| {
+                let mut task = queued(&format!("d{number}"), &format!("t{task}"));
+                task.payload = vec![b'x'; 65_000].into();
+                task
+            });
+            let mut request = tonic::Request::new(batch("p", tasks.collect()));
+            request.set_timeout(PATIENCE);
+            client.enqueue_tasks(request).await
+        }));
+    }
+    for call in calls {
+        assert_eq!(call.await.unwrap().unwrap().into_inner().results.len(), 60);
+    }
+}

@@ -1,0 +1,147 @@
+//! Calls that wait: slots that end together (H14), and a server that ends (H15). For pools
+//! and locks alike, on both engines.
+
+mod ending;
+mod kept;
+mod lapse;
+
+use std::time::Duration;
+
+use tokio::{task::JoinHandle, time::timeout};
+use tollgate::grpc::client::pb;
+use tonic::{Request, Status};
+
+use crate::{
+    locks::{Keeper, acquire, waiting},
+    process::{OwnRedis, Server},
+    world::{Client, admit, micros, seconds},
+};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server of its own, on an engine of its own.
+struct Site {
+    server: Server,
+    client: Client,
+    locks: Keeper,
+}
+
+/// What a call asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Pool,
+    Lock,
+}
+
+/// A lease that a waiter was granted: when, and when it ends.
+#[derive(Debug, Clone, Copy)]
+struct Granted {
+    from: u64,
+    until: u64,
+}
+
+type Call = JoinHandle<Result<Option<Granted>, Status>>;
+
+impl Site {
+    async fn on(engine: &str) -> Site {
+        let server = Server::start(&["--engine", engine]).await;
+        let (client, locks) = (server.client().await, Keeper::to(&server).await);
+        Site { server, client, locks }
+    }
+
+    /// A server on the embedded engine, or on a Redis of its own.
+    async fn one(redis: bool) -> (Option<OwnRedis>, Site) {
+        if !redis {
+            return (None, Site::on("embedded").await);
+        }
+        let mut redis = OwnRedis::prepare();
+        redis.start().await;
+        let site = Site::on(&redis.url()).await;
+        (Some(redis), site)
+    }
+
+    /// Asks for the pool or the lock `name`, waiting up to `wait`; none when refused.
+    fn ask(&self, kind: Kind, name: &str, who: &str, wait: f64, lease: f64) -> Call {
+        let (name, who) = (name.to_owned(), who.to_owned());
+        let (mut client, mut locks) = (self.client.clone(), self.locks.0.clone());
+        tokio::spawn(async move {
+            let (from, until) = match kind {
+                Kind::Pool => {
+                    let request = pb::AdmitTaskRequest {
+                        max_wait: Some(seconds(wait)),
+                        lease_duration: Some(seconds(lease)),
+                        ..admit(&name, &who, "t")
+                    };
+                    let mut request = Request::new(request);
+                    request.set_timeout(Duration::from_secs(90));
+                    match client.admit_task(request).await?.into_inner().lease {
+                        Some(lease) => (lease.grant_time, lease.expire_time),
+                        None => return Ok(None),
+                    }
+                }
+                Kind::Lock => {
+                    let lease_duration = Some(seconds(lease));
+                    let asked = waiting(wait, acquire(&name, &who));
+                    let asked = pb::AcquireLockRequest { lease_duration, ..asked };
+                    let mut request = Request::new(asked);
+                    request.set_timeout(Duration::from_secs(90));
+                    match locks.acquire_lock(request).await?.into_inner().lease {
+                        Some(lease) => (lease.grant_time, lease.expire_time),
+                        None => return Ok(None),
+                    }
+                }
+            };
+            Ok(Some(Granted { from: micros(from), until: micros(until) }))
+        })
+    }
+
+    /// The lease that is granted at once.
+    async fn hold(&self, kind: Kind, name: &str, who: &str, lease: f64) -> Granted {
+        granted(self.ask(kind, name, who, 0.0, lease)).await
+    }
+
+    async fn give_back(&self, kind: Kind, name: &str, who: &str) {
+        match kind {
+            Kind::Pool => {
+                let done = crate::world::complete(name, who, "t");
+                self.client.clone().complete_task(done).await.unwrap();
+            }
+            Kind::Lock => assert!(self.locks.released(crate::locks::release(name, who)).await),
+        }
+    }
+
+    /// How many calls wait.
+    async fn waiters(&self, kind: Kind, name: &str) -> u32 {
+        match kind {
+            Kind::Pool => {
+                let request = pb::GetPoolRequest { pool: name.into() };
+                let pool = self.client.clone().get_pool(request).await.unwrap().into_inner().pool;
+                pool.unwrap().waiters
+            }
+            Kind::Lock => self.locks.get(name).await.waiters,
+        }
+    }
+
+    /// Waits until so many calls wait.
+    async fn wait_for_waiters(&self, kind: Kind, name: &str, count: u32) {
+        let come = async {
+            while self.waiters(kind, name).await != count {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        timeout(PATIENCE, come).await.expect("so many wait");
+    }
+
+    async fn set_capacity(&self, name: &str, capacity: u32) {
+        let request = crate::world::capacity(name, capacity);
+        self.client.clone().configure_pool(request).await.unwrap();
+    }
+}
+
+async fn answered(call: Call) -> Result<Option<Granted>, Status> {
+    timeout(PATIENCE, call).await.expect("the call is answered").unwrap()
+}
+
+async fn granted(call: Call) -> Granted {
+    answered(call).await.expect("no error").expect("a lease")
+}

@@ -1,0 +1,122 @@
+//! H15: tickets that are kept for waiters whose server ends, decided by both executors alike.
+
+use tollgate::{
+    lock::{Acquisition, GetLock, Lock},
+    time::Millis,
+};
+
+use crate::{
+    twins::{States, Twins},
+    waiting::{ask, ticket},
+};
+
+const KEPT: Millis = Millis(10_000);
+
+/// A lock that `a` holds for 30 s, and those that wait for it on the server that ends.
+struct Queue {
+    twins: Twins,
+    locks: States<Lock>,
+}
+
+impl Queue {
+    async fn with(waiters: &[&str]) -> (Queue, Vec<u64>) {
+        let mut queue = Queue { twins: Twins::new().await, locks: States::new() };
+        queue.asks("a", None).await;
+        let mut tickets = Vec::new();
+        for (number, waiter) in (1..).zip(waiters) {
+            tickets.push(ticket(&queue.asks(waiter, Some((number, 0, "ends"))).await));
+            queue.twins.time.advance(1000).await;
+        }
+        (queue, tickets)
+    }
+
+    async fn asks(&mut self, owner: &str, place: Option<(u64, u64, &str)>) -> Acquisition {
+        self.twins.agree(&mut self.locks, &ask(owner, place), "").await
+    }
+
+    /// Its server ends: it gives its place up.
+    async fn leaves(&mut self, owner: &str, place: (u64, u64, &str)) -> Acquisition {
+        let mut decision = ask(owner, Some(place));
+        let place = decision.place.as_mut().unwrap();
+        (place.wait, place.ticket_kept) = (Millis(0), KEPT);
+        self.twins.agree(&mut self.locks, &decision, "").await
+    }
+
+    async fn waiters(&mut self) -> u64 {
+        let get = GetLock { name: ask("a", None).name };
+        self.twins.agree(&mut self.locks, &get, "").await.waiters
+    }
+}
+
+fn is_granted(outcome: &Acquisition) -> bool {
+    matches!(outcome, Acquisition::Acquired { .. })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h15_a_kept_ticket_is_nobodys_obstacle() {
+    let (mut queue, tickets) = Queue::with(&["b", "c"]).await;
+    let other = ticket(&queue.asks("d", Some((1, 0, "other"))).await);
+    for (number, owner) in [(1, "b"), (2, "c")] {
+        let left = queue.leaves(owner, (number, tickets[number as usize - 1], "ends")).await;
+        assert!(!is_granted(&left));
+    }
+    assert_eq!(queue.waiters().await, 1);
+    // The lock is free: whoever waits gets it, though others came before.
+    queue.twins.time.advance(29_000_000).await;
+    queue.asks("d", Some((1, other, "other"))).await;
+    queue.twins.time.advance(1_000_000).await;
+    assert!(is_granted(&queue.asks("d", Some((1, other, "other"))).await));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h15_a_kept_ticket_counts_once_and_lapses() {
+    let (mut queue, tickets) = Queue::with(&["b", "c"]).await;
+    for (number, owner) in [(1, "b"), (2, "c")] {
+        queue.leaves(owner, (number, tickets[number as usize - 1], "ends")).await;
+    }
+    let later = ticket(&queue.asks("d", Some((1, 0, "other"))).await);
+    assert!(tickets[1] < later);
+    // Its call elsewhere is where it was, on whatever server and by whatever number.
+    queue.twins.time.advance(KEPT.micros() - 3000).await;
+    assert_eq!(ticket(&queue.asks("c", Some((7, 0, "other"))).await), tickets[1]);
+    // For the other it is too late.
+    queue.twins.time.advance(3000).await;
+    assert!(ticket(&queue.asks("b", Some((8, 0, "other"))).await) > later);
+    // One that gives up for good has nothing kept.
+    let mut gives_up = ask("c", Some((7, tickets[1], "other")));
+    gives_up.place.as_mut().unwrap().wait = Millis(0);
+    queue.twins.agree(&mut queue.locks, &gives_up, "").await;
+    assert!(ticket(&queue.asks("c", Some((9, 0, "other"))).await) > later);
+}
+
+/// It called another server before the one that ends had its word.
+#[tokio::test(flavor = "multi_thread")]
+async fn h15_a_place_that_is_elsewhere_by_now_is_not_given_up() {
+    let (mut queue, tickets) = Queue::with(&["b"]).await;
+    // Servers number their calls alike.
+    assert_eq!(ticket(&queue.asks("b", Some((1, 0, "other"))).await), tickets[0]);
+    queue.leaves("b", (1, tickets[0], "ends")).await;
+    assert_eq!(queue.waiters().await, 1);
+    queue.leaves("b", (1, tickets[0], "other")).await;
+    assert_eq!(queue.waiters().await, 0);
+    // A call that comes to a server that ends has its time of arrival kept, again and again.
+    let came = queue.twins.time.now();
+    queue.leaves("z", (2, 0, "ends")).await;
+    queue.twins.time.advance(5_000_000).await;
+    queue.leaves("z", (3, 0, "ends")).await;
+    queue.twins.time.advance(6_000_000).await;
+    assert_eq!(ticket(&queue.asks("z", Some((4, 0, "other"))).await), came);
+}
+
+/// What was free in that very moment is granted.
+#[tokio::test(flavor = "multi_thread")]
+async fn h15_the_last_try_of_a_call_may_be_granted() {
+    let (mut queue, tickets) = Queue::with(&["b"]).await;
+    queue.twins.time.advance(29_000_000).await;
+    queue.asks("b", Some((1, tickets[0], "ends"))).await;
+    queue.twins.time.advance(1_000_000).await;
+    assert!(is_granted(&queue.leaves("b", (1, tickets[0], "ends")).await));
+    // No ticket is left of it.
+    queue.asks("c", Some((1, 0, "other"))).await;
+    assert_eq!(queue.waiters().await, 1);
+}

@@ -1,0 +1,87 @@
+//! When the leases of locks end by the system's clock, as their holders read it.
+//!
+//! Holders compare `expire_time` with a clock of their own, not with the engine's. While the
+//! system's clock is not set, both agree: a lease that is synced ends at its `expire_time`,
+//! whatever becomes of the process meanwhile.
+
+use std::collections::BTreeMap;
+
+use tollgate::lock::{Acquisition, Release, Renewal};
+
+use crate::{
+    callers::{Answer, Request},
+    capability::{Checked, Part, holds},
+    lock,
+};
+
+/// Leases that end by the system's clock.
+#[derive(Debug, Default)]
+pub struct Leases {
+    known: BTreeMap<Part, Lease>,
+    /// The engine's time when the system's clock was set last: what was decided before then
+    /// goes by the clock as it was.
+    set_at: u64,
+}
+
+#[derive(Debug)]
+struct Lease {
+    expire: u64,
+    is_synced: bool,
+}
+
+impl Leases {
+    /// Checks an answer about a lock, decided at this time of the engine and of the system.
+    pub fn check(&mut self, request: &Request, answer: &Answer, now: u64, system: u64) -> Checked {
+        let (Request::Lock(part, ask), Answer::Lock(answer)) = (request, answer) else {
+            return Ok(());
+        };
+        let known = self.known.get(part);
+        let is_over = known.is_none_or(|lease| lease.expire <= system);
+        let is_not_over = known.is_none_or(|lease| system < lease.expire);
+        let over = "no lease ends before its expire_time by the system's clock";
+        let held = "no lease lasts longer than its expire_time by the system's clock";
+        match answer {
+            lock::Answer::Acquired(Acquisition::Acquired { lease, replayed: false }) => {
+                holds(is_over, over)?;
+                self.granted(*part, lease.expire.0, now, system);
+            }
+            lock::Answer::Acquired(_) => holds(is_not_over, held)?,
+            lock::Answer::Renewed(Renewal::Renewed(lease)) => {
+                holds(is_not_over, held)?;
+                self.granted(*part, lease.expire.0, now, system);
+            }
+            lock::Answer::Released(Release::Released) => drop(self.known.remove(part)),
+            lock::Answer::View(view) if view.holder.is_none() => holds(is_over, over)?,
+            lock::Answer::View(_) => holds(is_not_over, held)?,
+            // Another owner's, or of another token.
+            lock::Answer::Renewed(_) | lock::Answer::Released(_) => {
+                debug_assert!(!matches!(ask, lock::Ask::Get), "a view of a lock");
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a lease, if it is by the system's clock: time may go on from an instant that the
+    /// clock had been set back from.
+    fn granted(&mut self, part: Part, expire: u64, now: u64, system: u64) {
+        match now == system && now > self.set_at {
+            true => drop(self.known.insert(part, Lease { expire, is_synced: false })),
+            false => drop(self.known.remove(&part)),
+        }
+    }
+
+    /// From here on nobody can tell by the system's clock.
+    pub fn clock_is_set(&mut self, now: u64) {
+        self.set_at = now;
+        self.known.clear();
+    }
+
+    pub fn all_is_synced(&mut self) {
+        self.known.values_mut().for_each(|lease| lease.is_synced = true);
+    }
+
+    /// A process was killed.
+    pub fn unsynced_is_lost(&mut self) {
+        self.known.retain(|_, lease| lease.is_synced);
+    }
+}
