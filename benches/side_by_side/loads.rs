@@ -14,7 +14,7 @@ use crate::{
     kind::CONFIGURATION,
     options::Options,
     results::Results,
-    row::{self, EMBEDDED, LANES, OTHER, PER_CALL, Row},
+    row::{self, EMBEDDED, LANES, OTHER, OTHER_LANES, PER_CALL, Row},
 };
 
 /// Hands out ports that nobody listens on.
@@ -75,6 +75,10 @@ pub(crate) async fn start(
         skipped.push((PER_CALL, "this server knows no `batch_max` in [redis]".to_owned()));
     }
     rows.push(Row::tollgate(LANES, program, &default, Some(ports.next()), kinds).await?);
+    if let Some(other) = &options.other {
+        let port = Some(ports.next());
+        rows.push(Row::tollgate(OTHER_LANES, other, &default, port, kinds).await?);
+    }
     Ok((rows, skipped))
 }
 

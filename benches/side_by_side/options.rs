@@ -49,7 +49,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     pub(crate) server: Option<PathBuf>,
 
-    /// A further build of tollgate in memory: a row of its own, at the loads and at a pace
+    /// A further build of tollgate, in memory and over Redis: a row each at the loads
     #[arg(long, value_name = "FILE")]
     pub(crate) other: Option<PathBuf>,
 

@@ -8,13 +8,13 @@ use crate::{
     options::Options,
     peers::{PEERS, Store},
     results::Results,
-    row::{ECHO, EMBEDDED, LANES, OTHER, PER_CALL},
+    row::{ECHO, EMBEDDED, LANES, OTHER, OTHER_LANES, PER_CALL},
     run::Run,
     table::{Table, or_dash, percent, rate, time},
     targets,
 };
 
-const ROWS: [&str; 5] = [ECHO, EMBEDDED, OTHER, PER_CALL, LANES];
+const ROWS: [&str; 6] = [ECHO, EMBEDDED, OTHER, PER_CALL, LANES, OTHER_LANES];
 
 /// Everything that was measured.
 pub(crate) struct Report<'a> {

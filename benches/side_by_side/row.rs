@@ -24,6 +24,8 @@ use crate::{
 pub(crate) const ECHO: &str = "echo";
 pub(crate) const EMBEDDED: &str = "embedded";
 pub(crate) const OTHER: &str = "embedded, other";
+/// The same build over Redis.
+pub(crate) const OTHER_LANES: &str = "Redis, lanes, other";
 pub(crate) const PER_CALL: &str = "Redis, per call";
 pub(crate) const LANES: &str = "Redis, lanes";
 
