@@ -1,5 +1,5 @@
-//! What a server is told: flags and `TOLLGATE_*` variables first, then
-//! `tollgate.toml`, then the defaults.
+//! The configuration of a server. Flags and `TOLLGATE_*` variables win over `tollgate.toml`, which
+//! wins over the defaults.
 
 mod file;
 mod flags;
@@ -31,29 +31,30 @@ use crate::{
 };
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 50051);
-/// What pages of a data directory take, with room to work.
+/// Smallest `memory_max` beside a data directory, bytes: the page cache of the data directory and
+/// some space to work.
 const KEPT_MEMORY_MIN: u64 = 128 << 20;
 const CONNECTIONS_MAX: usize = 16_384;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Everything a server is told.
+/// The complete configuration of a server.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where to listen.
+    /// Address to listen on.
     pub listen: SocketAddr,
-    /// What runs the decisions.
+    /// The engine that runs the decisions.
     pub engine: EngineChoice,
-    /// How to log.
+    /// Format and level of the log.
     pub log: Log,
-    /// Connections at most; further ones are closed at once.
+    /// Maximum number of connections; further ones are closed at once.
     pub connections_max: usize,
-    /// How much callers can make the server hold.
+    /// Limits on what callers can make the server hold.
     pub limits: CallerLimits,
-    /// How long calls in flight may take to finish after a signal to end.
+    /// Time that calls in flight may take to finish after SIGTERM or SIGINT.
     pub drain_timeout: Duration,
-    /// Threads that serve.
+    /// Number of serving threads. Default: the number of cores.
     pub workers: usize,
-    /// The settings of pools by glob, the first match first.
+    /// Settings of pools by glob, in order; the first match applies.
     pub pools: Vec<PoolRule>,
     /// The policies of rates.
     pub policies: Policies,
@@ -61,45 +62,45 @@ pub struct Config {
     pub sequences: Sequences,
 }
 
-/// What runs the decisions.
+/// The engine that runs the decisions.
 #[derive(Debug, Clone)]
 pub enum EngineChoice {
-    /// This process.
+    /// The embedded engine, in this process.
     Embedded(EmbeddedOptions),
-    /// Redis.
+    /// The Redis engine.
     Redis(Box<RedisOptions>),
 }
 
-/// What there is to say of the embedded engine.
+/// Options of the embedded engine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EmbeddedOptions {
-    /// Where its state is kept over restarts; none for in memory.
+    /// The data directory. `None` keeps all state in memory only.
     pub data_dir: Option<DataDir>,
-    /// How many bytes the process may take before new names are refused; none for no bound.
+    /// Memory of the process in bytes above which new names are refused. `None` for no bound.
     pub memory_max: Option<u64>,
 }
 
-/// Where the embedded engine keeps its state over restarts.
+/// The data directory of the embedded engine, which keeps its state over restarts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataDir {
-    /// The directory.
+    /// Path of the directory.
     pub path: PathBuf,
-    /// What an answer promises.
+    /// The promise of an answer: synced before it is sent, or within a second.
     pub durability: Durability,
-    /// How many bytes of changes may wait for the disk.
+    /// Maximum number of bytes of changes that may wait for the disk.
     pub unsynced_bytes: usize,
 }
 
-/// How to log.
+/// Format and level of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Log {
-    /// One JSON object a line instead of text.
+    /// Whether each log line is a JSON object instead of text.
     pub json: bool,
     /// The least severe level logged, or a filter such as `tollgate=debug`.
     pub level: String,
 }
 
-/// What is wrong with the configuration, and where.
+/// A configuration error: the key, its value and the expected value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError(String);
 
@@ -112,7 +113,9 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl Config {
-    /// Joins flags, the file they name, and the defaults.
+    /// Merges the flags, the file that they name, and the defaults.
+    ///
+    /// Fails if the file cannot be read, a value is invalid, or two settings exclude each other.
     pub fn load(flags: &ServeFlags) -> Result<Config, ConfigError> {
         let (file, policies, sequences) =
             flags.config.as_deref().map(read).transpose()?.unwrap_or_default();
@@ -171,7 +174,7 @@ impl Config {
         })
     }
 
-    /// Checks a file.
+    /// Checks a file without the flags of a server.
     pub fn check(path: &Path) -> Result<(), ConfigError> {
         read(path).map(drop)
     }
@@ -199,11 +202,11 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Reads a file, and builds what it says of rates and sequences.
+/// Reads and checks a file; builds its policies and sequences.
 fn read(path: &Path) -> Result<(File, Policies, Sequences), ConfigError> {
     let failed = |what: &dyn fmt::Display| ConfigError(format!("{}: {what}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
-    // The error quotes the line, which may hold a password.
+    // The parser's error quotes the line, which may contain a password.
     let parsed = toml::from_str(&text);
     let file: File = parsed.map_err(|error| failed(&secret::masked(&error.to_string())))?;
     for (index, entry) in file.pool.iter().enumerate() {

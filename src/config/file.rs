@@ -1,4 +1,4 @@
-//! The form of `tollgate.toml`. Unknown keys are refused.
+//! The format of `tollgate.toml`. Unknown keys are refused.
 
 use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
     time::Millis,
 };
 
-/// A configuration file.
+/// A parsed configuration file.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
@@ -61,7 +61,7 @@ pub(super) enum OnStoreFailureName {
     Allow,
 }
 
-/// The default where nothing is said.
+/// Converts the name; the default is `fail`.
 pub(super) fn on_store_failure(name: Option<OnStoreFailureName>) -> OnStoreFailure {
     match name {
         None | Some(OnStoreFailureName::Fail) => OnStoreFailure::Fail,
@@ -74,6 +74,7 @@ fn workers<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Error> {
     number(d, "workers", 1..=256).map(|number| Some(number as usize))
 }
 
+/// Reads a whole number and checks its range. The error names `key`.
 pub(super) fn number<'de, D>(d: D, key: &str, bounds: RangeInclusive<i64>) -> Result<i64, D::Error>
 where
     D: Deserializer<'de>,
@@ -89,6 +90,7 @@ where
     }
 }
 
+/// Reads a duration such as `90s` and checks its range. The error names `key`.
 pub(super) fn length<'de, D>(
     d: D,
     key: &str,
@@ -107,13 +109,13 @@ where
     })
 }
 
-/// Whole milliseconds, rounded up.
+/// Parses a duration and rounds it up to whole milliseconds.
 pub(super) fn parse_length(text: &str) -> Option<Millis> {
     let length = humantime::parse_duration(text).ok()?;
     Some(Millis(u64::try_from(length.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)))
 }
 
-/// `+hh:mm` or `-hh:mm`, in minutes; the bound is the rule's to check.
+/// Reads an offset of the form `+hh:mm` or `-hh:mm`; returns minutes. The rule checks its range.
 pub(super) fn utc_offset<'de, D: Deserializer<'de>>(d: D) -> Result<i32, D::Error> {
     let text = String::deserialize(d)?;
     let read = || {
@@ -135,6 +137,7 @@ pub(super) fn utc_offset<'de, D: Deserializer<'de>>(d: D) -> Result<i32, D::Erro
     })
 }
 
+/// Reads a text and checks it. The error names `key` and quotes the text.
 pub(super) fn text<'de, D>(
     d: D,
     key: &str,
@@ -148,7 +151,7 @@ where
 }
 
 fn engine<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
-    // Not shown in the error: it may hold a password.
+    // The error does not quote the value: it may contain a password.
     let engine = flags::engine(&String::deserialize(d)?);
     engine.map(Some).map_err(|expected| D::Error::custom(format!("engine: {expected}")))
 }

@@ -11,44 +11,43 @@ use crate::{
     telemetry,
 };
 
-/// What an idle server takes, with room to work.
+/// Smallest `memory_max`, bytes: an idle server and some space to work.
 const MEMORY_MAX_MIN: u64 = 32 << 20;
 
-/// Flags and `TOLLGATE_*` variables; they win over the configuration file.
+/// Flags and `TOLLGATE_*` variables. They win over the configuration file.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ServeFlags {
     /// Address and port to listen on [default: 127.0.0.1:50051]
     #[arg(long, value_name = "ADDR:PORT", env = "TOLLGATE_LISTEN")]
     pub listen: Option<SocketAddr>,
 
-    /// Where decisions are taken: `embedded` (in this process, in memory) or the URL of a
-    /// Redis (6.2 or newer): redis://[user:password@]host:port[/db],
-    /// redis+unix:///path, redis+sentinel://host:port[,host:port]/name[/db],
-    /// redis+cluster://host:port[,host:port]; rediss for TLS. A URL with a password belongs
-    /// in TOLLGATE_ENGINE or in the configuration file: every user of the machine can read
-    /// arguments [default: embedded]
+    /// Engine that takes the decisions: `embedded` (in this process) or the URL of a Redis (6.2 or
+    /// newer): redis://[user:password@]host:port[/db], redis+unix:///path,
+    /// redis+sentinel://host:port[,host:port]/name[/db], redis+cluster://host:port[,host:port];
+    /// rediss for TLS. Give a URL with a password in TOLLGATE_ENGINE or in the configuration file:
+    /// every user of the machine can read arguments [default: embedded]
     #[arg(long, value_name = "ENGINE", env = "TOLLGATE_ENGINE", value_parser = engine)]
-    // It may hold a password.
+    // The value may contain a password.
     #[arg(hide_env_values = true)]
     pub engine: Option<String>,
 
-    /// Whether `engine` is in the arguments, and holds a password.
+    /// Whether `engine` comes from the arguments and contains a password.
     #[arg(skip)]
     pub shows_password: bool,
 
-    /// Directory in which the embedded engine keeps its state over restarts, for one server
-    /// alone [default: none, state ends with the process]
+    /// Directory in which the embedded engine keeps its state over restarts; one server at a time
+    /// [default: none, state ends with the process]
     #[arg(long, value_name = "DIR", env = "TOLLGATE_DATA_DIR")]
     pub data_dir: Option<PathBuf>,
 
-    /// What an answer promises with a data directory: `always`, that what it says is synced
-    /// to the disk; `interval`, that it is within a second, so that a kill takes what was
-    /// answered within one second, at most [default: interval]
+    /// When a change is synced to the data directory: `always`, before its answer is sent;
+    /// `interval`, within a second, so that a kill or power loss loses at most the answers of the
+    /// last second [default: interval]
     #[arg(long, value_name = "DURABILITY", env = "TOLLGATE_DURABILITY")]
     pub durability: Option<DurabilityName>,
 
-    /// Memory that the server may take before the embedded engine refuses names that it does
-    /// not know, such as 512MiB; those that it knows go on [default: no bound]
+    /// Memory of the process above which the embedded engine refuses new names, such as 512MiB;
+    /// known names continue [default: no bound]
     #[arg(long, value_name = "SIZE", env = "TOLLGATE_MEMORY_MAX", value_parser = memory_max)]
     pub memory_max: Option<u64>,
 
@@ -56,40 +55,40 @@ pub struct ServeFlags {
     #[arg(long, value_name = "FILE", env = "TOLLGATE_CONFIG")]
     pub config: Option<PathBuf>,
 
-    /// Form of the log on standard error [default: text]
+    /// Format of the log on standard error [default: text]
     #[arg(long, value_name = "FORMAT", env = "TOLLGATE_LOG_FORMAT")]
     pub log_format: Option<LogFormat>,
 
-    /// Least severe level logged, or a filter such as `tollgate=debug`;
-    /// refusals and failed calls show at debug [default: info]
+    /// Least severe level logged, or a filter such as `tollgate=debug`; refusals and failed calls
+    /// are logged at debug [default: info]
     #[arg(long, value_name = "LEVEL", env = "TOLLGATE_LOG_LEVEL", value_parser = log_level)]
     pub log_level: Option<String>,
 }
 
-/// The form of the log.
+/// Format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
-    /// A line for people.
+    /// One line of text per event.
     Text,
 }
 
 impl LogFormat {
-    /// Whether it is JSON.
+    /// Whether the format is JSON.
     pub fn is_json(self) -> bool {
         self == LogFormat::Json
     }
 }
 
-/// What an answer promises with a data directory.
+/// When a change is synced to the data directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DurabilityName {
-    /// It is synced to the disk.
+    /// Before its answer is sent.
     Always,
-    /// It is within a second; where the disk is slower than that, an answer waits for it.
+    /// Within a second. If the disk is slower than that, answers wait for it.
     Interval,
 }
 
@@ -102,7 +101,7 @@ impl From<DurabilityName> for Durability {
     }
 }
 
-/// Checks the name of an engine.
+/// Checks the value of `--engine`: `embedded` or the URL of a Redis.
 pub(super) fn engine(text: &str) -> Result<String, String> {
     if text == "embedded" {
         return Ok(text.to_owned());
@@ -113,7 +112,7 @@ pub(super) fn engine(text: &str) -> Result<String, String> {
     }
 }
 
-/// Reads a size in bytes.
+/// Parses a size in bytes, at least [`MEMORY_MAX_MIN`].
 pub(super) fn memory_max(text: &str) -> Result<u64, String> {
     let size = text.parse::<ByteSize>().ok().map(|size| size.as_u64());
     size.filter(|size| *size >= MEMORY_MAX_MIN)

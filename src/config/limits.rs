@@ -1,4 +1,4 @@
-//! `[limits]` of `tollgate.toml`: how much callers can make the server hold.
+//! `[limits]` of `tollgate.toml`: limits on what callers can make the server hold.
 
 use std::ops::RangeInclusive;
 
@@ -11,11 +11,12 @@ use super::{
 };
 use crate::{budget::CallerLimits, engine::embedded::UNSYNCED_BYTES, time::Millis};
 
-/// So that the largest message that is taken fits into the part that large ones share.
+/// Smallest byte limit: the largest message must fit into the share for large messages.
 const BYTES_MIN: u64 = 8 << 20;
-/// Sizes are counted in permits of a semaphore, which takes no more at a time.
+/// Largest byte limit: bytes are permits of a semaphore, and one acquire takes a `u32`.
 const BYTES_MAX: u64 = 2 << 30;
-/// Bytes of changes: a batch of tasks has room, and memory that can be addressed suffices.
+/// Range of `unsynced_bytes`. The minimum holds a batch of tasks; the maximum fits the address
+/// space.
 const UNSYNCED: RangeInclusive<u64> = 1 << 20..=4 << 30;
 
 /// `[limits]`
@@ -45,7 +46,8 @@ pub(super) struct LimitsSection {
 }
 
 impl LimitsSection {
-    /// The limits, with defaults for what it does not name.
+    /// Returns the limits, with defaults for missing keys. Fails if a connection may hold more than
+    /// the server.
     pub(super) fn limits(&self) -> Result<CallerLimits, ConfigError> {
         let default = CallerLimits::DEFAULT;
         let limits = CallerLimits {
@@ -79,7 +81,7 @@ impl LimitsSection {
         Ok(limits)
     }
 
-    /// How many bytes of changes may wait for the disk.
+    /// Maximum number of bytes of changes that may wait for the disk.
     pub(super) fn unsynced_bytes(&self) -> usize {
         self.unsynced_bytes.unwrap_or(UNSYNCED_BYTES)
     }
@@ -93,6 +95,7 @@ fn answer_timeout<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::
     length(d, "limits.answer_timeout", times()).map(Some)
 }
 
+/// Range of both timeouts.
 fn times() -> RangeInclusive<Millis> {
     Millis(100)..=Millis::from_secs(600)
 }
@@ -125,7 +128,7 @@ fn resets_per_second<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::
     number(d, "limits.resets_per_second", 1..=1_000_000).map(|number| Some(number as u32))
 }
 
-/// A size in bytes that a whole message fits into.
+/// Reads a size in bytes, in the range that holds a whole message.
 fn size<'de, D: Deserializer<'de>>(d: D, key: &str) -> Result<u32, D::Error> {
     let text = String::deserialize(d)?;
     let size = text.parse::<ByteSize>().ok().map(|size| size.as_u64());

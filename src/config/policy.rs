@@ -85,7 +85,7 @@ enum ActionName {
     Ban,
 }
 
-/// Checks all policies; the error names key and expectation.
+/// Checks and builds all policies. The error names the key and the expected value.
 pub(super) fn policies(entries: &[PolicyEntry]) -> Result<Policies, String> {
     let (mut policies, mut names) = (Vec::new(), BTreeSet::new());
     for (index, entry) in entries.iter().enumerate() {
@@ -123,7 +123,7 @@ impl PolicyEntry {
             on_store_failure: on_store_failure(self.on_store_failure),
         };
         spec.build().map_err(|violations| {
-            // In the file the lists are named after their entries.
+            // The rule names its fields in the plural, the file in the singular.
             let all = violations.iter().map(|bad| {
                 let field = bad.field.replace("limits", "limit").replace("tiers", "tier");
                 format!("{path}.{field}: {}", bad.description)

@@ -53,7 +53,7 @@ enum AfterFailoverName {
 }
 
 impl PoolEntry {
-    /// What settings forbid each other; the error names both.
+    /// Fails if two settings exclude each other. The error names both.
     pub(super) fn check(&self) -> Result<(), String> {
         let allows = matches!(self.on_store_failure, Some(OnStoreFailureName::Allow));
         match (allows, self.after_failover) {

@@ -41,7 +41,7 @@ enum EvictionName {
 }
 
 impl RedisSection {
-    /// What it says of the Redis at `url`; reads the files of certificates.
+    /// Builds the options of the Redis at `url`. Reads the certificate files.
     pub(super) fn options(self, url: &str, workers: usize) -> Result<RedisOptions, ConfigError> {
         let certificates = self.certificates()?;
         let defaults = RedisOptions::new(url);

@@ -1,24 +1,24 @@
-//! Keeps passwords out of what people see.
+//! Keeps passwords out of logs, errors and terminals.
 
 use std::borrow::Cow;
 
-/// Why a password does not belong in the arguments, and where it does.
+/// The warning about a password in the arguments.
 pub const IN_ARGUMENTS: &str = "the password of --engine is in the arguments, which every user \
     of this machine can read (ps): give the URL as TOLLGATE_ENGINE or in the configuration file";
 
-/// Whether the URL of an engine holds a password.
+/// Whether the URL of an engine contains a password.
 pub fn has_password(engine: &str) -> bool {
     let rest = engine.split_once("://").map_or("", |(_, rest)| rest);
     let user = rest.rsplit_once('@').and_then(|(user, _)| user.split_once(':'));
     user.is_some_and(|(_, password)| !password.is_empty()) || rest.contains("pass=")
 }
 
-/// An error of the TOML parser, without the passwords in the lines that it quotes.
+/// Removes passwords from an error of the TOML parser, which quotes lines of the file.
 pub(super) fn masked(error: &str) -> String {
     error.split_inclusive('\n').map(masked_line).collect()
 }
 
-/// Rather too much is left out than too little: a quoted line may be a torn one.
+/// Hides more lines than necessary, because a quoted line may be a part of a longer value.
 fn masked_line(line: &str) -> Cow<'_, str> {
     let quoted = line.split_once(" | ").filter(|(number, _)| number.trim().parse::<u32>().is_ok());
     let Some((number, quoted)) = quoted else { return Cow::Borrowed(line) };

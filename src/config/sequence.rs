@@ -32,7 +32,7 @@ pub(super) struct SequenceEntry {
     wait_timeout: Option<Millis>,
 }
 
-/// Checks all rules; the error names key and expectation.
+/// Checks and builds all rules. The error names the key and the expected value.
 pub(super) fn sequences(entries: &[SequenceEntry]) -> Result<Sequences, String> {
     let mut rules = Vec::with_capacity(entries.len());
     for (index, entry) in entries.iter().enumerate() {

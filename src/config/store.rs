@@ -6,22 +6,21 @@ use clap::Args;
 
 use super::{Config, ConfigError, EmbeddedOptions, EngineChoice, ServeFlags, flags::engine};
 
-/// What is kept where, as `tollgate serve` is told it.
+/// The flags that select an engine, as for `tollgate serve`.
 #[derive(Debug, Clone, Args)]
 pub struct StoreFlags {
-    /// URL of the Redis, in the forms of `tollgate serve`. One with a password belongs in
-    /// TOLLGATE_ENGINE or in the configuration file: every user of the machine can read
-    /// arguments
+    /// URL of the Redis, as for `tollgate serve`. Give a URL with a password in TOLLGATE_ENGINE or
+    /// in the configuration file: every user of the machine can read arguments
     #[arg(long, value_name = "URL", env = "TOLLGATE_ENGINE", value_parser = engine)]
-    // It may hold a password.
+    // The value may contain a password.
     #[arg(hide_env_values = true)]
     pub(crate) engine: Option<String>,
 
-    /// Whether `engine` is in the arguments, and holds a password.
+    /// Whether `engine` comes from the arguments and contains a password.
     #[arg(skip)]
     pub(crate) shows_password: bool,
 
-    /// Data directory of the embedded engine; no server may use it meanwhile
+    /// Data directory of the embedded engine; stop its server first
     #[arg(long, value_name = "DIR", env = "TOLLGATE_DATA_DIR")]
     data_dir: Option<PathBuf>,
 
@@ -31,7 +30,8 @@ pub struct StoreFlags {
 }
 
 impl StoreFlags {
-    /// What they and the configuration file name.
+    /// Returns the engine that the flags and the configuration file select. Fails if neither a
+    /// Redis nor a data directory is given.
     pub fn choice(&self) -> Result<EngineChoice, ConfigError> {
         let flags = ServeFlags {
             engine: self.engine.clone(),
@@ -53,11 +53,11 @@ impl StoreFlags {
 /// Flags of `tollgate export`.
 #[derive(Debug, Clone, Args)]
 pub struct ExportFlags {
-    /// What to export.
+    /// The source of the export.
     #[command(flatten)]
     pub store: StoreFlags,
 
-    /// File to write, which is there once it is whole [default: standard output]
+    /// File to write; it appears under this name when it is complete [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
@@ -65,20 +65,20 @@ pub struct ExportFlags {
 /// Flags of `tollgate import`.
 #[derive(Debug, Clone, Args)]
 pub struct ImportFlags {
-    /// What to import into.
+    /// The target of the import.
     #[command(flatten)]
     pub store: StoreFlags,
 
-    /// Remove all that the target holds first; without it, one that holds anything is refused
+    /// Remove all state of the target first; without it, a target with any state is refused
     #[arg(long)]
     pub replace: bool,
 
-    /// The archive that `tollgate export` has written
+    /// File that `tollgate export` has written
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 }
 
-/// What moves and what does not, for `--help`.
+/// Contents of an export, for `--help`.
 pub const HELP: &str = "\
 What moves: pools (overrides, fencing tokens), leases that run, with their tokens and ends,
 results, queued tasks, usage of rates, bans, sequences, locks, stock with holds, orders and
