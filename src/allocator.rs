@@ -1,9 +1,9 @@
-//! The allocator of the process, and the thread that purges: that hands back to the system
-//! what is free.
+//! The allocator of the process (mimalloc), and the thread that purges: that returns freed memory
+//! to the system.
 //!
-//! Left to itself mimalloc purges a second after something has become free: all that is due at
-//! once, in whichever thread has to do with a page then. 4 MiB take half a millisecond, so a
-//! decision that meets it when a million leases have lapsed would take many.
+//! By default mimalloc purges one second after a free. It purges all due pages at once, in the
+//! thread that next touches a page. Purging 4 MiB takes half a millisecond. A decision that met the
+//! purge of a million expired leases would take many milliseconds. So a separate thread purges.
 
 #![expect(unsafe_code, reason = "mimalloc's options and its collector are C functions")]
 
@@ -17,33 +17,35 @@ use libmimalloc_sys::{mi_collect, mi_option_get, mi_option_set, mi_thread_init};
 
 pub use mimalloc::MiMalloc as Allocator;
 
-/// `mi_option_purge_delay` of mimalloc.h, which the crate does not name: for how many
-/// milliseconds what is free is kept.
+/// Number of `mi_option_purge_delay` in mimalloc.h; the crate has no name for it. Its value is the
+/// time in milliseconds for which mimalloc keeps freed memory.
 const PURGE_DELAY: c_int = 15;
-/// What it is where nobody has set it (`MIMALLOC_PURGE_DELAY`).
+/// mimalloc's default for the delay. Another value means that the user has set
+/// `MIMALLOC_PURGE_DELAY`.
 const PURGE_DELAY_DEFAULT: c_long = 1000;
-/// A day: never, as each round begins it anew.
+/// One day. The purge thread collects each second, so mimalloc never purges by this delay.
 const PURGE_DELAY_LONG: c_long = 24 * 60 * 60 * 1000;
-/// As often as mimalloc would.
+/// Time between two purges: as often as mimalloc's default.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// From now on a thread of its own purges, once a second, and no other does. Where
-/// `MIMALLOC_PURGE_DELAY` says otherwise, or no thread can be had, mimalloc does it.
+/// Starts the purge thread. From then on only that thread purges, once a second. If
+/// `MIMALLOC_PURGE_DELAY` is set or the thread cannot be started, mimalloc purges as usual.
 ///
-/// For the beginning of `main`: what other threads have seen of the option is not taken back.
+/// Must be called at the start of `main`, because other threads do not notice a later change of the
+/// option.
 pub fn purge_apart() {
     if purge_delay() != PURGE_DELAY_DEFAULT {
         return;
     }
     set_purge_delay(PURGE_DELAY_LONG);
     let purge = || {
-        // SAFETY: any thread may call it, at any time. Without it a thread that has not
-        // allocated anything yet would collect nothing.
+        // SAFETY: any thread may call it, at any time. Without it, a thread that has not allocated
+        // anything would collect nothing.
         unsafe { mi_thread_init() };
         loop {
             thread::sleep(ROUND);
-            // SAFETY: any thread may call it at any time; the memory that it hands back is
-            // nobody's, and claimed while it does.
+            // SAFETY: any thread may call it, at any time. mimalloc claims the freed memory before
+            // it returns it to the system.
             unsafe { mi_collect(true) };
         }
     };
@@ -53,13 +55,13 @@ pub fn purge_apart() {
 }
 
 fn purge_delay() -> c_long {
-    // SAFETY: it looks a number up, and checks that there is one.
+    // SAFETY: mimalloc checks the number of the option and reads one word.
     unsafe { mi_option_get(PURGE_DELAY) }
 }
 
 fn set_purge_delay(millis: c_long) {
-    // SAFETY: it sets a word, having checked that there is one; who reads it meanwhile sees the
-    // one or the other, as when mimalloc sets it itself, in whichever thread asks first.
+    // SAFETY: mimalloc checks the number of the option and writes one word. A concurrent reader
+    // sees the old or the new value, as when mimalloc initializes the option.
     unsafe { mi_option_set(PURGE_DELAY, millis) };
 }
 
@@ -67,7 +69,7 @@ fn set_purge_delay(millis: c_long) {
 mod tests {
     use super::*;
 
-    /// mimalloc numbers its options anew now and then; no other one is 1000.
+    /// New versions of mimalloc may renumber the options. No other option has the default 1000.
     #[test]
     fn the_option_has_the_number_that_we_know() {
         assert!(std::env::var_os("MIMALLOC_PURGE_DELAY").is_none(), "unset it");

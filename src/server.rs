@@ -1,4 +1,4 @@
-//! Serves an engine: routes, health, reflection, limits, drain.
+//! The gRPC server: listener, worker threads, health, reflection, limits, drain.
 
 mod connections;
 mod health;
@@ -27,26 +27,26 @@ use crate::{
 };
 use workers::Workers;
 
-/// How long health says NOT_SERVING before connections are told to go, so that
-/// balancers look elsewhere first.
+/// Time between NOT_SERVING and the end of the connections, so that load balancers choose another
+/// server first.
 const NOTICE: Duration = Duration::from_millis(250);
-/// Calls at once on one connection.
+/// Maximum number of open calls on one connection.
 const STREAMS_MAX: u32 = 1024;
 
-/// Bounds of a server.
+/// Limits of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Connections at most; further ones are closed at once.
+    /// Maximum number of connections; further ones are closed at once.
     pub connections_max: usize,
-    /// How much callers can make the server hold.
+    /// Limits on what callers can make the server hold.
     pub callers: CallerLimits,
-    /// How long calls in flight may take to finish after `shutdown`.
+    /// Time that calls in flight may take to finish after `shutdown`.
     pub drain_timeout: Duration,
-    /// Threads that serve, each with a runtime of its own.
+    /// Number of serving threads, each with its own runtime.
     pub workers: usize,
 }
 
-/// What the configuration says of pools, rates and sequences.
+/// The configured rules of pools, rates and sequences.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     /// The settings of pools.
@@ -57,8 +57,11 @@ pub struct Rules {
     pub sequences: Arc<Sequences>,
 }
 
-/// Serves until `shutdown` completes and the calls in flight are answered, or
-/// the drain timeout has passed.
+/// Serves until `shutdown` completes. Then drains: calls in flight finish, or are dropped after the
+/// drain timeout.
+///
+/// Health changes to NOT_SERVING first, and for 250 ms new connections are still accepted. Fails if
+/// a thread cannot be started or ends early.
 pub async fn run(
     listener: TcpListener,
     engine: Arc<Engine>,
@@ -71,7 +74,7 @@ pub async fn run(
     let (health, health_service) = health::new(initial).await;
     let follow = health::follow(&health, state);
     let (maintenance, pools, hub) = (engine.clone(), rules.pools.clone(), engine.hub().clone());
-    // Its type is as deep as all that is done beside the calls: too deep for the compiler.
+    // Boxed, because the nested future types exceed the compiler's limit.
     let mut maintain: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
         let settings = |pool: &Name| pools.settings(pool);
         let sweep = maintenance.sweep(|pool| SweepPool { settings: settings(&pool), pool });
@@ -89,7 +92,7 @@ pub async fn run(
     tokio::select! {
         () = connections::accept(&listener, &permits, &peers, &mut workers) => {}
         () = shutdown => {}
-        // Neither ends.
+        // Neither future completes.
         () = follow => {}
         () = &mut maintain => {}
     }
@@ -98,13 +101,13 @@ pub async fn run(
     health::leave(&health).await;
     hub.close();
     let finish = async {
-        // Who asks now is still answered.
+        // New calls are still answered for a short time.
         tokio::select! {
             () = connections::accept(&listener, &permits, &peers, &mut workers) => {}
             () = sleep(NOTICE) => {}
         }
         drop(listener);
-        // Their watchers would hold the drain up for ever.
+        // Open health watches would block the drain.
         health::forget(&health).await;
         workers.finish().await
     };
@@ -115,7 +118,7 @@ pub async fn run(
                 tracing::warn!("calls still in flight after the drain timeout are dropped");
             }
         },
-        // Calls in flight need the engine to the end.
+        // Calls in flight need the maintenance of the engine until they end.
         () = &mut maintain => {}
     }
     Ok(())

@@ -1,10 +1,10 @@
-//! Ctrl-C and SIGTERM, which end what runs until it is told to.
+//! SIGINT (Ctrl-C) and SIGTERM for commands that run until they are stopped.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals that end it.
+/// Receives both signals.
 #[derive(Debug)]
 pub(crate) struct Signals {
     interrupt: Signal,
@@ -12,7 +12,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// From now on signals no longer end the process by themselves.
+    /// Registers the handlers. From then on the signals do not end the process.
     pub(crate) fn new() -> io::Result<Signals> {
         Ok(Signals {
             interrupt: signal(SignalKind::interrupt())?,
@@ -20,7 +20,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}

@@ -1,4 +1,4 @@
-//! Logs: one event a line on standard error, as text or JSON.
+//! Logs: one event per line on standard error, as text or JSON.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -6,16 +6,16 @@ use tracing_subscriber::EnvFilter;
 
 use crate::text;
 
-/// Starts logging, from this level or filter on. Called once, before anything
-/// is logged.
+/// Starts logging at this level or with this filter. An invalid filter means `info`. Must be called
+/// once, before the first event.
 pub fn init(json: bool, level: &str) {
     let filter = filter(level).unwrap_or_else(|| EnvFilter::new("info"));
     let colors = !json && io::stderr().is_terminal();
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(move || Escaping { json, colors })
-        // It would be told on standard error, and panic where that cannot be written: a log on
-        // a full disk must not end anything.
+        // tracing would report a failed write on standard error, and panic if that fails too. A
+        // full disk must not end the server.
         .log_internal_errors(false);
     match json {
         true => subscriber.json().flatten_event(true).init(),
@@ -23,19 +23,19 @@ pub fn init(json: bool, level: &str) {
     }
 }
 
-/// Standard error, without characters of names that act on a terminal or change how a line
-/// reads.
+/// Standard error without control characters: a name in a log line must not act on the terminal or
+/// change how the line reads.
 struct Escaping {
     json: bool,
-    /// Lines hold colors; the library escapes ESC in values.
+    /// Whether lines have colors. The library escapes ESC in values.
     colors: bool,
 }
 
 impl Write for Escaping {
-    /// Writes an event, which comes whole.
+    /// Writes one complete event.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let line = String::from_utf8_lossy(bytes);
-        // A line is one line: what breaks it comes from a value.
+        // One event is one line. Any other line break comes from a value and is escaped.
         let line = line.strip_suffix('\n').unwrap_or(&line);
         let escaped = match self {
             Escaping { json: true, .. } => text::escaped_json(line),
@@ -51,8 +51,8 @@ impl Write for Escaping {
     }
 }
 
-/// The filter of a level or of filter directives. A bare level is Tollgate's
-/// own: the libraries below it speak up at warn.
+/// Parses a level, or directives such as `tollgate=debug`. A bare level applies to Tollgate; its
+/// libraries log at warn. `None` if the text is neither.
 pub fn filter(text: &str) -> Option<EnvFilter> {
     const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
     match LEVELS.contains(&text) {

@@ -1,4 +1,5 @@
-//! Accepted connections, bounded in number and in how long they may be mute.
+//! Accepted connections: their number is limited, and so is the time until a peer sends the HTTP/2
+//! preface.
 
 use std::{
     future::Future,
@@ -22,12 +23,12 @@ use super::{
 };
 use crate::budget::{self, CallerLimits, Limit, PeerConnection, Peers};
 
-/// How long a peer may take to say that it speaks HTTP/2.
+/// Time until a peer must have sent the HTTP/2 preface.
 pub(super) const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
-/// After a failed accept, as a rule for want of file descriptors.
+/// Pause after a failed accept, which is usually due to a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A connection on its way to its thread.
+/// An accepted connection that moves to its worker thread.
 #[derive(Debug)]
 pub(super) struct Accepted {
     pub(super) stream: std::net::TcpStream,
@@ -35,8 +36,8 @@ pub(super) struct Accepted {
     pub(super) permit: OwnedSemaphorePermit,
 }
 
-/// Accepts connections as long as all threads are there and deals them out, as many at a
-/// time as there are permits; further ones are closed at once.
+/// Accepts connections and deals them out to the workers; returns when a worker has ended. A
+/// connection above the limit of the server or of its peer address is closed at once.
 pub(super) async fn accept(
     listener: &TcpListener,
     permits: &Arc<Semaphore>,
@@ -44,7 +45,8 @@ pub(super) async fn accept(
     workers: &mut Workers,
 ) {
     loop {
-        // A connection that is gone already is no reason to pause.
+        // Only a failed accept causes a pause. A connection that its peer has closed already does
+        // not.
         let accepted = listener.accept().await;
         let accepted = accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer)));
         let (stream, peer) = match accepted {
@@ -73,31 +75,31 @@ pub(super) async fn accept(
     }
 }
 
-/// A connection that counts until it is closed.
+/// A connection, which counts towards the limit until it is closed.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: TcpStream,
-    /// Runs until the preface has come.
+    /// Runs out unless the preface arrives.
     mute: Option<Pin<Box<Sleep>>>,
     received: usize,
     pace: Pace,
-    /// The client does not take what is sent to it. Meanwhile nothing is read: what is read
-    /// makes more to send.
+    /// Whether the client does not take the sent bytes. Reading stops then, because each request
+    /// produces more bytes to send.
     is_blocked: bool,
-    /// A read was put off until it takes more.
+    /// Whether a read waits until the client takes bytes again.
     put_off: bool,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Connection {
-    /// A connection of this thread's runtime.
+    /// Wraps a stream that is registered with the runtime of this thread.
     pub(super) fn new(
         stream: TcpStream,
         permit: OwnedSemaphorePermit,
         callers: &CallerLimits,
     ) -> Connection {
-        // Small answers must not wait for acknowledgements. A socket that is
-        // already gone fails at its first read.
+        // Small answers must not wait for TCP acknowledgements. A socket that is closed already
+        // fails at its first read.
         let _ = stream.set_nodelay(true);
         let mute = Some(Box::pin(sleep(PREFACE_TIMEOUT)));
         let pace = Pace::new(callers.resets_per_second);
@@ -105,12 +107,12 @@ impl Connection {
         Connection { stream, mute, received: 0, pace, is_blocked, put_off, _permit: permit }
     }
 
-    /// What begins the turns in which it is read.
+    /// Returns the handle with which the worker starts a new turn of reading.
     pub(super) fn turn(&self) -> Turn {
         self.pace.turn()
     }
 
-    /// Takes note whether the client takes what is sent.
+    /// Records whether the client takes the sent bytes; wakes a read that waits for that.
     fn sent(&mut self, cx: &Context<'_>, sent: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         self.is_blocked = sent.is_pending();
         if !self.is_blocked && mem::take(&mut self.put_off) {
@@ -121,7 +123,7 @@ impl Connection {
 }
 
 impl Connection {
-    /// Its socket.
+    /// Returns the socket.
     pub(super) fn stream(&self) -> &TcpStream {
         &self.stream
     }

@@ -1,5 +1,4 @@
-//! Health: SERVING only while the store answers, for the server and for each
-//! service by name.
+//! Health: SERVING only while the store answers, for the server and for each service by name.
 
 use tokio::sync::watch;
 use tonic::codec::CompressionEncoding;
@@ -14,11 +13,11 @@ use crate::{
     grpc::{self, Admission, Lock, Rate, Sequence, Stock},
 };
 
-/// The server as a whole, and every service.
+/// The empty name is the server as a whole; then the services.
 const NAMES: [&str; 6] = ["", Admission::NAME, Lock::NAME, Rate::NAME, Sequence::NAME, Stock::NAME];
 
-/// Says what the store's state is from the first call on: a reporter of tonic's
-/// begins with a server that serves, and with no service at all.
+/// Creates the health service with the current state of the store, so that the first call is
+/// answered correctly. A tonic reporter starts with the server SERVING and without services.
 pub(super) async fn new(state: StoreState) -> (HealthReporter, HealthServer<impl Health>) {
     let (health, service) = health_reporter();
     set(&health, state.into()).await;
@@ -28,24 +27,25 @@ pub(super) async fn new(state: StoreState) -> (HealthReporter, HealthServer<impl
     (health, service)
 }
 
-/// Follows the store until it is gone.
+/// Sets the health status after each change of the store's state. Never completes.
 pub(super) async fn follow(health: &HealthReporter, mut state: watch::Receiver<StoreState>) {
     loop {
         let status = (*state.borrow_and_update()).into();
         set(health, status).await;
         if state.changed().await.is_err() {
-            // A store whose state never changes, such as this process.
+            // The sender is dropped if the state never changes, as in the embedded engine in
+            // memory.
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// Tells everybody to go elsewhere.
+/// Reports NOT_SERVING, so that clients choose another server.
 pub(super) async fn leave(health: &HealthReporter) {
     set(health, ServingStatus::NotServing).await;
 }
 
-/// Ends the streams of those that watch.
+/// Removes all names, which ends the streams of health watches.
 pub(super) async fn forget(health: &HealthReporter) {
     let mut health = health.clone();
     for name in NAMES {

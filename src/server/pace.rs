@@ -1,11 +1,11 @@
-//! How fast a connection is read: so much in a turn, and not faster than it resets streams.
+//! Bounds on reading from a connection: bytes per turn, and resets of streams per second.
 //!
-//! HTTP/2 frees a stream's place when the client resets it, so the bound on open streams does
-//! not bound a client that resets each stream at once. The library's own bound counts streams
-//! that are reset before they are accepted, and closes the connection with all its calls; an
-//! ordinary burst of cancelled calls reaches it. Here nothing is closed. A turn ends after
-//! [`TURN_BYTES`], so that the streams in it are accepted, run or dropped before more are read.
-//! A client that resets more streams than it lets be answered is read more slowly.
+//! HTTP/2 frees a stream when the client resets it, so the limit on open streams does not bound a
+//! client that resets each stream at once. hyper has a limit on streams that are reset before they
+//! are accepted. At that limit it closes the connection with all its calls, and an ordinary burst
+//! of cancelled calls reaches it. Here no connection is closed. A turn ends after [`TURN_BYTES`],
+//! so that its streams are accepted, run or dropped before more bytes are read. A client that
+//! resets more streams than were answered is read more slowly.
 
 use std::{
     pin::Pin,
@@ -24,30 +24,30 @@ use crate::{
     time::monotonic,
 };
 
-/// What is read of a connection before its streams are served. At 22 bytes a stream that is
-/// opened and reset this is less than [`RESET_STREAMS_MAX`].
+/// Bytes that are read from a connection before its streams are served. A stream that is opened and
+/// reset takes at least 22 bytes, so a turn contains fewer streams than [`RESET_STREAMS_MAX`].
 const TURN_BYTES: usize = 64 * 1024;
-/// Streams that are reset before they are accepted, at most: more than fit into a turn and
+/// hyper's limit on streams that are reset before they are accepted: more than fit into a turn and
 /// the read that ends it.
 pub(super) const RESET_STREAMS_MAX: usize = 16 * 1024;
-/// Streams that may be reset at once, in seconds of what may be reset in a second.
+/// Burst of resets, in seconds of the allowed rate.
 const BURST_SECONDS: i64 = 5;
-/// How long a connection that resets too fast is not read.
+/// Pause in reading after a connection has exceeded its rate of resets.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Before the first frame: `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n`
+/// Length of the preface, `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n`.
 pub(super) const PREFACE_BYTES: usize = 24;
-/// Length, kind, flags and stream, before the payload of every frame.
+/// Length of a frame header: payload length, type, flags and stream.
 const HEAD_BYTES: usize = 9;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 
-/// What may still be read in a turn of a connection.
+/// Number of bytes that may still be read in the current turn of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct Turn(Arc<AtomicUsize>);
 
 impl Turn {
-    /// Begins the next turn.
+    /// Starts the next turn.
     pub(super) fn begin(&self) {
         self.0.store(TURN_BYTES, Ordering::Relaxed);
     }
@@ -57,19 +57,18 @@ impl Turn {
     }
 
     fn take(&self, bytes: usize) {
-        // One task reads and begins turns.
+        // Only one task accesses the counter, so load and store need not be atomic together.
         let left = self.0.load(Ordering::Relaxed).saturating_sub(bytes);
         self.0.store(left, Ordering::Relaxed);
     }
 }
 
-/// The pace of a connection.
+/// The reading bounds of a connection.
 #[derive(Debug)]
 pub(super) struct Pace {
     turn: Turn,
     frames: Frames,
-    /// Streams that may be reset now: one more for each that is opened, two fewer for each
-    /// that is reset.
+    /// Number of streams that may be reset now. Each opened stream adds one, each reset takes two.
     credit: i64,
     per_second: i64,
     counted: Instant,
@@ -77,8 +76,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// The pace of a connection that may reset so many streams in a second, beside as many as
-    /// it lets be answered.
+    /// Creates the bounds of a connection. It may reset `resets_per_second` streams per second,
+    /// beyond the number of its answered streams.
     pub(super) fn new(resets_per_second: u32) -> Pace {
         let per_second = i64::from(resets_per_second);
         Pace {
@@ -91,12 +90,12 @@ impl Pace {
         }
     }
 
-    /// What begins its turns.
+    /// Returns the handle that starts new turns.
     pub(super) fn turn(&self) -> Turn {
         self.turn.clone()
     }
 
-    /// Ready when the connection may be read.
+    /// Ready when bytes may be read. Pending at the end of a turn and during a pause.
     pub(super) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.turn.is_over() {
             cx.waker().wake_by_ref();
@@ -110,7 +109,7 @@ impl Pace {
         Poll::Ready(())
     }
 
-    /// Takes note of what was read.
+    /// Counts the bytes, and the streams that they open and reset.
     pub(super) fn read(&mut self, bytes: &[u8]) {
         self.turn.take(bytes.len());
         let seen = self.frames.read(bytes);
@@ -121,7 +120,7 @@ impl Pace {
         }
     }
 
-    /// Counts the time that has passed; pauses if it is not enough.
+    /// Adds the credit of the elapsed time. Starts a pause if the credit is still negative.
     fn refill(&mut self) {
         let now = monotonic();
         let passed = now.duration_since(self.counted).min(Duration::from_secs(60));
@@ -136,22 +135,22 @@ impl Pace {
     }
 }
 
-/// Streams of a read.
+/// Streams opened and reset by the bytes of one read.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
     opened: i64,
     reset: i64,
 }
 
-/// Follows the frames of a connection, whose bytes come in pieces.
+/// Parser of frame headers; bytes arrive in pieces of any size.
 #[derive(Debug)]
 struct Frames {
-    /// Bytes until the next frame's head.
+    /// Bytes to skip until the next frame header.
     skip: usize,
     head: [u8; HEAD_BYTES],
-    /// How much of the head is there.
+    /// Number of header bytes read so far.
     have: usize,
-    /// The highest stream that was opened.
+    /// The highest stream id that was opened.
     last: u32,
 }
 
@@ -183,7 +182,7 @@ impl Frames {
             self.skip = u32::from_be_bytes([0, a, b, c]) as usize;
             let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
             match kind {
-                // Trailers are of a stream that is open.
+                // HEADERS of an open stream are trailers.
                 HEADERS if stream > self.last => {
                     self.last = stream;
                     seen.opened += 1;

@@ -1,7 +1,7 @@
-//! The clock of HTTP/2's pings, by which peers that are gone without a word are noticed.
+//! The clock of HTTP/2 pings, which detect dead peers.
 //!
-//! hyper reads it for every frame that comes. The system's coarse clock, some milliseconds
-//! late, is as good for that and costs a tenth.
+//! hyper reads it for each frame that arrives. The coarse system clock is a few milliseconds late,
+//! which is exact enough, and costs a tenth.
 
 use std::{
     pin::Pin,
@@ -13,15 +13,14 @@ use hyper_util::rt::TokioTimer;
 
 use crate::time::{coarse, monotonic};
 
-/// A peer that is silent this long is asked whether it is there, and has as
-/// long again to answer.
+/// A peer that is silent for this time gets a ping, and has the same time to answer.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(20);
 
-/// tokio's timer with that clock.
+/// The timer of tokio with the coarse clock.
 #[derive(Debug, Clone)]
 pub(super) struct PingTimer {
     timer: TokioTimer,
-    /// One instant on both clocks.
+    /// The same instant on both clocks.
     origin: (Instant, Duration),
 }
 

@@ -1,5 +1,5 @@
-//! The tasks of a connection's streams: each counts until it ends, and ends when its caller
-//! does not take its answer.
+//! The tasks of the streams of a connection. Each stream counts until it ends. A stream whose
+//! caller does not take its answer is reset.
 
 use std::{
     future::{Future, poll_fn},
@@ -16,7 +16,7 @@ use crate::{
     grpc::{self, Holding},
 };
 
-/// Runs the streams of a connection.
+/// Spawns the streams of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct Streams(pub(super) Arc<Holding>);
 
@@ -28,7 +28,7 @@ where
         let open = self.0.clone().open();
         let task = async move {
             let mut stream = pin!(stream);
-            // The part of its answer that waits for the caller, and until when.
+            // The number of the answer part that waits for the caller, and the timer of that part.
             let (mut unsent, mut late) = (0, None::<(u64, Pin<Box<Sleep>>)>);
             poll_fn(|cx| {
                 if open.run(&mut unsent, || stream.as_mut().poll(cx)).is_ready() {
@@ -46,7 +46,7 @@ where
                     }
                 };
                 ready!(late.as_mut().poll(cx));
-                // Dropped, it resets its stream.
+                // Dropping the stream resets it.
                 budget::note(Limit::AnswerTime);
                 Poll::Ready(())
             })
@@ -57,7 +57,7 @@ where
             return;
         }
         let mut task = Box::pin(task);
-        // What it waits for wakes its task, which polls it again.
+        // The stream registers its wakers again when the spawned task polls it.
         if task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             tokio::spawn(task);
         }

@@ -1,8 +1,8 @@
-//! The server's threads: each has a runtime of its own, on which its connections live
-//! from the first byte to the last.
+//! The worker threads of a server. Each has its own runtime, which serves a connection from its
+//! first to its last byte.
 //!
-//! What a call needs is then on one thread: its connection, its handler, its lane to the
-//! store. Connections are dealt out in turn, so that few of them spread over all cores.
+//! So all parts of a call are on one thread: its connection, its handler and its pipeline to the
+//! store. Connections are dealt out in turn, so that a few of them use all cores.
 
 use std::{
     future::poll_fn,
@@ -39,29 +39,30 @@ use crate::{
     grpc::{self, CONNECTION_WINDOW, FRAME_BYTES_MAX, Routes, STREAM_WINDOW},
 };
 
-/// Streams of a connection that end by an error in the client's frames, at most; then the
-/// connection is closed.
+/// Maximum number of streams of a connection that end by an error in the client's frames. Above it
+/// the connection is closed.
 const FAULTS_MAX: usize = 65_536;
-/// Bytes of a stream that wait to be sent, at most; an answer in one part may be longer.
+/// Maximum number of bytes of a stream that wait to be sent. An answer that is written in one part
+/// may be longer.
 const SEND_BYTES_MAX: usize = 32 * 1024;
-/// Connections that wait for a thread to take them.
+/// Maximum number of connections that wait for one thread.
 const DEALT_MAX: usize = 64;
 
-/// The threads of a server. When dropped they end, and their calls with them.
+/// The worker threads. Dropping them ends the threads and their calls.
 #[derive(Debug)]
 pub(super) struct Workers {
     dealt: Vec<mpsc::Sender<Accepted>>,
     next: usize,
-    /// Told to take no more connections and to finish their calls.
+    /// Tells the threads to accept no more connections and to finish their calls.
     drain: watch::Sender<bool>,
-    /// Each completes when its thread has finished, or is gone.
+    /// One for each thread, which completes when the thread has finished or ended.
     finished: Vec<oneshot::Receiver<()>>,
-    /// Dropped to end them at once.
+    /// Dropping it ends the threads at once.
     _end: watch::Sender<()>,
 }
 
 impl Workers {
-    /// Starts the threads, which serve these routes.
+    /// Starts the threads with these routes. Fails if a runtime or a thread cannot be created.
     pub(super) fn start(limits: &Limits, routes: &Routes) -> io::Result<Workers> {
         let (drain, end) = (watch::Sender::new(false), watch::Sender::new(()));
         let (mut dealt, mut finished) = (Vec::new(), Vec::new());
@@ -76,10 +77,10 @@ impl Workers {
                 runtime.block_on(async {
                     tokio::select! {
                         () = serve => {
-                            // Nobody waits for a server that was dropped.
+                            // The receiver is dropped if the server was dropped.
                             let _ = finish.send(());
-                            // What is left of its calls, such as a lane's last batch, goes on
-                            // until the server ends.
+                            // Background work of the calls, such as the last batch of a pipeline,
+                            // continues until the server ends.
                             let _ = end.changed().await;
                         }
                         _ = end.changed() => {}
@@ -92,8 +93,8 @@ impl Workers {
         Ok(Workers { dealt, next: 0, drain, finished, _end: end })
     }
 
-    /// Gives a connection to the next thread that takes it; none waits for one that is
-    /// held up while others are not. False when a thread has ended before its time.
+    /// Gives a connection to the next thread with space in its queue; waits only if all queues are
+    /// full. False if a thread has ended early.
     pub(super) async fn deal(&mut self, mut accepted: Accepted) -> bool {
         for _ in 0..self.dealt.len() {
             self.next = (self.next + 1) % self.dealt.len();
@@ -106,7 +107,8 @@ impl Workers {
         self.dealt[self.next].send(accepted).await.is_ok()
     }
 
-    /// Has them finish their calls, and waits for it.
+    /// Tells the threads to finish their calls and waits for that. Fails if a thread has ended
+    /// early.
     pub(super) async fn finish(&mut self) -> io::Result<()> {
         self.drain.send_replace(true);
         let mut all = Ok(());
@@ -118,7 +120,7 @@ impl Workers {
     }
 }
 
-/// Serves connections until it is told to drain and all of them are finished.
+/// Serves connections until the drain begins and all of them have finished.
 async fn serve(
     mut dealt: mpsc::Receiver<Accepted>,
     routes: Routes,
@@ -130,7 +132,8 @@ async fn serve(
         tokio::select! {
             accepted = dealt.recv() => {
                 let Some(Accepted { stream, peer, permit }) = accepted else { break };
-                // Only here does its runtime know it. One that is gone already is no loss.
+                // The stream is registered with the runtime here. A failure means that the
+                // connection is closed already.
                 let Ok(stream) = TcpStream::from_std(stream) else { continue };
                 let connection = Connection::new(stream, permit, &callers);
                 open.spawn(serve_connection(connection, routes.connection(peer), draining.clone()));
@@ -159,11 +162,11 @@ async fn serve_connection(
     let mut http2 = http2::Builder::new(Streams(services.holding()));
     http2
         .timer(PingTimer::new())
-        // What bounds resets is the pace at which a connection is read.
+        // Resets are bounded by the pace of reading, so hyper's limit must not apply.
         .max_pending_accept_reset_streams(RESET_STREAMS_MAX)
-        // The library counts over a connection's life; a client without faults makes none.
+        // hyper counts these over the whole life of a connection; a correct client causes none.
         .max_local_error_reset_streams(Some(FAULTS_MAX))
-        // gRPC has no use for it.
+        // gRPC does not use the date header.
         .auto_date_header(false)
         .max_concurrent_streams(STREAMS_MAX)
         .initial_stream_window_size(STREAM_WINDOW)
@@ -187,14 +190,14 @@ async fn serve_connection(
     }
 }
 
-/// Serves a connection for a turn.
+/// Starts a turn of reading and serves the connection in it.
 fn poll<F: Future>(served: Pin<&mut F>, turn: &Turn, cx: &mut Context<'_>) -> Poll<F::Output> {
     turn.begin();
     served.poll(cx)
 }
 
-/// Completes when the server drains.
+/// Completes when the drain begins.
 async fn drain(draining: &mut watch::Receiver<bool>) {
-    // The sender goes only when the server does.
+    // The sender is dropped only with the server.
     let _ = draining.wait_for(|draining| *draining).await;
 }
