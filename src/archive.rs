@@ -1,9 +1,10 @@
-//! Archives: what an engine holds as a file, a JSON object a line, which any engine takes in.
+//! Exports: the state of an engine as a file, one JSON object per line, which any engine can
+//! import.
 //!
-//! The form is the contract of `deploy/archive.md`. A line says what is, in the words of the
-//! API, and nothing of where it was kept: what an engine derives it derives anew. Each
-//! capability says what its entries of a data directory are as lines, the Redis engine what
-//! its keys are.
+//! `deploy/archive.md` specifies the format. A line describes a stored entry with the terms of the
+//! API, independent of the engine. An importing engine rebuilds everything that it derives from
+//! entries, such as indexes. Each capability converts its entries of a data directory to lines; the
+//! Redis engine converts its keys.
 
 mod admission;
 mod file;
@@ -28,45 +29,46 @@ pub(crate) use text::Text;
 
 use crate::names::{Name, SEPARATOR};
 
-/// The version of the form.
+/// Version of the format. An import refuses every other version.
 const VERSION: u32 = 1;
-/// Instants and tokens stay below 2^52, the year 2112, as the scripts have it.
+/// Largest instant (µs) and token: below 2^52, which is the year 2112. The scripts rely on this
+/// bound.
 const TIME_MAX: u64 = (1 << 52) - 1;
 
-/// A line of an archive, but the first.
+/// A line of an export, except the first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Line {
-    /// What holds for a pool as a whole.
+    /// Settings and last token of a pool.
     Pool(PoolLine),
-    /// What is known of a task: its lease, its result, its place in the queue.
+    /// A task: its lease, its result and its queue entry.
     Task(TaskLine),
-    /// What a key has used, and its ban.
+    /// The usage and the ban of a key.
     Rate(RateLine),
-    /// The answer to a request for a rate, for its repeats.
+    /// A replay-cache entry: the answer to a rate request.
     RateReplay(AnswerLine),
-    /// How far a sequence has come.
+    /// The highest value that a sequence has given out.
     Sequence(SequenceLine),
-    /// The answer to a request for serials, for its repeats.
+    /// A replay-cache entry: the answer to a request for serials.
     SequenceReplay(RangeLine),
-    /// Who held a lock last.
+    /// The last holder of a lock.
     Lock(LockLine),
-    /// The numbers of a sku.
+    /// The counts of a sku.
     Stock(StockLine),
-    /// What is held for an order.
+    /// The hold of an order.
     Hold(HoldLine),
-    /// What became of an order.
+    /// The reservation of an order.
     Order(OrderLine),
-    /// What a buyer has reserved and bought.
+    /// The quantity that a buyer has reserved and bought.
     Buyer(BuyerLine),
-    /// The answer to a request that added to stock, for its repeats.
+    /// A replay-cache entry: the answer to a request that added stock.
     StockReplay(RestockLine),
-    /// The last line.
+    /// The last line: the number of lines of each kind.
     End(Counts),
 }
 
 impl Line {
-    /// The kind, as lines and counts have it.
+    /// The `kind` field of the line, which is also its key in [`Counts`].
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Line::Pool(_) => "pool",
@@ -85,7 +87,7 @@ impl Line {
         }
     }
 
-    /// From when on it says nothing any more; none of what stays.
+    /// Returns when the entry expires, µs. `None` for an entry that never expires.
     pub(crate) fn forget(&self) -> Option<u64> {
         match self {
             Line::Task(task) => task.forget,
@@ -100,12 +102,12 @@ impl Line {
         }
     }
 
-    /// Whether it says nothing any more.
+    /// Whether the entry has expired at `now`, µs.
     pub(crate) fn has_lapsed(&self, now: u64) -> bool {
         self.forget().is_some_and(|forget| forget <= now)
     }
 
-    /// Refuses what no engine can have held.
+    /// Refuses values that no engine can have stored. The error names the field.
     pub(crate) fn check(&self) -> Result<(), String> {
         let mut checked = Checked(Ok(()));
         match self {
@@ -127,7 +129,7 @@ impl Line {
     }
 }
 
-/// What is wrong with a line first, if anything is.
+/// The first violation of a line, if there is one.
 struct Checked(Result<(), String>);
 
 impl Checked {
@@ -137,7 +139,7 @@ impl Checked {
         }
     }
 
-    /// A text that stands between separators where it is kept.
+    /// Checks a text that Redis stores between separators: it must not contain them.
     fn part(&mut self, field: &str, text: &Text) {
         if text.0.contains(&SEPARATOR) || text.0.contains(&0) {
             self.refuse(format!("{field} must not contain control characters"));

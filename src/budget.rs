@@ -84,7 +84,7 @@ pub fn count(limit: Limit) -> u64 {
     COUNTS[limit as usize].load(Ordering::Relaxed)
 }
 
-/// Logs the limits that were reached since the last line, for ever.
+/// Logs the limits that were reached since the last line. Never completes.
 pub async fn report() {
     let mut told = [0; NAMES.len()];
     loop {
@@ -95,7 +95,8 @@ pub async fn report() {
     }
 }
 
-/// `name=how often` for each limit that was reached since `told`; none if none was.
+/// Returns `name=count` for each limit that was reached since `told`, and updates `told`. `None` if
+/// no limit was reached.
 fn line(told: &mut [u64; NAMES.len()]) -> Option<String> {
     let mut line = Vec::new();
     for ((name, count), told) in NAMES.iter().zip(&COUNTS).zip(told) {

@@ -1,6 +1,7 @@
-//! The `tollgate` command: arguments, config, engine, bind, serve, drain.
+//! The `tollgate` command: reads arguments and configuration, opens the engine, serves, drains.
 //!
-//! In the library: what its futures are made of would be compiled once more for the program.
+//! The command is in the library, because a binary crate would compile the types of its futures a
+//! second time.
 
 mod arguments;
 mod cli;
@@ -44,17 +45,17 @@ use crate::{
 
 use cli::{Command, exit};
 
-/// Connections that wait to be accepted when a fleet comes back at once.
+/// Length of the accept queue: a whole fleet may reconnect at once.
 const BACKLOG: u32 = 4096;
 
-/// Runs the command that this process was started with; how it ends.
+/// Runs the command line of this process and returns its exit code.
 pub fn main() -> ExitCode {
     let command = match arguments::parse() {
         Ok(command) => command,
         Err(code) => return code,
     };
     allocator::purge_apart();
-    // The server has its own threads; this one accepts and keeps house.
+    // The server has its own worker threads; this thread accepts connections and runs maintenance.
     let runtime = match command {
         Command::Serve(_) => Builder::new_current_thread().enable_all().build(),
         _ => Builder::new_multi_thread().enable_all().build(),
@@ -98,7 +99,7 @@ async fn export(flags: &ExportFlags) -> ExitCode {
     };
     match transfer::export(&mut store, flags.output.as_deref()).await {
         Ok(counts) => {
-            // The archive itself may be on standard output.
+            // The export itself may be written to standard output.
             cli::warn(&format!("exported: {counts}"));
             ExitCode::SUCCESS
         }
@@ -120,6 +121,8 @@ async fn import(flags: &ImportFlags) -> ExitCode {
     }
 }
 
+/// Opens the engine that the flags name, for an export or import; warns about a password in the
+/// arguments. The error is the exit code.
 async fn store(
     flags: &StoreFlags,
     directory: fn(&Path) -> Result<Store, Failure>,
@@ -209,7 +212,7 @@ async fn serve(flags: &ServeFlags) -> ExitCode {
     if flags.shows_password {
         tracing::warn!("{}", secret::IN_ARGUMENTS);
     }
-    // Each connection is a file; without the raise the limit is often 1024.
+    // Each connection is a file descriptor. The default soft limit is often 1024.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let engine = match engine(&config.engine).await {
         Ok(engine) => engine,
@@ -225,7 +228,8 @@ async fn serve(flags: &ServeFlags) -> ExitCode {
     }
 }
 
-/// The engine; the error is how to end where it must not be used.
+/// Opens the engine. The error is the exit code, for instance if Redis fails the preflight or has
+/// an unfinished import.
 async fn engine(choice: &EngineChoice) -> Result<Engine, ExitCode> {
     match choice {
         EngineChoice::Embedded(EmbeddedOptions { data_dir, memory_max }) => {
@@ -259,7 +263,7 @@ async fn open(DataDir { path, durability, unsynced_bytes }: DataDir) -> Result<E
         Ok(opened) => opened
             .map(|engine| engine.with_unsynced_max(unsynced_bytes))
             .map_err(|error| exit::data_dir(&error)),
-        // Damage that the checks of the store have not seen.
+        // A panic: damage that the checks of the store did not find.
         Err(error) => Err(exit::data_dir(&OpenError::Damaged(format!("{file}: {error}")))),
     }
 }
@@ -301,7 +305,7 @@ async fn serve_on(
     };
     let engine = Arc::new(engine);
     let ended = server::run(listener, engine.clone(), rules, limits, shutdown).await;
-    // It waits for the disk, and nobody else needs this thread any more.
+    // Waits for the disk. It may block, because no other task needs this thread now.
     engine.close();
     Ok(ended?)
 }

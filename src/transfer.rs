@@ -1,7 +1,8 @@
-//! `tollgate export` and `tollgate import`: what an engine holds into an archive, and back.
+//! `tollgate export` and `tollgate import`: write the state of an engine to a file, and read it
+//! back.
 //!
-//! An import reads the archive twice: nothing is written before all of it was found whole.
-//! What it wrote it reads again, and counts.
+//! An import reads the file twice and writes nothing before the whole file is validated. Afterwards
+//! it reads the target and compares the counts.
 
 mod progress;
 
@@ -21,19 +22,19 @@ use crate::{
 };
 use progress::Progress;
 
-/// An archive holds what callers have sent: it is its owner's alone.
+/// Mode of an export: only the owner may read the data of callers.
 const RIGHTS: u32 = 0o600;
-/// A target's clock that is further behind than this is told of, µs.
+/// An import reports a target clock that is behind by more than this, µs.
 const BEHIND: u64 = 1_000_000;
 
-/// What was imported.
+/// The result of an import.
 #[derive(Debug)]
 pub struct Imported {
-    /// What is there now.
+    /// Number of entries in the target now.
     pub counts: Counts,
-    /// How many lines had lapsed since they were written.
+    /// Number of lines that were left out because they had lapsed.
     pub lapsed: u64,
-    /// How far the target's clock is behind that of the source, µs; 0 unless it matters.
+    /// Lag of the target's clock behind the source, µs; 0 if it is at most one second.
     pub behind: u64,
 }
 
@@ -52,7 +53,8 @@ impl fmt::Display for Imported {
     }
 }
 
-/// Writes an archive to a file, which is there once it is whole, or to standard output.
+/// Writes an export to a file or to standard output. The file gets its name when it is complete;
+/// until then it is `<output>.part`.
 pub async fn export(store: &mut Store, output: Option<&Path>) -> Result<Counts, Failure> {
     let Some(path) = output else { return export_to(store, io::stdout()).await.map(|of| of.1) };
     let mut part = path.as_os_str().to_owned();
@@ -68,18 +70,18 @@ pub async fn export(store: &mut Store, output: Option<&Path>) -> Result<Counts, 
             Ok(counts)
         }
         Err(failure) => {
-            // What is left of it is cut, and no import takes it.
+            // The partial file is incomplete, and every import would refuse it.
             let _ = fs::remove_file(&part);
             Err(failure)
         }
     }
 }
 
-/// Makes a file that only its owner reads, whatever the umask.
+/// Creates a file that only its owner can read, whatever the umask.
 fn make(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let file = options.create(true).truncate(true).write(true).mode(RIGHTS).open(path)?;
-    // One that was left there may have had others.
+    // A file that already existed may have a wider mode.
     file.set_permissions(Permissions::from_mode(RIGHTS))?;
     Ok(file)
 }
@@ -91,7 +93,7 @@ async fn export_to<W: Write + Send>(store: &mut Store, to: W) -> Result<(W, Coun
     let progress = Progress::new("exported", None);
     let mut write = |line: Line| {
         progress.show(writer.lines());
-        // No import would take it.
+        // Every import would refuse the line.
         line.check().map_err(|why| {
             let json = serde_json::to_string(&line).unwrap_or_default();
             Failure::Damaged(format!("what is stored is out of range: {why}: {json}"))
@@ -105,7 +107,8 @@ async fn export_to<W: Write + Send>(store: &mut Store, to: W) -> Result<(W, Coun
     Ok((to, counts))
 }
 
-/// Takes an archive in; in place of all that the store holds if it may be replaced.
+/// Imports a file into a store. With `replace` all existing state is removed first; without it, a
+/// store that holds any state is refused.
 pub async fn import(store: &mut Store, file: &Path, replace: bool) -> Result<Imported, Failure> {
     let checked = check(file)?;
     if !replace && !store.is_empty().await? {
@@ -143,11 +146,12 @@ pub async fn import(store: &mut Store, file: &Path, replace: bool) -> Result<Imp
     Ok(Imported { counts, lapsed, behind })
 }
 
-/// When lines that were written lapse, by kind.
+/// Expiry times of the written lines by kind, µs.
 #[derive(Debug, Default)]
 struct Ends(HashMap<&'static str, Vec<u64>>);
 
-/// Counts what is there. What lapses meanwhile may be gone, and nothing else.
+/// Counts the entries of the target by kind. Fails unless the counts match, except for entries that
+/// have lapsed since they were written.
 async fn verify(store: &mut Store, written: &Counts, ends: &Ends) -> Result<Counts, Failure> {
     let mut found = Counts::default();
     let progress = Progress::new("counted", Some(written.lines));
@@ -183,7 +187,7 @@ fn open(file: &Path) -> Result<Reader<BufReader<File>>, Failure> {
     Reader::open(BufReader::with_capacity(1 << 16, opened)).map_err(unfit(file))
 }
 
-/// Says which file it is about.
+/// Adds the path of the file to an error.
 fn unfit(file: &Path) -> impl Fn(Unfit) -> Failure {
     let file = file.display().to_string();
     move |unfit| {
@@ -196,7 +200,7 @@ fn unfit(file: &Path) -> impl Fn(Unfit) -> Failure {
     }
 }
 
-/// Reads all of an archive; how many lines there are.
+/// Validates a whole file and returns its counts.
 fn check(file: &Path) -> Result<Counts, Failure> {
     let mut reader = open(file)?;
     let progress = Progress::new("checked", None);

@@ -1,10 +1,10 @@
-//! The lines of pools.
+//! Lines of pools and tasks.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Checked, Text};
 
-/// Overrides, which are left out where there are none, and the last fencing token.
+/// A pool: its last fencing token and its settings of ConfigurePool. Unset settings are omitted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PoolLine {
@@ -22,7 +22,7 @@ pub(crate) struct PoolLine {
     pub(crate) max_attempts: Option<u32>,
 }
 
-/// What is known of a task. Its lease is all 0 before the first.
+/// A task. The fields of the lease are 0 before the first lease.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TaskLine {
@@ -33,29 +33,31 @@ pub(crate) struct TaskLine {
     pub(crate) token: u64,
     pub(crate) grant: u64,
     pub(crate) expire: u64,
-    /// When the slot is free though no result came: the lease's end and its grace.
+    /// When the slot becomes free without a result: the end of the lease plus the grace, µs.
     pub(crate) slot_end: u64,
-    /// When nothing is known of it any more; left out of a queued task, which stays.
+    /// When the entry expires, µs. Unset exactly for a task that is in the queue, which never
+    /// expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) forget: Option<u64>,
-    /// Whether somebody was told of the lease since it was granted.
+    /// Whether a caller knows of the lease: its grant was repeated, or it was renewed. Such a lease
+    /// is not revoked.
     #[serde(default)]
     pub(crate) told: bool,
-    /// Whether the lease is counted, or its end is no event yet.
+    /// Whether the lease counts towards the capacity, or its end has no event yet.
     #[serde(default)]
     pub(crate) listed: bool,
-    /// Whether a result is one of success.
+    /// Whether the result is a success. Set exactly for completed tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) succeeded: Option<bool>,
-    /// The result, or why the task was evicted.
+    /// The result, or the reason of an eviction.
     #[serde(default, skip_serializing_if = "Text::is_empty")]
     pub(crate) text: Text,
-    /// Of one that was queued, until a result is on record.
+    /// The queue entry of a queued task, until the task has a result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) queued: Option<QueuedLine>,
 }
 
-/// What became of a task's last lease.
+/// State of a task's last lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum StateName {
@@ -66,23 +68,23 @@ pub(crate) enum StateName {
     Evicted,
 }
 
-/// What there is to know of a queued task.
+/// Queue entry of a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct QueuedLine {
     pub(crate) standing: StandingName,
-    /// How often it was dispatched.
+    /// Number of dispatches.
     pub(crate) attempt: u32,
-    /// When it was queued; rises within a device.
+    /// When the task was queued, µs. Unique and increasing within a device.
     pub(crate) at: u64,
-    /// From when on it is not dispatched.
+    /// When the task expires in the queue, µs. It is not dispatched after that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ends: Option<u64>,
     #[serde(default, skip_serializing_if = "Text::is_empty")]
     pub(crate) payload: Text,
 }
 
-/// Whether a task is queued, or why not.
+/// Whether a task is queued, or why it has left the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum StandingName {

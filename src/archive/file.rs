@@ -1,4 +1,5 @@
-//! The file: the first line says what it is, the last one how many there were of each kind.
+//! The file of an export. The first line identifies the format; the last line counts the lines of
+//! each kind.
 
 use std::{
     collections::BTreeMap,
@@ -15,22 +16,22 @@ use super::{Line, VERSION};
 struct First {
     kind: String,
     version: u32,
-    /// Who wrote it.
+    /// Version of the `tollgate` that wrote the file.
     tollgate: String,
-    /// Where from: `embedded` or `redis`.
+    /// Source engine: `embedded` or `redis`.
     source: String,
-    /// When, on the clock of the engine that it is from.
+    /// Time of the export on the clock of the source, µs.
     time: u64,
 }
 
 const FIRST: &str = "archive";
 
-/// How many lines there are, but the first and the last.
+/// Number of lines, without the first and the last.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// In all.
+    /// Total.
     pub lines: u64,
-    /// By kind.
+    /// Number by kind.
     pub counts: BTreeMap<String, u64>,
 }
 
@@ -44,7 +45,7 @@ impl Counts {
         }
     }
 
-    /// How many of a kind.
+    /// Returns the number of lines of a kind.
     pub(crate) fn of(&self, kind: &str) -> u64 {
         self.counts.get(kind).copied().unwrap_or(0)
     }
@@ -63,12 +64,13 @@ impl fmt::Display for Counts {
     }
 }
 
-/// Why an archive cannot be taken in.
+/// Why a file cannot be imported.
 #[derive(Debug)]
 pub enum Unfit {
-    /// It cannot be read.
+    /// The file cannot be read.
     Unread(io::Error),
-    /// It is none, or is cut, or wrong; says where and what to do.
+    /// The file is not an export, is cut off, or has a wrong line. The text names the line and the
+    /// remedy.
     Wrong(String),
 }
 
@@ -81,7 +83,7 @@ impl fmt::Display for Unfit {
     }
 }
 
-/// Writes an archive.
+/// Writes an export.
 pub(crate) struct Writer<W> {
     to: W,
     counts: Counts,
@@ -100,7 +102,7 @@ impl<W: Write> Writer<W> {
         write_line(&mut self.to, line)
     }
 
-    /// How many lines are written.
+    /// Number of lines written so far.
     pub(crate) fn lines(&self) -> u64 {
         self.counts.lines
     }
@@ -117,7 +119,7 @@ fn write_line(to: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
     to.write_all(b"\n")
 }
 
-/// Reads an archive, and refuses one that is not whole.
+/// Reads an export. Fails if the file is incomplete.
 pub(crate) struct Reader<R> {
     from: R,
     buffer: Vec<u8>,
@@ -141,7 +143,7 @@ impl<R: BufRead> Reader<R> {
         if !reader.advance()? {
             return Err(Unfit::Wrong(format!("{none}; it is empty")));
         }
-        // A newer form may have other fields: its version is what counts.
+        // A newer version may have other fields, so only the version is parsed first.
         #[derive(Deserialize)]
         struct Version {
             kind: String,
@@ -163,12 +165,12 @@ impl<R: BufRead> Reader<R> {
         Ok(reader)
     }
 
-    /// When it was written, on the clock of the engine that it is from.
+    /// Time of the export on the clock of the source, µs.
     pub(crate) fn time(&self) -> u64 {
         self.first.time
     }
 
-    /// The next line; none once it has ended as it should.
+    /// Returns the next line, or `None` after a valid last line.
     pub(crate) fn next(&mut self) -> Result<Option<Line>, Unfit> {
         if !self.advance()? {
             return Err(Unfit::Wrong(format!(
@@ -194,7 +196,7 @@ impl<R: BufRead> Reader<R> {
         Ok(Some(line))
     }
 
-    /// How many lines of each kind were read.
+    /// Number of lines of each kind read so far.
     pub(crate) fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -218,7 +220,8 @@ impl<R: BufRead> Reader<R> {
         Ok(())
     }
 
-    /// Reads a line; whether there is one. One without its end is cut, and is none.
+    /// Reads a line into the buffer; false at the end of the file. A line without a newline is cut
+    /// off and counts as the end.
     fn advance(&mut self) -> Result<bool, Unfit> {
         self.buffer.clear();
         let read = self.from.read_until(b'\n', &mut self.buffer).map_err(Unfit::Unread)?;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Checked, Text};
 use crate::lock::{LEASE_MAX, RETENTION};
 
-/// Who held a lock last; `expire` is when it was released, if it was.
+/// The last holder of a lock. `expire` is the time of the release if the lock was released.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LockLine {
@@ -14,14 +14,15 @@ pub(crate) struct LockLine {
     pub(crate) token: u64,
     pub(crate) grant: u64,
     pub(crate) expire: u64,
-    /// How long a renewal runs that does not say.
+    /// Length of a renewal that names no duration, ms.
     pub(crate) lease_ms: u64,
     #[serde(default)]
     pub(crate) released: bool,
 }
 
 impl LockLine {
-    /// When it is forgotten, which is not before its token has passed.
+    /// When the entry expires, µs. Never before its token has passed as an instant, so that later
+    /// tokens are higher.
     pub(crate) fn forget(&self) -> u64 {
         (self.expire + RETENTION.micros()).max(self.token + 1)
     }

@@ -1,10 +1,10 @@
-//! The lines of rates.
+//! Lines of rates.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Checked, Text};
 
-/// What a key has used of limits, and its ban. Without a policy its rules come with calls.
+/// The usage and the ban of a key. Without a policy, the rule comes with each call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RateLine {
@@ -17,19 +17,19 @@ pub(crate) struct RateLine {
     pub(crate) ban: Option<BanLine>,
 }
 
-/// What was used under one name of a limit.
+/// The usage of the limit with one name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CounterLine {
     pub(crate) limit: Text,
     pub(crate) usage: UsageLine,
-    /// The levels that notices went out for.
+    /// The levels whose notice was sent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) notices: Vec<NoticeLine>,
     pub(crate) forget: u64,
 }
 
-/// What was used, by algorithm.
+/// Usage, by algorithm. Instants are µs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "algorithm", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum UsageLine {
@@ -41,13 +41,14 @@ pub(crate) enum UsageLine {
         start: u64,
         count: u32,
     },
-    /// Buckets so many µs wide: number, which is an instant divided by that, and count.
+    /// Buckets of `width` µs. Each bucket has a number, which is its instant divided by `width`,
+    /// and a count.
     SlidingWindow {
         width: u64,
         buckets: Vec<(u64, u32)>,
     },
-    /// The theoretical arrival time, µs and `part` times 1/max µs; the numbers that it was
-    /// counted with, and when.
+    /// The theoretical arrival time: `tat` µs plus `part`/`max` µs. `max` and `window` (µs) are the
+    /// numbers of the limit at the instant `seen`.
     TokenBucket {
         tat: u64,
         part: u32,
@@ -57,7 +58,7 @@ pub(crate) enum UsageLine {
     },
 }
 
-/// A level, and when its notice went out.
+/// A warn or ban level, and when its notice was sent, µs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NoticeLine {
@@ -65,12 +66,12 @@ pub(crate) struct NoticeLine {
     pub(crate) at: u64,
 }
 
-/// A ban; of an answer without `forget`.
+/// A ban. Within a replay-cache entry it has no `forget`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BanLine {
     pub(crate) until: u64,
-    /// Until when its strikes count.
+    /// Until when its strikes count, µs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) forget: Option<u64>,
     pub(crate) strikes: u32,
@@ -80,7 +81,7 @@ pub(crate) struct BanLine {
     pub(crate) actor: Text,
 }
 
-/// The answer to a request.
+/// A replay-cache entry: the answer to a rate request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AnswerLine {
@@ -99,7 +100,7 @@ pub(crate) struct AnswerLine {
     pub(crate) forget: u64,
 }
 
-/// How much of a limit was used.
+/// The usage of one limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LimitLine {
@@ -107,7 +108,7 @@ pub(crate) struct LimitLine {
     pub(crate) reset_after_ms: u64,
 }
 
-/// A verdict.
+/// The verdict of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum VerdictName {
@@ -118,7 +119,7 @@ pub(crate) enum VerdictName {
 }
 
 impl RateLine {
-    /// When all of it is given back and the ban forgotten.
+    /// When all usage and the ban have expired, µs.
     pub(crate) fn forget(&self) -> u64 {
         let counters = self.counters.iter().map(|counter| counter.forget);
         let ban = self.ban.as_ref().and_then(|ban| ban.forget);

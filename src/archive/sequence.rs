@@ -1,24 +1,24 @@
-//! The lines of sequences.
+//! Lines of sequences.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Checked, Text};
 use crate::sequence::{COUNT_MAX, VALUE_MAX};
 
-/// How far a sequence has come: no value above `last` was given out.
+/// The state of a sequence. No value above `last` was given out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SequenceLine {
     pub(crate) sequence: Text,
-    /// Of one with a calendar its finest unit and how many numbers a period has.
+    /// Of a layout with a calendar: its smallest unit and the count of numbers per period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) calendar: Option<Text>,
     pub(crate) last: u64,
-    /// When it was given out; 0 where nobody knows.
+    /// When `last` was given out, µs; 0 if unknown.
     pub(crate) time: u64,
 }
 
-/// The values that a request got.
+/// A replay-cache entry: the values that a request got.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RangeLine {

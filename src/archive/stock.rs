@@ -1,11 +1,11 @@
-//! The lines of stock.
+//! Lines of stock.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Checked, Text};
 use crate::stock::{QUANTITY_MAX, RESERVE_MAX};
 
-/// The numbers of a sku.
+/// The counts of a sku.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StockLine {
@@ -15,7 +15,7 @@ pub(crate) struct StockLine {
     pub(crate) sold: u64,
 }
 
-/// What is held for an order.
+/// The hold of an order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HoldLine {
@@ -27,7 +27,7 @@ pub(crate) struct HoldLine {
     pub(crate) expire: u64,
 }
 
-/// What became of an order.
+/// The reservation of an order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OrderLine {
@@ -39,13 +39,13 @@ pub(crate) struct OrderLine {
     pub(crate) expire: u64,
     #[serde(default, skip_serializing_if = "Text::is_empty")]
     pub(crate) buyer: Text,
-    /// What its buyer may have reserved and bought.
+    /// Limit on the total quantity of the buyer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) limit: Option<u64>,
     pub(crate) forget: u64,
 }
 
-/// What became of a reservation; one that is held has lapsed without its hold.
+/// State of a reservation. A `Held` reservation without a hold line has lapsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OrderName {
@@ -54,7 +54,7 @@ pub(crate) enum OrderName {
     Cancelled,
 }
 
-/// What a buyer has reserved and bought.
+/// The quantity that a buyer has reserved and bought.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BuyerLine {
@@ -63,7 +63,7 @@ pub(crate) struct BuyerLine {
     pub(crate) count: u64,
 }
 
-/// The stock that a request left.
+/// A replay-cache entry: the stock after a request that added to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RestockLine {

@@ -3,7 +3,7 @@
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-/// Bytes: text where they are UTF-8, else `{"base64": "…"}`.
+/// Bytes. A JSON string if they are UTF-8, otherwise `{"base64": "…"}`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct Text(pub(crate) Vec<u8>);
 

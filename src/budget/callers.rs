@@ -1,4 +1,4 @@
-//! How much callers can make the server hold: the values of `[limits]`.
+//! Limits on what callers can make the server hold: the values of `[limits]`.
 
 use std::time::Duration;
 
@@ -6,29 +6,29 @@ use std::time::Duration;
 /// container of 256 MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallerLimits {
-    /// The time in which a call's message must be complete, whatever the call's deadline.
+    /// Time until the message of a call must be complete, whatever the deadline of the call.
     pub message_timeout: Duration,
-    /// The time in which a caller must take an answer.
+    /// Time until a caller must take a ready answer.
     pub answer_timeout: Duration,
-    /// Bytes of requests in more than one frame, in the whole server.
+    /// Bytes of unfinished requests (messages of more than one frame), of the whole server.
     pub request_bytes: u32,
-    /// The same of one connection.
+    /// Bytes of unfinished requests of one connection.
     pub connection_request_bytes: u32,
-    /// Bytes of large answers that callers have not taken, in the whole server.
+    /// Bytes of large answers that callers have not taken, of the whole server.
     pub answer_bytes: u32,
-    /// The same of one connection.
+    /// Bytes of large answers that callers have not taken, of one connection.
     pub connection_answer_bytes: u32,
-    /// Connections of one peer address; `None` stands for three quarters of all connections.
+    /// Connections of one peer address. `None` means three quarters of all connections.
     pub peer_connections: Option<usize>,
     /// Open streams of one peer address. The first few of each connection are not counted.
     pub peer_streams: usize,
-    /// Streams that a connection may open and reset in a second, beside as many as it lets be
-    /// answered; five seconds of them may come at once.
+    /// Streams that a connection may reset per second, beyond the number of its answered streams.
+    /// Five times as many may be reset at once.
     pub resets_per_second: u32,
 }
 
 impl CallerLimits {
-    /// The limits where nothing is configured.
+    /// The defaults.
     pub const DEFAULT: CallerLimits = CallerLimits {
         message_timeout: Duration::from_secs(10),
         answer_timeout: Duration::from_secs(20),
@@ -41,7 +41,7 @@ impl CallerLimits {
         resets_per_second: 2_000,
     };
 
-    /// Connections of one peer address, of so many of the server.
+    /// Returns the limit on connections of one peer address, given the limit of the server.
     pub fn peer_connections(&self, connections_max: usize) -> usize {
         self.peer_connections.unwrap_or(connections_max - connections_max / 4)
     }

@@ -15,16 +15,16 @@ use clap::{
 use super::cli::{Cli, Command, exit};
 use crate::{config::secret::has_password, text::escaped_lines};
 
-/// Reads the command line; the error is how to end: 64 for a wrong one.
+/// Parses the arguments. The error is the exit code: 64 for a wrong command line, 0 after `--help`.
 pub(super) fn parse() -> Result<Command, ExitCode> {
     read().map_err(|mut error| {
         if !error.use_stderr() {
-            // Nobody is left to tell when even this cannot be printed.
+            // Nothing is left to report to if standard output fails.
             let _ = error.print();
             return ExitCode::SUCCESS;
         }
         hide_passwords(&mut error);
-        // Without colors, of which what was given could look like a part.
+        // Written without colors: escape sequences in an argument could imitate them.
         let _ = write!(stderr(), "{}", escaped_lines(&error.to_string()));
         ExitCode::from(exit::USAGE)
     })
@@ -55,15 +55,15 @@ fn read() -> Result<Command, Error> {
     Ok(read)
 }
 
-/// A command whose errors show its usage as `--help` does. clap would make it of what was
-/// given, and count a flag that a variable of the environment sets as required.
+/// Returns the command with a fixed usage line, so that errors show the same usage as `--help`.
+/// Otherwise clap would list an option that an environment variable sets as required.
 fn as_typed(mut command: clap::Command) -> clap::Command {
     let usage = command.render_usage().to_string();
     let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage).to_owned();
     command.override_usage(usage).mut_subcommands(as_typed)
 }
 
-/// Checks what no flag can tell alone.
+/// Checks rules that concern several flags at once.
 fn check(command: &mut clap::Command, read: &Command) -> Result<(), Error> {
     let (name, checked) = match read {
         Command::Fleet(options) => ("fleet", options.check()),
@@ -76,15 +76,14 @@ fn check(command: &mut clap::Command, read: &Command) -> Result<(), Error> {
     })
 }
 
-/// Whether the engine of these arguments is a URL with a password, not of the environment.
+/// Whether `--engine` is an argument, not a variable, and its URL contains a password.
 fn shows_password(matches: &ArgMatches, engine: Option<&str>) -> bool {
     let matches = matches.subcommand().map_or(matches, |(_, matches)| matches);
     matches.value_source("engine") == Some(ValueSource::CommandLine)
         && engine.is_some_and(has_password)
 }
 
-/// Leaves out of an error what may hold a password: the value of `--engine`, and any URL
-/// with one.
+/// Removes possible passwords from an error: the value of `--engine`, and any URL with a password.
 fn hide_passwords(error: &mut Error) {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),

@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line and the exit codes.
 
 use std::{
     borrow::Cow,
@@ -27,11 +27,10 @@ use crate::{
     text::escaped_lines,
 };
 
-/// Tollgate answers, over gRPC, whether something may happen: at most N
-/// devices at once on an external system, with a lease for each; callers
-/// within their rates, with warn and ban levels; gives out serial numbers that
-/// never repeat; keeps locks, with leases and fencing tokens; and sells stock
-/// without overselling.
+/// Tollgate decides for backends, over gRPC, whether something may happen. It admits at most N
+/// tasks at once to an external system, with a lease for each. It limits the rates of callers, with
+/// warn and ban levels. It gives out serial numbers that never repeat, grants locks with leases and
+/// fencing tokens, and sells stock without overselling.
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true, after_help = exit::TABLE)]
 pub(super) struct Cli {
@@ -41,48 +40,48 @@ pub(super) struct Cli {
     pub(super) serve: ServeFlags,
 }
 
-/// What to do.
+/// The sub-commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve (also without a command)
+    /// Run the server (also without a sub-command)
     Serve(ServeFlags),
-    /// Check a configuration file; exits 78 when it is not good
+    /// Check a configuration file; exits 78 if it is invalid
     CheckConfig {
         /// The file; deploy/tollgate.toml documents every key
         file: PathBuf,
     },
-    /// Write what an engine holds to a file, from which any engine takes it in
+    /// Write the state of an engine to a file that any engine can import
     #[command(after_help = store::HELP)]
     Export(ExportFlags),
-    /// Take in what `tollgate export` has written
+    /// Read a file that `tollgate export` has written into an engine
     #[command(after_help = store::HELP)]
     Import(ImportFlags),
-    /// Play a fleet of devices, callers or buyers against a running server;
-    /// exits 1 when the cap, the limit or the stock did not hold
+    /// Simulate devices, callers or buyers against a running server; exits 1 if the cap, the limit
+    /// or the stock was exceeded
     #[command(after_help = fleet::HELP)]
     Fleet(Box<FleetOptions>),
-    /// Try a limit: check a key's rate; exits 1 when it is refused
+    /// Check the rate of a key; exits 1 if the call is refused
     #[command(after_help = rate::HELP)]
     Rate(RateOptions),
-    /// Take serial numbers of a name; prints them, one per line
+    /// Take serial numbers of a sequence and print them, one per line
     #[command(after_help = next::HELP)]
     Next(NextOptions),
-    /// Set, reserve, confirm, cancel or look at stock; exits 1 when it is refused
+    /// Set, reserve, confirm, cancel or show stock; exits 1 if the call is refused
     #[command(after_help = stock::HELP)]
     Stock(StockOptions),
-    /// Run a command while holding a lock; exits with its code, or with 1 when
-    /// another owner holds the lock
+    /// Run a command while holding a lock; exits with the code of the command, or with 1 if another
+    /// owner holds the lock
     #[command(after_help = lock::HELP)]
     Lock(LockOptions),
-    /// Print what happens in a pool, or to a policy's keys, an event a line
+    /// Print the events of a pool or of a policy's keys, one per line
     #[command(after_help = watch::HELP)]
     Watch(WatchOptions),
-    /// Show the pools of a server in the terminal, as they are
+    /// Show the pools of a server live in the terminal
     #[command(after_help = top::HELP)]
     Top(TopOptions),
 }
 
-/// Says where the server listens and what to try.
+/// Prints the engine, the address and example calls.
 pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr) {
     let engine = match engine {
         EngineChoice::Embedded(EmbeddedOptions { data_dir: None, .. }) => {
@@ -120,22 +119,23 @@ pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr) {
     ));
 }
 
-/// Prints a text. A reader that is gone has chosen not to know.
+/// Prints a text to standard output. Ignores a failure: a closed reader does not want the text.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(stdout(), "{}", escaped_lines(text));
 }
 
-/// Says what went wrong, on standard error.
+/// Prints a problem to standard error.
 pub(crate) fn warn(text: &str) {
     let _ = writeln!(stderr(), "tollgate: {}", escaped_lines(text));
 }
 
-/// A text as standard output takes it: escaped for people, as it is for programs.
+/// Returns the text for standard output: escaped on a terminal, unchanged for programs.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     if stdout().is_terminal() { escaped_lines(text) } else { Cow::Borrowed(text) }
 }
 
-/// Prints what is nowhere else. A reader that is gone has had enough of it.
+/// Prints a result that exists only here, so a failed write is an error. A closed pipe is not: its
+/// reader has read enough.
 pub(crate) fn hand_over(text: &str) -> io::Result<()> {
     match stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == BrokenPipe => Ok(()),
@@ -143,7 +143,7 @@ pub(crate) fn hand_over(text: &str) -> io::Result<()> {
     }
 }
 
-/// How the process ends, in the codes of sysexits.h.
+/// Exit codes of the process, from sysexits.h.
 pub(crate) mod exit {
     use std::{fmt::Display, process::ExitCode};
 
@@ -152,7 +152,7 @@ pub(crate) mod exit {
         engine::{archive::Failure, embedded::OpenError},
     };
 
-    /// All of them, for `--help`.
+    /// The table of exit codes for `--help`.
     pub(crate) const TABLE: &str = "\
 Exit status:
     0  it is done: served until a signal to end, allowed, given out, printed, moved
@@ -183,20 +183,20 @@ Any other is that of the command of `tollgate lock`, or 128 and the number of a 
     /// A call was refused.
     pub(crate) const REFUSED: u8 = 1;
 
-    /// A lock was lost before its command ended. EX_TEMPFAIL: another try may hold it.
+    /// A lock was lost before its command ended. EX_TEMPFAIL: a later try may get it.
     pub(crate) const LOST: u8 = 75;
 
-    /// The configuration is wrong.
+    /// Reports that the configuration is wrong.
     pub(crate) fn config(error: &impl Display) -> ExitCode {
         end(error, CONFIG)
     }
 
-    /// Something outside is not to be had.
+    /// Reports that a server, an address or a Redis is unreachable, or has failed.
     pub(crate) fn unavailable(error: &impl Display) -> ExitCode {
         end(error, UNAVAILABLE)
     }
 
-    /// The data directory cannot be used.
+    /// Reports that the data directory cannot be used.
     pub(crate) fn data_dir(error: &OpenError) -> ExitCode {
         let code = match error {
             OpenError::Damaged(_) => DATA,
@@ -207,7 +207,7 @@ Any other is that of the command of `tollgate lock`, or 128 and the number of a 
         end(error, code)
     }
 
-    /// An export or an import has failed.
+    /// Reports that an export or import has failed.
     pub(crate) fn transfer(failure: &Failure) -> ExitCode {
         let code = match failure {
             Failure::Directory(error) => return data_dir(error),
@@ -221,7 +221,7 @@ Any other is that of the command of `tollgate lock`, or 128 and the number of a 
     }
 
     fn end(error: &impl Display, code: u8) -> ExitCode {
-        // The code tells the most of it where nobody reads.
+        // The exit code carries the essentials if standard error has no reader.
         super::warn(&error.to_string());
         ExitCode::from(code)
     }

@@ -1,4 +1,4 @@
-//! The bar on standard error, where that is a terminal.
+//! A progress bar on standard error, shown only on a terminal.
 
 use std::io::{IsTerminal, stderr};
 
@@ -6,16 +6,16 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 const BAR: &str = "{prefix} {bar:30} {human_pos}/{human_len}  {eta}";
 const SPINNER: &str = "{prefix} {spinner} {human_pos}  {per_sec}";
-/// Lines between two looks at it.
+/// Number of lines between two updates of the bar.
 const EVERY: u64 = 256;
 
-/// How far an export or an import has come.
+/// The progress of an export or import.
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
 }
 
 impl Progress {
-    /// Of so many lines, where that is known.
+    /// Creates a bar for a known number of lines, otherwise a spinner.
     pub(super) fn new(what: &'static str, lines: Option<u64>) -> Progress {
         let bar = stderr().is_terminal().then(|| {
             let (bar, template) = match lines {
@@ -35,7 +35,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away, to make room for what is said.
+    /// Removes the bar before further output.
     pub(super) fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
