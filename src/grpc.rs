@@ -1,7 +1,7 @@
-//! gRPC: the only module that names generated messages.
+//! The gRPC services. Only this module names generated messages.
 //!
-//! Every handler is three steps: parse the request into a decision (all
-//! violations at once), run it, convert the outcome.
+//! Each handler has three steps: parse the request into a decision and report all violations at
+//! once, run the decision, convert the outcome.
 
 pub mod client;
 pub(crate) mod reflection;
@@ -35,16 +35,16 @@ pub use sequence::Sequence;
 pub use stock::Stock;
 pub use unary::{AnswerBody, FRAME_BYTES_MAX};
 
-/// The longest message of health, of reflection, and of services that name no bound of
-/// their own.
+/// Maximum message size of health, of reflection, and of services without their own maximum, bytes.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of a stream that a client may send before they are read.
+/// Flow-control window of a stream: bytes that a client may send before the server reads them.
 pub const STREAM_WINDOW: u32 = 128 * 1024;
-/// The same of all streams of a connection. Requests that wait until they may be read leave
-/// half of it to others.
+/// Flow-control window of a connection. Requests that wait for permission to be read use at most
+/// half of it.
 pub const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 
-/// Messages and services as this server decodes them: text is `Bytes`.
+/// Server side of the generated messages and services. Text fields are `Bytes`: slices of the
+/// received message.
 #[allow(clippy::all, missing_docs, missing_debug_implementations, unreachable_pub)]
 pub(crate) mod pb {
     include!(concat!(env!("OUT_DIR"), "/server/tollgate.v1.rs"));

@@ -32,10 +32,10 @@ use crate::{
 };
 use watch::PoolEvents;
 
-/// The largest message taken: a batch of a thousand tasks with payloads of 4 KiB.
+/// Maximum message size, bytes: a batch of 1,000 tasks with payloads of 4 KiB.
 const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The service over an engine.
+/// The admission service of an engine.
 #[derive(Debug)]
 pub struct Admission {
     engine: Arc<Engine>,
@@ -45,34 +45,35 @@ pub struct Admission {
     refusals: Refusals,
 }
 
-/// Pools of a listing that are asked at the same time.
+/// Number of pools of one listing that are read at the same time.
 const VIEWS_AT_ONCE: usize = 16;
 
 type Answer<T> = Result<Response<T>, Status>;
 
 impl Admission {
-    /// The service's name in health checks.
+    /// Name of the service in health checks.
     pub const NAME: &'static str = "tollgate.v1.AdmissionService";
 
-    /// The service over an engine.
+    /// Creates the service.
     pub(super) fn new(engine: Arc<Engine>, catalog: Arc<Catalog>) -> Admission {
         let room = Room::new(engine.clone());
         let (feeds, refusals) = (Feeds::new(engine.clone()), Refusals::default());
         Admission { engine, catalog, room, feeds, refusals }
     }
 
-    /// The same to tonic.
+    /// Wraps the service for tonic.
     pub(super) fn server(self: Arc<Admission>) -> AdmissionServiceServer<Admission> {
         AdmissionServiceServer::from_arc(self)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip)
     }
 
-    /// A pool, and how often this server refused somebody in it.
+    /// Converts a pool, with the number of calls that this server answered FULL.
     fn pool(&self, pool: &Name, settings: &Settings, view: &PoolView) -> pb::Pool {
         convert::pool(pool, settings, view, self.refusals.of(pool))
     }
 
+    /// Reads a pool and its configured settings.
     async fn view(&self, pool: &Name, deadline: Instant) -> Result<(Settings, PoolView), Error> {
         let settings = self.catalog.settings(pool);
         let decision = GetPool { pool: pool.clone(), settings };
@@ -163,7 +164,7 @@ impl AdmissionService for Admission {
             match self.view(&name, deadline).await {
                 Ok((_, view)) if view.is_vacant() => Ok(None),
                 Ok((settings, view)) => Ok(Some(self.pool(&name, &settings, &view))),
-                // One pool's trouble must not hide the others.
+                // An unreadable pool must not hide the others, so it is listed by name only.
                 Err(Error::Corrupt(_)) => Ok(Some(convert::unreadable_pool(&name))),
                 Err(error) => Err(error),
             }
@@ -194,7 +195,7 @@ impl AdmissionService for Admission {
         if let Some(error) = status::none_known(&statuses) {
             return Err(error.into());
         }
-        // One task's trouble must not hide what became of the others.
+        // A task that failed must not hide the results of the others.
         let results = statuses.iter().zip(&decisions);
         let results = results
             .map(|(status, decision)| convert::enqueued(decision.name.task.to_bytes(), status));

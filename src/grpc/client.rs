@@ -1,5 +1,4 @@
-//! A client in plain types, for `tollgate fleet`, `tollgate rate`, `tollgate next` and
-//! `tollgate stock`, `tollgate lock`, tests and examples in Rust.
+//! A client in plain types, for the client commands, the fleet, tests and examples in Rust.
 
 mod convert;
 mod error;
@@ -37,21 +36,20 @@ use pb::{
     stock_service_client::StockServiceClient,
 };
 
-/// Messages and clients of `tollgate.v1` in plain types.
+/// Client side of the generated messages. Text fields are `String`.
 #[allow(clippy::all, missing_docs, missing_debug_implementations, unreachable_pub)]
 pub mod pb {
     include!(concat!(env!("OUT_DIR"), "/client/tollgate.v1.rs"));
 }
 
-/// By when a call is answered or counts as failed; sent along, so that the
-/// server gives up no later than its caller.
+/// Deadline of a call. It is sent to the server, so that the server gives up no later than the
+/// client.
 const CALL_DEADLINE: Duration = Duration::from_secs(5);
-/// A server that goes away without a word (no reset, no answer) is noticed
-/// after twice this, and connected to anew.
+/// Interval of keepalive pings, and the timeout of each. A server that disappears without a reset
+/// is detected after at most twice this time.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// One connection to a server. Clones share it; it connects again by itself
-/// after it was lost.
+/// A connection to a server. Clones share it. It reconnects when it is lost.
 #[derive(Debug, Clone)]
 pub struct Client {
     admission: AdmissionServiceClient<Channel>,
@@ -62,7 +60,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to a server such as `http://127.0.0.1:50051`.
+    /// Connects to a server such as `http://127.0.0.1:50051`. Fails if the URL is invalid or the
+    /// server is unreachable.
     pub async fn connect(url: &str) -> Result<Client, CallError> {
         let endpoint = endpoint(url).map_err(CallError::invalid)?;
         let channel = endpoint.connect().await.map_err(|error| CallError::unreachable(&error))?;
@@ -75,8 +74,8 @@ impl Client {
         })
     }
 
-    /// Asks for a slot, or, without a task, for the device's oldest queued one; `lease`
-    /// none for the pool's.
+    /// Asks for a slot. An empty `task` asks for the oldest queued task of the device. `lease`
+    /// `None` means the pool's default.
     pub async fn admit(
         &self,
         pool: &str,
@@ -94,7 +93,7 @@ impl Client {
         convert::admission(answered(self.admission.clone().admit_task(request(message))).await?)
     }
 
-    /// Reports how a task went, under its lease's fencing token.
+    /// Reports the result of a task, with the fencing token of its lease.
     pub async fn complete(
         &self,
         pool: &str,
@@ -117,8 +116,8 @@ impl Client {
         convert::completion(answered(self.admission.clone().complete_task(request(message))).await?)
     }
 
-    /// Sets a pool's slots and the attempts that its queued tasks have; what is none
-    /// stays. Answers how full it is.
+    /// Sets the capacity of a pool and the maximum attempts of its queued tasks; `None` changes
+    /// nothing. Returns the usage of the pool.
     pub async fn configure_pool(
         &self,
         pool: &str,
@@ -135,7 +134,7 @@ impl Client {
         convert::pool_usage(answer.pool)
     }
 
-    /// How full a pool is.
+    /// Returns the usage of a pool.
     pub async fn usage(&self, pool: &str) -> Result<Usage, CallError> {
         let message = pb::GetPoolRequest { pool: pool.to_owned() };
         let answer = answered(self.admission.clone().get_pool(request(message))).await?;
@@ -143,7 +142,7 @@ impl Client {
     }
 }
 
-/// Checks the address of a server; the error says what it must look like.
+/// Checks the URL of a server. The error says what is expected.
 pub fn check_url(url: &str) -> Result<(), String> {
     endpoint(url).map(drop)
 }
@@ -169,15 +168,15 @@ fn request<T>(message: T) -> Request<T> {
     request
 }
 
-/// The answer of a call, or why there is none.
+/// Awaits a call with the default deadline.
 async fn answered<T>(
     call: impl Future<Output = Result<Response<T>, Status>>,
 ) -> Result<T, CallError> {
     answered_within(CALL_DEADLINE, call).await
 }
 
-/// The same of a call with a deadline of its own. The channel's own timer starts
-/// only once it is connected; this one covers the wait for that too.
+/// Awaits a call with a given deadline. The timer of the channel starts when it is connected; this
+/// timeout includes the connecting.
 async fn answered_within<T>(
     deadline: Duration,
     call: impl Future<Output = Result<Response<T>, Status>>,

@@ -1,5 +1,5 @@
-//! Protobuf on the wire: prost's codec, but a message that is not protobuf is
-//! the caller's fault (INVALID_ARGUMENT), not ours (INTERNAL).
+//! The protobuf codec. Like prost's codec, except that a message that is not protobuf is the
+//! caller's error (INVALID_ARGUMENT), not the server's (INTERNAL).
 
 use std::marker::PhantomData;
 
@@ -13,25 +13,26 @@ use tonic_prost::{ProstCodec, ProstEncoder};
 
 use super::elements::{self, Request};
 
-/// What a message is given room for at first. A request lives as long as its call,
-/// which may wait for a minute; tonic's default would keep 8 KiB of it.
+/// Initial size of the message buffer, bytes. A request lives as long as its call, which may wait
+/// for a minute; tonic's default would keep 8 KiB.
 const ROOM: usize = 512;
-/// How many bytes of an answer are gathered before they are sent; tonic's default.
+/// Number of answer bytes that are gathered before they are sent; tonic's default.
 const SEND_AT: usize = 32 * 1024;
 
-/// The codec of every service.
+/// The codec of all services.
 #[derive(Debug)]
 pub(crate) struct Codec<T, U>(ProstCodec<T, U>);
 
-/// Decodes requests.
+/// The decoder of requests.
 #[derive(Debug)]
 pub(crate) struct RequestDecoder<U>(PhantomData<U>);
 
-/// Decodes a request whose repeated fields keep to their bounds.
+/// Decodes a request. Fails with INVALID_ARGUMENT if it is malformed or a repeated field has too
+/// many elements.
 pub(crate) fn decode<U: Request>(mut bytes: impl Buf) -> Result<U, Status> {
     let length = bytes.remaining();
     let decoded = if elements::are_counted::<U>(length) {
-        // A slice of what was read, not a copy.
+        // A slice of the read buffer, not a copy.
         let message = bytes.copy_to_bytes(length);
         elements::count::<U>(&message)?;
         U::decode(message)

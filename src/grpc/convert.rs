@@ -1,4 +1,4 @@
-//! Lengths and instants as the wire has them.
+//! Converts durations and instants to their wire types.
 
 use prost_types::{Duration, Timestamp};
 

@@ -1,4 +1,4 @@
-//! By when a call has to be answered.
+//! Deadlines of calls, from the header `grpc-timeout`.
 
 use std::time::{Duration, Instant};
 
@@ -7,26 +7,27 @@ use tonic::Request;
 
 use crate::time::{Millis, monotonic};
 
-/// For callers that set no deadline.
+/// Deadline of calls without `grpc-timeout`.
 pub(super) const DEFAULT: Duration = Duration::from_secs(1);
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
-/// Kept back for the answer's way home: a tenth of the caller's time, or this.
+/// Maximum time that is reserved for the way of the answer to the caller: a tenth of the timeout,
+/// at most this.
 const WAY_HOME_MAX: Duration = Duration::from_millis(50);
 
-/// The time that a caller gives.
+/// Start and timeout of a call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
     start: Instant,
     timeout: Option<Duration>,
 }
 
-/// What a call says of its deadline, if anything.
+/// Returns the start of a call and its timeout, if it has one.
 pub(super) fn asked<T>(request: &Request<T>) -> Asked {
     let begun = request.extensions().get().copied().unwrap_or_else(Begun::now);
     Asked { start: begun.0, timeout: timeout(request.metadata().as_ref()) }
 }
 
-/// When a call began; in the extensions of one whose message had to be waited for.
+/// The start of a call. In the extensions of a request whose message was not complete at once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Begun(Instant);
 
@@ -35,8 +36,8 @@ impl Begun {
         Begun(monotonic())
     }
 
-    /// By when its message must be there: within the time that its caller gives, or
-    /// `default`, and never longer than `most`.
+    /// Returns the instant by which the message must be complete: the caller's timeout or
+    /// `default`, but at most `most` after the start.
     pub(super) fn deadline(
         self,
         headers: &HeaderMap,
@@ -47,34 +48,35 @@ impl Begun {
     }
 }
 
-/// The time that a call's headers give it, if they say so.
+/// Parses the timeout of a call; `None` if it is missing or malformed.
 pub(super) fn timeout(headers: &HeaderMap) -> Option<Duration> {
     parse(headers.get(TIMEOUT)?.as_bytes())
 }
 
-/// The value of `grpc-timeout`, if it is none.
+/// Returns the value of `grpc-timeout` if it is malformed.
 pub(super) fn malformed(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(TIMEOUT)?.as_bytes();
     parse(value).is_none().then_some(value)
 }
 
-/// The instant by which the engine has to be done with a call.
+/// Returns the instant by which the engine must have decided the call.
 pub(super) fn of<T>(request: &Request<T>) -> Instant {
     asked(request).or_default(Millis(0))
 }
 
 impl Asked {
-    /// The instant by which the engine has to be done with a call that may wait so long.
+    /// Returns the instant by which the engine must have decided a call that may wait for `wait`:
+    /// the timeout of the caller, or [`DEFAULT`] plus `wait`, minus the time for the answer.
     pub(super) fn or_default(self, wait: Millis) -> Instant {
         let default = DEFAULT + wait.duration();
         let timeout = self.timeout.unwrap_or(default);
         let ours = timeout - (timeout / 10).min(WAY_HOME_MAX);
-        // A timeout of years is no deadline that an Instant could hold.
+        // A timeout of many years overflows an `Instant`.
         self.start.checked_add(ours).unwrap_or(self.start + default)
     }
 }
 
-/// Reads `grpc-timeout`: at most 8 digits and a unit.
+/// Parses `grpc-timeout`: 1 to 8 digits and a unit.
 fn parse(value: &[u8]) -> Option<Duration> {
     let (unit, digits) = value.split_last()?;
     if digits.is_empty() || digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {

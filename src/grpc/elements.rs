@@ -1,9 +1,9 @@
 //! Counts the elements of repeated fields before a message is decoded.
 //!
-//! An empty element takes two bytes on the wire and a struct of 100 to 200 bytes in memory:
-//! a message of 4 MiB would decode to 400 MB. Text fields cost nothing more, since they are
-//! slices of the message. With its elements bounded, a message above 512 bytes decodes to
-//! 1 MiB of structs at most, whatever it holds.
+//! An empty element takes two bytes on the wire and a struct of 100 to 200 bytes in memory, so a
+//! message of 4 MiB could decode to 400 MB. Text fields take no extra memory, because they are
+//! slices of the message. With the bounds, any message above 512 bytes decodes to at most 1 MiB of
+//! structs.
 
 use std::ops::RangeInclusive;
 
@@ -21,27 +21,27 @@ use crate::{
     rate::{BAN_DURATIONS_MAX, CHECKS_MAX, LIMITS_MAX, TIERS_MAX},
 };
 
-/// Messages up to this length are decoded uncounted: they have few elements, which the
-/// parser counts.
+/// Messages up to this length are decoded without counting. They have few elements, which the
+/// request parser checks.
 const UNCOUNTED_BYTES: usize = 512;
-/// The most bounded fields that a message has.
+/// Maximum number of bounded fields of one message.
 const FIELDS_MAX: usize = 2;
 
-/// A request that the server decodes.
+/// A request message of the server.
 pub(crate) trait Request: Message + Default {
-    /// Its repeated fields, and the fields that hold messages with repeated fields.
+    /// The repeated fields, and the fields whose messages contain repeated fields.
     const FIELDS: &'static [Field] = &[];
 }
 
-/// A field that is repeated, or holds a message with repeated fields.
+/// A repeated field, or a field whose message contains repeated fields.
 #[derive(Debug)]
 pub(crate) struct Field {
     name: &'static str,
     tag: u32,
-    /// How many elements there may be; none for a field that is not repeated. A message has
-    /// either repeated fields only, or one field that is not.
+    /// Range of the number of elements; `None` for a field that is not repeated. A message has
+    /// either repeated fields only, or exactly one field that is not repeated.
     elements: Option<RangeInclusive<usize>>,
-    /// The fields of the message that it holds.
+    /// The fields of the embedded message.
     inside: &'static [Field],
 }
 
@@ -57,7 +57,7 @@ const RULE: &[Field] = &[
 const TIER: &[Field] =
     &[Field { name: "ban_durations", tag: 3, elements: Some(0..=BAN_DURATIONS_MAX), inside: &[] }];
 
-/// Implements [`Request`] for messages, with their fields where they have such.
+/// Implements [`Request`] for messages, with the bounded fields after the colon.
 macro_rules! requests {
     ($($message:ident $(: $fields:ident)?),* $(,)?) => {
         $(impl Request for pb::$message {
@@ -110,8 +110,8 @@ pub(super) fn are_counted<R: Request>(length: usize) -> bool {
     !R::FIELDS.is_empty() && length > UNCOUNTED_BYTES
 }
 
-/// Fails with INVALID_ARGUMENT when a repeated field of the message has too many elements. A
-/// message that is not protobuf passes up to its first error, where decoding ends too.
+/// Fails with INVALID_ARGUMENT if a repeated field has too many elements. A malformed message is
+/// counted up to its first error, where decoding fails too.
 pub(super) fn count<R: Request>(message: &[u8]) -> Result<(), Status> {
     let Err(Stop::TooMany { path, bound }) = scan(message, R::FIELDS, &mut [0; FIELDS_MAX]) else {
         return Ok(());
@@ -120,7 +120,7 @@ pub(super) fn count<R: Request>(message: &[u8]) -> Result<(), Status> {
     Err(status::invalid(vec![FieldViolation::new(path, bound)], 0))
 }
 
-/// Why a scan ended early.
+/// The reason why a scan ended early.
 enum Stop {
     Malformed,
     TooMany { path: String, bound: String },
@@ -132,8 +132,8 @@ impl From<DecodeError> for Stop {
     }
 }
 
-/// Scans a message as prost decodes it. Protobuf merges the occurrences of a field that is
-/// not repeated: their elements are counted together, in `counts`.
+/// Scans a message as prost decodes it. Protobuf merges the occurrences of a field that is not
+/// repeated, so `counts` spans all of them.
 fn scan(
     mut message: &[u8],
     fields: &[Field],
@@ -179,7 +179,7 @@ fn too_many(name: &str, bound: &RangeInclusive<usize>) -> Stop {
     Stop::TooMany { path: name.to_owned(), bound }
 }
 
-/// The same, seen from the message around.
+/// Prepends the outer field to the path of a violation.
 fn below(outer: &str, stop: Stop) -> Stop {
     match stop {
         Stop::TooMany { path, bound } => Stop::TooMany { path: format!("{outer}.{path}"), bound },
@@ -200,7 +200,7 @@ mod tests {
         count::<R>(message).err().map(|status| status.message().to_owned())
     }
 
-    /// A field that holds a message, so many times.
+    /// A field that holds a message, repeated `times` times.
     fn field(tag: u8, inside: &[u8], times: usize) -> Vec<u8> {
         let mut one = vec![tag << 3 | 2];
         prost::encoding::encode_varint(inside.len() as u64, &mut one);
@@ -254,10 +254,10 @@ mod tests {
         }
     }
 
-    /// Compares the fields of a message with its descriptor, and those inside.
+    /// Compares the bounded fields of a message with its descriptor, recursively.
     fn compare(messages: &[&DescriptorProto], name: &str, fields: &[Field]) -> bool {
         let Some(message) = messages.iter().find(|message| message.name() == name) else {
-            // Of google.protobuf: none has repeated fields.
+            // Messages of google.protobuf have no repeated fields.
             return false;
         };
         let single = fields.iter().filter(|field| field.elements.is_none()).count();

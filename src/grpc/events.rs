@@ -1,4 +1,4 @@
-//! Streams of events, and the cursors at which they begin.
+//! Event streams and their start cursors.
 
 use std::pin::Pin;
 
@@ -8,15 +8,16 @@ use tonic::Status;
 use super::fields::Fields;
 use crate::engine::feed::{Start, Topic, Watcher};
 
-/// What a call that watches is answered.
+/// The response of a watch call.
 pub(super) type Events<M> = Pin<Box<dyn Stream<Item = Result<M, Status>> + Send>>;
 
-/// The answers of a watcher.
+/// Converts a watcher to a response stream.
 pub(super) fn of<T: Topic>(watcher: Watcher<T>) -> Events<T::Told> {
     Box::pin(watcher.into_stream().map(|told| told.map_err(Status::from)))
 }
 
-/// Reads the field `after`; `cursor` reads one that is not "0".
+/// Parses the field `after`: missing means the present, "0" the oldest stored event. `cursor`
+/// parses any other value.
 pub(super) fn start(
     fields: &mut Fields,
     after: Option<&[u8]>,

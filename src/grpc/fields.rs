@@ -1,4 +1,4 @@
-//! Parses a request's fields and collects every violation.
+//! Parses the fields of a request and collects all violations.
 
 use std::{
     fmt::{self, Write},
@@ -16,28 +16,27 @@ use crate::{
     waiting::WAIT_MAX,
 };
 
-/// The most violations that are named: they travel as headers, of which clients
-/// take 8 to 16 KiB.
+/// Maximum number of violations in an error. They are sent as headers, and clients accept only 8 to
+/// 16 KiB of headers.
 const VIOLATIONS_MAX: usize = 20;
-/// The most entries of a page.
+/// Maximum page size.
 const PAGE_MAX: u32 = 1000;
 const PAGE_DEFAULT: u32 = 100;
-/// The last instant that can be given, in microseconds: the end of 2111.
+/// The largest accepted instant, µs: the end of 2111.
 const TIME_MAX: u64 = 4_481_049_600_000_000 - 1;
 
-/// The violations found so far.
+/// The violations of a request so far.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
-    /// Of the message whose fields are being parsed.
+    /// Prefix of field names: the path of the message that is being parsed.
     path: String,
     violations: Vec<FieldViolation>,
-    /// How many more there were.
+    /// Number of further violations.
     unnamed: usize,
 }
 
 impl Fields {
-    /// Notes that a field is not what it must be; the first word on a field
-    /// stands.
+    /// Adds a violation. Only the first violation of a field is kept.
     pub(super) fn violation(&mut self, field: &str, description: impl Into<String>) {
         if self.violations.len() >= VIOLATIONS_MAX {
             self.unnamed += 1;
@@ -49,7 +48,7 @@ impl Fields {
         }
     }
 
-    /// Parses the fields of a message inside, whose path ends with a dot.
+    /// Parses the fields of an embedded message. `path` is its field name with a trailing dot.
     pub(super) fn below<T>(
         &mut self,
         path: fmt::Arguments<'_>,
@@ -63,17 +62,17 @@ impl Fields {
         parsed
     }
 
-    /// A required name.
+    /// Parses a required name.
     pub(super) fn name(&mut self, field: &str, value: Bytes) -> Option<Name> {
         Name::parse(value).map_err(|description| self.violation(field, description)).ok()
     }
 
-    /// A name, or none when it is empty.
+    /// Parses a name; `None` if it is empty.
     pub(super) fn optional_name(&mut self, field: &str, value: Bytes) -> Option<Name> {
         if value.is_empty() { None } else { self.name(field, value) }
     }
 
-    /// Text of at most `most` bytes, perhaps empty.
+    /// Checks a text of at most `most` bytes; it may be empty.
     pub(super) fn text(&mut self, field: &str, value: Bytes, most: usize) -> Bytes {
         if value.len() > most {
             self.violation(field, format!("must be at most {most} bytes long"));
@@ -83,7 +82,7 @@ impl Fields {
         value
     }
 
-    /// Bytes, at most `most`.
+    /// Checks a byte string of at most `most` bytes.
     pub(super) fn bytes(&mut self, field: &str, value: Bytes, most: usize) -> Bytes {
         if value.len() > most {
             self.violation(field, format!("must be at most {most} bytes long"));
@@ -91,7 +90,7 @@ impl Fields {
         value
     }
 
-    /// A number within bounds, if given.
+    /// Checks the range of a number, if it is set.
     pub(super) fn number(
         &mut self,
         field: &str,
@@ -106,13 +105,13 @@ impl Fields {
         Some(number)
     }
 
-    /// The field `page_size` of a listing.
+    /// Parses the field `page_size` of a listing: 1 to 1,000, default 100.
     pub(super) fn page_size(&mut self, value: Option<u32>) -> u32 {
         self.number("page_size", value, 1..=PAGE_MAX).unwrap_or(PAGE_DEFAULT)
     }
 
-    /// A duration within bounds, if given; finer than a millisecond is rounded
-    /// up.
+    /// Parses a duration, if it is set, and checks its range. Fractions of a millisecond are
+    /// rounded up.
     pub(super) fn duration(
         &mut self,
         field: &str,
@@ -131,7 +130,7 @@ impl Fields {
         millis
     }
 
-    /// An instant, if given; finer than a microsecond is rounded up.
+    /// Parses an instant, if it is set. Fractions of a microsecond are rounded up.
     pub(super) fn instant(
         &mut self,
         field: &str,
@@ -145,13 +144,13 @@ impl Fields {
         micros.map(Timestamp)
     }
 
-    /// The field `max_wait` of a call that may wait; 0 if it does not.
+    /// Parses the field `max_wait`; 0 means no waiting.
     pub(super) fn max_wait(&mut self, value: Option<prost_types::Duration>) -> Millis {
         self.duration("max_wait", value, Millis(0)..=WAIT_MAX).unwrap_or_default()
     }
 
-    /// What was parsed, if nothing was bad. The fields that `parsed` needs are
-    /// `Some` whenever no violation was noted.
+    /// Returns `parsed` if there is no violation, otherwise INVALID_ARGUMENT. The fields of
+    /// `parsed` are `Some` whenever there is no violation.
     pub(super) fn finish<T>(self, parsed: Option<T>) -> Result<T, Status> {
         match parsed {
             Some(parsed) if self.violations.is_empty() => Ok(parsed),
@@ -160,7 +159,7 @@ impl Fields {
     }
 }
 
-/// Whole milliseconds, rounded up; none when it is negative or no duration.
+/// Converts to milliseconds, rounded up; `None` if the duration is negative or malformed.
 fn millis(value: &prost_types::Duration) -> Option<Millis> {
     let seconds = u64::try_from(value.seconds).ok()?;
     let nanos = u64::try_from(value.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
@@ -168,7 +167,7 @@ fn millis(value: &prost_types::Duration) -> Option<Millis> {
     Some(Millis(millis))
 }
 
-/// Microseconds since 1970, rounded up; none when it is before that or no instant.
+/// Converts to microseconds since 1970, rounded up; `None` if the instant is earlier or malformed.
 fn micros(value: &prost_types::Timestamp) -> Option<u64> {
     let seconds = u64::try_from(value.seconds).ok()?;
     let nanos = u64::try_from(value.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;

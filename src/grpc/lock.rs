@@ -20,10 +20,10 @@ use crate::{
     lock::AcquireLock,
 };
 
-/// The largest message taken: names, with room.
+/// Maximum message size, bytes: more than all names together.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
-/// The service over an engine.
+/// The lock service of an engine.
 #[derive(Debug)]
 pub struct Lock {
     engine: Arc<Engine>,
@@ -33,16 +33,16 @@ pub struct Lock {
 type Answer<T> = Result<Response<T>, Status>;
 
 impl Lock {
-    /// The service's name in health checks.
+    /// Name of the service in health checks.
     pub const NAME: &'static str = "tollgate.v1.LockService";
 
-    /// The service over an engine.
+    /// Creates the service.
     pub(super) fn new(engine: Arc<Engine>) -> Lock {
         let room = Room::new(engine.clone());
         Lock { engine, room }
     }
 
-    /// The same to tonic.
+    /// Wraps the service for tonic.
     pub(super) fn server(self: Arc<Lock>) -> LockServiceServer<Lock> {
         LockServiceServer::from_arc(self)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -68,7 +68,7 @@ impl LockService for Lock {
         let deadline = asked.or_default(wait);
         let acquisition = match wait.0 {
             0 => self.room.run_at_once(&decision, deadline).await?,
-            // Boxed: calls that do not wait must not pay for it.
+            // Boxed, so that calls that do not wait need no memory for it.
             _ => Box::pin(self.room.run(decision, wait, deadline)).await?,
         };
         Ok(Response::new(convert::acquisition(&name, &owner, acquisition)))

@@ -1,4 +1,4 @@
-//! Page tokens: where a listing goes on, opaque to the caller.
+//! Page tokens: encoded cursors of listings, opaque to callers.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
@@ -12,20 +12,20 @@ use crate::{
     time::Timestamp,
 };
 
-/// A cursor that can travel as a page token: a number and bytes.
+/// A cursor that fits into a page token: a number and bytes.
 pub(super) trait Cursor: Sized {
     fn parts(&self) -> (u64, &[u8]);
     fn of(number: u64, bytes: &[u8]) -> Option<Self>;
 }
 
-/// The token of the page after `cursor`; empty when there is none.
+/// Returns the token of the page after `cursor`; empty if there is no further page.
 pub(super) fn encode(cursor: Option<&impl Cursor>) -> Bytes {
     let Some((number, bytes)) = cursor.map(Cursor::parts) else { return Bytes::new() };
     let text = [number.to_string().as_bytes(), &[SEPARATOR], bytes].concat();
     URL_SAFE_NO_PAD.encode(text).into()
 }
 
-/// Reads the field `page_token`.
+/// Parses the field `page_token`; `None` for the first page.
 pub(super) fn decode<C: Cursor>(fields: &mut Fields, token: &[u8]) -> Option<C> {
     if token.is_empty() {
         return None;

@@ -12,10 +12,11 @@ use crate::text;
 const GRPC: &str = "application/grpc";
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const POST: HeaderValue = HeaderValue::from_static("POST");
-/// How much of a caller's value an error repeats, in bytes.
+/// Maximum number of bytes of a caller's value that an error repeats.
 const REPEATED_MAX: usize = 128;
 
-/// The answer to a call that is not gRPC; none for one that is. Its message was not read.
+/// Returns the error for a call that is not gRPC, otherwise `None`. The message of the call is not
+/// read.
 pub(super) fn refuse<B>(request: &Request<B>) -> Option<Response<AnswerBody>> {
     let content_type = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     if request.method() != Method::POST {
@@ -32,7 +33,7 @@ pub(super) fn refuse<B>(request: &Request<B>) -> Option<Response<AnswerBody>> {
     Some(status::malformed_timeout(&repeated(malformed)).into_http())
 }
 
-/// Whether a content type says gRPC with protobuf messages.
+/// Whether a content type is gRPC with protobuf messages.
 fn is_grpc(content_type: &[u8]) -> bool {
     if content_type == GRPC.as_bytes() {
         return true;
@@ -42,14 +43,14 @@ fn is_grpc(content_type: &[u8]) -> bool {
         || kind.eq_ignore_ascii_case(b"application/grpc+proto")
 }
 
-/// The start of a caller's value, as people may see it.
+/// Returns the start of a caller's value, escaped for logs and terminals.
 pub(super) fn repeated(value: &[u8]) -> String {
     let start = value.get(..REPEATED_MAX).unwrap_or(value);
     let more = if start.len() < value.len() { "…" } else { "" };
     format!("{}{more}", text::escaped(&String::from_utf8_lossy(start)))
 }
 
-/// A status for gRPC clients, and its message as text for all others.
+/// Builds a response with a status for gRPC clients and its message as text for other clients.
 fn as_text(code: StatusCode, status: &Status) -> Response<AnswerBody> {
     let mut response = status.clone().into_http::<AnswerBody>();
     *response.body_mut() = AnswerBody::text(format!("{}\n", status.message()));

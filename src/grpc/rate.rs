@@ -31,12 +31,12 @@ use crate::{
 use noted::Noted;
 use watch::RateEvents;
 
-/// The largest message taken: a hundred checks with rules of their own.
+/// Maximum message size, bytes: 100 checks with inline rules.
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
-/// What noting bans for listings may add to an answer.
+/// Maximum time that an answer waits until its ban is in the ban index.
 const NOTE_TIME: Duration = Duration::from_millis(100);
 
-/// The service over an engine.
+/// The rate service of an engine.
 #[derive(Debug)]
 pub struct Rate {
     engine: Arc<Engine>,
@@ -48,25 +48,24 @@ pub struct Rate {
 type Answer<T> = Result<Response<T>, Status>;
 
 impl Rate {
-    /// The service's name in health checks.
+    /// Name of the service in health checks.
     pub const NAME: &'static str = "tollgate.v1.RateService";
 
-    /// The service over an engine.
+    /// Creates the service.
     pub(super) fn new(engine: Arc<Engine>, policies: Arc<Policies>) -> Rate {
         let feeds = Feeds::new(engine.clone());
         Rate { engine, policies, noted: Noted::default(), feeds }
     }
 
-    /// The same to tonic.
+    /// Wraps the service for tonic.
     pub(super) fn server(self: Arc<Rate>) -> RateServiceServer<Rate> {
         RateServiceServer::from_arc(self)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip)
     }
 
-    /// Sees to it that bans show in listings. The decisions are taken: what
-    /// goes wrong here must not keep their answers back, and is made good when
-    /// the key calls again.
+    /// Adds bans to the ban index, which ListBans reads. The bans are already in force, so a
+    /// failure does not affect the answer. The next call of the key tries again.
     async fn note(&self, bans: impl Iterator<Item = NoteBan>, deadline: Instant) {
         let notes: Vec<NoteBan> = bans.filter(|note| self.noted.is_due(note)).collect();
         if notes.is_empty() {
@@ -82,13 +81,13 @@ impl Rate {
     }
 }
 
-/// The ban that an answer tells of, for listings.
+/// Returns the ban of an answer for the ban index, if there is one to add.
 fn ban_of(check: &CheckRate, checked: &Answered<Checked>) -> Option<NoteBan> {
     let Checked::Decided { answer, .. } = &checked.outcome else { return None };
     if !answer.is_allowed() {
         tracing::debug!(name = ?check.name, ?answer, "refused");
     }
-    // One that only this server knows of is in no listing.
+    // A ban by the fallback is known to this server only, so it is not listed.
     let until = answer.ban.as_ref().filter(|_| !checked.is_degraded())?.until;
     Some(NoteBan { name: check.name.clone(), until })
 }
@@ -118,7 +117,7 @@ impl RateService for Rate {
         let deadline = deadline::of(&request);
         let checks = parse::check_rates(request.into_inner(), &self.policies)?;
         let all = self.engine.answer_all(&checks, deadline).await?;
-        // With no answer at all it is the store's trouble, not some key's.
+        // If no check has an answer, the store failed, and so does the call.
         if let Some(error) = status::of_all(&all) {
             return Err(error.into());
         }
@@ -128,7 +127,7 @@ impl RateService for Rate {
         let results = checks.iter().zip(all).map(|(check, checked)| {
             let result = checked.map_err(Status::from);
             let result = result.and_then(|checked| convert::checked(check, checked));
-            // One key's trouble must not hide the others' answers.
+            // A key that failed must not hide the answers of the others.
             result.unwrap_or_else(|status| convert::undecided(&status))
         });
         Ok(Response::new(pb::CheckRatesResponse { results: results.collect() }))
@@ -178,12 +177,12 @@ impl RateService for Rate {
         for (get, ban) in asked.iter().zip(self.engine.run_all(&asked, deadline).await?) {
             match ban {
                 Ok(ban) => bans.extend(ban.map(|ban| convert::ban(get.name.key(), ban))),
-                // One key's trouble must not hide the others' bans.
+                // An unreadable ban must not hide the others, so it is listed by key only.
                 Err(Error::Corrupt(_)) => bans.push(convert::unreadable_ban(get.name.key())),
                 Err(error) => return Err(error.into()),
             }
         }
-        // The end that was noted may be that of a ban since replaced.
+        // The ban may have been replaced after its end was added to the index.
         bans.sort_by_key(|ban| ban.until.map(|until| (until.seconds, until.nanos)));
         let next_page_token = page_token::encode(page.next.as_ref());
         Ok(Response::new(pb::ListBansResponse { bans, next_page_token }))

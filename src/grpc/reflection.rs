@@ -1,4 +1,4 @@
-//! Reflection, so that grpcurl needs no .proto file.
+//! Reflection: lets grpcurl work without .proto files.
 
 use tonic::codec::CompressionEncoding;
 use tonic_reflection::server::{
@@ -9,7 +9,7 @@ use tonic_reflection::server::{
 
 use super::MESSAGE_BYTES_MAX;
 
-/// The descriptors of all services, as they stand in `proto/`.
+/// The compiled descriptors of all files in `proto/`.
 pub(super) const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
 /// The service `grpc.reflection.v1.ServerReflection`.

@@ -1,9 +1,9 @@
-//! Which service answers a call, by the name in its path.
+//! Selects the service of a call by its path.
 //!
-//! Tollgate's own services are called straight from the HTTP/2 connection. On tonic's way,
-//! which health and reflection go, a call passes a router of URLs and seven layers more,
-//! and its body is boxed three times: about a tenth of what the call costs. A call's deadline
-//! is kept by its handler, and by the body until its message is there.
+//! Tollgate's own services are called directly from the HTTP/2 connection. In tonic, a call passes
+//! a URL router and seven more layers, and its body is boxed three times: about a tenth of the cost
+//! of a call. Health and reflection still use tonic. The handler enforces the deadline of a call;
+//! until the message is complete, the body does.
 
 use std::{convert::Infallible, future::ready, sync::Arc};
 
@@ -42,7 +42,7 @@ pub struct Routes {
     held: Arc<Held>,
 }
 
-/// The services to a connection.
+/// The services for one connection.
 #[derive(Debug, Clone)]
 pub struct Connection {
     routes: Routes,
@@ -50,7 +50,7 @@ pub struct Connection {
 }
 
 impl Routes {
-    /// The services over an engine, and others beside them, within limits.
+    /// Creates the services of an engine. `others` are health and reflection.
     pub fn new(
         engine: &Arc<Engine>,
         pools: Arc<Catalog>,
@@ -70,25 +70,26 @@ impl Routes {
         }
     }
 
-    /// The services to a connection of a peer.
+    /// Returns the services for a new connection of a peer.
     pub fn connection(&self, peer: PeerConnection) -> Connection {
         Connection { holding: self.held.connection(peer), routes: self.clone() }
     }
 }
 
 impl Connection {
-    /// What the connection makes the server hold.
+    /// Returns the accounting of the connection: its bytes and streams.
     pub fn holding(&self) -> Arc<Holding> {
         self.holding.clone()
     }
 
-    /// Health and reflection.
+    /// Calls health or reflection through tonic.
     fn other(&self, request: Request<Incoming>) -> Answering {
         let (mut others, holding) = (self.routes.others.clone(), self.holding.clone());
         let (head, body) = request.into_parts();
         let mut body = Opened::new(body, holding.clone());
         body.await_by_deadline(&head.headers, holding.message_timeout());
-        // Health is answered however long the queue is; the others cost as little.
+        // Health is answered whatever the length of the queue. Reflection goes the same way,
+        // because it is cheap and rare.
         load::go_first();
         let path = head.uri.clone();
         Box::pin(async move {
@@ -105,7 +106,7 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
     type Error = Infallible;
     type Future = Answering;
 
-    /// What is called here is always ready.
+    /// Always ready: there is no `poll_ready`.
     fn call(&self, request: Request<Incoming>) -> Answering {
         if let Some(refusal) = protocol::refuse(&request) {
             return Box::pin(ready(Ok(refusal)));

@@ -23,10 +23,10 @@ use crate::{
 };
 use allot::{Allot, Given};
 
-/// The largest message taken: names, with room.
+/// Maximum message size, bytes: more than all names together.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
-/// The service over an engine.
+/// The sequence service of an engine.
 #[derive(Debug)]
 pub struct Sequence {
     engine: Arc<Engine>,
@@ -38,29 +38,31 @@ pub struct Sequence {
 type Answer<T> = Result<Response<T>, Status>;
 
 impl Sequence {
-    /// The service's name in health checks.
+    /// Name of the service in health checks.
     pub const NAME: &'static str = "tollgate.v1.SequenceService";
 
-    /// The service over an engine.
+    /// Creates the service.
     pub(super) fn new(engine: Arc<Engine>, sequences: Arc<Sequences>) -> Sequence {
         let given = Arc::new(Given::default());
         let lanes = Lanes::new(Allot::new(engine.clone(), given.clone()));
         Sequence { engine, sequences, lanes, given }
     }
 
-    /// The same to tonic.
+    /// Wraps the service for tonic.
     pub(super) fn server(self: Arc<Sequence>) -> SequenceServiceServer<Sequence> {
         SequenceServiceServer::from_arc(self)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip)
     }
 
+    /// Takes the values of a request: on Redis through the coalescer, which combines requests of
+    /// one sequence.
     async fn allot(&self, next: NextSequence, deadline: Instant) -> Result<Allotment, Error> {
         self.engine.check()?;
         if self.engine.is_remote() {
             return self.lanes.run(next, deadline).await;
         }
-        // Nothing outlives this process that could be given out twice.
+        // The embedded engine cannot fail over, so reserving values would have no use.
         let next = NextSequence { reserve: None, ..next };
         let allotment = self.engine.run(&next, deadline).await?;
         self.given.note(&allotment);

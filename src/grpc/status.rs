@@ -1,4 +1,4 @@
-//! Turns errors into gRPC status, with details a program can read.
+//! Converts errors to gRPC status, with machine-readable details.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -8,7 +8,7 @@ use tonic_types::{ErrorDetails, FieldViolation, StatusExt};
 use crate::{error::Error, names::Name, rate::NAMES_MAX, stock::QUANTITY_MAX, time::Millis};
 
 const DOMAIN: &str = "tollgate";
-/// Bad fields that the message names; the details name more.
+/// Maximum number of violations in the message. The details contain more.
 const FIELDS_IN_MESSAGE: usize = 8;
 const RETRY_UNAVAILABLE: Duration = Duration::from_secs(1);
 const RETRY_OVERLOADED: Duration = Duration::from_millis(100);

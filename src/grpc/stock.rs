@@ -25,10 +25,10 @@ use crate::{
     time::monotonic,
 };
 
-/// The largest message taken: names, with room.
+/// Maximum message size, bytes: more than all names together.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
-/// The service over an engine.
+/// The stock service of an engine.
 #[derive(Debug)]
 pub struct Stock {
     engine: Arc<Engine>,
@@ -37,23 +37,24 @@ pub struct Stock {
 type Answer<T> = Result<Response<T>, Status>;
 
 impl Stock {
-    /// The service's name in health checks.
+    /// Name of the service in health checks.
     pub const NAME: &'static str = "tollgate.v1.StockService";
 
-    /// The service over an engine.
+    /// Creates the service.
     pub(super) fn new(engine: Arc<Engine>) -> Stock {
         Stock { engine }
     }
 
-    /// The same to tonic.
+    /// Wraps the service for tonic.
     pub(super) fn server(self: Arc<Stock>) -> StockServiceServer<Stock> {
         StockServiceServer::from_arc(self)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip)
     }
 
-    /// Decides about a sku: once, but for the steps before that take back what has
-    /// lapsed and decide nothing.
+    /// Takes a decision on a sku. If many holds have lapsed, the decision is repeated until all are
+    /// returned to the stock; the earlier runs only return lapsed holds. Fails with NOT_FOUND for
+    /// an unknown sku.
     async fn decide<D, T>(
         &self,
         decision: &D,
@@ -67,7 +68,7 @@ impl Stock {
             match self.engine.run(decision, deadline).await? {
                 Ruling::Decided { outcome, stock } => return Ok((outcome, stock)),
                 Ruling::NotFound => return Err(status::no_stock(sku)),
-                // Others go first.
+                // Lets other tasks of the thread run first.
                 Ruling::Again if monotonic() < deadline => tokio::task::yield_now().await,
                 Ruling::Again => {
                     let why = "many holds have lapsed and are being taken back";

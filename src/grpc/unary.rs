@@ -1,9 +1,9 @@
-//! A call with one message, answered by one, as nearly all are: the message whole in a frame.
+//! The fast path of unary calls whose message is complete in one HTTP/2 frame: nearly all calls.
 //!
-//! tonic's way is made for streams: it boxes the body, the decoder and the answer, and
-//! gathers messages in a buffer, a tenth of what a call costs. Here a message is decoded as it
-//! came: names are slices of what its connection has read. One that is in pieces, compressed,
-//! or not alone goes tonic's way, with what was read of it.
+//! tonic is made for streams: it boxes the body, the decoder and the answer, and copies messages
+//! into a buffer. That is a tenth of the cost of a call. Here a message is decoded in place, and
+//! names are slices of the connection's read buffer. A message that is split, compressed or
+//! followed by more data goes through tonic, together with the bytes that were already read.
 
 mod answer;
 mod opened;
@@ -39,20 +39,20 @@ pub(super) use opened::Opened;
 pub(super) use retyped::retyped;
 
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
-/// The longest frame that is taken. A message may be longer, in each service: its bound is
-/// tonic's to keep.
+/// Maximum frame size that the server accepts, bytes. A longer message comes in several frames;
+/// tonic checks the maximum of its service.
 pub const FRAME_BYTES_MAX: u32 = 16 * 1024;
-/// Before a message: whether it is compressed, and its length.
+/// Length of the gRPC prefix of a message, bytes: the compression flag and the message length.
 const PREFIX: usize = 5;
 
-/// A service with methods that are answered here.
+/// A service with methods on the fast path.
 pub(super) trait Unary: Sync {
-    /// Its name.
+    /// Name of the service.
     const NAME: &'static str;
-    /// Their names.
+    /// Names of the methods on the fast path.
     const METHODS: &'static [&'static str];
 
-    /// Decodes a message, has it answered, and encodes the answer.
+    /// Decodes a message, calls its handler, and encodes the answer.
     fn answer(
         &self,
         method: &'static str,
@@ -60,7 +60,7 @@ pub(super) trait Unary: Sync {
     ) -> impl Future<Output = Result<tonic::Response<Bytes>, Status>> + Send;
 }
 
-/// The methods of a service that are answered here, and their handlers.
+/// Implements [`Unary`] for a service, with its methods and their handlers.
 macro_rules! unary {
     ($service:ty { $($method:literal => $handler:ident),* $(,)? }) => {
         impl super::unary::Unary for $service {
@@ -76,7 +76,7 @@ macro_rules! unary {
                     $($method => {
                         super::unary::with(request, |request| self.$handler(request)).await
                     })*
-                    // Nobody asks for what it has not.
+                    // Unreachable: [`by`] returns only names of METHODS.
                     _ => Err(tonic::Status::unimplemented(method)),
                 }
             }
@@ -85,7 +85,7 @@ macro_rules! unary {
 }
 pub(super) use unary;
 
-/// Answers what a message says.
+/// Decodes a message, calls the handler and frames the answer.
 pub(super) async fn with<Q, A, F>(
     request: tonic::Request<Bytes>,
     handle: impl FnOnce(tonic::Request<Q>) -> F,
@@ -101,7 +101,7 @@ where
     Ok(answer.map(|answer| framed(&answer)))
 }
 
-/// A service, and the same to tonic.
+/// A service, and its tonic server.
 #[derive(Debug)]
 pub(super) struct Served<T, S> {
     service: Arc<T>,
@@ -115,17 +115,17 @@ impl<T, S> Served<T, S> {
     }
 }
 
-/// Who answers a call of a service.
+/// The path that a call takes.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum By {
-    /// This method, here.
+    /// The fast path, with the name of the method.
     Us(&'static str),
     /// tonic.
     Tonic,
 }
 
 impl By {
-    /// The method, where it is answered here.
+    /// The name of the method on the fast path; empty for tonic.
     fn method(self) -> &'static str {
         match self {
             By::Us(method) => method,
@@ -134,19 +134,21 @@ impl By {
     }
 }
 
-/// Who answers a call with this path, if it is one of this service.
+/// Selects the path of a call; `None` if the URL is not of this service.
 pub(super) fn by<T: Unary>(path: &str) -> Option<By> {
     let method = path.strip_prefix('/')?.strip_prefix(T::NAME)?.strip_prefix('/')?;
     let method = T::METHODS.iter().find(|known| **known == method);
     Some(method.map_or(By::Tonic, |method| By::Us(method)))
 }
 
-/// The answer to a call.
+/// The future response of a call.
 pub(super) type Answering =
     Pin<Box<dyn Future<Output = Result<Response<AnswerBody>, Infallible>> + Send>>;
 
-/// Answers a call of a service: here, or as tonic does. Its message has to be there by the
-/// call's deadline.
+/// Serves a call of a service, on the fast path or through tonic.
+///
+/// Refuses it first if the server is overloaded or the connection holds too many unread answers.
+/// The message must be complete by the deadline of the call.
 pub(super) fn call<T, S>(
     served: &Arc<Served<T, S>>,
     by: By,
@@ -173,7 +175,8 @@ where
             return Box::pin(refused(head.headers, body));
         }
     }
-    // One box for all of it, and nothing in it twice: what a call takes is moved with it.
+    // One box holds the whole call, and no value is stored twice, because the box is allocated per
+    // call.
     Box::pin(async move {
         if !ticket.is_none_or(Ticket::start) {
             return refused(head.headers, body).await;
@@ -185,7 +188,8 @@ where
             if let Some(begun) = body.begun() {
                 head.extensions.insert(begun);
             }
-            // What is of the connection goes: an answer can take a minute.
+            // Dropped early, because it keeps the read buffer of the connection, and an answer can
+            // take a minute.
             drop(head.uri);
             let (holding, holds) = body.end();
             if !holding.may_answer() {
@@ -198,7 +202,7 @@ where
             return Ok(answered(answer, holding));
         }
         if body.is_reset() {
-            // Nobody waits for an answer.
+            // The client has cancelled the call.
             return Ok(Response::new(AnswerBody::default()));
         }
         head.extensions.insert(body.await_by_deadline(&head.headers, DEFAULT));
@@ -215,19 +219,19 @@ where
     })
 }
 
-/// Refuses a call that cannot be answered in time, once its message is there: a stream that is
-/// answered before is reset, which its client may take for a failure.
+/// Refuses a call that cannot be answered in time. Waits for its message first: an earlier answer
+/// would reset the stream, and some clients report that as a failure.
 async fn refused(headers: HeaderMap, mut body: Opened) -> Result<Response<AnswerBody>, Infallible> {
     body.message(&headers, DEFAULT).await;
     Ok(load::refusal())
 }
 
-/// Whether a call is answered by a page of what there is.
+/// Whether a call returns a page of a listing.
 fn is_listing(path: &str) -> bool {
     path.rsplit('/').next().is_some_and(|method| method.starts_with("List"))
 }
 
-/// Begins a listing once the caller has taken enough others; none if it does not in time.
+/// Waits until the caller has taken enough answers of other listings; `None` on timeout.
 async fn listing(holding: &Holding, headers: &HeaderMap) -> Option<Hold> {
     let patience = deadline::timeout(headers).unwrap_or(DEFAULT).min(holding.answer_timeout());
     timeout(patience, holding.listing()).await.ok().flatten()
@@ -253,7 +257,7 @@ fn answered(
     response
 }
 
-/// A message as it goes over the wire.
+/// Encodes a message with its gRPC prefix.
 fn framed(message: &impl Message) -> Bytes {
     let length = message.encoded_len();
     let mut bytes = Vec::with_capacity(PREFIX + length);
@@ -270,7 +274,7 @@ mod tests {
 
     use super::{super::*, *};
 
-    /// A misspelt one would go tonic's way, and nobody would notice.
+    /// A misspelt name would silently go through tonic.
     #[test]
     fn the_methods_answered_here_are_those_of_the_services() {
         let set = FileDescriptorSet::decode(reflection::DESCRIPTORS).unwrap();

@@ -2,7 +2,7 @@
 //! first to its last byte.
 //!
 //! So all parts of a call are on one thread: its connection, its handler and its pipeline to the
-//! store. Connections are dealt out in turn, so that a few of them use all cores.
+//! store. Connections are dealt out round robin, so that a few of them use all cores.
 
 use std::{
     future::poll_fn,

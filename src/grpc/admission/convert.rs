@@ -1,4 +1,4 @@
-//! Outcomes into responses.
+//! Converts outcomes to responses.
 
 mod tasks;
 
@@ -99,7 +99,7 @@ pub(super) fn eviction(verdict: EvictVerdict) -> pb::EvictTaskResponse {
     pb::EvictTaskResponse { verdict: verdict.into(), replayed }
 }
 
-/// `refused`: how many calls this server answered FULL.
+/// Converts a pool. `refused` counts the calls that this server answered FULL.
 pub(super) fn pool(
     name: &Name,
     settings: &Settings,
@@ -136,7 +136,7 @@ pub(super) fn pool(
     }
 }
 
-/// A pool of which only the name can be told.
+/// A pool whose stored values cannot be read: all fields except the name are unset.
 pub(super) fn unreadable_pool(name: &Name) -> pb::Pool {
     pb::Pool { pool: name.to_bytes(), ..pb::Pool::default() }
 }

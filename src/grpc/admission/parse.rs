@@ -1,4 +1,4 @@
-//! Requests into decisions.
+//! Parses requests into decisions. Each function reports all violations of a request at once.
 
 mod tasks;
 
@@ -32,7 +32,7 @@ pub(super) fn admit_task(
     fields.finish(pool.zip(device).map(|(pool, device)| {
         let settings = catalog.settings(&pool);
         let asked = AdmitTask { pool, device, task, lease_duration, settings, place: None };
-        // While it waits it must not keep all that its connection has read.
+        // Copied, so that a waiting call does not keep the connection's read buffer in memory.
         (if wait.0 > 0 { asked.detached() } else { asked }, wait)
     }))
 }

@@ -1,4 +1,4 @@
-//! How many calls were answered FULL, in which pool, by this server.
+//! Counts, per pool, the AdmitTask calls that this server answered FULL.
 
 use std::{
     collections::HashMap,
@@ -8,23 +8,25 @@ use std::{
 
 use crate::names::Name;
 
-/// Pools of a generation: at most twice as many are counted.
+/// Number of pools per generation. There are two generations, so at most twice as many pools are
+/// counted.
 const GENERATION: usize = 5_000;
 
-/// How often a pool refused somebody.
+/// The FULL answers of one pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Refused {
-    /// In all.
+    /// Total.
     pub(super) all: u64,
-    /// Without asking the store.
+    /// Answered from the denial cache.
     pub(super) cached: u64,
 }
 
-/// A count for each of the pools that refused somebody last.
+/// The counts of the pools that were refused most recently. Pools beyond the bound lose their
+/// count.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(Mutex<Counts>);
 
-/// When the young ones are many they become the old ones, and those that were it go.
+/// When `young` is full it becomes `old`, and the previous `old` is dropped.
 #[derive(Debug, Default)]
 struct Counts {
     young: HashMap<Box<[u8]>, Refused>,
@@ -32,12 +34,12 @@ struct Counts {
 }
 
 impl Refusals {
-    /// One more; whether without asking the store.
+    /// Counts one FULL answer.
     pub(super) fn add(&self, pool: &Name, is_cached: bool) {
         self.lock().add(pool.as_bytes(), is_cached);
     }
 
-    /// How many there were.
+    /// Returns the counts of a pool; zero if the pool is not counted.
     pub(super) fn of(&self, pool: &Name) -> Refused {
         let counts = self.lock();
         let count = counts.young.get(pool.as_bytes()).or(counts.old.get(pool.as_bytes()));
@@ -60,7 +62,7 @@ impl Counts {
         if self.young.len() >= GENERATION {
             self.old = mem::take(&mut self.young);
         }
-        // A copy: the name is a slice of a message, which need not stay for it.
+        // A copy: the name is a slice of a message, which must not stay in memory.
         self.young.insert(pool.into(), count);
     }
 }

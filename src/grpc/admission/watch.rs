@@ -1,4 +1,4 @@
-//! `WatchPool`: what happens in a pool, as its watchers are told.
+//! `WatchPool`: the events of a pool.
 
 use bytes::Bytes;
 use tonic::Status;
@@ -12,14 +12,14 @@ use crate::{
     time::Timestamp,
 };
 
-/// The longest cursor: a number below 2^53.
+/// Maximum length of a cursor, digits: a number below 2^53.
 const DIGITS_MAX: usize = 16;
 
-/// The events of a pool.
+/// The feed topic of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct PoolEvents(Name);
 
-/// What is watched, and where it begins.
+/// Parses the pool and the start of the stream.
 pub(super) fn parse(request: pb::WatchPoolRequest) -> Result<(PoolEvents, Start), Status> {
     let mut fields = Fields::default();
     let pool = fields.name("pool", request.pool);
@@ -27,7 +27,7 @@ pub(super) fn parse(request: pb::WatchPoolRequest) -> Result<(PoolEvents, Start)
     fields.finish(pool.map(|pool| (PoolEvents(pool.detached()), start)))
 }
 
-/// The number of an event.
+/// Parses a cursor, which is the number of an event.
 fn cursor(text: &[u8]) -> Option<Box<[u64]>> {
     if text.len() > DIGITS_MAX || !text.iter().all(u8::is_ascii_digit) {
         return None;
@@ -81,7 +81,7 @@ fn pool_event(event: Event) -> pb::PoolEvent {
         Some(Outcome::Succeeded) => pb::Outcome::Succeeded,
         Some(Outcome::Failed) => pb::Outcome::Failed,
     };
-    // Both in the memory of the event, which all its watchers share.
+    // Both ids are slices of the event's name, which all watchers share.
     let (device, task) = event.device_and_task();
     let (device, task) = (device.len(), task.len());
     let member = Bytes::from_owner(event.member);

@@ -1,4 +1,4 @@
-//! Responses into outcomes.
+//! Converts responses to outcomes. A response that violates the contract is an error.
 
 mod lock;
 
@@ -79,7 +79,7 @@ fn standing(usage: pb::LimitUsage) -> Result<LimitStanding, CallError> {
         max: usage.max,
         count: usage.count,
         remaining: usage.remaining,
-        // A length of nothing may be left out.
+        // A duration of zero may be omitted.
         reset_after: millis(usage.reset_after.or(Some(Default::default())), "reset_after")?,
     })
 }
@@ -110,7 +110,7 @@ pub(super) fn pool_usage(pool: Option<pb::Pool>) -> Result<Usage, CallError> {
     usage(pool.and_then(|pool| pool.usage))
 }
 
-/// Durations of the command line are bounded far below what the wire holds.
+/// Converts a duration. The command line bounds durations far below the maximum of the wire type.
 pub(super) fn duration(length: Duration) -> prost_types::Duration {
     prost_types::Duration { seconds: length.as_secs() as i64, nanos: length.subsec_nanos() as i32 }
 }
@@ -138,7 +138,8 @@ pub(super) fn timestamp(time: Option<prost_types::Timestamp>) -> Result<Timestam
     micros.map(Timestamp).ok_or_else(|| CallError::malformed("time"))
 }
 
-/// Rounded up: who is told to wait never comes early.
+/// Converts a duration to milliseconds, rounded up, so that no caller retries too early. `what`
+/// names the field in the error.
 pub(super) fn millis(
     length: Option<prost_types::Duration>,
     what: &str,

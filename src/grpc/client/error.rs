@@ -1,49 +1,48 @@
-//! Why a call has no answer.
+//! Errors of calls.
 
 use std::{error::Error, fmt};
 
 use tonic::{Code, Status, TimeoutExpired, transport};
 
-/// A call that was not answered with a decision.
+/// A call that returned no decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallError {
-    /// The gRPC code's name, such as `UNAVAILABLE`.
+    /// The name of the gRPC code, such as `UNAVAILABLE`.
     pub code: &'static str,
-    /// What was said about it.
+    /// The message of the status, or a description by the client.
     pub message: String,
 }
 
 impl CallError {
-    /// The deadline passed; whether the call was executed is unknown.
+    /// The deadline passed. Whether the call was executed is unknown.
     pub(super) fn deadline() -> CallError {
         let message = "no answer by the call's deadline".to_owned();
         CallError { code: code_name(Code::DeadlineExceeded), message }
     }
 
-    /// The caller's own mistake.
+    /// The client's own input is invalid.
     pub(super) fn invalid(message: String) -> CallError {
         CallError { code: code_name(Code::InvalidArgument), message }
     }
 
-    /// An answer that the contract does not know.
+    /// The answer violates the contract.
     pub(super) fn malformed(what: &str) -> CallError {
         CallError { code: code_name(Code::Internal), message: format!("malformed answer: {what}") }
     }
 
-    /// The server has no more to say, though it should have.
+    /// The server ended a stream that should continue.
     pub(crate) fn ended() -> CallError {
         let message = "the server ended the stream".to_owned();
         CallError { code: code_name(Code::Unavailable), message }
     }
 
-    /// The store took a part of a batch only.
+    /// The store refused a part of a batch.
     pub(super) fn refused() -> CallError {
         let message = "the store refused a part of the batch: send it again".to_owned();
         CallError { code: code_name(Code::Unavailable), message }
     }
 
-    /// No connection. The innermost cause names what failed; the outer ones
-    /// say "transport error" only.
+    /// No connection. Uses the innermost cause, because the outer ones are only "transport error".
     pub(super) fn unreachable(error: &transport::Error) -> CallError {
         let mut cause: &dyn Error = error;
         while let Some(inner) = cause.source() {
@@ -54,10 +53,9 @@ impl CallError {
 }
 
 impl CallError {
-    /// Whether the call may have an answer later: the server or the way to it is down,
-    /// or has too much to do.
+    /// Whether a retry may succeed: the server is unreachable or overloaded.
     pub fn may_pass(&self) -> bool {
-        // A connection that breaks has the client library's own words and codes.
+        // A broken connection has messages and codes of the HTTP/2 library.
         let broken = self.code == "INTERNAL" && self.message.starts_with("h2 protocol error");
         let passing =
             ["CANCELLED", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "UNKNOWN"];
@@ -67,7 +65,7 @@ impl CallError {
 
 impl From<Status> for CallError {
     fn from(status: Status) -> CallError {
-        // The channel calls its own expired timer a cancelled call.
+        // When its own timer expires, the channel reports CANCELLED.
         if status.code() == Code::Cancelled && status.message() == TimeoutExpired(()).to_string() {
             return CallError::deadline();
         }
@@ -83,7 +81,7 @@ impl fmt::Display for CallError {
 
 impl Error for CallError {}
 
-/// The gRPC code's name on the wire.
+/// Returns the name of a gRPC code.
 pub(in crate::grpc) fn code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",

@@ -6,8 +6,7 @@ use super::{CALL_DEADLINE, CallError, Client, answered, answered_within, convert
 use crate::lock::{Acquisition, Release, Renewal};
 
 impl Client {
-    /// Asks for a lock, waiting for it up to `max_wait`, 0 to 60 s; `lease` none for
-    /// the default.
+    /// Acquires a lock. Waits for it up to `max_wait`, 0 to 60 s. `lease` `None` means the default.
     pub async fn acquire_lock(
         &self,
         name: &str,
@@ -21,7 +20,7 @@ impl Client {
             lease_duration: lease.map(convert::duration),
             max_wait: Some(convert::duration(max_wait)),
         };
-        // Waiting is none of the time that an answer takes.
+        // The wait comes on top of the time for an answer.
         let deadline = CALL_DEADLINE + max_wait;
         let mut request = request(message);
         request.set_timeout(deadline);
@@ -29,8 +28,7 @@ impl Client {
         convert::acquisition(answered_within(deadline, service.acquire_lock(request)).await?)
     }
 
-    /// Extends the owner's lease, counted from now; `lease` none for as long as was
-    /// asked for last.
+    /// Renews the owner's lease from now on. `lease` `None` means the duration of the last request.
     pub async fn renew_lock(
         &self,
         name: &str,
@@ -47,7 +45,7 @@ impl Client {
         convert::lock_renewal(answered(self.lock.clone().renew_lock(request(message))).await?)
     }
 
-    /// Gives the lock back.
+    /// Releases the lock.
     pub async fn release_lock(
         &self,
         name: &str,

@@ -3,32 +3,32 @@
 use super::{CallError, Client, answered, convert, pb, request};
 use crate::time::Timestamp;
 
-/// A pool as it stood when it was asked for.
+/// The state of a pool at the time of the call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PoolStanding {
-    /// Its name.
+    /// Name of the pool.
     pub name: String,
-    /// Its slots.
+    /// Number of slots.
     pub capacity: u32,
-    /// Slots held.
+    /// Number of slots in use.
     pub in_use: u32,
-    /// Whether nobody is admitted.
+    /// Whether the pool is paused.
     pub paused: bool,
-    /// When the longest-held lease was granted.
+    /// Grant time of the oldest lease.
     pub oldest_grant: Option<Timestamp>,
-    /// Tasks queued.
+    /// Number of queued tasks.
     pub queued: u64,
-    /// Calls that wait.
+    /// Number of waiting calls.
     pub waiters: u32,
-    /// AdmitTask calls that this server answered FULL.
+    /// Number of AdmitTask calls that this server answered FULL.
     pub refused: u64,
-    /// Whether its stored values can be read; if not, all but the name is unknown.
+    /// Whether the stored values can be read. If not, only the name is valid.
     pub readable: bool,
 }
 
 impl Client {
-    /// A page of at most `size` pools after the page that ended with `token`, which is
-    /// empty for the first, and the next page's token, which is empty after the last.
+    /// Lists a page of at most `size` pools, and the token of the next page. An empty `token`
+    /// starts at the first page; an empty token is returned with the last.
     pub async fn list_pools(
         &self,
         size: u32,
@@ -40,14 +40,14 @@ impl Client {
         Ok((pools, page.next_page_token))
     }
 
-    /// How a pool stands.
+    /// Returns the state of a pool.
     pub async fn get_pool(&self, pool: &str) -> Result<PoolStanding, CallError> {
         let message = pb::GetPoolRequest { pool: pool.to_owned() };
         let answer = answered(self.admission.clone().get_pool(request(message))).await?;
         standing(answer.pool.ok_or_else(|| CallError::malformed("pool"))?)
     }
 
-    /// The tokens of a page of leases that hold a slot of the pool; pages as those of
+    /// Lists the fencing tokens of a page of leases. Page tokens work as in
     /// [`list_pools`](Client::list_pools).
     pub async fn list_leases(
         &self,

@@ -6,37 +6,37 @@ use crate::{
     time::Millis,
 };
 
-/// What calls are counted against: made once, used for many calls.
+/// The rule of a check: a configured policy or an inline rule. Reusable for many calls.
 #[derive(Debug, Clone)]
 pub struct Against(pb::check_rate_request::Against);
 
 /// The answer of `CheckRate`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RateAnswer {
-    /// Whether the call may pass.
+    /// The verdict. `Allow` and `Warn` let the call pass.
     pub verdict: Verdict,
-    /// Whether this call is the one to send a notice for.
+    /// Whether this call reached a warn or throttle level first and should send the notice.
     pub crossed: bool,
-    /// When the same call passes; none when it may pass now.
+    /// Time until the same call can pass; `None` if it passes now.
     pub retry_after: Option<Millis>,
     /// The ban in force.
     pub ban: Option<Ban>,
-    /// The limits in the rule's order.
+    /// The usage of each limit, in the order of the rule.
     pub limits: Vec<LimitStanding>,
 }
 
-/// How a key stands with one limit.
+/// The usage of one limit by a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitStanding {
-    /// Tells the limits of a rule apart; may be empty when there is one.
+    /// Name of the limit. May be empty if the rule has one limit only.
     pub name: String,
-    /// How many may pass; a token bucket's burst.
+    /// Maximum count. For a token bucket, its burst.
     pub max: u64,
-    /// How many have.
+    /// Current count.
     pub count: u64,
-    /// How many more may.
+    /// Remaining count.
     pub remaining: u64,
-    /// When all of it is given back.
+    /// Time until the whole usage has expired.
     pub reset_after: Millis,
 }
 
@@ -48,8 +48,7 @@ impl RateAnswer {
 }
 
 impl Client {
-    /// Counts a call of a key and says whether it may pass; a cost of 0 only
-    /// looks.
+    /// Counts a call of a key and returns the verdict. A cost of 0 reads without counting.
     pub async fn check_rate(
         &self,
         key: &str,
@@ -72,8 +71,7 @@ impl Against {
         Against(pb::check_rate_request::Against::Policy(name.to_owned()))
     }
 
-    /// A rule of the caller's own. It is not checked here: the server names
-    /// every bad field.
+    /// An inline rule. The server checks it and names every invalid field.
     pub fn rule(spec: &RuleSpec) -> Against {
         let utc_offset = i64::from(spec.utc_offset) * 60;
         Against(pb::check_rate_request::Against::Rule(pb::Rule {

@@ -5,51 +5,51 @@ use tonic::{Request, Streaming};
 use super::{CallError, Client, answered, convert, pb};
 use crate::{rate::Ban, time::Timestamp};
 
-/// What happens to a policy's keys, as it comes.
+/// A stream of the events of a policy.
 #[derive(Debug)]
 pub struct RateEvents(Streaming<pb::WatchRatesResponse>);
 
 /// A notice about a key, or a change of its ban.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RateEvent {
-    /// Where the stream goes on after it.
+    /// Cursor of the event. A new stream can continue after it.
     pub cursor: String,
-    /// What happened.
+    /// Kind of the event.
     pub kind: RateEventKind,
-    /// Whom it happened to; empty where events are missing.
+    /// Key of the event; empty for a gap.
     pub key: String,
-    /// When, on the engine's clock.
+    /// Time of the event on the engine's clock.
     pub time: Option<Timestamp>,
-    /// The tier that was reached, if one was: the level begins above this count.
+    /// Threshold of the tier that was reached: its level begins above this count.
     pub above: Option<u64>,
-    /// The count on the first limit, the call that reached the tier included.
+    /// Count on the first limit, including the call that reached the tier.
     pub count: u64,
-    /// The ban, of BANNED.
+    /// The ban, for BANNED.
     pub ban: Option<Ban>,
-    /// Who lifted the ban, of UNBANNED, if that was said.
+    /// The person or service that lifted the ban, for UNBANNED; may be empty.
     pub actor: String,
 }
 
-/// What can happen to a key.
+/// Kinds of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RateEventKind {
     /// The first call of a window above a WARN tier.
     Warned,
     /// The first call of a window above a THROTTLE tier.
     Throttled,
-    /// It was banned.
+    /// The key was banned.
     Banned,
-    /// Its ban was lifted.
+    /// The ban was lifted.
     Unbanned,
     /// Events are missing.
     Gap,
-    /// What a newer server knows, by its number.
+    /// A kind of a newer server, by its number.
     Other(i32),
 }
 
 impl Client {
-    /// Streams what happens to the keys of a policy: after a cursor, `"0"` for all that is
-    /// kept; none for what happens from now on. It has no deadline.
+    /// Streams the events of a policy after a cursor. `"0"` starts at the oldest stored event,
+    /// `None` at the present. The stream has no deadline.
     pub async fn watch_rates(
         &self,
         policy: &str,
@@ -62,8 +62,8 @@ impl Client {
 }
 
 impl RateEvents {
-    /// Waits for the next one; none when the server ended the stream. A wait that is
-    /// dropped loses none.
+    /// Waits for the next event; `None` when the server ended the stream. Cancel-safe: a dropped
+    /// wait loses no event.
     pub async fn next(&mut self) -> Result<Option<RateEvent>, CallError> {
         self.0.message().await?.map(event).transpose()
     }

@@ -4,19 +4,19 @@ use std::{fmt, iter, num::NonZeroU64};
 
 use super::{CallError, Client, answered, convert, pb, request};
 
-/// What `NextSequence` gave out; its `Display` has each on a line of its own.
+/// The values that `NextSequence` gave out. `Display` prints one per line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Serials {
-    /// Of a name without a layout: the first value, first + step, … last.
+    /// Values of a sequence without a layout: `first`, `first + step`, … `last`.
     Values {
         /// The first value.
         first: u64,
         /// The last value.
         last: u64,
-        /// From one value to the next.
+        /// Difference between two values.
         step: NonZeroU64,
     },
-    /// As the name's layout writes them, in order.
+    /// Serials in the layout of the sequence, in order.
     Written(Vec<String>),
 }
 
@@ -36,8 +36,8 @@ impl fmt::Display for Serials {
 }
 
 impl Client {
-    /// Takes the next values of a name. A repeat with the same `request_id` gets
-    /// the first answer again.
+    /// Takes the next values of a sequence. A repeat with the same `request_id` gets the first
+    /// answer.
     pub async fn next_sequence(
         &self,
         name: &str,

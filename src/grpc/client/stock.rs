@@ -8,33 +8,33 @@ use crate::{
     time::Timestamp,
 };
 
-/// What to reserve.
+/// A reservation request.
 #[derive(Debug, Clone, Copy)]
 pub struct Reserving<'a> {
-    /// Of which sku.
+    /// The sku.
     pub sku: &'a str,
-    /// For which order.
+    /// The order.
     pub order: &'a str,
-    /// How many.
+    /// The quantity.
     pub quantity: u32,
-    /// How long; none for 15 minutes.
+    /// Duration of the hold. Default: 15 minutes.
     pub hold: Option<Duration>,
-    /// For whom; empty for nobody in particular.
+    /// The buyer; empty for none.
     pub buyer: &'a str,
-    /// How many the buyer may have reserved and bought.
+    /// Limit on the buyer's reserved and bought quantity.
     pub limit: Option<u64>,
 }
 
 impl Client {
-    /// Sets how many of a sku are on hand.
+    /// Sets the quantity on hand of a sku.
     pub async fn set_stock(&self, sku: &str, on_hand: u64) -> Result<Stock, CallError> {
         let on_hand = Some(wire(on_hand));
         let message = pb::SetStockRequest { sku: sku.to_owned(), on_hand };
         stock(answered(self.stock.clone().set_stock(request(message))).await?.stock)
     }
 
-    /// Adds to what is on hand; the stock, and whether an earlier call with this
-    /// `request_id` added.
+    /// Adds to the quantity on hand. Returns the stock, and whether an earlier call with this
+    /// `request_id` made the change.
     pub async fn add_stock(
         &self,
         sku: &str,
@@ -63,7 +63,7 @@ impl Client {
         reserved(answered(self.stock.clone().reserve_stock(request(message))).await?)
     }
 
-    /// Confirms an order's reservation.
+    /// Confirms the reservation of an order.
     pub async fn confirm_reservation(
         &self,
         sku: &str,
@@ -85,7 +85,7 @@ impl Client {
         Ok((outcome, stock(response.stock)?))
     }
 
-    /// Cancels an order's reservation.
+    /// Cancels the reservation of an order.
     pub async fn cancel_reservation(
         &self,
         sku: &str,
@@ -105,14 +105,14 @@ impl Client {
         Ok((outcome, stock(response.stock)?))
     }
 
-    /// Looks at a sku's stock.
+    /// Returns the stock of a sku.
     pub async fn get_stock(&self, sku: &str) -> Result<Stock, CallError> {
         let message = pb::GetStockRequest { sku: sku.to_owned() };
         stock(answered(self.stock.clone().get_stock(request(message))).await?.stock)
     }
 }
 
-/// No quantity is above 2^53; a larger one is refused by the server.
+/// Converts a quantity. The server refuses quantities above 2^53.
 fn wire(quantity: u64) -> i64 {
     i64::try_from(quantity).unwrap_or(i64::MAX)
 }

@@ -5,29 +5,29 @@ use bytes::Bytes;
 use super::{CallError, Client, answered, pb, request};
 use crate::admission::EnqueueStatus;
 
-/// A task to queue.
+/// A task to enqueue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewTask {
-    /// The device that is to run it.
+    /// The device that runs the task.
     pub device: String,
-    /// The task.
+    /// Name of the task.
     pub task: String,
-    /// What the device has to know.
+    /// Input of the task for the device.
     pub payload: Bytes,
 }
 
-/// Which tasks to list.
+/// Filter of a task listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskListing {
-    /// Those that are queued, running ones among them.
+    /// Queued and running tasks.
     Queued,
-    /// Those whose last attempt ended without success.
+    /// Tasks whose last attempt ended without success.
     Dead,
 }
 
 impl Client {
-    /// Queues tasks, at most 1,000; what became of each, in their order. Fails where the
-    /// store refused some: queued again, the others are duplicates.
+    /// Enqueues at most 1,000 tasks. Returns the status of each, in order. Fails if the store
+    /// refused some of them; a repeat reports the others as duplicates.
     pub async fn enqueue_tasks(
         &self,
         pool: &str,
@@ -51,8 +51,8 @@ impl Client {
         statuses.ok_or_else(|| CallError::malformed("results"))
     }
 
-    /// Device and name of the tasks of a page that may follow on another one's `token`,
-    /// empty for the first, and the next page's token, empty after the last.
+    /// Lists device and name of a page of tasks, and the token of the next page. Page tokens work
+    /// as in [`list_pools`](Client::list_pools).
     pub async fn list_tasks(
         &self,
         pool: &str,

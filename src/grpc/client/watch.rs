@@ -11,18 +11,18 @@ use crate::{
     names::SEPARATOR,
 };
 
-/// What a stream of events tells.
+/// An item of a stream of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told<E> {
-    /// Where another stream goes on after it.
+    /// Cursor of the item. A new stream can continue after it.
     pub cursor: String,
-    /// What happened; none where events are missing that are kept no longer.
+    /// The event. `None` marks a gap: events are missing that are no longer stored.
     pub event: Option<E>,
 }
 
 impl Client {
-    /// What happens in a pool after a cursor: from now on without one, all that is kept
-    /// with "0". Ends with the error that it was cut off by.
+    /// Streams the events of a pool after a cursor. `"0"` starts at the oldest stored event, `None`
+    /// at the present. Ends with the error that cut it off.
     pub async fn watch_pool(
         &self,
         pool: &str,
@@ -31,7 +31,7 @@ impl Client {
         let (pool, after) = (pool.to_owned(), after.map(str::to_owned));
         let request = Request::new(pb::WatchPoolRequest { pool, after });
         let told = answered(self.admission.clone().watch_pool(request)).await?;
-        // What only a newer server knows is passed over.
+        // Events of a kind that only a newer server knows are skipped.
         Ok(told.filter_map(|told| ready(read(told).transpose())))
     }
 }

@@ -1,4 +1,4 @@
-//! Outcomes into responses.
+//! Converts outcomes to responses.
 
 use bytes::Bytes;
 

@@ -1,4 +1,4 @@
-//! Requests into decisions.
+//! Parses requests into decisions. Each function reports all violations of a request at once.
 
 use bytes::Bytes;
 use tonic::Status;
@@ -20,7 +20,7 @@ pub(super) fn acquire_lock(
     fields.finish(held.map(|(name, owner)| {
         let lease_duration = lease_duration.unwrap_or(LEASE_DEFAULT);
         let asked = AcquireLock { name, owner, lease_duration, place: None };
-        // While it waits it must not keep all that its connection has read.
+        // Copied, so that a waiting call does not keep the connection's read buffer in memory.
         (if wait.0 > 0 { asked.detached() } else { asked }, wait)
     }))
 }

@@ -1,4 +1,4 @@
-//! Outcomes into responses.
+//! Converts outcomes to responses.
 
 use bytes::Bytes;
 use tonic::Status;
@@ -51,7 +51,7 @@ fn decided(asked: &CheckRate, answer: Answer, replayed: bool) -> pb::CheckRateRe
     }
 }
 
-/// A check that could not be decided, among others that could.
+/// The response of a check that failed, in a batch with other checks.
 pub(super) fn undecided(status: &Status) -> pb::CheckRateResponse {
     let error = format!("{}: {}", code_name(status.code()), status.message()).into();
     pb::CheckRateResponse { error, ..pb::CheckRateResponse::default() }
@@ -77,7 +77,7 @@ pub(super) fn ban(key: &[u8], ban: Ban) -> pb::Ban {
     }
 }
 
-/// A ban of which only the key can be told.
+/// A ban whose stored values cannot be read: all fields except the key are unset.
 pub(super) fn unreadable_ban(key: &[u8]) -> pb::Ban {
     pb::Ban { key: Bytes::copy_from_slice(key), ..pb::Ban::default() }
 }

@@ -1,4 +1,4 @@
-//! Which bans this server has noted for listings.
+//! The bans that this server has added to the ban index.
 
 use std::{
     collections::HashMap,
@@ -11,19 +11,19 @@ use crate::{
     time::{Timestamp, monotonic},
 };
 
-/// A note that got lost with its store is made good after this.
+/// Time after which a ban is added again, in case its store lost the entry.
 const NOTE_EVERY: Duration = Duration::from_secs(60);
-/// Keys remembered; past it all are forgotten and noted anew.
+/// Maximum number of remembered keys. Above it all are forgotten and added again.
 const NOTED_MAX: usize = 65_536;
 
-/// Banned keys, the end of the ban that was noted of each, and when.
+/// Banned keys, with the end of the added ban and the time at which it was added.
 #[derive(Debug, Default)]
 pub(super) struct Noted(Mutex<Notes>);
 
 type Notes = HashMap<Box<[u8]>, (Timestamp, Instant)>;
 
 impl Noted {
-    /// Whether a ban has to be noted.
+    /// Whether a ban must be added to the index.
     pub(super) fn is_due(&self, note: &NoteBan) -> bool {
         let noted = self.lock();
         let last = noted.get(note.name.as_bytes());

@@ -1,4 +1,4 @@
-//! Requests into decisions.
+//! Parses requests into decisions. Each function reports all violations of a request at once.
 
 use std::sync::Arc;
 
@@ -37,14 +37,15 @@ pub(super) fn check_rates(
     for (i, request) in request.checks.into_iter().enumerate() {
         let path = format_args!("checks[{i}].");
         let check = fields.below(path, |fields| check(fields, request, policies));
-        // To the end: every violation is told.
+        // Parsing continues after a violation, so that all are reported.
         checks.push(check);
     }
     let checks: Option<Vec<_>> = checks.into_iter().collect();
     fields.finish(checks)?.into_iter().collect()
 }
 
-/// A check; NOT_FOUND counts only where no field is bad.
+/// Parses a check. `Some(Err)` is NOT_FOUND for an unknown policy, which is returned only if there
+/// is no violation.
 fn check(
     fields: &mut Fields,
     request: pb::CheckRateRequest,
@@ -89,7 +90,8 @@ fn rule(fields: &mut Fields, rule: pb::Rule) -> Option<Rule> {
         fields.violation("utc_offset", "must be -14h to 14h, whole minutes");
     }
     let ban_memory = fields.duration("ban_memory", rule.ban_memory, LENGTH_MIN..=LENGTH_MAX);
-    // Counted before they are read: a message has room for a million of them.
+    // The number is checked before the elements are parsed: a message has space for a million
+    // elements.
     let limits = few(fields, "limits", rule.limits, LIMITS_MAX)?.into_iter().enumerate();
     let limits = limits
         .map(|(i, spec)| fields.below(format_args!("limits[{i}]."), |fields| limit(fields, spec)))
@@ -110,7 +112,7 @@ fn rule(fields: &mut Fields, rule: pb::Rule) -> Option<Rule> {
     }
 }
 
-/// At most so many.
+/// Checks the number of elements of a repeated field.
 fn few<T>(fields: &mut Fields, field: &str, all: Vec<T>, most: usize) -> Option<Vec<T>> {
     if all.len() > most {
         fields.violation(field, format!("must be at most {most} {field}"));
@@ -156,13 +158,14 @@ fn tier(fields: &mut Fields, tier: pb::Tier) -> TierSpec {
     TierSpec { above: tier.above, action, ban_durations: ban_durations.collect() }
 }
 
-/// Whole minutes, ahead or behind; none when it is not that.
+/// Converts to whole minutes, positive or negative; `None` for fractions.
 fn minutes(offset: &prost_types::Duration) -> Option<i32> {
     let whole = offset.nanos == 0 && offset.seconds % 60 == 0;
     whole.then(|| i32::try_from(offset.seconds / 60).ok()).flatten()
 }
 
-/// A configured policy, or none for the rules that come with calls.
+/// Parses the name of a configured policy; `None` for inline rules. Fails with NOT_FOUND for an
+/// unknown policy.
 fn policy(fields: &mut Fields, value: Bytes, policies: &Policies) -> Result<Option<Name>, Status> {
     match fields.optional_name("policy", value) {
         Some(policy) if policies.contains(&policy) => Ok(Some(policy)),
@@ -183,7 +186,7 @@ pub(super) fn meter_name(
     Ok(MeterName::new(policy?.as_ref(), &key))
 }
 
-/// Who calls, by the metadata `x-tollgate-actor`.
+/// Returns the metadata `x-tollgate-actor`, which identifies the caller; empty if it is missing.
 pub(super) fn actor<T>(request: &Request<T>) -> Bytes {
     let actor = request.metadata().get("x-tollgate-actor");
     actor.map_or_else(Bytes::new, |actor| Bytes::copy_from_slice(actor.as_encoded_bytes()))

@@ -1,4 +1,4 @@
-//! `WatchRates`: what happens to a policy's keys, as its watchers are told.
+//! `WatchRates`: the events of a policy's keys.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
@@ -13,15 +13,15 @@ use crate::{
     time::Timestamp,
 };
 
-/// What one number takes in a cursor: seven bits a byte, the least first, of numbers below
-/// 2^53.
+/// Maximum length of one number in a cursor, bytes: a varint (seven bits per byte, least
+/// significant first) of a number below 2^53.
 const NUMBER_BYTES_MAX: u32 = 8;
 
-/// The events of a policy.
+/// The feed topic of a policy.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct RateEvents(Name);
 
-/// What is watched, and where it begins.
+/// Parses the policy and the start of the stream. Fails with NOT_FOUND for an unknown policy.
 pub(super) fn parse(
     request: pb::WatchRatesRequest,
     policies: &Policies,
@@ -36,7 +36,7 @@ pub(super) fn parse(
     }
 }
 
-/// The cursor after the events of these numbers, of each shard.
+/// Encodes a cursor: the number of the last event of each shard.
 fn encode(seen: &[u64]) -> Bytes {
     let mut bytes = Vec::with_capacity(SHARDS * NUMBER_BYTES_MAX as usize);
     for &number in seen {
@@ -50,7 +50,7 @@ fn encode(seen: &[u64]) -> Bytes {
     URL_SAFE_NO_PAD.encode(bytes).into()
 }
 
-/// The numbers of a cursor.
+/// Decodes a cursor into one number per shard.
 fn decode(text: &[u8]) -> Option<Box<[u64]>> {
     let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
     let (mut seen, mut number, mut place) = (Vec::with_capacity(SHARDS), 0, 0);
@@ -135,7 +135,7 @@ mod tests {
         assert!(decode(&encode(&[u64::MAX; SHARDS])).is_none());
         assert!(decode(&cursor[..cursor.len() - 1]).is_none());
         assert!(decode(b"").is_none() && decode(b"12").is_none() && decode(b"\xff").is_none());
-        // A number that goes on after the last byte.
+        // A number without its last byte.
         let open = URL_SAFE_NO_PAD.encode([[1; SHARDS - 1].as_slice(), &[0x80]].concat());
         assert!(decode(open.as_bytes()).is_none());
     }

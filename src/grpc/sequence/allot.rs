@@ -1,4 +1,4 @@
-//! Decides requests for values that waited together.
+//! Decides requests of one sequence that were combined by the coalescer.
 
 use std::{
     sync::{
@@ -17,19 +17,18 @@ use crate::{
     sequence::{Allotment, Dating, NextSequence, Reservation, ReserveSequence},
 };
 
-/// Reservations that a request may wait for: values that others took meanwhile
-/// are not there for it.
+/// Maximum number of reservations for a request. More than one is needed if other servers take the
+/// reserved values in between.
 const RESERVATIONS_MAX: usize = 4;
 
-/// How many values this server has given out, and with how many script calls.
+/// Number of values that this server has given out, and of the script calls for them.
 #[derive(Debug, Default)]
 pub(super) struct Given {
     values: AtomicU64,
     calls: AtomicU64,
 }
 
-/// Takes requests to the engine, with a reservation before them where one is
-/// needed.
+/// Runs combined requests on the engine, and reserves values first if necessary.
 #[derive(Debug)]
 pub(super) struct Allot {
     engine: Arc<Engine>,
@@ -37,14 +36,14 @@ pub(super) struct Allot {
 }
 
 impl Given {
-    /// Counts what was given out.
+    /// Counts the values of an allocation, except for a repeat.
     pub(super) fn note(&self, allotment: &Allotment) {
         if let Allotment::Given { range, replayed: false, .. } = allotment {
             self.values.fetch_add(range.count, Ordering::Relaxed);
         }
     }
 
-    /// Values and script calls.
+    /// Returns the numbers of values and script calls.
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.values.load(Ordering::Relaxed), self.calls.load(Ordering::Relaxed))
     }
@@ -64,8 +63,8 @@ impl Allot {
         self.engine.run_all(asked, deadline).await
     }
 
-    /// Reserves what these requests need, and a block beyond it; `lasts` are the last
-    /// values of each by itself. None where they need nothing.
+    /// Reserves the values that the requests need plus one block. `lasts` is the last value of each
+    /// request, computed separately. `None` if nothing must be reserved.
     async fn reserve(
         &self,
         asked: &[NextSequence],
@@ -74,8 +73,8 @@ impl Allot {
     ) -> Option<Result<Reservation, Error>> {
         let (first, furthest) = (asked.first()?, *lasts.iter().max()?);
         let reserve = first.reserve?;
-        // In a row they go further than each by itself, and while the reservation is
-        // on its way the clock does.
+        // Together the requests reach further than each one separately. During the reservation, the
+        // clock of a dated sequence advances.
         let per_second = first.sequence.dating().map_or(0, Dating::values_per_second);
         let block = reserve.block.max(per_second);
         let sizes = asked.iter().map(|one| one.count.saturating_mul(one.step));

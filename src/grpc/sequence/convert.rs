@@ -1,4 +1,4 @@
-//! Outcomes into responses.
+//! Converts outcomes to responses.
 
 use tonic::Status;
 
@@ -50,7 +50,7 @@ pub(super) fn get_sequence(
     let serial = last.zip(sequence.layout()).map(|((last, _), layout)| layout.serial(last));
     pb::GetSequenceResponse {
         last: last.map_or(0, |(last, _)| wire(sequence, last)),
-        // Not known of a sequence that was set by hand.
+        // Unknown for a sequence that was set by hand.
         update_time: last.filter(|(_, time)| time.0 > 0).map(|(_, time)| timestamp(time)),
         serial: serial.unwrap_or_default().into(),
         server_values,
@@ -58,7 +58,7 @@ pub(super) fn get_sequence(
     }
 }
 
-/// A value as it is on the wire.
+/// Converts a value to its wire form: for a dated sequence the digits of its serial.
 fn wire(sequence: &Sequence, value: u64) -> u64 {
     sequence.dating().map_or(value, |dating| dating.to_wire(value))
 }

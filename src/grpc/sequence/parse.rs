@@ -1,4 +1,4 @@
-//! Requests into decisions.
+//! Parses requests into decisions. Each function reports all violations of a request at once.
 
 use tonic::Status;
 
@@ -23,7 +23,7 @@ pub(super) fn next_sequence(
     let request = fields.optional_name("request_id", request.request_id);
     let (name, count) = fields.finish(name.map(|name| (name, u64::from(count))))?;
 
-    // No value is below count * step: beyond the largest there is none.
+    // The last value is at least count * step, so the request cannot succeed above the maximum.
     if count.checked_mul(step).is_none_or(|least| least > VALUE_MAX) {
         return Err(status::no_values_left());
     }

@@ -1,4 +1,4 @@
-//! Outcomes into responses.
+//! Converts outcomes to responses.
 
 use bytes::Bytes;
 use tonic::Status;
@@ -25,7 +25,7 @@ pub(super) fn stock(stock: Stock, sku: &Name) -> pb::Stock {
     }
 }
 
-/// Whether it was by an earlier call, or why nothing changed.
+/// Returns whether the change is a repeat, or the error if nothing changed.
 fn changed(outcome: Restocked, now: Stock, sku: &Name) -> Result<bool, Status> {
     match outcome {
         Restocked::Changed { replayed } => Ok(replayed),

@@ -1,4 +1,4 @@
-//! Requests into decisions.
+//! Parses requests into decisions. Each function reports all violations of a request at once.
 
 use std::ops::RangeInclusive;
 
@@ -90,7 +90,7 @@ pub(super) fn get_stock(request: pb::GetStockRequest) -> Result<Name, Status> {
     fields.finish(sku)
 }
 
-/// A number within bounds, none of which is below 0; noted where it is not.
+/// Checks the range of a quantity; a violation is collected. `bounds` must not be negative.
 fn quantity(fields: &mut Fields, field: &str, value: i64, bounds: RangeInclusive<i64>) -> u64 {
     if !bounds.contains(&value) {
         let (least, most) = bounds.into_inner();

@@ -1,4 +1,4 @@
-//! What is sent in answer to a call.
+//! The body of an answer.
 
 use std::{
     mem,
@@ -24,45 +24,45 @@ use crate::budget::{self, Limit};
 pub(super) const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const OK: HeaderValue = HeaderValue::from_static("0");
 
-/// What is sent in answer to a call, after its headers.
+/// The body of an answer: message, trailers, and accounting of unread bytes.
 #[derive(Debug, Default)]
 pub struct AnswerBody {
     rest: Rest,
-    /// The connection it is sent on; none if there is nothing to send.
+    /// The accounting of the connection; `None` for a text or an empty answer.
     holding: Option<Arc<Holding>>,
-    /// The listing that it answers, until it is sent.
+    /// The permit of a listing, until its answer is sent.
     _listing: Option<Hold>,
-    /// Completes when the large part that was given last is sent.
+    /// Completes when the last large part is sent.
     sending: Option<oneshot::Receiver<()>>,
 }
 
 #[derive(Debug, Default)]
 enum Rest {
-    /// A message, and that all is well.
+    /// A message, then the status OK.
     Message(Bytes),
-    /// That all is well.
+    /// The status OK.
     Status,
-    /// A text for a peer that does not speak gRPC.
+    /// A text for a client that does not speak gRPC.
     Text(Bytes),
-    /// Nothing more.
+    /// Nothing.
     #[default]
     Done,
-    /// What tonic has answered.
+    /// A body of tonic.
     Other(tonic::body::Body),
 }
 
 impl AnswerBody {
-    /// A framed message, and that all is well.
+    /// Creates a body with a framed message and the status OK.
     pub(super) fn message(message: Bytes, holding: Arc<Holding>) -> AnswerBody {
         AnswerBody { rest: Rest::Message(message), holding: Some(holding), ..AnswerBody::default() }
     }
 
-    /// A text for a peer that does not speak gRPC.
+    /// Creates a body with a text for a client that does not speak gRPC.
     pub(in super::super) fn text(text: String) -> AnswerBody {
         AnswerBody { rest: Rest::Text(text.into()), ..AnswerBody::default() }
     }
 
-    /// What tonic has answered, and the listing that it answers.
+    /// Wraps a body of tonic; `listing` is the permit if it answers a listing.
     pub(in super::super) fn other(
         body: tonic::body::Body,
         holding: Arc<Holding>,
@@ -76,7 +76,8 @@ impl AnswerBody {
         }
     }
 
-    /// Gives a part to be sent.
+    /// Returns a part as a frame and accounts for it. A large part without space ends the answer
+    /// with DEADLINE_EXCEEDED, because the call was executed.
     fn give(&mut self, data: Bytes) -> Frame<Bytes> {
         let Some(holding) = &self.holding else { return Frame::data(data) };
         if data.len() < LARGE {
@@ -88,7 +89,7 @@ impl AnswerBody {
             self.rest = Rest::Done;
             let mut trailers = HeaderMap::new();
             let refused = status::answer_dropped(data.len());
-            // Its text is ASCII, as headers are.
+            // The message is ASCII, so it fits into a header.
             let _ = refused.add_header(&mut trailers);
             return Frame::trailers(trailers);
         };
@@ -99,11 +100,11 @@ impl AnswerBody {
     }
 }
 
-/// Data of an answer, which is held until it is sent or its stream is reset.
+/// A large part of an answer. Its bytes count until it is sent or its stream is reset.
 struct Unsent {
     data: Bytes,
     _hold: Hold,
-    /// Dropped with it.
+    /// Dropped with the data, which completes `sending`.
     _sent: oneshot::Sender<()>,
 }
 
@@ -122,7 +123,7 @@ impl Body for AnswerBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         if let Some(sending) = &mut self.sending {
-            // Its stream is kept until then: what ends it in time is its task.
+            // The stream must stay open until then. Its task resets it after the answer timeout.
             let _ = ready!(Pin::new(sending).poll(cx));
             self.sending = None;
         }

@@ -1,4 +1,4 @@
-//! The body of a call, and what was read of it before it is known who answers.
+//! The body of a call, with the frames that were read before its path was chosen.
 
 use std::{
     future::poll_fn,
@@ -24,13 +24,13 @@ pub(super) type Read = Result<Frame<Bytes>, StdError>;
 
 /// The body of a call.
 pub(in super::super) struct Opened {
-    /// A frame that is a whole message.
+    /// A frame that contains one complete message.
     whole: Option<Bytes>,
-    /// What came after it, or in its place.
+    /// The frame or error after `whole`, or in its place.
     next: Option<Read>,
     rest: Incoming,
     holding: Arc<Holding>,
-    /// Where it is waited for.
+    /// Timer and accounting, once the body has to wait for data.
     unfinished: Option<Box<Unfinished>>,
 }
 
@@ -39,14 +39,15 @@ impl Opened {
         Opened { whole: None, next: None, rest, holding, unfinished: None }
     }
 
-    /// The call's message, if a frame holds it whole and nothing comes after it. `None` leaves
-    /// the call to tonic.
+    /// Returns the message of the call if it is complete in one frame and nothing follows.
+    /// Otherwise `None`, and tonic takes the call. Waits until the deadline of the call; `default`
+    /// is the deadline of calls without one.
     pub(super) async fn message(
         &mut self,
         headers: &HeaderMap,
         default: Duration,
     ) -> Option<Bytes> {
-        // As a rule it is there already, and no clock is looked at.
+        // Usually the message is already complete, and no timer is needed.
         if let Poll::Ready(message) = poll_fn(|cx| Poll::Ready(self.poll_message(cx))).await {
             return message;
         }
@@ -54,9 +55,8 @@ impl Opened {
         poll_fn(|cx| self.poll_message(cx)).await
     }
 
-    /// From now on what does not come by the deadline of the call that begins with these
-    /// headers is an error, and what comes is counted; since when it is waited for. A call
-    /// without a deadline has `default`.
+    /// Starts the timer and the accounting: data after the deadline of the call is an error.
+    /// `default` is the deadline of calls without one. Returns the start of the wait.
     pub(in super::super) fn await_by_deadline(
         &mut self,
         headers: &HeaderMap,
@@ -67,7 +67,7 @@ impl Opened {
         }
         let mut unfinished = Box::new(Unfinished::new(headers, default, self.holding.clone()));
         let begun = unfinished.begun();
-        // What was read already counts, too.
+        // The frames that were already read count too.
         let read = match (&self.whole, &self.next) {
             (Some(whole), _) => Some(whole.clone()),
             (_, Some(Ok(frame))) => frame.data_ref().cloned(),
@@ -75,7 +75,7 @@ impl Opened {
         };
         match unfinished.begin(headers, read.as_ref()) {
             Ok(true) => {}
-            // It has to wait before more of it is read.
+            // The data waits for permits inside `unfinished`.
             Ok(false) => self.next = None,
             Err(refused) => {
                 self.whole = None;
@@ -86,13 +86,13 @@ impl Opened {
         begun
     }
 
-    /// Since when it was waited for, if it was.
+    /// Returns the start of the wait, if the body had to wait.
     pub(super) fn begun(&self) -> Option<Begun> {
         self.unfinished.as_ref().map(|unfinished| unfinished.begun())
     }
 
-    /// The connection, and what is held for a call whose message was taken: to be kept until
-    /// it is answered.
+    /// Consumes the body. Returns the accounting of the connection and the permits of the request,
+    /// which must be kept until the call is answered.
     pub(super) fn end(self) -> (Arc<Holding>, Option<Holds>) {
         let holds = self.holds();
         (self.holding, holds)
@@ -102,14 +102,16 @@ impl Opened {
         &self.holding
     }
 
-    /// What is held for it, if it was waited for: to be kept until the call is answered.
+    /// Returns the permits of the request, if the body had to wait. They must be kept until the
+    /// call is answered.
     pub(in super::super) fn holds(&self) -> Option<Holds> {
         self.unfinished.as_ref().map(|unfinished| unfinished.holds())
     }
 
-    /// Whether the client has reset the call, or has gone; looks at what is there of it.
+    /// Whether the client has reset the call or disconnected. Reads only data that is already
+    /// available.
     pub(super) fn is_reset(&mut self) -> bool {
-        // Who waits for the rest of it has it polled again.
+        // A later wait polls the body again and registers its waker.
         if self.unfinished.is_none() && self.next.is_none() {
             let _ = self.poll_whole(&mut Context::from_waker(Waker::noop()));
         }
@@ -122,26 +124,26 @@ impl Opened {
         }
         let whole = match self.next {
             None => self.whole.take(),
-            // More came than it, or it was refused meanwhile.
+            // More data follows the message, or it was refused.
             Some(_) => None,
         };
         Poll::Ready(whole.map(|mut frame| frame.split_off(PREFIX)))
     }
 
-    /// Reads until a whole message is there and its end, or what is something else.
+    /// Reads until the message and its end are complete, or until other data comes.
     fn poll_whole(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while self.whole.is_none() || !self.rest.is_end_stream() {
             match ready!(self.poll_rest(cx)) {
                 None => break,
                 Some(Ok(frame)) => match frame.into_data() {
-                    // The end of a stream in a frame of its own, say.
+                    // For example the end of the stream in an empty frame.
                     Ok(data) if data.is_empty() => {}
                     Ok(data) if self.whole.is_none() && is_whole(&data) => self.whole = Some(data),
                     Ok(data) => return self.leave(Ok(Frame::data(data))),
                     Err(frame) => return self.leave(Ok(frame)),
                 },
                 Some(Err(error)) => {
-                    // Who goes away before all is said is not answered.
+                    // A client that resets the call before its end gets no answer.
                     self.whole = None;
                     return self.leave(Err(error));
                 }
@@ -150,7 +152,7 @@ impl Opened {
         Poll::Ready(())
     }
 
-    /// Leaves a call to tonic, with what was read of it.
+    /// Stops the fast path and keeps the last frame for tonic.
     fn leave(&mut self, next: Read) -> Poll<()> {
         self.next = Some(next);
         Poll::Ready(())
@@ -164,7 +166,7 @@ impl Opened {
     }
 }
 
-/// Whether these bytes are a message that is not compressed, and nothing else.
+/// Whether the bytes are exactly one uncompressed message with its prefix.
 fn is_whole(data: &[u8]) -> bool {
     match data {
         [0, a, b, c, d, message @ ..] => {

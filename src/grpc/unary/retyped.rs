@@ -1,4 +1,4 @@
-//! Gives errors that tonic made by itself what ours have: a message, a reason.
+//! Replaces errors that tonic creates by errors with a message and details.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::budget::{self, Limit};
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 
-/// tonic's answer to a call, or the same error with a message and details.
+/// Returns tonic's answer to a call. If it is an error without details, it is replaced.
 pub(in super::super) fn retyped(
     path: &Uri,
     answer: Response<tonic::body::Body>,
@@ -31,15 +31,15 @@ pub(in super::super) fn retyped(
     }
 }
 
-/// The error in place of tonic's, if these are the headers of such an error.
+/// Returns the replacement if the headers are such an error.
 fn replacement(path: &Uri, headers: &HeaderMap) -> Option<Status> {
-    // An answer has its status here only when it has no message.
+    // A status in the headers means an answer without a message.
     let code = Code::from_bytes(headers.get(STATUS)?.as_bytes());
     if headers.contains_key(DETAILS) {
         return None;
     }
     let message = headers.get(MESSAGE).map_or(&b""[..], |message| message.as_bytes());
-    // Percent-encoded: spaces are not in it.
+    // Messages are percent-encoded, so spaces are `%20`.
     let begins = |text: &str| message.starts_with(text.as_bytes());
     match code {
         Code::Unimplemented if message.is_empty() => {

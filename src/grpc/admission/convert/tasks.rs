@@ -1,4 +1,4 @@
-//! Outcomes of queued tasks into responses.
+//! Converts outcomes of queued tasks to responses.
 
 use bytes::Bytes;
 
@@ -18,7 +18,8 @@ pub(super) fn dispatched(dispatched: &Dispatched) -> pb::DispatchedTask {
     }
 }
 
-/// What became of a task, of which it is known whether it is queued.
+/// Converts the result of one task of a batch. Errors with an unknown fate must not get here: they
+/// fail the whole call.
 pub(in crate::grpc::admission) fn enqueued(
     task_id: Bytes,
     status: &Result<EnqueueStatus, Error>,
@@ -46,7 +47,7 @@ pub(in crate::grpc::admission) fn cancellation(
     pb::CancelTaskResponse { verdict: verdict.into(), replayed: cancellation.replayed }
 }
 
-/// A page of tasks, of which only those of a state are wanted.
+/// Converts a page of tasks; leaves out tasks whose state is not wanted.
 pub(in crate::grpc::admission) fn task_page(
     page: &TaskPage,
     wanted: impl Fn(ListedState) -> bool,
@@ -75,7 +76,7 @@ fn task(listed: &ListedTask) -> pb::Task {
     }
 }
 
-/// Stored bytes may be anything; answers are UTF-8.
+/// Stored bytes may be invalid UTF-8, answers may not.
 fn text(bytes: &[u8]) -> Bytes {
     String::from_utf8_lossy(bytes).into_owned().into()
 }

@@ -1,4 +1,4 @@
-//! Requests about queued tasks into decisions.
+//! Parses requests about queued tasks into decisions.
 
 use tonic::Status;
 
@@ -27,7 +27,7 @@ pub(in crate::grpc::admission) fn enqueue_tasks(
     let settings = pool.as_ref().map(|pool| catalog.settings(pool));
     let mut tasks = Vec::with_capacity(request.tasks.len());
     for (i, queued) in request.tasks.into_iter().enumerate() {
-        // To the end: every violation is told.
+        // Parsing continues after a violation, so that all are reported.
         tasks.push(fields.below(format_args!("tasks[{i}]."), |fields| {
             task(fields, queued, pool.as_ref(), settings)
         }));
@@ -58,7 +58,7 @@ pub(in crate::grpc::admission) fn cancel_task(
     fields.finish(name.map(|name| CancelTask { settings: catalog.settings(&name.pool), name }))
 }
 
-/// The listing, and which states of it are wanted.
+/// Returns the listing and a filter for the wanted states.
 pub(in crate::grpc::admission) fn list_tasks(
     request: pb::ListTasksRequest,
 ) -> Result<(ListTasks, impl Fn(ListedState) -> bool), Status> {
@@ -83,7 +83,7 @@ pub(in crate::grpc::admission) fn list_tasks(
         fields.violation("page_token", "must be a next_page_token of a listing of this state");
     }
     let listing = pool.map(|pool| ListTasks { pool, left, limit, after });
-    // Without a state: all that are queued.
+    // Without a state, all queued tasks are wanted.
     let is_wanted = move |state| wanted.is_none_or(|wanted| wanted == state);
     fields.finish(listing.map(|listing| (listing, is_wanted)))
 }

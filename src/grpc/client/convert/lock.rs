@@ -1,4 +1,4 @@
-//! Responses of `LockService` into outcomes.
+//! Converts responses of `LockService` to outcomes.
 
 use super::{CallError, millis, pb, timestamp};
 use crate::lock::{Acquisition, Lease, Release, Renewal};
