@@ -1,6 +1,5 @@
-//! One caller, a few calls, from the shell: `tollgate rate`, `tollgate next`,
-//! `tollgate stock`, `tollgate lock`; or one that looks on: `tollgate watch`,
-//! `tollgate top`.
+//! The client commands. `tollgate rate`, `next`, `stock` and `lock` make calls; `tollgate watch`
+//! and `top` show what happens on a server.
 
 mod flags;
 mod follow;
@@ -23,7 +22,7 @@ use crate::{
     text::escaped_lines,
 };
 
-/// Why there is no answer, and what to do about it.
+/// A failed command: the error and what to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallerError(String);
 
@@ -35,7 +34,7 @@ impl fmt::Display for CallerError {
 
 impl std::error::Error for CallerError {}
 
-/// Connects to a server, to do `what`.
+/// Connects to a server. `what` names the purpose in the error.
 async fn connect(server: &str, what: &str) -> Result<Client, CallerError> {
     Client::connect(server).await.map_err(|error| {
         let todo = "start a server with `tollgate serve`, or name another with --server";
@@ -43,11 +42,12 @@ async fn connect(server: &str, what: &str) -> Result<Client, CallerError> {
     })
 }
 
+/// Builds the error of a failed call: `todo` says what to do next.
 fn failed(what: &str, server: &str, error: &CallError, todo: &str) -> CallerError {
     CallerError(format!("cannot {what} at {server}: {error}; {todo}"))
 }
 
-/// What to do about a call that failed, whatever it was.
+/// Returns what to do about a failed call, for any command.
 fn advice(code: &str) -> &'static str {
     match code {
         "INVALID_ARGUMENT" => "correct that and try again",

@@ -1,4 +1,4 @@
-//! Flags that several commands for callers share.
+//! Flags that several client commands share.
 
 use std::time::Duration;
 
@@ -15,62 +15,61 @@ use crate::{
     time::Millis,
 };
 
-/// How many calls may pass unless a flag says otherwise.
+/// Default of `--max` without `--ban-above`.
 const MAX: u32 = 10;
 
-/// A limit, and levels on it.
+/// A limit with warn and ban levels.
 #[derive(Debug, Clone, Args)]
 pub struct RuleFlags {
-    /// How many calls of a key may pass in a window [default: --ban-above, or
-    /// 10 without it]
+    /// Maximum number of calls of a key in a window [default: --ban-above, or 10 without it]
     #[arg(long, value_name = "CALLS")]
     #[arg(value_parser = value_parser!(u32).range(0..=i64::from(COUNT_MAX)))]
     pub max: Option<u32>,
 
-    /// The window, 1ms to 30days: `500ms`, `1s`, `1m`, `1h`, `1day`
+    /// Length of the window, 1ms to 30days: `500ms`, `1s`, `1m`, `1h`, `1day`
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = length)]
     pub window: Millis,
 
-    /// How calls are counted
+    /// Algorithm that counts the calls
     #[arg(long, value_name = "NAME", default_value = "sliding-window")]
     pub algorithm: AlgorithmName,
 
-    /// How many may pass at once, for token-bucket [default: --max]
+    /// Maximum number of calls at once, for token-bucket [default: --max]
     #[arg(long, value_name = "CALLS")]
     #[arg(value_parser = value_parser!(u32).range(1..=i64::from(BUCKET_MAX)))]
     pub burst: Option<u32>,
 
-    /// Warn of calls beyond this count, below --max; they pass
+    /// Warn of calls above this count, which is below --max; they pass
     #[arg(long, value_name = "CALLS")]
     #[arg(value_parser = value_parser!(u32).range(0..=i64::from(COUNT_MAX)))]
     pub warn_above: Option<u32>,
 
-    /// Ban a key whose count goes beyond this; calls refused on the way count too
+    /// Ban a key whose count exceeds this; refused calls count too
     #[arg(long, value_name = "CALLS")]
     #[arg(value_parser = value_parser!(u32).range(0..=i64::from(COUNT_MAX)))]
     pub ban_above: Option<u32>,
 
-    /// How long a ban runs, 1ms to 30days: the first, the second, …; the last
-    /// one repeats [default: --window]
+    /// Duration of a ban, 1ms to 30days: of the first, the second, …; the last value repeats
+    /// [default: --window]
     #[arg(long, value_name = "DURATION,…", requires = "ban_above")]
     #[arg(value_parser = length, value_delimiter = ',')]
     pub ban_for: Vec<Millis>,
 }
 
-/// Their names, for commands that set them against others.
+/// Names of the flags, for commands with conflicting flags.
 pub(crate) const RULE_FLAGS: [&str; 7] =
     ["max", "window", "algorithm", "burst", "warn_above", "ban_above", "ban_for"];
 
-/// How calls are counted.
+/// Algorithms that count calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum AlgorithmName {
-    /// Never more than max in any interval of the window's length
+    /// At most max calls in any interval of the window's length
     SlidingWindow,
     /// A window starts with its first call
     FixedWindow,
     /// Windows of the clock: whole seconds that divide a day
     CalendarWindow,
-    /// Max per window evenly, and burst at once
+    /// Max calls per window evenly, and burst calls at once
     TokenBucket,
 }
 
@@ -86,12 +85,12 @@ impl From<AlgorithmName> for Algorithm {
 }
 
 impl RuleFlags {
-    /// How many calls may pass in a window.
+    /// Returns the maximum number of calls in a window.
     pub fn max(&self) -> u32 {
         self.max.or(self.ban_above).unwrap_or(MAX)
     }
 
-    /// The rule, or what is wrong with the flags together.
+    /// Builds the rule. The error names flags that do not fit together.
     pub fn spec(&self) -> Result<RuleSpec, String> {
         if self.warn_above.zip(self.ban_above).is_some_and(|(warn, ban)| warn >= ban) {
             return Err("--warn-above must be below --ban-above".to_owned());
@@ -124,7 +123,7 @@ impl RuleFlags {
         let mut tiers: Vec<TierSpec> =
             self.warn_above.map(|above| tier(above, TierAction::Warn)).into_iter().collect();
         if let Some(above) = self.ban_above {
-            // A level of its own, so that the first call beyond the max is noticed.
+            // A separate level, so that the first call above `max` sends a notice.
             if above > self.max() {
                 tiers.push(tier(self.max(), TierAction::Throttle));
             }
@@ -137,7 +136,7 @@ impl RuleFlags {
     }
 }
 
-/// A violation in the words of the command line.
+/// Describes a violation with the names of the flags.
 fn explain(bad: &Violation) -> String {
     let (field, description) = (bad.field.as_str(), bad.description.as_str());
     if field == "limits[0].algorithm" {
@@ -151,25 +150,25 @@ fn explain(bad: &Violation) -> String {
     }
 }
 
-/// The address of a server; plain http where no scheme is given.
+/// Parses the URL of a server; the scheme defaults to http.
 pub(crate) fn server(text: &str) -> Result<String, String> {
     let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     check_url(&url).map(|()| url)
 }
 
-/// A name as the contract has it.
+/// Parses a name of the API.
 pub(crate) fn name(text: &str) -> Result<String, String> {
     let name = Name::parse(Bytes::copy_from_slice(text.as_bytes()))?;
     Ok(name.as_str().to_owned())
 }
 
-/// A length of time as the contract has it, rounded up to milliseconds.
+/// Parses a duration of the API, rounded up to milliseconds.
 pub(crate) fn length(text: &str) -> Result<Millis, String> {
     let length = between(text, LENGTH_MIN.duration(), LENGTH_MAX.duration())?;
     Ok(Millis(length.as_nanos().div_ceil(1_000_000) as u64))
 }
 
-/// A duration within bounds.
+/// Parses a duration and checks its range.
 pub(crate) fn between(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
     let parsed = humantime::parse_duration(text);
     parsed.ok().filter(|length| (least..=most).contains(length)).ok_or_else(|| {
@@ -208,7 +207,7 @@ mod tests {
         assert_eq!(levels("--warn-above 5"), [warn]);
         assert_eq!(levels("--max 10 --ban-above 20"), [throttle, ban(20)]);
         assert_eq!(levels("--max 10 --warn-above 5 --ban-above 10"), [warn, ban(10)]);
-        // Without a max of its own the ban is the limit.
+        // Without --max, the ban level is the limit.
         assert_eq!(levels("--warn-above 5 --ban-above 20"), [warn, ban(20)]);
     }
 

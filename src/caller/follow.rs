@@ -1,4 +1,4 @@
-//! A stream of events, followed across lost connections.
+//! Follows a stream of events across lost connections.
 
 use std::time::{Duration, Instant};
 
@@ -14,17 +14,17 @@ use crate::{
     time::monotonic,
 };
 
-/// Between the first tries; doubled after each that fails.
+/// Pause before the first retry; doubled after each failure.
 const AGAIN_MIN: Duration = Duration::from_millis(100);
-/// Between tries at most.
+/// Maximum pause between retries.
 const AGAIN_MAX: Duration = Duration::from_secs(5);
 
-/// An event that a stream tells.
+/// An event with a cursor.
 pub(crate) trait Followable: Sized + Send + 'static {
-    /// Where another stream goes on after it.
+    /// Returns the cursor of the event. A new stream can continue after it.
     fn cursor(&self) -> &str;
 
-    /// Opens a stream of what has this name: from a cursor on or, without one, from now on.
+    /// Opens the stream of `name` after a cursor, or at the present without one.
     fn open(
         client: &Client,
         name: &str,
@@ -32,34 +32,35 @@ pub(crate) trait Followable: Sized + Send + 'static {
     ) -> impl Future<Output = Result<Events<Self>, CallError>> + Send;
 }
 
-/// Events as they come.
+/// A stream of events.
 pub(crate) type Events<E> = BoxStream<'static, Result<E, CallError>>;
 
-/// A stream that goes on where it was when it is lost.
+/// A stream that is reopened after its last event when it is lost.
 pub(crate) struct Follower<E> {
     client: Client,
     name: String,
-    /// The cursor of the last event.
+    /// Cursor of the last event.
     after: Option<String>,
     stream: Option<Events<E>>,
     again: Duration,
-    /// When to try again.
+    /// Time of the next try.
     due: Instant,
 }
 
-/// What comes of a stream.
+/// An item of a followed stream.
 #[derive(Debug)]
 pub(crate) enum Followed<E> {
-    /// The next event, or that some are missing.
+    /// The next event, or a gap.
     Event(E),
-    /// It is lost, for this reason; tried for again until it goes on.
+    /// The stream is lost with this error. It is retried until it succeeds.
     Lost(CallError),
-    /// It goes on.
+    /// The stream continues.
     Resumed,
 }
 
 impl<E: Followable> Follower<E> {
-    /// Opens the stream, from a cursor on or, without one, from now on.
+    /// Opens the stream after a cursor, or at the present without one. Fails if the first try
+    /// fails.
     pub(crate) async fn open(
         client: Client,
         name: &str,
@@ -69,14 +70,14 @@ impl<E: Followable> Follower<E> {
         Ok(Follower { after, stream, ..Follower::new(client, name) })
     }
 
-    /// A stream that is yet to be opened, from when it is on.
+    /// Creates a follower whose stream opens with the first call of `next`, at the present.
     pub(crate) fn new(client: Client, name: &str) -> Follower<E> {
         let (name, due) = (name.to_owned(), monotonic());
         Follower { client, name, after: None, stream: None, again: AGAIN_MIN, due }
     }
 
-    /// Waits for what comes next; an error is one that no other try would mend. A wait
-    /// that is dropped loses nothing.
+    /// Waits for the next item. Fails only with errors that a retry cannot solve. Cancel-safe: a
+    /// dropped wait loses no event.
     pub(crate) async fn next(&mut self) -> Result<Followed<E>, CallError> {
         if let Some(stream) = &mut self.stream {
             let error = match stream.next().await {
@@ -110,7 +111,7 @@ impl<E: Followable> Follower<E> {
         self.again = (self.again * 2).min(AGAIN_MAX);
     }
 
-    /// Whether a lost stream goes on where it was: not before the first event.
+    /// Whether a lost stream can continue where it stopped, which needs at least one event.
     pub(crate) fn has_cursor(&self) -> bool {
         self.after.is_some()
     }

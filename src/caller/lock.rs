@@ -19,20 +19,19 @@ use self::{
 use super::{CallerError, rate::length};
 use crate::{lock::Release, time::Millis};
 
-/// How it ended.
+/// The result of the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// With this exit code, the command's own; 126 or 127 when it could not be run,
-    /// 128 and the signal's number when a signal came first.
+    /// The command ended with this exit code. 126 or 127 if it could not be started; 128 plus the
+    /// number of a signal that arrived first.
     Exited(u8),
-    /// Another owner holds the lock: the command was not run.
+    /// Another owner holds the lock, so the command was not started.
     Refused,
     /// The lock was lost before the command ended.
     Lost,
 }
 
-/// Acquires the lock, runs the command and releases the lock. Tells what goes wrong
-/// meanwhile.
+/// Acquires the lock, runs the command and releases the lock. Problems are reported to `tell`.
 pub async fn run(options: &LockOptions, tell: impl Fn(&str)) -> Result<End, CallerError> {
     let mut signals = Signals::listen()
         .map_err(|error| CallerError(format!("cannot listen for signals: {error}")))?;
@@ -57,7 +56,7 @@ pub async fn run(options: &LockOptions, tell: impl Fn(&str)) -> Result<End, Call
     let ended = match child::start(options, keeper.owner(), tenure.token) {
         Ok(child) => {
             let run = child::attend(child, &mut keeper, tenure, &mut signals, &tell).await;
-            // Who does not know how it ended keeps the lock from others until its end.
+            // If the end of the command is unknown, the lock is not released; its lease ends.
             run.map_err(|error| CallerError(format!("cannot wait for the command: {error}")))?
         }
         Err(error) => {
@@ -78,7 +77,7 @@ async fn release(
 ) -> End {
     let name = &options.name;
     match keeper.release(token, ended.is_lost).await {
-        // What was told when it was lost is all there is to say.
+        // The loss was already reported.
         _ if ended.is_lost => {}
         Ok(Release::Released) => {}
         Ok(Release::NotHeld) => {
@@ -96,7 +95,7 @@ async fn release(
     }
 }
 
-/// Who holds the lock, and for how long.
+/// Describes the holder of the lock and the end of its lease.
 fn held(name: &str, holder: &str, retry_after: Millis) -> String {
     match (holder, length(retry_after)) {
         ("", _) => format!("`{name}` is kept for those that wait for it"),

@@ -1,4 +1,4 @@
-//! `tollgate next`: takes serial numbers of a name.
+//! `tollgate next`: takes serial numbers of a sequence.
 
 mod options;
 
@@ -9,7 +9,7 @@ pub use options::{HELP, NextOptions};
 use super::{CallerError, connect, failed};
 use crate::grpc::client::Serials;
 
-/// Takes the numbers, in one call.
+/// Takes the numbers in one call.
 pub async fn run(options: &NextOptions) -> Result<Serials, CallerError> {
     let NextOptions { name, count, step, floor, request_id, server } = options;
     let what = format!("take numbers of `{name}`");
@@ -19,16 +19,16 @@ pub async fn run(options: &NextOptions) -> Result<Serials, CallerError> {
     taken.map_err(|error| failed(&what, server, &error, &advice(error.code, request_id)))
 }
 
-/// Why numbers that were given out cannot be printed, and what to do about it.
+/// Builds the error for numbers that were given out but cannot be printed.
 pub fn unprinted(options: &NextOptions, error: &io::Error) -> CallerError {
     let todo = repeat(options.request_id.as_deref());
     CallerError(format!("cannot print the numbers of `{}`: {error}; {todo}", options.name))
 }
 
-/// What to do about a call that failed.
+/// Returns what to do about a failed call.
 fn advice(code: &str, request_id: Option<&str>) -> String {
     let todo = match code {
-        // A connection that breaks is UNKNOWN or CANCELLED.
+        // A broken connection is reported as UNKNOWN or CANCELLED.
         "CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN" => {
             return format!("numbers may have been given out: {}", repeat(request_id));
         }
@@ -40,7 +40,7 @@ fn advice(code: &str, request_id: Option<&str>) -> String {
     todo.to_owned()
 }
 
-/// What to do about numbers that were given out, but did not arrive.
+/// Returns what to do about numbers that were given out but not received.
 fn repeat(request_id: Option<&str>) -> &'static str {
     match request_id {
         Some(_) => "repeat with the same --request-id within 5 minutes to get them",

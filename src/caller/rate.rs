@@ -1,4 +1,4 @@
-//! `tollgate rate`: tries a limit.
+//! `tollgate rate`: checks the rate of a key.
 
 mod line;
 mod options;
@@ -10,8 +10,8 @@ pub(super) use line::length;
 use super::{CallerError, connect, failed};
 use crate::grpc::client::Against;
 
-/// Makes the calls, one after the other, and tells of each as it is answered;
-/// whether the last one was allowed.
+/// Makes the calls one after the other and prints each answer. Returns whether the last call was
+/// allowed.
 pub async fn run(options: &RateOptions, mut tell: impl FnMut(&str)) -> Result<bool, CallerError> {
     let against = against(options).map_err(CallerError)?;
     let what = format!("check `{}`", options.key);
@@ -34,7 +34,7 @@ fn against(options: &RateOptions) -> Result<Against, String> {
     })
 }
 
-/// What to do about a check that failed.
+/// Returns what to do about a failed check.
 fn advice(code: &str) -> &'static str {
     match code {
         "DEADLINE_EXCEEDED" => "the call may have been counted; try again",

@@ -11,12 +11,13 @@ use crate::{
     stock::{CancelOutcome, ConfirmOutcome, ReserveOutcome},
 };
 
-/// What a call was answered.
+/// The answer to a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StockAnswer {
-    /// The answer in a line.
+    /// The answer as one line.
     pub text: String,
-    /// Whether what was asked for is so; if not, it was refused.
+    /// Whether the requested state is reached, by this call or an earlier one. If not, the call was
+    /// refused.
     pub done: bool,
 }
 
@@ -72,10 +73,10 @@ async fn call(client: &Client, verb: &StockVerb) -> Result<StockAnswer, CallErro
     Ok(StockAnswer { text: line::line(&word, sku, stock), done })
 }
 
-/// What to do about a call that failed.
+/// Returns what to do about a failed call.
 fn advice(code: &str, verb: &StockVerb) -> &'static str {
     match code {
-        // A connection that breaks is UNKNOWN or CANCELLED.
+        // A broken connection is reported as UNKNOWN or CANCELLED.
         "CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN" if verb.is_repeatable() => {
             "it may have been done: the same command again tells"
         }

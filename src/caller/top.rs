@@ -1,4 +1,4 @@
-//! `tollgate top`: shows the pools of a server, as they are.
+//! `tollgate top`: shows the pools of a server live.
 
 mod cells;
 mod feed;
@@ -35,27 +35,27 @@ use crate::{
     time::Clock,
 };
 
-/// How often it is drawn.
+/// Interval between two frames.
 const FRAME: Duration = Duration::from_millis(250);
-/// Pools in a page of the plain table, and pages at most.
+/// Number of pools per page of the plain table, and maximum number of pages.
 const PAGE: (u32, usize) = (100, 10);
 const WHAT: &str = "show the pools";
 
-/// Shows the pools until it is told to end; or returns a table, where there is no
-/// terminal to show them on.
+/// Shows the pools until the user quits. Without a terminal, or with `--once`, returns a table
+/// instead.
 pub async fn run(options: &TopOptions) -> Result<Option<String>, CallerError> {
     let client = connect(&options.server, WHAT).await?;
     let error = |error: CallError| failed(WHAT, &options.server, &error, advice(error.code));
     if options.once || !stdout().is_terminal() {
         return once(&client).await.map(Some).map_err(error);
     }
-    // What would be wrong with every call is said before the terminal is taken over.
+    // A first call reports permanent errors before the terminal is taken over.
     client.list_pools(1, "").await.map_err(error)?;
     let unusable = |error| CallerError(format!("cannot {WHAT} on this terminal: {error}"));
     live(options, client).await.map(|()| None).map_err(unusable)
 }
 
-/// The table.
+/// Reads all pools and formats the table.
 async fn once(client: &Client) -> Result<String, CallError> {
     let mut model = Model::new("", Clock::system().now());
     let mut token = String::new();
@@ -131,7 +131,7 @@ fn take(news: News, model: &mut Model) {
     }
 }
 
-/// A key counts for what is shown and for what will be.
+/// Applies a key to the shown model and to the current one, which differ during a pause.
 fn press(key: Key, model: &mut Model, shown: &mut Model, mode: &mut Mode) {
     match key {
         Key::Select(down) => {
@@ -148,7 +148,7 @@ fn press(key: Key, model: &mut Model, shown: &mut Model, mode: &mut Mode) {
     }
 }
 
-/// What to do about a view that failed.
+/// Returns what to do about a failed call.
 fn advice(code: &str) -> &'static str {
     match code {
         "UNIMPLEMENTED" => "this is no Tollgate server, or one without admission",

@@ -1,4 +1,4 @@
-//! `tollgate watch`: prints what happens in a pool, or to a policy's keys.
+//! `tollgate watch`: prints the events of a pool or of a policy's keys.
 
 mod json;
 mod line;
@@ -35,13 +35,13 @@ use crate::{
     signals::Signals,
 };
 
-/// How often it is looked whether somebody still reads.
+/// Interval between two checks whether the reader of the output is closed.
 const LOOK: Duration = Duration::from_millis(500);
-/// Pages of leases that are asked for at the start, of a thousand each.
+/// Maximum number of pages of leases, of 1,000 each, that are read at the start.
 const PAGES_MAX: usize = 10;
 
-/// Prints events to standard output until a signal comes, nobody reads any more, or
-/// there were as many as asked for. Tells of lost connections.
+/// Prints events to standard output until a signal arrives, the reader closes the output, or
+/// `--count` events are printed. Lost connections are reported to `tell`.
 pub async fn run(options: &WatchOptions, tell: impl Fn(&str)) -> Result<(), CallerError> {
     let mut signals = Signals::new()
         .map_err(|error| CallerError(format!("cannot listen for signals: {error}")))?;
@@ -71,7 +71,7 @@ async fn watch(
     let ended = match watched {
         Watched::Pool(_) => {
             let follower = Follower::open(client.clone(), name, after).await.map_err(error)?;
-            // After the stream began: a lease that is listed and then ends has its event there.
+            // Read after the stream is open, so that the end of each listed lease is in the stream.
             let mut occupancy = match from_now_on {
                 true => occupancy(&client, name).await,
                 false => Occupancy::default(),
@@ -91,7 +91,7 @@ async fn watch(
     ended.map_err(error)
 }
 
-/// Prints events in a form, until there were enough or nothing can be printed any more.
+/// Prints events until `--count` is reached or the output is closed.
 async fn follow<E: Followable>(
     mut follower: Follower<E>,
     options: &WatchOptions,
@@ -119,7 +119,7 @@ async fn follow<E: Followable>(
     Ok(())
 }
 
-/// What is in use now; nothing that is certain when it cannot be had or is too much.
+/// Reads the running leases. Returns an inexact occupancy if they cannot be read or are too many.
 async fn occupancy(client: &Client, pool: &str) -> Occupancy {
     let (mut tokens, mut page_token) = (Vec::new(), String::new());
     for _ in 0..PAGES_MAX {
@@ -134,7 +134,7 @@ async fn occupancy(client: &Client, pool: &str) -> Occupancy {
     Occupancy::default()
 }
 
-/// Waits until the other end of a pipe is closed.
+/// Waits until the other end of the output pipe is closed.
 async fn nobody_reads(out: impl Write + AsFd) {
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -149,7 +149,7 @@ fn is_closed(out: BorrowedFd<'_>) -> bool {
     poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0)
 }
 
-/// What to do about a watch that failed.
+/// Returns what to do about a failed watch.
 fn advice(code: &str, watched: Watched<'_>) -> &'static str {
     match (code, watched) {
         ("INTERNAL", Watched::Pool(_)) => {

@@ -16,16 +16,16 @@ use super::{
 };
 use crate::time::monotonic;
 
-/// How the command ended.
+/// The end of the command.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ended {
-    /// As shells tell it.
+    /// Exit code as in a shell: 128 plus the number of a signal.
     pub(super) code: u8,
-    /// Whether the lock was lost before.
+    /// Whether the lock was lost before the command ended.
     pub(super) is_lost: bool,
 }
 
-/// Starts the command with the lease in its environment.
+/// Starts the command with the name, owner and fencing token of the lock in its environment.
 pub(super) fn start(options: &LockOptions, owner: &str, token: u64) -> io::Result<Child> {
     Command::new(&options.command[0])
         .args(&options.command[1..])
@@ -35,7 +35,7 @@ pub(super) fn start(options: &LockOptions, owner: &str, token: u64) -> io::Resul
         .spawn()
 }
 
-/// Renews the lease and passes signals on until the command has ended.
+/// Renews the lease and forwards signals until the command has ended.
 pub(super) async fn attend(
     mut child: Child,
     keeper: &mut Keeper<'_>,
@@ -48,7 +48,7 @@ pub(super) async fn attend(
     let (mut is_lost, mut kill_at) = (false, None);
     loop {
         select! {
-            // One that has ended is out of reach of the others.
+            // The end of the command comes first: its process id must not be used afterwards.
             biased;
             status = child.wait() => {
                 return Ok(Ended { code: exit_code(status?), is_lost });
@@ -79,16 +79,17 @@ pub(super) async fn attend(
     }
 }
 
-/// Sends a signal to the command alone. Its number is its own until it is waited for.
+/// Sends a signal to the command only. The process id is not reused before the command was waited
+/// for.
 fn send(child: &Child, signal: Signal) {
     let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
     if let Some(pid) = pid {
-        // It may have ended just now, or run under another user: then it goes on.
+        // The command may have just ended, or runs as another user and cannot be signalled.
         let _ = kill_process(pid, signal);
     }
 }
 
-/// What shells call an end by this signal.
+/// Returns the exit code that shells use for an end by this signal.
 pub(super) fn code(signal: Signal) -> u8 {
     by_signal(signal.as_raw())
 }

@@ -18,42 +18,42 @@ use crate::{
     waiting::WAIT_MAX,
 };
 
-/// How long a release may take, and one that nobody counts on.
+/// Maximum time for a release, and for a release whose result is not needed.
 const RELEASE_MAX: Duration = Duration::from_secs(5);
 const WITHDRAW_MAX: Duration = Duration::from_secs(1);
-/// A call that a live server has not answered by then is sent anew, elsewhere if the
-/// server's address leads elsewhere by now.
+/// Timeout of one try. The next try uses a new connection, in case the address now belongs to
+/// another server.
 const TRY_MAX: Duration = Duration::from_secs(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// Keeps one lock, for one owner.
+/// Acquires, renews and releases one lock for one owner.
 pub(super) struct Keeper<'a> {
     options: &'a LockOptions,
     owner: String,
     client: Client,
 }
 
-/// A lease by this machine's monotonic clock.
+/// A lease on this machine's monotonic clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tenure {
-    /// Its fencing token.
+    /// Fencing token of the lease.
     pub(super) token: u64,
-    /// Just before the call was sent that it runs from: the engine has counted from a
-    /// later moment, so it does not end earlier there than here.
+    /// Instant just before the granting or renewing call was sent. The engine counts from a later
+    /// instant, so the lease ends here first.
     since: Instant,
 }
 
-/// Whether the lock was acquired.
+/// The answer to an acquisition.
 pub(super) enum Answer {
     Granted(Tenure),
-    /// Another owner holds it; empty when nobody does, but others wait.
+    /// Another owner holds the lock. `holder` is empty if it is free but reserved for waiters.
     Held {
         holder: Bytes,
         retry_after: Millis,
     },
 }
 
-/// Why the lock is lost.
+/// The reason of a lost lock.
 pub(super) enum Lost {
     NotHeld,
     Unanswered(CallError),
@@ -71,8 +71,7 @@ impl fmt::Display for Lost {
 }
 
 impl<'a> Keeper<'a> {
-    /// Connects to the server; one that cannot be reached is tried again as long as the
-    /// options let the lock be waited for.
+    /// Connects to the server. Retries until `options.wait` has passed.
     pub(super) async fn connect(options: &'a LockOptions) -> Result<Keeper<'a>, CallerError> {
         let until = monotonic().checked_add(options.wait);
         loop {
@@ -92,9 +91,9 @@ impl<'a> Keeper<'a> {
         &self.owner
     }
 
-    /// Waits for the lock as long as the options say.
+    /// Acquires the lock; waits up to `options.wait`.
     pub(super) async fn acquire(&mut self) -> Result<Answer, CallerError> {
-        // None for one that waits for ever.
+        // `None` means no time limit.
         let until = monotonic().checked_add(self.options.wait);
         loop {
             let asked = monotonic();
@@ -104,7 +103,7 @@ impl<'a> Keeper<'a> {
             let is_over = until.is_some_and(|until| until <= monotonic());
             match answer {
                 Ok(Answer::Held { .. }) if !is_over => {
-                    // A server that ends answers before the time is over.
+                    // A server that shuts down answers before the wait is over.
                     if asked.elapsed() < wait {
                         sleep(self.pause()).await;
                         self.reconnect().await;
@@ -124,8 +123,8 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Asks for the lock in one call, and again while a grant has ended by the time it
-    /// is known here.
+    /// Acquires the lock with one call. Repeats it if the granted lease has ended before it is
+    /// usable.
     async fn ask(&self, wait: Duration) -> Result<Answer, CallError> {
         let (name, lease) = (&self.options.name, self.options.lease);
         loop {
@@ -138,8 +137,8 @@ impl<'a> Keeper<'a> {
                 }
             };
             let tenure = Tenure { token, since };
-            // One that was granted to an earlier call, or at an unknown time of a long
-            // one, may be almost over.
+            // A lease of an earlier call, or of a call that waited long, may be almost over, so it
+            // is renewed first.
             if !replayed && since.elapsed() < self.renew_after() {
                 return Ok(Answer::Granted(tenure));
             }
@@ -170,7 +169,7 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Gives the lock back, or what may be left of one that is lost.
+    /// Releases the lock. A lost lock gets only a short try.
     pub(super) async fn release(
         &mut self,
         token: u64,
@@ -184,15 +183,15 @@ impl<'a> Keeper<'a> {
             client.release_lock(name, &owner, Some(token)).await
         };
         match self.persist(until, release).await {
-            // By a try whose answer was lost; another owner has acquired it since.
+            // An earlier try released the lock but its answer was lost, and another owner has
+            // acquired it since.
             Ok(Release::NotHeld) if tries.get() > 1 && !is_lost => Ok(Release::Released),
             released => released,
         }
     }
 
-    /// Gives back what a call may have been granted whose answer nobody waits for. If
-    /// that fails, the lease ends by itself. So does that of an owner that was named,
-    /// which may be another process's.
+    /// Releases a lease that an abandoned call may have got. If that fails, the lease ends at its
+    /// expiry. Does nothing for a named owner, because another process may use the same name.
     pub(super) async fn withdraw(&self) {
         if self.options.owner.is_some() {
             return;
@@ -201,7 +200,7 @@ impl<'a> Keeper<'a> {
         let _ = timeout(WITHDRAW_MAX, release).await;
     }
 
-    /// Repeats a call until it is answered; the last error if it is not in time.
+    /// Repeats a call until it is answered. Returns the last error after `until`.
     async fn persist<T>(
         &mut self,
         until: Instant,
@@ -222,20 +221,21 @@ impl<'a> Keeper<'a> {
             if next >= until {
                 return Err(last);
             }
-            // One that takes longer leaves the connection that there is another try.
+            // A connection attempt that takes longer leaves the current connection in use for the
+            // next try.
             let _ = timeout(each, self.reconnect()).await;
         }
     }
 
-    /// Makes another connection: the one there is may lead to a server that is gone
-    /// without a word.
+    /// Opens a new connection, because the current one may lead to a dead server. Keeps the current
+    /// one on failure.
     async fn reconnect(&mut self) {
         if let Ok(client) = Client::connect(&self.options.server).await {
             self.client = client;
         }
     }
 
-    /// Two more may fail before the lease ends.
+    /// A third of the lease, so that two renewals may fail before it ends.
     fn renew_after(&self) -> Duration {
         self.options.lease / 3
     }
@@ -249,14 +249,14 @@ fn acquire(options: &LockOptions) -> String {
     format!("acquire `{}`", options.name)
 }
 
-/// Whether the same call may succeed a little later.
+/// Whether a retry may succeed.
 fn may_pass(code: &str) -> bool {
-    // A connection that breaks is UNKNOWN or CANCELLED.
+    // A broken connection is reported as UNKNOWN or CANCELLED.
     ["CANCELLED", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "UNKNOWN"]
         .contains(&code)
 }
 
-/// What to do about a call that failed.
+/// Returns what to do about a failed call.
 fn advice(code: &str) -> &'static str {
     match code {
         "CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN" => {

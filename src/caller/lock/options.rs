@@ -1,4 +1,4 @@
-//! The options of `tollgate lock`, checked.
+//! Options of `tollgate lock`, with validation.
 
 use std::{
     ffi::OsString,
@@ -12,12 +12,12 @@ use clap::{Args, ValueEnum};
 use super::super::flags;
 use crate::lock::LEASE_MAX;
 
-/// Shorter ones end before a busy machine has renewed them.
+/// Minimum lease: a busy machine may renew shorter leases too late.
 const LEASE_MIN: Duration = Duration::from_secs(1);
-/// Beyond it: `forever`.
+/// Maximum wait, except for `forever`.
 const WAIT_MAX: Duration = Duration::from_secs(30 * 86_400);
 
-/// What follows the options in `--help`.
+/// Text after the options in `--help`.
 pub const HELP: &str = "\
 Examples:
   A report that one machine of many makes, the others not at all:
@@ -53,62 +53,62 @@ there, 64 for a wrong command line, 69 when there is no answer. All but COMMAND'
 say so on standard error. A release that fails is told there, too, and changes no
 exit status.";
 
-/// Which lock to hold while which command runs, at which server.
+/// Options of `tollgate lock`.
 #[derive(Debug, Clone, Args)]
 pub struct LockOptions {
-    /// The lock, such as `nightly-report`
+    /// Name of the lock, such as `nightly-report`
     #[arg(value_name = "NAME", value_parser = flags::name)]
     pub name: String,
 
-    /// Who holds it: unique among those that compete. Two of the same owner share
-    /// the lock; one that died can go on under its name [default: host, process
-    /// and a random number]
+    /// Owner of the lock, unique among the competitors. Two processes with the same owner share the
+    /// lock; a restarted process can continue under its owner's name [default: host, process id and
+    /// a random number]
     #[arg(long, value_name = "OWNER", value_parser = flags::name)]
     pub owner: Option<String>,
 
-    /// When the lock is free again though nobody has released it, 1s to 30days
+    /// Duration of the lease, 1s to 30days. The lock is free after it if nobody renews or releases
+    /// it
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = lease)]
     pub lease: Duration,
 
-    /// How long to wait for the lock, 0s to 30days, or `forever`; each 60 s the wait
-    /// begins again at the end of the line
+    /// How long to wait for the lock, 0s to 30days, or `forever`; after each 60 s the wait starts
+    /// again at the end of the queue
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = wait)]
     pub wait: Duration,
 
-    /// The exit status when another owner holds the lock, 0 to 255
+    /// Exit code if another owner holds the lock, 0 to 255
     #[arg(long, short = 'E', value_name = "N", default_value_t = 1)]
     pub conflict_exit_code: u8,
 
-    /// What to do when the lock is lost while COMMAND runs
+    /// What to do if the lock is lost while COMMAND runs
     #[arg(long, value_name = "WHAT", default_value = "term")]
     pub if_lost: IfLost,
 
-    /// Send SIGKILL so long after the SIGTERM of a lost lock, 0s to 1day [default:
-    /// never]
+    /// Send SIGKILL this long after the SIGTERM of a lost lock, 0s to 1day [default: never]
     #[arg(long, value_name = "DURATION", value_parser = kill_after)]
     pub kill_after: Option<Duration>,
 
-    /// The server
+    /// URL of the server
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]
     #[arg(default_value = "http://127.0.0.1:50051")]
     pub server: String,
 
-    /// What to run, and its arguments
+    /// Command to run, with its arguments
     #[arg(value_name = "COMMAND", required = true, last = true)]
     pub command: Vec<OsString>,
 }
 
-/// What to do when the lock is lost while the command runs.
+/// Reaction to a lock that is lost while the command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum IfLost {
     /// Send SIGTERM to COMMAND
     Term,
-    /// Say so and let COMMAND go on
+    /// Print a warning and let COMMAND continue
     Ignore,
 }
 
 impl LockOptions {
-    /// Who holds the lock: a new one each time unless the option says.
+    /// Returns the owner: the option, or a new unique name.
     pub(super) fn owner(&self) -> String {
         let random = || RandomState::new().hash_one(0u8) as u32;
         self.owner.clone().unwrap_or_else(|| {
@@ -128,7 +128,7 @@ fn lease(text: &str) -> Result<Duration, String> {
     flags::between(text, LEASE_MIN, LEASE_MAX.duration())
 }
 
-/// The longest that there is stands for `forever`.
+/// Parses `--wait`; `forever` is the maximum duration.
 fn wait(text: &str) -> Result<Duration, String> {
     match text {
         "forever" => Ok(Duration::MAX),

@@ -1,4 +1,4 @@
-//! Signals that ask this process to end: they are the command's.
+//! Signals that would end this process. They are forwarded to the command.
 
 use std::{fs, future::poll_fn, io, task::Poll};
 
@@ -8,18 +8,19 @@ use rustix::{
 };
 use tokio::signal::unix::{self, SignalKind, signal};
 
-/// Those that would end this process and leave the command behind.
+/// The forwarded signals. Without a handler they would end this process and leave the command
+/// running.
 const WATCHED: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
 
-/// The signals that came.
+/// The handlers of the signals.
 #[derive(Debug)]
 pub(super) struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
-    /// Listens from now on.
+    /// Installs the handlers.
     pub(super) fn listen() -> io::Result<Signals> {
-        // One that is ignored, as under `nohup`, stays so for the command, too, if
-        // nobody listens for it here.
+        // An ignored signal, as under `nohup`, must stay ignored for the command too. A handler
+        // would reset that.
         let ignored = ignored(&fs::read_to_string("/proc/self/status").unwrap_or_default());
         let heard = WATCHED.into_iter().filter(|heard| ignored >> (heard.as_raw() - 1) & 1 == 0);
         let listen = |heard: Signal| {
@@ -28,7 +29,7 @@ impl Signals {
         heard.map(listen).collect::<io::Result<_>>().map(Signals)
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     pub(super) async fn next(&mut self) -> Signal {
         poll_fn(|context| {
             let mut came = self.0.iter_mut();
@@ -43,8 +44,8 @@ impl Signals {
     }
 }
 
-/// Whether a signal came from the keys of a terminal, which sends it to the command as
-/// well: many programs give up their tidying when it comes twice.
+/// Whether a signal came from the keyboard of a terminal, which sends it to the command as well.
+/// Many programs abort their cleanup when the signal arrives twice.
 pub(super) fn reaches_all(signal: Signal) -> bool {
     let is_foreground = || {
         let terminal = fs::File::open("/dev/tty").map_err(drop);
@@ -53,7 +54,7 @@ pub(super) fn reaches_all(signal: Signal) -> bool {
     [Signal::INT, Signal::QUIT].contains(&signal) && is_foreground()
 }
 
-/// The set of ignored signals, bit 0 for signal 1; empty where it is not told.
+/// Parses the set of ignored signals; bit 0 is signal 1. Empty if it is unknown.
 fn ignored(status: &str) -> u64 {
     let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or_default()

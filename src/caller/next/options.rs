@@ -1,11 +1,11 @@
-//! The options of `tollgate next`, checked.
+//! Options of `tollgate next`, with validation.
 
 use clap::{Args, value_parser};
 
 use super::super::flags;
 use crate::sequence::{COUNT_MAX, VALUE_MAX};
 
-/// What follows the options in `--help`.
+/// Text after the options in `--help`.
 pub const HELP: &str = "\
 Examples:
   The next number of `order`:
@@ -28,33 +28,33 @@ Exit status: 0 when the numbers were given out, 64 for a wrong command line, 69
 when there are none: no answer, or an error such as OUT_OF_RANGE; or when they
 could not be printed.";
 
-/// How many numbers of which name to take, at which server.
+/// Options of `tollgate next`.
 #[derive(Debug, Clone, Args)]
 pub struct NextOptions {
-    /// The sequence, such as `order`
+    /// Name of the sequence, such as `order`
     #[arg(value_name = "NAME", value_parser = flags::name)]
     pub name: String,
 
-    /// How many, 1 to 10,000
+    /// Number of values, 1 to 10,000
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = value_parser!(u32).range(1..=COUNT_MAX as i64))]
     pub count: u32,
 
-    /// From one to the next, and from the last one given out to the first; with
-    /// a calendar at most 1,000,000
+    /// Difference between two values, and between the last value given out and the first; with a
+    /// calendar at most 1,000,000
     #[arg(long, value_name = "S", default_value_t = 1)]
     #[arg(value_parser = value_parser!(i64).range(1..))]
     pub step: i64,
 
-    /// None is below it; with a calendar, the digits of a serial
+    /// Smallest acceptable value; with a calendar, the digits of a serial
     #[arg(long, value_name = "F", value_parser = value_parser!(u64).range(0..=VALUE_MAX))]
     pub floor: Option<u64>,
 
-    /// Names the request: a repeat with it gets the same numbers
+    /// Id of the request: a repeat with the same id gets the same numbers
     #[arg(long, value_name = "ID", value_parser = flags::name)]
     pub request_id: Option<String>,
 
-    /// The server
+    /// URL of the server
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]
     #[arg(default_value = "http://127.0.0.1:50051")]
     pub server: String,

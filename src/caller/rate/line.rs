@@ -1,4 +1,4 @@
-//! An answer of `CheckRate` as a line for people.
+//! An answer of `CheckRate` as a line of text.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use crate::{
     time::Millis,
 };
 
-/// The line of call `number` of `count`.
+/// Formats the answer of call `number` of `count`.
 pub(super) fn line(number: u32, count: u32, answer: &RateAnswer) -> String {
     let verdict = match answer.verdict {
         Verdict::Allow => "ALLOW",
@@ -17,7 +17,7 @@ pub(super) fn line(number: u32, count: u32, answer: &RateAnswer) -> String {
         Verdict::Throttle => "THROTTLE",
         Verdict::Ban => "BAN",
     };
-    // Aligned below each other, whatever the number of digits.
+    // Right-aligned, so that lines with different numbers of digits align.
     let width = count.to_string().len();
     let mut parts = vec![format!("{number:>width$}  {verdict:<8}")];
     parts.extend(answer.limits.iter().map(standing));
@@ -51,7 +51,7 @@ fn ban(ban: &Ban) -> String {
     text
 }
 
-/// In the unit that reads best, never less than it is.
+/// Formats a duration in a readable unit, rounded up.
 pub(in crate::caller) fn length(length: Millis) -> String {
     match length.0 {
         millis if millis < 1000 => format!("{millis} ms"),

@@ -1,11 +1,11 @@
-//! The options of `tollgate rate`, checked.
+//! Options of `tollgate rate`, with validation.
 
 use clap::{Args, value_parser};
 
 use super::super::flags::{self, RULE_FLAGS, RuleFlags};
 use crate::rate::COUNT_MAX;
 
-/// What follows the options in `--help`.
+/// Text after the options in `--help`.
 pub const HELP: &str = "\
 Examples:
   Whether one more call of this user may pass, at most 10 in a minute:
@@ -26,39 +26,39 @@ A key keeps what it has used from one command to the next.
 Exit status: 0 when the last call was allowed, 1 when it was refused, 64 for a
 wrong command line, 69 when there is no answer.";
 
-/// Which calls to make, against what, at which server.
+/// Options of `tollgate rate`.
 #[derive(Debug, Clone, Args)]
 pub struct RateOptions {
-    /// Who is counted, such as `user:17` or `ip:192.0.2.7`
+    /// Key to count, such as `user:17` or `ip:192.0.2.7`
     #[arg(value_name = "KEY", value_parser = flags::name)]
     pub key: String,
 
-    /// What the key is counted against.
+    /// The inline rule.
     #[command(flatten)]
     pub rule: RuleFlags,
 
-    /// Count against a policy of the server's configuration instead
+    /// Use a policy of the server's configuration instead of a rule
     #[arg(long, value_name = "NAME", conflicts_with_all = RULE_FLAGS, value_parser = flags::name)]
     pub policy: Option<String>,
 
-    /// How much each call counts; 0 only looks
+    /// Cost of each call; 0 reads without counting
     #[arg(long, value_name = "CALLS", default_value_t = 1)]
     #[arg(value_parser = value_parser!(u64).range(0..=u64::from(COUNT_MAX)))]
     pub cost: u64,
 
-    /// How many calls to make, one after the other
+    /// Number of calls, made one after the other
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = value_parser!(u32).range(1..))]
     pub count: u32,
 
-    /// The server
+    /// URL of the server
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]
     #[arg(default_value = "http://127.0.0.1:50051")]
     pub server: String,
 }
 
 impl RateOptions {
-    /// What no flag can tell alone.
+    /// Checks rules that concern several flags at once.
     pub fn check(&self) -> Result<(), String> {
         match self.policy {
             Some(_) => Ok(()),

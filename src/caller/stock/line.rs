@@ -1,5 +1,4 @@
-//! An answer of `StockService` as a line for people; its first word says what was
-//! decided.
+//! An answer of `StockService` as a line of text. Its first word is the outcome.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -9,7 +8,7 @@ use crate::{
     text::escaped,
 };
 
-/// What was decided, if anything was, and the stock of `sku` then.
+/// Formats the outcome, if there is one, and the stock of `sku`.
 pub(super) fn line(decided: &str, sku: &str, stock: Stock) -> String {
     let space = if decided.is_empty() { "" } else { "  " };
     let Stock { on_hand, reserved, sold } = stock;

@@ -1,4 +1,4 @@
-//! The options of `tollgate stock`, checked.
+//! Options of `tollgate stock`, with validation.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     time::Millis,
 };
 
-/// What follows the options in `--help`.
+/// Text after the options in `--help`.
 pub const HELP: &str = "\
 Examples:
   50 of a television, then two of them for an order:
@@ -37,70 +37,70 @@ or UNKNOWN of confirm, ALREADY_CONFIRMED, EXPIRED or UNKNOWN of cancel; 64 for a
 command line; 69 when there is no answer, or an error such as NOT_FOUND: a sku that
 was never set.";
 
-/// What to do with the stock of which sku, at which server.
+/// Options of `tollgate stock`.
 #[derive(Debug, Clone, Args)]
 #[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
 #[command(disable_help_subcommand = true)]
 pub struct StockOptions {
-    /// What to do.
+    /// The verb.
     #[command(subcommand)]
     pub verb: StockVerb,
 
-    /// The server
+    /// URL of the server
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]
     #[arg(default_value = "http://127.0.0.1:50051", global = true)]
     pub server: String,
 }
 
-/// What to do.
+/// Verbs of `tollgate stock`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum StockVerb {
-    /// Set how many are on hand, reserved ones among them; creates the sku
+    /// Set the quantity on hand, including reserved items; creates the sku
     Set {
         /// The sku, such as `tv-55`
         #[arg(value_parser = flags::name)]
         sku: String,
-        /// How many, 0 to 2^53-1
+        /// Quantity, 0 to 2^53-1
         #[arg(value_parser = value_parser!(u64).range(0..=QUANTITY_MAX))]
         on_hand: u64,
     },
-    /// Add to what is on hand, or take from it
+    /// Add to the quantity on hand, or subtract from it
     #[command(allow_negative_numbers = true)]
     Add {
         /// The sku
         #[arg(value_parser = flags::name)]
         sku: String,
-        /// How many come, or, below 0, go; not 0
+        /// Quantity to add; negative to subtract; not 0
         #[arg(value_parser = delta)]
         delta: i64,
-        /// Names the request: a repeat with it adds nothing
+        /// Id of the request: a repeat with the same id changes nothing
         #[arg(long, value_name = "ID", value_parser = flags::name)]
         request_id: Option<String>,
     },
-    /// Hold some for an order; exits 1 when that is refused
+    /// Reserve a quantity for an order; exits 1 if it is refused
     Reserve {
         /// The sku
         #[arg(value_parser = flags::name)]
         sku: String,
-        /// The order; it has one reservation of a sku
+        /// The order; it can have one reservation per sku
         #[arg(value_parser = flags::name)]
         order: String,
-        /// How many, 1 to 1,000,000,000
+        /// Quantity, 1 to 1,000,000,000
         #[arg(default_value_t = 1)]
         #[arg(value_parser = value_parser!(u32).range(1..=RESERVE_MAX as i64))]
         quantity: u32,
-        /// How long, 1ms to 30days [default: 15m]
+        /// Duration of the hold, 1ms to 30days [default: 15m]
         #[arg(long, value_name = "DURATION", value_parser = hold)]
         hold: Option<Millis>,
-        /// Who buys
+        /// The buyer
         #[arg(long, value_name = "NAME", value_parser = flags::name)]
         buyer: Option<String>,
-        /// How many of the sku the buyer may have reserved and bought
+        /// Maximum quantity of the sku that the buyer may have reserved and bought
         #[arg(long, value_name = "N", requires = "buyer")]
         #[arg(value_parser = value_parser!(u64).range(1..=QUANTITY_MAX))]
         buyer_limit: Option<u64>,
     },
-    /// Sell what is held for an order; exits 1 when it is not sold
+    /// Sell the reservation of an order; exits 1 if it is not sold
     Confirm {
         /// The sku
         #[arg(value_parser = flags::name)]
@@ -109,7 +109,7 @@ pub enum StockVerb {
         #[arg(value_parser = flags::name)]
         order: String,
     },
-    /// Give back what is held for an order; exits 1 when it was not held
+    /// Cancel the reservation of an order; exits 1 if it is not cancelled
     Cancel {
         /// The sku
         #[arg(value_parser = flags::name)]
@@ -118,7 +118,7 @@ pub enum StockVerb {
         #[arg(value_parser = flags::name)]
         order: String,
     },
-    /// Look at what there is
+    /// Show the stock
     Get {
         /// The sku
         #[arg(value_parser = flags::name)]
@@ -127,7 +127,7 @@ pub enum StockVerb {
 }
 
 impl StockVerb {
-    /// Of which sku.
+    /// Returns the sku of the verb.
     pub fn sku(&self) -> &str {
         match self {
             StockVerb::Set { sku, .. }
@@ -139,7 +139,7 @@ impl StockVerb {
         }
     }
 
-    /// In words, for errors.
+    /// Describes the verb in errors.
     pub(super) fn what(&self) -> String {
         let sku = self.sku();
         match self {
@@ -152,7 +152,7 @@ impl StockVerb {
         }
     }
 
-    /// Whether to do it twice is as good as once.
+    /// Whether a repeat of the call has no further effect.
     pub(super) fn is_repeatable(&self) -> bool {
         !matches!(self, StockVerb::Set { .. } | StockVerb::Add { request_id: None, .. })
     }
@@ -165,7 +165,7 @@ fn delta(text: &str) -> Result<i64, String> {
     })
 }
 
-/// Rounded up to milliseconds.
+/// Parses a hold, rounded up to milliseconds.
 fn hold(text: &str) -> Result<Millis, String> {
     let length: Duration = flags::between(text, HOLD_MIN.duration(), HOLD_MAX.duration())?;
     Ok(Millis(length.as_nanos().div_ceil(1_000_000) as u64))

@@ -1,4 +1,4 @@
-//! What stands in the columns of a pool, as text.
+//! Texts of the columns of a pool.
 
 use super::model::{Rates, Row};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
-/// A bar that is as full as the pool, in so many columns.
+/// Draws the share of used slots as a bar of `columns` characters.
 pub(super) fn bar(standing: &PoolStanding, columns: usize) -> String {
     let capacity = u64::from(standing.capacity).max(1);
     let whole = columns as u64 * 8;
@@ -22,7 +22,7 @@ pub(super) fn bar(standing: &PoolStanding, columns: usize) -> String {
     text + &"·".repeat(rest)
 }
 
-/// Slots in use, of how many.
+/// Slots in use and capacity.
 pub(super) fn usage(standing: &PoolStanding) -> String {
     match standing.readable {
         true => format!("{}/{}", standing.in_use, standing.capacity),
@@ -35,12 +35,12 @@ pub(super) fn rates(rates: Rates) -> [String; 4] {
     [rates.admitted, rates.full, rates.late, rates.expired].map(rate)
 }
 
-/// For how long the oldest lease has run.
+/// Age of the oldest lease.
 pub(super) fn oldest(standing: &PoolStanding, now: Timestamp) -> String {
     standing.oldest_grant.map_or_else(dash, |grant| age(grant.until(now)))
 }
 
-/// How many tasks are queued, and how many calls wait.
+/// Numbers of queued tasks and of waiting calls.
 pub(super) fn queues(row: &Row) -> [String; 2] {
     [row.standing.queued, row.standing.waiters.into()].map(grouped)
 }
@@ -53,7 +53,7 @@ fn rate(rate: Option<f64>) -> String {
     }
 }
 
-/// In the two units that read best.
+/// Formats an age in two units.
 fn age(age: Millis) -> String {
     let seconds = age.0 / 1000;
     match seconds {

@@ -1,4 +1,4 @@
-//! Asks the server, and listens to it.
+//! Polls the server and follows its events.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -15,48 +15,48 @@ use crate::{
     grpc::client::{CallError, Client, PoolStanding, Told},
 };
 
-/// How often pools are asked for.
+/// Interval between two polls.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Pools that are listed in a call.
+/// Number of pools per call.
 const PAGE: u32 = 100;
-/// Calls that list all pools that are looked at.
+/// Maximum number of calls for the list of all pools.
 const PAGES_MAX: usize = 10;
-/// News that wait to be taken.
+/// Maximum number of news items that wait to be taken.
 const NEWS_MAX: usize = 1000;
 
-/// What there is to tell.
+/// A news item.
 #[derive(Debug)]
 pub(super) enum News {
-    /// How a pool stands.
+    /// The state of a pool.
     Standing(PoolStanding),
-    /// The list of pools is at its end; whether there are more.
+    /// The list of pools is complete. True if the server has more pools than are listed.
     Listed(bool),
-    /// Something happened in a pool.
+    /// An event of a pool.
     Event(Arc<str>, Told<Event>),
     /// The server does not answer.
     Lost(CallError),
-    /// It says why it has no events.
+    /// The server refuses the event stream, for this reason.
     Silent(CallError),
-    /// It answers.
+    /// The server answers.
     Found,
 }
 
-/// A server that is asked and listened to.
+/// The connection to the polled server.
 #[derive(Debug)]
 pub(super) struct Feed {
     client: Client,
     news: mpsc::Sender<News>,
     /// The pools to watch.
     wanted: watch::Receiver<Vec<Arc<str>>>,
-    /// Those that are watched, until each of the tasks is ended.
+    /// The pools that are watched, with the tasks that follow their events.
     watched: HashMap<Arc<str>, AbortHandle>,
     followers: JoinSet<()>,
-    /// The page of pools to ask for next, and how many there were before.
+    /// Token of the next page of pools, and the number of pages before it.
     page: (String, usize),
 }
 
 impl Feed {
-    /// Begins; ends when the news are not taken any more.
+    /// Starts the feed. It ends when the receiver of the news is dropped.
     pub(super) fn start(
         client: Client,
     ) -> (mpsc::Receiver<News>, watch::Sender<Vec<Arc<str>>>, AbortHandle) {
@@ -96,7 +96,7 @@ impl Feed {
         }
     }
 
-    /// Asks for a page of the list, and for the watched pools that are not on it.
+    /// Reads one page of the list, and the watched pools that are not on it.
     async fn ask(&mut self) -> Result<(), CallError> {
         let (token, before) = &self.page;
         let (pools, next) = self.client.list_pools(PAGE, token).await?;
@@ -119,7 +119,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Watches the pools that are wanted, and no others.
+    /// Starts and stops event streams until exactly the wanted pools are watched.
     fn listen(&mut self) {
         let wanted = self.wanted.borrow_and_update().clone();
         self.watched.retain(|name, follower| {
@@ -138,18 +138,18 @@ impl Feed {
     }
 
     async fn tell(&self, news: News) {
-        // Who does not take it is seen where this ends.
+        // If the receiver is dropped, `run` notices it.
         let _ = self.news.send(news).await;
     }
 }
 
-/// Tells of a pool's events for as long as they come.
+/// Forwards the events of a pool until the news are not taken or the server refuses the stream.
 async fn follow(client: Client, pool: Arc<str>, news: mpsc::Sender<News>) {
     let mut follower: Follower<Told<Event>> = Follower::new(client, &pool);
     loop {
         let told = match follower.next().await {
             Ok(Followed::Event(event)) => news.send(News::Event(pool.clone(), event)).await,
-            // The calls of every second tell whether the server is there.
+            // The polls report whether the server answers.
             Ok(Followed::Lost(_) | Followed::Resumed) => Ok(()),
             Err(error) => {
                 let _ = news.send(News::Silent(error)).await;

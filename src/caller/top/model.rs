@@ -1,4 +1,4 @@
-//! What is known of the pools. It is told what happens and asked what to show.
+//! The state of the pools: collects news, and computes the values to show.
 
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
@@ -12,38 +12,38 @@ use crate::{
     time::Timestamp,
 };
 
-/// Pools of which events are watched, beside the one that is selected.
+/// Number of pools whose events are watched, in addition to the selected one.
 const WATCHED_MAX: usize = 32;
-/// Events that are kept to be shown.
+/// Number of events that are stored for display.
 const EVENTS_MAX: usize = 500;
 
-/// Everything that is known.
+/// The complete state of the display.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Model {
     pub(super) server: String,
     rows: BTreeMap<Arc<str>, Row>,
-    /// The newest first.
+    /// Newest first.
     events: VecDeque<(Arc<str>, Told<Event>)>,
-    /// Pools that were listed since the list was begun.
+    /// The pools listed so far in the current round of the list.
     listed: HashSet<Arc<str>>,
     pub(super) selected: Option<Arc<str>>,
-    /// Why the server is lost, when it is.
+    /// The error while the server does not answer.
     pub(super) lost: Option<String>,
-    /// Why it has no events, when it has none.
+    /// The reason why the server has no event streams.
     pub(super) silent: Option<String>,
-    /// Whether there are more pools than are listed.
+    /// Whether the server has more pools than are listed.
     pub(super) more: bool,
-    /// The time at which all of this is shown.
+    /// The current time of the display.
     pub(super) now: Timestamp,
 }
 
-/// A pool.
+/// The state of one pool.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Row {
     pub(super) standing: PoolStanding,
-    /// The second since when its events are watched.
+    /// The second at which watching of its events began.
     watched: Option<u64>,
-    /// The second since when refusals are counted.
+    /// The second at which counting of refusals began.
     since: u64,
     admitted: Rate,
     late: Rate,
@@ -51,7 +51,7 @@ pub(super) struct Row {
     full: Rate,
 }
 
-/// How often a second something happened; none when that is not known.
+/// Events per second; `None` if the pool is not watched.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Rates {
     pub(super) admitted: Option<f64>,
@@ -61,18 +61,18 @@ pub(super) struct Rates {
 }
 
 impl Model {
-    /// Of a server of which nothing is known.
+    /// Creates an empty model.
     pub(super) fn new(server: &str, now: Timestamp) -> Model {
         Model { server: server.to_owned(), now, ..Model::default() }
     }
 
-    /// A pool was asked for.
+    /// Updates the state of a pool.
     pub(super) fn standing(&mut self, standing: PoolStanding) {
         let (name, second): (Arc<str>, _) = (standing.name.as_str().into(), self.second());
         self.listed.insert(name.clone());
         match self.rows.get_mut(&name) {
             Some(row) => {
-                // Fewer than before: another server answers, or it has started anew.
+                // A lower count means that another server answers, or that it was restarted.
                 let refused = standing.refused.saturating_sub(row.standing.refused);
                 row.full.add(refused, second);
                 row.standing = standing;
@@ -84,7 +84,7 @@ impl Model {
         }
     }
 
-    /// The list of pools is at its end: those that were not on it are gone.
+    /// Ends a round of the list: removes the pools that were not listed.
     pub(super) fn listed(&mut self, more: bool) {
         self.more = more;
         let listed = std::mem::take(&mut self.listed);
@@ -94,7 +94,7 @@ impl Model {
         }
     }
 
-    /// Something happened in a pool.
+    /// Adds an event of a pool.
     pub(super) fn event(&mut self, pool: Arc<str>, told: Told<Event>) {
         let second = self.second();
         if let Some(row) = self.rows.get_mut(&pool) {
@@ -109,8 +109,8 @@ impl Model {
         self.events.truncate(EVENTS_MAX);
     }
 
-    /// The pools of which events are to be watched from now on: the busiest, of which one
-    /// that is watched already gives way only to one that is busier by half.
+    /// Returns the pools whose events should be watched: the busiest ones and the selected one. A
+    /// watched pool is replaced only by a pool that is at least 1.5 times as busy.
     pub(super) fn watch(&mut self) -> Vec<Arc<str>> {
         let busy = |row: &Row| {
             let standing = &row.standing;
@@ -132,7 +132,7 @@ impl Model {
         watched
     }
 
-    /// The pools, the fullest first.
+    /// Returns the pools, the fullest first.
     pub(super) fn rows(&self) -> Vec<&Row> {
         let mut rows: Vec<&Row> = self.rows.values().collect();
         let key = |row: &Row| (row.standing.in_use, row.standing.queued, row.standing.waiters);
@@ -140,14 +140,14 @@ impl Model {
         rows
     }
 
-    /// What happened last in the selected pool, or in all of them, the newest first.
+    /// Returns the latest events of the selected pool, or of all pools; the newest first.
     pub(super) fn events(&self) -> impl Iterator<Item = &(Arc<str>, Told<Event>)> {
         let selected = self.selected.clone();
         let shown = move |pool: &Arc<str>| selected.as_ref().is_none_or(|it| it == pool);
         self.events.iter().filter(move |(pool, _)| shown(pool))
     }
 
-    /// How often things happen in a pool.
+    /// Returns the rates of a pool.
     pub(super) fn rates(&self, row: &Row) -> Rates {
         let second = self.second();
         let watched = |rate: &Rate| row.watched.map(|since| rate.per_second(second, since));
@@ -159,7 +159,7 @@ impl Model {
         }
     }
 
-    /// Selects the pool so many rows further down; the first one when none was.
+    /// Moves the selection by `down` rows; selects the first row if there is no selection.
     pub(super) fn select(&mut self, down: isize) {
         let rows = self.rows();
         let name = |row: &&Row| Arc::<str>::from(row.standing.name.as_str());
@@ -216,7 +216,7 @@ mod tests {
             model.standing(standing("a", 1, refused));
         }
         let rates = model.rates(model.rows()[0]);
-        // 10 and 10 more in four seconds; what came before the restart is not known.
+        // 10 and 10 more in four seconds; the count before the restart is unknown.
         assert_eq!((rates.full, rates.admitted), (Some(5.0), None));
     }
 
@@ -231,7 +231,7 @@ mod tests {
         model.selected = Some("pool-00".into());
         assert_eq!(model.watch().len(), 33);
         model.selected = None;
-        // Not much busier than one that is watched.
+        // Less than 1.5 times as busy as the watched pool.
         model.standing(standing("pool-67", 80, 0));
         assert!(!model.watch().contains(&"pool-67".into()));
         model.standing(standing("pool-67", 200, 0));

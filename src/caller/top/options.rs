@@ -1,10 +1,10 @@
-//! The options of `tollgate top`.
+//! Options of `tollgate top`.
 
 use clap::Args;
 
 use super::super::flags;
 
-/// What follows the options in `--help`.
+/// Text after the options in `--help`.
 pub const HELP: &str = "\
 Examples:
   The pools of the server on this machine:
@@ -30,14 +30,14 @@ prints a table once.
 Exit status: 0 at the end, 64 for a wrong command line, 69 when the server cannot be
 reached at the start.";
 
-/// At which server to look, and how.
+/// Options of `tollgate top`.
 #[derive(Debug, Clone, Args)]
 pub struct TopOptions {
-    /// Print a table once, and end
+    /// Print a table once and exit
     #[arg(long)]
     pub once: bool,
 
-    /// The server
+    /// URL of the server
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]
     #[arg(default_value = "http://127.0.0.1:50051")]
     pub server: String,

@@ -1,25 +1,26 @@
-//! How often things happen.
+//! Rates of events.
 
-/// Seconds that a rate is taken over.
+/// Length of the averaging window, seconds.
 const OVER: u64 = 5;
 
-/// Counts of the last seconds.
+/// Event counts of the last seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Rate {
-    /// By second, the one that runs among them.
+    /// A ring of counts by second, including the current second.
     counts: [u64; OVER as usize + 1],
-    /// The second that the newest count is of.
+    /// The second of the newest count.
     second: u64,
 }
 
 impl Rate {
-    /// So many happened in a second.
+    /// Adds `count` events in a second.
     pub(super) fn add(&mut self, count: u64, second: u64) {
         self.turn(second);
         self.counts[(second % (OVER + 1)) as usize] += count;
     }
 
-    /// How many a second, over those that are over; `since` is when counting began.
+    /// Returns events per second over the complete seconds of the window. `since` is the second at
+    /// which counting began.
     pub(super) fn per_second(&self, second: u64, since: u64) -> f64 {
         let mut now = *self;
         now.turn(second);
@@ -28,7 +29,7 @@ impl Rate {
         now.counts.iter().sum::<u64>() as f64 / seconds as f64
     }
 
-    /// Forgets the seconds that are too long ago.
+    /// Clears the counts of seconds outside the window.
     fn turn(&mut self, second: u64) {
         for passed in (self.second + 1..=second).rev().take(self.counts.len()) {
             self.counts[(passed % (OVER + 1)) as usize] = 0;

@@ -1,4 +1,4 @@
-//! The terminal: taken over, and given back however this ends.
+//! The terminal. It is restored at every end, also after a panic.
 
 use std::{io, thread, time::Duration};
 
@@ -8,37 +8,37 @@ use ratatui::{
 };
 use tokio::sync::mpsc;
 
-/// How often it is looked whether keys are still wanted.
+/// Interval between two checks whether the receiver of keys is closed.
 const LOOK: Duration = Duration::from_millis(100);
-/// Keys that wait to be taken.
+/// Maximum number of keys that wait to be taken.
 const KEYS_MAX: usize = 64;
 
-/// What a key asks for.
+/// Actions of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
-    /// To end.
+    /// Quit.
     Quit,
-    /// To select another pool, so many rows further down.
+    /// Move the selection by this number of rows.
     Select(isize),
-    /// To select none.
+    /// Clear the selection.
     Deselect,
-    /// To pause or go on.
+    /// Pause or continue.
     Pause,
-    /// To show or hide the help.
+    /// Show or hide the help.
     Help,
-    /// To draw again: the terminal has another size.
+    /// Draw again, because the terminal was resized.
     Redraw,
 }
 
-/// A terminal that is drawn on. Dropping it gives the terminal back, and so does a panic,
+/// The terminal in full-screen mode. Dropping it restores the terminal. A panic restores it too,
 /// before its message is printed.
 #[derive(Debug)]
 pub(super) struct Screen(DefaultTerminal);
 
 impl Screen {
-    /// Takes the terminal over.
+    /// Switches the terminal to full-screen mode.
     pub(super) fn open() -> io::Result<Screen> {
-        // A failure half-way leaves nothing behind.
+        // A failure in the middle restores the terminal.
         ratatui::try_init().map(Screen).inspect_err(|_| drop(ratatui::try_restore()))
     }
 
@@ -46,10 +46,10 @@ impl Screen {
         self.0.draw(view).map(drop)
     }
 
-    /// The keys that are pressed from now on; none any more when the terminal is gone.
+    /// Starts reading keys. The channel closes if the terminal cannot be read.
     pub(super) fn keys(&self) -> mpsc::Receiver<Key> {
         let (pressed, keys) = mpsc::channel(KEYS_MAX);
-        // Reading blocks: it has a thread of its own, which ends with the receiver.
+        // Reading blocks, so it has its own thread, which ends when the receiver is dropped.
         thread::spawn(move || {
             while !pressed.is_closed() {
                 let key = match event::poll(LOOK) {
@@ -69,7 +69,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing.
+        // A failure is ignored: the terminal may be closed.
         let _ = ratatui::try_restore();
     }
 }

@@ -1,4 +1,4 @@
-//! The pools as a plain table, for where there is no terminal.
+//! The pools as a plain table, for output without a terminal.
 
 use std::fmt::Write;
 
@@ -7,8 +7,8 @@ use crate::text::{escaped, grouped};
 
 const HEADINGS: [&str; 6] = ["POOL", "IN USE", "OLDEST", "QUEUED", "WAITING", "FULL"];
 
-/// A line for each pool, the columns as wide as what is in them. FULL is how many calls
-/// were answered so since the server started: there is no rate of one moment.
+/// Formats one line per pool, with aligned columns. FULL is the number of refused calls since the
+/// start of the server, because a single reading has no rate.
 pub(super) fn table(model: &Model) -> String {
     let mut lines = vec![HEADINGS.map(str::to_owned)];
     for row in model.rows() {
@@ -33,7 +33,7 @@ pub(super) fn table(model: &Model) -> String {
     for line in &lines {
         let mut written = String::new();
         for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
-            // Names to the left, numbers to the right; a String takes all of it.
+            // Names are left-aligned, numbers right-aligned. Writing to a String cannot fail.
             let _ = match column {
                 0 => write!(written, "{cell:<width$}"),
                 _ => write!(written, "  {cell:>width$}"),

@@ -1,4 +1,4 @@
-//! The view of a model, as a terminal shows it.
+//! Tests of the view: a model, drawn on a terminal in memory.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ fn event(kind: EventKind, device: &str, token: u64) -> Told<Event> {
     Told { cursor: token.to_string(), event: Some(event) }
 }
 
-/// Two pools, of which things were heard for five seconds.
+/// Two pools with events of five seconds.
 fn model() -> Model {
     let mut model = Model::new("http://tollgate:50051", Timestamp(NOW));
     let full = PoolStanding {
@@ -66,7 +66,7 @@ fn model() -> Model {
     model
 }
 
-/// The lines of a terminal of this size, without the spaces at their ends.
+/// Draws the model on a terminal of this size. Returns its lines without trailing spaces.
 fn screen(model: &Model, mode: Mode, columns: u16, rows: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).expect("a terminal");
     terminal.draw(|frame| draw(model, mode, frame)).expect("drawn");

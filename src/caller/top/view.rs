@@ -1,4 +1,4 @@
-//! How it looks. Drawn of a model alone, so that a test sees what a terminal shows.
+//! Draws the display from a model only, so that a test can check the terminal's contents.
 
 use ratatui::{
     Frame,
@@ -19,11 +19,11 @@ use crate::{
 
 const HEADINGS: [&str; 9] =
     ["POOL", "IN USE", "ADM/s", "FULL/s", "LATE/s", "EXP/s", "OLDEST", "QUEUED", "WAITING"];
-/// Of all columns but the first, which has the rest.
+/// Widths of all columns except the first, which gets the remaining width.
 const WIDTHS: [u16; 8] = [20, 6, 6, 6, 6, 6, 7, 7];
-/// Columns of a bar, and the space behind it.
+/// Width of a bar, without the space after it.
 const BAR: usize = 8;
-/// Below this height there is no room for events.
+/// Minimum height of the terminal that has space for events.
 const EVENTS_FROM: u16 = 14;
 const HELP: &str = "\
 Up, Down, k, j   select a pool, and show its events alone
@@ -36,16 +36,16 @@ ADM, LATE, EXP   tasks a second that were admitted, that were reported
                  late, whose lease ended; of the pools that are watched
 FULL             calls a second that this server answered so";
 
-/// What the keys have made of the display.
+/// Switches of the display.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Mode {
-    /// Nothing changes on it but by keys.
+    /// The display changes by keys only.
     pub(super) paused: bool,
-    /// The help covers it.
+    /// The help covers the display.
     pub(super) help: bool,
 }
 
-/// Draws it all.
+/// Draws the whole display.
 pub(super) fn draw(model: &Model, mode: Mode, frame: &mut Frame<'_>) {
     let area = frame.area();
     let events = if area.height >= EVENTS_FROM { area.height / 3 } else { 0 };
@@ -117,7 +117,7 @@ fn pool<'a>(model: &Model, row: &'a Row) -> TableRow<'a> {
     TableRow::new([Cell::from(name), Cell::from(usage)].into_iter().chain(numbers))
 }
 
-/// Names and bars to the left, numbers to the right.
+/// Left-aligns names and bars, right-aligns numbers.
 fn aligned(text: String, column: usize) -> Cell<'static> {
     let text = Text::from(text);
     Cell::from(if column < 2 { text } else { text.right_aligned() })

@@ -1,4 +1,4 @@
-//! An event in protobuf's JSON form, as grpcurl prints it, on one line.
+//! An event in protobuf's JSON format on one line, as grpcurl prints it.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ struct Message<'a> {
     event: Fields<'a>,
 }
 
-/// What has its default is left out.
+/// Fields with their default value are omitted.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Fields<'a> {
@@ -26,7 +26,7 @@ struct Fields<'a> {
     device_id: Cow<'a, str>,
     #[serde(skip_serializing_if = "str::is_empty")]
     task_id: Cow<'a, str>,
-    /// JSON's numbers do not hold 64 bits: the form has them in quotes.
+    /// A string, as in protobuf's JSON format: JSON numbers cannot hold 64 bits.
     #[serde(skip_serializing_if = "Option::is_none")]
     fencing_token: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,7 +39,7 @@ struct Fields<'a> {
     capacity: Option<u32>,
 }
 
-/// The object.
+/// Formats an event as a JSON object.
 pub(super) fn json(told: &Told<Event>) -> String {
     let event = told.event.as_ref();
     let (device, task) = event.map(Event::device_and_task).unwrap_or_default();
@@ -57,7 +57,7 @@ pub(super) fn json(told: &Told<Event>) -> String {
         event_time: event.map(|it| micros(it.time)),
         capacity: event.and_then(|it| it.capacity),
     };
-    // Strings and numbers: there is nothing in it that JSON has no form for.
+    // Strings and numbers can always be written as JSON.
     let json = serde_json::to_string(&Message { event: fields }).unwrap_or_default();
     escaped_json(&json).into_owned()
 }

@@ -1,4 +1,4 @@
-//! An event as a line for people.
+//! An event of a pool as a line of text.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// The line, with what is in use after the event.
+/// Formats an event, with the slots in use after it.
 pub(crate) fn line(told: &Told<Event>, in_use: Option<InUse>) -> String {
     let time = told.event.as_ref().map_or_else(|| "-".to_owned(), |event| millis(event.time));
     let mut text = format!("{time:<24}  {:<10}", name(told));
@@ -46,7 +46,7 @@ pub(crate) fn line(told: &Told<Event>, in_use: Option<InUse>) -> String {
     escaped(&text).into_owned()
 }
 
-/// The name of what changed, such as `ADMITTED`, as the wire has it behind its prefix.
+/// Returns the name of the event kind without its wire prefix, such as `ADMITTED`.
 pub(super) fn name(told: &Told<Event>) -> String {
     match &told.event {
         Some(event) => format!("{:?}", event.kind).to_uppercase(),
@@ -54,14 +54,14 @@ pub(super) fn name(told: &Told<Event>) -> String {
     }
 }
 
-/// A time in UTC, to the millisecond.
+/// Formats a time in UTC with milliseconds.
 pub(crate) fn millis(time: Timestamp) -> String {
     let time = UNIX_EPOCH + Duration::from_micros(time.0);
     humantime::format_rfc3339_millis(time).to_string()
 }
 
-/// A time in UTC to the microsecond, in groups of three digits that are not all 0, as
-/// protobuf's JSON form has it.
+/// Formats a time in UTC with up to six fraction digits, as in protobuf's JSON format: groups of
+/// three zeros at the end are omitted.
 pub(super) fn micros(time: Timestamp) -> String {
     let text = humantime::format_rfc3339_micros(UNIX_EPOCH + Duration::from_micros(time.0));
     let text = text.to_string();

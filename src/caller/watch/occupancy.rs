@@ -1,4 +1,4 @@
-//! How many slots are in use, as far as the events tell.
+//! Slots in use, computed from events.
 
 use std::collections::HashSet;
 
@@ -7,37 +7,37 @@ use crate::{
     grpc::client::Told,
 };
 
-/// The tokens of the leases that hold a slot.
+/// The running leases.
 #[derive(Debug, Default)]
 pub(crate) struct Occupancy {
     running: HashSet<u64>,
-    /// Whether all of them are known.
+    /// Whether all running leases are known.
     is_exact: bool,
     capacity: Option<u32>,
 }
 
-/// What is in use after an event.
+/// Slots in use after an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InUse {
-    /// So many slots at least.
+    /// Minimum number of slots in use.
     pub(crate) least: usize,
-    /// Whether it is so many.
+    /// Whether the minimum is the exact number.
     pub(crate) is_exact: bool,
-    /// Of so many, once that is known.
+    /// Capacity of the pool, if known.
     pub(crate) capacity: Option<u32>,
 }
 
 impl Occupancy {
-    /// With these leases, and no others, in a pool of so many slots.
+    /// Creates an exact occupancy from all running leases and the capacity.
     pub(crate) fn of(tokens: impl IntoIterator<Item = u64>, capacity: u32) -> Occupancy {
         let running = tokens.into_iter().collect();
         Occupancy { running, is_exact: true, capacity: Some(capacity) }
     }
 
-    /// Takes an event into account; what is in use then, where it is about that.
+    /// Applies an event. Returns the slots in use after it, if the event can change them.
     pub(crate) fn after(&mut self, told: &Told<Event>) -> Option<InUse> {
         let Some(event) = &told.event else {
-            // They may have ended meanwhile, and others may run.
+            // During the gap, leases may have ended or started.
             *self = Occupancy { capacity: self.capacity, ..Occupancy::default() };
             return None;
         };

@@ -1,10 +1,10 @@
-//! The options of `tollgate watch`, checked.
+//! Options of `tollgate watch`, with validation.
 
 use clap::{Args, value_parser};
 
 use super::super::flags;
 
-/// What follows the options in `--help`.
+/// Text after the options in `--help`.
 pub const HELP: &str = "\
 Examples:
   What happens in a pool, from now on:
@@ -31,7 +31,7 @@ no longer. Ctrl-C ends it, and so does who reads its output by going away.
 Exit status: 0 at the end, 64 for a wrong command line, 69 when the server cannot be
 reached at the start, or says that it has no such stream.";
 
-/// Which pool or policy to watch, from when on, at which server.
+/// Options of `tollgate watch`.
 #[derive(Debug, Clone, Args)]
 pub struct WatchOptions {
     /// The pool, such as `ar:0571`
@@ -43,29 +43,29 @@ pub struct WatchOptions {
     #[arg(long, value_name = "NAME", conflicts_with = "pool", value_parser = flags::name)]
     pub policy: Option<String>,
 
-    /// Print JSON, an object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     pub json: bool,
 
-    /// Begin after the event of this cursor
+    /// Start after the event with this cursor
     #[arg(long, value_name = "CURSOR", conflicts_with = "from_start")]
     pub after: Option<String>,
 
-    /// Begin with the oldest event that is kept
+    /// Start with the oldest stored event
     #[arg(long)]
     pub from_start: bool,
 
-    /// End after so many events
+    /// Exit after this number of events
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     pub count: Option<u64>,
 
-    /// The server
+    /// URL of the server
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]
     #[arg(default_value = "http://127.0.0.1:50051")]
     pub server: String,
 }
 
-/// What is watched.
+/// The watched pool or policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Watched<'a> {
     Pool(&'a str),
@@ -84,12 +84,12 @@ impl WatchOptions {
     pub(super) fn watched(&self) -> Watched<'_> {
         match &self.policy {
             Some(policy) => Watched::Policy(policy),
-            // One of them is there: the command line is refused without.
+            // The command line requires one of them.
             None => Watched::Pool(self.pool.as_deref().unwrap_or_default()),
         }
     }
 
-    /// The cursor to begin after; none for what happens from now on.
+    /// Returns the start cursor; `None` for the present.
     pub(super) fn after(&self) -> Option<String> {
         if self.from_start { Some("0".to_owned()) } else { self.after.clone() }
     }

@@ -1,4 +1,4 @@
-//! Standard output, which takes lines only as fast as somebody reads them.
+//! Standard output with a reader that may be slow.
 
 use std::{
     io::{self, BufWriter, ErrorKind::BrokenPipe, Write},
@@ -11,13 +11,12 @@ use tokio::{
     time::timeout,
 };
 
-/// Lines that wait to be printed.
+/// Maximum number of lines that wait to be printed.
 const LINES_MAX: usize = 1000;
-/// How long a reader that does not read is waited for at the end.
+/// Time at the end to wait for a reader that does not read.
 const AT_THE_END: Duration = Duration::from_secs(1);
 
-/// Prints lines, on a thread of its own: a reader that stops reading does not keep
-/// Ctrl-C from being heard.
+/// Prints lines on a separate thread, so that a reader that stops reading does not block Ctrl-C.
 #[derive(Debug)]
 pub(super) struct Printer {
     lines: mpsc::Sender<String>,
@@ -29,19 +28,19 @@ impl Printer {
         let (lines, waiting) = mpsc::channel(LINES_MAX);
         let (end, ended) = oneshot::channel();
         thread::spawn(move || {
-            // Nobody asks any more when this end was not waited for.
+            // The receiver is dropped if the end is not waited for.
             let _ = end.send(print(waiting, BufWriter::new(out)));
         });
         Printer { lines, ended }
     }
 
-    /// Has a line printed; false when nothing can be printed any more.
+    /// Queues a line; false if the output is closed or has failed.
     pub(super) async fn print(&self, line: String) -> bool {
         self.lines.send(line).await.is_ok()
     }
 
-    /// Waits until all is printed, unless nobody reads. A reader that is gone has had
-    /// enough; any other failure is an error.
+    /// Waits until all lines are printed, at most one second. A closed pipe is not an error,
+    /// because its reader has read enough.
     pub(super) async fn end(self) -> io::Result<()> {
         drop(self.lines);
         match timeout(AT_THE_END, self.ended).await {
@@ -51,7 +50,7 @@ impl Printer {
     }
 }
 
-/// Prints all that comes, and lets go of it whenever nothing else waits.
+/// Prints queued lines, and flushes the output when the queue is empty.
 fn print(mut lines: mpsc::Receiver<String>, mut out: impl Write) -> io::Result<()> {
     while let Some(line) = lines.blocking_recv() {
         writeln!(out, "{line}")?;

@@ -1,4 +1,4 @@
-//! An event of a policy's keys, as a line for people and in protobuf's JSON form.
+//! An event of a policy's key, as a line of text and in protobuf's JSON format.
 
 use serde::Serialize;
 
@@ -14,7 +14,8 @@ struct Message<'a> {
     event: Fields<'a>,
 }
 
-/// What has its default is left out; JSON's numbers do not hold 64 bits.
+/// Fields with their default value are omitted. 64-bit numbers are strings, because JSON numbers
+/// cannot hold them.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Fields<'a> {
@@ -45,7 +46,7 @@ struct BanFields<'a> {
     actor: String,
 }
 
-/// The object.
+/// Formats an event as a JSON object.
 pub(super) fn json(event: &RateEvent) -> String {
     let ban = event.ban.as_ref().map(|ban| BanFields {
         key: &event.key,
@@ -64,12 +65,12 @@ pub(super) fn json(event: &RateEvent) -> String {
         ban,
         actor: &event.actor,
     };
-    // Strings and numbers: there is nothing in it that JSON has no form for.
+    // Strings and numbers can always be written as JSON.
     let json = serde_json::to_string(&Message { event }).unwrap_or_default();
     escaped_json(&json).into_owned()
 }
 
-/// The line.
+/// Formats an event as a line.
 pub(super) fn line(event: &RateEvent) -> String {
     let time = event.time.map_or_else(|| "-".to_owned(), millis);
     let mut line = format!("{time:<24}  {:<9}", event.kind.name());
@@ -88,7 +89,7 @@ pub(super) fn line(event: &RateEvent) -> String {
     }
     if let Some(Ban { until, strikes, reason, actor }) = &event.ban {
         add(&format!("until {}, strike {strikes}", millis(*until)));
-        // A rule's own says the same as the count.
+        // The reason of a ban by the rule repeats the count.
         if event.above.is_none() && !reason.is_empty() {
             add(&text(reason));
         }
