@@ -1,14 +1,12 @@
-//! Plays a fleet against a running server over gRPC: for trying it out, for
-//! planning capacity, for load. It is one of devices that ask for slots or work off
-//! queued tasks, one of callers that ask whether they are within their rate, or one of
-//! buyers in a flash sale.
+//! `tollgate fleet`: simulates clients against a running server over gRPC, for demonstrations,
+//! capacity planning and load. There are four kinds: devices that ask for slots, devices that run
+//! queued tasks, callers that check their rate, and buyers in a flash sale.
 //!
-//! The devices are the witnesses: each knows when it was in flight, and the
-//! most that ever were at once is compared with the pool's capacity. That
-//! number is a lower bound of what the server let in, so one above the cap
-//! is the server's fault, not the measurement's. Two things would make it
-//! unfair: an operator who evicts running tasks, and a server clock that is
-//! set forward, both in mid-run.
+//! The devices check the server. Each device knows when it was in flight, and the maximum number in
+//! flight at once is compared with the capacity of the pool. That number is a lower bound of the
+//! leases that the server granted. So a number above the cap proves a fault of the server. Two
+//! events would make the result wrong: an operator who evicts running tasks, and a server clock
+//! that is set forward, both during the run.
 
 mod callers;
 mod device;
@@ -51,7 +49,7 @@ use tally::Tally;
 const PLAYERS_PER_CONNECTION: u32 = 250;
 const CONNECTIONS_MAX: u32 = 16;
 
-/// Why a run could not start, and what to do about it.
+/// A run that could not start: the error and what to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FleetError(String);
 
@@ -63,7 +61,7 @@ impl fmt::Display for FleetError {
 
 impl std::error::Error for FleetError {}
 
-/// What a run came to; its `Display` tells all of it.
+/// The result of a run. `Display` prints the whole report.
 #[derive(Debug, Clone)]
 pub struct Report {
     text: String,
@@ -75,7 +73,7 @@ impl Report {
         Report { text: report.to_string(), held }
     }
 
-    /// The exit status: 0 when the server kept to its word, else 1.
+    /// The exit code: 0 if the server kept its contract, otherwise 1.
     pub fn exit_status(&self) -> u8 {
         if self.held { 0 } else { 1 }
     }
@@ -87,8 +85,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// Plays the fleet until its duration has passed or a signal ends it early;
-/// a second signal drops what is in hand.
+/// Runs the fleet until its duration has passed or a signal ends it early. A second signal aborts
+/// the calls in flight.
 pub async fn run(options: &FleetOptions) -> Result<Report, FleetError> {
     let signals = Signals::new().map_err(|error| FleetError(error.to_string()))?;
     let seed = options.seed.unwrap_or_else(random);
@@ -103,7 +101,7 @@ pub async fn run(options: &FleetOptions) -> Result<Report, FleetError> {
     }
 }
 
-/// Plays devices.
+/// Runs devices that ask for slots.
 async fn admit(options: &FleetOptions, seed: u64, signals: Signals) -> Result<Report, FleetError> {
     let tally = Arc::new(Tally::default());
     let unreachable = |error: CallError| unreachable(options, &error);
@@ -117,13 +115,13 @@ async fn admit(options: &FleetOptions, seed: u64, signals: Signals) -> Result<Re
     Ok(Report::new(&report, report.cap_held()))
 }
 
-/// Plays callers.
+/// Runs callers that check their rate.
 async fn call(options: &FleetOptions, seed: u64, signals: Signals) -> Result<Report, FleetError> {
     let against = options.callers.against().map_err(FleetError)?;
     let unreachable = |error: CallError| unreachable(options, &error);
     let clients = connect(options, options.callers.keys).await.map_err(unreachable)?;
     if let Some(client) = clients.first() {
-        // A server that knows no rates says so now, not in every call.
+        // A first call reports a permanent error at once, instead of in each call.
         client.check_rate("fleet", &against, 0).await.map_err(unreachable)?;
     }
     say(format_args!(
@@ -134,7 +132,7 @@ async fn call(options: &FleetOptions, seed: u64, signals: Signals) -> Result<Rep
     Ok(Report::new(&report, report.limit_held()))
 }
 
-/// Plays buyers.
+/// Runs buyers in a flash sale.
 async fn sell(options: &FleetOptions, seed: u64, signals: Signals) -> Result<Report, FleetError> {
     let unreachable = |error: CallError| unreachable(options, &error);
     let sale = &options.sale_options;
@@ -148,7 +146,7 @@ async fn sell(options: &FleetOptions, seed: u64, signals: Signals) -> Result<Rep
     Ok(Report::new(&report, report.stock_held()))
 }
 
-/// Plays devices that work off what is queued for them.
+/// Runs devices with queued tasks.
 async fn work_off(
     options: &FleetOptions,
     seed: u64,
@@ -165,12 +163,13 @@ async fn work_off(
     Ok(Report::new(&report, report.queue_held()))
 }
 
-/// Says on standard error what is played. Whoever closed it does not want to know.
+/// Prints the start of the run to standard error. A failure is ignored, because standard error may
+/// be closed.
 fn say(what: fmt::Arguments<'_>) {
     let _ = writeln!(stderr(), "{}", escaped(&what.to_string()));
 }
 
-/// Connects as many times as so many players need.
+/// Opens one connection for each 250 players, at most 16.
 async fn connect(options: &FleetOptions, players: u32) -> Result<Vec<Client>, CallError> {
     let count = players.div_ceil(PLAYERS_PER_CONNECTION).min(CONNECTIONS_MAX);
     let mut clients = Vec::new();
@@ -180,7 +179,7 @@ async fn connect(options: &FleetOptions, players: u32) -> Result<Vec<Client>, Ca
     Ok(clients)
 }
 
-/// Sets or reads the pool's capacity.
+/// Sets the capacity of the pool if the option is given, and reads it.
 async fn capacity(
     options: &FleetOptions,
     clients: &[Client],
@@ -203,7 +202,7 @@ fn unreachable(options: &FleetOptions, error: &CallError) -> FleetError {
     ))
 }
 
-/// Seeded by the operating system, for what the seed does not decide.
+/// Returns a random number of the operating system, for values that do not depend on the seed.
 fn random() -> u64 {
     RandomState::new().hash_one(0u8)
 }

@@ -1,10 +1,9 @@
-//! Callers: keys that keep asking whether they are within their rate.
+//! Callers: one per key, each checks its rate again and again.
 //!
-//! The callers are the witnesses: each knows when its allowed calls were sent
-//! and answered, and the most that certainly fell into one window is compared
-//! with what the algorithm permits. Like the devices' count it is a lower
-//! bound of what the server let pass, and an operator who resets keys, or a
-//! server clock that is set forward, would make it unfair.
+//! The callers check the server. Each caller knows when its allowed calls were sent and answered.
+//! The maximum number that certainly fell into one window is compared with the maximum that the
+//! algorithm permits. Like the number of devices in flight it is a lower bound. An operator who
+//! resets keys, or a server clock that is set forward, would make the result wrong.
 
 mod caller;
 mod options;

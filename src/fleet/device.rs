@@ -1,4 +1,4 @@
-//! One device's life.
+//! One simulated device.
 
 use std::{
     sync::Arc,
@@ -18,35 +18,35 @@ use crate::{
     time::monotonic,
 };
 
-/// How long after its lease's end a late device reports.
+/// Delay of a late report after the end of the lease.
 const LATE_BY: Duration = Duration::from_millis(50);
 
 /// A device of the fleet.
 #[derive(Debug)]
 pub(super) struct Device {
-    /// How it behaves.
+    /// Its behaviour.
     pub(super) kind: Kind,
-    /// The tasks ahead of it.
+    /// Its future tasks.
     pub(super) tasks: Tasks,
-    /// When it reports.
+    /// The times of its reports.
     pub(super) reports: Reports,
-    /// Its line to the server.
+    /// Its connection to the server.
     pub(super) uplink: Uplink,
-    /// Turns true when nothing new is to be asked for.
+    /// Becomes true when no new work is to be started.
     pub(super) stop: watch::Receiver<bool>,
 }
 
-/// A lease in a device's hand.
+/// A lease that the device holds.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     token: u64,
     hold: Hold,
-    /// From then on it has certainly ended at the server.
+    /// Instant at which the lease has certainly ended on the server.
     ended_by: Instant,
 }
 
 impl Device {
-    /// Lives until the fleet stops: one task after the other.
+    /// Runs one task after the other until the fleet stops.
     pub(super) async fn live(mut self) {
         if !self.pause(self.reports.first()).await {
             return;
@@ -64,15 +64,14 @@ impl Device {
         }
     }
 
-    /// Asks for a task until the device holds a lease for it: at each report,
-    /// but never before `retry_after` has passed. None when the task was
-    /// completed before, or when the fleet stops.
+    /// Asks for a task at each report, but not before `retry_after`, until the device holds a
+    /// lease. `None` if the task was completed before, or if the fleet stops.
     ///
-    /// `held` is the lease of a device that crashed. It asks even while the
-    /// fleet stops, as long as that lease may run: its work is not new.
+    /// `held` is the lease of a device that crashed. Such a device asks while the fleet stops too,
+    /// until that lease has ended, because its work is not new.
     async fn obtain(&mut self, task: &str, mut held: Option<Held>) -> Option<Held> {
         let first_asked = held.is_none().then(monotonic);
-        // A lost ask may have been granted, and a later one is then told so.
+        // An unanswered request may have been granted; a later one is then answered as a repeat.
         let mut lost_since = None;
         loop {
             let sent = monotonic();
@@ -92,7 +91,7 @@ impl Device {
                 Some(
                     AdmitDecision::Full { retry_after, .. } | AdmitDecision::Paused { retry_after },
                 ) => {
-                    // A lease that runs would have been given once more.
+                    // If the lease still ran, the server would have returned it.
                     self.expire(held.take());
                     retry_after.duration()
                 }
@@ -120,7 +119,7 @@ impl Device {
         }
     }
 
-    /// Takes the lease given. One that was held already goes on as it was.
+    /// Takes the granted lease. A repeated lease keeps its counter entry.
     fn take(&self, lease: &Lease, granted_after: Instant, held: Option<Held>) -> Held {
         if let Some(held) = held.filter(|held| held.token == lease.token) {
             return held;
@@ -140,7 +139,7 @@ impl Device {
                 self.report(task, held).await;
             }
             Manner::Silent => {
-                // Nothing is left to do when the fleet stops meanwhile.
+                // If the fleet stops first, nothing is left to do.
                 if self.pause(held.ended_by).await {
                     self.expire(Some(held));
                 }
@@ -163,8 +162,8 @@ impl Device {
         }
     }
 
-    /// Reports success, at each report again until an answer comes. While the
-    /// fleet stops it gives up with the lease.
+    /// Reports success, again at each report until the server answers. While the fleet stops, it
+    /// gives up when the lease ends.
     async fn report(&mut self, task: &str, held: Held) {
         self.tally().gauge.leave(held.hold);
         loop {
@@ -181,7 +180,7 @@ impl Device {
         }
     }
 
-    /// Notes that a lease, if there was one, ended without a result.
+    /// Counts a lease that ended without a result, if there is one.
     fn expire(&self, held: Option<Held>) {
         if let Some(held) = held {
             self.tally().gauge.leave(held.hold);
@@ -189,7 +188,7 @@ impl Device {
         }
     }
 
-    /// Waits; false at once when the fleet stops.
+    /// Waits until an instant; false as soon as the fleet stops.
     async fn pause(&mut self, until: Instant) -> bool {
         tokio::select! {
             biased;
@@ -198,8 +197,7 @@ impl Device {
         }
     }
 
-    /// Waits with a lease in hand; when the fleet stops, no longer than that
-    /// lease can last.
+    /// Waits with a lease. When the fleet stops, it waits until the end of the lease at most.
     async fn wait(&mut self, until: Instant, held: Held) {
         if !self.pause(until).await {
             sleep_until(until.min(held.ended_by).into()).await;

@@ -1,24 +1,24 @@
-//! Seeded chance: the same throws from the same seed on every machine.
+//! Seeded random numbers: the same seed gives the same numbers on every machine.
 
 use rand_chacha::{
     ChaCha8Rng,
     rand_core::{RngCore, SeedableRng},
 };
 
-/// One independent stream of throws.
+/// One independent stream of random numbers.
 #[derive(Debug, Clone)]
 pub(super) struct Dice(ChaCha8Rng);
 
 impl Dice {
-    /// Streams of one seed do not disturb each other, however many throws are
-    /// taken from each.
+    /// Creates a stream. Streams of one seed are independent, however many numbers are taken from
+    /// each.
     pub(super) fn new(seed: u64, stream: u64) -> Dice {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(stream);
         Dice(random)
     }
 
-    /// Uniform from 0, below 1.
+    /// Uniform in [0, 1).
     pub(super) fn fraction(&mut self) -> f64 {
         // The 53 bits that a double holds exactly.
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
@@ -35,7 +35,7 @@ impl Dice {
         radius * (std::f64::consts::TAU * self.fraction()).cos()
     }
 
-    /// Every order equally likely (Fisher and Yates).
+    /// Shuffles uniformly (Fisher and Yates).
     pub(super) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, (self.fraction() * (last + 1) as f64) as usize);

@@ -1,4 +1,4 @@
-//! How many devices are in flight, as they see it themselves.
+//! Number of devices in flight, as the devices see it.
 
 use std::{
     collections::BTreeSet,
@@ -8,17 +8,16 @@ use std::{
 
 use crate::time::monotonic;
 
-/// What the server's clock may gain on ours while a lease runs: 1/1000 of it,
-/// twice what a clock under correction is allowed to.
+/// Fraction 1/1000 of a lease by which the server's clock may gain on ours: twice the rate of a
+/// clock under correction.
 const DRIFT: u32 = 1000;
 
-/// Counts the leases that certainly run at the server, and keeps the most.
+/// Counts the leases that certainly run on the server, and keeps the maximum.
 ///
-/// It never counts more than the server does, or a cap that held would be
-/// called broken. A lease is counted from the receipt of its grant (it was
-/// granted before) to just before its report is sent (it is freed after), at
-/// most to [`ends`], which lies before its end. The count is taken in one
-/// step together with the clock, and never depends on a timer that fires late.
+/// The count never exceeds the server's own, otherwise it could report a false fault. A lease
+/// counts from the receipt of its grant, which follows the grant. It counts until just before its
+/// report is sent, which precedes the release, and at most until [`ends`], which precedes its end.
+/// The clock is read and the count taken under one lock, so a late timer cannot falsify it.
 #[derive(Debug, Default)]
 pub(super) struct Gauge(Mutex<State>);
 
@@ -30,37 +29,37 @@ struct State {
     most: usize,
 }
 
-/// One counted lease: its end, and a number that tells it from others.
+/// A counted lease: its end, and a unique number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Hold(Instant, u64);
 
-/// When to stop counting a lease of this length: it was granted after `sent`,
-/// the instant before the call that it was granted to left, so it runs on.
+/// Returns when to stop counting a lease. It was granted after `sent`, the instant before the
+/// granted call was sent, so it still runs at the returned instant.
 pub(super) fn ends(sent: Instant, length: Duration) -> Instant {
     sent + (length - length / DRIFT)
 }
 
 impl Gauge {
-    /// Counts a lease in.
+    /// Starts counting a lease.
     pub(super) fn enter(&self, end: Instant) -> Hold {
         let mut state = self.lock();
         // Read under the lock: an earlier reading would count ended leases.
         state.enter(monotonic(), end)
     }
 
-    /// Counts a lease out; nothing happens when it has ended.
+    /// Stops counting a lease; does nothing if it has ended.
     pub(super) fn leave(&self, hold: Hold) {
         self.lock().running.remove(&hold);
     }
 
-    /// How many are in flight now.
+    /// Returns the number in flight now.
     pub(super) fn now(&self) -> usize {
         let mut state = self.lock();
         state.reclaim(monotonic());
         state.running.len()
     }
 
-    /// The most that ever were.
+    /// Returns the maximum.
     pub(super) fn most(&self) -> usize {
         self.lock().most
     }
@@ -75,7 +74,7 @@ impl State {
         self.reclaim(now);
         self.entered += 1;
         let hold = Hold(end, self.entered);
-        // An answer that took longer than the lease grants nothing any more.
+        // The lease has ended if the answer took longer than the lease.
         if end > now {
             self.running.insert(hold);
             self.most = self.most.max(self.running.len());
@@ -83,7 +82,7 @@ impl State {
         hold
     }
 
-    /// Each lease ends once, so the work is amortized over the grants.
+    /// Removes ended leases. Each lease ends once, so the work is amortized over the grants.
     fn reclaim(&mut self, now: Instant) {
         while self.running.first().is_some_and(|hold| hold.0 <= now) {
             self.running.pop_first();
@@ -112,10 +111,10 @@ mod tests {
     fn a_lease_counts_until_its_end_without_a_timer() {
         let (mut state, start) = (State::default(), monotonic());
         state.enter(start, start + SECOND);
-        // Granted the instant the first one ended: never two at once.
+        // Granted at the instant at which the first one ended, so never two at once.
         state.enter(start + SECOND, start + 2 * SECOND);
         assert_eq!((state.running.len(), state.most), (1, 1));
-        // A reading of the clock that others overtook revives nothing.
+        // An older reading of the clock does not bring ended leases back.
         state.enter(start + SECOND / 2, start + 3 * SECOND);
         assert_eq!((state.running.len(), state.most), (2, 2));
     }

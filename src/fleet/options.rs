@@ -1,4 +1,4 @@
-//! The options of `tollgate fleet`, checked.
+//! Options of `tollgate fleet`, with validation.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use crate::{
 };
 
 const DEVICES: &str = "Devices (without --rate or --sale)";
-/// What is played instead of devices.
+/// Modes without devices.
 const MODES: [&str; 2] = ["rate", "sale"];
-/// Shares such as 0.7 + 0.2 + 0.1 add up to a little more than 1.
+/// Maximum sum of shares. Floating-point sums such as 0.7 + 0.2 + 0.1 can slightly exceed 1.
 pub(super) const SHARES_MAX: f64 = 1.0 + 1e-9;
 const DEVICES_MAX: i64 = 100_000;
 const REPORT_INTERVAL_MIN: Duration = Duration::from_millis(10);
 const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(86_400);
 const DURATION_MAX: Duration = Duration::from_secs(30 * 86_400);
 
-/// What follows the options in `--help`.
+/// Text after the options in `--help`.
 pub const HELP: &str = "\
 Examples:
   A first look at a running server:
@@ -62,113 +62,113 @@ window than the algorithm permits, more sold than there was, or one twice, or wh
 queued task did not run as often as its attempts say, or is neither done nor dead; 64
 for a wrong command line, 69 when the server cannot be reached.";
 
-/// What fleet to play, against which server.
+/// Options of `tollgate fleet`.
 #[derive(Debug, Clone, Args)]
 pub struct FleetOptions {
-    /// Play callers that keep asking whether they are within their rate,
-    /// instead of devices
+    /// Simulate callers that check their rate, instead of devices
     #[arg(long, conflicts_with_all = ["sale", "queued"])]
     pub rate: bool,
 
-    /// Play a flash sale: buyers that want the same few items, instead of devices
+    /// Simulate a flash sale instead of devices: buyers that want the same few items
     #[arg(long, conflicts_with = "queued")]
     pub sale: bool,
 
-    /// Queue tasks for the devices, which work them off; other defaults stand in
-    /// parentheses
+    /// Queue tasks for the devices, which run them; defaults that differ are in parentheses
     #[arg(long)]
     pub queued: bool,
 
-    /// The server
+    /// URL of the server
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = server)]
     #[arg(default_value = "http://127.0.0.1:50051")]
     pub server: String,
 
-    /// How long new calls are made; what is in hand is then finished (10m)
+    /// Time during which new calls are made; running tasks are then finished (10m)
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     #[arg(default_value_if("queued", "true", "10m"))]
     pub duration: Duration,
 
-    /// Decides who misbehaves, how long tasks run and when callers call
-    /// [default: a random one]
+    /// Seed of the behaviour of devices, the durations of tasks and the times of calls [default:
+    /// random]
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
 
-    /// The pool to ask for slots in
+    /// The pool to ask for slots
     #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "NAME", default_value = "fleet", value_parser = name)]
     pub pool: String,
 
-    /// How many devices
+    /// Number of devices
     #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "N", default_value_t = 100)]
     #[arg(value_parser = value_parser!(u32).range(1..=DEVICES_MAX))]
     pub devices: u32,
 
-    /// How often a device reports; varied by a tenth, starts spread over one (200ms)
+    /// Interval between two reports of a device; varied by a tenth, starts spread over one interval
+    /// (200ms)
     #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = report_interval)]
     #[arg(default_value_if("queued", "true", "200ms"))]
     pub report_interval: Duration,
 
-    /// How long a task runs: `3s`, or drawn from `2s..5s` (uniform), `exp:3s`
-    /// (exponential), `normal:3s,500ms` (mean, deviation) (50ms..150ms)
+    /// Duration of a task: `3s`, or drawn from `2s..5s` (uniform), `exp:3s` (exponential),
+    /// `normal:3s,500ms` (mean, deviation) (50ms..150ms)
     #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "DURATION", default_value = "2s..5s")]
     #[arg(default_value_if("queued", "true", "50ms..150ms"))]
     pub task_duration: TaskDuration,
 
-    /// The lease to ask for; refused devices are sent away until one ends (500ms)
+    /// Requested lease; a full pool refuses devices until a lease ends or a task is reported
+    /// (500ms)
     #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = lease)]
     #[arg(default_value_if("queued", "true", "500ms"))]
     pub lease: Duration,
 
-    /// Set the pool's slots before the start [default: leave them]
+    /// Set the capacity of the pool before the start [default: unchanged]
     #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "SLOTS")]
     #[arg(value_parser = value_parser!(u32).range(0..=i64::from(CAPACITY_MAX)))]
     pub capacity: Option<u32>,
 
-    /// Share of devices that take a task and never report back: 0..1 or `10%` (5%)
+    /// Share of devices that take a task and never report: 0..1 or `10%` (5%)
     #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
     #[arg(default_value_if("queued", "true", "5%"))]
     pub silent: f64,
 
-    /// Share of devices that report only after their lease's end (5%)
+    /// Share of devices that report only after the end of the lease (5%)
     #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
     #[arg(default_value_if("queued", "true", "5%"))]
     pub late: f64,
 
-    /// Share of devices that crash in mid-task, restart and run it again (5%)
+    /// Share of devices that crash during a task, restart and run it again (5%)
     #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
     #[arg(default_value_if("queued", "true", "5%"))]
     pub crashes: f64,
 
-    /// Share of devices, of whatever kind, that send every message twice (5%)
+    /// Share of devices, of any kind, that send every message twice (5%)
     #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
     #[arg(default_value_if("queued", "true", "5%"))]
     pub duplicates: f64,
 
-    /// What --rate plays.
+    /// Options of --rate.
     #[command(flatten)]
     pub callers: CallerOptions,
 
-    /// What --queued plays.
+    /// Options of --queued.
     #[command(flatten)]
     pub queue: QueueOptions,
 
-    /// What --sale plays.
+    /// Options of --sale.
     #[command(flatten)]
     pub sale_options: SaleOptions,
 }
 
 impl FleetOptions {
-    /// What no flag can tell alone.
+    /// Checks rules that concern several flags at once.
     pub fn check(&self) -> Result<(), String> {
         if self.rate {
             return self.callers.check();

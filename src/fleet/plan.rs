@@ -1,57 +1,55 @@
-//! Who behaves how, and when: everything of a run that chance decides, drawn
-//! from the seed alone. What the server answers changes nothing in it.
+//! The random behaviour of a run. It depends on the seed only; answers of the server do not
+//! influence it.
 
 use std::time::{Duration, Instant};
 
 use super::{dice::Dice, options::FleetOptions, task_duration::TaskDuration};
 
-/// Streams of chance: the first for the fleet, then two for each device.
+/// Random streams: the first for the fleet, then two for each device.
 const KINDS: u64 = 0;
 
-/// A report comes up to this share of an interval after its due time. Never
-/// before: the due time would then still lie ahead, and be reported at twice.
+/// Maximum delay of a report, as a share of the interval. A report is never early, because its due
+/// time would then still be in the future and be used twice.
 const JITTER: f64 = 0.1;
 
-/// What becomes of a device's tasks.
+/// Behaviour of a device with its tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Manner {
-    /// Runs it and reports.
+    /// Runs its tasks and reports.
     Regular,
-    /// Takes it and never reports.
+    /// Takes a task and never reports.
     Silent,
-    /// Reports after the lease's end.
+    /// Reports after the end of the lease.
     Late,
-    /// Crashes once in the middle of it, restarts and runs it again.
+    /// Crashes once during a task, restarts and runs it again.
     Crashing,
 }
 
-/// How a device behaves.
+/// Behaviour of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kind {
-    /// What becomes of its tasks.
+    /// Behaviour with tasks.
     pub(super) manner: Manner,
     /// Whether it sends each message twice.
     pub(super) twice: bool,
 }
 
-/// How one task goes.
+/// The course of one task.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct TaskPlan {
-    /// How long it runs.
+    /// Duration of the task.
     pub(super) duration: Duration,
-    /// How far into it a crashing device crashes.
+    /// Time after which a crashing device crashes.
     pub(super) crash_after: Duration,
-    /// How long a crashed device is away: up to one report interval.
+    /// Time until a crashed device restarts: up to one report interval.
     pub(super) away: Duration,
 }
 
-/// The kind of every device. Shares are exact: 10 % of 2,000 is 200, not a
-/// throw per device.
+/// Returns the kinds of all devices. Shares are exact: 10 % of 2,000 are 200 devices.
 pub(super) fn kinds(options: &FleetOptions, seed: u64) -> Vec<Kind> {
     let devices = options.devices as usize;
     let mut dice = Dice::new(seed, KINDS);
-    // Shares are added up before they are rounded, so that kinds that share
-    // out the whole fleet never need one device more than there is.
+    // Shares are summed before rounding, so that shares of 100 % give exactly all devices.
     let upto = |share: f64| ((share * devices as f64).round() as usize).min(devices);
     let silent = upto(options.silent);
     let late = upto(options.silent + options.late);
@@ -69,7 +67,7 @@ pub(super) fn kinds(options: &FleetOptions, seed: u64) -> Vec<Kind> {
     manners.into_iter().zip(twice).map(|(manner, twice)| Kind { manner, twice }).collect()
 }
 
-/// The tasks of one device, one after the other.
+/// The tasks of one device, in order.
 #[derive(Debug)]
 pub(super) struct Tasks {
     dice: Dice,
@@ -78,7 +76,7 @@ pub(super) struct Tasks {
 }
 
 impl Tasks {
-    /// The tasks of the device of this index.
+    /// Creates the tasks of a device.
     pub(super) fn new(options: &FleetOptions, seed: u64, device: u32) -> Tasks {
         Tasks {
             dice: Dice::new(seed, 1 + 2 * u64::from(device)),
@@ -87,8 +85,8 @@ impl Tasks {
         }
     }
 
-    /// The next task's. Every device draws all of it, so that its durations
-    /// stay when its kind changes.
+    /// Draws the next task. Every device draws all values, so that its durations do not depend on
+    /// its kind.
     pub(super) fn next(&mut self) -> TaskPlan {
         let duration = self.duration.draw(&mut self.dice);
         let crash_after = duration.mul_f64(self.dice.fraction());
@@ -97,7 +95,7 @@ impl Tasks {
     }
 }
 
-/// When one device reports.
+/// Times of the reports of one device.
 #[derive(Debug)]
 pub(super) struct Reports {
     dice: Dice,
@@ -106,21 +104,20 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// The reports of the device of this index; the first comes within one
-    /// interval after `start`.
+    /// Creates the reports of a device. The first is within one interval after `start`.
     pub(super) fn new(options: &FleetOptions, seed: u64, device: u32, start: Instant) -> Reports {
         let mut dice = Dice::new(seed, 2 + 2 * u64::from(device));
         let first = start + options.report_interval.mul_f64(dice.fraction());
         Reports { dice, first, interval: options.report_interval }
     }
 
-    /// When the first is due.
+    /// Returns the time of the first report.
     pub(super) fn first(&self) -> Instant {
         self.first
     }
 
-    /// When the next after `now` is due. Due times keep to a grid, so that a
-    /// device keeps its phase and the fleet stays spread.
+    /// Returns the time of the next report after `now`. Reports stay on a grid, so that each device
+    /// keeps its phase and the fleet stays spread.
     pub(super) fn after(&mut self, now: Instant) -> Instant {
         let passed = now.saturating_duration_since(self.first);
         let periods = passed.as_secs_f64() / self.interval.as_secs_f64();

@@ -1,5 +1,4 @@
-//! The live display on standard error: a bar on a terminal, else a line every
-//! few seconds.
+//! Progress on standard error: a bar on a terminal, otherwise a line every few seconds.
 
 use std::{
     io::{IsTerminal, Write, stderr},
@@ -12,18 +11,18 @@ use crate::text::grouped;
 
 const BAR_PERIOD: Duration = Duration::from_millis(250);
 const LINE_PERIOD: Duration = Duration::from_secs(5);
-/// Two lines, so that nothing is cut off on 80 columns.
+/// Two lines, so that the text fits into 80 columns.
 const TEMPLATE: &str = "{prefix} {bar:30} {human_pos}/{human_len}\n{msg}";
 
-/// Shows how a run goes.
+/// Shows the progress of a run.
 #[derive(Debug)]
 pub(super) struct Progress {
-    /// None when standard error is no terminal.
+    /// `None` if standard error is not a terminal.
     bar: Option<ProgressBar>,
     shown: Shown,
 }
 
-/// The numbers when last shown, to tell rates by.
+/// The numbers at the last update, from which rates are computed.
 #[derive(Debug, Clone, Copy, Default)]
 struct Shown {
     elapsed: Duration,
@@ -31,38 +30,38 @@ struct Shown {
     level: u64,
 }
 
-/// How a run stands.
+/// The state of a run.
 #[derive(Debug, Clone)]
 pub(super) struct Standing {
-    /// Since the start.
+    /// Time since the start.
     pub(super) elapsed: Duration,
-    /// How long new work is asked for.
+    /// Time during which new work is started.
     pub(super) total: Duration,
-    /// What the bar is of.
+    /// Name of the value of the bar.
     pub(super) name: &'static str,
-    /// How long it is.
+    /// Value of the bar.
     pub(super) level: Level,
-    /// What it is held against.
+    /// Maximum of the bar.
     pub(super) cap: u64,
-    /// What else is counted.
+    /// Other counters.
     pub(super) counts: Vec<(&'static str, u64)>,
-    /// Calls made.
+    /// Number of calls.
     pub(super) calls: u64,
-    /// Those with something still in hand, once nothing new is asked for.
+    /// Number of participants that still finish their work, after the end of new work.
     pub(super) finishing: Option<usize>,
 }
 
-/// The length of the bar.
+/// The value of the bar.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Level {
-    /// So many now.
+    /// A current number.
     Now(u64),
-    /// So many since the start; the bar is of how many a second.
+    /// A total since the start; the bar shows its rate per second.
     PerSecond(u64),
 }
 
 impl Progress {
-    /// Picks the form that suits standard error.
+    /// Creates a bar on a terminal, otherwise lines.
     pub(super) fn new() -> Progress {
         let bar = stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template(TEMPLATE).ok();
@@ -72,12 +71,12 @@ impl Progress {
         Progress { bar, shown: Shown::default() }
     }
 
-    /// How often to show it.
+    /// Returns the interval between updates.
     pub(super) fn period(&self) -> Duration {
         if self.bar.is_some() { BAR_PERIOD } else { LINE_PERIOD }
     }
 
-    /// Shows how a run stands now.
+    /// Shows the state of a run.
     pub(super) fn show(&mut self, now: &Standing) {
         let (time, rest, level) = (time(now), self.rest(now), self.level(now));
         let so_far = match now.level {
@@ -86,7 +85,7 @@ impl Progress {
         self.shown = Shown { elapsed: now.elapsed, calls: now.calls, level: so_far };
         let Some(bar) = &self.bar else {
             let (level, cap) = (grouped(level), grouped(now.cap));
-            // Whoever closed standard error does not want to know.
+            // Ignored: standard error may be closed.
             let _ = writeln!(stderr(), "{time}  {} {level}/{cap}  {rest}", now.name);
             return;
         };
@@ -94,11 +93,11 @@ impl Progress {
         bar.set_message(rest);
         bar.set_length(now.cap);
         bar.set_position(level);
-        // The draws of the setters are rate-limited: the last could be dropped.
+        // The setters limit the rate of redraws and may skip the last one.
         bar.force_draw();
     }
 
-    /// Takes the bar away, to make room for the report.
+    /// Removes the bar before the report is printed.
     pub(super) fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

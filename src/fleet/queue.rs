@@ -1,10 +1,10 @@
-//! Queued tasks: they are queued for the devices, which ask for them, run them, fail at
-//! some, stay silent or come late, until all are done or dead.
+//! Queued tasks: a producer queues tasks for devices, which run them until all are completed or
+//! dead. Some devices fail, stay silent or report late.
 //!
-//! The devices are the witnesses: each knows which attempts of its tasks it was given and
-//! what became of them, and that is compared with the server's lists at the end and with
-//! the events of the pool. An operator who cancels or evicts in mid-run, or a server clock
-//! that is set forward, would make it unfair.
+//! The devices check the server. Each device knows which attempts of its tasks it got and how they
+//! ended. That is compared with the server's lists at the end and with the events of the pool. An
+//! operator who cancels or evicts tasks during the run, or a server clock that is set forward,
+//! would make the result wrong.
 
 mod device;
 mod ledger;

@@ -1,4 +1,4 @@
-//! What a run of devices came to.
+//! The report of a run of devices.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -8,18 +8,18 @@ use super::{
 };
 use crate::text::{grouped, length};
 
-/// The outcome; its `Display` is the report.
+/// The results of a run; `Display` prints the report.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Report {
     pub(super) server: String,
     pub(super) pool: String,
     pub(super) seed: u64,
     pub(super) fleet: Fleet,
-    /// How long new work was asked for.
+    /// Time during which new work was started.
     pub(super) asked_for: Duration,
-    /// How long tasks in hand were finished after that.
+    /// Time after that, in which running tasks were finished.
     pub(super) finished_in: Duration,
-    /// Calls made while new work was asked for.
+    /// Number of calls while new work was started.
     pub(super) calls_asking: u64,
     pub(super) in_flight_most: u64,
     pub(super) capacity: u32,
@@ -27,13 +27,13 @@ pub(super) struct Report {
     pub(super) answers: Answers,
     pub(super) calls: u64,
     pub(super) failed: BTreeMap<&'static str, u64>,
-    /// Tasks that still waited for a slot at the end.
+    /// Number of tasks that still waited for a slot at the end.
     pub(super) unserved: u64,
     pub(super) waits: Quantiles,
     pub(super) latencies: Quantiles,
 }
 
-/// How many devices of which kind.
+/// Number of devices of each kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Fleet {
     pub(super) regular: u64,
@@ -43,7 +43,7 @@ pub(super) struct Fleet {
     pub(super) twice: u64,
 }
 
-/// What became of each lease.
+/// Number of leases by their end.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Leases {
     pub(super) admitted: u64,
@@ -52,7 +52,7 @@ pub(super) struct Leases {
     pub(super) left_running: u64,
 }
 
-/// How often each answer was given.
+/// Number of answers of each kind.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Answers {
     pub(super) replayed: u64,
@@ -66,7 +66,7 @@ pub(super) struct Answers {
     pub(super) unknown: u64,
 }
 
-/// The length that half, and that 99 of 100, do not exceed.
+/// The median and the 99th percentile; `None` without values.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Quantiles(pub(super) Option<(Duration, Duration)>);
 
@@ -86,7 +86,7 @@ impl Fleet {
 }
 
 impl Report {
-    /// Takes over what was counted.
+    /// Reads the counters.
     pub(super) fn count(&mut self, tally: &Tally) {
         self.in_flight_most = tally.gauge.most() as u64;
         self.capacity = tally.capacity();
@@ -114,7 +114,7 @@ impl Report {
         self.latencies = Quantiles::of(&tally.latencies);
     }
 
-    /// Whether never more devices were in flight than the pool has slots.
+    /// Whether the number of devices in flight never exceeded the capacity.
     pub(super) fn cap_held(&self) -> bool {
         self.in_flight_most <= u64::from(self.capacity)
     }
@@ -143,7 +143,7 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    /// The counts, each with its name; those without one are headings.
+    /// Returns the rows of the report. A row without a number is a heading.
     fn rows(&self) -> Vec<(String, Option<u64>)> {
         let (fleet, leases, answers) = (&self.fleet, &self.leases, &self.answers);
         let devices = fleet.regular + fleet.silent + fleet.late + fleet.crashing;

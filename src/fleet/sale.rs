@@ -1,8 +1,8 @@
 //! A flash sale: many buyers, few items.
 //!
-//! The buyers are the witnesses: each knows what it was told about its order, and what
-//! they have bought together is compared with what was on sale and with the stock at
-//! the end. An operator who changes the stock in mid-run would make it unfair.
+//! The buyers check the server. Each buyer knows the answers about its order. Their total is
+//! compared with the items on sale and with the stock at the end. An operator who changes the stock
+//! during the run would make the result wrong.
 
 mod buyer;
 mod options;

@@ -1,4 +1,4 @@
-//! One run: the devices set going, watched, and stopped.
+//! One run: starts the devices, shows the progress, and stops them.
 
 use std::{sync::Arc, time::Instant};
 
@@ -23,18 +23,18 @@ use super::{
 };
 use crate::{grpc::client::Client, signals::Signals, time::monotonic};
 
-/// What a run is played with.
+/// The inputs of a run.
 #[derive(Debug)]
 pub(super) struct Stage<'a> {
     pub(super) options: &'a FleetOptions,
     pub(super) seed: u64,
-    /// Connections, shared out among the devices; at least one.
+    /// Connections, which the devices share; at least one.
     pub(super) clients: Vec<Client>,
     pub(super) tally: Arc<Tally>,
 }
 
 impl Stage<'_> {
-    /// Plays to the end.
+    /// Runs to the end and returns the report.
     pub(super) async fn play(&self, mut signals: Signals) -> Report {
         let kinds = plan::kinds(self.options, self.seed);
         let start = monotonic();
@@ -45,7 +45,7 @@ impl Stage<'_> {
         let end = start + self.options.duration;
         watch::until(end, &mut progress, &mut signals, || self.standing(start, None)).await;
         let (asked_for, calls_asking) = (start.elapsed(), self.tally.calls.get());
-        // The devices hold receivers; without any there is nobody to tell.
+        // Fails only if all devices have already ended.
         let _ = stop.send(true);
         let finishing = |devices| self.standing(start, Some(devices));
         watch::finish(&mut devices, &mut progress, &mut signals, finishing).await;
@@ -67,8 +67,8 @@ impl Stage<'_> {
 
     fn launch(&self, kinds: &[Kind], start: Instant, stop: &Receiver<bool>) -> JoinSet<()> {
         let pool: Arc<str> = self.options.pool.as_str().into();
-        // Names of their own for each run: the server remembers the tasks of
-        // the last one as completed.
+        // Names are unique per run, because the server still stores the tasks of the last run as
+        // completed.
         let run = random() as u32;
         let in_flight = InFlight::most(Semaphore::MAX_PERMITS);
         let clients = self.clients.iter().cycle();
@@ -84,7 +84,7 @@ impl Stage<'_> {
                     device: format!("{run:08x}/device-{number}"),
                     lease: self.options.lease,
                     twice: kind.twice,
-                    // A device has one call under way, or two.
+                    // A device has at most two calls in flight.
                     in_flight: in_flight.clone(),
                     tally: self.tally.clone(),
                 },

@@ -1,4 +1,4 @@
-//! What came of a run, counted while it runs.
+//! Counters of a run of devices.
 
 use std::{
     collections::BTreeMap,
@@ -14,17 +14,17 @@ use hdrhistogram::Histogram;
 use super::gauge::Gauge;
 use crate::admission::{CompleteVerdict, Usage};
 
-/// A number that only grows. Nothing is ordered by it.
+/// A counter. It orders no other memory accesses.
 #[derive(Debug, Default)]
 pub(super) struct Count(AtomicU64);
 
 impl Count {
-    /// One more.
+    /// Adds one.
     pub(super) fn add(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many.
+    /// Returns the count.
     pub(super) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -35,12 +35,12 @@ impl Count {
 pub(super) struct Failures(Mutex<BTreeMap<&'static str, u64>>);
 
 impl Failures {
-    /// Notes a failed call.
+    /// Counts a failed call.
     pub(super) fn add(&self, code: &'static str) {
         *self.lock().entry(code).or_default() += 1;
     }
 
-    /// How many of each code.
+    /// Returns the count of each code.
     pub(super) fn by_code(&self) -> BTreeMap<&'static str, u64> {
         self.lock().clone()
     }
@@ -50,22 +50,22 @@ impl Failures {
     }
 }
 
-/// Everything that is counted. Leases are counted once each; answers, as they
-/// come, so that a message sent twice has two.
+/// All counters. Leases count once. Answers count each, so a message that is sent twice counts
+/// twice.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     /// Devices in flight.
     pub(super) gauge: Gauge,
-    /// Leases that devices came to hold.
+    /// Leases that devices held.
     pub(super) admitted: Count,
-    /// Leases whose report was answered, whatever the verdict.
+    /// Leases whose report was answered, with any verdict.
     pub(super) reported: Count,
     /// Leases that ended without a result.
     pub(super) expired: Count,
-    /// Tasks that waited for a slot when the fleet stopped. Their waits are
-    /// not among `waits`, which then looks shorter than it was.
+    /// Tasks that waited for a slot when the fleet stopped. `waits` does not contain them, so its
+    /// values are too low then.
     pub(super) unserved: Count,
-    /// Answers that gave a lease once more.
+    /// Answers that repeated a lease.
     pub(super) replayed: Count,
     /// Answers FULL.
     pub(super) full: Count,
@@ -88,24 +88,24 @@ pub(super) struct Tally {
     /// Failed calls.
     pub(super) failed: Failures,
     capacity: AtomicU32,
-    /// First ask to admission, of each task.
+    /// Time from the first request to the admission of each task.
     pub(super) waits: Times,
-    /// Sent to answered, of each answered call.
+    /// Latencies of answered calls.
     pub(super) latencies: Times,
 }
 
 impl Tally {
-    /// Notes a pool's capacity; the highest is what the cap was.
+    /// Records the capacity of the pool; the highest value is the cap.
     pub(super) fn usage(&self, usage: Usage) {
         self.capacity.fetch_max(usage.capacity, Ordering::Relaxed);
     }
 
-    /// The highest capacity seen.
+    /// Returns the highest capacity.
     pub(super) fn capacity(&self) -> u32 {
         self.capacity.load(Ordering::Relaxed)
     }
 
-    /// Notes what became of a result.
+    /// Counts the verdict on a result.
     pub(super) fn verdict(&self, verdict: CompleteVerdict) {
         match verdict {
             CompleteVerdict::AlreadyCompleted => self.already_completed.add(),
@@ -116,25 +116,25 @@ impl Tally {
         }
     }
 
-    /// Leases of which neither a report was answered nor the end seen.
+    /// Returns the number of leases without an answered report and without a known end.
     pub(super) fn left_running(&self) -> u64 {
         self.admitted.get().saturating_sub(self.reported.get() + self.expired.get())
     }
 }
 
-/// Lengths of time, to three digits.
+/// Durations, with three significant digits.
 #[derive(Debug)]
 pub(super) struct Times(Mutex<Option<Histogram<u64>>>);
 
 impl Default for Times {
     fn default() -> Times {
-        // Up to a day in microseconds; longer ones count as that.
+        // Up to one day in µs; longer values count as one day.
         Times(Mutex::new(Histogram::new_with_bounds(1, 86_400_000_000, 3).ok()))
     }
 }
 
 impl Times {
-    /// Notes one.
+    /// Adds a duration.
     pub(super) fn add(&self, length: Duration) {
         let micros = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
         if let Some(histogram) = &mut *self.lock() {
@@ -142,7 +142,7 @@ impl Times {
         }
     }
 
-    /// The length that `share` of them do not exceed; none without any.
+    /// Returns the duration that `share` of the values do not exceed; `None` without values.
     pub(super) fn quantile(&self, share: f64) -> Option<Duration> {
         let histogram = self.lock();
         let histogram = histogram.as_ref().filter(|histogram| !histogram.is_empty())?;

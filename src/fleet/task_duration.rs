@@ -1,4 +1,4 @@
-//! How long tasks run: `3s`, `2s..5s`, `exp:3s` or `normal:3s,500ms`.
+//! Durations of tasks: `3s`, `2s..5s`, `exp:3s` or `normal:3s,500ms`.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -6,26 +6,26 @@ use humantime::{format_duration, parse_duration};
 
 use super::dice::Dice;
 
-/// The shortest a drawn task runs.
+/// Minimum of a drawn duration.
 const TASK_MIN: Duration = Duration::from_millis(1);
-/// The longest a drawn task runs, and the largest value taken.
+/// Maximum of a drawn duration, and of each parameter.
 const TASK_MAX: Duration = Duration::from_secs(86_400);
 
-/// What the durations of tasks are drawn from.
+/// Distribution of the durations of tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskDuration {
-    /// Always the same.
+    /// A constant.
     Fixed(Duration),
-    /// Anything between the two, equally likely.
+    /// Uniform between two values.
     Uniform(Duration, Duration),
-    /// Exponential with this mean: many short, few long.
+    /// Exponential with this mean: many short, few long tasks.
     Exponential(Duration),
     /// Normal with this mean and deviation.
     Normal(Duration, Duration),
 }
 
 impl TaskDuration {
-    /// A duration of 1 ms to 24 h.
+    /// Draws a duration, clamped to 1 ms to 24 h.
     pub(super) fn draw(&self, dice: &mut Dice) -> Duration {
         let seconds = match self {
             TaskDuration::Fixed(duration) => duration.as_secs_f64(),

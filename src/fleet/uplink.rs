@@ -1,5 +1,4 @@
-//! A device's connection: sends each of its messages, once or twice, and
-//! counts what comes of it.
+//! A device's connection: sends each of its messages once or twice, and counts the answers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,26 +11,27 @@ use crate::{
     time::monotonic,
 };
 
-/// One device's line to the server.
+/// The calls of one device.
 #[derive(Debug)]
 pub(super) struct Uplink {
     /// The connection, shared with other devices.
     pub(super) client: Client,
-    /// The pool it asks for slots in.
+    /// The pool.
     pub(super) pool: Arc<str>,
-    /// Its name.
+    /// Name of the device.
     pub(super) device: String,
-    /// The lease it asks for.
+    /// The requested lease.
     pub(super) lease: Duration,
     /// Whether each message is sent twice.
     pub(super) twice: bool,
-    /// Calls of all devices in flight.
+    /// Permits of the calls of all devices.
     pub(super) in_flight: Arc<InFlight>,
-    /// Where all is counted.
+    /// Counts all answers.
     pub(super) tally: Arc<Tally>,
 }
 
-/// How many calls can be in flight: questions do not keep results from being sent.
+/// Permits of calls in flight. Requests and results have separate permits, so that requests do not
+/// delay results.
 #[derive(Debug)]
 pub(super) struct InFlight {
     asks: Semaphore,
@@ -39,31 +39,31 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// At most so many of each.
+    /// Creates permits for `calls` requests and as many results.
     pub(super) fn most(calls: usize) -> Arc<InFlight> {
         Arc::new(InFlight { asks: Semaphore::new(calls), results: Semaphore::new(calls) })
     }
 }
 
-/// What is known after asking for a slot.
+/// The result of a request for a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Answer {
-    /// The answer, if one came; of two the more favourable.
+    /// The answer; of two answers the better one.
     pub(super) decision: Option<AdmitDecision>,
-    /// Whether a message is without an answer: a lease may have been granted.
+    /// Whether a message had no answer: it may have been granted a lease.
     pub(super) lost: bool,
 }
 
 impl Answer {
-    /// Of the answers to a message, of which there are as many as it was sent.
+    /// Combines the answers to a message that was sent once or twice.
     pub(super) fn of(answers: Vec<Option<AdmitDecision>>) -> Answer {
         let lost = answers.iter().any(Option::is_none);
         Answer { decision: answers.into_iter().flatten().max_by_key(favour), lost }
     }
 }
 
-/// Ranks answers: a slot before none, of two leases the newest, of two waits
-/// the longest (a device asks no earlier than it was ever told to).
+/// Ranks answers: a slot before none, of two leases the newest, of two waits the longest, because a
+/// device never asks earlier than an answer allows.
 fn favour(decision: &AdmitDecision) -> (u8, u64, bool) {
     match decision {
         AdmitDecision::Admitted { lease, replayed, .. } => (3, lease.token, !replayed),
@@ -76,12 +76,12 @@ fn favour(decision: &AdmitDecision) -> (u8, u64, bool) {
 }
 
 impl Uplink {
-    /// Asks for a slot; an answer for each message, none for one that has none.
+    /// Asks for a slot. Returns the answer to each message; `None` for a failed call.
     pub(super) async fn ask(&self, task: &str) -> Vec<Option<AdmitDecision>> {
         self.send(|| self.admit_once(task)).await
     }
 
-    /// Reports a result; the same of its answers.
+    /// Reports a result. Returns the answer to each message; `None` for a failed call.
     pub(super) async fn complete(
         &self,
         task: &str,
@@ -131,10 +131,10 @@ impl Uplink {
         call: impl FnOnce() -> F,
         usage: impl Fn(&T) -> Usage,
     ) -> Option<T> {
-        // It is never closed.
+        // The semaphore is never closed.
         let _place = places.acquire().await.ok()?;
         let sent = monotonic();
-        // On the heap: devices that have no call under way take no room for one.
+        // Boxed, so that devices without a call in flight use no memory for one.
         let answer = Box::pin(call()).await;
         self.tally.calls.add();
         match answer {

@@ -1,4 +1,4 @@
-//! Watching a run: its display goes on until time or a signal ends it.
+//! Shows the progress of a run until it ends.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use tokio::{
 use super::progress::{Progress, Standing};
 use crate::signals::Signals;
 
-/// Waits until `end`, or less if a signal comes.
+/// Waits until `end` or a signal.
 pub(super) async fn until(
     end: Instant,
     progress: &mut Progress,
@@ -29,7 +29,7 @@ pub(super) async fn until(
     }
 }
 
-/// Waits until all have ended, or `end`, or less if a signal comes.
+/// Waits until all tasks have ended, until `end`, or until a signal.
 pub(super) async fn work(
     tasks: &mut JoinSet<()>,
     end: Instant,
@@ -44,7 +44,7 @@ pub(super) async fn work(
     }
 }
 
-/// Waits while those that have something in hand finish it; a signal drops it.
+/// Waits until all participants have finished their work; a signal aborts it.
 pub(super) async fn finish(
     tasks: &mut JoinSet<()>,
     progress: &mut Progress,
@@ -61,7 +61,8 @@ pub(super) async fn finish(
     }
 }
 
-/// The first comes after one period: there is nothing to show at once.
+/// Creates the update timer. The first tick is after one period, because there is nothing to show
+/// before.
 fn ticks(period: Duration) -> Interval {
     let mut ticks = interval(period);
     ticks.reset();

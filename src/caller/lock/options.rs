@@ -66,8 +66,7 @@ pub struct LockOptions {
     #[arg(long, value_name = "OWNER", value_parser = flags::name)]
     pub owner: Option<String>,
 
-    /// Duration of the lease, 1s to 30days. The lock is free after it if nobody renews or releases
-    /// it
+    /// Duration of the lease, 1s to 30days; the lock is free after it unless the lease is renewed
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = lease)]
     pub lease: Duration,
 

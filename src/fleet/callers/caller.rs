@@ -1,4 +1,4 @@
-//! One caller's life.
+//! One simulated caller.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -16,35 +16,35 @@ use crate::{
 /// A caller of the fleet.
 #[derive(Debug)]
 pub(super) struct Caller {
-    /// When it calls.
+    /// The times of its calls.
     pub(super) schedule: Schedule,
-    /// Its key at the server.
+    /// Its key on the server.
     pub(super) key: Arc<Key>,
-    /// How many calls it may have in flight.
+    /// Maximum number of its calls in flight.
     pub(super) in_flight: usize,
-    /// Whether it waits when it is told to.
+    /// Whether it waits for `retry_after` after a refusal.
     pub(super) patient: bool,
-    /// Turns true when no more calls are to be made.
+    /// Becomes true when no more calls are to be made.
     pub(super) stop: watch::Receiver<bool>,
 }
 
-/// A key, and the line to the server that counts it.
+/// A key, with the connection of its calls.
 #[derive(Debug)]
 pub(super) struct Key {
     /// The connection, shared with other keys.
     pub(super) client: Client,
-    /// Its name.
+    /// Name of the key.
     pub(super) name: String,
     /// The rule.
     pub(super) against: Arc<Against>,
-    /// Watches what it is allowed.
+    /// Checks the allowed calls.
     pub(super) witness: Mutex<Witness>,
-    /// Where all is counted.
+    /// Counts all answers.
     pub(super) tally: Arc<Tally>,
 }
 
 impl Caller {
-    /// Lives until the fleet stops, and until its calls are answered.
+    /// Makes calls until the fleet stops, then waits for the answers.
     pub(super) async fn live(mut self) {
         let mut calls = JoinSet::new();
         while let Some((due, size)) = self.schedule.next() {
@@ -65,7 +65,7 @@ impl Caller {
         while calls.join_next().await.is_some() {}
     }
 
-    /// Waits for the answers, and calls again only when all of them allow it.
+    /// Waits for all answers, and postpones the next call until all of them allow it.
     async fn heed(&mut self, calls: &mut JoinSet<Option<Instant>>) {
         while let Some(again) = calls.join_next().await {
             if let Ok(Some(again)) = again {
@@ -74,7 +74,7 @@ impl Caller {
         }
     }
 
-    /// Waits; false at once when the fleet stops.
+    /// Waits until an instant; false as soon as the fleet stops.
     async fn pause(&mut self, until: Instant) -> bool {
         tokio::select! {
             biased;
@@ -85,7 +85,7 @@ impl Caller {
 }
 
 impl Key {
-    /// Makes a call; when to come again if it is refused.
+    /// Makes a call. Returns when to retry if it was refused.
     async fn call(self: Arc<Key>) -> Option<Instant> {
         let sent = monotonic();
         let answer = self.client.check_rate(&self.name, &self.against, 1).await;
@@ -109,7 +109,7 @@ impl Key {
 
     fn allowed(&self, sent: Instant) {
         let mut witness = self.witness.lock().unwrap_or_else(PoisonError::into_inner);
-        // Read under the lock: receipts are noted in their order.
+        // Read under the lock, so that receipts are recorded in order.
         let received = monotonic();
         self.tally.seen(witness.allowed(sent, received));
         self.tally.timeline.add(received);

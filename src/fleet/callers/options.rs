@@ -1,4 +1,4 @@
-//! The options of `tollgate fleet --rate`, checked.
+//! Options of `tollgate fleet --rate`, with validation.
 
 use std::time::Duration;
 
@@ -12,50 +12,50 @@ use crate::{
 const KEYS_MAX: i64 = 10_000;
 const VOLLEY_MAX: i64 = 1_000;
 const VOLLEY_EVERY_MAX: Duration = Duration::from_secs(86_400);
-/// Calls of all callers in flight: what bounds the memory of a run.
+/// Maximum number of calls in flight of all callers; bounds the memory of a run.
 const IN_FLIGHT_MAX: u32 = 20_000;
-/// Calls of one caller in flight, besides a volley.
+/// Maximum number of calls in flight of one caller, in addition to a volley.
 const IN_FLIGHT_EACH: u32 = 16;
 const HITS_MAX: f64 = 100_000.0;
 
-/// Which callers to play, against which limit.
+/// Options of simulated callers.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Callers (with --rate)")]
-// A minute, as for a single call, is longer than a run.
+// The default of `tollgate rate`, one minute, is longer than a run.
 #[command(mut_arg("window", |window| window.default_value("1s")))]
 #[command(mut_group("RuleFlags", |flags| flags.requires("rate")))]
 pub struct CallerOptions {
-    /// How many keys, a caller for each
+    /// Number of keys, with one caller each
     #[arg(long, value_name = "N", default_value_t = 10, requires = "rate")]
     #[arg(value_parser = value_parser!(u32).range(1..=KEYS_MAX))]
     pub keys: u32,
 
-    /// How often each caller calls, per second on average, at random instants
+    /// Calls of each caller per second on average, at random instants
     #[arg(long, value_name = "CALLS", default_value = "20", requires = "rate")]
     #[arg(value_parser = hits)]
     pub hits: f64,
 
-    /// Calls that each caller fires at once, besides those of --hits
+    /// Number of calls that each caller makes at once, in addition to --hits
     #[arg(long, value_name = "CALLS", requires = "rate")]
     #[arg(value_parser = value_parser!(u32).range(1..=VOLLEY_MAX))]
     pub volley: Option<u32>,
 
-    /// How often it does that
+    /// Interval between two volleys
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = volley_every)]
     #[arg(requires = "volley")]
     pub volley_every: Duration,
 
-    /// Callers wait for `retry_after` when they are refused [default: they hammer]
+    /// Callers wait for `retry_after` after a refusal [default: they ignore it]
     #[arg(long, requires = "rate")]
     pub patient: bool,
 
-    /// What every key is counted against.
+    /// The rule of every key.
     #[command(flatten)]
     pub rule: RuleFlags,
 }
 
 impl CallerOptions {
-    /// What no flag can tell alone.
+    /// Checks rules that concern several flags at once.
     pub(in crate::fleet) fn check(&self) -> Result<(), String> {
         if self.hits == 0.0 && self.volley.is_none() {
             return Err("--hits 0 leaves nothing to call without --volley".to_owned());
@@ -66,30 +66,30 @@ impl CallerOptions {
         self.rule.spec().map(drop)
     }
 
-    /// The rule of every call.
+    /// Returns the rule of every call.
     pub(in crate::fleet) fn against(&self) -> Result<Against, String> {
         self.rule.spec().map(|spec| Against::rule(&spec))
     }
 
-    /// How many calls a caller may have in flight: one whose server is slow
-    /// falls behind instead of piling them up.
+    /// Returns the maximum number of calls in flight of one caller. If the server is slow, the
+    /// caller falls behind instead of making more calls.
     pub(super) fn in_flight(&self) -> usize {
         let share = (IN_FLIGHT_MAX / self.keys.max(1)).clamp(1, IN_FLIGHT_EACH);
         share.max(self.volley.unwrap_or(0)) as usize
     }
 
-    /// What may pass in a window when nothing of it is used.
+    /// Returns the number of calls that may pass in a window that starts empty.
     pub(super) fn ceiling(&self) -> u64 {
         self.rule.max().min(self.rule.ban_above.unwrap_or(u32::MAX)).into()
     }
 
-    /// The most calls of one key that may pass in any interval of a window's
+    /// Returns the maximum number of calls of one key that may pass in any interval of the window's
     /// length.
     pub(super) fn permitted(&self) -> u64 {
         match self.rule.algorithm {
             AlgorithmName::SlidingWindow => self.ceiling(),
             AlgorithmName::FixedWindow | AlgorithmName::CalendarWindow => 2 * self.ceiling(),
-            // Of a rate of nothing there is no burst either.
+            // A rate of zero permits no burst.
             AlgorithmName::TokenBucket if self.rule.max() == 0 => 0,
             AlgorithmName::TokenBucket => {
                 let max = self.rule.max();
@@ -98,7 +98,7 @@ impl CallerOptions {
         }
     }
 
-    /// What may pass in the long run, of all keys, per second.
+    /// Returns the sustained number of calls of all keys that may pass per second.
     pub(super) fn sustained(&self) -> f64 {
         let window = self.rule.window.duration().as_secs_f64();
         f64::from(self.keys) * self.ceiling() as f64 / window

@@ -1,28 +1,28 @@
-//! A column chart in plain text, with a limit drawn as a line across it.
+//! A column chart in plain text, with the limit as a horizontal line.
 
 use std::fmt;
 
 use super::timeline::Columns;
 use crate::text::{grouped, length};
 
-/// How wide the columns are together, at most.
+/// Maximum total width of the columns.
 const WIDTH: usize = 60;
-/// Rows of columns; the line is one more.
+/// Number of rows, without the line of the limit.
 const ROWS: usize = 8;
-/// Eighths of a row.
+/// Characters for zero to eight eighths of a row.
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The chart; its `Display` draws it.
+/// The chart; `Display` draws it.
 #[derive(Debug)]
 pub(super) struct Plot<'a> {
-    /// What the columns are of.
+    /// Title of the columns.
     pub(super) title: &'a str,
     pub(super) columns: &'a Columns,
-    /// Where the line is.
+    /// Value of the horizontal line.
     pub(super) limit: f64,
 }
 
-/// A stretch of the scale, one row high, and the label of its top.
+/// A range of the vertical scale, one row high, with the label of its top.
 struct Row {
     from: f64,
     to: f64,
@@ -43,7 +43,7 @@ impl fmt::Display for Plot<'_> {
         for row in &above {
             self.draw(f, margin, wide, row)?;
         }
-        // Where a column crosses the line it hides it.
+        // A column that exceeds the limit covers the line.
         let crossing = |value: f64| if value > self.limit * 1.01 { '█' } else { '─' };
         write!(f, "{line:>margin$} ┼")?;
         for value in values {
@@ -59,8 +59,8 @@ impl fmt::Display for Plot<'_> {
 }
 
 impl Plot<'_> {
-    /// The rows above and below the line, from the top. They are shared out so
-    /// that both stretches have about the same scale.
+    /// Returns the rows above and below the line, from the top. Both parts get about the same
+    /// scale.
     fn rows(&self, most: f64) -> (Vec<Row>, Vec<Row>) {
         let below = match self.limit {
             limit if limit <= 0.0 => 0,
@@ -73,7 +73,7 @@ impl Plot<'_> {
             top.label = number(top.to);
         }
         let mut below = stretch(0.0, self.limit, below);
-        // The line above it says it.
+        // The line has its own label.
         if let Some(top) = below.first_mut() {
             top.label.clear();
         }
@@ -91,7 +91,7 @@ impl Plot<'_> {
         for value in &self.columns.per_second {
             let share = ((value - row.from) / (row.to - row.from)).clamp(0.0, 1.0);
             let mut eighths = (share * 8.0).round() as usize;
-            // Little is not nothing.
+            // A small value is drawn as one eighth, not as zero.
             if row.from == 0.0 && *value > 0.0 {
                 eighths = eighths.max(1);
             }
@@ -101,7 +101,7 @@ impl Plot<'_> {
         writeln!(f, "{:>margin$} {tick}{}", row.label, cells.trim_end())
     }
 
-    /// The labels of the time axis: both ends and the middle.
+    /// Labels of the time axis: both ends and the middle.
     fn times(&self, width: usize) -> String {
         let whole = self.columns.length * self.columns.per_second.len() as u32;
         let (middle, end) = (length(whole / 2), length(whole));
@@ -114,7 +114,7 @@ impl Plot<'_> {
     }
 }
 
-/// So many rows of equal height, from the top, with a label at every second.
+/// Divides a range into rows of equal height, from the top; every second row has a label.
 fn stretch(from: f64, to: f64, rows: usize) -> Vec<Row> {
     let height = (to - from) / rows.max(1) as f64;
     let row = |index: usize| {

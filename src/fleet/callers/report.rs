@@ -1,4 +1,4 @@
-//! What a run of callers came to.
+//! The report of a run of callers.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -11,18 +11,18 @@ use crate::{
     text::grouped,
 };
 
-/// The outcome; its `Display` is the report.
+/// The results of a run; `Display` prints the report.
 #[derive(Debug, Clone)]
 pub(in crate::fleet) struct Report {
     server: String,
     seed: u64,
     keys: u64,
-    /// The rule in words.
+    /// Description of the rule.
     rule: String,
     window: String,
-    /// How long the callers called.
+    /// Time during which calls were made.
     called_for: Duration,
-    /// Calls made meanwhile.
+    /// Number of calls made in that time.
     calls_asking: u64,
     allow: u64,
     warn: u64,
@@ -33,15 +33,15 @@ pub(in crate::fleet) struct Report {
     failed: BTreeMap<&'static str, u64>,
     latencies: Quantiles,
     columns: Columns,
-    /// What may pass in the long run, of all keys, per second.
+    /// Calls of all keys that may pass per second in the long run.
     sustained: f64,
-    /// The most calls of one key allowed in a window, and how many may be.
+    /// Maximum number of calls of one key that were allowed in a window, and the permitted number.
     most: u64,
     permitted: u64,
 }
 
 impl Report {
-    /// Takes over what was counted.
+    /// Reads the counters.
     pub(super) fn new(
         options: &FleetOptions,
         seed: u64,
@@ -80,12 +80,12 @@ impl Report {
         }
     }
 
-    /// Whether no key was allowed more in a window than the algorithm permits.
+    /// Whether no key exceeded the permitted number of calls in a window.
     pub(in crate::fleet) fn limit_held(&self) -> bool {
         self.most <= self.permitted
     }
 
-    /// The counts, each with its name; those without one are headings.
+    /// Returns the rows of the report. A row without a number is a heading.
     fn rows(&self) -> Vec<(String, Option<u64>)> {
         let seconds = self.called_for.as_secs_f64();
         let rate = if seconds > 0.0 { self.calls_asking as f64 / seconds } else { 0.0 };
@@ -107,7 +107,7 @@ impl Report {
     }
 }
 
-/// The levels of a rule in words.
+/// Describes the warn and ban levels of a rule.
 fn levels(rule: &RuleFlags) -> String {
     let level = |name: &str, above: Option<u32>| {
         above.map(|above| format!(", {name} above {}", grouped(above.into()))).unwrap_or_default()

@@ -1,15 +1,15 @@
-//! When a caller calls: drawn from the seed alone.
+//! Times of the calls of a caller. They depend on the seed only.
 
 use std::time::{Duration, Instant};
 
 use super::CallerOptions;
 use crate::fleet::dice::Dice;
 
-/// The calls ahead of one caller.
+/// The future calls of one caller.
 #[derive(Debug)]
 pub(super) struct Schedule {
     dice: Dice,
-    /// The next single call, and the mean time from one to the next.
+    /// Time of the next single call, and the mean interval.
     single: Option<(Instant, Duration)>,
     volley: Option<Volley>,
 }
@@ -22,8 +22,8 @@ struct Volley {
 }
 
 impl Schedule {
-    /// The calls of the caller of this index. Instants of single calls are
-    /// random (Poisson), volleys come at a beat with a phase of its own.
+    /// Creates the schedule of a caller. Single calls are a Poisson process; volleys are periodic
+    /// with a random phase.
     pub(super) fn new(options: &CallerOptions, seed: u64, caller: u32, start: Instant) -> Schedule {
         let stream = 2 * u64::from(caller);
         let mut schedule = Schedule { dice: Dice::new(seed, stream), single: None, volley: None };
@@ -39,8 +39,8 @@ impl Schedule {
         schedule
     }
 
-    /// When the caller calls next, and how many times at once. What the server
-    /// answers changes nothing in it.
+    /// Returns the time of the next call or volley, and its size. Answers of the server do not
+    /// influence it.
     pub(super) fn next(&mut self) -> Option<(Instant, u32)> {
         let single = self.single.map(|(next, _)| next);
         if let Some(volley) = &mut self.volley
@@ -55,7 +55,7 @@ impl Schedule {
         Some((due, 1))
     }
 
-    /// Puts off what is due before an instant; later calls follow from there.
+    /// Postpones calls that are due before an instant; later calls follow from there.
     pub(super) fn postpone(&mut self, until: Instant) {
         if let Some((next, _)) = &mut self.single {
             *next = until.max(*next);

@@ -1,4 +1,4 @@
-//! One run: the callers set going, watched, and stopped.
+//! One run: starts the callers, shows the progress, and stops them.
 
 use std::{
     sync::{Arc, Mutex},
@@ -29,18 +29,18 @@ use crate::{
     time::monotonic,
 };
 
-/// What a run is played with.
+/// The inputs of a run.
 #[derive(Debug)]
 pub(in crate::fleet) struct Stage<'a> {
     pub(in crate::fleet) options: &'a FleetOptions,
     pub(in crate::fleet) seed: u64,
-    /// Connections, shared out among the callers; at least one.
+    /// Connections, which the callers share; at least one.
     pub(in crate::fleet) clients: Vec<Client>,
     pub(in crate::fleet) against: Against,
 }
 
 impl Stage<'_> {
-    /// Plays to the end.
+    /// Runs to the end and returns the report.
     pub(in crate::fleet) async fn play(self, mut signals: Signals) -> Report {
         let start = monotonic();
         let run = self.options.duration;
@@ -52,7 +52,7 @@ impl Stage<'_> {
         let standing = |finishing| self.standing(&tally, start, finishing);
         watch::until(start + run, &mut progress, &mut signals, || standing(None)).await;
         let (called_for, calls) = (start.elapsed(), tally.calls.get());
-        // The callers hold receivers; without any there is nobody to tell.
+        // Fails only if all callers have already ended.
         let _ = stop.send(true);
         let finishing = |callers| standing(Some(callers));
         watch::finish(&mut callers, &mut progress, &mut signals, finishing).await;
@@ -68,8 +68,7 @@ impl Stage<'_> {
     fn launch(&self, tally: &Arc<Tally>, start: Instant, stop: &Receiver<bool>) -> JoinSet<()> {
         let options = self.callers();
         let against = Arc::new(self.against.clone());
-        // Keys of their own for each run: the server remembers what those of
-        // the last one have used.
+        // Keys are unique per run, because the server still counts the calls of the last run.
         let run = random() as u32;
         let clients = self.clients.iter().cycle();
         let mut callers = JoinSet::new();

@@ -1,4 +1,4 @@
-//! What came of a run of callers, counted while it runs.
+//! Counters of a run of callers.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -12,7 +12,7 @@ use crate::{
     rate::Verdict,
 };
 
-/// Everything that is counted.
+/// All counters.
 #[derive(Debug)]
 pub(super) struct Tally {
     /// Answers ALLOW.
@@ -23,21 +23,21 @@ pub(super) struct Tally {
     pub(super) throttle: Count,
     /// Answers BAN.
     pub(super) ban: Count,
-    /// Answers of any kind that ask for a notice.
+    /// Answers that ask for a notice, with any verdict.
     pub(super) notices: Count,
     /// Calls, answered or failed.
     pub(super) calls: Count,
     /// Failed calls.
     pub(super) failed: Failures,
-    /// Sent to answered, of each answered call.
+    /// Latencies of answered calls.
     pub(super) latencies: Times,
-    /// When calls were allowed.
+    /// Times of allowed calls.
     pub(super) timeline: Timeline,
     most: AtomicU64,
 }
 
 impl Tally {
-    /// Of nothing yet.
+    /// Creates empty counters.
     pub(super) fn new(start: Instant, run: Duration, window: Duration) -> Tally {
         Tally {
             allow: Count::default(),
@@ -53,7 +53,7 @@ impl Tally {
         }
     }
 
-    /// Notes an answer.
+    /// Counts an answer.
     pub(super) fn answer(&self, answer: &RateAnswer) {
         match answer.verdict {
             Verdict::Allow => self.allow.add(),
@@ -66,17 +66,17 @@ impl Tally {
         }
     }
 
-    /// How many calls were allowed.
+    /// Returns the number of allowed calls.
     pub(super) fn allowed(&self) -> u64 {
         self.allow.get() + self.warn.get()
     }
 
-    /// Notes how many calls of some key were allowed in a window.
+    /// Records the number of allowed calls of a key in a window.
     pub(super) fn seen(&self, allowed: u64) {
         self.most.fetch_max(allowed, Ordering::Relaxed);
     }
 
-    /// The most of any key.
+    /// Returns the maximum over all keys.
     pub(super) fn most(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
     }

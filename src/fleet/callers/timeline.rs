@@ -1,19 +1,19 @@
-//! How many calls were allowed when.
+//! Allowed calls over time.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
-/// Slots kept, so that a run that is ended early still has a picture.
+/// Number of time slots, so that a run that ends early still has a detailed chart.
 const SLOTS: u32 = 960;
-/// Columns of the picture at most.
+/// Maximum number of columns of the chart.
 const COLUMNS: usize = 60;
-/// Runs of this many windows or more get columns of whole windows: of a
-/// shorter one, a limit's refill would look like a breach of it.
+/// Runs of at least this many windows get columns of whole windows. In a column shorter than a
+/// window, the start of a new window would look like an excess.
 const WINDOWS: u32 = 20;
 
-/// Counts allowed calls by time.
+/// Counts allowed calls by time slot.
 #[derive(Debug)]
 pub(super) struct Timeline {
     start: Instant,
@@ -21,17 +21,17 @@ pub(super) struct Timeline {
     counts: Vec<AtomicU64>,
 }
 
-/// The picture: how many a second in each stretch of time.
+/// The chart: calls per second in each interval.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Columns {
-    /// Calls per second, one number for each column.
+    /// Calls per second, one number per column.
     pub(super) per_second: Vec<f64>,
-    /// How long a column is.
+    /// Time that one column covers.
     pub(super) length: Duration,
 }
 
 impl Timeline {
-    /// Of a run of this length, under a limit with this window.
+    /// Creates the timeline of a run of this length, for a limit with this window.
     pub(super) fn new(start: Instant, run: Duration, window: Duration) -> Timeline {
         let fine = (run / SLOTS).max(Duration::from_millis(1));
         let slot = match run >= window * WINDOWS {
@@ -42,7 +42,7 @@ impl Timeline {
         Timeline { start, slot, counts }
     }
 
-    /// Notes an allowed call; those answered after the run's end are left out.
+    /// Counts an allowed call; ignores calls that were answered after the end of the run.
     pub(super) fn add(&self, received: Instant) {
         let passed = received.saturating_duration_since(self.start);
         let slot = passed.as_nanos() / self.slot.as_nanos();
@@ -51,7 +51,8 @@ impl Timeline {
         }
     }
 
-    /// The first so much of the run, in whole columns but for the only one.
+    /// Returns the columns of the first part of the run. An incomplete last column is omitted,
+    /// unless it is the only one.
     pub(super) fn columns(&self, run: Duration) -> Columns {
         let passed = (run.as_nanos() / self.slot.as_nanos()) as usize;
         let slots = &self.counts[..passed.clamp(1, self.counts.len())];
@@ -68,7 +69,7 @@ impl Timeline {
     }
 }
 
-/// How many times `part` it takes to fill `all`, at least one.
+/// Returns how many `part`s cover `all`, rounded up, at least one.
 fn whole(all: Duration, part: Duration) -> u32 {
     let times = all.as_nanos().div_ceil(part.as_nanos().max(1));
     u32::try_from(times).unwrap_or(u32::MAX).max(1)
@@ -92,7 +93,7 @@ mod tests {
         assert_eq!((columns.length, columns.per_second.len()), (SECOND, 30));
         assert_eq!(columns.per_second[..3], [3.0, 1.0, 0.0]);
         assert_eq!(columns.per_second[29], 1.0);
-        // An hour: as many windows to a column as it takes.
+        // One hour: each column covers several windows.
         let hour = Timeline::new(start, 3600 * SECOND, SECOND).columns(3600 * SECOND);
         assert_eq!((hour.length, hour.per_second.len()), (60 * SECOND, 60));
     }

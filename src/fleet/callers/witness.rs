@@ -1,46 +1,44 @@
-//! How many calls of one key were allowed in a window, as its caller sees it.
+//! Maximum number of allowed calls of one key in a window, as its caller sees it.
 
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
 };
 
-/// A window is watched in this many slots, and that much shorter than it is:
-/// what the server's clock may gain on ours meanwhile, twice what a clock
-/// under correction is allowed to.
+/// Number of slots per window. The watched window is shorter by one slot, because the server's
+/// clock may gain that much on ours: twice the rate of a clock under correction.
 const SLOTS: u32 = 1000;
 
-/// Keeps the most allowed calls that certainly fell into one window.
+/// Computes the maximum number of allowed calls that certainly fell into one window.
 ///
-/// A call is decided at some instant between its sending and its receipt. So
-/// calls of which the first was sent, and the last received, within a window
-/// were all decided within it. To count them at every receipt, those sent in
-/// the window that ends with it, finds the most. Sendings are kept as counts of
-/// slots, each taken as its beginning: that can only count less, and bounds
-/// the memory whatever the limit.
+/// A call is decided at some instant between its sending and its receipt. So calls were all decided
+/// within one window if the first was sent and the last was received within it. At each receipt the
+/// witness counts the calls that were sent in the window that ends there, which finds the maximum.
+/// Sending times are rounded down to slots. That can only lower the count, and it bounds the memory
+/// for any limit.
 #[derive(Debug)]
 pub(super) struct Witness {
     start: Instant,
-    /// The length of a slot in nanoseconds.
+    /// Length of a slot, ns.
     slot: u128,
-    /// Number and count, the earliest first.
+    /// Slot numbers and counts, the earliest first.
     sent: VecDeque<(u64, u32)>,
-    /// The sum of their counts.
+    /// Sum of the counts.
     count: u64,
     most: u64,
 }
 
 impl Witness {
-    /// Of windows of this length; nothing is sent before `start`.
+    /// Creates a witness for windows of this length. No call may be sent before `start`.
     pub(super) fn new(start: Instant, window: Duration) -> Witness {
         let slot = (window.as_nanos() / u128::from(SLOTS)).max(1);
         Witness { start, slot, sent: VecDeque::new(), count: 0, most: 0 }
     }
 
-    /// Notes an allowed call; the most in a window so far.
+    /// Records an allowed call. Returns the maximum in a window so far.
     pub(super) fn allowed(&mut self, sent: Instant, received: Instant) -> u64 {
         let (sent, received) = (self.number(sent), self.number(received));
-        // A slot that begins with the window, or before it, is out.
+        // A slot that starts at the start of the window or earlier is outside.
         let oldest = (received + 2).saturating_sub(u64::from(SLOTS));
         while let Some((_, count)) = self.sent.front().filter(|(number, _)| *number < oldest) {
             self.count -= u64::from(*count);
@@ -54,7 +52,8 @@ impl Witness {
         self.most
     }
 
-    /// Answers overtake each other, so the slot may lie before the last.
+    /// Adds a sending. Answers may overtake each other, so the slot may be earlier than the last
+    /// one.
     fn add(&mut self, number: u64) {
         let at = self.sent.partition_point(|(other, _)| *other < number);
         match self.sent.get_mut(at).filter(|(other, _)| *other == number) {
@@ -76,7 +75,7 @@ mod tests {
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
-    /// The most of calls that were sent and received at these milliseconds.
+    /// Returns the maximum for calls that were sent and received at these milliseconds.
     fn most(calls: &[(u64, u64)]) -> u64 {
         let start = monotonic();
         let mut witness = Witness::new(start, MS(1000));
@@ -95,13 +94,13 @@ mod tests {
 
     #[test]
     fn what_may_have_been_decided_in_another_window_is_not() {
-        // Received a window after the first was sent, drift included.
+        // Received one window after the first was sent, including drift.
         for last in [999, 1000, 1001] {
             assert_eq!(most(&[(0, 1), (500, last)]), 1, "{last}");
         }
         // Sent in time, received too late.
         assert_eq!(most(&[(0, 1), (10, 1500)]), 1);
-        // A call that took longer than a window fell into none for certain.
+        // A call that took longer than a window does not certainly fall into any.
         assert_eq!(most(&[(0, 1200)]), 0);
     }
 

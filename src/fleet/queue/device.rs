@@ -1,4 +1,4 @@
-//! One device's life: it reports, and runs the task that the answer gives it.
+//! One simulated device: it reports, and runs the task that it gets in the answer.
 
 use std::{
     sync::Arc,
@@ -22,14 +22,14 @@ use crate::{
     time::monotonic,
 };
 
-/// How long after its lease's end a late device reports.
+/// Delay of a late report after the end of the lease.
 const LATE_BY: Duration = Duration::from_millis(50);
 
 /// A device of the fleet.
 #[derive(Debug)]
 pub(super) struct Device {
     pub(super) kind: Kind,
-    /// How long its tasks run.
+    /// Durations of its tasks.
     pub(super) tasks: Tasks,
     pub(super) reports: Reports,
     /// Decides which attempts fail.
@@ -38,42 +38,42 @@ pub(super) struct Device {
     pub(super) uplink: Uplink,
     pub(super) ledger: Arc<Ledger>,
     pub(super) tally: Arc<Tally>,
-    /// Turns true when all tasks are queued.
+    /// Becomes true when all tasks are queued.
     pub(super) all_queued: watch::Receiver<bool>,
-    /// Turns true when nothing new is to be asked for.
+    /// Becomes true when no new work is to be started.
     pub(super) stop: watch::Receiver<bool>,
     pub(super) memory: Memory,
 }
 
-/// What a device knows from one report to the next.
+/// State that a device keeps between reports.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    /// The task that it held when it crashed, or when its lease ended.
+    /// The task that it held when it crashed or its lease ended.
     held: Option<Held>,
-    /// Before the first of the asks that have no answer.
+    /// The instant before the first request without an answer.
     lost_since: Option<Instant>,
 }
 
-/// A task in a device's hand.
+/// A task that the device holds.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     number: usize,
     token: u64,
     hold: Hold,
-    /// From then on its lease has certainly ended at the server.
+    /// Instant at which the lease has certainly ended on the server.
     ended_by: Instant,
 }
 
 impl Device {
-    /// Lives until none of its tasks is left, or the fleet stops.
+    /// Runs until no task of the device is left, or the fleet stops.
     pub(super) async fn live(mut self) {
         let mut due = self.reports.first();
         while self.pause(due).await {
-            // What is queued later is not told of by this answer.
+            // Read before the call, because this answer cannot know of tasks that are queued later.
             let all_queued = *self.all_queued.borrow();
             let sent = monotonic();
             let mut answers = self.uplink.ask("").await;
-            // Two calls at once are granted in one order and answered in another.
+            // Two calls at once may be granted in one order and answered in another.
             answers.sort_by_key(token);
             answers.iter().flatten().for_each(|decision| self.note(decision));
             let answer = Answer::of(answers);
@@ -104,7 +104,7 @@ impl Device {
         }
     }
 
-    /// Puts an answer on record.
+    /// Records an answer in the ledger.
     fn note(&self, decision: &AdmitDecision) {
         let AdmitDecision::Admitted { lease, replayed, dispatched: Some(task) } = decision else {
             return;
@@ -122,7 +122,7 @@ impl Device {
         self.ledger.number(std::str::from_utf8(&task.task).ok()?)
     }
 
-    /// Runs the task that an answer gave.
+    /// Runs the task of an answer.
     async fn run(
         &mut self,
         lease: &Lease,
@@ -143,7 +143,7 @@ impl Device {
         self.memory.lost_since = None;
         let stale = before.filter(|stale| stale.token != lease.token);
         if let Some(stale) = stale.filter(|_| self.kind.manner == Manner::Late) {
-            // The result of an attempt that another one has followed by now.
+            // The result of an attempt that was followed by a newer one.
             self.report(stale, Outcome::Succeeded).await;
         }
         let plan = self.tasks.next();
@@ -179,7 +179,7 @@ impl Device {
         Held { number, token: lease.token, hold, ended_by: monotonic() + length }
     }
 
-    /// Reports a result, at each report again until an answer comes.
+    /// Reports a result, again at each report until the server answers.
     async fn report(&mut self, held: Held, outcome: Outcome) {
         self.tally.devices.gauge.leave(held.hold);
         let task = format!("task-{}", held.number);
@@ -199,7 +199,7 @@ impl Device {
         }
     }
 
-    /// Waits; false at once when the fleet stops.
+    /// Waits until an instant; false as soon as the fleet stops.
     async fn pause(&mut self, until: Instant) -> bool {
         tokio::select! {
             biased;
@@ -209,7 +209,7 @@ impl Device {
     }
 }
 
-/// The token of an answer; 0 for one that grants nothing.
+/// Returns the token of an answer; 0 if it grants nothing.
 fn token(answer: &Option<AdmitDecision>) -> u64 {
     match answer {
         Some(AdmitDecision::Admitted { lease, .. }) => lease.token,

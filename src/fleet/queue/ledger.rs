@@ -1,5 +1,4 @@
-//! What the devices know of the tasks: which attempts they were given, and the results
-//! that were taken.
+//! The devices' record of the tasks: their attempts, and the results that the server accepted.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,11 +6,11 @@ use bytes::Bytes;
 
 use crate::admission::{CompleteVerdict, Outcome};
 
-/// So many faults are told; the others are counted.
+/// Maximum number of faults that are described; the others are only counted.
 const TOLD_MAX: usize = 5;
 
-/// All tasks, by number. Task `n` is of device `n % devices`, and each device's tasks are
-/// queued in the order of their numbers.
+/// All tasks by number. Task `n` belongs to device `n % devices`. The tasks of a device are queued
+/// in the order of their numbers.
 #[derive(Debug)]
 pub(super) struct Ledger {
     devices: usize,
@@ -27,78 +26,78 @@ struct State {
     faults: Faults,
 }
 
-/// What is known of a task.
+/// The record of a task.
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
-    /// The last attempt's token.
+    /// Token of the last attempt.
     token: u64,
-    /// How often it was dispatched.
+    /// Number of attempts.
     attempt: u32,
-    /// Whether an answer gave the last attempt for the first time.
+    /// Whether some answer with the last attempt was not marked as a repeat.
     is_fresh: bool,
-    /// Whether an answer says that it is done.
+    /// Whether an answer says that the task is completed.
     is_done: bool,
-    /// Whether an answer took the result that says so.
+    /// Whether an answer accepted the successful result.
     is_taken: bool,
 }
 
-/// What it all came to.
+/// Sums over all tasks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Totals {
-    /// Tasks that are done.
+    /// Completed tasks.
     pub(super) done: u64,
-    /// Tasks that are done by a late result.
+    /// Tasks completed by a late result.
     pub(super) done_late: u64,
-    /// Attempts that were given, to the last.
+    /// Attempts.
     pub(super) dispatched: u64,
-    /// Among them those whose answer was lost: known by those that follow.
+    /// Attempts whose answer was lost; they are known from later answers.
     pub(super) missed: u64,
-    /// Results that were taken, and say that an attempt failed.
+    /// Accepted results that report a failure.
     pub(super) failed: u64,
 }
 
-/// What went against the contract.
+/// Violations of the contract.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Faults {
     pub(super) count: u64,
-    /// The first ones.
+    /// Descriptions of the first ones.
     pub(super) told: Vec<String>,
 }
 
-/// A task as a device is given it.
+/// A task in an answer to a device.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Given<'a> {
     pub(super) number: usize,
     pub(super) attempt: u32,
     pub(super) token: u64,
-    /// Whether an earlier answer had given it.
+    /// Whether the answer is marked as a repeat.
     pub(super) replayed: bool,
-    /// Whether the device has asked without an answer, which may have given it others.
+    /// Whether a request had no answer. Such a request may have got other tasks.
     pub(super) may_lack: bool,
     pub(super) payload: &'a [u8],
 }
 
 impl Ledger {
-    /// Of tasks that nothing is known of yet.
+    /// Creates an empty record of all tasks.
     pub(super) fn new(tasks: usize, devices: usize, max_attempts: u32, payload: usize) -> Ledger {
         let tasks = vec![Entry::default(); tasks];
         let state = Mutex::new(State { tasks, ..State::default() });
         Ledger { devices, max_attempts, payload, state }
     }
 
-    /// What task `number` carries: no other one carries the same, if there is room.
+    /// Returns the payload of a task: its number, repeated. Unique from three bytes on.
     pub(super) fn payload(&self, number: usize) -> Bytes {
         let digits = (number as u64).to_le_bytes();
         digits.into_iter().cycle().take(self.payload).collect()
     }
 
-    /// The number in a task's name.
+    /// Parses the number in a task's name.
     pub(super) fn number(&self, task: &str) -> Option<usize> {
         let number = task.strip_prefix("task-")?.parse().ok()?;
         (number < self.lock().tasks.len()).then_some(number)
     }
 
-    /// A device was given a task.
+    /// Records that a device got a task.
     pub(super) fn dispatched(&self, given: Given<'_>) {
         let is_intact = given.payload == self.payload(given.number);
         let state = &mut *self.lock();
@@ -122,7 +121,7 @@ impl Ledger {
             }
             entry.is_fresh |= !given.replayed;
         } else if given.token < entry.token {
-            // Of two answers at once, the one that was overtaken.
+            // Of two concurrent answers, the older one.
         } else if entry.is_done || given.attempt <= entry.attempt {
             let done = if entry.is_done { " when it was done" } else { "" };
             let what = format!("was given attempt {} after {}{done}", given.attempt, entry.attempt);
@@ -139,7 +138,7 @@ impl Ledger {
         }
     }
 
-    /// A result was answered.
+    /// Records the answer to a result.
     pub(super) fn reported(
         &self,
         number: usize,
@@ -169,8 +168,8 @@ impl Ledger {
         }
     }
 
-    /// The server has a task for dead. If answers were lost, its last attempts may have
-    /// been among them.
+    /// Records that the server lists a task as dead. If answers were lost, its last attempts may
+    /// have been among them.
     pub(super) fn is_dead(&self, number: usize, may_lack: bool) {
         let state = &mut *self.lock();
         if may_lack && !self.is_over(&state.tasks[number]) {
@@ -178,7 +177,7 @@ impl Ledger {
         }
     }
 
-    /// A task had the rest of its attempts unseen.
+    /// Counts the remaining attempts of a task as missed.
     fn miss(&self, state: &mut State, number: usize) {
         let entry = &mut state.tasks[number];
         let more = u64::from(self.max_attempts - entry.attempt);
@@ -187,7 +186,7 @@ impl Ledger {
         state.totals.missed += more;
     }
 
-    /// What it all came to so far.
+    /// Returns the sums so far.
     pub(super) fn totals(&self) -> Totals {
         self.lock().totals
     }
@@ -196,12 +195,12 @@ impl Ledger {
         self.lock().faults.clone()
     }
 
-    /// The numbers of the tasks that have had all their attempts and are not done.
+    /// Returns the numbers of the tasks that have used all attempts and are not completed.
     pub(super) fn dead(&self) -> Vec<usize> {
         self.of(|entry| !entry.is_done && self.is_over(entry))
     }
 
-    /// Those of the tasks that are neither done nor dead.
+    /// Returns the numbers of the tasks that are neither completed nor dead.
     pub(super) fn open(&self) -> Vec<usize> {
         self.of(|entry| !self.is_over(entry))
     }

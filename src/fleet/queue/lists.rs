@@ -1,22 +1,23 @@
-//! The server's lists of tasks after a run, compared with what the devices know.
+//! Compares the server's lists of tasks after a run with the ledger of the devices.
 
 use std::collections::BTreeSet;
 
 use super::{ledger::Ledger, producer::Names};
 use crate::grpc::client::{CallError, Client, TaskListing};
 
-/// What the lists say.
+/// The contents of the lists.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Lists {
     /// Tasks that are still queued.
     pub(super) queued: u64,
     /// Dead tasks.
     pub(super) dead: u64,
-    /// Tasks that are on the list of dead ones and are not, or are dead and not on it.
+    /// Tasks that are dead on the server's list or in the ledger, but not in both.
     pub(super) differ: u64,
 }
 
-/// Compares the lists with the ledger; `may_lack` when attempts may have gone unseen.
+/// Compares the lists with the ledger. `may_lack` means that answers were lost, so attempts may be
+/// missing in the ledger.
 pub(super) async fn compare(
     client: &Client,
     pool: &str,
@@ -35,7 +36,7 @@ pub(super) async fn compare(
     })
 }
 
-/// The numbers of the run's tasks on a list.
+/// Returns the numbers of this run's tasks on a list.
 async fn numbers(
     client: &Client,
     pool: &str,

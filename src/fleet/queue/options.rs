@@ -1,4 +1,4 @@
-//! The options of `tollgate fleet --queued`, checked.
+//! Options of `tollgate fleet --queued`, with validation.
 
 use clap::{Args, value_parser};
 
@@ -9,11 +9,11 @@ use crate::{
 
 const TASKS_MAX: i64 = 1_000_000;
 
-/// How many tasks, and what becomes of them.
+/// Options of queued tasks.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Queued tasks (with --queued)")]
 pub struct QueueOptions {
-    /// How many tasks, shared out among the devices
+    /// Number of tasks, distributed over the devices
     #[arg(long, value_name = "N", default_value_t = 1000, requires = "queued")]
     #[arg(value_parser = value_parser!(u32).range(1..=TASKS_MAX))]
     pub tasks: u32,
@@ -23,12 +23,12 @@ pub struct QueueOptions {
     #[arg(value_parser = share)]
     pub fail: f64,
 
-    /// How often a task is dispatched before it is dead
+    /// Maximum number of attempts before a task is dead
     #[arg(long, value_name = "N", default_value_t = 3, requires = "queued")]
     #[arg(value_parser = value_parser!(u32).range(1..=i64::from(ATTEMPTS_MAX)))]
     pub max_attempts: u32,
 
-    /// Bytes that each task carries
+    /// Size of each task's payload, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 64, requires = "queued")]
     #[arg(value_parser = value_parser!(u32).range(0..=PAYLOAD_BYTES_MAX as i64))]
     pub payload: u32,

@@ -1,5 +1,5 @@
-//! The backend: queues all tasks, a batch a call and one call after the other, so that each
-//! device's tasks are queued in their order.
+//! The producer. It queues all tasks in batches, one call after the other, so that the tasks of
+//! each device are queued in order.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,18 +12,18 @@ use crate::{
     time::monotonic,
 };
 
-/// Bytes of a batch: below the largest message that a server takes.
+/// Maximum size of a batch, bytes: below the server's maximum message size.
 const BATCH_BYTES_MAX: usize = 3 * 1024 * 1024;
-/// Bytes of a task beside its payload, at most.
+/// Maximum size of a task without its payload, bytes.
 const TASK_BYTES: usize = 128;
-/// Events that the witness may be behind: fewer than a pool keeps.
+/// Maximum number of events by which the witness may lag: fewer than a pool stores.
 const BEHIND_MAX: u64 = 4000;
-/// How long it is waited for to see them.
+/// Pause before the lag is checked again.
 const BEHIND: Duration = Duration::from_millis(10);
-/// Between tries of a call that failed.
+/// Pause after a failed call.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-/// Queues tasks.
+/// Queues the tasks.
 #[derive(Debug)]
 pub(super) struct Producer {
     pub(super) client: Client,
@@ -32,14 +32,14 @@ pub(super) struct Producer {
     pub(super) ledger: Arc<Ledger>,
     pub(super) tally: Arc<Tally>,
     pub(super) witness: Shared,
-    /// Turns true when no more are to be queued.
+    /// Becomes true when no more tasks are to be queued.
     pub(super) stop: watch::Receiver<bool>,
 }
 
-/// The names of devices and tasks of a run.
+/// Names of the devices and tasks of a run.
 #[derive(Debug)]
 pub(super) struct Names {
-    /// Tells them from those of other runs.
+    /// Random number that makes the names of the run unique.
     pub(super) run: u32,
     pub(super) devices: u32,
     pub(super) tasks: u32,
@@ -47,7 +47,7 @@ pub(super) struct Names {
 }
 
 impl Producer {
-    /// Queues all; whether it did.
+    /// Queues all tasks; false if it was stopped or a task was refused.
     pub(super) async fn work(mut self) -> bool {
         let tasks = self.names.tasks as usize;
         let batch =
@@ -63,7 +63,8 @@ impl Producer {
         true
     }
 
-    /// Goes no faster than the events can be followed.
+    /// Waits until the witness has seen enough events, because a pool stores a limited number of
+    /// them.
     async fn be_seen(&mut self) {
         let queued = self.tally.queued.get();
         while self.witness.behind(queued) > BEHIND_MAX && !*self.stop.borrow() {
@@ -71,7 +72,8 @@ impl Producer {
         }
     }
 
-    /// Queues a batch, again until there is an answer: the order of the tasks depends on it.
+    /// Queues a batch, again until the server answers: skipping a batch would change the order of
+    /// the tasks.
     async fn queue(&mut self, batch: &[NewTask]) -> bool {
         while !*self.stop.borrow() {
             let sent = monotonic();
@@ -115,7 +117,7 @@ impl Producer {
 }
 
 impl Names {
-    /// What the names of the run's devices begin with.
+    /// Returns the common prefix of the run's device names.
     pub(super) fn prefix(&self) -> String {
         format!("{:08x}/", self.run)
     }

@@ -1,4 +1,4 @@
-//! What a run of queued tasks came to.
+//! The report of a run of queued tasks.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -13,16 +13,16 @@ use crate::{
     text::{grouped, length},
 };
 
-/// The outcome; its `Display` is the report.
+/// The results of a run; `Display` prints the report.
 #[derive(Debug, Clone, Default)]
 pub(in crate::fleet) struct Report {
-    /// Which run.
+    /// Describes the run.
     title: String,
     rows: Vec<(&'static str, Option<u64>)>,
     failed: BTreeMap<&'static str, u64>,
     latencies: Quantiles,
     tasks: u64,
-    /// Of the devices' knowledge.
+    /// Sums of the ledger.
     totals: Totals,
     faults: Faults,
     open: u64,
@@ -32,13 +32,13 @@ pub(in crate::fleet) struct Report {
     in_flight_most: u64,
     capacity: u64,
     length: Duration,
-    /// None when they cannot be had.
+    /// `None` if the server's lists could not be read.
     lists: Option<Lists>,
     seen: Seen,
 }
 
 impl Report {
-    /// Takes over what was counted.
+    /// Reads the counters.
     pub(super) fn new(fleet: &Fleet, tasks: u32, ledger: &Ledger, tally: &Tally) -> Report {
         let (devices, totals) = (&tally.devices, ledger.totals());
         let (dead, open) = (ledger.dead().len() as u64, ledger.open().len() as u64);
@@ -88,12 +88,12 @@ impl Report {
         }
     }
 
-    /// Names the run.
+    /// Sets the title.
     pub(super) fn at(self, title: String) -> Report {
         Report { title, ..self }
     }
 
-    /// Notes how long it took, and how many calls.
+    /// Adds the duration and the number of calls.
     pub(super) fn took(mut self, length: Duration, calls: u64) -> Report {
         let seconds = length.as_secs_f64();
         let rate = if seconds > 0.0 { calls as f64 / seconds } else { 0.0 };
@@ -102,17 +102,17 @@ impl Report {
         Report { length, ..self }
     }
 
-    /// Notes what the server's lists and events say.
+    /// Adds the server's lists and the events.
     pub(super) fn compared(self, lists: Option<Lists>, seen: Seen) -> Report {
         Report { lists, seen, ..self }
     }
 
-    /// Whether all tasks ended as they must.
+    /// Whether the server kept its contract.
     pub(in crate::fleet) fn queue_held(&self) -> bool {
         self.wrong().is_empty()
     }
 
-    /// What is wrong.
+    /// Returns the violations.
     fn wrong(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut check = |is_wrong: bool, what: String| {
@@ -140,7 +140,7 @@ impl Report {
         let (seen, totals) = (&self.seen, &self.totals);
         let said =
             (seen.queued, seen.dispatched, seen.running) == (self.tasks, totals.dispatched, 0);
-        // A dead task's result can come later, so that it is done.
+        // A dead task is completed if its result arrives later.
         let said = said && seen.dead >= self.dead;
         check(seen.lack.is_none() && !said, "EVENTS SAY SOMETHING ELSE".to_owned());
         check(seen.lack.is_some(), "EVENTS ARE MISSING: NOT ALL IS PROVEN".to_owned());
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
     use crate::{admission::Usage, fleet::queue::ledger::Given};
 
-    /// One task, done at its first attempt, and one that is dead after it.
+    /// One task that is completed at its first attempt, and one that is dead after it.
     fn report(lists: Lists, seen: Seen) -> Report {
         let (ledger, tally) = (Ledger::new(2, 2, 1, 0), Tally::default());
         tally.devices.usage(Usage { capacity: 1, in_use: 0 });

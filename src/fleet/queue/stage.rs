@@ -1,4 +1,4 @@
-//! One run: the backend and the devices set going, watched, and stopped.
+//! One run: starts the producer and the devices, shows the progress, and stops them.
 
 use std::{
     sync::Arc,
@@ -37,20 +37,20 @@ use crate::{
     time::monotonic,
 };
 
-/// Questions of all devices in flight, and results. More would wait at the server: what
-/// is done a second would be the same, and answers would take longer.
+/// Maximum number of requests in flight of all devices, and of results. A higher number would
+/// increase the latency but not the throughput.
 const IN_FLIGHT_MAX: usize = 64;
-/// The first stream of chance that decides which attempts of a device fail.
+/// First random stream that decides which attempts of a device fail.
 const FAILURES: u64 = 1 << 40;
-/// How long the last events may take to come.
+/// Time to wait for the last events.
 const EVENTS_LATE: Duration = Duration::from_secs(10);
 
-/// What a run is played with.
+/// The inputs of a run.
 #[derive(Debug)]
 pub(in crate::fleet) struct Stage<'a> {
     options: &'a FleetOptions,
     seed: u64,
-    /// Connections, shared out among the devices; at least one.
+    /// Connections, which the devices share; at least one.
     clients: Vec<Client>,
     names: Arc<Names>,
     ledger: Arc<Ledger>,
@@ -59,7 +59,7 @@ pub(in crate::fleet) struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// Sets the pool up, and listens to it.
+    /// Configures the pool and opens its stream of events.
     pub(in crate::fleet) async fn open(
         options: &'a FleetOptions,
         seed: u64,
@@ -67,7 +67,7 @@ impl<'a> Stage<'a> {
     ) -> Result<Stage<'a>, CallError> {
         let queue = &options.queue;
         let (tasks, devices) = (queue.tasks, options.devices);
-        // Names of their own for each run: the server remembers the tasks of the last one.
+        // Names are unique per run, because the server still stores the tasks of the last run.
         let names = Names { run: random() as u32, devices, tasks, payload: queue.payload };
         let (tally, witness) = (Arc::<Tally>::default(), Shared::new(names.prefix()));
         if let Some(client) = clients.first() {
@@ -90,7 +90,7 @@ impl<'a> Stage<'a> {
         Ok(Stage { options, seed, clients, names, ledger, tally, witness })
     }
 
-    /// Plays to the end.
+    /// Runs to the end and returns the report.
     pub(in crate::fleet) async fn play(self, mut signals: Signals) -> Report {
         let kinds = plan::kinds(self.options, self.seed);
         let start = monotonic();
@@ -103,7 +103,7 @@ impl<'a> Stage<'a> {
         let standing = |finishing| self.standing(start, finishing);
         let end = start + self.options.duration;
         watch::work(&mut work, end, &mut progress, &mut signals, || standing(None)).await;
-        // The devices hold receivers; without any there is nobody to tell.
+        // Fails only if all devices have already ended.
         let _ = stop.send(true);
         let finishing = |devices| standing(Some(devices));
         watch::finish(&mut work, &mut progress, &mut signals, finishing).await;
@@ -125,7 +125,7 @@ impl<'a> Stage<'a> {
             .compared(lists, seen)
     }
 
-    /// Queues all tasks, and then says so.
+    /// Queues all tasks, then notifies the devices.
     fn queue(
         &self,
         all_queued: Sender<bool>,
@@ -144,7 +144,7 @@ impl<'a> Stage<'a> {
             if let Some(producer) = producer {
                 producer.work().await;
             }
-            // The last device may have gone.
+            // Fails only if all devices have already ended.
             let _ = all_queued.send(true);
         }
     }
@@ -187,7 +187,7 @@ impl<'a> Stage<'a> {
         devices
     }
 
-    /// What the events say, once they tell of all that has happened.
+    /// Waits for the events of all attempts, at most 10 s, and returns their sums.
     async fn seen(&self) -> Seen {
         let late = monotonic() + EVENTS_LATE;
         loop {

@@ -1,20 +1,20 @@
-//! What came of a run, counted while it runs.
+//! Counters of a run of queued tasks.
 
 use crate::fleet::tally::{Count, Tally as Devices};
 
-/// What is counted beside what every fleet of devices counts.
+/// Counters beside those of every fleet of devices.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// Leases, answers and calls, as without a queue.
+    /// Leases, answers and calls.
     pub(super) devices: std::sync::Arc<Devices>,
-    /// Tasks that were queued.
+    /// Queued tasks.
     pub(super) queued: Count,
-    /// Tasks that a repeated call had queued already.
+    /// Tasks that were already queued by an earlier try of the same call.
     pub(super) duplicates: Count,
-    /// Tasks that the pool had no room for.
+    /// Tasks that the pool refused.
     pub(super) refused: Count,
     /// Answers NO_TASK.
     pub(super) no_task: Count,
-    /// Calls for a task that have no answer: each may have been a dispatch.
+    /// Requests without an answer. Each may have got a task.
     pub(super) lost: Count,
 }

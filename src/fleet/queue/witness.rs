@@ -1,4 +1,4 @@
-//! What the pool's events say of the run, by the rules of the contract.
+//! Checks the events of the pool against the contract.
 
 use std::{
     collections::HashSet,
@@ -11,39 +11,39 @@ use crate::{
     grpc::client::Told,
 };
 
-/// Sees events, and keeps what is needed to judge the next one.
+/// Reads events and keeps the state that is needed to check the next one.
 #[derive(Debug, Default)]
 pub(super) struct Witness {
-    /// What the names of the run's devices begin with.
+    /// Prefix of the device names of the run.
     prefix: String,
-    /// Tokens of admissions that have not ended.
+    /// Tokens of running admissions.
     running: HashSet<u64>,
-    /// Tokens of those that ended without a result.
+    /// Tokens of admissions that ended without a result.
     lapsed: HashSet<u64>,
-    /// The first token that was seen granted: admissions of older ones are not known.
+    /// The first granted token. Admissions with older tokens are unknown.
     first: Option<u64>,
     seen: Seen,
 }
 
-/// What was seen.
+/// Sums over the events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) events: u64,
-    /// Of the run's tasks: how many were queued, dispatched and dead.
+    /// Tasks of the run that were queued, dispatched and dead.
     pub(super) queued: u64,
     pub(super) dispatched: u64,
     pub(super) dead: u64,
-    /// Admissions that have not ended.
+    /// Running admissions.
     pub(super) running: usize,
-    /// Admissions beyond the capacity that they carried.
+    /// Admissions above the capacity in their event.
     pub(super) over_cap: u64,
-    /// Ends of admissions that had ended.
+    /// Ends of admissions that had already ended.
     pub(super) ended_twice: u64,
-    /// Why events are missing: they prove nothing then.
+    /// The reason why events are missing. The sums prove nothing then.
     pub(super) lack: Option<String>,
 }
 
-/// A witness that a stream is told to.
+/// A witness that reads a stream.
 #[derive(Debug, Clone)]
 pub(super) struct Shared(Arc<Mutex<Witness>>);
 
@@ -52,12 +52,13 @@ impl Shared {
         Shared(Arc::new(Mutex::new(Witness { prefix, ..Witness::default() })))
     }
 
-    /// Follows the stream for as long as it can be had.
+    /// Reads the stream until it fails permanently.
     pub(super) async fn follow(self, mut follower: Follower<Told<Event>>) {
         loop {
             match follower.next().await {
                 Ok(Followed::Event(told)) => self.lock().see(told.event.as_ref()),
-                // It goes on where it was, but not where it had not yet begun.
+                // A lost stream continues at its last event. Without any event it has no cursor and
+                // misses events.
                 Ok(Followed::Lost(error)) if !follower.has_cursor() => {
                     return self.lack(error.to_string());
                 }
@@ -67,13 +68,12 @@ impl Shared {
         }
     }
 
-    /// Events cannot be had, for this reason.
+    /// Records that events are missing.
     pub(super) fn lack(&self, why: String) {
         self.lock().seen.lack.get_or_insert(why);
     }
 
-    /// How many of the run's tasks it has not yet seen queued, of so many; none when it
-    /// will not see them.
+    /// Returns how many of the queued tasks the witness has not seen yet; 0 if events are missing.
     pub(super) fn behind(&self, queued: u64) -> u64 {
         let witness = self.lock();
         match witness.seen.lack {
@@ -93,12 +93,12 @@ impl Shared {
 }
 
 impl Witness {
-    /// Sees the next event; none where some are missing.
+    /// Checks the next event; `None` is a gap.
     fn see(&mut self, event: Option<&Event>) {
         self.seen.events += 1;
         let Some(event) = event else {
             self.seen.lack.get_or_insert_with(|| "a gap".to_owned());
-            // Whatever ran may have ended, and others may run.
+            // During the gap, admissions may have ended or started.
             self.running.clear();
             self.lapsed.clear();
             self.first = None;
@@ -132,7 +132,7 @@ impl Witness {
             }
             return;
         }
-        // A late result of one that had ended, once.
+        // A late result after the end of an admission is valid once.
         let is_late = event.kind == EventKind::Late && self.lapsed.remove(&event.token);
         let is_known = self.first.is_some_and(|first| event.token >= first);
         self.seen.ended_twice += u64::from(is_known && !is_late);

@@ -1,4 +1,4 @@
-//! One buyer's life: ask until it has an item or all are sold, then pay, or not.
+//! One simulated buyer: asks until it has an item or all are sold, then pays or not.
 
 use std::time::{Duration, Instant};
 
@@ -10,30 +10,30 @@ use super::{
 };
 use crate::{fleet::dice::Dice, time::monotonic};
 
-/// Between tries of a call that failed.
+/// Pause after a failed call.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
-/// Tries of a payment or a cancellation that nobody answers.
+/// Maximum number of tries of a payment or cancellation without an answer.
 const TRIES_MAX: usize = 20;
-/// What a late buyer waits beyond the end of its hold.
+/// Delay of a late payment after the end of the hold.
 const BEYOND: Duration = Duration::from_millis(20);
 
-/// What a buyer does with what is held for it.
+/// Behaviour of a buyer that has a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Manner {
-    /// It pays in time.
+    /// Pays in time.
     Pays,
-    /// It pays when the hold has lapsed.
+    /// Pays after the hold has lapsed.
     PaysLate,
-    /// It goes away without a word.
+    /// Never pays and never cancels.
     NeverPays,
-    /// It cancels.
+    /// Cancels.
     Cancels,
 }
 
-/// The manner of each buyer, and whether it makes its calls twice. Shares are exact.
+/// Returns the behaviour of each buyer, and whether it makes each call twice. Shares are exact.
 pub(super) fn kinds(options: &SaleOptions, seed: u64) -> Vec<(Manner, bool)> {
     let buyers = options.buyers as usize;
-    // Added up before they are rounded: together they never need one buyer too many.
+    // Shares are summed before rounding, so that they never exceed the number of buyers.
     let upto = |share: f64| ((share * buyers as f64).round() as usize).min(buyers);
     let never = upto(options.never_pay);
     let late = upto(options.never_pay + options.pay_late);
@@ -56,30 +56,31 @@ pub(super) fn kinds(options: &SaleOptions, seed: u64) -> Vec<(Manner, bool)> {
 #[derive(Debug)]
 pub(super) struct Buyer {
     pub(super) manner: Manner,
-    /// When it comes.
+    /// Time of its first call.
     pub(super) arrives: Instant,
     pub(super) till: Till,
     pub(super) dice: Dice,
-    /// Turns true when nobody is to ask any more.
+    /// Becomes true when no new calls are to be made.
     pub(super) stop: watch::Receiver<bool>,
 }
 
 impl Buyer {
-    /// Lives until it has what it wanted, or cannot have it.
+    /// Runs until the buyer has an item or cannot get one.
     pub(super) async fn live(mut self) {
         let mut until = self.arrives;
         while self.pause(until).await {
             until = match self.till.reserve().await {
                 Asked::Held => return self.held().await,
                 Asked::Over => return,
-                // Not all at the very instant at which an item may come back.
+                // A random delay, so that not all buyers retry at the instant at which a hold may
+                // lapse.
                 Asked::Short(wait) => monotonic() + wait + self.some(self.till.hold / 2),
                 Asked::Failed => monotonic() + AFTER_FAILURE + self.some(AFTER_FAILURE),
             };
         }
     }
 
-    /// With an item that is held for it. Once the sale is over, it pays at once.
+    /// Pays or cancels according to its behaviour. Once the sale is over, it pays at once.
     async fn held(mut self) {
         let (now, hold) = (monotonic(), self.till.hold);
         match self.manner {
@@ -105,12 +106,12 @@ impl Buyer {
 
     async fn pay(&mut self) {
         if !self.insist(true).await {
-            // It may have been paid, or not.
+            // The payment may have been executed.
             self.till.tally.unsure.add();
         }
     }
 
-    /// Pays or cancels until there is an answer; whether there was one.
+    /// Pays or cancels until the server answers; false if it never does.
     async fn insist(&mut self, pays: bool) -> bool {
         for _ in 0..TRIES_MAX {
             let answered = if pays { self.till.confirm().await } else { self.till.cancel().await };
@@ -122,12 +123,12 @@ impl Buyer {
         false
     }
 
-    /// A part of that time.
+    /// Returns a random part of a duration.
     fn some(&mut self, most: Duration) -> Duration {
         most.mul_f64(self.dice.fraction())
     }
 
-    /// Waits; false at once when the sale is over.
+    /// Waits until an instant; false as soon as the sale is over.
     async fn pause(&mut self, until: Instant) -> bool {
         tokio::select! {
             biased;

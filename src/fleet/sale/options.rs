@@ -1,4 +1,4 @@
-//! The options of `tollgate fleet --sale`, checked.
+//! Options of `tollgate fleet --sale`, with validation.
 
 use std::time::Duration;
 
@@ -14,26 +14,26 @@ const ITEMS_MAX: i64 = 1_000_000;
 const BUYERS_MAX: i64 = 100_000;
 const LENGTH_MAX: Duration = Duration::from_secs(86_400);
 
-/// How many buyers of what kind, for how many items.
+/// Options of the flash sale.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Buyers (with --sale)")]
 pub struct SaleOptions {
-    /// How many items are on sale
+    /// Number of items on sale
     #[arg(long, value_name = "N", default_value_t = 50, requires = "sale")]
     #[arg(value_parser = value_parser!(u32).range(1..=ITEMS_MAX))]
     pub items: u32,
 
-    /// How many buyers, each of whom wants one
+    /// Number of buyers; each wants one item
     #[arg(long, value_name = "N", default_value_t = 10_000, requires = "sale")]
     #[arg(value_parser = value_parser!(u32).range(1..=BUYERS_MAX))]
     pub buyers: u32,
 
-    /// Within which time all of them come
+    /// Time within which all buyers arrive
     #[arg(long, value_name = "DURATION", default_value = "1s", requires = "sale")]
     #[arg(value_parser = rush)]
     pub rush: Duration,
 
-    /// How long an item is held for its buyer; who pays does so in half that time
+    /// Duration of a hold; paying buyers pay within half of it
     #[arg(long, value_name = "DURATION", default_value = "2s", requires = "sale")]
     #[arg(value_parser = hold)]
     pub hold: Duration,
@@ -43,7 +43,7 @@ pub struct SaleOptions {
     #[arg(value_parser = share)]
     pub never_pay: f64,
 
-    /// Share of buyers that pay only when their hold has lapsed
+    /// Share of buyers that pay after their hold has lapsed
     #[arg(long, value_name = "SHARE", default_value = "10%", requires = "sale")]
     #[arg(value_parser = share)]
     pub pay_late: f64,
@@ -53,14 +53,14 @@ pub struct SaleOptions {
     #[arg(value_parser = share)]
     pub cancel: f64,
 
-    /// Share of buyers, of whatever kind, that make every call twice at once
+    /// Share of buyers, of any kind, that make every call twice at once
     #[arg(long, value_name = "SHARE", default_value = "20%", requires = "sale")]
     #[arg(value_parser = share)]
     pub repeat: f64,
 }
 
 impl SaleOptions {
-    /// What no flag can tell alone.
+    /// Checks rules that concern several flags at once.
     pub(in crate::fleet) fn check(&self) -> Result<(), String> {
         let sum = self.never_pay + self.pay_late + self.cancel;
         if sum > SHARES_MAX {

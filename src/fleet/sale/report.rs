@@ -1,4 +1,4 @@
-//! What a sale came to.
+//! The report of a sale.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -9,24 +9,24 @@ use crate::{
     text::{grouped, length},
 };
 
-/// The outcome; its `Display` is the report.
+/// The results of a sale; `Display` prints the report.
 #[derive(Debug, Clone, Default)]
 pub(in crate::fleet) struct Report {
-    /// Which sale.
+    /// Describes the sale.
     title: String,
     rows: Vec<(&'static str, Option<u64>)>,
     failed: BTreeMap<&'static str, u64>,
     latencies: Quantiles,
     items: u64,
     bought: u64,
-    /// What is wrong with it.
+    /// The violation, if there is one.
     fault: Option<&'static str>,
     length: Duration,
     sold_out: Option<Duration>,
 }
 
 impl Report {
-    /// Takes over what was counted; `left` is the stock at the end, if it can be had.
+    /// Reads the counters. `left` is the stock at the end, if it could be read.
     pub(super) fn new(kinds: &[(Manner, bool)], tally: &Tally, left: Option<Stock>) -> Report {
         let of = |manner| Some(kinds.iter().filter(|kind| kind.0 == manner).count() as u64);
         let twice = kinds.iter().filter(|kind| kind.1).count() as u64;
@@ -64,12 +64,12 @@ impl Report {
         }
     }
 
-    /// Names the sale.
+    /// Sets the title.
     pub(super) fn at(self, title: String) -> Report {
         Report { title, ..self }
     }
 
-    /// Notes how long it took, and how many calls.
+    /// Adds the duration and the number of calls.
     pub(super) fn took(
         mut self,
         length: Duration,
@@ -83,13 +83,13 @@ impl Report {
         Report { length, sold_out, ..self }
     }
 
-    /// Whether no more was sold than there was, and none twice.
+    /// Whether the sale did not oversell and no order got an item twice.
     pub(in crate::fleet) fn stock_held(&self) -> bool {
         self.fault.is_none()
     }
 }
 
-/// What is wrong with a sale, by what its buyers saw and what is left.
+/// Returns the violation of a sale, from the buyers' counts and the stock at the end.
 fn fault(tally: &Tally, left: Option<Stock>) -> Option<&'static str> {
     let (bought, unsure) = (tally.bought.get(), tally.unsure.get());
     if bought > tally.items() || left.is_some_and(|left| left.sold > tally.items()) {
@@ -187,7 +187,7 @@ mod tests {
             let (text, held) = last_line(&tally, left);
             assert!(text.contains(part) && !held, "{part}: {text}");
         }
-        // One that paid, and was not told.
+        // One buyer paid but got no answer.
         let unsure = tally(49);
         unsure.unsure.add();
         assert!(last_line(&unsure, stock(0, 50)).1);

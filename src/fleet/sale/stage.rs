@@ -1,4 +1,4 @@
-//! One run: the buyers set going, watched, and stopped.
+//! One run: starts the buyers, shows the progress, and stops them.
 
 use std::{sync::Arc, time::Instant};
 
@@ -29,23 +29,23 @@ use crate::{
     time::monotonic,
 };
 
-/// Calls of all buyers in flight: what bounds the memory of a run, and what a server
-/// takes without turning some away.
+/// Maximum number of calls in flight of all buyers. It bounds the memory of a run and keeps below
+/// the limits of a server.
 const IN_FLIGHT_MAX: usize = 1000;
 
-/// What a run is played with.
+/// The inputs of a run.
 #[derive(Debug)]
 pub(in crate::fleet) struct Stage<'a> {
     pub(in crate::fleet) options: &'a FleetOptions,
     pub(in crate::fleet) seed: u64,
-    /// Connections, shared out among the buyers; at least one.
+    /// Connections, which the buyers share; at least one.
     pub(in crate::fleet) clients: Vec<Client>,
-    /// New in every run: what was sold of a sku stays counted.
+    /// New in every run, because the sold quantity of a sku stays counted.
     sku: Arc<str>,
 }
 
 impl<'a> Stage<'a> {
-    /// Puts the items on sale.
+    /// Sets the stock of the sale.
     pub(in crate::fleet) async fn open(
         options: &'a FleetOptions,
         seed: u64,
@@ -58,7 +58,7 @@ impl<'a> Stage<'a> {
         Ok(Stage { options, seed, clients, sku })
     }
 
-    /// Plays to the end.
+    /// Runs to the end and returns the report.
     pub(in crate::fleet) async fn play(self, mut signals: Signals) -> Report {
         let kinds = kinds(self.sale(), self.seed);
         let tally = Arc::new(Tally::new(self.sale().items.into()));
@@ -70,7 +70,7 @@ impl<'a> Stage<'a> {
         let standing = |finishing| self.standing(&tally, start, finishing);
         let end = start + self.options.duration;
         watch::work(&mut buyers, end, &mut progress, &mut signals, || standing(None)).await;
-        // The buyers hold receivers; without any there is nobody to tell.
+        // Fails only if all buyers have already ended.
         let _ = stop.send(true);
         let finishing = |buyers| standing(Some(buyers));
         watch::finish(&mut buyers, &mut progress, &mut signals, finishing).await;
@@ -102,7 +102,7 @@ impl<'a> Stage<'a> {
         let clients = self.clients.iter().cycle();
         let mut buyers = JoinSet::new();
         for ((number, (manner, twice)), client) in (1u64..).zip(kinds).zip(clients) {
-            // Stream 0 decides who is of which kind.
+            // Stream 0 decides the kinds of the buyers.
             let mut dice = Dice::new(self.seed, number);
             let till = Till {
                 client: client.clone(),

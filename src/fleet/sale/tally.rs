@@ -1,4 +1,4 @@
-//! What came of a sale, counted while it runs.
+//! Counters of a sale.
 
 use std::{sync::OnceLock, time::Instant};
 
@@ -7,11 +7,10 @@ use crate::{
     stock::{CancelOutcome, ConfirmOutcome, ReserveOutcome, Stock},
 };
 
-/// Everything that is counted: answers as they come, so that a call that is made twice
-/// has two; buyers once each.
+/// All counters. Answers count each, so a call that is made twice counts twice; buyers count once.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// How many are on sale.
+    /// Number of items on sale.
     items: u64,
     pub(super) reserved: Count,
     pub(super) replayed: Count,
@@ -22,31 +21,31 @@ pub(super) struct Tally {
     pub(super) retaken: Count,
     pub(super) already_confirmed: Count,
     pub(super) expired: Count,
-    /// Answers CANCELLED and UNKNOWN to a buyer that pays.
+    /// Answers CANCELLED and UNKNOWN to a payment.
     pub(super) unpayable: Count,
     pub(super) cancelled: Count,
-    /// Other answers to a buyer that cancels.
+    /// Other answers to a cancellation.
     pub(super) uncancelled: Count,
-    /// Buyers that were told that their order is confirmed.
+    /// Buyers whose order is confirmed.
     pub(super) bought: Count,
-    /// Buyers that paid and were never answered.
+    /// Buyers that paid and got no answer.
     pub(super) unsure: Count,
-    /// Orders that were reserved or sold by two calls at once.
+    /// Orders that two concurrent calls both reserved or both confirmed.
     pub(super) doubled: Count,
-    /// Answers whose stock is not what was on sale.
+    /// Answers whose stock does not add up to the items on sale.
     pub(super) astray: Count,
     /// Calls, answered or failed.
     pub(super) calls: Count,
     /// Failed calls.
     pub(super) failed: Failures,
-    /// Sent to answered, of each answered call.
+    /// Latencies of answered calls.
     pub(super) latencies: Times,
-    /// When the last item was sold.
+    /// Time at which the last item was sold.
     pub(super) sold_out: OnceLock<Instant>,
 }
 
 impl Tally {
-    /// Of nothing yet; so many items are on sale.
+    /// Creates empty counters for a number of items.
     pub(super) fn new(items: u64) -> Tally {
         Tally { items, ..Tally::default() }
     }
@@ -55,19 +54,19 @@ impl Tally {
         self.items
     }
 
-    /// Whether so much stock is that of the sale: nothing comes or goes but by it.
+    /// Whether a stock adds up to the items on sale: only the sale changes it.
     pub(super) fn adds_up(&self, stock: Stock) -> bool {
         stock.on_hand + stock.sold == self.items
     }
 
-    /// Notes the stock of an answer.
+    /// Checks the stock of an answer.
     pub(super) fn stock(&self, stock: Stock) {
         if !self.adds_up(stock) {
             self.astray.add();
         }
     }
 
-    /// Notes a buyer whose order is confirmed.
+    /// Counts a buyer whose order is confirmed.
     pub(super) fn buys(&self, now: Instant) {
         self.bought.add();
         if self.bought.get() >= self.items {

@@ -1,5 +1,4 @@
-//! A buyer's line to the server: makes each of its calls, once or twice, and counts
-//! what comes of it.
+//! A buyer's connection: makes each of its calls once or twice, and counts the answers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,37 +11,37 @@ use crate::{
     time::monotonic,
 };
 
-/// Where a buyer asks and pays.
+/// The calls of one buyer.
 #[derive(Debug)]
 pub(super) struct Till {
     /// The connection, shared with other buyers.
     pub(super) client: Client,
     pub(super) sku: Arc<str>,
-    /// Names the buyer and its order.
+    /// Name of the buyer and of its order.
     pub(super) order: String,
     pub(super) hold: Duration,
     /// Whether each call is made twice.
     pub(super) twice: bool,
-    /// Calls of all buyers in flight.
+    /// Permits of the calls of all buyers.
     pub(super) in_flight: Arc<Semaphore>,
     pub(super) tally: Arc<Tally>,
 }
 
-/// What a buyer knows after asking.
+/// The result of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// An item is held for it.
+    /// The buyer has a hold.
     Held,
-    /// One may come back after that time.
+    /// An item may be available after this time.
     Short(Duration),
-    /// None is left.
+    /// All items are sold.
     Over,
-    /// There is no answer.
+    /// No answer.
     Failed,
 }
 
 impl Till {
-    /// Asks for an item.
+    /// Reserves an item.
     pub(super) async fn reserve(&self) -> Asked {
         let wish = Reserving {
             sku: &self.sku,
@@ -62,7 +61,7 @@ impl Till {
         }
         answers.iter().flatten().for_each(|outcome| self.tally.reserved(outcome));
         let known = answers.iter().flatten().map(asked);
-        // Of two answers the more favourable.
+        // Of two answers, the better one counts.
         known
             .min_by_key(|asked| match asked {
                 Asked::Held => 0,
@@ -72,7 +71,7 @@ impl Till {
             .unwrap_or(Asked::Failed)
     }
 
-    /// Pays; whether there was an answer.
+    /// Pays; false without an answer.
     pub(super) async fn confirm(&self) -> bool {
         let confirm = || self.call(self.client.confirm_reservation(&self.sku, &self.order));
         let answers = self.make(confirm).await;
@@ -90,7 +89,7 @@ impl Till {
         answers.iter().any(Option::is_some)
     }
 
-    /// Cancels; whether there was an answer.
+    /// Cancels; false without an answer.
     pub(super) async fn cancel(&self) -> bool {
         let cancel = || self.call(self.client.cancel_reservation(&self.sku, &self.order));
         let answers = self.make(cancel).await;
@@ -98,7 +97,7 @@ impl Till {
         answers.iter().any(Option::is_some)
     }
 
-    /// Makes a call once, or twice at once; none for one that has no answer.
+    /// Makes a call once, or twice at once. `None` stands for a failed call.
     async fn make<T, F>(&self, call: impl Fn() -> F) -> [Option<T>; 2]
     where
         F: Future<Output = Option<T>>,
@@ -113,7 +112,7 @@ impl Till {
         &self,
         call: impl Future<Output = Result<(T, Stock), CallError>>,
     ) -> Option<T> {
-        // It is never closed.
+        // The semaphore is never closed.
         let _place = self.in_flight.acquire().await.ok()?;
         let sent = monotonic();
         let answer = call.await;
@@ -133,7 +132,7 @@ impl Till {
     }
 }
 
-/// A reservation that this answer made.
+/// Returns the reservation if this answer made it.
 fn fresh(outcome: &ReserveOutcome) -> Option<&Reservation> {
     match outcome {
         ReserveOutcome::Reserved { reservation, replayed: false } => Some(reservation),

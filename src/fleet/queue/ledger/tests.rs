@@ -1,6 +1,6 @@
 use super::*;
 
-/// Four tasks of two devices, of two attempts each.
+/// Four tasks of two devices, with two attempts each.
 fn ledger() -> Ledger {
     Ledger::new(4, 2, 2, 4)
 }
@@ -25,7 +25,7 @@ fn a_task_runs_as_often_as_its_attempts_say() {
     ledger.reported(0, 10, Outcome::Succeeded, CompleteVerdict::StaleToken);
     ledger.reported(0, 11, Outcome::Succeeded, CompleteVerdict::Late);
     ledger.reported(0, 11, Outcome::Succeeded, CompleteVerdict::AlreadyCompleted);
-    // Two calls at once, of which the second is answered first.
+    // Two concurrent calls; the second is answered first.
     give(&ledger, 2, 1, 12, true);
     give(&ledger, 2, 1, 12, false);
     give(&ledger, 2, 2, 13, false);
@@ -37,7 +37,7 @@ fn a_task_runs_as_often_as_its_attempts_say() {
     ledger.reported(1, 14, Outcome::Succeeded, CompleteVerdict::AlreadyCompleted);
     ledger.reported(1, 14, Outcome::Succeeded, CompleteVerdict::Completed);
     assert_eq!((told(&ledger), ledger.totals().done), (String::new(), 2));
-    // Its last attempt's result comes after all.
+    // The result of its last attempt arrives late.
     ledger.reported(2, 13, Outcome::Succeeded, CompleteVerdict::Late);
     assert_eq!((ledger.dead(), ledger.totals().done), (vec![], 3));
 }
