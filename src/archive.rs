@@ -133,6 +133,7 @@ impl Line {
 struct Checked(Result<(), String>);
 
 impl Checked {
+    /// Checks a name as in a request: 1 to 256 bytes of UTF-8 without control characters.
     fn name(&mut self, field: &str, name: &Text) {
         if let Err(why) = Name::parse(name.0.clone().into()) {
             self.refuse(format!("{field} {why}"));
@@ -146,6 +147,7 @@ impl Checked {
         }
     }
 
+    /// Checks that instants and tokens are at most [`TIME_MAX`].
     fn times<const N: usize>(&mut self, times: [(&str, u64); N]) {
         for (field, time) in times {
             self.at_most(field, time, TIME_MAX);
@@ -158,6 +160,7 @@ impl Checked {
         }
     }
 
+    /// Records a violation; only the first one is kept.
     fn refuse(&mut self, why: String) {
         if self.0.is_ok() {
             self.0 = Err(why);

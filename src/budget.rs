@@ -72,6 +72,7 @@ limits! {
     SweepTime => "sweep_time",
 }
 
+/// One counter per limit, for the whole process.
 static COUNTS: [AtomicU64; NAMES.len()] = [const { AtomicU64::new(0) }; NAMES.len()];
 
 /// Counts that a limit refused or ended something.

@@ -203,6 +203,7 @@ async fn show_pools(options: &TopOptions) -> ExitCode {
     }
 }
 
+/// Runs `tollgate serve`: configuration, logs, engine, listener, then the server until a signal.
 async fn serve(flags: &ServeFlags) -> ExitCode {
     let config = match Config::load(flags) {
         Ok(config) => config,
@@ -253,6 +254,7 @@ async fn engine(choice: &EngineChoice) -> Result<Engine, ExitCode> {
     }
 }
 
+/// Opens a data directory on a blocking thread, because reading it may take long.
 async fn open(DataDir { path, durability, unsynced_bytes }: DataDir) -> Result<Embedded, ExitCode> {
     let file = path.display().to_string();
     let opened = spawn_blocking(move || {
@@ -278,6 +280,7 @@ fn bind(address: SocketAddr) -> Result<TcpListener, ExitCode> {
     listening.map_err(|error| exit::unavailable(&format!("cannot listen on {address}: {error}")))
 }
 
+/// Serves until SIGTERM or SIGINT, then drains and closes the engine.
 async fn serve_on(
     config: Config,
     engine: Engine,

@@ -180,6 +180,7 @@ impl Config {
     }
 }
 
+/// Builds the data directory. Fails if `durability` is set without a path.
 fn data_dir(
     path: Option<PathBuf>,
     durability: Option<DurabilityName>,
@@ -198,6 +199,7 @@ fn data_dir(
     }
 }
 
+/// Returns the number of cores, at least 1.
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -86,6 +86,8 @@ fn make(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Writes an export to a writer. Checks each line, so that no export is written that an import
+/// refuses.
 async fn export_to<W: Write + Send>(store: &mut Store, to: W) -> Result<(W, Counts), Failure> {
     let now = store.now().await?;
     let to = BufWriter::with_capacity(1 << 16, to);
@@ -182,6 +184,7 @@ async fn verify(store: &mut Store, written: &Counts, ends: &Ends) -> Result<Coun
     Ok(found)
 }
 
+/// Opens an export; errors name its path.
 fn open(file: &Path) -> Result<Reader<BufReader<File>>, Failure> {
     let opened = File::open(file).map_err(|error| unfit(file)(Unfit::Unread(error)))?;
     Reader::open(BufReader::with_capacity(1 << 16, opened)).map_err(unfit(file))

@@ -95,6 +95,7 @@ pub(crate) enum StandingName {
 }
 
 impl PoolLine {
+    /// Checks the name and that settings are within the ranges of ConfigurePool.
     pub(super) fn check(&self, checked: &mut Checked) {
         checked.name("pool", &self.pool);
         checked.times([("last_token", self.last_token)]);
@@ -106,6 +107,8 @@ impl PoolLine {
 }
 
 impl TaskLine {
+    /// Checks names and instants, and that the state, the result and the queue entry are
+    /// consistent.
     pub(super) fn check(&self, checked: &mut Checked) {
         checked.name("pool", &self.pool);
         checked.name("device", &self.device);

@@ -90,6 +90,7 @@ pub(crate) struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
+    /// Writes the first line. `time` is the time of the source, µs.
     pub(crate) fn begin(mut to: W, source: &str, time: u64) -> io::Result<Writer<W>> {
         let (kind, tollgate) = (FIRST.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
         let source = source.to_owned();
@@ -107,6 +108,7 @@ impl<W: Write> Writer<W> {
         self.counts.lines
     }
 
+    /// Writes the last line and flushes. Without it every import refuses the file.
     pub(crate) fn end(mut self) -> io::Result<(W, Counts)> {
         write_line(&mut self.to, &Line::End(self.counts.clone()))?;
         self.to.flush()?;
@@ -129,6 +131,7 @@ pub(crate) struct Reader<R> {
 }
 
 impl<R: BufRead> Reader<R> {
+    /// Reads the first line. Fails if the file is not an export or has another version.
     pub(crate) fn open(from: R) -> Result<Reader<R>, Unfit> {
         let first = First {
             kind: String::new(),
@@ -201,6 +204,8 @@ impl<R: BufRead> Reader<R> {
         &self.counts
     }
 
+    /// Compares the counts of the last line with the lines read, and checks that nothing follows
+    /// it.
     fn finish(&mut self, said: &Counts) -> Result<(), Unfit> {
         let number = self.number;
         if *said != self.counts {

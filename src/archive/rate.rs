@@ -146,6 +146,7 @@ impl RateLine {
 }
 
 impl UsageLine {
+    /// Checks that the numbers describe a state that the algorithm can reach.
     fn check(&self, checked: &mut Checked) {
         match self {
             UsageLine::FixedWindow { start, .. } | UsageLine::CalendarWindow { start, .. } => {

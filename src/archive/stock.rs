@@ -123,6 +123,8 @@ impl RestockLine {
     }
 }
 
+/// Checks that reserved is at most on hand, and that on hand and sold together are within the
+/// maximum.
 fn check_numbers(on_hand: u64, reserved: u64, sold: u64, checked: &mut Checked) {
     checked.at_most("on_hand", on_hand, QUANTITY_MAX - sold.min(QUANTITY_MAX));
     checked.at_most("reserved", reserved, on_hand);

@@ -13,6 +13,7 @@ struct Packed {
     base64: String,
 }
 
+/// Both forms of the JSON value.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected text, or {\"base64\": \"…\"} of bytes that are none")]
 enum Form {

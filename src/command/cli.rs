@@ -173,6 +173,7 @@ Any other is that of the command of `tollgate lock`, or 128 and the number of a 
 
     /// The command line is wrong.
     pub(crate) const USAGE: u8 = 64;
+    // Private codes; `TABLE` describes them.
     const DATA: u8 = 65;
     const NO_INPUT: u8 = 66;
     const UNAVAILABLE: u8 = 69;

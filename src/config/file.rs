@@ -1,4 +1,5 @@
-//! The format of `tollgate.toml`. Unknown keys are refused.
+//! The format of `tollgate.toml`. Unknown keys are refused. `deploy/tollgate.toml` documents every
+//! key with its range and default.
 
 use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 

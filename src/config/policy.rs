@@ -113,6 +113,7 @@ pub(super) fn policies(entries: &[PolicyEntry]) -> Result<Policies, String> {
 }
 
 impl PolicyEntry {
+    /// Builds a rule from limits and tiers. The error lists all violations.
     fn rule(&self, path: &str, limits: &[LimitEntry], tiers: &[TierEntry]) -> Result<Rule, String> {
         let spec = RuleSpec {
             limits: limits.iter().map(LimitSpec::from).collect(),

@@ -60,6 +60,7 @@ impl RedisSection {
         Ok(options)
     }
 
+    /// Reads the certificate files. Fails if only one of `tls_cert` and `tls_key` is set.
     fn certificates(&self) -> Result<Certificates, ConfigError> {
         let read = |key: &str, path: &PathBuf| {
             let failed = |error| format!("redis.{key} = \"{}\": {error}", path.display());

@@ -45,6 +45,7 @@ pub(super) fn sequences(entries: &[SequenceEntry]) -> Result<Sequences, String> 
 }
 
 impl SequenceEntry {
+    /// Builds a rule. Fails for settings that need a calendar or `reserve` without it.
     fn rule(&self, path: &str) -> Result<SequenceRule, String> {
         let offset = self.utc_offset.unwrap_or(0);
         if offset.abs() > UTC_OFFSET_MAX {

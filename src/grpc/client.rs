@@ -147,6 +147,7 @@ pub fn check_url(url: &str) -> Result<(), String> {
     endpoint(url).map(drop)
 }
 
+/// Parses a URL and sets the timeouts of its connections.
 fn endpoint(url: &str) -> Result<Endpoint, String> {
     let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|_| EXPECTED.to_owned())?;
     let uri = endpoint.uri();
@@ -162,6 +163,7 @@ fn endpoint(url: &str) -> Result<Endpoint, String> {
 
 const EXPECTED: &str = "expected http://host:port (TLS is not supported)";
 
+/// Wraps a message with the default deadline.
 fn request<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(CALL_DEADLINE);

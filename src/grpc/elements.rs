@@ -45,6 +45,7 @@ pub(crate) struct Field {
     inside: &'static [Field],
 }
 
+// The bounded fields of requests. A test compares them with the descriptors.
 const TASKS: &[Field] =
     &[Field { name: "tasks", tag: 2, elements: Some(1..=ENQUEUE_MAX), inside: &[] }];
 const CHECKS: &[Field] =

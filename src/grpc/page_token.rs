@@ -14,7 +14,9 @@ use crate::{
 
 /// A cursor that fits into a page token: a number and bytes.
 pub(super) trait Cursor: Sized {
+    /// Returns the number and the bytes of the cursor.
     fn parts(&self) -> (u64, &[u8]);
+    /// Builds a cursor from its parts; `None` if they are not of this kind of cursor.
     fn of(number: u64, bytes: &[u8]) -> Option<Self>;
 }
 

@@ -10,6 +10,7 @@ use crate::{error::Error, names::Name, rate::NAMES_MAX, stock::QUANTITY_MAX, tim
 const DOMAIN: &str = "tollgate";
 /// Maximum number of violations in the message. The details contain more.
 const FIELDS_IN_MESSAGE: usize = 8;
+// Retry delays for callers.
 const RETRY_UNAVAILABLE: Duration = Duration::from_secs(1);
 const RETRY_OVERLOADED: Duration = Duration::from_millis(100);
 
@@ -67,6 +68,7 @@ pub(super) fn none_known<T>(outcomes: &[Result<T, Error>]) -> Option<Error> {
     }
 }
 
+/// Details with a machine-readable reason.
 fn info(reason: &str) -> ErrorDetails {
     ErrorDetails::with_error_info(reason, DOMAIN, HashMap::new())
 }
@@ -176,6 +178,7 @@ pub(super) fn too_many_streams() -> Status {
     refused(message, "TOO_MANY_STREAMS")
 }
 
+/// RESOURCE_EXHAUSTED with a retry delay.
 fn refused(message: &str, reason: &str) -> Status {
     let details = again(reason, RETRY_OVERLOADED);
     Status::with_error_details(Code::ResourceExhausted, message, details)

@@ -237,11 +237,13 @@ async fn listing(holding: &Holding, headers: &HeaderMap) -> Option<Hold> {
     timeout(patience, holding.listing()).await.ok().flatten()
 }
 
+/// Refuses a call because its connection or the server holds too many unread answers.
 fn refuse_unread() -> Response<AnswerBody> {
     budget::note(Limit::AnswerBytes);
     status::answers_not_taken().into_http()
 }
 
+/// Builds the response of a fast-path call.
 fn answered(
     answer: Result<tonic::Response<Bytes>, Status>,
     holding: Arc<Holding>,

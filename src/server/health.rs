@@ -53,6 +53,7 @@ pub(super) async fn forget(health: &HealthReporter) {
     }
 }
 
+/// Sets the status of the server and of all services.
 async fn set(health: &HealthReporter, status: ServingStatus) {
     for name in NAMES {
         health.set_service_status(name, status).await;

@@ -39,6 +39,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(super) const PREFACE_BYTES: usize = 24;
 /// Length of a frame header: payload length, type, flags and stream.
 const HEAD_BYTES: usize = 9;
+// Frame types.
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 
@@ -161,6 +162,7 @@ impl Default for Frames {
 }
 
 impl Frames {
+    /// Parses bytes and counts the streams that they open and reset.
     fn read(&mut self, mut bytes: &[u8]) -> Seen {
         let mut seen = Seen::default();
         loop {

@@ -146,6 +146,8 @@ async fn serve(
     while open.join_next().await.is_some() {}
 }
 
+/// Serves one connection: checks the preface, then serves HTTP/2 until it ends or the drain
+/// completes.
 async fn serve_connection(
     connection: Connection,
     services: grpc::Connection,

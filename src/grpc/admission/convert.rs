@@ -22,6 +22,8 @@ use crate::{
     names::Name,
 };
 
+/// Converts an admission. A queued task that was dispatched has its own name; otherwise the task is
+/// the requested one.
 pub(super) fn admission(
     asked: &AdmitTask,
     answered: &Answered<Admission>,
@@ -106,6 +108,7 @@ pub(super) fn pool(
     view: &PoolView,
     refused: Refused,
 ) -> pb::Pool {
+    // In the order of the bits of `overridden`.
     const OVERRIDES: [&str; 5] =
         ["capacity", "lease_duration", "expiry_grace", "paused", "max_attempts"];
     let overrides = OVERRIDES.iter().enumerate();

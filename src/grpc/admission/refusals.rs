@@ -52,6 +52,7 @@ impl Refusals {
 }
 
 impl Counts {
+    /// Counts a refusal, and moves the pool to the young generation.
     fn add(&mut self, pool: &[u8], is_cached: bool) {
         if let Some(count) = self.young.get_mut(pool) {
             count.add(is_cached);

@@ -93,6 +93,8 @@ pub(super) fn ban(ban: pb::Ban) -> Result<Ban, CallError> {
     })
 }
 
+/// Converts serials. Without a layout, the values must form a range of at most [`COUNT_MAX`]
+/// values.
 pub(super) fn serials(response: pb::NextSequenceResponse) -> Result<Serials, CallError> {
     let pb::NextSequenceResponse { first, last, step, serials, .. } = response;
     if !serials.is_empty() {

@@ -11,6 +11,7 @@ use crate::{
     names::Name,
 };
 
+/// Converts an acquisition. `holder` is empty if the lock is free but reserved for waiting calls.
 pub(super) fn acquisition(
     name: &Name,
     owner: &Name,

@@ -16,6 +16,8 @@ use crate::{
     },
 };
 
+/// Converts a check. Fails with FAILED_PRECONDITION if the key has usage under too many limit
+/// names.
 pub(super) fn checked(
     asked: &CheckRate,
     checked: Answered<Checked>,

@@ -30,6 +30,7 @@ impl Noted {
         last.is_none_or(|(until, at)| *until != note.until || at.elapsed() >= NOTE_EVERY)
     }
 
+    /// Remembers that a ban is in the index.
     pub(super) fn add(&self, note: &NoteBan) {
         let mut noted = self.lock();
         if noted.len() >= NOTED_MAX {

@@ -192,6 +192,7 @@ pub(super) fn actor<T>(request: &Request<T>) -> Bytes {
     actor.map_or_else(Bytes::new, |actor| Bytes::copy_from_slice(actor.as_encoded_bytes()))
 }
 
+/// Parses a ban. `actor` is checked like a field of the request.
 pub(super) fn ban(
     request: pb::BanRequest,
     actor: Bytes,

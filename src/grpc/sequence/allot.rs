@@ -48,6 +48,7 @@ impl Given {
         (self.values.load(Ordering::Relaxed), self.calls.load(Ordering::Relaxed))
     }
 
+    /// Counts the script calls of a number of decisions.
     fn called(&self, decisions: usize) {
         self.calls.fetch_add(decisions.div_ceil(BATCH_MAX) as u64, Ordering::Relaxed);
     }
@@ -58,6 +59,7 @@ impl Allot {
         Allot { engine, given }
     }
 
+    /// Runs the requests on the engine, in order.
     async fn decide(&self, asked: &[NextSequence], deadline: Instant) -> Outcomes<Allotment> {
         self.given.called(asked.len());
         self.engine.run_all(asked, deadline).await
@@ -91,6 +93,8 @@ impl Allot {
 }
 
 impl Take<NextSequence> for Allot {
+    /// Decides the requests. Those that lack reserved values are decided again after a reservation,
+    /// up to [`RESERVATIONS_MAX`] times.
     async fn take(&self, asked: Vec<NextSequence>, deadline: Instant) -> Outcomes<Allotment> {
         let mut outcomes = self.decide(&asked, deadline).await?;
         for _ in 0..RESERVATIONS_MAX {

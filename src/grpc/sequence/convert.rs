@@ -9,6 +9,7 @@ use crate::{
     time::Timestamp,
 };
 
+/// Converts an allocation. Fails if no values were given out.
 pub(super) fn next_sequence(
     allotment: &Allotment,
     sequence: &Sequence,

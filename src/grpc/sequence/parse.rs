@@ -7,6 +7,7 @@ use crate::sequence::{
     COUNT_MAX, DATED_STEP_MAX, Dating, NextSequence, Sequence, Sequences, VALUE_MAX,
 };
 
+/// Parses a request. Fails with OUT_OF_RANGE if no sequence can have so many values.
 pub(super) fn next_sequence(
     request: pb::NextSequenceRequest,
     sequences: &Sequences,
@@ -38,6 +39,8 @@ pub(super) fn next_sequence(
     })
 }
 
+/// Parses the step: 1 to 1,000,000 for a sequence with a calendar, otherwise up to the largest
+/// value.
 fn step(fields: &mut Fields, step: Option<i64>, dating: Option<&Dating>) -> u64 {
     let most = if dating.is_some() { DATED_STEP_MAX } else { VALUE_MAX };
     let given = u64::try_from(step.unwrap_or(1)).ok();
@@ -47,6 +50,7 @@ fn step(fields: &mut Fields, step: Option<i64>, dating: Option<&Dating>) -> u64 
     })
 }
 
+/// Parses the floor. For a sequence with a calendar it is the digits of a serial.
 fn floor(fields: &mut Fields, floor: Option<u64>, dating: Option<&Dating>) -> Option<u64> {
     let floor = floor?;
     if floor > VALUE_MAX {

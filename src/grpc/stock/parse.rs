@@ -54,6 +54,7 @@ pub(super) fn reserve_stock(request: pb::ReserveStockRequest) -> Result<ReserveS
     fields.finish(reserve)
 }
 
+/// Parses the buyer; a limit requires a name.
 fn buyer(fields: &mut Fields, name: Bytes, limit: Option<i64>) -> Option<Buyer> {
     if name.is_empty() && limit.is_some() {
         fields.violation("buyer_id", "is required with buyer_limit: 1 to 256 bytes of UTF-8");

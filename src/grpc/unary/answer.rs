@@ -36,6 +36,7 @@ pub struct AnswerBody {
     sending: Option<oneshot::Receiver<()>>,
 }
 
+/// The part of an answer that is still to be sent.
 #[derive(Debug, Default)]
 enum Rest {
     /// A message, then the status OK.

@@ -118,6 +118,7 @@ impl Opened {
         self.unfinished.is_none() && matches!(self.next, Some(Err(_)))
     }
 
+    /// Ready with the message, or with `None` if the fast path cannot take the call.
     fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.next.is_none() {
             ready!(self.poll_whole(cx));
@@ -158,6 +159,7 @@ impl Opened {
         Poll::Ready(())
     }
 
+    /// Reads the next frame, through `unfinished` once the body had to wait.
     fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<Option<Read>> {
         let Some(unfinished) = &mut self.unfinished else {
             return Pin::new(&mut self.rest).poll_frame(cx).map_err(Into::into);

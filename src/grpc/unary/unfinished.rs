@@ -125,6 +125,7 @@ impl Unfinished {
         Poll::Ready(Some(Err(status::not_all_said().into())))
     }
 
+    /// Waits for the permits of received data. Without permits at the deadline the call is refused.
     fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<Option<Read>> {
         let Some((data, waiting)) = &mut self.waits else { return Poll::Pending };
         let hold = match waiting.as_mut().poll(cx) {
