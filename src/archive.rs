@@ -130,38 +130,38 @@ impl Line {
 }
 
 /// The first violation of a line, if there is one.
-struct Checked(Result<(), String>);
+pub(crate) struct Checked(Result<(), String>);
 
 impl Checked {
     /// Checks a name as in a request: 1 to 256 bytes of UTF-8 without control characters.
-    fn name(&mut self, field: &str, name: &Text) {
+    pub(crate) fn name(&mut self, field: &str, name: &Text) {
         if let Err(why) = Name::parse(name.0.clone().into()) {
             self.refuse(format!("{field} {why}"));
         }
     }
 
     /// Checks a text that Redis stores between separators: it must not contain them.
-    fn part(&mut self, field: &str, text: &Text) {
+    pub(crate) fn part(&mut self, field: &str, text: &Text) {
         if text.0.contains(&SEPARATOR) || text.0.contains(&0) {
             self.refuse(format!("{field} must not contain control characters"));
         }
     }
 
     /// Checks that instants and tokens are at most [`TIME_MAX`].
-    fn times<const N: usize>(&mut self, times: [(&str, u64); N]) {
+    pub(crate) fn times<const N: usize>(&mut self, times: [(&str, u64); N]) {
         for (field, time) in times {
             self.at_most(field, time, TIME_MAX);
         }
     }
 
-    fn at_most(&mut self, field: &str, number: u64, most: u64) {
+    pub(crate) fn at_most(&mut self, field: &str, number: u64, most: u64) {
         if number > most {
             self.refuse(format!("{field} is {number}, and {most} is the most"));
         }
     }
 
     /// Records a violation; only the first one is kept.
-    fn refuse(&mut self, why: String) {
+    pub(crate) fn refuse(&mut self, why: String) {
         if self.0.is_ok() {
             self.0 = Err(why);
         }

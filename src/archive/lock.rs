@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Checked, Text};
-use crate::lock::{LEASE_MAX, RETENTION};
+use super::Text;
 
 /// The last holder of a lock. `expire` is the time of the release if the lock was released.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -18,19 +17,4 @@ pub(crate) struct LockLine {
     pub(crate) lease_ms: u64,
     #[serde(default)]
     pub(crate) released: bool,
-}
-
-impl LockLine {
-    /// When the entry expires, µs. Never before its token has passed as an instant, so that later
-    /// tokens are higher.
-    pub(crate) fn forget(&self) -> u64 {
-        (self.expire + RETENTION.micros()).max(self.token + 1)
-    }
-
-    pub(super) fn check(&self, checked: &mut Checked) {
-        checked.name("lock", &self.lock);
-        checked.name("owner", &self.owner);
-        checked.times([("token", self.token), ("grant", self.grant), ("expire", self.expire)]);
-        checked.at_most("lease_ms", self.lease_ms, LEASE_MAX.0);
-    }
 }

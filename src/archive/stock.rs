@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Checked, Text};
-use crate::stock::{QUANTITY_MAX, RESERVE_MAX};
+use super::Text;
 
 /// The counts of a sku.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -73,60 +72,4 @@ pub(crate) struct RestockLine {
     pub(crate) reserved: u64,
     pub(crate) sold: u64,
     pub(crate) forget: u64,
-}
-
-impl StockLine {
-    pub(super) fn check(&self, checked: &mut Checked) {
-        checked.name("sku", &self.sku);
-        check_numbers(self.on_hand, self.reserved, self.sold, checked);
-    }
-}
-
-impl HoldLine {
-    pub(super) fn check(&self, checked: &mut Checked) {
-        checked.name("sku", &self.sku);
-        checked.name("order", &self.order);
-        checked.part("buyer", &self.buyer);
-        checked.at_most("quantity", self.quantity, RESERVE_MAX);
-        checked.times([("expire", self.expire)]);
-    }
-}
-
-impl OrderLine {
-    pub(super) fn check(&self, checked: &mut Checked) {
-        checked.name("sku", &self.sku);
-        checked.name("order", &self.order);
-        checked.part("buyer", &self.buyer);
-        checked.at_most("quantity", self.quantity, RESERVE_MAX);
-        checked.at_most("limit", self.limit.unwrap_or(0), QUANTITY_MAX);
-        checked.times([("grant", self.grant), ("expire", self.expire), ("forget", self.forget)]);
-        if self.quantity == 0 || self.limit == Some(0) {
-            checked.refuse("quantity and limit are 1 at least".to_owned());
-        }
-    }
-}
-
-impl BuyerLine {
-    pub(super) fn check(&self, checked: &mut Checked) {
-        checked.name("sku", &self.sku);
-        checked.name("buyer", &self.buyer);
-        checked.at_most("count", self.count, QUANTITY_MAX);
-    }
-}
-
-impl RestockLine {
-    pub(super) fn check(&self, checked: &mut Checked) {
-        checked.name("sku", &self.sku);
-        checked.name("request", &self.request);
-        check_numbers(self.on_hand, self.reserved, self.sold, checked);
-        checked.times([("forget", self.forget)]);
-    }
-}
-
-/// Checks that reserved is at most on hand, and that on hand and sold together are within the
-/// maximum.
-fn check_numbers(on_hand: u64, reserved: u64, sold: u64, checked: &mut Checked) {
-    checked.at_most("on_hand", on_hand, QUANTITY_MAX - sold.min(QUANTITY_MAX));
-    checked.at_most("reserved", reserved, on_hand);
-    checked.at_most("sold", sold, QUANTITY_MAX);
 }

@@ -1,8 +1,8 @@
 //! What is kept of a lock, as a line of an archive and back.
 
-use super::{Lease, Lock, state::Tenure};
+use super::{LEASE_MAX, Lease, Lock, RETENTION, state::Tenure};
 use crate::{
-    archive::{Line, LockLine, Text},
+    archive::{Checked, Line, LockLine, Text},
     record::{Changes, Unreadable, decode, encode},
     time::{Millis, Timestamp},
 };
@@ -36,5 +36,20 @@ impl LockLine {
         encode(&Tenure { owner, lease, length, is_released: self.released }, &mut head);
         to.of::<Lock>(&self.lock.0);
         to.head(&head);
+    }
+}
+
+impl LockLine {
+    /// When the entry expires, µs. Never before its token has passed as an instant, so that later
+    /// tokens are higher.
+    pub(crate) fn forget(&self) -> u64 {
+        (self.expire + RETENTION.micros()).max(self.token + 1)
+    }
+
+    pub(crate) fn check(&self, checked: &mut Checked) {
+        checked.name("lock", &self.lock);
+        checked.name("owner", &self.owner);
+        checked.times([("token", self.token), ("grant", self.grant), ("expire", self.expire)]);
+        checked.at_most("lease_ms", self.lease_ms, LEASE_MAX.0);
     }
 }

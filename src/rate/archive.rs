@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{
-    Answer, Ban, BanIndex, LimitUse, Meter, MeterName, Verdict,
+    Answer, Ban, BanIndex, FILL_MAX, LIMITS_MAX, LimitUse, Meter, MeterName, NAMES_MAX, Verdict,
     ban::BanRecord,
     meter::{Counter, Notices},
     record::{BANNED, REPLAY},
@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     archive::{
-        AnswerLine, BanLine, CounterLine, LimitLine, Line, NoticeLine, RateLine, Text, UsageLine,
-        VerdictName,
+        AnswerLine, BanLine, Checked, CounterLine, LimitLine, Line, NoticeLine, RateLine, Text,
+        UsageLine, VerdictName,
     },
     names::Name,
     record::{Changes, Unreadable, decode, encode, split_part, unknown_part},
@@ -190,4 +190,89 @@ impl CounterLine {
         let (name, forget) = (self.limit.0.clone().into(), Timestamp(self.forget));
         Counter { name, usage, notices, forget }
     }
+}
+
+impl RateLine {
+    /// When all usage and the ban have expired, µs.
+    pub(crate) fn forget(&self) -> u64 {
+        let counters = self.counters.iter().map(|counter| counter.forget);
+        let ban = self.ban.as_ref().and_then(|ban| ban.forget);
+        counters.chain(ban).max().unwrap_or(0)
+    }
+
+    pub(crate) fn check(&self, checked: &mut Checked) {
+        check_key(self.policy.as_ref(), &self.key, checked);
+        checked.at_most("counters", self.counters.len() as u64, NAMES_MAX as u64);
+        for counter in &self.counters {
+            checked.part("limit", &counter.limit);
+            checked.times([("forget", counter.forget)]);
+            checked.at_most("notices", counter.notices.len() as u64, 32);
+            counter.notices.iter().for_each(|notice| checked.times([("at", notice.at)]));
+            counter.usage.check(checked);
+        }
+        if let Some(ban) = &self.ban {
+            ban.check(checked);
+            if ban.forget.is_none() {
+                checked.refuse("the ban's forget is missing".to_owned());
+            }
+        }
+    }
+}
+
+impl UsageLine {
+    /// Checks that the numbers describe a state that the algorithm can reach.
+    fn check(&self, checked: &mut Checked) {
+        match self {
+            UsageLine::FixedWindow { start, .. } | UsageLine::CalendarWindow { start, .. } => {
+                checked.times([("start", *start)]);
+            }
+            UsageLine::SlidingWindow { width, buckets } => {
+                let last = buckets.last().map_or(0, |(number, _)| *number);
+                checked.at_most("buckets", buckets.len() as u64, 255);
+                checked.times([("buckets", last.saturating_mul(*width))]);
+                let first = buckets.first().map_or(0, |(number, _)| *number);
+                let rises = buckets.is_sorted_by(|(one, _), (next, _)| one < next);
+                if *width == 0 || !rises || last - first.min(last) > 255 {
+                    checked.refuse("buckets are none of a window".to_owned());
+                }
+            }
+            UsageLine::TokenBucket { tat, part, max, window, seen } => {
+                checked.times([("tat", *tat), ("seen", *seen), ("window", *window)]);
+                let fits = *max > *part || *max == 0 && *part == 0;
+                if !fits || *window == 0 || tat.saturating_sub(*seen) > FILL_MAX.micros() {
+                    checked.refuse("tat, part, max and window do not fit".to_owned());
+                }
+            }
+        }
+    }
+}
+
+impl BanLine {
+    fn check(&self, checked: &mut Checked) {
+        checked.times([("until", self.until), ("forget", self.forget.unwrap_or(0))]);
+        checked.part("reason", &self.reason);
+        checked.part("actor", &self.actor);
+    }
+}
+
+impl AnswerLine {
+    pub(crate) fn check(&self, checked: &mut Checked) {
+        check_key(self.policy.as_ref(), &self.key, checked);
+        checked.name("request", &self.request);
+        checked.times([("forget", self.forget)]);
+        checked.times([("retry_after_ms", self.retry_after_ms.unwrap_or(0))]);
+        checked.at_most("limits", self.limits.len() as u64, LIMITS_MAX as u64);
+        let resets = self.limits.iter().map(|limit| limit.reset_after_ms);
+        resets.for_each(|reset| checked.times([("reset_after_ms", reset)]));
+        if let Some(ban) = &self.ban {
+            ban.check(checked);
+        }
+    }
+}
+
+fn check_key(policy: Option<&Text>, key: &Text, checked: &mut Checked) {
+    if let Some(policy) = policy {
+        checked.name("policy", policy);
+    }
+    checked.name("key", key);
 }

@@ -1,8 +1,8 @@
 //! What is kept of a sequence, as lines of an archive and back.
 
-use super::{Counter, Range, counter::Marks, record::REPLAY};
+use super::{COUNT_MAX, Counter, Range, VALUE_MAX, counter::Marks, record::REPLAY};
 use crate::{
-    archive::{Line, RangeLine, SequenceLine, Text},
+    archive::{Checked, Line, RangeLine, SequenceLine, Text},
     names::SEPARATOR,
     record::{Changes, Unreadable, decode, encode, split_part, unknown_part},
     time::Timestamp,
@@ -87,5 +87,34 @@ impl RangeLine {
         to.of::<Counter>(&self.partition());
         let value = (Timestamp(self.forget), (range, self.floor_applied));
         to.put(&[&[REPLAY], &self.request.0], &value);
+    }
+}
+
+impl SequenceLine {
+    pub(crate) fn check(&self, checked: &mut Checked) {
+        check_name(&self.sequence, self.calendar.as_ref(), checked);
+        checked.at_most("last", self.last, VALUE_MAX);
+        checked.times([("time", self.time)]);
+    }
+}
+
+impl RangeLine {
+    pub(crate) fn check(&self, checked: &mut Checked) {
+        check_name(&self.sequence, self.calendar.as_ref(), checked);
+        checked.name("request", &self.request);
+        checked.at_most("last", self.last, VALUE_MAX);
+        checked.at_most("count", self.count, COUNT_MAX);
+        checked.times([("forget", self.forget)]);
+        let span = self.count.checked_sub(1).and_then(|n| n.checked_mul(self.step));
+        if self.step == 0 || span.is_none_or(|span| span > self.last) {
+            checked.refuse("last, step and count are no range".to_owned());
+        }
+    }
+}
+
+fn check_name(sequence: &Text, calendar: Option<&Text>, checked: &mut Checked) {
+    checked.name("sequence", sequence);
+    if let Some(calendar) = calendar {
+        checked.name("calendar", calendar);
     }
 }

@@ -5,9 +5,12 @@ use super::{
     record::{BUYER, HOLD, ORDER, REPLAY, split_hold},
 };
 use crate::{
-    archive::{BuyerLine, HoldLine, Line, OrderLine, OrderName, RestockLine, StockLine, Text},
+    archive::{
+        BuyerLine, Checked, HoldLine, Line, OrderLine, OrderName, RestockLine, StockLine, Text,
+    },
     names::SEPARATOR,
     record::{Changes, Unreadable, decode, encode, split_part, unknown_part},
+    stock::{QUANTITY_MAX, RESERVE_MAX},
     time::Timestamp,
 };
 
@@ -129,4 +132,60 @@ impl RestockLine {
         to.of::<Sku>(&self.sku.0);
         to.put(&[&[REPLAY], &self.request.0], &(Timestamp(self.forget), stock));
     }
+}
+
+impl StockLine {
+    pub(crate) fn check(&self, checked: &mut Checked) {
+        checked.name("sku", &self.sku);
+        check_numbers(self.on_hand, self.reserved, self.sold, checked);
+    }
+}
+
+impl HoldLine {
+    pub(crate) fn check(&self, checked: &mut Checked) {
+        checked.name("sku", &self.sku);
+        checked.name("order", &self.order);
+        checked.part("buyer", &self.buyer);
+        checked.at_most("quantity", self.quantity, RESERVE_MAX);
+        checked.times([("expire", self.expire)]);
+    }
+}
+
+impl OrderLine {
+    pub(crate) fn check(&self, checked: &mut Checked) {
+        checked.name("sku", &self.sku);
+        checked.name("order", &self.order);
+        checked.part("buyer", &self.buyer);
+        checked.at_most("quantity", self.quantity, RESERVE_MAX);
+        checked.at_most("limit", self.limit.unwrap_or(0), QUANTITY_MAX);
+        checked.times([("grant", self.grant), ("expire", self.expire), ("forget", self.forget)]);
+        if self.quantity == 0 || self.limit == Some(0) {
+            checked.refuse("quantity and limit are 1 at least".to_owned());
+        }
+    }
+}
+
+impl BuyerLine {
+    pub(crate) fn check(&self, checked: &mut Checked) {
+        checked.name("sku", &self.sku);
+        checked.name("buyer", &self.buyer);
+        checked.at_most("count", self.count, QUANTITY_MAX);
+    }
+}
+
+impl RestockLine {
+    pub(crate) fn check(&self, checked: &mut Checked) {
+        checked.name("sku", &self.sku);
+        checked.name("request", &self.request);
+        check_numbers(self.on_hand, self.reserved, self.sold, checked);
+        checked.times([("forget", self.forget)]);
+    }
+}
+
+/// Checks that reserved is at most on hand, and that on hand and sold together are within the
+/// maximum.
+fn check_numbers(on_hand: u64, reserved: u64, sold: u64, checked: &mut Checked) {
+    checked.at_most("on_hand", on_hand, QUANTITY_MAX - sold.min(QUANTITY_MAX));
+    checked.at_most("reserved", reserved, on_hand);
+    checked.at_most("sold", sold, QUANTITY_MAX);
 }
