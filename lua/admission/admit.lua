@@ -1,46 +1,47 @@
--- Grants a task of a device a lease if its pool has room and it is its turn.
+-- Grants a task a lease if the pool has a free slot and no other waiter comes first.
 --
--- keys[1] settings string: the pool's run-time settings
--- keys[2] token string: the last fencing token
--- keys[3] leases zset: the pool's leases by the end of their slot
--- keys[4] events list: the pool's history
--- keys[5] queued hash: tasks that were queued
--- keys[6] backlog zset: those that are queued, by device and age
--- keys[7] due zset: when queued ones expire and others are forgotten
--- keys[8] queue zset: who waits, by ticket
--- keys[9] places hash: the calls that wait, and their servers
--- keys[10] tickets hash: waiters whose server ends, and their tickets
--- keys[11] task_key string: the task's record
--- argv[1] capacity default, 0..1000000
--- argv[2] lease_ms default, ms, 100..86400000
--- argv[3] grace_ms default, ms, 0..2592000000
--- argv[4] paused default, 0 or 1
--- argv[5] max_attempts default, 1..1000
--- argv[6] retention_ms ms, 60000..2592000000
--- argv[7] history events kept at least, 100..1000000
--- argv[8] barging 1 when a free slot may be taken though others wait, else 0
--- argv[9] confirmed 1 where replicas have to confirm a grant, else 0
--- argv[10] seen "leader ms changed" (lib/failover.lua), empty where no failover holds the pool
--- argv[11] device
--- argv[12] named the task, empty for the device's oldest queued one
--- argv[13] asked_ms ms, 100..86400000, empty for the pool's
--- argv[14] seed 0..2^32-1, spreads retry_after
--- argv[15] place "number ticket wait_ms keep_ms kept_ms channel", empty for a call that does not wait
+-- keys[1] settings string: run-time settings.
+-- keys[2] token string: token record (lib/token.lua).
+-- keys[3] leases zset: leases by slot end.
+-- keys[4] events list: history of the pool.
+-- keys[5] queued hash: records of queued tasks.
+-- keys[6] backlog zset: queued tasks by device and age.
+-- keys[7] due zset: queued tasks by when the sweeper must handle them.
+-- keys[8] queue zset: waiters by ticket.
+-- keys[9] places hash: calls of the waiters, and their servers.
+-- keys[10] tickets hash: kept tickets by waiter.
+-- keys[11] task_key string: task record.
+-- argv[1] capacity default, 0..1000000.
+-- argv[2] lease_ms default, ms, 100..86400000.
+-- argv[3] grace_ms default, ms, 0..2592000000.
+-- argv[4] paused default, 0 or 1.
+-- argv[5] max_attempts default, 1..1000.
+-- argv[6] retention_ms ms, 60000..2592000000.
+-- argv[7] history events kept at least, 100..1000000.
+-- argv[8] barging 1 if a call may take a free slot ahead of waiters, else 0.
+-- argv[9] confirmed 1 if a grant needs replica acknowledgement, else 0.
+-- argv[10] seen "leader ms changed" (lib/failover.lua), empty for a pool without failover holds.
+-- argv[11] device 1..256 bytes.
+-- argv[12] named the task, 1..256 bytes, empty for the device's oldest queued task.
+-- argv[13] asked_ms lease duration, ms, 100..86400000, empty for the pool's.
+-- argv[14] seed 0..2^32-1, spreads retry_after.
+-- argv[15] place queue entry "number ticket wait_ms keep_ms kept_ms channel" (lib/turns.lua), empty
+--          for a call that never waits.
 -- Shared keys[1..10], argv[1..10]
 --
--- Returns {0 granted, capacity, in_use, token, grant, expire, (attempt, task, payload) when queued}
---         {1 replayed, the same}
---         {2 full, capacity, in_use, retry_after ms, ticket, 0 or 1: ask again at once, µs until
---          a lease's end makes room or 0}
---         {3 no task, capacity, in_use}
---         {4 paused, or held after a failover, capacity, in_use, retry_after ms}
---         {5 finished, capacity, in_use}
--- Writes token, task, leases; TTL: the pool's last slot end and retention; queue and
---        places, TTL: 2 minutes; tickets, TTL: kept_ms; queued, backlog and due, permanent; events, TTL: 24 h
--- Cost O(log leases + log waiters + log queued): 15 µs, 30 µs of one that waits, 150 µs of a report
---      that is dispatched 64 KiB; a call of the script takes at most 100 ended leases (0.8 ms,
---      of tasks that die 3.4 ms), 100 expired tasks (2.5 ms) and 500 lapsed places (2.4 ms) out
---      of the way
+-- Returns {0 granted, capacity, in_use, token, grant, expire, (attempt, task, payload) if queued}.
+--         {1 replayed, the same}.
+--         {2 full, capacity, in_use, retry_after ms, ticket (0: does not wait, 1: ask again at
+--          once), µs until a lease's end makes room or 0}.
+--         {3 no queued task, capacity, in_use}.
+--         {4 paused, capacity 0, or failover hold: capacity, in_use, retry_after ms}.
+--         {5 finished, capacity, in_use}.
+-- Writes task, TTL: its slot end and retention; token, TTL: the pool's last slot end and retention,
+--        with a leader 30 days more; leases, TTL: the same and 24 h; queue and places, TTL: 2 minutes;
+--        tickets, TTL: kept_ms; queued, backlog and due, permanent; events, TTL: 24 h.
+-- Cost O(log leases + log waiters + log queued): 15 µs, 30 µs for a call that waits, 150 µs for a
+--      dispatch of 64 KiB. A script call removes at most 100 expired leases (0.8 ms; 3.4 ms if
+--      their tasks die), 100 expired tasks (2.5 ms) and 500 lapsed waiters (2.4 ms).
 local function share(keys, argv, now, first, last)
   local pool = open_pool(keys, argv, now, first, last)
   pool.tickets, pool.barging, pool.confirmed = keys[10], argv[8] == '1', argv[9] == '1'
@@ -71,7 +72,7 @@ local function decide(pool, now, task_key, device, named, asked_ms, seed, place)
       needs_no_turn(pool.queue, pool.places, waiter, place, free, now)
     end
   elseif place ~= '' or has_waiters(pool) then
-    call('LLEN', pool.events) -- fails where it is of another type
+    call('LLEN', pool.events) -- fails if it has another type
     pool.waiters = nil
     turn, ticket = take_turn(pool.queue, pool.places, pool.tickets, waiter, place, free, pool.barging, now)
   end
@@ -92,7 +93,7 @@ local function decide(pool, now, task_key, device, named, asked_ms, seed, place)
     end_lease(pool, member, task, now)
   end
   lease.attempt = lease.standing and lease.attempt + 1 or 0
-  -- What takes the place of a lease within its grace must not free the slot.
+  -- Revoking a lease would free this slot, which an earlier lease of the task still holds.
   lease.state, lease.is_told = 'L', pool.confirmed and own == 1
   lease.token, lease.grant = next_token(pool.last_token, now), now
   lease.expire = now + (tonumber(asked_ms) or pool.lease_ms) * 1000

@@ -1,21 +1,21 @@
--- Takes a task out of its device's queue for good.
+-- Removes a task from its device's queue.
 --
--- keys[1] task string: the task's record
--- keys[2] leases zset: the pool's leases by the end of their slot
--- keys[3] events list: the pool's history
--- keys[4] queued hash: tasks that were queued
--- keys[5] backlog zset: those that are queued, by device and age
--- keys[6] due zset: when queued ones expire and others are forgotten
--- argv[1] member device and task, joined by \31
--- argv[2] retention_ms ms, 60000..2592000000
--- argv[3] history events kept at least, 100..1000000
+-- keys[1] task string: task record.
+-- keys[2] leases zset: leases by slot end.
+-- keys[3] events list: history of the pool.
+-- keys[4] queued hash: records of queued tasks.
+-- keys[5] backlog zset: queued tasks by device and age.
+-- keys[6] due zset: queued tasks by when the sweeper must handle them.
+-- argv[1] member device and task, joined by \31.
+-- argv[2] retention_ms ms, 60000..2592000000.
+-- argv[3] history events kept at least, 100..1000000.
 --
--- Returns {0 cancelled, replayed 0 or 1}
---         {1 running: cancelled, but its lease holds a slot, replayed 0 or 1}
---         {2 completed, 0}
---         {3 unknown, 0}
--- Writes queued, backlog and due, permanent; events, TTL: 24 h
--- Cost O(log queued): 35 µs
+-- Returns {0 cancelled, replayed 0 or 1}.
+--         {1 cancelled, but its lease still holds a slot, replayed 0 or 1}.
+--         {2 completed, 0}.
+--         {3 unknown or never queued, 0}.
+-- Writes queued, backlog and due, permanent; events, TTL: 24 h.
+-- Cost O(log queued): 35 µs.
 local function decide(keys, argv, now)
   local task_key, member = keys[1], argv[1]
   local pool = { leases = keys[2], events = keys[3], queued = keys[4], backlog = keys[5], due = keys[6] }

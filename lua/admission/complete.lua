@@ -1,37 +1,37 @@
--- Records a task's result and frees its own slot.
+-- Stores a task's result and frees the slot of its lease.
 --
--- keys[1] settings string: the pool's run-time settings
--- keys[2] token string: the last fencing token
--- keys[3] leases zset: the pool's leases by the end of their slot
--- keys[4] events list: the pool's history
--- keys[5] queued hash: tasks that were queued
--- keys[6] backlog zset: those that are queued, by device and age
--- keys[7] due zset: when queued ones expire and others are forgotten
--- keys[8] queue zset: who waits, by ticket
--- keys[9] places hash: the calls that wait, and their servers
--- keys[10] task_key string: the task's record
--- argv[1] capacity default, 0..1000000
--- argv[2] lease_ms default, ms, 100..86400000
--- argv[3] grace_ms default, ms, 0..2592000000
--- argv[4] paused default, 0 or 1
--- argv[5] max_attempts default, 1..1000
--- argv[6] retention_ms ms, 60000..2592000000
--- argv[7] history events kept at least, 100..1000000
--- argv[8] member device and task, joined by \31
--- argv[9] token the lease's fencing token, empty when not compared
--- argv[10] outcome 1 succeeded, 2 failed
--- argv[11] result bytes, 0..65536
+-- keys[1] settings string: run-time settings.
+-- keys[2] token string: token record (lib/token.lua).
+-- keys[3] leases zset: leases by slot end.
+-- keys[4] events list: history of the pool.
+-- keys[5] queued hash: records of queued tasks.
+-- keys[6] backlog zset: queued tasks by device and age.
+-- keys[7] due zset: queued tasks by when the sweeper must handle them.
+-- keys[8] queue zset: waiters by ticket.
+-- keys[9] places hash: calls of the waiters, and their servers.
+-- keys[10] task_key string: task record.
+-- argv[1] capacity default, 0..1000000.
+-- argv[2] lease_ms default, ms, 100..86400000.
+-- argv[3] grace_ms default, ms, 0..2592000000.
+-- argv[4] paused default, 0 or 1.
+-- argv[5] max_attempts default, 1..1000.
+-- argv[6] retention_ms ms, 60000..2592000000.
+-- argv[7] history events kept at least, 100..1000000.
+-- argv[8] member device and task, joined by \31.
+-- argv[9] token the lease's fencing token, empty to accept any.
+-- argv[10] outcome 1 succeeded, 2 failed.
+-- argv[11] result 0..65536 bytes.
 -- Shared keys[1..9], argv[1..7]
 --
--- Returns {0 completed, capacity, in_use}
---         {1 already completed, capacity, in_use}
---         {2 late, capacity, in_use}
---         {3 stale token, capacity, in_use}
---         {4 unknown, capacity, in_use}
+-- Returns {0 completed, capacity, in_use}.
+--         {1 already completed, capacity, in_use}.
+--         {2 late, capacity, in_use}.
+--         {3 stale token, capacity, in_use}.
+--         {4 unknown, capacity, in_use}.
 -- Writes task, TTL: the retention; leases, queue and places (removes); queued, backlog and
---        due, permanent; events, TTL: 24 h
--- Cost O(log leases + log waiters + log queued): 15 µs, with a result of 64 KiB 95 µs; a call of the
---      script takes at most 500 lapsed places out of the way: 2.4 ms
+--        due, permanent; events, TTL: 24 h.
+-- Cost O(log leases + log waiters + log queued): 15 µs, 95 µs with a result of 64 KiB. A script call
+--      removes at most 500 lapsed waiters: 2.4 ms.
 local share, REPLY = open_pool, '<I8I8I8'
 
 local function write(pool, now)

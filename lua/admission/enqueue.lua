@@ -1,23 +1,23 @@
 -- Queues a task for a device.
 --
--- keys[1] task string: the task's record
--- keys[2] events list: the pool's history
--- keys[3] queued hash: tasks that were queued
--- keys[4] backlog zset: those that are queued, by device and age
--- keys[5] due zset: when queued ones expire and others are forgotten
--- argv[1] device
--- argv[2] task
--- argv[3] payload bytes, 0..65536
--- argv[4] ends from when on it is not dispatched, µs, 0 for never
--- argv[5] queued_max tasks, 0..10000000
--- argv[6] history events kept at least, 100..1000000
+-- keys[1] task string: task record.
+-- keys[2] events list: history of the pool.
+-- keys[3] queued hash: records of queued tasks.
+-- keys[4] backlog zset: queued tasks by device and age.
+-- keys[5] due zset: queued tasks by when the sweeper must handle them.
+-- argv[1] device 1..256 bytes.
+-- argv[2] task 1..256 bytes.
+-- argv[3] payload 0..65536 bytes.
+-- argv[4] ends deadline of its dispatch, µs, 0 for none.
+-- argv[5] queued_max tasks of the pool, 0..10000000.
+-- argv[6] history events kept at least, 100..1000000.
 --
--- Returns {0 enqueued}
---         {1 duplicate: it is known}
---         {2 expired: its time is over}
---         {3 full: the pool may have no more}
--- Writes queued, backlog and due, permanent; events, TTL: 24 h
--- Cost O(log queued): 50 µs, and 2 µs for each KiB of the payload
+-- Returns {0 enqueued}.
+--         {1 duplicate: the task has a record}.
+--         {2 expired: the deadline has passed}.
+--         {3 full: queued_max tasks are queued}.
+-- Writes queued, backlog and due, permanent; events, TTL: 24 h.
+-- Cost O(log queued): 50 µs, and 2 µs for each KiB of the payload.
 local function decide(keys, argv, now)
   local task_key, events_key, backlog_key, due_key = keys[1], keys[2], keys[4], keys[5]
   local pool = { queued = keys[3], backlog = backlog_key, due = due_key }
@@ -32,7 +32,7 @@ local function decide(keys, argv, now)
   elseif call('ZCARD', backlog_key) >= queued_max then
     return { 3 }
   end
-  call('ZCARD', due_key) -- fails where it is of another type
+  call('ZCARD', due_key) -- fails if it has another type
   local from, to = '[' .. device .. '\31', '(' .. device .. ' '
   local newest = call('ZREVRANGEBYLEX', backlog_key, to, from, 'LIMIT', 0, 1)[1]
   local last = newest and tonumber(string.sub(newest, #device + 2, #device + 17)) or 0
@@ -46,7 +46,7 @@ local function decide(keys, argv, now)
   if ends > 0 then
     call('ZADD', due_key, format('%.0f', ends), member)
   else
-    call('ZREM', due_key, member) -- of one that is forgotten
+    call('ZREM', due_key, member) -- the entry of a forgotten task with this name
   end
   return { 0 }
 end

@@ -1,29 +1,28 @@
--- Takes a task's slot away; drops a record that cannot be read.
+-- Takes a task's slot away; drops a task record that cannot be read.
 --
--- keys[1] task string: the task's record
--- keys[2] leases zset: the pool's leases by the end of their slot
--- keys[3] settings string: the pool's run-time settings
--- keys[4] queue zset: who waits, by ticket
--- keys[5] places hash: the calls that wait, and their servers
--- keys[6] events list: the pool's history
--- keys[7] queued hash: tasks that were queued
--- keys[8] backlog zset: those that are queued, by device and age
--- keys[9] due zset: when queued ones expire and others are forgotten
--- argv[1] member device and task, joined by \31
--- argv[2] reason text, 0..256 bytes
--- argv[3] capacity default, 0..1000000
--- argv[4] max_attempts default, 1..1000
--- argv[5] retention_ms ms, 60000..2592000000
--- argv[6] history events kept at least, 100..1000000
+-- keys[1] task string: task record.
+-- keys[2] leases zset: leases by slot end.
+-- keys[3] settings string: run-time settings.
+-- keys[4] queue zset: waiters by ticket.
+-- keys[5] places hash: calls of the waiters, and their servers.
+-- keys[6] events list: history of the pool.
+-- keys[7] queued hash: records of queued tasks.
+-- keys[8] backlog zset: queued tasks by device and age.
+-- keys[9] due zset: queued tasks by when the sweeper must handle them.
+-- argv[1] member device and task, joined by \31.
+-- argv[2] reason text, 0..256 bytes.
+-- argv[3] capacity default, 0..1000000.
+-- argv[4] max_attempts default, 1..1000.
+-- argv[5] retention_ms ms, 60000..2592000000.
+-- argv[6] history events kept at least, 100..1000000.
 --
--- Returns {0 evicted}
---         {1 replayed: evicted before}
---         {2 ended: it holds no slot}
---         {3 unknown}
+-- Returns {0 evicted}.
+--         {1 replayed: evicted before}.
+--         {2 ended: it holds no slot}.
+--         {3 unknown, or its record was unreadable}.
 -- Writes task, TTL: the retention; leases, queue and places (removes); queued, backlog and
---        due, permanent; events, TTL: 24 h
--- Cost O(log leases + log waiters + log queued): 40 µs; takes at most 500 lapsed places out of the
---      way: 2.4 ms
+--        due, permanent; events, TTL: 24 h.
+-- Cost O(log leases + log waiters + log queued): 40 µs. Removes at most 500 lapsed waiters: 2.4 ms.
 local function decide(keys, argv, now)
   local task_key, settings_key, queue_key, places_key = keys[1], keys[3], keys[4], keys[5]
   local pool = { leases = keys[2], events = keys[6], queued = keys[7], backlog = keys[8], due = keys[9] }
@@ -34,7 +33,7 @@ local function decide(keys, argv, now)
     return find_task(read(task_key)[1], pool, member, now)
   end)
   if not readable then
-    -- Without it nobody knows which lease was the task's; it ends by itself.
+    -- Without a record the task's lease is unknown; it ends at its slot end.
     call('DEL', task_key)
     pcall(call, 'HDEL', pool.queued, member, '\31' .. member)
     return { 3 }
@@ -46,7 +45,7 @@ local function decide(keys, argv, now)
     return { 2 }
   end
 
-  -- Settings that cannot be read keep nobody from evicting.
+  -- Unreadable settings must not prevent an eviction.
   local known, capacity, _, _, _, max_attempts = pcall(function()
     return read_settings(read(settings_key)[1], default, nil, nil, nil, attempts)
   end)

@@ -1,19 +1,18 @@
--- Reads a page of the tasks that are queued, or of those that left the queue.
+-- Reads a page of the queued tasks, or of the tasks that left the queue.
 --
--- keys[1] queued hash: tasks that were queued
--- keys[2] backlog zset: those that are queued, by device and age
--- keys[3] due zset: when queued ones expire and others are forgotten
--- argv[1] left 0 for those that are queued, 1 for those that left the queue, the first to
---         be forgotten first
--- argv[2] limit tasks, 1..1000
--- argv[3] after_due the page before's last entry: when it is due, µs, or empty
--- argv[4] after_entry and what it is: of the backlog or of due, or empty
+-- keys[1] queued hash: records of queued tasks.
+-- keys[2] backlog zset: queued tasks by device and age.
+-- keys[3] due zset: queued tasks by when the sweeper must handle them.
+-- argv[1] left 0 for queued tasks; 1 for tasks that left the queue, the first to be forgotten first.
+-- argv[2] limit entries read, 1..1000.
+-- argv[3] after_due score in due of the previous page's last entry, µs, or empty.
+-- argv[4] after_entry that entry of backlog or due, or empty.
 --
--- Returns {0, more 0 or 1, due of the last entry or 0, last entry or empty,
---          (member, packed: standing, state, running 0 or 1, attempt u32, queued, ends,
---          token u64) …}
--- Writes nothing
--- Cost O(log queued + limit): 8 µs a task; no payload above 512 bytes is read
+-- Returns {0, more 0 or 1, score in due of the last entry or 0, last entry or empty,
+--          (member, packed: standing, state, running u8 (0 or 1), attempt u32, queued, ends,
+--          token u64) …}.
+-- Writes nothing.
+-- Cost O(log queued + limit): 8 µs a task. Reads no payload above 512 bytes.
 local function queued_entries(backlog_key, limit, after)
   local from = after == '' and '-' or '(' .. after
   local lines, members = call('ZRANGEBYLEX', backlog_key, from, '+', 'LIMIT', 0, limit + 1), {}
@@ -27,7 +26,7 @@ end
 local function left_entries(due_key, limit, after_due, after)
   local start = 0
   if after_due ~= '' then
-    -- Where the entry itself is gone, go on from the first that is due with it.
+    -- If that entry has been removed, continue at the first one with its score.
     local is_there = tonumber(call('ZSCORE', due_key, after) or '') == tonumber(after_due)
     start = is_there and call('ZRANK', due_key, after) + 1 or call('ZCOUNT', due_key, '-inf', '(' .. after_due)
   end
@@ -53,13 +52,13 @@ local function decide(keys, argv, now)
   local reply = { 0, more, dues[last] or 0, entries[last] or '' }
   local texts = {}
   if last > 0 then
-    call('ZCARD', pool.backlog) -- fails where it is of another type
+    call('ZCARD', pool.backlog) -- fails if it has another type
     call('ZCARD', pool.due)
     texts = call('HMGET', pool.queued, unpack(members, 1, last))
   end
   for i = 1, last do
     local task = texts[i] and parse_queued(texts[i], now)
-    -- Queued ones that have a time are due, too.
+    -- Queued tasks with a deadline are in due as well.
     if task and not (left and task.standing == 'Q') then
       local at, running = #reply, task.state == 'L' and now < task.slot_end and 1 or 0
       reply[at + 1] = members[i]

@@ -1,31 +1,30 @@
--- Withdraws a lease that too few replicas have, if nobody has been told of it.
+-- Revokes a lease without replica acknowledgement, unless it is disclosed (lib/lease.lua).
 --
--- keys[1] task string: the task's record
--- keys[2] leases zset: the pool's leases by the end of their slot
--- keys[3] settings string: the pool's run-time settings
--- keys[4] queue zset: who waits, by ticket
--- keys[5] places hash: the calls that wait, and their servers
--- keys[6] events list: the pool's history
--- keys[7] queued hash: tasks that were queued
--- keys[8] backlog zset: those that are queued, by device and age
--- keys[9] due zset: when queued ones expire and others are forgotten
--- argv[1] member device and task, joined by \31
--- argv[2] token the lease's fencing token
--- argv[3] capacity default, 0..1000000
--- argv[4] max_attempts default, 1..1000
--- argv[5] retention_ms ms, 60000..2592000000
--- argv[6] history events kept at least, 100..1000000
+-- keys[1] task string: task record.
+-- keys[2] leases zset: leases by slot end.
+-- keys[3] settings string: run-time settings.
+-- keys[4] queue zset: waiters by ticket.
+-- keys[5] places hash: calls of the waiters, and their servers.
+-- keys[6] events list: history of the pool.
+-- keys[7] queued hash: records of queued tasks.
+-- keys[8] backlog zset: queued tasks by device and age.
+-- keys[9] due zset: queued tasks by when the sweeper must handle them.
+-- argv[1] member device and task, joined by \31.
+-- argv[2] token the lease's fencing token.
+-- argv[3] capacity default, 0..1000000.
+-- argv[4] max_attempts default, 1..1000.
+-- argv[5] retention_ms ms, 60000..2592000000.
+-- argv[6] history events kept at least, 100..1000000.
 --
--- Returns {0 withdrawn: the lease holds no slot}
---         {1 it stays: somebody was told of it}
+-- Returns {0 revoked: the lease holds no slot}.
+--         {1 it stays: it is disclosed, or its task has a result}.
 -- Writes task, TTL: the retention; leases, queue and places (removes); queued, backlog and
---        due, permanent; events, TTL: 24 h
--- Cost O(log leases + log waiters + log queued): 40 µs; takes at most 500 lapsed places out of the
---      way: 2.4 ms
+--        due, permanent; events, TTL: 24 h.
+-- Cost O(log leases + log waiters + log queued): 40 µs. Removes at most 500 lapsed waiters: 2.4 ms.
 local WITHDRAWN = 'withdrawn: too few replicas had it'
 
--- Takes back the attempt of a queued task: it was not dispatched. Whether the task leaves
--- its queue, since its time is over, and the event of that.
+-- Uncounts the attempt of a queued task: no call was answered with it. Returns standing and
+-- event if the task leaves the queue because its deadline has passed.
 local function give_back(pool, member, task, now)
   task.attempt = task.attempt - 1
   if task.attempt == 0 then

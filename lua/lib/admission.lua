@@ -1,22 +1,25 @@
--- How a pool is written down. All times are microseconds.
+-- Format of a pool's keys. All times are in microseconds.
 --
 -- settings  "capacity,lease_ms,grace_ms,paused,max_attempts", empty where not overridden
 -- token     lib/token.lua
--- task:…    state (a letter), token, grant, expire, slot_end, forget (u64 each, little-endian);
---           state L (leased), l (the same, and told of since: lib/lease.lua), D (done, then
---           outcome, a digit, and result) or E (evicted, then the reason)
+-- task:…    state (a letter), token, grant, expire, slot_end, forget (u64 each, little-endian).
+--           States: L leased; l leased and disclosed (lib/lease.lua); D done, then outcome (a
+--           digit) and result; E evicted, then the reason
 -- leases    zset by slot_end of device\31task\31, token, grant, expire (u64), attempt (u32,
 --           0 where the task was not queued)
+--
+-- A lease holds its slot until slot_end: expire plus the grace. A record counts as absent from
+-- forget on.
 local call, format, match, sub = redis.call, string.format, string.match, string.sub
 local pack, scan, max = struct.pack, struct.unpack, math.max
 
--- Instants and tokens stay below 2^52, the year 2112: sums of them are exact.
+-- Times and tokens stay below 2^52, the year 2112, so that their sums are exact.
 local TIME_MAX = 4503599627370495
 local UNREADABLE_TASK = 'CORRUPT record of the task; EvictTask drops it'
 local UNREADABLE_SETTINGS = 'CORRUPT settings of the pool; ConfigurePool with reset repairs it'
 
--- A whole number as text, `%d` where that takes all of them, which costs a third of `%.0f`.
--- Those of a batch recur.
+-- Formats a whole number. `%d` costs a third of `%.0f`, but some builds of Lua cut it to 32 bits.
+-- Numbers recur within a batch: results are cached.
 local WHOLE, written = format('%d', TIME_MAX) == '4503599627370495' and '%d' or '%.0f', {}
 local function digits(number)
   local known = written[number]
@@ -27,13 +30,13 @@ local function digits(number)
   return known
 end
 
--- The stored strings, false for those that are not there.
+-- Returns the stored strings of keys, false for absent ones. Fails if one has another type.
 local function read(...)
   local texts, there = call('MGET', ...), 0
   for i = 1, #texts do
     there = there + (texts[i] and 1 or 0)
   end
-  -- MGET takes a value of another type for absent; EXISTS does not.
+  -- MGET reports a value of another type as absent; EXISTS does not.
   if there < #texts and call('EXISTS', ...) > there then
     error('CORRUPT value of another type; ConfigurePool with reset or EvictTask repairs it', 0)
   end
@@ -45,7 +48,8 @@ local function parse_settings(text)
   return c, l, g, p, m
 end
 
--- Settings in force: capacity, lease, grace, paused, attempts, and which are overridden.
+-- Returns the settings in force (capacity, lease, grace, paused, attempts) and the bits of the
+-- overridden ones: 1, 2, 4, 8, 16.
 local function read_settings(text, capacity, lease_ms, grace_ms, paused, max_attempts)
   if not text then
     return capacity, lease_ms, grace_ms, paused, max_attempts, 0
@@ -67,7 +71,8 @@ end
 local RECORD_HEAD, RECORD_FORM = 41, '<c1I8I8I8I8I8'
 local STATES = { L = 'L', l = 'L', D = 'D', E = 'E' }
 
--- nil when nothing is known of the task, or no longer. `lease` is how its lease is listed.
+-- Returns the task record; nil if there is none or it is forgotten. `lease` is the end of its
+-- member in `leases`.
 local function read_task(record, now)
   if not record then
     return nil
@@ -87,7 +92,7 @@ local function read_task(record, now)
   }
 end
 
--- A task's record, ended by what its state has more.
+-- Encodes a task record; `rest` is the data of its state.
 local function task_record(state, task, forget, rest)
   return pack(RECORD_FORM, state, task.token, task.grant, task.expire, task.slot_end, forget) .. rest
 end

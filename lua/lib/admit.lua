@@ -1,36 +1,36 @@
--- What AdmitTask does beside its rule: when to ask again, and which task it is about.
--- Replies of so many numbers.
+-- Parts of AdmitTask: retry delays, and the task that a call is about.
+-- Formats of replies with 3, 4 and 6 numbers.
 local NUMBERS3, NUMBERS4, NUMBERS6 = '<I8I8I8', '<I8I8I8I8', '<I8I8I8I8I8I8'
 local PAUSED_RETRY = 10 * 1000000
 local SPREAD_MIN, SPREAD_MAX = 50 * 1000, 5 * 1000000
--- For a slot that is free, but kept for those that wait.
+-- Retry delay if a free slot is reserved for waiters, µs.
 local KEPT_RETRY = 50 * 1000
--- Tasks whose time is over that this call of the script, with all its items, takes out of
--- queues.
+-- Backlog entries that this script call, with all its items, may still remove: tasks that are
+-- past their deadline or out of attempts.
 local overs = 100
 
--- Milliseconds to wait, spread over an eighth of the wait: long waits that end
--- together come back further apart, and no slot idles long for it.
+-- Returns the delay in ms plus up to an eighth of it (50 ms to 5 s). Callers whose long waits
+-- end together then return at different times, and no slot stays idle for long.
 local function spread(wait, seed, now)
   local window = math.min(math.max(math.floor(wait / 8), SPREAD_MIN), SPREAD_MAX)
   return math.ceil((wait + (seed + now) % window) / 1000)
 end
 
--- Takes what has lapsed of a task into account: its lease where not all ended ones have
--- been taken out, its time, and its attempts. True when it left the queue.
+-- Ends a queued task whose deadline has passed or whose attempts are used up, and its lease if
+-- `reclaim` left expired ones. Returns true if the task left the queue.
 local function lapse(pool, member, task, now)
   write_pool(pool, now)
   if pool.ended > 0 and is_lapsed(pool, member, task, now) then
     expire(pool, member, task, now)
-    pool.stale = true -- one less has ended
+    pool.stale = true -- pool.ended is now one too many
   else
     leave_if_over(pool, member, task, now)
   end
   return task.standing ~= 'Q'
 end
 
--- Device and task of the device's oldest queued one, and what is known of it, nil when
--- there is none; true when more tasks are over than one call takes out of the queue.
+-- Returns member and record of the device's oldest queued task; the record is nil if there is
+-- none. The third result is true if `overs` is used up, so that more may remain.
 local function oldest_task(pool, device, now)
   local from, to = '[' .. device .. '\31', '(' .. device .. ' '
   while overs > 0 do
@@ -41,7 +41,7 @@ local function oldest_task(pool, device, now)
     local member = device .. '\31' .. string.sub(line, #device + 19)
     local task = read_queued(pool, member, now)
     if not task or task.standing ~= 'Q' then
-      call('ZREM', pool.backlog, line) -- its record was dropped
+      call('ZREM', pool.backlog, line) -- the task has no queued record
     elseif not lapse(pool, member, task, now) then
       return member, task, false
     end
@@ -50,7 +50,7 @@ local function oldest_task(pool, device, now)
   return device .. '\31', nil, true
 end
 
--- The same of the task that a call names.
+-- The same for a task that the call names.
 local function named_task(pool, member, task_key, now)
   local task = known_task(pool, task_key, member, now)
   if task and (task.standing or pool.ended > 0) then
@@ -59,7 +59,7 @@ local function named_task(pool, member, task_key, now)
   return member, task, false
 end
 
--- The answer that a task has a lease; `payload` is a queued one's.
+-- Encodes the reply for a task with a lease; `payload` is that of a queued task.
 local function admitted(status, capacity, in_use, member, task, payload)
   if not task.standing then
     return pack(NUMBERS6, status, capacity, in_use, task.token, task.grant, task.expire)
@@ -68,7 +68,7 @@ local function admitted(status, capacity, in_use, member, task, payload)
   return { status, capacity, in_use, task.token, task.grant, task.expire, task.attempt, name, payload }
 end
 
--- The answer that takes no free slot, if there is one; `own` is 1 for a task with a slot.
+-- Returns the reply if the call needs no free slot, else nil. `own` is 1 if the task has a slot.
 local function settled(pool, member, task, named, own, seed, now)
   local capacity, in_use = pool.capacity, pool.in_use
   if own == 1 and now < task.expire then
@@ -83,15 +83,15 @@ local function settled(pool, member, task, named, own, seed, now)
   elseif pool.is_held then
     return pack(NUMBERS4, 4, capacity, in_use, spread(pool.failover.held - now, seed, now))
   elseif own == 1 and is_over(pool, task, now) then
-    -- It leaves the queue with its slot, which is not for another task before.
+    -- The last attempt still holds this slot; no other task gets it before slot_end.
     return pack(NUMBERS6, 2, capacity, in_use, spread(task.slot_end - now, seed, now), 0, 0)
   elseif pool.ended > 0 and capacity - in_use + own > 0 and in_use - own + pool.ended >= capacity then
-    return pack(NUMBERS6, 2, capacity, in_use, 1, AGAIN, 0) -- the events of ended leases come first
+    return pack(NUMBERS6, 2, capacity, in_use, 1, AGAIN, 0) -- expired leases are logged first
   end
 end
 
--- How long until there is room, false where no lease's end makes any: when that lease
--- ends, one less than the capacity are left.
+-- Returns the µs until a lease's end makes room, false if no end does. That is the lease after
+-- whose end capacity - 1 leases remain.
 local function until_room(pool, now)
   if pool.room == nil then
     write_pool(pool, now)

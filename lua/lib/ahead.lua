@@ -1,9 +1,8 @@
--- Fencing tokens: the time in µs, or one above the last token.
+-- Fencing tokens: the time in µs, or the last token plus one if that is greater.
 --
--- `ahead` is how far tokens run ahead of this clock, µs: the last argument of the script
--- call. It is 0 unless another primary led before, whose clock was ahead of this one: the
--- tokens of grants that the failover lost are then above the time here
--- (src/engine/redis/skew.rs).
+-- `ahead` is the lead of tokens over this primary's clock in µs, and the last argument of a
+-- script call. It is 0 unless an earlier primary had a clock ahead of this one. Grants that the
+-- failover lost can then have tokens above the time here (src/engine/redis/skew.rs).
 local ahead = tonumber(ARGV[#ARGV])
 
 local function next_token(last, now)

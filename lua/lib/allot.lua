@@ -1,12 +1,12 @@
--- Which values come next, and the answers that are kept for repeats: text of
+-- Allocates the next values of a sequence, and keeps replies for repeats. A kept reply is text:
 -- "forget last step count floor_applied".
 local GIVEN, OUT_OF_RANGE, TOO_FAR_AHEAD, UNRESERVED = 0, 1, 2, 3
 local FLOOR_APPLIED, REPLAYED = 1, 2
--- The most values of a request: a sequence that lies too far beyond the clock, since
--- that was set back or a reservation was passed over, goes on by so many.
+-- Most values of one request. A sequence that is too far beyond the clock, because the clock
+-- was set back or a reservation was skipped, advances by at most this many values a call.
 local COUNT_MAX = '10000'
 
--- One that cannot be read is none.
+-- Returns a kept reply; an unreadable one counts as none.
 local function read_replay(key, most, now)
   local read, text = pcall(call, 'GET', key)
   local form = '^(%d+) (%d+) (%d+) (%d+) ([01])$'
@@ -26,8 +26,8 @@ local function write_replay(key, answer, keep, now)
   call('SET', key, text, 'PX', format('%.0f', math.ceil(keep / 1000)))
 end
 
--- Status and the last of the values that follow on `last`, and whether the floor
--- lay above what was next; nothing is written.
+-- Returns the status, the last allocated value, and 1 if the floor was applied. With
+-- TOO_FAR_AHEAD the last result is 1 if the floor is the cause. Writes nothing.
 local function allot(ask, last, now)
   local base, furthest
   if ask.dating ~= '' then

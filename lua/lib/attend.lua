@@ -1,12 +1,12 @@
--- What a server does for those that wait on it.
+-- Heartbeat of a server for its waiters.
 
--- Whose turn it is takes at most so many of one reply.
+-- Most waiters of one reply that may proceed.
 local TURNS_MAX = 100
 
--- Says that a channel's server is there, and takes a place that was given up out of the
--- way. Appends to `reply`, a status and when a slot ends, whether the server's calls have
--- to ask again (places of theirs are lost), then number and waiter of each of them whose
--- turn it is; the others' are told.
+-- Renews the server of a channel, and removes the waiter of a call that gave up (`gone`).
+-- `reply` has the status and the ms until a slot ends. Appends 1 if the server's waiters must
+-- ask again, because some were removed or the server had lapsed, else 0. Then appends call
+-- number and waiter of its waiters that may proceed; wakes those of other servers.
 local function attend(queue_key, places_key, channel, keep_ms, gone, number, free, now, reply)
   local told = told_of(free)
   if gone ~= '' then
@@ -23,7 +23,7 @@ local function attend(queue_key, places_key, channel, keep_ms, gone, number, fre
   call('PEXPIRE', places_key, QUEUE_TTL)
   local reaped = reap(queue_key, places_key, now)
   if reaped == REAP_MAX then
-    reply[2] = 1 -- more may have lapsed
+    reply[2] = 1 -- 1 ms: more waiters may have lapsed
   end
   told = math.max(told - reaped, 0)
   hint(queue_key, places_key, told, free)
@@ -33,7 +33,7 @@ local function attend(queue_key, places_key, channel, keep_ms, gone, number, fre
       if theirs == channel then
         reply[#reply + 1], reply[#reply + 2] = of, waiter
       elseif theirs then
-        -- Their server may not know yet that a lease has lapsed.
+        -- Their server may not have noticed yet that a lease has expired.
         pcall(call, 'PUBLISH', theirs, of)
       end
     end

@@ -1,8 +1,8 @@
--- A key's ban: ends u64, forget u64 (until then its strikes count), strikes u32,
--- reason and actor (each ends with 0).
+-- A key's ban: ends u64, forget u64 (end of its strikes), strikes u32, reason and actor (each
+-- ends with 0). Times are in µs.
 local STRIKES_MAX = 4294967295
 
--- nil when there is none, or it is remembered no longer.
+-- Returns the ban; nil if there is none or it is forgotten.
 local function read_ban(key, now)
   local text = get(key)
   if not text then

@@ -1,5 +1,5 @@
--- Decides every item of the call in order. An item that fails answers
--- {-1, message}; its neighbours are decided all the same.
+-- Decides all items of the call in order. A failed item is answered {-1, message}; the other
+-- items are still decided.
 local replies = {}
 for item = 0, #KEYS / KEYS_PER_ITEM - 1 do
   local keys = { unpack(KEYS, item * KEYS_PER_ITEM + 1, (item + 1) * KEYS_PER_ITEM) }

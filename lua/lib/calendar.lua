@@ -1,17 +1,17 @@
--- The calendar of serials: periods since 2000-01-01 on a clock at a fixed offset
--- from UTC, in the years 2000 to 2099, of which every fourth is a leap year. The
--- twin of src/sequence/calendar.rs and dating.rs.
+-- Calendar of serials: periods since 2000-01-01 on a clock with a fixed offset from UTC, in the
+-- years 2000 to 2099. Every fourth of them is a leap year. Twin of src/sequence/calendar.rs and
+-- dating.rs.
 --
--- A dating is text: "unit shift capacity ahead", of which unit is a length in µs,
--- 'month' or 'year', shift the µs that make an instant local, capacity how many
--- values a period has, and ahead how far beyond the clock they may lie, in µs.
+-- A dating is text: "unit shift capacity ahead". unit is the length of a period in µs, 'month'
+-- or 'year'. shift is added to a time to get local time since 2000-01-01, in µs. capacity is
+-- the number of values of a period. ahead is how far values may be ahead of the clock, in µs.
 -- All values of all periods stay below 2^53.
 local floor = math.floor
 local DAY, FOUR_YEARS = 86400000000, 4 * 365 + 1
--- Days before each month of a year that is no leap year.
+-- Days before each month of a common year.
 local BEFORE = { 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334 }
 
--- Year and month, both from 0, of a day since 2000-01-01.
+-- Returns year and month, both from 0, of a day since 2000-01-01.
 local function year_and_month(day)
   local cycle = floor(day / FOUR_YEARS)
   local year = cycle * 4 + floor(math.max(day - cycle * FOUR_YEARS - 1, 0) / 365)
@@ -32,8 +32,8 @@ local function period(instant, unit)
   return unit == 'year' and year or year * 12 + month
 end
 
--- The first value of the clock's period, and the last one that a floor or a step
--- may reach.
+-- Returns the first value of the clock's period, and the last value that a floor or a step may
+-- reach.
 local function values_at(dating, now)
   local unit, shift, capacity, ahead = string.match(dating, '^(%S+) (%S+) (%S+) (%S+)$')
   local here = math.max(now + shift, 0)

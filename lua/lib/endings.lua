@@ -1,12 +1,12 @@
--- How leases, attempts and queued tasks end, and the events of it. A pool is its keys
--- (leases, events, backlog, queued, due), its history (events kept at least),
--- max_attempts and retention (µs).
+-- Ends leases, attempts and queued tasks, with their events. A pool is a table of its keys
+-- (leases, events, backlog, queued, due), history (events kept at least), max_attempts and
+-- retention (µs).
 
--- How many more ended leases this call of the script, with all its items, takes out.
+-- Expired leases that this script call, with all its items, may still remove.
 local reclaims = 100
 
--- Takes a task out of the queue for good, remembered for the retention or until its lease
--- has lapsed. Writes no event.
+-- Moves a task out of the queue. Its record stays for the retention, counted from the slot end
+-- of its lease if it has one. Writes no event.
 local function leave_queue(pool, member, task, standing, now)
   call('ZREM', pool.backlog, line_of(member, task))
   task.standing, task.payload = standing, drop_payload(pool, member, task)
@@ -15,13 +15,13 @@ local function leave_queue(pool, member, task, standing, now)
   call('ZADD', pool.due, format('%.0f', task.forget), member)
 end
 
--- Whether a queued task is not dispatched again once its lease has ended.
+-- Whether a queued task gets no further attempt: none is left, or its deadline has passed.
 local function is_over(pool, task, now)
   return task.standing == 'Q' and (task.attempt >= pool.max_attempts or task.ends > 0 and task.ends <= now)
 end
 
--- What becomes of a queued task whose attempt ended without success, and the event of
--- it: nil when it stays in the queue.
+-- Returns standing and event of a queued task whose attempt ended without success; nil if it
+-- stays in the queue.
 local function fate(pool, member, task, now)
   if not is_over(pool, task, now) then
     return nil
@@ -31,7 +31,7 @@ local function fate(pool, member, task, now)
   return 'T', event(EXPIRED, 0, task.attempt, member, now)
 end
 
--- Puts the end of an attempt on record.
+-- Records the end of an attempt; with a `standing` the task leaves the queue.
 local function end_attempt(pool, member, task, standing, now)
   if standing then
     leave_queue(pool, member, task, standing, now)
@@ -40,7 +40,7 @@ local function end_attempt(pool, member, task, standing, now)
   end
 end
 
--- Takes a queued task out that is over, if its lease has ended; whether it did.
+-- Removes a queued task that gets no further attempt, unless it holds a slot. Returns whether.
 local function leave_if_over(pool, member, task, now)
   if not is_over(pool, task, now) or holds_slot(pool, member, task, now) then
     return false
@@ -51,7 +51,7 @@ local function leave_if_over(pool, member, task, now)
   return true
 end
 
--- Ends a lease that no result came for, and what follows of it.
+-- Ends a lease without a result; its task leaves the queue if it gets no further attempt.
 local function expire(pool, member, task, now)
   local events, standing = { event(EXPIRED, task.token, task.attempt, member, now) }, nil
   if task.standing then
@@ -64,13 +64,13 @@ local function expire(pool, member, task, now)
   end
 end
 
--- Whether a lease has ended, with its grace, and nobody has taken it out yet.
+-- Whether the slot of a lease has ended, but the lease is still listed.
 local function is_lapsed(pool, member, task, now)
   return task.state == 'L' and task.slot_end <= now and is_listed(pool, lease_member(member, task))
 end
 
--- Takes leases out that have ended, the first to end first, at most 100 a call of the
--- script; how many are left of so many ended ones.
+-- Removes expired leases in the order of their slot ends, within `reclaims`. `ended` is their
+-- number; returns how many remain.
 local function reclaim(pool, ended, now)
   local most = math.min(ended, reclaims)
   if most <= 0 then
@@ -88,7 +88,7 @@ local function reclaim(pool, ended, now)
     end
     local readable, task = false, nil
     if member and attempt > 0 then
-      -- Where it cannot be read, the lease has ended all the same.
+      -- The lease ends even if its task record cannot be read.
       readable, task = pcall(read_queued, pool, member, now)
     end
     if readable and task and task.token == token then

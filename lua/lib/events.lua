@@ -1,18 +1,18 @@
--- The history of what changed, the twin of src/events.rs: a list of events, and before
--- them the number before the first one's. Numbers rise by one; a history that was lost
--- begins anew at the time in µs, beyond every number that it can have had.
+-- History of changes; twin of src/events.rs. A list: the number before the first event, then
+-- the events. Numbers rise by one. A lost history starts again at the time in µs, which is
+-- beyond every number that it had.
 --
--- Events are appended before anything else is written: that fails, and nothing has
--- changed, where the history is of another type.
+-- Events are appended before any other write: if the history has another type, the script
+-- fails before it has changed anything.
 local SLACK, HISTORY_TTL = 100, '86400000'
 
--- Appends events to a history that keeps so many at least.
+-- Appends events, and trims the history to at least `most` events.
 local function log_events(events_key, most, now, ...)
   local length = call('RPUSH', events_key, ...)
   if length == select('#', ...) then
     call('LPUSH', events_key, format('%.0f', now))
   elseif length - 1 > most + SLACK then
-    -- As if they had come one after the other.
+    -- Trims as if the events had come one by one.
     local drop = math.ceil((length - 1 - most - SLACK) / (SLACK + 1)) * (SLACK + 1)
     local base = tonumber(call('LINDEX', events_key, 0)) or now
     call('LTRIM', events_key, drop + 1, -1)
@@ -21,9 +21,9 @@ local function log_events(events_key, most, now, ...)
   call('PEXPIRE', events_key, HISTORY_TTL)
 end
 
--- What follows on the event of a number (0: on none, for all; empty: on the last one):
--- 1 when some are kept no longer, the number before the first of these events, that of
--- the last one that there is, 0 for none, and at most `limit` events.
+-- Reads at most `limit` events after number `after` (0: after none; empty: no events, only the
+-- last number). Returns {0, 1 if some of them are no longer kept, number before the first
+-- returned event, number of the last event or 0, event …}.
 local function page_events(events_key, after, limit)
   local first = call('LINDEX', events_key, 0)
   local base = tonumber(first or '0')

@@ -1,14 +1,14 @@
--- Whether a pool has to wait since another primary led before: what that one had not handed
--- on is lost, and leases that it granted may run. They are over when one lease length has
--- passed, with its grace.
+-- Failover hold. When another Redis process takes over, unreplicated leases of the earlier one
+-- are lost, but may still run. The pool admits no new task until they have ended: for one lease
+-- duration plus grace.
 --
--- leader  "process:history", run_id and master_replid of Redis, who wrote the pool last.
---         Another process leads after a promotion or a restart, another history after a
---         promotion; a history changes without one when a first replica comes, or none was
---         there for long, which forgets the one before (master_replid2).
--- began   when the leader was first seen to lead: not before it did
--- held    until when nobody new is admitted since then
--- floor   the last token that is known of the one before: what it lost is above it
+-- leader  "process:history", the run_id and master_replid of the Redis that last wrote the pool:
+--         its primary id. A restart changes the process; a promotion changes both. The history
+--         also changes when a first replica connects, or after a long time without replicas; no
+--         earlier history (master_replid2) is known then.
+-- began   when the leader was first seen as primary; never before it took over
+-- held    end of the hold
+-- floor   last known token of the earlier primary: the lost tokens are greater
 local process, history, is_promoted
 local function this_leader()
   if not process then
@@ -23,15 +23,15 @@ local function this_leader()
   return process .. ':' .. history
 end
 
--- Whether a leader of that name is the one that leads now.
+-- Whether `name` is the current primary. Its history may differ if there was no promotion.
 local function still_leads(name)
   local of_process, of_history = match(name, '^(%x+):(%x+)$')
   return of_process == process and (of_history == history or not is_promoted)
 end
 
--- Sees to it that nobody new is admitted after a failover. `seen` is "leader ms changed":
--- whom the call's server saw lead, for how long, and whether somebody may have led before,
--- 0 or 1; empty for a pool that is never held.
+-- Starts a hold after a failover. `seen` is "leader ms changed": the primary id that the server
+-- saw, for how many ms, and 1 if another primary may have led before, else 0. It is empty for a
+-- pool without holds.
 local function heed_failover(pool, seen, now)
   if seen == '' then
     return
@@ -43,7 +43,7 @@ local function heed_failover(pool, seen, now)
   if failover.leader then
     is_other = not still_leads(failover.leader)
   else
-    -- It is new, or was lost with all that is known of it.
+    -- The pool is new, or the failover lost all of it.
     is_other = changed == '1' or name ~= '-' and not is_seen
   end
   failover.leader = this

@@ -1,15 +1,15 @@
--- Hints: whose turn it is is told so, each of the first HINT_MAX once, over its server's
--- channel. Who is not told asks again when its server attends to the queue.
+-- Wake-ups tell waiters over their server's channel that they may proceed. Each of the first
+-- HINT_MAX waiters gets one. The next heartbeat replaces a lost wake-up.
 local HINT_MAX = 100
 
--- How many of the first have been told, or are to be, where so many slots are free.
+-- Returns how many waiters at the front have a wake-up while `free` slots are free.
 local function told_of(free)
   return math.min(math.max(free, 0), HINT_MAX)
 end
 
--- Tells those from rank `told` on, where so many slots are free, that it is their turn.
+-- Wakes the waiters that may proceed, from rank `told` on.
 local function hint(queue_key, places_key, told, free)
-  -- Where more places may have lapsed, those at the front are told once they are gone.
+  -- Not if lapsed waiters may remain at the front: a later call removes them, and then wakes.
   if told < told_of(free) and reaps > 0 then
     for _, waiter in ipairs(call('ZRANGE', queue_key, told, told_of(free) - 1)) do
       local number, _, channel = read_place(places_key, waiter)
@@ -20,19 +20,19 @@ local function hint(queue_key, places_key, told, free)
   end
 end
 
--- A slot that ends so soon may end before servers attend to the queue again, in µs.
+-- A slot that ends within this time (µs) may end before the next heartbeat.
 local SOON = 400000
 
--- Tells the first waiter of a slot that is granted for so long, if it ends soon: the waiter
--- asks when, and its server attends to the queue then. It decides nothing, so it fails nobody's
--- call.
+-- Wakes the first waiter if a lease of `length` µs is short: the waiter asks for the slot's end,
+-- and its server then sends a heartbeat in time. A failure here never fails the call: wake-ups
+-- decide nothing.
 local function tell_end(queue_key, places_key, length)
   if length <= SOON then
     pcall(hint, queue_key, places_key, 0, 1)
   end
 end
 
--- Hands on slots that became free. It decides nothing, so it fails nobody's call.
+-- Wakes waiters for slots that became free. Never fails the call.
 local function hand_on(queue_key, places_key, was_free, free, now)
   if free > math.max(was_free, 0) and call('EXISTS', queue_key) == 1 then
     pcall(function()
@@ -41,7 +41,7 @@ local function hand_on(queue_key, places_key, was_free, free, now)
   end
 end
 
--- How many wait. What has lapsed at the front is not counted.
+-- Returns the number of waiters, without lapsed ones at the front.
 local function count_waiters(queue_key, places_key, free, now)
   if call('EXISTS', queue_key) == 1 then
     hint(queue_key, places_key, math.max(told_of(free) - reap(queue_key, places_key, now), 0), free)

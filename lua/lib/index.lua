@@ -1,8 +1,8 @@
--- Shared by the scripts of lua/index: an index is a zset of partition names by
--- the time they were last noted, so a name only ever moves towards the end.
+-- Shared by the scripts of lua/index. An index is a zset of partition names by their last note,
+-- so that a name only moves towards the end.
 local call, format = redis.call, string.format
 
--- Drops a key of another type: it decides nothing, and fills up again.
+-- Deletes a key of another type: the index decides nothing, and later notes refill it.
 local function heal(key, type)
   local is = call('TYPE', key).ok
   if is ~= type and is ~= 'none' then

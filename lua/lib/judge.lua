@@ -1,7 +1,6 @@
--- Judges one check; the twin of `Judge` in src/rate/judge.rs. With `look` nothing
--- changes.
+-- Evaluates one check; twin of src/rate/judge.rs. With `look` nothing changes.
 
--- Judges a key that is not banned, and whose count reaches no ban.
+-- Evaluates a key that is not banned and reaches no ban tier. Returns verdict, flags, wait (µs).
 local function count(meter, tiers, level, cost, look, now)
   local limits, flags = meter.limits, 0
   local others = longest_wait(limits, 2, #limits, cost, now)
@@ -9,8 +8,8 @@ local function count(meter, tiers, level, cost, look, now)
   if others > 0 then
     return THROTTLE, 0, max(others, wait)
   elseif wait > 0 then
-    -- Only so does a count that is throttled ever reach a further tier; the last
-    -- one is the least mild.
+    -- A throttled call counts if a stricter tier follows: otherwise the count would never reach
+    -- that tier. The last tier is the strictest.
     if level < #tiers and tiers[#tiers].action ~= WARN and cost <= limits[1].ceiling then
       spend(meter, 1, cost, look, now)
     end
@@ -26,7 +25,7 @@ local function count(meter, tiers, level, cost, look, now)
   return 0, 0, 0
 end
 
--- Bans the key by a tier, for the duration of this strike.
+-- Returns a ban by a tier, with the duration of this strike.
 local function ban_by(tier, known, memory, now)
   local strikes = min((known and known.strikes or 0) + 1, STRIKES_MAX)
   local ban = { strikes = strikes, reason = format('above %.0f', tier.above), actor = '' }
@@ -35,8 +34,8 @@ local function ban_by(tier, known, memory, now)
   return ban
 end
 
--- Judges a key whose last ban is known: verdict, flags, wait, the ban in force,
--- whether this call set it, the level that the count has reached with it, the count.
+-- Evaluates a check; `known` is the key's last ban. Returns verdict, flags, wait (µs), ban in
+-- force, whether this call set it, the level reached, and the count including this call.
 local function judge(meter, tiers, known, memory, cost, look, now)
   local limits = meter.limits
   local level, total = 0, nil

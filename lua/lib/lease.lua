@@ -1,10 +1,10 @@
--- How a lease is put on record, for the scripts that grant or extend one.
+-- Writes leases, for the scripts that grant or extend one.
 --
--- Where replicas have to confirm a grant, a second call can be told of the lease before
--- that: from then on it is not withdrawn (admission/withdraw.lua).
+-- With replica acknowledgement, a second call can be answered with a lease before replicas have
+-- it. The lease is then disclosed (`is_told`), and never revoked (admission/withdraw.lua).
 
--- Puts a lease on record, and keeps the pool's keys until the last instant at which one
--- of its leases can matter.
+-- Writes the task record of a lease, and keeps the pool's keys as long as the lease can matter:
+-- until its slot end plus the retention.
 local function record_lease(pool, task_key, member, task, last_token, now)
   local forget = task.slot_end + pool.retention
   keep(pool, forget)
@@ -21,7 +21,7 @@ local function record_lease(pool, task_key, member, task, last_token, now)
   write_queued(pool.queued, member, task)
 end
 
--- The same of one that is put into the count.
+-- The same, and adds the lease to the count.
 local function put_lease(pool, task_key, member, task, last_token, now)
   list_lease(pool, lease_member(member, task), task.slot_end)
   record_lease(pool, task_key, member, task, last_token, now)

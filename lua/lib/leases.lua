@@ -1,12 +1,12 @@
--- Leases as they are counted.
+-- The listed leases, which are the pool's count.
 
--- How the lease of a device and task is listed.
+-- Encodes the member of a task's lease in `leases`.
 local function lease_member(member, task)
   local lease = task.lease or '\31' .. pack('<I8I8I8I4', task.token, task.grant, task.expire, task.attempt)
   return member .. lease
 end
 
--- Device and task, token, grant, expiry and attempt of a lease; nil when it is none.
+-- Decodes a member: device and task, token, grant, expire, attempt; nil if it is malformed.
 local function parse_lease(lease)
   local first = string.find(lease, '\31', 1, true)
   local second = first and string.find(lease, '\31', first + 1, true)
@@ -19,8 +19,8 @@ local function parse_lease(lease)
   end
 end
 
--- Grant and expiry of a lease; nil when it is none. Makes no string: a view of a pool looks
--- at hundreds.
+-- Decodes grant and expire of a member; nil if it is malformed. Creates no string: a view of a
+-- pool reads hundreds.
 local function lease_times(lease)
   if #lease < 32 or string.byte(lease, -29) ~= 31 then
     return nil
@@ -31,13 +31,13 @@ local function lease_times(lease)
   end
 end
 
--- The leases are the count: an ended one that is not yet reclaimed is not in it.
+-- Counts leases by slot end: an expired lease that is still listed does not count.
 local function count_in_use(leases_key, now)
   return call('ZCOUNT', leases_key, format('(%.0f', now), '+inf')
 end
 
--- Whether a lease is listed; of a pool that items share (lib/pool_changes.lua), what they have
--- changed of it counts.
+-- Whether a lease is listed. Items of a run (lib/pool_changes.lua) see changes that are not
+-- written yet.
 local function is_listed(pool, lease)
   local changed = pool.changed and pool.changed[lease]
   if changed ~= nil then

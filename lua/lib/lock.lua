@@ -1,15 +1,15 @@
--- How a lock is written down. All times are microseconds.
+-- Format of a lock. All times are in microseconds.
 --
--- lock  "state token grant expire lease_ms owner", state H (held) or R (released, and
---       expire is when); kept for 5 minutes after its end, for repeats of its release, and
---       so that tokens grow though the clock is set back
+-- lock  "state token grant expire lease_ms owner", state H (held) or R (released at expire).
+--       Kept for 5 minutes after its end: to answer repeats of the release, and to let tokens
+--       grow even if the clock is set back
 local call, format, match = redis.call, string.format, string.match
 
--- Instants and tokens stay below 2^52, the year 2112: sums of them are exact.
+-- Times and tokens stay below 2^52, the year 2112, so that their sums are exact.
 local TIME_MAX = 4503599627370495
 local RETENTION = 300000000
 
--- The lock, or one that nobody has held.
+-- Returns the lock; one without a state if it was never held.
 local function read_lock(key)
   local text = call('GET', key)
   if not text then

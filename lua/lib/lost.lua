@@ -1,12 +1,12 @@
--- Leases that a failover lost, and that their holders still present. What is lost of a
--- history is its end, and tokens grow in it: a lost grant has a token above all that are
--- known. A lease that is known and had ended by then may have made room for a lost one, so
--- that a lost renewal is made good only of a lease that had not.
+-- Re-registration of leases that a failover lost while their holders still use them. A failover
+-- loses the end of the history, and tokens grow: a lost grant has a token above all known ones.
+-- A known lease that had ended before may have made room for a lost one. A lost renewal is
+-- therefore accepted only if its lease had not ended when the new primary took over.
 
--- How far tokens can be ahead of the clock, µs.
+-- Highest possible lead of a token over the clock, µs.
 local AHEAD_MAX = 86400 * 1000000
 
--- Whether a holder presents a lease that was lost, or the renewal of which was.
+-- Whether a holder presents a lost lease, or a lease whose renewal was lost.
 local function was_lost(pool, task, member, token, now)
   local failover = pool.failover
   token = tonumber(token)
@@ -18,11 +18,11 @@ local function was_lost(pool, task, member, token, now)
   return token > failover.floor and (not task or token > task.token and task.state ~= 'D')
 end
 
--- Puts it into the count again, also above the capacity: it is held.
+-- Lists the lease again, even above the capacity: its holder uses it.
 local function register_again(pool, task_key, known, member, token, expire, now)
   local task = known or { attempt = 0 }
   if task.state == 'L' and is_listed(pool, lease_member(member, task)) then
-    -- Of an earlier lease of the task, or of this one before it was renewed.
+    -- An earlier lease of the task, or this lease before its renewal.
     if task.slot_end <= now then
       pool.in_use = pool.in_use + 1
     end

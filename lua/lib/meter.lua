@@ -1,21 +1,22 @@
--- What a key has used of the limits of a rule.
+-- Usage of a rule's limits by one key.
 local NAMES_MAX = 32
 local NONE = {}
 
--- The notices of a counter's present window.
+-- Decodes the notices of the current window; earlier ones are dropped.
 local function read_notices(text, number, at, since, now)
   local notices = {}
   for _ = 1, number do
     local above, noticed
     above, noticed, at = scan('<I4I8', text, at)
     if noticed >= since then
-      -- A clock that was set back must not keep notices back for longer.
+      -- A clock that was set back must not suppress notices for longer.
       notices[#notices + 1] = { above = above, at = min(noticed, now) }
     end
   end
   return notices
 end
 
+-- Returns the limit with this name, nil if there is none.
 local function find(limits, name)
   for i = 1, #limits do
     if limits[i].name == name then
@@ -24,7 +25,8 @@ local function find(limits, name)
   end
 end
 
--- What is used of each of the limits, which are told so; the counters of other names.
+-- Loads the usage of each limit into it. Returns the meter: the stored text, the limits, the
+-- live counters of other names, and the notices of the first limit.
 local function read_meter(limits, key, now)
   local text = get(key) or ''
   for i = 1, #limits do
@@ -39,10 +41,9 @@ local function read_meter(limits, key, now)
       if limit.kind == kind then
         limit.algorithm.load(limit, text, usage, size, now)
         limit.loaded = true
-        -- The limit's numbers have changed, or the clock has been set back: what
-        -- the load made of it has to be put down, or a key that is only ever
-        -- refused would be held up for ever by what is made anew of it. And a
-        -- longer window must not lose what a shorter one has counted.
+        -- The load has converted the usage, because the limit's numbers or the clock changed:
+        -- write it. Otherwise each refused call of the key would convert it again, and it
+        -- would never drain. A longer window must also keep the counts of a shorter one.
         if limit.moved or now + limit.algorithm.reset(limit, now) > forget then
           meter.changed = true
         end
@@ -68,6 +69,7 @@ local function read_meter(limits, key, now)
   return meter
 end
 
+-- Writes all live counters; drops the key if there is none.
 local function write_meter(key, meter, now)
   local parts, left = {}, 0
   for i = 1, #meter.others do

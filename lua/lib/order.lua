@@ -1,11 +1,11 @@
 -- Orders, for the scripts that reserve, confirm and cancel. A record is text:
 -- "state quantity grant expire forget limit buyer", state H (held), C (confirmed) or
--- X (cancelled), limit 0 for none. What is held is the hold that is listed: it has
--- lapsed once it is no longer, whatever the clock says by then.
+-- X (cancelled), limit 0 for none. An order is held only while its hold is listed. A removed
+-- hold has lapsed, even if the clock is set back later.
 local RETENTION = 24 * 3600 * 1000000
 local UNREADABLE_ORDER = 'CORRUPT record of the order; lua/README.md says how to set it right'
 
--- nil when nothing is known of the order, or no longer.
+-- Returns the record; nil if there is none or it is forgotten.
 local function read_order(key, now)
   local text = fetch('GET', key)
   if not text then
@@ -37,7 +37,7 @@ local function hold_member(order, record)
   return format('%s\31%.0f\31%s\31%.0f', order, record.quantity, record.buyer, record.expire)
 end
 
--- Whether its hold is listed and has not lapsed.
+-- Whether the order's hold is listed and has not ended.
 local function is_held(keys, stock, order, record, now)
   if not record or record.state ~= 'H' or record.expire <= now then
     return false
@@ -49,7 +49,7 @@ local function is_held(keys, stock, order, record, now)
   return held
 end
 
--- What a buyer has reserved and bought, without what has lapsed; 0 for nobody.
+-- Returns how many a buyer has reserved and bought, without lapsed holds; 0 without a buyer.
 local function buyer_count(keys, stock, buyer)
   if buyer == '' then
     return 0

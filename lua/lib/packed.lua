@@ -1,17 +1,17 @@
--- Values packed in binary, little-endian; whole numbers below 2^53 are exact.
--- A third faster than text, most of which is 16-digit times.
+-- Values packed in binary, little-endian; whole numbers below 2^53 are exact. This is a third
+-- faster than text, which is mostly 16-digit times.
 local call, format = redis.call, string.format
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 local pack, scan, sub = struct.pack, struct.unpack, string.sub
 
--- Instants stay below 2^52 µs, the year 2112: sums of them are exact.
+-- Times stay below 2^52 µs, the year 2112, so that their sums are exact.
 local TIME_MAX = 4503599627370495
 
--- What a batch has read ahead, by key: false for what is not there.
+-- Strings that a batch has read ahead, by key; false for an absent key.
 local ahead = {}
 
--- Reads strings ahead, unless one is of another type: MGET takes that for absent, EXISTS
--- does not, and GET fails.
+-- Reads all keys with one MGET. If one has another type, nothing is read ahead, and its GET
+-- fails later. MGET reports such a key as absent; EXISTS does not.
 local function read_ahead(keys)
   local texts, absent = call('MGET', unpack(keys)), {}
   for i = 1, #keys do
@@ -34,6 +34,7 @@ local function get(key)
   return text
 end
 
+-- Sets a key with a TTL of `left` µs.
 local function set(key, value, left)
   call('SET', key, value, 'PX', format('%d', ceil(left / 1000)))
   if ahead[key] ~= nil then

@@ -1,12 +1,13 @@
--- A check against a single limit without tiers, of a key that has nothing but its counter:
--- most are. The same as by read_meter, judge and write_meter, at half the price.
+-- Fast path of a check: one limit, no tiers, and a key with no ban and no other counter. Most
+-- checks take it. Same answers as read_meter, judge and write_meter, at half the cost.
 
--- What is there before a counter's `forget`.
+-- Encodes the part of a counter before its `forget`.
 local function head_of(limit)
   return pack('<sB', limit.name, limit.kind)
 end
 
--- Loads what is used of the limit; until when it counts, nil when that takes the long way.
+-- Loads the usage of the limit. Returns its `forget`, 0 without usage, nil if the fast path
+-- does not apply.
 local function load_plain(limit, text, now)
   local algorithm = limit.algorithm
   limit.moved = false
@@ -27,7 +28,7 @@ local function load_plain(limit, text, now)
   return forget
 end
 
--- The answer, nil when that takes the long way.
+-- Returns the reply, nil if the fast path does not apply.
 local function check_plain(limit, usage_key, ban_key, cost, look, now)
   local algorithm = limit.algorithm
   local forget = not get(ban_key) and load_plain(limit, get(usage_key), now)

@@ -1,14 +1,15 @@
--- A pool as the items of a run share it: read once, and what they change written once.
+-- A pool as the items of a run share it: read once, and written once.
 --
 -- keys[1] settings, keys[2] token, keys[3] leases, keys[4] events, keys[5] queued,
 -- keys[6] backlog, keys[7] due, keys[8] queue, keys[9] places
 -- argv[1] capacity, argv[2] lease_ms, argv[3] grace_ms, argv[4] paused, argv[5]
 -- max_attempts (defaults), argv[6] retention_ms, argv[7] history
 --
--- Who reads or writes a key of the pool by himself writes first what is not yet written
+-- A function that uses a key of the pool directly calls `write_pool` before
 -- (lib/pool_changes.lua).
 
--- The records of the tasks in KEYS from `first` to `last`, by key.
+-- Stores the task records of KEYS from `first` to `last` by key. Returns the number of values
+-- that exist, settings and token included.
 local function read_records(pool, texts, first, last)
   local there = 0
   for i = first, last do
@@ -19,6 +20,7 @@ local function read_records(pool, texts, first, last)
   return there + (texts[1] and 1 or 0) + (texts[2] and 1 or 0)
 end
 
+-- Reads the pool, and the task records of all items.
 local function open_pool(keys, argv, now, first, last)
   local pool = {
     settings = keys[1], token_key = keys[2], leases = keys[3], events = keys[4], queued = keys[5],
@@ -28,10 +30,10 @@ local function open_pool(keys, argv, now, first, last)
   }
   local texts = call('MGET', pool.settings, pool.token_key, unpack(KEYS, first, last))
   local there = read_records(pool, texts, first, last)
-  -- MGET takes a value of another type for absent; EXISTS does not.
+  -- MGET reports a value of another type as absent; EXISTS does not.
   if there < #texts and call('EXISTS', pool.settings, pool.token_key, unpack(KEYS, first, last)) > there then
     read(pool.settings, pool.token_key)
-    pool.records = {} -- a task's: each item reads its own
+    pool.records = {} -- a task record has another type: each item reads its own
   end
   pool.capacity, pool.lease_ms, pool.grace_ms, pool.paused, pool.max_attempts = read_settings(
     texts[1], tonumber(argv[1]), tonumber(argv[2]), tonumber(argv[3]), tonumber(argv[4]), tonumber(argv[5])
@@ -43,7 +45,7 @@ local function open_pool(keys, argv, now, first, last)
   return pool
 end
 
--- What is known of a task: from its own key's record, or as one that was queued.
+-- Returns the task's record from its own key or from the queued tasks; nil if there is none.
 local function known_task(pool, task_key, member, now)
   local record = pool.records[task_key]
   if record == nil then

@@ -1,12 +1,11 @@
--- What the items of a run change of their pool, kept until `write_pool` puts it down: events
--- first, since where they cannot be appended nothing has changed.
+-- Changes of a run's items to their pool, collected until `write_pool` writes them. Events come
+-- first: if they cannot be appended, nothing has changed.
 --
 -- news     events
--- changed  by lease the end of its slot, as text, where it was listed, false where it was
---          taken out
--- fresh    records of tasks: key, record, TTL
+-- changed  by lease: the end of its slot as text if it was listed, false if it was removed
+-- fresh    task records: key, record, TTL in ms
 
--- Puts a task on record.
+-- Sets a task record.
 local function put_record(pool, task_key, record, forget, now)
   local fresh, ttl = pool.fresh, digits(math.ceil((forget - now) / 1000))
   local at = #fresh
@@ -14,14 +13,14 @@ local function put_record(pool, task_key, record, forget, now)
   pool.records[task_key] = record
 end
 
--- Puts a lease into the count, or with `slot_end` false out of it.
+-- Adds a lease to the count; removes it if `slot_end` is false.
 local function list_lease(pool, lease, slot_end)
   pool.changed[lease] = slot_end and digits(slot_end)
   pool.in_use = pool.in_use + (slot_end and 1 or -1)
   pool.has_changed, pool.room = true, nil
 end
 
--- Ends the lease of a task that goes on.
+-- Ends a lease that the task's next lease replaces.
 local function end_lease(pool, member, task, now)
   pool.news[#pool.news + 1] = event(EXPIRED, task.token, task.attempt, member, now)
   list_lease(pool, lease_member(member, task), false)
@@ -45,22 +44,22 @@ local function write_leases(pool)
   pool.changed, pool.has_changed = {}, false
 end
 
--- Keeps the pool's keys until the last instant at which something of it can matter.
+-- Keeps the pool's keys until `forget`, the last time at which they matter.
 local function keep(pool, forget)
   if pool.horizon == 0 then
-    -- No token record: the leases that are there must not go with this one.
+    -- Without a token record: do not shorten the TTL below that of the listed leases.
     local last = call('ZREVRANGE', pool.leases, 0, 0, 'WITHSCORES')[2]
     pool.horizon = last and tonumber(last) + pool.retention or 0
   end
   pool.horizon, pool.is_kept = max(pool.horizon, forget), true
 end
 
--- How long it is remembered who led beyond the last lease, ms: without that a pool is new.
+-- How long the primary id is kept after the last lease, ms. A pool without one counts as new.
 local LEADER_TTL = 30 * 86400 * 1000
 
 local function write_token(pool, now)
   local ttl_ms = math.ceil((pool.horizon - now) / 1000)
-  -- No shorter than its events: that a lease ends is one, whoever takes it out.
+  -- Keep leases as long as events: the script that removes a lease logs its end.
   call('PEXPIRE', pool.leases, digits(ttl_ms + HISTORY_TTL))
   local record = token_record(pool.last_token, pool.horizon, pool.failover)
   local more = pool.failover.leader and LEADER_TTL or 0
@@ -84,7 +83,7 @@ local function put_down(pool, now)
   pool.news, pool.fresh, pool.is_kept = {}, {}, false
 end
 
--- Writes what has changed. What failed once is not tried again: a part of it may be there.
+-- Writes the changes. After a failure it fails always, because some of them may be written.
 local function write_pool(pool, now)
   local fine, raised = not pool.raised, pool.raised
   if fine then

@@ -1,6 +1,6 @@
--- A pool as GetPool and ConfigurePool show it.
+-- The reply of GetPool and ConfigurePool.
 
--- Leases that a pool's view looks at for its two times.
+-- Leases that a view reads for its oldest grant and its next expiry.
 local VIEW_LEASES_MAX = 256
 
 local function view_pool(status, leases_key, now, capacity, lease_ms, grace_ms, paused, max_attempts, set)

@@ -1,23 +1,25 @@
--- Who waits, in order of arrival; the twin of src/waiting/queue.rs.
+-- Waiters in order of arrival; twin of src/waiting/queue.rs.
 --
--- queue   zset of waiters (device and task, or owner) by ticket: when they came, µs
--- places  hash: "p" and a waiter: "number until channel" of the call that waits,
---         "s" and a channel: until when its server is known to be there
---         "l" and a channel: that places of its were taken out of the way
+-- queue   zset of waiters (device and task, or owner) by ticket: their arrival, µs.
+-- places  hash: "p" and a waiter: "number until channel" of its call.
+--         "s" and a channel: until when its server counts as alive.
+--         "l" and a channel: some of its server's waiters were removed.
 --
--- A place whose call or server is there no longer is none. The ranks below the number
--- of free slots have their turn.
+-- A waiter has lapsed after the end of its call, or when its server is not alive. Waiters with
+-- a rank below the number of free slots may proceed.
 local REAP_MAX = 500
--- How many more this call of the script, with all its items, takes out of the way.
+-- Lapsed waiters that this script call, with all its items, may still remove.
 local reaps = REAP_MAX
--- Beyond the longest wait, for a queue that nobody attends to.
+-- TTL in ms, longer than any wait: removes a queue without heartbeats. SLACK in µs: the last
+-- try of a call may end this much after its wait.
 local QUEUE_TTL, SLACK = '120000', 1000000
 
--- Number, end and channel of a waiter's place; nil when there is none.
+-- Returns number, end and channel of a waiter's call; nil if it has none.
 local function read_place(places_key, waiter)
   return match(call('HGET', places_key, 'p' .. waiter) or '', '^(%d+) (%d+) (.+)$')
 end
 
+-- Whether the server of a channel counts as alive.
 local function knows(places_key, channel, now)
   return (tonumber(call('HGET', places_key, 's' .. channel) or '') or 0) > now
 end
@@ -30,8 +32,8 @@ local function vacate(queue_key, places_key, waiter)
   end
 end
 
--- Takes places at the front that are none out of the way, at most REAP_MAX; how many
--- there were, REAP_MAX also where this call of the script may take out no more.
+-- Removes lapsed waiters from the front, at most REAP_MAX. Returns how many; REAP_MAX also if
+-- this script call may remove no more.
 local function reap(queue_key, places_key, now)
   local first = call('ZRANGE', queue_key, 0, 0)[1]
   local _, ends, channel = read_place(places_key, first or '')
@@ -71,7 +73,7 @@ local function reap(queue_key, places_key, now)
   return reaps == 0 and REAP_MAX or reaped
 end
 
--- Gives up a place, if it is that call's; how many of the first `told` are left.
+-- Removes a waiter if the call is still its call. Returns how many of the first `told` remain.
 local function leave(queue_key, places_key, waiter, number, channel, told)
   local held, _, theirs = read_place(places_key, waiter)
   if held ~= number or theirs ~= channel then

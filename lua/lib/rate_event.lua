@@ -1,14 +1,13 @@
--- An event of a key of a policy: kind (1 warned, 2 throttled, 3 banned, 4 unbanned),
--- time, the tier's above (empty without one), the count with the call, the ban's end and
--- strikes (0 without one), key, reason, actor, joined by \31. Kinds are numbered as the
--- verdicts that they are told with.
+-- Events of a policy's keys, joined by \31: kind (1 warned, 2 throttled, 3 banned, 4 unbanned),
+-- time, the tier's above (empty without a tier), the count with the call, ban end and strikes
+-- (0 without a ban), key, reason, actor. Kinds 1 to 3 equal the verdicts.
 local BANNED_EVENT, UNBANNED_EVENT = 3, 4
--- How many events of each shard are kept, at least; the twin of src/rate/log.rs.
+-- Events kept per shard, at least; twin of src/rate/log.rs.
 local HISTORY = 1000
 local NO_BAN = { ends = 0, strikes = 0, reason = '' }
 
--- Appends an event to the history of the key's shard; `above` and `count` are nil without
--- a tier, `ban` without one.
+-- Appends an event to the history of the key's shard. `above` and `count` are nil without a
+-- tier, `ban` is nil without a ban.
 local function log_rate_event(events_key, kind, subject, now, above, count, ban, actor)
   ban = ban or NO_BAN
   local text = format(

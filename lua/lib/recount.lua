@@ -1,17 +1,18 @@
--- Buckets of sliding windows (lib/sliding_window.lua): which instants they are of.
+-- Buckets of sliding windows (lib/sliding_window.lua): their numbers and their conversion.
 
--- A window has at most 122 buckets, so a number is known by its last byte.
+-- Returns a bucket's number from its last byte: a window has at most 122 buckets.
 local function number_of(last, low)
   return last - (last - low) % 256
 end
 
+-- Returns when the hits of a bucket no longer count: a window after its end, µs.
 local function gives_back(limit, number)
   return (number + 1) * limit.extra + limit.window
 end
 
--- Counts anew what was counted in buckets of another width, as late as it can
--- have been; or after a clock that was set back, which must not hold a key up
--- for longer.
+-- Converts the buckets to the limit's width, and counts each hit as late as it can have come.
+-- After the clock was set back, later buckets move to the current one: they block the key for
+-- at most one window.
 local function recount(limit, body, width, last, now)
   local at, parts, before, counted, total = 1, {}, nil, 0, 0
   local extra, latest, low, count = limit.extra, floor(now / limit.extra), nil, nil

@@ -1,7 +1,7 @@
--- What ConfigurePool does with reset: run-time settings go, what cannot be read goes, and a
--- failover holds the pool no longer.
+-- ConfigurePool with reset: drops the run-time settings and unreadable values, and ends a
+-- failover hold. At most REPAIR_MAX leases are checked.
 local REPAIR_MAX = 1000
--- No lease ends later: 24 h of lease and 30 days of grace.
+-- No slot ends later: 24 h of lease and 30 days of grace, µs.
 local SLOT_MAX = 31 * 86400 * 1000000
 
 local function is_none_or(key, kind)
@@ -12,7 +12,7 @@ end
 local function repair(pool, now)
   call('DEL', pool.settings)
   if not is_none_or(pool.queue, 'zset') or not is_none_or(pool.places, 'hash') then
-    call('DEL', pool.queue, pool.places) -- those that wait take their places again
+    call('DEL', pool.queue, pool.places) -- waiting calls queue again
   end
   local known, record = pcall(function()
     return read_token(read(pool.token)[1])

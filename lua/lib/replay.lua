@@ -1,6 +1,6 @@
--- The answer of a check, kept for repeats of its request: forget u64, status u8,
--- flags u8, retry u64, with flag 4 the ban (ends u64, strikes u32, reason, actor,
--- each ends with 0), then of each limit count u32 and reset u64.
+-- Reply of a check, kept for repeats of its request: forget u64, status u8, flags u8, retry u64
+-- (ms). With flag 4 the ban (ends u64, strikes u32, reason, actor, each ends with 0). Then of
+-- each limit count u32 and reset u64 (ms).
 local CROSSED, REPLAYED, BANNED = 1, 2, 4
 
 local function parse_replay(text, now)
@@ -22,7 +22,7 @@ local function parse_replay(text, now)
   return answer
 end
 
--- One that cannot be read is none: the next answer takes its place.
+-- Returns a kept reply; an unreadable one counts as none, and the next reply replaces it.
 local function read_replay(key, now)
   local read, answer = pcall(function()
     local text = call('GET', key)

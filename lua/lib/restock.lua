@@ -1,4 +1,4 @@
--- Sets what is on hand, for the scripts that set it and add to it.
+-- Sets the quantity on hand, for the scripts that set it and add to it.
 local CHANGED, REPLAYED, BELOW_RESERVED, OUT_OF_RANGE = 0, 1, 2, 3
 
 local function restock(keys, stock, on_hand)

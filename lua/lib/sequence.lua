@@ -1,16 +1,15 @@
--- A sequence is a hash: last (the last value given out) and time (when, µs); where
--- values are reserved ahead also reserved (no primary has given out more), epoch (the
--- primary that reserved it) and confirmed (what the replicas are known to have of it).
+-- Format of a sequence, a hash: last (the last value given out) and time (when, µs). If values
+-- are reserved ahead also reserved (no primary has given out a greater value), epoch (the
+-- primary that reserved) and confirmed (the reserved value that replicas acknowledged).
 --
--- Values go up to 2^63-1, beyond what Lua's numbers hold: they are decimal text,
--- compared by length, then byte by byte, and added in two parts of which each is
--- exact.
+-- Values go up to 2^63-1, beyond Lua's numbers. They are decimal text, compared by length, then
+-- byte by byte, and added in two parts that are both exact.
 local call, format, match, sub = redis.call, string.format, string.match, string.sub
 local VALUE_MAX = '9223372036854775807'
 -- 2^52 µs, the year 2112.
 local TIME_MAX = '4503599627370495'
 local UNREADABLE = 'CORRUPT sequence; its hash has to be set above all that was given out, as lua/README.md says'
--- Of the decimal digits of a value, those that one number holds.
+-- Digits of the low part of a value; one number holds them exactly.
 local PART, PART_END = 15, 1e15
 
 local function exceeds(one, other)
@@ -33,22 +32,22 @@ local function add(one, other)
   return high > 0 and format('%.0f%015.0f', high, low) or format('%.0f', low)
 end
 
--- Whether it is none, or a number up to `most`.
+-- Whether the text is absent, or a canonical number up to `most`.
 local function is_number(text, most)
   local canonical = not text or text == '0' or match(text, '^[1-9]%d*$')
   return canonical and not (text and exceeds(text, most))
 end
 
--- What this Redis is called while it leads: another name after a restart, a promotion,
--- and a promotion back.
+-- Epoch of this Redis as a primary: its master_replid, which every restart and promotion
+-- changes.
 local this_epoch
 local function epoch()
   this_epoch = this_epoch or match(call('INFO', 'replication'), 'master_replid:(%x+)')
   return this_epoch or error('UNSUPPORTED Redis names no master_replid, without which nothing can be reserved', 0)
 end
 
--- What is known of a sequence with values up to `most`: last, time, reserved,
--- confirmed and epoch, false for what is not.
+-- Reads a sequence with values up to `most`: last, time, reserved, confirmed and epoch, false
+-- for absent fields.
 local function read(key, most)
   local fine, fields = pcall(call, 'HMGET', key, 'last', 'time', 'reserved', 'confirmed', 'epoch')
   if not fine then
@@ -63,10 +62,10 @@ local function read(key, most)
   return last, time, reserved, confirmed, by
 end
 
--- The last value that may have been given out (nil for none), what is reserved, and
--- what of it this primary knows to be confirmed. `this` is its epoch, nil for a caller
--- that does not reserve. What was reserved in another epoch may have been given out in
--- it: its last writes may not be here.
+-- Returns the last value that may have been given out (nil for none), the reserved value, and
+-- the reserved value that is acknowledged in this epoch. `this` is the epoch, nil for a caller
+-- that does not reserve. Values reserved in another epoch count as given out, since its last
+-- writes may be lost.
 local function read_reserved(key, most, this)
   local last, _, reserved, confirmed, by = read(key, most)
   if not reserved then

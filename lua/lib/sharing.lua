@@ -1,15 +1,15 @@
--- Decides every item of the call in order. Items in a row that have keys and arguments in
--- common are a run: what they share is read once, and what they change is written once.
+-- Decides all items of the call in order. Consecutive items with keys and arguments in common
+-- are a run: their shared state is read once, and their changes are written once.
 --
--- KEYS  of each run the shared keys, then those of its items
--- ARGV  of each run how many items it has, the shared arguments, then those of its items;
---       of a script that gives out tokens last of all how far they run ahead (lib/ahead.lua)
+-- KEYS  for each run: the shared keys, then those of its items
+-- ARGV  for each run: its number of items, the shared arguments, then those of its items.
+--       Scripts that grant fencing tokens have one more at the end (lib/ahead.lua)
 --
--- A script that shares defines share(keys, argv, now, first, last), of which `first` and
--- `last` are where in KEYS the keys of the items are, decide(shared, now, ...) with an
--- item's keys and arguments, and write(shared, now). Whatever fails before its first write
--- leaves Redis as it was: an item that does answers {-1, message}, its neighbours are
--- decided all the same; a `write` that does is the answer of all that it was for.
+-- A sharing script defines share(keys, argv, now, first, last), whose items have their keys in
+-- KEYS from `first` to `last`; decide(shared, now, ...) with an item's own keys and arguments;
+-- and write(shared, now). A failure before the first write leaves Redis unchanged: the item is
+-- answered {-1, message}, and the others are still decided. A failed `write` is the answer of
+-- all items that it covers.
 local replies, key, argument = {}, 0, 0
 
 -- redis.call raises a table since Redis 7, a string before.
@@ -17,7 +17,7 @@ local function failure(raised)
   return { -1, type(raised) == 'table' and raised.err or tostring(raised) }
 end
 
--- Writes what the items from reply `first` on have changed.
+-- Writes the changes of the items from reply `first` on. A failure replaces their replies.
 local function finish(shared, first)
   local written, raised = pcall(write, shared, now)
   for i = written and #replies + 1 or first, #replies do
@@ -44,7 +44,7 @@ while key < #KEYS do
     replies[#replies + 1] = fine and reply or failure(reply)
     key, argument = key + ITEM_KEYS, argument + ITEM_ARGV
     if shared and (not fine or shared.stale) then
-      -- What is known of what they share may not hold any longer.
+      -- The shared state may be outdated: write it, and read it again for the next item.
       finish(shared, first)
       shared = nil
     end

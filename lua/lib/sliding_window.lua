@@ -1,7 +1,6 @@
--- Sliding windows. Usage: width u64, last u64, total u64, then the buckets, the
--- oldest first: number mod 256 u8, count u32. A bucket's number is its instant
--- divided by the width, `last` the number of the last one. Extra: the width, a
--- power of two.
+-- Sliding windows. Usage: width u64, last u64, total u64, then the buckets, the oldest first:
+-- number mod 256 u8, count u32. A bucket's number is its time divided by the width; `last` is
+-- the number of the newest bucket. `extra` is the bucket width in µs, a power of two.
 local sliding = { least = 24, each = 5 }
 algorithms[3] = sliding
 
@@ -40,7 +39,7 @@ function sliding.load(limit, text, at, size, now)
   end
   assert(total >= 0 and (total == 0) == (from > #body), UNREADABLE)
   limit.body, limit.total = sub(body, from), total
-  -- Of no buckets nothing is last: their width may be another one by the next time.
+  -- Without buckets there is no last one; the next ones may have another width.
   limit.last = limit.body == '' and 0 or last
 end
 

@@ -1,20 +1,20 @@
--- How the stock of a sku is written down. All times are microseconds.
+-- Format of a sku's stock. All times are in microseconds.
 --
--- stock   hash of on_hand, reserved and sold
--- holds   zset of "order\31quantity\31buyer\31expire" by expire: all that a lapsed one
---         gives back, so that no key of an order is needed for it
--- buyers  hash: what each buyer has reserved and bought
+-- stock   hash of on_hand, reserved and sold.
+-- holds   zset by expire of "order\31quantity\31buyer\31expire": all that a lapsed hold gives
+--         back, without the order's key.
+-- buyers  hash: quantity that each buyer has reserved and bought.
 --
--- `reserved` is the sum of the holds that are listed. Every script first takes lapsed
--- ones off the list, at most RECLAIM_MAX. Where more remain (stock.remain) it may
--- grant, but what it would refuse for want of them it answers AGAIN.
+-- `reserved` is the sum of the listed holds. Every script first removes lapsed holds, at most
+-- RECLAIM_MAX. If more remain (stock.remain) it may still grant, but it answers AGAIN instead of
+-- a refusal that they might prevent.
 local call, format, match, ceil, min = redis.call, string.format, string.match, math.ceil, math.min
 
 local QUANTITY_MAX, RESERVE_MAX, TIME_MAX = 9007199254740991, 1000000000, 4503599627370495
 local NO_STOCK, AGAIN = 8, 9
--- Half a millisecond; and what goes into one HSET or HMGET.
+-- Bounds the time of a script call, and the arguments of one HSET or HMGET.
 local RECLAIM_MAX = 250
--- How many more this call of the script, with all its items, takes off.
+-- Lapsed holds that this script call, with all its items, may still remove.
 local reclaims = RECLAIM_MAX
 local UNREADABLE = 'CORRUPT stock of the sku; lua/README.md says how to set it right'
 
@@ -22,7 +22,7 @@ local function corrupt()
   error(UNREADABLE, 0)
 end
 
--- Reads; a value of another type is an unreadable one.
+-- Calls a reading command; a value of another type is an unreadable stock.
 local function fetch(...)
   local fine, value = pcall(call, ...)
   if fine then
@@ -37,7 +37,7 @@ local function number(text, most)
   return value and value <= most and value or corrupt()
 end
 
--- Notes what lapsed holds give back, and to whom.
+-- Subtracts lapsed holds from `reserved` and from their buyers' counts. Writes nothing.
 local function read_lapsed(keys, stock, now)
   local members = fetch('ZRANGEBYSCORE', keys.holds, '-inf', format('%.0f', now), 'LIMIT', 0, reclaims + 1)
   stock.lapsed, stock.remain = min(#members, reclaims), #members > reclaims
@@ -63,7 +63,7 @@ local function read_lapsed(keys, stock, now)
   end
 end
 
--- The stock without lapsed holds, nil if it was never set; nothing is written yet.
+-- Returns the stock without lapsed holds, nil if it was never set. Writes nothing.
 local function read_stock(keys, now)
   local on_hand, reserved, sold = unpack(fetch('HMGET', keys.stock, 'on_hand', 'reserved', 'sold'))
   if not (on_hand or reserved or sold) then
@@ -81,7 +81,7 @@ local function write_stock(keys, stock)
   call('HSET', keys.stock, 'on_hand', on_hand, 'reserved', reserved, 'sold', format('%.0f', stock.sold))
 end
 
--- Takes off what read_stock found lapsed.
+-- Removes the lapsed holds that read_stock found.
 local function reclaim(keys, stock)
   if stock.lapsed == 0 then
     return

@@ -1,23 +1,21 @@
--- Tasks that were queued, each in a field of a hash for as long as something is known
--- of it and no result is on record (that is in the task's own key).
+-- Queued tasks. Each has a hash field from EnqueueTask until its record is forgotten, or until
+-- a result is stored in the task's own key.
 --
--- queued    hash: device and task: "standing state token grant expire slot_end attempt
---           queued until forget payload", standing Q (queued), X (dead), C (cancelled)
---           or T (its time, until, was over), state N (no lease yet), L (leased), l (the
---           same, and told of since), F (its last attempt failed) or E (evicted); until and
---           forget are 0 for never. A payload above INLINE_MAX bytes has a field of its own,
---           \31 and then device and task, and the standing is a small letter: only a
---           dispatch reads it
--- backlog   zset, all of score 0, of "device\31queued\31task" for standing Q; queued,
---           the time in 16 digits, rises within a device
--- due       zset of devices and tasks by when the sweeper has to see to them: until of
---           Q, forget of the others
+-- queued    hash by device and task: "standing state token grant expire slot_end attempt
+--           queued until forget payload". Standing Q (queued), X (dead), C (cancelled) or T
+--           (past until, its deadline). State N (no lease yet), L (leased), l (leased and
+--           disclosed), F (last attempt failed) or E (evicted). until and forget are 0 for
+--           never. A payload above INLINE_MAX bytes has a separate field, \31 and then device
+--           and task, and the standing is a small letter: only a dispatch reads it.
+-- backlog   zset, all scores 0, of "device\31queued\31task" for standing Q. queued is the
+--           enqueue time in 16 digits, and rises within a device.
+-- due       zset of devices and tasks by when the sweeper must handle them: until of Q,
+--           forget of the others.
 local RECORD = '^([QXCTqxct])([NLlFE]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$'
 local INLINE_MAX = 512
 local upper, lower = string.upper, string.lower
 
--- nil when nothing is known of the task, or no longer. Without a `payload` it has a field of
--- its own.
+-- Decodes a record; nil if it is forgotten. `payload` is nil if it has a separate field.
 local function parse_queued(text, now)
   local standing, state, token, grant, expire, slot_end, attempt, queued, ends, forget, payload =
     match(text, RECORD)
@@ -39,7 +37,8 @@ local function parse_queued(text, now)
   end
 end
 
--- Of a pool, which is its keys. Fails where what is written with the record cannot be.
+-- Reads the record of a queued task. Fails if backlog or due has another type, since both are
+-- written with it.
 local function read_queued(pool, member, now)
   local text = call('HGET', pool.queued, member)
   if text then
@@ -49,18 +48,18 @@ local function read_queued(pool, member, now)
   return text and parse_queued(text, now) or nil
 end
 
--- What is known of a task: from its own key's record, or as one that was queued.
+-- Returns the task's record from its own key or from the queued tasks; nil if there is none.
 local function find_task(record, pool, member, now)
   return read_task(record, now) or read_queued(pool, member, now)
 end
 
--- The task's payload. Fails where it is gone.
+-- Returns the task's payload. Fails if it is missing.
 local function payload_of(pool, member, task)
   local payload = task.payload or call('HGET', pool.queued, '\31' .. member)
   return payload or error('CORRUPT payload of a queued task; EvictTask drops it', 0)
 end
 
--- Drops a payload that has a field of its own. Returns the empty one in its place.
+-- Deletes a payload in a separate field. Returns the empty payload to store instead.
 local function drop_payload(pool, member, task)
   if not task.payload then
     call('HDEL', pool.queued, '\31' .. member)
@@ -86,13 +85,13 @@ local function write_queued(queued_key, member, task)
   end
 end
 
--- Its place in the backlog.
+-- Returns the task's entry in the backlog.
 local function line_of(member, task)
   local device, name = match(member, '^([^\31]*)\31(.*)$')
   return format('%s\31%016.0f\31%s', device, task.queued, name)
 end
 
--- Drops all that is known of a task as one that was queued.
+-- Deletes the record, the payload, and the entries of a queued task.
 local function drop_queued(pool, member, task)
   call('HDEL', pool.queued, member, '\31' .. member)
   call('ZREM', pool.backlog, line_of(member, task))

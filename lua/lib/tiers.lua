@@ -1,7 +1,6 @@
--- The levels of a rule, and the steps in which a check is judged by them. Actions
--- and verdicts have the same numbers.
+-- Tiers of a rule, and the steps of an evaluation. Actions and verdicts have the same numbers.
 local WARN, THROTTLE, BAN = 1, 2, 3
--- Of the tiers of a few rules.
+-- Enough for the tiers of a few rules.
 local NOTICES_MAX = 32
 
 local function read_tiers(text)
@@ -20,7 +19,7 @@ local function read_tiers(text)
   return tiers
 end
 
--- The level that a count has reached, 0 for none.
+-- Returns the highest tier whose `above` is exceeded, 0 for none.
 local function reached(tiers, count)
   for level = #tiers, 1, -1 do
     if count > tiers[level].above then
@@ -30,8 +29,8 @@ local function reached(tiers, count)
   return 0
 end
 
--- The longest that the limits from one to another wait; the window's length
--- where waiting does not help.
+-- Returns the longest wait of limits `from` to `to` in µs: a whole window if the cost exceeds
+-- the ceiling, since waiting does not help then.
 local function longest_wait(limits, from, to, cost, now)
   local longest = 0
   for i = from, to do
@@ -41,8 +40,8 @@ local function longest_wait(limits, from, to, cost, now)
   return longest
 end
 
--- Whether this call is the first of its window on a level; the levels below are
--- passed with it.
+-- Returns CROSSED if this call is the first of its window to reach the level, else 0. Stores a
+-- notice of the level and of those below.
 local function cross(meter, tiers, level, look, now)
   if look then
     return 0
@@ -69,7 +68,7 @@ local function cross(meter, tiers, level, look, now)
   return CROSSED
 end
 
--- Counts the call on the first so many limits.
+-- Counts the call on the first `number` limits.
 local function spend(meter, number, cost, look, now)
   if look then
     return

@@ -1,10 +1,10 @@
--- What is known of a pool's leases as a whole:
+-- A pool's token record:
 --
--- token  "token horizon": the last fencing token, and the last instant at which a lease or
---        record of the pool can matter; of a pool that failovers hold also
+-- token  "token horizon": the last fencing token, and the last time at which a lease or record
+--        of the pool can matter. A pool with failover holds adds
 --        " leader began held floor" (lib/failover.lua)
 
--- The record's parts; 0 and no leader where nothing is known of them.
+-- Decodes the record; zeros and no leader if there is none.
 local function read_token(text)
   if not text then
     return { token = 0, horizon = 0, began = 0, held = 0, floor = 0 }
@@ -30,7 +30,7 @@ local function token_record(token, horizon, failover)
   return record
 end
 
--- Until when a failover holds a pool, 0 for not; also where that cannot be read.
+-- Returns the end of the failover hold; 0 if there is none or the record is unreadable.
 local function held_until(token_key, now)
   local fine, record = pcall(function()
     return read_token(read(token_key)[1])

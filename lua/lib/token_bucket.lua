@@ -1,14 +1,14 @@
--- Token buckets: GCRA; the source is cited in src/rate/token_bucket.rs. Usage:
--- tat u64 and part u32 (the theoretical arrival time: µs, and times 1/max µs),
--- then the numbers it was counted with: max u32 (0: it is there for notices), window
--- u64, and when: u64. Extra: max; the ceiling is the burst.
+-- Token buckets: GCRA; src/rate/token_bucket.rs cites the source. Usage: tat u64 and part u32,
+-- the theoretical arrival time in µs and 1/max µs. Then its max u32 (0: the counter holds only
+-- notices), its window u64 and the time u64 at which it was stored. `extra` is max; the ceiling
+-- is the burst.
 local bucket = { least = 32, each = 65536 }
 algorithms[4] = bucket
 
 local EXACT = 2 ^ 53
 local FILL_MAX = 366 * 86400 * 1000000
 
--- n emission intervals: whole µs, and a numerator over max.
+-- Returns n emission intervals: whole µs, and a numerator over max.
 local function intervals(n, length, rate)
   local whole = floor(length / rate)
   local parts = n * (length - whole * rate)
@@ -20,9 +20,9 @@ local function exceeds(whole, part, other, other_part)
   return whole > other or whole == other and part > other_part
 end
 
--- The same number of calls at the limit's rate. Debt * max is calls * window:
--- for a changed max it stays, for a changed window it grows with it. Exact for
--- all but the largest, of which it errs by less than a microsecond.
+-- Converts a debt to the same number of calls under the limit's max and window. Debt * max is
+-- calls * window: it stays for a new max, and scales with a new window. Exact except for the
+-- largest values, which are wrong by less than a microsecond.
 local function rescale(limit, debt, part, rate, length)
   local calls = debt * rate + part
   if length ~= limit.window then
@@ -45,7 +45,7 @@ function bucket.load(limit, text, at, _, now)
   end
   local tat, part, rate, length, seen = scan('<I8I4I4I8I8', text, at)
   assert((rate > part or rate + part == 0) and length > 0 and seen <= TIME_MAX and tat - seen <= FILL_MAX, UNREADABLE)
-  -- A clock that was set back must not hold a key up for longer.
+  -- A clock that was set back must not block the key for longer.
   limit.moved = seen > now or rate ~= limit.extra or length ~= limit.window
   local debt = tat - max(seen, now)
   if debt < 0 then
@@ -57,7 +57,7 @@ function bucket.load(limit, text, at, _, now)
   limit.debt, limit.part = debt, part
 end
 
--- How far tat would be ahead after a call.
+-- Returns the debt after a call: how far tat is ahead of now.
 local function with(limit, cost)
   local more, more_part = intervals(cost, limit.window, limit.extra)
   local part = limit.part + more_part
@@ -67,7 +67,7 @@ end
 
 function bucket.wait(limit, cost)
   local whole, part = with(limit, cost)
-  if not limit.most then -- the same for all items of a batch
+  if not limit.most then -- the same for all items of a run
     limit.most, limit.most_part = intervals(limit.ceiling, limit.window, limit.extra)
   end
   if not exceeds(whole, part, limit.most, limit.most_part) then
@@ -84,9 +84,9 @@ local function owes(limit, n)
   return not exceeds(limit.debt, limit.part, intervals(n, limit.window, limit.extra))
 end
 
--- The least number of calls that would owe as much, at most the burst.
+-- Returns the lowest number of calls with this debt, at most the burst.
 function bucket.count(limit)
-  -- Near it already; the exact comparison corrects the rounding.
+  -- An estimate; the exact comparison corrects the rounding.
   local n = min(floor(limit.debt * limit.extra / limit.window), limit.ceiling)
   while n > 0 and owes(limit, n - 1) do
     n = n - 1

@@ -1,17 +1,16 @@
--- Turns of those that wait, for the scripts that grant.
+-- Order of waiters, for the scripts that grant.
 
--- tickets  hash, of waiters whose server ends: "ticket until". Such a waiter has no place, so
---          nobody waits for it; when it calls again in time its place is the ticket's.
+-- tickets  hash by waiter of "ticket until": its server is shutting down. The waiter is not in
+--          the queue, so it blocks nobody; if its next call comes in time, it gets the ticket.
 
--- What a call says of its place: number, ticket (0: none yet), how long it waits (0:
--- no longer), how long its server is known without a word, how long its ticket is kept when
--- it waits no longer and has no turn, all in ms, and channel.
+-- Splits a call's queue entry: number, ticket (0: none yet), wait_ms (0: it does not wait),
+-- keep_ms (its server counts as alive without a heartbeat), kept_ms (the ticket is kept if the
+-- call stops waiting without a slot), channel.
 local function parse_place(text)
   return match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (.+)$')
 end
 
--- The ticket that a call asks with: its own, or the one that is kept for its waiter; it is
--- kept no longer.
+-- Returns the call's own ticket, or the one kept for its waiter. A kept ticket is deleted.
 local function claim_ticket(tickets_key, waiter, ticket, now)
   local fine, text = pcall(call, 'HGET', tickets_key, waiter)
   local kept, ends = match(fine and text or '', '^(%d+) (%d+)$')
@@ -21,7 +20,7 @@ local function claim_ticket(tickets_key, waiter, ticket, now)
   return ticket == '0' and kept and tonumber(ends) > now and kept or ticket
 end
 
--- It decides nothing, so it fails nobody's call.
+-- Keeps a ticket for kept_ms. Never fails the call, since a ticket only keeps the order.
 local function keep_ticket(tickets_key, waiter, ticket, kept_ms, now)
   pcall(function()
     call('HSET', tickets_key, waiter, format('%.0f %.0f', ticket, now + kept_ms * 1000))
@@ -34,7 +33,7 @@ local function next_ticket(queue_key, now)
   return math.max(now, (tonumber(last) or 0) + 1)
 end
 
--- Takes a place, or keeps it; its ticket.
+-- Adds the waiter, or updates its call. Returns its ticket.
 local function enter(queue_key, places_key, waiter, number, ticket, wait_ms, keep_ms, channel, now)
   local held = tonumber(call('ZSCORE', queue_key, waiter) or '')
   ticket = held or tonumber(ticket)
@@ -43,7 +42,7 @@ local function enter(queue_key, places_key, waiter, number, ticket, wait_ms, kee
   end
   local ends = now + tonumber(wait_ms) * 1000 + SLACK
   local place = format('%s %.0f %s', number, ends, channel)
-  -- First, as it fails where the places are of another type: the queue's was seen above.
+  -- First, since it fails if `places` has another type; the type of `queue` is known.
   call('HSET', places_key, 'p' .. waiter, place, 's' .. channel, format('%.0f', now + keep_ms * 1000))
   if not held then
     call('ZADD', queue_key, format('%.0f', ticket), waiter)
@@ -53,12 +52,12 @@ local function enter(queue_key, places_key, waiter, number, ticket, wait_ms, kee
   return ticket
 end
 
--- In place of a ticket: to be asked again at once, since more may have lapsed before
--- the call than one step takes out of the way.
+-- Instead of a ticket: ask again at once, since more waiters in front may have lapsed than one
+-- step removes.
 local AGAIN = 1
 
--- Whether it is a caller's turn to take one of the free slots; if not, the ticket of
--- its place, or 0 or AGAIN when it does not wait. A call that may barge needs no turn.
+-- Whether the caller may take a free slot. If not, also its ticket, 0 if it does not wait, or
+-- AGAIN. A call that may barge ignores the order.
 local function take_turn(queue_key, places_key, tickets_key, waiter, place, free, barging, now)
   local waiting = call('EXISTS', queue_key) == 1
   local number, asked, wait_ms, keep_ms, kept_ms, channel = parse_place(place)
@@ -83,7 +82,7 @@ local function take_turn(queue_key, places_key, tickets_key, waiter, place, free
   if holder and (turn or not elsewhere and not waits) then
     told = leave(queue_key, places_key, waiter, holder, holders_channel, told)
     if elsewhere then
-      -- Another call of the same waiter: it is answered with the same lease.
+      -- Another call of the same waiter has the place: wake it, it gets the same lease.
       pcall(call, 'PUBLISH', holders_channel, holder)
     end
   end
@@ -99,7 +98,7 @@ local function take_turn(queue_key, places_key, tickets_key, waiter, place, free
   return turn, turn and 0 or ticket
 end
 
--- Gives up the place of a call that needs none: what it asked for it had already.
+-- Removes the waiter of a call that was answered without a free slot.
 local function needs_no_turn(queue_key, places_key, waiter, place, free, now)
   local number, _, _, _, _, channel = parse_place(place)
   if number and call('EXISTS', queue_key) == 1 then

@@ -1,5 +1,5 @@
--- Fixed and calendar windows. Usage: start u64, count u32. Extra, of a calendar
--- window: what is added to the time before it is divided into windows.
+-- Fixed and calendar windows. Usage: start u64, count u32. `extra` of a calendar window is added
+-- to the time before it is divided into windows, µs.
 local window = { least = 12, each = 65536 }
 algorithms[1], algorithms[2] = window, window
 
@@ -11,13 +11,13 @@ function window.load(limit, text, at, _, now)
   end
   if limit.kind == 2 then
     local current = max(floor((now + limit.extra) / limit.window) * limit.window - limit.extra, 0)
-    -- One that starts later: the clock was set back; its count is kept.
+    -- A later start: the clock was set back; the count stays.
     count = start and start >= current and count or 0
     start = current
   elseif not start or now >= start + limit.window then
     start, count = now, 0
   else
-    -- A clock that was set back must not hold a key up for longer.
+    -- A clock that was set back must not block the key for longer.
     start = min(start, now)
   end
   limit.start, limit.used = start, count

@@ -1,20 +1,20 @@
--- Grants an owner the lock if nobody holds it and it is the owner's turn.
+-- Grants an owner the lock if it is free and no other waiter comes first.
 --
--- keys[1] lock string: the lock's record
--- keys[2] queue zset: who waits, by ticket
--- keys[3] places hash: the calls that wait, and their servers
--- keys[4] tickets hash: waiters whose server ends, and their tickets
--- argv[1] owner bytes, 1..256
--- argv[2] lease_ms ms, 1..2592000000
--- argv[3] place "number ticket wait_ms keep_ms kept_ms channel", empty for a call that does not wait
+-- keys[1] lock string: the lock's record.
+-- keys[2] queue zset: waiters by ticket.
+-- keys[3] places hash: calls of the waiters, and their servers.
+-- keys[4] tickets hash: kept tickets by waiter.
+-- argv[1] owner 1..256 bytes.
+-- argv[2] lease_ms ms, 1..2592000000.
+-- argv[3] place queue entry "number ticket wait_ms keep_ms kept_ms channel" (lib/turns.lua), empty
+--         for a call that never waits.
 --
--- Returns {0 acquired, token, grant, expire}
---         {1 replayed, token, grant, expire}
---         {2 held, ticket, 0 or 1: ask again at once, retry_after ms, holder or empty}
+-- Returns {0 acquired, token, grant, expire}.
+--         {1 replayed, token, grant, expire}.
+--         {2 held, ticket (0: does not wait, 1: ask again at once), retry_after ms, holder or empty}.
 -- Writes lock, TTL: the lease and 5 minutes; queue and places, TTL: 2 minutes; tickets,
---        TTL: kept_ms
--- Cost O(log waiters): 40 µs; a call of the script takes at most 500 lapsed places out of the
---      way: 2.4 ms
+--        TTL: kept_ms.
+-- Cost O(log waiters): 40 µs. A script call removes at most 500 lapsed waiters: 2.4 ms.
 local RETRY_MIN = 50000
 
 local function decide(keys, argv, now)

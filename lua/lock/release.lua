@@ -1,16 +1,15 @@
--- Ends the owner's lease and tells the first that waits.
+-- Ends the owner's lease and wakes the first waiter.
 --
--- keys[1] lock string: the lock's record
--- keys[2] queue zset: who waits, by ticket
--- keys[3] places hash: the calls that wait, and their servers
--- argv[1] owner bytes, 1..256
--- argv[2] token the lease's fencing token, empty when not compared
+-- keys[1] lock string: the lock's record.
+-- keys[2] queue zset: waiters by ticket.
+-- keys[3] places hash: calls of the waiters, and their servers.
+-- argv[1] owner 1..256 bytes.
+-- argv[2] token the lease's fencing token, empty to accept any.
 --
--- Returns {0 released}, also to a repeat within 5 minutes
---         {1 not held}
--- Writes lock, TTL: 5 minutes; queue and places (removes)
--- Cost O(log waiters): 40 µs; a call of the script takes at most 500 lapsed places out of the
---      way: 2.4 ms
+-- Returns {0 released}, also for a repeat within 5 minutes.
+--         {1 not held}.
+-- Writes lock, TTL: 5 minutes; queue and places (removes).
+-- Cost O(log waiters): 40 µs. A script call removes at most 500 lapsed waiters: 2.4 ms.
 local function decide(keys, argv, now)
   local lock_key, queue_key, places_key = keys[1], keys[2], keys[3]
   local owner, token = argv[1], tonumber(argv[2])

@@ -1,14 +1,14 @@
 -- Extends the owner's lease, counted from now.
 --
--- keys[1] lock string: the lock's record
--- argv[1] owner bytes, 1..256
--- argv[2] token the lease's fencing token, empty when not compared
--- argv[3] lease_ms ms, 1..2592000000, empty for as long as last time
+-- keys[1] lock string: the lock's record.
+-- argv[1] owner 1..256 bytes.
+-- argv[2] token the lease's fencing token, empty to accept any.
+-- argv[3] lease_ms ms, 1..2592000000, empty for the last duration.
 --
--- Returns {0 renewed, token, grant, expire}
---         {1 not held}
--- Writes lock, TTL: the lease and 5 minutes
--- Cost O(1)
+-- Returns {0 renewed, token, grant, expire}.
+--         {1 not held}.
+-- Writes lock, TTL: the lease and 5 minutes.
+-- Cost O(1).
 local function decide(keys, argv, now)
   local lock_key = keys[1]
   local owner, token, lease_ms = argv[1], tonumber(argv[2]), tonumber(argv[3])

@@ -1,16 +1,16 @@
--- Bans a key, counted from now; a ban in force is replaced.
+-- Bans a key, counted from now; replaces a ban in force.
 --
--- keys[1] ban string: the key's ban
--- keys[2] events list: what happens to the keys of the shard
--- argv[1] duration µs, 1000..2592000000000
--- argv[2] memory µs that it is remembered after its end
--- argv[3] reason text, 0..256 bytes
--- argv[4] actor text, 0..256 bytes
--- argv[5] subject the key in events, empty where there are none
+-- keys[1] ban string: the key's ban.
+-- keys[2] events list: history of the key's shard.
+-- argv[1] duration µs, 1000..2592000000000.
+-- argv[2] memory strikes are remembered after the ban's end, µs, 1000..2592000000000.
+-- argv[3] reason text, 0..256 bytes.
+-- argv[4] actor text, 0..256 bytes.
+-- argv[5] subject the key in events, empty without events.
 --
--- Returns {0, ends, strikes, reason, actor}
--- Writes ban, TTL: its end and memory; events, TTL: 24 h
--- Cost O(1)
+-- Returns {0, ends, strikes, reason, actor}.
+-- Writes ban, TTL: its end and memory; events, TTL: 24 h.
+-- Cost O(1).
 local function decide(keys, argv, now)
   local ban_key, events_key, subject = keys[1], keys[2], argv[5]
   local duration, memory, reason, actor = tonumber(argv[1]), tonumber(argv[2]), argv[3], argv[4]
@@ -18,7 +18,7 @@ local function decide(keys, argv, now)
   local known = read_ban(ban_key, now)
   local strikes = 1
   if known then
-    -- A ban that is replaced is the same strike.
+    -- A ban that replaces one in force is the same strike.
     strikes = known.ends > now and known.strikes or min(known.strikes + 1, STRIKES_MAX)
   end
   local ends = now + duration

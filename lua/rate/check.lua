@@ -1,26 +1,26 @@
--- Counts a call of a key against a rule and says whether it may pass.
+-- Counts a call of a key against a rule and decides whether it may pass.
 --
--- keys[1] usage_key string: the key's counters
--- keys[2] ban_key string: the key's ban
--- keys[3] replay_key string: the answer kept for repeats of this request
--- keys[4] events_key list: what happens to the keys of the shard
--- argv[1] limits packed, see lib/limits.lua; 1 to 8
+-- keys[1] usage_key string: the key's counters.
+-- keys[2] ban_key string: the key's ban.
+-- keys[3] replay_key string: the reply kept for repeats of this request.
+-- keys[4] events_key list: history of the key's shard.
+-- argv[1] limits packed (lib/limits.lua), 1 to 8.
 -- argv[2] tiers packed: above u32, action u8 (1 warn, 2 throttle, 3 ban), number
---         of durations u8, durations u64 µs; 0 to 8, rising
--- argv[3] memory µs that a ban is remembered after its end
--- argv[4] cost 0..10^9; 0 writes nothing and looks as for 1
--- argv[5] keep µs that the answer is kept for repeats, 0 for not
--- argv[6] subject the key in events, empty where there are none
+--         of durations u8, durations u64 µs; 0 to 8 tiers, rising.
+-- argv[3] memory strikes are remembered after a ban's end, µs, 1000..2592000000000.
+-- argv[4] cost 0..10^9; 0 evaluates a cost of 1 and writes nothing.
+-- argv[5] keep TTL of the reply for repeats, µs, 0 for none.
+-- argv[6] subject the key in events, empty without events.
 -- Shared argv[1..3]
 --
--- Returns {verdict, flags, retry_after ms or 0, (ends, strikes, reason, actor)
---          with flag 4, then of each limit count, reset_after ms}
---         verdict: 0 allow, 1 warn, 2 throttle, 3 ban
---         flags: 1 crossed, 2 replayed, 4 the ban follows
---         {4}: the key has usage under too many names of limits
--- Writes usage, TTL: until all is given back; ban, TTL: its end and memory;
---        replay, TTL: keep; events, TTL: 24 h, of a call that crosses a level or bans
--- Cost O(limits): 10 µs; a sliding window O(122): up to 55 µs; 32 names of limits 130 µs more
+-- Returns {verdict, flags, retry_after ms or 0, (ends, strikes, reason, actor) with flag 4,
+--          then of each limit count, reset_after ms}.
+--         verdict: 0 allow, 1 warn, 2 throttle, 3 ban.
+--         flags: 1 crossed, 2 replayed, 4 the ban follows.
+--         {4}: the key has usage under too many limit names.
+-- Writes usage, TTL: until all of it is given back; ban, TTL: its end and memory; replay,
+--        TTL: keep, of a refusal at most its retry_after; events, TTL: 24 h.
+-- Cost O(limits): 10 µs; a sliding window O(122): up to 55 µs; 32 limit names 130 µs more.
 
 local function share(_, argv, _, first, last)
   local read = {}
@@ -37,7 +37,7 @@ end
 -- Each item writes its own keys.
 local function write() end
 
--- The answer as a table, for a ban and for what is kept.
+-- Returns the reply as a table, for a ban and for a reply that is kept.
 local function answer_of(verdict, flags, wait, ban, limits, now)
   local answer = { verdict, flags, ceil(wait / 1000) }
   if ban then
@@ -51,7 +51,7 @@ local function answer_of(verdict, flags, wait, ban, limits, now)
   return answer
 end
 
--- The same of numbers only.
+-- Returns the reply as a packed string, if it has numbers only.
 local function packed_answer(verdict, flags, wait, limits, now)
   local answer = pack('<I8I8I8', verdict, flags, ceil(wait / 1000))
   for i = 1, #limits do
@@ -82,7 +82,7 @@ local function decide(rule, now, usage_key, ban_key, replay_key, events_key, cos
     return { 4 }
   end
   local known = read_ban(ban_key, now)
-  -- A reset, a lifted ban or a raised limit counts at once.
+  -- A reset, a lifted ban or a raised limit takes effect at once.
   if replay and judge(meter, tiers, known, memory, cost, true, now) > WARN then
     return replay
   end
@@ -102,7 +102,7 @@ local function decide(rule, now, usage_key, ban_key, replay_key, events_key, cos
     write_ban(ban_key, ban, now)
   end
   if keep > 0 and (changed or banned) then
-    -- A refusal is not repeated once the same call would pass.
+    -- A kept refusal must end once the same call would pass.
     write_replay(replay_key, answer, wait > 0 and min(keep, wait) or keep, now)
   end
   return answer

@@ -1,23 +1,23 @@
--- Reads a page of a policy's banned keys, the first to end first.
+-- Reads a page of a policy's banned keys, in the order of their ends.
 --
--- keys[1] banned zset: the policy's banned keys by the end of their ban
--- argv[1] limit keys, 1..1000
--- argv[2] after_end end of the page before's last ban, µs, or empty
--- argv[3] after_key that key, or empty
+-- keys[1] banned zset: the policy's banned keys by the end of their ban.
+-- argv[1] limit keys, 1..1000.
+-- argv[2] after_end end of the previous page's last ban, µs, or empty.
+-- argv[3] after_key key of that ban, or empty.
 --
--- Returns {0, more 0 or 1, (key, end) …}
--- Writes nothing
--- Cost O(log keys + limit): 2 µs a key
+-- Returns {0, more 0 or 1, (key, end) …}.
+-- Writes nothing.
+-- Cost O(log keys + limit): 2 µs a key.
 local function decide(keys, argv, now)
   local banned_key = keys[1]
   local limit, after_end, after_key = tonumber(argv[1]), argv[2], argv[3]
 
   if call('TYPE', banned_key).ok ~= 'zset' then
-    return { 0, 0 } -- The next note makes it anew.
+    return { 0, 0 } -- the next note creates it again
   end
   local start = call('ZCOUNT', banned_key, '-inf', format('%.0f', now))
   if after_end ~= '' then
-    -- Where the key itself is gone, go on from the first that ends with it.
+    -- If that key has been removed, continue at the first one with its end.
     local ends = call('ZSCORE', banned_key, after_key)
     local there = ends and format('%.0f', tonumber(ends)) == after_end
     local follows = there and call('ZRANK', banned_key, after_key) + 1

@@ -1,23 +1,23 @@
 -- Notes that a key of a policy is banned, for ListBans.
 --
--- keys[1] banned zset: the policy's banned keys by the end of their ban
--- argv[1] key 1..256 bytes
--- argv[2] ends µs since the epoch
--- argv[3] most keys kept, those whose ban ends last
+-- keys[1] banned zset: the policy's banned keys by the end of their ban.
+-- argv[1] key 1..256 bytes.
+-- argv[2] ends µs since the epoch.
+-- argv[3] most keys kept; the bans that end first are dropped.
 --
--- Returns {0}
--- Writes banned, TTL: the last end of a ban; drops at most 100 a call of the script
--- Cost O(log keys): 12 µs
--- How many more this call of the script, with all its items, drops.
+-- Returns {0}.
+-- Writes banned, TTL: the last end of a ban; drops at most 100 keys in a script call.
+-- Cost O(log keys): 12 µs.
+-- Entries that this script call, with all its items, may still drop.
 local trims = 100
 
 local function decide(keys, argv, now)
   local banned_key, key, ends, most = keys[1], argv[1], tonumber(argv[2]), tonumber(argv[3])
   local kind = call('TYPE', banned_key).ok
   if kind ~= 'zset' and kind ~= 'none' then
-    call('DEL', banned_key) -- It decides nothing, and fills up again.
+    call('DEL', banned_key) -- it decides nothing, and later notes refill it
   end
-  -- GT: notes of two servers may arrive in either order; the later end stands.
+  -- GT: notes of two servers may arrive in either order; the later end counts.
   call('ZADD', banned_key, 'GT', format('%.0f', ends), key)
   local ended = call('ZCOUNT', banned_key, '-inf', format('%.0f', now))
   local surplus = math.max(ended, call('ZCARD', banned_key) - most)

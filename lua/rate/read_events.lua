@@ -1,12 +1,13 @@
--- Reads the events of a shard of a policy that follow on a cursor.
+-- Reads the events of a policy's shard that follow a number.
 --
--- keys[1] events list: the shard's history
--- argv[1] after number of the last event that was seen, 0 for all, empty for the last one's
--- argv[2] limit events, 1..1000
+-- keys[1] events list: history of the shard (lib/events.lua).
+-- argv[1] after number of an event; 0 for all, empty for no events but the last number.
+-- argv[2] limit events, 1..1000.
 --
--- Returns {0, gap 0 or 1, number before the first event, number of the last one there is, event …}
--- Writes nothing
--- Cost O(events): 2 µs an event
+-- Returns {0, 1 if some of them are no longer kept, number before the first returned event,
+--          number of the last event or 0, event …}.
+-- Writes nothing.
+-- Cost O(limit): 2 µs an event.
 local function decide(keys, argv, _)
   return page_events(keys[1], argv[1], tonumber(argv[2]))
 end

@@ -1,11 +1,11 @@
--- Forgets what a key has used, readable or not.
+-- Drops a key's usage, readable or not.
 --
--- keys[1] usage string: the key's counters
+-- keys[1] usage string: the key's counters.
 --
--- Returns {0}: nothing was used
---         {1}: there was usage
--- Writes usage (removes)
--- Cost O(names of limits), at most 32
+-- Returns {0}: it had no usage.
+--         {1}: it had usage, or could not be read.
+-- Writes usage (removes).
+-- Cost O(limit names), at most 32.
 local function decide(keys, _, now)
   local usage_key = keys[1]
   local number = 0

@@ -1,15 +1,15 @@
--- Lifts a key's ban and forgets its strikes and its usage, readable or not.
+-- Lifts a key's ban and drops its strikes and its usage, readable or not.
 --
--- keys[1] usage string: the key's counters
--- keys[2] ban string: the key's ban
--- keys[3] events list: what happens to the keys of the shard
--- argv[1] actor text, 0..256 bytes
--- argv[2] subject the key in events, empty where there are none
+-- keys[1] usage string: the key's counters.
+-- keys[2] ban string: the key's ban.
+-- keys[3] events list: history of the key's shard.
+-- argv[1] actor text, 0..256 bytes.
+-- argv[2] subject the key in events, empty without events.
 --
--- Returns {0}: it was not banned
---         {1}: it was
--- Writes usage, ban (removes); events, TTL: 24 h
--- Cost O(1)
+-- Returns {0}: it was not banned.
+--         {1}: it was banned, or the ban could not be read.
+-- Writes usage, ban (removes); events, TTL: 24 h.
+-- Cost O(1).
 local function decide(keys, argv, now)
   local usage_key, ban_key, events_key = keys[1], keys[2], keys[3]
   local actor, subject = argv[1], argv[2]

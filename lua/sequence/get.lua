@@ -1,12 +1,12 @@
--- Looks at how far a sequence has come.
+-- Reads the last value of a sequence.
 --
--- keys[1] counter hash: the sequence
--- argv[1] most 1..2^63-1, no value is above it
+-- keys[1] counter hash: the sequence.
+-- argv[1] most highest value of the sequence, 1..2^63-1.
 --
--- Returns {0}: no value was given out
---         {1, last, time µs}: the last value, and when it was given out
--- Writes nothing
--- Cost O(1)
+-- Returns {0}: no value was given out.
+--         {1, last, time µs}: the last value, and when it was given out.
+-- Writes nothing.
+-- Cost O(1).
 
 local function decide(keys, argv, _)
   local counter_key, most = keys[1], argv[1]

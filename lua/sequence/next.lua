@@ -1,24 +1,24 @@
 -- Gives out the next values of a sequence.
 --
--- keys[1] counter hash: the sequence
--- keys[2] replay string: the answer kept for repeats of this request
--- argv[1] count 1.., how many
--- argv[2] step 1..2^63-1, from one to the next and from the last one given out
--- argv[3] span (count - 1) * step, 0..2^63-1
--- argv[4] floor 0..2^63-1, no value is below it; empty for none
--- argv[5] most 1..2^63-1, no value is above it
--- argv[6] keep µs that the answer is kept for repeats, 0 for not
--- argv[7] dating see lib/calendar.lua; empty where values only count
--- argv[8] reserve 1 if values are reserved ahead, 0 if not
--- argv[9] confirmed 0..2^63-1, a reservation that the replicas are known to have
--- argv[10] epoch of that reservation; empty for none
+-- keys[1] counter hash: the sequence.
+-- keys[2] replay string: the reply kept for repeats of this request.
+-- argv[1] count values, 1..2^63-1.
+-- argv[2] step distance of values, also from the last one given out, 1..2^63-1.
+-- argv[3] span (count - 1) * step, 0..2^63-1.
+-- argv[4] floor lowest value to give out, 0..2^63-1, empty for none.
+-- argv[5] most highest value of the sequence, 1..2^63-1.
+-- argv[6] keep TTL of the reply for repeats, µs, 0 for none.
+-- argv[7] dating calendar (lib/calendar.lua), empty for plain values.
+-- argv[8] reserve 1 if values are reserved ahead, else 0.
+-- argv[9] confirmed a reservation that replicas acknowledged, 0..2^63-1.
+-- argv[10] epoch of that reservation, empty for none.
 --
--- Returns {0, flags, last, step, count}: given; flags: 1 floor applied, 2 replayed
---         {1}: they would be above most
---         {2, by floor 0 or 1}: they would be too far beyond the clock
---         {3, last}: they have to be reserved first, up to this one
--- Writes counter, permanent; replay, TTL: keep
--- Cost O(1): 30 µs
+-- Returns {0 given, flags, last, step, count}, flags: 1 floor applied, 2 replayed.
+--         {1 out of range}: they would be above most.
+--         {2 too far ahead, 0 or 1: because of the floor}: they would be too far beyond the clock.
+--         {3 unreserved, last}: values up to this one must be reserved first.
+-- Writes counter, permanent; replay, TTL: keep.
+-- Cost O(1): 30 µs.
 
 local function decide(keys, argv, now)
   local counter_key, replay_key, count = keys[1], keys[2], argv[1]

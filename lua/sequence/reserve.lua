@@ -1,14 +1,14 @@
--- Reserves values of a sequence ahead, for this primary.
+-- Reserves values of a sequence ahead, in the epoch of this primary.
 --
--- keys[1] counter hash: the sequence
--- argv[1] needed 1..2^63-1, the last value that is needed
--- argv[2] upto needed..2^63-1, what to reserve up to, as far as a calendar reaches
--- argv[3] most 1..2^63-1, no value is above it
--- argv[4] dating see lib/calendar.lua; empty where values only count
+-- keys[1] counter hash: the sequence.
+-- argv[1] needed last value that is needed, 1..2^63-1.
+-- argv[2] upto value to reserve up to, within the reach of a calendar, needed..2^63-1.
+-- argv[3] most highest value of the sequence, 1..2^63-1.
+-- argv[4] dating calendar (lib/calendar.lua), empty for plain values.
 --
--- Returns {0, reserved, epoch}: what is reserved now, and in which epoch
--- Writes counter, permanent; in any case, so that a WAIT behind it waits for it
--- Cost O(1)
+-- Returns {0, reserved, epoch}: the value that is now reserved, and its epoch.
+-- Writes counter, permanent; always, so that a later WAIT covers it.
+-- Cost O(1).
 
 local function decide(keys, argv, now)
   local counter_key, needed, upto, most, dating = keys[1], argv[1], argv[2], argv[3], argv[4]

@@ -1,22 +1,22 @@
--- Adds to what is on hand of a sku, or takes from it.
+-- Adds to a sku's quantity on hand, or subtracts from it.
 --
--- keys[1] stock hash: the sku's numbers
--- keys[2] holds zset: what is held for orders
--- keys[3] buyers hash: what each buyer has reserved and bought
--- keys[4] replay string: "forget on_hand reserved sold", the answer kept for repeats
--- argv[1] delta -(2^53-1)..2^53-1
--- argv[2] keep µs that the answer is kept for repeats, 0 for not
+-- keys[1] stock hash: the sku's numbers.
+-- keys[2] holds zset: holds of orders by end.
+-- keys[3] buyers hash: quantity that each buyer has reserved and bought.
+-- keys[4] replay string: "forget on_hand reserved sold", the reply kept for repeats.
+-- argv[1] delta -(2^53-1)..2^53-1.
+-- argv[2] keep TTL of the reply for repeats, µs, 0 for none.
 --
--- Returns {0 added, on_hand, reserved, sold}
---         {1 replayed, on_hand, reserved, sold}
---         {2 below what is reserved, on_hand, reserved, sold}
---         {3 out of range, on_hand, reserved, sold}
---         {8}: no stock of the sku was ever set
---         {9}: lapsed holds remain; decide again
--- Writes stock, permanent; replay, TTL: keep; holds, buyers (lapsed holds go)
--- Cost O(log holds): 20 µs; a call of the script reclaims at most 250 lapsed holds: 1.5 ms
+-- Returns {0 added, on_hand, reserved, sold}.
+--         {1 replayed, on_hand, reserved, sold}.
+--         {2 below the reserved quantity, on_hand, reserved, sold}.
+--         {3 out of range, on_hand, reserved, sold}.
+--         {8}: no stock of the sku was ever set.
+--         {9}: lapsed holds remain; decide again.
+-- Writes stock, permanent; replay, TTL: keep; holds, buyers (removes lapsed holds).
+-- Cost O(log holds): 20 µs. A script call removes at most 250 lapsed holds: 1.5 ms.
 
--- An answer that cannot be read is none.
+-- Returns a kept reply; an unreadable one counts as none.
 local function read_replay(key, now)
   local read, text = pcall(call, 'GET', key)
   local forget, on_hand, reserved, sold = match(read and text or '', '^(%d+) (%d+) (%d+) (%d+)$')

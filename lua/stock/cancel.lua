@@ -1,19 +1,19 @@
 -- Cancels an order's reservation: its quantity is available again.
 --
--- keys[1] stock hash: the sku's numbers
--- keys[2] holds zset: what is held for orders
--- keys[3] buyers hash: what each buyer has reserved and bought
--- keys[4] order string: the order's record
--- argv[1] order 1..256 bytes
+-- keys[1] stock hash: the sku's numbers.
+-- keys[2] holds zset: holds of orders by end.
+-- keys[3] buyers hash: quantity that each buyer has reserved and bought.
+-- keys[4] order string: the order's record.
+-- argv[1] order 1..256 bytes.
 --
--- Returns {0 cancelled, on_hand, reserved, sold}
---         {1 already cancelled, on_hand, reserved, sold}
---         {2 already confirmed, on_hand, reserved, sold}
---         {3 expired, on_hand, reserved, sold}
---         {4 unknown, on_hand, reserved, sold}
---         {8}: no stock of the sku was ever set
--- Writes stock, permanent; order, TTL: 24 h; holds, buyers (removes)
--- Cost O(log holds): 20 µs; a call of the script reclaims at most 250 lapsed holds: 1.5 ms
+-- Returns {0 cancelled, on_hand, reserved, sold}.
+--         {1 already cancelled, on_hand, reserved, sold}.
+--         {2 already confirmed, on_hand, reserved, sold}.
+--         {3 expired, on_hand, reserved, sold}.
+--         {4 unknown, on_hand, reserved, sold}.
+--         {8}: no stock of the sku was ever set.
+-- Writes stock, permanent; order, TTL: 24 h; holds, buyers (removes).
+-- Cost O(log holds): 20 µs. A script call removes at most 250 lapsed holds: 1.5 ms.
 
 local function decide(keys, argv, now)
   local kept = { stock = keys[1], holds = keys[2], buyers = keys[3] }

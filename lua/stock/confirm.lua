@@ -1,21 +1,21 @@
 -- Confirms an order's reservation: its quantity is sold.
 --
--- keys[1] stock hash: the sku's numbers
--- keys[2] holds zset: what is held for orders
--- keys[3] buyers hash: what each buyer has reserved and bought
--- keys[4] order string: the order's record
--- argv[1] order 1..256 bytes
+-- keys[1] stock hash: the sku's numbers.
+-- keys[2] holds zset: holds of orders by end.
+-- keys[3] buyers hash: quantity that each buyer has reserved and bought.
+-- keys[4] order string: the order's record.
+-- argv[1] order 1..256 bytes.
 --
--- Returns {0 confirmed, on_hand, reserved, sold}
---         {1 retaken and confirmed, on_hand, reserved, sold}
---         {2 already confirmed, on_hand, reserved, sold}
---         {3 expired, on_hand, reserved, sold}
---         {4 cancelled, on_hand, reserved, sold}
---         {5 unknown, on_hand, reserved, sold}
---         {8}: no stock of the sku was ever set
---         {9}: lapsed holds remain; decide again
--- Writes stock, holds, buyers, permanent; order, TTL: 24 h
--- Cost O(log holds): 20 µs; a call of the script reclaims at most 250 lapsed holds: 1.5 ms
+-- Returns {0 confirmed, on_hand, reserved, sold}.
+--         {1 retaken and confirmed, on_hand, reserved, sold}.
+--         {2 already confirmed, on_hand, reserved, sold}.
+--         {3 expired, on_hand, reserved, sold}.
+--         {4 cancelled, on_hand, reserved, sold}.
+--         {5 unknown, on_hand, reserved, sold}.
+--         {8}: no stock of the sku was ever set.
+--         {9}: lapsed holds remain; decide again.
+-- Writes stock, holds, buyers, permanent; order, TTL: 24 h.
+-- Cost O(log holds): 20 µs. A script call removes at most 250 lapsed holds: 1.5 ms.
 
 local function decide(keys, argv, now)
   local kept = { stock = keys[1], holds = keys[2], buyers = keys[3] }
@@ -39,7 +39,7 @@ local function decide(keys, argv, now)
   elseif record.state == 'X' then
     status = 4
   elseif late and stock.remain then
-    return { AGAIN } -- Its own hold may be among them.
+    return { AGAIN } -- the order's own hold may be one of them
   elseif late and stock.on_hand - stock.reserved < record.quantity then
     status = 3
   elseif late and record.limit > 0 and count > record.limit - record.quantity then

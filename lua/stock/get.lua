@@ -1,14 +1,14 @@
--- Looks at a sku's stock.
+-- Reads a sku's stock.
 --
--- keys[1] stock hash: the sku's numbers
--- keys[2] holds zset: what is held for orders
--- keys[3] buyers hash: what each buyer has reserved and bought
+-- keys[1] stock hash: the sku's numbers.
+-- keys[2] holds zset: holds of orders by end.
+-- keys[3] buyers hash: quantity that each buyer has reserved and bought.
 --
--- Returns {0, on_hand, reserved, sold}
---         {8}: no stock of the sku was ever set
---         {9}: lapsed holds remain; decide again
--- Writes stock, permanent; holds, buyers (lapsed holds go)
--- Cost O(log holds): 20 µs; a call of the script reclaims at most 250 lapsed holds: 1.5 ms
+-- Returns {0, on_hand, reserved, sold}.
+--         {8}: no stock of the sku was ever set.
+--         {9}: lapsed holds remain; decide again.
+-- Writes stock, permanent; holds, buyers (removes lapsed holds).
+-- Cost O(log holds): 20 µs. A script call removes at most 250 lapsed holds: 1.5 ms.
 
 local function decide(keys, _, now)
   local kept = { stock = keys[1], holds = keys[2], buyers = keys[3] }

@@ -1,24 +1,24 @@
 -- Reserves a quantity for an order.
 --
--- keys[1] stock hash: the sku's numbers
--- keys[2] holds zset: what is held for orders
--- keys[3] buyers hash: what each buyer has reserved and bought
--- keys[4] order string: the order's record
--- argv[1] order 1..256 bytes
--- argv[2] quantity 1..10^9
--- argv[3] hold µs, 1 ms to 30 days
--- argv[4] buyer 1..256 bytes, empty for nobody
--- argv[5] limit 1..2^53-1, what the buyer may have reserved and bought; 0 for none
+-- keys[1] stock hash: the sku's numbers.
+-- keys[2] holds zset: holds of orders by end.
+-- keys[3] buyers hash: quantity that each buyer has reserved and bought.
+-- keys[4] order string: the order's record.
+-- argv[1] order 1..256 bytes.
+-- argv[2] quantity 1..10^9.
+-- argv[3] hold µs, 1000..2592000000000.
+-- argv[4] buyer 1..256 bytes, empty for none.
+-- argv[5] limit what the buyer may have reserved and bought, 1..2^53-1, 0 for no limit.
 --
--- Returns {0 reserved, on_hand, reserved, sold, state, quantity, grant, expire, buyer}
---         {1 replayed, on_hand, reserved, sold, state, quantity, grant, expire, buyer}
---         {2 already settled, on_hand, reserved, sold, state, quantity, grant, expire, buyer}
---         {3 short, on_hand, reserved, sold, µs to the next end of a hold, 0 if none helps}
---         {4 buyer limit, on_hand, reserved, sold, what the buyer has}
---         {8}: no stock of the sku was ever set
---         {9}: lapsed holds remain; decide again
--- Writes stock, holds, buyers, permanent; order, TTL: hold and 24 h
--- Cost O(log holds): 20 µs; a call of the script reclaims at most 250 lapsed holds: 1.5 ms
+-- Returns {0 reserved, on_hand, reserved, sold, state, quantity, grant, expire, buyer}.
+--         {1 replayed, on_hand, reserved, sold, state, quantity, grant, expire, buyer}.
+--         {2 already settled, on_hand, reserved, sold, state, quantity, grant, expire, buyer}.
+--         {3 short, on_hand, reserved, sold, µs until the next hold ends, 0 if no end helps}.
+--         {4 buyer limit, on_hand, reserved, sold, quantity that the buyer has}.
+--         {8}: no stock of the sku was ever set.
+--         {9}: lapsed holds remain; decide again.
+-- Writes stock, holds, buyers, permanent; order, TTL: hold and 24 h.
+-- Cost O(log holds): 20 µs. A script call removes at most 250 lapsed holds: 1.5 ms.
 
 local function about(status, stock, record)
   return {
@@ -27,7 +27,7 @@ local function about(status, stock, record)
   }
 end
 
--- How long until a hold ends, if that could leave enough.
+-- Returns the µs until a hold ends, 0 if no end can leave enough.
 local function wait(kept, stock, quantity, now)
   local first = stock.on_hand >= quantity and call('ZRANGE', kept.holds, 0, 0, 'WITHSCORES')[2]
   return first and tonumber(first) - now or 0

@@ -1,16 +1,16 @@
--- Sets how many of a sku are on hand.
+-- Sets a sku's quantity on hand.
 --
--- keys[1] stock hash: the sku's numbers
--- keys[2] holds zset: what is held for orders
--- keys[3] buyers hash: what each buyer has reserved and bought
--- argv[1] on_hand 0..2^53-1
+-- keys[1] stock hash: the sku's numbers.
+-- keys[2] holds zset: holds of orders by end.
+-- keys[3] buyers hash: quantity that each buyer has reserved and bought.
+-- argv[1] on_hand 0..2^53-1.
 --
--- Returns {0 set, on_hand, reserved, sold}
---         {2 below what is reserved, on_hand, reserved, sold}
---         {3 out of range, on_hand, reserved, sold}
---         {9}: lapsed holds remain; decide again
--- Writes stock, permanent; holds, buyers (lapsed holds go)
--- Cost O(log holds): 20 µs; a call of the script reclaims at most 250 lapsed holds: 1.5 ms
+-- Returns {0 set, on_hand, reserved, sold}.
+--         {2 below the reserved quantity, on_hand, reserved, sold}.
+--         {3 out of range, on_hand, reserved, sold}.
+--         {9}: lapsed holds remain; decide again.
+-- Writes stock, permanent; holds, buyers (removes lapsed holds).
+-- Cost O(log holds): 20 µs. A script call removes at most 250 lapsed holds: 1.5 ms.
 
 local function decide(keys, argv, now)
   local kept = { stock = keys[1], holds = keys[2], buyers = keys[3] }
