@@ -1,13 +1,13 @@
 //! Compiles `proto/` without an installed protoc.
 //!
-//! Two sets of Rust types come of the same files:
-//! - `server`: every `string` is a `Bytes`. The wire form is the same, but a
-//!   name is a slice of the received message instead of a copy, and text that
-//!   is not UTF-8 reaches our validation, which names every bad field of a
-//!   request at once (prost would refuse the first with no field in the error).
-//! - `client`: plain types, for `tollgate fleet` and for the tests.
+//! Generates two sets of Rust types from the same files:
+//! - `server`: every `string` is a `Bytes`, with the same wire format. A name is then a slice of
+//!   the received message instead of a copy. Text that is not UTF-8 reaches our validation,
+//!   which names all bad fields of a request at once. Prost would refuse the first one, without
+//!   the field's name.
+//! - `client`: plain types, for the commands that call a server, and for tests.
 //!
-//! The descriptors served by reflection are the unedited ones.
+//! Reflection serves the original descriptors.
 
 use std::{env, error::Error, fs, path::PathBuf};
 
@@ -45,6 +45,7 @@ fn generate(set: FileDescriptorSet, out: PathBuf, client: bool) -> Result<(), Bo
     Ok(())
 }
 
+/// Changes every `string` field of the package to `bytes`.
 fn with_bytes(mut set: FileDescriptorSet) -> FileDescriptorSet {
     for file in &mut set.file {
         if file.package() == "tollgate.v1" {

@@ -1,11 +1,11 @@
-# Redis in its larger forms, for the tests: sourced by tests/run.sh.
+# Redis, Redis Cluster and Sentinels for the tests; tests/run.sh sources this file.
 #
-# Everything is on the loopback, keeps nothing, and ends with `stop_farm`.
+# All processes listen on the loopback, persist nothing, and end with `stop_farm`.
 
 farm_dir=$(mktemp -d)
 farm_pids=()
 
-# start_redis PORT [arguments]: a redis-server that answers.
+# start_redis PORT [arguments]: starts a redis-server and waits until it answers.
 start_redis() {
     local port=$1
     shift
@@ -19,7 +19,7 @@ start_redis() {
     done
 }
 
-# free_port: a port that nobody listens on, below those of clients' sockets.
+# free_port: prints an unused port below the range of client ports.
 free_port() {
     local port
     while :; do
@@ -28,7 +28,7 @@ free_port() {
     done
 }
 
-# start_cluster: three primaries with a replica each; sets cluster_url and cluster_nodes.
+# start_cluster: starts three primaries with a replica each; sets cluster_url and cluster_nodes.
 start_cluster() {
     local ports=() places=() port
     for _ in 1 2 3 4 5 6; do
@@ -46,7 +46,7 @@ start_cluster() {
     cluster_nodes=${cluster_nodes% }
 }
 
-# start_sentinels: a primary, a replica, three Sentinels; sets sentinel_url and
+# start_sentinels: starts a primary, a replica and three Sentinels; sets sentinel_url and
 # sentinel_nodes.
 start_sentinels() {
     local primary replica places=() port
@@ -68,7 +68,7 @@ start_sentinels() {
     sentinel_nodes="redis://127.0.0.1:$primary"
 }
 
-# stop_farm: ends what was started here, by its numbers.
+# stop_farm: ends the processes started here, by process id.
 stop_farm() {
     kill "${farm_pids[@]}" 2>/dev/null || true
     rm -rf "$farm_dir"

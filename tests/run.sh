@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Installs what the tests need, then runs all of them.
+# Installs the tools of the tests, then runs all tests.
 #
 #   ./tests/run.sh [arguments of cargo test]
 #
-# Without arguments the tests of the Redis engine run three times: on one Redis, on a
-# Cluster of three primaries and their replicas, and under Sentinels.
+# Without arguments, the tests of the Redis engine run three times: on one Redis, on a
+# Cluster of three primaries with replicas, and under Sentinels.
 #
-# Needs cargo. Uses apt-get for redis-server where it is there; Go for grpcurl
-# and Python 3 for the example where they are there.
+# Needs cargo. Installs redis-server with apt-get and grpcurl with Go, if available. Runs the
+# examples if Python 3 is available.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/tools.sh
@@ -16,19 +16,19 @@ prepare_redis
 prepare_grpcurl
 prepare_python
 
-# A Redis of our own: an unused port, nothing on disk, ended by its number.
+# A Redis for this run: on an unused port, without persistence, ended by process id.
 . tests/farm.sh
 trap stop_farm EXIT
 port=$(free_port)
 start_redis "$port"
 export TOLLGATE_TEST_REDIS="redis://127.0.0.1:$port"
 
-# More at a time than there are cores: many tests wait more than they work.
+# More threads than cores: most tests spend their time waiting.
 export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * $(nproc 2>/dev/null || echo 2)))}"
 
 cargo test --locked "$@"
 
-# The same worlds again where Redis is a Cluster, and where Sentinels watch over it.
+# The same tests again on a Redis Cluster, and on a Redis with Sentinels.
 if [ $# = 0 ]; then
   start_cluster
   echo "tests/run.sh: on a Cluster"

@@ -1,11 +1,11 @@
-# Tools that the tests use. tests/run.sh sources this file and calls
-# prepare_grpcurl, prepare_python and prepare_redis; what is there already is
-# left alone. Everything but redis-server goes to target/tools.
+# Installs the tools of the tests. tests/run.sh sources this file and calls
+# prepare_grpcurl, prepare_python and prepare_redis, which skip installed tools.
+# redis-server and openssl are system packages; all others go to target/tools.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 tools=$root/target/tools
 
-# The client of the documented commands. Without Go the test looks on the PATH.
+# grpcurl runs the documented commands. Without Go the test searches the PATH.
 prepare_grpcurl() {
     local version=v1.9.4
     local folder=$tools/grpcurl-$version
@@ -23,7 +23,7 @@ prepare_python() {
     local python=$venv/bin/python
     if [[ ! -x $python ]] || ! cmp -s "$wanted" "$venv/installed.txt"; then
         command -v python3 >/dev/null || return 0
-        # Debian ships the module apart.
+        # Debian has this module in a separate package.
         python3 -c 'import ensurepip, venv' 2>/dev/null || install_package python3-venv || return
         quietly "making a Python environment" python3 -m venv --clear "$venv" || return
         quietly "installing the packages of examples/python" \
@@ -35,11 +35,11 @@ prepare_python() {
 
 prepare_redis() {
     command -v redis-server >/dev/null || install_package redis-server || return
-    # For the certificates of the tests of TLS.
+    # Creates the certificates of the TLS tests.
     command -v openssl >/dev/null || install_package openssl
 }
 
-# install_package NAME: by apt-get, where there is one and we may.
+# install_package NAME: installs it with apt-get; fails without apt-get or root.
 install_package() {
     if ! command -v apt-get >/dev/null || [[ $EUID -ne 0 ]]; then
         echo "tests: $1 is missing; please install it (Debian: apt-get install $1)" >&2
