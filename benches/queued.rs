@@ -1,5 +1,5 @@
-//! What queued tasks cost: memory and time of a million of them, and of a device's report
-//! beside them. On both engines, with a server and a Redis of its own.
+//! Cost of queued tasks: memory and time for a million of them, and the time of a device's
+//! report beside them. Runs on both engines, with its own server and Redis.
 //!
 //! `cargo bench --bench queued [-- tasks]`
 
@@ -87,7 +87,7 @@ async fn measure(engine: &str, store: Option<&Process>, tasks: usize) {
     println!("  dispatched and completed, one after the other: {each:.0} µs for both");
 }
 
-/// How long a refusal takes, one after the other.
+/// Measures the time of a refusal, in sequence.
 async fn reports(client: &Client, what: &str, pool: &str, task: &str) {
     let mut client = client.clone();
     let start = monotonic();

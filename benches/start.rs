@@ -1,11 +1,10 @@
-//! How long a server with a data directory takes to start, with a million live entries,
-//! after a kill.
+//! Start time of a server with a data directory of a million live entries, after a kill.
 //!
 //! `cargo bench --bench start [-- --leases N] [-- --pools N]`
 //!
-//! Three processes: one fills a directory with leases in pools and is killed once they are
-//! down, two open it one after the other. The time is that of opening: reading and
-//! checking the file, putting the states together, and the first write.
+//! One process fills a directory with leases, and is killed once all of them are stored. Three
+//! further processes open it in sequence. The measured time is that of opening: reading and
+//! checking the file, building the state, and the first write.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "benchmarks")]
 #![allow(missing_docs, reason = "benchmarks")]
@@ -28,11 +27,11 @@ use tollgate::{
     time::{Clock, Millis, monotonic},
 };
 
-// As the server has it.
+// The same allocator as the server.
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
-/// The value behind a flag.
+/// Returns the value after a flag.
 fn flag(name: &str) -> Option<String> {
     std::env::args().skip_while(|argument| argument != name).nth(1)
 }
@@ -58,7 +57,7 @@ fn open(folder: &Path) -> Engine {
     Engine::Embedded(Embedded::open(Clock::system(), disk, Durability::Interval).unwrap())
 }
 
-/// Grants leases; the process is killed once all of them are down.
+/// Grants leases, and aborts the process once all of them are stored.
 async fn fill(folder: &Path, leases: usize, pools: usize) {
     let (engine, settings) = (open(folder), settings());
     for lease in 0..leases {
@@ -90,7 +89,7 @@ async fn start(folder: &Path, leases: usize, pools: usize) {
         bytes >> 20,
         took.as_millis()
     );
-    // As a kill leaves it, for the next.
+    // Ends like a kill, for the next process.
     abort();
 }
 

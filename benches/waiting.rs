@@ -1,5 +1,5 @@
-//! What waiting costs: how soon a freed lock is the next waiter's, and the memory of
-//! calls that wait. On both engines, with a server and a Redis of its own.
+//! Cost of waiting: the time until a released lock belongs to the next waiter, and the memory
+//! of waiting calls. Runs on both engines, with its own server and Redis.
 //!
 //! `cargo bench --bench waiting [-- calls]`
 
@@ -27,7 +27,7 @@ type Locks = LockServiceClient<Channel>;
 
 const REDIS: u16 = 21987;
 const ROUNDS: usize = 5000;
-/// Calls of one connection: below what a server takes.
+/// Calls on one connection, below the server's limit.
 const STREAMS: usize = 500;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -64,7 +64,7 @@ fn release(name: &str, owner: String) -> pb::ReleaseLockRequest {
     pb::ReleaseLockRequest { name: name.into(), owner, fencing_token: None }
 }
 
-/// From before a release is sent until the next waiter has its lease, on two servers.
+/// Measures from before a release is sent until the next waiter has its lease, on two servers.
 async fn hand_over(engine: &str) {
     let one = serve(["--engine", engine]);
     let other = if engine == "embedded" { None } else { Some(serve(["--engine", engine])) };
@@ -99,7 +99,7 @@ async fn hand_over(engine: &str) {
     );
 }
 
-/// The memory of calls that wait: on one lock, and each on a lock of its own.
+/// Measures the memory of waiting calls: all for one lock, and one call for each lock.
 async fn memory(engine: &str, calls: usize) {
     for own in [false, true] {
         let (server, url) = serve(["--engine", engine]);
@@ -122,7 +122,7 @@ async fn memory(engine: &str, calls: usize) {
                     locks.acquire_lock(acquire(&name, format!("o{call}"), 60)).await.unwrap();
                 });
             }
-            // No more at once than a server takes.
+            // Stays below the calls that a server accepts at once.
             while locks.clone().get_lock(last.clone()).await.unwrap().get_ref().waiters < all {
                 if let Some(early) = waits.try_join_next() {
                     panic!("a call does not wait: {early:?}");

@@ -1,10 +1,10 @@
-//! As much of HPACK as a call needs: its headers by the table once they are in it, and
-//! `grpc-status` of an answer.
+//! A minimal HPACK: encodes the headers of a call, by table index after the first call, and
+//! reads `grpc-status` from the headers of a response.
 
-/// `grpc-status` in Huffman's code is as long; no other name in an answer's headers is.
+/// Length of the Huffman-coded name `grpc-status`; no other response header name has it.
 const STATUS_LENGTH: usize = 8;
 
-/// The headers of a connection's calls.
+/// Encodes the request headers of a connection.
 pub(crate) struct Request {
     first: Option<Vec<u8>>,
 }
@@ -24,13 +24,13 @@ impl Request {
         Request { first: Some(first) }
     }
 
-    /// The headers of the next call.
+    /// Encodes the headers of the next call.
     pub(crate) fn block(&mut self, timeout_millis: u128) -> Vec<u8> {
-        // POST, http.
+        // Static table: POST, http.
         let mut block = vec![0x83, 0x86];
         match self.first.take() {
             Some(first) => block.extend(first),
-            // What the first call has put into the table.
+            // Entries that the first call added to the dynamic table.
             None => block.extend([0x80 | 65, 0x80 | 64, 0x80 | 63, 0x80 | 62]),
         }
         block.push(0);
@@ -45,7 +45,7 @@ fn text(block: &mut Vec<u8>, text: &str) {
     block.extend(text.as_bytes());
 }
 
-/// The value of `grpc-status` in a block of headers.
+/// Returns the value of `grpc-status` in a header block.
 pub(crate) fn grpc_status(mut block: &[u8]) -> Option<u16> {
     while let [first, ..] = *block {
         if first & 0x80 != 0 {
@@ -88,7 +88,7 @@ fn string<'a>(block: &mut &'a [u8]) -> Option<(bool, &'a [u8])> {
     Some((coded, block.split_off(..length)?))
 }
 
-/// A number of one or two digits: in Huffman's code `0` to `2` have five bits, the others six.
+/// Parses one or two digits; Huffman codes have five bits for `0` to `2`, six for others.
 fn number((coded, bytes): (bool, &[u8])) -> Option<u16> {
     if !coded {
         return std::str::from_utf8(bytes).ok()?.parse().ok();

@@ -1,7 +1,6 @@
-//! One HTTP/2 connection by its frames: requests are bytes that were encoded once, answers
-//! are read as far as it takes to know their status. A client's own layers would take more
-//! of the processor than the server, and an open loop of three times its capacity would
-//! measure the client.
+//! One HTTP/2 connection at the level of frames. Requests are bytes that were encoded once;
+//! responses are read only up to their status. A full client would use more CPU than the server,
+//! so that an open loop at three times the capacity would measure the client.
 
 use std::{
     cmp::Reverse,
@@ -15,12 +14,12 @@ use tokio::net::TcpStream;
 
 use super::hpack;
 
-/// Open streams of a connection at most; what the server allows.
+/// Most open streams of a connection; the server's limit.
 const STREAMS_MAX: usize = 1024;
-/// Bytes that wait for the socket: above this no further request is written.
+/// Unsent bytes above which no further request is written.
 const UNSENT_MAX: usize = 64 << 10;
 const FRAME_HEADER: usize = 9;
-/// The window that both sides begin with.
+/// Initial flow-control window of both sides.
 const WINDOW: i64 = 65_535;
 
 const DATA: u8 = 0;
@@ -37,7 +36,7 @@ const ACK: u8 = 1;
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// An answer with this status, after so long.
+    /// A response with this status, and its latency.
     Status(u16, Duration),
     /// The deadline passed; the client reset the stream.
     Expired,
@@ -56,7 +55,7 @@ pub(crate) struct Line {
     window: i64,
     headers: hpack::Request,
     message: Vec<u8>,
-    /// The server has sent GOAWAY.
+    /// Whether the server has sent GOAWAY.
     pub(crate) is_going: bool,
 }
 
@@ -65,7 +64,7 @@ impl Line {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let mut unsent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-        // No table for the server's headers: each block says all; windows that never close.
+        // No dynamic table for response headers, so that each block is complete; unlimited windows.
         let mut settings = vec![0, 1, 0, 0, 0, 0, 0, 4];
         settings.extend(0x7fff_0000_u32.to_be_bytes());
         frame(&mut unsent, SETTINGS, 0, 0, &settings);
@@ -87,19 +86,19 @@ impl Line {
         })
     }
 
-    /// Calls that have no answer yet.
+    /// Number of calls without an answer.
     pub(crate) fn in_flight(&self) -> usize {
         self.open.len()
     }
 
-    /// Whether a further call may be written now.
+    /// Whether another call can be written now.
     pub(crate) fn has_room(&self) -> bool {
         self.open.len() < STREAMS_MAX
             && self.unsent.len() < UNSENT_MAX
             && self.window >= self.message.len() as i64
     }
 
-    /// Writes a call that has to be answered by `deadline`.
+    /// Writes a call with a deadline.
     pub(crate) fn call(&mut self, now: Instant, deadline: Instant) {
         let id = self.next;
         self.next += 2;
@@ -112,7 +111,7 @@ impl Line {
         self.deadlines.push(Reverse((deadline, id)));
     }
 
-    /// Resets the calls whose deadline has passed.
+    /// Resets the calls past their deadline.
     pub(crate) fn expire(&mut self, now: Instant, mut end: impl FnMut(End)) {
         while let Some(Reverse((deadline, id))) = self.deadlines.peek().copied()
             && deadline <= now
@@ -125,7 +124,7 @@ impl Line {
         }
     }
 
-    /// Writes what waits, as far as the socket takes it.
+    /// Writes unsent bytes until the socket is full.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         while !self.unsent.is_empty() {
             match self.stream.try_write(&self.unsent) {
@@ -137,12 +136,12 @@ impl Line {
         Ok(())
     }
 
-    /// Completes when there is something to read.
+    /// Completes when the socket is readable.
     pub(crate) async fn readable(&self) -> io::Result<()> {
         self.stream.readable().await
     }
 
-    /// Reads what is there; `end` hears of each call that ended.
+    /// Reads all received frames; calls `end` for each finished call.
     pub(crate) fn read(&mut self, now: Instant, mut end: impl FnMut(End)) -> io::Result<()> {
         let mut buffer = [0; 64 << 10];
         loop {

@@ -1,10 +1,10 @@
-//! Overload: what becomes of three times as many calls as a server can answer, each with a
-//! deadline, on both engines.
+//! Overload: sends a server three times as many calls as it can answer, each with a deadline,
+//! on both engines.
 //!
-//! First a closed loop measures the peak, then an open loop calls three times as often, with
-//! deadlines of 200 ms to 1 s over 16 connections, as a health check looks on.
+//! A closed loop first measures the peak. Then an open loop sends three times that rate over 16
+//! connections, with deadlines of 200 ms to 1 s, while a health check runs.
 //!
-//! `cargo bench --bench overload [-- a program of tollgate …]`: without programs this build.
+//! `cargo bench --bench overload [-- PROGRAM …]`: paths of tollgate builds; default: this build.
 
 #![allow(
     clippy::expect_used,
@@ -35,7 +35,7 @@ use tollgate::{grpc::client::pb, time::monotonic};
 
 const REDIS: u16 = 21_989;
 const CONNECTIONS: usize = 16;
-/// Calls in flight on each connection while the peak is measured.
+/// Calls in flight on each connection during the measurement of the peak.
 const CLOSED: usize = 32;
 const FACTOR: f64 = 3.0;
 const WARM_UP: Duration = Duration::from_secs(1);
@@ -45,9 +45,9 @@ const CHECK: &str = "/tollgate.v1.RateService/CheckRate";
 
 #[derive(Debug, Clone, Copy)]
 enum Pace {
-    /// So many calls in flight.
+    /// Number of calls in flight.
     Closed(usize),
-    /// So many calls a second.
+    /// Calls a second.
     Open(f64),
 }
 
@@ -58,7 +58,7 @@ struct Seen {
     refused: Vec<Duration>,
     answered_after: Vec<Duration>,
     others: BTreeMap<String, u64>,
-    /// The deadline passed before the call was sent, or after.
+    /// Calls whose deadline passed before they were sent; `expired`: after.
     unsent: u64,
     expired: u64,
     closed: u64,
@@ -160,7 +160,7 @@ fn at(sorted: &[Duration], percent: usize) -> Duration {
     sorted.get(sorted.len() * percent / 100).copied().unwrap_or_default()
 }
 
-/// Seconds of the processor that a process has used.
+/// CPU time of a process, in seconds.
 fn cpu(id: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
@@ -253,7 +253,7 @@ fn check(number: u64) -> pb::CheckRateRequest {
     }
 }
 
-/// Checks made, failed, and the slowest.
+/// Returns the number of health checks, of failed ones, and the longest time.
 async fn health(address: SocketAddr, time: Duration) -> (usize, usize, Duration) {
     let mut line = Line::open(address, HEALTH, &[]).await.expect("the server listens");
     let (begun, mut made, mut failed, mut slowest) = (monotonic(), 0, 0, Duration::ZERO);

@@ -1,4 +1,4 @@
-//! What callers see of a sweep.
+//! Calls during a sweep, as a caller sees them.
 
 use std::{
     sync::{
@@ -23,9 +23,9 @@ use crate::{
     times::{Times, Waited},
 };
 
-/// Asks for a task of a pool, and for keys of all shards in turn, until it is to end.
+/// Calls for a task of a pool and for keys of all shards in turn, until `end` is set.
 pub(crate) fn ask(engine: Arc<Engine>, task: AdmitTask, end: Arc<AtomicBool>) -> JoinHandle<()> {
-    // With room for all: each check is a change.
+    // The rule never refuses, so that each check is a change.
     let rule = rule(1_000_000_000);
     let keys: Vec<CheckRate> = (0..8000).map(|number| check(&rule, number)).collect();
     thread::spawn(move || {
@@ -45,7 +45,7 @@ pub(crate) fn ask(engine: Arc<Engine>, task: AdmitTask, end: Arc<AtomicBool>) ->
     })
 }
 
-/// A decision that may wait for another thread, by the clock.
+/// Measures a decision that may wait for another thread, in wall-clock time.
 async fn asked<D>(engine: &Engine, decision: &D, waited: &Waited, times: &mut Times)
 where
     D: Decision<State: Kept>,

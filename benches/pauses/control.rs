@@ -1,4 +1,4 @@
-//! What the machine does to what is no engine.
+//! Control: the pauses that the machine adds to code without an engine.
 
 use std::{
     hint::black_box,
@@ -15,16 +15,16 @@ use crate::{
     times::{Times, Waited, worked},
 };
 
-/// Rounds of arithmetic that take about 100 µs.
+/// Rounds of arithmetic in a step of about 100 µs.
 const STEP: u64 = 120_000;
-/// After so many steps lies a pause.
+/// Steps between two pauses.
 const STEPS: u64 = 8;
 
-/// What the machine adds by itself: arithmetic, in steps about as long as a sweep's, for as
-/// long as a sweep and with its pauses, under a mutex that another thread asks for all the time.
-/// What a host that takes a virtual core away, and a system that wakes threads, do to it they do
-/// to the engine. It works for more of that time than a sweep, so that what is above 1 ms is to
-/// be compared by the second of it; and it has no disk, and no memory that is in no cache.
+/// Measures arithmetic under a mutex that another thread always asks for. Steps, pauses and
+/// duration are like those of a sweep. A host that takes a virtual core away, or a system that
+/// wakes threads, delays this loop as it delays the engine. The control works for a larger part
+/// of the time than a sweep: compare times above 1 ms per second of work. It uses no disk, and
+/// only memory that is in the cache.
 pub(crate) fn control() {
     let mut steps = Times::of("no engine, only arithmetic, a step");
     let mutex = Mutex::new(0u64);

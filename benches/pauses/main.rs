@@ -1,16 +1,16 @@
-//! The longest that one decision, or one step of the sweep, keeps the processor: while a
-//! pool grows to a million leases that lapse together and are forgotten, and while a
-//! million rate keys come and go. And what each takes of memory.
+//! Pauses: the longest CPU time of one decision and of one sweep step, and memory per entry.
+//! A pool grows to a million leases that expire together and are forgotten; a million rate keys
+//! appear and lapse.
 //!
 //! `cargo bench --bench pauses [-- --count N] [-- --folder F]`
 //!
-//! On an engine in this process whose clock is stepped. Times are the thread's own time on the
-//! processor: what else the machine does is no pause of the engine's. Beside a sweep a second
-//! thread asks for the pool and for keys of all shards all the time, by the clock, but for what
-//! Linux says that it waited for a core: what it waits for the sweep, or for another thread, is
-//! in that, and so is what the sweep's thread waited for a core with the shard in its hands. With
-//! a folder, the engine keeps its data there. Before and after it all a control: what the machine
-//! does to arithmetic.
+//! The engine runs in this process, with a stepped clock. Times are CPU times of the thread, so
+//! that other work of the machine does not count as a pause of the engine. During a sweep a second
+//! thread constantly asks for the pool and for keys of all shards. Its times are wall-clock times
+//! minus the time that Linux reports as waiting for a core. They include waiting for the sweep and
+//! for other threads, also while the sweep's thread waits for a core and holds the shard. With a
+//! folder, the engine has a data directory there. A control before and after measures the pauses
+//! that the machine adds to plain arithmetic.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "benchmarks")]
 #![allow(missing_docs, reason = "benchmarks")]
@@ -56,9 +56,9 @@ static ALLOCATOR: Allocator = Allocator;
 
 const START: u64 = 1_800_000_000_000_000;
 const SECOND: u64 = 1_000_000;
-/// How long what has ended is swept, on the machine's clock.
+/// Duration of a sweep, in real time.
 pub(crate) const SWEPT_FOR: Duration = Duration::from_secs(5);
-/// By when a decision is taken.
+/// Deadline of a decision.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 fn flag(name: &str) -> Option<String> {
@@ -88,7 +88,7 @@ impl Bench {
         loop {
             let before = worked();
             match self.engine.run(decision, monotonic() + PATIENCE).await {
-                // Changes come faster than the disk takes them.
+                // Changes arrive faster than the disk writes them.
                 Err(Error::Overloaded) => sleep(Duration::from_millis(1)).await,
                 outcome => {
                     times.note(before);
@@ -116,7 +116,7 @@ impl Bench {
         CompleteTask { name, token, outcome, result, settings }
     }
 
-    /// A grant and its result, in turn.
+    /// Grants and completes tasks, one after the other.
     async fn pairs(&self, what: &'static str, pool: &str, from: usize) {
         let mut times = Times::of(what);
         for number in from..from + 50_000 {
@@ -126,9 +126,9 @@ impl Bench {
         }
     }
 
-    /// What the server does beside its calls, a step of it at a time.
+    /// Runs the server's background work in single steps.
     async fn sweep(&self, what: [&'static str; 2]) {
-        // What was done before is down by then, where it is written down.
+        // By now a data directory has stored all earlier changes.
         sleep(Duration::from_secs(3)).await;
         let end_asking = Arc::new(AtomicBool::new(false));
         let task = self.admit("crowd", 9_999_999);
@@ -173,7 +173,7 @@ impl Bench {
             }
             self.configure(None, &mut times).await;
         }
-        // Half of them end, then all.
+        // First half of the leases expire, then all of them.
         self.pass(self.settings.lease_duration.micros() - self.count as u64 / 2);
         for what in ["any decision, half of them have lapsed", "the same, all have"] {
             let mut times = Times::of(what);

@@ -1,4 +1,4 @@
-//! What is timed, and by what.
+//! Measured times, and their clocks.
 
 use std::{fs::File, os::unix::fs::FileExt, time::Instant};
 
@@ -6,16 +6,16 @@ use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 use tollgate::time::monotonic;
 
-/// What is counted as a pause, in ns.
+/// Shortest time that counts as a pause, in ns.
 const LONG: u64 = 1_000_000;
 
-/// This thread's time on the processor, in ns.
+/// CPU time of this thread, in ns.
 pub(crate) fn worked() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// How long threads of one's own have waited for a core, says Linux.
+/// Time that a thread has waited for a core, as Linux reports it.
 pub(crate) struct Waited(File);
 
 impl Waited {
@@ -31,16 +31,16 @@ impl Waited {
         text.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
-    /// Where something begins.
+    /// Starts a measurement.
     pub(crate) fn begin(&self) -> (u64, Instant) {
         (self.so_far(), monotonic())
     }
 
-    /// What something took by the clock, but for waiting for a core, in ns.
+    /// Wall-clock time since `begin`, minus the time waiting for a core, in ns.
     pub(crate) fn but_for(&self, (off, began): (u64, Instant)) -> u64 {
         let took = began.elapsed().as_nanos() as u64;
-        // It may have waited outside of what was timed: where that is less than it took, it is
-        // taken off all the same.
+        // Part of the waiting may lie outside of the measurement. It can then exceed the time
+        // taken, and is not subtracted.
         took.checked_sub(self.so_far() - off).unwrap_or(took)
     }
 }
@@ -49,7 +49,7 @@ pub(crate) fn resident() -> usize {
     memory_stats::memory_stats().unwrap().physical_mem
 }
 
-/// Times of one kind of work.
+/// Times of one kind of work; printed when dropped.
 pub(crate) struct Times(&'static str, Histogram<u64>);
 
 impl Times {
@@ -57,7 +57,7 @@ impl Times {
         Times(what, Histogram::new(3).unwrap())
     }
 
-    /// Work on the processor, since `worked()` said so.
+    /// Records the CPU time since `since`, a result of `worked()`.
     pub(crate) fn note(&mut self, since: u64) {
         self.note_nanos(worked() - since);
     }
@@ -77,7 +77,7 @@ impl Drop for Times {
             times.mean() / 1000.0,
             micros(times.value_at_quantile(0.9999)),
             micros(times.max()),
-            // It would count what shares a bucket with the longest.
+            // `count_between` would include values in the same bucket as the longest.
             if times.max() < LONG { 0 } else { times.count_between(LONG, u64::MAX) },
             times.mean() * times.len() as f64 / 1e9,
         );

@@ -1,4 +1,4 @@
-//! Processes that a benchmark starts, and that end with it.
+//! Processes that a benchmark starts and ends.
 
 use std::{
     fs,
@@ -7,18 +7,18 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// A process that ends with the benchmark.
+/// A process that is killed when dropped.
 pub(crate) struct Process(Child);
 
 impl Process {
-    /// Starts it; the name is for the message where it cannot be.
+    /// Starts a process; panics with its name if that fails.
     pub(crate) fn start(command: &mut Command) -> Process {
         let name = command.get_program().to_owned();
         let child = command.spawn();
         Process(child.unwrap_or_else(|error| panic!("cannot start {}: {error}", name.display())))
     }
 
-    /// Its number.
+    /// The process id.
     pub(crate) fn id(&self) -> u32 {
         self.0.id()
     }
@@ -30,7 +30,7 @@ impl Process {
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
-    /// Whether it runs.
+    /// Whether the process is running.
     #[allow(dead_code, reason = "not every benchmark asks")]
     pub(crate) fn runs(&mut self) -> bool {
         self.0.try_wait().is_ok_and(|exit| exit.is_none())
@@ -44,7 +44,7 @@ impl Drop for Process {
     }
 }
 
-/// A Redis that keeps nothing on disk.
+/// Starts a Redis without persistence.
 pub(crate) fn redis(port: u16) -> Process {
     Process::start(
         Command::new("redis-server")
@@ -54,13 +54,13 @@ pub(crate) fn redis(port: u16) -> Process {
     )
 }
 
-/// A server on a free port, and its URL; `arguments` are those of `tollgate serve`.
+/// Starts a server on a free port and returns its URL; `arguments` are those of `tollgate serve`.
 #[allow(dead_code, reason = "not every benchmark measures this build only")]
 pub(crate) fn serve<'a>(arguments: impl IntoIterator<Item = &'a str>) -> (Process, String) {
     serve_by(Path::new(env!("CARGO_BIN_EXE_tollgate")), arguments)
 }
 
-/// The same by another build of the program.
+/// The same with another build of the program.
 pub(crate) fn serve_by<'a>(
     program: &Path,
     arguments: impl IntoIterator<Item = &'a str>,

@@ -1,4 +1,4 @@
-//! What is measured besides the loads.
+//! Measurements besides the loads.
 
 use std::{
     fmt,
@@ -25,34 +25,34 @@ use crate::{
     table::{Table, rate, time},
 };
 
-/// PINGs of a bare round trip.
+/// PINGs in the measurement of a bare round trip.
 const PINGS: usize = 5000;
-/// The calls that a Tollgate on Redis takes at a time by default (`calls_max`).
+/// Calls that a Tollgate on Redis handles at a time by default (`calls_max`).
 const TAKEN_MAX: usize = 4096;
-/// How many times as many are made at a time when it is overloaded.
+/// Calls in flight of an overload, as a multiple of that.
 const OVERLOAD: usize = 3;
 /// Connections of an overload.
 const CONNECTIONS: usize = 32;
 
-/// What was measured; what is none was not.
+/// Results; `None` where something was not measured.
 #[derive(Debug, Default)]
 pub(crate) struct Besides {
-    /// The median of a PING and its answer, in µs.
+    /// Median round trip of a PING, in µs.
     pub(crate) ping: Option<f64>,
     /// At half the peak, by row.
     paces: Vec<(&'static str, Pace)>,
-    /// With more calls than are taken.
+    /// With more calls in flight than the server handles.
     pub(crate) overload: Option<Run>,
     pub(crate) idle: Option<Idle>,
-    /// What other clients say of the same load.
+    /// Results of other clients for the same load.
     pub(crate) opinions: Vec<Opinion>,
     pub(crate) by_h2load: ByH2load,
-    /// Why not, where it was not.
+    /// `Err` with the reason of a failure.
     pub(crate) crowd: Option<Result<Crowd, String>>,
 }
 
 impl Besides {
-    /// Measures what the rows that run allow.
+    /// Measures everything that the available rows allow.
     pub(crate) async fn measure(options: &Options, rows: &mut [Row], results: &Results) -> Besides {
         let mut besides = Besides::default();
         let progress = ProgressBar::new_spinner();
@@ -95,7 +95,7 @@ impl Besides {
     }
 }
 
-/// The median of a PING and its answer over a connection of its own, in µs.
+/// Returns the median round trip of a PING over a separate connection, in µs.
 fn ping(port: u16) -> io::Result<f64> {
     let mut stream = TcpStream::connect(loopback(port))?;
     stream.set_nodelay(true)?;
@@ -113,7 +113,7 @@ fn ping(port: u16) -> io::Result<f64> {
 async fn overload(row: &mut Row, timing: Timing) -> Run {
     let load = row.loads[&Kind::Pairs].clone();
     let streams = OVERLOAD * TAKEN_MAX / CONNECTIONS;
-    // So many callers need a while until each has had its turn.
+    // This many callers need a longer warm-up until each has made a call.
     let timing = Timing { warm_up: timing.time.max(Duration::from_secs(1)), ..timing };
     closed_loop::run(row, &load, Callers { connections: CONNECTIONS, streams }, timing).await
 }

@@ -1,13 +1,13 @@
-//! Calls that are encoded once: only the number in their names differs from one to the next.
+//! Calls that are encoded once; only the number in their names changes from call to call.
 
 use std::fmt::{self, Write};
 
 use bytes::{Bytes, BytesMut};
 use prost::Message;
 
-/// What stands in a message for the number of a call.
+/// Placeholder of the call number in a message.
 pub(crate) const NUMBER: &str = "############";
-/// A message's length and that it is not compressed.
+/// gRPC prefix of a message: compression flag and length.
 const PREFIX: usize = 5;
 
 /// One unary gRPC call.
@@ -16,14 +16,14 @@ pub(crate) struct Call {
     pub(crate) path: &'static str,
     /// The message with its prefix.
     body: Vec<u8>,
-    /// Where the number goes.
+    /// Offsets of the number.
     places: Vec<usize>,
-    /// Whether a reply is the one that the load is to have; what else comes is counted.
+    /// Whether a reply is as expected; all others are counted as wrong.
     accepts: fn(&[u8]) -> bool,
 }
 
 impl Call {
-    /// A call of `path`; wherever `message` says [`NUMBER`] the number of the call goes.
+    /// Creates a call of `path`; the call number replaces each [`NUMBER`] in `message`.
     pub(crate) fn new(
         path: &'static str,
         message: &impl Message,
@@ -39,17 +39,17 @@ impl Call {
         Call { path, body, places, accepts }
     }
 
-    /// The same call, of which another reply is expected.
+    /// The same call with another expected reply.
     pub(crate) fn expecting(self, accepts: fn(&[u8]) -> bool) -> Call {
         Call { accepts, ..self }
     }
 
-    /// How long its message is, in bytes.
+    /// Length of the message in bytes.
     pub(crate) fn length(&self) -> usize {
         self.body.len() - PREFIX
     }
 
-    /// What is sent.
+    /// The request body for a call number.
     pub(crate) fn body(&self, number: u64) -> Bytes {
         let mut body = BytesMut::from(self.body.as_slice());
         for at in &self.places {
@@ -58,7 +58,7 @@ impl Call {
         body.freeze()
     }
 
-    /// Whether what was received is the answer that the load is to have.
+    /// Whether a received message is the expected reply.
     pub(crate) fn accepts(&self, received: &[u8]) -> bool {
         received.get(PREFIX..).is_some_and(self.accepts)
     }
@@ -71,12 +71,12 @@ fn write_digits(place: &mut [u8], mut number: u64) {
     }
 }
 
-/// Accepts a reply that begins with its field 1, an enum or a bool, and this value.
+/// Accepts a reply whose first field is field 1, an enum or a bool, with this value.
 pub(crate) fn first_is<const VALUE: u8>(message: &[u8]) -> bool {
     message.starts_with(&[1 << 3, VALUE])
 }
 
-/// A reply that was not accepted, in hexadecimal digits: short enough to read.
+/// Start of an unexpected reply in hexadecimal, short enough to read.
 pub(crate) fn hexadecimal(received: &[u8]) -> String {
     received.iter().take(48).fold(String::new(), |mut text, byte| {
         let _: fmt::Result = write!(text, "{byte:02x}");
@@ -84,11 +84,11 @@ pub(crate) fn hexadecimal(received: &[u8]) -> String {
     })
 }
 
-/// What every caller of a load does, again and again.
+/// Work that each caller of a load repeats.
 pub(crate) struct Load {
-    /// Calls made one after the other, all of the same number.
+    /// Calls in sequence, all with the same number.
     pub(crate) calls: Vec<Call>,
-    /// Numbers are 0 to this, exclusive, in turn.
+    /// Upper bound of the numbers, exclusive; they repeat from 0.
     pub(crate) numbers: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What another client says of the same load: whether ours can be believed.
+//! Results of another client for the same load, to check our own.
 
 use std::{path::Path, process::Stdio, time::Duration};
 
@@ -15,24 +15,24 @@ use crate::{
 };
 
 const GHZ: Source = Source::Go("github.com/bojand/ghz/cmd/ghz@v0.120.0");
-/// Calls in flight, over as many connections as each has of them.
+/// Calls in flight, spread over the connections.
 const IN_FLIGHT: u32 = 256;
 const CONNECTIONS: u32 = 16;
-/// How long it calls, in seconds.
+/// Duration of the load, in seconds.
 const SECONDS: u32 = 2;
 const PATH: &str = "tollgate.v1.RateService/CheckRate";
 
-/// What a client says.
+/// Result of a client.
 #[derive(Debug)]
 pub(crate) struct Opinion {
-    /// Who, and of what.
+    /// Client and load.
     pub(crate) of: String,
     /// Its figures.
     pub(crate) what: String,
 }
 
-/// Asks ghz, where peers are asked for and it can be had: the embedded server's
-/// CheckRate, fixed window, one key.
+/// Runs ghz against the embedded server's CheckRate (fixed window, one key), if peers are
+/// measured and ghz is available.
 pub(crate) async fn ask(options: &Options, rows: &[Row], results: &Results) -> Vec<Opinion> {
     let row = rows.iter().find(|row| row.name == EMBEDDED);
     let Some(row) = row.filter(|row| row.loads.contains_key(&Kind::Fixed)) else {
@@ -51,7 +51,7 @@ pub(crate) async fn ask(options: &Options, rows: &[Row], results: &Results) -> V
     opinions
 }
 
-/// What a client says that calls for so many seconds.
+/// Runs a client for `seconds` and returns its output.
 pub(crate) async fn output(command: &mut Command, seconds: u32) -> Result<String, String> {
     let command = command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     let limit = Duration::from_secs(u64::from(seconds) + 30);

@@ -1,4 +1,4 @@
-//! Load by callers of whom each calls again when it is answered.
+//! Closed loop: each caller sends its next call after the answer.
 
 use std::{
     sync::{
@@ -22,12 +22,12 @@ use crate::{
     tally::{Tally, Then},
 };
 
-/// How long calls in flight may take to be answered after the end.
+/// How long calls in flight may take after the end of a run.
 const DRAIN: Duration = Duration::from_secs(10);
-/// How long a refused caller waits: what Tollgate's RetryInfo says.
+/// Pause of a refused caller; the delay in Tollgate's RetryInfo.
 const AFTER_REFUSAL: Duration = Duration::from_millis(100);
 
-/// How many callers, over how many connections.
+/// Number of callers and connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Callers {
     pub(crate) connections: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Callers {
 }
 
 impl Callers {
-    /// So many calls in flight, on as many connections as each of them has callers.
+    /// Spreads `calls` in flight over connections; at most as many connections as callers on each.
     pub(crate) fn in_flight(calls: usize) -> Callers {
         let connections = (1..=calls.isqrt()).rev().find(|number| calls.is_multiple_of(*number));
         let connections = connections.unwrap_or(1);
@@ -44,12 +44,12 @@ impl Callers {
     }
 }
 
-/// How long a run takes.
+/// Durations of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timing {
-    /// Before anything is counted.
+    /// Before calls are counted.
     pub(crate) warm_up: Duration,
-    /// What is counted.
+    /// While calls are counted.
     pub(crate) time: Duration,
 }
 
@@ -57,7 +57,7 @@ const WARM_UP: u8 = 0;
 const COUNTED: u8 = 1;
 const OVER: u8 = 2;
 
-/// Where a run is, and the number that is next.
+/// Phase of a run, and the next call number.
 struct Stage {
     phase: AtomicU8,
     next: AtomicU64,
@@ -91,7 +91,7 @@ pub(crate) async fn run(row: &mut Row, load: &Arc<Load>, callers: Callers, timin
         tally.note_wrong("no answer after the end".to_owned(), running.len() as u64);
     }
     connections.iter().for_each(Connection::close);
-    // No run repeats the tasks of another one.
+    // A later run must not repeat these tasks.
     row.numbers_used = stage.next.load(Ordering::Relaxed);
     Run::new(tally, after.seconds_since(&before), after.since(&before))
 }

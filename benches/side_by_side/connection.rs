@@ -1,4 +1,4 @@
-//! One HTTP/2 connection, and unary gRPC calls over it.
+//! An HTTP/2 connection for unary gRPC calls.
 
 use std::{io, net::SocketAddr};
 
@@ -9,19 +9,19 @@ use tonic::codegen::http::{HeaderMap, Request, Uri, uri::PathAndQuery};
 
 use crate::call::Call;
 
-/// Far more than replies in flight take: no window holds them up.
+/// Far more than all replies in flight need: flow control never delays them.
 const WINDOW: u32 = 4 << 20;
 
-/// Why a call has no answer.
+/// Why a call has no reply.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The gRPC status, and its message.
+    /// gRPC status and message.
     Status(u16, String),
-    /// The connection broke, or the peer does not speak as it should.
+    /// The connection broke, or the server violated the protocol.
     Broken(String),
 }
 
-/// gRPC's RESOURCE_EXHAUSTED.
+/// gRPC status RESOURCE_EXHAUSTED.
 pub(crate) const RESOURCE_EXHAUSTED: u16 = 8;
 
 impl From<h2::Error> for Failure {
@@ -48,17 +48,17 @@ impl Connection {
             .handshake(stream)
             .await
             .map_err(io::Error::other)?;
-        // How it ends is what its calls end with.
+        // Its calls report why the connection ended.
         let driver = tokio::spawn(async { drop(connection.await) }).abort_handle();
         Ok(Connection { requests, authority: address.to_string(), driver })
     }
 
-    /// Closes it, for all that share it.
+    /// Closes the connection for all clones.
     pub(crate) fn close(&self) {
         self.driver.abort();
     }
 
-    /// What a call's request is but for its body; made once for many calls.
+    /// Builds the request of a call without its body, once for many calls.
     pub(crate) fn request(&self, call: &Call) -> Request<()> {
         let uri = Uri::builder()
             .scheme("http")
@@ -71,7 +71,7 @@ impl Connection {
             .expect("all parts are sound")
     }
 
-    /// Makes a call: what was received of a reply with status OK.
+    /// Makes a call; returns the message of a reply with status OK.
     pub(crate) async fn call(
         &mut self,
         request: Request<()>,

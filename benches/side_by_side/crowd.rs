@@ -1,5 +1,5 @@
-//! What a crowd of keys costs those who ask for one of them: CheckRate of a thousand keys in
-//! turn and of a million, each of a server of its own.
+//! Cost of many keys: CheckRate of a thousand keys in turn and of a million, each on a separate
+//! server.
 
 use std::{fmt, sync::Arc};
 
@@ -14,13 +14,13 @@ use crate::{
     table::rate,
 };
 
-/// How many keys there are.
+/// Numbers of keys.
 const KEYS: [u64; 2] = [1_000, 1_000_000];
 const IN_FLIGHT: usize = 256;
-/// So many runs put all keys there, at most.
+/// Most runs that fill a server with all keys.
 const FILLING_MAX: usize = 100;
 
-/// What was measured of few keys, and of many.
+/// Results for few keys and for many.
 #[derive(Debug)]
 pub(crate) struct Crowd {
     rates: [f64; 2],
@@ -66,7 +66,7 @@ impl Crowd {
         Ok(Crowd { rates: of(|run| run.rate), servers: of(|run| run.server), residents })
     }
 
-    /// How many times as long the server takes for a call of one of many keys.
+    /// Server CPU of a call with many keys, divided by that with few.
     pub(crate) fn ratio(&self) -> f64 {
         self.servers[1] / self.servers[0]
     }

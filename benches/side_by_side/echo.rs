@@ -1,7 +1,7 @@
-//! The yardstick: a bare unary echo by tonic, set up as the server is.
+//! The baseline: a bare unary echo by tonic, set up like the server.
 //!
-//! One single-threaded runtime per core, one acceptor that deals connections out in turn
-//! (`src/server/workers.rs`), TCP_NODELAY, the same allocator, the same profile.
+//! One single-threaded runtime per core, one acceptor that gives connections to the runtimes in
+//! turn (`src/server/workers.rs`), TCP_NODELAY, the same allocator, the same profile.
 
 use std::{
     convert::Infallible,
@@ -27,21 +27,21 @@ use tonic::{
 };
 use tonic_prost::ProstCodec;
 
-/// Calls at once on one connection, as the server has it.
+/// Concurrent calls of a connection, as in the server.
 const STREAMS_MAX: u32 = 1024;
-/// Accepted connections that wait for a runtime to take them.
+/// Accepted connections that wait for a runtime.
 const DEALT_MAX: usize = 64;
-/// The path of its call.
+/// Path of the call.
 pub(crate) const PATH: &str = "/bench.Echo/Echo";
 
-/// What is sent and comes back.
+/// Request and reply.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Message {
     #[prost(bytes = "bytes", tag = "1")]
     pub(crate) payload: Bytes,
 }
 
-/// Serves until the process is ended.
+/// Serves until the process ends.
 pub(crate) fn serve(address: SocketAddr) -> io::Result<()> {
     let cores = thread::available_parallelism()?.get();
     let mut dealt = Vec::new();
@@ -59,7 +59,7 @@ pub(crate) fn serve(address: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// Answers the connections that a thread is dealt; only here does its runtime know them.
+/// Serves the connections given to a thread; each registers with this thread's runtime.
 async fn answer(dealt: Receiver<TcpStream>) {
     let connections = ReceiverStream::new(dealt).map(|stream| {
         stream.set_nodelay(true)?;

@@ -1,5 +1,5 @@
-//! The same calls by h2load (Debian: nghttp2-client), of two threads: a client that is not
-//! ours, and that has as many threads as the servers where there are two cores.
+//! The same calls by h2load (Debian: nghttp2-client) with two threads: an independent client, with
+//! as many threads as the servers on a machine with two cores.
 
 use std::{collections::BTreeMap, fmt, fs, path::Path};
 
@@ -17,25 +17,25 @@ use crate::{
     table::{Table, or_dash, rate},
 };
 
-/// Calls in flight, over as many connections as each has of them.
+/// Calls in flight, spread over the connections.
 const IN_FLIGHT: u32 = 256;
 const CONNECTIONS: u32 = 16;
 const THREADS: u32 = 2;
-/// How long it calls, in seconds: before it counts, and while it does.
+/// Seconds of load before and while it counts.
 const WARM_UP: u32 = 1;
 const COUNTED: u32 = 2;
 
-/// What it saw of servers that keep what they keep in memory.
+/// Results for servers that keep their counts in memory.
 #[derive(Debug, Default)]
 pub(crate) struct ByH2load {
-    /// Calls a second and CPU of the server in µs a call, of each run.
+    /// Calls a second, and CPU of the server in µs a call, of each run.
     runs: BTreeMap<(Kind, &'static str), Vec<[f64; 2]>>,
-    /// Why it saw nothing.
+    /// Why something was not measured.
     skipped: Option<String>,
 }
 
 impl ByH2load {
-    /// Asks the echo, ours and peers in turn.
+    /// Measures the echo, Tollgate and the peers in turn.
     pub(crate) async fn measure(options: &Options, rows: &mut [Row]) -> ByH2load {
         let mut seen = ByH2load::default();
         let Some(program) = install::on_path("h2load") else {
@@ -58,8 +58,8 @@ impl ByH2load {
         seen
     }
 
-    /// How many times as many calls a second one row takes as another one.
-    /// None where a row failed: what is missing may be the fastest.
+    /// Calls a second of one row, divided by those of another. `None` if a row failed: it might
+    /// have been the fastest.
     pub(crate) fn ratio(&self, kind: Kind, row: &'static str, to: &'static str) -> Option<f64> {
         if self.skipped.is_some() {
             return None;
@@ -77,7 +77,7 @@ fn is_in_memory(row: &str) -> bool {
     row == ECHO || row == EMBEDDED || peer.is_some_and(|peer| peer.store == Store::Memory)
 }
 
-/// A run of one call, always of the same name; none where the row has no such load.
+/// Runs one call, always with the same name; `None` if the row lacks this load.
 async fn run(program: &Path, row: &mut Row, kind: Kind) -> Result<Option<[f64; 2]>, String> {
     let Some(load) = row.loads.get(&kind).cloned() else { return Ok(None) };
     let call = &load.calls[0];
@@ -103,9 +103,10 @@ async fn run(program: &Path, row: &mut Row, kind: Kind) -> Result<Option<[f64; 2
     if !text.contains(" 0 failed, 0 errored, 0 timeout") || figure == 0.0 {
         return Err("calls failed".to_owned());
     }
-    // It does not look into answers: the last one stands for all, as room only shrinks.
+    // h2load does not check replies. Capacity only shrinks during the run, so one correct reply now
+    // confirms all earlier ones.
     row.ask(call).await?;
-    // As many a second before it counts as while it does, more or less.
+    // Assumes the same rate during the warm-up.
     let calls = figure * f64::from(COUNTED + WARM_UP);
     Ok(Some([figure, used.server as f64 / 1000.0 / calls]))
 }

@@ -1,5 +1,5 @@
-//! A server that has nothing to do: how soon it serves, what it takes, and what
-//! connections without calls take.
+//! An idle server: its start time, memory and CPU, and the memory of connections without
+//! calls.
 
 use std::{fmt, io, net::SocketAddr, time::Duration};
 
@@ -21,19 +21,19 @@ use crate::{
 };
 
 const CONNECTIONS: u64 = 10_000;
-/// What a client begins with: the preface, no settings, and that it has seen the peer's.
+/// Start of a client: preface, empty SETTINGS, and the ACK of the server's SETTINGS.
 const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\
                        \0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0";
 const FRAME_HEADER: usize = 9;
 
-/// What was measured.
+/// Results.
 #[derive(Debug)]
 pub(crate) struct Idle {
-    /// From before the process is started until its health says SERVING, in ms.
+    /// From the start of the process until health is SERVING, in ms.
     pub(crate) start_ms: f64,
     /// In 10^6 bytes.
     pub(crate) resident_mb: f64,
-    /// CPU, as a part of one core.
+    /// CPU as a fraction of one core.
     pub(crate) cpu: f64,
     /// Memory of a connection without a call, in 10^3 bytes.
     pub(crate) connection_kb: f64,
@@ -67,7 +67,7 @@ impl Idle {
     }
 }
 
-/// Starts an embedded server with nothing configured; and how long it took until it
+/// Starts an embedded server with the default configuration. Also returns the time until it
 /// served, in ms.
 async fn start(options: &Options) -> (Process, SocketAddr, f64) {
     let begun = monotonic();
@@ -88,11 +88,11 @@ async fn is(address: SocketAddr, serving: &Call) -> bool {
     answer.is_ok_and(|received| serving.accepts(&received))
 }
 
-/// A connection that has said what HTTP/2 wants said, and nothing more.
+/// Opens a connection and completes only the HTTP/2 handshake.
 async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(HELLO).await?;
-    // The server is set up for it when its settings come.
+    // The server has set up the connection when its SETTINGS arrive.
     stream.read_exact(&mut [0; FRAME_HEADER]).await?;
     Ok(stream)
 }

@@ -1,4 +1,4 @@
-//! Programs of others: found on the PATH, or installed from their registries.
+//! Third-party programs: found on the PATH, or installed from their registries.
 
 use std::{
     env,
@@ -12,31 +12,31 @@ use std::{
 use tokio::time::sleep;
 use tollgate::time::monotonic;
 
-/// How long one may take to build.
+/// Time limit of a build.
 const BUILD: Duration = Duration::from_secs(15 * 60);
-/// Where Go's own installer puts it, beside the PATH.
+/// Default folder of Go's installer, searched after the PATH.
 const GO: &str = "/usr/local/go/bin";
 
-/// Where a program comes from.
+/// Origin of a program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Source {
     /// A crate and its version.
     Cargo(&'static str, &'static str),
-    /// A package of Go and its version.
+    /// A Go package and its version.
     Go(&'static str),
-    /// No registry has it.
+    /// Not in a registry.
     Nowhere,
 }
 
-/// The one compiler of .proto files that cargo can install.
+/// A compiler of .proto files that cargo can install.
 const PROTOC: (&str, Source) = ("protox", Source::Cargo("protox", "0.10.0"));
 
-/// Where everything is installed.
+/// Folder of installed programs.
 pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("peers")
 }
 
-/// The path of a program: on the PATH, installed by an earlier run, or installed now.
+/// Returns the path of a program: on the PATH, installed earlier, or installed now.
 pub(crate) async fn program(name: &str, source: Source) -> Result<PathBuf, String> {
     let ours = folder().join("bin").join(name);
     if let Some(there) = on_path(name).or_else(|| ours.exists().then(|| ours.clone())) {
@@ -64,14 +64,14 @@ pub(crate) async fn program(name: &str, source: Source) -> Result<PathBuf, Strin
     ours.exists().then_some(ours).ok_or_else(|| format!("it was installed without `{name}`"))
 }
 
-/// The path of a program, if it can be found.
+/// Searches the PATH for a program.
 pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let folders = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
 fn cargo_install(package: &str, version: &str) -> Command {
-    // That of the toolchain which builds this program.
+    // The cargo that builds this program.
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut build = Command::new(cargo);
     build.args(["install", "--locked", "--version", version, package, "--root"]).arg(folder());
@@ -86,14 +86,14 @@ fn go_install(package: &str) -> Result<Command, String> {
     Ok(build)
 }
 
-/// Runs a build to its end; what it says goes to a file.
+/// Runs a build to its end; its output goes to a log file.
 async fn run(name: &str, build: &mut Command) -> Result<(), String> {
     let log = folder().join(format!("{name}.log"));
     let said = |what: &dyn std::fmt::Display| format!("{what}; see target/peers/{name}.log");
     fs::create_dir_all(folder()).map_err(|error| said(&error))?;
     let file = File::create(&log).map_err(|error| said(&error))?;
     let copy = file.try_clone().map_err(|error| said(&error))?;
-    // Not in this package: its own settings are not for others.
+    // Outside of this package, so that its cargo configuration does not apply.
     build.current_dir(env::temp_dir()).stdin(Stdio::null()).stdout(file).stderr(copy);
     let mut child = build.spawn().map_err(|error| said(&error))?;
     let begun = monotonic();

@@ -1,4 +1,4 @@
-//! The loads, as Tollgate has them and as the echo has them.
+//! The loads for Tollgate and for the echo.
 
 use clap::ValueEnum;
 use prost_types::Duration;
@@ -9,22 +9,22 @@ use crate::{
     echo,
 };
 
-/// Keys of a load of many keys.
+/// Keys of a load with many keys.
 pub(crate) const KEYS: u64 = 20_000;
-/// Numbers of a load that repeats none.
+/// Numbers of a load without repeats.
 const ENDLESS: u64 = 1_000_000_000_000;
 const ADMIT: &str = "/tollgate.v1.AdmissionService/AdmitTask";
 const COMPLETE: &str = "/tollgate.v1.AdmissionService/CompleteTask";
 const CHECK: &str = "/tollgate.v1.RateService/CheckRate";
 const NEXT: &str = "/tollgate.v1.SequenceService/NextSequence";
 
-/// The configuration that the loads need.
+/// Configuration of the servers.
 pub(crate) const CONFIGURATION: &str = include_str!("tollgate.toml");
 
-/// What is asked.
+/// A load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Kind {
-    /// AdmitTask and CompleteTask of ever new tasks, each of a device of its own
+    /// AdmitTask and CompleteTask, each pair for a new task and device
     Pairs,
     /// AdmitTask in a pool that is full
     Full,
@@ -49,7 +49,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// All of them, in the order of the tables.
+    /// All loads, in the order of the tables.
     pub(crate) const ALL: &[Kind] = &[
         Kind::Pairs,
         Kind::Full,
@@ -64,7 +64,7 @@ impl Kind {
         Kind::Sequence,
     ];
 
-    /// What the tables call it.
+    /// Title in the tables.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Kind::Pairs => "AdmitTask + CompleteTask",
@@ -81,7 +81,7 @@ impl Kind {
         }
     }
 
-    /// The load where calls are granted, if this is the one where they are refused.
+    /// The load with granted calls, if this one has refused calls.
     pub(crate) fn granted(self) -> Option<Kind> {
         match self {
             Kind::Full => Some(Kind::Pairs),
@@ -93,7 +93,7 @@ impl Kind {
         }
     }
 
-    /// The load of a Tollgate with our configuration.
+    /// The load for a Tollgate with our configuration.
     pub(crate) fn load(self) -> Load {
         match self {
             Kind::Pairs => Load { calls: vec![admit(), complete()], numbers: ENDLESS },
@@ -110,7 +110,7 @@ impl Kind {
         }
     }
 
-    /// The call that makes the load be refused what it is to be refused.
+    /// The call that uses up the capacity before a load with refused calls.
     pub(crate) fn preparation(self) -> Option<Call> {
         match self {
             Kind::Full => Some(fill()),
@@ -125,7 +125,7 @@ impl Kind {
         }
     }
 
-    /// The same shape of load for the echo, with messages as long as ours.
+    /// The same load for the echo, with messages of equal length.
     pub(crate) fn echo(self) -> Load {
         let load = self.load();
         let echoes = load.calls.iter().map(|call| {
@@ -162,7 +162,7 @@ fn complete() -> Call {
     Call::new(COMPLETE, &message, first_is::<{ pb::CompleteVerdict::Completed as u8 }>)
 }
 
-/// Takes the one slot of the full pool, for longer than any run.
+/// Takes the only slot of the full pool, for longer than any run.
 fn fill() -> Call {
     let message = pb::AdmitTaskRequest {
         pool: "full".into(),
@@ -193,7 +193,7 @@ fn rate(policy: &str, accepts: fn(&[u8]) -> bool) -> Call {
     Call::new(CHECK, &message, accepts)
 }
 
-/// A check of a key of its own.
+/// A check of a key with the call's number.
 pub(crate) fn check(policy: &str) -> Call {
     rate(policy, first_is::<{ pb::RateVerdict::Allow as u8 }>)
 }
@@ -202,7 +202,7 @@ fn blocked(policy: &str) -> Call {
     rate(policy, first_is::<{ pb::RateVerdict::Throttle as u8 }>)
 }
 
-/// Field 1 is the first value: never 0, so that it is there.
+/// Accepts any field 1, the first value: it is never 0, so that it is always sent.
 fn next() -> Call {
     let message = pb::NextSequenceRequest { name: "order".into(), ..Default::default() };
     Call::new(NEXT, &message, |message| message.starts_with(&[1 << 3]))

@@ -1,4 +1,4 @@
-//! Runs every load against every row, in turn.
+//! Runs each load against each row, in turn.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use crate::{
     row::{self, EMBEDDED, LANES, OTHER, OTHER_LANES, PER_CALL, Row},
 };
 
-/// Hands out ports that nobody listens on.
+/// Hands out unused ports.
 pub(crate) struct Ports(u16);
 
 impl Ports {
@@ -36,17 +36,17 @@ impl Ports {
     }
 }
 
-/// A folder for what is made on the way.
+/// Folder of temporary files.
 pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("side_by_side")
 }
 
-/// The program that is measured.
+/// The measured program.
 pub(crate) fn program(options: &Options) -> &Path {
     options.server.as_deref().unwrap_or(Path::new(env!("CARGO_BIN_EXE_tollgate")))
 }
 
-/// The rows of this project, and those that cannot be had, and why.
+/// Starts the rows of this project; also returns those that cannot be measured, with reasons.
 pub(crate) async fn start(
     options: &Options,
     ports: &mut Ports,
@@ -87,14 +87,14 @@ fn written(path: &Path, text: &str) -> Result<PathBuf, String> {
     Ok(path.to_owned())
 }
 
-/// Whether the program knows every key of a configuration.
+/// Whether the program accepts a configuration.
 fn takes(program: &Path, configuration: &Path) -> bool {
     let mut check = Command::new(program);
     check.arg("check-config").arg(configuration).stdout(Stdio::null()).stderr(Stdio::null());
     check.status().is_ok_and(|status| status.success())
 }
 
-/// Runs all of it.
+/// Runs all loads.
 pub(crate) async fn run(options: &Options, rows: &mut [Row]) -> Results {
     let mut results = Results::default();
     let runs = options.reps() as usize * options.in_flight.len();

@@ -1,5 +1,5 @@
-//! Everything side by side on one machine: a bare echo, Tollgate in memory and over Redis,
-//! peers. `cargo bench --bench side_by_side -- --help`
+//! Compares a bare echo, Tollgate in memory and on Redis, and peers, all on one machine.
+//! `cargo bench --bench side_by_side -- --help`
 
 #![allow(
     clippy::expect_used,
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
         eprintln!("the echo cannot serve on {address}: {error}");
         return ExitCode::FAILURE;
     }
-    // Ten thousand connections are as many files, twice.
+    // Ten thousand connections need as many files in the client and in the server.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime.expect("a runtime").block_on(measure(&options)) {
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
 }
 
 async fn measure(options: &Options) -> Result<(), String> {
-    // Before what follows makes the machine busy.
+    // Reads the machine's load before the benchmark adds its own.
     let circumstances = readme::circumstances();
     let mut ports = Ports::from(options.ports);
     let (mut rows, mut skipped) = loads::start(options, &mut ports).await?;

@@ -1,16 +1,16 @@
-//! What processes have used: CPU from /proc, Redis's own count of script calls.
+//! Resource use of processes: CPU from /proc, script calls from Redis's statistics.
 
 use std::{fs, time::Instant};
 
 use tollgate::time::monotonic;
 
-/// The processes of a row, and its Redis's address.
+/// Process of a row, and its Redis.
 pub(crate) struct Meter {
     server: u32,
     redis: Option<(u32, redis::Connection)>,
 }
 
-/// What had been used at an instant; or, as a difference, in between.
+/// Resources used up to a time, or between two times.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reading {
     at: Instant,
@@ -20,9 +20,9 @@ pub(crate) struct Reading {
     pub(crate) redis: u64,
     /// CPU of this process in ns.
     pub(crate) generator: u64,
-    /// Script calls that Redis had.
+    /// Script calls in Redis.
     pub(crate) scripts: u64,
-    /// How long Redis worked on them, in µs, by its own count.
+    /// Time of these script calls in µs, by Redis's statistics.
     pub(crate) scripts_micros: u64,
 }
 
@@ -50,7 +50,7 @@ impl Meter {
 }
 
 impl Reading {
-    /// What was used from an earlier reading to this one.
+    /// Resources used between an earlier reading and this one.
     pub(crate) fn since(&self, earlier: &Reading) -> Reading {
         Reading {
             at: self.at,
@@ -62,14 +62,13 @@ impl Reading {
         }
     }
 
-    /// How long it was from an earlier reading to this one, in seconds.
+    /// Seconds between an earlier reading and this one.
     pub(crate) fn seconds_since(&self, earlier: &Reading) -> f64 {
         (self.at - earlier.at).as_secs_f64()
     }
 }
 
-/// CPU that the threads of a process have used, in ns. One that ends between the list and
-/// the look is left out.
+/// CPU time of all threads of a process, in ns. Ignores threads that end during the reading.
 pub(crate) fn cpu(process: u32) -> u64 {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).expect("the process runs");
     let used = tasks.filter_map(|task| {
@@ -79,8 +78,7 @@ pub(crate) fn cpu(process: u32) -> u64 {
     used.sum()
 }
 
-/// How many script calls Redis has had, and how many µs they took, the commands within
-/// them included.
+/// Returns the number of script calls in Redis, and their time in µs with all commands in them.
 fn script_calls(connection: &mut redis::Connection) -> (u64, u64) {
     let text: String =
         redis::cmd("INFO").arg("commandstats").query(connection).expect("Redis answers");

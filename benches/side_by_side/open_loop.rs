@@ -1,4 +1,4 @@
-//! Load by callers who come at a pace, however soon others are answered.
+//! Open loop: calls start at a fixed rate, however long others take.
 
 use std::{
     sync::{
@@ -24,15 +24,16 @@ use crate::{
     tally::{Tally, Then},
 };
 
-/// Callers who come within so long come together, and are timed from then on. tokio's own timer knows whole
-/// milliseconds only; with shorter ones the load takes of the cores what it is to measure.
+/// Interval in which due calls start together. The latency of a call counts from its start. The
+/// timer of tokio has a resolution of 1 ms; a shorter interval would use CPU that the load is to
+/// measure.
 const TICK: Duration = Duration::from_micros(250);
-/// Callers who wait for an answer at most; a further one does not come, which is wrong.
+/// Most callers that wait for an answer. A further caller is skipped and counted as wrong.
 const WAITING_MAX: u32 = 8192;
-/// How long calls in flight may take to be answered after the end.
+/// How long calls in flight may take after the end of a run.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// What callers saw, and whether it counts.
+/// Results of the callers, and whether calls count now.
 #[derive(Default)]
 struct Seen {
     counts: AtomicBool,
@@ -45,7 +46,7 @@ impl Seen {
     }
 }
 
-/// Makes `rate` calls a second, rounds of a load's calls evenly spread.
+/// Makes `rate` calls a second. Callers start evenly spread; each makes all calls of the load.
 pub(crate) async fn run(
     row: &mut Row,
     load: &Arc<Load>,
@@ -96,7 +97,7 @@ pub(crate) async fn run(
     Run::new(tally, after.seconds_since(&before), after.since(&before))
 }
 
-/// One round of a load's calls.
+/// Makes all calls of the load once.
 async fn call(mut line: Connection, load: Arc<Load>, number: u64, seen: Arc<Seen>) {
     for call in &load.calls {
         let request = line.request(call);
@@ -109,7 +110,7 @@ async fn call(mut line: Connection, load: Arc<Load>, number: u64, seen: Arc<Seen
     }
 }
 
-/// Ticks of a thread of its own, until it is dropped.
+/// Ticks from a separate thread, until dropped.
 struct Ticks {
     tick: Arc<Notify>,
     over: Arc<AtomicBool>,
@@ -128,7 +129,7 @@ impl Ticks {
         ticks
     }
 
-    /// Waits for the next tick; those that were missed count as one.
+    /// Waits for the next tick; missed ticks count as one.
     async fn next(&self) {
         self.tick.notified().await;
     }

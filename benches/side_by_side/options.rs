@@ -6,21 +6,20 @@ use clap::{Parser, ValueEnum};
 
 use crate::{closed_loop::Timing, kind::Kind};
 
-/// Measures Tollgate beside a bare echo and beside its peers, all on this machine and in
-/// one run.
+/// Compares Tollgate with a bare echo and with its peers, all on this machine and in one run.
 ///
-/// Rows: an echo by tonic with the same set-up as the server; Tollgate in memory, over
-/// Redis with one decision a script call, and over Redis as it is by default; and, where
-/// they can be installed (cargo, go) into target/peers, throttlecrab, envoyproxy/ratelimit
-/// and gubernator; limitador where `limitador-server` is on the PATH.
+/// Rows: an echo by tonic with the same set-up as the server; Tollgate in memory, on Redis with
+/// one decision per script call, and on Redis by default. Peers: throttlecrab,
+/// envoyproxy/ratelimit and gubernator, if cargo and go can install them into target/peers;
+/// limitador, if `limitador-server` is on the PATH.
 ///
-/// Every load is run against every row in turn, with so many calls in flight, again and
-/// again; what is printed are medians. Needs Linux and redis-server. Prints tables and the
-/// targets; a whole run also writes the plot and the generated part of benches/README.md.
+/// Runs each load against each row in turn, with each number of calls in flight, several times.
+/// Prints medians and the targets. Needs Linux and redis-server. A complete run also writes the
+/// plot and the generated part of benches/README.md.
 #[derive(Debug, Parser)]
 #[command(name = "cargo bench --bench side_by_side --", after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// A first look in about two minutes: one short run each, no peers, nothing written
+    /// A first look in about two minutes: one short run each, no peers, writes nothing
     #[arg(long)]
     pub(crate) quick: bool,
 
@@ -28,11 +27,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=101))]
     reps: Option<u32>,
 
-    /// How long a run counts [default: 1s; quick: 200ms]
+    /// Counted time of a run [default: 1s; quick: 200ms]
     #[arg(long, value_name = "TIME", value_parser = time)]
     time: Option<Duration>,
 
-    /// How long a run goes before it counts [default: 300ms; quick: 100ms]
+    /// Warm-up before the counted time [default: 300ms; quick: 100ms]
     #[arg(long, value_name = "TIME", value_parser = time)]
     warm_up: Option<Duration>,
 
@@ -45,63 +44,63 @@ pub(crate) struct Options {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     loads: Vec<Kind>,
 
-    /// Another build of tollgate to measure in place of this one's
+    /// Measures this build of tollgate instead of the current one
     #[arg(long, value_name = "FILE")]
     pub(crate) server: Option<PathBuf>,
 
-    /// A further build of tollgate, in memory and over Redis: a row each at the loads
+    /// Measures another build of tollgate as additional rows, in memory and over Redis
     #[arg(long, value_name = "FILE")]
     pub(crate) other: Option<PathBuf>,
 
-    /// No peers
+    /// Skips the peers
     #[arg(long)]
     no_peers: bool,
 
-    /// No Redis: only the echo and what keeps its counts in memory
+    /// Skips Redis: measures only the echo and servers with counts in memory
     #[arg(long)]
     pub(crate) no_redis: bool,
 
-    /// What is measured besides the loads [default: all]
+    /// Measurements besides the loads [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "no_extras")]
     extras: Vec<Extra>,
 
-    /// Only the loads
+    /// Runs only the loads
     #[arg(long)]
     no_extras: bool,
 
-    /// Write nothing into benches/
+    /// Writes nothing into benches/
     #[arg(long)]
     no_write: bool,
 
-    /// Redis, the echo and peers listen on ports from this one on, on loopback
+    /// First port on loopback for Redis, the echo and peers
     #[arg(long, value_name = "PORT", default_value_t = 21_200)]
     pub(crate) ports: u16,
 
-    /// Be the echo
+    /// Runs as the echo
     #[arg(long, value_name = "ADDRESS", hide = true)]
     pub(crate) echo: Option<SocketAddr>,
 
-    /// What cargo passes
+    /// Passed by cargo
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// What is measured besides the loads.
+/// A measurement besides the loads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Extra {
     /// A PING to Redis and its answer
     Ping,
-    /// What calls take at half the peak's pace
+    /// Latency at half the peak rate
     Pace,
-    /// More calls than are taken, on Redis
+    /// More calls in flight than the server handles, on Redis
     Overload,
-    /// What ghz says of the same load
+    /// The same load by ghz
     Clients,
-    /// Servers in memory by h2load, where there are peers
+    /// Servers in memory, by h2load; needs peers
     H2load,
     /// A million keys
     Crowd,
-    /// A server that has nothing to do
+    /// An idle server
     Idle,
 }
 
@@ -136,7 +135,7 @@ impl Options {
         !self.no_peers && !self.quick
     }
 
-    /// Whether this is a whole run, whose figures are to be kept.
+    /// Whether this is a complete run, whose results are stored.
     pub(crate) fn writes(&self) -> bool {
         let is_whole = self.loads.is_empty() && self.extras.is_empty() && !self.no_extras;
         !self.no_write && !self.quick && is_whole && !self.no_redis && self.other.is_none()

@@ -1,4 +1,4 @@
-//! What calls take that come at half the peak's pace, however soon others are answered.
+//! Latency of calls at half the peak rate, in an open loop.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -12,13 +12,13 @@ use crate::{
     table::{rate, time},
 };
 
-/// As many as of 256 in flight.
+/// As with 256 calls in flight.
 const CONNECTIONS: usize = 16;
 
-/// What calls took that came at a pace.
+/// Results of a row.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// Calls a second that were to be made.
+    /// Calls a second that were planned.
     wanted: f64,
     /// Calls a second that were answered.
     rate: f64,
@@ -26,14 +26,13 @@ pub(crate) struct Pace {
     p50: f64,
     /// In µs.
     pub(crate) p99: f64,
-    /// CPU of the server and its Redis, and of the load, in cores.
+    /// CPU of the server with its Redis, and of the load, in cores.
     cores: [f64; 2],
-    /// What should not have come, and how often.
+    /// Unexpected replies, with their numbers.
     wrong: BTreeMap<String, u64>,
 }
 
-/// Calls of pairs at half of what each row did at most, of one row after another, again and
-/// again.
+/// Runs the pairs load at half of each row's peak, against each row in turn, several times.
 pub(crate) async fn measure(
     options: &Options,
     rows: &mut [Row],

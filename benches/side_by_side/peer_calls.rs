@@ -1,9 +1,9 @@
-//! The calls of peers: the fields of their messages that are sent, by the numbers that
-//! their .proto files give them.
+//! Calls of the peers. The messages have only the fields that are sent, with the numbers of
+//! the peers' .proto files.
 
 use crate::call::{Call, NUMBER, first_is};
 
-/// As many as may pass, in all of them.
+/// The limit in all calls: never reached.
 const ROOM: i64 = 1_000_000_000;
 
 fn key() -> String {
@@ -54,7 +54,7 @@ struct RateLimit {
     duration: i64,
 }
 
-/// `GetRateLimits` of one limit, which its default algorithm counts in windows.
+/// `GetRateLimits` of one limit; the default algorithm counts in windows.
 pub(crate) fn gubernator() -> Call {
     let request = RateLimit {
         name: "bench".into(),
@@ -67,8 +67,8 @@ pub(crate) fn gubernator() -> Call {
     Call::new("/pb.gubernator.V1/GetRateLimits", &message, under_limit)
 }
 
-/// One response, whose status is that of 0, which is not sent, and whose limit is there:
-/// with an error nothing else is.
+/// Accepts one response without an error: status 0 is not sent, so the limit comes first. A
+/// response with an error has no limit.
 fn under_limit(message: &[u8]) -> bool {
     matches!(message, [0x0a, _, 0x10, ..])
 }
@@ -95,7 +95,7 @@ struct Entry {
     value: String,
 }
 
-/// Envoy's `ShouldRateLimit`, which two of them serve; OK is 1.
+/// Envoy's `ShouldRateLimit`, which two peers serve; OK is 1.
 pub(crate) fn rate_limit_service() -> Call {
     let entries = vec![Entry { key: "key".into(), value: key() }];
     let message =

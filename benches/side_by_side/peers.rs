@@ -1,5 +1,5 @@
-//! Peers: others' servers, each asked by its own closest gRPC call and configured as its
-//! own documentation recommends.
+//! Peers: third-party servers. Each gets its gRPC call that is closest to ours, and is configured
+//! as its documentation recommends.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ pub(crate) enum Store {
     Redis,
 }
 
-/// Somebody else's server.
+/// A third-party server.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
     pub(crate) store: Store,
@@ -39,18 +39,18 @@ pub(crate) struct Peer {
     command: fn(&Setting) -> Result<Command, String>,
 }
 
-/// Where a peer is to run.
+/// Settings of a running peer.
 struct Setting {
     program: PathBuf,
     port: u16,
-    /// For what it listens on besides.
+    /// For its other listeners.
     other_ports: [u16; 2],
     redis_port: Option<u16>,
     /// An empty folder.
     folder: PathBuf,
 }
 
-/// Those that are known here.
+/// All supported peers.
 pub(crate) const PEERS: [Peer; 5] = [
     Peer {
         name: "throttlecrab",
@@ -92,7 +92,7 @@ pub(crate) const PEERS: [Peer; 5] = [
         name: "envoyproxy/ratelimit",
         store: Store::Redis,
         kind: Kind::Fixed,
-        // What the package of its server is called.
+        // The name of the server's Go package.
         program: "service_cmd",
         source: Source::Go(
             "github.com/envoyproxy/ratelimit/src/service_cmd@v1.4.1-0.20260122083618-3fb702589d36",
@@ -102,7 +102,7 @@ pub(crate) const PEERS: [Peer; 5] = [
     },
 ];
 
-/// Starts those that can be had and whose load is asked for; says why of the others.
+/// Starts the available peers whose load is requested; returns the others with reasons.
 pub(crate) async fn start(
     options: &Options,
     ports: &mut Ports,
@@ -127,7 +127,7 @@ pub(crate) async fn start(
 async fn start_one(peer: &Peer, ports: &mut Ports) -> Result<Row, String> {
     let program = install::program(peer.program, peer.source).await?;
     let folder = install::folder().join(peer.name.replace(['/', ',', ' '], "-"));
-    // What an earlier run left there would be read.
+    // Deletes files of an earlier run, which the peer would read.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
     let redis = match peer.store {
@@ -151,7 +151,7 @@ async fn start_one(peer: &Peer, ports: &mut Ports) -> Result<Row, String> {
     Ok(row)
 }
 
-/// The store that its README says is for variable load; all else by default.
+/// Uses the store that its README recommends for variable load, else defaults.
 fn throttlecrab(setting: &Setting) -> Result<Command, String> {
     let mut command = Command::new(&setting.program);
     command.args(["--grpc", "--grpc-host", "127.0.0.1", "--store", "adaptive"]);
@@ -159,8 +159,8 @@ fn throttlecrab(setting: &Setting) -> Result<Command, String> {
     Ok(command)
 }
 
-/// One node that is its own only peer; BATCHING, its default. Its traces would look for
-/// somebody to take them.
+/// One node that is its own only peer, with the default BATCHING. Disables traces, which need a
+/// collector.
 fn gubernator(setting: &Setting) -> Result<Command, String> {
     let address = |port: u16| format!("127.0.0.1:{port}");
     let mut command = Command::new(&setting.program);
@@ -176,7 +176,7 @@ fn gubernator(setting: &Setting) -> Result<Command, String> {
     Ok(command)
 }
 
-/// One limit for each value of a key; room for as many counters as there are keys.
+/// One limit for each value of a key, and counters for all keys.
 fn limitador(setting: &Setting) -> Result<Command, String> {
     let limits = "- namespace: bench\n  max_value: 1000000000\n  seconds: 3600\n  \
                   conditions: []\n  variables:\n    - descriptors[0].key\n";
@@ -192,8 +192,8 @@ fn limitador(setting: &Setting) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Writes to Redis gathered for 150 µs, the least that its README recommends: the most
-/// favourable to its latency.
+/// Collects commands for Redis for 150 µs. This is the least that its README recommends, and the
+/// best for its latency.
 fn ratelimit(setting: &Setting) -> Result<Command, String> {
     let limits = "domain: bench\ndescriptors:\n  - key: key\n    rate_limit:\n      \
                   unit: hour\n      requests_per_unit: 1000000000\n";

@@ -1,4 +1,4 @@
-//! The plot: calls a second by calls in flight, a panel for each of the main loads.
+//! The plot: calls a second by calls in flight, one panel for each of the main loads.
 
 use std::{error::Error, path::Path};
 
@@ -13,11 +13,11 @@ use crate::{
 /// File name in benches/.
 pub(crate) const FILE: &str = "side_by_side.svg";
 const SIZE: (u32, u32) = (1080, 720);
-/// Panels across and down.
+/// Number of panels across and down.
 const PANELS: (usize, usize) = (3, 2);
 const LOADS: [Kind; 6] =
     [Kind::Pairs, Kind::Full, Kind::Sequence, Kind::Fixed, Kind::Bucket, Kind::FixedBlocked];
-/// Rows and their colours, which tell apart for those who see no red or green, too.
+/// Rows and their colours, which are distinct for colour-blind readers too.
 const ROWS: [(&str, RGBColor); 4] = [
     (ECHO, RGBColor(110, 110, 110)),
     (EMBEDDED, RGBColor(0, 114, 178)),
@@ -25,7 +25,7 @@ const ROWS: [(&str, RGBColor); 4] = [
     (LANES, RGBColor(230, 159, 0)),
 ];
 
-/// Draws it.
+/// Draws the plot.
 pub(crate) fn draw(
     results: &Results,
     in_flight: &[u32],

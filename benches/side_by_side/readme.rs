@@ -1,4 +1,4 @@
-//! The generated part of benches/README.md, and the machine that it tells of.
+//! Writes the generated part of benches/README.md, with a description of the machine.
 
 use std::{
     fs,
@@ -13,12 +13,12 @@ use tollgate::time::Clock;
 const BEGIN: &str = "<!-- side_by_side: begin; written by `cargo bench --bench side_by_side` -->";
 const END: &str = "<!-- side_by_side: end -->";
 
-/// Where the benchmarks' figures are.
+/// Folder of the results.
 pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("benches")
 }
 
-/// Puts the report between the markers; what else stands there stays.
+/// Replaces the text between the markers.
 pub(crate) fn write(report: &str) -> Result<(), String> {
     let path = folder().join("README.md");
     let text = fs::read_to_string(&path).map_err(|error| error.to_string())?;
@@ -28,7 +28,7 @@ pub(crate) fn write(report: &str) -> Result<(), String> {
     fs::write(&path, text).map_err(|error| error.to_string())
 }
 
-/// When, on what machine and with which programs.
+/// Date, machine and versions of programs.
 pub(crate) fn circumstances() -> String {
     let cores = thread::available_parallelism().map_or(0, usize::from);
     let information = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The tables of a run: what is printed, and what benches/README.md keeps.
+//! The tables of a run, for the terminal and for benches/README.md.
 
 use std::fmt::{self, Write};
 
@@ -16,14 +16,14 @@ use crate::{
 
 const ROWS: [&str; 6] = [ECHO, EMBEDDED, OTHER, PER_CALL, LANES, OTHER_LANES];
 
-/// Everything that was measured.
+/// All results of a run.
 pub(crate) struct Report<'a> {
     pub(crate) options: &'a Options,
     pub(crate) results: &'a Results,
     pub(crate) besides: &'a Besides,
-    /// Rows that were left out, and why.
+    /// Skipped rows, with reasons.
     pub(crate) skipped: &'a [(&'static str, String)],
-    /// The file name of the plot, where there is one.
+    /// File name of the plot, if it is drawn.
     pub(crate) plot: Option<&'a str>,
 }
 
@@ -56,13 +56,13 @@ impl fmt::Display for Report<'_> {
 }
 
 impl Report<'_> {
-    /// The calls in flight of the tables that have one number of them only.
+    /// The number of calls in flight for tables with a single number.
     fn main(&self) -> u32 {
         let all = &self.options.in_flight;
         if all.contains(&256) { 256 } else { all.iter().copied().max().unwrap_or(1) }
     }
 
-    /// The rows of this project that were measured.
+    /// The measured rows of this project.
     fn rows(&self) -> impl Iterator<Item = &'static str> {
         ROWS.into_iter().filter(|row| self.results.knows(row))
     }
@@ -121,7 +121,7 @@ impl Report<'_> {
         ]
     }
 
-    /// The peers, each beside our rows of the load that is closest to its call.
+    /// The peers, each beside our rows of the load closest to its call.
     fn peers(&self, in_flight: u32) -> Table {
         let heading = ["load", "row", "keeps counts in"];
         let numbers: Vec<String> =
@@ -151,7 +151,7 @@ impl Report<'_> {
         table
     }
 
-    /// What has to be known to trust the figures.
+    /// Remarks on the quality of the results.
     fn remarks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let spread = self.results.spread();
         if self.options.reps() > 1 {

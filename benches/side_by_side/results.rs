@@ -1,4 +1,4 @@
-//! All runs, by load, calls in flight and row.
+//! All runs by load, calls in flight and row.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use crate::{
     run::{Run, median},
 };
 
-/// Where a run belongs.
+/// Key of a run: load, calls in flight, row.
 pub(crate) type Place = (Kind, u32, &'static str);
 
-/// Runs, and what they say together.
+/// Runs, and figures over several of them.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     runs: BTreeMap<Place, Vec<Run>>,
@@ -21,12 +21,12 @@ impl Results {
         self.runs.entry(place).or_default().push(run);
     }
 
-    /// Whether anything of a row was measured.
+    /// Whether a row has any run.
     pub(crate) fn knows(&self, row: &str) -> bool {
         self.runs.keys().any(|(_, _, of)| *of == row)
     }
 
-    /// The median of what `value` takes from each run; none if there was none.
+    /// The median of `value` over the runs; `None` without runs.
     pub(crate) fn median(&self, place: Place, value: impl Fn(&Run) -> f64) -> Option<f64> {
         let runs = self.runs.get(&place)?;
         Some(median(runs.iter().map(value)))
@@ -37,7 +37,7 @@ impl Results {
         self.median(place, |run| run.rate)
     }
 
-    /// The rate of one row for that of another one, of the same load.
+    /// Rate of a row divided by that of another one, for the same load.
     pub(crate) fn ratio(
         &self,
         kind: Kind,
@@ -48,13 +48,13 @@ impl Results {
         Some(self.rate((kind, in_flight, row))? / self.rate((kind, in_flight, to))?)
     }
 
-    /// The most that a row did of a load, with however many calls in flight.
+    /// Highest rate of a row for a load, with any number of calls in flight.
     pub(crate) fn peak(&self, kind: Kind, row: &'static str) -> Option<f64> {
         let theirs = self.runs.keys().filter(|(of, _, name)| *of == kind && *name == row);
         theirs.filter_map(|place| self.rate(*place)).reduce(f64::max)
     }
 
-    /// How far the runs of a place lie apart at most, as a part of their median.
+    /// Typical distance of the fastest and the slowest run, as a fraction of their median.
     pub(crate) fn spread(&self) -> f64 {
         let spreads = self.runs.values().map(|runs| {
             let rates = || runs.iter().map(|run| run.rate);
@@ -66,7 +66,7 @@ impl Results {
         median(spreads)
     }
 
-    /// What should not have come, where, and how often.
+    /// Unexpected replies by key, with their numbers.
     pub(crate) fn wrong(&self) -> Vec<(Place, String, u64)> {
         let mut all: BTreeMap<(Place, &str), u64> = BTreeMap::new();
         for (place, runs) in &self.runs {
@@ -77,7 +77,7 @@ impl Results {
         all.into_iter().map(|((place, what), count)| (place, what.to_owned(), count)).collect()
     }
 
-    /// Calls that were refused with RESOURCE_EXHAUSTED, where any were.
+    /// Keys with calls refused by RESOURCE_EXHAUSTED, and their rates.
     pub(crate) fn refused(&self) -> Vec<(Place, f64)> {
         let refused = |place: &Place| Some((*place, self.median(*place, |run| run.refused)?));
         self.runs.keys().filter_map(refused).filter(|(_, rate)| *rate > 0.0).collect()

@@ -1,4 +1,4 @@
-//! What is measured beside each other: servers that run, and what each is asked.
+//! Rows of the comparison: running servers and their loads.
 
 use std::{
     collections::BTreeMap,
@@ -29,31 +29,31 @@ pub(crate) const OTHER_LANES: &str = "Redis, lanes, other";
 pub(crate) const PER_CALL: &str = "Redis, per call";
 pub(crate) const LANES: &str = "Redis, lanes";
 
-/// How long a server may take until it answers.
+/// Time limit until a server answers.
 const START: Duration = Duration::from_secs(20);
 
-/// A server that runs.
+/// A running server.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) address: SocketAddr,
     pub(crate) loads: BTreeMap<Kind, Arc<Load>>,
     pub(crate) meter: Meter,
-    /// Numbers that loads have used.
+    /// Call numbers that loads have used.
     pub(crate) numbers_used: u64,
-    /// Ends with the row, and so does its Redis.
+    /// Ends when the row is dropped, as does its Redis.
     server: Process,
     _redis: Option<Process>,
-    /// The port of its own Redis.
+    /// Port of the row's Redis.
     pub(crate) redis_port: Option<u16>,
 }
 
-/// Where on this machine.
+/// An address on this machine.
 pub(crate) fn loopback(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
 impl Row {
-    /// A row of a server that was started; waits until it takes connections.
+    /// A row of a started server; waits until it accepts connections.
     pub(crate) async fn new(
         name: &'static str,
         address: SocketAddr,
@@ -77,7 +77,7 @@ impl Row {
         Ok(Row { name, address, loads, meter, numbers_used: 0, server, _redis: redis, redis_port })
     }
 
-    /// The echo, which this program is itself when it is told so.
+    /// The echo: this program with `--echo`.
     pub(crate) async fn echo(kinds: &[Kind], port: u16) -> Result<Row, String> {
         let program = env::current_exe().map_err(|error| error.to_string())?;
         let address = loopback(port);
@@ -86,7 +86,7 @@ impl Row {
         Row::new(ECHO, address, loads, server, None).await
     }
 
-    /// A Tollgate in memory, or with a Redis of its own on `redis_port`.
+    /// A Tollgate in memory, or with a separate Redis on `redis_port`.
     pub(crate) async fn tollgate(
         name: &'static str,
         program: &Path,
@@ -112,13 +112,12 @@ impl Row {
         Ok(row)
     }
 
-    /// Memory of its server, in KiB.
+    /// Memory of the server, in KiB.
     pub(crate) fn resident(&self) -> u64 {
         self.server.resident()
     }
 
-    /// Makes a call until it is answered as it should be: a server that listens may not be
-    /// ready yet.
+    /// Repeats a call until the reply is as expected: a listening server may not be ready yet.
     pub(crate) async fn ask_until_right(&self, call: &Call) -> Result<(), String> {
         let begun = monotonic();
         while let Err(error) = self.ask(call).await {
@@ -130,7 +129,7 @@ impl Row {
         Ok(())
     }
 
-    /// Makes one call; an error if it is not answered as it should be.
+    /// Makes one call; fails if the reply is not as expected.
     pub(crate) async fn ask(&self, call: &Call) -> Result<(), String> {
         let mut connection =
             Connection::open(self.address).await.map_err(|error| error.to_string())?;
@@ -153,7 +152,7 @@ async fn open_and_close(address: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// A Redis that answers, of our own.
+/// Starts a Redis, and waits until it answers.
 pub(crate) async fn redis(port: u16) -> Result<Process, String> {
     let mut redis = process::redis(port);
     let begun = monotonic();
@@ -169,7 +168,7 @@ pub(crate) async fn redis(port: u16) -> Result<Process, String> {
     Ok(redis)
 }
 
-/// Whether a Redis with this process number answers.
+/// Whether the Redis with this process id answers.
 fn answers(port: u16, id: u32) -> bool {
     let info = redis::Client::open(format!("redis://127.0.0.1:{port}"))
         .and_then(|client| client.get_connection())

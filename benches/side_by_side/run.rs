@@ -1,17 +1,17 @@
-//! What a run measured, and medians of several.
+//! Results of a run, and medians of several.
 
 use std::collections::BTreeMap;
 
 use crate::{meter::Reading, tally::Tally};
 
-/// What one run measured.
+/// Results of one run.
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
-    /// Calls that were answered as they should be, a second.
+    /// Calls a second with the expected reply.
     pub(crate) rate: f64,
-    /// Half of those took no longer, in µs.
+    /// Median latency of these calls, in µs.
     pub(crate) p50: f64,
-    /// 99 % of those took no longer, in µs.
+    /// 99th percentile of their latency, in µs.
     pub(crate) p99: f64,
     /// CPU of the server, µs a call.
     pub(crate) server: f64,
@@ -19,13 +19,13 @@ pub(crate) struct Run {
     pub(crate) redis: f64,
     /// CPU of the load, µs a call.
     pub(crate) generator: f64,
-    /// Redis's time for scripts by its own count, µs a call.
+    /// Time of scripts by Redis's statistics, µs a call.
     pub(crate) script: f64,
-    /// Script calls of Redis, for a call.
+    /// Script calls per call.
     pub(crate) scripts: f64,
-    /// Calls refused with RESOURCE_EXHAUSTED, a second.
+    /// Calls a second refused with RESOURCE_EXHAUSTED.
     pub(crate) refused: f64,
-    /// What should not have come, and how often.
+    /// Unexpected replies, with their numbers.
     pub(crate) wrong: BTreeMap<String, u64>,
 }
 
@@ -50,7 +50,7 @@ impl Run {
     }
 }
 
-/// What came most often of what should not have come, and how often in all.
+/// The number of unexpected replies, and the most frequent one.
 pub(crate) fn otherwise(wrong: &BTreeMap<String, u64>) -> String {
     let all: u64 = wrong.values().sum();
     match wrong.iter().max_by_key(|(_, count)| **count) {
@@ -59,13 +59,13 @@ pub(crate) fn otherwise(wrong: &BTreeMap<String, u64>) -> String {
     }
 }
 
-/// In µs, of sorted latencies in ns.
+/// A quantile in µs of sorted latencies in ns.
 fn quantile(sorted: &[u32], quantile: f64) -> f64 {
     let at = (sorted.len() as f64 * quantile) as usize;
     sorted.get(at).or(sorted.last()).map_or(0.0, |nanos| f64::from(*nanos) / 1000.0)
 }
 
-/// The value in the middle; of an even number of them, the mean of the two.
+/// The median; of an even number of values, the mean of the middle two.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);

@@ -1,11 +1,11 @@
-//! Tables that read well in a terminal and are Markdown.
+//! Markdown tables that are readable in a terminal.
 
 use std::fmt;
 
 /// A table; its `Display` writes it.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// Of equal length, the heading first.
+    /// All of equal length; the first is the heading.
     lines: Vec<Vec<String>>,
 }
 
@@ -18,7 +18,7 @@ impl Table {
         self.lines.push(cells.into_iter().collect());
     }
 
-    /// Whether it has a heading only.
+    /// Whether the table has no line below its heading.
     pub(crate) fn is_empty(&self) -> bool {
         self.lines.len() == 1
     }
@@ -44,7 +44,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// A number with a comma after each three digits; of a rate, its three leading digits.
+/// Formats a rate: three significant digits, with a comma before each three digits.
 pub(crate) fn rate(value: f64) -> String {
     let unit = 10_f64.powf((value.max(1.0).log10().floor() - 2.0).max(0.0));
     let digits = format!("{:.0}", (value / unit).round() * unit);
@@ -58,7 +58,7 @@ pub(crate) fn rate(value: f64) -> String {
     text
 }
 
-/// A time given in µs, in the unit that reads best.
+/// Formats a time in µs with a suitable unit.
 pub(crate) fn time(micros: f64) -> String {
     match micros {
         micros if micros < 1000.0 => format!("{micros:.0} µs"),
@@ -67,12 +67,12 @@ pub(crate) fn time(micros: f64) -> String {
     }
 }
 
-/// A part of something, in per cent.
+/// Formats a fraction in per cent.
 pub(crate) fn percent(part: f64) -> String {
     format!("{:.0} %", part * 100.0)
 }
 
-/// What `show` makes of a value, or a dash.
+/// Formats a value with `show`; a dash without a finite value.
 pub(crate) fn or_dash(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
     value.filter(|value| value.is_finite()).map_or("–".to_owned(), show)
 }

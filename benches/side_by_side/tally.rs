@@ -1,4 +1,4 @@
-//! What callers saw.
+//! Results of callers.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,33 +9,33 @@ use crate::{
     connection::{Failure, RESOURCE_EXHAUSTED},
 };
 
-/// What one or more callers saw.
+/// Results of one or more callers.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// How long each call took that was answered as it should be, in ns.
+    /// Latency of each call with the expected reply, in ns.
     pub(crate) latencies: Vec<u32>,
     /// Calls refused with RESOURCE_EXHAUSTED.
     pub(crate) refused: u64,
-    /// Calls that failed or were answered otherwise than they should be, by what came.
+    /// Failed calls and unexpected replies, by description.
     pub(crate) wrong: BTreeMap<String, u64>,
 }
 
-/// What a caller can do after an answer.
+/// The next step of a caller.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// What comes next.
+    /// The next call of the load.
     GoOn,
-    /// Begin anew: what follows a failed call would not make sense.
+    /// The first call of the load: the rest would not make sense after a failure.
     Anew,
-    /// Come again later.
+    /// The first call, after a pause.
     Later,
-    /// Nothing: the connection is broken.
+    /// None: the connection is broken.
     End,
 }
 
 impl Tally {
-    /// Notes what came of a call. Only within the time that counts does it count when it
-    /// is as it should be; what is wrong always does.
+    /// Records the outcome of a call. Expected replies and refusals count only with `counts`;
+    /// unexpected ones always count.
     pub(crate) fn note(
         &mut self,
         call: &Call,

@@ -1,4 +1,4 @@
-//! The targets of the design, what was measured for each, and whether it is met.
+//! Design targets, their measured values, and whether they are met.
 
 use crate::{
     besides::Besides,
@@ -10,7 +10,7 @@ use crate::{
     table::{Table, or_dash, percent, time},
 };
 
-/// What a value has to be.
+/// The bound of a target.
 #[derive(Clone, Copy)]
 enum Bound {
     AtLeast(f64),
@@ -21,7 +21,7 @@ struct Targets {
     table: Table,
 }
 
-/// All targets that this run can tell of.
+/// All targets that this run has measured.
 pub(crate) fn table(results: &Results, besides: &Besides) -> Table {
     let mut targets = Targets { table: Table::new(["what", "target", "measured", "met"]) };
     targets.of_echo(results);
@@ -91,7 +91,7 @@ impl Targets {
         }
     }
 
-    /// Against the fastest peer of a sort, each by our load that is closest to its call.
+    /// Compares with the fastest peer of each store, by our load closest to its call.
     fn of_peers(&mut self, results: &Results, besides: &Besides) {
         let least = |row: &'static str, store: Store| {
             let theirs = PEERS.iter().filter(|peer| peer.store == store);
