@@ -1,8 +1,7 @@
 """A device backend that asks Tollgate before each task of its devices.
 
-The pool lets a few tasks run at once; the other devices wait their turn. Every
-call has a deadline, and every call can be repeated: one that got no answer is
-sent again as it was.
+The pool lets a few tasks run at once; the other devices wait. Every call has a
+deadline, and a call without an answer is repeated unchanged.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ SHORT, LONG = 0.2, 2.5  # seconds of work; the long one outlives its first lease
 
 REPEATED = (
     grpc.StatusCode.UNAVAILABLE,  # no server, no store, or a broken connection
-    grpc.StatusCode.DEADLINE_EXCEEDED,  # executed or not, nobody knows
+    grpc.StatusCode.DEADLINE_EXCEEDED,  # may have been executed
     grpc.StatusCode.RESOURCE_EXHAUSTED,  # the server is busy
 )
 RECORDED = (
@@ -44,7 +43,7 @@ RECORDED = (
 
 
 async def call(method: Callable[..., Awaitable[Response]], request: Message) -> Response:
-    """Calls Tollgate, again if need be."""
+    """Calls Tollgate; repeats the call on the status codes in REPEATED."""
     attempt = 1
     while True:
         try:
@@ -57,7 +56,7 @@ async def call(method: Callable[..., Awaitable[Response]], request: Message) -> 
 
 
 class Backend:
-    """Sees the tasks of its devices through, in one pool."""
+    """Runs the tasks of its devices in one pool."""
 
     def __init__(self, stub: AdmissionServiceStub, pool: str) -> None:
         self.stub = stub
@@ -66,12 +65,12 @@ class Backend:
         self.most_in_use = 0
 
     async def run_device(self, device: str, tasks: int) -> None:
-        """Runs a device's tasks one after the other, the last one long."""
+        """Runs the tasks of a device in sequence; the last one is long."""
         for number in range(1, tasks + 1):
             await self.run_task(device, f"task-{number}", LONG if number == tasks else SHORT)
 
     async def run_task(self, device: str, task: str, seconds: float) -> None:
-        """Returns as soon as a result of the task is on record."""
+        """Runs a task until its result is recorded."""
         name = {"pool": self.pool, "device_id": device, "task_id": task}
         while True:
             request = pb.AdmitTaskRequest(**name, lease_duration=LEASE)
@@ -92,13 +91,13 @@ class Backend:
             self.note(name, pb.CompleteVerdict.Name(completion.verdict))
             if completion.verdict in RECORDED:
                 return
-            # STALE_TOKEN or UNKNOWN: nothing is on record, so ask again.
+            # STALE_TOKEN or UNKNOWN: nothing was recorded, so ask again.
 
     async def work(self, name: dict[str, str], token: int, seconds: float) -> bool:
-        """Works, renewing the lease three times as often as it ends; False if it is lost.
+        """Works, and renews the lease after each third of it. Returns False if it is lost.
 
-        A real backend hands the token to the external system, which can then
-        refuse a device whose lease has gone to another.
+        A real backend passes the token to the external system, which can then refuse
+        a device whose lease has ended.
         """
         pause = LEASE.total_seconds() / 3
         while seconds > pause:
@@ -137,7 +136,7 @@ async def run(arguments: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    """Reads the command line; 0 when all tasks are done."""
+    """Reads the command line. Returns 0 if all tasks are done."""
     parser = argparse.ArgumentParser(description="Runs tasks of devices, admitted by Tollgate.")
     parser.add_argument("--server", default="127.0.0.1:50051", help="default: %(default)s")
     parser.add_argument("--pool", default="python-example", help="default: %(default)s")

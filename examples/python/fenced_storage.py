@@ -1,9 +1,9 @@
-"""A storage that refuses the fencing token of a holder who is no longer one.
+"""A storage that refuses the fencing token of an earlier lock holder.
 
-A lock alone keeps no late write out: a holder may stall just before it writes (a pause
-of its process, a slow network), longer than its lease, and go on believing that it holds
-the lock. The storage knows better: it keeps the greatest token it has seen, and refuses
-a smaller one in the same statement that would write.
+A lock alone does not prevent late writes. A holder may stall just before a write (a
+paused process, a slow network) for longer than its lease, and then write as if it still
+held the lock. The storage keeps the greatest token that it has seen, and refuses a smaller
+one in the statement that writes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent / "generated"))
 from tollgate.v1 import lock_pb2 as pb  # noqa: E402
 from tollgate.v1.lock_pb2_grpc import LockServiceStub  # noqa: E402
 
-DEADLINE = 5.0  # seconds a call may take, its wait for the lock apart
+DEADLINE = 5.0  # seconds a call may take, in addition to max_wait
 LEASE = timedelta(seconds=1)
 MAX_WAIT = timedelta(seconds=30)
 
@@ -36,14 +36,14 @@ CREATE TABLE IF NOT EXISTS account (
 
 
 class Refused(Exception):
-    """The token is older than one that was seen: the lock has another holder by now."""
+    """The token is below the greatest one seen: the lock has a later holder."""
 
 
 class Storage:
     """Accounts in an SQLite file, each guarded by the lock of its name."""
 
     def __init__(self, path: Path) -> None:
-        # A transaction has SQLite's write lock from its start to its end.
+        # IMMEDIATE: a transaction takes SQLite's write lock at its start.
         self.database = sqlite3.connect(path, isolation_level="IMMEDIATE", timeout=30)
         self.database.execute(SCHEMA)
 
@@ -52,17 +52,17 @@ class Storage:
         self.database.close()
 
     def open_account(self, name: str, balance: int) -> None:
-        """Makes an account."""
+        """Creates an account."""
         with self.database:
             self.database.execute(
                 "INSERT INTO account (name, balance) VALUES (?, ?)", (name, balance)
             )
 
     def read(self, name: str, token: int) -> int:
-        """Reads as a holder, and keeps out all earlier ones from now on.
+        """Reads as a holder, and raises the stored token.
 
-        Without that an earlier holder might still write between this read and the write
-        that builds on it.
+        Otherwise an earlier holder could still write between this read and the write
+        that depends on it.
         """
         with self.database:  # one transaction: committed as a whole, or not at all
             raised = self.database.execute(
@@ -88,7 +88,7 @@ class Storage:
 
 
 class Holder:
-    """One of those that compete for the lock of an account."""
+    """A competitor for the lock of an account."""
 
     def __init__(self, owner: str, stub: LockServiceStub, path: Path, account: str) -> None:
         self.owner = owner
@@ -98,7 +98,7 @@ class Holder:
         self.token = 0
 
     def acquire(self) -> None:
-        """Waits for the lock, in the order of arrival."""
+        """Waits for the lock; waiters get it in order of arrival."""
         request = pb.AcquireLockRequest(
             name=self.account, owner=self.owner, lease_duration=LEASE, max_wait=MAX_WAIT
         )
@@ -115,7 +115,7 @@ class Holder:
         return balance
 
     def write(self, balance: int) -> bool:
-        """Writes the balance; False if that is not this holder's to do any more."""
+        """Writes the balance. Returns False if the storage refuses the token."""
         try:
             self.storage.write(self.account, balance, self.token)
         except Refused:
@@ -125,7 +125,7 @@ class Holder:
         return True
 
     def release(self) -> None:
-        """Gives the lock back, by its token: nobody else's lease."""
+        """Releases the lock. The token ensures that it ends only its own lease."""
         request = pb.ReleaseLockRequest(
             name=self.account, owner=self.owner, fencing_token=self.token
         )
@@ -133,12 +133,12 @@ class Holder:
         self.say(pb.ReleaseLockOutcome.Name(answer.outcome).removeprefix("RELEASE_LOCK_OUTCOME_"))
 
     def say(self, text: str) -> None:
-        """Prints what happens, in its order."""
+        """Prints a step at once."""
         print(f"{self.owner}: {text}", flush=True)
 
 
 def run(stub: LockServiceStub, path: Path, account: str) -> bool:
-    """Lets a holder stall beyond its lease; True if nothing of the other's is lost."""
+    """Lets a holder stall beyond its lease. Returns True if the other write is kept."""
     slow, fast = (Holder(owner, stub, path, account) for owner in ("slow", "fast"))
     slow.storage.open_account(account, 100)
 
@@ -151,7 +151,7 @@ def run(stub: LockServiceStub, path: Path, account: str) -> bool:
     fast.write(fast.read() + 50)
     fast.release()
 
-    refused = not slow.write(before - 30)  # it has not noticed anything
+    refused = not slow.write(before - 30)  # unaware that its lease has ended
     slow.release()
 
     fast.acquire()
@@ -163,7 +163,7 @@ def run(stub: LockServiceStub, path: Path, account: str) -> bool:
 
 
 def main() -> int:
-    """Reads the command line; 0 when the late write was refused."""
+    """Reads the command line. Returns 0 if the late write was refused."""
     parser = argparse.ArgumentParser(description="Guards a storage by fencing tokens.")
     parser.add_argument("--server", default="127.0.0.1:50051", help="default: %(default)s")
     parser.add_argument("--account", default="account:17", help="default: %(default)s")
