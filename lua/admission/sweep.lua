@@ -1,22 +1,21 @@
--- Takes what has ended out of the way though nobody calls: leases, queued tasks whose time
--- is over, and what is remembered no longer.
+-- Expires leases and queued tasks of a pool in the background, and drops forgotten records.
 --
 -- keys[1] settings string: the pool's run-time settings
 -- keys[2] leases zset: the pool's leases by the end of their slot
 -- keys[3] events list: the pool's history
--- keys[4] queued hash: tasks that were queued
--- keys[5] backlog zset: those that are queued, by device and age
--- keys[6] due zset: when queued ones expire and others are forgotten
--- keys[7] queue zset: calls that wait
+-- keys[4] queued hash: records of queued tasks
+-- keys[5] backlog zset: queued tasks by device and age
+-- keys[6] due zset: queued tasks by when the sweeper must handle them
+-- keys[7] queue zset: waiters by ticket
 -- argv[1] max_attempts default, 1..1000
 -- argv[2] retention_ms ms, 60000..2592000000
 -- argv[3] history events kept at least, 100..1000000
 --
--- Returns {0, 1 when more has ended than one call takes out, when something ends next, µs,
---          or 0, 1 when the pool is vacant: no lease, queued task, setting or waiter}
+-- Returns {0, 1 if more has ended than one call removes, next end µs or 0, 1 if the pool is
+--          vacant: no lease, queued task, setting or waiter}
 -- Writes leases (removes); queued, backlog and due, permanent; events, TTL: 24 h
--- Cost O(log leases + log queued); takes at most 100 leases (0.8 ms, of tasks that die 3.4 ms), then
---      at most 100 tasks (2.6 ms)
+-- Cost O(log leases + log queued); removes at most 100 leases (0.8 ms; 3.4 ms if their tasks die),
+--      then at most 100 tasks (2.6 ms)
 local DUE_MAX = 100
 
 local function see_to(pool, member, now)
@@ -26,7 +25,7 @@ local function see_to(pool, member, now)
   elseif readable and leave_if_over(pool, member, task, now) then
     return
   end
-  -- Where its lease runs, the end of that sees to it.
+  -- If its lease is running, the end of the lease ends the task.
   call('ZREM', pool.due, member)
 end
 

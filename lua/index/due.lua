@@ -1,7 +1,7 @@
--- Reads the partitions that the sweeper has to look at now, the longest due first.
+-- Reads the partitions that the sweeper must look at now, the longest due first.
 --
 -- keys[1] partitions zset: partition names by the time last noted
--- keys[2] ends zset: partition names by when the sweeper looks at them next
+-- keys[2] ends zset: partition names by the sweeper's next look
 -- argv[1] limit names, 1..1000
 --
 -- Returns {0, more 0 or 1, (name, time noted or 0) …}

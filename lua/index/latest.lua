@@ -1,4 +1,4 @@
--- Reads the partitions that were noted last, the latest first.
+-- Reads the partitions with the latest notes, the latest first.
 --
 -- keys[1] partitions zset: partition names by the time last noted
 -- argv[1] limit names, 1..1000

@@ -1,12 +1,12 @@
--- Makes a server the one that sweeps, unless another one does.
+-- Makes a server the sweeper, unless another server is.
 --
 -- keys[1] sweeper string: the server that sweeps
--- argv[1] server text that names it
--- argv[2] hold_ms ms that it does without a further word
+-- argv[1] server its name
+-- argv[2] hold_ms how long it stays the sweeper without another call, ms
 --
--- Returns {0, now}: another one sweeps
---         {1, now}: it does
--- Writes sweeper, TTL: hold
+-- Returns {0, now}: another server sweeps
+--         {1, now}: this server sweeps
+-- Writes sweeper, TTL: hold_ms
 -- Cost O(1)
 local function decide(keys, argv, now)
   local sweeper_key, server, hold_ms = keys[1], argv[1], argv[2]

@@ -1,8 +1,8 @@
--- Reads a page of partition names, the longest not noted first.
+-- Reads a page of partition names, the oldest note first.
 --
 -- keys[1] partitions zset: partition names by the time last noted
 -- argv[1] limit names, 1..1000
--- argv[2] after_time when the page before's last name was noted, µs, or empty
+-- argv[2] after_time when the previous page's last name was noted, µs, or empty
 -- argv[3] after_name that name, or empty
 --
 -- Returns {0, more 0 or 1, (name, time noted) …}
@@ -14,7 +14,7 @@ local function decide(keys, argv, _)
 
   local start = 0
   if after_time ~= '' then
-    -- A name noted again since has moved towards the end: go on from its old place.
+    -- A name with a new note has moved towards the end: continue at its old rank.
     local noted = call('ZSCORE', partitions_key, after_name)
     if noted and format('%.0f', tonumber(noted)) == after_time then
       start = call('ZRANK', partitions_key, after_name) + 1

@@ -1,19 +1,19 @@
--- Notes that a partition holds something, for listings and for the sweeper.
+-- Notes that a partition has state, for listings and for the sweeper.
 --
 -- keys[1] partitions zset: partition names by the time last noted
--- keys[2] kept set: those that hold settings for good
--- keys[3] ends zset: partition names by when the sweeper looks at them next
+-- keys[2] kept set: names of partitions with permanent settings
+-- keys[3] ends zset: partition names by the sweeper's next look
 -- argv[1] name the partition, 1..256 bytes
--- argv[2] how 0 it holds something for a while, 1 it holds settings for good,
---         2 it no longer does
--- argv[3] look_ms ms until the sweeper has to look at it; empty where nothing of it ends
+-- argv[2] how 0 it has temporary state, 1 it has permanent settings, 2 it has them
+--         no more
+-- argv[3] look_ms ms until the sweeper must look at it; empty if none of its state ends
 --
 -- Returns {0}
--- Writes partitions, kept and ends, permanent; names not noted for 400 days are dropped
---        unless they are kept, at most 100 a call of the script
+-- Writes partitions, kept and ends, permanent; drops at most 100 names in a script call:
+--        names without a note for 400 days and without permanent settings
 -- Cost O(log partitions): 7 µs
 local KEEP = 400 * 86400 * 1000000
--- How many more old names this call of the script, with all its items, looks at.
+-- Old names that this script call, with all its items, may still look at.
 local olds = 100
 
 local function decide(keys, argv, now)

@@ -1,17 +1,17 @@
--- Tries a write, reads the clock, and tells each server how far tokens run ahead of it.
+-- Tests a write, reads the clock, and returns the lead of tokens over it.
 --
--- keys[1] probe string: "ahead last process": what is returned, the highest time that a
---         token had by then, and the primary's run_id
--- argv[1] ahead µs that the server knows of, 0..3600000000
+-- keys[1] probe string: "ahead last process": the lead, the highest time of a token so far,
+--         and the primary's run_id
+-- argv[1] ahead lead that the server knows of, µs, 0..3600000000
 --
 -- Returns {0, now, ahead µs}
---         {1, now, ahead µs, why}: the write was refused
+--         {1, now, ahead µs, why}: Redis refused the write
 -- Writes probe, TTL: 30 days
 -- Cost O(1)
 local AHEAD_MAX = 3600000000
 local TTL = 30 * 86400 * 1000
 
--- The primary's name; '-' where our user may not ask.
+-- Returns the primary's run_id, '-' if our Redis user may not call INFO.
 local function process()
   local info = redis.pcall('INFO', 'server')
   return type(info) == 'string' and string.match(info, 'run_id:(%x+)') or '-'
@@ -22,7 +22,7 @@ local function decide(keys, argv, now)
   local text = call('GET', probe_key)
   local before, last, name = string.match(text or '', '^(%d+) (%d+) (%S+)$')
   if before then
-    -- Of another primary only the time is known; a clock that was set back is like another.
+    -- Of another primary only the time counts. A clock that was set back counts as another.
     ahead = math.max(ahead, name == this and tonumber(before) or 0, tonumber(last) - now)
   end
   ahead = math.min(ahead, AHEAD_MAX)

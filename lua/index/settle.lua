@@ -1,29 +1,28 @@
--- Schedules the sweeper's next look at a partition, or takes a vacant one out of the index.
+-- Schedules the sweeper's next look at a partition, or removes a vacant one from the index.
 --
--- A note and the decision that it stands for are two steps, in any order. So a vacant name
--- leaves only where no server can still count on its note: it was last noted before a time
--- that lies further back than a note is relied on (60 s) and a call lasts. One that was
--- noted since it was read stays as that note left it. A look that is scheduled already is
--- never put off: servers send no further note while they count on it.
+-- A note and its decision are two steps, in any order. A vacant name is removed only when no
+-- server relies on its last note any more: servers rely on a note for 60 s, plus the length
+-- of a call. A name with a new note since the sweeper read it stays. A scheduled look is
+-- never postponed, because servers send no further note while they rely on it.
 --
 -- keys[1] partitions zset: partition names by the time last noted
--- keys[2] ends zset: partition names by when the sweeper looks at them next
+-- keys[2] ends zset: partition names by the sweeper's next look
 -- argv[1] name the partition, 1..256 bytes
--- argv[2] noted when it was noted last as the sweeper read it, µs; 0 for never
--- argv[3] next when something of it ends next, µs; 0 for never
--- argv[4] vacant 1 when there is nothing of it
--- argv[5] before µs: vacant names that were noted earlier leave
+-- argv[2] noted time of the last note that the sweeper read, µs; 0 for none
+-- argv[3] next next end of its state, µs; 0 for none
+-- argv[4] vacant 1 if it has no state, else 0
+-- argv[5] before vacant names with a note before this time are removed, µs
 --
 -- Returns {0, 0}: it stays
---         {0, 1}: it has left
+--         {0, 1}: it was removed
 -- Writes partitions and ends, permanent
 -- Cost O(log partitions)
 
--- Until when the decision beside a note has been taken, as a rule.
+-- By then the decision beside a note has usually been taken, µs.
 local TAKEN = 10 * 1000000
--- The next look is not at once: clocks of nodes differ.
+-- The next look is later than now, since the clocks of nodes differ, µs.
 local SOON = 100000
--- A vacant name can leave so long after its last note.
+-- Earliest removal of a vacant name after its last note, µs.
 local RECHECK = 150 * 1000000
 
 local function decide(keys, argv, now)

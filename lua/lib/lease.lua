@@ -1,7 +1,7 @@
 -- Writes leases, for the scripts that grant or extend one.
 --
--- With replica acknowledgement, a second call can be answered with a lease before replicas have
--- it. The lease is then disclosed (`is_told`), and never revoked (admission/withdraw.lua).
+-- With replica acknowledgement, a repeat or a renewal can be answered with a lease before replicas
+-- have it. The lease is then disclosed (`is_told`), and never revoked (admission/withdraw.lua).
 
 -- Writes the task record of a lease, and keeps the pool's keys as long as the lease can matter:
 -- until its slot end plus the retention.
