@@ -1,36 +1,37 @@
-//! Confirmation by replicas: what a primary that is lost must not take with it counts only
-//! once replicas have it.
+//! Replica acknowledgement: a write counts only after replicas have it, so that a lost primary does
+//! not take it along.
 
 use crate::time::Millis;
 
-/// How long replicas are waited for, unless the configuration says otherwise.
+/// Default time to wait for replicas.
 pub const WAIT_TIMEOUT: Millis = Millis::from_secs(2);
-/// The shortest time that the configuration can give replicas.
+/// The shortest configurable time to wait.
 pub const WAIT_TIMEOUT_MIN: Millis = Millis(1);
-/// The longest: a connection is held meanwhile.
+/// The longest configurable time to wait. The connection is blocked during the wait.
 pub const WAIT_TIMEOUT_MAX: Millis = Millis::from_secs(4);
-/// The most replicas that the configuration can have waited for.
+/// The largest configurable number of replicas.
 pub const REPLICAS_MAX: u32 = 100;
 
-/// Which replicas have to have what a decision wrote before its outcome counts.
+/// The acknowledgement that a decision needs before its outcome counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Confirmation {
-    /// How many; 0 for none.
+    /// The number of replicas; 0 for none.
     pub replicas: u32,
-    /// How long they are waited for, and for no longer than four fifths of the call's time.
+    /// How long to wait for them. The wait also ends after four fifths of the call's remaining
+    /// time.
     pub timeout: Millis,
 }
 
 impl Confirmation {
-    /// Nobody is waited for.
+    /// No acknowledgement.
     pub const NONE: Confirmation = Confirmation::by(0);
 
-    /// By so many replicas.
+    /// Acknowledgement by this many replicas, within the default time.
     pub const fn by(replicas: u32) -> Confirmation {
         Confirmation { replicas, timeout: WAIT_TIMEOUT }
     }
 
-    /// Whether anybody is waited for.
+    /// Whether any acknowledgement is needed.
     pub fn is_needed(&self) -> bool {
         self.replicas > 0
     }

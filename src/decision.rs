@@ -1,9 +1,8 @@
-//! The seam between the rules and the engines that run them.
+//! The seam between the rules of a capability and the engines that run them.
 //!
-//! A rule is written twice on purpose: `decide` is the executable
-//! specification and the embedded engine's fast path; the Lua script is the
-//! same rule where the data lives in Redis. The differential test runs both on
-//! the same random histories and compares every outcome.
+//! Each rule exists twice on purpose. [`Decision::decide`] is the executable specification and the
+//! fast path of the embedded engine. The Lua script is the same rule where the data lives in Redis.
+//! The differential tests run both on the same random histories and compare every outcome.
 
 mod call;
 mod cost;
@@ -27,83 +26,87 @@ use crate::{
     waiting::Hints,
 };
 
-/// One atomic decision, taken in a single step by the engine that holds its
-/// partition.
+/// One atomic decision about one partition: the request of one RPC verb.
+///
+/// The engine that holds the partition executes it in a single step. The methods without a default
+/// define the rule and its wire form. Those with a default tell the engine how to deliver it.
 pub trait Decision: fmt::Debug + Send + Sync + 'static {
-    /// What the embedded engine keeps of the capability in one partition.
+    /// State of one partition in the embedded engine.
     type State: State;
-    /// The answer, refusals included.
+    /// The answer, refusals included. [`Error`] is only for calls that could not be decided.
     type Outcome: fmt::Debug + PartialEq + Send + 'static;
 
     /// The Lua twin of `decide`.
     const SCRIPT: &'static Script;
-    /// The unit of atomicity: one Redis hash slot, one entry of the embedded
-    /// engine.
+    /// Name of the unit of atomicity: one hash slot in Redis, one entry of the embedded engine.
     fn partition(&self) -> &[u8];
-    /// What its keys' hash tag names: the partition, or what several partitions have in
-    /// common. Those share a hash slot, and a mutex of the embedded engine.
+    /// Text of the hash tag of its keys: by default the partition. Partitions with the same tag
+    /// share a hash slot in Redis and a mutex in the embedded engine.
     fn tag(&self) -> &[u8] {
         self.partition()
     }
-    /// What the decision may do to the partition's place in listings.
+    /// Change that the decision may make to the partition's entry in the partition index.
     fn listing(&self) -> Listing;
-    /// Whether to take it twice is as good as once, so that it may be sent again
-    /// when its reply was lost.
+    /// Whether executing the decision twice has the same effect as executing it once. Only then
+    /// does the engine send it again after a lost reply. Otherwise the fate of the call is unknown.
     fn is_repeatable(&self) -> bool {
         true
     }
-    /// Whether the outcome of a second try says what became of both, when the first
-    /// one may have been taken.
+    /// Whether the outcome of a repeated decision also tells the fate of the first try, whose reply
+    /// was lost. If not, the call fails with [`Error::DeadlineExceeded`].
     fn settles(&self, _: &Self::Outcome) -> bool {
         true
     }
-    /// Which replicas have to have what it wrote before its outcome counts.
+    /// Number of replicas that must acknowledge the write before the call is answered, and for how
+    /// long the call waits for them. Redis only.
     fn confirmation(&self) -> Confirmation {
         Confirmation::NONE
     }
-    /// What tells what becomes of its outcome when they do not; none where that always
-    /// counts. Asked of those that are to be confirmed; keys start with `prefix`.
+    /// Returns the function that decides how to undo an outcome that replicas did not acknowledge.
+    /// `None`: the outcome always counts. The engine asks only if [`Decision::confirmation`]
+    /// requires replicas. Keys of the undoing script start with `prefix`.
     fn judge(&self, _prefix: &str) -> Option<Judge> {
         None
     }
-    /// Whether a server owes it to calls that it has taken already: it counts as none
-    /// of those in flight, and goes to the store by itself.
+    /// Background work for calls that the server accepted before, such as heartbeats. It is exempt
+    /// from the in-flight limit and from load shedding, and is sent in a separate script call.
     fn is_upkeep(&self) -> bool {
         false
     }
-    /// Whether it frees capacity, or keeps what is held: it goes before the decisions that
-    /// wait, and is not refused because of them.
+    /// Whether the decision frees capacity or extends a lease. Such decisions go before waiting
+    /// ones, are exempt from the in-flight limit, and are never shed under load.
     fn frees_capacity(&self) -> bool {
         false
     }
-    /// How long a lease lasts that the outcome grants, where that is shorter than
-    /// [`Decision::listing`] says: the run-time settings say so.
+    /// Length of the granted lease, if it is shorter than [`Decision::listing`] announced. A
+    /// run-time setting of the pool can cause that. The engine then corrects the partition index.
     fn ends_sooner(&self, _: &Self::Outcome) -> Option<Millis> {
         None
     }
-    /// How long it holds Redis, at most.
+    /// Upper bound on the Redis time of the decision.
     fn cost(&self) -> Cost {
         Cost::PLAIN
     }
-    /// Whether it is about something that a state which is there does not know, and may
-    /// have it kept: where memory is short it is refused.
+    /// Whether the decision would create an entry in this existing state. The embedded engine
+    /// refuses such decisions while the process uses more memory than `memory_max`.
     fn is_new(&self, _: &Self::State, _: Timestamp) -> bool {
         false
     }
-    /// What it means for refusals that are remembered of its partition; without an
-    /// outcome nobody knows whether it was taken.
+    /// Effect on the cached denials of its partition. Without an outcome the decision may or may
+    /// not have been executed.
     fn effect(&self, _: Option<&Self::Outcome>) -> Effect {
         Effect::default()
     }
     /// Appends KEYS and ARGV in the order of the script's header.
     fn encode(&self, call: &mut Call);
-    /// Reads one item's reply, in the shapes of the script's header.
+    /// Reads the reply to one item, in the shapes of the script's header. Fails with
+    /// [`Error::Corrupt`] on any other shape.
     fn parse(reply: &mut Reply) -> Result<Self::Outcome, Error>;
-    /// The rule: no clock, no input or output.
+    /// Decides. Pure: reads no clock and does no I/O. `now` is the only time.
     fn decide(&self, state: &mut Self::State, now: Timestamp) -> Self::Outcome;
-    /// Decides the same where tokens and dated serials up to `floor` may have been given out
-    /// and forgotten: those that it gives out are greater. For a store that lost its last
-    /// changes in a kill, until the time has passed the floor.
+    /// Decides like [`Decision::decide`] after a kill that lost the last changes of the store.
+    /// Fencing tokens and dated serials up to `floor` may already be in use, so new ones are above
+    /// it. Called until `now` has passed the floor.
     fn decide_above(
         &self,
         state: &mut Self::State,
@@ -114,86 +117,86 @@ pub trait Decision: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// A decision that can stand for several that wait for their turn together.
+/// A decision that the coalescer can merge with waiting decisions on the same partition.
 pub trait Joined: Decision + Clone {
-    /// Takes in the one that comes next, if the joined decision gives both what
-    /// they would get one after the other.
+    /// Merges `next` into this decision. Returns false, and changes nothing, unless the merged
+    /// decision gives both exactly what they would get one after the other.
     fn join(&mut self, next: &Self) -> bool;
-    /// What each of those that were joined gets, in order; none when it was
-    /// refused, and each has to be decided by itself.
+    /// Splits the outcome of a merged decision into one outcome for each part, in order. `None` if
+    /// the merged decision was refused: each part is then decided separately.
     fn share(outcome: &Self::Outcome, joined: &[Self]) -> Option<Vec<Self::Outcome>>;
 }
 
-/// A decision that reads a page of a listing. Engines read a page in steps, so that none
-/// holds a partition or Redis for long.
+/// A decision that reads a page of a listing. Engines read a page in steps, so that no step holds a
+/// partition or Redis for long.
 pub trait Paged: Decision + Clone {
-    /// Entries of one step at most.
+    /// The maximum number of entries of one step.
     const STEP: u32;
 
-    /// How many entries are asked for.
+    /// Number of requested entries.
     fn limit(&self) -> u32;
-    /// Asks for at most so many.
+    /// The same listing with another limit.
     fn limited(&self, limit: u32) -> Self;
-    /// Asks for what follows on a page; none behind the last one.
+    /// The listing of the entries after `page`; `None` if `page` is the last one.
     fn behind(&self, page: &Self::Outcome) -> Option<Self>;
-    /// Appends the next page.
+    /// Appends the entries of the next step to the page.
     fn append(page: &mut Self::Outcome, next: Self::Outcome);
 }
 
-/// What a decision did that takes out what has ended.
+/// Outcome of a sweep: a decision that removes expired leases and tasks of one partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Swept {
-    /// Whether more had ended than one step takes out.
+    /// Whether more entries have expired than one step removes.
     pub has_more: bool,
-    /// When something of the partition ends next.
+    /// The next time at which something of the partition expires.
     pub next: Option<Timestamp>,
-    /// Whether nothing is left of the partition that a listing shows or that can end.
+    /// Whether the partition holds nothing that a listing shows or that can expire.
     pub is_vacant: bool,
 }
 
-/// What a decision may do to its partition's place in listings.
+/// Change of a partition's entry in the partition index, which listings and the sweeper read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listing {
-    /// Nothing.
+    /// No change.
     Same,
-    /// It may put something there that lapses by itself.
+    /// The partition may hold something that expires at the given time.
     Held(Ends),
-    /// It puts something there for good.
+    /// The partition holds run-time settings, which do not expire.
     Kept,
-    /// It takes away what was there for good.
+    /// The partition no longer holds run-time settings.
     Released,
 }
 
-/// When what a decision puts somewhere ends, so that the sweeper looks at it in time.
+/// Expiry of the things that a decision creates. The sweeper visits the partition at that time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ends {
-    /// So long after the decision, unless it is extended.
+    /// This long after the decision, unless it is extended.
     After(Millis),
     /// At this time of the store.
     At(Timestamp),
-    /// Not by itself.
+    /// It does not expire.
     Never,
 }
 
-/// What was taken out of a state, to be dropped when nobody waits for it: now and then it
-/// takes the allocator milliseconds to give memory back.
+/// Values removed from a state, to be dropped later outside the shard's mutex. Freeing a large
+/// value can take the allocator milliseconds.
 pub type Bin = Vec<Box<dyn Any + Send>>;
 
-/// What a capability keeps of one partition.
+/// State of one partition in the embedded engine.
 pub trait State: Default + Send + 'static {
-    /// Names the capability in keys and listings.
+    /// The name of the capability, as it appears in keys and listings.
     const CAPABILITY: &'static str;
 
-    /// Drops what has lapsed and is remembered no longer, at most `budget`
-    /// entries or a step of its own; how many. What there may be much of goes to the bin.
+    /// Drops expired records that no answer needs. Drops at most `budget` entries, or one step of
+    /// the state's own. Returns the number of dropped entries. Large values go to `bin`.
     fn sweep(&mut self, now: Timestamp, budget: usize, bin: &mut Bin) -> usize;
-    /// Whether something has ended that a decision has to see to.
+    /// Whether a lease or task has expired whose expiry a decision must still process.
     fn has_ended(&self, _: Timestamp) -> bool {
         false
     }
-    /// Whether a fresh state would give the same answers.
+    /// Whether a fresh state would give the same answers. The engine then drops this one.
     fn is_vacant(&self, now: Timestamp) -> bool;
-    /// Whom the last decision told that it is their turn.
+    /// Takes the wake-ups that the last decision produced.
     fn take_hints(&mut self) -> Hints {
         Hints::new()
     }

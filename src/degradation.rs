@@ -1,50 +1,52 @@
-//! Degradation: what is answered while the store cannot be asked, where the configuration
-//! says so beforehand.
+//! The fallback: answers while the store is unreachable, as the configuration allows.
 //!
-//! Only calls that were certainly not executed are answered so. What is granted meanwhile
-//! is a share of what the store would grant, and only while the store is unreachable: one
-//! that answers and refuses still counts what it granted.
+//! It answers only calls that were certainly not executed. It grants a share of the store's
+//! capacity, and only while the store is unreachable. A store that answers and refuses writes still
+//! counts the leases it granted, so no share is granted on top of them.
 //!
-//! A share of a pool is rounded down, to none where need be: all servers together never admit
-//! more than is configured, beside what ran before. A share of a rate is at least 1 of what
-//! is any, so that no key is shut out: with more servers than the limit each allows one.
+//! The share of a pool is rounded down, to 0 if necessary: all servers together admit at most the
+//! configured number, in addition to the tasks that ran before. The share of a rate is at least 1
+//! if the rate is above 0, so that no key is locked out. With more servers than the limit, each
+//! server then allows one.
 
 use crate::decision::Decision;
 
-/// The most servers that can share a store by the configuration.
+/// The largest number of servers that can be configured to share one store.
 pub const REPLICAS_MAX: u32 = 1000;
 
-/// What a call is answered while the store cannot be asked.
+/// The answer to a call while the store is unreachable (`on_store_failure`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnStoreFailure {
-    /// That it cannot.
+    /// The call fails with [`crate::error::Error::Unavailable`].
     #[default]
     Fail,
-    /// A refusal.
+    /// The call is refused.
     Deny,
-    /// What this server's share has room for.
+    /// The server decides about its share.
     Allow,
 }
 
-/// A decision that can be answered without the store.
+/// A decision that the fallback can answer.
 pub trait Degradable: Decision + Sized {
-    /// What the configuration says.
+    /// The configured behaviour.
     fn on_store_failure(&self) -> OnStoreFailure;
-    /// The refusal; none of a decision that asks for nothing.
+    /// The refusal; `None` for a decision that requests nothing, such as a completion.
     fn refused(&self) -> Option<Self::Outcome>;
-    /// The same decision about one of so many shares.
+    /// The same decision about one of `replicas` equal shares.
     fn shared(&self, replicas: u32) -> Self;
-    /// Whether one of so many shares is none, though the whole is some: it is refused then.
+    /// Whether one of `replicas` shares rounds down to 0 although the whole is above 0. The
+    /// decision is then refused.
     fn has_no_share(&self, _replicas: u32) -> bool {
         false
     }
-    /// Whether an outcome says that what it is about is not known where it was decided.
+    /// Whether the outcome says that its subject is unknown here. The store, or the fallback, may
+    /// know it.
     fn is_unknown(_: &Self::Outcome) -> bool {
         false
     }
 }
 
-/// One of so many shares of a rate, rounded down, at least 1 of what is any.
+/// One of `replicas` shares of a rate: rounded down, but at least 1 if `whole` is above 0.
 pub fn share(whole: u32, replicas: u32) -> u32 {
     (whole / replicas.max(1)).max(whole.min(1))
 }

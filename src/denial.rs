@@ -1,54 +1,55 @@
-//! Denials: refusals that a server may give again without asking the store.
+//! The denial cache: refusals that a server may repeat without asking the store.
 //!
-//! A refusal holds until the earliest moment that the answer could change, as far as the
-//! refusal itself tells, and for a bounded time where others change the store meanwhile.
-//! Only refusals are ever remembered: the worst that a remembered one does is to delay
-//! what the store would grant, by that bound.
+//! A cached refusal is valid until the earliest moment at which the answer could change, as far as
+//! the refusal itself shows. It is also bounded by the cache time, because other servers change the
+//! store at any moment. Only refusals are cached. The worst effect of a stale one is that a grant
+//! comes later by at most the cache time.
 
 use crate::{
     decision::Decision,
     time::{Millis, Timestamp},
 };
 
-/// How long a refusal is remembered at most, unless the configuration says otherwise.
+/// Default maximum age of a cached refusal (`denial_cache`).
 pub const DENIAL_CACHE: Millis = Millis(50);
-/// The longest that the configuration can have a refusal remembered.
+/// The largest configurable maximum age.
 pub const DENIAL_CACHE_MAX: Millis = Millis::from_secs(10);
 
-/// A decision whose refusals may be remembered.
+/// A decision whose refusals may be cached.
 pub trait Deniable: Decision {
-    /// What is remembered of a refusal.
+    /// The cached part of a refusal.
     type Denial: Send + 'static;
 
-    /// Tells apart what is remembered of one partition; none for a call that only the
-    /// store can answer.
+    /// Distinguishes cached refusals within one partition. `None`: only the store can answer this
+    /// call.
     fn kind(&self) -> Option<u64>;
-    /// Who asks, if somebody who holds something already has to get it again.
+    /// The member that asks, such as a task. A member that already holds a lease gets it again from
+    /// the store, so the cache must not refuse it.
     fn member(&self) -> Option<Vec<u8>> {
         None
     }
-    /// What is to be remembered of an outcome, and for how many microseconds from when
-    /// the call was sent; none of an outcome that grants, or that changed the store.
+    /// The denial to cache and its validity in µs, counted from when the call was sent. `None` for
+    /// an outcome that grants something or that changed the store.
     fn denial(&self, outcome: &Self::Outcome) -> Option<(Self::Denial, u64)>;
-    /// The same refusal so many microseconds after the call it was the answer to, if it
-    /// is one of this call, too. `now` only spreads.
+    /// The refusal as it reads `passed` µs after the original call; `None` if it does not apply to
+    /// this call. `now` is used only to spread `retry_after`.
     fn deny(&self, denial: &Self::Denial, passed: u64, now: Timestamp) -> Option<Self::Outcome>;
 }
 
-/// What a decision means for the refusals that are remembered of its partition.
+/// The effect of a decision on the cached denials of its partition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Effect {
-    /// Whether they may no longer be true.
+    /// Whether cached denials may no longer be true, because the decision freed capacity.
     pub frees: bool,
-    /// Who holds something from now on, and for how long at most: refusals that are
-    /// remembered are not for it.
+    /// The member that holds a lease from now on, and the longest time it can hold it. Cached
+    /// denials do not apply to this member.
     pub holds: Option<(Vec<u8>, Millis)>,
-    /// How much longer than they say holders hold something, as the store has it.
+    /// Grace added to a holder's lease, as the store has it (`expiry_grace`).
     pub keeps: Option<Millis>,
 }
 
 impl Effect {
-    /// That refusals may no longer be true, or nothing.
+    /// Invalidates the cached denials if `frees`; otherwise has no effect.
     pub fn frees(frees: bool) -> Effect {
         Effect { frees, ..Effect::default() }
     }

@@ -1,7 +1,8 @@
-//! Histories of events: what changed, numbered, the last ones of a partition.
+//! Event histories: the last numbered events of a partition.
 //!
-//! A change and its event are one atomic step. Numbers rise by one; a history that was
-//! lost begins anew at the time in µs, beyond every number that it can have had.
+//! A change and its event are one atomic step. Numbers rise by one. A new history starts at the
+//! current time in µs. A history that was lost therefore continues above all numbers that it can
+//! have used before, and a cursor never points to a different event.
 
 use std::collections::VecDeque;
 
@@ -14,44 +15,44 @@ use crate::{
     time::{Millis, Timestamp},
 };
 
-/// How many more events than it has to keep a history grows to before it is trimmed.
+/// A history is trimmed once it exceeds its minimum size by this many events.
 const SLACK: usize = 100;
-/// How long after its last event a history is kept, at least.
+/// Minimum time that a history is stored after its last event.
 pub const KEPT: Millis = Millis::from_secs(24 * 3600);
 
-/// The last events of a partition; the twin of `lua/lib/events.lua`.
+/// The last events of a partition; the twin of `lua/lib/events.lua`. The event at index i has the
+/// number `base + 1 + i`.
 #[derive(Debug)]
 pub struct History<E> {
-    /// The number before the first event's.
+    /// The number before that of the first stored event.
     base: u64,
     events: VecDeque<E>,
-    /// When it may go.
+    /// When the history may be dropped.
     forget: Timestamp,
-    /// Which are written down where histories are kept: those after the first number, up to
-    /// the second.
+    /// The persisted events: those after the first number, up to and including the second.
     written: (u64, u64),
 }
 
-/// Events that follow on a cursor.
+/// The events after a cursor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventPage<E> {
-    /// Whether some that followed are kept no longer.
+    /// Whether events after the cursor are missing, because they were trimmed or lost.
     pub gap: bool,
-    /// The number before the first of these events.
+    /// The number before that of the first event in `events`.
     pub after: u64,
-    /// The events, numbered from there.
+    /// The events, in order, numbered from `after + 1`.
     pub events: Vec<E>,
-    /// The number of the last event that there is; 0 when there is none.
+    /// The number of the last stored event; 0 if there is none.
     pub last: u64,
 }
 
-/// Asks for events.
+/// A request for events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct After {
-    /// The number of the last event that was seen, 0 for all that are kept; none asks
-    /// only for the number of the last event.
+    /// The number of the last event that the reader has; 0 for all stored events. `None` requests
+    /// only the number of the last event.
     pub number: Option<u64>,
-    /// The most events.
+    /// The maximum number of events.
     pub limit: u32,
 }
 
@@ -62,8 +63,9 @@ impl<E> History<E> {
 }
 
 impl<E: Clone> History<E> {
-    /// Appends an event to a history that keeps so many at least.
+    /// Appends an event, and creates the history if needed. At least the last `most` events stay.
     pub fn append(history: &mut Option<Box<History<E>>>, event: E, most: u32, now: Timestamp) {
+        // The first event has the number `now + 1`.
         let empty = || History::new(now.0, now);
         let history = history.get_or_insert_with(|| Box::new(empty()));
         history.events.push_back(event);
@@ -75,7 +77,7 @@ impl<E: Clone> History<E> {
         }
     }
 
-    /// What follows on a cursor.
+    /// Returns the events after a cursor.
     pub fn page(history: Option<&History<E>>, after: After) -> EventPage<E> {
         let (base, count) = history.map_or((0, 0), |kept| (kept.base, kept.events.len()));
         let last = base + count as u64;
@@ -86,8 +88,8 @@ impl<E: Clone> History<E> {
         EventPage { gap, after: from, events, last }
     }
 
-    /// Drops so many events at most of one that nobody reads any more, and then itself; how
-    /// many were dropped.
+    /// Drops up to `most` events of a history that nobody reads, and the history when it is empty.
+    /// Returns the number of dropped events.
     pub fn release(history: &mut Option<Box<History<E>>>, most: usize) -> usize {
         let Some(kept) = history else { return 0 };
         let dropped = kept.events.drain(..most.min(kept.events.len())).count();
@@ -95,14 +97,14 @@ impl<E: Clone> History<E> {
         dropped
     }
 
-    /// Whether it may go.
+    /// Whether the history may be dropped.
     pub fn has_lapsed(&self, now: Timestamp) -> bool {
         self.forget <= now
     }
 }
 
 impl<E: Serialize + DeserializeOwned> History<E> {
-    /// Appends what has changed since the last time, as parts of this letter.
+    /// Appends the changes since the last call to the write batch, as parts with this letter.
     pub(crate) fn drain(&mut self, letter: u8, to: &mut Changes) {
         let (from, upto) = self.written;
         for gone in from + 1..=self.base.min(upto) {
@@ -116,7 +118,7 @@ impl<E: Serialize + DeserializeOwned> History<E> {
         self.written = (self.base, self.base + self.events.len() as u64);
     }
 
-    /// Puts an event back, in the order of their numbers.
+    /// Restores one persisted event. Fails if the number does not follow the last one.
     pub(crate) fn restore(
         history: &mut Option<Box<History<E>>>,
         number: &[u8],
@@ -137,7 +139,7 @@ impl<E: Serialize + DeserializeOwned> History<E> {
 }
 
 impl After {
-    /// Appends number and limit.
+    /// Appends the number (empty for none) and the limit.
     pub(crate) fn encode(&self, call: &mut Call) {
         call.optional(self.number);
         call.number(self.limit.into());
@@ -145,8 +147,8 @@ impl After {
 }
 
 impl<E> EventPage<E> {
-    /// Reads what follows a status: 1 when there is a gap, the number before the first of
-    /// the events, that of the last one that there is, the events.
+    /// Reads the rest of a reply after its status: 1 for a gap, the number before the first event,
+    /// the number of the last stored event, then the events.
     pub(crate) fn parse(
         reply: &mut Reply,
         event: impl Fn(&[u8]) -> Option<E>,
@@ -161,7 +163,8 @@ impl<E> EventPage<E> {
     }
 }
 
-/// Whether events are missing after a cursor, and from where it goes on.
+/// Returns whether events are missing after the cursor, and the number to continue after. A cursor
+/// below or above the history has a gap; 0 asks for everything and has none.
 fn position(after: Option<u64>, base: u64, last: u64) -> (bool, u64) {
     match after {
         None => (false, last),

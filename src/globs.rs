@@ -1,5 +1,5 @@
-//! Globs of the configuration: `*` any text, `?` and `[ab]` one ASCII character,
-//! `{a,b}`; the first one that matches a name counts.
+//! Glob patterns of the configuration: `*` matches any text, `?` and `[ab]` one ASCII character,
+//! `{a,b}` one of the alternatives. The first entry that matches a name applies.
 
 use std::collections::HashMap;
 
@@ -8,18 +8,18 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::names::Name;
 
-/// Globs in the order of their entries.
+/// The patterns of a list of entries, in order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Globs {
-    /// The first entry of each pattern that is a name: found without a matcher.
+    /// The first entry of each pattern without wildcards; found by one lookup.
     names: HashMap<String, usize, RandomState>,
     patterns: GlobSet,
-    /// The entries of the patterns.
+    /// The entry of each pattern in `patterns`.
     entries: Vec<usize>,
 }
 
 impl Globs {
-    /// These globs; the error is one that cannot be read.
+    /// Compiles the patterns. Fails if one is invalid.
     pub(crate) fn new<'a>(
         patterns: impl Iterator<Item = &'a String>,
     ) -> Result<Globs, globset::Error> {
@@ -37,11 +37,11 @@ impl Globs {
         Ok(globs)
     }
 
-    /// The entry that counts for a name.
+    /// The index of the first entry that matches a name.
     pub(crate) fn first(&self, name: &Name) -> Option<usize> {
         let name = name.as_str();
         let named = self.names.get(name).copied();
-        // Most configurations have none: nothing is to be matched then.
+        // The common case: no patterns with wildcards.
         if self.patterns.is_empty() {
             return named;
         }

@@ -1,23 +1,23 @@
-//! Leases: rights that end by themselves.
+//! Leases: exclusive rights that expire.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{decision::Reply, error::Error, time::Timestamp};
 
-/// The right of one holder: of a task to use an external system, of an owner to what a
-/// lock guards.
+/// The right of one holder: of a task to a slot of a pool, or of an owner to a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    /// The fencing token: grows with every grant of a pool or lock.
+    /// The fencing token: grows with each grant of the same pool or lock. External systems reject
+    /// lower tokens.
     pub token: u64,
-    /// When it was granted.
+    /// When the lease was granted.
     pub grant: Timestamp,
-    /// When it ends unless renewed.
+    /// When the lease expires unless it is renewed.
     pub expire: Timestamp,
 }
 
 impl Lease {
-    /// Reads token, grant and expire.
+    /// Reads token, grant time and expiry time.
     pub(crate) fn parse(reply: &mut Reply) -> Result<Lease, Error> {
         Ok(Lease {
             token: reply.number()?,

@@ -1,38 +1,71 @@
-//! Tollgate: a gRPC service that backends ask before they let something happen.
+//! Tollgate: a gRPC service that backends ask for permission.
 //!
-//! One decision = one RPC verb = one Rust struct = one Lua script = one atomic
-//! step = one round trip, with two executors that are proven to agree.
+//! One decision = one RPC verb = one Rust struct = one Lua script = one atomic step = one round
+//! trip. Two executors run each decision, and a differential test proves that they agree.
 //!
-//! # Layout
-//! - [`admission`], [`rate`], [`sequence`], [`lock`], [`stock`]: the rules of a
-//!   capability, a file per verb. Each verb is a [`decision::Decision`]: `decide` in Rust,
-//!   its twin in `lua/`. [`lease`], [`waiting`] and [`events`] are what several of them
-//!   have.
-//! - [`engine`]: what runs decisions: in this process, or in Redis; where calls wait, and
-//!   feeds of events for those that watch.
-//! - [`grpc`]: requests into decisions, outcomes into responses.
-//! - [`server`]: routes, health, reflection, limits, drain.
-//! - [`command`]: the `tollgate` command, which is all that `main` calls. [`config`]: flags,
-//!   environment and `tollgate.toml`; [`telemetry`]: logs.
-//! - [`fleet`]: a fleet of devices, callers or buyers to play against a server;
-//!   [`caller`]: a single caller, for a quick try, or one that watches.
-//! - [`denial`]: which refusals a server may give again without asking the store.
-//!   [`degradation`]: what is answered while the store cannot be asked.
-//!   [`confirmation`]: which replicas have to have what was decided.
-//! - [`record`]: what is kept of states over a restart. [`archive`]: the same as a file that
-//!   any engine takes in; [`transfer`] writes and reads it.
-//! - [`budget`]: the limits on what callers can make the server hold, and how often each was
-//!   reached.
-//! - [`names`] builds every key, [`time`] reads every clock, [`script`] holds
-//!   every script, [`allocator`] hands free memory back, `memory` remembers for a
-//!   time, `globs` finds a name's entry of the configuration, `signals` hears Ctrl-C,
-//!   `text` writes numbers and names for people, [`error`] says why a decision could not be taken.
+//! # Map
+//! - [`admission`], [`rate`], [`sequence`], [`lock`], [`stock`]: the rules of a capability, one
+//!   file per verb. Each verb is a [`decision::Decision`]: `decide` in Rust, its twin in `lua/`.
+//! - [`lease`], [`waiting`], [`events`], `memory` (the replay cache): parts that several
+//!   capabilities share.
+//! - [`denial`]: which refusals a server may cache. [`degradation`]: the fallback while the store
+//!   is unreachable. [`confirmation`]: replica acknowledgement.
+//! - [`engine`]: runs decisions, in this process or in Redis. Contains the denial cache, the
+//!   waiters, the event feeds and the sweeper.
+//! - [`grpc`]: parses requests into decisions and converts outcomes into responses.
+//! - [`server`]: listeners, threads, routes, health, drain. [`budget`]: limits on what callers can
+//!   make the server hold.
+//! - [`command`]: the `tollgate` command; `main` only calls it. [`config`]: flags, environment and
+//!   `tollgate.toml`. [`telemetry`]: logs.
+//! - [`caller`]: the commands that make single calls or watch. [`fleet`]: simulated devices that
+//!   create load.
+//! - [`record`]: persistence. [`archive`]: the lines of an export file. [`transfer`]: export and
+//!   import.
+//! - [`names`] builds every Redis key, [`time`] reads every clock, [`script`] lists every script,
+//!   [`error`] says why a call could not be decided. [`allocator`], `parted` (a hash map that
+//!   resizes in steps), `globs`, `text` and `signals` are utilities.
 //!
-//! Dependencies point one way: command → server → grpc → engine → capabilities →
-//! decision → script, names, time, error. Only `grpc` knows generated messages,
-//! only it and `server` know tonic, only `engine::redis` knows Redis.
+//! Dependencies point one way: command → server → grpc → engine → capabilities → decision → script,
+//! names, time, error. Only `grpc` uses the generated messages, only `grpc` and `server` use tonic,
+//! only `engine::redis` uses Redis.
+//!
+//! # The path of a request
+//! 1. [`server`] assigns the connection to a thread. Each thread has a single-threaded runtime; a
+//!    call stays on it.
+//! 2. [`grpc`] parses the request into a decision and reports all invalid fields at once. The
+//!    settings come from the configuration.
+//! 3. [`engine`] looks into the denial cache. A cached refusal is answered at once. A call with
+//!    `max_wait` is handled by [`engine::room`], which repeats the decision when a slot may be
+//!    free. Concurrent calls for numbers of one sequence are merged by the coalescer
+//!    ([`engine::lanes`]).
+//! 4. The store decides in one atomic step. The embedded engine locks the shard of the partition
+//!    and calls `decide`; with a data directory it also appends the changes to a write batch. The
+//!    Redis engine encodes KEYS and ARGV, sends them with other calls on a pipeline as one EVALSHA,
+//!    and parses the reply.
+//! 5. If the store is unreachable, the fallback may answer.
+//! 6. [`grpc`] converts the outcome. A refusal is an answer with status OK. An
+//!    [`Error`](error::Error) becomes a gRPC error: it could not be decided.
+//!
+//! # Glossary
+//! - *Partition*: the unit of atomicity: one pool, rate key, sequence, lock or sku.
+//! - *Pool*, *capacity*, *slot*: an external system, and the number of tasks it can run at once.
+//! - *Lease*: the right to a slot or a lock until it expires. *Grace*: time after the expiry during
+//!   which a slot stays held. *Fencing token*: a number that grows with each lease.
+//! - *Hold*: a quantity of a sku that is reserved for an order until it is paid.
+//! - *Backlog*: the queued tasks of a pool. *Attempt*: one dispatch of a queued task.
+//! - *Waiter*: a call that waits for a slot or a lock. *Ticket*: its entry in the queue. *Wake-up*:
+//!   the message that a waiter may proceed. *Heartbeat*: keeps the tickets of a server alive.
+//! - *Denial cache*: refusals that a server repeats without asking the store. *Replay cache*:
+//!   answers stored for repeats of a `request_id`.
+//! - *Sweeper*: background expiry. *Partition index*: the names that the sweeper and listings
+//!   visit.
+//! - *Replica acknowledgement*: replicas confirm a write. *Revoke*: undo a write they did not
+//!   confirm.
+//! - *Primary id*: names the Redis primary that answers; a new one means a failover or a
+//!   restart.
+//! - *Write batch*: the changes of decisions that are written to the disk together.
 
-// A server is futures within futures, deeper than the default.
+// The futures of a server nest deeper than the default limit allows.
 #![recursion_limit = "256"]
 
 pub mod admission;

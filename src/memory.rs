@@ -1,5 +1,5 @@
-//! What is remembered under a name, each until an instant: answers for repeats of
-//! their `request_id`, orders that are settled.
+//! A map whose entries expire: the replay cache, which stores answers for repeats of a
+//! `request_id`, and records that must outlive the thing they describe.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +11,16 @@ use crate::{
     time::Timestamp,
 };
 
-/// More than these do not wait for a sweep.
+/// Above this many entries, inserts also remove expired entries.
 const MANY: usize = 1000;
 
-/// What is remembered, by name.
+/// A map from names to values, each with an expiry time.
 ///
-/// Behind a pointer: a million states that keep none must not pay.
+/// The map is behind a pointer: a state without entries pays only for that, and there may be a
+/// million states.
 #[derive(Debug)]
 pub(crate) struct Memory<A> {
+    /// Never an empty map: `None` instead.
     kept: Option<Box<Kept<A>>>,
     touched: Touched,
 }
@@ -26,6 +28,7 @@ pub(crate) struct Memory<A> {
 #[derive(Debug)]
 struct Kept<A> {
     things: Parted<Box<[u8]>, (Timestamp, A)>,
+    /// The same entries by expiry time.
     by_end: BTreeSet<(Timestamp, Box<[u8]>)>,
 }
 
@@ -36,14 +39,15 @@ impl<A> Default for Memory<A> {
 }
 
 impl<A> Memory<A> {
-    /// What is remembered under a name.
+    /// The value of a name, unless it has expired.
     pub(crate) fn get(&self, name: &[u8], now: Timestamp) -> Option<&A> {
         let (forget, what) = self.kept.as_ref()?.things.get(name)?;
         (*forget > now).then_some(what)
     }
 
-    /// Remembers it until `forget`, in place of what was before. Of many two go for
-    /// one that comes: however fast they come, they end with their time.
+    /// Inserts or replaces a value that expires at `forget`. Above 1,000 entries, each insert also
+    /// removes up to two expired ones, so that fast callers cannot grow the map faster than it
+    /// shrinks.
     pub(crate) fn keep(&mut self, name: &[u8], what: A, forget: Timestamp, now: Timestamp) {
         if self.kept.as_ref().is_some_and(|kept| kept.things.len() > MANY) {
             self.sweep(now, 2);
@@ -57,7 +61,7 @@ impl<A> Memory<A> {
         kept.by_end.insert((forget, name.into()));
     }
 
-    /// Drops those whose time is over, at most `budget`; how many.
+    /// Removes up to `budget` expired entries. Returns the number of removed entries.
     pub(crate) fn sweep(&mut self, now: Timestamp, budget: usize) -> usize {
         let Some(kept) = &mut self.kept else { return 0 };
         let mut dropped = 0;
@@ -72,19 +76,19 @@ impl<A> Memory<A> {
         dropped
     }
 
-    /// Whether none is kept.
+    /// Whether the map has no entries. Expired ones count until they are removed.
     pub(crate) fn is_empty(&self) -> bool {
         self.kept.is_none()
     }
 
-    /// Notes from now on what changes.
+    /// Starts to record changed names, for persistence.
     pub(crate) fn note_changes(&mut self) {
         self.touched.begin();
     }
 }
 
 impl<A: Serialize + DeserializeOwned> Memory<A> {
-    /// Appends what has changed since the last time, as parts of this letter.
+    /// Appends the changes since the last call to the write batch, as parts with this letter.
     pub(crate) fn drain(&mut self, letter: u8, to: &mut Changes) {
         for name in self.touched.take() {
             match self.kept.as_ref().and_then(|kept| kept.things.get(&name)) {
@@ -94,7 +98,7 @@ impl<A: Serialize + DeserializeOwned> Memory<A> {
         }
     }
 
-    /// Puts back what was remembered under a name.
+    /// Restores one persisted entry. Call [`Memory::restored`] after the last one.
     pub(crate) fn restore(&mut self, name: &[u8], value: &[u8]) -> Result<(), Unreadable> {
         let empty = || Box::new(Kept { things: Parted::default(), by_end: BTreeSet::new() });
         let kept = self.kept.get_or_insert_with(empty);
@@ -102,7 +106,7 @@ impl<A: Serialize + DeserializeOwned> Memory<A> {
         Ok(())
     }
 
-    /// Derives when what was put back ends; sorted at once, since one by one takes longer.
+    /// Rebuilds the expiry order. Sorting all entries at once is faster than one insert for each.
     pub(crate) fn restored(&mut self) {
         let Some(kept) = &mut self.kept else { return };
         let ends = kept.things.iter().map(|(name, (forget, _))| (*forget, name.clone()));
@@ -125,7 +129,7 @@ mod tests {
         }
         let kept = memory.kept.as_ref().map(|kept| (kept.things.len(), kept.by_end.len()));
         assert_eq!(kept, Some((2000, 2000)));
-        // What comes in place of something leaves nothing of that.
+        // A replaced value leaves no expiry entry.
         memory.keep(b"x", 1, Timestamp(200_000), Timestamp(100_000));
         memory.keep(b"x", 2, Timestamp(300_000), Timestamp(100_000));
         assert_eq!(memory.get(b"x", Timestamp(250_000)), Some(&2));

@@ -1,22 +1,23 @@
-//! The registry of every Lua script: one script, one decision.
+//! The registry of all Lua scripts: one script per decision.
 
 /// The Lua twin of a decision.
 #[derive(Debug)]
 pub struct Script {
-    /// `capability/verb`, the file below `lua/` without its ending.
+    /// `capability/verb`: the path of the file below `lua/`, without `.lua`.
     pub name: &'static str,
-    /// How many KEYS one decision has.
+    /// The number of KEYS of one decision.
     pub keys: usize,
-    /// How many ARGV one decision has.
+    /// The number of ARGV of one decision.
     pub argv: usize,
-    /// How many of its first KEYS and ARGV decisions in a row may have in common.
+    /// How many leading KEYS and ARGV consecutive decisions can share; (0, 0) if the script does
+    /// not share. The order is KEYS, ARGV.
     shared: (usize, usize),
-    /// Whether it gives out fencing tokens: each call then ends with how far those run ahead
-    /// of the clock (`lua/lib/ahead.lua`).
+    /// Whether the script issues fencing tokens. Each call then has one more argument: how far
+    /// tokens run ahead of the clock (`lua/lib/ahead.lua`).
     pub gives_tokens: bool,
-    /// The fragments of `lua/lib/` that it calls.
+    /// The fragments of `lua/lib/` that the script calls, in an order that defines before use.
     fragments: &'static [&'static str],
-    /// The script's own text: `local function decide(keys, argv, now)`.
+    /// The text of the script file. It defines `local function decide(keys, argv, now)`.
     body: &'static str,
 }
 
@@ -35,7 +36,7 @@ macro_rules! scripts {
                 body: include_str!(concat!("../lua/", $path, ".lua")),
             };
         )*
-        /// Every script.
+        /// All scripts.
         pub static ALL: &[&Script] = &[$(&$name),*];
     };
 }
@@ -91,9 +92,9 @@ const BATCH: &str = include_str!("../lua/lib/batch.lua");
 const SHARING: &str = include_str!("../lua/lib/sharing.lua");
 
 impl Script {
-    /// The text that Redis runs: clock, fragments, rule, and the loop that
-    /// decides a batch. `clock` replaces the clock line, so that a test can
-    /// step the time while the production text carries no hook for it.
+    /// The text that Redis executes: clock, fragments, rule, and the loop over the items of a
+    /// batch. `clock` replaces the clock fragment. Tests step the time this way; the production
+    /// text contains no hook for it.
     pub fn text(&self, clock: Option<&str>) -> String {
         let Script { name, fragments, body, .. } = self;
         let title = format!("-- tollgate {name}");
@@ -102,7 +103,7 @@ impl Script {
         [&title, clock.unwrap_or(CLOCK), &fragments, body, &sizes, batch].join("\n")
     }
 
-    /// How a batch is laid out, and the loop that decides it.
+    /// The sizes of an item as Lua constants, and the loop that decides the items.
     fn batch(&self) -> (String, &'static str) {
         let Script { keys, argv, .. } = self;
         let Some((shared_keys, shared_argv)) = self.shared() else {
@@ -121,13 +122,13 @@ impl Script {
         (sizes, SHARING)
     }
 
-    /// How many of the first KEYS and ARGV are sent once for decisions in a row that have
-    /// them in common; none where each is decided by itself.
+    /// The number of leading KEYS and ARGV that are sent once for consecutive decisions with equal
+    /// values; `None` if the script does not share.
     pub fn shared(&self) -> Option<(usize, usize)> {
         (self.shared != (0, 0)).then_some(self.shared)
     }
 
-    /// The script's own text, as it is in its file.
+    /// The text of the script file, unchanged.
     pub fn body(&self) -> &'static str {
         self.body
     }

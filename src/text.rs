@@ -1,4 +1,4 @@
-//! Numbers and names as people read them.
+//! Numbers and names, formatted for people.
 
 use std::{
     borrow::Cow,
@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-/// A length of time in the unit that reads best.
+/// A duration in the most readable unit: `1.25 ms`, `250 ms`, `3.0 s`.
 pub(crate) fn length(length: Duration) -> String {
     let millis = length.as_secs_f64() * 1000.0;
     match millis {
@@ -16,7 +16,7 @@ pub(crate) fn length(length: Duration) -> String {
     }
 }
 
-/// A number with a comma after each three digits.
+/// A number with thousands separators: `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -29,23 +29,23 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// A text without what a terminal obeys or a reader cannot see: control characters, changes
-/// of direction, line separators, characters without width. Each is written `\u{202e}`.
+/// Escapes characters that a terminal interprets or a reader cannot see: control characters,
+/// direction changes, line separators, zero-width characters. Each is written as `\u{202e}`.
 pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     escaped_but(text, |_| false, braced)
 }
 
-/// The same of a text of several lines.
+/// The same, but keeps line feeds: for text of several lines.
 pub(crate) fn escaped_lines(text: &str) -> Cow<'_, str> {
     escaped_but(text, |char| char == '\n', braced)
 }
 
-/// The same of a text with colors for a terminal, of which ESC is a part.
+/// The same, but keeps ESC: for text with terminal colors.
 pub(crate) fn escaped_colors(text: &str) -> Cow<'_, str> {
     escaped_but(text, |char| char == '\u{1b}', braced)
 }
 
-/// The same of JSON on one line, as JSON writes it: `\u202e`.
+/// The same for one line of JSON, with the escapes of JSON: `\u202e`.
 pub(crate) fn escaped_json(text: &str) -> Cow<'_, str> {
     escaped_but(
         text,
@@ -82,17 +82,17 @@ fn escaped_but(
     Cow::Owned(escaped)
 }
 
-/// Whether a character would act on a terminal, or change how others read.
+/// Whether a character acts on a terminal or changes how its neighbours read.
 fn misleads(char: char) -> bool {
     char.is_control()
         || matches!(char,
             // Soft hyphen, Arabic letter mark, Mongolian vowel separator.
             '\u{ad}' | '\u{61c}' | '\u{180e}'
-            // Fillers that show nothing.
+            // Invisible fillers.
             | '\u{34f}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{3164}' | '\u{ffa0}'
-            // Without width, marks and overrides of direction, line and paragraph separators.
+            // Zero-width characters, direction marks and overrides, line and paragraph separators.
             | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            // Byte order mark, annotations, tags, private controls of notation.
+            // Byte order mark, annotations, tags, musical format controls.
             | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}'
             | '\u{e0000}'..='\u{e0fff}')
 }

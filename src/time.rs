@@ -1,4 +1,4 @@
-//! The only clock: every other module is handed its time.
+//! Time. This is the only module that reads a clock; all others receive the time as a value.
 
 mod kept;
 
@@ -14,75 +14,75 @@ use serde::{Deserialize, Serialize};
 
 pub use kept::{AHEAD, Keeps, KeptClock, Mark};
 
-/// Microseconds since the Unix epoch, on the clock of the engine that decides.
+/// Microseconds since the Unix epoch, on the clock of the deciding engine.
 ///
-/// Stays below 2^53 (the year 2255), so a Lua number holds it exactly.
+/// The value stays below 2^53 until the year 2255, so a Lua number holds it exactly.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 pub struct Timestamp(pub u64);
 
 impl Timestamp {
-    /// This instant and `duration` more.
+    /// The instant `duration` after this one.
     pub fn after(self, duration: Millis) -> Timestamp {
         Timestamp(self.0 + duration.micros())
     }
 
-    /// How long it is until `later`, rounded up.
+    /// The time until `later`, rounded up to whole milliseconds; 0 if `later` has passed.
     pub fn until(self, later: Timestamp) -> Millis {
         Millis(later.0.saturating_sub(self.0).div_ceil(1000))
     }
 }
 
-/// A length of time in whole milliseconds, the finest that the contract has.
+/// A duration in whole milliseconds, the resolution of the contract.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 pub struct Millis(pub u64);
 
 impl Millis {
-    /// `seconds` as milliseconds.
+    /// The duration of `seconds` seconds.
     pub const fn from_secs(seconds: u64) -> Millis {
         Millis(seconds * 1000)
     }
 
-    /// The same length in microseconds.
+    /// The duration in microseconds.
     pub const fn micros(self) -> u64 {
         self.0 * 1000
     }
 
-    /// The same length as a standard duration.
+    /// The duration as a standard type.
     pub const fn duration(self) -> Duration {
         Duration::from_millis(self.0)
     }
 }
 
-/// The embedded engine's clock.
+/// The clock of the embedded engine.
 #[derive(Debug, Clone)]
 pub enum Clock {
-    /// Wall-clock time at its creation, advanced by the monotonic clock: a
-    /// system clock that is stepped while the server runs moves nothing.
+    /// The system time at creation, advanced by the monotonic clock. A step of the system clock
+    /// while the server runs has no effect.
     System {
-        /// Wall-clock time when the clock was made.
+        /// The system time at creation.
         origin: Timestamp,
-        /// The monotonic instant of the same moment.
+        /// The monotonic instant of creation.
         since: Instant,
     },
-    /// A clock that stands still until it is set, in microseconds.
+    /// A clock that stands still until a test sets it, in microseconds.
     Stepped(Arc<AtomicU64>),
-    /// One that goes on from where it was before a restart.
+    /// A clock that continues from its time before a restart.
     Kept(Arc<KeptClock>),
 }
 
 impl Clock {
-    /// The clock of a running server.
+    /// The clock of a running server without a data directory.
     #[allow(clippy::disallowed_methods, reason = "the one place that reads the raw clocks")]
     pub fn system() -> Clock {
         let origin = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Clock::System { origin: Timestamp(origin.as_micros() as u64), since: monotonic() }
     }
 
-    /// The time now.
+    /// The current time.
     pub fn now(&self) -> Timestamp {
         match self {
             Clock::System { origin, since } => {
@@ -94,8 +94,8 @@ impl Clock {
     }
 }
 
-/// The monotonic clock's time of its last tick: some milliseconds late, for a tenth of the
-/// cost. Only differences mean something.
+/// The coarse monotonic clock: a few milliseconds late, at a tenth of the cost. Only differences
+/// between two readings are meaningful.
 #[cfg(target_os = "linux")]
 pub fn coarse() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
@@ -103,7 +103,7 @@ pub fn coarse() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-/// Other systems have no such clock: since the process first asked.
+/// The same for systems without a coarse clock: the time since the first call.
 #[cfg(not(target_os = "linux"))]
 pub fn coarse() -> Duration {
     use std::sync::OnceLock;
@@ -111,7 +111,7 @@ pub fn coarse() -> Duration {
     monotonic().duration_since(*FIRST.get_or_init(monotonic))
 }
 
-/// The monotonic instant now, for deadlines and intervals; decides nothing.
+/// The current monotonic instant, for deadlines and intervals. Decisions must not use it.
 #[allow(clippy::disallowed_methods, reason = "the one place that reads the raw clocks")]
 pub fn monotonic() -> Instant {
     Instant::now()

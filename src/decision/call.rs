@@ -1,36 +1,38 @@
-//! What a decision sends to its script.
+//! KEYS and ARGV of a decision.
 
 use std::{fmt, io::Write};
 
 use super::{Decision, State};
 use crate::{names, time::Millis};
 
-/// KEYS and ARGV of one decision, in one buffer.
+/// KEYS and ARGV of one decision, in one buffer: one allocation instead of one per argument.
 #[derive(Debug)]
 pub struct Arguments {
     buffer: Vec<u8>,
+    /// Where each part ends in the buffer. The first `keys` parts are KEYS, the rest ARGV.
     ends: Vec<usize>,
     keys: usize,
 }
 
-/// Whom a server has seen lead where a key is.
+/// The Redis primary that this server has seen for a key. `lua/lib/failover.lua` compares it with
+/// the primary that runs the script, to detect failovers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sighting {
-    /// What the scripts call it.
+    /// The primary id, as the scripts write it; `-` if unknown.
     pub leader: String,
-    /// For how long.
+    /// How long this server has seen this primary.
     pub length: Millis,
-    /// Whether somebody led before it, as far as this server knows.
+    /// Whether another primary answered before this one, as far as this server knows.
     pub has_changed: bool,
 }
 
-/// Knows whom a server has seen lead.
+/// Gives access to the primaries that this server has seen.
 pub trait Leads: fmt::Debug {
-    /// Where a key is.
+    /// The primary of the node that serves `key`; `None` if the topology is not known.
     fn sighting(&self, key: &[u8]) -> Option<Sighting>;
 }
 
-/// Appends KEYS and ARGV of one decision; its keys share a prefix and a tag.
+/// Builds KEYS and ARGV of one decision. All keys share one prefix and one hash tag.
 #[derive(Debug)]
 pub struct Call<'a> {
     prefix: &'a str,
@@ -46,7 +48,7 @@ impl<'a> Call<'a> {
         Call::encoded(decision, prefix, None)
     }
 
-    /// The same of one that may have to know whom the server has seen lead.
+    /// Encodes a decision that may send the primary that this server has seen.
     pub fn led<D: Decision>(decision: &'a D, prefix: &'a str, leads: &'a dyn Leads) -> Call<'a> {
         Call::encoded(decision, prefix, Some(leads))
     }
@@ -65,14 +67,14 @@ impl<'a> Call<'a> {
         call
     }
 
-    /// An empty call whose keys have this tag.
+    /// An empty call whose keys have this hash tag.
     pub fn new(prefix: &'a str, capability: &'static str, tag: &'a [u8]) -> Call<'a> {
         let (buffer, ends) = (Vec::with_capacity(512), Vec::with_capacity(16));
         let arguments = Arguments { buffer, ends, keys: 0 };
         Call { prefix, capability, tag, leads: None, arguments }
     }
 
-    /// Appends a key with the tag; keys come before arguments.
+    /// Appends a key: prefix, hash tag and `part`. All keys come before the first argument.
     pub fn key(&mut self, part: &[&[u8]]) {
         let buffer = &mut self.arguments.buffer;
         names::push_key(buffer, self.prefix, self.capability, self.tag, part);
@@ -80,7 +82,7 @@ impl<'a> Call<'a> {
         self.end();
     }
 
-    /// Appends an argument of the joined bytes.
+    /// Appends one argument: the concatenation of `parts`.
     pub fn bytes(&mut self, parts: &[&[u8]]) {
         for part in parts {
             self.arguments.buffer.extend_from_slice(part);
@@ -88,7 +90,7 @@ impl<'a> Call<'a> {
         self.end();
     }
 
-    /// Appends a number.
+    /// Appends a number, as decimal text.
     pub fn number(&mut self, number: u64) {
         // Writing to a Vec cannot fail.
         let _ = write!(self.arguments.buffer, "{number}");
@@ -103,9 +105,9 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Appends whom the server has seen lead where the first key is, for how long in
-    /// milliseconds, rounded down to a power of two so that calls have it in common, and
-    /// whether somebody led before.
+    /// Appends the primary seen for the first key, as `id ms changed`. `ms` is the time it was
+    /// seen, rounded down to a power of two, so that calls of one batch share the argument.
+    /// `changed` is 1 if another primary answered before.
     pub fn sighting(&mut self) {
         let first = self.arguments.keys().next().unwrap_or_default();
         let text = match self.leads.and_then(|leads| leads.sighting(first)) {
@@ -118,7 +120,7 @@ impl<'a> Call<'a> {
         self.bytes(&[text.as_bytes()]);
     }
 
-    /// What was appended.
+    /// Returns the finished KEYS and ARGV.
     pub fn finish(self) -> Arguments {
         self.arguments
     }
@@ -129,12 +131,12 @@ impl<'a> Call<'a> {
 }
 
 impl Arguments {
-    /// The keys.
+    /// KEYS, in order.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         self.parts().take(self.keys)
     }
 
-    /// The arguments.
+    /// ARGV, in order.
     pub fn argv(&self) -> impl Iterator<Item = &[u8]> {
         self.parts().skip(self.keys)
     }
@@ -145,7 +147,7 @@ impl Arguments {
         starts.zip(&self.ends).map(|(start, &end)| &self.buffer[start..end])
     }
 
-    /// The keys' bytes in all: a measure of what sending it costs.
+    /// Total bytes of KEYS and ARGV: a measure of the cost of sending them.
     pub fn size(&self) -> usize {
         self.buffer.len()
     }

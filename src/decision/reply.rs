@@ -1,8 +1,8 @@
-//! What a script answers.
+//! The reply of a script.
 
 use crate::error::Error;
 
-/// One element of a script's flat reply.
+/// One element of the flat reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
     /// A Lua number.
@@ -11,7 +11,7 @@ pub enum Item {
     Bytes(Vec<u8>),
 }
 
-/// A script's flat reply, read from front to back.
+/// The flat reply to one item, read from front to back.
 #[derive(Debug, Clone)]
 pub struct Reply {
     items: std::vec::IntoIter<Item>,

@@ -1,47 +1,55 @@
-//! What becomes of a decision when too few replicas have what it wrote.
+//! Undoing a decision that too few replicas acknowledged.
+//!
+//! Redis replicates asynchronously: a failover can lose a write that was already answered. Where the
+//! configuration asks for it, the engine sends WAIT after the write. This module decides what
+//! happens if WAIT fails.
 
 use std::fmt;
 
 use super::{Arguments, Call, Decision, Reply};
 use crate::{error::Error, script::Script};
 
-/// What becomes of an outcome then.
+/// How to treat an outcome if too few replicas acknowledge it in time.
 #[derive(Debug)]
 pub enum Unconfirmed {
-    /// It counts all the same, as a refusal does; nobody is waited for.
+    /// It counts without acknowledgement, as refusals do. The engine does not send WAIT.
     Counts,
-    /// What was written gave nobody anything; the call has failed.
+    /// The write had no effect on any caller. The call fails with [`Error::Unconfirmed`] and
+    /// `is_void`.
     Void,
-    /// It is withdrawn.
+    /// The engine revokes it with this script. The call fails with [`Error::Unconfirmed`];
+    /// `is_void` says whether the revocation succeeded.
     Withdraw(Withdrawal),
-    /// It stands, but may be lost.
+    /// It stands, but a failover may lose it. The call fails with [`Error::Unconfirmed`] and
+    /// without `is_void`.
     Stands,
 }
 
-/// Withdraws a decision.
+/// A script call that revokes a decision.
 #[derive(Debug)]
 pub struct Withdrawal {
-    /// The script that does.
+    /// The revoking script.
     pub script: &'static Script,
     /// Its KEYS and ARGV.
     pub arguments: Arguments,
-    /// Whether it did, by its reply; if not, somebody has been told of what was decided.
+    /// Reads from the reply whether the decision was revoked. If not, another call has already been
+    /// answered with the same lease.
     pub is_done: fn(&mut Reply) -> Result<bool, Error>,
 }
 
 impl Withdrawal {
-    /// By this decision; its keys start with `prefix`.
+    /// Revokes with this decision; its keys start with `prefix`.
     pub fn by<D: Decision<Outcome = bool>>(decision: &D, prefix: &str) -> Withdrawal {
         let arguments = Call::of(decision, prefix).finish();
         Withdrawal { script: D::SCRIPT, arguments, is_done: D::parse }
     }
 }
 
-/// Tells it of a decision's reply, whether its call still waits or not.
+/// Classifies a reply. It owns all it needs, because the call may have ended before the reply.
 pub struct Judge(Box<dyn Fn(Reply) -> Unconfirmed + Send + Sync>);
 
 impl Judge {
-    /// Of a decision's outcome; a reply that cannot be read counts, as an error.
+    /// Classifies by the parsed outcome. An unreadable reply counts: the caller gets the error.
     pub fn of<D: Decision>(
         judge: impl Fn(&D::Outcome) -> Unconfirmed + Send + Sync + 'static,
     ) -> Judge {
@@ -51,7 +59,7 @@ impl Judge {
         }))
     }
 
-    /// What becomes of this reply.
+    /// Classifies a reply.
     pub fn judge(&self, reply: Reply) -> Unconfirmed {
         (self.0)(reply)
     }
