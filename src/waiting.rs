@@ -1,14 +1,19 @@
-//! Waiting for a turn: places in a queue, for every capability whose calls can wait.
+//! Waiting in a queue, for every capability whose calls can wait.
 //!
-//! The queue belongs to the state of a partition, so whose turn it is is decided where
-//! the slot or the lock is. A place belongs to a call; it lapses with the call's time,
-//! and when the call's server is known no longer. Who is next is told so by a hint. A
-//! hint may be lost: each server attends to the queues its calls wait in, and learns
-//! whose turn it is.
+//! The queue belongs to the state of a partition. The same atomic step therefore decides about the
+//! slot or lock and about the waiter that gets it next. Waiters are served in order of arrival.
 //!
-//! A server that ends gives its places up. Where the store outlives it, it keeps their tickets
-//! for a while: a waiter that calls another server has its old place again. Nobody waits for
-//! one meanwhile.
+//! - A *waiter* is a task or owner whose call waits. Its *ticket* is its entry in the queue; the
+//!   ticket number, the time of arrival in µs, gives its position. A ticket ends with the time of
+//!   its call, or when the heartbeats of its server stop.
+//! - A *wake-up* tells a server that one of its waiters may proceed. It decides nothing: the waiter
+//!   asks again. Wake-ups can be lost.
+//! - A *heartbeat* keeps the tickets of one server alive. Its answer names the waiters that may
+//!   proceed, which makes up for lost wake-ups.
+//!
+//! A server that shuts down gives its tickets up. If the store outlives the server (Redis), the
+//! ticket numbers stay reserved for a while: a waiter that calls another server gets its old
+//! position again. A reserved ticket delays no other waiter.
 
 mod attend;
 mod queue;
@@ -23,73 +28,75 @@ use crate::{
 pub use attend::{Attend, Attendance};
 pub use queue::{Hints, Queue, Turn};
 
-/// The longest wait.
+/// The longest time that a call may wait.
 pub const WAIT_MAX: Millis = Millis::from_secs(60);
 
-/// What a call that waits says of its place.
+/// The ticket of a waiting call, as the call states it with each try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The call, unique on its server.
+    /// The number of the call, unique on its server. Wake-ups name it.
     pub number: u64,
-    /// The ticket it was given, 0 before. With it a place that was lost is taken again.
+    /// The ticket number from the previous answer; 0 before the first. A ticket that the queue has
+    /// lost is restored at this position.
     pub ticket: u64,
-    /// How long it waits from now on; 0 gives the place up, whatever the answer.
+    /// How long the call still waits; 0 gives the ticket up, whatever the answer.
     pub wait: Millis,
-    /// How long its ticket is kept for its waiter when the place is given up without a turn,
-    /// so that a call elsewhere goes on from there; 0 keeps none.
+    /// How long to reserve the ticket number if the call gives up without a grant, so that a call
+    /// at another server continues from it; 0 reserves nothing.
     pub ticket_kept: Millis,
-    /// How long its server is known without a word from it.
+    /// How long the queue considers the server alive without a heartbeat.
     pub keep: Millis,
-    /// Where its server listens for hints.
+    /// The channel on which the server receives wake-ups.
     pub channel: Arc<str>,
 }
 
 impl Place {
-    /// Whether its call waits.
+    /// Whether the call waits for capacity.
     fn waits(&self) -> bool {
         self.wait.0 > 0
     }
 
-    /// Whether its call gives the place up and has its ticket kept.
+    /// Whether the call gives its ticket up and reserves the number.
     fn leaves(&self) -> bool {
         !self.waits() && self.ticket_kept.0 > 0
     }
 
-    /// Whether the place is this call's.
+    /// Whether the ticket belongs to this call of this server.
     fn is_of(&self, number: u64, channel: &str) -> bool {
         self.number == number && *self.channel == *channel
     }
 }
 
-/// A decision that its caller may wait for.
+/// A decision that can wait in a queue for capacity.
 pub trait Waits: Decision + Clone {
-    /// What the server does for those that wait.
+    /// The heartbeat for the queue of its partition.
     type Attend: Decision<Outcome = Attendance> + Clone;
 
-    /// The place it asks from.
+    /// The ticket that the decision is sent with; `None` if the call does not wait.
     fn place(&mut self) -> &mut Option<Place>;
-    /// What names it in the queue.
+    /// The name of the waiter in the queue, such as device and task. One waiter has at most one
+    /// ticket.
     fn waiter(&self) -> Vec<u8>;
-    /// Attends to its partition's queue.
+    /// The heartbeat decision for the queue that this decision waits in.
     fn attend(&self, attend: Attend) -> Self::Attend;
-    /// Whether it was its turn.
+    /// Whether the waiter may proceed, according to the outcome.
     fn turn(outcome: &Self::Outcome) -> Turn;
-    /// When a slot may lapse that was granted, or is waited for.
+    /// When the next lease expires, which may free a slot for a waiter.
     fn frees_in(outcome: &Self::Outcome) -> Option<Millis>;
 }
 
-/// Appends the keys of a queue.
+/// Appends the keys of a queue: its order and its tickets.
 pub(crate) fn push_keys(call: &mut Call) {
     call.key(&[b"queue"]);
     call.key(&[b"places"]);
 }
 
-/// Appends the key of the tickets that are kept for waiters without a place.
+/// Appends the key of the reserved tickets.
 pub(crate) fn push_tickets_key(call: &mut Call) {
     call.key(&[b"tickets"]);
 }
 
-/// Appends a place, empty for none.
+/// Appends a ticket as `number ticket wait_ms keep_ms kept_ms channel`; empty for none.
 pub(crate) fn push_place(call: &mut Call, place: Option<&Place>) {
     let text = place.map(|Place { number, ticket, wait, ticket_kept, keep, channel }| {
         format!("{number} {ticket} {} {} {} {channel}", wait.0, keep.0, ticket_kept.0)
@@ -97,7 +104,7 @@ pub(crate) fn push_place(call: &mut Call, place: Option<&Place>) {
     call.bytes(&[text.unwrap_or_default().as_bytes()]);
 }
 
-/// Whether it is a caller's turn; a queue is made for the first that has to wait.
+/// Decides whether a caller may take a free slot. Creates the queue for the first waiter.
 pub(crate) fn take_turn(
     queue: &mut Option<Box<Queue>>,
     waiter: &[u8],
@@ -113,26 +120,26 @@ pub(crate) fn take_turn(
     }
 }
 
-/// Hands on slots that became free.
+/// Wakes waiters after slots became free.
 pub(crate) fn hand_on(queue: &mut Option<Box<Queue>>, was_free: u32, free: u32, now: Timestamp) {
     if let Some(queue) = queue {
         queue.hand_on(was_free, free, now);
     }
 }
 
-/// Tells the first waiter of a slot that is granted until `end`, if it ends soon.
+/// Wakes the first waiter if a slot is granted only until `end` and that is soon.
 pub(crate) fn tell_end(queue: &mut Option<Box<Queue>>, end: Timestamp, now: Timestamp) {
     if let Some(queue) = queue {
         queue.tell_end(end, now);
     }
 }
 
-/// How many wait; nobody where there is no queue.
+/// The number of waiters; 0 without a queue.
 pub(crate) fn count(queue: &mut Option<Box<Queue>>, free: u32, now: Timestamp) -> u64 {
     queue.as_mut().map_or(0, |queue| queue.count(free, now) as u64)
 }
 
-/// Takes the hints of a queue; one that holds nothing goes.
+/// Takes the wake-ups of a queue, and drops the queue if it is empty.
 pub(crate) fn take_hints(queue: &mut Option<Box<Queue>>) -> Hints {
     let hints = queue.as_mut().map(|queue| queue.take_hints()).unwrap_or_default();
     queue.take_if(|queue| queue.is_vacant());

@@ -1,4 +1,4 @@
-//! What a server does for those that wait on it.
+//! The heartbeat of a server for its waiters in one queue.
 
 use std::sync::Arc;
 
@@ -9,30 +9,32 @@ use crate::{
     time::{Millis, Timestamp},
 };
 
-/// A server's word that it is there, and that a call of it waits no longer.
+/// The heartbeat request. It can also give up the ticket of one call that ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attend {
-    /// Where the server listens for hints.
+    /// The channel on which the server receives wake-ups.
     pub channel: Arc<str>,
-    /// How long it is known without a word from it.
+    /// How long the queue considers the server alive without another heartbeat.
     pub keep: Millis,
-    /// The waiter and the number of a call that gives its place up.
+    /// Waiter and call number of a ticket to give up.
     pub gone: Option<(Box<[u8]>, u64)>,
 }
 
-/// What a server learns of a queue.
+/// The answer to a heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attendance {
-    /// When one more slot is free by itself, whether or not some are free now.
+    /// Time until the next lease expires, even if slots are free now; `None` without leases.
     pub frees_in: Option<Millis>,
-    /// Whether its calls have to ask again: their places are lost, or will not help.
+    /// Whether the waiting calls of the server must ask again, because tickets were lost or because
+    /// waiting does not help now.
     pub again: bool,
-    /// Number and waiter of each of its calls whose turn it is.
+    /// Call number and waiter of each call of this server that may proceed; at most 100.
     pub turns: Vec<(u64, Box<[u8]>)>,
 }
 
 impl Attend {
-    /// Appends channel, keep, waiter and number.
+    /// Appends channel, keep time, waiter and call number; the last two are empty without a ticket
+    /// to give up.
     pub(crate) fn encode(&self, call: &mut Call) {
         call.bytes(&[self.channel.as_bytes()]);
         call.number(self.keep.0);
@@ -40,7 +42,8 @@ impl Attend {
         call.optional(self.gone.as_ref().map(|(_, number)| *number));
     }
 
-    /// Attends to a queue in which so many slots are free.
+    /// Processes the heartbeat in a queue with `free` free slots. If more dead tickets may remain
+    /// than one step removes, `frees_in` is 1 ms, so that the server comes back at once.
     pub(crate) fn decide(
         &self,
         queue: &mut Option<Box<Queue>>,
@@ -60,8 +63,8 @@ impl Attend {
 }
 
 impl Attendance {
-    /// Reads what follows a status: when a slot ends or 0, whether to ask again,
-    /// numbers and waiters.
+    /// Reads the rest of a reply after its status: ms until a lease expires or 0, 1 if calls must
+    /// ask again, then call numbers and waiters.
     pub(crate) fn parse(reply: &mut Reply) -> Result<Attendance, Error> {
         let frees_in = Some(reply.number()?).filter(|millis| *millis > 0).map(Millis);
         let again = reply.number()? != 0;

@@ -1,5 +1,7 @@
-//! Who waits, in order of arrival; the twin of `lua/lib/queue.lua`, `turns.lua` and
-//! `attend.lua`.
+//! The queue of waiters of one partition, in order of arrival; the twin of `lua/lib/queue.lua`,
+//! `turns.lua` and `attend.lua`.
+//!
+//! The waiters whose rank is below the number of free slots may proceed.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -9,61 +11,71 @@ use std::{
 use super::Place;
 use crate::time::{Millis, Timestamp};
 
-/// Places that one step takes out of the way at most.
+/// The maximum number of dead tickets that one step removes. A ticket is dead after the time of its
+/// call, or when the heartbeats of its server stop.
 const REAP_MAX: u32 = 500;
-/// Of the calls whose turn it is so many are told; those after them as these take it.
+/// Only this many waiters that may proceed get a wake-up; the next ones follow as these take slots.
 const HINT_MAX: u32 = 100;
-/// Calls of which one answer says that it is their turn.
+/// The maximum number of waiters in one answer to a heartbeat.
 const TURNS_MAX: usize = 100;
-/// A slot that ends so soon may end before servers attend to the queue again.
+/// A slot that expires this soon may expire before the next heartbeat.
 const SOON: Millis = Millis(400);
-/// A call's last try may take so much longer than it waits.
+/// Added to the time of a ticket: the last try of its call can take this much longer.
 const SLACK: Millis = Millis::from_secs(1);
 
 type Waiter = Arc<[u8]>;
 
-/// Who is told of its turn: its server's channel, and the number of its call.
+/// Wake-ups: the channel of the waiter's server, and the number of its call.
 pub type Hints = Vec<(Arc<str>, u64)>;
 
-/// The places of a partition, and who is to be told of their turn.
+/// The tickets of a partition, and the wake-ups to send.
+///
+/// Invariant: while n slots are free, the first `min(n, HINT_MAX)` waiters have been sent a
+/// wake-up. The methods below count these waiters, minus those that they remove, as `told`.
 #[derive(Debug, Default)]
 pub struct Queue {
+    /// Waiters by ticket number.
     order: BTreeSet<(u64, Waiter)>,
     places: HashMap<Waiter, Held>,
-    /// Until when the server of a channel is known to be there.
+    /// Servers by channel, and until when each is considered alive.
     servers: HashMap<Arc<str>, Timestamp>,
-    /// The channels of places that were taken out of the way.
+    /// The channels of servers that lost a dead ticket since their last heartbeat.
     lost: HashSet<Arc<str>>,
-    /// Tickets of waiters whose server ends, and until when they are kept. Such a waiter has
-    /// no place: nobody waits for it. Empty in the embedded engine, which ends with its server.
+    /// Reserved tickets: waiters whose server shut down, with the ticket number and the end of the
+    /// reservation. They hold no position. Empty in the embedded engine, which ends with its
+    /// server.
     tickets: HashMap<Waiter, (u64, Timestamp)>,
     hints: Hints,
 }
 
 #[derive(Debug)]
+/// A ticket.
 struct Held {
+    /// The ticket number.
     ticket: u64,
+    /// The number of the call that holds the ticket.
     number: u64,
+    /// The end of the ticket, unless the call extends it.
     ends: Timestamp,
+    /// The channel of the call's server.
     channel: Arc<str>,
 }
 
-/// Whether it is a caller's turn.
+/// Whether a caller may take a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// It is.
+    /// It may.
     Now,
-    /// It is not, and the call does not wait.
+    /// It may not, and the call does not wait.
     Refused,
-    /// More have lapsed before it than one step takes out of the way: it is to ask again
-    /// at once.
+    /// Undecided: more dead tickets precede it than one step removes. The call asks again at once.
     Again,
-    /// It is not; the place has this ticket.
+    /// It may not. Its ticket has this number.
     Waits(u64),
 }
 
 impl Turn {
-    /// What a refusal's reply says of it.
+    /// Reads the ticket number in the reply of a refusal: 0 and 1 are not ticket numbers.
     pub(crate) fn parse(ticket: u64) -> Turn {
         match ticket {
             0 => Turn::Refused,
@@ -74,33 +86,34 @@ impl Turn {
 }
 
 impl Queue {
-    /// Whether nobody waits.
+    /// Whether no call waits.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// Whether nobody waits, and no ticket is kept.
+    /// Whether no call waits and no ticket is reserved.
     pub fn is_vacant(&self) -> bool {
         self.is_empty() && self.tickets.is_empty()
     }
 
-    /// How many wait.
+    /// The number of tickets.
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Whether a waiter has a place.
+    /// Whether a waiter has a ticket.
     pub(crate) fn holds(&self, waiter: &[u8]) -> bool {
         self.places.contains_key(waiter)
     }
 
-    /// Those that were told of their turn since the last time.
+    /// Takes the wake-ups produced since the last call.
     pub fn take_hints(&mut self) -> Hints {
         std::mem::take(&mut self.hints)
     }
 
-    /// Whether it is a caller's turn to take one of the free slots; one that may barge
-    /// needs no turn.
+    /// Decides whether a caller may take one of the free slots. A waiter proceeds if its rank is
+    /// below `free`. A caller without a ticket proceeds if slots remain after all waiters, or with
+    /// `barging`. A caller that may not proceed and waits gets a ticket, or keeps the one it has.
     pub(crate) fn take_turn(
         &mut self,
         waiter: &[u8],
@@ -117,12 +130,13 @@ impl Queue {
             (true, None) => return Turn::Refused,
             _ => {}
         }
+        // Read before `leave` removes it: a call that leaves reserves this number.
         let held_ticket = self.places.get(waiter).map(|held| held.ticket);
         let ticket = stays.map(|place| self.enter(waiter, place, asked, now));
         let reaped = self.reap(now);
         let mut told = free.min(HINT_MAX).saturating_sub(reaped);
         let rank = self.rank_below(waiter, free);
-        // One without a place comes after all that have one.
+        // A caller without a ticket comes after all waiters.
         let free_for_all = (self.len() as u32) < free && !self.places.contains_key(waiter);
         let turn = rank.is_some() || free_for_all || barging && free > 0;
         let mut is_elsewhere = false;
@@ -132,12 +146,14 @@ impl Queue {
             if turn || !is_elsewhere && stays.is_none() {
                 told = self.leave(waiter, number, &channel, told);
                 if is_elsewhere {
-                    // Another call of the same waiter: it is answered with the same lease.
+                    // Another call of the same waiter: wake it, so that it gets the same lease.
                     self.hints.push((channel, number));
                 }
             }
         }
+        // The caller takes one of the free slots; wake the waiters for the others.
         self.hint(told, if turn { free - 1 } else { free });
+        // The server shuts down: reserve the ticket number for a call at another server.
         if let Some(place) = leaves.filter(|_| !turn && !is_elsewhere) {
             let asked = Some(asked).filter(|ticket| *ticket > 0);
             let ticket = held_ticket.or(asked).unwrap_or_else(|| self.next_ticket(now));
@@ -151,14 +167,14 @@ impl Queue {
         }
     }
 
-    /// How many wait. What has lapsed at the front is not counted.
+    /// The number of waiters. Dead tickets at the front are removed and not counted.
     pub(crate) fn count(&mut self, free: u32, now: Timestamp) -> usize {
         let told = free.min(HINT_MAX).saturating_sub(self.reap(now));
         self.hint(told, free);
         self.len()
     }
 
-    /// Gives up the place of a call that needs none.
+    /// Gives up the ticket of a call that has its lease already.
     pub(crate) fn needs_no_turn(
         &mut self,
         waiter: &[u8],
@@ -173,7 +189,7 @@ impl Queue {
         }
     }
 
-    /// Hands on slots that became free.
+    /// Wakes waiters after the number of free slots grew from `was_free` to `free`.
     pub(crate) fn hand_on(&mut self, was_free: u32, free: u32, now: Timestamp) {
         if free > was_free {
             let told = was_free.min(HINT_MAX).saturating_sub(self.reap(now));
@@ -181,17 +197,17 @@ impl Queue {
         }
     }
 
-    /// Tells the first waiter of a slot that is granted until `end`, if it ends soon: the waiter
-    /// asks when, and its server attends to the queue then.
+    /// Wakes the first waiter if a slot is granted only until `end` and that is within [`SOON`].
+    /// The waiter then learns the time, and its server sends a heartbeat at that moment.
     pub(super) fn tell_end(&mut self, end: Timestamp, now: Timestamp) {
         if end <= now.after(SOON) {
             self.hint(0, 1);
         }
     }
 
-    /// Notes that a server is there, and that a call of it is not; whether it was
-    /// known and lost no place since the last time, and whether more may have lapsed;
-    /// none when nobody waits.
+    /// Records a heartbeat, and gives up the ticket of one call if asked. Returns `None` if no call
+    /// waits. Otherwise returns whether the server was alive and lost no ticket since its last
+    /// heartbeat, and whether more dead tickets may remain.
     pub(super) fn attend(
         &mut self,
         channel: &Arc<str>,
@@ -212,8 +228,8 @@ impl Queue {
         Some((known, reaped == REAP_MAX))
     }
 
-    /// The calls of a channel whose turn it is; tells those of the others, whose servers
-    /// may not know yet that a lease has lapsed.
+    /// Returns the calls of this channel that may proceed. Sends wake-ups to the others, whose
+    /// servers may not know yet that a lease has expired.
     pub(super) fn turns(&mut self, channel: &str, free: u32) -> Vec<(u64, Box<[u8]>)> {
         let mut own = Vec::new();
         for (_, waiter) in self.order.iter().take(TURNS_MAX.min(free as usize)) {
@@ -228,8 +244,8 @@ impl Queue {
         own
     }
 
-    /// The ticket that a call asks with: its own, or the one that is kept for its waiter; it
-    /// is kept no longer.
+    /// The ticket number that a call asks with: its own, or the one reserved for its waiter. The
+    /// reservation ends.
     fn claim_ticket(&mut self, waiter: &[u8], place: &Place, now: Timestamp) -> u64 {
         if place.ticket != 0 && !place.leaves() {
             return place.ticket;
@@ -240,12 +256,13 @@ impl Queue {
         }
     }
 
+    /// Ticket numbers are the time of arrival in µs, and unique within the queue.
     fn next_ticket(&self, now: Timestamp) -> u64 {
         self.order.last().map_or(now.0, |(last, _)| now.0.max(last + 1))
     }
 
-    /// Takes a place, or keeps it; its ticket. One without a place gets the ticket that it
-    /// asks with, or the next where that is 0.
+    /// Enters a ticket or extends the existing one; returns its number. A new ticket gets the
+    /// number `asked`, or the next one if that is 0.
     fn enter(&mut self, waiter: &[u8], place: &Place, asked: u64, now: Timestamp) -> u64 {
         let (waiter, ticket) = match self.places.remove_entry(waiter) {
             Some((waiter, held)) => (waiter, held.ticket),
@@ -260,7 +277,7 @@ impl Queue {
         ticket
     }
 
-    /// Gives up a place, if it is that call's; how many of the first `told` are left.
+    /// Removes the ticket of this call, if it has one; returns the new `told`.
     fn leave(&mut self, waiter: &[u8], number: u64, channel: &str, told: u32) -> u32 {
         let is_of = |held: &Held| held.number == number && *held.channel == *channel;
         if !self.places.get(waiter).is_some_and(is_of) {
@@ -281,7 +298,7 @@ impl Queue {
         }
     }
 
-    /// Takes places at the front that are none out of the way; how many there were.
+    /// Removes dead tickets from the front, at most [`REAP_MAX`]; returns the number removed.
     fn reap(&mut self, now: Timestamp) -> u32 {
         let mut lost = HashSet::new();
         let mut reaped = 0;
@@ -298,6 +315,7 @@ impl Queue {
             self.vacate(&first);
             reaped += 1;
         }
+        // Their servers may believe that these tickets exist, so their calls must ask again.
         if reaped > 0 && !self.is_empty() {
             self.lost.extend(lost);
         }
@@ -308,8 +326,7 @@ impl Queue {
         self.servers.get(channel).is_some_and(|until| *until > now)
     }
 
-    /// Tells those from rank `told` on, where so many slots are free, that it is their
-    /// turn.
+    /// Sends wake-ups to the waiters from rank `told` up to the number of free slots.
     fn hint(&mut self, told: u32, free: u32) {
         let count = free.min(HINT_MAX).saturating_sub(told) as usize;
         let next = self.order.iter().skip(told as usize).take(count);
@@ -318,7 +335,7 @@ impl Queue {
         self.hints.extend(hints);
     }
 
-    /// A waiter's rank, if it is below a bound.
+    /// The rank of a waiter, if it is below `bound`.
     fn rank_below(&self, waiter: &[u8], bound: u32) -> Option<usize> {
         self.order.iter().take(bound as usize).position(|(_, other)| **other == *waiter)
     }
