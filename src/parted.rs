@@ -1,41 +1,42 @@
-//! A hash map in parts, which grows and shrinks by one of them at a time.
+//! The incremental map: a hash map that grows and shrinks by one segment at a time.
 //!
-//! A map that grows moves all it holds at once: of a million entries that is a pause of
-//! hundreds of milliseconds. Here no step moves more than a part or two. It is linear hashing
-//! (Litwin, 1980): parts are split in their order, so no table says where they are. One
-//! hash says the part and the place there, and it is kept: what is moved is not read for it.
+//! A standard hash map moves all entries when it grows. With a million entries that is a pause of
+//! hundreds of milliseconds. Here no operation moves more than one or two segments (`part` in the
+//! code). The algorithm is linear hashing (Litwin, 1980): segments are split in a fixed order, so
+//! no directory is needed. The stored hash selects segment and bucket; resizing never rehashes
+//! keys.
 
 use std::{borrow::Borrow, fmt, mem, sync::LazyLock};
 
 use ahash::RandomState;
 use hashbrown::HashTable;
 
-/// Entries of a part, on the average, at most. Those whose turn to be split is yet to come
-/// hold twice as many.
+/// The maximum average number of entries of a segment. Segments that are not yet split in the
+/// current round hold up to twice as many.
 const FULL: usize = 400;
-/// With fewer, on the average, there is a part too many.
+/// Below this average, the last segment is merged back.
 const SPARSE: usize = FULL / 4;
-/// A part with so many times the room that it uses is shrunk.
+/// A segment with this many times the capacity it needs is shrunk.
 const SPARE: usize = 8;
 
-/// Names come from callers: which of them share a place they must not know.
+/// Seeded at random: keys come from callers, who must not be able to choose colliding keys.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 fn hash(key: &[u8]) -> u64 {
     HASHER.hash_one(key)
 }
 
-/// A hash map in parts, by keys that are bytes.
+/// An incremental map with byte strings as keys.
 pub struct Parted<K, V> {
     first: Part<K, V>,
-    /// The others; as a rule there are none.
+    /// The other segments. Empty for most maps, which then need no second allocation.
     rest: Vec<Part<K, V>>,
     len: usize,
 }
 
 type Part<K, V> = HashTable<Entry<K, V>>;
 
-/// Small, whatever it is of: half of a table's room is empty, and what is moved is little.
+/// Two words for any type: about half of a table is empty, and a split moves only pointers.
 struct Entry<K, V> {
     hash: u64,
     pair: Box<(K, V)>,
@@ -52,7 +53,7 @@ impl<K, V> Entry<K, V> {
 }
 
 impl<K: Borrow<[u8]>, V> Entry<K, V> {
-    /// A key of another hash is not read, though its first bits are the same.
+    /// Compares the hash first, so that keys with another hash are not read.
     fn is(&self, hash: u64, key: &[u8]) -> bool {
         self.hash == hash && self.pair.0.borrow() == key
     }
@@ -71,27 +72,27 @@ impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Parted<K, V> {
 }
 
 impl<K, V> Parted<K, V> {
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many parts there are.
+    /// The number of segments; at least 1.
     pub fn parts(&self) -> usize {
         1 + self.rest.len()
     }
 
-    /// All entries.
+    /// All entries, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.first.iter().chain(self.rest.iter().flatten()).map(Entry::pair)
     }
 
-    /// The entries of a part.
+    /// The entries of one segment.
     pub fn part(&self, part: usize) -> impl ExactSizeIterator<Item = (&K, &V)> {
         self.at(part).iter().map(Entry::pair)
     }
@@ -109,7 +110,7 @@ impl<K, V> Parted<K, V> {
 }
 
 impl<K: Borrow<[u8]>, V> Parted<K, V> {
-    /// The key as it is kept, and its value.
+    /// The stored key and its value.
     pub fn get_key_value(&self, key: &[u8]) -> Option<(&K, &V)> {
         let hash = hash(key);
         let entry = self.at(place(hash, self.parts())).find(hash, |entry| entry.is(hash, key));
@@ -121,7 +122,7 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
         self.get_key_value(key).map(|(_, value)| value)
     }
 
-    /// The key as it is kept, and its value, to be changed.
+    /// The stored key and its value, mutable.
     pub fn get_key_value_mut(&mut self, key: &[u8]) -> Option<(&K, &mut V)> {
         let hash = hash(key);
         let part = self.at_mut(place(hash, self.parts()));
@@ -132,12 +133,12 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
         })
     }
 
-    /// The value of a key, to be changed.
+    /// The value of a key, mutable.
     pub fn get_mut(&mut self, key: &[u8]) -> Option<&mut V> {
         self.get_key_value_mut(key).map(|(_, value)| value)
     }
 
-    /// Sets the value of a key; the one that it had.
+    /// Sets the value of a key; returns the previous value.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         if let Some(was) = self.get_mut(key.borrow()) {
             return Some(mem::replace(was, value));
@@ -146,7 +147,7 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
         None
     }
 
-    /// Sets the value of a key that has none.
+    /// Sets the value of a key that must not exist yet.
     pub fn add(&mut self, key: K, value: V) {
         debug_assert!(self.get(key.borrow()).is_none(), "it has one");
         self.make_room();
@@ -155,7 +156,7 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
         part.insert_unique(hash, Entry { hash, pair: Box::new((key, value)) }, Entry::hash);
     }
 
-    /// The value of a key, to be changed; one is put there first if there is none.
+    /// The value of a key, mutable; inserts a default value first if the key is missing.
     pub fn get_or_default(&mut self, key: &[u8]) -> &mut V
     where
         K: for<'a> From<&'a [u8]>,
@@ -172,7 +173,7 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
         &mut entry.or_insert_with(fresh).into_mut().pair.1
     }
 
-    /// Takes a key and its value out.
+    /// Removes a key; returns key and value.
     pub fn remove_pair(&mut self, key: &[u8]) -> Option<Box<(K, V)>> {
         let hash = hash(key);
         let part = self.at_mut(place(hash, self.parts()));
@@ -183,12 +184,13 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
         Some(entry.pair)
     }
 
-    /// Takes a key out; its value.
+    /// Removes a key; returns its value.
     pub fn remove(&mut self, key: &[u8]) -> Option<V> {
         self.remove_pair(key).map(|pair| pair.1)
     }
 
-    /// Keeps of a part what is to be kept; the rest.
+    /// Removes the entries of a segment for which `keep` is false, and returns them. The number of
+    /// segments can fall, so a loop over segments must read [`Parted::parts`] again.
     pub fn retain(
         &mut self,
         part: usize,
@@ -206,7 +208,7 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
         gone
     }
 
-    /// Counts one that is about to come.
+    /// Counts a new entry, and splits a segment if the map is full.
     fn make_room(&mut self) {
         self.len += 1;
         if self.len > FULL * self.parts() {
@@ -214,7 +216,7 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
         }
     }
 
-    /// Splits the part whose turn it is.
+    /// Splits the next segment in order: about half of its entries move to a new last segment.
     fn split(&mut self) {
         let parts = self.parts();
         let part = self.at_mut(parent(parts));
@@ -229,7 +231,7 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
         self.rest.push(high);
     }
 
-    /// Puts the last parts back to those they were split from, while there are too many.
+    /// Merges last segments back while there are too many.
     fn join(&mut self) {
         while self.len < SPARSE * self.rest.len()
             && let Some(last) = self.rest.pop()
@@ -242,9 +244,9 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
     }
 }
 
-/// The part of a hash, of so many.
+/// The segment of a hash among `parts` segments.
 fn place(hash: u64, parts: usize) -> usize {
-    // Bits by which the maps within go the least.
+    // Bits that hashbrown uses least to select a bucket within a segment.
     let bits = (hash >> 24) as usize;
     let all = parts.next_power_of_two();
     match bits & (all - 1) {
@@ -253,12 +255,12 @@ fn place(hash: u64, parts: usize) -> usize {
     }
 }
 
-/// The part that is split when there are so many.
+/// The segment to split when there are `parts` segments; also the one the last segment came from.
 fn parent(parts: usize) -> usize {
     parts - (parts + 1).next_power_of_two() / 2
 }
 
-/// Gives back what a crowd has left empty.
+/// Shrinks the table of a segment after most of its entries were removed.
 fn shrink<K, V>(part: &mut Part<K, V>) {
     if part.capacity() > SPARE * part.len().max(SPARE) {
         part.shrink_to(2 * part.len(), Entry::hash);

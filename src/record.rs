@@ -1,15 +1,15 @@
-//! What is kept of states over a restart: entries, each under a key of its own.
+//! Persistence: the entries of a state that survive a restart of the embedded engine.
 //!
-//! A state is one *head*, which is small, and *parts*: a task, an event, an order. A
-//! decision changes a few of them, and those alone are written: what a pool of a million
-//! leases costs is what one of sixty costs. What can be derived from the entries is not
-//! written: it is made anew when they are read. Nor are the places of calls that wait:
-//! they end with the process, and their callers' connections with it.
+//! A state is written as one *head*, which is small, and *parts*: a task, an event, an order. A
+//! decision changes a few parts, and only those are written. The cost of a decision therefore does
+//! not depend on the size of its pool. Values that can be derived from the entries are not written;
+//! they are rebuilt after a start. Tickets of waiting calls are not written either: they end with
+//! the process, like the connections of their callers.
 //!
-//! A key is the kind, the partition with its length before it, and the part, which is a
-//! letter and a name; the head's part is empty. A value is [`VERSION`] and the type that
-//! is written, by postcard: the order of a type's fields and variants is the format. Who
-//! changes one raises the version and reads the old one.
+//! A key is the kind, the length of the partition, the partition, and the part. A part is a letter
+//! and a name; the part of the head is empty. A value is [`VERSION`] followed by the serde type in
+//! postcard. The order of fields and variants is therefore part of the format: a change to one must
+//! raise the version and still read the old one.
 
 mod changes;
 
@@ -20,37 +20,38 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::decision::State;
 pub use changes::{Change, Changes, Row};
 
-/// The version of the form of values.
+/// The version of the value format.
 pub const VERSION: u8 = 1;
-/// The kind of what is no state's.
+/// The kind of entries that belong to no state, such as the clock's mark.
 pub const META: u8 = 0;
 
-/// A state whose entries can be kept.
+/// A state that can be persisted.
 pub trait Recorded: State + fmt::Debug {
-    /// Tells its entries apart from those of other kinds; never used again for another.
+    /// The first byte of its keys. Never reused for another kind of state.
     const KIND: u8;
 
-    /// What shares a mutex with a partition; see [`crate::decision::Decision::tag`].
+    /// The tag of a partition: decides the mutex that it shares; see
+    /// [`crate::decision::Decision::tag`].
     fn tag(partition: &[u8]) -> &[u8] {
         partition
     }
-    /// Notes from now on which parts change.
+    /// Starts to record changed parts. Called once, before the first decision.
     fn note_changes(&mut self) {}
-    /// Appends the head; nothing if it is that of a fresh state.
+    /// Appends the head; appends nothing if it equals the head of a fresh state.
     fn head(&self, _: &mut Vec<u8>) {}
-    /// Appends what has changed of the parts since the last time.
+    /// Appends the parts that changed since the last call.
     fn drain(&mut self, _: &mut Changes) {}
-    /// Puts an entry back into a fresh state: the head if there is no part.
+    /// Restores one entry of a fresh state; an empty `part` is the head.
     fn restore(&mut self, part: &[u8], value: &[u8]) -> Result<(), Unreadable>;
-    /// Derives what is not written, once all entries are back.
+    /// Rebuilds derived values after the last entry is restored.
     fn restored(&mut self) {}
 }
 
-/// An entry that cannot be read; says what about it.
+/// An entry that cannot be read; the text says why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable(pub String);
 
-/// Kind, partition and part of a key.
+/// Splits a key into kind, partition and part. `None` if the key is too short.
 pub fn split_key(key: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (kind, rest) = key.split_first()?;
     let (length, rest) = rest.split_first_chunk::<2>()?;
@@ -58,23 +59,23 @@ pub fn split_key(key: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((*kind, partition, part))
 }
 
-/// Letter and name of a part.
+/// Splits a part into letter and name.
 pub fn split_part(part: &[u8]) -> (u8, &[u8]) {
     part.split_first().map_or((0, part), |(letter, name)| (*letter, name))
 }
 
-/// Appends a value.
+/// Appends the encoded value.
 pub fn encode(value: &impl Serialize, to: &mut Vec<u8>) {
     let begin = to.len();
     to.push(VERSION);
-    // Writing to a Vec cannot fail, and lengths are known. A part's value would be empty then,
-    // which is refused when it is read.
+    // Writing to a Vec cannot fail, and lengths are known. If it failed, the value would be empty,
+    // and reading an empty value is an error.
     if postcard::to_extend(value, Appending(to)).is_err() {
         to.truncate(begin);
     }
 }
 
-/// Extends what it borrows; postcard asks for what it can own.
+/// Lets postcard extend a borrowed buffer; it requires an owned `Extend`.
 struct Appending<'a>(&'a mut Vec<u8>);
 
 impl Extend<u8> for Appending<'_> {
@@ -83,7 +84,7 @@ impl Extend<u8> for Appending<'_> {
     }
 }
 
-/// Reads a value.
+/// Decodes a value. Fails on another version and on trailing bytes.
 pub fn decode<V: DeserializeOwned>(bytes: &[u8]) -> Result<V, Unreadable> {
     match bytes.split_first() {
         Some((&VERSION, rest)) => match postcard::take_from_bytes(rest) {
@@ -99,37 +100,37 @@ pub fn decode<V: DeserializeOwned>(bytes: &[u8]) -> Result<V, Unreadable> {
     }
 }
 
-/// Reads the number that a part's name is.
+/// Decodes the name of a part that is a number: 8 bytes, big-endian.
 pub fn decode_number(name: &[u8]) -> Result<u64, Unreadable> {
     let bytes = name.try_into().map_err(|_| Unreadable("a number of no 8 bytes".to_owned()))?;
     Ok(u64::from_be_bytes(bytes))
 }
 
-/// A part that no state of the kind has.
+/// The error for a part that the kind does not have.
 pub fn unknown_part<T>(part: &[u8]) -> Result<T, Unreadable> {
     Err(Unreadable(format!("an unknown part {:?}", part.escape_ascii().to_string())))
 }
 
-/// The names of entries that have changed. Notes none until it is told to: where nothing
-/// is kept it costs a pointer and no more.
+/// The names of changed entries. Records nothing before [`Touched::begin`], so that states without
+/// persistence pay only for a pointer.
 #[derive(Debug, Default)]
 #[allow(clippy::box_collection, reason = "a million states that note none must not pay")]
 pub(crate) struct Touched(Option<Box<Vec<Box<[u8]>>>>);
 
 impl Touched {
-    /// Notes names from now on.
+    /// Starts to record names.
     pub(crate) fn begin(&mut self) {
         self.0.get_or_insert_default();
     }
 
-    /// Notes a name, given in parts.
+    /// Records a name, given in pieces.
     pub(crate) fn note(&mut self, parts: &[&[u8]]) {
         if let Some(names) = &mut self.0 {
             names.push(parts.concat().into());
         }
     }
 
-    /// The names that were noted since the last time.
+    /// Takes the names recorded since the last call.
     pub(crate) fn take(&mut self) -> Vec<Box<[u8]>> {
         self.0.as_mut().map(|names| std::mem::take(&mut **names)).unwrap_or_default()
     }

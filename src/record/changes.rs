@@ -1,8 +1,8 @@
-//! What decisions have changed, in one row of bytes.
+//! Write batches: the changes of decisions, encoded in one buffer.
 //!
-//! A change takes no memory of its own. The journal's thread would free it, and what one thread
-//! has allocated and another freed the first takes back by walking over it, block by block: of a
-//! hundred thousand changes that was milliseconds, in the midst of some decision.
+//! Changes share one allocation, because the persistence thread frees it. Memory
+//! freed by another thread is reclaimed by the allocating thread, block by block. For 100,000
+//! changes that took milliseconds in the middle of a decision.
 
 use std::iter::from_fn;
 
@@ -10,27 +10,28 @@ use serde::Serialize;
 
 use super::{Recorded, encode};
 
-/// A shard does not keep more room than this for what its next decision changes: there are a
+/// Buffer size that a shard retains between decisions, in bytes. Small, because there are about a
 /// thousand shards.
 const KEPT_BYTES: usize = 8 << 10;
 
-/// A change of what is kept.
+/// A change of one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// An entry's value is this.
+    /// Sets the value of a key.
     Put(&'a [u8], &'a [u8]),
-    /// An entry is gone.
+    /// Removes a key.
     Remove(&'a [u8]),
-    /// All entries are gone whose keys begin so.
+    /// Removes all keys with this prefix.
     Clear(&'a [u8]),
 }
 
-/// Changes in their order, one behind the other: a letter, the lengths of key and value, key
-/// and value.
+/// A write batch: changes in order. Each is encoded as a letter, the lengths of key and value, the
+/// key and the value.
 #[derive(Debug, Default)]
 pub struct Row {
     bytes: Vec<u8>,
-    /// Where the last change ends. What lies behind it is of one whose value panicked.
+    /// The end of the last complete change. Bytes after it belong to a value whose encoder
+    /// panicked.
     end: usize,
     len: usize,
 }
@@ -41,32 +42,32 @@ const CLEAR: u8 = b'c';
 const LENGTH: usize = size_of::<usize>();
 
 impl Row {
-    /// Empty, with room for so many bytes.
+    /// An empty batch with space for this many bytes.
     pub fn with_capacity(bytes: usize) -> Row {
         Row { bytes: Vec::with_capacity(bytes), ..Row::default() }
     }
 
-    /// How many changes there are.
+    /// The number of changes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many bytes they take.
+    /// The number of bytes of the changes.
     pub fn size(&self) -> usize {
         self.end
     }
 
-    /// How many bytes there is room for.
+    /// The size of the buffer in bytes.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Appends changes.
+    /// Appends the changes of another batch.
     pub fn append(&mut self, later: &Row) {
         self.bytes.truncate(self.end);
         self.bytes.extend_from_slice(&later.bytes[..later.end]);
@@ -74,7 +75,7 @@ impl Row {
         self.len += later.len;
     }
 
-    /// The changes.
+    /// The changes, in order.
     pub fn iter(&self) -> impl Iterator<Item = Change<'_>> {
         let mut rest = &self.bytes[..self.end];
         from_fn(move || {
@@ -93,7 +94,7 @@ impl Row {
         })
     }
 
-    /// Appends a change; its value is what is appended then.
+    /// Appends one change; `value` appends its value. The change counts only once `value` returns.
     fn push(
         &mut self,
         letter: u8,
@@ -124,7 +125,7 @@ impl Row {
     }
 }
 
-/// What decisions have changed, as they say it.
+/// Collects the changes of decisions into a write batch.
 #[derive(Debug, Default)]
 pub struct Changes {
     partition: Vec<u8>,
@@ -132,17 +133,17 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// What follows is about this partition.
+    /// Sets the partition of the following changes.
     pub fn of<S: Recorded>(&mut self, partition: &[u8]) {
         self.partition.clear();
-        // A partition is two names and a few bytes at most.
+        // A partition has at most two names and a few bytes.
         let length = u16::try_from(partition.len()).unwrap_or(u16::MAX);
         self.partition.push(S::KIND);
         self.partition.extend_from_slice(&length.to_be_bytes());
         self.partition.extend_from_slice(partition);
     }
 
-    /// The head is this; it is gone if there is nothing.
+    /// Sets the head; removes it if `head` is empty.
     pub fn head(&mut self, head: &[u8]) {
         match head.is_empty() {
             true => self.remove(&[]),
@@ -150,27 +151,27 @@ impl Changes {
         }
     }
 
-    /// The value of a part is this.
+    /// Sets the value of a part.
     pub fn put(&mut self, part: &[&[u8]], value: &impl Serialize) {
         self.push(PUT, part, |bytes| encode(value, bytes));
     }
 
-    /// A part is gone.
+    /// Removes a part.
     pub fn remove(&mut self, part: &[&[u8]]) {
         self.push(REMOVE, part, |_| ());
     }
 
-    /// All parts are gone that begin so: with nothing, the whole partition is.
+    /// Removes all parts with this prefix; with an empty prefix, the whole partition.
     pub fn clear(&mut self, part: &[&[u8]]) {
         self.push(CLEAR, part, |_| ());
     }
 
-    /// What there is.
+    /// The collected write batch.
     pub fn row(&self) -> &Row {
         &self.row
     }
 
-    /// Forgets what there is.
+    /// Discards the collected changes.
     pub fn forget(&mut self) {
         self.row.clear();
     }
