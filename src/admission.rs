@@ -1,13 +1,13 @@
-//! Admission: at most N devices at once on an external system.
+//! Admission: at most N tasks at once on an external system.
 //!
-//! A *pool* is one external system. Each admitted task holds a *lease* of its
-//! own, and the leases are the count: there is no second counter that could
-//! drift from them. A lease runs until it expires; its *slot* is held until
-//! then, or for the pool's `expiry_grace` longer when no result has come.
+//! A *pool* is one external system. Each admitted task holds a *lease*, and the number of leases is
+//! the count. There is no second counter that could drift from them. A lease runs until it expires.
+//! Its *slot* is held until then, or longer by the pool's `expiry_grace` if no result has come.
 //!
-//! Tasks can be *queued* beforehand. A device's report is dispatched its oldest one, an
-//! *attempt*; a task stays in the *backlog* until it is done, cancelled, over its time,
-//! or dead after its last attempt. Every change appends an [`Event`] to the pool's history.
+//! Tasks can be *queued* in advance. A device that reports without a task gets its oldest queued
+//! task; this is an *attempt*. A task stays in the *backlog* until it succeeds, is cancelled,
+//! expires, or is dead after its last attempt. Every change appends an [`Event`] to the history of
+//! the pool.
 //!
 //! | verb | struct | script |
 //! |---|---|---|
@@ -15,16 +15,16 @@
 //! | CompleteTask | [`CompleteTask`] | `lua/admission/complete.lua` |
 //! | RenewTask | [`RenewTask`] | `lua/admission/renew.lua` |
 //! | EvictTask | [`EvictTask`] | `lua/admission/evict.lua` |
-//! | EnqueueTasks | [`EnqueueTask`], one each | `lua/admission/enqueue.lua` |
+//! | EnqueueTasks | [`EnqueueTask`], one per task | `lua/admission/enqueue.lua` |
 //! | CancelTask | [`CancelTask`] | `lua/admission/cancel.lua` |
 //! | ListTasks | [`ListTasks`] | `lua/admission/list_tasks.lua` |
-//! | – (what ends though nobody calls) | [`SweepPool`] | `lua/admission/sweep.lua` |
+//! | – (background expiry) | [`SweepPool`] | `lua/admission/sweep.lua` |
 //! | GetPool | [`GetPool`] | `lua/admission/get_pool.lua` |
 //! | ListLeases | [`ListLeases`] | `lua/admission/list_leases.lua` |
 //! | – (for WatchPool) | [`ReadEvents`] | `lua/admission/read_events.lua` |
-//! | – (an admission that too few replicas have) | [`WithdrawTask`] | `lua/admission/withdraw.lua` |
+//! | – (revokes an unacknowledged lease) | [`WithdrawTask`] | `lua/admission/withdraw.lua` |
 //! | ConfigurePool | [`ConfigurePool`] | `lua/admission/configure.lua` |
-//! | – (a server's word for those that wait on it) | [`AttendPool`] | `lua/admission/attend.lua` |
+//! | – (heartbeat of a server for its waiters) | [`AttendPool`] | `lua/admission/attend.lua` |
 
 mod admit;
 mod attend;
@@ -73,7 +73,7 @@ use crate::{
     time::Millis,
 };
 
-/// The most slots a pool can have.
+/// The largest capacity of a pool.
 pub const CAPACITY_MAX: u32 = 1_000_000;
 /// The shortest lease.
 pub const LEASE_MIN: Millis = Millis(100);
@@ -81,32 +81,32 @@ pub const LEASE_MIN: Millis = Millis(100);
 pub const LEASE_MAX: Millis = Millis::from_secs(86_400);
 /// The longest grace: 30 days.
 pub const GRACE_MAX: Millis = Millis::from_secs(30 * 86_400);
-/// The shortest time that results and ended leases are remembered.
+/// The shortest retention of results and ended leases.
 pub const RETENTION_MIN: Millis = Millis::from_secs(60);
-/// The longest time that results and ended leases are remembered: 30 days.
+/// The longest retention of results and ended leases: 30 days.
 pub const RETENTION_MAX: Millis = Millis::from_secs(30 * 86_400);
 /// The largest result in bytes.
 pub const RESULT_BYTES_MAX: usize = 64 * 1024;
 /// The longest reason in bytes.
 pub const REASON_BYTES_MAX: usize = 256;
 
-/// The most attempts that a pool can give a queued task.
+/// The largest configurable number of attempts of a queued task.
 pub const ATTEMPTS_MAX: u32 = 1000;
-/// The most tasks that a pool can be allowed to queue.
+/// The largest configurable number of queued tasks of a pool.
 pub const QUEUED_MAX: u32 = 10_000_000;
-/// The shortest history of events.
+/// The smallest configurable number of stored events of a pool.
 pub const HISTORY_MIN: u32 = 100;
-/// The longest history of events.
+/// The largest configurable number of stored events of a pool.
 pub const HISTORY_MAX: u32 = 1_000_000;
 /// The largest payload of a queued task in bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
-/// The most tasks that one call queues.
+/// The maximum number of tasks of one EnqueueTasks call.
 pub const ENQUEUE_MAX: usize = 1000;
 
-/// What names a task for good: the natural key of every mutating call.
+/// The full name of a task: the natural key of every mutating call, which makes repeats safe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskName {
-    /// The pool it counts in.
+    /// The pool whose slot it uses.
     pub pool: Name,
     /// The device that runs it.
     pub device: Name,
@@ -115,19 +115,20 @@ pub struct TaskName {
 }
 
 impl TaskName {
+    /// The member: device and task, joined. It names the task within its pool.
     pub(crate) fn member(&self) -> Vec<u8> {
         member(&self.device, self.task.as_bytes())
     }
 }
 
-/// Appends the keys of events and queued tasks.
+/// Appends the keys of events and of queued tasks.
 fn push_queue_keys(call: &mut Call) {
     for part in [&b"events"[..], b"queued", b"backlog", b"due"] {
         call.key(&[part]);
     }
 }
 
-/// Appends the keys that the scripts of the hot path share, in the order of `lua/lib/pool.lua`.
+/// Appends the keys that the hot-path scripts share, in the order of `lua/lib/pool.lua`.
 fn push_pool_keys(call: &mut Call) {
     for part in [&b"settings"[..], b"token", b"leases"] {
         call.key(&[part]);
@@ -136,17 +137,17 @@ fn push_pool_keys(call: &mut Call) {
     crate::waiting::push_keys(call);
 }
 
-/// Device and task in one, so that no two pairs are equal.
+/// Joins device and task. Names contain no separator, so different pairs give different members.
 fn member(device: &Name, task: &[u8]) -> Vec<u8> {
     [device.as_bytes(), &[SEPARATOR], task].concat()
 }
 
-/// How full a pool is.
+/// The use of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// Slots of the pool.
+    /// The capacity: the number of slots.
     pub capacity: u32,
-    /// Slots held.
+    /// The number of slots held by leases.
     pub in_use: u32,
 }
 
@@ -155,17 +156,18 @@ impl Usage {
         Ok(Usage { capacity: small(reply)?, in_use: small(reply)? })
     }
 
-    /// Slots free.
+    /// The number of free slots.
     pub fn available(&self) -> u32 {
         self.capacity.saturating_sub(self.in_use)
     }
 
-    /// Slots held beyond a capacity that was lowered.
+    /// The number of held slots above the capacity, after the capacity was lowered.
     pub fn over_by(&self) -> u32 {
         self.in_use.saturating_sub(self.capacity)
     }
 }
 
+/// Reads a number that must fit into 32 bits.
 fn small(reply: &mut Reply) -> Result<u32, Error> {
     let number = reply.number()?;
     u32::try_from(number).map_err(|_| Error::Corrupt(format!("a reply out of range: {number}")))

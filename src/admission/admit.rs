@@ -1,5 +1,4 @@
-//! `AdmitTask`: grants a task of a device a lease if its pool has room: the one that is
-//! named, or the device's oldest queued one.
+//! `AdmitTask`: grants a lease to a named task, or to the oldest queued task of a device.
 
 mod answer;
 mod denial;
@@ -30,56 +29,72 @@ use crate::{
     waiting::{self, Place, Turn},
 };
 
+/// `retry_after` of a paused pool, in µs, before it is spread: 10 s.
 const PAUSED_RETRY_MICROS: u64 = 10_000_000;
-/// For a slot that is free, but kept for those that wait.
+/// `retry_after` if a slot is free but belongs to a waiter: 50 ms.
 const KEPT_RETRY_MICROS: u64 = 50_000;
+/// The smallest window over which `retry_after` is spread.
 const SPREAD_MIN_MICROS: u64 = 50_000;
+/// The largest window over which `retry_after` is spread.
 const SPREAD_MAX_MICROS: u64 = 5_000_000;
 
-/// Asks for a slot.
+/// Requests a slot for a task.
+///
+/// The decision, in this order:
+/// 1. A running lease of the task is returned again, marked `replayed`. A repeat is therefore safe.
+/// 2. A task with a result, or one that left the queue, is `AlreadyCompleted`.
+/// 3. Without a task name and without a queued task the answer is `NoTask`.
+/// 4. A pool that is paused or has capacity 0 answers `Paused`.
+/// 5. A pool without a free slot for this caller answers `Full`. Waiters go before callers that do
+///    not wait, unless the pool allows `barging`.
+/// 6. Otherwise the task gets a new lease with a higher fencing token.
+///
+/// A task whose lease is within its grace keeps its slot, and gets a new lease in it.
 #[derive(Debug, Clone)]
 pub struct AdmitTask {
-    /// The external system.
+    /// The pool: one external system.
     pub pool: Name,
     /// The device that would run the task.
     pub device: Name,
-    /// The task; none asks for the device's oldest queued one.
+    /// The task; `None` requests the oldest queued task of the device.
     pub task: Option<Name>,
-    /// How long the lease runs; none for the pool's.
+    /// Length of the lease; `None` for the pool's setting.
     pub lease_duration: Option<Millis>,
-    /// The pool's configured settings.
+    /// The pool's configured settings, without run-time overrides.
     pub settings: Settings,
-    /// The place it asks from, if it waits.
+    /// The ticket of a call that waits.
     pub place: Option<Place>,
 }
 
 impl AdmitTask {
-    /// The same with names in memory of their own.
+    /// The same request with copied names, for a request that outlives its message.
     pub fn detached(self) -> AdmitTask {
         let (pool, device) = (self.pool.detached(), self.device.detached());
         let task = self.task.as_ref().map(Name::detached);
         AdmitTask { pool, device, task, ..self }
     }
 
+    /// The member of the named task. A report without a task gives an empty task name.
     fn member(&self) -> Vec<u8> {
         member(&self.device, self.task.as_ref().map_or(&[], Name::as_bytes))
     }
 
-    /// Tells devices apart, so that those refused in one instant are spread.
+    /// A number that differs between devices, to spread their `retry_after`.
     fn seed(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.device.hash(&mut hasher);
         hasher.finish() >> 32
     }
 
-    /// What to wait, spread over an eighth of it: long waits that end together
-    /// come back further apart, and no slot idles long for it.
+    /// Spreads a wait over an additional eighth of it, between 50 ms and 5 s. Devices that are
+    /// refused at the same moment do not come back at the same moment, and no slot stays idle for
+    /// long.
     fn spread(&self, wait_micros: u64, now: Timestamp) -> Millis {
         let window = (wait_micros / 8).clamp(SPREAD_MIN_MICROS, SPREAD_MAX_MICROS);
         Millis((wait_micros + (self.seed() + now.0) % window).div_ceil(1000))
     }
 
-    /// The device's oldest queued task, for one that names none.
+    /// The oldest queued task of the device, if the call names no task.
     fn pick(&self, pool: &mut Pool, settings: &Settings, now: Timestamp) -> Oldest {
         match self.task {
             Some(_) => Oldest::None,
@@ -87,7 +102,7 @@ impl AdmitTask {
         }
     }
 
-    /// The answer that takes no free slot, if there is one.
+    /// The answer that needs no free slot, if there is one: steps 1 to 4 of the decision.
     fn settled(
         &self,
         task: Option<&Task>,
@@ -105,7 +120,8 @@ impl AdmitTask {
                 let retry_after = self.spread(PAUSED_RETRY_MICROS, now);
                 Some(AdmitDecision::Paused { retry_after })
             }
-            // It leaves the queue with its slot, which is not for another task before.
+            // This lease is in its grace and was the last attempt. The task leaves the queue when
+            // the slot ends; until then the slot cannot pass to another task.
             Some(task) if task.holds_slot(now) && task.is_over(settings, now) => {
                 let retry_after = self.spread(task.slot_end.0 - now.0, now);
                 Some(AdmitDecision::Full { retry_after, turn: Turn::Refused, room_in: 0 })
@@ -114,6 +130,7 @@ impl AdmitTask {
         }
     }
 
+    /// The decision under the settings in force. First removes up to 100 ended leases.
     fn rule(&self, pool: &mut Pool, settings: &Settings, now: Timestamp) -> AdmitDecision {
         const AGAIN: AdmitDecision =
             AdmitDecision::Full { retry_after: Millis(1), turn: Turn::Again, room_in: 0 };
@@ -129,17 +146,21 @@ impl AdmitTask {
             None => (&*waiter, None),
         };
         let (in_use, capacity) = (pool.in_use(), settings.capacity);
+        // 1 if an earlier lease of the task holds a slot in its grace; the new lease reuses that
+        // slot.
         let own = u32::from(task.as_ref().is_some_and(|task| task.holds_slot(now)));
         let mut answer = match more {
             true => Some(AGAIN),
             false => self.settled(task.as_ref(), member, settings, now),
         };
-        // The events of ended leases come before that of another one.
+        // Ended leases whose event is not logged yet still count against the capacity here. The
+        // events alone must never show more leases than the capacity.
         let has_room = in_use - own < capacity;
         if ended > 0 && has_room && in_use - own + ended >= capacity {
             answer = answer.or(Some(AGAIN));
         }
         let free = capacity.saturating_sub(in_use);
+        // A call that is answered already, or that reuses its slot, needs no ticket.
         let turn = if answer.is_some() || own == 1 && has_room {
             if let (Some(queue), Some(place)) = (&mut pool.queue, &self.place) {
                 queue.needs_no_turn(&waiter, place, free, now);
@@ -150,12 +171,15 @@ impl AdmitTask {
             waiting::take_turn(&mut pool.queue, &waiter, place, free, settings.barging, now)
         };
         if let Some(answer) = answer {
+            // This call returns the lease of an earlier one, which may still wait for replicas.
+            // That one must not revoke it now.
             if settings.confirmation.is_needed() && answer.is_lease() {
                 pool.note_told(member);
             }
             return answer;
         }
         if turn != Turn::Now {
+            // `None` if a slot is free but belongs to a waiter.
             let room = pool.makes_room(capacity).map(|end| end.0 - now.0);
             let retry_after = self.spread(room.unwrap_or(KEPT_RETRY_MICROS), now);
             return AdmitDecision::Full { retry_after, turn, room_in: room.unwrap_or(0) };
@@ -163,6 +187,7 @@ impl AdmitTask {
         self.grant(pool, member, task, settings, now)
     }
 
+    /// Grants a new lease. Its token is the time in µs, or one above the last token of the pool.
     fn grant(
         &self,
         pool: &mut Pool,
@@ -178,7 +203,8 @@ impl AdmitTask {
         let lease = Lease { token: now.0.max(pool.last_token + 1), grant: now, expire };
         let (slot_end, forget) = ends(expire, settings.expiry_grace, settings.retention);
         pool.last_token = lease.token;
-        // What takes the place of a lease within its grace must not free the slot.
+        // A new lease in the slot of an earlier lease must not be revoked: that would free the slot
+        // while the earlier holder may still run.
         let is_told = settings.confirmation.is_needed()
             && task.as_ref().is_some_and(|task| task.holds_slot(now));
         let mut queued = task.and_then(|task| task.queued);
@@ -195,7 +221,7 @@ impl AdmitTask {
     }
 }
 
-/// The answer that a task has a lease.
+/// The answer for a task that holds a lease.
 fn admitted(member: &[u8], task: &Task, replayed: bool) -> AdmitDecision {
     let dispatched = task.queued.as_ref().map(|queued| {
         let task = Bytes::copy_from_slice(device_and_task(member).1);
@@ -231,7 +257,8 @@ impl Decision for AdmitTask {
     fn is_new(&self, pool: &Pool, now: Timestamp) -> bool {
         let member = self.member();
         let settings = self.settings.under(&pool.overrides);
-        // Who waits is known, and who is refused anyway is told why.
+        // A waiter is already stored. A caller that will be refused anyway gets the refusal
+        // instead.
         let waits = pool.queue.as_ref().is_some_and(|queue| queue.holds(&member));
         let has_room = !settings.paused && pool.in_use() < settings.capacity;
         has_room && !waits && self.task.is_some() && pool.task(&member, now).is_none()
@@ -255,7 +282,7 @@ impl Decision for AdmitTask {
     }
 
     fn cost(&self) -> Cost {
-        // A report is dispatched a payload.
+        // Without a task name the answer may carry a payload, so the bound is higher.
         Cost::of(if self.task.is_some() { 30 } else { 150 })
     }
 
@@ -310,7 +337,7 @@ impl Decision for AdmitTask {
         pool.last_token = raised;
         let admission = self.decide(pool, now);
         if pool.last_token == raised {
-            // Nothing was granted.
+            // No lease was granted: restore the token.
             pool.last_token = last;
         }
         admission

@@ -1,4 +1,4 @@
-//! A server's word for its calls that wait for a slot.
+//! `AttendPool`: the heartbeat of a server for its waiters in the queue of a pool.
 
 use super::{Pool, Settings, unknown_status};
 use crate::{
@@ -10,14 +10,18 @@ use crate::{
     waiting::{self, Attend, Attendance},
 };
 
-/// Attends to a pool's queue.
+/// A heartbeat for the queue of a pool.
+///
+/// Keeps the server's tickets alive, removes dead tickets, and returns the server's waiters that
+/// may proceed. In a paused pool all calls ask again, so that they get that answer. A repeat is
+/// safe.
 #[derive(Debug, Clone)]
 pub struct AttendPool {
     /// The pool.
     pub pool: Name,
-    /// Its configured settings.
+    /// The pool's configured settings.
     pub settings: Settings,
-    /// What there is to say.
+    /// The heartbeat.
     pub attend: Attend,
 }
 
@@ -61,7 +65,7 @@ impl Decision for AttendPool {
         let free = settings.capacity.saturating_sub(pool.in_use());
         let frees_in = pool.next_free(settings.capacity).map(|end| now.until(end));
         let attended = self.attend.decide(&mut pool.queue, free, frees_in, now);
-        // Those that wait are to be told that nobody is admitted.
+        // Waiting calls of a paused pool ask again and get `Paused`.
         let again = attended.again || settings.paused || settings.capacity == 0;
         Attendance { again, ..attended }
     }

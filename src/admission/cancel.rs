@@ -1,4 +1,4 @@
-//! `CancelTask`: takes a task out of its device's queue for good.
+//! `CancelTask`: removes a task from the queue of its device.
 
 use super::{EventKind, Pool, Settings, Standing, TaskName, TaskState, unknown_status};
 use crate::{
@@ -9,7 +9,11 @@ use crate::{
     time::Timestamp,
 };
 
-/// Names the task to cancel.
+/// Cancels a queued task.
+///
+/// The task is not dispatched again. A running lease is not affected: the verdict is then
+/// `Running`, and the result is stored when it comes. A task with a result answers `Completed`.
+/// A repeat changes nothing and is marked `replayed`.
 #[derive(Debug, Clone)]
 pub struct CancelTask {
     /// The task.
@@ -18,25 +22,25 @@ pub struct CancelTask {
     pub settings: Settings,
 }
 
-/// What became of it.
+/// The answer to a cancellation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cancellation {
-    /// The answer.
+    /// The verdict about the task.
     pub verdict: CancelVerdict,
-    /// Whether an earlier call had cancelled it.
+    /// Whether an earlier call cancelled the task.
     pub replayed: bool,
 }
 
-/// Whether a task is out of the queue.
+/// The verdict about a task to cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelVerdict {
-    /// It is.
+    /// The task is cancelled and holds no slot.
     Cancelled,
-    /// Its result is on record.
+    /// The task has a result; nothing changed.
     Completed,
-    /// It is, but its lease holds a slot.
+    /// The task is cancelled, but its current lease holds a slot.
     Running,
-    /// No such task was queued.
+    /// No such task was queued; nothing changed.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! `CompleteTask`: records a task's result and frees its own slot.
+//! `CompleteTask`: stores the result of a task and frees its slot.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -14,51 +14,56 @@ use crate::{
     time::Timestamp,
 };
 
-/// Reports a result.
+/// Reports the result of a task.
+///
+/// The first result counts: a repeat answers `AlreadyCompleted` and changes nothing. A result that
+/// comes after the end of the lease is stored too, as `Late`, and frees no other task's slot. A
+/// failed attempt of a queued task stores no result: the task stays queued, or is dead after its
+/// last attempt. Free slots go to waiters.
 #[derive(Debug, Clone)]
 pub struct CompleteTask {
     /// The task.
     pub name: TaskName,
-    /// The lease's fencing token; none is not compared.
+    /// The fencing token of the lease; `None` skips the comparison.
     pub token: Option<u64>,
-    /// How the task went.
+    /// Whether the task succeeded.
     pub outcome: Outcome,
-    /// The result.
+    /// The result, at most [`super::RESULT_BYTES_MAX`] bytes.
     pub result: Bytes,
     /// The pool's configured settings.
     pub settings: Settings,
 }
 
-/// How a task went.
+/// Whether a task succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// It ran and failed.
     Failed,
-    /// It is done.
+    /// It succeeded.
     Succeeded,
 }
 
-/// What became of the result, and how full the pool is.
+/// The answer, and the use of the pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Completion {
-    /// The answer.
+    /// The verdict about the result.
     pub verdict: CompleteVerdict,
-    /// The pool's use after it.
+    /// The use of the pool after the decision.
     pub usage: Usage,
 }
 
-/// What became of the result.
+/// The verdict about a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompleteVerdict {
-    /// A result was on record already; it stands.
+    /// An earlier result is stored and stays.
     AlreadyCompleted,
-    /// Recorded; the slot is free.
+    /// The result is stored and the slot is free.
     Completed,
-    /// Recorded though the lease had ended; no other slot is touched.
+    /// The result is stored although the lease had ended. No other lease changes.
     Late,
-    /// The token is not the last lease's; nothing is recorded.
+    /// The token is not that of the task's last lease; nothing changed.
     StaleToken,
-    /// Nothing is known of the task; nothing is recorded.
+    /// The task has no record, or was never admitted; nothing changed.
     Unknown,
 }
 
@@ -81,12 +86,14 @@ impl CompleteTask {
             true => (CompleteVerdict::Completed, EventKind::Completed),
             false => (CompleteVerdict::Late, EventKind::Late),
         };
+        // The expiry is logged before the late result, in the order of the changes.
         if pool.is_lapsed(&member, &task) {
             pool.expire(&member, task.clone(), settings, now);
-            // It may have left the queue.
+            // The expiry may have removed the task from the backlog.
             task = pool.task(&member, now).cloned().unwrap_or(task);
         }
         pool.log_task(kind, member.clone(), &task, Some(self.outcome), settings, now);
+        // A failed attempt ends only the attempt, unless it was the last one.
         if task.queued.is_some() && self.outcome == Outcome::Failed {
             task.state = TaskState::Failed;
             pool.end_attempt(&member, task, settings, now);
@@ -99,7 +106,7 @@ impl CompleteTask {
             forget: now.after(settings.retention),
             state: TaskState::Completed {
                 outcome: self.outcome,
-                // A copy: a slice would keep the whole received message.
+                // A copy: a slice would keep the whole request message in memory.
                 result: (*self.result).into(),
             },
             queued: None,

@@ -1,4 +1,4 @@
-//! `ConfigurePool`: changes a pool's run-time settings.
+//! `ConfigurePool`: changes the run-time settings of a pool.
 
 use std::sync::Arc;
 
@@ -14,15 +14,17 @@ use crate::{
     waiting,
 };
 
-/// Changes what is given; what is not given stays.
+/// Changes the given settings; the others stay.
+///
+/// A higher capacity frees slots for waiters at once. A lower capacity ends no lease: the pool
+/// admits no new task until enough leases have ended. A repeat sets the same values.
 #[derive(Debug, Clone)]
 pub struct ConfigurePool {
     /// The pool.
     pub pool: Name,
-    /// What to change.
+    /// The settings to change.
     pub overrides: Overrides,
-    /// Whether all run-time settings are dropped first, and stored values that
-    /// cannot be read are repaired.
+    /// Whether to remove all run-time settings first, and to repair unreadable stored values.
     pub reset: bool,
     /// The pool's configured settings.
     pub settings: Settings,
@@ -59,7 +61,7 @@ impl Decision for ConfigurePool {
     }
 
     fn cost(&self) -> Cost {
-        // With reset 1,000 leases are looked at.
+        // With `reset` the script checks up to 1,000 leases.
         Cost::bulk(Cost::CALL_MAX)
     }
 
@@ -97,6 +99,7 @@ impl Decision for ConfigurePool {
             };
             pool.log(event, &settings);
         }
+        // A higher capacity frees slots: wake waiters.
         let was_free = self.settings.under(&was).capacity.saturating_sub(pool.in_use());
         pool.hand_on(was_free, settings.capacity, now);
         PoolView::of(pool, &self.settings, now)

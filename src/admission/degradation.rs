@@ -1,4 +1,4 @@
-//! What pools answer while the store cannot be asked.
+//! The fallback for pools: answers while the store is unreachable.
 
 use super::{
     Admission, AdmitDecision, AdmitTask, CompleteTask, CompleteVerdict, Completion, RenewTask,
@@ -10,18 +10,19 @@ use crate::{
     waiting::Turn,
 };
 
+/// `retry_after` of a refusal by the fallback.
 const RETRY: Millis = Millis(1000);
 
 impl Settings {
-    /// Those of one of so many shares.
+    /// The settings for one of `replicas` shares.
     fn shared(self, replicas: u32) -> Settings {
-        // Rounded down, to none where need be: all shares together are no more than the whole.
+        // Rounded down, to 0 if necessary: all shares together are at most the capacity.
         Settings { capacity: self.capacity / replicas.max(1), ..self }
     }
 }
 
 impl Degradable for AdmitTask {
-    /// What a device has queued only the store knows.
+    /// Only the store knows the queued tasks of a device.
     fn on_store_failure(&self) -> OnStoreFailure {
         match self.task {
             Some(_) => self.settings.on_store_failure,
@@ -39,7 +40,7 @@ impl Degradable for AdmitTask {
         self.settings.capacity > 0 && self.settings.shared(replicas).capacity == 0
     }
 
-    /// Nobody waits for a share.
+    /// No call waits for a share.
     fn shared(&self, replicas: u32) -> AdmitTask {
         AdmitTask { settings: self.settings.shared(replicas), place: None, ..self.clone() }
     }
@@ -58,7 +59,7 @@ impl Degradable for CompleteTask {
         CompleteTask { settings: self.settings.shared(replicas), ..self.clone() }
     }
 
-    /// A token of another lease is one of a lease that was granted elsewhere.
+    /// A token of another lease means that the store granted the lease.
     fn is_unknown(completion: &Completion) -> bool {
         matches!(completion.verdict, CompleteVerdict::Unknown | CompleteVerdict::StaleToken)
     }
@@ -77,7 +78,7 @@ impl Degradable for RenewTask {
         RenewTask { settings: self.settings.shared(replicas), ..self.clone() }
     }
 
-    /// As of a result.
+    /// As for [`CompleteTask`].
     fn is_unknown(verdict: &RenewVerdict) -> bool {
         matches!(verdict, RenewVerdict::Unknown | RenewVerdict::StaleToken)
     }

@@ -1,4 +1,4 @@
-//! `EnqueueTasks`: queues tasks for devices, each in a step of its own.
+//! `EnqueueTasks`: queues tasks for devices. Each task is one decision.
 
 use bytes::Bytes;
 
@@ -13,29 +13,32 @@ use crate::{
     time::Timestamp,
 };
 
-/// Queues a task for a device.
+/// Queues one task for a device.
+///
+/// The oldest task of a device is dispatched first. A task that is already known, queued or not, is
+/// a `Duplicate`: a repeat is therefore safe. An expired task or a full backlog refuses it.
 #[derive(Debug, Clone)]
 pub struct EnqueueTask {
     /// The task.
     pub name: TaskName,
-    /// What the device has to know.
+    /// The payload that the device gets with the task; at most [`super::PAYLOAD_BYTES_MAX`] bytes.
     pub payload: Bytes,
-    /// From when on it is not dispatched; none for never.
+    /// When the task expires: from then on it is not dispatched; `None` for never.
     pub ends: Option<Timestamp>,
     /// The pool's configured settings.
     pub settings: Settings,
 }
 
-/// What became of it.
+/// The answer for one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EnqueueStatus {
-    /// It is known already; nothing changed.
+    /// The pool has a record of the task already; nothing changed.
     Duplicate,
-    /// It is queued.
+    /// The task is queued.
     Enqueued,
-    /// Its time is over.
+    /// Its expiry time has passed; nothing changed.
     Expired,
-    /// The pool may have no more.
+    /// The backlog is at `queued_max`; nothing changed.
     Full,
 }
 
@@ -100,7 +103,7 @@ impl Decision for EnqueueTask {
             attempt: 0,
             at: newest.map_or(now, |line| now.max(Timestamp(line.at.0 + 1))),
             ends: self.ends,
-            // A copy: a slice would keep the whole received message.
+            // A copy: a slice would keep the whole request message in memory.
             payload: Bytes::copy_from_slice(&self.payload),
         };
         let none = Timestamp(0);
@@ -112,6 +115,7 @@ impl Decision for EnqueueTask {
             is_told: false,
             queued: Some(Box::new(queued)),
         };
+        // A forgotten task of the same name may still have a schedule entry.
         pool.backlog.clear_due(&member);
         let member = pool.put(&member, task.clone(), now);
         if let Some(ends) = self.ends {

@@ -1,30 +1,30 @@
-//! What changed in a pool.
+//! The events of a pool.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Outcome, pool::device_and_task};
 use crate::time::Timestamp;
 
-/// A change of a pool's state.
+/// One change of a pool, appended in the same atomic step as the change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// What changed.
+    /// The kind of change.
     pub kind: EventKind,
-    /// The lease's token; 0 where there is none.
+    /// The fencing token of the lease; 0 if the event concerns no lease.
     pub token: u64,
-    /// Which attempt of a queued task; 0 for others.
+    /// The attempt of a queued task, from 1; 0 for tasks that were never queued.
     pub attempt: u32,
-    /// How the task went, of a result.
+    /// Whether the task succeeded, for `Completed` and `Late`.
     pub outcome: Option<Outcome>,
-    /// The pool's slots, of ADMITTED and CONFIGURED.
+    /// The capacity of the pool, for `Admitted` and `Configured`.
     pub capacity: Option<u32>,
-    /// When.
+    /// When the change happened.
     pub time: Timestamp,
-    /// Device and task, joined; empty where there is none.
+    /// Device and task, joined; empty if the event concerns no task.
     pub member: std::sync::Arc<[u8]>,
 }
 
-/// What can change; the numbers are those of the scripts and of the wire.
+/// The kinds of change. The numbers are those of the scripts and of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventKind {
     /// A task was queued.
@@ -33,24 +33,24 @@ pub enum EventKind {
     Admitted = 2,
     /// A lease was extended.
     Renewed = 3,
-    /// A result came in time.
+    /// A result came before the end of the lease.
     Completed = 4,
-    /// A result came late.
+    /// A result came after the end of the lease.
     Late = 5,
-    /// A lease ended without a result; without a token: a task left its queue since its
-    /// expire time passed.
+    /// A lease ended without a result. With token 0: a queued task expired and left its queue.
     Expired = 6,
-    /// A slot was taken away.
+    /// An operator took a slot, or a lease was revoked.
     Evicted = 7,
-    /// A task was taken out of its queue.
+    /// A task was cancelled and left its queue.
     Cancelled = 8,
     /// A task left its queue after its last attempt.
     Dead = 9,
-    /// Settings changed.
+    /// The run-time settings changed.
     Configured = 10,
 }
 
 impl EventKind {
+    /// The kinds in the order of their numbers, from 1.
     const ALL: [EventKind; 10] = [
         EventKind::Enqueued,
         EventKind::Admitted,
@@ -66,8 +66,8 @@ impl EventKind {
 }
 
 impl Event {
-    /// Reads `kind token attempt outcome capacity time member`, in which 0 is no outcome
-    /// and no capacity is empty.
+    /// Parses `kind token attempt outcome capacity time member`. Outcome 0 is none; an empty
+    /// capacity is none. `None` if the text is malformed.
     pub(super) fn parse(text: &[u8]) -> Option<Event> {
         let mut parts = text.splitn(7, |byte| *byte == b' ');
         let mut next = || std::str::from_utf8(parts.next()?).ok();
@@ -89,7 +89,7 @@ impl Event {
         Some(Event { kind, token, attempt, outcome, capacity, time, member })
     }
 
-    /// Device and task; empty where there are none.
+    /// The names of device and task; both empty if the event concerns no task.
     pub fn device_and_task(&self) -> (&[u8], &[u8]) {
         device_and_task(&self.member)
     }

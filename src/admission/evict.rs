@@ -1,4 +1,4 @@
-//! `EvictTask`: takes a task's slot away.
+//! `EvictTask`: takes the slot of a task away.
 
 use bytes::Bytes;
 
@@ -12,28 +12,32 @@ use crate::{
     waiting,
 };
 
-/// Names the task to evict.
+/// Ends the lease of a task for an operator.
+///
+/// The slot is free at once and goes to a waiter. A later result is stored as late. An evicted
+/// attempt of a queued task counts as ended without success. A repeat answers `Evicted` with
+/// `replayed`.
 #[derive(Debug, Clone)]
 pub struct EvictTask {
     /// The task.
     pub name: TaskName,
-    /// Why, for the record.
+    /// The reason, stored in the task record.
     pub reason: Bytes,
     /// The pool's configured settings.
     pub settings: Settings,
 }
 
-/// Whether a slot was taken away.
+/// The verdict about an eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EvictVerdict {
-    /// The task holds no slot.
+    /// The task holds no slot; nothing changed.
     Ended,
     /// The slot is free.
     Evicted {
-        /// Whether an earlier call had evicted it.
+        /// Whether an earlier call evicted the task.
         replayed: bool,
     },
-    /// Nothing is known of the task.
+    /// The task has no record, or was never admitted; nothing changed.
     Unknown,
 }
 
@@ -100,7 +104,7 @@ impl Decision for EvictTask {
             task.state = TaskState::Evicted { reason: Box::default() };
             pool.end_attempt(&member, task, &settings, now);
         } else {
-            // A copy: a slice would keep the whole received message.
+            // A copy: a slice would keep the whole request message in memory.
             task.state = TaskState::Evicted { reason: (*self.reason).into() };
             task.forget = now.after(settings.retention);
             pool.put(&member, task, now);

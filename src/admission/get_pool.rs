@@ -1,4 +1,4 @@
-//! `GetPool`: reads a pool's settings in force and its use.
+//! `GetPool`: reads the settings in force and the use of a pool.
 
 use super::{Pool, Settings, Usage, small, unknown_status};
 use crate::{
@@ -11,47 +11,47 @@ use crate::{
     waiting,
 };
 
-/// Leases that a view looks at for its two times.
+/// The maximum number of leases that a view examines for its two times.
 const VIEW_LEASES_MAX: usize = 256;
 
-/// Names a pool.
+/// Reads the view of a pool. Changes nothing but removes dead tickets from the queue.
 #[derive(Debug, Clone)]
 pub struct GetPool {
     /// The pool.
     pub pool: Name,
-    /// Its configured settings.
+    /// The pool's configured settings.
     pub settings: Settings,
 }
 
-/// A pool as it is now.
+/// The view of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolView {
-    /// How full it is.
+    /// The use of the pool.
     pub usage: Usage,
-    /// How long a lease runs.
+    /// Length of a lease.
     pub lease_duration: Millis,
-    /// How long an ended lease keeps its slot.
+    /// How long an expired lease keeps its slot.
     pub expiry_grace: Millis,
-    /// Whether nobody is admitted.
+    /// Whether new tasks are refused.
     pub paused: bool,
-    /// How often a queued task is dispatched.
+    /// Attempts of a queued task before it is dead.
     pub max_attempts: u32,
-    /// What was set at run time: 1 capacity, 2 lease, 4 grace, 8 paused, 16 attempts.
+    /// The run-time overrides in force: 1 capacity, 2 lease, 4 grace, 8 paused, 16 attempts.
     pub overridden: u64,
-    /// When the longest-held lease was granted.
+    /// The earliest grant time among the first 256 leases by slot end.
     pub oldest_grant: Option<Timestamp>,
-    /// When the next running lease ends.
+    /// The next expiry of a running lease.
     pub next_expire: Option<Timestamp>,
-    /// How many calls wait.
+    /// The number of waiting calls.
     pub waiters: u64,
-    /// How many tasks are queued.
+    /// The number of queued tasks.
     pub queued: u64,
-    /// Until when a failover keeps it from admitting anybody new.
+    /// Until when the pool admits no new task after a failover.
     pub held_until: Option<Timestamp>,
 }
 
 impl PoolView {
-    /// Whether the pool is as one that nobody has ever named.
+    /// Whether the pool equals one that was never used.
     pub fn is_vacant(&self) -> bool {
         self.usage.in_use == 0 && self.overridden == 0 && self.waiters == 0 && self.queued == 0
     }
@@ -92,7 +92,7 @@ impl PoolView {
             next_expire: leases().map(|lease| lease.expire).filter(|expire| *expire > now).min(),
             waiters,
             queued: pool.backlog.len() as u64,
-            // Nobody else ever led here.
+            // The embedded engine has no failover.
             held_until: None,
         }
     }
@@ -117,7 +117,7 @@ impl Decision for GetPool {
     }
 
     fn cost(&self) -> Cost {
-        // Up to 256 leases are looked at.
+        // The script examines up to 256 leases.
         Cost::bulk(900)
     }
 

@@ -11,27 +11,29 @@ use crate::{
     time::Timestamp,
 };
 
-/// Token, grant, expiry and attempt.
+/// Bytes of token, grant time, expiry time and attempt in a lease member.
 const NUMBERS_BYTES: usize = 3 * 8 + 4;
 
-/// Asks for a page of leases, the earliest to end first.
+/// Reads a page of the leases of a pool, in order of slot end.
+///
+/// A lease that is renewed during a listing moves to its new position, and can appear again.
 #[derive(Debug, Clone)]
 pub struct ListLeases {
     /// The pool.
     pub pool: Name,
-    /// The most leases of the page.
+    /// The maximum number of leases of the page.
     pub limit: u32,
-    /// The page before's last lease.
+    /// The last lease of the previous page.
     pub after: Option<LeaseCursor>,
 }
 
-/// A lease in the order of its pool's listing.
+/// The position of a lease in the listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseCursor {
     /// The end of its slot.
     pub slot_end: Timestamp,
-    /// Device and task, each followed by the separator; token, grant and expiry, 8 bytes
-    /// each, and the attempt of a queued task, else 0, 4 bytes, all little-endian.
+    /// Device and task, each followed by the separator. Then token, grant time and expiry time, 8
+    /// bytes each, and the attempt (0 if never queued), 4 bytes, all little-endian.
     pub member: Vec<u8>,
 }
 
@@ -40,11 +42,11 @@ pub struct LeaseCursor {
 pub struct LeasePage {
     /// The leases.
     pub leases: Vec<HeldLease>,
-    /// The last lease, if more follow.
+    /// The position of the last lease, if more follow.
     pub next: Option<LeaseCursor>,
 }
 
-/// A lease and who holds it.
+/// A lease and its holder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldLease {
     /// The device.
@@ -66,12 +68,12 @@ impl LeaseCursor {
         LeaseCursor { slot_end: *slot_end, member }
     }
 
-    /// Reads the member, if it is one.
+    /// Parses the member; `None` if it is malformed.
     pub fn held(&self) -> Option<HeldLease> {
         let (member, numbers) = self.split()?;
         let (member, numbers) = (member.strip_suffix(&[SEPARATOR])?, numbers.as_chunks().0);
         let mut parts = member.split(|byte| *byte == SEPARATOR);
-        // Stored bytes may be anything; answers are UTF-8.
+        // Stored bytes can be anything, but answers are UTF-8.
         let mut text = || Some(String::from_utf8_lossy(parts.next()?).into_owned().into_bytes());
         let (device, task) = (text()?, text()?);
         let number = |index: usize| Some(u64::from_le_bytes(*numbers.get(index)?));
@@ -85,7 +87,7 @@ impl LeaseCursor {
         member.strip_suffix(&[SEPARATOR]).unwrap_or(member)
     }
 
-    /// What is before the numbers, and the numbers.
+    /// Splits the member before its numbers.
     fn split(&self) -> Option<(&[u8], &[u8])> {
         self.member.split_at_checked(self.member.len().checked_sub(NUMBERS_BYTES)?)
     }
@@ -148,7 +150,7 @@ impl Decision for ListLeases {
         pool.lapse(now);
         let after = self.after.as_ref().map(|cursor| {
             let member = cursor.device_and_task();
-            // A lease renewed since is another entry, though of the same task.
+            // A renewed lease of the same task is another entry.
             let same =
                 pool.task(member, now).is_some_and(|task| LeaseCursor::of(member, task) == *cursor);
             (cursor.slot_end, if same { member } else { &[][..] })

@@ -1,4 +1,4 @@
-//! `ListTasks`: reads a page of the tasks that are queued, or were.
+//! `ListTasks`: reads a page of the tasks that are or were queued.
 
 use std::str;
 
@@ -15,29 +15,29 @@ use crate::{
     time::Timestamp,
 };
 
-/// Bytes of a listed task before its numbers: standing, state, running and attempt.
+/// Bytes of a listed task before its 8-byte numbers: standing, state, running and attempt.
 const HEAD_BYTES: usize = 7;
 
-/// Asks for a page of tasks.
+/// Reads a page of the backlog, or of the tasks that left it.
 #[derive(Debug, Clone)]
 pub struct ListTasks {
     /// The pool.
     pub pool: Name,
-    /// Whether it is those that left the queue, the first to be forgotten first; else
-    /// those that are queued, by device and age.
+    /// True for tasks that left the queue, in the order in which they are forgotten. False for
+    /// queued tasks, by device and age.
     pub left: bool,
-    /// The most tasks of the page.
+    /// The maximum number of tasks of the page.
     pub limit: u32,
-    /// The page before's last entry.
+    /// The position of the last entry of the previous page.
     pub after: Option<TaskCursor>,
 }
 
-/// A task in the order of a listing.
+/// The position of a task in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskCursor {
-    /// When it is due, of those that left; else 0.
+    /// When the task is forgotten, for tasks that left the queue; otherwise 0.
     pub due: u64,
-    /// Device and task, of those that left; else device, time and task.
+    /// Device and task, for tasks that left the queue; otherwise device, time and task.
     pub entry: Vec<u8>,
 }
 
@@ -46,37 +46,37 @@ pub struct TaskCursor {
 pub struct TaskPage {
     /// The tasks.
     pub tasks: Vec<ListedTask>,
-    /// The last entry, if more follow.
+    /// The position of the last entry, if more follow.
     pub next: Option<TaskCursor>,
 }
 
-/// A task that is queued, or was.
+/// A task that is or was queued.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedTask {
     /// Device and task, joined by the separator.
     pub member: Vec<u8>,
-    /// What it is now.
+    /// The current state.
     pub state: ListedState,
-    /// How often it was dispatched.
+    /// The number of attempts so far.
     pub attempt: u32,
     /// When it was queued.
     pub at: Timestamp,
-    /// From when on it is not dispatched.
+    /// When it expires.
     pub ends: Option<Timestamp>,
-    /// Its last lease's token; 0 before the first.
+    /// The token of its last lease; 0 before the first.
     pub token: u64,
 }
 
-/// What a task that was queued is now.
+/// The state of a task that is or was queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListedState {
     /// It was cancelled.
     Cancelled,
     /// Its last attempt ended without success.
     Dead,
-    /// Its time was over.
+    /// It expired before a success.
     Expired,
-    /// It waits for its device's report.
+    /// It waits for a report of its device.
     Queued,
     /// It is queued, and a lease of it holds a slot.
     Running,
@@ -93,7 +93,7 @@ impl ListedState {
         }
     }
 
-    /// Whether it left the queue.
+    /// Whether the task left the queue.
     pub fn has_left(self) -> bool {
         !matches!(self, ListedState::Queued | ListedState::Running)
     }
@@ -137,7 +137,7 @@ impl ListedTask {
         })
     }
 
-    /// Device and task.
+    /// The names of device and task.
     pub fn device_and_task(&self) -> (&[u8], &[u8]) {
         device_and_task(&self.member)
     }
@@ -150,7 +150,7 @@ impl TaskCursor {
         TaskCursor { due: 0, entry }
     }
 
-    /// The queued task that it is, as far as it is one.
+    /// The backlog entry of this cursor. Malformed parts become empty or 0.
     fn line(&self) -> Line {
         let mut parts = self.entry.splitn(3, |byte| *byte == SEPARATOR);
         let mut next = || parts.next().unwrap_or_default();
@@ -220,7 +220,7 @@ impl Decision for ListTasks {
         let listed = page
             .iter()
             .filter_map(|(_, member)| ListedTask::of(member, pool.task(member, now)?, now))
-            // Queued ones that have a time are due, too.
+            // The schedule also contains queued tasks with an expiry time.
             .filter(|task| !self.left || task.state.has_left());
         TaskPage {
             tasks: listed.collect(),

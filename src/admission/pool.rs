@@ -1,4 +1,4 @@
-//! What the embedded engine keeps of one pool.
+//! The state of one pool in the embedded engine.
 
 mod archive;
 mod backlog;
@@ -22,80 +22,92 @@ pub(super) use backlog::{Line, device_and_task};
 pub(super) use endings::Oldest;
 use ends::Ends;
 
-/// Device and task, joined; shared by the maps that hold it.
+/// A member: device and task, joined. Shared by the maps that hold it.
 pub(super) type Member = Arc<[u8]>;
 
-/// What is remembered until it is settled otherwise.
+/// The forget time of a task in the queue: its record stays until it leaves the queue.
 pub(super) const NEVER: Timestamp = Timestamp(u64::MAX);
 
-/// A pool: its leases, its queued tasks, and what is remembered of ended ones.
+/// A pool: its leases, its queued tasks, and its records of ended leases and results.
+///
+/// Each task has one record in `tasks`. A record is also in at most one of `leases` and `ended`.
+/// Task records with a running lease are the count of the pool.
 #[derive(Debug, Default)]
 pub struct Pool {
+    /// The run-time settings.
     pub(super) overrides: Overrides,
+    /// The fencing token of the last grant; 0 before the first.
     pub(super) last_token: u64,
+    /// The waiters; `None` while no call waits.
     pub(super) queue: Option<Box<Queue>>,
+    /// The event history; `None` before the first event and after its retention.
     pub(super) events: Option<Box<History<Event>>>,
-    /// Those that have lapsed, and are dropped some at a time.
+    /// A history after its retention, which is dropped in steps.
     lapsed_events: Option<Box<History<Event>>>,
+    /// The queued tasks.
     pub(super) backlog: Backlog,
+    /// The task records by member.
     tasks: Parted<Member, Task>,
-    /// Leases by the end of their slot: those that hold one, and those that have ended and
-    /// whose end is no event yet. What is known of their tasks is these leases.
+    /// Leases by the end of their slot: running leases, and ended leases whose `Expired` event is
+    /// not logged yet. Each is the last lease of its task record.
     leases: Ends,
-    /// Leases that have ended, and whose end is no event yet, of which nothing else is known
-    /// any more: their task has another one by now.
+    /// Ended leases whose event is not logged yet, and whose task has a newer lease by now.
     replaced: BTreeSet<Lapsed>,
-    /// Tasks without a slot, and whose lease is not above, by when they are forgotten.
+    /// Records without a lease in `leases`, by their forget time.
     ended: Ends,
-    /// Parts that have changed, where pools are kept over a restart.
+    /// The persisted parts that have changed.
     touched: Touched,
+    /// Only during a restore.
     restoring: Option<Box<record::Restoring>>,
 }
 
-/// A lease that has ended: of which task, its token and attempt.
+/// An ended lease: slot end, member, token and attempt.
 type Lapsed = (Timestamp, Member, u64, u32);
 
 impl Pool {
-    /// Brings the count up to `now`. Leases that have ended stay where they are until they
-    /// are reclaimed, some at a time: however many end together, to count them is little.
+    /// Updates the count to `now`. Ended leases stay where they are until they are reclaimed, up to
+    /// 100 at a time. Counting is cheap however many end at once.
     pub(super) fn lapse(&mut self, now: Timestamp) {
         self.leases.count(now);
     }
 
+    /// The number of held slots at the last [`Pool::lapse`].
     pub(super) fn in_use(&self) -> u32 {
         self.leases.to_come() as u32
     }
 
+    /// The use of the pool under the given settings.
     pub(super) fn usage(&self, settings: &Settings) -> Usage {
         Usage { capacity: settings.capacity, in_use: self.in_use() }
     }
 
-    /// How many calls wait.
+    /// The number of waiting calls.
     pub(super) fn count_waiters(&mut self, capacity: u32, now: Timestamp) -> u64 {
         let free = capacity.saturating_sub(self.in_use());
         waiting::count(&mut self.queue, free, now)
     }
 
-    /// Tells those that wait of slots that became free since so many were.
+    /// Wakes waiters after the number of free slots grew from `was_free`.
     pub(super) fn hand_on(&mut self, was_free: u32, capacity: u32, now: Timestamp) {
         let free = capacity.saturating_sub(self.in_use());
         waiting::hand_on(&mut self.queue, was_free, free, now);
     }
 
-    /// What is known of a task, if it is still to be known.
+    /// The record of a task, unless it is forgotten.
     pub(super) fn task(&self, member: &[u8], now: Timestamp) -> Option<&Task> {
         self.tasks.get(member).filter(|task| now < task.forget)
     }
 
-    /// The same, and its name as it is kept.
+    /// The stored member and a copy of the record.
     pub(super) fn known(&self, member: &[u8], now: Timestamp) -> Option<(Member, Task)> {
         let (member, task) = self.tasks.get_key_value(member)?;
         (now < task.forget).then(|| (member.clone(), task.clone()))
     }
 
-    /// Puts a task on record in place of what was known of it; its name as it is kept.
+    /// Stores the record of a task in place of the previous one, and updates all indexes. Returns
+    /// the stored member.
     pub(super) fn put(&mut self, member: &[u8], task: Task, now: Timestamp) -> Member {
-        // Two out for one in: what is to be forgotten never piles up.
+        // Removes two forgotten records for each new one, so that they never accumulate.
         self.forget(now, 2, drop);
         let (holds_slot, slot_end, forget) = (task.holds_slot(now), task.slot_end, task.forget);
         let has_ended = task.state == TaskState::Leased && !holds_slot;
@@ -128,7 +140,7 @@ impl Pool {
         member
     }
 
-    /// Notes that somebody was told of a task's lease.
+    /// Marks the lease of a task as returned to another call, so that it is not revoked.
     pub(super) fn note_told(&mut self, member: &[u8]) {
         if let Some(task) = self.tasks.get_mut(member) {
             task.is_told = true;
@@ -136,7 +148,7 @@ impl Pool {
         }
     }
 
-    /// Takes out records that are remembered no longer, at most `budget`; how many.
+    /// Removes up to `budget` forgotten records; returns the number removed.
     fn forget(
         &mut self,
         now: Timestamp,
@@ -151,8 +163,8 @@ impl Pool {
         budget
     }
 
-    /// Takes what was known of a task out of all rows. Whether its lease has ended, is the
-    /// next one still, and is to be told of.
+    /// Removes the previous record of a task from all indexes. Returns true if its ended lease is
+    /// also the lease of the new record and its event is not logged yet.
     fn leave(
         &mut self,
         member: &Member,
@@ -167,9 +179,11 @@ impl Pool {
             self.ended.remove(was.forget, member);
             return false;
         }
+        // The lease had not ended, so no expiry event is missing.
         if was.slot_end > now {
             return false;
         }
+        // The old lease has ended, and its event is not logged yet.
         let lapsed = endings::lapsed(member, was);
         if next == Some(&lapsed) {
             return true;
@@ -179,7 +193,7 @@ impl Pool {
         false
     }
 
-    /// The leases that hold a slot, the earliest to end first, from `after`.
+    /// The leases that hold a slot, in order of slot end, after a position.
     pub(super) fn leases(
         &self,
         after: Option<(Timestamp, &[u8])>,
@@ -189,21 +203,21 @@ impl Pool {
         entries.filter_map(|(_, member)| Some((&**member, self.tasks.get(member)?)))
     }
 
-    /// The end of the slot that makes room when all are taken: once it has
-    /// ended, one less than the capacity are held.
+    /// In a full pool, the slot end after which a slot is free: when it has passed, one slot less
+    /// than the capacity is held.
     pub(super) fn makes_room(&self, capacity: u32) -> Option<Timestamp> {
         let before = self.leases.to_come().checked_sub(capacity as usize)?;
         self.leases.nth(before).map(|(slot_end, _)| *slot_end)
     }
 
-    /// The next end of a slot that frees one more, those included that are free already; none
-    /// in a pool without slots.
+    /// The next slot end that frees one more slot, even if slots are free already; `None` if the
+    /// pool has no slots or no leases.
     pub(super) fn next_free(&self, capacity: u32) -> Option<Timestamp> {
         let before = self.leases.to_come().saturating_sub(capacity as usize);
         self.leases.nth(before).filter(|_| capacity > 0).map(|(slot_end, _)| *slot_end)
     }
 
-    /// All that is known of tasks, for comparing engines.
+    /// All task records, to compare engines in tests.
     pub fn tasks(&self, now: Timestamp) -> impl Iterator<Item = (&[u8], &Task)> {
         let known = self.tasks.iter().filter(move |(_, task)| now < task.forget);
         known.map(|(member, task)| (&**member, task))
@@ -228,7 +242,8 @@ impl State for Pool {
     }
 
     fn is_vacant(&self, now: Timestamp) -> bool {
-        // A new state's first token is the time, so it must have passed the last.
+        // The first token of a fresh state is the time, so the time must have passed the last
+        // token.
         self.tasks.is_empty()
             && self.replaced.is_empty()
             && self.events.is_none()

@@ -1,4 +1,4 @@
-//! The events of a pool, as its watchers read them.
+//! Reads the events of a pool, for WatchPool.
 
 use super::{Event, EventKind, Pool, unknown_status};
 use crate::{
@@ -11,12 +11,12 @@ use crate::{
     time::Timestamp,
 };
 
-/// Asks for a pool's events.
+/// Reads the events of a pool after a cursor.
 #[derive(Debug, Clone)]
 pub struct ReadEvents {
     /// The pool.
     pub pool: Name,
-    /// Where they begin.
+    /// The cursor and the maximum number of events.
     pub after: After,
 }
 
@@ -41,7 +41,7 @@ impl Decision for ReadEvents {
     fn effect(&self, page: Option<&EventPage<Event>>) -> Effect {
         let mut kinds = page.into_iter().flat_map(|page| &page.events).map(|event| event.kind);
         Effect::frees(kinds.any(|kind| {
-            // What other servers did, as a watcher of this one is told it.
+            // Other servers also free slots; their events reach this server through its watchers.
             !matches!(kind, EventKind::Enqueued | EventKind::Admitted | EventKind::Dead)
         }))
     }

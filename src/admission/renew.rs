@@ -1,4 +1,4 @@
-//! `RenewTask`: extends a task's lease; within the grace it revives it.
+//! `RenewTask`: extends the lease of a task.
 
 use super::{
     EventKind, Lease, Pool, Settings, TaskName, TaskState, pool::NEVER, push_pool_keys, task::ends,
@@ -13,31 +13,36 @@ use crate::{
     time::{Millis, Timestamp},
 };
 
-/// Asks for more time.
+/// Requests more time for a task.
+///
+/// The lease keeps its token and runs for the given length from now. A lease within its grace is
+/// revived. The answer is `Expired` after the grace or an eviction, `Completed` after a result, and
+/// `StaleToken` or `Unknown` as for CompleteTask. A repeat extends the lease again, which is safe.
+/// On Redis, a pool on hold after a failover registers lost leases again (`lua/lib/lost.lua`).
 #[derive(Debug, Clone)]
 pub struct RenewTask {
     /// The task.
     pub name: TaskName,
-    /// The lease's fencing token; none is not compared.
+    /// The fencing token of the lease; `None` skips the comparison.
     pub token: Option<u64>,
-    /// How long the lease runs from now on; none for the pool's.
+    /// Length of the lease from now; `None` for the pool's setting.
     pub lease_duration: Option<Millis>,
     /// The pool's configured settings.
     pub settings: Settings,
 }
 
-/// Whether the lease goes on.
+/// The verdict about a renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenewVerdict {
-    /// A result is on record.
+    /// The task has a result, or its attempt has failed.
     Completed,
-    /// The lease has ended, its grace too, or it was evicted.
+    /// The lease has ended with its grace, or it was evicted.
     Expired,
-    /// It goes on, with the same token.
+    /// The lease runs until its new expiry, with the same token.
     Renewed(Lease),
-    /// The token is not the last lease's.
+    /// The token is not that of the task's last lease.
     StaleToken,
-    /// Nothing is known of the task.
+    /// The task has no record, or was never admitted.
     Unknown,
 }
 
@@ -60,7 +65,7 @@ impl Decision for RenewTask {
     }
 
     fn effect(&self, verdict: Option<&RenewVerdict>) -> Effect {
-        // It may end before others do now.
+        // The renewed lease may now expire before all others.
         let length = match verdict {
             Some(RenewVerdict::Renewed(lease)) => lease.grant.until(lease.expire),
             Some(_) => return Effect::default(),
@@ -71,7 +76,7 @@ impl Decision for RenewTask {
     }
 
     fn confirmation(&self) -> Confirmation {
-        // One that is lost ends earlier than its holder was told.
+        // A lost renewal would end the lease earlier than its holder expects.
         self.settings.confirmation
     }
 
@@ -131,7 +136,7 @@ impl Decision for RenewTask {
         let (slot_end, forget) = ends(task.lease.expire, settings.expiry_grace, settings.retention);
         task.slot_end = slot_end;
         task.is_told = true;
-        // What is queued is not forgotten.
+        // A queued task has no forget time.
         task.forget = if task.queued.is_some() && task.is_open() { NEVER } else { forget };
         let lease = task.lease;
         let member = pool.put(&member, task.clone(), now);

@@ -1,4 +1,4 @@
-//! A pool's settings: the configuration's under the run-time overrides.
+//! The settings of a pool: configured values, and run-time overrides that take precedence.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,44 +7,43 @@ use crate::{
     globs::Globs, names::Name, time::Millis,
 };
 
-/// A pool's settings in force.
+/// The settings of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Slots.
+    /// The number of slots. Range 0 to 1,000,000; default 60.
     pub capacity: u32,
-    /// How long a lease runs unless the call says otherwise.
+    /// Length of a lease unless the call gives one. Range 100 ms to 24 h; default 300 s.
     pub lease_duration: Millis,
-    /// How long a lease that ended without a result keeps its slot.
+    /// How long an expired lease without a result keeps its slot. Range 0 to 30 days; default 0.
     pub expiry_grace: Millis,
-    /// Whether nobody is admitted.
+    /// Whether new tasks are refused. Running tasks continue.
     pub paused: bool,
-    /// How long results and ended leases are remembered.
+    /// How long results and ended leases are stored. Range 60 s to 30 days; default 1 h.
     pub retention: Millis,
-    /// Whether a free slot may be taken though others wait.
+    /// Whether a call that does not wait may take a free slot ahead of waiters.
     pub barging: bool,
-    /// How often a queued task is dispatched before it is dead.
+    /// Attempts of a queued task before it is dead. Default 3.
     pub max_attempts: u32,
-    /// How many tasks can be queued.
+    /// The maximum number of queued tasks. Default 1,000,000.
     pub queued_max: u32,
-    /// How many events are kept, at least.
+    /// The minimum number of stored events. Default 10,000.
     pub history: u32,
-    /// How long a server remembers that the pool is full, at most; 0 for not.
+    /// Maximum age of a cached denial; 0 disables the denial cache for the pool.
     pub denial_cache: Millis,
-    /// What calls are answered while the store cannot be asked.
+    /// The answer while the store is unreachable.
     pub on_store_failure: OnStoreFailure,
-    /// Which replicas have to have a lease before it is granted or renewed, and
-    /// settings before they are answered.
+    /// Replica acknowledgement for granted and renewed leases and for changed settings.
     pub confirmation: Confirmation,
-    /// Whether anybody new is admitted after a failover.
+    /// Whether new tasks are admitted after a failover.
     pub after_failover: AfterFailover,
 }
 
-/// What becomes of a pool when another primary leads than before.
+/// Behaviour of a pool after a failover to another primary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterFailover {
-    /// It goes on with what the new one knows.
+    /// Admits tasks by the state of the new primary.
     Admit,
-    /// Nobody new is admitted until leases that may be lost are over.
+    /// Admits no new task until all leases that the failover may have lost have expired.
     Hold,
 }
 
@@ -69,7 +68,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Appends capacity, lease, grace, paused and attempts, as the scripts' defaults.
+    /// Appends capacity, lease, grace, paused and attempts: the scripts' defaults.
     pub(super) fn encode(&self, call: &mut Call) {
         call.number(self.capacity.into());
         call.number(self.lease_duration.0);
@@ -78,14 +77,15 @@ impl Settings {
         call.number(self.max_attempts.into());
     }
 
-    /// Appends what the scripts of the hot path share, in the order of `lua/lib/pool.lua`.
+    /// Appends the settings that the hot-path scripts share, in the order of `lua/lib/pool.lua`.
     pub(super) fn encode_shared(&self, call: &mut Call) {
         self.encode(call);
         call.number(self.retention.0);
         call.number(self.history.into());
     }
 
-    /// Appends whom the server has seen lead, for a pool that may be held.
+    /// Appends the primary that the server has seen, for pools with `AfterFailover::Hold`;
+    /// otherwise an empty argument.
     pub(super) fn encode_sighting(&self, call: &mut Call) {
         match self.after_failover {
             AfterFailover::Admit => call.bytes(&[]),
@@ -93,6 +93,7 @@ impl Settings {
         }
     }
 
+    /// The settings in force: each override replaces the configured value.
     pub(super) fn under(self, overrides: &Overrides) -> Settings {
         Settings {
             capacity: overrides.capacity.unwrap_or(self.capacity),
@@ -105,23 +106,24 @@ impl Settings {
     }
 }
 
-/// Settings changed at run time; they win over the configuration.
+/// Settings changed at run time by ConfigurePool. They take precedence over the configuration and
+/// survive a restart. `None` leaves the configured value in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Overrides {
-    /// Slots.
+    /// The number of slots.
     pub capacity: Option<u32>,
-    /// How long a lease runs.
+    /// Length of a lease.
     pub lease_duration: Option<Millis>,
-    /// How long an ended lease keeps its slot.
+    /// How long an expired lease keeps its slot.
     pub expiry_grace: Option<Millis>,
-    /// Whether nobody is admitted.
+    /// Whether new tasks are refused.
     pub paused: Option<bool>,
-    /// How often a queued task is dispatched.
+    /// Attempts of a queued task before it is dead.
     pub max_attempts: Option<u32>,
 }
 
 impl Overrides {
-    /// Appends the five, empty for those that are not given.
+    /// Appends the five overrides; `None` as an empty argument.
     pub(super) fn encode(&self, call: &mut Call) {
         call.optional(self.capacity.map(u64::from));
         call.optional(self.lease_duration.map(|lease| lease.0));
@@ -130,7 +132,7 @@ impl Overrides {
         call.optional(self.max_attempts.map(u64::from));
     }
 
-    /// These where given, else those of `earlier`.
+    /// These overrides on top of `earlier` ones.
     pub(super) fn over(self, earlier: Overrides) -> Overrides {
         Overrides {
             capacity: self.capacity.or(earlier.capacity),
@@ -141,7 +143,8 @@ impl Overrides {
         }
     }
 
-    /// Which are given, as the scripts' replies carry it.
+    /// The bit set of given overrides in replies: 1 capacity, 2 lease, 4 grace, 8 paused, 16
+    /// attempts.
     pub(super) fn bits(&self) -> u64 {
         u64::from(self.capacity.is_some())
             | u64::from(self.lease_duration.is_some()) << 1
@@ -151,8 +154,7 @@ impl Overrides {
     }
 }
 
-/// One entry of the configuration: the settings of all pools whose name
-/// matches a glob (`*` any text, `?` and `[ab]` one ASCII character, `{a,b}`).
+/// One entry of the configuration: the settings of all pools whose name matches a glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolRule {
     /// The glob.
@@ -161,10 +163,10 @@ pub struct PoolRule {
     pub settings: Settings,
 }
 
-/// A glob that cannot be read.
+/// The error for an invalid glob.
 pub type CatalogError = globset::Error;
 
-/// The configured settings of every pool there can be.
+/// The configured settings of all pools.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
     patterns: Globs,
@@ -172,13 +174,13 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// A catalog of these entries; for a pool the first that matches counts.
+    /// A catalog of these entries. The first entry that matches a pool's name applies.
     pub fn new(rules: &[PoolRule]) -> Result<Catalog, CatalogError> {
         let patterns = Globs::new(rules.iter().map(|rule| &rule.pattern))?;
         Ok(Catalog { patterns, settings: rules.iter().map(|rule| rule.settings).collect() })
     }
 
-    /// The configured settings of a pool.
+    /// The configured settings of a pool; the defaults if no entry matches.
     pub fn settings(&self, pool: &Name) -> Settings {
         self.patterns.first(pool).map(|index| self.settings[index]).unwrap_or_default()
     }

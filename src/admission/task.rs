@@ -1,4 +1,4 @@
-//! What is known of a task.
+//! The record of a task.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -6,91 +6,92 @@ use serde::{Deserialize, Serialize};
 use super::{Lease, Outcome, Settings};
 use crate::time::{Millis, Timestamp};
 
-/// What is known of a task.
+/// The record of a task: its last lease, its result, and its place in the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
-    /// The last lease; all 0 before the first.
+    /// The last lease; all fields 0 before the first.
     pub lease: Lease,
-    /// When the lease's slot is free though no result came.
+    /// When the slot is free if no result comes: the expiry plus the grace.
     pub slot_end: Timestamp,
-    /// When nothing is known of the task any more.
+    /// When the record may be dropped. `NEVER` for a task in the queue.
     pub forget: Timestamp,
-    /// What became of its last lease.
+    /// The state of the last lease.
     pub state: TaskState,
-    /// Whether somebody was told of the lease since it was granted: it is not withdrawn.
-    /// Kept while it is leased.
+    /// Whether the lease must not be revoked: another call was answered with it, or it took over
+    /// the slot of an earlier lease. Meaningful only while the task is leased.
     pub is_told: bool,
-    /// What there is to know of one that was queued, until a result is on record.
+    /// The queue data of a task that was queued, until a result is stored.
     pub queued: Option<Box<Queued>>,
 }
 
-/// What became of a task's last lease.
+/// The state of a task's last lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TaskState {
-    /// There was none yet.
+    /// The task has had no lease.
     New,
-    /// It runs, or has ended without a word.
+    /// The lease runs, or ended without a result.
     Leased,
-    /// It ended with a failure, of a queued task.
+    /// The attempt failed. Only for queued tasks.
     Failed,
-    /// A result is on record.
+    /// The result is stored.
     Completed {
-        /// How the task went.
+        /// Whether the task succeeded.
         outcome: Outcome,
         /// The result.
         result: Box<[u8]>,
     },
-    /// An operator took it away.
+    /// An operator evicted the task, or the lease was revoked.
     Evicted {
-        /// Why; not kept of a queued task.
+        /// The reason; empty for a queued task.
         reason: Box<[u8]>,
     },
 }
 
-/// What there is to know of a task that was queued.
+/// The queue data of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queued {
-    /// Whether it still is.
+    /// The task's standing in the queue.
     pub standing: Standing,
-    /// How often it was dispatched.
+    /// The number of attempts so far.
     pub attempt: u32,
-    /// When it was queued; rises within a device.
+    /// When it was queued, made unique within its device: later tasks have later times.
     pub at: Timestamp,
-    /// From when on it is not dispatched.
+    /// When it expires: from then on it is not dispatched.
     pub ends: Option<Timestamp>,
-    /// What the device has to know.
+    /// The payload for the device; empty once the task has left the queue.
     pub payload: Bytes,
 }
 
-/// Whether a task is queued.
+/// Whether a task is in the queue, and why not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Standing {
     /// It was cancelled.
     Cancelled,
     /// Its last attempt ended without success.
     Dead,
-    /// Its time was over.
+    /// It expired.
     Expired,
-    /// It is.
+    /// It is in the queue.
     Queued,
 }
 
 impl Task {
-    /// Whether the lease keeps a slot, running or within its grace.
+    /// Whether the lease holds a slot: it runs or is within its grace.
     pub(super) fn holds_slot(&self, now: Timestamp) -> bool {
         self.state == TaskState::Leased && now < self.slot_end
     }
 
+    /// Whether the lease runs.
     pub(super) fn is_running(&self, now: Timestamp) -> bool {
         self.state == TaskState::Leased && now < self.lease.expire
     }
 
-    /// Which attempt the last lease was; 0 for a task that was not queued.
+    /// The number of attempts so far; 0 for a task that was never queued.
     pub fn attempt(&self) -> u32 {
         self.queued.as_ref().map_or(0, |queued| queued.attempt)
     }
 
-    /// Whether a queued task is not dispatched again once its lease has ended.
+    /// Whether a queued task will not be dispatched again after its current lease.
     pub(super) fn is_over(&self, settings: &Settings, now: Timestamp) -> bool {
         self.queued.as_ref().is_some_and(|queued| {
             queued.standing == Standing::Queued
@@ -98,25 +99,25 @@ impl Task {
         })
     }
 
-    /// Whether it is queued.
+    /// Whether the task is in the queue.
     pub(super) fn is_queued(&self) -> bool {
         self.queued.as_ref().is_some_and(|queued| queued.standing == Standing::Queued)
     }
 
-    /// Whether it is queued, or never was.
+    /// Whether the task is in the queue, or was never queued. Only such a task can get a lease.
     pub(super) fn is_open(&self) -> bool {
         self.queued.as_ref().is_none_or(|queued| queued.standing == Standing::Queued)
     }
 }
 
 impl Queued {
-    /// Whether its time is over.
+    /// Whether it has expired.
     pub(super) fn has_expired(&self, now: Timestamp) -> bool {
         self.ends.is_some_and(|ends| ends <= now)
     }
 }
 
-/// When a lease's slot is free and when it is forgotten.
+/// The end of the slot, and when the record is forgotten, for a lease that expires at `expire`.
 pub(super) fn ends(expire: Timestamp, grace: Millis, retention: Millis) -> (Timestamp, Timestamp) {
     let slot_end = expire.after(grace);
     (slot_end, slot_end.after(retention))

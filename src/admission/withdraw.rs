@@ -1,6 +1,7 @@
-//! Withdraws a lease that too few replicas have, if nobody has been told of it: the one thing
-//! that is decided after another decision, since only replicas can tell. The call that was
-//! granted it is answered that it could not be decided.
+//! `WithdrawTask`: revokes a lease that too few replicas acknowledged.
+//!
+//! This is the only decision that follows from another one, because only the replicas' answer shows
+//! whether it is needed. The call that was granted the lease fails with `Unconfirmed`.
 
 use super::{
     EventKind, Lease, Pool, Settings, Task, TaskName, TaskState, push_queue_keys, unknown_status,
@@ -13,15 +14,18 @@ use crate::{
     waiting,
 };
 
+/// The stored reason of a revoked lease.
 const WITHDRAWN: &[u8] = b"withdrawn: too few replicas had it";
 
-/// Names the lease to withdraw. The outcome is whether it holds no slot now; if it does,
-/// somebody was told of it.
+/// Revokes the lease with this token, unless another call was answered with it.
+///
+/// The outcome is true if the lease holds no slot afterwards. It is false if the lease stays:
+/// another call returned or renewed it, or a result was reported. A repeat gives the same outcome.
 #[derive(Debug, Clone)]
 pub struct WithdrawTask {
     /// The task.
     pub name: TaskName,
-    /// The lease's fencing token.
+    /// The fencing token of the lease.
     pub token: u64,
     /// The pool's configured settings.
     pub settings: Settings,
@@ -34,7 +38,7 @@ impl WithdrawTask {
         pool.log_task(EventKind::Evicted, pool.shared(member), &task, None, &settings, now);
         task.state = TaskState::Evicted { reason: Box::default() };
         if let Some(queued) = &mut task.queued {
-            // As before; it was not dispatched.
+            // Undoes the attempt: the task was not dispatched.
             queued.attempt -= 1;
             if queued.attempt == 0 {
                 let none = Timestamp(0);

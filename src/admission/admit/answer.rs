@@ -1,4 +1,4 @@
-//! What AdmitTask answers.
+//! The answer to AdmitTask.
 
 use bytes::Bytes;
 
@@ -12,75 +12,76 @@ use crate::{
     waiting::Turn,
 };
 
-/// The answer, and how full the pool is.
+/// The answer, and the use of the pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admission {
-    /// The answer.
+    /// The decision about the task.
     pub decision: AdmitDecision,
-    /// The pool's use, this task included.
+    /// The use of the pool after the decision.
     pub usage: Usage,
 }
 
 /// Whether the task may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AdmitDecision {
-    /// It may.
+    /// The task may run.
     Admitted {
-        /// The lease it holds.
+        /// The lease of the task.
         lease: Lease,
-        /// Whether an earlier call had been granted it.
+        /// Whether an earlier call was granted this lease.
         replayed: bool,
-        /// The queued task that it is for.
+        /// The queued task that was selected; `None` for a task that was never queued.
         dispatched: Option<Box<Dispatched>>,
     },
-    /// A result of it is on record, or it left its queue for good.
+    /// The task has a result, or it left the queue. It must not run.
     AlreadyCompleted,
-    /// All slots are held, or kept for those that wait.
+    /// All slots are held, or the free ones belong to waiters.
     Full {
         /// When to ask again; above 0.
         retry_after: Millis,
-        /// Whether it waits for its turn.
+        /// Whether the call waits, and its ticket number.
         turn: Turn,
-        /// When the end of a lease makes room, in microseconds from now and not spread;
-        /// 0 where it is not that which the task has to wait for.
+        /// Time until a lease expires and frees the slot that the task needs, in µs and without
+        /// spreading. 0 if the task waits for something else.
         room_in: u64,
     },
-    /// No task was named, and none is queued for the device.
+    /// The call named no task, and none is queued for the device.
     NoTask,
-    /// The pool is paused or has no slots.
+    /// The pool is paused, has capacity 0, or is on hold after a failover.
     Paused {
         /// When to ask again; above 0.
         retry_after: Millis,
     },
 }
 
-/// A queued task that a device is to run.
+/// A queued task that is given to a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dispatched {
     /// The task.
     pub task: Bytes,
-    /// What the device has to know.
+    /// The payload of the task, unchanged.
     pub payload: Bytes,
-    /// How often it was dispatched, this time included.
+    /// The number of attempts, including this one. Starts at 1.
     pub attempt: u32,
 }
 
 impl Admission {
-    /// Whether the task may run.
+    /// Whether the call was granted a lease.
     pub fn is_granted(&self) -> bool {
         self.decision.is_lease()
     }
 }
 
 impl AdmitDecision {
-    /// Whether the task has a lease.
+    /// Whether the task holds a lease.
     pub(super) fn is_lease(&self) -> bool {
         matches!(self, AdmitDecision::Admitted { .. })
     }
 }
 
 impl AdmitTask {
-    /// What withdraws what this call was granted.
+    /// The decision that revokes the lease of this call; `None` if the call was granted no new
+    /// lease.
     pub(super) fn withdrawal(&self, admission: &Admission) -> Option<WithdrawTask> {
         let AdmitDecision::Admitted { lease, replayed: false, dispatched } = &admission.decision
         else {
@@ -96,7 +97,7 @@ impl AdmitTask {
 }
 
 impl Dispatched {
-    /// Reads attempt, task and payload, if they follow.
+    /// Reads attempt, task and payload, if present.
     pub(super) fn parse(reply: &mut Reply) -> Result<Option<Box<Dispatched>>, Error> {
         if !reply.has_more() {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! What a server remembers of a full pool.
+//! The cached denial of a full pool.
 
 use super::{Admission, AdmitDecision, AdmitTask};
 use crate::{
@@ -8,21 +8,21 @@ use crate::{
     waiting::Turn,
 };
 
-/// A pool that was full.
+/// A pool that was full when the store answered.
 #[derive(Debug)]
 pub struct FullPool {
-    /// The settings by which it was.
+    /// The configured settings at that time. A call with other settings asks the store.
     settings: Settings,
     usage: Usage,
-    /// When a slot lapses at the earliest, in microseconds from then.
+    /// Time until the earliest lease frees a slot, in µs from then.
     room_in: u64,
 }
 
 impl Deniable for AdmitTask {
     type Denial = FullPool;
 
-    /// A call that waits has to have its place in the queue, and which queued task a
-    /// device has next only the store knows.
+    /// Cacheable are calls that name a task and do not wait. A waiting call must reach the queue,
+    /// and only the store knows the next queued task of a device.
     fn kind(&self) -> Option<u64> {
         let can_be =
             self.place.is_none() && self.task.is_some() && self.settings.denial_cache.0 > 0;
@@ -35,7 +35,8 @@ impl Deniable for AdmitTask {
 
     fn denial(&self, outcome: &Admission) -> Option<(FullPool, u64)> {
         match outcome.decision {
-            // A slot that is kept for those that wait is theirs at any moment.
+            // Without `room_in` a slot is free and belongs to a waiter; that can change at any
+            // moment.
             AdmitDecision::Full { turn: Turn::Refused, room_in, .. } if room_in > 0 => {
                 let full = FullPool { settings: self.settings, usage: outcome.usage, room_in };
                 Some((full, room_in.min(self.settings.denial_cache.micros())))
@@ -56,8 +57,8 @@ impl Deniable for AdmitTask {
 }
 
 impl AdmitTask {
-    /// A new lease may end before all others. Without an outcome one may have been
-    /// granted, as far as the call tells.
+    /// A new lease invalidates cached denials, because it may expire before all others. Without an
+    /// outcome, the effect assumes that a lease was granted.
     pub(super) fn effect_of(&self, outcome: Option<&Admission>) -> Effect {
         let (frees, member, length) = match outcome.map(|outcome| &outcome.decision) {
             Some(AdmitDecision::Admitted { lease, replayed, dispatched }) => {

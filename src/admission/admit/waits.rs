@@ -1,4 +1,4 @@
-//! How AdmitTask waits for its turn.
+//! AdmitTask as a waiting call.
 
 use super::{Admission, AdmitDecision, AdmitTask};
 use crate::{

@@ -1,4 +1,4 @@
-//! What is kept of a pool, as lines of an archive and back.
+//! Export and import of a pool: its persisted entries as lines of an export file, and back.
 
 use bytes::Bytes;
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Pool {
-    /// The line that an entry is; none of what follows from others, and of events.
+    /// The line of a persisted entry; `None` for entries that follow from others, and for events.
     pub(crate) fn archive(
         partition: &[u8],
         part: &[u8],
@@ -44,6 +44,7 @@ impl Pool {
     }
 }
 
+/// The line of a task record.
 fn task_line(pool: Text, member: &[u8], task: Task, is_ended: bool) -> TaskLine {
     let (device, name) = device_and_task(member);
     let (state, succeeded, text) = match task.state {
@@ -86,7 +87,7 @@ fn task_line(pool: Text, member: &[u8], task: Task, is_ended: bool) -> TaskLine 
 }
 
 impl PoolLine {
-    /// Appends the entry that it is.
+    /// Appends the entry of this line to a write batch.
     pub(crate) fn record(&self, to: &mut Changes) {
         let overrides = Overrides {
             capacity: self.capacity,
@@ -103,12 +104,12 @@ impl PoolLine {
 }
 
 impl TaskLine {
-    /// Device and task, joined.
+    /// The member: device and task, joined.
     pub(crate) fn member(&self) -> Vec<u8> {
         [&self.device.0[..], &[SEPARATOR], &self.task.0].concat()
     }
 
-    /// When the sweeper has to see to it; none where it need not.
+    /// When the sweeper has to process the task, in µs; `None` for never.
     pub(crate) fn due(&self) -> Option<u64> {
         let queued = self.queued.as_ref()?;
         match queued.standing {
@@ -117,7 +118,7 @@ impl TaskLine {
         }
     }
 
-    /// Appends the entries that it is.
+    /// Appends the entries of this line to a write batch.
     pub(crate) fn record(&self, to: &mut Changes) {
         let member = self.member();
         to.of::<Pool>(&self.pool.0);
@@ -128,6 +129,7 @@ impl TaskLine {
         }
     }
 
+    /// The task record of this line.
     fn task(&self) -> Task {
         let text = || self.text.0.clone().into();
         let queued = self.queued.as_ref().map(|queued| {

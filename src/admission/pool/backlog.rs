@@ -1,27 +1,29 @@
-//! Which tasks are queued, by device and age, and when the sweeper has to see to some.
+//! The backlog: queued tasks by device and age, and the schedule of the sweeper.
 
 use std::{cmp::Ordering, collections::BTreeSet};
 
 use super::Member;
 use crate::{names::SEPARATOR, parted::Parted, record::Touched, time::Timestamp};
 
-/// The queued tasks of a pool.
+/// The queued tasks of a pool, and the times at which tasks need a sweep.
 #[derive(Debug, Default)]
 pub(in crate::admission) struct Backlog {
+    /// The queued tasks, in order.
     lines: BTreeSet<Line>,
-    /// When queued tasks expire, and others are forgotten.
+    /// The schedule: when queued tasks expire, and when tasks that left the queue are forgotten.
     due: BTreeSet<(Timestamp, Member)>,
+    /// The same schedule by member.
     due_of: Parted<Member, Timestamp>,
-    /// Tasks that are to be seen to at another time, where pools are kept over a restart.
+    /// Members whose schedule entry has changed, for persistence.
     pub(super) touched: Touched,
 }
 
-/// A queued task; those of a device stand together, in the order of their time.
+/// A queued task. Sorted by device, then by the time it was queued, then by task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::admission) struct Line {
-    /// Device and task.
+    /// Device and task, joined.
     pub(in crate::admission) member: Member,
-    /// When it was queued; unlike every other of its device.
+    /// When it was queued; unique within its device.
     pub(in crate::admission) at: Timestamp,
 }
 
@@ -45,38 +47,40 @@ impl PartialOrd for Line {
 }
 
 impl Backlog {
+    /// Adds a task.
     pub(super) fn add(&mut self, member: &Member, at: Timestamp) {
         self.lines.insert(Line { member: member.clone(), at });
     }
 
+    /// Removes a task, if it is queued.
     pub(super) fn remove(&mut self, member: &Member, at: Timestamp) {
         self.lines.remove(&Line { member: member.clone(), at });
     }
 
-    /// How many tasks are queued.
+    /// The number of queued tasks.
     pub(in crate::admission) fn len(&self) -> usize {
         self.lines.len()
     }
 
-    /// The oldest task of a device.
+    /// The oldest queued task of a device.
     pub(in crate::admission) fn oldest(&self, device: &[u8]) -> Option<&Line> {
         let first = self.lines.range(bound(device, 0)..).next();
         first.filter(|line| line.parts().0 == device)
     }
 
-    /// The newest task of a device.
+    /// The newest queued task of a device.
     pub(in crate::admission) fn newest(&self, device: &[u8]) -> Option<&Line> {
         let last = self.lines.range(..bound(device, u64::MAX)).next_back();
         last.filter(|line| line.parts().0 == device)
     }
 
-    /// The tasks behind one, or all.
+    /// The queued tasks after one, or all of them.
     pub(in crate::admission) fn after(&self, line: Option<&Line>) -> impl Iterator<Item = &Line> {
         let start = line.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
         self.lines.range((start, std::ops::Bound::Unbounded))
     }
 
-    /// Has a task seen to at a time.
+    /// Schedules a task for the sweeper, in place of its previous time.
     pub(in crate::admission) fn set_due(&mut self, member: &Member, due: Timestamp) {
         self.clear_due(member);
         self.touched.note(&[member]);
@@ -84,11 +88,12 @@ impl Backlog {
         self.due_of.insert(member.clone(), due);
     }
 
-    /// When a task has to be seen to.
+    /// The scheduled time of a task.
     pub(super) fn due_of(&self, member: &[u8]) -> Option<Timestamp> {
         self.due_of.get(member).copied()
     }
 
+    /// Removes a task from the schedule.
     pub(in crate::admission) fn clear_due(&mut self, member: &[u8]) {
         if let Some((member, due)) = self.due_of.remove_pair(member).map(|pair| *pair) {
             self.touched.note(&[&member]);
@@ -96,26 +101,26 @@ impl Backlog {
         }
     }
 
-    /// The tasks that have to be seen to, the first to be first, behind one or all.
+    /// The scheduled tasks in order of time, after one or all of them.
     pub(in crate::admission) fn due(
         &self,
         after: Option<(Timestamp, &[u8])>,
     ) -> impl Iterator<Item = &(Timestamp, Member)> {
         let (time, member) = after.unwrap_or_default();
         let from = (time, Member::from(member));
-        // Where the entry itself is gone, go on from the first that is due with it.
+        // If the given entry is no longer scheduled, start at the first entry with its time.
         let is_there = self.due.contains(&from);
         let start = if is_there { from } else { (time, Member::from(&[][..])) };
         self.due.range(start..).skip(usize::from(is_there))
     }
 }
 
-/// Where a device's tasks begin, or end.
+/// A position before (`at` = 0) or after (`at` = max) all tasks of a device.
 fn bound(device: &[u8], at: u64) -> Line {
     Line { member: [device, &[SEPARATOR]].concat().into(), at: Timestamp(at) }
 }
 
-/// The two names of a member.
+/// Splits a member into device and task.
 pub(in crate::admission) fn device_and_task(member: &[u8]) -> (&[u8], &[u8]) {
     let at = member.iter().position(|byte| *byte == SEPARATOR).unwrap_or(member.len());
     (&member[..at], member.get(at + 1..).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! How leases, attempts and queued tasks end, and the events of it; the twin of
+//! How leases, attempts and queued tasks end, and the events of that; the twin of
 //! `lua/lib/endings.lua` and of a part of `admit.lua`.
 
 use bytes::Bytes;
@@ -10,19 +10,19 @@ use crate::{
     time::Timestamp,
 };
 
-/// Ended leases that one step takes out.
+/// The maximum number of ended leases that one decision reclaims.
 const RECLAIM_MAX: usize = 100;
-/// Tasks of a device whose time is over that one step takes out of its queue.
+/// The maximum number of expired or dead tasks of a device that one decision removes.
 const OVER_MAX: usize = 100;
 
-/// The task that a report is about.
+/// The queued task that a report without a task name gets.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::admission) enum Oldest {
-    /// More are over than one step takes out of the queue.
+    /// Undecided: more tasks have expired than one decision removes.
     More,
-    /// There is none.
+    /// The device has no queued task.
     None,
-    /// This one.
+    /// The oldest queued task.
     Task(Member, Task),
 }
 
@@ -43,14 +43,14 @@ impl Pool {
         self.log(event, settings);
     }
 
-    /// Appends an event.
+    /// Appends an event to the history.
     pub(in crate::admission) fn log(&mut self, event: Event, settings: &Settings) {
         let now = event.time;
         History::append(&mut self.events, event, settings.history, now);
     }
 
-    /// Takes leases out that have ended, the first to end first, and says so; how many
-    /// are left.
+    /// Reclaims up to 100 ended leases in order of slot end, and logs their expiry. Returns the
+    /// number of ended leases that remain.
     pub(in crate::admission) fn reclaim(&mut self, settings: &Settings, now: Timestamp) -> usize {
         for _ in 0..RECLAIM_MAX {
             let Some(lapsed) = self.first_lapsed(now) else { break };
@@ -66,9 +66,10 @@ impl Pool {
         self.replaced.len() + self.leases.len() - self.leases.to_come()
     }
 
-    /// Takes out the lease that was the first to end; what is known of its task is
-    /// forgotten in its time from now on.
+    /// Removes the first ended lease from its index. The record of its task is forgotten at its own
+    /// time.
     fn first_lapsed(&mut self, now: Timestamp) -> Option<Lapsed> {
+        // Both indexes are sorted by slot end and member; take the earlier entry.
         let is_replaced = match (self.leases.first(), self.replaced.first()) {
             (Some((end, member)), Some(first)) => (&first.0, &first.1) <= (end, member),
             (_, first) => first.is_some(),
@@ -84,7 +85,7 @@ impl Pool {
         Some((slot_end, member, task.lease.token, task.attempt()))
     }
 
-    /// A task's name, in the memory of what is known of it.
+    /// The member as stored in the record, to share its memory.
     pub(in crate::admission) fn shared(&self, member: &[u8]) -> Member {
         let known = self.tasks.get_key_value(member).map(|(member, _)| member.clone());
         known.unwrap_or_else(|| Member::from(member))
@@ -103,8 +104,8 @@ impl Pool {
         self.log(event, settings);
     }
 
-    /// Puts the end of an attempt without success on record: the task leaves the queue if
-    /// it is not dispatched again.
+    /// Stores the end of an attempt without success. The task leaves the queue if it has expired or
+    /// this was its last attempt.
     pub(in crate::admission) fn end_attempt(
         &mut self,
         member: &[u8],
@@ -120,14 +121,14 @@ impl Pool {
             self.log_task(EventKind::Dead, self.shared(member), &task, None, settings, now);
             self.leave_queue(member, task, Standing::Dead, settings, now);
         } else {
-            // With no token: it is the task's time that is over.
+            // Token 0: the task has expired, not its lease.
             self.log_expired(self.shared(member), 0, task.attempt(), settings, now);
             self.leave_queue(member, task, Standing::Expired, settings, now);
         }
     }
 
-    /// Takes a task out of the queue for good, remembered for the retention or until its
-    /// lease has lapsed.
+    /// Removes a task from the queue with this standing. The record stays for the retention,
+    /// counted from the end of its slot if it holds one.
     pub(in crate::admission) fn leave_queue(
         &mut self,
         member: &[u8],
@@ -138,6 +139,7 @@ impl Pool {
     ) {
         if let Some(queued) = &mut task.queued {
             queued.standing = standing;
+            // The payload is not needed again; keep the record small.
             queued.payload = Bytes::new();
         }
         let known_from = if task.holds_slot(now) { task.slot_end } else { now };
@@ -145,7 +147,7 @@ impl Pool {
         self.put(member, task, now);
     }
 
-    /// Ends a lease that has lapsed, and what follows of it.
+    /// Ends a lease whose slot has ended: logs the expiry and ends the attempt.
     pub(in crate::admission) fn expire(
         &mut self,
         member: &[u8],
@@ -159,13 +161,13 @@ impl Pool {
         self.end_attempt(member, task, settings, now);
     }
 
-    /// Whether a lease has ended, with its grace, and nobody has taken it out yet.
+    /// Whether a lease has ended with its grace and is not reclaimed yet.
     pub(in crate::admission) fn is_lapsed(&self, member: &[u8], task: &Task) -> bool {
         task.state == TaskState::Leased && self.leases.has_ended(task.slot_end, member)
     }
 
-    /// Takes what has lapsed of a task into account: its lease where not all ended ones
-    /// have been taken out, its time, and its attempts. What is known of it then.
+    /// Processes all expiries of one task: its lease, its expiry time and its attempts. Returns the
+    /// record afterwards.
     pub(in crate::admission) fn settle(
         &mut self,
         member: &[u8],
@@ -183,7 +185,7 @@ impl Pool {
         self.task(member, now).cloned()
     }
 
-    /// The device's oldest queued task.
+    /// The oldest queued task of the device, after expired ones are removed.
     pub(in crate::admission) fn oldest_task(
         &mut self,
         device: &[u8],
@@ -201,14 +203,14 @@ impl Pool {
         Oldest::More
     }
 
-    /// Whether the pool has no queued task, setting or waiter.
+    /// Whether the pool has no queued task, override or waiter, so that a listing need not show it.
     pub(in crate::admission) fn is_unlisted(&self) -> bool {
         self.backlog.len() == 0
             && self.overrides == Overrides::default()
             && self.queue.as_ref().is_none_or(|queue| queue.is_empty())
     }
 
-    /// When something of the pool ends next, and is not taken into account by itself.
+    /// The next time at which a sweep has something to do.
     pub(in crate::admission) fn next_end(&self) -> Option<Timestamp> {
         let lease = self.leases.first().map(|(slot_end, _)| *slot_end);
         let due = self.backlog.due(None).next().map(|(due, _)| *due);

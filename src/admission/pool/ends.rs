@@ -1,55 +1,57 @@
-//! Tasks by when something of theirs ends.
+//! The expiry index: tasks in order of an expiry time.
 //!
-//! A sorted row in chunks. How many have ended is counted, a chunk at a time, and none of
-//! them is touched for it: where a million end in one instant, the decision that finds
-//! them ended looks at some thousand chunks, once. A tree would go through all of them, or
-//! carry counts in every node.
+//! A sorted sequence in chunks of up to 512 entries. Expired entries are counted by chunk and are
+//! not touched. If a million leases expire at the same moment, the next decision looks at a few
+//! thousand chunks, once. A plain tree would visit every entry, or need a count in every node.
 
 use std::collections::VecDeque;
 
 use super::Member;
 use crate::time::Timestamp;
 
-/// So many stand in a chunk at most: few enough to be moved along for one that comes
-/// between them, so many that a row of a million is counted in microseconds.
+/// The maximum number of entries of a chunk: small enough to insert in the middle, large enough to
+/// count a million entries in microseconds.
 const CHUNK: usize = 512;
 
-/// A chunk with so many times the room that it uses is shrunk.
+/// A chunk with this many times the capacity it needs is shrunk.
 const SPARE: usize = 8;
 
-/// A time and a task.
+/// An entry: a time and a member.
 pub(super) type End = (Timestamp, Member);
 
-/// Tasks by the time of an end, and by name where that is the same.
+/// Entries in order of time, then member.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
-    /// None is empty; all of one come before all of the next.
+    /// Not empty, and in order: all entries of a chunk come before those of the next.
     chunks: VecDeque<Chunk>,
     len: usize,
-    /// Up to when ends have been counted, and how many there are up to then.
+    /// The time of the last count.
     counted: Timestamp,
+    /// The number of entries up to `counted`.
     passed: usize,
 }
 
+/// A run of consecutive entries.
 #[derive(Debug)]
 struct Chunk {
-    /// The time of its last end: a search goes by this, and opens one chunk.
+    /// The time of its last entry. A search compares these and then looks into one chunk.
     last: Timestamp,
     ends: VecDeque<End>,
 }
 
 impl Ends {
-    /// How many there are.
+    /// The number of entries.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// How many were still to come when they were last counted.
+    /// The number of entries after the time of the last count.
     pub(super) fn to_come(&self) -> usize {
         self.len - self.passed
     }
 
-    /// Counts those that have ended by now.
+    /// Counts the entries that have expired by `now`. Only chunks between the two times are
+    /// visited. The clock may have been set back.
     pub(super) fn count(&mut self, now: Timestamp) {
         let counted = std::mem::replace(&mut self.counted, now);
         match self.first() {
@@ -63,26 +65,26 @@ impl Ends {
         }
     }
 
-    /// How many end after the first and up to the second.
+    /// The number of entries later than `after` and not later than `upto`.
     fn between(&self, after: Timestamp, upto: Timestamp) -> usize {
         let ((first, skip), (last, within)) = (self.place(after), self.place(upto));
         let whole: usize = self.chunks.range(first..last).map(|chunk| chunk.ends.len()).sum();
         whole + within - skip
     }
 
-    /// Where those begin that end later: the chunk, and how many of it come before.
+    /// The position of the first entry later than `now`: the chunk, and the index within it.
     fn place(&self, now: Timestamp) -> (usize, usize) {
         let chunk = self.chunks.partition_point(|chunk| chunk.last <= now);
         let within = self.chunks.get(chunk);
         (chunk, within.map_or(0, |chunk| chunk.ends.partition_point(|end| end.0 <= now)))
     }
 
-    /// The first to end.
+    /// The first entry.
     pub(super) fn first(&self) -> Option<&End> {
         self.chunks.front()?.ends.front()
     }
 
-    /// Takes the first out if it has ended by now.
+    /// Removes and returns the first entry, if it has expired by `now`.
     pub(super) fn pop(&mut self, now: Timestamp) -> Option<End> {
         let first = self.first().filter(|first| first.0 <= now)?;
         self.passed -= usize::from(first.0 <= self.counted);
@@ -90,18 +92,18 @@ impl Ends {
         self.take(0, 0)
     }
 
-    /// Whether this one is there.
+    /// Whether the entry exists.
     pub(super) fn contains(&self, end: Timestamp, member: &[u8]) -> bool {
         let (chunk, within) = self.find(end, member);
         chunk < self.chunks.len() && within.is_ok()
     }
 
-    /// Whether this one is there and had ended when they were last counted.
+    /// Whether the entry exists and had expired at the last count.
     pub(super) fn has_ended(&self, end: Timestamp, member: &[u8]) -> bool {
         end <= self.counted && self.contains(end, member)
     }
 
-    /// Puts one in.
+    /// Inserts an entry, unless it exists. Splits a chunk that is full.
     pub(super) fn insert(&mut self, end: Timestamp, member: Member) {
         let (at, within) = self.find(end, &member);
         let Err(within) = within else { return };
@@ -119,7 +121,7 @@ impl Ends {
         }
     }
 
-    /// Puts one behind all others.
+    /// Inserts an entry after all others.
     fn append(&mut self, end: Timestamp, member: Member) {
         match self.chunks.back_mut().filter(|chunk| chunk.ends.len() < CHUNK) {
             Some(chunk) => {
@@ -130,7 +132,7 @@ impl Ends {
         }
     }
 
-    /// Takes one out; whether it was there.
+    /// Removes an entry; returns whether it existed.
     pub(super) fn remove(&mut self, end: Timestamp, member: &[u8]) -> bool {
         let (at, within) = self.find(end, member);
         let Ok(within) = within else { return false };
@@ -139,6 +141,7 @@ impl Ends {
         self.take(at, within).is_some()
     }
 
+    /// Removes the entry at a position, and the chunk if it is then empty.
     fn take(&mut self, at: usize, within: usize) -> Option<End> {
         let chunk = self.chunks.get_mut(at)?;
         let end = chunk.ends.remove(within)?;
@@ -153,7 +156,7 @@ impl Ends {
         Some(end)
     }
 
-    /// Gives back what those that went have left empty.
+    /// Merges sparse neighbouring chunks and returns unused capacity.
     fn gather(&mut self, at: usize) {
         let before = at.saturating_sub(1);
         for at in [at, before] {
@@ -176,7 +179,7 @@ impl Ends {
         }
     }
 
-    /// Where one is, or would be: the chunk, and the place in it.
+    /// The position of an entry, or the position at which it would be inserted.
     fn find(&self, end: Timestamp, member: &[u8]) -> (usize, Result<usize, usize>) {
         let at = self.chunks.partition_point(|chunk| {
             chunk.last < end
@@ -188,13 +191,13 @@ impl Ends {
         (at, self.chunks.get(at).map_or(Err(0), find))
     }
 
-    /// Those to come when they were last counted, behind this one. Where it is gone, all
-    /// from its end on.
+    /// The entries after the given one that had not expired at the last count. If the given entry
+    /// no longer exists, all entries from its time on.
     pub(super) fn after(&self, end: Timestamp, member: &[u8]) -> impl Iterator<Item = &End> {
         let (at, within) = match self.find(end, member) {
             _ if end <= self.counted => self.place(self.counted),
             (at, Ok(within)) => (at, within + 1),
-            // None has no name.
+            // The empty name precedes all members.
             (_, Err(_)) => {
                 let (at, within) = self.find(end, &[]);
                 (at, within.unwrap_or_else(|place| place))
@@ -204,7 +207,7 @@ impl Ends {
         chunks.flat_map(|chunk| &chunk.ends).skip(within)
     }
 
-    /// The one to come that so many others come before.
+    /// The entry with `before` unexpired entries before it.
     pub(super) fn nth(&self, before: usize) -> Option<&End> {
         let (at, within) = self.place(self.counted);
         let mut before = before + within;
@@ -218,11 +221,12 @@ impl Ends {
     }
 }
 
+/// The time of the last entry.
 fn last(ends: &VecDeque<End>) -> Timestamp {
     ends.back().map_or(Timestamp(0), |(end, _)| *end)
 }
 
-/// Sorted at once: a million one by one take several times as long.
+/// Sorts all entries at once, several times faster than a million single inserts.
 impl FromIterator<End> for Ends {
     fn from_iter<I: IntoIterator<Item = End>>(ends: I) -> Ends {
         let mut ends: Vec<End> = ends.into_iter().collect();

@@ -1,6 +1,6 @@
-//! What is kept of a pool over a restart: its overrides and last token, its tasks, its
-//! events. Which leases run, which are remembered and which tasks are queued follows from
-//! the tasks.
+//! Persistence of a pool: its overrides and last token, its task records, its events and the
+//! schedule of the sweeper. The indexes of leases, ended records and queued tasks are rebuilt from
+//! the task records.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,44 +12,46 @@ use crate::{
     time::Timestamp,
 };
 
+/// Letter of a task record, named by its member.
 pub(super) const TASK: u8 = b't';
+/// Letter of an event, named by its number.
 pub(super) const EVENT: u8 = b'e';
-/// When a task has to be seen to.
+/// Letter of the schedule entry of a task, named by its member.
 pub(super) const DUE: u8 = b'd';
-/// A lease that has ended and whose task is another one by now, or forgotten.
+/// Letter of an ended lease whose event is not logged, and whose task has a newer lease.
 const LAPSED: u8 = b'l';
 
-/// A task, and what else is known of it.
+/// The persisted form of a task record.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Kept<T> {
     pub(super) task: T,
-    /// Whether its last lease has ended, and an event tells so.
+    /// Whether the expiry of its last lease is logged.
     pub(super) is_ended: bool,
 }
 
-/// Tasks that are put back, until what follows of them is derived.
+/// The restored tasks, until the indexes are rebuilt.
 #[derive(Debug, Default)]
 pub(super) struct Restoring(Vec<(Member, bool)>);
 
 impl Pool {
-    /// Whether nothing more is to be told of a task's last lease.
+    /// Whether the expiry of the task's last lease is logged.
     fn is_ended(&self, member: &Member, task: &Task) -> bool {
         task.state == TaskState::Leased && !self.leases.contains(task.slot_end, member)
     }
 
-    /// Whether the lease that a part names has ended, and nothing tells so yet.
+    /// Whether the lease of a `LAPSED` part is still to be written.
     fn is_listed(&self, part: &[u8]) -> bool {
         decode_lapsed(part).is_ok_and(|lapsed| self.replaced.contains(&lapsed))
     }
 
-    /// Notes that a lease which has ended goes on the list by itself, or off it: its task
-    /// is another one by now, or forgotten.
+    /// Records that an ended lease enters or leaves `replaced`.
     pub(super) fn note_lapsed(&mut self, (end, member, token, attempt): &Lapsed) {
         let (end, token) = (end.0.to_be_bytes(), token.to_be_bytes());
         self.touched.note(&[&[LAPSED], &end, &token, &attempt.to_be_bytes(), member]);
     }
 }
 
+/// Decodes the name of a `LAPSED` part: slot end, token, attempt, member; numbers are big-endian.
 fn decode_lapsed(part: &[u8]) -> Result<Lapsed, Unreadable> {
     let cut = || Unreadable("the name of a lease is cut short".to_owned());
     let (end, rest) = part.split_first_chunk::<8>().ok_or_else(cut)?;
@@ -126,7 +128,7 @@ impl Recorded for Pool {
             {
                 self.backlog.add(&member, queued.at);
             }
-            // One that has ended meanwhile lapses with the next decision, as it would have.
+            // A lease that ended during the downtime expires with the next decision.
             if task.state == TaskState::Leased && !is_ended {
                 self.replaced.remove(&lapsed(&member, task));
                 leases.push((task.slot_end, member));

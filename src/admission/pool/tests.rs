@@ -70,7 +70,7 @@ fn however_many_end_together_they_are_counted_and_go_some_at_a_time() {
         let lease = Lease { token: task, grant: start, expire: end };
         pool.put(&task.to_be_bytes(), leased(lease, end, Timestamp(3)), start);
     }
-    // One of them has another lease by now: the end of the first is told all the same.
+    // One of the tasks has a newer lease: the expiry of its first lease is still logged.
     pool.lapse(end);
     assert_eq!((pool.in_use(), pool.leases.len(), pool.ended.len()), (0, 5000, 0));
     let lease = Lease { token: 7000, grant: end, expire: Timestamp(9) };

@@ -9,7 +9,7 @@ fn name(number: u64) -> Member {
     Member::from(&number.to_be_bytes()[..])
 }
 
-/// The same as a tree of all, gone through one by one.
+/// Compares with a tree of the same entries, counted one by one.
 fn check(ends: &Ends, model: &BTreeSet<End>, now: Timestamp, entry: &End) {
     let later = |end: &&End| end.0 > now;
     assert_eq!(ends.len(), model.len());
@@ -34,7 +34,7 @@ fn they_are_those_of_a_tree() {
     let mut random = ChaCha8Rng::seed_from_u64(1);
     let (mut ends, mut model, mut now) = (Ends::default(), BTreeSet::new(), Timestamp(0));
     for step in 0..60_000u64 {
-        // They grow for a time, and become fewer for a time.
+        // The number of entries grows for a while, then falls for a while.
         let grows = step / 10_000 % 2 == 0;
         let end = Timestamp(now.0 + random.random_range(0..500));
         let entry = (end, name(random.random_range(0..8)));
@@ -48,7 +48,7 @@ fn they_are_those_of_a_tree() {
             assert!(!ends.remove(end, &entry.1));
         }
         if random.random_bool(0.1) {
-            // A clock that was set back counts again, too.
+            // A clock that is set back is counted correctly too.
             let passed = random.random_range(-20..30);
             now = Timestamp(now.0.saturating_add_signed(passed));
         }
@@ -78,7 +78,7 @@ fn to_count_a_crowd_is_to_look_at_a_few_chunks() {
     assert!(ends.chunks.len() <= 100_000 / CHUNK + 1);
     ends.count(Timestamp(70_000));
     assert_eq!((ends.len(), ends.to_come()), (100_000, 29_999));
-    // What is left of a crowd takes the room of a few.
+    // The capacity shrinks with the number of entries.
     for task in (0..100_000).filter(|task| task % 100 > 0) {
         assert!(ends.remove(Timestamp(task), &name(task)));
     }
