@@ -1,10 +1,9 @@
-//! Rates: whether a caller is within its limits, with warn and ban levels.
+//! Rates: whether a caller is within its limits, with warnings, throttling and bans.
 //!
-//! A *key* is whoever is counted. It is checked against a *rule*: up to eight
-//! limits that are decided in one step, and tiers on the first of them. The
-//! rule is a policy of the configuration, or comes with the call. What a key
-//! has used, its [`Meter`], belongs to policy and key; limits find their usage
-//! by name, so that changed numbers apply to what was counted already.
+//! A *key* names a caller. It is checked against a *rule*: up to eight limits that are decided in
+//! one step, and tiers on the first limit. The rule is a policy of the configuration, or comes with
+//! the call. The usage of a key, its [`Meter`], belongs to policy and key. Limits find their usage
+//! by name, so that changed numbers apply to calls that are already counted.
 //!
 //! For `max` 10 a minute:
 //!
@@ -22,7 +21,7 @@
 //! | Ban | [`BanKey`] | `lua/rate/ban.lua` |
 //! | Unban | [`UnbanKey`] | `lua/rate/unban.lua` |
 //! | – (for WatchRates) | [`ReadRateEvents`] | `lua/rate/read_events.lua` |
-//! | ListBans | [`ListBans`], [`GetBan`] of each, kept by [`NoteBan`] | `lua/rate/list_bans.lua`, `lua/rate/get_ban.lua`, `lua/rate/note_ban.lua` |
+//! | ListBans | [`ListBans`], [`GetBan`] for each key, indexed by [`NoteBan`] | `lua/rate/list_bans.lua`, `lua/rate/get_ban.lua`, `lua/rate/note_ban.lua` |
 
 mod archive;
 mod ban;
@@ -68,36 +67,35 @@ pub use unban::UnbanKey;
 
 use crate::{decision::unknown_status, time::Millis};
 
-/// The largest `max` of a window, `above` of a tier, and cost.
+/// The largest `max` of a window, `above` of a tier, and cost of a call.
 pub const COUNT_MAX: u32 = 1_000_000_000;
-/// The largest `max` and `burst` of a token bucket: products of two are exact
-/// in Lua's numbers.
+/// The largest `max` and `burst` of a token bucket. Products of two such numbers are exact in Lua.
 pub const BUCKET_MAX: u32 = 90_000_000;
-/// The longest time in which a bucket's burst fills up: 366 days.
+/// The longest time in which an empty bucket fills up: 366 days.
 pub const FILL_MAX: Millis = Millis::from_secs(366 * 86_400);
 /// The shortest window, and the shortest ban.
 pub const LENGTH_MIN: Millis = Millis(1);
 /// The longest window, ban, and memory of bans: 30 days.
 pub const LENGTH_MAX: Millis = Millis::from_secs(30 * 86_400);
-/// A day, the longest calendar window.
+/// The longest calendar window: a day.
 pub const DAY: Millis = Millis::from_secs(86_400);
-/// The most limits of a rule.
+/// The maximum number of limits of a rule.
 pub const LIMITS_MAX: usize = 8;
-/// The most tiers of a rule.
+/// The maximum number of tiers of a rule.
 pub const TIERS_MAX: usize = 8;
-/// The most durations of a tier's ladder.
+/// The maximum number of ban durations of a tier.
 pub const BAN_DURATIONS_MAX: usize = 16;
-/// The furthest that a calendar is from UTC, in minutes: 14 h.
+/// The largest UTC offset of calendar windows, in minutes: 14 h.
 pub const UTC_OFFSET_MAX: i32 = 14 * 60;
-/// The memory of bans unless the rule says otherwise.
+/// Default time after a ban during which the next ban counts as a further strike.
 pub const BAN_MEMORY: Millis = DAY;
-/// The most checks of one CheckRates.
+/// The maximum number of checks of one CheckRates call.
 pub const CHECKS_MAX: usize = 100;
-/// The most names of limits that one key has usage under.
+/// The maximum number of limit names under which one key has usage.
 pub const NAMES_MAX: usize = 32;
-/// The longest that an answer is kept for a repeat of its request.
+/// The longest time that an answer is stored for repeats of its request.
 pub const REPLAY: Millis = Millis::from_secs(300);
-/// The most bans of a policy that are listed.
+/// The maximum number of bans of a policy that are listed.
 pub const BANS_MAX: usize = 100_000;
-/// The longest reason and actor in bytes.
+/// The maximum length of reason and actor in bytes.
 pub const TEXT_BYTES_MAX: usize = 256;

@@ -1,4 +1,4 @@
-//! What is kept of a key's rates, as lines of an archive and back.
+//! Export and import of rates: persisted entries as lines of an export file, and back.
 
 use bytes::Bytes;
 
@@ -23,7 +23,7 @@ use crate::{
 };
 
 impl Meter {
-    /// The line that an entry is.
+    /// The line of a persisted entry.
     pub(crate) fn archive(partition: &[u8], part: &[u8], value: &[u8]) -> Result<Line, Unreadable> {
         let named = MeterName::split(partition);
         let (policy, key) = named.ok_or_else(|| Unreadable("a key without a name".to_owned()))?;
@@ -67,6 +67,7 @@ impl Meter {
     }
 }
 
+/// The line of a counter.
 fn counter_line(counter: Counter) -> CounterLine {
     let notices = counter.notices.tiers().iter();
     let notices = notices.map(|(above, at)| NoticeLine { above: *above, at: at.0 }).collect();
@@ -87,6 +88,7 @@ fn counter_line(counter: Counter) -> CounterLine {
     CounterLine { limit: Text(counter.name.to_vec()), usage, notices, forget: counter.forget.0 }
 }
 
+/// The line of a ban, without its forget time.
 fn ban_line(ban: Ban) -> BanLine {
     BanLine {
         until: ban.until.0,
@@ -97,19 +99,20 @@ fn ban_line(ban: Ban) -> BanLine {
     }
 }
 
-/// The unit of atomicity of a key under a policy.
+/// The partition of a key under a policy.
 fn name(policy: Option<&Text>, key: &Text) -> Result<MeterName, &'static str> {
     let parse = |name: &Text| Name::parse(Bytes::from(name.0.clone()));
     Ok(MeterName::new(policy.map(parse).transpose()?.as_ref(), &parse(key)?))
 }
 
 impl RateLine {
-    /// The unit of atomicity.
+    /// The partition.
     pub(crate) fn name(&self) -> Result<MeterName, &'static str> {
         name(self.policy.as_ref(), &self.key)
     }
 
-    /// Appends the entries that it is: its place among a policy's bans is one of its own.
+    /// Appends the entries of this line to a write batch. A ban also gets an entry in the ban
+    /// index.
     pub(crate) fn record(&self, to: &mut Changes) -> Result<(), &'static str> {
         let counters: Vec<Counter> = self.counters.iter().map(CounterLine::counter).collect();
         let ban = self.ban.as_ref().map(|ban| {
@@ -130,12 +133,12 @@ impl RateLine {
 }
 
 impl AnswerLine {
-    /// The unit of atomicity.
+    /// The partition.
     pub(crate) fn name(&self) -> Result<MeterName, &'static str> {
         name(self.policy.as_ref(), &self.key)
     }
 
-    /// Appends the entry that it is.
+    /// Appends the entry of this line to a write batch.
     pub(crate) fn record(&self, to: &mut Changes) -> Result<(), &'static str> {
         let limits = self.limits.iter().map(|limit| LimitUse {
             count: limit.count,
@@ -160,6 +163,7 @@ impl AnswerLine {
 }
 
 impl BanLine {
+    /// The ban of this line.
     fn ban(&self) -> Ban {
         let (reason, actor) = (self.reason.0.clone(), self.actor.0.clone());
         Ban { until: Timestamp(self.until), strikes: self.strikes, reason, actor }
@@ -167,6 +171,7 @@ impl BanLine {
 }
 
 impl CounterLine {
+    /// The counter of this line.
     fn counter(&self) -> Counter {
         let usage = match &self.usage {
             UsageLine::FixedWindow { start, count } => {
@@ -178,7 +183,7 @@ impl CounterLine {
             UsageLine::SlidingWindow { width, buckets } => {
                 Usage::Sliding(Box::new(SlidingWindow { width: *width, buckets: buckets.clone() }))
             }
-            // The burst is the limit's, whatever it is now.
+            // The burst is not exported; it comes from the current limit.
             UsageLine::TokenBucket { tat, part, max, window, seen } => {
                 let (tat, part, max, window) = (*tat, *part, *max, *window);
                 let seen = Timestamp(*seen);

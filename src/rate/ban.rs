@@ -11,46 +11,53 @@ use crate::{
     time::{Millis, Timestamp},
 };
 
-/// Bans a key, counted from now; a ban in force is replaced.
+/// Bans a key from now on. Replaces a ban in force, as the same strike.
+///
+/// A repeat starts the ban again from the time of the repeat.
 #[derive(Debug, Clone)]
 pub struct BanKey {
-    /// Whom, and under which policy.
+    /// The policy and the key.
     pub name: MeterName,
-    /// For how long.
+    /// The duration of the ban.
     pub duration: Millis,
-    /// How long after its end the next one counts as a further strike.
+    /// How long after the end of the ban the next one counts as a further strike.
     pub memory: Millis,
-    /// Why.
+    /// The reason.
     pub reason: Vec<u8>,
-    /// Who says so.
+    /// The person or program that sets the ban.
     pub actor: Vec<u8>,
 }
 
 /// A ban in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ban {
-    /// When it ends.
+    /// When the ban ends.
     pub until: Timestamp,
-    /// Which one it is, each within the memory of the one before.
+    /// The number of the ban, from 1. Each ban within the memory of the previous one adds 1.
     pub strikes: u32,
-    /// Why.
+    /// The reason.
     pub reason: Vec<u8>,
-    /// Who set it; empty for a rule.
+    /// The person or program that set the ban; empty for a rule.
     pub actor: Vec<u8>,
 }
 
-/// A ban, and how long it is remembered.
+/// A ban, and how long it counts for strikes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct BanRecord {
+    /// When the ban ends.
     pub(super) until: Timestamp,
+    /// When it no longer counts as a previous strike.
     pub(super) forget: Timestamp,
+    /// The number of the ban, from 1.
     pub(super) strikes: u32,
+    /// The reason.
     pub(super) reason: Vec<u8>,
+    /// The person or program that set the ban; empty for a rule.
     pub(super) actor: Vec<u8>,
 }
 
 impl BanRecord {
-    /// A rule's ban from now.
+    /// A ban by a rule, from now on.
     pub(super) fn new(
         now: Timestamp,
         length: Millis,
@@ -71,6 +78,7 @@ impl From<BanRecord> for Ban {
 }
 
 impl Ban {
+    /// Reads end, strikes, reason and actor.
     pub(super) fn parse(reply: &mut Reply) -> Result<Ban, Error> {
         Ok(Ban {
             until: Timestamp(reply.number()?),
@@ -81,7 +89,7 @@ impl Ban {
     }
 }
 
-/// Stored bytes may be anything; answers are UTF-8.
+/// Reads a text. Stored bytes can be anything, but answers are UTF-8.
 fn text(reply: &mut Reply) -> Result<Vec<u8>, Error> {
     Ok(String::from_utf8_lossy(&reply.bytes()?).into_owned().into_bytes())
 }
@@ -127,7 +135,7 @@ impl Decision for BanKey {
 
     fn decide(&self, meter: &mut Meter, now: Timestamp) -> Ban {
         let strikes = meter.ban(now).map_or(1, |ban| {
-            // A ban that is replaced is the same strike.
+            // A replaced ban is the same strike.
             if ban.until > now { ban.strikes } else { ban.strikes.saturating_add(1) }
         });
         let record = BanRecord {

@@ -1,11 +1,10 @@
-//! Which keys of a policy are banned, for ListBans.
+//! The ban index: the banned keys of a policy, for ListBans.
 //!
-//! A policy's bans lie in partitions of their own, so the index cannot be
-//! written in the same atomic step as a ban. It decides nothing: each key that
-//! it names is asked. A server notes a ban right after it, and, should that get
-//! lost, within a minute or so of further calls of the key. Notes of two servers
-//! may arrive in either order, so the later end stands, and a ban that is lifted
-//! stays noted until then.
+//! The bans of a policy are in other partitions, so the index cannot be written in the same atomic
+//! step as a ban. It decides nothing: ListBans asks each key that it names. A server adds a ban
+//! right after setting it, and again about once a minute while the key calls, in case the first
+//! note was lost. Notes of two servers can arrive in either order, so the later end wins. A lifted
+//! ban stays in the index until its end.
 
 use std::collections::BTreeSet;
 
@@ -16,17 +15,19 @@ use crate::{
     time::Timestamp,
 };
 
-/// Banned keys by the end of their ban.
+/// The banned keys of one policy.
 #[derive(Debug, Default)]
 pub struct BanIndex {
+    /// The keys in order of the end of their ban.
     pub(super) by_end: BTreeSet<(Timestamp, Box<[u8]>)>,
+    /// The end of the ban by key.
     pub(super) ends: Parted<Box<[u8]>, Timestamp>,
-    /// Keys whose end has changed, where the index is kept over a restart.
+    /// The keys whose end has changed, for persistence.
     pub(super) touched: Touched,
 }
 
 impl BanIndex {
-    /// Notes the end of a key's ban, or leaves a later one.
+    /// Records the end of a key's ban, unless a later one is recorded.
     pub(super) fn insert(&mut self, key: &[u8], until: Timestamp) {
         match self.ends.get(key) {
             Some(noted) if *noted >= until => return,
@@ -40,8 +41,8 @@ impl BanIndex {
         self.by_end.insert((until, key.into()));
     }
 
-    /// Drops those whose ban has ended, and the first to end beyond `most`; at
-    /// most `budget`.
+    /// Removes ended bans, and the earliest ones above `most` entries. Removes at most `budget`
+    /// entries; returns the number removed.
     pub(super) fn trim(&mut self, now: Timestamp, most: usize, budget: usize) -> usize {
         for dropped in 0..budget {
             let due = |until: Timestamp| until <= now || self.by_end.len() > most;

@@ -1,4 +1,4 @@
-//! `CheckRate`: counts a call of a key and says whether it may pass.
+//! `CheckRate`: counts a call of a key and decides whether it may pass.
 
 mod denial;
 
@@ -23,58 +23,71 @@ use crate::{
     time::{Millis, Timestamp},
 };
 
-/// Asks whether a call of a key may pass.
+/// Checks one call of a key against a rule.
+///
+/// The decision, in this order:
+/// 1. With a `request` that was answered before, the first answer is returned again. A stored
+///    refusal is returned only while the same call would still be refused.
+/// 2. A ban in force answers `Ban`.
+/// 3. A count that reaches a BAN tier bans the key.
+/// 4. If any limit has no room, the answer is `Throttle` and the call spends nothing. Exception: if
+///    a stricter tier follows, the first limit counts the call, so that the key can reach that
+///    tier.
+/// 5. Otherwise all limits count the call, and the answer is `Allow`, or `Warn` above a WARN tier.
+///
+/// Without a `request` a repeat counts again, unless the cost is 0.
 #[derive(Debug, Clone)]
 pub struct CheckRate {
-    /// Who is counted, and under which policy.
+    /// The policy and the key.
     pub name: MeterName,
-    /// What it is counted against.
+    /// The rule. For a policy it is shared by all calls.
     pub rule: Arc<Rule>,
-    /// How much it counts; 0 writes nothing and looks as for 1.
+    /// The cost: 0 to 1,000,000,000. With 0 the answer is that of a call of cost 1, and nothing
+    /// changes.
     pub cost: u32,
-    /// Names the call, so that a repeat gets the first answer.
+    /// The request id, which makes repeats safe for 5 minutes.
     pub request: Option<Name>,
 }
 
-/// The answer, if the key can be counted.
+/// The outcome of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Checked {
-    /// Whether the call may pass.
+    /// The call was evaluated.
     Decided {
         /// The answer.
         answer: Answer,
-        /// Whether an earlier call with this request got it.
+        /// Whether an earlier call with this request id got the answer.
         replayed: bool,
     },
-    /// The key has usage under [`NAMES_MAX`] other names of limits.
+    /// The key has usage under too many limit names: [`NAMES_MAX`] with those of this rule.
     TooManyNames,
 }
 
-/// Whether a call may pass, and what is used.
+/// The verdict about a call, and the usage of the limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Whether it may pass.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Whether this call is the one to send a notice for.
+    /// Whether this call is the first of its window above a tier: send one notice.
     pub crossed: bool,
-    /// When the same call passes; none when it may pass now.
+    /// When the same call passes; `None` if it passes now.
     pub retry_after: Option<Millis>,
     /// The ban in force.
     pub ban: Option<Ban>,
-    /// The limits in the rule's order.
+    /// The usage of each limit, in the order of the rule.
     pub limits: Vec<LimitUse>,
 }
 
-/// Whether a call may pass.
+/// The verdict about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verdict {
-    /// It may.
+    /// The call may pass.
     Allow,
-    /// It may; a WARN tier is reached.
+    /// The call may pass; the count is above a WARN tier.
     Warn,
-    /// It may not.
+    /// The call may not pass.
     Throttle,
-    /// The key is banned.
+    /// The call may not pass: the key is banned.
     Ban,
 }
 
@@ -91,16 +104,17 @@ impl Verdict {
     }
 }
 
-/// How much of a limit is used.
+/// The usage of one limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitUse {
-    /// How much.
+    /// The count, with this call if it passed.
     pub count: u32,
-    /// When all of it is given back.
+    /// When the count is 0 again.
     pub reset_after: Millis,
 }
 
 impl CheckRate {
+    /// Whether the check counts nothing.
     fn look(&self) -> bool {
         self.cost == 0
     }
@@ -111,7 +125,7 @@ impl CheckRate {
         !judgement.verdict.is_allowed()
     }
 
-    /// Tells of a call that crossed a level, or set a ban.
+    /// The event of a call that crossed a tier or set a ban.
     fn event(
         &self,
         verdict: Verdict,
@@ -132,6 +146,7 @@ impl CheckRate {
         }
     }
 
+    /// Evaluates the check and stores the result.
     fn answer(&self, meter: &mut Meter, now: Timestamp) -> Answer {
         let mut judge = Judge::new(self, self.look(), meter, now);
         let Judgement { verdict, crossed, wait, ban, banned, reached } =
@@ -150,6 +165,7 @@ impl CheckRate {
             ban: ban.clone().map(Ban::from),
             limits: limits.collect(),
         };
+        // Only answers that changed something must be repeated.
         if let Some(request) = self.request.as_ref().filter(|_| judge.changed || banned) {
             // A refusal is not repeated once the same call would pass.
             let keep = if wait > 0 { REPLAY.micros().min(wait) } else { REPLAY.micros() };
@@ -246,10 +262,12 @@ impl Decision for CheckRate {
         if let Some(answer) = replay.clone().filter(Answer::is_allowed) {
             return Checked::Decided { answer, replayed: true };
         }
+        // Bounds the memory of a key that is checked with ever new limit names.
         if meter.others(&self.rule, now) + self.rule.limits.len() > NAMES_MAX {
             return Checked::TooManyNames;
         }
-        // A reset, a lifted ban or a raised limit counts at once.
+        // Evaluate a stored refusal again: a reset, a lifted ban or a raised limit takes effect at
+        // once.
         if let Some(answer) = replay.filter(|_| self.is_refused(meter, now)) {
             return Checked::Decided { answer, replayed: true };
         }

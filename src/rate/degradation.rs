@@ -1,4 +1,4 @@
-//! What rates answer while the store cannot be asked.
+//! The fallback for rates: answers while the store is unreachable.
 
 use std::sync::Arc;
 
@@ -8,10 +8,11 @@ use crate::{
     time::Millis,
 };
 
+/// `retry_after` of a refusal by the fallback.
 const RETRY: Millis = Millis(1000);
 
 impl Rule {
-    /// One of so many shares: of its limits, and of the counts at which its tiers begin.
+    /// The rule for one of `replicas` shares: limits and tier thresholds are divided.
     fn shared(&self, replicas: u32) -> Rule {
         let mut rule = self.clone();
         for limit in &mut rule.limits {
@@ -32,7 +33,7 @@ impl Degradable for CheckRate {
         self.rule.on_store_failure
     }
 
-    /// Nothing is known of what is used.
+    /// The refusal reports no usage, because none is known.
     fn refused(&self) -> Option<Checked> {
         let (verdict, retry_after) = (Verdict::Throttle, Some(RETRY));
         let answer = Answer { verdict, crossed: false, retry_after, ban: None, limits: Vec::new() };
@@ -81,7 +82,7 @@ mod tests {
         assert_eq!(shared.tiers.iter().map(|tier| tier.above).collect::<Vec<_>>(), [1, 2]);
         assert_ne!(shared.packed, rule.packed);
         assert_eq!(rule.shared(1), rule);
-        // Warnings alone refuse nobody, in a share neither.
+        // A rule with warnings only refuses no call; neither does its share.
         let warns = RuleSpec {
             limits: vec![limit("", Some(10), Algorithm::FixedWindow)],
             tiers: vec![tier(10, TierAction::Warn)],

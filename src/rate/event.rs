@@ -1,4 +1,4 @@
-//! What happens to the keys of a policy.
+//! The events of the keys of a policy.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -9,42 +9,41 @@ use crate::{names::SEPARATOR, time::Timestamp};
 /// A notice about a key, or a change of its ban.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// What happened.
+    /// The kind of event.
     pub kind: EventKind,
-    /// When.
+    /// When it happened.
     pub time: Timestamp,
-    /// The tier that was reached: the level begins above this count.
+    /// The threshold of the tier that was reached; `None` without a tier.
     pub above: Option<u32>,
-    /// The count on the first limit, the call that reached the tier included; 0 without
-    /// a tier.
+    /// The count on the first limit, including the call that reached the tier; 0 without a tier.
     pub count: u64,
-    /// When the ban ends; 0 where there is none.
+    /// When the ban ends; 0 without a ban.
     pub until: Timestamp,
-    /// Which ban it is; 0 where there is none.
+    /// The number of the ban, from 1; 0 without a ban.
     pub strikes: u32,
-    /// Whom it happened to.
+    /// The key.
     pub key: Bytes,
-    /// Why it is banned.
+    /// The reason of the ban.
     pub reason: Bytes,
-    /// Who banned it or lifted the ban; empty for a rule, and where it was not said.
+    /// The person or program that set or lifted the ban; empty for a rule, and if unknown.
     pub actor: Bytes,
 }
 
-/// What can happen; the numbers are those of the scripts and of the wire.
+/// The kinds of event. The numbers are those of the scripts and of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventKind {
-    /// The first call of a window above a WARN tier.
+    /// The first call of its window above a WARN tier.
     Warned = 1,
-    /// The first call of a window above a THROTTLE tier.
+    /// The first call of its window above a THROTTLE tier.
     Throttled = 2,
-    /// A ban began, or replaced one.
+    /// A ban was set, or replaced another one.
     Banned = 3,
     /// A ban was lifted.
     Unbanned = 4,
 }
 
 impl Event {
-    /// An event of which nothing more is known.
+    /// An event without tier and ban.
     pub(super) fn new(kind: EventKind, key: &[u8], time: Timestamp) -> Event {
         Event {
             kind,
@@ -59,15 +58,15 @@ impl Event {
         }
     }
 
-    /// The same, of this ban.
+    /// The same event with this ban.
     pub(super) fn of_ban(self, ban: &BanRecord) -> Event {
         let BanRecord { until, strikes, reason, actor, .. } = ban;
         let (reason, actor) = (Bytes::copy_from_slice(reason), Bytes::copy_from_slice(actor));
         Event { until: *until, strikes: *strikes, reason, actor, ..self }
     }
 
-    /// Reads `kind time above count until strikes key reason actor`, joined by the
-    /// separator; no tier is empty.
+    /// Parses `kind time above count until strikes key reason actor`, joined by the separator. An
+    /// empty `above` is none. `None` if the text is malformed.
     pub(super) fn parse(text: &[u8]) -> Option<Event> {
         let mut parts = text.split(|byte| *byte == SEPARATOR);
         let mut number = || -> Option<Option<u64>> {

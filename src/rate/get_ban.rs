@@ -1,4 +1,4 @@
-//! The ban that a key is under, for ListBans.
+//! `GetBan`: reads the ban of a key, for ListBans.
 
 use super::{Ban, Meter, MeterName, unknown_status};
 use crate::{
@@ -8,10 +8,10 @@ use crate::{
     time::Timestamp,
 };
 
-/// Asks for the ban that a key is under.
+/// Reads the ban of a key, if one is in force.
 #[derive(Debug, Clone)]
 pub struct GetBan {
-    /// Whom, and under which policy.
+    /// The policy and the key.
     pub name: MeterName,
 }
 

@@ -1,4 +1,4 @@
-//! Judges one check: the limits of a rule against what is used of them.
+//! Evaluates one check: the limits of a rule against the usage of a key.
 
 use super::{
     CheckRate, Meter, Rule, Tier, TierAction, Verdict,
@@ -8,34 +8,39 @@ use super::{
 };
 use crate::time::Timestamp;
 
-/// A check under way: what is used before and, if it passes, after it.
+/// An evaluation: the usage before the call, and after it if it passes.
 pub(super) struct Judge<'a> {
     rule: &'a Rule,
     cost: u32,
-    /// Whether nothing is to change.
+    /// Whether the evaluation must change nothing.
     look: bool,
     now: Timestamp,
+    /// The usage of each limit.
     pub(super) usages: Vec<Usage>,
+    /// The notices of the first limit.
     pub(super) notices: Notices,
-    /// Whether there is anything to put down.
+    /// Whether the usage must be stored.
     pub(super) changed: bool,
 }
 
-/// What came of it.
+/// The result of an evaluation.
 pub(super) struct Judgement {
+    /// The verdict.
     pub(super) verdict: Verdict,
+    /// Whether this call is the first above a tier in its window.
     pub(super) crossed: bool,
-    /// When the same call passes, in µs; 0 if it does.
+    /// Time in µs until the same call passes; 0 if it passes now.
     pub(super) wait: u64,
     /// The ban in force.
     pub(super) ban: Option<BanRecord>,
-    /// Whether this call set it.
+    /// Whether this call set the ban.
     pub(super) banned: bool,
-    /// Above which count the tier begins that is reached with this call, and the count.
+    /// The threshold of the tier that this call reaches, and the count with this call.
     pub(super) reached: Option<(u32, u64)>,
 }
 
 impl<'a> Judge<'a> {
+    /// Loads the usage of a key. Cost 0 is evaluated like 1.
     pub(super) fn new(
         check: &'a CheckRate,
         look: bool,
@@ -47,11 +52,12 @@ impl<'a> Judge<'a> {
         Judge { rule, cost: check.cost.max(1), look, now, usages, notices, changed: moved && !look }
     }
 
-    /// Judges a key whose last ban is known.
+    /// Evaluates the check. `known` is the key's last ban, in force or not.
     pub(super) fn judge(&mut self, known: Option<&BanRecord>) -> Judgement {
         let tier = self.tier();
         let reached = tier.map(|(_, tier, total)| (tier.above, total));
         if let Some(ban) = known.filter(|ban| ban.until > self.now) {
+            // The call passes when the ban has ended and all limits have room.
             let wait = (ban.until.0 - self.now.0).max(self.longest_wait(0));
             let (verdict, ban) = (Verdict::Ban, Some(ban.clone()));
             return Judgement { verdict, crossed: false, wait, ban, banned: false, reached };
@@ -72,16 +78,17 @@ impl<'a> Judge<'a> {
         Judgement { verdict, crossed, wait, ban: None, banned: false, reached }
     }
 
-    /// Judges a key that is not banned, and whose count reaches no ban.
+    /// Evaluates a key that is not banned and reaches no BAN tier.
     fn count(&mut self, tier: Option<(usize, TierAction)>) -> (Verdict, bool, u64) {
         let (first, others) = (self.wait(0), self.longest_wait(1));
         if others > 0 {
+            // Another limit refuses: nothing is counted, so no tier is reached.
             return (Verdict::Throttle, false, others.max(first));
         }
         if first > 0 {
             let further = &self.rule.tiers[tier.map_or(0, |(level, _)| level + 1)..];
-            // Only so does a count that is throttled ever reach a further tier;
-            // the last one is the least mild.
+            // Count the refused call on the first limit: otherwise a throttled key would never
+            // reach a stricter tier. The last tier is the strictest.
             if further.last().is_some_and(|tier| tier.action != TierAction::Warn) && self.fits(0) {
                 self.spend(1);
             }
@@ -98,20 +105,22 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Whether a call of this cost ever passes.
+    /// Whether a call of this cost can ever pass this limit.
     fn fits(&self, index: usize) -> bool {
         self.cost <= self.rule.limits[index].ceiling
     }
 
+    /// Time in µs until the call passes this limit.
     fn wait(&self, index: usize) -> u64 {
         self.usages[index].wait(&self.rule.limits[index], self.cost, self.now)
     }
 
+    /// The longest wait over the limits from `first` on.
     fn longest_wait(&self, first: usize) -> u64 {
         (first..self.usages.len()).map(|index| self.wait(index)).max().unwrap_or(0)
     }
 
-    /// The tier that the count reaches with this call, its index, and the count.
+    /// The tier that the count reaches with this call: its index, the tier, and the count.
     fn tier(&self) -> Option<(usize, &'a Tier, u64)> {
         if self.rule.tiers.is_empty() {
             return None;
@@ -120,7 +129,7 @@ impl<'a> Judge<'a> {
         self.rule.level(total).map(|level| (level, &self.rule.tiers[level], total))
     }
 
-    /// Counts the call on the first so many limits.
+    /// Counts the call on the first `limits` limits.
     fn spend(&mut self, limits: usize) {
         if !self.look {
             for usage in &mut self.usages[..limits] {
@@ -130,8 +139,8 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Whether this call is the first of its window on a level. The levels
-    /// below are passed with it.
+    /// Records the notice for a tier and all tiers below. Returns whether this call is the first
+    /// one of the window to reach the tier.
     fn cross(&mut self, level: usize) -> bool {
         if self.look || self.notices.contains(self.rule.tiers[level].above) {
             return false;

@@ -1,4 +1,4 @@
-//! `ListBans`: reads a page of the keys of a policy that are banned.
+//! `ListBans`: reads a page of the banned keys of a policy.
 
 use std::{ops::Bound, str};
 
@@ -11,18 +11,20 @@ use crate::{
     time::Timestamp,
 };
 
-/// Asks for a page of banned keys, the first to end first.
+/// Reads a page of the ban index, in order of the end of the bans.
+///
+/// The index can name keys whose ban was lifted. The caller asks each key with [`super::GetBan`].
 #[derive(Debug, Clone)]
 pub struct ListBans {
-    /// The policy; none for the rules that come with calls.
+    /// The policy; `None` for the rules that come with calls.
     pub policy: Option<Name>,
-    /// The most keys of the page.
+    /// The maximum number of keys of the page.
     pub limit: u32,
-    /// The page before's last key.
+    /// The last key of the previous page.
     pub after: Option<BanCursor>,
 }
 
-/// A banned key in the order of its policy's listing.
+/// The position of a key in the listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BanCursor {
     /// When its ban ends.
@@ -31,12 +33,12 @@ pub struct BanCursor {
     pub key: Vec<u8>,
 }
 
-/// A page of banned keys.
+/// A page of keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BanPage {
     /// The keys.
     pub keys: Vec<Vec<u8>>,
-    /// The last key, if more follow.
+    /// The position of the last key, if more follow.
     pub next: Option<BanCursor>,
 }
 
@@ -83,10 +85,11 @@ impl Decision for ListBans {
 
     fn decide(&self, index: &mut BanIndex, now: Timestamp) -> BanPage {
         let after = self.after.as_ref().map(|cursor| (cursor.until, cursor.key.clone().into()));
-        // No key comes before an empty one.
+        // The empty key precedes all keys.
         let first_of = |until| (until, Box::default());
         let ended = first_of(Timestamp(now.0 + 1));
         let start = match after {
+            // The bans up to the cursor have ended since: continue with the first that is in force.
             Some(after) if after < ended => Bound::Included(ended),
             Some(after) if index.by_end.contains(&after) => Bound::Excluded(after),
             Some(after) => Bound::Included(first_of(after.0)),

@@ -1,4 +1,4 @@
-//! What the embedded engine keeps of a shard's events.
+//! The event log of one shard in the embedded engine.
 
 use super::Event;
 use crate::{
@@ -7,24 +7,24 @@ use crate::{
     time::Timestamp,
 };
 
-/// How many events of each shard are kept, at least; the twin of `HISTORY` in
-/// `lua/lib/rate_event.lua`. Of keys that are spread evenly a policy keeps 32 times as
-/// many.
+/// The minimum number of stored events of a shard; the twin of `HISTORY` in
+/// `lua/lib/rate_event.lua`. A policy with evenly spread keys stores 32 times as many.
 pub const HISTORY: u32 = 1000;
 
 /// The last events of the keys of a shard.
 #[derive(Debug, Default)]
 pub struct Log {
+    /// The event history; `None` before the first event and after its retention.
     pub(super) history: Option<Box<History<Event>>>,
 }
 
 impl Log {
-    /// Appends what a decision on a key of the shard has left.
+    /// Appends the event of a decision on a key of the shard.
     pub fn append(&mut self, event: Event, now: Timestamp) {
         History::append(&mut self.history, event, HISTORY, now);
     }
 
-    /// What follows on a cursor.
+    /// The events after a cursor.
     pub(super) fn page(&self, after: After) -> EventPage<Event> {
         History::page(self.history.as_deref(), after)
     }

@@ -1,4 +1,4 @@
-//! What the embedded engine keeps of one key under one policy.
+//! The state of one key under one policy in the embedded engine.
 
 use std::{mem, sync::Arc};
 
@@ -18,82 +18,91 @@ use crate::{
     time::Timestamp,
 };
 
-/// The most notices that a limit remembers: of the tiers of a few rules.
+/// The maximum number of notices that a limit stores: enough for the tiers of a few rules.
 const NOTICES_MAX: usize = 32;
 
-/// What was used under the names of limits.
+/// The usage by limit name. Most keys have one limit, which is stored inline.
 pub(super) type Counters = SmallVec<[Counter; 1]>;
 
-/// A key's usage, its ban, and the answers kept for repeats.
+/// The usage of a key, its ban, and its replay cache.
 #[derive(Debug, Default)]
 pub struct Meter {
-    /// One, as a rule: it is here itself, and no way to go for it.
+    /// The usage by limit name.
     pub(super) counters: Counters,
+    /// The last ban, while it counts as a strike.
     pub(super) ban: Option<Box<BanRecord>>,
+    /// Answers for repeats, by request id.
     pub(super) replays: Memory<Answer>,
-    /// What the last decision tells of.
+    /// The event of the last decision, which the engine appends to the log of the shard.
     pub(super) event: Option<Box<Event>>,
 }
 
-/// What was used under one name of a limit.
+/// The usage under one limit name.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Counter {
+    /// The limit name.
     pub(super) name: Arc<[u8]>,
+    /// The count, in the form of the algorithm.
     pub(super) usage: Usage,
+    /// The notices sent for the tiers of this limit.
     pub(super) notices: Notices,
-    /// From then on it is as if it had never been.
+    /// From this time on the counter has no effect.
     pub(super) forget: Timestamp,
 }
 
 impl Counter {
     fn is_of(&self, limit: &Limit) -> bool {
-        // The very same, as a rule: nothing of it is read.
+        // The same allocation in most cases, so that the name need not be compared.
         Arc::ptr_eq(&self.name, &limit.name) || self.name == limit.name
     }
 }
 
-/// From when on a counter of a limit is as if it had never been.
+/// The time from which a counter of this limit has no effect.
 fn forget(limit: &Limit, usage: &Usage, notices: &Notices, now: Timestamp) -> Timestamp {
     let noticed = if notices.is_empty() { 0 } else { limit.window.micros() };
     Timestamp(now.0 + usage.reset(limit, now).max(noticed))
 }
 
-/// What was used of each limit of a rule, at an instant.
+/// The usage of each limit of a rule at one time.
 #[derive(Debug)]
 pub(super) struct Loaded {
+    /// The usages, in the order of the limits.
     pub(super) usages: Vec<Usage>,
     /// The notices of the first limit.
     pub(super) notices: Notices,
-    /// Whether it has to be put down, see [`Usage::is_moved`].
+    /// Whether the usage must be stored even if nothing is counted; see [`Usage::is_moved`].
     pub(super) moved: bool,
 }
 
-/// The levels that notices went out for, and when.
+/// The tiers for which a notice was sent, and when.
 ///
-/// Behind a pointer: a million keys that no notice went out for must not pay.
+/// Behind a pointer: most of a million keys have no notices.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Notices(Option<Box<Sent>>);
 
-/// Tiers and instants, the oldest first; not empty.
+/// Tier threshold (`above`) and time of each notice, the oldest first; not empty.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Sent {
     tiers: Vec<(u32, Timestamp)>,
 }
 
 impl Notices {
-    /// Those of the present window, which began at `since`.
+    /// The notices of the current window, which began at `since`.
     fn since(&self, since: u64, now: Timestamp) -> Notices {
         let Some(sent) = &self.0 else { return Notices(None) };
         let present = sent.tiers.iter().filter(|(_, at)| at.0 >= since);
-        // A clock that was set back must not keep notices back for longer.
+        // The clock was set back: a notice must not suppress others longer than one window from
+        // now.
         let tiers: Vec<_> = present.map(|(above, at)| (*above, (*at).min(now))).collect();
         Notices((!tiers.is_empty()).then(|| Box::new(Sent { tiers })))
     }
 
+    /// Whether a notice was sent for the tier with this threshold.
     pub(super) fn contains(&self, above: u32) -> bool {
         self.0.as_ref().is_some_and(|sent| sent.tiers.iter().any(|tier| tier.0 == above))
     }
 
+    /// Records a notice; drops the oldest one above [`NOTICES_MAX`].
     pub(super) fn add(&mut self, above: u32, now: Timestamp) {
         let tiers = &mut self.0.get_or_insert_default().tiers;
         if tiers.len() >= NOTICES_MAX {
@@ -106,19 +115,19 @@ impl Notices {
         self.0.is_none()
     }
 
-    /// Tiers and instants, the oldest first.
+    /// Tier threshold and time of each notice, the oldest first.
     pub(super) fn tiers(&self) -> &[(u32, Timestamp)] {
         self.0.as_ref().map_or(&[], |sent| &sent.tiers)
     }
 }
 
 impl Meter {
-    /// Takes the event of the last decision, for the log of the key's shard.
+    /// Takes the event of the last decision.
     pub fn take_event(&mut self) -> Option<Box<Event>> {
         self.event.take()
     }
 
-    /// What was used of each limit of a rule, now.
+    /// The usage of each limit of a rule at `now`.
     pub(super) fn load(&self, rule: &Rule, now: Timestamp) -> Loaded {
         let (mut notices, mut moved) = (Notices::default(), false);
         let usages = rule.limits.iter().enumerate().map(|(index, limit)| {
@@ -127,7 +136,7 @@ impl Meter {
             let stored = stored.filter(|usage| usage.algorithm() == limit.algorithm);
             moved |= stored.is_some_and(|usage| usage.is_moved(limit, now));
             let usage = Usage::load(limit, stored, now);
-            // A longer window must not lose what a shorter one has counted.
+            // A longer window must not forget calls that a shorter one has counted.
             moved |= counter.is_some_and(|counter| {
                 stored.is_some() && now.0 + usage.reset(limit, now) > counter.forget.0
             });
@@ -139,7 +148,7 @@ impl Meter {
         Loaded { usages: usages.collect(), notices, moved }
     }
 
-    /// Puts down what is used of each limit of a rule.
+    /// Stores the usage of each limit of a rule.
     pub(super) fn store(
         &mut self,
         rule: &Rule,
@@ -148,12 +157,12 @@ impl Meter {
         now: Timestamp,
     ) {
         if self.is_of(rule) {
-            // In place, as nearly always: without a new name or room.
+            // The common case: update in place, without allocation.
             let places = self.counters.iter_mut().zip(&rule.limits);
             for ((counter, limit), usage) in places.zip(usages) {
                 let notices = mem::take(&mut notices);
                 if !Arc::ptr_eq(&counter.name, &limit.name) {
-                    // One that was read from a disk, say: it is shared from now on.
+                    // For example restored from disk; it is shared from now on.
                     counter.name = limit.name.clone();
                 }
                 counter.forget = forget(limit, &usage, &notices, now);
@@ -164,7 +173,7 @@ impl Meter {
         }
         let ours = |counter: &Counter| rule.limits.iter().any(|limit| counter.is_of(limit));
         self.counters.retain(|counter| counter.forget > now && !ours(counter));
-        // A million keys must not pay for room that they do not use.
+        // No spare capacity: it would add up over a million keys.
         self.counters.reserve_exact(rule.limits.len());
         for (limit, usage) in rule.limits.iter().zip(usages) {
             let notices = mem::take(&mut notices);
@@ -176,31 +185,32 @@ impl Meter {
         }
     }
 
-    /// Whether it counts under the names of a rule and no others.
+    /// Whether the counters are exactly those of the rule, in order.
     fn is_of(&self, rule: &Rule) -> bool {
         let (counters, limits) = (&self.counters, &rule.limits);
         counters.len() == limits.len()
             && counters.iter().zip(limits).all(|(counter, limit)| counter.is_of(limit))
     }
 
-    /// How many live counters there are besides those of a rule.
+    /// The number of live counters that do not belong to the rule.
     pub(super) fn others(&self, rule: &Rule, now: Timestamp) -> usize {
         let ours = |counter: &&Counter| rule.limits.iter().any(|limit| counter.is_of(limit));
         self.live(now).filter(|counter| !ours(counter)).count()
     }
 
-    /// Forgets all usage; whether there was any.
+    /// Removes all usage; returns whether there was any.
     pub(super) fn reset(&mut self, now: Timestamp) -> bool {
         let existed = self.live(now).next().is_some();
         self.counters = Counters::new();
         existed
     }
 
-    /// The ban record, if it still matters.
+    /// The last ban, while it counts as a strike.
     pub(super) fn ban(&self, now: Timestamp) -> Option<&BanRecord> {
         self.ban.as_deref().filter(|ban| ban.forget > now)
     }
 
+    /// The counters that still have an effect.
     fn live(&self, now: Timestamp) -> impl Iterator<Item = &Counter> {
         self.counters.iter().filter(move |counter| counter.forget > now)
     }

@@ -1,30 +1,31 @@
-//! Policy and key, and where what is kept of them lies.
+//! The name of a key under a policy, and its place in the store.
 
 use crate::{
     decision::Call,
     names::{Name, SEPARATOR},
 };
 
-/// In how many parts the keys of a policy lie, each with a history of events.
+/// The number of shards of a policy. Each shard has its own hash slot and event history.
 pub const SHARDS: usize = 32;
-/// `/` and two digits.
+/// The length of the suffix `/NN`.
 const SHARD_BYTES: usize = 3;
 
-/// Policy and key in one: the partition of rates.
+/// Policy and key: the partition of rates.
 ///
-/// The keys of a policy lie in [`SHARDS`] hash slots, each with a history of events:
-/// what happens to a key and the event are one atomic step. Rules that come with calls
-/// have no events, and each of their keys a slot of its own.
+/// The keys of a policy are spread over [`SHARDS`] hash slots, each with an event history. A change
+/// of a key and its event are therefore one atomic step, and no single slot limits a policy. Rules
+/// that come with calls have no events; each of their keys has its own slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MeterName {
+    /// The length of the policy's name; 0 for rules that come with calls.
     policy: usize,
-    /// `POLICY/NN`, the separator, `KEY`; without a policy nothing before the separator.
-    /// Names hold no separator, so no two pairs are equal.
+    /// `POLICY/NN`, the separator, `KEY`. Without a policy, nothing precedes the separator. Names
+    /// contain no separator, so no two pairs are equal.
     joined: Box<[u8]>,
 }
 
 impl MeterName {
-    /// Of a policy, or of the rules that come with calls.
+    /// The name of a key under a policy, or under the rules that come with calls.
     pub fn new(policy: Option<&Name>, key: &Name) -> MeterName {
         let shard = policy.map(|policy| shard_tag(policy, shard(key.as_bytes())));
         let joined = [shard.as_deref().unwrap_or_default(), &[SEPARATOR], key.as_bytes()].concat();
@@ -34,24 +35,24 @@ impl MeterName {
         }
     }
 
-    /// Both, joined.
+    /// The partition.
     pub fn as_bytes(&self) -> &[u8] {
         &self.joined
     }
 
-    /// Policy, which is none of the rules that come with calls, and key of a partition.
+    /// Splits a partition into policy and key. The policy is `None` for rules that come with calls.
     pub(crate) fn split(partition: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
         let at = partition.iter().position(|byte| *byte == SEPARATOR)?;
         let policy = partition[..at].len().checked_sub(SHARD_BYTES).map(|end| &partition[..end]);
         Some((policy, &partition[at + 1..]))
     }
 
-    /// What shares a hash slot with it: the shard, or itself without a policy.
+    /// The hash tag: the shard, or the partition without a policy.
     pub fn tag(&self) -> &[u8] {
         if self.has_events() { &self.joined[..self.policy + SHARD_BYTES] } else { &self.joined }
     }
 
-    /// The policy; empty for the rules that come with calls.
+    /// The policy; empty for rules that come with calls.
     pub fn policy(&self) -> &[u8] {
         &self.joined[..self.policy]
     }
@@ -62,17 +63,17 @@ impl MeterName {
         &self.joined[self.policy + shard + 1..]
     }
 
-    /// Whether what happens is told to those who watch.
+    /// Whether changes of this key produce events.
     pub(super) fn has_events(&self) -> bool {
         self.policy > 0
     }
 
-    /// Whether it is of a policy.
+    /// Whether the key belongs to a policy.
     pub(crate) fn has_policy(&self) -> bool {
         self.has_events()
     }
 
-    /// Appends the stored key of one of its parts.
+    /// Appends the Redis key of one part of the state.
     pub(super) fn push_key(&self, call: &mut Call, part: &[u8]) {
         match self.has_events() {
             true => call.key(&[part, b":", self.key()]),
@@ -80,7 +81,7 @@ impl MeterName {
         }
     }
 
-    /// Appends the stored key of the answer to a request.
+    /// Appends the Redis key of the answer to a request.
     pub(super) fn push_replay_key(&self, call: &mut Call, request: &[u8]) {
         match self.has_events() {
             true => call.key(&[b"replay:", self.key(), &[SEPARATOR], request]),
@@ -88,21 +89,21 @@ impl MeterName {
         }
     }
 
-    /// Appends the key as the subject of events; empty where there are none.
+    /// Appends the key as the subject of events; empty without events.
     pub(super) fn push_subject(&self, call: &mut Call) {
         call.bytes(&[if self.has_events() { self.key() } else { &[] }]);
     }
 }
 
-/// `POLICY/NN`: no name of a policy is another one's shard, since all end with three
-/// bytes more.
+/// The tag `POLICY/NN` of a shard. Tags of different policies differ, because the tag without its
+/// last three bytes is the policy.
 pub fn shard_tag(policy: &Name, shard: usize) -> Box<[u8]> {
     let digits = [b'/', b'0' + (shard / 10) as u8, b'0' + (shard % 10) as u8];
     [policy.as_bytes(), &digits].concat().into()
 }
 
-/// In which shard a key lies: FNV-1a of 32 bits, folded to 5. Stored keys go by it: it
-/// never changes.
+/// The shard of a key: FNV-1a with 32 bits, folded to 5. Stored Redis keys depend on it, so it must
+/// never change.
 fn shard(key: &[u8]) -> usize {
     let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
     let hash = key.iter().fold(0x811c_9dc5, step);
@@ -121,7 +122,7 @@ mod tests {
 
     #[test]
     fn keys_spread_over_the_shards_and_stay_there() {
-        // Of the published test vectors of FNV-1a: 811c9dc5, e40c292c, bf9cf968.
+        // From the published test vectors of FNV-1a: 811c9dc5, e40c292c, bf9cf968.
         assert_eq!([&b""[..], b"a", b"foobar"].map(shard), [0x0b, 0x05, 0x03]);
         for pattern in ["user-", "ip:192.0.2.", "", "Ä"] {
             let mut keys = [0; SHARDS];

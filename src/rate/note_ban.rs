@@ -1,4 +1,4 @@
-//! Notes that a key of a policy is banned, for ListBans.
+//! `NoteBan`: adds a key to the ban index of its policy.
 
 use super::{BANS_MAX, BanIndex, MeterName, unknown_status};
 use crate::{
@@ -8,15 +8,15 @@ use crate::{
     time::Timestamp,
 };
 
-/// Ended bans that one call drops.
+/// The maximum number of entries that one call removes.
 const TRIM_MAX: usize = 100;
 
-/// Puts a key into the index of its policy.
+/// Records a ban in the ban index. A repeat changes nothing.
 #[derive(Debug, Clone)]
 pub struct NoteBan {
     /// The policy and the key.
     pub name: MeterName,
-    /// When its ban ends.
+    /// When the ban ends.
     pub until: Timestamp,
 }
 

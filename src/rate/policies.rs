@@ -5,23 +5,23 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::Rule;
 use crate::{globs::Globs, names::Name};
 
-/// A rule of the configuration, and others for some keys.
+/// A policy: a named rule of the configuration, with other rules for some keys.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    /// Its name.
+    /// The name of the policy.
     pub name: Name,
-    /// What it says of keys that no override names.
+    /// The rule for keys without an override.
     pub rule: Arc<Rule>,
-    /// The first that matches a key counts.
+    /// The overrides. The first one that matches a key applies.
     pub overrides: Vec<Override>,
 }
 
-/// A policy's rule for the keys that match a glob.
+/// A rule of a policy for the keys that match a glob.
 #[derive(Debug, Clone)]
 pub struct Override {
     /// The glob.
     pub pattern: String,
-    /// The rule.
+    /// The rule for these keys.
     pub rule: Arc<Rule>,
 }
 
@@ -30,7 +30,7 @@ pub struct Override {
 pub struct Policies(BTreeMap<Box<[u8]>, (Policy, Globs)>);
 
 impl Policies {
-    /// These policies; the error is a glob that cannot be read.
+    /// Creates the set of policies. Fails if a glob is invalid.
     pub fn new(policies: Vec<Policy>) -> Result<Policies, globset::Error> {
         let mut by_name = BTreeMap::new();
         for policy in policies {
@@ -40,18 +40,18 @@ impl Policies {
         Ok(Policies(by_name))
     }
 
-    /// The rule of a policy for a key; none if there is no such policy.
+    /// The rule of a policy for a key; `None` if the policy does not exist.
     pub fn rule(&self, policy: &Name, key: &Name) -> Option<&Arc<Rule>> {
         let (policy, patterns) = self.0.get(policy.as_bytes())?;
         Some(patterns.first(key).map_or(&policy.rule, |index| &policy.overrides[index].rule))
     }
 
-    /// Whether there is such a policy.
+    /// Whether the policy exists.
     pub fn contains(&self, policy: &Name) -> bool {
         self.0.contains_key(policy.as_bytes())
     }
 
-    /// Every policy, by name.
+    /// All policies in order of name.
     pub fn iter(&self) -> impl Iterator<Item = &Policy> {
         self.0.values().map(|(policy, _)| policy)
     }

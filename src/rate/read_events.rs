@@ -1,4 +1,4 @@
-//! The events of a shard, as those who watch its policy read them.
+//! Reads the events of one shard of a policy, for WatchRates.
 
 use super::{Event, Log, shard_tag, unknown_status};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// Asks for events of the keys of a policy that lie in one shard.
+/// Reads the events after a cursor, of the keys in one shard of a policy.
 #[derive(Debug, Clone)]
 pub struct ReadRateEvents {
     tag: Box<[u8]>,
@@ -18,7 +18,7 @@ pub struct ReadRateEvents {
 }
 
 impl ReadRateEvents {
-    /// Asks a shard, of [`super::SHARDS`].
+    /// A read of this shard, 0 to [`super::SHARDS`] − 1.
     pub fn new(policy: &Name, shard: usize, after: After) -> ReadRateEvents {
         ReadRateEvents { tag: shard_tag(policy, shard), after }
     }

@@ -1,5 +1,4 @@
-//! What is kept of rates over a restart: usage, bans and answers, events, which keys are
-//! banned.
+//! Persistence of rates: usage and bans, replay cache, events, ban index.
 
 use super::{BanIndex, Log, Meter};
 use crate::{
@@ -8,15 +7,18 @@ use crate::{
     record::{Changes, Recorded, Unreadable, decode, encode, split_part, unknown_part},
 };
 
+/// Letter of an answer in the replay cache, named by its request id.
 pub(super) const REPLAY: u8 = b'r';
+/// Letter of an event, named by its number.
 const EVENT: u8 = b'e';
+/// Letter of a ban index entry, named by its key.
 pub(super) const BANNED: u8 = b'b';
 
 impl Recorded for Meter {
     const KIND: u8 = 2;
 
     fn tag(partition: &[u8]) -> &[u8] {
-        // Without a policy nothing stands before the separator.
+        // Without a policy, nothing precedes the separator and the tag is the partition.
         match partition.iter().position(|byte| *byte == SEPARATOR) {
             None | Some(0) => partition,
             Some(end) => &partition[..end],
@@ -47,7 +49,7 @@ impl Recorded for Meter {
     }
 
     fn restored(&mut self) {
-        // A million keys must not pay for room that they do not use.
+        // No spare capacity: it would add up over a million keys.
         self.counters.shrink_to_fit();
         self.replays.restored();
     }

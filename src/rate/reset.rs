@@ -1,4 +1,4 @@
-//! `ResetRate`: forgets what a key has used.
+//! `ResetRate`: removes the usage of a key.
 
 use super::{Meter, MeterName, unknown_status};
 use crate::{
@@ -9,10 +9,12 @@ use crate::{
     time::Timestamp,
 };
 
-/// Forgets what a key has used, readable or not; whether there was anything.
+/// Removes the usage of a key, even if it is unreadable. Bans stay.
+///
+/// The outcome is whether there was any usage. A repeat answers false and changes nothing.
 #[derive(Debug, Clone)]
 pub struct ResetRate {
-    /// Whom, and under which policy.
+    /// The policy and the key.
     pub name: MeterName,
 }
 

@@ -1,80 +1,80 @@
-//! Rules: limits, and tiers on the first of them.
+//! Rules: limits, and tiers on the first limit.
 
 use std::sync::Arc;
 
 use crate::{degradation::OnStoreFailure, time::Millis};
 
-/// The ceiling of a limit that refuses nobody: counts saturate at it.
+/// The ceiling of a limit that refuses no call. Counts saturate at it.
 pub(super) const NO_CEILING: u32 = u32::MAX;
 
-/// A rule that has been checked; [`super::RuleSpec::build`] makes it.
+/// A validated rule; [`super::RuleSpec::build`] creates it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// 1 to 8, decided in one step.
+    /// The limits: 1 to 8. A call must pass all of them.
     pub limits: Vec<Limit>,
-    /// 0 to 8, rising.
+    /// The tiers: 0 to 8, with rising `above`. They apply to the first limit.
     pub tiers: Vec<Tier>,
-    /// What calendar windows add to UTC, in minutes.
+    /// The UTC offset of calendar windows, in minutes.
     pub utc_offset: i32,
-    /// How long after a ban's end the next one counts as a further strike.
+    /// How long after the end of a ban the next one counts as a further strike.
     pub ban_memory: Millis,
-    /// How long a server remembers a refusal, at most; 0 for not.
+    /// Maximum age of a cached denial; 0 disables the denial cache.
     pub denial_cache: Millis,
-    /// What calls are answered while the store cannot be asked.
+    /// The answer while the store is unreachable.
     pub on_store_failure: OnStoreFailure,
-    /// Limits and tiers as the script reads them.
+    /// Limits and tiers in the packed form that the script reads.
     pub(super) packed: [Vec<u8>; 2],
 }
 
-/// At most so many in so long.
+/// A limit: at most `max` calls per window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
-    /// Tells the limits of a rule apart; shared by the counters of all keys.
+    /// The name of the limit within its rule. Shared by the counters of all keys, to save memory.
     pub name: Arc<[u8]>,
-    /// How it is counted.
+    /// The algorithm.
     pub algorithm: Algorithm,
-    /// How many may pass in a window.
+    /// The maximum count per window.
     pub max: u32,
-    /// How many may pass at once: a token bucket's burst, else `max`.
+    /// The largest count at once: the burst of a token bucket, otherwise `max`.
     pub burst: u32,
-    /// The window.
+    /// The length of the window.
     pub window: Millis,
-    /// Beyond this count a call is refused.
+    /// A call that would raise the count beyond this is refused.
     pub(super) ceiling: u32,
-    /// What a calendar window adds to the time before it divides, in µs.
+    /// Added to the time in µs before a calendar window divides it: the UTC offset.
     pub(super) shift: u64,
 }
 
-/// How a limit counts, and its number in the scripts and in what they store.
+/// The algorithm of a limit. The number is used by the scripts and in stored usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Algorithm {
-    /// A window starts with its first hit.
+    /// A window starts with its first call.
     FixedWindow = 1,
-    /// Windows of the clock.
+    /// Windows start at multiples of their length on the clock.
     CalendarWindow = 2,
-    /// Never more than `max` in any interval of the window's length.
+    /// At most `max` in any interval of the window's length.
     SlidingWindow = 3,
-    /// GCRA.
+    /// GCRA: a sustained rate with a burst.
     TokenBucket = 4,
 }
 
-/// A level on a rule's first limit.
+/// A level on the first limit of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tier {
-    /// It begins beyond this count.
+    /// The tier applies above this count.
     pub above: u32,
-    /// What happens from there on.
+    /// The action of the tier.
     pub action: TierAction,
-    /// How long a ban runs: the first, the second, …; the last one repeats.
-    /// At least one on a ban, none on other tiers.
+    /// The durations of the first ban, the second, and so on; the last one repeats. At least one
+    /// for `Ban`, none for other actions.
     pub ban_durations: Vec<Millis>,
 }
 
-/// What a tier does, the mildest first.
+/// The action of a tier, the mildest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TierAction {
-    /// Lets the call pass, and says so.
+    /// Allows the call, with a warning.
     Warn,
     /// Refuses the call.
     Throttle,
@@ -83,7 +83,7 @@ pub enum TierAction {
 }
 
 impl Tier {
-    /// How long the ban of this strike runs, the first being 1.
+    /// The duration of the ban for this strike; the first strike is 1.
     pub(super) fn ban_duration(&self, strike: u32) -> Millis {
         let last = self.ban_durations.len().saturating_sub(1);
         let index = (strike.max(1) as usize - 1).min(last);
@@ -92,13 +92,12 @@ impl Tier {
 }
 
 impl Rule {
-    /// The index of the tier that a count has reached.
+    /// The index of the highest tier whose `above` is below `count`.
     pub(super) fn level(&self, count: u64) -> Option<usize> {
         self.tiers.iter().rposition(|tier| u64::from(tier.above) < count)
     }
 
-    /// Puts down limits and tiers as `lua/lib/limits.lua` and
-    /// `lua/lib/tiers.lua` read them.
+    /// Packs limits and tiers in the form that `lua/lib/limits.lua` and `lua/lib/tiers.lua` read.
     pub(super) fn pack(&mut self) {
         let (mut limits, mut tiers) = (Vec::new(), Vec::new());
         for limit in &self.limits {

@@ -1,43 +1,45 @@
-//! Sliding windows: counts of sixtieths of a window, or less.
+//! Sliding windows: counts per sub-bucket, a sixtieth of the window or less.
 //!
-//! A hit is given back when its sub-bucket as a whole is a window old. So there
-//! are never more than `max` in any interval of the window's length, a hit is
-//! kept at most one sixtieth too long, and memory does not grow with `max`.
+//! A sub-bucket is given back as a whole when its newest possible call is one window old. Therefore
+//! at most `max` calls pass in any interval of the window's length. A call counts at most one
+//! sixtieth of the window too long. The memory does not depend on `max`.
 //!
-//! The length of a sub-bucket is a power of two, so that those of any two
-//! windows nest: what is counted anew for another window, and again for the
-//! first, does not drift.
-//! (The two-bucket estimate that is often called a sliding window, which weighs
-//! the previous window's count, bounds neither.)
+//! The length of a sub-bucket is a power of two in µs. The sub-buckets of any two windows therefore
+//! nest, and recounting for another window and back does not drift.
+//!
+//! This is not the sliding window counter, which weighs the count of the previous window: that
+//! estimate bounds neither the calls in an interval nor the delay.
 
 use serde::{Deserialize, Serialize};
 
 use super::rule::Limit;
 use crate::time::Timestamp;
 
-/// The fewest sub-buckets of a window; there are at most 122.
+/// The minimum number of sub-buckets of a window. The maximum is 122.
 const PARTS: u64 = 60;
 
-/// What was counted, by sub-bucket of the clock.
+/// The counts by sub-bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SlidingWindow {
     /// The length of a sub-bucket in µs.
     pub(super) width: u64,
-    /// Number (instant / width) and count; none is empty, the oldest first.
+    /// Number (time divided by width) and count of each non-empty sub-bucket, in order of time.
     pub(super) buckets: Vec<(u64, u32)>,
 }
 
-/// The length of a sub-bucket in µs.
+/// The length of a sub-bucket for a window, both in µs: the largest power of two that is at most a
+/// sixtieth.
 pub(super) fn width(window: u64) -> u64 {
     1 << (window / PARTS).max(1).ilog2()
 }
 
 impl SlidingWindow {
+    /// A window without calls.
     pub(super) fn empty(limit: &Limit) -> SlidingWindow {
         SlidingWindow { width: width(limit.window.micros()), buckets: Vec::new() }
     }
 
-    /// Drops what is a window old.
+    /// Returns the window as of `now`, without the sub-buckets that are given back.
     pub(super) fn roll(&self, limit: &Limit, now: Timestamp) -> SlidingWindow {
         let mut rolled = SlidingWindow::empty(limit);
         rolled.buckets.reserve_exact(self.buckets.len() + 1);
@@ -46,10 +48,10 @@ impl SlidingWindow {
             let number = if self.width == rolled.width {
                 number
             } else {
-                // Of another width: as late as its hits can have been.
+                // Stored with another width: count its calls as late as they can have been.
                 ((number + 1) * self.width - 1) / rolled.width
             };
-            // A clock that was set back must not hold a key up for longer.
+            // The clock was set back: a call must not count longer than one window from now.
             let number = number.min(present);
             if rolled.gives_back(number, limit) > now.0 {
                 rolled.add(number, count);
@@ -58,15 +60,19 @@ impl SlidingWindow {
         rolled
     }
 
+    /// Whether the width has changed or the clock was set back, so that the rolled window must be
+    /// stored even for a refused call.
     pub(super) fn is_moved(&self, limit: &Limit, now: Timestamp) -> bool {
         let Some((last, _)) = self.buckets.last() else { return false };
         self.width != width(limit.window.micros()) || last * self.width > now.0
     }
 
+    /// The number of calls in the window.
     pub(super) fn count(&self) -> u32 {
         self.buckets.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
+    /// Time in µs until enough sub-buckets are given back for a call of this cost; 0 for now.
     pub(super) fn wait(&self, limit: &Limit, cost: u32, now: Timestamp) -> u64 {
         let wanted = self.count().saturating_add(cost);
         let mut over = wanted.saturating_sub(limit.ceiling);
@@ -82,24 +88,28 @@ impl SlidingWindow {
         0
     }
 
+    /// Counts a call.
     pub(super) fn spend(&mut self, cost: u32, now: Timestamp) {
         self.add(now.0 / self.width, cost);
     }
 
+    /// Time in µs until all calls are given back.
     pub(super) fn reset(&self, limit: &Limit, now: Timestamp) -> u64 {
         self.buckets.last().map_or(0, |(number, _)| self.gives_back(*number, limit) - now.0)
     }
 
-    /// When the hits of a sub-bucket are given back.
+    /// The time in µs at which the calls of a sub-bucket are given back.
     fn gives_back(&self, number: u64, limit: &Limit) -> u64 {
         (number + 1) * self.width + limit.window.micros()
     }
 
+    /// Adds to the newest sub-bucket, or appends one.
     fn add(&mut self, number: u64, cost: u32) {
         match self.buckets.last_mut() {
             Some((last, count)) if *last == number => *count = count.saturating_add(cost),
             _ => {
-                // Most keys have few: room for four would be most of their memory.
+                // Most keys have few sub-buckets; the default growth to four would be most of their
+                // memory.
                 self.buckets.reserve_exact(1);
                 self.buckets.push((number, cost));
             }

@@ -1,4 +1,4 @@
-//! Rules as they are written down, and the one place that checks them.
+//! The unchecked form of rules, and the only code that validates them.
 
 use super::{
     Algorithm, BAN_DURATIONS_MAX, BAN_MEMORY, BUCKET_MAX, COUNT_MAX, DAY, FILL_MAX, LIMITS_MAX,
@@ -6,59 +6,60 @@ use super::{
 };
 use crate::{degradation::OnStoreFailure, denial::DENIAL_CACHE, names::Name, time::Millis};
 
-/// A rule as it is written down.
+/// An unchecked rule, from a request or from the configuration.
 #[derive(Debug, Clone, Default)]
 pub struct RuleSpec {
-    /// 1 to 8.
+    /// The limits: 1 to 8.
     pub limits: Vec<LimitSpec>,
-    /// 0 to 8, rising.
+    /// The tiers: 0 to 8, with rising `above`.
     pub tiers: Vec<TierSpec>,
-    /// What calendar windows add to UTC, in minutes.
+    /// The UTC offset of calendar windows, in minutes.
     pub utc_offset: i32,
-    /// How long after a ban's end the next one counts as a further strike.
+    /// How long after the end of a ban the next one counts as a further strike; `None` for the
+    /// default.
     pub ban_memory: Option<Millis>,
-    /// How long a server remembers a refusal, at most.
+    /// Maximum age of a cached denial; `None` for the default.
     pub denial_cache: Option<Millis>,
-    /// What calls are answered while the store cannot be asked.
+    /// The answer while the store is unreachable.
     pub on_store_failure: OnStoreFailure,
 }
 
-/// A limit as it is written down.
+/// An unchecked limit.
 #[derive(Debug, Clone, Default)]
 pub struct LimitSpec {
-    /// Tells the limits of a rule apart.
+    /// The name of the limit within its rule; optional for a single limit.
     pub name: Vec<u8>,
-    /// How many may pass in a window.
+    /// The maximum count per window; `None` for the first refusing tier's `above`.
     pub max: Option<u64>,
-    /// The window.
+    /// The length of the window.
     pub window: Option<Millis>,
-    /// How it is counted; none for a sliding window.
+    /// The algorithm; `None` for a sliding window.
     pub algorithm: Option<Algorithm>,
-    /// How many may pass at once.
+    /// The burst of a token bucket; `None` for `max`.
     pub burst: Option<u64>,
 }
 
-/// A tier as it is written down.
+/// An unchecked tier.
 #[derive(Debug, Clone, Default)]
 pub struct TierSpec {
-    /// The level begins beyond this count.
+    /// The tier applies above this count.
     pub above: Option<u64>,
-    /// What happens from there on.
+    /// The action of the tier.
     pub action: Option<TierAction>,
-    /// How long its bans run.
+    /// The durations of successive bans; empty for one window.
     pub ban_durations: Vec<Millis>,
 }
 
-/// A field that is not what it must be.
+/// An invalid field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Its path below the rule, such as `limits[0].max`.
+    /// The path of the field within the rule, such as `limits[0].max`.
     pub field: String,
-    /// What it must be.
+    /// The description of valid values.
     pub description: String,
 }
 
-/// Collects every violation.
+/// All violations found so far.
 #[derive(Default)]
 struct Violations(Vec<Violation>);
 
@@ -67,7 +68,7 @@ impl Violations {
         self.0.push(Violation { field, description: description.into() });
     }
 
-    /// A number within bounds.
+    /// Checks that a number is within bounds. Returns `least` if not, so that the check can go on.
     fn number(&mut self, field: impl FnOnce() -> String, value: u64, least: u32, most: u32) -> u32 {
         match u32::try_from(value).ok().filter(|number| (least..=most).contains(number)) {
             Some(number) => number,
@@ -80,8 +81,8 @@ impl Violations {
 }
 
 impl RuleSpec {
-    /// The rule, or all that is wrong with it. Lengths are within their bounds
-    /// already.
+    /// Validates the spec. Returns the rule, or all violations. The caller has checked the lengths
+    /// of durations.
     pub fn build(self) -> Result<Rule, Vec<Violation>> {
         let mut bad = Violations::default();
         if self.limits.is_empty() || self.limits.len() > LIMITS_MAX {
@@ -112,6 +113,7 @@ impl RuleSpec {
         Ok(rule)
     }
 
+    /// Validates the tiers: `above` rises, and no action is milder than the one before.
     fn tiers(&self, bad: &mut Violations) -> Vec<Tier> {
         let mut tiers: Vec<Tier> = Vec::new();
         let window = self.limits.first().and_then(|limit| limit.window).unwrap_or_default();
@@ -152,6 +154,7 @@ impl RuleSpec {
         tiers
     }
 
+    /// Validates one limit and derives its ceiling: the count beyond which calls are refused.
     fn limit(&self, index: usize, tiers: &[Tier], bad: &mut Violations) -> Limit {
         let spec = &self.limits[index];
         let field = |name: &str| format!("limits[{index}].{name}");
@@ -192,7 +195,7 @@ impl RuleSpec {
         if bucket && fill > u128::from(FILL_MAX.0) {
             bad.add(field("burst"), "must fill up within 366 days: burst * window / max");
         }
-        // A tier that begins at max says what happens there instead.
+        // A tier that begins at `max` replaces the refusal at `max` by its own action.
         let replaced = tiers.iter().any(|tier| tier.above == max);
         let ceiling = match (max, replaced) {
             (0, _) => 0,
@@ -205,6 +208,7 @@ impl RuleSpec {
         Limit { name, algorithm, max, burst, window, ceiling, shift: shift as u64 }
     }
 
+    /// Checks the name of a limit: required if there are several, and unique.
     fn check_name(&self, index: usize, bad: &mut Violations) {
         let name = &self.limits[index].name;
         let field = || format!("limits[{index}].name");

@@ -1,4 +1,4 @@
-//! `Unban`: lifts a key's ban.
+//! `Unban`: lifts the ban of a key.
 
 use bytes::Bytes;
 
@@ -11,13 +11,14 @@ use crate::{
     time::Timestamp,
 };
 
-/// Lifts a key's ban and forgets its strikes and its usage, so that its next
-/// call passes; whether it was banned.
+/// Lifts the ban of a key, and removes its strikes and usage, so that its next call passes.
+///
+/// The outcome is whether a ban was in force. A repeat answers false.
 #[derive(Debug, Clone)]
 pub struct UnbanKey {
-    /// Whom, and under which policy.
+    /// The policy and the key.
     pub name: MeterName,
-    /// Who says so.
+    /// The person or program that lifts the ban.
     pub actor: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! What has been used of a limit, whatever its algorithm.
+//! The usage of a limit, for any algorithm.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,17 +10,18 @@ use super::{
 };
 use crate::time::Timestamp;
 
-/// What has been used of a limit at an instant.
+/// The usage of a limit at one time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Usage {
     Fixed(Window),
     Calendar(Window),
-    // Boxed: a million of the others must not pay for its size.
+    // Boxed: most of a million keys need less than its size.
     Sliding(Box<SlidingWindow>),
     Bucket(Box<TokenBucket>),
 }
 
 impl Usage {
+    /// The algorithm that counted it.
     pub(super) fn algorithm(&self) -> Algorithm {
         match self {
             Usage::Fixed(_) => Algorithm::FixedWindow,
@@ -30,7 +31,7 @@ impl Usage {
         }
     }
 
-    /// Nothing used.
+    /// Usage of an unused limit.
     fn none(limit: &Limit, now: Timestamp) -> Usage {
         match limit.algorithm {
             Algorithm::FixedWindow => Usage::Fixed(Window::fixed(limit, None, now)),
@@ -40,8 +41,8 @@ impl Usage {
         }
     }
 
-    /// Brings what is stored of this kind up to this instant, under the limit
-    /// as it is now.
+    /// The usage at `now` under the current numbers of the limit, from stored usage of the same
+    /// algorithm.
     pub(super) fn load(limit: &Limit, stored: Option<&Usage>, now: Timestamp) -> Usage {
         match stored {
             None => Usage::none(limit, now),
@@ -54,10 +55,10 @@ impl Usage {
         }
     }
 
-    /// Whether `load` makes something else of this: the limit's numbers have
-    /// changed, or the clock has been set back. It then has to be put down even
-    /// if the call is refused, or a key that is only ever refused would be held
-    /// up for ever by what is made anew of it each time.
+    /// Whether [`Usage::load`] changes the meaning of this usage: the limit's numbers have changed,
+    /// or the clock was set back. It must then be stored even if the call is refused. Otherwise a
+    /// key that is only refused would wait forever, because each call would start the conversion
+    /// anew.
     pub(super) fn is_moved(&self, limit: &Limit, now: Timestamp) -> bool {
         match self {
             Usage::Fixed(window) | Usage::Calendar(window) => window.start > now,
@@ -66,8 +67,8 @@ impl Usage {
         }
     }
 
-    /// How long until a call of this cost has room: 0 for now, in µs. The
-    /// window's length where waiting does not help.
+    /// Time in µs until a call of this cost passes; 0 for now. The length of the window if waiting
+    /// does not help, because the cost is above the ceiling.
     pub(super) fn wait(&self, limit: &Limit, cost: u32, now: Timestamp) -> u64 {
         if cost > limit.ceiling {
             return limit.window.micros();
@@ -88,7 +89,7 @@ impl Usage {
         }
     }
 
-    /// How much is used.
+    /// The current count.
     pub(super) fn count(&self, now: Timestamp) -> u32 {
         match self {
             Usage::Fixed(window) | Usage::Calendar(window) => window.count,
@@ -97,7 +98,7 @@ impl Usage {
         }
     }
 
-    /// How long until nothing of it is used, in µs; 0 if nothing is.
+    /// Time in µs until the count is 0 again; 0 if it is.
     pub(super) fn reset(&self, limit: &Limit, now: Timestamp) -> u64 {
         match self {
             Usage::Fixed(window) | Usage::Calendar(window) => window.reset(limit, now),
@@ -106,8 +107,7 @@ impl Usage {
         }
     }
 
-    /// Since when notices of this limit's levels belong to the present window:
-    /// those from then on do.
+    /// The start of the current window in µs. Notices from then on belong to it.
     pub(super) fn notices_since(&self, limit: &Limit, now: Timestamp) -> u64 {
         match self {
             Usage::Fixed(window) | Usage::Calendar(window) => window.start.0,

@@ -1,4 +1,4 @@
-//! What a server remembers of a key that was refused.
+//! The cached denial of a refused key.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -12,11 +12,11 @@ use crate::{
     time::{Millis, Timestamp},
 };
 
-/// Rules that come with calls are remembered up to this size, in bytes as the script reads
-/// them: the configuration's own are shared.
+/// The maximum packed size of a cacheable rule, in bytes. Rules of policies are shared, but rules
+/// that come with calls are stored with the denial.
 const RULE_BYTES_MAX: usize = 1024;
 
-/// A key that was refused.
+/// A key that was refused, and the answer it got.
 #[derive(Debug)]
 pub struct RefusedKey {
     rule: Arc<Rule>,
@@ -27,7 +27,8 @@ pub struct RefusedKey {
 impl Deniable for CheckRate {
     type Denial = RefusedKey;
 
-    /// The answer to a request is kept where all servers find it.
+    /// Calls with a request id are not cacheable: their answers are stored where all servers find
+    /// them. Different rules on one key are cached separately.
     fn kind(&self) -> Option<u64> {
         let size: usize = self.rule.packed.iter().map(Vec::len).sum();
         let can_be = self.request.is_none() && self.rule.denial_cache.0 > 0;
@@ -43,12 +44,13 @@ impl Deniable for CheckRate {
         let Checked::Decided { answer, replayed: false } = outcome else { return None };
         let holds = match answer.verdict {
             _ if self.look() || self.has_changed(answer) => None,
-            // Where a limit has no room for longer than the ban runs, that refuses the call
-            // when the ban has ended: such an answer says BAN for THROTTLE then.
+            // If a limit has no room for longer than the ban lasts, the limit refuses the call
+            // after the ban. The cached answer then says BAN instead of THROTTLE.
             Verdict::Throttle | Verdict::Ban => answer.retry_after,
             Verdict::Allow | Verdict::Warn => None,
         };
-        // It was rounded up: what is left is never longer than what is waited for.
+        // `retry_after` was rounded up, so subtract 1 ms: the cache must not refuse longer than the
+        // store.
         let holds = Millis(holds?.0.saturating_sub(1)).micros();
         let denial =
             RefusedKey { rule: self.rule.clone(), cost: self.cost, answer: answer.clone() };
@@ -70,7 +72,7 @@ impl Deniable for CheckRate {
 }
 
 impl CheckRate {
-    /// What a call counts may bring another one to a further tier.
+    /// A counted call may bring another one to a stricter tier.
     pub(super) fn effect_of(&self, outcome: Option<&Checked>) -> Effect {
         let has_changed = match outcome {
             Some(Checked::Decided { answer, replayed: false }) => self.has_changed(answer),
@@ -80,9 +82,9 @@ impl CheckRate {
         Effect::frees(has_changed && !self.look())
     }
 
-    /// Whether the call may have changed anything that another answer depends on. Of a key
-    /// that a call has banned anew within a window nobody is told so; what is remembered of
-    /// it from before then says THROTTLE for BAN.
+    /// Whether the call may have changed anything on which other answers depend. A key that is
+    /// banned again within its window is not noticed here; its older cached denials say THROTTLE
+    /// instead of BAN.
     fn has_changed(&self, answer: &Answer) -> bool {
         match answer.verdict {
             _ if answer.crossed => true,
@@ -92,8 +94,8 @@ impl CheckRate {
         }
     }
 
-    /// Whether a call that was throttled may have been counted towards a further tier:
-    /// then others would be, too. Only a count beyond the ceiling tells of such a one.
+    /// Whether a throttled call may have been counted towards a stricter tier. Further calls would
+    /// be counted too. Only a count above the ceiling shows that.
     fn may_have_counted(&self, answer: &Answer) -> bool {
         let (Some(first), Some(limit)) = (answer.limits.first(), self.rule.limits.first()) else {
             return true;
@@ -105,8 +107,8 @@ impl CheckRate {
             && first.count > limit.ceiling
     }
 
-    /// Whether a call of this cost is refused where one was of the cost that is remembered,
-    /// in the same way: it costs as much, or more without reaching another tier.
+    /// Whether a call of this cost is refused in the same way as the cached call. That holds for the
+    /// same cost, and for a higher cost that reaches no other tier and could pass later.
     fn is_refused_with(&self, denial: &RefusedKey) -> bool {
         let (asked, cost) = (self.cost.max(1), denial.cost);
         if asked <= cost || denial.answer.verdict == Verdict::Ban {
