@@ -1,16 +1,16 @@
-//! Sequences: values that are given out once and never again.
+//! Sequences: values that are given to one caller and never again.
 //!
-//! A value is exact up to [`VALUE_MAX`]. Values of one sequence are distinct and
-//! rise; there may be gaps. A [`Layout`] writes a value as a serial; one with a
-//! calendar starts its numbers anew with each period ([`Dating`] says how), and
-//! never gives out a value below that of the engine's clock.
+//! A value is an exact whole number up to [`VALUE_MAX`]. Values of one sequence are distinct and
+//! rise; there may be gaps. A [`Layout`] formats a value as a serial. With a calendar in the
+//! layout, numbers restart in each period (see [`Dating`]), and no value is below that of the
+//! engine's clock.
 //!
-//! What keeps values distinct when the store loses its last writes is the clock,
-//! as far as it has moved on to another period, and [`ReserveSequence`].
+//! If the store loses its last writes, two things keep values distinct: the clock, if it has moved
+//! to another period, and [`ReserveSequence`].
 //!
 //! | verb | struct | script |
 //! |---|---|---|
-//! | NextSequence | [`NextSequence`], and [`ReserveSequence`] before it where values are reserved ahead | `lua/sequence/next.lua`, `lua/sequence/reserve.lua` |
+//! | NextSequence | [`NextSequence`]; [`ReserveSequence`] before it, where values are reserved ahead | `lua/sequence/next.lua`, `lua/sequence/reserve.lua` |
 //! | GetSequence | [`GetSequence`] | `lua/sequence/get.lua` |
 
 mod allotment;
@@ -48,22 +48,24 @@ use crate::{
 
 /// The largest value.
 pub const VALUE_MAX: u64 = i64::MAX as u64;
-/// The most values of one request.
+/// The maximum number of values of one request.
 pub const COUNT_MAX: u64 = 10_000;
 /// The largest step of a sequence whose layout has a calendar.
 pub const DATED_STEP_MAX: u64 = 1_000_000;
-/// How far beyond the clock a floor or a step may take a sequence, unless the
-/// configuration says otherwise, and at most.
+/// Default of `ahead_max`: how far ahead of the clock a floor or a step may move a sequence with a
+/// calendar.
 pub const AHEAD_DEFAULT: Millis = Millis::from_secs(86_400);
-/// The furthest that it may say.
+/// The largest configurable `ahead_max`: 366 days.
 pub const AHEAD_MAX: Millis = Millis::from_secs(366 * 86_400);
-/// The most values that are reserved ahead.
+/// The largest configurable block of reserved values.
 pub const RESERVE_MAX: u64 = 1_000_000;
-/// How long an answer is kept for a repeat of its request.
+/// How long an answer is stored for repeats of its request.
 pub const REPLAY: Millis = Millis::from_secs(300);
 
-/// A sequence: its name, and how its values are written. Values that are counted in
-/// another unit or width of a calendar are another sequence's.
+/// A sequence: its name and the layout of its values.
+///
+/// With a calendar, the partition also contains the finest unit and the numbers per period. Values
+/// that are counted differently therefore belong to another sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sequence {
     partition: Bytes,
@@ -71,13 +73,13 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// Of a name that is written by a layout; by none, it has values alone.
+    /// The sequence of a name with this layout; without a layout it has values only.
     pub fn new(name: &Name, layout: Option<Arc<Layout>>) -> Sequence {
         let dating = layout.as_ref().and_then(|layout| layout.dating());
         let partition = match dating {
             Some(dating) => {
                 let counted = format!("{}/{}", dating.unit.name(), dating.capacity());
-                // Names hold no separator, so no two sequences share one.
+                // Names contain no separator, so no two sequences have the same partition.
                 [name.as_bytes(), &[SEPARATOR], counted.as_bytes()].concat().into()
             }
             None => name.to_bytes(),
@@ -85,22 +87,22 @@ impl Sequence {
         Sequence { partition, layout }
     }
 
-    /// The unit of atomicity: the name, and what a calendar counts in.
+    /// The partition: the name, and with a calendar the unit and the numbers per period.
     pub fn partition(&self) -> &[u8] {
         &self.partition
     }
 
-    /// How values are written.
+    /// The layout of its values.
     pub fn layout(&self) -> Option<&Arc<Layout>> {
         self.layout.as_ref()
     }
 
-    /// How a calendar numbers them, if the layout has one.
+    /// The calendar of the layout.
     pub fn dating(&self) -> Option<&Dating> {
         self.layout.as_ref().and_then(|layout| layout.dating())
     }
 
-    /// The greatest value there is.
+    /// The largest value of the sequence.
     pub fn value_max(&self) -> u64 {
         self.dating().map_or(VALUE_MAX, Dating::value_max)
     }

@@ -1,4 +1,4 @@
-//! What a caller is given, and how callers that wait together share it.
+//! Allocations: the values of one caller, and how merged requests share them.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,24 +7,24 @@ use crate::{
     error::Error,
 };
 
-/// Values with even steps between them, at least one.
+/// A non-empty range of values with a constant step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
-    /// The last.
+    /// The last value.
     pub last: u64,
-    /// From one to the next.
+    /// The difference between two values.
     pub step: u64,
-    /// How many.
+    /// The number of values; at least 1.
     pub count: u64,
 }
 
 impl Range {
-    /// The first.
+    /// The first value.
     pub fn first(&self) -> u64 {
         self.last - (self.count - 1) * self.step
     }
 
-    /// The values, rising.
+    /// The values in ascending order.
     pub fn values(self) -> impl Iterator<Item = u64> {
         (0..self.count).map(move |i| self.first() + i * self.step)
     }
@@ -33,31 +33,31 @@ impl Range {
 /// The answer to a request for values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Allotment {
-    /// These values are the caller's, and nobody else's ever.
+    /// These values belong to the caller.
     Given {
         /// The values.
         range: Range,
-        /// Whether the floor lay above what was next.
+        /// Whether the floor was above the next value.
         floor_applied: bool,
-        /// Whether an earlier call with this request got them.
+        /// Whether an earlier call with this request id got them.
         replayed: bool,
     },
-    /// There are not so many values left; nothing changed.
+    /// The sequence has too few values left; nothing changed.
     OutOfRange,
-    /// They would lie too far beyond the clock; nothing changed.
+    /// The values would be too far ahead of the clock; nothing changed.
     TooFarAhead {
-        /// Whether the floor itself does; if not, the period's numbers are used up.
+        /// True if the floor is too far ahead; false if the numbers of the periods are used up.
         by_floor: bool,
     },
-    /// They have to be reserved first; nothing changed.
+    /// The values must be reserved first; nothing changed.
     Unreserved {
-        /// The last of them.
+        /// The last of the values.
         last: u64,
     },
 }
 
 impl Allotment {
-    /// Reads a reply of `lua/sequence/next.lua`.
+    /// Reads a reply of `lua/sequence/next.lua`. Fails if the range is not possible.
     pub(super) fn parse(reply: &mut Reply) -> Result<Allotment, Error> {
         const FLOOR_APPLIED: u64 = 1;
         const REPLAYED: u64 = 2;
@@ -81,13 +81,13 @@ impl Allotment {
         })
     }
 
-    /// The parts of requests that were joined, in order; none where each must be
-    /// decided by itself.
+    /// Splits the allocation of merged requests into one for each count, in order. `None` if it was
+    /// refused: each request is then decided separately.
     pub(super) fn share(&self, counts: impl Iterator<Item = u64>) -> Option<Vec<Allotment>> {
         let Allotment::Given { range, floor_applied, .. } = self else { return None };
         let mut given = 0;
         let parts = counts.map(|count| {
-            // Behind the first one the floor is passed.
+            // After the first part, the sequence is above the floor.
             let floor_applied = *floor_applied && given == 0;
             given += count;
             let last = range.first() + (given - 1) * range.step;
@@ -98,7 +98,7 @@ impl Allotment {
     }
 }
 
-/// A value as text: Lua's numbers do not hold them all.
+/// Reads a value, sent as decimal text because Lua numbers are exact only up to 2^53.
 pub(super) fn decimal(reply: &mut Reply) -> Result<u64, Error> {
     let bytes = reply.bytes()?;
     let number = std::str::from_utf8(&bytes).ok().and_then(|text| text.parse().ok());

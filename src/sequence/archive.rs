@@ -1,4 +1,4 @@
-//! What is kept of a sequence, as lines of an archive and back.
+//! Export and import of a sequence: persisted entries as lines of an export file, and back.
 
 use super::{COUNT_MAX, Counter, Range, VALUE_MAX, counter::Marks, record::REPLAY};
 use crate::{
@@ -9,8 +9,9 @@ use crate::{
 };
 
 impl Counter {
-    /// The line that an entry is; none of one that only reserves: what it has given out is
-    /// exact, and another engine reserves anew.
+    /// The line of a persisted entry. `None` for a sequence that has only reserved values:
+    /// reservations are not exported, because the last value is exact and the target engine
+    /// reserves again.
     pub(crate) fn archive(
         partition: &[u8],
         part: &[u8],
@@ -44,7 +45,7 @@ impl Counter {
     }
 }
 
-/// A sequence's name, and its calendar.
+/// Splits a partition into the name of the sequence and its calendar.
 pub(crate) fn split_calendar(partition: &[u8]) -> (Text, Option<Text>) {
     match partition.iter().position(|byte| *byte == SEPARATOR) {
         Some(at) => (Text::new(&partition[..at]), Some(Text::new(&partition[at + 1..]))),
@@ -52,6 +53,7 @@ pub(crate) fn split_calendar(partition: &[u8]) -> (Text, Option<Text>) {
     }
 }
 
+/// The partition of a sequence with this calendar.
 fn partition(sequence: &Text, calendar: Option<&Text>) -> Vec<u8> {
     match calendar {
         Some(calendar) => [&sequence.0[..], &[SEPARATOR], &calendar.0].concat(),
@@ -60,12 +62,12 @@ fn partition(sequence: &Text, calendar: Option<&Text>) -> Vec<u8> {
 }
 
 impl SequenceLine {
-    /// The unit of atomicity.
+    /// The partition.
     pub(crate) fn partition(&self) -> Vec<u8> {
         partition(&self.sequence, self.calendar.as_ref())
     }
 
-    /// Appends the entry that it is.
+    /// Appends the entry of this line to a write batch.
     pub(crate) fn record(&self, to: &mut Changes) {
         let (last, marks) = (Some((self.last, Timestamp(self.time))), None::<Marks>);
         let mut head = Vec::new();
@@ -76,12 +78,12 @@ impl SequenceLine {
 }
 
 impl RangeLine {
-    /// The unit of atomicity.
+    /// The partition.
     pub(crate) fn partition(&self) -> Vec<u8> {
         partition(&self.sequence, self.calendar.as_ref())
     }
 
-    /// Appends the entry that it is.
+    /// Appends the entry of this line to a write batch.
     pub(crate) fn record(&self, to: &mut Changes) {
         let range = Range { last: self.last, step: self.step, count: self.count };
         to.of::<Counter>(&self.partition());

@@ -1,38 +1,40 @@
-//! The calendar of serials: periods since 2000-01-01, in the years 2000 to 2099,
-//! of which every fourth is a leap year. Its twin is `lua/lib/calendar.lua`.
+//! The calendar of serials: periods since 2000-01-01, in the years 2000 to 2099. In this range
+//! every fourth year is a leap year. The twin is `lua/lib/calendar.lua`.
 
 use crate::time::Timestamp;
 
-/// 2000-01-01T00:00:00Z in microseconds since the Unix epoch.
+/// 2000-01-01T00:00:00Z in µs since the Unix epoch.
 const EPOCH: i64 = 946_684_800_000_000;
+/// The length of a day in µs.
 const DAY: u64 = 86_400_000_000;
-/// How many years the calendar has.
+/// The number of years of the calendar.
 pub(super) const YEARS: u64 = 100;
+/// The days of four years, one of them a leap year.
 const FOUR_YEARS: u64 = 4 * 365 + 1;
-/// Days before each month of a year that is no leap year.
+/// The days before each month of a common year.
 const BEFORE: [u64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
 
-/// What a calendar counts in, the coarsest first.
+/// The units of a calendar, from coarse to fine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unit {
-    /// `yyyy` or `yy`
+    /// `yyyy` or `yy`.
     Year,
-    /// `MM`
+    /// `MM`.
     Month,
-    /// `dd`
+    /// `dd`.
     Day,
-    /// `HH`
+    /// `HH`.
     Hour,
-    /// `mm`
+    /// `mm`.
     Minute,
-    /// `ss`
+    /// `ss`.
     Second,
-    /// `SSS`
+    /// `SSS`.
     Millisecond,
 }
 
 impl Unit {
-    /// All of them.
+    /// All units, from coarse to fine.
     pub(super) const ALL: [Unit; 7] = [
         Unit::Year,
         Unit::Month,
@@ -43,12 +45,12 @@ impl Unit {
         Unit::Millisecond,
     ];
 
-    /// Its name in keys, in arguments and in errors.
+    /// The name in keys, arguments and errors.
     pub(super) fn name(self) -> &'static str {
         ["year", "month", "day", "hour", "minute", "second", "millisecond"][self as usize]
     }
 
-    /// Its length in microseconds; years and months have several.
+    /// The length in µs; `None` for years and months, whose length varies.
     pub(super) fn length(self) -> Option<u64> {
         match self {
             Unit::Year | Unit::Month => None,
@@ -60,17 +62,17 @@ impl Unit {
         }
     }
 
-    /// How many digits it has; a year has two or four.
+    /// The number of digits; a four-digit year is handled separately.
     pub(super) fn digits(self) -> u32 {
         if self == Unit::Millisecond { 3 } else { 2 }
     }
 
-    /// The least number of it: there is no month 0.
+    /// The smallest number of the unit: months and days start at 1.
     pub(super) fn least(self) -> u64 {
         u64::from(matches!(self, Unit::Month | Unit::Day))
     }
 
-    /// The period of an instant that is `local` microseconds after the epoch.
+    /// The period that contains the local time `local`, in µs since 2000.
     pub(super) fn period(self, local: u64) -> u64 {
         match self.length() {
             Some(length) => local / length,
@@ -81,7 +83,7 @@ impl Unit {
         }
     }
 
-    /// The first period of this unit within a period of the next coarser one.
+    /// The first period of this unit within a period of the next coarser unit.
     pub(super) fn first_within(self, coarser: u64) -> u64 {
         match self {
             Unit::Year => coarser,
@@ -93,7 +95,7 @@ impl Unit {
         }
     }
 
-    /// A period as its numbers, from the year (since 2000) down to this unit.
+    /// The numbers of a period, from the year (since 2000) down to this unit.
     pub(super) fn numbers(self, period: u64) -> [u64; 7] {
         let mut numbers = [0; 7];
         let mut rest = period;
@@ -112,18 +114,18 @@ impl Unit {
     }
 }
 
-/// An instant on the calendar's clock, in microseconds since 2000: `shift` is what
-/// [`shift`] says. An earlier one is its first.
+/// The local time of the calendar in µs since 2000, for the `shift` of [`shift`]. Times before 2000
+/// become 0.
 pub(super) fn local(now: Timestamp, shift: i64) -> u64 {
     (now.0 as i64 + shift).max(0) as u64
 }
 
-/// What makes an instant local, for an offset in minutes from UTC.
+/// Added to a time in µs to get local time, for a UTC offset in minutes.
 pub(super) fn shift(utc_offset: i32) -> i64 {
     i64::from(utc_offset) * 60_000_000 - EPOCH
 }
 
-/// Year since 2000, month and day of a day since 2000-01-01.
+/// Year since 2000, month and day of a day counted from 2000-01-01.
 fn date(day: u64) -> (u64, u64, u64) {
     let (cycle, rest) = (day / FOUR_YEARS, day % FOUR_YEARS);
     let year = cycle * 4 + rest.saturating_sub(1) / 365;
@@ -131,7 +133,7 @@ fn date(day: u64) -> (u64, u64, u64) {
     (year, month + 1, day - first_day(year * 12 + month) + 1)
 }
 
-/// The first day of a month since 2000-01.
+/// The first day, counted from 2000-01-01, of a month counted from 2000-01.
 fn first_day(month: u64) -> u64 {
     let (year, month) = (month / 12, month % 12);
     let leap = u64::from(year.is_multiple_of(4) && month >= 2);
@@ -144,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    /// A period's numbers, as a calendar that is not ours reads an instant.
+    /// The numbers of a period, computed by an independent calendar.
     fn known(local: u64) -> Vec<u64> {
         let instant = UNIX_EPOCH + Duration::from_micros(local + EPOCH as u64);
         let text = humantime::format_rfc3339_millis(instant).to_string();

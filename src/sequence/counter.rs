@@ -1,4 +1,4 @@
-//! What is kept of a sequence.
+//! The state of one sequence in the embedded engine.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,30 +9,30 @@ use crate::{
     time::Timestamp,
 };
 
-/// How far a sequence has come. It never lapses: what was given out must not be
-/// given out again.
+/// The state of a sequence. It never expires, because its values must not be allocated again.
 #[derive(Debug, Default)]
 pub struct Counter {
-    /// The last value given out, and when.
+    /// The last allocated value, and when it was allocated.
     pub(super) last: Option<(u64, Timestamp)>,
-    /// Of a sequence that reserves ahead.
+    /// The marks of a sequence that reserves values ahead.
     pub(super) marks: Option<Marks>,
+    /// Allocated ranges by request id, for repeats; true if the floor was applied.
     pub(super) replays: Memory<(Range, bool)>,
 }
 
 /// High-water marks.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) struct Marks {
-    /// No store has given out a value above this.
+    /// No value above this was allocated.
     pub(super) reserved: u64,
-    /// The replicas are known to have a reservation up to this.
+    /// The replicas have acknowledged a reservation up to this.
     pub(super) confirmed: u64,
 }
 
 impl Counter {
-    /// What is confirmed, by what is kept and what the caller knows.
+    /// The last reserved value that replicas have, from the stored mark and the caller's knowledge.
     pub(super) fn confirmed(&self, known: Option<&Reservation>) -> u64 {
-        // One that leads for as long as it is there: there is no other epoch.
+        // The embedded engine has a single epoch, so the caller's knowledge is always valid.
         let known = known.map_or(0, |known| known.upto);
         self.marks.map_or(0, |marks| marks.confirmed.max(known))
     }

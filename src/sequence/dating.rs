@@ -1,9 +1,9 @@
-//! How a layout with a calendar numbers its values.
+//! Values of layouts with a calendar.
 //!
-//! A *value* counts all numbers of all periods since 2000: `period * capacity +
-//! index`. It stays below 2^53, so that Lua's numbers hold it exactly. On the wire
-//! it is the digits of its calendar, from the year on, and of its number:
-//! `26112123595999912` for 2026-11-21T23:59:59.999 and the number 12.
+//! A stored *value* counts the numbers of all periods since 2000: `period * capacity + index`. It
+//! stays below 2^53, so a Lua number holds it exactly. On the wire a value has the digits of its
+//! calendar, from the year on, and of its number: `26112123595999912` is 2026-11-21T23:59:59.999
+//! with the number 12.
 
 use super::{
     VALUE_MAX,
@@ -11,28 +11,29 @@ use super::{
 };
 use crate::time::{Millis, Timestamp};
 
-/// The calendar part of a layout, and the numbers within a period.
+/// The calendar of a layout, and the numbers within a period.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dating {
-    /// The finest unit: numbers start anew with each of it.
+    /// The finest unit. Numbers restart with each period of this unit.
     pub(super) unit: Unit,
     /// Whether the year has four digits on the wire.
     pub(super) long_year: bool,
-    /// How many digits the number has.
+    /// The number of digits of the number.
     pub(super) width: u32,
-    /// The first number of a period.
+    /// The first number of a period: 0 or 1.
     pub(super) start: u64,
-    /// Minutes from UTC.
+    /// The UTC offset in minutes.
     pub(super) utc_offset: i32,
-    /// How far beyond the clock a call may take a sequence.
+    /// How far ahead of the clock a call may move the sequence.
     pub(super) ahead_max: Millis,
 }
 
-/// Below this, Lua's numbers are exact.
+/// Lua numbers are exact below this.
 const EXACT: u64 = 1 << 53;
 
 impl Dating {
-    /// What is wrong with it, if anything.
+    /// Checks that all values fit into Lua numbers and into the wire format. The error names the
+    /// largest possible width.
     pub(super) fn check(&self) -> Result<(), String> {
         let fits = |dating: &Dating| {
             let values = dating.periods().checked_mul(dating.capacity());
@@ -48,46 +49,46 @@ impl Dating {
         Err(format!("a calendar to the {unit} has room for {{n:0{}}} at most", most.unwrap_or(1)))
     }
 
-    /// How many numbers a period has.
+    /// The numbers per period.
     pub(super) fn capacity(&self) -> u64 {
         10u64.pow(self.width) - self.start
     }
 
-    /// The greatest value: the last number of the year 2099.
+    /// The largest value: the last number of the year 2099.
     pub(super) fn value_max(&self) -> u64 {
         self.periods() * self.capacity() - 1
     }
 
-    /// How far beyond the clock a floor or a step may take a sequence.
+    /// How far ahead of the clock a floor or a step may move a sequence.
     pub fn ahead_max(&self) -> Millis {
         self.ahead_max
     }
 
-    /// The most values that may be reserved, and passed over, at once: those of a
-    /// period, or of as many as lie within [`ahead_max`](Dating::ahead_max).
+    /// The maximum number of values to reserve at once: those of one period, or of all periods
+    /// within [`ahead_max`](Dating::ahead_max). A failover skips at most this many.
     pub fn reserve_max(&self) -> u64 {
         let periods = self.unit.length().map_or(1, |length| self.ahead_max.micros() / length);
         self.capacity().saturating_mul(periods.max(1))
     }
 
-    /// How many values go by in a second; none where a period is longer.
+    /// The values per second of clock time; 0 if a period is longer than a second.
     pub fn values_per_second(&self) -> u64 {
         const SECOND: u64 = 1_000_000;
         self.unit.length().map_or(0, |length| SECOND / length * self.capacity())
     }
 
-    /// What makes an instant local.
+    /// Added to a time in µs to get the local time of the calendar.
     pub(super) fn shift(&self) -> i64 {
         calendar::shift(self.utc_offset)
     }
 
-    /// The same with the reach of reservations: what a second has, where the clock
-    /// would be ahead of them before they are confirmed.
+    /// The same calendar with a reach of at least one second, for reservations. With a shorter
+    /// reach the clock would overtake them before replicas acknowledge them.
     pub(super) fn reserving(&self) -> Dating {
         Dating { ahead_max: self.ahead_max.max(Millis::from_secs(1)), ..self.clone() }
     }
 
-    /// Its numbers as `lua/lib/calendar.lua` reads them.
+    /// The parameters in the form that `lua/lib/calendar.lua` reads.
     pub(super) fn packed(&self) -> String {
         let unit = self.unit.length().map(|length| length.to_string());
         let unit = unit.as_deref().unwrap_or(self.unit.name());
@@ -95,24 +96,24 @@ impl Dating {
         format!("{unit} {shift} {} {ahead}", self.capacity())
     }
 
-    /// The first value of the period of an instant.
+    /// The first value of the period that contains `now`.
     pub(super) fn first(&self, now: Timestamp) -> u64 {
         self.unit.period(calendar::local(now, self.shift())) * self.capacity()
     }
 
-    /// The greatest value that a floor or a step may reach.
+    /// The largest value that a floor or a step may reach at `now`.
     pub(super) fn furthest(&self, now: Timestamp) -> u64 {
         self.first(now.after(self.ahead_max)) + self.capacity() - 1
     }
 
-    /// A value's period as numbers from the year (since 2000) down to the unit,
-    /// and its number within it.
+    /// Splits a value into the numbers of its period, from the year (since 2000) down to the unit,
+    /// and the number within the period.
     pub(super) fn split(&self, value: u64) -> ([u64; 7], u64) {
         let numbers = self.unit.numbers(value / self.capacity());
         (numbers, value % self.capacity() + self.start)
     }
 
-    /// A value as it is on the wire.
+    /// Converts a value to its wire form.
     pub fn to_wire(&self, value: u64) -> u64 {
         let (numbers, number) = self.split(value);
         let year = if self.long_year { 2000 + numbers[0] } else { numbers[0] };
@@ -122,8 +123,8 @@ impl Dating {
         period * 10u64.pow(self.width) + number
     }
 
-    /// The least value that is not below `wire` there; none beyond 2099. What is no
-    /// time, such as a second 60, is the next time that is one.
+    /// The smallest value whose wire form is at least `wire`; `None` beyond 2099. Digits that are
+    /// no valid time, such as second 60, become the next valid time.
     pub fn at_least(&self, wire: u64) -> Option<u64> {
         let (mut rest, number) = (wire / 10u64.pow(self.width), wire % 10u64.pow(self.width));
         let mut numbers = [0; 7];
@@ -133,7 +134,7 @@ impl Dating {
             rest /= digits;
         }
         let epoch = if self.long_year { 2000 } else { 0 };
-        // Set when the rest is to be the least there is.
+        // True once the remaining digits must be the smallest possible.
         let mut rounded = rest < epoch;
         let mut period = rest.saturating_sub(epoch);
         if period >= YEARS {
@@ -154,11 +155,12 @@ impl Dating {
         (value <= self.value_max()).then_some(value)
     }
 
-    /// The units below the year.
+    /// The units below the year, down to the finest.
     fn finer(&self) -> &'static [Unit] {
         &Unit::ALL[1..=self.unit as usize]
     }
 
+    /// The number of periods in 100 years.
     fn periods(&self) -> u64 {
         let mut periods = YEARS;
         for unit in self.finer() {
@@ -167,6 +169,7 @@ impl Dating {
         periods
     }
 
+    /// An upper bound of the wire form; `None` on overflow.
     fn wire_max(&self) -> Option<u128> {
         let finer: u32 = self.finer().iter().map(|unit| unit.digits()).sum();
         let year: u128 = if self.long_year { 2100 } else { 100 };
@@ -213,7 +216,7 @@ mod tests {
             dating.at_least(wire).map(|value| dating.to_wire(value))
         };
         let stamp = |wire| read("timestamp17", wire);
-        // A second 60, as a carry into the time digits makes it (E16).
+        // Second 60, as a carry into the time digits produces it (E16).
         assert_eq!(stamp(26_1231_235960_000_12), Some(27_0101_000000_000_00));
         assert_eq!(stamp(26_0228_235960_999_99), Some(26_0301_000000_000_00));
         assert_eq!(stamp(24_0228_240000_000_00), Some(24_0229_000000_000_00));

@@ -1,4 +1,4 @@
-//! `GetSequence`: looks at how far a sequence has come.
+//! `GetSequence`: reads the last allocated value of a sequence.
 
 use super::{Counter, Sequence, allotment::decimal};
 use crate::{
@@ -8,10 +8,10 @@ use crate::{
     time::Timestamp,
 };
 
-/// Asks for the last value that was given out, and when.
+/// Reads the last allocated value and its time; `None` if no value was allocated. Changes nothing.
 #[derive(Debug, Clone)]
 pub struct GetSequence {
-    /// Of which sequence.
+    /// The sequence.
     pub sequence: Sequence,
 }
 

@@ -1,34 +1,36 @@
-//! How a value is written as a serial.
+//! Layouts: the format of serials.
 
 use std::fmt::Write;
 
 use super::{calendar::Unit, dating::Dating};
 
-/// A serial's form: text, a calendar, and the number.
+/// The format of a serial: text, calendar units and the number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
+    /// The pieces, in order.
     pub(super) pieces: Vec<Piece>,
+    /// The calendar; `None` for a layout without one.
     pub(super) dating: Option<Dating>,
 }
 
-/// A part of a serial.
+/// A piece of a serial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// Text as it is.
+    /// Literal text.
     Text(String),
-    /// A unit of the calendar; a year has four digits or two.
+    /// A unit of the calendar. A year has two or four digits.
     Unit(Unit),
-    /// The number, zero-padded to so many digits.
+    /// The number, zero-padded to this many digits.
     Number(usize),
 }
 
 impl Layout {
-    /// Its calendar, and how it numbers the values; none where values only count.
+    /// The calendar, which determines how values are numbered; `None` without a calendar.
     pub fn dating(&self) -> Option<&Dating> {
         self.dating.as_ref()
     }
 
-    /// A value as a serial.
+    /// Formats a value as a serial.
     pub fn serial(&self, value: u64) -> String {
         let dating = self.dating.as_ref();
         let (numbers, number) = dating.map_or(([0; 7], value), |dating| dating.split(value));

@@ -1,4 +1,4 @@
-//! `NextSequence`: gives out the next values of a sequence.
+//! `NextSequence`: allocates the next values of a sequence.
 
 use super::{
     COUNT_MAX, Counter, REPLAY, Reservation, Reserve, Sequence, VALUE_MAX,
@@ -12,45 +12,56 @@ use crate::{
     time::Timestamp,
 };
 
-/// Asks for values that nobody else is ever given.
+/// Allocates `count` values that no other caller ever gets.
+///
+/// The first value is the next one of the sequence, or the floor if that is higher. A call with a
+/// `request` that was answered in the last 5 minutes gets the same values again, marked `replayed`.
+/// The refusals are:
+/// - `OutOfRange`: the sequence has too few values left.
+/// - `TooFarAhead`: the calendar would be more than `ahead_max` ahead of the clock.
+/// - `Unreserved`: the values must be reserved first.
+///
+/// Without a `request` a repeat gets new values, and the first ones are a gap.
 #[derive(Debug, Clone)]
 pub struct NextSequence {
-    /// Of which sequence.
+    /// The sequence.
     pub sequence: Sequence,
-    /// How many; at least one.
+    /// The number of values, 1 to [`COUNT_MAX`]; more for merged requests.
     pub count: u64,
-    /// From one to the next, and from the last one given out; `count` times it is
-    /// at most [`VALUE_MAX`].
+    /// The difference between two values, and between the last allocated value and the first.
+    /// `count` times `step` is at most [`VALUE_MAX`].
     pub step: u64,
-    /// No value is below it.
+    /// The lower bound of the values.
     pub floor: Option<u64>,
-    /// Names the request, so that a repeat gets the first answer.
+    /// The request id, which makes repeats safe for 5 minutes.
     pub request: Option<Name>,
-    /// Whether values are reserved ahead.
+    /// How to reserve values ahead; `None` for sequences that do not.
     pub reserve: Option<Reserve>,
-    /// The reservation that the replicas are known to have.
+    /// The reservation that the replicas have, as far as this server knows.
     pub confirmed: Option<Reservation>,
 }
 
 impl NextSequence {
-    /// From the first value to the last.
+    /// The difference between the last value and the first.
     fn span(&self) -> u64 {
         (self.count - 1) * self.step
     }
 
-    /// `now` is the time that a calendar goes by.
+    /// The allocation after `last`. `confirmed` is the last reserved value; `None` without
+    /// reservations. `now` is the time of the calendar.
     fn allot(&self, last: Option<u64>, confirmed: Option<u64>, now: Timestamp) -> Allotment {
         let dating = self.sequence.dating();
         let base = dating.map(|dating| dating.first(now));
-        // Two values of 63 bits: no sum of them overflows.
+        // Both values have at most 63 bits, so their sum does not overflow.
         let next = last.map_or(base.unwrap_or(self.step), |last| last + self.step);
+        // A calendar never allocates a value of a past period.
         let next = next.max(base.unwrap_or(0));
         let floor = self.floor.filter(|floor| *floor > next);
         let first = floor.unwrap_or(next);
         let range = first.checked_add(self.span()).filter(|end| *end <= self.sequence.value_max());
         let Some(end) = range else { return Allotment::OutOfRange };
         if let Some(furthest) = dating.map(|dating| dating.furthest(now)) {
-            // A sequence that lies beyond it already goes on, by its own numbers.
+            // A sequence that is already beyond the limit may continue by its own numbers.
             let beyond = last.filter(|last| *last > furthest && floor.is_none());
             if end > beyond.map_or(furthest, |last| last + COUNT_MAX) {
                 let by_floor = floor.is_some_and(|floor| floor > furthest);
@@ -80,8 +91,8 @@ impl Decision for NextSequence {
     }
 
     fn settles(&self, outcome: &Allotment) -> bool {
-        // A refusal cannot say that nothing was given out at the first try, unless
-        // that would have been repeated.
+        // A refusal cannot exclude that the first try allocated values. With a request id it can,
+        // because the repeat would have returned them.
         self.request.is_some() || matches!(outcome, Allotment::Given { .. })
     }
 
@@ -122,12 +133,13 @@ impl Decision for NextSequence {
         let mut last = counter.last.map(|(last, _)| last);
         let confirmed = self.reserve.map(|_| counter.confirmed(self.confirmed.as_ref()));
         if let Some(marks) = counter.marks.filter(|_| self.reserve.is_none()) {
-            // Whoever reserves may give it out elsewhere.
+            // Another server that reserves may already give out values up to this mark.
             last = last.max(Some(marks.reserved));
         }
         let allotment = self.allot(last, confirmed, now.max(floor));
         if let Allotment::Given { range, floor_applied, .. } = allotment {
             counter.last = Some((range.last, now));
+            // Store the caller's knowledge, so that the next call need not reserve again.
             if let Some((marks, confirmed)) = counter.marks.as_mut().zip(confirmed) {
                 marks.confirmed = confirmed;
             }
@@ -141,8 +153,8 @@ impl Decision for NextSequence {
 }
 
 impl Joined for NextSequence {
-    /// Whoever comes behind gets what it would have got by itself: the same step
-    /// further, above a floor that is no higher than the first one's.
+    /// Merges `next` if it then gets the same values as alone: it has the same step, its floor is
+    /// not above the first request's floor, and neither has a request id.
     fn join(&mut self, next: &NextSequence) -> bool {
         let alike = self.step == next.step
             && next.floor <= self.floor

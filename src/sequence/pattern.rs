@@ -1,4 +1,4 @@
-//! Layouts as the configuration writes them: `timestamp17`, or a pattern such as
+//! Parses layouts of the configuration: `timestamp17`, or a pattern such as
 //! `ORD-{yyyyMMdd}-{n:06}`.
 
 use super::{
@@ -8,14 +8,15 @@ use super::{
 };
 use crate::{names::check_text, time::Millis};
 
-/// The classic order number: 100 a millisecond.
+/// A common format of order numbers: 100 numbers per millisecond.
 const TIMESTAMP17: (&str, &str) = ("timestamp17", "{yyMMddHHmmssSSS}{n:02}");
-/// The longest pattern in bytes: a response has up to 10,000 serials.
+/// The maximum length of a pattern in bytes. A response contains up to 10,000 serials.
 const PATTERN_BYTES_MAX: usize = 64;
-/// The most digits of a number within a calendar.
+/// The maximum number of digits of a number beside a calendar.
 const WIDTH_MAX: u32 = 9;
-/// The most digits that a number is padded to: those of 2^63-1.
+/// The maximum zero-padding of a number without a calendar: the digits of 2^63-1.
 const PADDING_MAX: u32 = 19;
+/// The calendar fields. `yyyy` precedes `yy`, because the first match applies.
 const FIELDS: [(&str, Unit); 8] = [
     ("yyyy", Unit::Year),
     ("yy", Unit::Year),
@@ -27,7 +28,7 @@ const FIELDS: [(&str, Unit); 8] = [
     ("SSS", Unit::Millisecond),
 ];
 
-/// What a pattern is read into.
+/// The parsed pieces of a pattern.
 #[derive(Debug, Default)]
 struct Parts {
     pieces: Vec<Piece>,
@@ -37,7 +38,7 @@ struct Parts {
 }
 
 impl Layout {
-    /// Reads a layout; the error says what is expected.
+    /// Parses a layout. The error describes the expected form.
     pub fn parse(text: &str, utc_offset: i32, ahead_max: Millis) -> Result<Layout, String> {
         let (pattern, start) = match text == TIMESTAMP17.0 {
             true => (TIMESTAMP17.1, 0),
@@ -67,6 +68,7 @@ impl Layout {
     }
 }
 
+/// Reads the whole pattern.
 impl Parts {
     fn read(&mut self, pattern: &str) -> Result<(), String> {
         if pattern.len() > PATTERN_BYTES_MAX {
@@ -87,6 +89,7 @@ impl Parts {
         self.text(rest)
     }
 
+    /// Reads literal text.
     fn text(&mut self, text: &str) -> Result<(), String> {
         if text.contains('}') {
             return Err("expected a { before each }".to_owned());
@@ -97,7 +100,7 @@ impl Parts {
         Ok(())
     }
 
-    /// What follows the n: nothing, or `:06`.
+    /// Reads the text after the `n`: empty, or such as `:06`.
     fn number(&mut self, text: &str) -> Result<(), String> {
         let digits = text.strip_prefix(":0").filter(|digits| {
             (1..=2).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
@@ -114,6 +117,7 @@ impl Parts {
         Ok(())
     }
 
+    /// Reads the calendar fields of one pair of braces.
     fn fields(&mut self, text: &str) -> Result<(), String> {
         let mut rest = text;
         while !rest.is_empty() || text.is_empty() {
@@ -134,7 +138,8 @@ impl Parts {
         Ok(())
     }
 
-    /// The finest unit. Without the coarser ones serials would repeat.
+    /// The finest unit of the pattern. Fails if a coarser unit is missing, because serials would
+    /// repeat.
     fn finest(&self) -> Result<Option<Unit>, String> {
         let Some(finest) = self.units.iter().max() else { return Ok(None) };
         let missing = Unit::ALL[..*finest as usize].iter().find(|unit| !self.units.contains(unit));
@@ -208,7 +213,7 @@ mod tests {
     fn serials_have_their_form() {
         let serial = |pattern: &str, value| parse(pattern).expect("good").serial(value);
         assert_eq!(serial("INV-{n:06}", 42), "INV-000042");
-        // Without a calendar there is no next period to go on in.
+        // Without a calendar the sequence cannot continue in the next period.
         assert_eq!(serial("INV-{n:06}", 1_234_567), "INV-1234567");
         assert_eq!(serial("{n}", i64::MAX as u64), "9223372036854775807");
         assert_eq!(serial("timestamp17", 0), "00010100000000000");

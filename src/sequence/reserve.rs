@@ -1,4 +1,4 @@
-//! Reserves values of a sequence ahead, before any of them is given out.
+//! `ReserveSequence`: reserves values of a sequence before any of them is allocated.
 
 use super::{Counter, Sequence, VALUE_MAX, allotment::decimal};
 use crate::{
@@ -9,34 +9,37 @@ use crate::{
     time::Timestamp,
 };
 
-/// Raises the high-water mark of a sequence, and sees to it that the replicas
-/// have it. What was reserved in another epoch of the store may have been given out
-/// in it: it is passed over.
+/// Raises the reserved mark of a sequence and lets replicas acknowledge it.
+///
+/// After a failover, values up to the replicated mark count as allocated, because the old primary
+/// may have allocated them. Values that were reserved in another epoch are therefore skipped. A
+/// repeat leaves the mark as it is.
 #[derive(Debug, Clone)]
 pub struct ReserveSequence {
-    /// Of which sequence.
+    /// The sequence.
     pub sequence: Sequence,
     /// The last value that is needed.
     pub last: u64,
-    /// How many to reserve beyond it, as far as a calendar reaches.
+    /// The number of values to reserve beyond `last`, limited by the reach of the calendar.
     pub ahead: u64,
-    /// Which replicas have to have it.
+    /// The replicas that must acknowledge the mark.
     pub confirmation: Confirmation,
 }
 
 impl ReserveSequence {
+    /// The last value to reserve.
     fn upto(&self) -> u64 {
         self.last.saturating_add(self.ahead).min(self.sequence.value_max())
     }
 }
 
-/// What is reserved of a sequence.
+/// The reserved values of a sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
-    /// No value above it was given out.
+    /// The reserved mark: no value above it was allocated.
     pub upto: u64,
-    /// Names the store while it leads: another one after a restart or a failover. On
-    /// the embedded engine there is but one, without a name.
+    /// The epoch of the store: another one after a restart or a failover. Empty in the embedded
+    /// engine, which has only one.
     pub epoch: Vec<u8>,
 }
 
@@ -82,6 +85,7 @@ impl Decision for ReserveSequence {
 
     fn decide(&self, counter: &mut Counter, now: Timestamp) -> Reservation {
         let furthest = self.sequence.dating().map(|dating| dating.reserving().furthest(now));
+        // Limited by the reach of the calendar, but never below the values that are needed.
         let upto = self.upto().min(furthest.unwrap_or(VALUE_MAX)).max(self.last);
         let marks = counter.marks.get_or_insert_default();
         marks.reserved = marks.reserved.max(upto);

@@ -1,32 +1,32 @@
-//! What the configuration says of sequences.
+//! The configuration of sequences.
 
 use std::sync::Arc;
 
 use super::Layout;
 use crate::{confirmation::Confirmation, globs::Globs, names::Name};
 
-/// The rule of the sequences whose name matches a glob.
+/// The configuration of the sequences whose name matches a glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SequenceRule {
     /// The glob.
     pub pattern: String,
-    /// How values are written; none for values alone.
+    /// The layout of the values; `None` for values only.
     pub layout: Option<Arc<Layout>>,
-    /// Whether values are reserved ahead.
+    /// How to reserve values ahead; `None` for no reservation.
     pub reserve: Option<Reserve>,
 }
 
-/// Values are reserved ahead, so that they stay distinct when the store fails over
-/// and loses its last writes.
+/// Values are reserved ahead. They stay distinct even if a failover of the store loses its last
+/// writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reserve {
-    /// How many at a time.
+    /// The number of values of one reservation.
     pub block: u64,
-    /// Which replicas have to have a reservation before it is used.
+    /// The replicas that must acknowledge a reservation before it is used.
     pub confirmation: Confirmation,
 }
 
-/// The rules of every sequence there can be.
+/// The configuration of all sequences.
 #[derive(Debug, Clone, Default)]
 pub struct Sequences {
     patterns: Globs,
@@ -34,14 +34,14 @@ pub struct Sequences {
 }
 
 impl Sequences {
-    /// These rules; for a sequence the first that matches counts. The error is a
-    /// glob that cannot be read.
+    /// Creates the set of rules. The first one that matches a name applies. Fails if a glob is
+    /// invalid.
     pub fn new(rules: Vec<SequenceRule>) -> Result<Sequences, globset::Error> {
         let patterns = Globs::new(rules.iter().map(|rule| &rule.pattern))?;
         Ok(Sequences { patterns, rules })
     }
 
-    /// The rule of a sequence, if there is one.
+    /// The rule of a sequence, if one matches.
     pub fn rule(&self, name: &Name) -> Option<&SequenceRule> {
         self.patterns.first(name).map(|index| &self.rules[index])
     }
