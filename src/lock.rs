@@ -1,8 +1,8 @@
 //! Locks: one owner at a time, for the length of a lease.
 //!
-//! A lease ends by itself, so a holder that dies frees the lock, and one that stalls
-//! may outlive its lease: what the lock guards tells it by its *fencing token*, which
-//! is smaller than the next holder's.
+//! A lease expires, so a crashed holder does not block the lock. A stalled holder may outlive its
+//! lease. The protected system rejects it by its *fencing token*, which is smaller than that of the
+//! next holder.
 //!
 //! | verb | struct | script |
 //! |---|---|---|
@@ -10,7 +10,7 @@
 //! | RenewLock | [`RenewLock`] | `lua/lock/renew.lua` |
 //! | ReleaseLock | [`ReleaseLock`] | `lua/lock/release.lua` |
 //! | GetLock | [`GetLock`] | `lua/lock/get.lua` |
-//! | – (a server's word for those that wait on it) | [`AttendLock`] | `lua/lock/attend.lua` |
+//! | – (heartbeat of a server for its waiters) | [`AttendLock`] | `lua/lock/attend.lua` |
 
 mod acquire;
 mod archive;
@@ -36,5 +36,5 @@ use crate::{decision::unknown_status, time::Millis};
 pub const LEASE_MIN: Millis = Millis(1);
 /// The longest lease: 30 days.
 pub const LEASE_MAX: Millis = Millis::from_secs(30 * 86_400);
-/// How long a lease runs unless the call says otherwise.
+/// Length of a lease unless the call gives one.
 pub const LEASE_DEFAULT: Millis = Millis::from_secs(30);

@@ -1,4 +1,4 @@
-//! `AcquireLock`: grants an owner the lock if nobody holds it and it is its turn.
+//! `AcquireLock`: grants a lock to an owner.
 
 use bytes::Bytes;
 
@@ -12,46 +12,50 @@ use crate::{
     waiting::{self, Attend, Place, Turn, Waits},
 };
 
-/// When to ask again for a lock that is free, but kept for those that wait.
+/// `retry_after` if the lock is free but belongs to a waiter.
 const RETRY_MIN: Millis = Millis(50);
 
-/// Asks for a lock.
+/// Requests a lock for an owner.
+///
+/// An owner that holds the lock gets the same lease again, marked `replayed`, so a repeat is safe.
+/// Acquisitions are not counted: one release frees the lock. A free lock is granted in order of
+/// arrival. The token of a new lease is the time in µs, or one above the last token.
 #[derive(Debug, Clone)]
 pub struct AcquireLock {
     /// The lock.
     pub name: Name,
-    /// Who would hold it.
+    /// The owner that requests the lock.
     pub owner: Name,
-    /// How long the lease runs.
+    /// Length of the lease.
     pub lease_duration: Millis,
-    /// The place it asks from, if it waits.
+    /// The ticket of a call that waits.
     pub place: Option<Place>,
 }
 
 impl AcquireLock {
-    /// The same with names in memory of their own.
+    /// The same request with copied names, for a request that outlives its message.
     pub fn detached(self) -> AcquireLock {
         AcquireLock { name: self.name.detached(), owner: self.owner.detached(), ..self }
     }
 }
 
-/// Whether the owner holds the lock.
+/// The answer to an acquisition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Acquisition {
-    /// It does.
+    /// The owner holds the lock.
     Acquired {
-        /// Its lease.
+        /// The lease of the owner.
         lease: Lease,
-        /// Whether an earlier call had been granted it.
+        /// Whether an earlier call was granted this lease.
         replayed: bool,
     },
-    /// Another one does, or is next to.
+    /// Another owner holds the lock, or a waiter precedes the owner.
     Held {
-        /// Who holds it; empty when nobody does.
+        /// The holder; empty if the lock is free.
         holder: Bytes,
         /// When to ask again; above 0.
         retry_after: Millis,
-        /// Whether it waits for its turn.
+        /// Whether the call waits, and its ticket number.
         turn: Turn,
     },
 }
@@ -115,6 +119,7 @@ impl Decision for AcquireLock {
                 turn,
             };
         }
+        // The token rises even if the clock was set back.
         let last = lock.last.as_ref().map_or(0, |last| last.lease.token);
         let expire = now.after(self.lease_duration);
         let lease = Lease { token: now.0.max(last.max(floor.0) + 1), grant: now, expire };

@@ -1,4 +1,4 @@
-//! What is kept of a lock, as a line of an archive and back.
+//! Export and import of a lock: its persisted entry as a line of an export file, and back.
 
 use super::{LEASE_MAX, Lease, Lock, RETENTION, state::Tenure};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Lock {
-    /// The line that an entry is.
+    /// The line of a persisted entry.
     pub(crate) fn archive(partition: &[u8], value: &[u8]) -> Result<Line, Unreadable> {
         let Tenure { owner, lease, length, is_released } = decode(value)?;
         Ok(Line::Lock(LockLine {
@@ -24,7 +24,7 @@ impl Lock {
 }
 
 impl LockLine {
-    /// Appends the entry that it is.
+    /// Appends the entry of this line to a write batch.
     pub(crate) fn record(&self, to: &mut Changes) {
         let lease = Lease {
             token: self.token,

@@ -1,4 +1,4 @@
-//! A server's word for its calls that wait for a lock.
+//! `AttendLock`: the heartbeat of a server for its waiters in the queue of a lock.
 
 use super::{Lock, unknown_status};
 use crate::{
@@ -10,12 +10,15 @@ use crate::{
     waiting::{self, Attend, Attendance},
 };
 
-/// Attends to a lock's queue.
+/// A heartbeat for the queue of a lock.
+///
+/// Keeps the server's tickets alive, removes dead tickets, and returns the server's waiter that may
+/// proceed. A repeat is safe.
 #[derive(Debug, Clone)]
 pub struct AttendLock {
     /// The lock.
     pub name: Name,
-    /// What there is to say.
+    /// The heartbeat.
     pub attend: Attend,
 }
 

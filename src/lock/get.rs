@@ -1,4 +1,4 @@
-//! `GetLock`: reads who holds a lock and how many wait.
+//! `GetLock`: reads the holder of a lock and the number of waiters.
 
 use bytes::Bytes;
 
@@ -12,28 +12,28 @@ use crate::{
     waiting,
 };
 
-/// Names a lock.
+/// Reads the view of a lock. Changes nothing but removes dead tickets from the queue.
 #[derive(Debug, Clone)]
 pub struct GetLock {
     /// The lock.
     pub name: Name,
 }
 
-/// A lock as it is now.
+/// The view of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockView {
-    /// Who holds it.
+    /// The holder; `None` if the lock is free.
     pub holder: Option<Holder>,
-    /// How many calls wait.
+    /// The number of waiting calls.
     pub waiters: u64,
 }
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     /// The owner.
     pub owner: Bytes,
-    /// Its lease.
+    /// The lease of the owner.
     pub lease: Lease,
 }
 

@@ -1,4 +1,4 @@
-//! What is kept of a lock over a restart: who held it last, and its token.
+//! Persistence of a lock: its last holder and lease.
 
 use super::Lock;
 use crate::record::{Recorded, Unreadable, decode, encode, unknown_part};

@@ -1,4 +1,4 @@
-//! `ReleaseLock`: ends the owner's lease.
+//! `ReleaseLock`: ends the lease of an owner.
 
 use super::{Lock, state::RETENTION, unknown_status};
 use crate::{
@@ -10,23 +10,26 @@ use crate::{
     waiting,
 };
 
-/// Gives a lock back.
+/// Releases a lock, which goes to the first waiter.
+///
+/// A repeat within 5 minutes answers `Released`, unless another owner acquired the lock in between.
+/// Only the holder with the right token can release a lock.
 #[derive(Debug, Clone)]
 pub struct ReleaseLock {
     /// The lock.
     pub name: Name,
-    /// Who holds it.
+    /// The owner that releases the lock.
     pub owner: Name,
-    /// The lease's fencing token; none is not compared.
+    /// The fencing token of the lease; `None` skips the comparison.
     pub token: Option<u64>,
 }
 
-/// Whether the lock was given back.
+/// The answer to a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
-    /// The owner held no such lease.
+    /// The owner does not hold this lease; nothing changed.
     NotHeld,
-    /// It was, by this call or the one that it repeats.
+    /// The lock is released, by this call or by the one that it repeats.
     Released,
 }
 
@@ -49,7 +52,7 @@ impl Decision for ReleaseLock {
     }
 
     fn settles(&self, outcome: &Release) -> bool {
-        // Another one may have acquired it between the two tries.
+        // `NotHeld` is ambiguous: another owner may have acquired the lock between the two tries.
         *outcome == Release::Released
     }
 
@@ -76,6 +79,7 @@ impl Decision for ReleaseLock {
             waiting::hand_on(&mut lock.queue, 0, 1, now);
             return Release::Released;
         }
+        // A repeat: the last tenure is the one that the first try released.
         let released = lock.last.as_ref().filter(|last| {
             last.is_released
                 && now < last.lease.expire.after(RETENTION)

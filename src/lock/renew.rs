@@ -1,4 +1,4 @@
-//! `RenewLock`: extends the owner's lease.
+//! `RenewLock`: extends the lease of an owner.
 
 use super::{Lease, Lock, unknown_status};
 use crate::{
@@ -9,25 +9,28 @@ use crate::{
     time::{Millis, Timestamp},
 };
 
-/// Asks for more time.
+/// Requests more time for a lock.
+///
+/// The lease keeps its token. An expired lease cannot be renewed, even if the lock is still free. A
+/// repeat extends the lease again, which is safe.
 #[derive(Debug, Clone)]
 pub struct RenewLock {
     /// The lock.
     pub name: Name,
-    /// Who holds it.
+    /// The owner that holds the lock.
     pub owner: Name,
-    /// The lease's fencing token; none is not compared.
+    /// The fencing token of the lease; `None` skips the comparison.
     pub token: Option<u64>,
-    /// How long the lease runs from now on; none for as long as last time.
+    /// Length of the lease from now; `None` for the previous length.
     pub lease_duration: Option<Millis>,
 }
 
-/// Whether the lease goes on.
+/// The answer to a renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renewal {
-    /// The owner holds no such lease.
+    /// The owner does not hold this lease; nothing changed.
     NotHeld,
-    /// It goes on, with the same token.
+    /// The lease runs until its new expiry, with the same token.
     Renewed(Lease),
 }
 

@@ -1,4 +1,4 @@
-//! What the embedded engine keeps of one lock.
+//! The state of one lock in the embedded engine.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,35 +9,39 @@ use crate::{
     waiting::{self, Hints, Queue},
 };
 
-/// How long a lock is remembered after its end: for repeats of its release, and so that
-/// its tokens grow though the clock is set back.
+/// How long the record of a lock is stored after its end: for repeats of its release, and so that
+/// tokens rise even if the clock is set back.
 pub(crate) const RETENTION: Millis = Millis::from_secs(300);
 
-/// A lock: who held it last, and who waits.
+/// A lock: its last tenure and its waiters.
 #[derive(Debug, Default)]
 pub struct Lock {
+    /// The last tenure, running or ended; `None` before the first and after its retention.
     pub(super) last: Option<Tenure>,
+    /// The waiters; `None` while no call waits.
     pub(super) queue: Option<Box<Queue>>,
 }
 
-/// An owner's time with the lock.
+/// The time during which one owner holds the lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Tenure {
+    /// The owner.
     pub(super) owner: Box<[u8]>,
-    /// Its end is when it was released, if it was.
+    /// The lease. Its expiry is the time of the release, if it was released.
     pub(super) lease: Lease,
-    /// How long a renewal runs that does not say.
+    /// The length of the lease, used for renewals that give none.
     pub(super) length: Millis,
+    /// Whether the owner released the lock.
     pub(super) is_released: bool,
 }
 
 impl Lock {
-    /// Who holds it.
+    /// The tenure of the holder; `None` if the lock is free.
     pub(super) fn holder(&self, now: Timestamp) -> Option<&Tenure> {
         self.last.as_ref().filter(|last| !last.is_released && now < last.lease.expire)
     }
 
-    /// The tenure of an owner that holds it, by this token if one is given.
+    /// The tenure of this owner, if it holds the lock and the token matches.
     pub(super) fn held_by(
         &mut self,
         owner: &[u8],
@@ -50,7 +54,7 @@ impl Lock {
         })
     }
 
-    /// 1 while nobody holds it.
+    /// The number of free slots of the queue: 1 if the lock is free, otherwise 0.
     pub(super) fn free(&self, now: Timestamp) -> u32 {
         u32::from(self.holder(now).is_none())
     }
@@ -60,7 +64,8 @@ impl State for Lock {
     const CAPABILITY: &'static str = "lock";
 
     fn sweep(&mut self, now: Timestamp, _: usize, _: &mut Bin) -> usize {
-        // A new state's first token is the time, so it must have passed the last.
+        // The first token of a fresh state is the time, so the time must have passed the last
+        // token.
         let is_over = |last: &mut Tenure| {
             last.lease.expire.after(RETENTION) <= now && last.lease.token < now.0
         };
