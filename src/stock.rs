@@ -1,9 +1,9 @@
-//! Stock: what there is of a sku, held for orders and sold, never more than there is.
+//! Stock: the quantity of a sku that is on hand, reserved for orders, and sold. Never oversold.
 //!
-//! `on_hand = available + reserved`, always. A hold that is neither confirmed nor
-//! cancelled lapses by itself. Each step first takes back what has lapsed, at most
-//! [`RECLAIM_MAX`] holds, so that none takes long; where more remain, it may grant, but
-//! a refusal that could be for want of them is [`Ruling::Again`]: to be decided again.
+//! Invariant: `on_hand = available + reserved`. A hold that is neither confirmed nor cancelled
+//! expires. Each decision first reclaims up to [`RECLAIM_MAX`] expired holds. If more remain, it
+//! may still grant. A refusal that the remaining ones could change is [`Ruling::Again`]: the caller
+//! decides again.
 //!
 //! | verb | struct | script |
 //! |---|---|---|
@@ -36,19 +36,19 @@ pub use sku::Sku;
 
 use crate::time::Millis;
 
-/// The largest quantity, on hand and sold together: 2^53-1.
+/// The largest sum of on-hand and sold quantity: 2^53-1.
 pub const QUANTITY_MAX: u64 = (1 << 53) - 1;
-/// The most that one order reserves.
+/// The largest quantity of one order.
 pub const RESERVE_MAX: u64 = 1_000_000_000;
-/// How long a hold runs, unless the request says otherwise.
+/// Length of a hold unless the request gives one.
 pub const HOLD_DEFAULT: Millis = Millis::from_secs(15 * 60);
 /// The shortest hold.
 pub const HOLD_MIN: Millis = Millis(1);
 /// The longest hold.
 pub const HOLD_MAX: Millis = Millis::from_secs(30 * 86_400);
-/// How long an order is remembered after it was settled or its hold lapsed.
+/// How long an order is stored after it was settled or its hold expired.
 pub const RETENTION: Millis = Millis::from_secs(86_400);
-/// How long an answer is kept for a repeat of its request.
+/// How long an answer is stored for repeats of its request.
 pub const REPLAY: Millis = Millis::from_secs(300);
-/// Lapsed holds that one step takes back at most.
+/// The maximum number of expired holds that one decision reclaims.
 pub const RECLAIM_MAX: usize = 250;

@@ -1,4 +1,4 @@
-//! `AddStock`: adds to what is on hand of a sku, or takes from it.
+//! `AddStock`: changes the quantity of a sku on hand.
 
 use super::{REPLAY, Restocked, Ruling, Sku};
 use crate::{
@@ -9,14 +9,18 @@ use crate::{
     time::Timestamp,
 };
 
-/// Adds to what is on hand.
+/// Adds to the quantity on hand, or subtracts from it.
+///
+/// The sku must exist (`NotFound`). The result must not fall below the reserved quantity
+/// (`BelowReserved`) and not exceed the largest quantity (`OutOfRange`). Without a `request` a
+/// repeat adds again.
 #[derive(Debug, Clone)]
 pub struct AddStock {
-    /// Of which sku.
+    /// The sku.
     pub sku: Name,
-    /// How many come, or go; at most [`super::QUANTITY_MAX`] either way.
+    /// The change; its absolute value is at most [`super::QUANTITY_MAX`].
     pub delta: i64,
-    /// Names the request, so that a repeat gets the first answer.
+    /// The request id, which makes repeats safe for 5 minutes.
     pub request: Option<Name>,
 }
 
@@ -60,8 +64,9 @@ impl Decision for AddStock {
         if let Some(&stock) = request.and_then(|request| sku.replays.get(request, now)) {
             return Ruling::Decided { outcome: Restocked::Changed { replayed: true }, stock };
         }
+        // Reclaim first: expired holds count as reserved until then.
         let Some(standing) = sku.reclaim(now) else { return Ruling::NotFound };
-        // Neither is above 2^53: their sum fits.
+        // Both are at most 2^53, so the sum does not overflow.
         let ruling = sku.restock(standing, standing.stock.on_hand as i64 + self.delta);
         if let Ruling::Decided { outcome: Restocked::Changed { .. }, stock } = ruling
             && let Some(request) = request

@@ -1,4 +1,4 @@
-//! `CancelReservation`: what was reserved is available again.
+//! `CancelReservation`: makes a reserved quantity available again.
 
 use super::{Ruling, Sku, order::ReservationState};
 use crate::{
@@ -10,26 +10,28 @@ use crate::{
 };
 
 /// Cancels the reservation of an order.
+///
+/// A repeat answers `AlreadyCancelled` and changes nothing. A confirmed order cannot be cancelled.
 #[derive(Debug, Clone)]
 pub struct CancelReservation {
-    /// Of which sku.
+    /// The sku.
     pub sku: Name,
-    /// Of which order.
+    /// The order.
     pub order: Name,
 }
 
-/// What became of it.
+/// The answer to a cancellation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelOutcome {
-    /// It is available again.
+    /// The quantity is available again.
     Cancelled,
-    /// It was cancelled before.
+    /// It was cancelled before; nothing changed.
     AlreadyCancelled,
-    /// It is sold.
+    /// It is sold; nothing changed.
     AlreadyConfirmed,
-    /// Its hold had lapsed by itself.
+    /// Its hold had expired, so the quantity is available already; nothing changed.
     Expired,
-    /// Nothing is known of the order.
+    /// The order has no record; nothing changed.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! `ConfirmReservation`: what was reserved is sold.
+//! `ConfirmReservation`: sells a reserved quantity.
 
 use super::{Ruling, Sku, order::ReservationState};
 use crate::{
@@ -9,30 +9,33 @@ use crate::{
     time::Timestamp,
 };
 
-/// Confirms the reservation of an order.
+/// Confirms the reservation of an order, usually after its payment.
+///
+/// If the hold has expired, the quantity is taken again, provided that it is available and within
+/// the buyer's limit. A repeat answers `AlreadyConfirmed` and changes nothing.
 #[derive(Debug, Clone)]
 pub struct ConfirmReservation {
-    /// Of which sku.
+    /// The sku.
     pub sku: Name,
-    /// Of which order.
+    /// The order.
     pub order: Name,
 }
 
-/// What became of it.
+/// The answer to a confirmation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfirmOutcome {
-    /// It is sold to the order.
+    /// The quantity is sold to the order.
     Confirmed {
-        /// Whether its hold had lapsed, and the quantity was taken again.
+        /// Whether the hold had expired and the quantity was taken again.
         retaken: bool,
     },
-    /// It was sold before.
+    /// It was sold before; nothing changed.
     AlreadyConfirmed,
-    /// Its hold has lapsed, and the quantity is no longer to be had for its buyer.
+    /// Its hold has expired, and the quantity is not available for its buyer; nothing changed.
     Expired,
-    /// It was cancelled.
+    /// It was cancelled; nothing changed.
     Cancelled,
-    /// Nothing is known of the order.
+    /// The order has no record; nothing changed.
     Unknown,
 }
 
@@ -93,9 +96,10 @@ impl Decision for ConfirmReservation {
         let (quantity, retaken) = (reservation.quantity, !sku.is_held(order, reservation, now));
         if retaken {
             if standing.lapsed_remain {
-                // Its own hold may be among them.
+                // The expired holds that remain may include its own.
                 return Ruling::Again;
             }
+            // The hold was given back, so both the stock and the buyer's limit apply again.
             let bought = sku.bought(&reservation.buyer) + quantity;
             if stock.available() < quantity || record.limit.is_some_and(|limit| bought > limit) {
                 return decided(ConfirmOutcome::Expired);

@@ -1,4 +1,4 @@
-//! `GetStock`: looks at a sku's stock.
+//! `GetStock`: reads the stock of a sku.
 
 use super::{Ruling, Sku};
 use crate::{
@@ -9,10 +9,10 @@ use crate::{
     time::Timestamp,
 };
 
-/// Asks how many there are.
+/// Reads the stock of a sku. Reclaims expired holds, but changes nothing else.
 #[derive(Debug, Clone)]
 pub struct GetStock {
-    /// Of which sku.
+    /// The sku.
     pub sku: Name,
 }
 

@@ -1,4 +1,4 @@
-//! What is kept of an order.
+//! The records of orders.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,34 +10,34 @@ use crate::{
     time::{Millis, Timestamp},
 };
 
-/// What became of a reservation.
+/// The state of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReservationState {
-    /// Held for its order; lapsed once its hold is no longer listed.
+    /// Held for its order. Expired once its hold is no longer stored.
     Held,
     /// Sold.
     Confirmed,
-    /// Available again.
+    /// Cancelled: the quantity is available again.
     Cancelled,
 }
 
 /// A reservation of an order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
-    /// What became of it.
+    /// Its state.
     pub state: ReservationState,
-    /// How many.
+    /// The reserved quantity.
     pub quantity: u64,
     /// When it was made.
     pub grant: Timestamp,
-    /// When its hold lapses.
+    /// When its hold expires.
     pub expire: Timestamp,
-    /// Who buys; empty for nobody in particular.
+    /// The buyer; empty for an order without a buyer.
     pub buyer: Box<[u8]>,
 }
 
 impl Reservation {
-    /// Reads the part of a reply that is one.
+    /// Reads state, quantity, times and buyer.
     pub(super) fn parse(reply: &mut Reply) -> Result<Reservation, Error> {
         let state = match reply.bytes()?.as_slice() {
             b"H" => ReservationState::Held,
@@ -54,8 +54,8 @@ impl Reservation {
         })
     }
 
-    /// How its hold is listed, as the script writes it: holds that end together lapse in
-    /// the order of these bytes.
+    /// The key of its hold, in the same bytes as the script's: holds that expire at the same time
+    /// are reclaimed in the order of these bytes.
     pub(super) fn hold(&self, order: &[u8]) -> (Timestamp, Box<[u8]>) {
         debug_assert!(self.quantity <= RESERVE_MAX, "{self:?}");
         let (quantity, expire) = (self.quantity.to_string(), self.expire.0.to_string());
@@ -64,18 +64,19 @@ impl Reservation {
     }
 }
 
-/// An order's record.
+/// The record of an order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Order {
+    /// The reservation.
     pub(super) reservation: Reservation,
-    /// What its buyer may have reserved and bought.
+    /// The quantity that its buyer may have reserved and bought; `None` for no limit.
     pub(super) limit: Option<u64>,
-    /// When it is forgotten.
+    /// When the record is dropped.
     pub(super) forget: Timestamp,
 }
 
 impl Order {
-    /// A hold that begins now.
+    /// A hold that begins at `now`.
     pub(super) fn new(
         quantity: u64,
         hold: Millis,
@@ -88,7 +89,7 @@ impl Order {
         Order { reservation, limit, forget: expire.after(RETENTION) }
     }
 
-    /// The same, settled now.
+    /// The record after the reservation was confirmed or cancelled at `now`.
     pub(super) fn settled(mut self, state: ReservationState, now: Timestamp) -> Order {
         self.reservation.state = state;
         self.forget = now.after(RETENTION);

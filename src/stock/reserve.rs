@@ -1,4 +1,4 @@
-//! `ReserveStock`: holds a quantity for an order.
+//! `ReserveStock`: reserves a quantity for an order.
 
 use super::{
     Reservation, Ruling, Sku,
@@ -12,58 +12,63 @@ use crate::{
     time::{Millis, Timestamp},
 };
 
-/// Who buys.
+/// The buyer of an order.
 #[derive(Debug, Clone)]
 pub struct Buyer {
     /// The buyer.
     pub name: Name,
-    /// How many of the sku it may have reserved and bought, this order included.
+    /// The quantity of the sku that the buyer may have reserved and bought, this order included.
     pub limit: Option<u64>,
 }
 
-/// Asks for a quantity to be held.
+/// Reserves a quantity for an order until its hold expires.
+///
+/// A repeat returns the same reservation, marked `replayed`. If its hold has expired, the order is
+/// reserved anew. The refusals are `AlreadySettled`, `BuyerLimit` and `Short`.
 #[derive(Debug, Clone)]
 pub struct ReserveStock {
-    /// Of which sku.
+    /// The sku.
     pub sku: Name,
-    /// For which order.
+    /// The order.
     pub order: Name,
-    /// How many, 1 to [`super::RESERVE_MAX`].
+    /// The quantity, 1 to [`super::RESERVE_MAX`].
     pub quantity: u64,
-    /// How long.
+    /// Length of the hold.
     pub hold: Millis,
-    /// For whom, if anybody in particular.
+    /// The buyer; `None` for an order without a limit.
     pub buyer: Option<Buyer>,
 }
 
-/// What became of it.
+/// The answer to a reservation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReserveOutcome {
-    /// It is held for the order.
+    /// The quantity is reserved for the order.
     Reserved {
         /// The reservation.
         reservation: Reservation,
         /// Whether an earlier call made it.
         replayed: bool,
     },
-    /// The order was confirmed or cancelled.
+    /// The order was confirmed or cancelled before; nothing changed.
     AlreadySettled {
-        /// Its reservation.
+        /// The reservation of the order.
         reservation: Reservation,
     },
-    /// Fewer are available.
+    /// Fewer are available; nothing changed.
     Short {
-        /// How long until a hold ends that could leave enough.
+        /// Time until the next hold expires, if enough may be available then; `None` if waiting
+        /// does not help.
         retry_after: Option<Millis>,
     },
-    /// The buyer would have more than its limit.
+    /// The buyer would exceed its limit; nothing changed.
     BuyerLimit {
-        /// What it has reserved and bought.
+        /// The quantity that the buyer has reserved and bought.
         has: u64,
     },
 }
 
 impl ReserveStock {
+    /// The name of the buyer; empty without one.
     fn buyer(&self) -> &[u8] {
         self.buyer.as_ref().map_or(&[], |buyer| buyer.name.as_bytes())
     }
@@ -73,7 +78,7 @@ impl ReserveStock {
     }
 }
 
-/// Rounded up: who is told to wait never comes early.
+/// Rounded up to whole milliseconds, so that a caller never comes back too early.
 fn retry_after(micros: u64) -> Option<Millis> {
     (micros > 0).then(|| Millis(micros.div_ceil(1000)))
 }
@@ -129,6 +134,7 @@ impl Decision for ReserveStock {
         let (stock, order, quantity) = (standing.stock, self.order.as_bytes(), self.quantity);
         let decided = |outcome| Ruling::Decided { outcome, stock };
 
+        // An order whose hold has expired is reserved anew below.
         if let Some(record) = sku.order(order, now) {
             let reservation = record.reservation.clone();
             if sku.is_held(order, &reservation, now) {
@@ -140,11 +146,13 @@ impl Decision for ReserveStock {
         let has = sku.bought(self.buyer());
         let over = self.limit().is_some_and(|limit| has + quantity > limit);
         let short = stock.available() < quantity;
+        // The holds that remain to be reclaimed may change this refusal.
         if (over || short) && standing.lapsed_remain {
             return Ruling::Again;
         } else if over {
             return decided(ReserveOutcome::BuyerLimit { has });
         } else if short {
+            // With fewer on hand than requested, no expiry of a hold helps.
             let next = sku.next_end().filter(|_| stock.on_hand >= quantity);
             let retry_after = next.and_then(|end| retry_after(end.0 - now.0));
             return decided(ReserveOutcome::Short { retry_after });

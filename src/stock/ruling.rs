@@ -1,4 +1,4 @@
-//! How a step about stock ends.
+//! The results of decisions about stock.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,44 +7,44 @@ use crate::{
     error::Error,
 };
 
-/// How many there are of a sku.
+/// The stock of a sku.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Stock {
-    /// How many there are, reserved ones among them.
+    /// The quantity on hand, including the reserved quantity.
     pub on_hand: u64,
-    /// How many are held for orders.
+    /// The quantity reserved for orders.
     pub reserved: u64,
-    /// How many were confirmed.
+    /// The quantity sold.
     pub sold: u64,
 }
 
 impl Stock {
-    /// How many can be reserved.
+    /// The quantity that can be reserved.
     pub fn available(&self) -> u64 {
         self.on_hand - self.reserved
     }
 }
 
-/// How a step ends.
+/// The result of a decision about stock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ruling<T> {
-    /// It is decided.
+    /// The decision was made.
     Decided {
-        /// What.
+        /// The answer.
         outcome: T,
-        /// The stock then.
+        /// The stock after the decision.
         stock: Stock,
     },
-    /// No stock of the sku was ever set.
+    /// The stock of the sku was never set.
     NotFound,
-    /// Nothing is decided: more holds have lapsed than a step takes back, and what
-    /// they give back may change the answer. Decide again.
+    /// Undecided: more holds have expired than one decision reclaims, and the rest may change the
+    /// answer. Decide again.
     Again,
 }
 
 impl<T> Ruling<T> {
-    /// Reads a reply: its status, the stock, and what `outcome` reads behind them;
-    /// none for a status that it does not know.
+    /// Reads a reply: the status, the stock, and the part that `outcome` reads. `outcome` returns
+    /// `None` for an unknown status.
     pub(super) fn parse(
         reply: &mut Reply,
         outcome: impl FnOnce(u64, &mut Reply) -> Result<Option<T>, Error>,
@@ -63,17 +63,18 @@ impl<T> Ruling<T> {
     }
 }
 
-/// What became of a change to what is on hand.
+/// The answer to a change of the quantity on hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restocked {
-    /// It is changed.
+    /// The quantity has changed.
     Changed {
-        /// By an earlier call with this request; the stock is as it was then.
+        /// Whether an earlier call with this request id changed it. The stock is then that of the
+        /// first answer.
         replayed: bool,
     },
-    /// More are reserved than would be on hand; nothing changed.
+    /// The quantity would fall below the reserved quantity; nothing changed.
     BelowReserved,
-    /// On hand and sold together would be above the largest quantity; nothing changed.
+    /// The sum of on-hand and sold quantity would exceed [`super::QUANTITY_MAX`]; nothing changed.
     OutOfRange,
 }
 

@@ -1,4 +1,4 @@
-//! `SetStock`: sets how many of a sku are on hand.
+//! `SetStock`: sets the quantity of a sku on hand.
 
 use super::{Restocked, Ruling, Sku, Stock, sku::Standing};
 use crate::{
@@ -9,12 +9,15 @@ use crate::{
     time::Timestamp,
 };
 
-/// Sets what is on hand, reserved ones among it; creates the sku.
+/// Sets the quantity on hand, including the reserved quantity. Creates the sku.
+///
+/// The quantity must not be below the reserved quantity (`BelowReserved`) or exceed the largest
+/// quantity (`OutOfRange`). Not repeatable: the caller should read the stock before a second try.
 #[derive(Debug, Clone)]
 pub struct SetStock {
-    /// Of which sku.
+    /// The sku.
     pub sku: Name,
-    /// How many; at most [`super::QUANTITY_MAX`].
+    /// The quantity; at most [`super::QUANTITY_MAX`].
     pub on_hand: u64,
 }
 
@@ -32,7 +35,7 @@ impl Decision for SetStock {
         Listing::Same
     }
 
-    /// What was confirmed since the first time would be on hand again.
+    /// A repeat would put the quantity that was sold in between back on hand.
     fn is_repeatable(&self) -> bool {
         false
     }

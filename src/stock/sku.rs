@@ -1,4 +1,4 @@
-//! What is kept of a sku.
+//! The state of one sku in the embedded engine.
 
 mod archive;
 mod record;
@@ -19,48 +19,51 @@ use crate::{
     time::Timestamp,
 };
 
-/// The stock of a sku, what is held of it, and what is remembered of its orders.
+/// The stock of a sku, its holds, and the records of its orders.
 #[derive(Debug, Default)]
 pub struct Sku {
-    /// None until it was set.
+    /// The stock; `None` until it is set.
     stock: Option<Stock>,
-    /// By their end. Their sum is what is reserved.
+    /// The holds in order of their expiry. Their sum is the reserved quantity.
     holds: BTreeMap<(Timestamp, Box<[u8]>), Hold>,
+    /// The records of orders, until their retention ends.
     orders: Memory<Order>,
-    /// What each buyer has reserved and bought.
+    /// The quantity that each buyer has reserved and bought; no entry for 0.
     buyers: Parted<Box<[u8]>, u64>,
+    /// The stock after each AddStock, by request id.
     pub(super) replays: Memory<Stock>,
-    /// Holds and buyers that have changed, where skus are kept over a restart.
+    /// The persisted holds and buyers that have changed.
     touched: Touched,
 }
 
-/// What a hold gives back when it lapses.
+/// A hold: the quantity that is given back when it expires, and its buyer.
 #[derive(Debug, Serialize, Deserialize)]
 struct Hold {
     quantity: u64,
     buyer: Box<[u8]>,
 }
 
-/// Where a sku stands once lapsed holds are taken back.
+/// The state of a sku after expired holds were reclaimed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Standing {
+    /// The stock.
     pub(super) stock: Stock,
-    /// Whether more have lapsed than a step takes back.
+    /// Whether more holds have expired than one decision reclaims.
     pub(super) lapsed_remain: bool,
 }
 
 impl Sku {
+    /// Whether the stock was ever set.
     pub(super) fn is_set(&self) -> bool {
         self.stock.is_some()
     }
 
-    /// Takes back what has lapsed, at most [`RECLAIM_MAX`] holds; none if the stock was
-    /// never set.
+    /// Reclaims up to [`RECLAIM_MAX`] expired holds. `None` if the stock was never set.
     pub(super) fn reclaim(&mut self, now: Timestamp) -> Option<Standing> {
         self.reclaim_some(now, RECLAIM_MAX)
     }
 
-    /// The same, at most so many holds.
+    /// Reclaims up to `most` expired holds.
     fn reclaim_some(&mut self, now: Timestamp, most: usize) -> Option<Standing> {
         let mut stock = self.stock?;
         for _ in 0..most {
@@ -77,12 +80,12 @@ impl Sku {
         Some(Standing { stock, lapsed_remain })
     }
 
-    /// When the first hold ends.
+    /// When the next hold expires.
     pub(super) fn next_end(&self) -> Option<Timestamp> {
         self.holds.first_key_value().map(|((end, _), _)| *end)
     }
 
-    /// Sets what is on hand, for the verbs that do.
+    /// Sets the quantity on hand, for SetStock and AddStock.
     pub(super) fn restock(&mut self, standing: Standing, on_hand: i64) -> Ruling<Restocked> {
         let Standing { mut stock, lapsed_remain } = standing;
         if lapsed_remain {
@@ -101,29 +104,29 @@ impl Sku {
         Ruling::Decided { outcome, stock }
     }
 
-    /// Whether so many are available, lapsed holds apart.
+    /// Whether this quantity is available, before expired holds are reclaimed.
     pub(super) fn has(&self, quantity: u64) -> bool {
         self.stock.is_some_and(|stock| stock.available() >= quantity)
     }
 
-    /// What is known of an order.
+    /// The record of an order.
     pub(super) fn order(&self, order: &[u8], now: Timestamp) -> Option<&Order> {
         self.orders.get(order, now)
     }
 
-    /// Whether a reservation's hold is listed and has not lapsed.
+    /// Whether the hold of a reservation is stored and has not expired.
     pub(super) fn is_held(&self, order: &[u8], reservation: &Reservation, now: Timestamp) -> bool {
         reservation.state == ReservationState::Held
             && reservation.expire > now
             && self.holds.contains_key(&reservation.hold(order))
     }
 
-    /// What a buyer has reserved and bought; 0 for nobody.
+    /// The quantity that a buyer has reserved and bought; 0 without a buyer.
     pub(super) fn bought(&self, buyer: &[u8]) -> u64 {
         self.buyers.get(buyer).copied().unwrap_or(0)
     }
 
-    /// Holds a quantity for an order; returns the stock then.
+    /// Stores a hold and the record of its order; returns the new stock.
     pub(super) fn hold(
         &mut self,
         order: &[u8],
@@ -144,21 +147,21 @@ impl Sku {
         stock
     }
 
-    /// Takes an order's hold off the list.
+    /// Removes the hold of an order.
     pub(super) fn release(&mut self, order: &[u8], reservation: &Reservation) {
         let (end, name) = reservation.hold(order);
         self.touched.note(&[&[record::HOLD], &end.0.to_be_bytes(), &name]);
         self.holds.remove(&(end, name));
     }
 
-    /// Writes down the stock and what became of an order.
+    /// Stores the stock and the record of a settled order.
     pub(super) fn settle(&mut self, order: &[u8], record: Order, stock: Stock, now: Timestamp) {
         self.stock = Some(stock);
         let forget = record.forget;
         self.orders.keep(order, record, forget, now);
     }
 
-    /// Counts what a buyer takes.
+    /// Adds to the quantity of a buyer.
     pub(super) fn take(&mut self, buyer: &[u8], quantity: u64) {
         if !buyer.is_empty() {
             self.touched.note(&[&[record::BUYER], buyer]);
@@ -166,7 +169,7 @@ impl Sku {
         }
     }
 
-    /// Counts what a buyer gives back.
+    /// Subtracts from the quantity of a buyer.
     pub(super) fn give_back(&mut self, buyer: &[u8], quantity: u64) {
         if let Some(count) = self.buyers.get_mut(buyer) {
             self.touched.note(&[&[record::BUYER], buyer]);

@@ -1,4 +1,4 @@
-//! What is kept of a sku, as lines of an archive and back.
+//! Export and import of a sku: persisted entries as lines of an export file, and back.
 
 use super::{
     Hold, Order, Reservation, ReservationState, Sku, Stock,
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Sku {
-    /// The line that an entry is.
+    /// The line of a persisted entry.
     pub(crate) fn archive(partition: &[u8], part: &[u8], value: &[u8]) -> Result<Line, Unreadable> {
         let sku = Text::new(partition);
         Ok(match split_part(part) {
@@ -49,6 +49,7 @@ impl Sku {
     }
 }
 
+/// The line of an order.
 fn order_line(sku: Text, order: &[u8], record: Order, forget: Timestamp) -> OrderLine {
     let Reservation { state, quantity, grant, expire, buyer } = record.reservation;
     let state = match state {
@@ -70,7 +71,7 @@ fn order_line(sku: Text, order: &[u8], record: Order, forget: Timestamp) -> Orde
 }
 
 impl StockLine {
-    /// Appends the entry that it is.
+    /// Appends the entry of this line to a write batch.
     pub(crate) fn record(&self, to: &mut Changes) {
         let stock = Stock { on_hand: self.on_hand, reserved: self.reserved, sold: self.sold };
         let mut head = Vec::new();
@@ -81,14 +82,14 @@ impl StockLine {
 }
 
 impl HoldLine {
-    /// How it is listed: all that it gives back when it lapses.
+    /// The key of the hold: order, quantity, buyer and expiry.
     pub(crate) fn member(&self) -> Vec<u8> {
         let (quantity, expire) = (self.quantity.to_string(), self.expire.to_string());
         let parts = [&self.order.0[..], quantity.as_bytes(), &self.buyer.0, expire.as_bytes()];
         parts.join(&SEPARATOR)
     }
 
-    /// Appends the entry that it is.
+    /// Appends the entry of this line to a write batch.
     pub(crate) fn record(&self, to: &mut Changes) {
         let hold = Hold { quantity: self.quantity, buyer: self.buyer.0.clone().into() };
         to.of::<Sku>(&self.sku.0);
@@ -97,7 +98,7 @@ impl HoldLine {
 }
 
 impl BuyerLine {
-    /// Appends the entry that it is.
+    /// Appends the entry of this line to a write batch.
     pub(crate) fn record(&self, to: &mut Changes) {
         to.of::<Sku>(&self.sku.0);
         to.put(&[&[BUYER], &self.buyer.0], &self.count);
@@ -105,7 +106,7 @@ impl BuyerLine {
 }
 
 impl OrderLine {
-    /// Appends the entry that it is.
+    /// Appends the entry of this line to a write batch.
     pub(crate) fn record(&self, to: &mut Changes) {
         let forget = Timestamp(self.forget);
         let reservation = Reservation {
@@ -126,7 +127,7 @@ impl OrderLine {
 }
 
 impl RestockLine {
-    /// Appends the entry that it is.
+    /// Appends the entry of this line to a write batch.
     pub(crate) fn record(&self, to: &mut Changes) {
         let stock = Stock { on_hand: self.on_hand, reserved: self.reserved, sold: self.sold };
         to.of::<Sku>(&self.sku.0);

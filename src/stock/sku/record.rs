@@ -1,4 +1,4 @@
-//! What is kept of a sku over a restart: the stock, its holds, orders, buyers and answers.
+//! Persistence of a sku: its stock, holds, orders, buyers and replay cache.
 
 use super::Sku;
 use crate::{
@@ -8,13 +8,17 @@ use crate::{
     time::Timestamp,
 };
 
+/// Letter of a hold, named by its expiry and key.
 pub(super) const HOLD: u8 = b'h';
+/// Letter of a buyer's quantity, named by the buyer.
 pub(super) const BUYER: u8 = b'b';
+/// Letter of an order, named by the order.
 pub(super) const ORDER: u8 = b'o';
+/// Letter of a replay cache entry, named by its request id.
 pub(super) const REPLAY: u8 = b'r';
 
-/// End and name of a hold's part, whose end comes first, so that holds lie in the order
-/// of their ends.
+/// Splits the name of a hold's part into expiry and key. The expiry comes first, so holds are
+/// stored in order of expiry.
 pub(super) fn split_hold(name: &[u8]) -> Result<(Timestamp, Box<[u8]>), Unreadable> {
     let (end, name) = name.split_at_checked(8).unwrap_or((&[], name));
     Ok((Timestamp(decode_number(end)?), name.into()))
@@ -38,7 +42,7 @@ impl Recorded for Sku {
     fn drain(&mut self, to: &mut Changes) {
         let touched = self.touched.take();
         if !touched.is_empty() {
-            // Holds and what is reserved change together, in sweeps too.
+            // Holds and the reserved quantity change together, also in sweeps.
             let mut head = Vec::new();
             self.head(&mut head);
             to.head(&head);
