@@ -1,4 +1,4 @@
-//! Takes what has ended out of the way though nobody calls.
+//! `SweepPool`: processes the expiries of a pool in the background.
 
 use super::{Pool, Settings, unknown_status};
 use crate::{
@@ -10,15 +10,18 @@ use crate::{
     time::Timestamp,
 };
 
-/// Tasks that one sweep sees to.
+/// The maximum number of scheduled tasks that one sweep processes.
 const DUE_MAX: usize = 100;
 
-/// Ends leases, takes queued tasks out whose time is over, and forgets.
+/// Logs the end of expired leases, and removes expired and forgotten tasks from the queue.
+///
+/// One sweep reclaims up to 100 leases, then processes up to 100 scheduled tasks. A repeat
+/// continues.
 #[derive(Debug, Clone)]
 pub struct SweepPool {
     /// The pool.
     pub pool: Name,
-    /// Its configured settings.
+    /// The pool's configured settings.
     pub settings: Settings,
 }
 
@@ -45,7 +48,7 @@ impl Decision for SweepPool {
     }
 
     fn cost(&self) -> Cost {
-        // 0.8 ms for 100 leases. Tasks that die or leave their queues take longer.
+        // About 0.8 ms for 100 leases; tasks that leave the queue take longer.
         Cost::bulk(1000)
     }
 
@@ -81,7 +84,7 @@ impl Decision for SweepPool {
         let due = pool.backlog.due(None).take_while(is_due).take(DUE_MAX);
         let members: Vec<_> = due.map(|(_, member)| member.clone()).collect();
         for member in members {
-            // Where its lease runs, the end of that sees to it.
+            // The end of a running lease will process its task.
             pool.backlog.clear_due(&member);
             pool.settle(&member, &settings, now);
         }

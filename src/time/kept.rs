@@ -1,33 +1,30 @@
-//! A clock that never runs backwards, over restarts too.
+//! The clock of a server with a data directory: never runs backwards, not even over restarts.
 //!
-//! The rule: *after a start it is the system's time, or the instant after the last one that is
-//! synced, whichever is later; from there time goes on by the monotonic clock, at its rate,
-//! and waits for nothing. What two lives of a server must not give out twice does not rest on
-//! time: each life takes its fencing tokens and its dated serials above everything that the
-//! life before had reserved.* So what is synced ends at its `expire_time` by the system's
-//! clock, not before and not after, however the server ended.
+//! After a start the time is the system clock, or the instant after the last synced mark if that is
+//! later. From there it follows the monotonic clock. A synced lease or window therefore ends at its
+//! `expire_time` by the system clock, however the server ended.
 //!
 //! # Time
-//! - While a server runs, no step of the system's clock moves anything.
-//! - A system clock that was set back before a start takes nothing back: time goes on from
-//!   the mark, the last synced instant, and leases last their length.
-//! - A system clock that was set forward before a start is believed: what would have ended by
-//!   then has ended. Nothing tells it from time that has passed. Who sets it back later has
-//!   set it back in the sense above.
+//! - While a server runs, steps of the system clock have no effect.
+//! - If the system clock was set back before a start, time continues from the mark. Leases keep
+//!   their length.
+//! - If the system clock was set forward before a start, it is believed: it cannot be distinguished
+//!   from elapsed time.
 //!
 //! # Uniqueness
-//! The mark is written with every change, and about once a second without one. It says which
-//! instant the clock has reached, and up to which instant tokens are reserved:
-//! - [`Keeps::All`]: what was answered is synced. The next life begins after the mark, and
-//!   its tokens with it; nothing is reserved ahead.
-//! - [`Keeps::Most`]: what was answered last may be lost. The reservation is ahead of the time
-//!   by [`AHEAD`], and what is answered before it is synced stays below it
-//!   ([`KeptClock::is_reserved`]). The next life gives out greater tokens
-//!   ([`KeptClock::token_floor`]): where the system's clock is right, time passes the floor
-//!   within [`AHEAD`]. Instants themselves are told twice only if the system's clock was set
-//!   back by more than the restart took.
+//! The uniqueness of fencing tokens and dated serials does not depend on the time. After a start
+//! they are above everything that the process before may have issued. The mark is written with
+//! every change, and about once a second without one. It stores the time reached and the limit of
+//! reserved tokens:
+//! - [`Keeps::All`]: every answer is synced before it is sent. Nothing is reserved ahead; the next
+//!   process starts above the mark.
+//! - [`Keeps::Most`]: the last answers may be lost. Tokens are reserved [`AHEAD`] of the time, and
+//!   an answer that is sent before it is synced stays within the reservation
+//!   ([`KeptClock::is_reserved`]). The next process issues tokens above it
+//!   ([`KeptClock::token_floor`]) until the time has passed the floor. Only the time itself can
+//!   repeat, if the system clock was set back by more than the restart took.
 //!
-//! One that ends in order reserves nothing ahead.
+//! A process that shuts down in order reserves nothing ahead.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,99 +32,102 @@ use serde::{Deserialize, Serialize};
 
 use super::{Clock, Millis, Timestamp};
 
-/// How far ahead of the time tokens are reserved.
+/// How far ahead of the time tokens are reserved under [`Keeps::Most`].
 pub const AHEAD: Millis = Millis::from_secs(3);
-/// A token is the time, or one more than the partition's last one. It stays within the
-/// reservation, since no partition grants once a µs for so long.
+/// A token is the time, or one above the last token of the partition. Tokens can run ahead of the
+/// time by less than this, because no partition issues one per µs for so long.
 const MARGIN: Millis = Millis::from_secs(1);
-/// A mark that is older is written anew.
+/// A mark that is older than this is written again.
 const RENEWED_AFTER: Millis = Millis::from_secs(1);
 
-/// How far a clock has come.
+/// The persisted progress of the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// The instant that it has reached.
+    /// The time reached.
     pub reached: Timestamp,
-    /// No token above this has been given out that is not synced.
+    /// The reserved limit: no unsynced token above this was issued.
     pub limit: Timestamp,
-    /// Whether the process has ended in order.
+    /// Whether the process shut down in order.
     pub is_last: bool,
 }
 
-/// What is left of what was answered when a process is killed.
+/// Which answers survive a kill of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keeps {
-    /// All of it.
+    /// All answers.
     All,
-    /// What is not of the last moments.
+    /// All but those of the last moments.
     Most,
 }
 
-/// A clock that goes on from a mark.
+/// A clock that continues from a mark.
 #[derive(Debug)]
 pub struct KeptClock {
+    /// The monotonic source of the time.
     source: Clock,
+    /// Which answers survive a kill.
     keeps: Keeps,
-    /// What is added to the source, in µs.
+    /// Added to the source, in µs.
     shift: u64,
-    /// Lives before this one may have given out tokens up to this.
+    /// Earlier processes may have issued tokens up to this.
     token_floor: Timestamp,
-    /// The reservation that is synced, in µs; 0 once the process ends.
+    /// The synced limit of reserved tokens, in µs; 0 during shutdown.
     limit: AtomicU64,
-    /// The instant of the mark that is synced, in µs.
+    /// The time of the last synced mark, in µs.
     marked: AtomicU64,
 }
 
 impl KeptClock {
-    /// Goes on from a mark.
+    /// Continues from a mark; without one, starts at the time of `source`.
     pub fn resume(source: Clock, mark: Option<Mark>, keeps: Keeps) -> KeptClock {
         let now = source.now();
-        // The last instant may have been told.
+        // The last instant may have been used in an answer.
         let begin = mark.map_or(now, |mark| now.max(Timestamp(mark.reached.0.saturating_add(1))));
         let token_floor = mark.map_or(Timestamp(0), |mark| mark.limit);
         let (limit, marked) = (AtomicU64::new(0), AtomicU64::new(begin.0));
         KeptClock { source, keeps, shift: begin.0 - now.0, token_floor, limit, marked }
     }
 
-    /// The time of what it goes by, for intervals.
+    /// The time of the source, for intervals and ages.
     pub fn source(&self) -> Timestamp {
         self.source.now()
     }
 
-    /// How far the mark that it goes on from is beyond the system's time.
+    /// How far the time was ahead of the system clock at the start.
     pub fn ahead(&self) -> Millis {
         Millis(self.shift / 1000)
     }
 
-    /// The time now.
+    /// The current time.
     pub fn now(&self) -> Timestamp {
         self.at(self.source.now())
     }
 
-    /// The time when the source said this.
+    /// The time that corresponds to this time of the source.
     fn at(&self, source: Timestamp) -> Timestamp {
         Timestamp(source.0 + self.shift)
     }
 
-    /// What tokens and dated serials have to be above.
+    /// The floor of tokens and dated serials: new ones must be above it.
     pub fn token_floor(&self) -> Timestamp {
         self.token_floor
     }
 
-    /// Whether every token that is given out now is within the synced reservation: it can be
-    /// told and lost, and is not told again. `source` is the time of what the clock goes by.
+    /// Whether every token issued now is within the synced reservation. An answer may then be sent
+    /// before it is synced: if it is lost, its token is not issued again. `source` is
+    /// [`KeptClock::source`].
     pub fn is_reserved(&self, source: Timestamp) -> bool {
         let latest = self.at(source).max(self.token_floor);
         latest.after(MARGIN).0 <= self.limit.load(Ordering::Acquire)
     }
 
-    /// Whether a mark has to be written.
+    /// Whether a new mark must be written.
     pub fn is_due(&self) -> bool {
         let marked = Timestamp(self.marked.load(Ordering::Acquire));
         marked.after(RENEWED_AFTER) < self.now()
     }
 
-    /// A mark to write; [`KeptClock::note_synced`] once it is.
+    /// The mark to write. Call [`KeptClock::note_synced`] after it is synced.
     pub fn mark(&self) -> Mark {
         let reached = self.now();
         let limit = match self.keeps {
@@ -137,7 +137,7 @@ impl KeptClock {
         Mark { reached, limit: limit.max(self.token_floor), is_last: false }
     }
 
-    /// Takes note that a mark is synced.
+    /// Records that a mark is synced.
     pub fn note_synced(&self, mark: Mark) {
         if !mark.is_last {
             self.limit.fetch_max(mark.limit.0, Ordering::AcqRel);
@@ -145,12 +145,12 @@ impl KeptClock {
         self.marked.fetch_max(mark.reached.0, Ordering::AcqRel);
     }
 
-    /// Ends the reservation: from here on nothing is told before it is synced.
+    /// Ends the reservation. From now on no answer may be sent before it is synced.
     pub fn end_reservation(&self) {
         self.limit.store(0, Ordering::Release);
     }
 
-    /// The mark to write with the last changes, after [`KeptClock::end_reservation`].
+    /// The mark of an orderly shutdown; call [`KeptClock::end_reservation`] before.
     pub fn last_mark(&self) -> Mark {
         let reached = self.now();
         Mark { reached, limit: reached.max(self.token_floor), is_last: true }
@@ -213,7 +213,7 @@ mod tests {
             let (before, now) = source(NOON);
             let clock = started(before, None, keeps);
             now.fetch_add(1_000_000, Ordering::SeqCst);
-            // A lease of ten seconds, which is synced, and a second that is not.
+            // A synced lease of 10 s, and 1 s that is not synced.
             let (mark, end) = (clock.mark(), clock.now().after(Millis::from_secs(10)));
             now.fetch_add(1_000_000, Ordering::SeqCst);
             let (after, now) = source(NOON - DAY);
@@ -231,7 +231,7 @@ mod tests {
         for back in [0, 1, 500_000, 2_000_000, DAY] {
             let (before, now) = source(NOON);
             let clock = started(before, None, Keeps::Most);
-            // The latest instant at which a token is told before it is synced.
+            // The last instant at which an answer may be sent before it is synced.
             now.fetch_add(2_000_000, Ordering::SeqCst);
             assert!(clock.is_reserved(clock.source()));
             let told = clock.now();
