@@ -1,4 +1,7 @@
-//! Answers, and what they come from.
+//! Answers with their source, and the entry points that use the denial cache.
+//!
+//! [`Engine::answer`] serves AdmitTask and CheckRate, whose refusals can be cached and which can
+//! have a fallback. Handlers read the source to set `cached` and `degraded` in the response.
 
 use std::time::Instant;
 
@@ -8,48 +11,48 @@ use super::{
 };
 use crate::error::Error;
 
-/// An outcome, and what it comes from.
+/// An outcome with its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answered<T> {
     /// The outcome.
     pub outcome: T,
-    /// What it comes from.
+    /// Where the outcome was decided.
     pub source: Source,
 }
 
-/// What an outcome comes from.
+/// The source of an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// The decision was taken where its partition is.
+    /// The store executed the decision.
     Store,
-    /// It is a refusal that this server remembers.
+    /// The denial cache of this server repeated a refusal.
     Memory,
-    /// The store could not be asked; it is refused, as the configuration says.
+    /// The store was unreachable. The configuration says that such calls are refused.
     Refusal,
-    /// The store could not be asked; the decision was taken about this server's share.
+    /// The store was unreachable. The fallback decided on this server's share.
     Share,
 }
 
 impl<T> Answered<T> {
-    /// An outcome of a decision that was taken.
+    /// Wraps an outcome of the store.
     pub fn by_store(outcome: T) -> Answered<T> {
         Answered { outcome, source: Source::Store }
     }
 
-    /// Whether it is a refusal that this server remembers.
+    /// Whether the denial cache gave the answer.
     pub fn is_cached(&self) -> bool {
         self.source == Source::Memory
     }
 
-    /// Whether the store had no part in it, since it could not be asked.
+    /// Whether the answer was given without the store, because the store was unreachable.
     pub fn is_degraded(&self) -> bool {
         matches!(self.source, Source::Refusal | Source::Share)
     }
 }
 
 impl Engine {
-    /// Takes a decision, unless this server remembers that it is refused; where the store
-    /// cannot be asked, the answer is what the configuration says.
+    /// Answers a decision from the denial cache, or by the store. If the store is unreachable, the
+    /// fallback answers as the configuration says.
     pub async fn answer<D: Shelved>(
         &self,
         decision: &D,
@@ -63,7 +66,7 @@ impl Engine {
         self.learned(decision, result, ticket, deadline)
     }
 
-    /// Remembers what may be remembered of an outcome.
+    /// Adds a refusal to the denial cache if it may be repeated. An error goes to the fallback.
     fn learned<D: Shelved>(
         &self,
         decision: &D,
@@ -77,8 +80,9 @@ impl Engine {
         self.or_degraded(decision, result, deadline)
     }
 
-    /// Takes decisions of one kind as [`Engine::run_all`] does, but for those of which
-    /// this server remembers that they are refused.
+    /// Answers a batch: cached refusals from the denial cache, all other decisions by one
+    /// [`Engine::run_all`]. Results are in the order of `decisions`. If the whole batch was
+    /// certainly not executed, the fallback decides for each.
     pub async fn answer_all<D: Shelved + Clone>(
         &self,
         decisions: &[D],
@@ -111,7 +115,7 @@ impl Engine {
 
     fn recall<D: Shelved>(&self, decision: &D) -> Recall<D::Outcome> {
         match self {
-            // It decides as fast as anything could be remembered.
+            // A decision here is as fast as a look into a cache.
             Engine::Embedded(_) => Recall::Ask(None),
             Engine::Redis(engine) => engine.denials.recall(decision, engine.epoch()),
         }

@@ -1,4 +1,11 @@
-//! What an engine keeps, read and written while no engine runs on it: for archives.
+//! The state of an engine as export lines: the common interface of both kinds of store.
+//!
+//! `tollgate export` and `tollgate import` (`src/transfer.rs`) are the only callers. They run
+//! without an engine. A data directory is locked for that time. On Redis the operator stops the
+//! servers first; a marker key keeps servers from starting on an unfinished import.
+//!
+//! The order of calls of an import is `begin`, `write` for each line, `flush`, a `read` to verify,
+//! `finish`.
 
 use std::{fmt, io, path::Path};
 
@@ -11,34 +18,34 @@ use crate::{
     time::Clock,
 };
 
-/// Takes lines one by one.
+/// Receives lines one by one; an error ends the export.
 pub(crate) type Sink<'a> = dyn FnMut(Line) -> Result<(), Failure> + Send + 'a;
 
-/// What is exported, or imported into.
+/// The source of an export or the target of an import.
 #[derive(Debug)]
 pub enum Store {
-    /// The data directory of an embedded engine.
+    /// The data directory of an embedded engine, locked.
     Directory(Box<Directory>),
-    /// A Redis.
+    /// A Redis, of any topology.
     Redis(Keyspace),
 }
 
-/// Why an export or an import has failed.
+/// The reason why an export or import failed.
 #[derive(Debug)]
 pub enum Failure {
     /// The data directory cannot be used.
     Directory(OpenError),
-    /// The Redis cannot be used; says what to do.
+    /// Redis cannot be used. The text says what to do.
     Redis(String),
-    /// What is stored is not as it should be; says what to do.
+    /// The stored state is damaged. The text says what to do.
     Damaged(String),
-    /// The archive's file cannot be written.
+    /// The export file cannot be read or written.
     File(io::Error),
-    /// The archive is none that can be taken in.
+    /// The file is not a valid export.
     Unfit(Unfit),
-    /// The target holds something already.
+    /// The target already holds state.
     Occupied(String),
-    /// What was written is not all there.
+    /// The lines that were read back differ from the written ones.
     Unverified(String),
 }
 
@@ -63,22 +70,22 @@ impl From<OpenError> for Failure {
 }
 
 impl Store {
-    /// A data directory to export, which is there.
+    /// Opens an existing data directory for an export. Fails if there is none.
     pub fn existing(path: &Path) -> Result<Store, Failure> {
         Ok(Store::Directory(Box::new(Directory::open(path, true)?)))
     }
 
-    /// A data directory to import into, made if it is not there.
+    /// Opens a data directory for an import, and creates it if it does not exist.
     pub fn directory(path: &Path) -> Result<Store, Failure> {
         Ok(Store::Directory(Box::new(Directory::open(path, false)?)))
     }
 
-    /// A Redis, which has to answer.
+    /// Connects to Redis. Fails if it does not answer or must not be used with its settings.
     pub async fn redis(options: &RedisOptions) -> Result<Store, Failure> {
         Keyspace::open(options).await.map(Store::Redis).map_err(Failure::Redis)
     }
 
-    /// The same on another clock than its own, for tests that step the time.
+    /// Replaces the clock, for tests that step the time.
     #[must_use]
     pub fn on_clock(mut self, clock: Clock) -> Store {
         match &mut self {
@@ -88,7 +95,7 @@ impl Store {
         self
     }
 
-    /// What the first line of its archive calls it.
+    /// The name of the engine in the first line of an export.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Store::Directory(_) => "embedded",
@@ -96,7 +103,7 @@ impl Store {
         }
     }
 
-    /// The time on its clock, µs.
+    /// The time of the store's clock, in µs.
     pub(crate) async fn now(&mut self) -> Result<u64, Failure> {
         match self {
             Store::Directory(directory) => Ok(directory.now()),
@@ -104,7 +111,7 @@ impl Store {
         }
     }
 
-    /// Hands over all that has not lapsed.
+    /// Passes every line that has not lapsed to `sink`.
     pub(crate) async fn read(&mut self, sink: &mut Sink<'_>) -> Result<(), Failure> {
         let now = self.now().await?;
         let mut unlapsed = |line: Line| if line.has_lapsed(now) { Ok(()) } else { sink(line) };
@@ -114,7 +121,7 @@ impl Store {
         }
     }
 
-    /// Whether it holds anything.
+    /// Whether the store holds no state. Fails if an earlier import was not finished.
     pub(crate) async fn is_empty(&mut self) -> Result<bool, Failure> {
         match self {
             Store::Directory(directory) => directory.is_empty(),
@@ -122,8 +129,8 @@ impl Store {
         }
     }
 
-    /// Begins to take lines in, in place of all that it holds, by what the clock was that they
-    /// are from. Until `finish` they are none that an engine decides on.
+    /// Starts an import that replaces all state. `time` is the clock of the export's source, in µs;
+    /// the target's clock must not start before it. No engine may use the state until `finish`.
     pub(crate) async fn begin(&mut self, time: u64) -> Result<(), Failure> {
         match self {
             Store::Directory(directory) => {
@@ -134,7 +141,7 @@ impl Store {
         }
     }
 
-    /// Takes a line in.
+    /// Adds a line. It is durable after `flush`.
     pub(crate) async fn write(&mut self, line: &Line) -> Result<(), Failure> {
         match self {
             Store::Directory(directory) => directory.write(line),
@@ -142,7 +149,7 @@ impl Store {
         }
     }
 
-    /// Writes what is not yet.
+    /// Writes all lines that are still buffered.
     pub(crate) async fn flush(&mut self) -> Result<(), Failure> {
         match self {
             Store::Directory(directory) => directory.flush(),
@@ -150,7 +157,7 @@ impl Store {
         }
     }
 
-    /// Lets engines decide on what was taken in, which is verified.
+    /// Completes the import: engines may use the state. Called once the written lines are verified.
     pub(crate) async fn finish(&mut self) -> Result<(), Failure> {
         match self {
             Store::Directory(_) => Ok(()),

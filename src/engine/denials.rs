@@ -1,10 +1,22 @@
-//! Refusals that this server remembers, so that a storm on a full pool or a blocked key
-//! is answered here and the store serves those that it can grant something.
+//! The denial cache: recent refusals of this server, repeated without asking the store.
 //!
-//! A refusal is remembered with the *generation* of its partition, taken before the call
-//! was sent. Whatever this server sees change the partition begins a new generation: what
-//! was remembered before, and answers that were on their way meanwhile, are never given
-//! again. Nothing is ever granted from here.
+//! A storm of calls on a full pool or a throttled key then costs Redis almost nothing.
+//! `Engine::answer` asks the cache for each AdmitTask and CheckRate (`recall`) and adds refusals of
+//! the store (`learn`). `Engine::run` passes each decision through `watch`, which invalidates the
+//! entries that the decision may affect. The embedded engine has no cache.
+//!
+//! # Invariants
+//! - Only refusals are stored. Nothing is granted from the cache.
+//! - An entry is valid until the refusal could change without a call, such as at the next lease
+//!   end, and at most `denial_cache` (50 ms by default). Time counts from when the call was sent. A
+//!   change through another server is thus seen after `denial_cache` at the latest.
+//! - Each partition has a *generation*. A decision through this server that may turn a refusal into
+//!   a grant begins a new generation. An entry is valid only in the generation in which its call
+//!   was sent. So older entries are not repeated, nor are refusals that were in flight.
+//! - A decision with an unknown fate counts as executed, one whose call was cancelled too.
+//! - A lost connection invalidates all entries: the store may have failed over.
+//! - A caller that holds a lease through this server always reaches the store (`held`). A caller
+//!   that holds one through another server does so after a second (`told`).
 
 mod held;
 mod shelf;
@@ -30,16 +42,16 @@ use held::Held;
 use shelf::{Entry, Shelf};
 use told::Told;
 
-/// Partitions share so many generations: to begin one for nothing costs a call to the
-/// store.
+/// The number of generation counters. Partitions with the same hash share one; a needless new
+/// generation costs one call to the store.
 const GENERATIONS: usize = 1 << 14;
 
-/// What this server remembers of refusals.
+/// The denial cache of a server.
 pub(super) struct Denials {
     clock: Clock,
     hasher: RandomState,
     generations: Box<[AtomicU32]>,
-    /// By the same hash, in seconds: how much longer holders hold something.
+    /// The grace of leases in seconds, by the same hash as generations.
     keeps: Box<[AtomicU32]>,
     held: Held,
     told: Told,
@@ -47,9 +59,9 @@ pub(super) struct Denials {
     keys: Shelf<RefusedKey>,
 }
 
-/// A decision whose refusals have a place here.
+/// A decision whose refusals are cached.
 pub trait Shelved: Deniable<State: Kept> + Degradable {
-    /// That place.
+    /// The cache of this kind of decision.
     #[expect(private_interfaces, reason = "only the engine's own decisions have one")]
     fn shelf(denials: &Denials) -> &Shelf<Self::Denial>;
 }
@@ -68,15 +80,16 @@ impl Shelved for CheckRate {
     }
 }
 
-/// What is known of a call before it is sent.
+/// The result of asking the cache.
 pub(super) enum Recall<O> {
-    /// It is refused.
+    /// A valid refusal is cached.
     Denied(O),
-    /// The store has to be asked; a refusal may be remembered by the ticket.
+    /// The store must decide. With the ticket, its refusal can be added to the cache.
     Ask(Option<Ticket>),
 }
 
-/// The moment a call was sent.
+/// The state of the cache when a call was sent; makes its refusal valid only while nothing has
+/// changed since.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ticket {
     key: u64,
@@ -92,7 +105,7 @@ impl fmt::Debug for Denials {
 }
 
 impl Denials {
-    /// Nothing remembered; what is remembered ages by this clock.
+    /// Creates an empty cache whose entries age by this clock.
     pub(super) fn new(clock: Clock) -> Denials {
         Denials {
             clock,
@@ -106,7 +119,7 @@ impl Denials {
         }
     }
 
-    /// Whether a decision is known to be refused. `epoch` is the store's.
+    /// Asks the cache about a decision. `epoch` is the engine's count of lost connections.
     pub(super) fn recall<D: Shelved>(&self, decision: &D, epoch: u64) -> Recall<D::Outcome> {
         let Some(kind) = decision.kind() else { return Recall::Ask(None) };
         let partition = decision.partition();
@@ -137,7 +150,7 @@ impl Denials {
         }
     }
 
-    /// Remembers an outcome, if it may be: the refusal of a call that was sent then.
+    /// Adds the outcome of a decision if it is a refusal that may be repeated.
     pub(super) fn learn<D: Shelved>(&self, decision: &D, outcome: &D::Outcome, ticket: Ticket) {
         let Some((denial, holds)) = decision.denial(outcome) else { return };
         let Ticket { key, generation, epoch, since } = ticket;
@@ -151,7 +164,7 @@ impl Denials {
         }
     }
 
-    /// Follows decisions that are about to be sent.
+    /// Watches decisions that are about to be sent, for their effect on cached refusals.
     pub(super) fn watch<'a, D: Decision>(&'a self, decisions: &'a [D]) -> Watch<'a, D> {
         Watch { denials: self, decisions }
     }
@@ -189,15 +202,14 @@ impl Denials {
     }
 }
 
-/// Decisions on their way. When dropped before their outcomes are known, whatever they
-/// may have changed counts as changed.
+/// Decisions in flight. If dropped before [`Watch::settle`], all of them count as executed.
 pub(super) struct Watch<'a, D: Decision> {
     denials: &'a Denials,
     decisions: &'a [D],
 }
 
 impl<D: Decision> Watch<'_, D> {
-    /// Takes in what became of each.
+    /// Applies the effect of each outcome to the cache.
     pub(super) fn settle<'o>(
         mut self,
         outcomes: impl Iterator<Item = Result<&'o D::Outcome, &'o Error>>,
@@ -221,7 +233,7 @@ impl<D: Decision> Drop for Watch<'_, D> {
 }
 
 impl Redis {
-    /// The same with refusals that age by this clock, for tests that step the time.
+    /// Replaces the clock of the denial cache, for tests that step the time.
     pub fn remembering_by(mut self, clock: Clock) -> Redis {
         self.denials = Box::new(Denials::new(clock));
         self

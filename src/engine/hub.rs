@@ -1,5 +1,11 @@
-//! The calls of this server that last: those that wait, to which hints come here, and
-//! those that watch.
+//! The registry of this server's long calls: waiting calls and watchers.
+//!
+//! The waiting room (`room`) registers each waiting call and gets a number for it. That number is
+//! in the call's ticket, so a wake-up for the number reaches the call: directly on the embedded
+//! engine, by Redis pub/sub on [`Hub::channel`] otherwise. Feeds take a permit for each watcher. At
+//! shutdown [`Hub::close`] ends them all.
+//!
+//! A wake-up says only that a call may proceed. The call then asks the store, which decides.
 
 use std::{
     collections::HashMap,
@@ -18,13 +24,13 @@ use crate::{
     error::Error,
 };
 
-/// Calls that wait on one server at most: each holds memory, no connection to the
-/// store and no thread.
+/// The most waiting calls of a server. Each needs memory, but no thread and no connection to the
+/// store.
 const SEATS_MAX: usize = 65_536;
-/// Calls that watch on one server at most.
+/// The most watchers of a server.
 const WATCHERS_MAX: usize = 10_000;
 
-/// The calls of this server that wait, by number, and room for those that watch.
+/// The waiting calls by number, and the permits of watchers.
 pub struct Hub {
     channel: Arc<str>,
     next: AtomicU64,
@@ -33,7 +39,7 @@ pub struct Hub {
     calls: Mutex<HashMap<u64, Arc<Notify>>>,
 }
 
-/// A call's right to be told; ends when dropped.
+/// The registration of a waiting call; ends when dropped.
 #[derive(Debug)]
 pub struct Seat {
     hub: Arc<Hub>,
@@ -48,7 +54,7 @@ impl fmt::Debug for Hub {
 }
 
 impl Hub {
-    /// A hub whose channel starts with `prefix` and is nobody else's.
+    /// Creates a registry with a unique channel name that starts with `prefix`.
     pub fn new(prefix: &str) -> Arc<Hub> {
         let random = || RandomState::new().build_hasher().finish();
         Arc::new(Hub {
@@ -60,12 +66,13 @@ impl Hub {
         })
     }
 
-    /// Where the server listens for hints.
+    /// The pub/sub channel of this server's wake-ups. It also identifies the server in queues.
     pub fn channel(&self) -> &Arc<str> {
         &self.channel
     }
 
-    /// A seat for a call that is about to wait.
+    /// Registers a call that is about to wait. Fails with [`Error::Overloaded`] at 65,536 waiting
+    /// calls.
     pub fn seat(self: &Arc<Hub>) -> Result<Seat, Error> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let told = Arc::new(Notify::new());
@@ -78,7 +85,8 @@ impl Hub {
         Ok(Seat { hub: self.clone(), number, told })
     }
 
-    /// A place for a call that is about to watch; free again when dropped.
+    /// A permit for a watcher, free again when dropped. Fails with [`Error::TooManyWatchers`] at
+    /// 10,000 watchers, and with [`Error::Ending`] after [`Hub::close`].
     pub fn place(&self) -> Result<OwnedSemaphorePermit, Error> {
         if self.is_closed() {
             return Err(Error::Ending);
@@ -89,32 +97,33 @@ impl Hub {
         })
     }
 
-    /// How many calls wait.
+    /// The number of waiting calls.
     pub fn seats(&self) -> usize {
         self.lock().len()
     }
 
-    /// Tells a call that it may be its turn; whether it is there.
+    /// Wakes a call up. Returns whether the call is registered; an earlier wake-up that the call
+    /// has not consumed yet is kept, not doubled.
     pub fn tell(&self, number: u64) -> bool {
         let told = self.lock().get(&number).cloned();
         told.inspect(|told| told.notify_one()).is_some()
     }
 
-    /// Makes every call that waits ask a last time and leave its queue, and ends those that
-    /// watch: the server is about to end.
+    /// Ends waiting and watching, at shutdown. Each waiting call is woken up, asks the store a last
+    /// time and leaves its queue.
     pub fn close(&self) {
         self.closed.send_replace(true);
         self.lock().values().for_each(|told| told.notify_one());
     }
 
-    /// Whether nobody may wait or watch any more.
+    /// Whether [`Hub::close`] was called.
     pub fn is_closed(&self) -> bool {
         *self.closed.borrow()
     }
 
-    /// Returns once nobody may wait or watch any more.
+    /// Returns once [`Hub::close`] was called.
     pub async fn closed(&self) {
-        // The sender is there as long as we are.
+        // The sender lives as long as `self`.
         let _ = self.closed.subscribe().wait_for(|is_closed| *is_closed).await;
     }
 
@@ -124,12 +133,12 @@ impl Hub {
 }
 
 impl Seat {
-    /// The call's number.
+    /// The number of the call, unique on this server.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Returns once the call is told; at once if it was since the last time.
+    /// Returns at the next wake-up; at once if one came since the last return.
     pub async fn told(&self) {
         self.told.notified().await;
     }

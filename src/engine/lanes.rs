@@ -1,8 +1,13 @@
-//! Joins decisions on one partition that arrive while another one is on its way.
+//! The coalescer: combines decisions on one partition that arrive while another is being decided.
 //!
-//! Each partition that is being asked for has a lane: a task that takes what has
-//! arrived, in order, and decides it in one go, until nothing more is there. There
-//! is no timer: a decision that finds no lane is on its way at once.
+//! NextSequence uses it on Redis, where a round trip is expensive and all callers of a sequence
+//! need the same key. A task per busy partition takes the waiting decisions in order of arrival,
+//! merges neighbours where [`Joined::join`] allows it, decides them in one batch and distributes
+//! the outcomes. The task ends when its partition has no waiting decisions.
+//!
+//! There is no timer: a decision on an idle partition is decided at once, and the batch size
+//! follows the load. The outcomes equal those of deciding one by one in order of arrival. If a
+//! merged decision is refused, its parts are decided one by one.
 
 use std::{
     collections::HashMap,
@@ -22,20 +27,19 @@ use crate::{
     time::monotonic,
 };
 
-/// Decisions that wait at most, in all lanes; further ones are refused at once.
+/// The most waiting decisions in all partitions. Further ones fail with [`Error::Overloaded`].
 const WAITING_MAX: usize = 4096;
-/// Decisions that wait at most in one lane: a partition that is held up leaves room
-/// for the others.
+/// The most waiting decisions of one partition, so that a slow partition leaves room for others.
 const LANE_MAX: usize = 1024;
-/// Decisions that a lane takes in one go.
+/// The most decisions of a partition that are decided in one batch.
 const TAKE_MAX: usize = 512;
 
-/// What each of several decisions was answered, if they could be taken at all.
+/// One result for each decision of a batch, or an error of the whole batch.
 pub type Outcomes<T> = Result<Vec<Result<T, Error>>, Error>;
 
-/// Takes decisions on one partition, in order.
+/// Decides batches for the coalescer.
 pub trait Take<D: Decision>: Send + Sync + 'static {
-    /// Returns an outcome for each, by `deadline`.
+    /// Returns one result for each decision, in order, by `deadline`.
     fn take(
         &self,
         decisions: Vec<D>,
@@ -43,11 +47,11 @@ pub trait Take<D: Decision>: Send + Sync + 'static {
     ) -> impl Future<Output = Outcomes<D::Outcome>> + Send;
 }
 
-/// The lanes of one kind of decision.
+/// The coalescer of one kind of decision.
 #[derive(Debug)]
 pub struct Lanes<D: Joined, T> {
     take: T,
-    /// What waits, by partition; an entry is a lane that runs.
+    /// The waiting decisions by partition. An entry exists while a task decides for its partition.
     waiting: Mutex<Queues<D>>,
     places: Arc<Semaphore>,
 }
@@ -59,18 +63,19 @@ struct Waiting<D: Decision> {
     decision: D,
     deadline: Instant,
     reply: oneshot::Sender<Result<D::Outcome, Error>>,
-    /// Held until it is taken, though its caller may be gone.
+    /// Released when the batch is formed, even if the call was cancelled.
     _place: OwnedSemaphorePermit,
 }
 
 impl<D: Joined<Outcome: Clone>, T: Take<D>> Lanes<D, T> {
-    /// No lanes yet.
+    /// Creates a coalescer that decides batches with `take`.
     pub fn new(take: T) -> Arc<Lanes<D, T>> {
         let places = Arc::new(Semaphore::new(WAITING_MAX));
         Arc::new(Lanes { take, waiting: Mutex::default(), places })
     }
 
-    /// Takes a decision, together with those that wait beside it.
+    /// Decides `decision` together with others of its partition. Fails with
+    /// [`Error::DeadlineExceeded`] at `deadline`: the decision may be under way.
     pub async fn run(
         self: &Arc<Self>,
         decision: D,
@@ -81,17 +86,17 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Lanes<D, T> {
         let (reply, answer) = oneshot::channel();
         let waiting = Waiting { decision, deadline, reply, _place: place };
         if self.push(&partition, waiting)? {
-            // A task of its own: the caller may go away, those behind it wait on.
+            // A task, since the caller may be cancelled while others of the partition wait.
             tokio::spawn(Lane { lanes: self.clone(), partition }.drive());
         }
         match timeout_at(deadline.into(), answer).await {
             Ok(Ok(outcome)) => outcome,
-            // It may be on its way.
+            // It may be under way.
             Ok(Err(_)) | Err(_) => Err(Error::DeadlineExceeded),
         }
     }
 
-    /// Whether it is the first of its partition: no lane runs yet.
+    /// Appends a decision to its partition's queue. Returns whether a task must be started.
     fn push(&self, partition: &[u8], waiting: Waiting<D>) -> Result<bool, Error> {
         let mut lanes = self.lock();
         match lanes.get_mut(partition) {
@@ -111,12 +116,12 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Lanes<D, T> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decides what was taken from a lane.
+    /// Decides a batch and sends each caller its outcome.
     async fn decide(&self, taken: Vec<Waiting<D>>) {
         let now = monotonic();
         let (mut decisions, mut replies) = (Vec::new(), Vec::new());
         let mut until = now;
-        // Nobody waits for the others any more.
+        // Skips decisions of calls that were cancelled or are out of time.
         for one in taken.into_iter().filter(|one| one.deadline > now && !one.reply.is_closed()) {
             until = until.max(one.deadline);
             decisions.push(one.decision);
@@ -124,7 +129,7 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Lanes<D, T> {
         }
         let (heads, sizes) = join(&decisions);
         let shared = share(self.take.take(heads, until).await, &sizes, &decisions);
-        // Those that were refused together are decided each by itself.
+        // Refused as a group: decide each alone, since some may be granted.
         let open = shared.iter().zip(decisions).filter(|(outcome, _)| outcome.is_none());
         let open: Vec<D> = open.map(|(_, decision)| decision).collect();
         let mut again = match open.len() {
@@ -133,15 +138,15 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Lanes<D, T> {
         };
         for (reply, outcome) in replies.into_iter().zip(shared) {
             if let Some(outcome) = outcome.or_else(|| again.next()) {
-                // A caller that has gone away has chosen not to know.
+                // A cancelled caller has dropped its receiver.
                 let _ = reply.send(outcome);
             }
         }
     }
 }
 
-/// Decisions that follow each other and can be joined, joined; and how many each
-/// one stands for.
+/// Merges neighbours that can be joined. Returns the merged decisions and how many decisions each
+/// contains.
 fn join<D: Joined>(decisions: &[D]) -> (Vec<D>, Vec<usize>) {
     let mut heads: Vec<(D, usize)> = Vec::new();
     for decision in decisions {
@@ -156,7 +161,7 @@ fn join<D: Joined>(decisions: &[D]) -> (Vec<D>, Vec<usize>) {
     heads.into_iter().unzip()
 }
 
-/// The outcome of each decision, none where it has to be decided by itself.
+/// Splits the outcomes of merged decisions. `None` for decisions that must be decided alone.
 fn share<D: Joined<Outcome: Clone>>(
     outcomes: Outcomes<D::Outcome>,
     sizes: &[usize],
@@ -177,12 +182,12 @@ fn share<D: Joined<Outcome: Clone>>(
     shared
 }
 
-/// An outcome for each of so many decisions.
+/// One result for each of `number` decisions: an error of the batch becomes the error of each.
 fn all<T: Clone>(outcomes: Outcomes<T>, number: usize) -> Vec<Result<T, Error>> {
     outcomes.unwrap_or_else(|error| vec![Err(error); number])
 }
 
-/// A lane that runs.
+/// The task that decides for one partition.
 struct Lane<D: Joined<Outcome: Clone>, T: Take<D>> {
     lanes: Arc<Lanes<D, T>>,
     partition: Box<[u8]>,
@@ -195,7 +200,7 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Lane<D, T> {
         }
     }
 
-    /// What has arrived; with nothing there the lane is no more.
+    /// Takes the next batch. If none waits, removes the partition's entry and ends the task.
     fn next(&self) -> Option<Vec<Waiting<D>>> {
         let mut lanes = self.lanes.lock();
         let lane = lanes.get_mut(&self.partition)?;
@@ -210,15 +215,15 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Lane<D, T> {
 
 impl<D: Joined<Outcome: Clone>, T: Take<D>> Drop for Lane<D, T> {
     fn drop(&mut self) {
-        // Ended in mid-way, those that wait must not wait for it, and the next to
-        // come must start another.
+        // After a panic: waiting callers must not hang, and the next decision must start a new
+        // task. Dropping the queue drops their senders.
         if std::thread::panicking() {
             self.lanes.lock().remove(&self.partition);
         }
     }
 }
 
-/// The refusal of a decision that has no place, counted.
+/// The error for a full queue; counts the refusal.
 fn refused() -> Error {
     budget::note(Limit::Waiters);
     Error::Overloaded

@@ -1,10 +1,24 @@
-//! The waiting room: calls that wait for their turn, and a server's attendance to the
-//! queues they wait in.
+//! The waiting room: keeps calls in the queues of pools and locks until they may proceed.
 //!
-//! A call asks, and if it has to wait it sleeps until it is told, then asks again. A
-//! hint may be lost and a lease ends without a word, so one task for all queues asks
-//! now and then, and when a lease is about to end, whose turn it is. It runs only while
-//! calls wait; they hold no connection meanwhile.
+//! AdmitTask and AcquireLock use it when the caller is willing to wait. A call asks the store. If
+//! it has to wait, the store gives its waiter a ticket, and the call sleeps until a wake-up. Then
+//! it asks again. The store alone decides the order: a wake-up grants nothing.
+//!
+//! # Heartbeats
+//! A wake-up can be lost, and a lease can end while nobody calls. So one task for each kind of call
+//! sends heartbeats for each queue that has calls of this server. They are due every 300 ms (less
+//! often above 3,000 queues) and at the next lease end; see `register`. A heartbeat renews the
+//! tickets of this server and returns the waiters that may proceed. The task runs only while calls
+//! wait.
+//!
+//! # Guarantees
+//! - A waiting call holds memory and a ticket, but no connection and no thread.
+//! - A call that is cancelled leaves its queue with the next heartbeat. A server that dies loses
+//!   its tickets after five heartbeat intervals, so its waiters block nobody for long.
+//! - A call whose last try has an unknown fate fails with [`Error::DeadlineExceeded`], never with a
+//!   refusal: it may have been granted.
+//! - At shutdown a call fails with [`Error::Ending`]. On Redis its ticket is kept for 10 s, so a
+//!   repeat on another server continues at the old place in the queue.
 
 mod register;
 
@@ -28,34 +42,36 @@ use crate::{
 };
 use register::{Due, Register};
 
-/// Kept back of a call's time for its last try: a fourth of it, or this.
+/// The time that a call keeps back for its last try: a quarter of its time, at most this.
 const LAST_TRY_MAX: Duration = Duration::from_millis(250);
-/// By when the store has to answer an attendance.
+/// The time limit of a heartbeat.
 const ATTEND_MAX: Duration = Duration::from_secs(1);
-/// Queues that are attended to in one round trip.
+/// The most queues in one round trip of heartbeats.
 const ATTENDED_MAX: usize = 128;
-/// How long the only server there is is known to a queue.
+/// The time that a heartbeat is valid on the embedded engine. It is long because no other server
+/// can wait: a delay of this server must not cost its calls their tickets.
 const KEEP_ALONE: Millis = Millis::from_secs(3600);
-/// When a call that waits asks again that could not, and when a server attends again.
+/// The pause before a waiting call or the heartbeat task tries again after an error.
 const CROWDED: Duration = Duration::from_millis(50);
-/// How long the ticket of a call is kept, in Redis, that waits on a server that ends: time to
-/// call another server. Nobody waits for it meanwhile.
+/// The time for which Redis keeps the ticket of a call whose server shuts down. The kept ticket
+/// blocks no other waiter.
 const TICKET_KEPT: Millis = Millis::from_secs(10);
-/// How long such a call tries to have its ticket kept.
+/// The time that such a call has to leave its queue with its ticket kept.
 const LEAVE_MAX: Duration = Duration::from_secs(1);
-/// How often a call asks again that is told nothing: whatever became of its place, it
-/// takes it again. And what each call that waits adds to that.
+/// The time after which a call asks again without a wake-up: [`ASK_EVERY`], plus up to
+/// [`ASK_PER_CALL`] for each waiting call, so that calls do not ask all at once. A call whose
+/// ticket was lost gets it again.
 const ASK_EVERY: Duration = Duration::from_secs(5);
 const ASK_PER_CALL: Duration = Duration::from_millis(1);
 
-/// The calls of one kind that wait.
+/// The waiting calls of one kind.
 #[derive(Debug)]
 pub struct Room<D: Waits> {
     engine: Arc<Engine>,
     register: Register<D>,
 }
 
-/// A call that waits; gives its place up when dropped.
+/// A waiting call; leaves its queue when dropped.
 struct Waiting<'a, D>
 where
     D: Waits<State: Kept, Attend: Decision<State: Kept>>,
@@ -64,7 +80,7 @@ where
     decision: D,
     seat: Seat,
     ticket: u64,
-    /// Whether the queue may hold its place.
+    /// Whether the queue may hold a ticket of this call.
     is_placed: bool,
 }
 
@@ -72,12 +88,13 @@ impl<D> Room<D>
 where
     D: Waits<State: Kept, Attend: Decision<State: Kept>>,
 {
-    /// An empty room.
+    /// Creates an empty waiting room.
     pub fn new(engine: Arc<Engine>) -> Arc<Room<D>> {
         Arc::new(Room { engine, register: Register::default() })
     }
 
-    /// Takes a decision without waiting.
+    /// Executes a decision without waiting. Repeats it while more expired tickets stand before it
+    /// than one step removes.
     pub async fn run_at_once(&self, decision: &D, deadline: Instant) -> Result<D::Outcome, Error> {
         loop {
             let outcome = self.engine.run(decision, deadline).await?;
@@ -88,8 +105,9 @@ where
         }
     }
 
-    /// Takes a decision as [`Engine::answer`] does, waiting for its turn at most `wait`; boxed,
-    /// so that others do not pay for it. Nobody waits for a store that cannot be asked.
+    /// Executes a decision and waits at most `wait` for a free slot. Without a reachable store it
+    /// does not wait: [`Engine::answer`] decides, with the fallback. Boxed, to keep the futures of
+    /// calls that do not wait small.
     pub async fn answer(
         self: &Arc<Room<D>>,
         decision: &D,
@@ -125,8 +143,9 @@ where
         }
     }
 
-    /// Takes a decision, waiting for its turn at most `wait`. Returns by `deadline`. Fails with
-    /// `Ending` when the server ends before its turn and before its time is over.
+    /// Executes a decision, and waits at most `wait` until it may proceed. Returns by `deadline`.
+    /// The outcome is the last refusal if the time is over. Fails with [`Error::Ending`] if the
+    /// server shuts down before that.
     pub async fn run(
         self: &Arc<Room<D>>,
         decision: D,
@@ -141,21 +160,20 @@ where
         call.run(until, deadline).await
     }
 
-    /// How long this server is known to a queue without a word. Where nobody else can be
-    /// there it is known, whatever holds it up.
+    /// The time that a heartbeat of this server is valid.
     fn keep(&self) -> Millis {
         if self.engine.is_remote() { self.register.keep() } else { KEEP_ALONE }
     }
 
-    /// Begins to attend to the queues, if nobody does.
+    /// Starts the heartbeat task if `is_due`.
     fn begin(self: &Arc<Room<D>>, is_due: bool) {
-        // A call that is dropped with its runtime needs nobody to tell so.
+        // Without a runtime the process is ending: the tickets expire.
         if is_due && let Ok(runtime) = Handle::try_current() {
             runtime.spawn(self.clone().attend());
         }
     }
 
-    /// Attends to the queues until nobody waits.
+    /// Sends heartbeats until no call waits.
     async fn attend(self: Arc<Room<D>>) {
         while let Some(dues) = self.register.next(ATTENDED_MAX).await {
             let attend = |due: &Due<D>| {
@@ -175,7 +193,7 @@ where
             if has_failed {
                 sleep(CROWDED).await;
             }
-            // Where the store needs no waiting for, calls go first.
+            // On the embedded engine nothing above awaits: let calls of this thread run.
             yield_now().await;
         }
     }
@@ -186,13 +204,15 @@ where
             Ok(Attendance { frees_in, again, turns }) => {
                 for (number, waiter) in turns {
                     if !hub.tell(number) {
-                        // Its word that it waits no longer was lost. Somebody attends: we.
+                        // The call has ended, and its leave was lost: send it again. The task runs
+                        // already.
                         self.register.leave(asked.clone(), waiter, number);
                     }
                 }
                 (again, frees_in.map(Millis::duration))
             }
-            // What keeps the server from attending is what calls are answered, too.
+            // Where the store is unreachable or the queue unreadable, each call asks and gets that
+            // error.
             Err(error) => {
                 tracing::debug!(%error, "could not attend to a queue");
                 let ask_all = matches!(error, Error::Corrupt(_)) || self.engine.check().is_err();
@@ -218,9 +238,9 @@ where
     async fn run(&mut self, until: Instant, deadline: Instant) -> Result<D::Outcome, Error> {
         let engine = &self.room.engine;
         let mut refusal = None;
-        // A try whose reply was lost may have been granted.
+        // Whether an earlier try may have been granted: its reply was lost.
         let mut is_unsure = false;
-        // Until when a call tries to leave whose server ends.
+        // At shutdown: the end of the tries to leave the queue.
         let mut leaves_by = None;
         loop {
             let now = monotonic();
@@ -231,7 +251,7 @@ where
                 None => {
                     (Millis(until.saturating_duration_since(now).as_millis() as u64), Millis(0))
                 }
-                // The embedded engine's queue ends with the server.
+                // The queue of an embedded engine ends with the process.
                 Some(_) if engine.is_remote() => (Millis(0), TICKET_KEPT),
                 Some(_) => (Millis(0), Millis(0)),
             };
@@ -249,8 +269,7 @@ where
                     is_unsure = false;
                     outcome
                 }
-                // It goes on waiting where the store goes on answering, and has been
-                // refused where there is no room for its last try.
+                // At shutdown: tries to have its ticket kept, until `LEAVE_MAX` is over.
                 Err(Error::Overloaded)
                     if refusal.is_some() && leaves_by.is_some_and(|by| monotonic() < by) =>
                 {
@@ -258,11 +277,13 @@ where
                     continue;
                 }
                 Err(error) => match (error, refusal.take()) {
+                    // Its ticket may be lost.
                     (Error::Overloaded | Error::Unavailable(_) | Error::Refused(_), Some(_))
                         if leaves_by.is_some() && !is_unsure =>
                     {
                         return Err(Error::Ending);
                     }
+                    // The last try was certainly not executed: the refusal before it stands.
                     (
                         Error::Overloaded | Error::Unavailable(_) | Error::Refused(_),
                         Some(refused),
@@ -270,13 +291,14 @@ where
                         return Ok(refused);
                     }
                     (error @ Error::Corrupt(_), _) => return Err(error),
+                    // The store still answers: the call keeps waiting.
                     (error, refused @ Some(_)) if wait.0 > 0 && engine.check().is_ok() => {
                         is_unsure |= error.is_unsure();
                         refusal = refused;
                         sleep(CROWDED).await;
                         continue;
                     }
-                    // A try before this one may have been granted.
+                    // An earlier try may have been granted, so no refusal is safe.
                     (_, _) if is_unsure => return Err(Error::DeadlineExceeded),
                     (error, _) => return Err(error),
                 },
@@ -303,11 +325,12 @@ where
             }
             self.ticket = ticket;
             refusal = Some(outcome);
-            // Told or not, it asks again then; not all at once that came at once.
+            // Asks again then, with or without a wake-up. The spread keeps calls from asking
+            // together.
             let spread = self.seat.number() % engine.hub().seats().max(1) as u64;
             let again = monotonic() + ASK_EVERY + ASK_PER_CALL * spread as u32;
             let _ = timeout_at(again.min(until).into(), self.seat.told()).await;
-            // Lets a client that went away meanwhile end the call before its turn.
+            // Lets a cancelled call end before it takes a slot.
             yield_now().await;
         }
     }

@@ -1,8 +1,15 @@
-//! Stands in for a store that cannot be asked: an engine in this process that decides about
-//! this server's share, where the configuration allows that.
+//! The fallback: answers calls while Redis is unreachable, if the configuration allows it.
 //!
-//! What it grants counts here only, and runs to its end whether the store is back or not. It
-//! knows nothing of what the store granted before.
+//! `on_store_failure` of a pool or policy decides: fail, refuse, or grant this server's share.
+//! Shares are decided by an embedded engine in this process, with the configured numbers divided by
+//! `replicas`.
+//!
+//! # Guarantees
+//! - Only calls that were certainly not executed are answered here.
+//! - A share is granted only while the store is unreachable. A store that answers but refuses
+//!   writes still counts its leases; a share would be granted in addition to them.
+//! - Grants of the fallback count on this server only and run to their end, also after the store is
+//!   back. It knows nothing of earlier grants of the store.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -22,28 +29,28 @@ use crate::{
     time::{Clock, monotonic},
 };
 
-/// The store counts as back once it has answered and no call was answered without it for
-/// so long, in microseconds.
+/// The store counts as back if it decides a call, and no call was answered without it for this
+/// time, in µs.
 const CALM_MICROS: u64 = 1_000_000;
 
-/// An engine for this server's share, which takes no memory before it is asked.
+/// The fallback engine. It needs almost no memory before its first grant.
 #[derive(Debug)]
 pub(super) struct StandIn {
     embedded: Embedded,
-    /// How many servers share the store.
+    /// The number of servers that share the store.
     replicas: u32,
     clock: Clock,
     /// Whether calls are answered without the store.
     stands: AtomicBool,
-    /// When one was, at last.
+    /// The time of the last call that was answered without the store, in µs.
     last: AtomicU64,
-    /// Whether one ever was granted something.
+    /// Whether anything was ever granted here.
     is_used: AtomicBool,
     used: Notify,
 }
 
 impl StandIn {
-    /// One of so many.
+    /// Creates the fallback of one of `replicas` servers.
     pub(super) fn new(replicas: u32) -> StandIn {
         let clock = Clock::system();
         StandIn {
@@ -57,8 +64,9 @@ impl StandIn {
         }
     }
 
-    /// Answers a decision that the store could not take, as the configuration says. Grants
-    /// nothing while the store answers, and only refuses.
+    /// Answers a decision that the store did not execute, by the configuration of its pool or
+    /// policy. Returns the error if the configuration says to fail. After [`Error::Refused`] it
+    /// grants nothing.
     fn answer<D>(&self, decision: &D, error: Error) -> Result<Answered<D::Outcome>, Error>
     where
         D: Degradable + Decision<State: Kept>,
@@ -69,7 +77,7 @@ impl StandIn {
         let answer = match decision.on_store_failure() {
             OnStoreFailure::Fail => None,
             OnStoreFailure::Deny => refused(),
-            // What the store granted still counts there: a share would come on top of it.
+            // The leases of the store still count, so a share would exceed the cap.
             OnStoreFailure::Allow if is_refused && decision.refused().is_some() => None,
             OnStoreFailure::Allow if decision.has_no_share(self.replicas) => refused(),
             OnStoreFailure::Allow => self.decide(decision),
@@ -85,8 +93,7 @@ impl StandIn {
         Ok(answer)
     }
 
-    /// Takes a decision about this server's share; none where it is about something that
-    /// was not granted here.
+    /// Decides on this server's share. `None` for a call about a lease that was not granted here.
     fn decide<D>(&self, decision: &D) -> Option<Answered<D::Outcome>>
     where
         D: Degradable + Decision<State: Kept>,
@@ -101,7 +108,7 @@ impl StandIn {
         Some(Answered { outcome, source: Source::Share })
     }
 
-    /// Notes that the store has taken a decision.
+    /// Records that the store has decided a call.
     fn note_store(&self) {
         if self.stands.load(Ordering::Relaxed)
             && self.clock.now().0 >= self.last.load(Ordering::Relaxed) + CALM_MICROS
@@ -111,7 +118,7 @@ impl StandIn {
         }
     }
 
-    /// Drops what has ended, once there is anything.
+    /// Drops expired entries, from the first grant on.
     pub(super) async fn maintain(&self) {
         self.used.notified().await;
         self.embedded.maintain().await;
@@ -119,8 +126,8 @@ impl StandIn {
 }
 
 impl Engine {
-    /// Takes a decision about something that was granted before: by the store, or by this
-    /// server while the store could not be asked.
+    /// Executes a decision about an earlier grant, such as a completion. If the store does not know
+    /// the grant, the fallback that may have made it decides.
     pub async fn follow<D>(
         &self,
         decision: &D,
@@ -142,9 +149,9 @@ impl Engine {
         self.or_degraded(decision, result, deadline)
     }
 
-    /// What became of a decision, or its answer by the configuration where the store could
-    /// not be asked. Of a store that answers others a call that had no time to be sent
-    /// says nothing: short deadlines must not be a way around a cap.
+    /// Passes an outcome of the store on, or lets the fallback answer. It does not answer
+    /// [`Error::Unavailable`] of a reachable store if the deadline has passed: that call had no
+    /// time to be sent. Short deadlines must not be a way around a cap.
     pub(super) fn or_degraded<D>(
         &self,
         decision: &D,

@@ -1,5 +1,8 @@
-//! Which of the server's threads this is: each has a runtime of its own, and its own
-//! lanes to the store.
+//! The number of the current worker thread.
+//!
+//! Each worker thread of the server has its own runtime and its own pipelines to each Redis node.
+//! `redis::node` selects the pipelines by this number. The numbers are set once, by
+//! `server::workers`.
 
 use std::cell::Cell;
 
@@ -7,12 +10,12 @@ thread_local! {
     static NUMBER: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Makes this thread the server's worker of that number, from 1.
+/// Marks this thread as the worker `number`, from 1.
 pub fn enter(number: usize) {
     NUMBER.set(number);
 }
 
-/// This thread's number; 0 for one that is none of the server's workers.
+/// The number of this thread; 0 if it is not a worker, such as the main thread.
 pub fn number() -> usize {
     NUMBER.get()
 }

@@ -1,10 +1,10 @@
-//! Who was granted something through this server, and until when it may run: a repeat
-//! has to get it again, so no remembered refusal is for it.
+//! The lease ends of callers that this server has granted something.
 //!
-//! A table of instants by the hash of who holds, with no way to be full. Two that fall
-//! into one place share the later instant: with many leases some calls that could be
-//! refused here go to the store, but never is a holder refused for being forgotten. Of
-//! 10,000 leases that run, one such call in a hundred does.
+//! A repeat of a granted call must get its lease again, so cached refusals do not apply to holders.
+//! The table maps a hash of the holder to the end of its lease. Its size is fixed and it resolves
+//! no collisions: two holders with the same slot share the later end. The error is on the safe
+//! side. Of the calls that could be refused from the cache, about 1 in 100 goes to the store at
+//! 10,000 running leases.
 
 use std::sync::{
     OnceLock,
@@ -13,15 +13,15 @@ use std::sync::{
 
 use crate::time::Timestamp;
 
-/// Four bytes each, taken with the first grant.
+/// The number of slots, 4 bytes each. Allocated with the first grant.
 const PLACES: usize = 1 << 20;
 
-/// The end of what is held, by place, in seconds since the epoch.
+/// The latest lease end of each slot, in seconds since the Unix epoch.
 #[derive(Debug, Default)]
 pub(super) struct Held(OnceLock<Box<[AtomicU32]>>);
 
 impl Held {
-    /// Notes that something is held until then.
+    /// Records a lease that ends at `until`.
     pub(super) fn hold(&self, place: u64, until: Timestamp) {
         let empty = || (0..PLACES).map(|_| AtomicU32::new(0)).collect();
         let ends = self.0.get_or_init(empty);
@@ -29,7 +29,7 @@ impl Held {
         ends[place as usize % PLACES].fetch_max(seconds, Ordering::AcqRel);
     }
 
-    /// Whether something may be held now.
+    /// Whether the caller with this hash may hold a lease.
     pub(super) fn holds(&self, place: u64, now: Timestamp) -> bool {
         let Some(ends) = self.0.get() else { return false };
         u64::from(ends[place as usize % PLACES].load(Ordering::Acquire)) * 1_000_000 > now.0
@@ -46,7 +46,7 @@ mod tests {
         let now = Timestamp(1_000_000_500);
         assert!(!held.holds(7, now));
         held.hold(7, Timestamp(1_002_000_001));
-        // A shorter lease of who shares its place does not shorten it.
+        // A shorter lease with the same slot does not shorten it.
         held.hold(7 + PLACES as u64, Timestamp(1_001_000_000));
         assert!(held.holds(7, now) && held.holds(7, Timestamp(1_002_000_001)));
         assert!(!held.holds(7, Timestamp(1_003_000_000)) && !held.holds(8, now));

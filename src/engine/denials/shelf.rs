@@ -1,4 +1,4 @@
-//! Remembered refusals of one kind of decision, at most so many.
+//! The cached refusals of one kind of decision, in a sharded map of bounded size.
 
 use std::{
     collections::HashMap,
@@ -8,28 +8,28 @@ use std::{
 use crate::time::Timestamp;
 
 const SHARDS: usize = 64;
-/// With two kinds of decision 65,536 in all.
+/// Entries of a shard: 32,768 for each kind of decision, 65,536 for both.
 const SHARD_MAX: usize = 512;
 
-/// Refusals by the hash of what they answer. The shards' locks are never held over an
+/// Refusals by the hash of partition and kind of question. A shard's lock is never held over an
 /// `.await`.
 #[derive(Debug)]
 pub(super) struct Shelf<T>(Box<[Shard<T>]>);
 
 type Shard<T> = Mutex<HashMap<u64, Entry<T>>>;
 
-/// A refusal, and when it counts.
+/// A cached refusal and its validity.
 #[derive(Debug)]
 pub(super) struct Entry<T> {
-    /// Two that have the same hash are told apart by it.
+    /// Compared on each use, since the hash can collide.
     pub(super) partition: Box<[u8]>,
-    /// Its partition's, when the call was sent.
+    /// The generation of the partition when the call was sent.
     pub(super) generation: u32,
-    /// The store's, then.
+    /// The engine's count of lost connections at that time.
     pub(super) epoch: u64,
-    /// When the call was sent.
+    /// The time when the call was sent.
     pub(super) since: Timestamp,
-    /// It counts before then.
+    /// The end of validity.
     pub(super) until: Timestamp,
     pub(super) denial: T,
 }
@@ -41,14 +41,14 @@ impl<T> Default for Shelf<T> {
 }
 
 impl<T> Shelf<T> {
-    /// What is made of the entry of a key, if there is one.
+    /// Applies `read` to the entry of a key, if there is one.
     pub(super) fn with<R>(&self, key: u64, read: impl FnOnce(&Entry<T>) -> Option<R>) -> Option<R> {
         let shard = self.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
         shard.get(&key).and_then(read)
     }
 
-    /// Puts an entry down in place of an earlier one. Where there is no room those go
-    /// whose time is over, else the one whose time is over first.
+    /// Stores an entry. A full shard first drops its expired entries, or else the entry that
+    /// expires first.
     pub(super) fn put(&self, key: u64, entry: Entry<T>, now: Timestamp) {
         let mut shard = self.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
         if shard.len() >= SHARD_MAX && !shard.contains_key(&key) {
@@ -63,11 +63,11 @@ impl<T> Shelf<T> {
     }
 
     fn shard(&self, key: u64) -> &Shard<T> {
-        // The map goes by other bits.
+        // The map inside uses the low bits.
         &self.0[(key >> 32) as usize % SHARDS]
     }
 
-    /// How many there are.
+    /// The number of entries.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         let count = |shard: &Shard<T>| shard.lock().unwrap_or_else(PoisonError::into_inner).len();
@@ -91,19 +91,19 @@ mod tests {
     #[test]
     fn those_whose_time_is_over_go_first_and_there_are_never_more() {
         let shelf = Shelf::default();
-        // All in one shard.
+        // All keys belong to one shard.
         for key in 0..SHARD_MAX as u64 {
             let until = if key % 2 == 0 { 100 } else { 1000 + key };
             shelf.put(key, entry(key, until), Timestamp(0));
         }
         assert_eq!(shelf.len(), SHARD_MAX);
-        // There is room for one that replaces another.
+        // A replacement needs no free space.
         shelf.put(0, entry(9999, 100), Timestamp(0));
         assert_eq!((shelf.len(), denial(&shelf, 0)), (SHARD_MAX, Some(9999)));
         shelf.put(10_000, entry(1, 1500), Timestamp(100));
         assert_eq!(shelf.len(), SHARD_MAX / 2 + 1);
         assert_eq!((denial(&shelf, 2), denial(&shelf, 1)), (None, Some(1)));
-        // None is over: the first to be goes.
+        // None is expired: the entry that expires first is dropped.
         for key in 20_000..30_000 {
             shelf.put(key, entry(key, key), Timestamp(100));
             assert!(shelf.len() <= SHARD_MAX);

@@ -1,5 +1,4 @@
-//! Remembered refusals before a store that decides in this process, on one stepped clock:
-//! what may be given from memory, and what may not.
+//! Tests of the denial cache in front of an embedded store, both on one stepped clock.
 
 mod world;
 
@@ -39,7 +38,7 @@ fn it_is_remembered_for_the_shorter_of_the_two_times() {
     assert!(world.asked(&admit("p", "b")).1);
     world.step(1);
     assert!(!world.asked(&admit("p", "b")).1, "50 ms are over");
-    // A lease that ends before.
+    // A lease that ends earlier.
     let short = AdmitTask { lease_duration: Some(Millis(120)), ..admit("short", "holder") };
     world.asked(&short);
     world.step(100_000);
@@ -83,7 +82,7 @@ fn an_answer_that_was_on_its_way_is_not_remembered() {
     let late = admit("p", "late");
     let Recall::Ask(Some(ticket)) = world.denials.recall(&late, 0) else { panic!("remembered") };
     let full = world.store.run(&late).unwrap();
-    // The completion's answer is processed first.
+    // The answer to the completion is processed first.
     world.change("p", "holder", Change::Complete);
     world.denials.learn(&late, &full, ticket);
     assert!(world.asked(&admit("p", "next")).0.is_granted());
@@ -95,7 +94,7 @@ fn a_call_whose_fate_is_unknown_counts_as_taken() {
     world.fill("p");
     world.asked(&admit("p", "a"));
     let complete = [complete("p", "holder")];
-    // Its caller went away.
+    // The caller was cancelled.
     drop(world.denials.watch(&complete));
     assert!(!world.asked(&admit("p", "b")).1);
     for error in [Error::DeadlineExceeded, Error::Corrupt(String::new())] {
@@ -107,7 +106,7 @@ fn a_call_whose_fate_is_unknown_counts_as_taken() {
         world.denials.watch(&complete).settle([Err(&error)].into_iter());
         assert!(world.asked(&admit("p", "b")).1, "{error:?}");
     }
-    // So may an admission have been granted.
+    // An admission with an unknown fate may have been granted.
     let lost = [admit("p", "lost")];
     drop(world.denials.watch(&lost));
     assert!(!world.asked(&admit("p", "b")).1);
@@ -152,8 +151,8 @@ fn what_another_server_granted_is_asked_for_after_a_while() {
     assert!(world.asked(&admit("p", "holder")).0.is_granted(), "known from now on");
 }
 
-/// Whatever is done through this server, and by others behind its back: what memory
-/// answers is what the store would, or did within the bound.
+/// Random changes through this server and through others: a cached answer equals that of the store,
+/// now or within the bound.
 #[test]
 fn memory_never_grants_and_never_outlives_its_bound() {
     const BOUND: u64 = 50_000;
@@ -178,7 +177,7 @@ fn memory_never_grants_and_never_outlives_its_bound() {
                 let is_excused = foreign.is_some_and(|at| now - at < BOUND);
                 match truth.decision {
                     AdmitDecision::Full { .. } | AdmitDecision::AlreadyCompleted => {}
-                    // What another server granted, this one knows nothing of.
+                    // This server does not know grants of other servers.
                     AdmitDecision::Admitted { replayed: true, .. } if strangers.contains(&task) => {
                     }
                     _ if is_excused => {
@@ -198,7 +197,7 @@ fn memory_never_grants_and_never_outlives_its_bound() {
     assert!(cached > 2000, "{cached}");
 }
 
-/// The same of rates: equal verdicts, and nothing that the store would have counted.
+/// The same for rates: equal verdicts, and nothing that the store would have counted.
 #[test]
 fn keys_are_refused_from_memory_as_the_store_would() {
     const BOUND: u64 = 50_000;
@@ -235,10 +234,10 @@ fn keys_are_refused_from_memory_as_the_store_would() {
                     let before = state(decided(world.store.run(&look).unwrap()));
                     let truth = decided(world.store.run(&check).unwrap());
                     let has_changed = state(decided(world.store.run(&look).unwrap())) != before;
-                    // A ban that nobody was told of may stand behind a THROTTLE.
+                    // The store may have a ban that no caller has seen yet.
                     let verdicts = [answer.verdict, Verdict::Ban];
                     let same = verdicts.contains(&truth.verdict) && !truth.crossed && !has_changed;
-                    // Beyond the ban's end only where a limit refuses the call, too.
+                    // After the end of the ban only if a limit refuses the call, too.
                     let since_ban = answer.ban.map(|ban| now.saturating_sub(ban.until.0));
                     let has_ended = since_ban.is_some_and(|since| (1..BOUND).contains(&since));
                     let is_excused = is_excused || has_ended && !truth.is_allowed();
@@ -263,7 +262,7 @@ fn decided(checked: Checked) -> Answer {
     }
 }
 
-/// What is remembered is a refusal, whatever the outcome.
+/// Grants are never cached.
 #[test]
 fn no_grant_is_ever_put_down() {
     let world = World::new();

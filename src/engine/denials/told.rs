@@ -1,8 +1,8 @@
-//! Who was refused from memory, and since when: after a while the store is asked for it.
+//! Forces a store check after one second of cached refusals.
 //!
-//! A task that another server has admitted is not known here. While a storm keeps the
-//! refusal of its pool in memory, its repeat would never reach the store, whatever the
-//! bound of a single refusal.
+//! A task that another server has admitted is unknown here. During a storm the refusal of its pool
+//! is renewed in the cache all the time, so a repeat of that task would never reach the store. This
+//! table records since when each caller is refused from the cache.
 
 use std::sync::{
     OnceLock,
@@ -11,20 +11,20 @@ use std::sync::{
 
 use crate::time::{Millis, Timestamp};
 
-/// Eight bytes each, taken with the first refusal from memory.
+/// The number of slots, 8 bytes each. Allocated with the first cached refusal.
 const PLACES: usize = 1 << 18;
-/// For so long one member is refused from memory alone.
+/// The time for which a caller gets cached refusals only.
 const PATIENCE: Millis = Millis(1000);
-/// The bits that an instant has, in milliseconds; the others tell members apart.
+/// The bits of a slot that hold a time in ms. The others hold part of the caller's hash.
 const MILLIS: u64 = (1 << 40) - 1;
 
-/// The instant at which a member was first refused from memory since it last asked the
-/// store, by place; the last member counts that had the place.
+/// The time of each caller's first cached refusal since the store last decided for it, by slot. A
+/// new caller replaces another one in its slot.
 #[derive(Debug, Default)]
 pub(super) struct Told(OnceLock<Box<[AtomicU64]>>);
 
 impl Told {
-    /// Whether a member may be refused from memory now; it is then.
+    /// Whether a caller may get a cached refusal now. The first one starts its second.
     pub(super) fn may_be_told(&self, member: u64, now: Timestamp) -> bool {
         let empty = || (0..PLACES).map(|_| AtomicU64::new(0)).collect();
         let since = &self.0.get_or_init(empty)[member as usize % PLACES];
@@ -37,7 +37,7 @@ impl Told {
         millis.wrapping_sub(seen & MILLIS) < PATIENCE.0
     }
 
-    /// Notes that the store was asked for a member, and refused it.
+    /// Records that the store has refused a caller.
     pub(super) fn was_asked(&self, member: u64) {
         let Some(places) = self.0.get() else { return };
         let since = &places[member as usize % PLACES];
@@ -47,7 +47,7 @@ impl Told {
     }
 }
 
-/// Whether a place has been taken by this member.
+/// Whether the slot is used by this caller.
 fn is_of(seen: u64, member: u64) -> bool {
     seen & !MILLIS == member & !MILLIS
 }
@@ -64,17 +64,17 @@ mod tests {
         for (millis, expected) in [(0, true), (999, true), (1000, false), (1001, false)] {
             assert_eq!(told.may_be_told(member, at(millis)), expected, "{millis}");
         }
-        // Once it was asked for, its time begins anew; who comes seldom asks every other time.
+        // The store was asked, so its second starts anew. A rare caller asks every other time.
         told.was_asked(member);
         assert!(told.may_be_told(member, at(2000)) && !told.may_be_told(member, at(600_000)));
         told.was_asked(member);
-        // Others are told for themselves.
+        // Each caller has a second of its own.
         assert!((1..1000).all(|other| told.may_be_told(member + other, at(600_000))));
-        // Who has the place of another one takes it over.
+        // A caller replaces another one in its slot.
         let same_place = member ^ 1 << 63;
         assert!(told.may_be_told(same_place, at(600_000)));
         assert!(told.may_be_told(member, at(605_000)));
-        // A clock that was set back has it ask.
+        // After a step back of the clock the store is asked.
         assert!(!told.may_be_told(member, at(604_000)));
     }
 }

@@ -1,4 +1,4 @@
-//! Which queues have calls of this server, and when each is attended to.
+//! The queues that have waiting calls of this server, and the schedule of their heartbeats.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
@@ -13,17 +13,17 @@ use crate::{
     waiting::Waits,
 };
 
-/// How often a queue is attended to, at least: what a lost hint costs.
+/// The longest time between two heartbeats of a queue: the delay that a lost wake-up costs.
 const TICK: Duration = Duration::from_millis(300);
-/// What each queue adds to that, so that many cost the store no more than a few do.
+/// Added to the interval for each queue, so that many queues cost the store no more than few do.
 const TICK_PER_QUEUE: Duration = Duration::from_micros(100);
-/// The shortest time between two attendances of one queue: slots that end within it are
-/// handed on together.
+/// The shortest time between two heartbeats of a queue. Slots that become free within it are handed
+/// on together.
 const REST: Duration = Duration::from_millis(5);
-/// A server is known for so many ticks without a word from it.
+/// A heartbeat is valid for this number of intervals.
 const KEEP_TICKS: u32 = 5;
 
-/// The queues.
+/// The queues with waiting calls, and their schedule.
 #[derive(Debug)]
 pub(super) struct Register<D> {
     queues: Mutex<Queues<D>>,
@@ -35,29 +35,29 @@ struct Queues<D> {
     by_partition: HashMap<Arc<[u8]>, Line<D>>,
     schedule: BTreeSet<(Instant, Arc<[u8]>)>,
     left: VecDeque<Due<D>>,
-    /// Whether somebody attends to them.
+    /// Whether a heartbeat task runs.
     is_attended: bool,
 }
 
-/// The calls of this server in one queue.
+/// The waiting calls of this server in one queue.
 #[derive(Debug)]
 struct Line<D> {
     asked: D,
     calls: HashSet<u64>,
-    /// When it is attended to next.
+    /// The time of the next heartbeat.
     next: Instant,
-    /// When it was attended to last.
+    /// The time of the last heartbeat.
     attended: Option<Instant>,
-    /// The first end of a slot that a call has learned of since the last attendance began.
+    /// The earliest lease end that a call has learned of since the last heartbeat was sent.
     frees_at: Option<Instant>,
 }
 
-/// A queue to attend to.
+/// A heartbeat to send.
 #[derive(Debug)]
 pub(super) struct Due<D> {
-    /// What was asked by a call that waits in it, or did.
+    /// The decision of a call that waits in the queue, or waited.
     pub(super) asked: D,
-    /// Waiter and number of a call that gives its place up.
+    /// The waiter and the number of a call that leaves the queue, if any.
     pub(super) gone: Option<(Box<[u8]>, u64)>,
 }
 
@@ -70,7 +70,7 @@ impl<D> Default for Register<D> {
 }
 
 impl<D: Waits> Register<D> {
-    /// Notes a call that waits; whether somebody has to begin to attend.
+    /// Adds a waiting call. Returns whether the caller must start the heartbeat task.
     pub(super) fn enter(&self, asked: &D, number: u64) -> bool {
         let mut queues = self.lock();
         let now = monotonic();
@@ -87,7 +87,7 @@ impl<D: Waits> Register<D> {
         !std::mem::replace(&mut queues.is_attended, true)
     }
 
-    /// Forgets a call.
+    /// Removes a call; the last one of a queue ends its heartbeats.
     pub(super) fn exit(&self, partition: &[u8], number: u64) {
         let mut queues = self.lock();
         let Some(line) = queues.by_partition.get_mut(partition) else { return };
@@ -99,7 +99,8 @@ impl<D: Waits> Register<D> {
         }
     }
 
-    /// Has a place taken out of its queue, soon; whether somebody has to begin to attend.
+    /// Schedules a heartbeat that removes a call's ticket. Returns whether the caller must start
+    /// the heartbeat task.
     pub(super) fn leave(&self, asked: D, waiter: Box<[u8]>, number: u64) -> bool {
         let mut queues = self.lock();
         queues.left.push_back(Due { asked, gone: Some((waiter, number)) });
@@ -107,14 +108,15 @@ impl<D: Waits> Register<D> {
         !std::mem::replace(&mut queues.is_attended, true)
     }
 
-    /// The calls that wait in a queue.
+    /// The numbers of the calls that wait in a queue.
     pub(super) fn calls(&self, partition: &[u8]) -> Vec<u64> {
         let queues = self.lock();
         let line = queues.by_partition.get(partition);
         line.map(|line| line.calls.iter().copied().collect()).unwrap_or_default()
     }
 
-    /// Waits for queues to attend to, at most `limit`; none once nobody waits.
+    /// Waits until heartbeats are due, and returns at most `limit`. Returns `None` once no call
+    /// waits; the heartbeat task must then end.
     pub(super) async fn next(&self, limit: usize) -> Option<Vec<Due<D>>> {
         loop {
             let next = {
@@ -135,19 +137,20 @@ impl<D: Waits> Register<D> {
         }
     }
 
-    /// Notes that a queue was attended to, and when one more slot of it will be free.
+    /// Records that a heartbeat was answered, and schedules the next one: at the next lease end
+    /// `frees_in`, at the latest after the interval.
     pub(super) fn attended(&self, partition: &[u8], frees_in: Option<Duration>) {
         let mut queues = self.lock();
         let (now, tick) = (monotonic(), queues.tick());
         let Some(line) = queues.by_partition.get_mut(partition) else { return };
         line.attended = Some(now);
         let next = now + frees_in.map_or(tick, |due| due.min(tick));
-        // A call may have been granted a slot that ends before, after the queue was seen.
+        // A call may know of an earlier lease end, of a grant after the heartbeat was answered.
         let next = line.frees_at.map_or(next, |at| at.min(next)).max(now + REST);
         queues.reschedule(partition, next);
     }
 
-    /// Has a queue attended to no later than a slot of it may lapse.
+    /// Schedules a heartbeat no later than the end of a lease, `frees_in` from now.
     pub(super) fn frees(&self, partition: &[u8], frees_in: Duration) {
         let mut queues = self.lock();
         let Some(line) = queues.by_partition.get_mut(partition) else { return };
@@ -160,7 +163,7 @@ impl<D: Waits> Register<D> {
         }
     }
 
-    /// How long this server is known to a queue without a word.
+    /// The time that a heartbeat is valid.
     pub(super) fn keep(&self) -> Millis {
         Millis((self.lock().tick() * KEEP_TICKS).as_millis() as u64)
     }
@@ -176,7 +179,7 @@ impl<D: Waits> Queues<D> {
     }
 
     fn due(&mut self, limit: usize) -> Vec<Due<D>> {
-        // However many left, the queues of those that stay are not put off.
+        // Leaves take half of a batch at most, so that renewals are not delayed.
         let left = self.left.len().min(limit / 2);
         let mut due: Vec<Due<D>> = self.left.drain(..left).collect();
         let now = monotonic();
@@ -185,7 +188,7 @@ impl<D: Waits> Queues<D> {
             if at > now {
                 break;
             }
-            // Until it was attended to.
+            // In case no answer arrives; an answer schedules it again.
             let later = now + self.tick();
             self.reschedule(&partition, later);
             if let Some(line) = self.by_partition.get_mut(&partition) {

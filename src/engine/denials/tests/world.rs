@@ -1,4 +1,4 @@
-//! A server's memory before a store on the same stepped clock.
+//! A denial cache and a store on one stepped clock.
 
 use std::{
     slice,
@@ -33,7 +33,7 @@ pub(super) struct World {
     now: Arc<AtomicU64>,
 }
 
-/// What can free a slot, or hold one for another time.
+/// A change that can free a slot, or change the end of its lease.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Change {
     Complete,
@@ -64,7 +64,7 @@ impl World {
         self.now.fetch_add(micros, Ordering::SeqCst);
     }
 
-    /// As the engine runs a decision that is never remembered.
+    /// Runs a decision as the engine does, without asking the cache.
     pub(super) fn run<D: Decision<State: Kept>>(&self, decision: &D) -> D::Outcome {
         let watch = self.denials.watch(slice::from_ref(decision));
         let outcome = self.store.run(decision).unwrap();
@@ -72,7 +72,7 @@ impl World {
         outcome
     }
 
-    /// As the engine answers one that may be; whether from memory.
+    /// Answers a decision as the engine does. Returns whether the answer came from the cache.
     pub(super) fn asked<D: Shelved>(&self, decision: &D) -> (D::Outcome, bool) {
         let ticket = match self.denials.recall(decision, 0) {
             Recall::Denied(outcome) => return (outcome, true),
@@ -105,7 +105,7 @@ impl World {
         }
     }
 
-    /// The same through another one.
+    /// Changes a pool through another server.
     pub(super) fn change_behind(&self, pool: &str, task: &str, change: Change) {
         match change {
             Change::Complete => drop(self.store.run(&complete(pool, task))),
@@ -128,7 +128,7 @@ fn task_name(pool: &str, task: &str) -> TaskName {
     TaskName { pool: name(pool), device: name(task), task: name("t") }
 }
 
-/// Of a device of the task's own.
+/// Each task has a device of its own.
 pub(super) fn admit(pool: &str, task: &str) -> AdmitTask {
     let TaskName { pool, device, task } = task_name(pool, task);
     let settings = settings();
@@ -144,7 +144,7 @@ fn evict(pool: &str, task: &str) -> EvictTask {
     EvictTask { name: task_name(pool, task), reason: Bytes::new(), settings: settings() }
 }
 
-/// Has a lease end soon.
+/// Shortens a lease to 20 ms.
 fn renew(pool: &str, task: &str) -> RenewTask {
     let lease_duration = Some(Millis(20));
     RenewTask { name: task_name(pool, task), token: None, lease_duration, settings: settings() }
