@@ -1,12 +1,24 @@
-//! Decides in this process: nothing to install, nothing to reach.
+//! The embedded engine: decides in this process. Nothing to install, no network.
 //!
-//! Partitions live in shards, each behind a mutex that is held for one
-//! decision and never over an `.await`; after a panic in one, which would be a bug, the
-//! shard's other partitions go on. Leases lapse when their partition is
-//! touched; what is remembered of them goes with later decisions, and in a
-//! sweep that sees to every partition about once a second. State is in memory, and ends with
-//! the process, unless there is a data directory: then what changes is written
-//! down beside it, and read when the next process starts.
+//! The state lies in 1,024 shards. A shard is a mutex over one table per capability, and a decision
+//! locks the shard of its tag, usually for less than a microsecond. With a data directory, changes
+//! are also persisted.
+//!
+//! - `tables`: the state of a shard
+//! - `kept`: the executor with persistence; `journal`, `store`: its queue and its file
+//! - `load`: reads the data directory at start
+//! - `sweep`: drops expired entries; `ceiling`: refuses new names above `memory_max`
+//! - `archive`: the data directory for exports and imports
+//!
+//! # Guarantees
+//! - Decisions on one shard run one after the other. Its mutex is never held over an `.await`.
+//! - Time is read under the mutex, so it never runs backwards within a partition.
+//! - No hold of a mutex grows with the number of partitions. Listings and sweeps work in steps, and
+//!   tables grow in steps (`src/parted.rs`).
+//! - A decision sees expired leases as ended. The sweep only frees their memory, and looks at every
+//!   partition about once a second.
+//! - A panic in a decision, which would be a bug, does not block the shard: mutexes of parking_lot
+//!   are not poisoned.
 
 mod archive;
 mod ceiling;
@@ -45,24 +57,24 @@ use crate::{
 };
 use journal::Journal;
 
-/// So many that what one holds of a million partitions is seen to in a fraction of a
+/// The number of shards. With a million partitions, one shard is swept in a fraction of a
 /// millisecond.
 pub(super) const SHARDS: usize = 1024;
-/// So often a shard's mutex is looked at before its thread gives up its core: a microsecond or
-/// two.
+/// The number of looks at a locked shard before the thread blocks: 1 to 2 µs.
 const SPINS: usize = 40;
 
 /// The embedded engine.
 pub struct Embedded {
     clock: Clock,
-    /// Says which partitions share a shard: nobody outside can tell.
+    /// Selects the shard of a tag. The seed is random, so callers cannot aim at one shard.
     hasher: RandomState,
     shards: Vec<Mutex<Tables>>,
     hub: Arc<Hub>,
-    /// Where changes are written down, if they are.
+    /// Persists changes; `None` without a data directory.
     journal: Option<Journal>,
     ceiling: Option<Ceiling>,
-    /// A process that was killed may have given out tokens up to this, and lost them.
+    /// A killed process may have given out fencing tokens up to this time, and lost them. Until the
+    /// clock has passed it, tokens are taken above it.
     token_floor: Timestamp,
 }
 
@@ -73,7 +85,7 @@ impl fmt::Debug for Embedded {
 }
 
 impl Embedded {
-    /// An empty engine on this clock.
+    /// Creates an empty engine on this clock.
     pub fn new(clock: Clock) -> Embedded {
         Embedded::salted(clock, RandomState::new().hash_one(SHARDS))
     }
@@ -91,13 +103,13 @@ impl Embedded {
         Embedded { clock, hasher, shards, hub, journal: None, ceiling: None, token_floor }
     }
 
-    /// The same with a ceiling on memory.
+    /// Sets the limit on memory, if any.
     pub fn below(mut self, ceiling: Option<Ceiling>) -> Embedded {
         self.ceiling = ceiling;
         self
     }
 
-    /// The same with another bound on the bytes of changes that wait to be synced.
+    /// Sets the most bytes of changes that may wait for the disk. Default: 16 MiB.
     pub fn with_unsynced_max(self, bytes: usize) -> Embedded {
         if let Some(journal) = &self.journal {
             journal.set_unsynced_max(bytes);
@@ -105,7 +117,7 @@ impl Embedded {
         self
     }
 
-    /// Takes a decision; nothing of it is written down. Fails only where memory is short.
+    /// Executes a decision without persistence. Fails only with [`Error::MemoryFull`].
     pub fn run<D>(&self, decision: &D) -> Result<D::Outcome, Error>
     where
         D: Decision<State: Kept>,
@@ -128,7 +140,7 @@ impl Embedded {
             outcome = decision.decide(&mut state, now);
             event = state.take_event();
             if !state.is_vacant(now) {
-                // Nothing was changed but what is dropped here.
+                // The new state is dropped, so nothing has changed.
                 if self.is_full() {
                     return Err(memory_full());
                 }
@@ -141,22 +153,23 @@ impl Embedded {
         Ok(outcome)
     }
 
-    /// Whether new names are refused.
+    /// Whether decisions about new names are refused.
     fn is_full(&self) -> bool {
         self.ceiling.as_ref().is_some_and(Ceiling::is_reached)
     }
 
-    /// Tells those whose turn it is.
+    /// Wakes up the waiting calls that may proceed.
     fn tell<S: State>(&self, state: &mut S) {
         for (_, number) in state.take_hints() {
             self.hub.tell(number);
         }
     }
 
-    /// What shares a tag shares a mutex: an event is appended with its change.
+    /// Locks the shard of a tag. Partitions with the same tag share a mutex, so an event is
+    /// appended in the same step as its change.
     ///
-    /// It is waited for awake at first: another decision takes less than a microsecond, and a
-    /// thread that gives its core up has it back milliseconds later where cores are busy.
+    /// Spins before it blocks: the current decision ends within a microsecond, but a blocked thread
+    /// may get its core back milliseconds later on a busy machine.
     fn shard(&self, tag: &[u8]) -> MutexGuard<'_, Tables> {
         let shard = &self.shards[self.hasher.hash_one(tag) as usize % SHARDS];
         for _ in 0..SPINS {
@@ -170,30 +183,30 @@ impl Embedded {
         shard.lock()
     }
 
-    /// Whether there is room for changes that no call waits for.
+    /// Whether the journal has room for changes that no call waits for.
     pub(super) fn has_room(&self) -> bool {
         self.journal().is_none_or(Journal::has_room)
     }
 
-    /// Where changes are written down, if they are.
+    /// The journal; `None` without a data directory.
     pub(super) fn journal(&self) -> Option<&Journal> {
         self.journal.as_ref()
     }
 
-    /// The time of its decisions.
+    /// The time of the engine's clock.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// Writes down what is not yet, and takes no calls any more.
+    /// Writes all pending changes and stops the journal. Later changes are not persisted.
     pub fn close(&self) {
         if let Some(journal) = &self.journal {
             journal.close();
         }
     }
 
-    /// Appends the partitions of a shard in which something has ended; whether the shard has
-    /// any partition.
+    /// Appends the names of a shard's partitions in which something has expired. Returns whether
+    /// the shard has any partition of this capability.
     pub(super) fn ended<S: Kept>(&self, shard: usize, ended: &mut VecDeque<Name>) -> bool {
         let now = self.clock.now();
         let mut has_any = false;
@@ -206,15 +219,16 @@ impl Embedded {
         has_any
     }
 
-    /// Goes through a shard's partitions of a kind, and holds its mutex for a part of them.
-    /// Of those that are there all the time none is left out; some may be seen twice.
+    /// Visits the partitions of a shard, one segment of the table at a time, and releases the mutex
+    /// in between. A partition that exists all the time is seen at least once; others may be missed
+    /// or seen twice.
     fn each_part<S: Kept>(&self, shard: usize, mut see: impl FnMut(&Table<S>, usize)) {
         let (mut part, mut parts) = (0, 0);
         loop {
             let mut tables = self.shards[shard].lock();
             let table = S::table(&mut tables);
             if table.parts() < parts {
-                // The last parts went back to where they came from, which may have been seen.
+                // Segments were merged, perhaps into one that was already seen: start again.
                 part = 0;
             }
             parts = table.parts();
@@ -223,7 +237,7 @@ impl Embedded {
             }
             see(table, part);
             part += 1;
-            // To whoever waits for it.
+            // Hands the mutex to a waiting thread.
             MutexGuard::unlock_fair(tables);
         }
     }
@@ -239,7 +253,7 @@ impl Embedded {
     ) -> PartitionPage {
         let limit = limit as usize;
         let after = after.map_or(&[][..], |cursor| cursor.name.as_bytes());
-        // The least names of all shards: the greatest gives way.
+        // The smallest names of all shards, one more than `limit`.
         let mut least: BTreeSet<Box<[u8]>> = BTreeSet::new();
         for shard in 0..SHARDS {
             self.each_part::<S>(shard, |table, part| {
@@ -265,7 +279,7 @@ impl Embedded {
     }
 }
 
-/// The refusal of a new name, counted.
+/// The error for a new name above `memory_max`; counts the refusal.
 fn memory_full() -> Error {
     budget::note(Limit::Memory);
     Error::MemoryFull

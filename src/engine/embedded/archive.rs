@@ -1,6 +1,6 @@
-//! A data directory that no server uses, for archives: its entries are lines.
+//! A data directory as export lines; used by `engine::archive` while no server runs on it.
 //!
-//! All that is taken in is written in one step: it is there as a whole, or not at all.
+//! An import is written in one transaction: the directory then holds all of it, or is unchanged.
 
 use std::{mem, path::Path};
 
@@ -17,20 +17,20 @@ use crate::{
     time::{Clock, Mark, Timestamp},
 };
 
-/// A data directory, locked.
+/// A data directory, locked against servers.
 #[derive(Debug)]
 pub struct Directory {
     store: Store,
     clock: Clock,
-    /// The latest instant that it has reached, or lines are from.
+    /// The latest time that the directory's clock or an imported line has reached.
     reached: Timestamp,
-    /// Tokens up to this may have been given out.
+    /// Fencing tokens up to this time may have been given out.
     reserved: Timestamp,
     batch: Batch,
 }
 
 impl Directory {
-    /// Opens one, which has to be there, or is made if it is not.
+    /// Opens a directory. With `is_there` it must exist; otherwise it is created if needed.
     pub(crate) fn open(path: &Path, is_there: bool) -> Result<Directory, OpenError> {
         if is_there && !path.join(FILE).exists() {
             return Err(OpenError::Missing(path.display().to_string()));
@@ -94,14 +94,14 @@ impl Directory {
 
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         let reached = Timestamp(self.now());
-        // The clock goes on from there: what lines say of instants is not taken back.
+        // The next server's clock continues from here, so no time of an imported line comes again.
         let mark = Mark { reached, limit: reached.max(self.reserved), is_last: true };
         let written = self.store.write(&mem::take(&mut self.batch), mark);
         written.map_err(|why| Failure::Directory(OpenError::Unusable(why)))
     }
 }
 
-/// The line that an entry is, if it is one.
+/// Converts an entry to a line; `None` for entries that are not exported.
 fn line(key: &[u8], value: &[u8]) -> Result<Option<Line>, Unreadable> {
     let key = split_key(key).ok_or_else(|| Unreadable("its key is cut short".to_owned()))?;
     let (kind, partition, part) = key;
@@ -111,13 +111,13 @@ fn line(key: &[u8], value: &[u8]) -> Result<Option<Line>, Unreadable> {
         sequence::Counter::KIND => sequence::Counter::archive(partition, part, value),
         lock::Lock::KIND => lock::Lock::archive(partition, value).map(Some),
         stock::Sku::KIND => stock::Sku::archive(partition, part, value).map(Some),
-        // Histories begin anew, and which keys are banned follows from their bans.
+        // Histories start anew, and the index of bans follows from the bans.
         rate::Log::KIND | rate::BanIndex::KIND => Ok(None),
         _ => Err(Unreadable(format!("kind {kind} is unknown: a newer tollgate has written it"))),
     }
 }
 
-/// Appends the entries that a line is.
+/// Converts a line to entries.
 fn record(line: &Line, to: &mut Changes) -> Result<(), &'static str> {
     match line {
         Line::Pool(line) => line.record(to),

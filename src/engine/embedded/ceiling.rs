@@ -1,15 +1,16 @@
-//! A ceiling on memory: past it new names are refused, and what is known goes on.
+//! The limit on memory, `memory_max`: above it, decisions about new names are refused and known
+//! names continue.
 //!
-//! What counts is what the process takes of the machine's memory, as the system sees it,
-//! since that is what it is ended for. It is looked at now and then: until the next look as
-//! many names may be taken in as arrive. Nothing is dropped to make room.
+//! The measure is the resident memory of the process, as the system sees it, since that is what a
+//! container is killed for. It is read every 250 ms. Between two readings as many names are
+//! accepted as arrive, so the limit needs a reserve. No state is dropped to make room.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How much memory is used, in bytes; none where the system does not say.
+/// Reads the memory in use, in bytes; `None` if the system does not report it.
 pub type Gauge = fn() -> Option<u64>;
 
-/// The most memory that new names may find in use.
+/// The limit, and whether it is reached.
 #[derive(Debug)]
 pub struct Ceiling {
     most: u64,
@@ -18,12 +19,12 @@ pub struct Ceiling {
 }
 
 impl Ceiling {
-    /// So many bytes, of this process.
+    /// A limit of `most` bytes on the resident memory of this process.
     pub fn new(most: u64) -> Ceiling {
         Ceiling::by(most, || memory_stats::memory_stats().map(|of| of.physical_mem as u64))
     }
 
-    /// The same by another gauge.
+    /// The same with another gauge, for tests.
     pub fn by(most: u64, gauge: Gauge) -> Ceiling {
         Ceiling { most, gauge, is_reached: AtomicBool::new(false) }
     }
@@ -33,10 +34,10 @@ impl Ceiling {
         self.is_reached.load(Ordering::Relaxed)
     }
 
-    /// Looks how much is used.
+    /// Reads the gauge and updates the state; logs a change of it.
     pub(super) fn look(&self) {
         let Some(used) = (self.gauge)() else { return };
-        // Once reached it is left a little below: it would come and go.
+        // Hysteresis of 1/16: without it the state would change with every reading.
         let was_reached = self.is_reached();
         let most = if was_reached { self.most - self.most / 16 } else { self.most };
         let is_reached = used >= most;

@@ -1,9 +1,12 @@
-//! Decides as the engine does, and writes down what changes.
+//! The embedded executor with persistence: decides like `Embedded::run`, and queues the changes for
+//! the journal.
 //!
-//! Changes are put in line under the shard's mutex: what is down is always a state that
-//! there was, of each shard. A call is answered when all that it can have seen is as
-//! durable as was asked for: what it has changed itself, and what others of its shard had
-//! changed before it.
+//! # Invariants
+//! - Changes are queued under the mutex of their shard. The file therefore always equals some past
+//!   state of each shard.
+//! - A call is answered once everything that it can have seen is as durable as `--durability`
+//!   promises: its own changes, and all earlier changes of its shard.
+//! - While the journal cannot accept changes, calls are refused before the decision.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -27,11 +30,11 @@ use crate::{
     time::{Clock, KeptClock, Millis, Timestamp},
 };
 
-/// So far ahead of the system's clock the mark of a server that was killed can be.
+/// A larger lead over the system clock is logged: the system clock was set back.
 const AHEAD_MAX: Millis = Millis::from_secs(10);
 
 impl Embedded {
-    /// An engine that goes on from what is on a disk.
+    /// Opens an engine with the state of a disk, and starts its journal thread.
     pub fn open(source: Clock, disk: Disk, durability: Durability) -> Result<Embedded, OpenError> {
         let salt = RandomState::new().hash_one(durability);
         let (engine, writer) = Embedded::open_unwritten(source, disk, durability, salt)?;
@@ -41,9 +44,9 @@ impl Embedded {
         Ok(engine)
     }
 
-    /// The same, and what writes its changes: they are down when the caller has that done.
-    /// The salt says which partitions share a shard. What it does follows from what it is
-    /// given and asked, and from nothing else.
+    /// Opens an engine without a journal thread: the caller runs the returned writer. For the
+    /// simulation, which needs a reproducible engine. `salt` selects which partitions share a
+    /// shard.
     pub fn open_unwritten(
         source: Clock,
         disk: Disk,
@@ -67,7 +70,7 @@ impl Embedded {
         Ok((engine, writer))
     }
 
-    /// Takes a decision; returns when it may be acknowledged.
+    /// Executes a decision. Returns when the outcome may be acknowledged.
     pub(in super::super) async fn run_kept<D>(
         &self,
         journal: &Journal,
@@ -83,7 +86,7 @@ impl Embedded {
         outcome
     }
 
-    /// Takes decisions in order; returns when they may be acknowledged.
+    /// Executes decisions in order. Returns when all outcomes may be acknowledged.
     pub(in super::super) async fn run_all_kept<D>(
         &self,
         journal: &Journal,
@@ -100,7 +103,7 @@ impl Embedded {
         Ok(outcomes)
     }
 
-    /// Takes a decision that nobody waits for: what it changed is put in line.
+    /// Executes a decision of the sweeper. Its changes are queued, and nothing waits for the disk.
     pub(in super::super) fn run_unwaited<D>(&self, decision: &D) -> Result<D::Outcome, Error>
     where
         D: Decision<State: Kept>,
@@ -110,7 +113,8 @@ impl Embedded {
         self.decide_kept(journal, decision).0
     }
 
-    /// Takes a decision, and puts what it changed in line.
+    /// Executes a decision and queues its changes. Returns the number of the shard's last change in
+    /// the journal.
     fn decide_kept<D>(&self, journal: &Journal, decision: &D) -> (Result<D::Outcome, Error>, u64)
     where
         D: Decision<State: Kept>,
@@ -128,7 +132,7 @@ impl Embedded {
                 state.note_changes();
                 let (outcome, event) = self.decide_noted(decision, &mut state, notes, now);
                 if state.is_vacant(now) {
-                    // As good as none: nothing of it is kept.
+                    // An empty state is not stored, so its changes are dropped.
                     notes.changes.forget();
                 } else if self.is_full() {
                     notes.changes.forget();
@@ -178,13 +182,13 @@ impl Embedded {
     }
 }
 
-/// Notes what has changed of a state.
+/// Collects the changes of a state.
 pub(super) fn drain<S: Kept>(state: &mut S, partition: &[u8], notes: &mut Notes) {
     notes.changes.of::<S>(partition);
     state.drain(&mut notes.changes);
 }
 
-/// Puts changes in line, if there are any; the ticket of the shard's last change.
+/// Queues the collected changes, if there are any. Returns the number of the shard's last change.
 pub(super) fn line_up(notes: &mut Notes, journal: &Journal) -> u64 {
     if !notes.changes.row().is_empty() {
         notes.ticket = journal.push(notes.changes.row());
@@ -193,7 +197,7 @@ pub(super) fn line_up(notes: &mut Notes, journal: &Journal) -> u64 {
     notes.ticket
 }
 
-/// Says what was found.
+/// Logs the result of loading.
 fn tell(path: &Path, count: usize, was_closed: bool, clock: &KeptClock) {
     let path = path.display();
     if !was_closed {

@@ -1,4 +1,8 @@
-//! Reads what is on a disk back into an engine.
+//! Loads a data directory into an engine, at start.
+//!
+//! Entries come in the order of their keys, so all entries of a partition follow each other. One
+//! state is restored at a time. A large file is read by a second thread. An unreadable entry ends
+//! the start with an error; nothing is skipped.
 
 use std::{
     mem,
@@ -19,12 +23,12 @@ use crate::{
     time::Mark,
 };
 
-/// Entries go from thread to thread by so many bytes.
+/// The bytes of a chunk that the reading thread hands over.
 const CHUNK_BYTES: usize = 256 << 10;
-/// So many wait to be put together.
+/// The most chunks that wait to be restored: bounds the memory of a load.
 const CHUNKS_MAX: usize = 16;
 
-/// Reads all entries; the clock's mark, and how many entries there were.
+/// Loads all entries. Returns the clock's mark and the number of entries.
 pub(super) fn load(
     engine: &mut Embedded,
     store: &Store,
@@ -38,7 +42,7 @@ pub(super) fn load(
     Ok((mark, loader.count))
 }
 
-/// Puts states together while another thread reads on: each is about half of the work.
+/// Restores states while another thread reads ahead; each is about half of the work.
 fn load_beside(loader: &mut Loader<'_>, store: &Store) -> Result<Option<Mark>, OpenError> {
     let (sender, chunks) = sync_channel(CHUNKS_MAX);
     thread::scope(|scope| {
@@ -57,14 +61,14 @@ fn load_beside(loader: &mut Loader<'_>, store: &Store) -> Result<Option<Mark>, O
     })
 }
 
-/// Sends all entries; the clock's mark.
+/// Sends all entries in chunks. Returns the clock's mark.
 fn read(store: &Store, sender: &SyncSender<Chunk>) -> Result<Option<Mark>, OpenError> {
     let mut chunk = Chunk::default();
     let mark = store.scan(|key, value| {
         chunk.add(key, value);
         match chunk.bytes.len() < CHUNK_BYTES {
             true => Ok(()),
-            // Whoever takes them has met one that cannot be read, and says so.
+            // The receiver has stopped at an unreadable entry, and reports that one.
             false => sender
                 .send(mem::take(&mut chunk))
                 .map_err(|_| Unreadable("one before it cannot be".to_owned())),
@@ -74,11 +78,11 @@ fn read(store: &Store, sender: &SyncSender<Chunk>) -> Result<Option<Mark>, OpenE
     Ok(mark)
 }
 
-/// Entries in their order.
+/// Entries in the order of their keys.
 #[derive(Debug, Default)]
 struct Chunk {
     bytes: Vec<u8>,
-    /// Of keys and values, in turn.
+    /// The lengths of each key and value.
     lengths: Vec<[usize; 2]>,
 }
 
@@ -100,7 +104,7 @@ impl Chunk {
     }
 }
 
-/// Entries of a partition lie together: one is put together at a time.
+/// Restores one partition at a time; `open` is the current one.
 struct Loader<'a> {
     engine: &'a mut Embedded,
     open: Option<(u8, Box<[u8]>, State)>,

@@ -1,10 +1,15 @@
-//! The data directory: one file of redb, and one that is locked while a server uses it.
+//! The data directory: a redb file, and a lock file that is held while a server uses the directory.
 //!
-//! What is written is synced before the file's head names it, and the head is synced then:
-//! two syncs, where redb could do with one. With one, damage in what was written last cannot
-//! be told from a write that was torn, and what had been acknowledged would be cut off in
-//! silence. And a sync that fails may leave pages that are never written, though whoever reads
-//! the file sees them: with two nothing names them, and what failed is written anew, all of it.
+//! The rest of the engine sees a sorted map from keys to values (`src/record.rs` defines both), and
+//! a write that is atomic and synced when it returns.
+//!
+//! # Two syncs for each write
+//! A write syncs its pages first and then the file header that refers to them. redb could do with
+//! one sync. Two are needed for two reasons:
+//! - Startup must distinguish a torn last write from corruption. With one sync both look alike, and
+//!   acknowledged changes would be cut off silently.
+//! - After a failed sync, readers can see pages that never reach the disk. With two syncs no header
+//!   refers to them, and the failed batch is written again in full.
 
 mod batch;
 mod rights;
@@ -32,23 +37,23 @@ const ENTRIES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("entries");
 pub(super) const FILE: &str = "tollgate.redb";
 const UNFINISHED: &str = "tollgate.redb.unfinished";
 const LOCK: &str = "tollgate.lock";
-/// Pages that are kept in memory: what states need is in memory already.
+/// The page cache of redb. It is small, since the engine has all state in memory.
 const CACHE_BYTES: usize = 64 << 20;
-/// Where a file begins to be large.
+/// The size above which a file is read by a second thread.
 const LARGE: u64 = 8 << 20;
 /// The key of the clock's mark.
 const CLOCK: &[u8] = &[META, 0, 0, b'c'];
 
-/// Why a data directory cannot be used, and what to do.
+/// The reason why a data directory cannot be used. The text says what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OpenError {
-    /// It is damaged.
+    /// The file is damaged.
     Damaged(String),
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     Unusable(String),
-    /// Another server uses it.
+    /// Another process uses the directory.
     Taken(String),
-    /// There is none.
+    /// The directory holds no state.
     Missing(String),
 }
 
@@ -75,15 +80,15 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// Opens the file, or what stands for it.
+/// Opens the database. Called again after a failed write.
 type Opener = Box<dyn Fn(&mut Builder) -> Result<Database, DatabaseError> + Send + Sync>;
 
-/// Where entries are kept.
+/// The place where entries are stored: a directory, or a backend of a test.
 pub struct Disk {
-    /// What errors name.
+    /// The path that errors name.
     path: PathBuf,
     open: Opener,
-    /// Locked for as long as it is open.
+    /// The lock file, locked as long as it is open.
     _lock: Option<File>,
 }
 
@@ -94,7 +99,8 @@ impl fmt::Debug for Disk {
 }
 
 impl Disk {
-    /// A directory, made if it is not there, that no other server uses.
+    /// Opens a directory, and creates it if it does not exist. Fails with [`OpenError::Taken`] if
+    /// another server uses it.
     pub fn directory(directory: &Path) -> Result<Disk, OpenError> {
         let failed = |what: &str, error: &dyn fmt::Display| {
             OpenError::Unusable(format!("{what} {}: {error}", directory.display()))
@@ -119,14 +125,14 @@ impl Disk {
         for path in [directory, &path, &directory.join(LOCK)] {
             rights::warn_if_wide(path);
         }
-        // Its name has to last, too, and the directory's.
+        // Syncs the directory and its parent: the names must survive a power loss, too.
         for folder in [directory, directory.parent().unwrap_or(directory)] {
             let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
             let synced = File::open(folder).and_then(|folder| folder.sync_all());
             synced.map_err(|error| failed("cannot sync", &error))?;
         }
         let file = path.clone();
-        // One that is gone is not made anew: what was in it is missed.
+        // Never creates the file: one that was deleted would be replaced by an empty one silently.
         let open = move |builder: &mut Builder| builder.open(&file);
         Ok(Disk { path, open: Box::new(open), _lock: Some(lock) })
     }
@@ -135,7 +141,7 @@ impl Disk {
         &self.path
     }
 
-    /// Whatever this opens, under a name for errors.
+    /// A disk with another way to open the database, for tests. `path` appears in errors.
     pub fn custom(
         path: &Path,
         open: impl Fn(&mut Builder) -> Result<Database, DatabaseError> + Send + Sync + 'static,
@@ -144,20 +150,21 @@ impl Disk {
     }
 }
 
-/// Makes an empty file, whole or not at all: one that is cut off would be damaged for ever.
+/// Creates an empty file under another name and renames it. A file that was cut off at creation
+/// would count as damaged for ever.
 fn begin(directory: &Path, path: &Path) -> Result<(), redb::Error> {
     let unfinished = directory.join(UNFINISHED);
     match fs::remove_file(&unfinished) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
-    // Made here, and not by redb, for its rights.
+    // Created here and not by redb, for its access rights.
     drop(rights::open_file(&unfinished)?);
     drop(builder().create(&unfinished)?);
     Ok(fs::rename(&unfinished, path)?)
 }
 
-/// The entries on disk. What fails leaves it closed; the next write opens it again.
+/// The entries on disk. A failed write closes the database; the next write opens it again.
 #[derive(Debug)]
 pub(super) struct Store {
     disk: Disk,
@@ -165,7 +172,8 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Opens it, and checks every byte of what is there.
+    /// Opens the database and checks every byte of it. Fails with [`OpenError::Damaged`] if a check
+    /// fails.
     pub(super) fn open(disk: Disk) -> Result<Store, OpenError> {
         let mut builder = builder();
         let database = (disk.open)(builder.set_check_integrity_on_open(true));
@@ -173,7 +181,7 @@ impl Store {
         Ok(Store { disk, database: Some(database) })
     }
 
-    /// Hands over every entry, in the order of their keys; returns the clock's mark.
+    /// Passes every entry to `entry`, in the order of keys. Returns the clock's mark.
     pub(super) fn scan(
         &self,
         mut entry: impl FnMut(&[u8], &[u8]) -> Result<(), Unreadable>,
@@ -199,23 +207,23 @@ impl Store {
         Ok(mark)
     }
 
-    /// Why an entry cannot be read.
+    /// The error for an unreadable entry.
     pub(super) fn unreadable(&self, key: &[u8], Unreadable(why): &Unreadable) -> OpenError {
         let (path, key) = (self.disk.path.display(), key.escape_ascii());
         OpenError::Damaged(format!("{path}: the entry {key} cannot be read: {why}"))
     }
 
-    /// Whether reading it is worth a thread.
+    /// Whether a second thread is worth its cost.
     pub(super) fn is_large(&self) -> bool {
         fs::metadata(&self.disk.path).is_ok_and(|file| file.len() > LARGE)
     }
 
-    /// Writes changes and a mark in one step, synced when it returns. What fails may be
-    /// down or not: it has to be written again.
+    /// Writes a batch and a mark in one transaction, synced on return. After an error the batch may
+    /// or may not be on disk: write it again.
     pub(super) fn write(&mut self, batch: &Batch, mark: Mark) -> Result<(), String> {
         let written = self.try_write(batch, mark);
         if written.is_err() {
-            // redb takes no more after a failure.
+            // After an error redb accepts no further write.
             self.database = None;
         }
         written.map_err(|error| format!("{}: {error}", self.disk.path.display()))
@@ -271,7 +279,7 @@ impl Disk {
     fn io_error(&self, error: &io::Error) -> OpenError {
         let path = self.path.display();
         match error.kind() {
-            // It ends before what it says it holds, or is of another kind altogether.
+            // The file is shorter than its header says, or no redb file.
             io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => {
                 OpenError::Damaged(format!("{path} is damaged: {error}"))
             }

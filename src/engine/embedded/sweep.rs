@@ -1,9 +1,10 @@
-//! Drops what has lapsed though nobody calls, a bounded step at a time.
+//! Drops expired entries in the background, in bounded steps.
 //!
-//! A step holds the mutex of one shard, sees to some parts of its tables, and notes where the
-//! next one goes on: however many partitions there are, and however much of one of them has
-//! ended at once, none is long; on a slow machine it ends with its time. Shards take turns at
-//! steps, and now and then lies a pause between two: calls need the processor, too.
+//! Called through `Engine::maintain`. A step locks one shard, sweeps some segments of its tables
+//! and remembers the place where the next step continues. It drops at most 125 entries and ends
+//! after 250 µs, even if one partition holds a million expired entries. Steps rotate over the
+//! shards, with pauses, since calls need the processor too. Nothing here changes an outcome: a
+//! decision sees expired entries as absent.
 
 mod budget;
 
@@ -33,52 +34,52 @@ use crate::{
     time::{Timestamp, monotonic},
 };
 
-/// A sweep sees to a quarter of the shards; all of them have their turn within a second.
+/// A turn sweeps a quarter of the shards, so each shard is swept once a second.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
 const QUARTER: usize = SHARDS.div_ceil(4);
-/// Entries that a step drops of what partitions remember, at most.
+/// The most entries that a step drops.
 const DROPPED_MAX: usize = 125;
-/// A step that has taken so long ends, with the entries and the part of a table that it is at: a
-/// decision that waits for the shard waits for about as long.
+/// The time after which a step ends, with the group of 16 entries and the segment that it is at. A
+/// decision waits for a step about this long.
 const STEP_TIME: Duration = Duration::from_micros(250);
-/// After so many entries that were dropped lies a pause.
+/// The number of dropped entries after which the sweep pauses.
 const PAUSE_AFTER: usize = 1000;
 const PAUSE: Duration = Duration::from_millis(1);
-/// Entries that a quarter drops before it is the next one's turn: 320,000 a second in all,
-/// more keys than calls can put there. Of one pool it is a quarter of that; a pool that is
-/// asked forgets by itself, two tasks for one that comes.
+/// The most entries that a turn drops: 320,000 a second in all, which is more than calls can
+/// create. One pool gets a quarter of that; a busy pool also drops two expired tasks with each new
+/// one.
 const QUARTER_MAX: usize = 80_000;
-/// Until the journal is looked at again for whether it has room.
+/// The pause before the journal is checked again for room.
 const ROOM_PAUSE: Duration = Duration::from_millis(20);
-/// A step that has looked at so many partitions is the last before others have their turn.
+/// A step that has looked at this number of partitions ends.
 const LOOKED_MAX: usize = 500;
 
-/// Where a sweep of a shard goes on.
+/// The position at which the sweep of a shard continues.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Place {
-    /// The kind of partitions.
+    /// The index of the table in [`KINDS`].
     kind: usize,
-    /// The part of their table.
+    /// The segment of the table.
     part: usize,
 }
 
-/// What became of a step.
+/// The result of a step.
 struct Step {
-    /// Where the shard's next one goes on, if there is one.
+    /// The position of the shard's next step; `None` at the end of its tables.
     next: Option<Place>,
-    /// How many partitions were looked at.
+    /// The number of partitions looked at.
     looked: usize,
-    /// How many entries were dropped.
+    /// The number of entries dropped.
     dropped: usize,
 }
 
-/// What became of a part of a table.
+/// The result of sweeping a segment.
 struct Swept {
-    /// How many partitions were looked at.
+    /// The number of partitions looked at.
     looked: usize,
-    /// Whether none of them has more to drop.
+    /// Whether nothing is left to drop in the segment.
     is_done: bool,
-    /// Whether other parts follow.
+    /// Whether the table has further segments.
     has_next: bool,
 }
 
@@ -114,15 +115,15 @@ impl Embedded {
         }
     }
 
-    /// The turn of a quarter of the shards. Those that have more to drop go on, in their next
-    /// one, where they were.
+    /// Sweeps a quarter of the shards. Unfinished shards continue in the next turn where they
+    /// stopped.
     async fn sweep_quarter(&self, quarter: &[usize], places: &mut [Place]) {
         let mut unfinished: VecDeque<usize> = quarter.iter().copied().collect();
         let (mut dropped, mut paused) = (0, 0);
         while dropped < QUARTER_MAX
             && let Some(shard) = unfinished.pop_front()
         {
-            // What is dropped can wait; calls cannot.
+            // Dropping can wait for the disk, calls cannot.
             while !self.has_room() {
                 sleep(ROOM_PAUSE).await;
             }
@@ -141,7 +142,7 @@ impl Embedded {
         }
     }
 
-    /// Drops what has lapsed in all shards, at once, however long it takes.
+    /// Sweeps all shards at once, without a time limit. For tests and the simulation.
     pub fn sweep_all(&self) {
         for shard in 0..SHARDS {
             let mut next = Some(Place::default());
@@ -151,7 +152,7 @@ impl Embedded {
         }
     }
 
-    /// A step of the sweep of a shard, of so much time as a rule.
+    /// Takes one step in a shard. `time` bounds its duration; `None` makes it reproducible.
     fn sweep_step(&self, shard: usize, mut place: Place, time: Option<Duration>) -> Step {
         let mut bin = Bin::new();
         let mut tables = self.shards[shard].lock();
@@ -160,7 +161,7 @@ impl Embedded {
         let mut looked = 0;
         let mut budget = Budget::new(DROPPED_MAX, time.map(|time| monotonic() + time));
         while let Some(sweep) = KINDS.get(place.kind) {
-            // Whatever its time, it sees to one part.
+            // A step sweeps one segment at least, so that a slow machine makes progress.
             if looked >= LOOKED_MAX || budget.is_spent() || looked > 0 && budget.is_over() {
                 break;
             }
@@ -176,7 +177,7 @@ impl Embedded {
         if let Some(journal) = journal {
             line_up(&mut tables.notes, journal);
         }
-        // To a call that waits for it, not to the next step.
+        // Hands the mutex to a waiting call before the next step takes it.
         MutexGuard::unlock_fair(tables);
         drop(bin);
         let next = (place.kind < KINDS.len()).then_some(place);
@@ -184,7 +185,7 @@ impl Embedded {
     }
 }
 
-/// Looks at what the process takes of memory, now and then.
+/// Checks the memory of the process every 250 ms.
 async fn watch(ceiling: Option<&Ceiling>) {
     let Some(ceiling) = ceiling else { return };
     let mut tick = interval(SWEEP_EVERY);
@@ -195,7 +196,7 @@ async fn watch(ceiling: Option<&Ceiling>) {
     }
 }
 
-/// Looks whether the disk hangs, now and then.
+/// Checks every 250 ms whether the disk hangs.
 async fn watch_disk(journal: Option<&Journal>) {
     let Some(journal) = journal else { return };
     let mut tick = interval(SWEEP_EVERY);
@@ -206,7 +207,7 @@ async fn watch_disk(journal: Option<&Journal>) {
     }
 }
 
-/// Sweeps a part of the partitions of a kind, as far as the budget goes.
+/// Sweeps one segment of a table as far as the budget allows.
 fn sweep<S: Kept>(
     tables: &mut Tables,
     part: usize,
@@ -233,7 +234,7 @@ fn sweep<S: Kept>(
             }
             let is_vacant = state.is_vacant(now);
             if is_vacant && budget.dropped() == before {
-                // A partition that goes is as good as an entry.
+                // The removal of a partition counts as one entry.
                 budget.spend(1);
             }
             if is_kept && is_vacant {

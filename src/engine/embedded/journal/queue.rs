@@ -1,37 +1,38 @@
-//! Changes that wait to be written.
+//! The queue of changes that wait for the journal thread.
 
 use std::{mem, time::Duration};
 
 use crate::{record::Row, time::Timestamp};
 
-/// They lie in rows of so many bytes: one that grew would be moved, all of it at once.
+/// The capacity of a buffer. Changes fill several buffers, since a growing buffer would be copied
+/// as a whole, under the lock.
 const ROW_BYTES: usize = 64 << 10;
 
-/// What the journal's thread is to do.
+/// The work of the journal thread.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     rows: Vec<Row>,
-    /// How many changes are in line.
+    /// The number of queued changes.
     pub(super) count: usize,
-    /// How many bytes they take.
+    /// The bytes of queued changes.
     bytes: usize,
-    /// The same of those that are being written.
+    /// The bytes of changes that are being written.
     writing_bytes: usize,
-    /// Of the last change.
+    /// The number of the last change.
     pub(super) ticket: u64,
-    /// When the first of them came, by the clock's source.
+    /// The time of the oldest queued change, by the source of the engine's clock.
     pub(super) since: Option<Timestamp>,
-    /// The same of those that are being written.
+    /// The time of the oldest change that is being written.
     pub(super) writing_since: Option<Timestamp>,
-    /// A call waits for the clock's mark.
+    /// Whether a call waits for a new mark of the clock.
     pub(super) is_mark_due: bool,
-    /// The thread waits.
+    /// Whether the thread waits to be woken.
     pub(super) is_idle: bool,
     pub(super) is_closing: bool,
 }
 
 impl Queue {
-    /// Puts changes in line; their ticket.
+    /// Appends the changes of a decision. Returns their number in the journal.
     pub(super) fn push(&mut self, changes: &Row, now: Timestamp) -> u64 {
         self.count += changes.len();
         self.bytes += changes.size();
@@ -48,7 +49,7 @@ impl Queue {
         self.ticket
     }
 
-    /// Takes what is in line.
+    /// Takes all queued changes.
     pub(super) fn take(&mut self) -> Vec<Row> {
         self.count = 0;
         self.writing_bytes += mem::take(&mut self.bytes);
@@ -57,22 +58,22 @@ impl Queue {
         mem::take(&mut self.rows)
     }
 
-    /// Takes note that what was taken is synced.
+    /// Records that the taken changes are synced.
     pub(super) fn note_synced(&mut self) {
         (self.writing_since, self.writing_bytes) = (None, 0);
     }
 
-    /// How many bytes of changes are not synced.
+    /// The bytes of all changes that are not synced.
     pub(super) fn unsynced_bytes(&self) -> usize {
         self.bytes + self.writing_bytes
     }
 
-    /// How many bytes of changes are in line.
+    /// The bytes of queued changes, without those being written.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How old the first change is that is not down.
+    /// The age of the oldest change that is not synced.
     pub(super) fn age(&self, now: Timestamp) -> Duration {
         let since = self.writing_since.or(self.since).unwrap_or(now);
         Duration::from_micros(now.0.saturating_sub(since.0))

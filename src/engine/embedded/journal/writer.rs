@@ -1,4 +1,4 @@
-//! What writes the journal.
+//! The writer of the journal: collects queued changes and writes them in one batch.
 
 use std::{
     mem,
@@ -12,17 +12,17 @@ use super::{
 };
 use crate::time::{KeptClock, monotonic};
 
-/// Writes what is in line: on a thread of its own, or when its owner says.
+/// Writes the queue: on the journal's thread, or by calls of [`Writer::write`] in simulations.
 #[derive(Debug)]
 pub struct Writer {
     pub(super) shared: Arc<Shared>,
     pub(super) store: Store,
     pub(super) clock: Arc<KeptClock>,
-    /// What is not down yet of what was taken out of the queue.
+    /// The changes that were taken from the queue and are not synced yet.
     pub(super) batch: Batch,
 }
 
-/// Says that nothing is written any more where the thread ends by a bug.
+/// Reports a failure if the thread ends by a panic.
 struct End(Arc<Shared>);
 
 impl Drop for End {
@@ -46,12 +46,12 @@ impl Writer {
         }
     }
 
-    /// Writes what is in line, and the clock's mark if it is due; whether there can be more
-    /// to write. What fails is written with the next.
+    /// Writes all queued changes, and the clock's mark if it is old. Returns whether more can
+    /// follow. A failed batch is written again with the next one.
     pub fn write(&mut self) -> bool {
         let is_closing = lock(&self.shared.queue).is_closing;
         if is_closing {
-            // What is collected now is the last: nothing that comes later is told.
+            // From here on nothing is acknowledged before it is synced.
             self.clock.end_reservation();
         }
         let ticket = self.collect();
@@ -62,7 +62,7 @@ impl Writer {
         let mark = if is_closing { self.clock.last_mark() } else { self.clock.mark() };
         match self.store.write(&self.batch, mark) {
             Ok(()) => {
-                // Calls wait for the word, not for what it was about to be freed.
+                // Wakes the calls before the batch is freed.
                 let _written = mem::take(&mut self.batch);
                 lock(&self.shared.queue).note_synced();
                 self.clock.note_synced(mark);
@@ -82,8 +82,8 @@ impl Writer {
         !is_closing
     }
 
-    /// Returns once it is time to write, after a write that began then: one that took long is
-    /// followed at once by the next.
+    /// Waits until it is time for the next write. `began` is the start of the last one: a slow
+    /// write is followed by the next without a pause.
     fn wait(&self, began: Instant) {
         let shared = &self.shared;
         let (end, enough) = match shared.durability {
@@ -109,7 +109,7 @@ impl Writer {
         queue.is_idle = false;
     }
 
-    /// Takes what is in line; the last ticket.
+    /// Moves queued changes to the batch. Returns the number of the last one.
     fn collect(&mut self) -> u64 {
         let mut queue = lock(&self.shared.queue);
         queue.is_mark_due = false;

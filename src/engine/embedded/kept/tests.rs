@@ -21,8 +21,7 @@ fn check(key: &str) -> CheckRate {
     CheckRate { name: MeterName::new(None, &key), rule: Arc::new(rule), cost: 1, request: None }
 }
 
-/// A decision leaves nothing to the next one of its shard: neither what is in line nor what
-/// came to nothing.
+/// A decision leaves no changes to the next one of its shard, whether they were queued or dropped.
 #[test]
 fn what_a_shard_notes_is_of_one_decision() {
     let folder = std::env::temp_dir().join(format!("tollgate-kept-{}", std::process::id()));
@@ -38,7 +37,7 @@ fn what_a_shard_notes_is_of_one_decision() {
     writer.write();
     drop((engine, writer));
 
-    // As much memory is used as may be.
+    // The limit on memory is reached.
     let ceiling = Ceiling::by(1, || Some(2));
     ceiling.look();
     let (engine, mut writer) = open();

@@ -1,4 +1,4 @@
-//! What is written at once.
+//! The write batch: all changes of one transaction.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,11 +9,11 @@ use redb::{ReadableTable, StorageError};
 
 use crate::record::Change;
 
-/// Changes that are written at once: the last word on each entry.
+/// The last change of each key; earlier changes of a key are dropped.
 #[derive(Debug, Default)]
 pub(in super::super) struct Batch {
-    /// Entries that begin so go first. In order, as the entries are: what is written follows
-    /// from what was decided, and from nothing else.
+    /// Prefixes whose entries are removed before the entries below are written. Sorted, so that the
+    /// file depends on the decisions only.
     clear: BTreeSet<Box<[u8]>>,
     entries: BTreeMap<Box<[u8]>, Option<Box<[u8]>>>,
 }
@@ -44,7 +44,7 @@ impl Batch {
         self.len() == 0
     }
 
-    /// How many changes there are.
+    /// The number of changes.
     pub(in super::super) fn len(&self) -> usize {
         self.clear.len() + self.entries.len()
     }
@@ -57,7 +57,7 @@ impl Batch {
             let begun: Result<Vec<Vec<u8>>, StorageError> = table
                 .range(&prefix[..]..)?
                 .map(|entry| entry.map(|(key, _)| key.value().to_vec()))
-                // What cannot be read is no end: it fails the write.
+                // An unreadable entry does not end the range: it fails the write.
                 .take_while(|key| key.as_ref().map_or(true, |key| key.starts_with(prefix)))
                 .collect();
             for key in begun? {

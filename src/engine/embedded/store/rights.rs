@@ -1,5 +1,5 @@
-//! Who may read a data directory: its entries are payloads and results of callers, so only the
-//! user that the server runs as.
+//! Access rights of a data directory. It holds payloads and results of callers, so only the user of
+//! the server may read it.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, Permissions},
@@ -10,11 +10,11 @@ use std::{
 
 const DIRECTORY: u32 = 0o700;
 const FILE: u32 = 0o600;
-/// Rights of other users.
+/// The rights of other users.
 const OTHERS: u32 = 0o077;
 
-/// Makes a directory, and those above it, for this user alone, whatever the umask; one that
-/// exists keeps its rights.
+/// Creates a directory and its parents with mode 0700, whatever the umask. An existing directory
+/// keeps its rights.
 pub(super) fn make_directory(path: &Path) -> io::Result<()> {
     if path.exists() {
         return Ok(());
@@ -23,8 +23,7 @@ pub(super) fn make_directory(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(DIRECTORY))
 }
 
-/// Opens a file to write; one that does not exist is made for this user alone, whatever the
-/// umask.
+/// Opens a file for writing. A new file gets mode 0600, whatever the umask.
 pub(super) fn open_file(path: &Path) -> io::Result<File> {
     let is_new = !path.exists();
     let mut options = OpenOptions::new();
@@ -35,8 +34,8 @@ pub(super) fn open_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Warns where other users have rights to a directory or file. They are left as they are: an
-/// operator may have given them on purpose.
+/// Warns if other users have rights to a directory or file. It does not change them, since an
+/// operator may have set them on purpose.
 pub(super) fn warn_if_wide(path: &Path) {
     let Ok(found) = fs::metadata(path) else { return };
     let mode = found.permissions().mode() & 0o7777;

@@ -1,21 +1,21 @@
-//! What a step of the sweep may do: so many entries, and so much time.
+//! The budget of a sweep step: a number of entries, and a time.
 
 use std::time::Instant;
 
 use crate::time::monotonic;
 
-/// So many entries are dropped between two looks at the clock.
+/// The number of entries that are dropped between two readings of the clock.
 const SLICE: usize = 16;
 
-/// What a step may still drop.
+/// The budget that a step has left.
 #[derive(Debug)]
 pub(super) struct Budget {
     left: usize,
     dropped: usize,
-    /// By when it is spent, whatever is left; never where nothing may depend on how fast the
-    /// machine is.
+    /// The end of the step's time; `None` where the result must not depend on the speed of the
+    /// machine.
     until: Option<Instant>,
-    /// Dropped since the clock was looked at.
+    /// Entries dropped since the last reading of the clock.
     unseen: usize,
 }
 
@@ -24,12 +24,12 @@ impl Budget {
         Budget { left, dropped: 0, until, unseen: 0 }
     }
 
-    /// What may be dropped at once; not 0 unless it is spent.
+    /// The number of entries to drop next; 0 only if the budget is spent.
     pub(super) fn slice(&self) -> usize {
         self.left.min(SLICE)
     }
 
-    /// Counts what was dropped.
+    /// Counts dropped entries. The budget is spent when the time is over.
     pub(super) fn spend(&mut self, dropped: usize) {
         self.dropped += dropped;
         self.unseen += dropped;
@@ -42,7 +42,7 @@ impl Budget {
         }
     }
 
-    /// Whether its time has passed.
+    /// Whether the time is over.
     pub(super) fn is_over(&self) -> bool {
         self.until.is_some_and(|until| monotonic() >= until)
     }

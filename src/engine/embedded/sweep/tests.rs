@@ -50,7 +50,7 @@ fn a_step_sees_to_a_few_of_a_shards_partitions() {
     assert!(steps > 5, "{steps} steps");
 }
 
-/// An engine with so many tasks of a pool that are to be forgotten.
+/// An engine with a pool of this number of finished tasks whose retention is over.
 fn crowd(tasks: usize) -> Embedded {
     let (engine, now) = engine();
     let settings =
@@ -75,7 +75,7 @@ fn crowd(tasks: usize) -> Embedded {
     engine
 }
 
-/// The pool's shard, and how many tasks are left of it.
+/// The shard of the pool, and its number of tasks.
 fn held(engine: &Embedded) -> (usize, usize) {
     let held = (0..SHARDS).find_map(|shard| {
         let mut tables = engine.shards[shard].lock();
@@ -90,7 +90,7 @@ fn a_pool_is_swept_until_nothing_is_left_of_it() {
     let engine = crowd(5000);
     let (shard, mut before) = held(&engine);
     assert_eq!(before, 5000);
-    // No step does more than its part.
+    // No step exceeds its budget.
     let mut next = Some(Place::default());
     while let Some(place) = next {
         let step = engine.sweep_step(shard, place, None);
@@ -103,7 +103,7 @@ fn a_pool_is_swept_until_nothing_is_left_of_it() {
     assert_eq!(before, 0);
 }
 
-/// However slow the machine is: here, so slow that a step's time is over as it begins.
+/// The same on a machine that is so slow that each step's time is over at its start.
 #[test]
 fn a_step_ends_with_its_time_and_none_is_in_vain() {
     let engine = crowd(1000);
@@ -125,14 +125,14 @@ fn a_step_ends_with_its_time_and_none_is_in_vain() {
 async fn a_turn_of_a_crowd_ends_and_the_next_one_goes_on() {
     let engine = crowd(QUARTER_MAX + 1000);
     let (shard, _) = held(&engine);
-    // Another shard of the quarter has something, too: its turn is the same one.
+    // Another shard of the quarter has work, too: it gets its steps in the same turn.
     let (other, key) = ((shard + 1) % SHARDS, b"key");
     let idle = rate::Meter::default();
     rate::Meter::table(&mut engine.shards[other].lock()).insert(key.as_slice().into(), idle);
     let mut places = vec![Place::default(); SHARDS];
     engine.sweep_quarter(&[shard, other], &mut places).await;
     let left = held(&engine).1;
-    // The other's key is one of those that the turn drops.
+    // The other shard's key counts as one of the entries dropped.
     assert!((1000 - DROPPED_MAX..=1001).contains(&left), "{left} are left");
     assert!(rate::Meter::table(&mut engine.shards[other].lock()).is_empty());
     engine.sweep_quarter(&[shard], &mut places).await;
@@ -170,7 +170,7 @@ async fn a_turn_waits_while_the_disk_has_enough_to_do() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// A listing goes through a shard a part at a time, while names come and go.
+/// A listing visits a shard segment by segment while names come and go.
 #[test]
 fn none_that_is_there_all_the_time_is_left_out() {
     const STAY: u64 = 500;
