@@ -1,17 +1,35 @@
-//! Decides in Redis: one decision is one item of an EVALSHA, one round trip.
+//! The Redis engine: a decision is one item of an EVALSHA, one round trip.
 //!
-//! A decision goes to the node that has its hash slot, by a lane of the thread that its
-//! call is on: what has arrived there goes together. While a node is known to be down
-//! calls fail at once; a probe finds out when it is back.
+//! `Engine` is the only caller. A decision is encoded to KEYS and ARGV (a job) and sent to the node
+//! that has its hash slot, by a pipeline of the current thread. Decisions that arrive at the same
+//! time travel together. The reply is parsed into the outcome, after replicas have acknowledged it
+//! where the pool or sequence requires that.
 //!
-//! - `address`, `source`: one URL, and where that leads
-//! - `topology`, `cluster`, `map`, `slot`: which node has what
-//! - `node`, `monitor`, `fitness`, `leader`: a node, whether it answers and takes writes, whether
-//!   it is fit, and whether it is the one that led before
-//! - `skew`: how far fencing tokens run ahead of a primary's clock
-//! - `lane`, `job`, `batch`, `connection`, `evaluate`, `confirm`: the way there and back
-//! - `index`, `listing`, `round`, `hints`: what is done beside the calls
+//! - `address`, `options`, `source`: the URL, the settings, and where a node is
+//! - `topology`, `cluster`, `map`, `slot`: the routing from a key to a node
+//! - `node`, `monitor`, `fitness`, `leader`, `skew`: a node; its health, preflight, primary id, and
+//!   the token lead over its clock
+//! - `job`, `lane`, `batch`, `connection`, `evaluate`, `confirm`: the pipelines, and replica
+//!   acknowledgement
+//! - `index`, `listing`, `round`, `hints`: the index of partitions for listings and the sweeper,
+//!   and wake-ups
 //! - `archive`: every key, for exports and imports
+//!
+//! # Guarantees
+//! - [`Error::Unavailable`] and [`Error::Refused`] mean that Redis certainly did not execute the
+//!   decision: it was never written to a socket, or the node said so. Once written without a reply,
+//!   its fate is unknown ([`Error::DeadlineExceeded`]).
+//! - Only a repeatable decision is sent a second time, once, after its connection broke.
+//! - While a node is known to be unreachable, its calls fail at once. A probe every 250 ms finds
+//!   out when it is back.
+//! - At most `calls_max` calls are in flight. Decisions that free capacity are exempt.
+//!
+//! # Why routing is written by hand
+//! redis-rs has a client for Clusters, `cluster_async`. It cannot keep the first two guarantees. It
+//! sends a command again after a dropped connection without knowing whether the command is
+//! repeatable. And it counts MOVED, ASK and connection errors against one retry budget, so the
+//! final error does not tell whether the command was executed. Here each job records whether it was
+//! written to a socket, and a redirect counts as not executed.
 
 pub mod address;
 mod archive;
@@ -72,10 +90,11 @@ pub use options::{Eviction, RedisOptions};
 use skew::Skew;
 use topology::Topology;
 
-/// The longest that a call waits for Redis, whatever its deadline: a peer that
-/// vanished without a word must not keep connections for longer.
+/// The longest that a call waits for Redis, whatever its deadline: a peer that vanished must not
+/// occupy connections for longer.
 const ATTEMPT_MAX: Duration = Duration::from_secs(5);
-/// What the sweeper sends.
+/// How the sweeper's commands are sent: exempt from the limit on calls in flight, one item in a
+/// script call.
 const UPKEEP: Sending = Sending {
     repeatable: true,
     confirmation: Confirmation::NONE,
@@ -83,14 +102,17 @@ const UPKEEP: Sending = Sending {
     goes_first: false,
     cost: Cost::of(20),
 };
-/// What is sent for listings.
+/// How index notes and revocations are sent: several in one script call.
 const LISTING: Sending = Sending { is_upkeep: false, ..UPKEEP };
 
-/// What a decision is of its call.
+/// The position of a decision in its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
+    /// The only decision of the call.
     All,
+    /// The first of several.
     First,
+    /// Follows another decision of the same call.
     Next,
 }
 
@@ -113,8 +135,8 @@ impl fmt::Debug for Redis {
 }
 
 impl Redis {
-    /// An engine on this Redis, which need not answer yet. The error says what
-    /// is wrong with the URL.
+    /// Creates an engine. Redis need not be reachable yet. The error says which part of the URL or
+    /// options is wrong.
     pub fn new(options: &RedisOptions) -> Result<Redis, String> {
         let address = options.address()?;
         let shared = Arc::new(Shared {
@@ -133,7 +155,7 @@ impl Redis {
             workers: options.workers,
         };
         let topology = Arc::new(Topology::new(address, plan));
-        // It is set once, here.
+        // Set once, here: nodes need the topology, which needs the nodes.
         let _ = shared.topology.set(Arc::downgrade(&topology));
         Ok(Redis {
             shared,
@@ -147,8 +169,8 @@ impl Redis {
         })
     }
 
-    /// Why this Redis must not be used as it is set up, and what to do about it; none
-    /// where it does not answer soon: it is found out later.
+    /// The preflight at start: why Redis must not be used with its settings, and what to do. `None`
+    /// also if Redis does not answer within a second; the monitor then checks later.
     pub async fn unfit(&self) -> Option<String> {
         self.topology.unfit().await
     }
@@ -165,7 +187,7 @@ impl Redis {
         Job::new(script, arguments, slot, sending, (now, deadline.min(now + ATTEMPT_MAX)))
     }
 
-    /// Sends a decision on its way.
+    /// Encodes a decision as a job and sends it.
     fn send(
         &self,
         script: &'static Script,
@@ -185,7 +207,7 @@ impl Redis {
     ) -> Result<D::Outcome, Error> {
         self.check()?;
         let is_upkeep = decision.is_upkeep();
-        // Those that free capacity go on where it is used up.
+        // Decisions that free capacity are not refused for lack of it.
         let is_exempt = is_upkeep || decision.frees_capacity();
         let _permit = if is_exempt { None } else { Some(self.permit()?) };
         let (partition, listing) = (decision.partition(), decision.listing());
@@ -222,7 +244,7 @@ impl Redis {
         let epoch = self.epoch();
         let unnoted = self.unnoted(decisions, epoch);
         let in_bulk = Cost::are_bulk(decisions.iter().map(D::cost));
-        // In order: what was enqueued first is the older one.
+        // In order: an earlier task of a batch is queued before a later one.
         let send = |(number, decision): (usize, &D)| {
             let part = if number > 0 { Part::Next } else { Part::First };
             self.send_decision(decision, decision.cost().apart(in_bulk), part, deadline)
@@ -246,7 +268,7 @@ impl Redis {
         if again {
             self.note_again(decisions, deadline).await;
         }
-        // As a rule it is empty.
+        // Usually empty.
         let sooner: Vec<(&[u8], Millis)> = decisions
             .iter()
             .zip(&outcomes)
@@ -261,7 +283,7 @@ impl Redis {
         Ok(outcomes)
     }
 
-    /// Room for a call in flight.
+    /// A permit for a call in flight; counts a refusal.
     fn permit(&self) -> Result<SemaphorePermit<'_>, Error> {
         self.calls.try_acquire().map_err(|_| {
             budget::note(Limit::CallsInFlight);
@@ -286,7 +308,7 @@ impl Redis {
         let arguments = Call::led(decision, &self.key_prefix, &*self.topology).finish();
         let (mut job, pending) = self.job(D::SCRIPT, arguments, sending, deadline);
         job.follows = part == Part::Next;
-        // Of several none is refused alone: the others would be executed.
+        // A decision of several is never refused alone: the others would be executed.
         job.sheds = part == Part::All && !sending.is_upkeep && !sending.goes_first;
         if sending.confirmation.is_needed() {
             job.judge = decision.judge(&self.key_prefix);
@@ -303,12 +325,12 @@ impl Redis {
         self.topology.state()
     }
 
-    /// Grows when a connection is lost: the store may have lost something, too.
+    /// The number of lost connections. After each, the store may have lost data.
     pub(super) fn epoch(&self) -> u64 {
         self.shared.losses.load(Ordering::Acquire)
     }
 
-    /// How often another primary was found than the one before, or one that had begun anew.
+    /// The number of failovers seen: another primary id, or a restarted primary.
     pub fn failovers(&self) -> u64 {
         self.shared.failovers()
     }
@@ -318,8 +340,8 @@ impl Redis {
     }
 
     pub(super) async fn maintain(&self) {
-        // Types as deep as the clients of all topologies: too deep for the compiler to lay
-        // out within each other, in an optimized build.
+        // Boxed: the compiler cannot lay out the nested types of all topologies in an optimized
+        // build.
         type Endless<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
         let topology: Endless<'_> = Box::pin(self.topology.maintain());
         let hints: Endless<'_> = Box::pin(hints::listen(&self.topology, &self.hub));
@@ -327,7 +349,8 @@ impl Redis {
     }
 }
 
-/// An outcome, if it says what became of the call.
+/// Parses an outcome. After a second try, an outcome that leaves the first try's fate open becomes
+/// [`Error::DeadlineExceeded`].
 fn settled<D: Decision>(decision: &D, answer: Answer) -> Result<D::Outcome, Error> {
     let Answer { mut reply, repeated } = answer;
     let outcome = D::parse(&mut reply)?;

@@ -1,13 +1,14 @@
-//! Where the store is: one URL says which Redis, and of what kind.
+//! The URL of the store: which Redis, and which topology.
 //!
-//! | URL | what answers |
+//! | URL | store |
 //! |---|---|
 //! | `redis://[user:password@]host:port[/db]` | one Redis |
 //! | `redis+unix:///path[?db=1&user=…&pass=…]` | one Redis, over a Unix socket |
 //! | `redis+sentinel://[user:password@]host:port[,host:port…]/name[/db]` | the primary that Sentinels name |
-//! | `redis+cluster://[user:password@]host:port[,host:port…]` | every primary of a Cluster |
+//! | `redis+cluster://[user:password@]host:port[,host:port…]` | the primaries of a Cluster |
 //!
-//! `rediss` in place of `redis` means TLS.
+//! `rediss` in place of `redis` means TLS. User and password are those of the data nodes; Sentinels
+//! have their own in the configuration.
 
 use redis::{
     Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError,
@@ -15,7 +16,7 @@ use redis::{
     sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType},
 };
 
-/// The forms, for messages.
+/// The forms of the URL, for error messages.
 pub const FORMS: &str = "`redis://[user:password@]host:port[/db]`, `redis+unix:///path`, \
     `redis+sentinel://[user:password@]host:port[,host:port]/name[/db]` or \
     `redis+cluster://[user:password@]host:port[,host:port]`; rediss for TLS";
@@ -25,33 +26,32 @@ const SENTINEL_PORT: u16 = 26379;
 /// Certificates for TLS, as PEM.
 #[derive(Debug, Clone, Default)]
 pub struct Certificates {
-    /// Who is trusted to sign the store's certificate; none for those that the system
-    /// trusts.
+    /// The certificate authority of the store; `None` for the authorities that the system trusts.
     pub authority: Option<Vec<u8>>,
-    /// Our own certificate and its key, where the store asks for one.
+    /// The client certificate and its key, if the store requires one.
     pub own: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// A user of the Sentinels, which are no Redis of the data's.
+/// The user for Sentinels. Their users are separate from those of the data nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SentinelUser {
-    /// Its name, if it is not the default user.
+    /// The name; `None` for the default user.
     pub name: Option<String>,
-    /// Its password.
+    /// The password.
     pub password: Option<String>,
 }
 
-/// Where the store is.
+/// A parsed URL.
 pub(super) enum Address {
     /// One Redis.
     Single(Client),
     /// The primary that Sentinels name.
     Sentinel(SentinelClient),
-    /// The primaries of a Cluster, which any of these knows.
+    /// A Cluster, with the nodes to ask for its slots.
     Cluster(Vec<Template>),
 }
 
-/// How to reach a node of a Cluster: like another one, but elsewhere.
+/// The user, TLS settings and address of a Cluster node.
 #[derive(Debug, Clone)]
 pub(super) struct Template {
     info: ConnectionInfo,
@@ -59,7 +59,7 @@ pub(super) struct Template {
 }
 
 impl Address {
-    /// Reads a URL; the error says what is wrong with it, without its password.
+    /// Parses a URL. The error says which part is wrong, without the password.
     pub(super) fn parse(
         url: &str,
         certificates: &Certificates,
@@ -91,7 +91,7 @@ impl Address {
 }
 
 impl Template {
-    /// A client of the node that it describes.
+    /// A client for the node.
     pub(super) fn client(&self) -> Result<Client, RedisError> {
         match self.info.addr() {
             ConnectionAddr::TcpTls { .. } => {
@@ -101,7 +101,7 @@ impl Template {
         }
     }
 
-    /// The same user and encryption, at another place.
+    /// The same user and TLS settings for another node.
     pub(super) fn at(&self, host: &str, port: u16) -> Template {
         let addr = match self.info.addr() {
             ConnectionAddr::TcpTls { insecure, .. } => ConnectionAddr::TcpTls {
@@ -115,7 +115,7 @@ impl Template {
         Template { info: self.info.clone().set_addr(addr), certificates: self.certificates.clone() }
     }
 
-    /// The host that it names.
+    /// The host of the node; empty for a Unix socket.
     pub(super) fn host(&self) -> &str {
         match self.info.addr() {
             ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
@@ -124,8 +124,8 @@ impl Template {
     }
 }
 
-/// `[user:password@]host:port[,host:port…]/path`: a URL of each host, with the user and
-/// without the path; and the path.
+/// Splits `[user:password@]host:port[,host:port…]/path` into one URL for each host, with the user
+/// and without the path, and the path.
 fn split<'a>(
     scheme: &str,
     rest: &'a str,
@@ -157,7 +157,7 @@ fn parse_sentinel(
     }
     let db: i64 = db.parse().map_err(|_| "expected a database number: …/name/0".to_owned())?;
     let is_tls = infos.iter().any(|info| matches!(info.addr(), ConnectionAddr::TcpTls { .. }));
-    // The user of the URL is the data's.
+    // The user of the URL is that of the data nodes.
     let data = infos.first().map(|info| info.redis_settings().clone()).unwrap_or_default();
     let sentinels = infos.into_iter().map(|info| info.addr().clone());
     let builder = SentinelClientBuilder::new(sentinels, name, SentinelServerType::Master);

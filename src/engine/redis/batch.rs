@@ -1,5 +1,12 @@
-//! One exchange with a node: what was taken from a lane, as one script call for each
-//! kind of decision, and what becomes of each reply.
+//! One exchange of a pipeline with its node: jobs out, replies back.
+//!
+//! Jobs of the same script and slot form one EVALSHA, up to a number, a size and a cost. All
+//! EVALSHAs of a batch go in one write. Each reply ends in one of these ways:
+//! - an outcome or a refusal answers the call, after replica acknowledgement if required
+//! - MOVED, ASK or TRYAGAIN sends the job elsewhere
+//! - a broken connection sends a repeatable job again, once; other calls get
+//!   [`Error::DeadlineExceeded`]
+//! - no reply by the deadline of the whole batch: every call gets [`Error::DeadlineExceeded`]
 
 use std::{cmp::Ordering, time::Duration};
 
@@ -20,15 +27,15 @@ use crate::{
     time::monotonic,
 };
 
-/// A connection that is younger has just been made anew: that it leads to a replica
-/// is no reason to do so again.
+/// The age below which a connection that leads to a replica is kept: reconnecting has just been
+/// tried.
 const YOUNG: Duration = Duration::from_secs(1);
-/// Bytes of one script call, as a rule: Redis serves nobody else while it copies them.
+/// The bytes of one script call, unless a single job is larger. Redis serves no other client while
+/// it reads and copies them.
 const SIZE_MAX: usize = 1 << 20;
 
 impl Lane {
-    /// Sends decisions in one round trip, and hands out the replies, those that replicas
-    /// have to confirm once they have.
+    /// Sends jobs in one round trip and answers their calls.
     pub(super) async fn exchange(&self, connection: &mut Connection, jobs: Vec<Job>) {
         let deadline = jobs.iter().map(|job| job.deadline).max().unwrap_or_else(monotonic);
         let runs = self.group(jobs);
@@ -41,7 +48,7 @@ impl Lane {
                 for (run, result) in runs.into_iter().zip(results) {
                     is_read_only |= self.hand_out(run, result, &mut waiting);
                 }
-                // It was demoted; where it was found there may be its successor.
+                // The node is a replica now: reconnect to find its successor.
                 if is_read_only && connection.made.elapsed() > YOUNG {
                     self.lose(connection);
                 }
@@ -50,7 +57,7 @@ impl Lane {
                     unknown.into_iter().for_each(|job| self.send_again(job));
                 }
             }
-            // What a command was answered is its own; this is of the connection.
+            // An error of the connection, not of a single command.
             Ok(Err(error)) => {
                 tracing::debug!(%error, "a connection to the store is lost");
                 self.lose(connection);
@@ -64,18 +71,18 @@ impl Lane {
         }
     }
 
-    /// The connection is good for nothing more, nor those that were made before it.
+    /// Drops this connection, and all that were made before it.
     fn lose(&self, connection: &mut Connection) {
         connection.mark_broken();
         self.monitor.note_loss(connection.epoch);
     }
 
-    /// Script calls of one kind and one slot each.
+    /// Groups jobs into script calls of one script and one slot.
     fn group(&self, mut jobs: Vec<Job>) -> Vec<Run> {
         let kind =
             |job: &Job| (job.script.name.as_ptr(), job.slot, job.asking, job.sending.is_upkeep);
         jobs.sort_by(|one, other| {
-            // What is of one pool shares its keys and arguments.
+            // Neighbours of one pool or policy share keys and arguments.
             let share = || match one.script.shared() {
                 Some(_) => one.arguments.keys().next().cmp(&other.arguments.keys().next()),
                 None => Ordering::Equal,
@@ -104,8 +111,8 @@ impl Lane {
         runs
     }
 
-    /// Hands out the replies of a script call, but for those that have to wait; whether a
-    /// replica gave them.
+    /// Answers the jobs of a script call, except replies that need replica acknowledgement: those
+    /// go to `waiting`. Returns whether a replica answered.
     fn hand_out(&self, run: Run, result: RedisResult<Value>, waiting: &mut Vec<Waiting>) -> bool {
         let replies = match result {
             Ok(value) => evaluate::replies(value, run.jobs.len()),
@@ -136,7 +143,7 @@ impl Lane {
         }
     }
 
-    /// Sends a decision where its node says; that one did not execute it.
+    /// Sends a job where its node said. That node did not execute it.
     fn redirect(&self, job: Job, redirect: &Redirect) {
         job.note_unexecuted();
         match self.shared.topology() {
@@ -145,7 +152,7 @@ impl Lane {
         }
     }
 
-    /// Sends a decision a second time, whose connection broke, where it can be repeated.
+    /// Sends a job a second time after its connection broke, if its decision is repeatable.
     fn send_again(&self, mut job: Job) {
         match self.shared.topology() {
             Some(topology) if job.sending.repeatable && !job.repeated => {
@@ -163,7 +170,7 @@ fn is_read_only(reply: &Result<Reply, Error>) -> bool {
 }
 
 impl Redirect {
-    /// What an error says of where else to go.
+    /// The redirect that an error contains, if any.
     fn of(error: &RedisError) -> Option<Redirect> {
         let to = |(place, slot): (&str, u16)| (place.to_owned(), slot);
         match error.kind() {

@@ -1,4 +1,9 @@
-//! Replies that count once replicas have what they tell of.
+//! Replica acknowledgement: replies that count only once enough replicas have the write.
+//!
+//! `batch` hands over the replies of decisions with `wait_replicas`. WAIT on the same connection
+//! covers all writes of that connection before it, so one WAIT serves a whole batch. If replicas do
+//! not acknowledge in time, the decision is undone where possible: the call fails with
+//! [`Error::Unconfirmed`], which says whether the decision is void.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,10 +23,10 @@ use crate::{
     time::monotonic,
 };
 
-/// How long it is tried to withdraw a decision, also when its call has ended.
+/// The time limit of a revocation, also after its call has ended.
 const WITHDRAW_MAX: Duration = Duration::from_secs(5);
 
-/// A reply that waits.
+/// A reply that waits for replicas.
 #[derive(Debug)]
 pub(super) struct Waiting {
     job: Job,
@@ -30,9 +35,10 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Answers a reply at once where it needs no replica; else it waits.
+    /// Answers the call of a reply that needs no acknowledgement, such as a refusal. Otherwise
+    /// returns the reply.
     pub(super) fn unless_it_counts(job: Job, reply: Reply) -> Option<Waiting> {
-        // A second try is judged again, should the connection break in between.
+        // The reply is cloned: after a broken connection the second try is judged again.
         match job.judge.as_ref().map(|judge| judge.judge(reply.clone())) {
             None | Some(Unconfirmed::Counts) => {
                 job.answer(Ok(reply));
@@ -44,14 +50,14 @@ impl Waiting {
 }
 
 impl Lane {
-    /// Waits until replicas have what this connection wrote, once for all that need as
-    /// many, and answers. Fails where the connection does, with those whose fate is unknown.
+    /// Waits until replicas have the writes of this connection, once for each number of replicas,
+    /// and answers the calls. If the connection breaks, returns the jobs whose fate is unknown.
     pub(super) async fn confirm(
         &self,
         connection: &mut Connection,
         mut waiting: Vec<Waiting>,
     ) -> Result<(), Vec<Job>> {
-        // Those that need fewer first: others may be away.
+        // Fewer replicas first: the others may be unreachable.
         waiting.sort_by_key(|waiting| waiting.job.sending.confirmation.replicas);
         while let Some(first) = waiting.first() {
             let confirmation = first.job.sending.confirmation;
@@ -80,7 +86,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Answers a call that replicas did not confirm.
+    /// Answers a call whose write was not acknowledged, after undoing it if possible.
     fn give_up(&self, job: Job, otherwise: Unconfirmed, why: String) {
         let withdrawal = match otherwise {
             Unconfirmed::Withdraw(withdrawal) => withdrawal,
@@ -94,7 +100,7 @@ impl Lane {
         let Some(topology) = self.shared.topology() else {
             return job.answer(Err(Error::Unconfirmed { why, is_void: false }));
         };
-        // A task of its own: the call may have ended, and the lane has others.
+        // A task: the call may have ended, and the pipeline serves others.
         tokio::spawn(async move {
             let is_void = withdraw(&topology, &job, withdrawal).await.unwrap_or(false);
             job.answer(Err(Error::Unconfirmed { why, is_void }));
@@ -102,7 +108,7 @@ impl Lane {
     }
 }
 
-/// Whether a decision is withdrawn; if not, another call was told of it.
+/// Revokes a decision. Returns whether it is void; if not, another call has already reported it.
 async fn withdraw(
     topology: &Arc<Topology>,
     job: &Job,

@@ -1,4 +1,7 @@
-//! Connections to Redis and the pool that lends them.
+//! Connections to a node, and the pool that lends them to a pipeline.
+//!
+//! Not the manager of bb8-redis: it never reports a connection as broken, so a dead one would be
+//! lent for ever.
 
 use std::{sync::Arc, time::Instant};
 
@@ -9,8 +12,7 @@ use tokio::sync::watch;
 use super::{StoreState, evaluate, monitor::Monitor};
 use crate::{error::Error, time::monotonic};
 
-/// Makes connections, and knows a broken one when it comes back: bb8-redis's
-/// own manager calls none broken, so a dead one would go round for ever.
+/// Creates connections for the pool, and reports broken ones.
 #[derive(Debug)]
 pub(super) struct Connector {
     monitor: Arc<Monitor>,
@@ -21,21 +23,21 @@ pub(super) struct Connector {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) socket: MultiplexedConnection,
-    /// The monitor's epoch in which it was made.
+    /// The monitor's epoch when the connection was made.
     pub(super) epoch: u64,
     pub(super) made: Instant,
     broken: bool,
 }
 
 impl Connector {
-    /// Counts connections that could not be made in `failed`, for those that wait for one.
+    /// Counts failed connects in `failed`, to wake callers that wait for a connection.
     pub(super) fn new(monitor: Arc<Monitor>, failed: Arc<watch::Sender<u64>>) -> Connector {
         Connector { monitor, failed }
     }
 }
 
 impl Connection {
-    /// Keeps the connection from being lent again.
+    /// Marks the connection so that the pool drops it.
     pub(super) fn mark_broken(&mut self) {
         self.broken = true;
     }
@@ -63,7 +65,7 @@ impl ManageConnection for Connector {
     }
 
     async fn is_valid(&self, _: &mut Connection) -> Result<(), RedisError> {
-        // Never asked: it would cost every call a second round trip.
+        // No PING: it would cost every call a second round trip.
         Ok(())
     }
 
@@ -72,8 +74,11 @@ impl ManageConnection for Connector {
     }
 }
 
-/// Borrows a connection made since the last loss of one: when one breaks, the
-/// idle ones are as a rule dead too.
+/// Borrows a connection that was made after the last lost one. If one connection breaks, idle ones
+/// are usually dead too.
+///
+/// Fails at once if the node becomes unreachable, or if connects fail and there is no other
+/// connection to wait for.
 pub(super) async fn borrow<'a>(
     pool: &'a Pool<Connector>,
     monitor: &Monitor,
@@ -89,8 +94,8 @@ pub(super) async fn borrow<'a>(
             }
         }
     };
-    // The pool does not tell those that wait that a connect failed. While others have
-    // connections, one of those will do.
+    // The pool does not wake its waiters after a failed connect. While connections exist, one of
+    // them will be returned.
     let none_to_come =
         async { while failed.changed().await.is_ok() && pool.state().connections > 0 {} };
     tokio::select! {
@@ -101,8 +106,8 @@ pub(super) async fn borrow<'a>(
     }
 }
 
-/// The error of a call without a connection. A Redis that refuses one by its code answers: it
-/// is not unreachable.
+/// The error of a call without a connection. A Redis that refuses a connection with an error code
+/// is reachable.
 fn unmade(error: &RunError<RedisError>) -> Error {
     match error {
         RunError::User(refusal) => match refusal.code() {

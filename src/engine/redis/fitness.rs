@@ -1,11 +1,14 @@
-//! Whether a Redis is fit for its task: new enough, a primary, and not set to forget.
+//! The preflight of a Redis: version, role and eviction policy, from INFO.
+//!
+//! The monitor runs it on every new probe connection, and checks the role and the policy again with
+//! later probes. Fields that INFO does not contain are no reason to refuse.
 
 use super::{Eviction, leader::Leader};
 
-/// The oldest Redis that has what the scripts call.
+/// The oldest Redis version that has all commands of the scripts.
 const VERSION_MIN: (u32, u32) = (6, 2);
 
-/// What a Redis says of itself.
+/// The fields of INFO that the preflight needs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Fitness {
     version: Option<String>,
@@ -15,13 +18,13 @@ pub(super) struct Fitness {
 }
 
 impl Fitness {
-    /// Reads the answer of INFO.
+    /// Parses the answer of INFO.
     pub(super) fn parse(info: &str) -> Fitness {
         let mut fitness = Fitness::default();
         for (key, value) in info.lines().filter_map(|line| line.trim_end().split_once(':')) {
             let value = value.to_owned();
             match key {
-                // Valkey says here which Redis it is like.
+                // Valkey reports here the Redis version that it is compatible with.
                 "redis_version" => fitness.version = Some(value),
                 "maxmemory_policy" => fitness.policy = Some(value),
                 "role" => fitness.role = Some(value),
@@ -34,7 +37,7 @@ impl Fitness {
         fitness
     }
 
-    /// Why it must not be used now, and what to do about it.
+    /// The reason why this Redis must not be used now, and what to do.
     pub(super) fn refusal(&self, eviction: Eviction) -> Option<String> {
         if self.role.as_deref() == Some("slave") {
             return Some("it is a replica: name its primary, or use redis+sentinel://".to_owned());
@@ -42,7 +45,7 @@ impl Fitness {
         self.unfit(eviction)
     }
 
-    /// Why it must not be used as it is set up.
+    /// The reason why this Redis must not be used with its settings.
     pub(super) fn unfit(&self, eviction: Eviction) -> Option<String> {
         if let Some(version) = &self.version
             && number(version).is_some_and(|number| number < VERSION_MIN)
@@ -55,7 +58,7 @@ impl Fitness {
         self.eviction().filter(|_| eviction == Eviction::Refuse)
     }
 
-    /// What it would forget.
+    /// The warning about a `maxmemory-policy` that can evict keys.
     pub(super) fn eviction(&self) -> Option<String> {
         let policy = self.policy.as_deref().filter(|policy| *policy != "noeviction")?;
         Some(format!(

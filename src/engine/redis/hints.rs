@@ -1,7 +1,8 @@
-//! Listens for hints, over one connection whatever number of calls wait.
+//! Receives wake-ups over Redis pub/sub, on one connection for all waiting calls.
 //!
-//! A hint that is lost costs a call that waits a little time, no turn: the waiting room
-//! asks the store now and then, too.
+//! Run by `Redis::maintain`. A script publishes the number of a waiting call on the channel of its
+//! server; the hub wakes that call. A lost wake-up costs a call some waiting time, never its place:
+//! heartbeats report the same (`engine::room`).
 
 use std::time::Duration;
 
@@ -11,20 +12,21 @@ use tokio::time::{sleep, timeout};
 
 use super::{Hub, StoreState, topology::Topology};
 
-/// How often a silent connection is asked whether it is there, and how long it may
-/// take to say so or to be made.
+/// The interval after which a silent connection gets a PING. The second constant limits the time of
+/// a PING and of a connect.
 const PING_EVERY: Duration = Duration::from_secs(2);
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 const RETRY_AFTER: Duration = Duration::from_millis(250);
-/// When the store refuses, for example since our user may not subscribe.
+/// The pause after Redis has refused, for example because the user may not subscribe.
 const RETRY_REFUSED: Duration = Duration::from_secs(10);
 
-/// Hands hints to the hub, for ever. Any node of a Cluster hears what is said to one.
+/// Passes wake-ups to the hub, until dropped. In a Cluster any node will do: messages reach all
+/// nodes.
 pub(super) async fn listen(topology: &Topology, hub: &Hub) {
     let mut state = topology.state();
     loop {
         if state.wait_for(|state| *state != StoreState::Down).await.is_err() {
-            // The engine is gone.
+            // The engine was dropped.
             return;
         }
         let Some(node) = topology.any() else {
@@ -38,7 +40,7 @@ pub(super) async fn listen(topology: &Topology, hub: &Hub) {
             }
             Err(error) => error,
         };
-        // Anything with a code was said by the store.
+        // An error with a code is an answer of Redis.
         let refused = error.code().is_some();
         if refused {
             tracing::warn!(%error, "cannot listen for hints: calls that wait are served later");
@@ -47,7 +49,7 @@ pub(super) async fn listen(topology: &Topology, hub: &Hub) {
     }
 }
 
-/// Hands hints to the hub until the connection breaks.
+/// Passes wake-ups to the hub until the connection breaks.
 async fn follow(client: &Client, hub: &Hub) -> Result<std::convert::Infallible, RedisError> {
     let subscribed = async {
         let (mut sink, messages) = client.get_async_pubsub().await?.split();

@@ -1,14 +1,17 @@
-//! Which partitions there are, for listings: a zset per capability.
+//! The index of partitions: the names that Redis knows, for listings and for the sweeper.
 //!
-//! The index lives in a slot of its own, so it cannot be written in the same
-//! atomic step as a decision. It decides nothing: a server notes a partition
-//! beside a decision on it, in the same round trip: at most once a minute, and more often
-//! only where leases end sooner.
+//! For each capability there are two zsets: `partitions`, the names by the time of their last note,
+//! and `ends`, the names by the time at which the sweeper looks at them next. The index lies in
+//! another hash slot than the partitions, so it cannot be written in the atomic step of a decision.
+//! It decides nothing.
 //!
-//! Beside the zset of names stands one of the times at which the sweeper looks at them
-//! (`ends`). A note says how long nothing ends: a look is scheduled for then. A decision
-//! needs no note of its own while a look is scheduled that comes after the decision and
-//! before the end of what it puts there.
+//! A server notes a partition beside a decision, in the same round trip. [`Index`] remembers these
+//! notes, so that a partition is noted about once a minute only. A note says how long nothing in
+//! the partition ends: the sweeper's look is scheduled for then.
+//!
+//! # Invariant
+//! A decision may skip its note only if an earlier note, at most a minute old, has scheduled a look
+//! between now and the end of the decision's new entry, if it ends.
 
 use std::{
     collections::HashMap,
@@ -27,8 +30,9 @@ use crate::{
     time::{Clock, Millis, Timestamp, monotonic},
 };
 
+/// The longest time for which a note is relied on.
 const NOTE_EVERY: Duration = Duration::from_secs(60);
-/// Names remembered as noted; past it all are forgotten and noted anew.
+/// The most names that are remembered. Above it all are forgotten and noted again.
 const NOTED_MAX: usize = 65_536;
 
 const CAPABILITY: &str = "index";
@@ -37,25 +41,25 @@ const KEPT: &[u8] = b"kept";
 const SWEEPER: &[u8] = b"sweeper";
 const ENDS: &[u8] = b"ends";
 
-/// What this server has noted of late.
+/// The recent notes of this server.
 #[derive(Debug)]
 pub(super) struct Index {
     noted: Mutex<Noted>,
     clock: Clock,
 }
 
-/// How a partition has to be noted.
+/// The content of a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Note {
     listing: Listing,
-    /// How long nothing of it ends; none where nothing does.
+    /// The time until something in the partition ends; `None` if nothing does.
     look: Option<Millis>,
 }
 
-/// What is remembered of a note.
+/// A remembered note.
 #[derive(Debug, Clone, Copy)]
 struct Last {
-    /// When it was sent.
+    /// The time when it was sent.
     at: Instant,
     /// The look that it has scheduled.
     look: Option<Instant>,
@@ -63,7 +67,7 @@ struct Last {
 
 #[derive(Debug, Default)]
 struct Noted {
-    /// The monitor's epoch: after a lost connection the store may have lost notes.
+    /// The number of lost connections: after each, Redis may have lost notes.
     epoch: u64,
     last: HashMap<Box<[u8]>, Last>,
 }
@@ -75,7 +79,7 @@ impl Default for Index {
 }
 
 impl Index {
-    /// How a partition has to be noted beside a decision, if it has to be.
+    /// The note that must be sent beside a decision, if any.
     pub(super) fn due(&self, partition: &[u8], listing: Listing, epoch: u64) -> Option<Note> {
         let look = match listing {
             Listing::Same => return None,
@@ -83,8 +87,8 @@ impl Index {
                 return Some(Note { listing, look: Some(Millis(0)) });
             }
             Listing::Held(Ends::After(length)) => Some(length),
-            // Whose clock is ahead of the store's by some time has it looked at so much too
-            // early, and once more in time.
+            // If this clock is ahead of the store's, the look comes too early, and is scheduled
+            // again for the right time.
             Listing::Held(Ends::At(end)) => Some(self.clock.now().until(end)),
             Listing::Held(Ends::Never) => None,
         };
@@ -94,8 +98,8 @@ impl Index {
         (!is_covered).then_some(Note { listing, look })
     }
 
-    /// Remembers that a partition was noted, in an epoch that began before it was; `sent` is
-    /// when the note was.
+    /// Records an answered note that was sent at `sent`. A note from before the last lost
+    /// connection is ignored.
     pub(super) fn noted(&self, partition: &[u8], note: Note, sent: Instant, epoch: u64) {
         let mut noted = self.lock(epoch);
         if noted.epoch > epoch {
@@ -123,7 +127,7 @@ impl Index {
 }
 
 impl Note {
-    /// One for two decisions on a partition.
+    /// One note for two decisions on a partition.
     pub(super) fn and(self, next: Note) -> Note {
         let look = self.look.into_iter().chain(next.look).min();
         Note { look, ..next }
@@ -131,8 +135,7 @@ impl Note {
 }
 
 impl Last {
-    /// Whether it stands for a decision that is taken now, too: what that one puts there ends
-    /// after so long, if it does.
+    /// Whether this note also covers a decision of now, whose entry ends after `look`, if at all.
     fn covers(&self, now: Instant, look: Option<Millis>) -> bool {
         let is_recent = now.saturating_duration_since(self.at) < NOTE_EVERY;
         let is_looked_at = |length: Millis| {
@@ -142,8 +145,8 @@ impl Last {
         is_recent && look.is_none_or(is_looked_at)
     }
 
-    /// What is remembered once another note was sent, too: the store keeps the earlier look,
-    /// unless that is over.
+    /// The remembered note after a further one. The store keeps the earlier look, unless its time
+    /// is over.
     fn and(self, next: Last) -> Last {
         let to_come = self.look.filter(|look| *look > next.at);
         let look = to_come.into_iter().chain(next.look).min();
@@ -189,18 +192,19 @@ pub(super) fn latest<'a>(prefix: &'a str, capability: &'static str, limit: u32) 
     call
 }
 
-/// What the sweeper has seen of a partition.
+/// The result of a look of the sweeper at a partition.
 #[derive(Debug)]
 pub(in super::super) struct Look {
-    /// The partition, and when it was noted as the sweeper read it.
+    /// The partition, and the time of its last note as the sweeper read it.
     pub(in super::super) seen: PartitionCursor,
-    /// When something of it ends next.
+    /// The time at which something in it ends next.
     pub(in super::super) next: Option<Timestamp>,
-    /// Whether there is nothing of it.
+    /// Whether the partition is empty.
     pub(in super::super) is_vacant: bool,
 }
 
-/// KEYS and ARGV of `lua/index/settle.lua`.
+/// KEYS and ARGV of `lua/index/settle.lua`. Empty partitions that were noted before `before` leave
+/// the index.
 pub(super) fn settle<'a>(
     prefix: &'a str,
     capability: &'static str,
@@ -232,7 +236,8 @@ pub(super) fn lead<'a>(
     call
 }
 
-/// KEYS and ARGV of `lua/index/list.lua`; `after` is a time noted and a name.
+/// KEYS and ARGV of `lua/index/list.lua`. `after` is the time of the last note, in µs, and the
+/// name.
 pub(super) fn list<'a>(
     prefix: &'a str,
     capability: &'static str,
@@ -247,7 +252,7 @@ pub(super) fn list<'a>(
     call
 }
 
-/// Reads the reply of `lua/index/list.lua`.
+/// Parses the reply of `lua/index/list.lua` into a page of names.
 pub(super) fn parse_page(reply: &mut Reply) -> Result<PartitionPage, Error> {
     let (noted, more) = parse_noted(reply)?;
     let last = noted.last().filter(|_| more).cloned();
@@ -255,7 +260,7 @@ pub(super) fn parse_page(reply: &mut Reply) -> Result<PartitionPage, Error> {
     Ok(PartitionPage { names, next: last })
 }
 
-/// The same, with the time that each was noted at, and whether more follow.
+/// Parses the same reply into names with the time of their last note. Returns whether more follow.
 pub(super) fn parse_noted(reply: &mut Reply) -> Result<(Vec<PartitionCursor>, bool), Error> {
     let (_, more) = (reply.number()?, reply.number()? != 0);
     let mut listed = Vec::new();
@@ -263,7 +268,7 @@ pub(super) fn parse_noted(reply: &mut Reply) -> Result<(Vec<PartitionCursor>, bo
         let name = Name::parse(Bytes::from(reply.bytes()?));
         let noted = reply.bytes()?;
         let noted = str::from_utf8(&noted).ok().and_then(|text| text.parse().ok());
-        // An entry that is no name names no pool.
+        // Skips an entry that is no valid name.
         if let (Ok(name), Some(noted)) = (name, noted) {
             listed.push(PartitionCursor { noted, name });
         }
@@ -288,7 +293,7 @@ mod tests {
         assert!(last.covers(sent + 29 * SECOND, seconds(5)));
         assert!(!last.covers(sent + 31 * SECOND, seconds(30)), "the look is over");
         assert!(!last.covers(sent + 60 * SECOND, None), "the note is a minute old");
-        // The store keeps the earlier look, unless that is over.
+        // The store keeps the earlier look, unless its time is over.
         let next = Last { at: sent + SECOND, look: Some(sent + 300 * SECOND) };
         assert_eq!(last.and(next).look, last.look);
         let late = Last { at: sent + 40 * SECOND, look: Some(sent + 300 * SECOND) };

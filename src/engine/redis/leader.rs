@@ -1,5 +1,9 @@
-//! Whom a server has seen lead: what `lua/lib/failover.lua` compares with whom a script
-//! finds to lead.
+//! The primary id: which Redis process leads a node, and for how long it has been seen to.
+//!
+//! A failover loses the last writes, so a pool must learn of it. `lua/lib/failover.lua` stores the
+//! id of the primary with the pool, and compares it with the primary that executes the script. The
+//! server sends its own sighting along: the id, how long it has been the same, and whether another
+//! one led before.
 
 use std::time::Instant;
 
@@ -10,18 +14,19 @@ use crate::{
 
 use super::topology::Topology;
 
-/// What a primary is called while it leads.
+/// The primary id, as INFO reports it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Leader {
-    /// Another one after a promotion or a restart.
+    /// `run_id`: changes with each restart, and differs between nodes.
     pub(super) process: String,
-    /// Another one after a promotion, and now and then without one.
+    /// `master_replid`: changes with each promotion, and sometimes without one.
     pub(super) history: String,
-    /// What it was called before it was promoted; zeros where that is forgotten.
+    /// `master_replid2`: the history before the promotion; zeros if there was none or it is
+    /// forgotten.
     pub(super) before: String,
 }
 
-/// A leader, and since when it is known.
+/// A primary id, and since when it is known.
 #[derive(Debug)]
 pub(super) struct Seen {
     leader: Leader,
@@ -34,20 +39,22 @@ impl Leader {
         self.before.bytes().any(|digit| digit != b'0')
     }
 
-    /// Whether it has led on since it was seen as `before`. A history changes without a
-    /// promotion when a first replica comes, or none was there for long.
+    /// Whether the same primary has led without interruption since it was seen as `before`. Its
+    /// `master_replid` can change without a promotion: when its first replica connects, or after a
+    /// long time without replicas.
     fn led_as(&self, before: &Leader) -> bool {
         self.process == before.process && (self.history == before.history || !self.is_promoted())
     }
 }
 
 impl Seen {
-    /// For the first time; or after other failovers.
+    /// The first sighting of a primary. `has_changed` says whether another one led before it.
     pub(super) fn first(leader: Leader, has_changed: bool) -> Seen {
         Seen { leader, since: monotonic(), has_changed }
     }
 
-    /// Whether another one leads now; without a process it is the one that was asked.
+    /// Records the id of the last answer. Returns whether another primary leads now. Without a
+    /// `run_id` the answer is taken to be of the same process.
     pub(super) fn note(&mut self, mut leader: Leader) -> bool {
         if leader.process.is_empty() {
             leader.process.clone_from(&self.leader.process);
@@ -74,7 +81,7 @@ impl Leads for Topology {
         let seen = self.node(self.slot(key)).ok()?.monitor.sighting();
         let unseen = || Sighting { leader: "-".to_owned(), length: Millis(0), has_changed: false };
         let mut sighting = seen.unwrap_or_else(unseen);
-        // Of another node's slots it may be the successor before anybody has asked it.
+        // The slot may have come from another node, whose id this server has not seen.
         sighting.has_changed |= self.has_changed();
         Some(sighting)
     }
@@ -93,9 +100,9 @@ mod tests {
     fn another_leader_is_one_that_may_have_lost_something() {
         let led = |now: &Leader| now.led_as(&leader("a", "1", "0000"));
         assert!(led(&leader("a", "1", "0000")));
-        // A first replica came.
+        // A first replica connected.
         assert!(led(&leader("a", "2", "0000")));
-        // It followed another one meanwhile; it began anew; another one leads.
+        // It was a replica in between; it restarted; another primary leads.
         assert!(!led(&leader("a", "2", "0001")));
         assert!(!led(&leader("b", "1", "0000")));
         assert!(!led(&leader("b", "2", "1")));

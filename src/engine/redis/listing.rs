@@ -1,4 +1,8 @@
-//! Which partitions there are: noted beside decisions, and listed.
+//! Notes partitions in the index beside decisions, and lists them.
+//!
+//! `Redis::run` sends a note together with a decision that can put an entry into a partition. The
+//! note is a separate command, often to another node: it can be lost although the decision is
+//! executed. So it decides nothing, and the next decision notes the partition again.
 
 use std::time::{Duration, Instant};
 
@@ -15,15 +19,16 @@ use crate::{
     time::{Millis, monotonic},
 };
 
-/// How long a call waits for its note once it is answered itself.
+/// The time that an answered call waits for its note. A late note is not recorded, and the next
+/// call sends another one.
 const NOTE_MAX: Duration = Duration::from_millis(20);
 
-/// How a listing of so many names is sent.
+/// The options for listing `limit` names: bulk, with the cost of that many names.
 pub(super) fn pages(sending: Sending, limit: u32) -> Sending {
     Sending { cost: Cost::bulk(50 + 5 * limit / 2), ..sending }
 }
 
-/// A note on its way.
+/// A note in flight.
 #[derive(Debug)]
 pub(super) struct Noting {
     note: Note,
@@ -32,7 +37,7 @@ pub(super) struct Noting {
 }
 
 impl Redis {
-    /// Notes a partition for listings and for the sweeper.
+    /// Sends a note for a partition.
     pub(super) fn note<D: Decision>(
         &self,
         partition: &[u8],
@@ -45,8 +50,8 @@ impl Redis {
         Noting { note, sent, pending }
     }
 
-    /// Remembers that a partition was noted. Its answer is there as a rule, and does not
-    /// keep a caller: the index may be on another node.
+    /// Waits a moment for the answer of a note, and records the note in this server's
+    /// [`index::Index`].
     pub(super) async fn noted(&self, noting: Noting, partition: &[u8], epoch: u64) {
         let Noting { note, sent, pending } = noting;
         if let Ok(Ok(noted)) = timeout(NOTE_MAX, pending.wait()).await
@@ -56,8 +61,8 @@ impl Redis {
         }
     }
 
-    /// Notes a partition once more where a decision has granted a lease that ends before the
-    /// sweeper looks at it: the run-time settings of its pool shorten leases.
+    /// Notes a partition again if a lease ends before the scheduled look of the sweeper. Settings
+    /// of ConfigurePool can shorten leases, which is known only from the outcome.
     pub(super) async fn note_sooner<D: Decision>(
         &self,
         partition: &[u8],
@@ -71,8 +76,8 @@ impl Redis {
         }
     }
 
-    /// Notes partitions whose connection was lost on the way: the store behind the new one
-    /// may never have heard of them. What goes wrong here is made good by a later call.
+    /// Notes partitions again after their connection broke: the new primary may not have the note.
+    /// A failure here is repaired by a later call.
     pub(super) async fn note_again<D: Decision>(&self, decisions: &[D], deadline: Instant) {
         let epoch = self.epoch();
         let due = self.unnoted(decisions, epoch);
@@ -85,8 +90,8 @@ impl Redis {
         }
     }
 
-    /// The partitions that have to be noted beside these decisions, each once in a row, by the
-    /// earliest end.
+    /// The notes that these decisions need: one for decisions on the same partition in a row, with
+    /// the earliest end.
     pub(super) fn unnoted<'a, D: Decision>(
         &self,
         decisions: &'a [D],

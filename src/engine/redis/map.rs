@@ -1,8 +1,11 @@
-//! Reads CLUSTER SLOTS: who has which slots.
+//! Reads CLUSTER SLOTS: the ranges of slots with their primary and replicas.
+//!
+//! `cluster` and `archive` ask it of any node. An answer of another form is an error, never a
+//! partial map.
 
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, RedisResult, Value};
 
-/// A range of slots, its primary and its replicas, each as `host:port`.
+/// A range of slots with its primary and replicas, each as `host:port`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) first: u16,
@@ -11,7 +14,8 @@ pub(super) struct Part {
     pub(super) replicas: Vec<String>,
 }
 
-/// Asks a node; where it does not say its own host, it is the one that we asked.
+/// Asks a node for the map. A node that does not know its own host is taken to be at the host that
+/// was asked.
 pub(super) async fn parse_map(client: &Client) -> RedisResult<Vec<Part>> {
     let config = AsyncConnectionConfig::new().set_response_timeout(None);
     let mut socket = client.get_multiplexed_async_connection_with_config(&config).await?;

@@ -1,4 +1,17 @@
-//! Knows whether a node answers, so that a call to a dead one fails at once.
+//! The health of one node: its condition, primary id and clock.
+//!
+//! The routing asks [`Monitor::check`] before it sends a job, so that a call to an unreachable node
+//! fails at once. A probe runs every 250 ms. It also runs while calls are answered, since they may
+//! use connections that are younger than an unnoticed restart. Pipelines report answers, lost
+//! connections and failed connects.
+//!
+//! # What it derives
+//! - The condition: up, refusing writes, or down with the reason.
+//! - The epoch of connections: a lost connection raises it, and older connections are not lent
+//!   again.
+//! - Failovers: another primary id than before, or a restarted primary (`leader`).
+//! - The token lead over the node's clock (`skew`). It is measured on every new connection before a
+//!   decision uses it.
 
 mod inspect;
 
@@ -27,43 +40,43 @@ use crate::{decision::Sighting, error::Error};
 use inspect::{Probe, Verdict};
 
 const PROBE_EVERY: Duration = Duration::from_millis(250);
-/// A probe unanswered for this long means down.
+/// A probe without an answer for this time means down, unless calls are answered.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often the Sentinels are asked whether another primary leads.
+/// The interval at which Sentinels are asked whether another primary leads.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// How often it is said that a Redis may forget which is used all the same.
+/// The interval of the warning about a Redis that can evict keys and is used nevertheless.
 const WARN_EVERY: Duration = Duration::from_secs(300);
 
-/// The most that fencing tokens run ahead of a clock, in µs: an hour.
+/// The largest lead of fencing tokens over a clock, in µs: one hour.
 const AHEAD_MAX: u64 = 3_600_000_000;
 
-/// By how much the clock of a primary that does not say who it is (INFO) has to be behind
-/// to be taken for another one's, in µs.
+/// For a primary that does not report its id, because INFO is not permitted: a clock that is
+/// further behind than this is taken for another primary's, in µs.
 const UNSEEN_MAX: u64 = 100_000;
 
-/// Follows the state of a node.
+/// The health of one node.
 pub(super) struct Monitor {
     source: Source,
     eviction: Eviction,
     state: watch::Sender<StoreState>,
-    /// Grows when a connection is lost; older connections are not lent again.
+    /// Raised by each lost connection; connections of an older epoch are not lent again.
     epoch: AtomicU64,
     /// Whether a call was answered since the last probe.
     answered: AtomicBool,
-    /// Whether it has answered what is the reason that it is down.
+    /// While down: whether the node answered, and refused all calls.
     has_answered: AtomicBool,
     reason: Mutex<String>,
-    /// When it was last warned of.
+    /// The time of the last warning about eviction.
     warned: Mutex<Option<Instant>>,
-    /// The key that it is probed with, as far as that is known.
+    /// The key of the write probe, if known: in a Cluster it must be in a slot of this node.
     probe_key: Mutex<Option<String>>,
-    /// How far fencing tokens run ahead of its clock, in µs.
+    /// The lead of fencing tokens over the node's clock, in µs.
     ahead: AtomicU64,
-    /// Whether that is known, of the primary that leads now.
+    /// Whether the lead was measured for the current primary.
     is_measured: Mutex<bool>,
-    /// Who it is, where that was seen.
+    /// The last seen primary id, if INFO is permitted.
     seen: Mutex<Option<Seen>>,
-    /// Where losses and failovers are counted.
+    /// Counts lost connections and failovers.
     shared: Arc<Shared>,
 }
 
@@ -103,27 +116,28 @@ impl Monitor {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Whether the node answers.
+    /// Whether the node answers; it may refuse writes.
     pub(super) fn is_up(&self) -> bool {
         *self.state.borrow() != StoreState::Down
     }
 
-    /// Whether it takes writes, too.
+    /// Whether the node accepts writes.
     pub(super) fn takes_writes(&self) -> bool {
         *self.state.borrow() == StoreState::Up
     }
 
-    /// Whether it is reached all the same while it is down.
+    /// Whether an unusable node is reachable nevertheless.
     pub(super) fn has_answered(&self) -> bool {
         self.has_answered.load(Ordering::Acquire)
     }
 
-    /// Fails while the node is down.
+    /// Fails while the node is unusable.
     pub(super) fn check(&self) -> Result<(), Error> {
         if self.is_up() { Ok(()) } else { Err(self.down()) }
     }
 
-    /// Why calls fail while the node is down.
+    /// The error of calls while the node is unusable: [`Error::Refused`] if it is reachable,
+    /// otherwise [`Error::Unavailable`].
     pub(super) fn down(&self) -> Error {
         let why = self.reason().clone();
         if self.has_answered() { Error::Refused(why) } else { Error::Unavailable(why) }
@@ -140,9 +154,9 @@ impl Monitor {
         }
     }
 
-    /// Notes that a connection could not be made. That alone does not mean
-    /// down: the node may be full, and the connections that there are good; and of a node
-    /// that is down the probe says why.
+    /// Records a failed connect. It does not mean down: the node may have its maximum of clients
+    /// while existing connections work. While the node is unusable, the reason comes from the
+    /// probe.
     pub(super) fn note_failed_connect(&self, error: &RedisError) {
         let mut reason = self.reason();
         if self.is_up() {
@@ -155,7 +169,8 @@ impl Monitor {
         lock(&self.reason)
     }
 
-    /// It is down; `answers` says whether it is reached, but refuses all calls.
+    /// Sets the condition to down. `answers` says whether the node is reachable but refuses all
+    /// calls.
     fn set_down(&self, reason: &str, answers: bool, is_first: bool) {
         self.has_answered.store(answers, Ordering::Release);
         if self.fall(reason) != StoreState::Down || is_first {
@@ -163,12 +178,12 @@ impl Monitor {
         }
     }
 
-    /// It is no node of the store any more: what waits for it is let go.
+    /// Sets the condition to down because the node left the Cluster: its waiting jobs end.
     pub(super) fn leave(&self) {
         self.fall("it is no node of the Cluster any more");
     }
 
-    /// Is down from now on; what it was before.
+    /// Sets the condition to down. Returns the condition before.
     fn fall(&self, why: &str) -> StoreState {
         let mut reason = self.reason();
         why.clone_into(&mut reason);
@@ -191,8 +206,8 @@ impl Monitor {
         }
     }
 
-    /// Probes for ever, also while calls are answered: those may go over connections that
-    /// are younger than a restart which nobody noticed.
+    /// Probes for ever, also while calls are answered: they may use connections that are younger
+    /// than an unnoticed restart.
     pub(super) async fn probe(&self) {
         let mut probe = Probe { socket: None, epoch: 0, is_first: true, count: 0 };
         loop {
@@ -201,8 +216,8 @@ impl Monitor {
         }
     }
 
-    /// Asks the Sentinels now and then whether another primary leads; ends where there
-    /// are none.
+    /// Asks the Sentinels every second whether another primary leads. Returns at once without
+    /// Sentinels.
     pub(super) async fn follow(&self) {
         while self.source.can_move() {
             sleep(ASK_EVERY).await;
@@ -216,7 +231,7 @@ impl Monitor {
     async fn probe_once(&self, probe: &mut Probe) {
         let is_first = std::mem::take(&mut probe.is_first);
         let is_busy = self.answered.swap(false, Ordering::Relaxed) && self.is_up();
-        // To ask the Sentinels takes a time of its own.
+        // Outside the time limit below: asking the Sentinels has a longer one.
         let named = self.source.client(self.epoch()).await.map(drop);
         let asked = async {
             named?;
@@ -232,7 +247,7 @@ impl Monitor {
                 });
                 self.set_down(&error.to_string(), answers, is_first);
             }
-            // Calls were answered, or have been since.
+            // Calls are answered, so the node is up although the probe was slow.
             Err(_) if is_busy || self.answered.load(Ordering::Relaxed) => return,
             Err(_) => self.set_down("no answer to PING", false, is_first),
         }
@@ -243,13 +258,13 @@ impl Monitor {
         if leader.history.is_empty() {
             return; // It does not say.
         }
-        // Until this is decided no other connection is measured.
+        // Holds this lock until a failover is decided: no other connection is measured before.
         let mut is_measured = lock(&self.is_measured);
         let mut seen = lock(&self.seen);
         let has_changed = match &mut *seen {
             Some(seen) => seen.note(leader),
             none => {
-                // It may lead in place of one that failed elsewhere.
+                // It may be the successor of a node that failed.
                 let is_successor = self.shared.failovers() > 0;
                 *none = Some(Seen::first(leader, is_successor));
                 false
@@ -263,8 +278,8 @@ impl Monitor {
         }
     }
 
-    /// Notes its clock, and how far tokens run ahead of it as other servers know; how far
-    /// they do.
+    /// Records a reading of the clock. `told` is the lead that other servers know. Returns the lead
+    /// in effect, in µs.
     fn note_clock(&self, reading: &Reading, told: u64) -> u64 {
         let mut is_measured = lock(&self.is_measured);
         let is_new = !std::mem::replace(&mut *is_measured, true);
@@ -292,18 +307,18 @@ impl Monitor {
         ahead
     }
 
-    /// Whether another primary may have led before it.
+    /// Whether another primary may have led before this one.
     fn is_successor(&self) -> bool {
         let has_moved = self.shared.topology().is_some_and(|topology| topology.has_changed());
         has_moved || self.shared.failovers() > 0
     }
 
-    /// How far they run ahead of its clock as far as that is known of this primary.
+    /// The lead as measured for the current primary; 0 before that.
     fn known_ahead(&self) -> u64 {
         if *lock(&self.is_measured) { self.ahead() } else { 0 }
     }
 
-    /// How far fencing tokens run ahead of its clock, in µs.
+    /// The lead of fencing tokens over the node's clock, in µs.
     pub(super) fn ahead(&self) -> u64 {
         self.ahead.load(Ordering::Acquire)
     }
@@ -321,7 +336,7 @@ impl Monitor {
         *lock(&self.probe_key) = None;
     }
 
-    /// Whom it was seen to lead as, and for how long.
+    /// The last seen primary id, and since when it is known.
     pub(super) fn sighting(&self) -> Option<Sighting> {
         lock(&self.seen).as_ref().map(Seen::sighting)
     }

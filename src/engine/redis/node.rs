@@ -1,4 +1,17 @@
-//! A Redis that takes writes, and the lanes that lead to it.
+//! A node of the store: its monitor, and the pipelines of each thread to it.
+//!
+//! A node is a primary that takes writes. [`Node::push`] selects the pipeline by the kind of
+//! decision, so that slow ones do not delay others:
+//!
+//! | pipeline | decisions |
+//! |---|---|
+//! | plain | most |
+//! | confirmed | those that replicas must acknowledge |
+//! | bulk | listings and other decisions that hold Redis for long |
+//! | upkeep | the same for background work |
+//!
+//! The bulk and upkeep pipelines of all threads share one turn: one of their batches is in flight
+//! at a time.
 
 use std::{
     fmt,
@@ -20,51 +33,51 @@ use super::{
 pub(super) struct Node {
     pub(super) monitor: Arc<Monitor>,
     shared: Arc<Shared>,
-    /// Connections of each of the server's threads.
+    /// The most connections of a plain or confirmed pipeline.
     connections: u32,
-    /// Of each of the server's threads, made when it first needs them.
+    /// The pipelines of each thread, created on first use: they need that thread's runtime.
     lanes: Box<[OnceLock<Lanes>]>,
-    /// One batch at a time is on its way in the bulk lanes of all threads.
+    /// Held by the bulk or upkeep batch in flight.
     turn: Arc<Semaphore>,
 }
 
-/// The lanes of one thread.
+/// The pipelines of one thread.
 struct Lanes {
     plain: Arc<Lane>,
-    /// For what replicas have to confirm.
+    /// For decisions that replicas must acknowledge: WAIT blocks the connection.
     confirmed: Arc<Lane>,
-    /// For listings, and for what else holds Redis for long.
+    /// For listings and other decisions that hold Redis for long.
     bulk: Arc<Lane>,
-    /// For what does and nobody asked for: it takes turns with what somebody did.
+    /// For background work that holds Redis for long, so that calls need not queue behind it.
     upkeep: Arc<Lane>,
 }
 
-/// How to make nodes.
+/// The settings of new nodes.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) shared: Arc<Shared>,
     pub(super) eviction: Eviction,
-    /// Connections to a node, of all threads.
+    /// The most connections to the node, of all threads.
     pub(super) connections: u32,
-    /// The server's threads.
+    /// The number of worker threads.
     pub(super) workers: usize,
 }
 
 impl Node {
-    /// A node, and whether it is held to answer until it is probed.
+    /// Creates a node in `state`, which holds until the first probe.
     pub(super) fn new(source: Source, state: StoreState, plan: &Plan) -> Arc<Node> {
         let Plan { shared, eviction, connections, workers } = plan;
         Arc::new(Node {
             monitor: Arc::new(Monitor::new(source, state, *eviction, shared.clone())),
             shared: shared.clone(),
             connections: connections.div_ceil((*workers).max(1) as u32),
-            // One more for what is done beside the calls.
+            // One more for threads that are not workers, such as the sweeper's.
             lanes: (0..=*workers).map(|_| OnceLock::new()).collect(),
             turn: Arc::new(Semaphore::new(1)),
         })
     }
 
-    /// Sends a decision.
+    /// Queues a job on the pipeline for its kind of decision.
     pub(super) fn push(&self, job: Job) {
         let place = &self.lanes[worker::number() % self.lanes.len()];
         let lanes = place.get_or_init(|| {

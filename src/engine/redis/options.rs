@@ -1,36 +1,37 @@
-//! How to reach Redis and how to use it.
+//! The options of the Redis engine, from the configuration.
 
 use super::{
     super::BATCH_MAX,
     address::{Address, Certificates, SentinelUser},
 };
 
-/// How to reach Redis and how to use it.
+/// The options of the Redis engine.
 #[derive(Debug, Clone)]
 pub struct RedisOptions {
-    /// Where it is, in one of the [`FORMS`](super::address::FORMS).
+    /// The URL, in one of the [`FORMS`](super::address::FORMS).
     pub url: String,
-    /// For TLS.
+    /// The certificates for TLS.
     pub certificates: Certificates,
-    /// Who asks the Sentinels.
+    /// The user for Sentinels.
     pub sentinel: SentinelUser,
-    /// Connections to a node at most, but one for each thread: 1 to 1024.
+    /// The most connections to a node, 1 to 1024, shared out among the threads. Each thread has at
+    /// least one for each of its pipelines.
     pub connections: u32,
-    /// Decisions in one script call at most: 1 to 256. Redis serves nobody else meanwhile.
+    /// The most decisions in one script call, 1 to 256. Redis serves no other client during a
+    /// script call.
     pub batch_max: usize,
-    /// What to do about a Redis that is set to forget.
+    /// The reaction to a `maxmemory-policy` that can evict keys.
     pub eviction: Eviction,
-    /// Threads of the server.
+    /// The number of worker threads of the server.
     pub workers: usize,
-    /// Calls in flight at most; further ones are refused at once.
+    /// The most calls in flight; further ones are refused at once.
     pub calls_max: usize,
-    /// What every key starts with.
+    /// The prefix of every key.
     pub key_prefix: String,
-    /// How many servers use this Redis: each has a share of what is granted while it
-    /// cannot be asked. 1 to 1000.
+    /// The number of servers on this Redis, 1 to 1000. The fallback grants each of them its share.
     pub replicas: u32,
-    /// Lua that sets `now` in place of Redis's own clock, for tests that step
-    /// the time. None in production.
+    /// Lua that sets `now` in place of Redis's clock, for tests that step the time. `None` in
+    /// production.
     pub clock: Option<String>,
 }
 
@@ -52,7 +53,7 @@ impl RedisOptions {
         }
     }
 
-    /// Checks the URL; the error says what is wrong with it.
+    /// Checks the URL. The error says which part is wrong.
     pub fn check(&self) -> Result<(), String> {
         self.address().map(drop)
     }
@@ -62,11 +63,12 @@ impl RedisOptions {
     }
 }
 
-/// What to do about a Redis whose `maxmemory-policy` lets it drop keys.
+/// The reaction to a Redis whose `maxmemory-policy` can evict keys. An evicted lease frees its
+/// slot, and an evicted sequence starts again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Eviction {
-    /// Not use it.
+    /// Does not use it.
     Refuse,
-    /// Say so in the log.
+    /// Uses it, with a warning in the log.
     Warn,
 }

@@ -1,16 +1,19 @@
-//! How far fencing tokens have to run ahead of a primary's clock, so that they are above
-//! those that another primary gave out before it.
+//! The token lead: how far fencing tokens must be ahead of a primary's clock, so that they exceed
+//! the tokens of earlier primaries.
 //!
-//! A token is the time of its primary (`lua/lib/ahead.lua`). Every probe reads that time
-//! together with this server's monotonic clock, which gives the offset between them. Once a
-//! primary is gone, its offset still bounds every token that it can have given out, to any
-//! server: offset + monotonic time. Where its successor's clock is behind that bound, tokens
-//! run ahead of the clock by the difference. No server has to know what another was told.
+//! A token is the time of the primary that grants it (`lua/lib/ahead.lua`). After a failover to a
+//! primary whose clock is behind, new tokens would be smaller than old ones.
 //!
-//! A server that started after the failover has measured nothing before it. It learns the
-//! difference from the probe's key (`lua/index/probe.lua`), which all servers write every
-//! second. A step forward of the clock within the last second before its primary fails is
-//! not seen.
+//! Each probe reads the primary's clock together with this server's monotonic clock; the difference
+//! is the primary's offset. When a primary has failed, its offset still bounds every token that it
+//! can have given out, to any server: offset + monotonic time. If the clock of its successor is
+//! behind this bound, tokens lead that clock by the difference. So servers need not agree on
+//! anything.
+//!
+//! A server that started after the failover has no reading from before. It learns the lead from the
+//! probe key (`lua/index/probe.lua`), which all servers write every second.
+//!
+//! Limit: a forward step of the clock in the last second before its primary fails is not seen.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -19,15 +22,15 @@ use std::{
 
 use crate::time::monotonic;
 
-/// How much two clocks may drift apart: 1 in so many. NTP slews by 1 in 2,000 at most.
+/// The allowed drift between two clocks: 1 in this number. NTP slews by 1 in 2,000 at most.
 const DRIFT: i64 = 1000;
 
-/// One reading of a primary's clock.
+/// A reading of a primary's clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reading {
-    /// What it said, in µs.
+    /// The time that the primary reported, in µs.
     pub(super) time: u64,
-    /// When it was asked, and when its answer had come.
+    /// The monotonic time before the question and after the answer.
     pub(super) asked: Instant,
     pub(super) answered: Instant,
 }
@@ -39,11 +42,11 @@ pub(super) struct Skew {
     highest: Mutex<Option<Highest>>,
 }
 
-/// In µs.
+/// The highest offset, in µs.
 #[derive(Debug, Clone, Copy)]
 struct Highest {
     offset: i64,
-    /// The monotonic time when it was measured.
+    /// The monotonic time of its measurement.
     at: i64,
 }
 
@@ -56,7 +59,7 @@ impl Skew {
         instant.saturating_duration_since(self.since).as_micros() as i64
     }
 
-    /// How far ahead of this primary's clock tokens can be that others gave out, in µs.
+    /// The lead over this primary's clock that covers all tokens of other primaries, in µs.
     pub(super) fn ahead(&self, reading: &Reading) -> u64 {
         let highest = *self.highest.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(highest) = highest else { return 0 };
@@ -66,14 +69,14 @@ impl Skew {
         (highest.offset + drift - lowest).max(0) as u64
     }
 
-    /// Notes a primary's clock, and how far its tokens run ahead of it.
+    /// Records a primary's clock and the lead of its tokens, in µs.
     pub(super) fn note(&self, reading: &Reading, ahead: u64) {
         let at = self.micros(reading.answered);
         let offset = (reading.time + ahead) as i64 - self.micros(reading.asked);
         let mut highest = self.highest.lock().unwrap_or_else(PoisonError::into_inner);
         *highest = Some(match *highest {
-            // What is long gone is forgotten, as slowly as clocks drift: a bound that rises
-            // by the drift less than time does is still above what was given out before.
+            // An old offset decays by the allowed drift. It still bounds the earlier tokens: it
+            // falls more slowly than time rises.
             Some(before) if before.offset - (at - before.at) / DRIFT > offset => before,
             _ => Highest { offset, at },
         });
@@ -88,7 +91,7 @@ mod tests {
 
     const TIME: u64 = 1_767_225_600_000_000;
 
-    /// A clock that is ahead by `offset`, read at `at`, on a round trip of 2 ms.
+    /// A clock with this offset, read at `at` in a round trip of 2 ms.
     fn reading(skew: &Skew, at: u64, offset: i64) -> Reading {
         let asked = skew.since + Duration::from_micros(at);
         let time = (TIME + at + 1000).saturating_add_signed(offset);
@@ -101,7 +104,8 @@ mod tests {
         let first = reading(&skew, 0, 0);
         assert_eq!(skew.ahead(&first), 0, "nothing came before");
         skew.note(&first, 0);
-        // Ten seconds later one leads whose clock is 3 s behind, then one 2 s behind that.
+        // Ten seconds later a primary leads whose clock is 3 s behind, then one that is 2 s behind
+        // that.
         let mut bound = TIME;
         for (at, offset, behind) in [(10_000_000, -3_000_000, 3), (20_000_000, -5_000_000, 5)] {
             let next = reading(&skew, at, offset);
@@ -112,7 +116,7 @@ mod tests {
             skew.note(&next, ahead);
             bound = next.time + ahead;
         }
-        // The first one again, whose clock was right all along.
+        // The first primary again, whose clock was right all along.
         let back = reading(&skew, 30_000_000, 0);
         assert!(skew.ahead(&back) < 100_000);
         assert!(back.time + skew.ahead(&back) > bound);

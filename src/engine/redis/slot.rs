@@ -1,18 +1,19 @@
-//! Hash slots of a Redis Cluster.
+//! Hash slots of a Redis Cluster: CRC-16 of the key's hash tag, modulo 16,384.
 
 use crc::{CRC_16_XMODEM, Crc};
 
 const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 
-/// How many there are.
+/// The number of slots.
 pub(super) const SLOTS: usize = 16_384;
 
-/// A hash slot; where there is no Cluster all keys are in the first.
+/// A hash slot. Without a Cluster all keys use the first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Slot(pub(super) u16);
 
 impl Slot {
-    /// The slot of a key, which is that of its tag: what stands in the first braces.
+    /// The slot of a key: of the text in its first braces if that is not empty, else of the whole
+    /// key.
     pub(super) fn of(key: &[u8]) -> Slot {
         let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
             let rest = &key[open + 1..];
@@ -29,7 +30,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_redis() {
-        // What CLUSTER KEYSLOT says.
+        // The answers of CLUSTER KEYSLOT.
         for (key, slot) in [
             ("123456789", 12_739),
             ("foo", 12_182),

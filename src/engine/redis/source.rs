@@ -1,4 +1,8 @@
-//! Where a node is: at a fixed place, or wherever the Sentinels say.
+//! The address of a node: fixed, or named by Sentinels.
+//!
+//! A monitor owns one and creates all connections to its node through it. The Sentinels are asked
+//! again after each lost connection. Between that, the monitor asks every second, since a failover
+//! need not break connections. If they do not answer, the last named primary stays in use.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -11,25 +15,25 @@ use redis::{
 };
 use tokio::time::timeout;
 
-/// How long a connection may take to be made, and Sentinels to be asked.
+/// The time limit of a connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// One Sentinel that is silent takes a second and a half of it.
+/// The time limit of asking the Sentinels. One silent Sentinel takes 1.5 s of it.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Makes connections to one node.
+/// Creates connections to one node.
 #[expect(clippy::large_enum_variant, reason = "one for each node")]
 pub(super) enum Source {
-    /// At a fixed place.
+    /// A fixed address.
     Fixed(Client),
-    /// Wherever the Sentinels say.
+    /// The primary that Sentinels name.
     Sentinel(Box<Sentinels>),
 }
 
-/// The Sentinels, and the primary that they named.
+/// The Sentinels, and the last named primary.
 pub(super) struct Sentinels {
-    /// Asks them.
+    /// The client that asks them, by one caller at a time.
     sentinels: tokio::sync::Mutex<SentinelClient>,
-    /// What they said last, and in which epoch of the monitor.
+    /// The primary that they named last, and the monitor's epoch at that time.
     primary: Mutex<Option<(Client, u64)>>,
 }
 
@@ -39,10 +43,10 @@ impl Source {
         Source::Sentinel(Box::new(Sentinels { sentinels, primary: Mutex::default() }))
     }
 
-    /// Connects, in this epoch of the monitor: a primary that was named in an older one
-    /// is asked for again.
+    /// Connects, in this epoch of the monitor. Asks the Sentinels if the known primary is of an
+    /// older epoch.
     ///
-    /// There is no response timeout: the call's own deadline is the bound.
+    /// The connection has no response timeout: the deadline of each call bounds its wait.
     pub(super) async fn connect(&self, epoch: u64) -> RedisResult<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
@@ -51,7 +55,7 @@ impl Source {
         client.get_multiplexed_async_connection_with_config(&config).await
     }
 
-    /// The client of the node's place.
+    /// The client for the address of the node.
     pub(super) async fn client(&self, epoch: u64) -> RedisResult<Client> {
         let Sentinels { sentinels, primary } = match self {
             Source::Fixed(client) => return Ok(client.clone()),
@@ -67,7 +71,7 @@ impl Source {
         let ask = async {
             let mut sentinels = sentinels.lock().await;
             match known() {
-                // Another one has asked meanwhile.
+                // Another task asked while this one waited.
                 Some(client) => Ok(client),
                 None => sentinels.async_get_client().await,
             }
@@ -77,12 +81,12 @@ impl Source {
                 *lock(primary) = Some((client.clone(), epoch));
                 Ok(client)
             }
-            // Without a word of theirs the one that was named goes on, if it still leads.
+            // Without an answer the last named primary stays in use, if it still answers.
             Err(error) => lock(primary).clone().map(|(client, _)| client).ok_or(error),
         }
     }
 
-    /// The client of the place that is known, without asking.
+    /// The client for the last known address; never asks the Sentinels.
     pub(super) fn client_now(&self) -> RedisResult<Client> {
         let none = || (redis::ErrorKind::Io, "its place is not known").into();
         match self {
@@ -93,12 +97,12 @@ impl Source {
         }
     }
 
-    /// Whether it may be elsewhere some time.
+    /// Whether the address can change.
     pub(super) fn can_move(&self) -> bool {
         matches!(self, Source::Sentinel(_))
     }
 
-    /// Whether the Sentinels name another primary than they did.
+    /// Whether the Sentinels name another primary than before. `false` without an answer.
     pub(super) async fn has_moved(&self) -> bool {
         let Source::Sentinel(known) = self else { return false };
         let Sentinels { sentinels, primary } = &**known;
@@ -108,7 +112,7 @@ impl Source {
             Ok(Ok(named)) => {
                 named.get_connection_info().addr() != known.get_connection_info().addr()
             }
-            // Without a word of theirs the one that was named goes on.
+            // Without an answer the last named primary stays in use.
             Ok(Err(_)) | Err(_) => false,
         }
     }

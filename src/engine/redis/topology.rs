@@ -1,4 +1,10 @@
-//! Which node a decision goes to.
+//! The routing of decisions: from the hash slot of a key to a node.
+//!
+//! `Redis` sends every job through [`Topology::push`]. One Redis, or the primary that Sentinels
+//! name, has all slots. In a Cluster the map of slots decides; a node that does not have the slot
+//! says where to send the job (MOVED, ASK, TRYAGAIN). Such an answer means that the job was not
+//! executed, so it is sent elsewhere until its deadline. `redis` explains why this is written by
+//! hand.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,27 +22,29 @@ use super::{
 };
 use crate::{error::Error, time::monotonic};
 
-/// After which a slot that is on its way is asked for again; longer each time.
+/// The pause before a job is sent again to a slot that is migrating. Multiplied by the number of
+/// redirects, up to [`MIGRATION_PAUSES_MAX`].
 const MIGRATION_PAUSE: Duration = Duration::from_millis(5);
 const MIGRATION_PAUSES_MAX: u32 = 10;
 
 /// The nodes of the store.
 #[derive(Debug)]
 pub(super) enum Topology {
-    /// One that has everything.
+    /// One node with all slots.
     Single(Arc<Node>),
-    /// Each has some of the slots.
+    /// Several nodes, each with some of the slots.
     Cluster(Box<Cluster>),
 }
 
-/// What a node said that did not execute a decision.
+/// The answer of a node that did not execute a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Redirect {
-    /// Another node has the slot.
+    /// MOVED: another node has the slot.
     Moved { place: String, slot: u16 },
-    /// Another node may have the keys already: the slot is on its way there.
+    /// ASK: the slot is migrating, and another node may have the keys already. ASKING must precede
+    /// the command there.
     Ask { place: String },
-    /// Some keys of the decision are here and some there.
+    /// TRYAGAIN: some keys of the decision have migrated already, others not.
     TryAgain,
 }
 
@@ -50,7 +58,7 @@ impl Topology {
         }
     }
 
-    /// The slot that a decision is sent to.
+    /// The slot of a key; always the first without a Cluster.
     pub(super) fn slot(&self, key: &[u8]) -> Slot {
         match self {
             Topology::Single(_) => Slot::default(),
@@ -58,7 +66,7 @@ impl Topology {
         }
     }
 
-    /// Sends a decision to the node that has its slot.
+    /// Sends a job to the node of its slot. Answers it with an error if that node is unreachable.
     pub(super) fn push(&self, job: Job) {
         match self.node(job.slot) {
             Ok(node) => match node.monitor.check() {
@@ -69,7 +77,7 @@ impl Topology {
         }
     }
 
-    /// Sends a decision where its node says.
+    /// Sends a job where a node said. Without a Cluster that is an error of the configuration.
     pub(super) fn redirect(self: &Arc<Topology>, mut job: Job, redirect: &Redirect) {
         let Topology::Cluster(cluster) = &**self else {
             let why = "it is a node of a Cluster: redis+cluster:// in place of redis://";
@@ -93,7 +101,7 @@ impl Topology {
             Ok(node) => node,
             Err(error) => return job.answer(Err(error)),
         };
-        // Nodes that agree send it elsewhere twice at most.
+        // Two redirects suffice where nodes agree. More mean a migration: wait.
         if *redirect != Redirect::TryAgain && job.redirects <= 2 {
             return node.push(job);
         }
@@ -135,7 +143,7 @@ impl Topology {
         }
     }
 
-    /// Why the store must not be used as it is set up; none where it does not answer soon.
+    /// Runs the preflight; see [`Monitor::unfit`].
     pub(super) async fn unfit(&self) -> Option<String> {
         match self {
             Topology::Single(node) => node.monitor.unfit().await,
@@ -143,7 +151,7 @@ impl Topology {
         }
     }
 
-    /// A key on the node that this monitor follows; none where nothing is known of its slots.
+    /// A probe key in a slot of the node of this monitor; `None` while its slots are unknown.
     pub(super) fn probe_key(&self, monitor: &Monitor, prefix: &str) -> Option<String> {
         match self {
             Topology::Single(_) => Some(prefix.to_owned()),
@@ -153,7 +161,8 @@ impl Topology {
         }
     }
 
-    /// Whether a slot went from one node to another, as far as was seen.
+    /// Whether a slot has moved between nodes, or a node has failed over, since the start. Then a
+    /// pool's primary id may have changed without this server having seen it.
     pub(super) fn has_changed(&self) -> bool {
         match self {
             Topology::Single(_) => false,
@@ -161,7 +170,7 @@ impl Topology {
         }
     }
 
-    /// Follows the nodes, for ever.
+    /// Keeps the state of all nodes current, until dropped.
     pub(super) async fn maintain(&self) {
         match self {
             Topology::Single(node) => {

@@ -1,4 +1,6 @@
-//! What a monitor asks a node, on its own connection and on each new one of the lanes.
+//! The questions of a monitor to its node: INFO, a write probe, and the clock.
+//!
+//! They are asked on the monitor's own connection, and once on each new connection of a pipeline.
 
 use redis::{RedisResult, aio::MultiplexedConnection};
 use tokio::time::timeout;
@@ -13,35 +15,34 @@ use super::{
 };
 use crate::{error::Error, time::monotonic};
 
-/// A write is tried with every so manieth probe: each second.
+/// A write is tried with every fourth probe: once a second.
 const WRITE_EVERY: u32 = 4;
-/// Redis is asked whether it may forget with every so manieth probe: each 5 seconds.
+/// The eviction policy is read with every twentieth probe: every 5 seconds.
 const POLICY_EVERY: u32 = 20;
 
-/// The connection that probes go over.
+/// The connection of the probes.
 pub(super) struct Probe {
     pub(super) socket: Option<MultiplexedConnection>,
     pub(super) epoch: u64,
-    /// The first state is told even if it is down.
+    /// Whether this is the first probe, whose result is logged in any case.
     pub(super) is_first: bool,
-    /// Probes over this connection.
+    /// The number of probes on this connection.
     pub(super) count: u32,
 }
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// It can be used.
+    /// The node can be used.
     Fit,
-    /// It answers, and takes no writes.
+    /// The node answers, but refuses writes.
     Refuses(String),
-    /// It must not be used as it is set up.
+    /// The node must not be used with its settings.
     Unfit(String),
 }
 
 impl Monitor {
-    /// Asks whether it is there, and who it is; now and then also whether it takes writes
-    /// and whether it may forget.
+    /// Probes the node: id and role each time; now and again a write and the eviction policy.
     pub(super) async fn ask(&self, probe: &mut Probe) -> RedisResult<Verdict> {
         if probe.epoch != self.epoch() {
             probe.socket = None;
@@ -59,7 +60,7 @@ impl Monitor {
                     return self.try_write(socket).await;
                 }
                 Err(error) if error.code().is_some() => return Err(error),
-                // Broken: what is there now?
+                // The connection broke: connect again.
                 Err(_) => self.note_loss(probe.epoch),
             }
         }
@@ -74,7 +75,7 @@ impl Monitor {
         Ok(verdict)
     }
 
-    /// Notes what a node says of itself; why it must not be used, if so.
+    /// Evaluates the answer of INFO. Returns the reason if the node must not be used.
     fn note(&self, fitness: Fitness) -> Option<String> {
         if let Some(eviction) = fitness.eviction() {
             self.warn(&eviction);
@@ -86,7 +87,7 @@ impl Monitor {
         refusal
     }
 
-    /// Warns of what is wrong, but goes on; not over and over.
+    /// Logs a warning, at most once in five minutes.
     fn warn(&self, why: &str) {
         let mut warned = lock(&self.warned);
         if warned.is_none_or(|last| last.elapsed() >= WARN_EVERY) {
@@ -95,12 +96,12 @@ impl Monitor {
         }
     }
 
-    /// Connects, and asks what it is connected to.
+    /// Connects and runs the preflight.
     async fn inspect(&self, epoch: u64) -> RedisResult<(MultiplexedConnection, Fitness)> {
         let mut socket = self.source.connect(epoch).await?;
         match redis::cmd("INFO").query_async::<String>(&mut socket).await {
             Ok(info) => Ok((socket, Fitness::parse(&info))),
-            // Our user may not ask.
+            // The user may not run INFO.
             Err(error) if error.code() == Some("NOPERM") => {
                 tracing::warn!(%error, "cannot see whether this Redis is fit: allow INFO");
                 Ok((socket, Fitness::default()))
@@ -109,8 +110,8 @@ impl Monitor {
         }
     }
 
-    /// Asks a new connection of a lane who it leads to, before any decision goes over it:
-    /// another primary's clock may be behind. Fails where the connection does.
+    /// Measures a new connection of a pipeline before a decision uses it: it may lead to another
+    /// primary whose clock is behind. Fails if the connection does.
     pub(in super::super) async fn greet(
         &self,
         socket: &mut MultiplexedConnection,
@@ -123,7 +124,7 @@ impl Monitor {
             RedisResult::Ok(())
         };
         match timeout(PROBE_TIMEOUT, asked).await {
-            // What the node refuses it refuses each decision, too.
+            // A node that refuses this refuses each decision, too.
             Ok(Err(error)) if error.code().is_some() => Ok(()),
             Ok(result) => result,
             Err(_) => Err((redis::ErrorKind::Io, "a new connection is silent").into()),
@@ -133,13 +134,13 @@ impl Monitor {
     /// Tries a write, and reads the node's clock.
     async fn try_write(&self, socket: &mut MultiplexedConnection) -> RedisResult<Verdict> {
         let Some(key) = self.probe_key() else { return Ok(Verdict::Fit) };
-        // Once more where this server knows of more than it has said.
+        // A second time if this server knows a larger lead than it sent.
         loop {
             let (told, asked) = (self.known_ahead(), monotonic());
             let answer = match self.shared.scripts.probe(socket, &key, told).await {
                 Ok(answer) => answer,
                 Err(error) => match error.code() {
-                    // Its slot is another node's now.
+                    // The slot of the key has moved to another node.
                     Some("MOVED" | "ASK" | "TRYAGAIN") => {
                         self.forget_probe_key();
                         return Ok(Verdict::Fit);
@@ -166,15 +167,16 @@ impl Monitor {
         }
     }
 
-    /// Why the node must not be used as it is set up; none where it does not answer soon.
+    /// Runs the preflight: the reason why the node must not be used, or `None`. Also `None` without
+    /// an answer within a second.
     pub(in super::super) async fn unfit(&self) -> Option<String> {
         let inspected = timeout(PROBE_TIMEOUT, self.inspect(self.epoch())).await;
         inspected.ok()?.ok()?.1.unfit(self.eviction)
     }
 }
 
-/// Asks a node that was asked before who it is: it may follow another one now, or have done
-/// so since; and, if `policy`, whether it may forget.
+/// Asks for id and role: the node may have become a replica, or have been one in between. With
+/// `policy` also for the eviction policy. Falls back to PING if INFO is not permitted.
 async fn still_there(socket: &mut MultiplexedConnection, policy: bool) -> RedisResult<Fitness> {
     let mut info = String::new();
     for section in ["replication", "memory"].iter().take(1 + usize::from(policy)) {

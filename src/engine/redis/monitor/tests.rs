@@ -29,7 +29,7 @@ fn unavailable(why: &str) -> Error {
     Error::Unavailable(why.to_owned())
 }
 
-/// A connect that began before the node was found to be down ends after it: no news.
+/// A connect that began earlier and fails later does not replace the reason of the probe.
 #[test]
 fn why_it_is_down_outlives_the_connects_of_before() {
     let monitor = monitor(StoreState::Up);
