@@ -1,7 +1,12 @@
-//! Ends what ends though nobody calls: leases that lapse, queued tasks whose time is over.
+//! The sweeper: expires leases and queued tasks in the background.
 //!
-//! A server on its own engine looks through its partitions ([`local`]). Of the servers that
-//! share a Redis one sweeps, by a schedule in Redis ([`shared`]).
+//! Decisions see an expired lease as ended at once. The sweeper takes it out of the pool's list,
+//! which writes its event, wakes up the next waiter and dispatches retries in time although nobody
+//! calls. `Engine::sweep` runs for the life of the server, one pass every 500 ms.
+//!
+//! An embedded engine looks through its own shards ([`local`]). Of the servers that share a Redis,
+//! one sweeps, by a schedule in Redis ([`shared`]). A sweep is a decision like any other
+//! (`SweepPool`), so two sweeping servers do no harm.
 
 mod failures;
 mod local;
@@ -19,15 +24,15 @@ use crate::{
 };
 use failures::Failures;
 
-/// The time from the begin of one pass to the next.
+/// The time from the start of one pass to the start of the next.
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
-/// By when the store has to answer.
+/// The time limit of one request of the sweeper.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
-/// How long one pass ends what has ended, at most.
+/// The longest time that a pass spends on due work.
 const PASS_MAX: Duration = Duration::from_secs(1);
 
 impl Engine {
-    /// Sweeps partitions by these decisions, for ever.
+    /// Sweeps for ever. `decision` creates the sweep decision of a partition.
     pub async fn sweep<D>(&self, decision: impl Fn(Name) -> D)
     where
         D: Decision<State: Kept, Outcome = Swept>,
@@ -36,7 +41,7 @@ impl Engine {
         let (mut local, mut shared) = (local::Pass::default(), None);
         loop {
             let next = monotonic() + SWEEP_EVERY;
-            // A store that does not answer is told of elsewhere.
+            // An unusable store is reported elsewhere, and swept later.
             if self.check().is_ok() {
                 match self {
                     Engine::Embedded(engine) => {

@@ -1,4 +1,4 @@
-//! A place in the histories of a topic, and reading on from it.
+//! A position in the histories of a topic, and reading on from it.
 
 use std::time::Instant;
 
@@ -8,54 +8,53 @@ use crate::{
     events::{After, EventPage},
 };
 
-/// How far the histories of a topic have been read.
+/// The position up to which the histories of a topic were read.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
-    /// The number of the last event that was seen, of each history; 0 for one that was
-    /// empty.
+    /// The number of the last event seen of each history; 0 if it was empty.
     seen: Box<[u64]>,
-    /// Nothing was seen yet: 0 stands for all that is kept.
+    /// Whether nothing was read yet: 0 then means the oldest stored event.
     is_new: bool,
 }
 
-/// A step in one of the histories.
+/// A step in one history: an event, or a jump over missing events.
 #[derive(Debug, Clone)]
 pub(super) struct Entry<N> {
     history: usize,
     number: u64,
-    /// Whether the history goes on here whatever was seen of it.
+    /// Whether the history continues here, even below the seen number.
     resets: bool,
-    /// What watchers are told, if anything.
+    /// The message for watchers, if any.
     pub(super) told: Option<N>,
 }
 
-/// What a read brought.
+/// The result of a read.
 #[derive(Debug)]
 pub(super) struct Batch<N> {
-    /// What is missing before the events.
+    /// The gap before the events, if events are missing.
     pub(super) gap: Option<Gap<N>>,
-    /// The events, those of each history in its order.
+    /// The events; those of one history are in their order.
     pub(super) entries: Vec<Entry<N>>,
-    /// Whether more follow already.
+    /// Whether more events are stored.
     pub(super) has_more: bool,
 }
 
-/// Events that are kept no longer.
+/// Missing events: they are no longer stored.
 #[derive(Debug)]
 pub(super) struct Gap<N> {
-    /// Where histories go on.
+    /// The positions at which the histories continue.
     pub(super) resets: Vec<Entry<N>>,
-    /// Tells of it.
+    /// The message about the gap.
     pub(super) told: N,
-    /// Whether all that is missing is of histories that hold nothing: they lapse when
-    /// nothing has happened for long.
+    /// Whether all affected histories are empty now. A history expires after a day without events,
+    /// so nothing may be missing.
     pub(super) may_be_lapse: bool,
 }
 
 type Pages<T> = Vec<EventPage<<T as Topic>::Event>>;
 
 impl Place {
-    /// After all that has happened so far.
+    /// The position after all events so far.
     pub(super) async fn now<T: Topic>(
         engine: &Engine,
         topic: &T,
@@ -66,27 +65,27 @@ impl Place {
         Ok(Place { seen, is_new: false })
     }
 
-    /// Before all that is kept.
+    /// The position before the oldest stored event.
     pub(super) fn oldest(histories: usize) -> Place {
         Place { seen: vec![0; histories].into(), is_new: true }
     }
 
-    /// After these events.
+    /// The position after these events.
     pub(super) fn after(seen: Box<[u64]>) -> Place {
         Place { seen, is_new: false }
     }
 
-    /// What was seen of each history.
+    /// The number of the last event seen of each history.
     pub(super) fn seen(&self) -> &[u64] {
         &self.seen
     }
 
-    /// Whether all of this was seen.
+    /// Whether all these events were seen.
     pub(super) fn covers(&self, seen: &[u64]) -> bool {
         self.seen.iter().zip(seen).all(|(ours, theirs)| ours >= theirs)
     }
 
-    /// Takes a step; whether it is one ahead.
+    /// Takes a step. Returns whether it was ahead of the position.
     pub(super) fn step<N>(&mut self, entry: &Entry<N>) -> bool {
         match self.seen.get_mut(entry.history) {
             Some(seen) if entry.resets || entry.number > *seen => {
@@ -97,7 +96,7 @@ impl Place {
         }
     }
 
-    /// Reads on: at most about `most` events.
+    /// Reads the next events: about `most` at most, shared out among the histories.
     pub(super) async fn read_on<T: Topic>(
         &mut self,
         engine: &Engine,
@@ -118,13 +117,13 @@ impl Place {
         Ok(Batch { gap, entries: entries.collect(), has_more })
     }
 
-    /// Goes to where the histories go on.
+    /// Moves to the positions where the histories continue.
     fn pass_gaps<T: Topic>(&mut self, pages: &Pages<T>) -> Option<Gap<T::Told>> {
         let (mut resets, mut may_be_lapse) = (Vec::new(), true);
         for (history, page) in pages.iter().enumerate() {
             let seen = self.seen.get(history).copied().unwrap_or_default();
-            // It was empty, and has begun since: at the time of its first event, unless
-            // that is kept no longer.
+            // The history was empty and has begun since. Its number before the first event is the
+            // time of that event, unless the first events were dropped.
             let lost_its_start = seen == 0
                 && !self.is_new
                 && page.events.first().is_some_and(|event| T::time(event).0 > page.after);
@@ -140,7 +139,7 @@ impl Place {
     }
 }
 
-/// Asks every history for what follows on a number, in one round trip.
+/// Reads the events after `seen` from every history, in one round trip.
 async fn ask<T: Topic>(
     engine: &Engine,
     topic: &T,
@@ -154,9 +153,9 @@ async fn ask<T: Topic>(
     engine.run_all(&reads, deadline).await?.into_iter().collect()
 }
 
-/// The events of all histories by their time, with history and number. A history keeps
-/// its own order, whatever its clock did. Where one has more than its page, those of the
-/// others that are later than it wait for the next read.
+/// Merges the events of all histories by time, with history and number. A history keeps its order,
+/// whatever its clock did. If a history has more than its page, later events of the others wait for
+/// the next read.
 fn in_order<T: Topic>(pages: Pages<T>) -> Vec<(usize, u64, T::Event)> {
     let (mut events, mut until) = (Vec::new(), u64::MAX);
     for (history, page) in pages.into_iter().enumerate() {
@@ -174,7 +173,7 @@ fn in_order<T: Topic>(pages: Pages<T>) -> Vec<(usize, u64, T::Event)> {
     events.into_iter().map(|(_, event)| event).collect()
 }
 
-/// Whether more events follow than the page has.
+/// Whether the history has more events than the page.
 fn has_more<E>(page: &EventPage<E>) -> bool {
     page.after + (page.events.len() as u64) < page.last
 }

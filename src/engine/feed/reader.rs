@@ -1,4 +1,4 @@
-//! The one task that reads a topic's histories for all its watchers.
+//! The task that reads a topic's histories for all its watchers.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use super::{
 };
 use crate::{error::Error, time::monotonic};
 
-/// Reads until nobody watches; ends the feed when dropped.
+/// Reads until there is no watcher; ends the feed when dropped.
 pub(super) struct Reader<T: Topic> {
     feeds: Arc<Feeds<T>>,
     topic: T,
     feed: Arc<Feed<T>>,
     place: Place,
-    /// The last read was not answered: the store may have lost something.
+    /// Whether the last read failed: the store may have lost events since.
     was_down: bool,
-    /// The engine's epoch of the last read.
+    /// The engine's epoch at the last read.
     epoch: u64,
-    /// What watchers are told if it ends with some.
+    /// The error for watchers that are left when it ends.
     end: Error,
 }
 
@@ -45,7 +45,7 @@ impl<T: Topic> Reader<T> {
         }
     }
 
-    /// Reads now and then; returns why it cannot go on.
+    /// Reads at intervals. Returns the reason to end.
     async fn follow(&mut self) -> Error {
         loop {
             let pause = READ_EVERY.max(READ_PER_FEED * self.feeds.count() as u32);
@@ -67,22 +67,22 @@ impl<T: Topic> Reader<T> {
                     false
                 }
             } {
-                // Those who watch go first.
+                // Lets watchers take the events first.
                 yield_now().await;
             }
         }
     }
 
-    /// Reads what has happened since into the ring; whether more follows already.
+    /// Reads new events into the ring. Returns whether more are stored.
     async fn read(&mut self) -> Result<bool, Error> {
         let engine = &self.feeds.engine;
         let deadline = monotonic() + READ_MAX;
         let batch = self.place.read_on(engine, &self.topic, FEED_PAGE, deadline).await?;
-        // The answer may be that of a store that was begun anew meanwhile.
+        // The answer may come from a new primary.
         let epoch = engine.epoch();
         self.was_down |= epoch != self.epoch;
         self.epoch = epoch;
-        // A history that has lapsed was read to its end before.
+        // An expired history was read to its end before, so nothing is missing.
         let is_loss = |gap: &Gap<_>| self.was_down || !gap.may_be_lapse;
         let tells_gap = batch.gap.as_ref().is_some_and(is_loss);
         let (has_more, is_empty) =

@@ -1,4 +1,8 @@
-//! The last events of a topic, from which all its watchers take.
+//! A bounded buffer of a topic's last events, shared by all its watchers.
+//!
+//! The reader of the topic appends. Each watcher has a mark: the number of its next entry. Entries
+//! that all watchers have taken are dropped. A watcher that falls behind the bound misses its next
+//! entry, and is cut off.
 
 use std::{
     collections::VecDeque,
@@ -16,52 +20,53 @@ use crate::error::Error;
 /// The events that some watcher has not taken yet.
 #[derive(Debug)]
 pub(super) struct Ring<N> {
-    /// How many entries have left the ring: the first one's number in it.
+    /// The number of the first entry; entries are numbered from the start of the feed.
     first: u64,
     entries: VecDeque<Entry<N>>,
-    /// What was read of each history.
+    /// The number of the last event read of each history.
     seen: Box<[u64]>,
-    /// The number of the entry that each watcher takes next.
+    /// The number of the next entry of each watcher.
     marks: Vec<Weak<AtomicU64>>,
-    /// Why nothing more comes.
+    /// The error that ends all watchers, once the feed has ended.
     ended: Option<Error>,
 }
 
-/// Where a watcher joined.
+/// The position at which a watcher joined.
 #[derive(Debug, Default)]
 pub(super) struct Joined {
     mark: Arc<AtomicU64>,
     seen: Box<[u64]>,
 }
 
-/// A watcher's seat at a ring.
+/// A watcher's access to the ring.
 #[derive(Debug)]
 pub(super) struct Seat<N> {
     ring: watch::Receiver<Ring<N>>,
     joined: Joined,
 }
 
-/// What a watcher finds in the ring.
+/// The result of looking for the next event.
 #[derive(Debug)]
 pub(super) enum Taken<N> {
-    /// The next that it is told.
+    /// The next message for the watcher.
     Told(N),
-    /// Nothing yet.
+    /// No new entry yet.
     Nothing,
-    /// What it would take next has left the ring.
+    /// The watcher's next entry was dropped: it was too slow.
     Missed,
 }
 
 impl<N> Ring<N> {
-    /// An empty ring, to which so much of each history was read.
+    /// Creates an empty ring at this position of each history.
     pub(super) fn new(seen: &[u64]) -> Ring<N> {
         let (entries, marks) = (VecDeque::new(), Vec::new());
         Ring { first: 0, entries, seen: seen.into(), marks, ended: None }
     }
 
-    /// Where a watcher joins: it takes what comes from now on.
+    /// Adds a watcher, which gets all entries from now on.
     pub(super) fn join(&mut self) -> Joined {
-        // Watchers that have gone: once for as many as have come.
+        // Removes marks of watchers that have left. Amortized: only when the number of marks is a
+        // power of two.
         if self.marks.len().is_power_of_two() {
             self.marks.retain(|mark| mark.strong_count() > 0);
         }
@@ -70,8 +75,8 @@ impl<N> Ring<N> {
         Joined { mark, seen: self.seen.clone() }
     }
 
-    /// Appends what was read; of a gap watchers are told or not. Keeps at most `most`
-    /// entries.
+    /// Appends a batch and keeps at most `most` entries. With `tells_gap` watchers get the message
+    /// about its gap.
     pub(super) fn push(&mut self, batch: Batch<N>, tells_gap: bool, seen: &[u64], most: usize) {
         if let Some(gap) = batch.gap {
             self.entries.extend(gap.resets);
@@ -84,7 +89,7 @@ impl<N> Ring<N> {
         self.trim(most);
     }
 
-    /// Drops what every watcher has taken, and the first ones beyond `most`.
+    /// Drops the entries that all watchers have taken, and the oldest ones above `most`.
     pub(super) fn trim(&mut self, most: usize) {
         let end = self.first + self.entries.len() as u64;
         let mut least = end;
@@ -96,18 +101,18 @@ impl<N> Ring<N> {
         let from = least.max(end.saturating_sub(most as u64)).max(self.first);
         self.entries.drain(..(from - self.first) as usize);
         self.first = from;
-        // What a slow watcher has left empty is given back.
+        // Gives back the memory that a slow watcher has kept in use.
         if self.entries.capacity() > 64 && self.entries.capacity() / 8 > self.entries.len() {
             self.entries.shrink_to(self.entries.len() * 2);
         }
     }
 
-    /// Whether every entry was taken.
+    /// Whether all entries were taken.
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Ends it; the first reason stands.
+    /// Ends the ring. The first reason counts.
     pub(super) fn end(&mut self, why: Error) {
         self.ended.get_or_insert(why);
     }
@@ -118,12 +123,13 @@ impl<N: Clone> Seat<N> {
         Seat { ring, joined }
     }
 
-    /// What had been read of each history when it joined.
+    /// The number of the last event of each history that was read before the watcher joined.
     pub(super) fn joined(&self) -> &[u64] {
         &self.joined.seen
     }
 
-    /// Takes the next that is ahead of a place; the error is why nothing more comes.
+    /// Takes the next message that is ahead of `place`. Fails with the reason once the feed has
+    /// ended.
     pub(super) fn take(&mut self, place: &mut Place) -> Result<Taken<N>, Error> {
         let ring = self.ring.borrow_and_update();
         if let Some(why) = &ring.ended {
@@ -144,13 +150,13 @@ impl<N: Clone> Seat<N> {
         Ok(Taken::Nothing)
     }
 
-    /// Returns once the ring has changed since the last look at it.
+    /// Returns once the ring has changed since the last look.
     pub(super) async fn changed(&mut self) -> Result<(), Error> {
-        // The feed has gone without a word, with its runtime.
+        // The feed was dropped with its runtime.
         self.ring.changed().await.map_err(|_| Error::Ending)
     }
 
-    /// Returns when nothing more comes, and why.
+    /// Returns the reason once the feed has ended.
     pub(super) async fn ended(&self) -> Error {
         let mut ring = self.ring.clone();
         let ended = ring.wait_for(|ring| ring.ended.is_some()).await;

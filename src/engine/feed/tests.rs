@@ -7,7 +7,7 @@ use world::{MOST, Numbers, Told, World};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The next so many.
+/// The next messages.
 async fn take(watcher: &mut Watcher<Numbers>, number: usize) -> Vec<Told> {
     let mut told = Vec::new();
     for _ in 0..number {
@@ -17,7 +17,7 @@ async fn take(watcher: &mut Watcher<Numbers>, number: usize) -> Vec<Told> {
     told
 }
 
-/// The next so many events, without their cursors.
+/// The next events, without their cursors.
 async fn events(watcher: &mut Watcher<Numbers>, number: usize) -> Vec<u64> {
     let told = take(watcher, number).await.into_iter();
     told.map(|(event, _)| event.expect("no gap")).collect()
@@ -86,7 +86,7 @@ async fn a_thousand_watchers_are_served_by_one_reader() {
     for watcher in &mut watchers {
         assert_eq!(events(watcher, 500).await, expected);
     }
-    // Two histories, each a few times as the time passed, and one page more.
+    // Two histories, a few reads each for the time that has passed, and one more page.
     let most = 2 * (2 + start.elapsed().as_millis() as usize / 100);
     assert!(world.reads() - before <= most, "{} reads", world.reads() - before);
     drop(watchers);
@@ -113,7 +113,7 @@ async fn a_watcher_that_falls_out_of_the_ring_is_cut_off_and_the_others_go_on() 
     }
     assert_eq!(slow.next().await, Err(Error::SlowWatcher));
     drop(slow);
-    // What nobody has left to take is kept no longer.
+    // Entries that all have taken are dropped.
     let expected = world.append(0, 1);
     assert_eq!(events(&mut fast, 1).await, expected);
     let feed = world.feeds.lock().get(&world.topic).cloned().expect("it is watched");
@@ -141,12 +141,12 @@ async fn a_gap_comes_first_and_only_where_events_are_missing() {
     assert!(told[1].0.is_some());
     let mut resumed = world.watch(Start::After(told[0].1.clone().into())).await;
     assert_eq!(resumed.next().await.expect("it goes on"), told[1]);
-    // All that is kept is no gap, nor is a cursor that is kept.
+    // Neither a start at the oldest event nor a stored cursor has a gap.
     let mut all = world.watch(Start::Oldest).await;
     assert!(take(&mut all, 10).await.iter().all(|told| told.0.is_some()));
     drop((late, resumed, all));
     world.idle().await;
-    // A history that was empty at the cursor, and whose first events are gone.
+    // A history that was empty at the cursor and has lost its first events since.
     world.lose(1);
     let mut live = world.watch(Start::Now).await;
     let expected = world.append(0, 1);
@@ -174,7 +174,7 @@ async fn a_live_feed_goes_on_where_a_history_lapsed() {
     }
     let expected = world.append(0, 2);
     assert_eq!(events(&mut live, 2).await, expected);
-    // One that comes with a cursor cannot know.
+    // A watcher with a cursor cannot know that the history only expired.
     world.lose(0);
     let mut resumed = world.watch(Start::After(told[2].1.clone().into())).await;
     assert_eq!(resumed.next().await.expect("it goes on").0, None);

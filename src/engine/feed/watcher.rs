@@ -1,4 +1,4 @@
-//! One of those who watch a topic.
+//! A watcher of a topic: first catches up from the store, then follows the feed.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
@@ -17,15 +17,14 @@ pub struct Watcher<T: Topic> {
     feeds: Arc<Feeds<T>>,
     topic: T,
     place: Place,
-    /// What it has read itself.
+    /// The messages that it has read from the store itself.
     ready: VecDeque<T::Told>,
     seat: Seat<T::Told>,
-    /// Whether it has to read the store until it has seen what the ring had when it
-    /// joined.
+    /// Whether it must read the store until it reaches the position at which it joined the ring.
     is_behind: bool,
-    /// Whether it takes from the ring.
+    /// Whether it has taken from the ring; from then on a missed entry ends it.
     is_live: bool,
-    /// Its place among the watchers of this server.
+    /// Counts it as one of this server's watchers.
     _permit: OwnedSemaphorePermit,
 }
 
@@ -48,19 +47,20 @@ impl<T: Topic> Watcher<T> {
         Watcher { feeds, topic, place, ready, seat, is_behind, is_live: false, _permit: permit }
     }
 
-    /// What it is told, until the error that ends it.
+    /// The messages as a stream, up to the error that ends it.
     pub fn into_stream(self) -> impl Stream<Item = Result<T::Told, Error>> + Send {
         stream::unfold(Some(self), async |watcher| {
             let mut watcher = watcher?;
             match watcher.next().await {
                 Ok(told) => Some((Ok(told), Some(watcher))),
-                // Its place is free before the error has arrived.
+                // Drops the watcher first: its permit is free when the client sees the error.
                 Err(error) => Some((Err(error), None)),
             }
         })
     }
 
-    /// What it is told next.
+    /// Waits for the next message. Fails with [`Error::SlowWatcher`] if it fell behind, and with
+    /// [`Error::Ending`] at shutdown.
     pub async fn next(&mut self) -> Result<T::Told, Error> {
         loop {
             if let Some(told) = self.ready.pop_front() {
@@ -80,7 +80,8 @@ impl<T: Topic> Watcher<T> {
                     self.seat.changed().await?;
                 }
                 Taken::Missed if self.is_live => return Err(Error::SlowWatcher),
-                // More happened while it read than the ring has room for.
+                // More events came than the ring can hold while it caught up: join at the new
+                // position.
                 Taken::Missed => self.join_again(),
             }
         }
@@ -91,11 +92,11 @@ impl<T: Topic> Watcher<T> {
         self.is_behind = !self.place.covers(self.seat.joined());
     }
 
-    /// Reads a page of the store.
+    /// Reads a page of events from the store.
     async fn catch_up(&mut self) -> Result<(), Error> {
         let Watcher { feeds, topic, place, seat, .. } = self;
         let read = async {
-            // Never closed.
+            // The semaphore is never closed.
             let _turn = feeds.readers.acquire().await;
             place.read_on(&feeds.engine, topic, OWN_PAGE, monotonic() + READ_MAX).await
         };
@@ -105,7 +106,7 @@ impl<T: Topic> Watcher<T> {
             read = read => read,
         };
         match read {
-            // They were there when it began.
+            // The events were stored when it began, so it was too slow.
             Ok(batch) if batch.gap.is_some() => return Err(Error::SlowWatcher),
             Ok(batch) => {
                 let told = batch.entries.into_iter().filter_map(|entry| entry.told);
@@ -113,7 +114,7 @@ impl<T: Topic> Watcher<T> {
                 self.is_behind = batch.has_more && !self.place.covers(self.seat.joined());
             }
             Err(error @ Error::Corrupt(_)) => return Err(error),
-            // It waits for the store, and for the end of the feed in the next round.
+            // Waits for the store to recover; the end of the feed is seen in the next round.
             Err(_) => sleep(READ_EVERY).await,
         }
         Ok(())

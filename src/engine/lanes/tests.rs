@@ -10,7 +10,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// Decides natively, one batch for each permit; tells how many came in it.
+/// Decides with the Rust rule, one batch for each permit, and reports the size of each batch.
 struct Gate {
     counter: Mutex<Counter>,
     open: Semaphore,
@@ -39,8 +39,8 @@ fn one(step: u64, floor: Option<u64>) -> NextSequence {
     }
 }
 
-/// Lets the first go ahead alone, then the others together; the last values of
-/// all, and the sizes of the batches.
+/// Starts a first decision alone, then the others while it is held. Returns all last values and the
+/// sizes of the batches.
 async fn together(others: Vec<NextSequence>) -> (Vec<Option<u64>>, Vec<usize>) {
     let (taken, mut sizes) = mpsc::unbounded_channel();
     let gate = Gate { counter: Mutex::default(), open: Semaphore::new(0), taken };
@@ -79,7 +79,7 @@ async fn those_that_wait_are_joined_in_order_of_arrival() {
     let (lasts, batches) = together((0..100).map(|_| one(1, None)).collect()).await;
     assert_eq!(lasts, (1..=101).map(Some).collect::<Vec<_>>());
     assert_eq!(batches, [1, 1]);
-    // Another step, and a higher floor, are decided in the same batch.
+    // Another step or a higher floor is not merged, but decided in the same batch.
     let others = vec![one(1, None), one(5, None), one(5, None), one(1, Some(50)), one(1, None)];
     let (lasts, batches) = together(others).await;
     assert_eq!(lasts, [1, 2, 7, 12, 50, 51].map(Some));
@@ -95,7 +95,7 @@ async fn those_that_are_refused_together_are_decided_apart() {
     assert_eq!(batches, [1, 1, 4]);
 }
 
-/// Panics at the first request.
+/// Panics at the first batch.
 struct Stumble(Mutex<bool>);
 
 impl Take<NextSequence> for Stumble {
@@ -110,7 +110,7 @@ impl Take<NextSequence> for Stumble {
 async fn a_lane_that_panics_is_followed_by_another() {
     let lanes = Lanes::new(Stumble(Mutex::default()));
     let deadline = monotonic() + Duration::from_secs(60);
-    // The lock is free by then: what panics is not what it guards.
+    // No lock was held at the panic.
     assert_eq!(lanes.run(one(1, None), deadline).await, Err(Error::DeadlineExceeded));
     assert_eq!(lanes.run(one(1, None), deadline).await, Ok(Allotment::OutOfRange));
 }
@@ -139,7 +139,7 @@ async fn who_gave_up_keeps_its_place_until_it_is_taken() {
     drop(all);
     lanes.take.open.add_permits(100);
     assert!(first.await.expect("no panic").is_ok());
-    // They took no number: the next one is the second.
+    // The cancelled decisions took no value: the next one is the second.
     let second = lanes.run(one(1, None), deadline).await;
     let range = Range { last: 2, step: 1, count: 1 };
     let given = Allotment::Given { range, floor_applied: false, replayed: false };

@@ -1,12 +1,16 @@
-//! Every key of this Redis, read and written for archives.
+//! Every key of a Redis as export lines, for `engine::archive`.
 //!
-//! All keys of a partition share a hash tag and are read in one MULTI: what is said of a
-//! partition is of one instant. Keys are found by SCAN before that, so of what comes
-//! meanwhile a lease is found all the same, by the list that it is on; a result or an answer
-//! for repeats may not be.
+//! # Consistency of an export
+//! All keys of a partition share a hash tag and are read in one MULTI, so the lines of a partition
+//! are of one instant. The keys are found by SCAN before that. A lease that begins after the SCAN
+//! is found through the pool's list of leases. A result or an answer for repeats may be missed.
 //!
-//! What is taken in is no one step. Until it is verified a marker stands, which keeps servers
-//! from starting on half of it.
+//! # Atomicity of an import
+//! An import takes many commands. A marker key exists until the lines are verified. Servers refuse
+//! to start while it exists.
+//!
+//! The modules parse and build the same bytes as the scripts (`lua/README.md`). A change of a
+//! format must be made in both.
 
 mod counters;
 mod key;
@@ -33,26 +37,27 @@ use crate::{archive::Line, time::Clock};
 use key::KeyBuilder;
 use primaries::Primaries;
 
-/// Partitions that are read at a time.
+/// The number of partitions that are read concurrently.
 const READS: usize = 64;
-/// Commands that are sent at a time.
+/// The number of commands in one pipeline.
 const WRITES: usize = 500;
-/// How long a server that starts waits for an answer about the marker.
+/// The time limit for reading the marker when a server starts.
 const MARKER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The keys of a Redis.
+/// The keys of a Redis under one prefix.
 pub struct Keyspace {
     primaries: Primaries,
     keys: KeyBuilder,
-    /// Written with the next batch: key and command.
+    /// The buffered commands, each with its key.
     unsent: Vec<(Vec<u8>, redis::Cmd)>,
-    /// In place of its own, in tests.
+    /// A replacement for the clock of Redis, in tests.
     clock: Option<Clock>,
-    /// The time on its clock when lines began to be taken in.
+    /// The clock of Redis when the import began, in µs.
     now: u64,
-    /// Of each pool that was taken in its last token, and when the last of it is forgotten.
+    /// Of each imported pool: its last token, and the time at which the last of its records is
+    /// forgotten.
     pools: HashMap<Vec<u8>, (u64, u64)>,
-    /// Of each policy with bans when the last one ends.
+    /// Of each policy with bans: the end of the last ban.
     bans: HashMap<Vec<u8>, u64>,
 }
 
@@ -62,8 +67,8 @@ impl fmt::Debug for Keyspace {
     }
 }
 
-/// Why a server must not decide on what an import has left, and what to do about it; none
-/// where there is nothing of the kind, or nobody answers.
+/// The reason why a server must not start on this Redis: an unfinished import. `None` if there is
+/// none, or Redis does not answer within a second.
 pub async fn unfinished_import(options: &RedisOptions) -> Option<String> {
     let asked = async {
         let mut primaries = Primaries::connect(options).await.ok()?;
@@ -127,7 +132,7 @@ impl Keyspace {
         Ok(is_empty)
     }
 
-    /// Hands over what every partition holds.
+    /// Passes the lines of every partition to `sink`.
     pub(in super::super) async fn read(
         &mut self,
         now: u64,
@@ -157,7 +162,7 @@ impl Keyspace {
     }
 
     pub(in super::super) async fn begin(&mut self) -> Result<(), Failure> {
-        // Keys go by Redis's own clock.
+        // TTLs count on the clock of Redis, even in tests.
         self.now = self.primaries.time().await.map_err(Failure::Redis)?;
         let marker = self.keys.marker();
         let mut set = redis::cmd("SET");

@@ -14,8 +14,7 @@ use crate::{
 
 pub(super) const MOST: u32 = 20_000;
 
-/// Two histories of numbered events that tests append to; a number stands for its time,
-/// too.
+/// Two histories of numbered events. A number also stands for the time of its event.
 #[derive(Debug, Default)]
 struct Log {
     histories: [Mutex<Option<Box<History<u64>>>>; 2],
@@ -46,7 +45,7 @@ impl Hash for Numbers {
     }
 }
 
-/// An event and what is seen with it; none is a gap.
+/// An event with the seen numbers; `None` for a gap.
 pub(super) type Told = (Option<u64>, Vec<u64>);
 
 impl Topic for Numbers {
@@ -109,7 +108,7 @@ impl World {
         World { feeds: Feeds::new(engine), topic, now: AtomicU64::new(1_000_000_000) }
     }
 
-    /// Appends events; returns them.
+    /// Appends events and returns them.
     pub(super) fn append(&self, history: usize, number: usize) -> Vec<u64> {
         let next = || self.now.fetch_add(1000, Ordering::SeqCst) + 1000;
         let events: Vec<u64> = (0..number).map(|_| next()).collect();
@@ -120,7 +119,7 @@ impl World {
         events
     }
 
-    /// Loses a history, as if it had lapsed.
+    /// Removes a history, as if it had expired.
     pub(super) fn lose(&self, history: usize) {
         *self.topic.0.histories[history].lock().expect("no test panics in it") = None;
     }
@@ -138,7 +137,7 @@ impl World {
         self.feeds.watch(self.topic.clone(), start, deadline).await
     }
 
-    /// Returns once nobody reads any more.
+    /// Returns once no feed is left.
     pub(super) async fn idle(&self) {
         while self.feeds.count() > 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -1,5 +1,5 @@
-//! Usage, bans and answers of rates, as `lua/lib/counters.lua`, `ban.lua` and `replay.lua`
-//! pack them.
+//! Usage, bans and answers of rates, in the packed form of `lua/lib/counters.lua`, `ban.lua` and
+//! `replay.lua`.
 
 use super::values::Packed;
 use crate::archive::{
@@ -34,7 +34,8 @@ fn parse_usage(kind: u8, mut packed: Packed<'_>) -> Option<UsageLine> {
             let mut buckets = Vec::new();
             while !packed.is_empty() {
                 let (low, count) = (u64::from(packed.u8()?), packed.u32()?);
-                // A window has so few buckets that the last byte of a number tells it.
+                // Only the low byte of a bucket's number is stored. A window has fewer than 256
+                // buckets, so the byte identifies it.
                 buckets.push((last - (last & 0xff).wrapping_sub(low) % 256, count));
             }
             UsageLine::SlidingWindow { width, buckets }

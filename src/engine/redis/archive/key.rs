@@ -1,4 +1,4 @@
-//! Keys, built and read back.
+//! Builds keys, and parses them.
 
 use crate::names::push_key;
 
@@ -8,7 +8,7 @@ pub(super) struct KeyBuilder {
     prefix: String,
 }
 
-/// What a key says.
+/// The parts of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Named {
     pub(super) capability: Vec<u8>,
@@ -27,23 +27,23 @@ impl KeyBuilder {
         key
     }
 
-    /// What SCAN finds all of them by: a prefix has no character that it takes for another.
+    /// The MATCH pattern for all keys. A prefix contains no special character of patterns.
     pub(super) fn pattern(&self) -> String {
         format!("{}:{{*", self.prefix)
     }
 
-    /// Stands while an import is under way.
+    /// The marker key; exists during an import.
     pub(super) fn marker(&self) -> Vec<u8> {
         format!("{}:import", self.prefix).into_bytes()
     }
 
-    /// The beginning that all keys of a partition have in common.
+    /// The prefix with the hash tag, which all keys of a partition share.
     pub(super) fn tag<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
         let close = key.iter().position(|byte| *byte == b'}')?;
         key.starts_with(format!("{}:{{", self.prefix).as_bytes()).then_some(&key[..=close])
     }
 
-    /// What a key says, if it is one of ours.
+    /// Parses a key; `None` for keys of another application.
     pub(super) fn parse(&self, key: &[u8]) -> Option<Named> {
         let tag = self.tag(key)?;
         let part = key[tag.len()..].strip_prefix(b":")?.to_vec();
@@ -54,7 +54,7 @@ impl KeyBuilder {
     }
 }
 
-/// A name with its `%25` and `%7D` put back.
+/// Decodes a name: `%25` to `%`, `%7D` to `}`.
 fn decoded(name: &[u8]) -> Option<Vec<u8>> {
     let (mut text, mut rest) = (Vec::with_capacity(name.len()), name);
     while let [byte, more @ ..] = rest {

@@ -1,4 +1,4 @@
-//! Pools, as `lua/lib/admission.lua`, `token.lua`, `leases.lua` and `tasks.lua` write them.
+//! Pools, in the form of `lua/lib/admission.lua`, `token.lua`, `leases.lua` and `tasks.lua`.
 
 use std::{
     borrow::Cow,
@@ -11,19 +11,20 @@ use crate::{
     names::SEPARATOR,
 };
 
-/// Bytes of a payload in its task's record; longer ones have a field of their own.
+/// The largest payload in a task's record, in bytes. A longer one has a separate field, so that
+/// listings need not read it.
 const INLINE_MAX: usize = 512;
 
-/// A pool that is read.
+/// A parsed pool.
 #[derive(Default)]
 pub(super) struct Read {
     pub(super) lines: Vec<Line>,
-    /// Device and task of leases that run, of which no record was read.
+    /// Device and task of running leases whose record was not read.
     pub(super) unrecorded: Vec<Vec<u8>>,
 }
 
-/// Reads a pool. Leases without a record of theirs are lines only where `is_last`: it may
-/// be one that came meanwhile.
+/// Parses a pool. A running lease without a record becomes a line only if `is_last`: before that,
+/// its record may exist under a key that was not read yet.
 pub(super) fn parse(
     pool: &Text,
     stored: &[Stored],
@@ -135,7 +136,8 @@ fn parse_settings(text: &[u8], line: &mut PoolLine) -> Option<()> {
     Some(())
 }
 
-/// `capacity,lease_ms,grace_ms,paused,max_attempts`; none where nothing is overridden.
+/// The settings in the form `capacity,lease_ms,grace_ms,paused,max_attempts`; `None` if all are the
+/// configured ones.
 pub(super) fn settings(line: &PoolLine) -> Option<String> {
     let text = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
     let parts = [
@@ -148,7 +150,7 @@ pub(super) fn settings(line: &PoolLine) -> Option<String> {
     parts.iter().any(|part| !part.is_empty()).then(|| parts.join(","))
 }
 
-/// How a task's lease is listed: device and task, token, grant, expire, attempt.
+/// The entry of a task's lease in the list: device and task, token, grant, expire, attempt.
 pub(super) fn lease(task: &TaskLine) -> Vec<u8> {
     let mut lease = task.member();
     lease.push(SEPARATOR);
@@ -160,7 +162,7 @@ pub(super) fn lease(task: &TaskLine) -> Vec<u8> {
     lease
 }
 
-/// Notes whether a task's lease is listed.
+/// Records whether a task's lease is in the list.
 fn list(task: &mut TaskLine, leases: &BTreeMap<Vec<u8>, u64>, listed: &mut HashSet<Vec<u8>>) {
     if task.state == StateName::Leased {
         let lease = lease(task);
@@ -169,7 +171,7 @@ fn list(task: &mut TaskLine, leases: &BTreeMap<Vec<u8>, u64>, listed: &mut HashS
     }
 }
 
-/// Device and task of a lease, and what it says of that: its record is lost.
+/// A task rebuilt from its lease, because its record was lost.
 fn lost(pool: &Text, lease: &[u8], end: u64) -> Option<(Vec<u8>, TaskLine)> {
     let (member, numbers) = lease.split_at_checked(lease.len().checked_sub(29)?)?;
     let mut packed = Packed(numbers.get(1..)?);
@@ -221,7 +223,7 @@ fn parse_task(pool: &Text, member: &[u8], text: &[u8]) -> Option<TaskLine> {
     Some(task)
 }
 
-/// The record of a task's own key.
+/// The record in the task's own key.
 pub(super) fn task_record(task: &TaskLine) -> Vec<u8> {
     let mut record = Vec::with_capacity(64);
     record.push(match task.state {
@@ -241,12 +243,12 @@ pub(super) fn task_record(task: &TaskLine) -> Vec<u8> {
     record
 }
 
-/// The field of a payload above [`INLINE_MAX`] bytes, next to its task's.
+/// The hash field of a payload above [`INLINE_MAX`] bytes.
 pub(super) fn payload_field(member: &[u8]) -> Vec<u8> {
     [&[SEPARATOR], member].concat()
 }
 
-/// A record, and the payload where that has a field of its own.
+/// Parses a task record, with its payload if that has a separate field.
 fn parse_queued(
     pool: &Text,
     member: &[u8],
@@ -286,7 +288,7 @@ fn parse_queued(
     Some(task)
 }
 
-/// The fields of a task that was queued: its record, and a payload above [`INLINE_MAX`]
+/// The hash fields of a queued task: its record, and its payload if that is above [`INLINE_MAX`]
 /// bytes.
 pub(super) fn queued_fields<'a>(task: &TaskLine, queued: &'a QueuedLine) -> Vec<Cow<'a, [u8]>> {
     let (member, payload) = (task.member(), &queued.payload.0[..]);
@@ -300,7 +302,7 @@ pub(super) fn queued_fields<'a>(task: &TaskLine, queued: &'a QueuedLine) -> Vec<
     vec![member.into(), record.into(), field.into(), payload.into()]
 }
 
-/// The record without a payload.
+/// The record without the payload.
 fn queued_record(task: &TaskLine, queued: &QueuedLine) -> Vec<u8> {
     let standing = match queued.standing {
         StandingName::Queued => 'Q',

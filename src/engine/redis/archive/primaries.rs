@@ -1,4 +1,8 @@
-//! A connection to every primary, and commands to the one that has their key.
+//! Connections to all primaries, for exports and imports. Each command goes to the node that has
+//! its key.
+//!
+//! It does not follow redirects: if a slot moves, the command fails and the operator repeats the
+//! export or import.
 
 use redis::{
     AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisError, Value,
@@ -14,7 +18,7 @@ use super::super::{
     source::Source,
 };
 
-/// The nodes that take writes.
+/// The primaries of a Redis, of any topology.
 #[derive(Clone)]
 pub(super) struct Primaries {
     nodes: Vec<Primary>,
@@ -22,11 +26,11 @@ pub(super) struct Primaries {
 
 #[derive(Clone)]
 struct Primary {
-    /// The first and last slot of each range; none where it has all.
+    /// The ranges of slots, first and last; empty for a node with all slots.
     slots: Vec<(u16, u16)>,
     place: String,
     socket: MultiplexedConnection,
-    /// What it is called while it leads.
+    /// The `master_replid`, for values that were reserved under it.
     epoch: Vec<u8>,
 }
 
@@ -58,7 +62,7 @@ impl Primaries {
         }
     }
 
-    /// Refuses nodes that must not be written to.
+    /// Runs the preflight on all nodes. Must pass before anything is read or written.
     pub(super) async fn check(&mut self, eviction: Eviction) -> Result<(), String> {
         for node in &mut self.nodes {
             let info: String = cmd("INFO").query_async(&mut node.socket).await.map_err(told)?;
@@ -71,7 +75,7 @@ impl Primaries {
         Ok(())
     }
 
-    /// The time of the first one, µs.
+    /// The clock of the first node, in µs.
     pub(super) async fn time(&mut self) -> Result<u64, String> {
         let node = self.nodes.first_mut().ok_or("the Cluster has no primary")?;
         let (seconds, micros): (u64, u64) =
@@ -79,7 +83,7 @@ impl Primaries {
         Ok(seconds * 1_000_000 + micros)
     }
 
-    /// Finds keys, a few at a time, until `found` wants no more.
+    /// Passes the keys that match a pattern to `found`, in pages, until it returns `false`.
     pub(super) async fn scan(
         &mut self,
         pattern: &str,
@@ -104,7 +108,7 @@ impl Primaries {
         Ok(())
     }
 
-    /// What a node is called while it leads: the one that has a key.
+    /// The `master_replid` of the node that has a key.
     pub(super) fn epoch(&self, key: &[u8]) -> &[u8] {
         self.position(key).map_or(&[], |position| &self.nodes[position].epoch)
     }
@@ -119,7 +123,7 @@ impl Primaries {
         command.query_async(&mut self.nodes[position].socket).await.map_err(told)
     }
 
-    /// Reads in one step; all keys are of one partition.
+    /// Runs a MULTI on the node that has the key; all its keys are of one partition.
     pub(super) async fn read_at_once(
         &mut self,
         key: &[u8],

@@ -1,4 +1,4 @@
-//! Partitions, read in one step each.
+//! Reads the partitions of a Redis, each in one MULTI, and parses them into lines.
 
 use std::collections::BTreeSet;
 
@@ -22,10 +22,11 @@ use crate::{
     sequence::split_calendar,
 };
 
-/// A pool in which leases begin faster than their records are found is asked again so often.
+/// The most reads of one pool. Each is repeated if leases without a known record have begun since
+/// the SCAN.
 const TRIES: usize = 5;
 
-/// The lines of the partition of a tag.
+/// The lines of the partition with this tag.
 pub(super) async fn partition(
     mut primaries: Primaries,
     keys: &KeyBuilder,
@@ -87,8 +88,8 @@ pub(super) async fn partition(
     Ok(Vec::new())
 }
 
-/// How a key is read; none for those that follow from others, that begin anew, or of which
-/// the places of calls that wait are.
+/// The command that reads a key. `None` for keys that need no export: derived ones, histories, and
+/// the queue places of waiting calls.
 fn asked((key, named): (Vec<u8>, Named)) -> Option<(Vec<u8>, Named, Cmd)> {
     let command = match (&named.capability[..], &named.part[..]) {
         (b"index" | b"bans", _) => return None,
@@ -124,7 +125,7 @@ fn rates(name: &[u8], stored: &[Stored]) -> Result<Vec<Line>, String> {
     let mut rates: std::collections::BTreeMap<Vec<u8>, RateLine> = Default::default();
     for of in stored {
         let Some(text) = of.text() else { continue };
-        // Of a policy the key is in the part, else it is the name.
+        // With a policy the part contains the rate key; otherwise the name does.
         let (kind, rest) = match of.part.iter().position(|byte| *byte == b':') {
             Some(at) => (&of.part[..at], &of.part[at + 1..]),
             None => (&of.part[..], &[][..]),
@@ -140,7 +141,7 @@ fn rates(name: &[u8], stored: &[Stored]) -> Result<Vec<Line>, String> {
         let (policy, key) = (policy.map(Text::new), Text::new(key));
         if kind == b"replay" {
             let answer = parse_answer(policy, key, Text::new(request), &text);
-            // One that cannot be read is none.
+            // An unreadable answer is dropped: a repeat is then decided anew.
             lines.extend(answer.map(Line::RateReplay));
             continue;
         }
@@ -187,7 +188,7 @@ fn sequence(name: &[u8], stored: &[Stored], epoch: &[u8]) -> Result<Vec<Line>, S
             None => Ok(None),
         };
         let (mut last, time, reserved) = (value(b"last")?, value(b"time")?, value(b"reserved")?);
-        // What was reserved under another primary may have been given out by it.
+        // Values reserved under another primary may have been given out by it.
         if field(b"epoch").is_none_or(|of| of != epoch) {
             last = last.max(reserved);
         }

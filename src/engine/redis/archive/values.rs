@@ -1,20 +1,20 @@
-//! Stored values, read.
+//! Reads stored values.
 
 use redis::{FromRedisValue, Value};
 
-/// What a key holds.
+/// The value of a key, with the part of the key after the hash tag.
 pub(super) struct Stored {
     pub(super) part: Vec<u8>,
     pub(super) value: Value,
 }
 
 impl Stored {
-    /// The string; none where it is gone meanwhile.
+    /// The string; `None` if the key has expired since the SCAN.
     pub(super) fn text(&self) -> Option<Vec<u8>> {
         Option::<Vec<u8>>::from_redis_value(self.value.clone()).ok().flatten()
     }
 
-    /// The pairs of a hash, or members and scores.
+    /// The pairs of a hash, or members and scores of a zset.
     pub(super) fn pairs(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let flat = Vec::<Vec<u8>>::from_redis_value(self.value.clone()).unwrap_or_default();
         let (pairs, _) = flat.as_chunks::<2>();
@@ -22,7 +22,7 @@ impl Stored {
     }
 }
 
-/// Reads what is packed, little-endian.
+/// Reads packed binary values, little-endian.
 pub(super) struct Packed<'a>(pub(super) &'a [u8]);
 
 impl<'a> Packed<'a> {
@@ -52,7 +52,7 @@ impl<'a> Packed<'a> {
         self.bytes(8)?.try_into().ok().map(u64::from_le_bytes)
     }
 
-    /// What ends with a 0.
+    /// Reads up to a 0 byte.
     pub(super) fn terminated(&mut self) -> Option<&'a [u8]> {
         let end = self.0.iter().position(|byte| *byte == 0)?;
         let bytes = self.bytes(end)?;
@@ -61,12 +61,12 @@ impl<'a> Packed<'a> {
     }
 }
 
-/// A whole number in decimal digits.
+/// Parses a whole number in decimal digits.
 pub(super) fn number(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// The same; none where it is empty.
+/// The same; `Some(None)` if the text is empty.
 pub(super) fn optional(text: &[u8]) -> Option<Option<u64>> {
     if text.is_empty() { Some(None) } else { number(text).map(Some) }
 }

@@ -1,4 +1,7 @@
-//! The commands that a line is.
+//! Converts export lines to Redis commands.
+//!
+//! The commands write the same keys, values and TTLs as the scripts would have. Settings of a whole
+//! pool or policy follow at the end, once all its lines are known.
 
 use redis::{Cmd, cmd};
 
@@ -12,18 +15,18 @@ use crate::{
     names::SEPARATOR,
 };
 
-/// The list of a pool's leases is kept so much longer than its token: that one ends is an
-/// event, whoever takes it out.
+/// The list of leases outlives the pool's records by this time: the end of each lease is an event,
+/// which the sweeper or the next grant produces.
 const LEASES_TTL_MS: u64 = 24 * 3600 * 1000;
 
-/// What is known of a pool is kept for so long at least, µs.
+/// The shortest TTL of a pool's last token, in µs.
 const TOKEN_TTL: u64 = 3600 * 1_000_000;
 
-/// A key, and a command on it.
+/// A key and a command on it.
 type Keyed = (Vec<u8>, Cmd);
 
 impl Keyspace {
-    /// What a line is; nothing where it has lapsed.
+    /// The commands for a line; none if it has lapsed.
     pub(super) fn commands(&mut self, line: &Line) -> Vec<Keyed> {
         if line.has_lapsed(self.now) {
             return Vec::new();
@@ -172,13 +175,13 @@ impl Keyspace {
         commands
     }
 
-    /// What holds for pools and policies as a whole, once all of them is known.
+    /// The commands for pools and policies as a whole, once all lines are known.
     pub(super) fn last_commands(&mut self) -> Vec<Keyed> {
         let mut commands = Vec::new();
         let index = |part: &[u8]| self.keys.key("index", b"admission", &[part]);
         let (partitions, ends) = (index(b"partitions"), index(b"ends"));
         for (pool, (token, horizon)) in std::mem::take(&mut self.pools) {
-            // The next token is above the last one by its record, or by the time.
+            // The next token exceeds the last one: by the stored token, or by the time.
             let horizon = horizon.max(token + 1).max(self.now + TOKEN_TTL);
             if token > 0 {
                 let key = self.keys.key("admission", &pool, &[b"token"]);
@@ -188,7 +191,7 @@ impl Keyspace {
             let ttl = LEASES_TTL_MS + horizon.saturating_sub(self.now).div_ceil(1000);
             commands.push(plain(key, "PEXPIRE", &[ttl.to_string().as_bytes()]));
             let now = self.now.to_string();
-            // The sweeper looks at it at once, and learns when something of it ends.
+            // The sweeper looks at the pool at once, and schedules its next look.
             for key in [&partitions, &ends] {
                 commands.push(plain(key.clone(), "ZADD", &[now.as_bytes(), &pool]));
             }
@@ -208,7 +211,7 @@ impl Keyspace {
         }
     }
 
-    /// A string that goes once it is forgotten.
+    /// A string that expires at `forget`.
     fn lapsing(&self, key: Vec<u8>, value: &[u8], forget: u64) -> Keyed {
         let ttl = forget.saturating_sub(self.now).div_ceil(1000).max(1);
         plain(key, "SET", &[value, b"PX", ttl.to_string().as_bytes()])
