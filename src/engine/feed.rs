@@ -1,11 +1,17 @@
-//! Feeds: what happens in a pool or under a policy, told to any number of watchers.
+//! Feeds: deliver the events of a pool or policy to any number of watchers.
 //!
-//! Each topic that is watched on this server has a feed: one task that reads the
-//! topic's histories about every 100 ms into a ring, from which all its watchers take.
-//! It begins with the first of them and ends with the last. The ring keeps what some
-//! watcher has not taken yet, up to a bound: who falls out of it is cut off, and goes on
-//! with its last cursor. Who begins with older events catches up by reading the store
-//! itself, a few watchers at a time.
+//! WatchPool and WatchRates call [`Feeds::watch`]. Each watched topic has one feed on this server:
+//! a task that reads the topic's histories about every 100 ms into a ring (`ring`), from which all
+//! its watchers take. So the load on the store does not depend on the number of watchers. The feed
+//! starts with the first watcher and ends with the last.
+//!
+//! A watcher that starts with older events reads the store itself until it reaches the ring; at
+//! most 8 watchers do so at a time. The ring is bounded. A watcher that falls out of it ends with
+//! [`Error::SlowWatcher`] and can continue from its last cursor.
+//!
+//! # Guarantee
+//! A watcher gets the events of a history in order, without repeats. If events are missing because
+//! they are no longer stored, a gap message takes their place.
 
 mod place;
 mod reader;
@@ -37,62 +43,63 @@ use reader::Reader;
 use ring::{Ring, Seat};
 pub use watcher::Watcher;
 
-/// How often a feed reads; and what each further feed of a server adds to that: ten
-/// thousand of them read once a second.
+/// The interval of a feed's reads, and the time that each further feed adds to it: with ten
+/// thousand feeds each reads once a second.
 const READ_EVERY: Duration = Duration::from_millis(100);
 const READ_PER_FEED: Duration = Duration::from_micros(100);
-/// By when the store has to answer a read.
+/// The time limit of a read.
 const READ_MAX: Duration = Duration::from_secs(1);
-/// Events that a feed takes in one read, and a watcher that catches up.
+/// The most events of one read: of a feed, and of a watcher that catches up.
 const FEED_PAGE: usize = 1000;
 const OWN_PAGE: usize = 128;
-/// Watchers of one kind that read the store at a time.
+/// The most watchers of one kind that read the store at a time.
 const READERS_MAX: usize = 8;
-/// Events in all rings of one kind. A ring alone has room for `RING_MAX`; however many
-/// rings there are, each has room for `RING_MIN`.
+/// The events that all rings of one kind hold together. A single ring holds `RING_MAX` at most, and
+/// `RING_MIN` however many rings there are.
 const RINGS_MAX: usize = 1 << 20;
 const RING_MAX: usize = 1 << 14;
 const RING_MIN: usize = 1 << 10;
 
-/// What can be watched: a history of events, or several that are told as one.
+/// A source of events: one history, or several that are merged.
 pub trait Topic: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
-    /// What the histories hold.
+    /// The type of stored events.
     type Event: Send + 'static;
-    /// Reads one of the histories.
+    /// The decision that reads a page of one history.
     type Read: Decision<State: Kept, Outcome = EventPage<Self::Event>>;
-    /// An event as watchers get it; a clone shares its memory.
+    /// The message for watchers. A clone shares its memory.
     type Told: Clone + Send + Sync + 'static;
 
-    /// How many histories it has.
+    /// The number of histories.
     const HISTORIES: usize;
 
-    /// Asks for what follows in one of its histories.
+    /// Creates the read of the events after a cursor in one history.
     fn read(&self, history: usize, after: After) -> Self::Read;
-    /// When an event happened.
+    /// The time of an event.
     fn time(event: &Self::Event) -> Timestamp;
-    /// Tells of an event, or of a gap, after which this is seen of each history.
+    /// Creates the message for an event, or for a gap (`None`). `seen` is the cursor after it: the
+    /// number of the last event of each history.
     fn told(event: Option<Self::Event>, seen: &[u64]) -> Self::Told;
 }
 
-/// Where a watcher begins.
+/// The position at which a watcher starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {
-    /// With what happens from now on.
+    /// After all events so far.
     Now,
-    /// With all that is kept.
+    /// At the oldest stored event.
     Oldest,
-    /// After the event of this number, of each history.
+    /// After the event with this number, for each history.
     After(Box<[u64]>),
 }
 
-/// The feeds of one kind of topic.
+/// All feeds of one kind of topic.
 pub struct Feeds<T: Topic> {
     engine: Arc<Engine>,
     feeds: Mutex<HashMap<T, Arc<Feed<T>>>>,
     readers: Semaphore,
 }
 
-/// What a topic's watchers take from.
+/// The feed of a topic.
 struct Feed<T: Topic> {
     ring: watch::Sender<Ring<T::Told>>,
 }
@@ -104,14 +111,14 @@ impl<T: Topic> fmt::Debug for Feeds<T> {
 }
 
 impl<T: Topic> Feeds<T> {
-    /// No feeds yet.
+    /// Creates an empty set of feeds.
     pub fn new(engine: Arc<Engine>) -> Arc<Feeds<T>> {
         let readers = Semaphore::new(READERS_MAX);
         Arc::new(Feeds { engine, feeds: Mutex::default(), readers })
     }
 
-    /// Watches a topic. Once this returns, nothing that happens is missed. Returns by
-    /// `deadline`.
+    /// Starts a watcher. No event is missed once this returns, by `deadline`. Fails if the server
+    /// has its maximum of watchers.
     pub async fn watch(
         self: &Arc<Feeds<T>>,
         topic: T,
@@ -128,7 +135,7 @@ impl<T: Topic> Feeds<T> {
         Ok(Watcher::new(self.clone(), topic, place, ready, seat, permit))
     }
 
-    /// A watcher's place, and what it is told first.
+    /// The start position of a watcher, and its first messages.
     async fn begin(
         &self,
         topic: &T,
@@ -148,8 +155,7 @@ impl<T: Topic> Feeds<T> {
         Ok((place, gap.into_iter().chain(events).collect()))
     }
 
-    /// Takes a seat at a topic's ring. The first to come starts its reader, from where
-    /// it has read to itself.
+    /// Joins the ring of a topic. The first watcher starts the feed's reader at its own position.
     fn join(self: &Arc<Feeds<T>>, topic: &T, place: &Place) -> Seat<T::Told> {
         let mut feeds = self.lock();
         if let Some(feed) = feeds.get(topic) {
@@ -164,7 +170,7 @@ impl<T: Topic> Feeds<T> {
         seat
     }
 
-    /// Ends a feed, unless somebody watches it; whether it did.
+    /// Ends a feed if it has no watcher. Returns whether it did.
     fn retire(&self, topic: &T, feed: &Arc<Feed<T>>) -> bool {
         let mut feeds = self.lock();
         let is_idle = feed.ring.receiver_count() == 0;
@@ -174,7 +180,7 @@ impl<T: Topic> Feeds<T> {
         is_idle
     }
 
-    /// How many topics are watched.
+    /// The number of watched topics.
     pub fn count(&self) -> usize {
         self.lock().len()
     }
@@ -189,14 +195,14 @@ impl<T: Topic> Feed<T> {
         let mut seat = None;
         self.ring.send_if_modified(|ring| {
             seat = Some(ring.join());
-            // Of no concern to the others.
+            // Other watchers need no notification.
             false
         });
         Seat::new(self.ring.subscribe(), seat.unwrap_or_default())
     }
 }
 
-/// Takes a feed out, if it is not another one by now.
+/// Removes a feed, unless another one has taken its place.
 fn forget<T: Topic>(feeds: &mut HashMap<T, Arc<Feed<T>>>, topic: &T, feed: &Arc<Feed<T>>) {
     if feeds.get(topic).is_some_and(|there| Arc::ptr_eq(there, feed)) {
         feeds.remove(topic);

@@ -1,32 +1,30 @@
-//! Writes changes down, on a thread of its own.
+//! The journal: persists the changes of decisions, in batches, on its own thread.
 //!
-//! What has arrived while one batch was written is the next one: a write serves all that
-//! wait for it, and there is no timer in between.
+//! Decisions push their changes under the mutex of their shard ([`Journal::push`]). The thread
+//! writes all queued changes as one batch, synced once for all waiting calls. Under `always` the
+//! next batch starts at once; there is no timer. Under `interval` it starts after half a second, or
+//! when enough is queued. A call waits in [`Journal::settle`] for the durability that it needs.
 //!
-//! # When it cannot be written
-//! A full disk, or one that fails, loses nothing that was acknowledged, and under
-//! [`Durability::Always`] nothing is acknowledged that is not down. From the first failure
-//! on the engine takes no calls, neither those that would change something nor those that
-//! would read what is not down: they are refused at once, with the reason
-//! ([`Error::Unavailable`]: certainly not executed). What was decided before and is not down
-//! stays in line and is tried again every [`RETRY_EVERY`] until it is, and its calls wait
-//! for it: at their deadline nobody knows its fate. Then the engine goes on by itself.
+//! # If writes fail
+//! A full or failing disk loses no acknowledged change. From the first failure on, calls are
+//! refused before they are decided ([`Error::Unavailable`], certainly not executed), reads too:
+//! they could see unsynced changes. Queued changes are written again every [`RETRY_EVERY`]. Their
+//! calls wait, and end with an unknown fate at their deadline. After the first successful write the
+//! engine recovers without a restart.
 //!
-//! # When it does not end
-//! A disk that hangs fails nothing. While the oldest change that is not synced is
-//! [`STALLED_AFTER`] old the store counts as down, so that health says NOT_SERVING. Calls
-//! wait for the disk as they do for a slow one, until so many bytes wait as `unsynced_bytes`
-//! allows: further calls are refused at once ([`Error::UnsyncedFull`]), nothing is decided.
+//! # If a write hangs
+//! When the oldest unsynced change is [`STALLED_AFTER`] old, the store counts as down and health
+//! reports NOT_SERVING. Calls wait as for a slow disk. Once `unsynced_bytes` of changes wait,
+//! further calls are refused before they are decided ([`Error::UnsyncedFull`]).
 //!
-//! # What a kill takes
-//! Under [`Durability::Always`] nothing that was acknowledged. Under [`Durability::Interval`]
-//! what was acknowledged within one second, at most: nothing is acknowledged ahead of the disk
-//! while a change is in line that is [`AGE_MAX`] old, calls wait instead. Where the disk keeps
-//! up that is the last second before the kill. Where it stalls, it is the second in which the
-//! stall began, however long ago that is: what was acknowledged since waited, and is there.
+//! # What a kill loses
+//! - [`Durability::Always`]: no acknowledged change.
+//! - [`Durability::Interval`]: at most one second of acknowledged changes. While a change older
+//!   than [`AGE_MAX`] is unsynced, no call is acknowledged before its changes are synced. So the
+//!   lost second is the last one before the kill, or before the disk stalled.
 //!
-//! How old changes are is told by the engine's own clock, not by the thread's: whoever steps
-//! that clock and calls [`Writer::write`] by hand has a journal without threads or real time.
+//! The age of changes is measured on the engine's clock. A simulation can step that clock and call
+//! [`Writer::write`], and needs neither a thread nor real time.
 
 mod queue;
 mod writer;
@@ -56,39 +54,39 @@ use crate::{
 use queue::Queue;
 pub use writer::Writer;
 
-/// What no call waits for is written so often, and the clock's mark looked at.
+/// The longest time between two writes, of changes or of the clock's mark.
 const WRITE_EVERY: Duration = Duration::from_millis(500);
-/// Calls wait where a change is older than this and not down: a disk that is slower than
-/// the load must not make more than a second of it.
+/// Calls wait while an unsynced change is older than this, so that a slow disk never risks more
+/// than one second.
 const AGE_MAX: Duration = Duration::from_millis(950);
 const RETRY_EVERY: Duration = Duration::from_millis(250);
-/// The disk hangs where a change has waited so long to be synced.
+/// The age of an unsynced change at which the disk counts as hanging.
 const STALLED_AFTER: Duration = Duration::from_secs(2);
-/// So many bytes of changes may wait to be synced unless something else is said.
+/// The default for the most bytes of unsynced changes.
 pub const UNSYNCED_BYTES: usize = 16 << 20;
-/// A write begins at once where more than this part of them is in line.
+/// A write starts at once if more than this fraction of the bytes is queued.
 const MUCH: usize = 4;
-/// More changes are not left in line for longer.
+/// A write starts at once if this number of changes is queued.
 const MANY: usize = 50_000;
-/// With so many in line no further call is taken.
+/// With this number of queued changes, further calls are refused.
 const MOST: usize = 1_000_000;
-/// With so many in line nothing is added that no call waits for: those that do would wait
-/// for all of it. Where they do not wait for the disk it may be more.
+/// With this number of queued changes, the sweeper pauses, so that calls need not wait for its
+/// changes. Under `interval` calls rarely wait, so it may be more.
 const SWEPT_ALWAYS_MAX: usize = 5000;
 const SWEPT_INTERVAL_MAX: usize = 20_000;
 
-/// What an acknowledgement means.
+/// The durability that an answer promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Durability {
-    /// What was decided is synced to the disk.
+    /// The decision is synced to the disk.
     Always,
-    /// It is within a second; where the disk is slower than that, an answer waits for it.
+    /// The decision is synced within a second. If the disk is slower, the answer waits for it.
     #[default]
     Interval,
 }
 
 impl Durability {
-    /// What is left of what was answered when the process is killed.
+    /// The acknowledged changes that survive a kill.
     pub(super) fn keeps(self) -> Keeps {
         match self {
             Durability::Always => Keeps::All,
@@ -97,7 +95,7 @@ impl Durability {
     }
 }
 
-/// Takes changes, and tells when they are down.
+/// Queues changes, and waits until they are synced.
 #[derive(Debug)]
 pub(in super::super) struct Journal {
     shared: Arc<Shared>,
@@ -112,24 +110,24 @@ struct Shared {
     wake: Condvar,
     progress: watch::Sender<Progress>,
     state: watch::Sender<StoreState>,
-    /// Writes fail.
+    /// Whether writes fail.
     is_failing: AtomicBool,
-    /// Writes do not end.
+    /// Whether a write hangs.
     is_stalled: AtomicBool,
-    /// So many bytes may wait to be synced.
+    /// The most bytes of unsynced changes.
     unsynced_max: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct Progress {
-    /// All changes up to this ticket are down.
+    /// The number of the last synced change.
     written: u64,
-    /// Why later ones are not.
+    /// The error of the last write, if it failed.
     failure: Option<Arc<str>>,
 }
 
 impl Journal {
-    /// A journal, and what writes it.
+    /// Creates a journal and its writer.
     pub(super) fn new(
         store: Store,
         clock: Arc<KeptClock>,
@@ -150,7 +148,7 @@ impl Journal {
         (Journal { shared, clock, thread: Mutex::default() }, writer)
     }
 
-    /// Has it written by a thread of its own.
+    /// Starts the journal thread.
     pub(super) fn spawn(&self, writer: Writer) -> std::io::Result<()> {
         let thread = thread::Builder::new().name("journal".into()).spawn(move || writer.run())?;
         *lock(&self.thread) = Some(thread);
@@ -174,7 +172,7 @@ impl Journal {
         })
     }
 
-    /// Whether a call can be taken now.
+    /// Whether a call can be accepted now; see the module documentation for the errors.
     pub(in super::super) fn check(&self) -> Result<(), Error> {
         if self.shared.is_failing.load(Ordering::Acquire) {
             return Err(self.shared.unavailable());
@@ -190,15 +188,15 @@ impl Journal {
         }
     }
 
-    /// Says how many bytes of changes may wait to be synced.
+    /// Sets the most bytes of unsynced changes.
     pub(super) fn set_unsynced_max(&self, bytes: usize) {
         self.shared.unsynced_max.store(bytes, Ordering::Relaxed);
     }
 
-    /// Looks whether the disk hangs.
+    /// Checks whether the disk hangs, and reports a change of that. Called every 250 ms.
     pub(super) fn look(&self) {
         let shared = &self.shared;
-        // One that fails does not hang: it is down for another reason.
+        // A failing disk already counts as down for another reason.
         let is_stalled = lock(&shared.queue).age(self.clock.source()) >= STALLED_AFTER
             && !shared.is_failing.load(Ordering::Acquire);
         if shared.is_stalled.swap(is_stalled, Ordering::AcqRel) == is_stalled {
@@ -214,7 +212,7 @@ impl Journal {
         shared.publish();
     }
 
-    /// Whether there is room for what no call waits for.
+    /// Whether there is room for changes that no call waits for.
     pub(super) fn has_room(&self) -> bool {
         let most = match self.shared.durability {
             Durability::Always => SWEPT_ALWAYS_MAX,
@@ -226,7 +224,7 @@ impl Journal {
             && !self.shared.is_much(&queue)
     }
 
-    /// Puts changes in line; their ticket.
+    /// Queues the changes of a decision. Returns their number in the journal, from 1.
     pub(super) fn push(&self, changes: &Row) -> u64 {
         let mut queue = lock(&self.shared.queue);
         let ticket = queue.push(changes, self.clock.source());
@@ -239,7 +237,8 @@ impl Journal {
         ticket
     }
 
-    /// Returns once a call may be answered that has seen changes up to this ticket.
+    /// Returns once a call may be answered that has seen changes up to this number. Under
+    /// `interval` that is usually at once. Fails with [`Error::DeadlineExceeded`].
     pub(super) async fn settle(&self, ticket: u64, deadline: Instant) -> Result<(), Error> {
         let shared = &self.shared;
         if shared.progress.borrow().written >= ticket {
@@ -270,7 +269,7 @@ impl Journal {
         self.shared.state.subscribe()
     }
 
-    /// Writes what is in line, and ends.
+    /// Writes all queued changes and ends the thread.
     pub(super) fn close(&self) {
         lock(&self.shared.queue).is_closing = true;
         self.shared.wake.notify_one();
@@ -315,8 +314,8 @@ impl Shared {
         }
     }
 
-    /// Tells health whether the store takes calls. The flags are read while nobody else tells:
-    /// the last word is about both.
+    /// Publishes the condition of the store. The flags are read inside the update, so the last
+    /// publication reflects both.
     fn publish(&self) {
         self.state.send_modify(|state| {
             let is_down =
@@ -325,13 +324,13 @@ impl Shared {
         });
     }
 
-    /// Whether so many bytes are in line that they are not left there.
+    /// Whether enough bytes are queued for a write at once.
     fn is_much(&self, queue: &Queue) -> bool {
         queue.bytes() >= self.unsynced_max.load(Ordering::Relaxed) / MUCH
     }
 }
 
-/// A panic while one is held would be a bug that says so itself.
+/// A poisoned lock is still usable: a panic while it is held would be reported as such.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,9 @@
-//! The nodes of a Redis Cluster, and which slots each has.
+//! The nodes of a Redis Cluster and the owner of each slot.
 //!
-//! Any node knows all. The map is read anew when a node says that a slot moved or does
-//! not answer, and now and then. Meanwhile the nodes themselves say where to go.
+//! The slot map is read from any node: every 10 s, every 250 ms while a node is unusable, and soon
+//! after a redirect. Between readings, redirects of the nodes update it slot by slot. A node that
+//! leads no slots any more, and is a replica now or does not answer, is dropped. That counts as a
+//! failover if it had slots.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -31,9 +33,9 @@ use super::{
 use crate::error::Error;
 
 const READ_EVERY: Duration = Duration::from_secs(10);
-/// While a node is down its successor is looked for.
+/// The interval while a slot has no usable node, to find its new owner.
 const READ_DOWN: Duration = Duration::from_millis(250);
-/// However often nodes say that a slot moved.
+/// The shortest interval, however many redirects arrive.
 const READ_PAUSE: Duration = Duration::from_millis(50);
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
@@ -42,15 +44,15 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 pub(super) struct Cluster {
     seeds: Vec<Template>,
     plan: Plan,
-    /// By `host:port`; also those that have no slots yet.
+    /// The nodes by `host:port`, including nodes without slots.
     nodes: Mutex<HashMap<String, Arc<Node>>>,
-    /// The node of each slot.
+    /// The owner of each slot.
     owners: RwLock<Vec<Option<Arc<Node>>>>,
     state: watch::Sender<StoreState>,
     reason: Mutex<String>,
-    /// Someone was sent elsewhere, or there is a node that nobody follows yet.
+    /// Notified by a redirect, and by a new node that must be probed.
     moved: Notify,
-    /// A slot went from one node to another.
+    /// Whether a slot has moved between nodes since the start.
     has_changed: AtomicBool,
 }
 
@@ -68,7 +70,7 @@ impl Cluster {
         }
     }
 
-    /// The node that has a slot, as far as is known.
+    /// The owner of a slot, as far as is known.
     pub(super) fn node(&self, slot: Slot) -> Result<Arc<Node>, Error> {
         self.check()?;
         let owners = self.owners.read().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +78,7 @@ impl Cluster {
         owner.ok_or_else(|| Error::Unavailable(format!("no node has slot {}", slot.0)))
     }
 
-    /// The node at a place, as a node of the Cluster names it.
+    /// The node at `host:port`, in the form that nodes use. Creates it if it is new.
     pub(super) fn at(&self, place: &str) -> Result<Arc<Node>, Error> {
         let mut nodes = lock(&self.nodes);
         if let Some(node) = nodes.get(place) {
@@ -86,7 +88,7 @@ impl Cluster {
         let (host, port) = place.rsplit_once(':').ok_or_else(unreadable)?;
         let port = port.parse().map_err(|_| unreadable())?;
         let like = self.seeds.first().ok_or_else(unreadable)?;
-        // Without a host it is where we have asked.
+        // A node that does not know its host is at the host of the URL.
         let host = if host.is_empty() { like.host() } else { host };
         let client = like.at(host, port).client();
         let client = client.map_err(|error| Error::Unavailable(error.to_string()))?;
@@ -96,7 +98,7 @@ impl Cluster {
         Ok(node)
     }
 
-    /// A node said that another one has a slot.
+    /// Records a redirect: the node at `place` has the slot.
     pub(super) fn note_moved(&self, place: &str, slot: u16) -> Result<Arc<Node>, Error> {
         let node = self.at(place)?;
         let mut owners = self.owners.write().unwrap_or_else(PoisonError::into_inner);
@@ -110,7 +112,7 @@ impl Cluster {
         Ok(node)
     }
 
-    /// Whether a slot went from one node to another, or a node failed over.
+    /// Whether a slot has moved between nodes, or a node has failed over.
     pub(super) fn has_changed(&self) -> bool {
         self.has_changed.load(Ordering::Acquire) || self.plan.shared.failovers() > 0
     }
@@ -136,9 +138,9 @@ impl Cluster {
         self.state.subscribe()
     }
 
-    /// Why a node must not be used as it is set up.
+    /// Runs the preflight on all nodes.
     pub(super) async fn unfit(&self) -> Option<String> {
-        // Without an answer it is found out later.
+        // Without an answer the monitors check later.
         self.read().await.ok()?;
         let nodes: Vec<_> = lock(&self.nodes).clone().into_iter().collect();
         for (place, node) in nodes {
@@ -149,7 +151,7 @@ impl Cluster {
         None
     }
 
-    /// Follows the nodes, for ever.
+    /// Keeps the slot map and the nodes' health current, until dropped.
     pub(super) async fn maintain(&self) {
         let (mut tasks, mut probes) = (JoinSet::new(), HashMap::new());
         loop {
@@ -166,20 +168,20 @@ impl Cluster {
         }
     }
 
-    /// Returns soon after a node is down.
+    /// Returns soon after a slot has lost its usable node.
     async fn is_hurt(&self) {
         while self.is_whole() {
             sleep(READ_DOWN).await;
         }
     }
 
-    /// Whether every slot has a node that takes writes.
+    /// Whether every slot has an owner that accepts writes.
     fn is_whole(&self) -> bool {
         let owners = self.owners.read().unwrap_or_else(PoisonError::into_inner);
         owners.iter().all(|owner| owner.as_ref().is_some_and(|node| node.monitor.takes_writes()))
     }
 
-    /// Probes each node that is known, and no other.
+    /// Starts probes for new nodes, and ends the probes of dropped nodes.
     fn follow(
         &self,
         tasks: &mut JoinSet<()>,
@@ -202,7 +204,7 @@ impl Cluster {
         while tasks.try_join_next().is_some() {}
     }
 
-    /// Says whether any node answers, and takes writes.
+    /// Publishes the condition: usable if any node is.
     fn tell(&self, failed: Option<RedisError>) {
         let takes_writes = lock(&self.nodes).values().any(|node| node.monitor.takes_writes());
         let state = match self.any() {
@@ -220,7 +222,8 @@ impl Cluster {
         }
     }
 
-    /// Asks the nodes one by one until one knows who has which slots.
+    /// Reads the slot map from the nodes, one by one, until one has all slots. Otherwise the most
+    /// complete map is used.
     async fn read(&self) -> RedisResult<()> {
         let mut nodes: Vec<_> = lock(&self.nodes).values().cloned().collect();
         nodes.sort_by_key(|node| !node.monitor.is_up());
@@ -231,7 +234,7 @@ impl Cluster {
         for client in known.chain(seeds) {
             let ask = async { parse_map(&client?).await };
             match timeout(ANSWER_MAX, ask).await {
-                // A node that has lost its memory knows of no other.
+                // A node that was reset knows no other node.
                 Ok(Ok(parts)) if slots(&parts) > slots(&best) => best = parts,
                 Ok(Ok(_)) => failed = (redis::ErrorKind::Io, "a node knows of no slots").into(),
                 Ok(Err(error)) => failed = error,
@@ -248,7 +251,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Takes over who has which slots.
+    /// Replaces the owners by those of a new map.
     fn take_over(&self, parts: &[Part]) {
         let mut owners = vec![None; SLOTS];
         for part in parts {
@@ -270,7 +273,7 @@ impl Cluster {
                 self.plan.shared.note_failover();
                 self.plan.shared.losses.fetch_add(1, Ordering::AcqRel);
             }
-            // One that a slot is on its way to may not be listed yet.
+            // A node to which a slot is migrating may not be listed yet, so a usable one stays.
             let stays = leads || !follows && node.monitor.is_up();
             if !stays {
                 node.monitor.leave();
@@ -281,7 +284,7 @@ impl Cluster {
         *self.owners.write().unwrap_or_else(PoisonError::into_inner) = owners;
     }
 
-    /// A tag of keys that are in a slot of the node which this monitor follows.
+    /// A hash tag whose slot belongs to the node of this monitor.
     pub(super) fn tag_of(&self, monitor: &Monitor) -> Option<u32> {
         let owners = self.owners.read().unwrap_or_else(PoisonError::into_inner);
         let is_its = |tag: &u32| {
@@ -289,7 +292,7 @@ impl Cluster {
             let owner = owners[usize::from(slot.0)].as_ref();
             owner.is_some_and(|node| std::ptr::eq(&*node.monitor, monitor))
         };
-        // One slot of all is found within so many, as good as always.
+        // So many tags hit every slot with near certainty.
         (0..16 * SLOTS as u32).find(is_its)
     }
 
@@ -299,7 +302,7 @@ impl Cluster {
     }
 }
 
-/// How many slots have an owner.
+/// The number of slots that have an owner.
 fn slots(parts: &[Part]) -> usize {
     parts.iter().map(|part| usize::from(part.last.saturating_sub(part.first)) + 1).sum()
 }

@@ -1,4 +1,8 @@
-//! Runs scripts by their SHA-1 and reads what comes back.
+//! Sends scripts as EVALSHA and parses the replies.
+//!
+//! Redis forgets scripts at a restart, a failover or SCRIPT FLUSH. Then it answers NOSCRIPT, and
+//! the script is loaded and called again in one write. This module also decides which error a reply
+//! of Redis becomes.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -14,7 +18,7 @@ use crate::{
     script::{self, Script},
 };
 
-/// The scripts as this engine sends them.
+/// The scripts by name, with text and SHA-1.
 #[derive(Debug)]
 pub(super) struct Scripts {
     prepared: HashMap<&'static str, Prepared>,
@@ -26,26 +30,26 @@ struct Prepared {
     sha1: String,
 }
 
-/// What a probe found.
+/// The result of a write probe.
 #[derive(Debug)]
 pub(super) struct Probed {
-    /// The node's clock, in µs.
+    /// The clock of the node, in µs.
     pub(super) time: u64,
-    /// How far tokens run ahead of it as far as any server knows, in µs.
+    /// The token lead over that clock as any server knows it, in µs.
     pub(super) ahead: u64,
-    /// Why it refuses writes.
+    /// The reason if the node refuses writes.
     pub(super) refusal: Option<Error>,
 }
 
-/// How often scripts are loaded for a call. Redis reads 16 KiB at a time and serves others
-/// in between: of a long script, a flush may come between its text and its call.
+/// The most tries to load a script. Redis reads 16 KiB at a time and serves others in between, so a
+/// flush can come between the text and the call.
 const RELOADS_MAX: usize = 8;
 
-/// Decisions of one kind and one slot: one script call.
+/// The jobs of one script call: the same script and slot.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) script: &'static Script,
-    /// Whether the node has to be told that it is asked for a slot on its way to it.
+    /// Whether ASKING must precede the call: the slot is migrating to this node.
     pub(super) asking: bool,
     pub(super) jobs: Vec<Job>,
 }
@@ -60,8 +64,8 @@ impl Scripts {
         Scripts { prepared: script::ALL.iter().map(prepare).collect() }
     }
 
-    /// Runs scripts in one round trip; in two, as a rule, when Redis has forgotten some. Tokens
-    /// run `ahead` of the node's clock, in µs.
+    /// Runs script calls in one round trip, or two if Redis has to load a script. `ahead` is the
+    /// token lead over the node's clock, in µs.
     pub(super) async fn send(
         &self,
         connection: &mut Connection,
@@ -87,7 +91,8 @@ impl Scripts {
         Ok(results)
     }
 
-    /// Calls scripts together, loading each before if told so; the replies of the calls.
+    /// Sends script calls in one write, each after SCRIPT LOAD if `load`. Returns the replies of
+    /// the calls.
     async fn call(
         &self,
         connection: &mut Connection,
@@ -135,7 +140,7 @@ impl Scripts {
             push(&mut cmd, jobs.iter().flat_map(|job| job.arguments.argv()));
             return cmd;
         };
-        // Of each row the shared ones and how many share them, then item by item.
+        // For each run of jobs with the same shared keys and arguments: these once, then the items.
         let rows: Vec<&[Job]> = jobs
             .chunk_by(|one, next| {
                 let [one, next] = [one, next].map(|job| {
@@ -160,7 +165,8 @@ impl Scripts {
 }
 
 impl Scripts {
-    /// Tries a write of a key, and reads the node's clock.
+    /// Tries a write of the probe key, and reads the node's clock. `ahead` is the token lead that
+    /// this server knows, in µs.
     pub(super) async fn probe(
         &self,
         socket: &mut MultiplexedConnection,
@@ -199,14 +205,14 @@ fn push<'a>(cmd: &mut Cmd, parts: impl Iterator<Item = &'a [u8]>) {
     }
 }
 
-/// Waits until replicas have what this connection wrote, for no longer than leaves time
-/// to withdraw what they do not have.
+/// Sends WAIT. It takes at most four fifths of the time left, so that an unacknowledged write can
+/// still be revoked before the deadline.
 pub(super) async fn wait(
     connection: &mut Connection,
     confirmation: Confirmation,
     left: Duration,
 ) -> RedisResult<Result<(), String>> {
-    // 0 would mean for ever.
+    // WAIT with a timeout of 0 would block for ever.
     let timeout = left.mul_f32(0.8).min(confirmation.timeout.duration());
     let (replicas, millis) = (confirmation.replicas, (timeout.as_millis() as u64).max(1));
     let wait = redis::cmd("WAIT").arg(replicas).arg(millis).to_owned();
@@ -222,7 +228,7 @@ fn forgotten(error: &RedisError) -> bool {
     error.kind() == ServerErrorKind::NoScript.into()
 }
 
-/// Sends commands together and returns every reply.
+/// Sends commands in one write and returns all replies.
 async fn pipeline(
     connection: &mut Connection,
     commands: Vec<Cmd>,
@@ -242,27 +248,26 @@ async fn pipeline(
     }
 }
 
-/// What a failed command means to the caller.
+/// The error of the call for a failed command.
 pub(super) fn error(error: &RedisError) -> Error {
     match error.code() {
-        // Redis refused before it ran anything: what goes wrong inside a
-        // script is the reply of its item.
+        // Redis refused the whole call. Errors inside a script are replies of its items.
         Some(code) => refused(code, error.to_string()),
         None if error.is_connection_refusal() => Error::Unavailable(error.to_string()),
         None => Error::DeadlineExceeded,
     }
 }
 
-/// What it means that a node answered with an error, and did not execute anything.
+/// The error for an answer with an error code: nothing was executed.
 pub(super) fn refused(code: &str, why: String) -> Error {
-    // It answers, but nobody can ask it: as good as unreachable, for every server.
+    // No server can use the node, as if it were unreachable.
     match ["LOADING", "CLUSTERDOWN", "MASTERDOWN"].contains(&code) {
         true => Error::Unavailable(why),
         false => Error::Refused(why),
     }
 }
 
-/// Every item's reply of a batch of `count`, in order.
+/// Splits the reply of a batch into the replies of its `count` items, in order.
 pub(super) fn replies(value: Value, count: usize) -> Result<Vec<Result<Reply, Error>>, Error> {
     match value {
         Value::Array(batch) if batch.len() == count => Ok(batch.into_iter().map(reply).collect()),
@@ -274,7 +279,7 @@ fn reply(value: Value) -> Result<Reply, Error> {
     let unexpected = |what: &dyn std::fmt::Debug| Error::Corrupt(format!("a reply {what:?}"));
     let values = match value {
         Value::Array(values) => values,
-        // Numbers only, packed.
+        // Numbers only, packed as 8 bytes each.
         Value::BulkString(bytes) if bytes.len() % 8 == 0 => {
             let (numbers, _) = bytes.as_chunks();
             let numbers = numbers.iter().map(|number| Item::Number(i64::from_le_bytes(*number)));
@@ -296,7 +301,7 @@ fn reply(value: Value) -> Result<Reply, Error> {
     }
 }
 
-/// What an item that failed inside its script means to the caller.
+/// The error of an item that failed inside its script.
 fn failed(message: &str) -> Error {
     const REFUSALS: [&str; 8] = [
         "READONLY",
@@ -304,9 +309,9 @@ fn failed(message: &str) -> Error {
         "MISCONF",
         "NOREPLICAS",
         "MASTERDOWN",
-        // A server that only looks like Redis.
+        // A server that only resembles Redis.
         "UNSUPPORTED",
-        // What is missing in the ACL of our user, before Redis 7.2 and since.
+        // Missing rights of the user: the text before Redis 7.2, and since.
         "can't run this command",
         "NOPERM",
     ];

@@ -1,4 +1,7 @@
-//! A decision on its way to a node, and the call that waits for its reply.
+//! A job: one decision on its way to a node, and the call that waits for its reply.
+//!
+//! A job knows whether it was written to a socket. This decides its error: a job that was never
+//! written was certainly not executed; one that was written without a reply has an unknown fate.
 
 use std::{
     sync::{
@@ -19,33 +22,33 @@ use crate::{
     script::Script,
 };
 
-/// Decisions in a lane of which nothing is measured.
+/// The shortest queue in which the wait for each job is measured.
 const FEW: u32 = 64;
 
-/// How a decision is sent.
+/// The delivery options of a decision.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sending {
-    /// Whether it may be sent again when its reply was lost.
+    /// Whether it may be sent again after its connection broke.
     pub(super) repeatable: bool,
-    /// Which replicas have to have what it wrote before its reply counts.
+    /// The replicas that must acknowledge its write before the reply counts.
     pub(super) confirmation: Confirmation,
-    /// Whether it counts as none of the calls in flight, and goes by itself.
+    /// Background work: exempt from the limit on calls in flight, and alone in its script call.
     pub(super) is_upkeep: bool,
-    /// Whether it goes before those that wait.
+    /// Whether it goes before the waiting jobs.
     pub(super) goes_first: bool,
-    /// How long it holds Redis, and whether it travels in bulk.
+    /// Its cost in Redis time, and whether it travels in bulk.
     pub(super) cost: Cost,
 }
 
-/// What came back.
+/// A reply.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) reply: Reply,
-    /// Whether it may have been executed before.
+    /// Whether an earlier try may have been executed.
     pub(super) repeated: bool,
 }
 
-/// A decision on its way.
+/// A decision on its way to a node.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) script: &'static Script,
@@ -53,27 +56,28 @@ pub(super) struct Job {
     pub(super) slot: Slot,
     pub(super) sending: Sending,
     pub(super) deadline: Instant,
-    /// When it was made.
+    /// The time when the job was created.
     since: Instant,
-    /// How many waited in its lane when it came.
+    /// The number of jobs that were ahead of it in its pipeline.
     pub(super) ahead: usize,
-    /// Whether it is all of its call, and is refused where it would wait too long.
+    /// Whether it may be refused if it would wait too long: only if it is the only job of its call.
     pub(super) sheds: bool,
-    /// What it means when replicas do not confirm it; none where they need not.
+    /// Decides how to undo the outcome if replicas do not acknowledge it. `None` if it needs no
+    /// acknowledgement.
     pub(super) judge: Option<Judge>,
-    /// It goes with the one before it, and after it: both are of one call.
+    /// Whether it belongs to the same call as the job before it; they travel together.
     pub(super) follows: bool,
-    /// How often its node sent it elsewhere.
+    /// The number of redirects.
     pub(super) redirects: u32,
-    /// It may have been executed before.
+    /// Whether an earlier try may have been executed.
     pub(super) repeated: bool,
-    /// Its slot is on its way to the node that it goes to now.
+    /// Whether ASKING must precede it: its slot is migrating to the node that it goes to now.
     pub(super) asking: bool,
     progress: Arc<AtomicBool>,
     reply: oneshot::Sender<Result<Answer, Error>>,
 }
 
-/// The call that waits.
+/// The waiting call of a job.
 #[derive(Debug)]
 pub(super) struct Pending {
     deadline: Instant,
@@ -82,7 +86,8 @@ pub(super) struct Pending {
 }
 
 impl Job {
-    /// A decision, and what waits for its reply.
+    /// Creates a job, and the handle that waits for its reply. The last argument is its time of
+    /// creation and its deadline.
     pub(super) fn new(
         script: &'static Script,
         arguments: Arguments,
@@ -113,17 +118,17 @@ impl Job {
         (job, pending)
     }
 
-    /// Whether somebody still waits for it.
+    /// Whether its call still waits.
     pub(super) fn is_wanted(&self, now: Instant) -> bool {
         self.deadline > now && !self.reply.is_closed()
     }
 
-    /// The time that it had when it was made.
+    /// The time from its creation to its deadline.
     pub(super) fn time(&self) -> Duration {
         self.deadline.saturating_duration_since(self.since)
     }
 
-    /// How long it has waited for each that was ahead of it; none where those were few.
+    /// The measured wait for each job that was ahead; `None` if there were few.
     pub(super) fn waited_each(&self, now: Instant) -> Option<Duration> {
         let ahead = u32::try_from(self.ahead).ok().filter(|ahead| *ahead >= FEW)?;
         Some(now.saturating_duration_since(self.since) / ahead)
@@ -147,12 +152,12 @@ impl Job {
 
     pub(super) fn answer(self, reply: Result<Reply, Error>) {
         let repeated = self.repeated;
-        // A caller that has gone away has chosen not to know.
+        // A cancelled call has dropped its receiver.
         let _ =
             self.reply.send(match reply {
                 Ok(reply) => Ok(Answer { reply, repeated }),
-                // Whatever kept the second try from being made, or from being executed, says
-                // nothing of the first, which may have been.
+                // An error of the second try says nothing about the first one, which may have been
+                // executed.
                 Err(
                     Error::Unavailable(_) | Error::Refused(_) | Error::Overloaded | Error::Ending,
                 ) if repeated => Err(Error::DeadlineExceeded),

@@ -1,12 +1,20 @@
-//! A lane to a node: what has arrived while the last batches were on their way goes
-//! together.
+//! A pipeline: sends the jobs of one thread to one node, in batches.
 //!
-//! Each of the server's threads has lanes of its own to each node, over connections of
-//! its own. A call that finds a lane idle is on its way at once; there is no timer.
-//! Calls whose replies replicas have to confirm go by a lane of theirs: a WAIT holds
-//! its connection, and must not hold up who needs none. What holds Redis for long goes by a
-//! bulk lane: a batch is one script call's worth, or what one call asks for, and the next one
-//! of this server starts once it is answered, so that Redis serves other calls in between.
+//! `node` picks the pipeline of a job; `batch` is one exchange. Each thread has its own pipelines
+//! to each node, with their own connections. A job on an idle pipeline is sent at once. Jobs that
+//! arrive while batches are in flight form the next batch. There is no timer, so the batch size
+//! follows the load.
+//!
+//! A bulk pipeline has one batch in flight, with the jobs of one script call or of one caller's
+//! call. The next one starts after its answer, so that Redis serves other calls in between.
+//!
+//! # Order and overload
+//! - Jobs that free capacity go first. They take at most half of a batch while others wait.
+//! - A job is refused if 16,384 jobs wait. The only job of a call is also refused if its expected
+//!   wait exceeds three quarters of its time.
+//! - A job whose call has ended is dropped before it is sent.
+//! - If the node becomes unreachable, waiting jobs fail at once. Jobs in flight keep their
+//!   deadlines.
 
 use std::{
     collections::VecDeque,
@@ -32,68 +40,67 @@ use super::{
 };
 use crate::{decision::Cost, time::monotonic};
 
-/// Batches of a lane that are on their way at a time: while Redis runs one the next
-/// is in its socket.
+/// The most batches of a pipeline in flight. While Redis executes one, the next is in its socket.
 const BATCHES_MAX: usize = 4;
-/// Decisions that a batch takes at most, but for the rest of the last call's.
+/// The most jobs of a batch, apart from further jobs of the last call.
 const TAKE_MAX: usize = 512;
-/// Connections of a bulk lane: one more for when a batch hangs.
+/// The connections of a bulk pipeline: one in use, and one in case its batch hangs.
 const BULK_CONNECTIONS: u32 = 2;
-/// Decisions that wait at most in one lane; further ones are refused at once.
+/// The most waiting jobs of a pipeline; further ones are refused.
 const WAITING_MAX: usize = 16_384;
 
-/// What the lanes of an engine have in common.
+/// The state that all pipelines of an engine share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) scripts: Scripts,
-    /// Decisions in one script call at most.
+    /// The most decisions in one script call.
     pub(super) batch_max: usize,
-    /// Where a decision goes that its node sends elsewhere.
+    /// Routes jobs that a node has redirected.
     pub(super) topology: OnceLock<Weak<Topology>>,
-    /// Lost connections: after each the store may have lost something, too.
+    /// The number of lost connections: after each, the store may have lost data.
     pub(super) losses: AtomicU64,
-    /// How often another primary was found to lead.
+    /// The number of failovers seen.
     pub(super) failovers: AtomicU64,
-    /// The highest clock of all primaries.
+    /// The highest clock of all primaries, for the token lead.
     pub(super) skew: Skew,
-    /// What the keys of probes begin with.
+    /// The prefix of probe keys.
     pub(super) probe_key: String,
 }
 
-/// A lane to a node.
+/// A pipeline to a node.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) shared: Arc<Shared>,
     pub(super) monitor: Arc<Monitor>,
     pool: bb8::Pool<Connector>,
-    /// Counts the pool's connections that could not be made.
+    /// The number of failed connects of the pool.
     failed: Arc<watch::Sender<u64>>,
     queue: Mutex<Queue>,
-    /// Of a bulk lane: a batch needs it to be on its way.
+    /// For a bulk pipeline: a batch needs this permit while it is in flight.
     turn: Option<Arc<Semaphore>>,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// Those that free capacity, before all others.
+    /// Jobs that free capacity; they go before all others.
     first: VecDeque<Job>,
     waiting: VecDeque<Job>,
-    /// How long a decision waits for each that is ahead of it.
+    /// The measured wait for each job ahead, as a moving average.
     each: Duration,
-    /// Batches on their way, or about to be.
+    /// Batches in flight, or about to start.
     batches: usize,
-    /// A batch is about to take what waits.
+    /// Whether a batch has started and takes the waiting jobs next.
     is_starting: bool,
 }
 
 impl Lane {
-    /// A lane over at most so many connections; needs the runtime of the thread that
-    /// it is for.
+    /// Creates a pipeline with at most `connections`. Call it on the thread that uses it: the pool
+    /// belongs to that thread's runtime.
     pub(super) fn new(shared: Arc<Shared>, monitor: Arc<Monitor>, connections: u32) -> Arc<Lane> {
         Lane::with(shared, monitor, connections, None)
     }
 
-    /// A lane for what holds Redis for long; batches that share `turn` go one by one.
+    /// Creates a bulk pipeline. Pipelines with the same `turn` have one batch in flight together.
     pub(super) fn bulk(
         shared: Arc<Shared>,
         monitor: Arc<Monitor>,
@@ -111,15 +118,15 @@ impl Lane {
         let failed = Arc::new(watch::Sender::new(0));
         let pool = bb8::Pool::builder()
             .max_size(connections)
-            // A PING before every call would double the round trips.
+            // No PING: it would double the round trips.
             .test_on_check_out(false)
-            // The call's own deadline decides how long to wait.
+            // The deadline of each call bounds the wait.
             .retry_connection(false)
             .build_unchecked(Connector::new(monitor.clone(), failed.clone()));
         Arc::new(Lane { shared, monitor, pool, failed, queue: Mutex::default(), turn })
     }
 
-    /// Sends a decision, together with those that wait beside it.
+    /// Queues a job, and starts a batch if fewer than the maximum are in flight.
     pub(super) fn push(self: &Arc<Lane>, mut job: Job) {
         let mut queue = self.lock();
         job.ahead = queue.waiting.len();
@@ -150,11 +157,11 @@ impl Lane {
         queue.is_starting = true;
         queue.batches += 1;
         drop(queue);
-        // A task of its own: a caller may go away, those beside it wait on.
+        // A task: one caller may be cancelled while the others wait.
         tokio::spawn(Batches { lane: self.clone(), is_counted: true }.drive());
     }
 
-    /// Answers what waits: the node is down.
+    /// Fails all waiting jobs, because the node is unreachable.
     fn fail_waiting(&self) {
         let mut queue = self.lock();
         let (first, waiting) = (take(&mut queue.first), take(&mut queue.waiting));
@@ -167,19 +174,19 @@ impl Lane {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What has arrived, and is still waited for.
+    /// Takes the jobs of the next batch; drops those whose call has ended.
     fn take(&self) -> Vec<Job> {
         let now = monotonic();
         let mut queue = self.lock();
         queue.is_starting = false;
         if let Some(front) = queue.waiting.front() {
-            // A short queue is measured as none: what an outage has left is soon forgotten.
+            // A short queue counts as no wait, so the average recovers quickly after an outage.
             let each = front.waited_each(now).unwrap_or_default();
             queue.each = (queue.each * 7 + each) / 8;
         }
         let number = queue.first.len() + queue.waiting.len();
         let (mut taken, mut cost) = (Vec::with_capacity(number.min(TAKE_MAX)), 0);
-        // Half of a batch is for the others, if there are any.
+        // Half of a batch remains for the others, if there are any.
         let most = if queue.waiting.is_empty() { TAKE_MAX } else { TAKE_MAX / 2 };
         while taken.len() < most
             && let Some(first) = queue.first.pop_front()
@@ -191,8 +198,8 @@ impl Lane {
             cost += next.sending.cost.micros();
             let is_full = match self.turn {
                 None => taken.len() >= TAKE_MAX && !next.follows,
-                // Those of one call go together: Redis reads so much at a time, and serves
-                // others in between. What nobody asked for need not.
+                // The jobs of one call go together, since Redis reads a bounded number of bytes at
+                // a time and serves others in between. Background work may be split.
                 Some(_) if next.follows && !next.sending.is_upkeep => false,
                 Some(_) => !taken.is_empty() && cost > Cost::CALL_MAX,
             };
@@ -206,7 +213,7 @@ impl Lane {
 }
 
 impl Shared {
-    /// How often another primary was found to lead than before, or one that began anew.
+    /// The number of failovers seen: another primary, or a restarted one.
     pub(super) fn failovers(&self) -> u64 {
         self.failovers.load(Ordering::Acquire)
     }
@@ -220,16 +227,16 @@ impl Shared {
         );
     }
 
-    /// The engine's, as long as it is there.
+    /// The topology, while the engine lives.
     pub(super) fn topology(&self) -> Option<Arc<Topology>> {
         self.topology.get()?.upgrade()
     }
 }
 
 impl Queue {
-    /// How long a further decision would wait.
+    /// The expected wait of a further job.
     fn wait(&self) -> Duration {
-        // A lane holds some thousands.
+        // The cast is safe: a pipeline has at most 16,384 waiting jobs.
         self.each * self.waiting.len() as u32
     }
 
@@ -243,17 +250,17 @@ impl Queue {
     }
 }
 
-/// One of a lane's batches after the other.
+/// A sequence of batches on one connection slot.
 struct Batches {
     lane: Arc<Lane>,
-    /// Whether it counts as one of the lane's.
+    /// Whether it counts towards the pipeline's batches in flight.
     is_counted: bool,
 }
 
 impl Batches {
     async fn drive(mut self) {
         while self.goes_on() {
-            // First the connection: what arrives meanwhile goes along.
+            // Borrows the connection first: jobs that arrive until then join the batch.
             let lane = self.lane.clone();
             match connection::borrow(&lane.pool, &lane.monitor, &lane.failed).await {
                 Ok(mut connection) => self.send(&mut connection).await,
@@ -264,7 +271,7 @@ impl Batches {
         }
     }
 
-    /// Whether something waits; if not, the next one to come starts another batch.
+    /// Whether jobs wait. If not, the next job starts new batches.
     fn goes_on(&mut self) -> bool {
         let mut queue = self.lane.lock();
         if self.is_counted && queue.is_empty() {
@@ -291,8 +298,8 @@ impl Batches {
             () = &mut exchange => return,
             _ = state.wait_for(|state| *state == StoreState::Down) => {}
         }
-        // A node that hangs holds its calls to their deadlines, neither those that wait
-        // nor those that come when it is back.
+        // Only the jobs in flight wait for a hanging node. Release the slot for later jobs, and
+        // fail the waiting ones.
         self.release();
         drop(turn);
         lane.fail_waiting();

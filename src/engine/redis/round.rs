@@ -1,4 +1,8 @@
-//! What the sweeper asks of the index: one server of all sweeps, and any may take over.
+//! The sweeper's commands on the index: the claim to sweep, the partitions to look at, and the
+//! schedule of looks.
+//!
+//! Called by `sweeper::shared`. One server sweeps at a time; any other takes over 1.2 s after its
+//! last `lead`.
 
 use std::time::Instant;
 
@@ -14,13 +18,14 @@ use crate::{
     time::{Millis, Timestamp},
 };
 
-/// How long a server is the one that sweeps without a further word.
+/// The time for which a server counts as the sweeping one after `lead`.
 const HOLD: Millis = Millis(1200);
-/// Looks that are settled go together, unlike what runs on pools.
+/// The options of `settle`: unlike sweeps of pools, several fit in one script call.
 const TOGETHER: Sending = Sending { is_upkeep: false, ..UPKEEP };
 
 impl Redis {
-    /// Says that this server sweeps; the time of the store, none when another one does.
+    /// Claims to be the server that sweeps. Returns the time of the store, or `None` if another
+    /// server sweeps.
     pub(in super::super) async fn lead(
         &self,
         capability: &'static str,
@@ -33,8 +38,8 @@ impl Redis {
         Ok(leads.then_some(now))
     }
 
-    /// The partitions that are to be looked at now, at most `limit`, and whether there are
-    /// more.
+    /// The partitions whose scheduled look has come, at most `limit`, the longest overdue first.
+    /// Returns whether there are more.
     pub(in super::super) async fn due(
         &self,
         capability: &'static str,
@@ -46,7 +51,7 @@ impl Redis {
         index::parse_noted(&mut self.ask(&script::DUE_PARTITIONS, due, sending, deadline).await?)
     }
 
-    /// The partitions that were noted last, at most `limit`.
+    /// The partitions with the latest notes, at most `limit`.
     pub(in super::super) async fn latest(
         &self,
         capability: &'static str,
@@ -59,7 +64,7 @@ impl Redis {
         Ok(index::parse_noted(&mut reply)?.0)
     }
 
-    /// A page of the index after a place in it, and whether more follow.
+    /// A page of the index after a cursor. Returns whether more follow.
     pub(in super::super) async fn page(
         &self,
         capability: &'static str,
@@ -73,8 +78,8 @@ impl Redis {
         index::parse_noted(&mut self.ask(&script::LIST_PARTITIONS, list, sending, deadline).await?)
     }
 
-    /// Schedules the next look at partitions; vacant ones that were noted before a time leave
-    /// the index. Whether each has left.
+    /// Schedules the next look at partitions. Removes empty ones from the index if they were last
+    /// noted before `before`. Returns for each whether it was removed.
     pub(in super::super) async fn settle(
         &self,
         capability: &'static str,

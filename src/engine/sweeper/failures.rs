@@ -1,4 +1,4 @@
-//! Logs that the sweeper fails: one line for many failures.
+//! Logs failures of the sweeper, many failures in one line.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use crate::error::Error;
 /// The shortest time between two lines.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
-/// Failures that no line has told of yet.
+/// Failures that are not logged yet.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     count: u64,
@@ -22,8 +22,8 @@ impl Failures {
         self.last = Some(error.clone());
     }
 
-    /// Logs the failures since the last line, unless that was written just now. Whether it
-    /// did.
+    /// Logs the failures since the last line, unless that was less than ten seconds ago. Returns
+    /// whether it logged.
     pub(super) fn report(&mut self, now: Instant) -> bool {
         let is_early = self.told.is_some_and(|told| now < told + REPORT_EVERY);
         let Some(error) = self.last.take_if(|_| !is_early) else { return false };

@@ -1,9 +1,9 @@
-//! Sweeps the partitions of this process.
+//! The sweep of an embedded engine.
 //!
-//! A pass looks through the shards for partitions in which something has ended, and goes on
-//! in the next pass where it was. It takes steps of 100 leases at a few of them in turn.
-//! Calls go first: between two steps other tasks of the thread have their turn, and after
-//! [`WORK`] lies a pause. Steps are not waited for on the disk; who reads their events is.
+//! A pass looks through the shards for partitions in which something has expired. It rotates over
+//! them in steps of 100 leases, and continues in the next pass where it stopped. Calls go first:
+//! the thread yields after each step, and pauses after [`WORK`]. No step waits for the disk; a call
+//! that reads its result does, as usual.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -21,25 +21,25 @@ use crate::{
     time::monotonic,
 };
 
-/// Names that wait to be swept; the search goes on where there are fewer.
+/// The most partitions found but not swept yet; the search pauses there.
 const FOUND_MAX: usize = 10_000;
-/// Work between two pauses.
+/// The time of work between two pauses.
 const WORK: Duration = Duration::from_millis(4);
 const PAUSE: Duration = Duration::from_millis(1);
-/// Until the journal is looked at again for whether it has room.
+/// The pause before the journal is checked again for room.
 const ROOM_PAUSE: Duration = Duration::from_millis(2);
 
-/// Where the sweep of this process is.
+/// The state of the sweep between two passes.
 #[derive(Debug, Default)]
 pub(super) struct Pass {
-    /// The shard that is looked through next.
+    /// The shard to look through next.
     shard: usize,
-    /// Partitions in which something has ended.
+    /// Partitions in which something has expired.
     found: VecDeque<Name>,
 }
 
 impl Pass {
-    /// Sweeps all partitions once, as far as the time goes.
+    /// Sweeps all partitions once, as far as [`PASS_MAX`] allows.
     pub(super) async fn run<D>(
         &mut self,
         engine: &Embedded,

@@ -1,30 +1,28 @@
-//! Sweeps the partitions of a Redis, as the one server that does.
+//! The sweep of a Redis, by the one server that holds the claim (`lead`).
 //!
 //! # Due work
-//! The index says when each partition has to be looked at: when something of it ends. Those
-//! that are due are looked at first, the longest due first, in pages of [`DUE_PAGE`]. A script
-//! call ends 100 leases at most; [`CALLS`] of them go together. The sweeper rests for as long
-//! as it works, so that due work takes half of Redis's time at most.
-//! It is no more than callers have made: each lease ends once.
+//! The index has the time of the next look at each partition: when something in it ends. Due
+//! partitions are swept first, the longest due first, in pages of [`DUE_PAGE`]. A script call ends
+//! at most 100 leases; [`CALLS`] of them go in one round trip. The sweeper rests as long as it
+//! works, so due work takes at most half of Redis's time. The amount is bounded by the callers' own
+//! work: each lease ends once.
 //!
 //! # Other work
-//! - The [`LATEST`] partitions that were noted last are looked at in each pass for
-//!   [`ACTIVE`]: a lease can begin there that no note has told of, where the store's clock was
-//!   set forward. That is 256 script calls a second, about 1 % of Redis's time.
-//! - The whole index is looked through, a page at a time, over as many passes as it takes, and
-//!   once a minute at most: for what a clock that was set back or a lost note has hidden, and
-//!   for vacant names, which leave. After each page the sweeper rests for [`REST`] times as
-//!   long as it took. So this takes 4 % of Redis's time at most, however many names there
-//!   are. A page is [`PAGE`] names, in script calls of less than a millisecond.
+//! - The [`LATEST`] partitions by last note are looked at in each pass for [`ACTIVE`]. If the
+//!   store's clock was set forward, a lease can begin there without a note. This takes 256 script
+//!   calls a second, about 1 % of Redis's time.
+//! - The whole index is walked page by page, at most once a minute, over several passes if needed.
+//!   This finds partitions that a lost note or a clock set back has hidden, and removes empty
+//!   names. After each page of [`PAGE`] names the sweeper rests [`REST`] times as long, so the walk
+//!   takes at most 4 % of Redis's time, for any number of names.
 //!
-//! # When a vacant name leaves
-//! A server notes a partition beside a decision, and relies on that note for a minute. Note
-//! and decision are two steps on two nodes, in any order. So `lua/index/settle.lua` removes a
-//! vacant name in one atomic step that compares when it was noted last: with what the sweeper
-//! read before it looked, and with a time that lies [`RELIED`] back. Who notes it between
-//! the two keeps it; who relies on an older note asks again before the name can leave. The
-//! [`RELIED`] are counted on this server's monotonic clock, too: a clock of the store
-//! that is set forward removes nothing.
+//! # When an empty name leaves
+//! A server notes a partition beside a decision, and relies on that note for a minute. Note and
+//! decision are two steps on two nodes, in any order. So `lua/index/settle.lua` removes an empty
+//! name only if its last note is unchanged since the sweeper read it, and older than [`RELIED`]. A
+//! note in between keeps the name. A server with an older note sends a new one before the name can
+//! leave. [`RELIED`] is also counted on this server's monotonic clock, so a store clock that is set
+//! forward removes no name.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -50,71 +48,72 @@ use crate::{
     time::{Millis, Timestamp, monotonic},
 };
 
-/// A server says so often that it is the one that sweeps; others take over a second later.
+/// The interval at which this server renews its claim. Another server takes over 1.2 s after the
+/// last renewal.
 const LEAD_EVERY: Duration = Duration::from_millis(400);
-/// Names that are read at a time of those that are due.
+/// Names in a page of due partitions.
 const DUE_PAGE: u32 = 256;
-/// Names that are read at a time of the whole index.
+/// Names in a page of the whole index.
 const PAGE: u32 = 64;
-/// Script calls that go together.
+/// Script calls in one round trip.
 const CALLS: usize = 8;
-/// Due work is followed by a rest as long once it has taken so long.
+/// After this time of due work the sweeper rests as long as it has worked.
 const WORK: Duration = Duration::from_millis(2);
-/// A page of the index is followed by a rest of so many times its own length.
+/// After a page of the index the sweeper rests this many times as long.
 const REST: u32 = 24;
-/// The longest rest: a page takes Redis a few milliseconds, however long the answer takes.
+/// The longest rest. A page takes Redis a few milliseconds, however long the answer takes.
 const REST_MAX: Duration = Duration::from_millis(500);
-/// The whole index is looked through so often at most.
+/// The shortest time between two walks of the whole index.
 const ALL_EVERY: Duration = Duration::from_secs(60);
-/// Partitions that are looked at in each pass since they were noted last.
+/// The number of partitions, by last note, that each pass looks at.
 const LATEST: u32 = 128;
-/// How long that goes on; servers note a partition once a minute while something begins in it.
+/// The time for which it does so after a note. Servers note an active partition once a minute.
 const ACTIVE: Duration = Duration::from_secs(90);
-/// A note is relied on for a minute, and the call beside it lasts seconds.
+/// A note is relied on for one minute, and the call beside it lasts seconds.
 const RELIED: Duration = Duration::from_secs(120);
-/// The same of a server that has not swept for so long: the store's clock may have been set
-/// forward just before.
+/// The same for a server that has just begun to sweep: the store's clock may have been set forward
+/// before.
 const DAY: Millis = Millis::from_secs(24 * 3600);
-/// How often the store's time is written down beside this server's.
+/// The interval at which the store's time is recorded with this server's.
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
-/// A partition that could not be swept is looked at again after so long.
+/// The time after which a failed partition is looked at again.
 const RETRY: Millis = Millis::from_secs(10);
 
-/// What the server that sweeps knows.
+/// The state of the sweeping server.
 #[derive(Debug)]
 pub(super) struct Known {
-    /// The store's time of the last pass.
+    /// The store's time in the last pass.
     now: Timestamp,
-    /// When this server last said that it sweeps.
+    /// The time of the last claim.
     led: Instant,
-    /// The partitions noted last: when that was, and when this server first saw it.
+    /// The partitions by last note: the time of that note, and when this server first saw it.
     latest: HashMap<Name, (u64, Instant)>,
-    /// The place in the index after which the next page is read.
+    /// The cursor of the next page of the walk.
     after: Option<PartitionCursor>,
-    /// Whether further pages follow; without a place, from the first one on: all names of a page
-    /// may have left.
+    /// Whether further pages follow. Without a cursor they start from the first: all names of a
+    /// page may have left.
     walks: bool,
-    /// When the first page was read.
+    /// The time when the walk began.
     began: Option<Instant>,
-    /// When the next page may be read.
+    /// The earliest time of the next page.
     rested: Instant,
-    /// The store's time at instants of this server.
+    /// Pairs of this server's monotonic time and the store's time.
     samples: VecDeque<(Instant, Timestamp)>,
-    /// Vacant names that were noted earlier leave the index.
+    /// Empty names whose last note is older leave the index.
     before: Timestamp,
 }
 
-/// What became of a group of partitions.
+/// The results of a group of looks.
 #[derive(Default)]
 struct Looked {
     looks: Vec<Look>,
-    /// Those in which more has ended.
+    /// Partitions in which more has ended than one step takes.
     more: Vec<PartitionCursor>,
 }
 
 impl Engine {
-    /// Sweeps once, until `next` if there is as much to do. Forgets what it knows where another
-    /// server sweeps.
+    /// Runs one pass, until `next` if there is enough to do. If another server sweeps, drops the
+    /// state.
     pub(super) async fn pass<D>(
         &self,
         engine: &Redis,
@@ -140,7 +139,7 @@ impl Engine {
     }
 }
 
-/// What sweeps.
+/// One pass.
 struct Sweep<'a, F> {
     engine: &'a Redis,
     all: &'a Engine,
@@ -148,7 +147,7 @@ struct Sweep<'a, F> {
 }
 
 impl<F> Sweep<'_, F> {
-    /// Ends what has ended.
+    /// Sweeps the due partitions.
     async fn due<D>(&self, known: &mut Known, failures: &mut Failures) -> Result<(), Error>
     where
         F: Fn(Name) -> D,
@@ -164,7 +163,7 @@ impl<F> Sweep<'_, F> {
             let (mut left, mut crowds) = (VecDeque::from(due), VecDeque::new());
             while !left.is_empty() || !crowds.is_empty() {
                 if monotonic() >= end {
-                    // They are due still.
+                    // The rest stays due.
                     budget::note(Limit::SweepTime);
                     return Ok(());
                 }
@@ -185,7 +184,7 @@ impl<F> Sweep<'_, F> {
         }
     }
 
-    /// Looks at the partitions in which something may have begun of late.
+    /// Looks at the partitions in which something may have begun recently.
     async fn latest<D>(&self, known: &mut Known, failures: &mut Failures) -> Result<(), Error>
     where
         F: Fn(Name) -> D,
@@ -201,7 +200,7 @@ impl<F> Sweep<'_, F> {
         Ok(())
     }
 
-    /// Looks through pages of the index until `end`, with rests between them.
+    /// Walks pages of the index until `end`, with rests between them.
     async fn pages<D>(
         &self,
         known: &mut Known,
@@ -227,7 +226,7 @@ impl<F> Sweep<'_, F> {
         Ok(())
     }
 
-    /// Looks at a page of the index.
+    /// Looks at one page of the index.
     async fn page<D>(&self, known: &mut Known, failures: &mut Failures) -> Result<(), Error>
     where
         F: Fn(Name) -> D,
@@ -244,7 +243,8 @@ impl<F> Sweep<'_, F> {
         for group in page.chunks(CALLS) {
             let looked = self.look(group.to_vec(), known, failures).await?;
             let left = self.settle::<D>(&looked.looks, known).await?;
-            // A place that is a name's, which is there: others may have been noted with it.
+            // The cursor must be a name that stays, since others may have been noted at the same
+            // time.
             let looks = looked.looks.into_iter().zip(left).map(|(look, left)| (look.seen, left));
             let stays = looks.chain(looked.more.into_iter().map(|seen| (seen, false)));
             let stays = stays.filter(|(_, left)| !left).map(|(seen, _)| seen);
@@ -257,7 +257,7 @@ impl<F> Sweep<'_, F> {
         Ok(())
     }
 
-    /// Sweeps partitions, a step for each time that they are named.
+    /// Sweeps partitions, one step for each time that they are listed.
     async fn look<D>(
         &self,
         group: Vec<PartitionCursor>,
@@ -298,7 +298,7 @@ impl<F> Sweep<'_, F> {
         self.engine.settle(D::State::CAPABILITY, looks, known.before, deadline).await
     }
 
-    /// Says once more that this server sweeps, where that is due.
+    /// Renews the claim if it is time.
     async fn lead<D>(&self, known: &mut Known) -> Result<(), Error>
     where
         F: Fn(Name) -> D,
@@ -308,15 +308,15 @@ impl<F> Sweep<'_, F> {
             return Ok(());
         }
         known.led = monotonic();
-        // Another one that sweeps, too, does no harm; the next pass learns of it.
+        // If another server sweeps too, no harm is done, and the next pass sees its claim.
         let now = self.engine.lead(D::State::CAPABILITY, known.led + ANSWER_MAX).await?;
         known.now = now.unwrap_or(known.now);
         Ok(())
     }
 }
 
-/// The next partitions to look at: those that are new first, then those in which more has
-/// ended, several times each where they are few.
+/// The next group: new partitions first, then those with more to end. If these are few, each is
+/// listed several times.
 fn group(
     left: &mut VecDeque<PartitionCursor>,
     crowds: &mut VecDeque<PartitionCursor>,
@@ -330,7 +330,7 @@ fn group(
 }
 
 impl Looked {
-    /// Forgets an earlier step at a partition.
+    /// Removes the result of an earlier step at a partition.
     fn forget(&mut self, name: &Name) {
         self.looks.retain(|look| look.seen.name != *name);
         self.more.retain(|seen| seen.name != *name);
@@ -352,7 +352,7 @@ impl Known {
         }
     }
 
-    /// Begins a pass.
+    /// Starts a pass.
     fn begin(&mut self, start: Instant, now: Timestamp) {
         (self.now, self.led) = (now, start);
         let is_due = |(last, _): &(Instant, Timestamp)| start >= *last + SAMPLE_EVERY;
@@ -365,7 +365,7 @@ impl Known {
         }
     }
 
-    /// Of the partitions that were noted last those in which something may begin.
+    /// Selects the partitions in which something may begin, by the age of their last note.
     fn active(&mut self, latest: Vec<PartitionCursor>, now: Instant) -> Vec<PartitionCursor> {
         let mut before = std::mem::take(&mut self.latest);
         let mut active = Vec::new();
