@@ -80,7 +80,7 @@ impl Store {
         Ok(Store::Directory(Box::new(Directory::open(path, false)?)))
     }
 
-    /// Connects to Redis. Fails if it does not answer or must not be used with its settings.
+    /// Connects to Redis. Fails if Redis does not answer, or fails the preflight.
     pub async fn redis(options: &RedisOptions) -> Result<Store, Failure> {
         Keyspace::open(options).await.map(Store::Redis).map_err(Failure::Redis)
     }

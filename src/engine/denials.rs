@@ -48,14 +48,21 @@ const GENERATIONS: usize = 1 << 14;
 
 /// The denial cache of a server.
 pub(super) struct Denials {
+    /// The clock by which entries age.
     clock: Clock,
+    /// Seeded at random, so callers cannot choose colliding keys.
     hasher: RandomState,
+    /// The generations, by the hash of the partition.
     generations: Box<[AtomicU32]>,
     /// The grace of leases in seconds, by the same hash as generations.
     keeps: Box<[AtomicU32]>,
+    /// The lease ends of this server's holders.
     held: Held,
+    /// The time since which each caller gets cached refusals.
     told: Told,
+    /// Refusals of AdmitTask: the pool is full.
     pools: Shelf<FullPool>,
+    /// Refusals of CheckRate: the key is throttled or banned.
     keys: Shelf<RefusedKey>,
 }
 
@@ -92,9 +99,13 @@ pub(super) enum Recall<O> {
 /// changed since.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ticket {
+    /// The hash of partition and kind of question.
     key: u64,
+    /// The generation of the partition.
     generation: u32,
+    /// The engine's count of lost connections.
     epoch: u64,
+    /// The time of the call.
     since: Timestamp,
 }
 
@@ -127,6 +138,7 @@ impl Denials {
         let key = self.hasher.hash_one((home, kind));
         let now = self.clock.now();
         let generation = self.generation(home).load(Ordering::Acquire);
+        // Read before the call is sent: a change in between makes the refusal invalid.
         let ticket = Ticket { key, generation, epoch, since: now };
         let outcome = D::shelf(self).with(key, |entry| {
             let is_valid = entry.generation == generation
@@ -169,6 +181,8 @@ impl Denials {
         Watch { denials: self, decisions }
     }
 
+    /// Applies the effect of a decision. Without an outcome its fate is unknown, and it counts as
+    /// executed.
     fn affect<D: Decision>(&self, decision: &D, outcome: Option<&D::Outcome>) {
         let effect = decision.effect(outcome);
         if effect == Effect::default() {
@@ -189,14 +203,17 @@ impl Denials {
         }
     }
 
+    /// The hash of a partition.
     fn home<S: State>(&self, partition: &[u8]) -> u64 {
         self.hasher.hash_one((S::CAPABILITY, partition))
     }
 
+    /// The hash of a caller in a partition.
     fn place(&self, home: u64, member: &[u8]) -> u64 {
         self.hasher.hash_one((home, member))
     }
 
+    /// The generation counter of a partition, which it may share with others.
     fn generation(&self, home: u64) -> &AtomicU32 {
         &self.generations[home as usize % GENERATIONS]
     }
@@ -205,6 +222,7 @@ impl Denials {
 /// Decisions in flight. If dropped before [`Watch::settle`], all of them count as executed.
 pub(super) struct Watch<'a, D: Decision> {
     denials: &'a Denials,
+    /// Empty once their outcomes were applied.
     decisions: &'a [D],
 }
 

@@ -69,9 +69,11 @@ pub struct Embedded {
     /// Selects the shard of a tag. The seed is random, so callers cannot aim at one shard.
     hasher: RandomState,
     shards: Vec<Mutex<Tables>>,
+    /// The registry of waiting calls and watchers.
     hub: Arc<Hub>,
     /// Persists changes; `None` without a data directory.
     journal: Option<Journal>,
+    /// The limit on memory; `None` if there is none.
     ceiling: Option<Ceiling>,
     /// A killed process may have given out fencing tokens up to this time, and lost them. Until the
     /// clock has passed it, tokens are taken above it.
@@ -90,6 +92,8 @@ impl Embedded {
         Embedded::salted(clock, RandomState::new().hash_one(SHARDS))
     }
 
+    /// Creates an empty engine. `salt` seeds the hash that selects shards, so a simulation can
+    /// repeat it.
     fn salted(clock: Clock, salt: u64) -> Embedded {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let hub = Hub::new("embedded");
@@ -246,6 +250,8 @@ impl Embedded {
         &self.hub
     }
 
+    /// Lists names in byte order, at most `limit`, after the cursor. Looks at every partition, so
+    /// it yields to calls after each shard.
     pub(super) async fn partitions<S: Kept>(
         &self,
         limit: u32,

@@ -95,12 +95,15 @@ pub enum Start {
 /// All feeds of one kind of topic.
 pub struct Feeds<T: Topic> {
     engine: Arc<Engine>,
+    /// The running feeds by topic.
     feeds: Mutex<HashMap<T, Arc<Feed<T>>>>,
+    /// Permits to read the store for single watchers.
     readers: Semaphore,
 }
 
 /// The feed of a topic.
 struct Feed<T: Topic> {
+    /// Notifies the watchers on each change; closed once none is left.
     ring: watch::Sender<Ring<T::Told>>,
 }
 
@@ -191,6 +194,7 @@ impl<T: Topic> Feeds<T> {
 }
 
 impl<T: Topic> Feed<T> {
+    /// Adds a watcher to the ring.
     fn join(&self) -> Seat<T::Told> {
         let mut seat = None;
         self.ring.send_if_modified(|ring| {

@@ -32,10 +32,15 @@ const WATCHERS_MAX: usize = 10_000;
 
 /// The waiting calls by number, and the permits of watchers.
 pub struct Hub {
+    /// The pub/sub channel of wake-ups.
     channel: Arc<str>,
+    /// The number of the next waiting call.
     next: AtomicU64,
+    /// Whether [`Hub::close`] was called.
     closed: watch::Sender<bool>,
+    /// The free permits for watchers.
     watchers: Arc<Semaphore>,
+    /// The waiting calls by number.
     calls: Mutex<HashMap<u64, Arc<Notify>>>,
 }
 
@@ -44,6 +49,7 @@ pub struct Hub {
 pub struct Seat {
     hub: Arc<Hub>,
     number: u64,
+    /// Notified by each wake-up.
     told: Arc<Notify>,
 }
 

@@ -53,6 +53,7 @@ pub struct Lanes<D: Joined, T> {
     take: T,
     /// The waiting decisions by partition. An entry exists while a task decides for its partition.
     waiting: Mutex<Queues<D>>,
+    /// Free places for waiting decisions.
     places: Arc<Semaphore>,
 }
 
@@ -120,8 +121,9 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Lanes<D, T> {
     async fn decide(&self, taken: Vec<Waiting<D>>) {
         let now = monotonic();
         let (mut decisions, mut replies) = (Vec::new(), Vec::new());
+        // The batch runs until the last deadline of its calls.
         let mut until = now;
-        // Skips decisions of calls that were cancelled or are out of time.
+        // Skips decisions whose call was cancelled or has no time left.
         for one in taken.into_iter().filter(|one| one.deadline > now && !one.reply.is_closed()) {
             until = until.max(one.deadline);
             decisions.push(one.decision);
@@ -194,6 +196,7 @@ struct Lane<D: Joined<Outcome: Clone>, T: Take<D>> {
 }
 
 impl<D: Joined<Outcome: Clone>, T: Take<D>> Lane<D, T> {
+    /// Decides batches until none waits.
     async fn drive(self) {
         while let Some(taken) = self.next() {
             self.lanes.decide(taken).await;

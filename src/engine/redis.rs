@@ -119,12 +119,19 @@ enum Part {
 /// The Redis engine.
 pub struct Redis {
     topology: Arc<Topology>,
+    /// The state that all pipelines share.
     shared: Arc<Shared>,
+    /// Free permits for calls in flight.
     calls: Semaphore,
+    /// The index notes that this server has sent recently.
     index: Index,
+    /// The registry of waiting calls and watchers.
     hub: Arc<Hub>,
+    /// The denial cache.
     pub(super) denials: Box<Denials>,
+    /// The fallback while the store is unreachable.
     pub(super) stand_in: Box<StandIn>,
+    /// The prefix of every key.
     key_prefix: String,
 }
 
@@ -175,6 +182,7 @@ impl Redis {
         self.topology.unfit().await
     }
 
+    /// Creates a job for the node of its first key. All keys of a job share a slot.
     fn job(
         &self,
         script: &'static Script,
@@ -200,6 +208,7 @@ impl Redis {
         pending
     }
 
+    /// Executes a decision, with its index note in the same round trip if one is needed.
     pub(super) async fn run<D: Decision>(
         &self,
         decision: &D,
@@ -226,6 +235,7 @@ impl Redis {
             self.note_again(slice::from_ref(decision), deadline).await;
         }
         let outcome = settled(decision, answer)?;
+        // Granted leases that end before the scheduled look need a second note.
         let sooner = decision.ends_sooner(&outcome);
         if let Some(length) = sooner {
             self.note_sooner::<D>(partition, length, deadline).await;
@@ -233,6 +243,8 @@ impl Redis {
         Ok(outcome)
     }
 
+    /// Executes decisions of one kind, with their index notes. Fails as a whole only before
+    /// anything is sent.
     pub(super) async fn run_all<D: Decision>(
         &self,
         decisions: &[D],
@@ -291,6 +303,7 @@ impl Redis {
         })
     }
 
+    /// Sends a decision with its delivery options.
     fn send_decision<D: Decision>(
         &self,
         decision: &D,
@@ -317,10 +330,12 @@ impl Redis {
         pending
     }
 
+    /// Fails while no node is usable.
     pub(super) fn check(&self) -> Result<(), Error> {
         self.topology.check()
     }
 
+    /// Follows the condition of the store.
     pub(super) fn state(&self) -> watch::Receiver<StoreState> {
         self.topology.state()
     }
@@ -339,6 +354,7 @@ impl Redis {
         &self.hub
     }
 
+    /// Probes nodes, follows the topology and receives wake-ups, until dropped.
     pub(super) async fn maintain(&self) {
         // Boxed: the compiler cannot lay out the nested types of all topologies in an optimized
         // build.

@@ -6,7 +6,7 @@
 //!
 //! # Heartbeats
 //! A wake-up can be lost, and a lease can end while nobody calls. So one task for each kind of call
-//! sends heartbeats for each queue that has calls of this server. They are due every 300 ms (less
+//! sends heartbeats for each queue that has calls of this server. They go out every 300 ms (less
 //! often above 3,000 queues) and at the next lease end; see `register`. A heartbeat renews the
 //! tickets of this server and returns the waiters that may proceed. The task runs only while calls
 //! wait.
@@ -68,6 +68,7 @@ const ASK_PER_CALL: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub struct Room<D: Waits> {
     engine: Arc<Engine>,
+    /// The queues with waiting calls.
     register: Register<D>,
 }
 
@@ -126,6 +127,8 @@ where
         self.answer_at_once(decision, deadline).await
     }
 
+    /// Answers without waiting; repeats while more expired tickets stand before the call than one
+    /// step removes.
     async fn answer_at_once(
         &self,
         decision: &D,
@@ -198,6 +201,8 @@ where
         }
     }
 
+    /// Processes the answer to a heartbeat: wakes the calls that may proceed, and schedules the
+    /// next heartbeat of the queue.
     fn learn(&self, due: Due<D>, attended: Result<Attendance, Error>) {
         let (hub, asked) = (self.engine.hub(), due.asked);
         let (ask_all, frees_in) = match attended {
@@ -235,6 +240,8 @@ impl<D> Waiting<'_, D>
 where
     D: Waits<State: Kept, Attend: Decision<State: Kept>>,
 {
+    /// Asks, sleeps and asks again until the call may proceed or `until` has passed. `until` leaves
+    /// time for a last try before `deadline`.
     async fn run(&mut self, until: Instant, deadline: Instant) -> Result<D::Outcome, Error> {
         let engine = &self.room.engine;
         let mut refusal = None;

@@ -46,6 +46,7 @@ pub(super) struct StandIn {
     last: AtomicU64,
     /// Whether anything was ever granted here.
     is_used: AtomicBool,
+    /// Notified by the first grant, to start the sweep.
     used: Notify,
 }
 
@@ -71,6 +72,7 @@ impl StandIn {
     where
         D: Degradable + Decision<State: Kept>,
     {
+        // The refusal of a decision that asks for something; a completion has none.
         let refused =
             || decision.refused().map(|outcome| Answered { outcome, source: Source::Refusal });
         let is_refused = matches!(error, Error::Refused(_));

@@ -7,6 +7,7 @@ use std::{
 
 use crate::time::Timestamp;
 
+/// The number of shards, so that threads rarely wait for each other.
 const SHARDS: usize = 64;
 /// Entries of a shard: 32,768 for each kind of decision, 65,536 for both.
 const SHARD_MAX: usize = 512;

@@ -26,6 +26,7 @@ pub struct Directory {
     reached: Timestamp,
     /// Fencing tokens up to this time may have been given out.
     reserved: Timestamp,
+    /// The entries of an import, written by `flush`.
     batch: Batch,
 }
 
@@ -48,14 +49,17 @@ impl Directory {
         Ok(Directory { store, clock: Clock::system(), reached, reserved, batch: Batch::default() })
     }
 
+    /// Replaces the clock, for tests.
     pub(crate) fn set_clock(&mut self, clock: Clock) {
         self.clock = clock;
     }
 
+    /// The time in µs: of the clock, or of the directory if that is later.
     pub(crate) fn now(&self) -> u64 {
         self.clock.now().max(self.reached).0
     }
 
+    /// Passes all entries as lines to `sink`. Stops at the first error.
     pub(crate) fn read(&self, sink: &mut Sink<'_>) -> Result<(), Failure> {
         let mut failure = None;
         let scanned = self.store.scan(|key, value| {
@@ -71,6 +75,7 @@ impl Directory {
         }
     }
 
+    /// Whether there is no entry; the clock's mark does not count.
     pub(crate) fn is_empty(&self) -> Result<bool, Failure> {
         let mut is_empty = true;
         self.store.scan(|_, _| {
@@ -80,11 +85,13 @@ impl Directory {
         Ok(is_empty)
     }
 
+    /// Starts the batch of an import, which replaces all entries.
     pub(crate) fn begin(&mut self, time: u64) {
         self.reached = self.reached.max(Timestamp(time));
         self.batch.add(Change::Clear(&[]));
     }
 
+    /// Adds a line to the batch.
     pub(crate) fn write(&mut self, line: &Line) -> Result<(), Failure> {
         let mut changes = Changes::default();
         record(line, &mut changes).map_err(|why| Failure::Damaged(why.to_owned()))?;
@@ -92,6 +99,7 @@ impl Directory {
         Ok(())
     }
 
+    /// Writes the batch in one transaction.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         let reached = Timestamp(self.now());
         // The next server's clock continues from here, so no time of an imported line comes again.

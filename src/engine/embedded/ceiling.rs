@@ -13,6 +13,7 @@ pub type Gauge = fn() -> Option<u64>;
 /// The limit, and whether it is reached.
 #[derive(Debug)]
 pub struct Ceiling {
+    /// The limit in bytes.
     most: u64,
     gauge: Gauge,
     is_reached: AtomicBool,

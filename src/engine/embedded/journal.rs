@@ -59,6 +59,7 @@ const WRITE_EVERY: Duration = Duration::from_millis(500);
 /// Calls wait while an unsynced change is older than this, so that a slow disk never risks more
 /// than one second.
 const AGE_MAX: Duration = Duration::from_millis(950);
+/// The pause after a failed write.
 const RETRY_EVERY: Duration = Duration::from_millis(250);
 /// The age of an unsynced change at which the disk counts as hanging.
 const STALLED_AFTER: Duration = Duration::from_secs(2);
@@ -100,6 +101,7 @@ impl Durability {
 pub(in super::super) struct Journal {
     shared: Arc<Shared>,
     clock: Arc<KeptClock>,
+    /// The journal thread; `None` in simulations and after `close`.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -107,8 +109,11 @@ pub(in super::super) struct Journal {
 struct Shared {
     durability: Durability,
     queue: Mutex<Queue>,
+    /// Wakes the thread for an urgent write.
     wake: Condvar,
+    /// Wakes the calls whose changes are synced.
     progress: watch::Sender<Progress>,
+    /// The condition of the store, for health.
     state: watch::Sender<StoreState>,
     /// Whether writes fail.
     is_failing: AtomicBool,
@@ -155,6 +160,7 @@ impl Journal {
         Ok(())
     }
 
+    /// Wakes the thread to write a new mark, because a call waits for its reservation of tokens.
     fn ask_for_mark(&self) {
         let mut queue = lock(&self.shared.queue);
         queue.is_mark_due = true;
@@ -241,9 +247,12 @@ impl Journal {
     /// `interval` that is usually at once. Fails with [`Error::DeadlineExceeded`].
     pub(super) async fn settle(&self, ticket: u64, deadline: Instant) -> Result<(), Error> {
         let shared = &self.shared;
+        // All of it is synced already.
         if shared.progress.borrow().written >= ticket {
             return Ok(());
         }
+        // An early answer needs three conditions: its tokens are within the synced reservation,
+        // writes succeed, and no change is too old.
         if shared.durability == Durability::Interval {
             let source = self.clock.source();
             let is_reserved = self.clock.is_reserved(source);
@@ -265,6 +274,7 @@ impl Journal {
         }
     }
 
+    /// Follows whether writes succeed in time.
     pub(in super::super) fn state(&self) -> watch::Receiver<StoreState> {
         self.shared.state.subscribe()
     }
@@ -287,12 +297,14 @@ impl Drop for Journal {
 }
 
 impl Shared {
+    /// The error of calls while writes fail.
     fn unavailable(&self) -> Error {
         let progress = self.progress.borrow();
         let why = progress.failure.as_deref().unwrap_or("it takes too long");
         Error::Unavailable(format!("the data directory cannot be written: {why}"))
     }
 
+    /// Records a successful write, and answers the calls that waited for it.
     fn note_written(&self, ticket: u64) {
         if self.is_failing.swap(false, Ordering::AcqRel) {
             tracing::info!("the data directory is written again: calls are taken");
@@ -303,6 +315,7 @@ impl Shared {
         });
     }
 
+    /// Records a failed write. From now on calls are refused.
     fn note_failure(&self, why: &str) {
         self.progress.send_modify(|progress| progress.failure = Some(why.into()));
         if !self.is_failing.swap(true, Ordering::AcqRel) {

@@ -60,6 +60,7 @@ impl Embedded {
         let was_closed = mark.is_none_or(|mark| mark.is_last);
         let clock = Arc::new(KeptClock::resume(source, mark, durability.keeps()));
         tell(&path, count, was_closed, &clock);
+        // The reservation of tokens must be on disk before the first call is answered.
         let first = clock.mark();
         store.write(&Batch::default(), first).map_err(OpenError::Unusable)?;
         clock.note_synced(first);
@@ -152,6 +153,8 @@ impl Embedded {
         (Ok(outcome), line_up(&mut tables.notes, journal))
     }
 
+    /// Decides, and collects the changes of the state: the head if it differs, and the changed
+    /// parts.
     fn decide_noted<D>(
         &self,
         decision: &D,

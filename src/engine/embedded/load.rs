@@ -107,7 +107,9 @@ impl Chunk {
 /// Restores one partition at a time; `open` is the current one.
 struct Loader<'a> {
     engine: &'a mut Embedded,
+    /// Kind, name and state of the current partition.
     open: Option<(u8, Box<[u8]>, State)>,
+    /// The number of entries read.
     count: usize,
 }
 
@@ -152,6 +154,7 @@ states! {
 }
 
 impl Loader<'_> {
+    /// Restores one entry; a new partition completes the one before it.
     fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), Unreadable> {
         let key = split_key(key).ok_or_else(|| Unreadable("its key is cut short".to_owned()))?;
         let (kind, partition, part) = key;
@@ -171,6 +174,7 @@ impl Loader<'_> {
         }
     }
 
+    /// Completes the current partition and adds it to the engine.
     fn finish(&mut self) {
         if let Some((_, partition, state)) = self.open.take() {
             state.insert(self.engine, partition);
@@ -178,6 +182,7 @@ impl Loader<'_> {
     }
 }
 
+/// Derives the unstored parts of a state and adds it to its shard.
 fn insert<S: Kept>(engine: &mut Embedded, partition: Box<[u8]>, mut state: S) {
     state.restored();
     state.note_changes();

@@ -33,9 +33,13 @@ use crate::{
     time::Mark,
 };
 
+/// The only table: keys and values of `src/record.rs`.
 const ENTRIES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("entries");
+/// The database file of a data directory.
 pub(super) const FILE: &str = "tollgate.redb";
+/// The name of a database file while it is created.
 const UNFINISHED: &str = "tollgate.redb.unfinished";
+/// The lock file of a data directory.
 const LOCK: &str = "tollgate.lock";
 /// The page cache of redb. It is small, since the engine has all state in memory.
 const CACHE_BYTES: usize = 64 << 20;
@@ -87,6 +91,7 @@ type Opener = Box<dyn Fn(&mut Builder) -> Result<Database, DatabaseError> + Send
 pub struct Disk {
     /// The path that errors name.
     path: PathBuf,
+    /// Opens the database, also after a failed write.
     open: Opener,
     /// The lock file, locked as long as it is open.
     _lock: Option<File>,
@@ -137,6 +142,7 @@ impl Disk {
         Ok(Disk { path, open: Box::new(open), _lock: Some(lock) })
     }
 
+    /// The path that errors name.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -168,6 +174,7 @@ fn begin(directory: &Path, path: &Path) -> Result<(), redb::Error> {
 #[derive(Debug)]
 pub(super) struct Store {
     disk: Disk,
+    /// `None` after a failed write.
     database: Option<Database>,
 }
 
@@ -229,6 +236,7 @@ impl Store {
         written.map_err(|error| format!("{}: {error}", self.disk.path.display()))
     }
 
+    /// Writes a batch with redb's error type. Opens the database again if the last write failed.
     fn try_write(&mut self, batch: &Batch, mark: Mark) -> Result<(), redb::Error> {
         if self.database.is_none() {
             self.database = Some((self.disk.open)(&mut builder())?);
@@ -248,6 +256,7 @@ impl Store {
     }
 }
 
+/// The settings that every opening of the database shares.
 fn builder() -> Builder {
     let mut builder = Builder::new();
     builder.set_cache_size(CACHE_BYTES);
@@ -255,6 +264,7 @@ fn builder() -> Builder {
 }
 
 impl Disk {
+    /// The error for a database that cannot be opened.
     fn open_error(&self, error: &DatabaseError) -> OpenError {
         let path = self.path.display();
         match error {
@@ -269,6 +279,7 @@ impl Disk {
         }
     }
 
+    /// The error for a database that cannot be read.
     fn error(&self, error: &redb::Error) -> OpenError {
         match error {
             redb::Error::Io(error) => self.io_error(error),
@@ -276,6 +287,7 @@ impl Disk {
         }
     }
 
+    /// The error of the file system. A file that is too short counts as damaged.
     fn io_error(&self, error: &io::Error) -> OpenError {
         let path = self.path.display();
         match error.kind() {

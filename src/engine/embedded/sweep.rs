@@ -83,8 +83,11 @@ struct Swept {
     has_next: bool,
 }
 
+/// Sweeps one segment of a table: tables, segment, time, whether changes are persisted, budget, and
+/// dropped values.
 type Sweep = fn(&mut Tables, usize, Timestamp, bool, &mut Budget, &mut Bin) -> Swept;
 
+/// The sweep of each capability's table, in a fixed order.
 const KINDS: [Sweep; 7] = [
     sweep::<admission::Pool>,
     sweep::<rate::Meter>,
@@ -96,6 +99,7 @@ const KINDS: [Sweep; 7] = [
 ];
 
 impl Embedded {
+    /// Runs the background work of the engine until dropped.
     pub(in super::super) async fn maintain(&self) {
         tokio::join!(
             self.sweep_for_ever(),
@@ -104,6 +108,7 @@ impl Embedded {
         );
     }
 
+    /// Sweeps a quarter of the shards every 250 ms.
     async fn sweep_for_ever(&self) {
         let mut tick = interval(SWEEP_EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -179,6 +184,7 @@ impl Embedded {
         }
         // Hands the mutex to a waiting call before the next step takes it.
         MutexGuard::unlock_fair(tables);
+        // Freed after the mutex: giving memory back can take the allocator milliseconds.
         drop(bin);
         let next = (place.kind < KINDS.len()).then_some(place);
         Step { next, looked, dropped: budget.dropped() }

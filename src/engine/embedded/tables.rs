@@ -21,7 +21,9 @@ pub type Table<S> = Parted<Box<[u8]>, S>;
 pub struct Tables {
     pub(super) admission: Table<admission::Pool>,
     pub(super) rate: Table<rate::Meter>,
+    /// The histories of rate events, by the tag that they share with their keys.
     pub(super) rate_logs: Table<rate::Log>,
+    /// The banned keys of each policy, for ListBans.
     pub(super) bans: Table<rate::BanIndex>,
     pub(super) sequences: Table<sequence::Counter>,
     pub(super) locks: Table<lock::Lock>,
@@ -34,6 +36,7 @@ pub struct Tables {
 /// decision of the shard.
 #[derive(Debug, Default)]
 pub struct Notes {
+    /// The changes, in the form that the journal queues.
     pub(super) changes: Changes,
     /// The head of the state before and after the decision.
     pub(super) heads: [Vec<u8>; 2],

@@ -20,7 +20,9 @@ pub(super) struct Place {
 /// A step in one history: an event, or a jump over missing events.
 #[derive(Debug, Clone)]
 pub(super) struct Entry<N> {
+    /// The index of the history in its topic.
     history: usize,
+    /// The number of the event in its history.
     number: u64,
     /// Whether the history continues here, even below the seen number.
     resets: bool,
@@ -120,6 +122,7 @@ impl Place {
     /// Moves to the positions where the histories continue.
     fn pass_gaps<T: Topic>(&mut self, pages: &Pages<T>) -> Option<Gap<T::Told>> {
         let (mut resets, mut may_be_lapse) = (Vec::new(), true);
+        // Each history is checked alone: one may have lost events while the others are complete.
         for (history, page) in pages.iter().enumerate() {
             let seen = self.seen.get(history).copied().unwrap_or_default();
             // The history was empty and has begun since. Its number before the first event is the
@@ -158,6 +161,7 @@ async fn ask<T: Topic>(
 /// the next read.
 fn in_order<T: Topic>(pages: Pages<T>) -> Vec<(usize, u64, T::Event)> {
     let (mut events, mut until) = (Vec::new(), u64::MAX);
+    // The end of the shortest view: an incomplete history may have unread events after `latest`.
     for (history, page) in pages.into_iter().enumerate() {
         let (mut latest, has_more) = (0, has_more(&page));
         for (number, event) in (page.after + 1..).zip(page.events) {

@@ -16,6 +16,7 @@ pub(super) struct Reader<T: Topic> {
     feeds: Arc<Feeds<T>>,
     topic: T,
     feed: Arc<Feed<T>>,
+    /// The position up to which the histories were read.
     place: Place,
     /// Whether the last read failed: the store may have lost events since.
     was_down: bool,
@@ -26,6 +27,7 @@ pub(super) struct Reader<T: Topic> {
 }
 
 impl<T: Topic> Reader<T> {
+    /// Creates the reader of a new feed, starting at `place`.
     pub(super) fn new(
         feeds: Arc<Feeds<T>>,
         topic: T,
@@ -36,6 +38,7 @@ impl<T: Topic> Reader<T> {
         Reader { feeds, topic, feed, place, was_down: false, epoch, end: Error::Ending }
     }
 
+    /// Reads until the last watcher leaves or the server shuts down.
     pub(super) async fn run(mut self) {
         let feeds = self.feeds.clone();
         tokio::select! {
@@ -58,6 +61,7 @@ impl<T: Topic> Reader<T> {
                     }
                 }
             }
+            // Reads until no more events are stored.
             while match self.read().await {
                 Ok(has_more) => has_more,
                 Err(error @ Error::Corrupt(_)) => return error,

@@ -22,6 +22,7 @@ use crate::error::Error;
 pub(super) struct Ring<N> {
     /// The number of the first entry; entries are numbered from the start of the feed.
     first: u64,
+    /// The events, oldest first.
     entries: VecDeque<Entry<N>>,
     /// The number of the last event read of each history.
     seen: Box<[u64]>,
@@ -34,7 +35,9 @@ pub(super) struct Ring<N> {
 /// The position at which a watcher joined.
 #[derive(Debug, Default)]
 pub(super) struct Joined {
+    /// The number of the watcher's next entry; the ring drops entries below all marks.
     mark: Arc<AtomicU64>,
+    /// The number of the last event of each history that was read before.
     seen: Box<[u64]>,
 }
 
@@ -119,6 +122,7 @@ impl<N> Ring<N> {
 }
 
 impl<N: Clone> Seat<N> {
+    /// A watcher's access, from the position at which it joined.
     pub(super) fn new(ring: watch::Receiver<Ring<N>>, joined: Joined) -> Seat<N> {
         Seat { ring, joined }
     }
@@ -135,6 +139,7 @@ impl<N: Clone> Seat<N> {
         if let Some(why) = &ring.ended {
             return Err(why.clone());
         }
+        // The mark is below the ring's first entry if that was dropped.
         let mut next = self.joined.mark.load(Ordering::Relaxed);
         let Some(skip) = next.checked_sub(ring.first) else { return Ok(Taken::Missed) };
         for entry in ring.entries.iter().skip(skip as usize) {

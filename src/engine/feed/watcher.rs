@@ -16,9 +16,11 @@ use crate::{error::Error, time::monotonic};
 pub struct Watcher<T: Topic> {
     feeds: Arc<Feeds<T>>,
     topic: T,
+    /// The position up to which it has delivered or read events.
     place: Place,
     /// The messages that it has read from the store itself.
     ready: VecDeque<T::Told>,
+    /// Its access to the ring.
     seat: Seat<T::Told>,
     /// Whether it must read the store until it reaches the position at which it joined the ring.
     is_behind: bool,
@@ -35,6 +37,7 @@ impl<T: Topic> fmt::Debug for Watcher<T> {
 }
 
 impl<T: Topic> Watcher<T> {
+    /// A watcher at `place`, with the messages `ready` that were read to start it.
     pub(super) fn new(
         feeds: Arc<Feeds<T>>,
         topic: T,
@@ -87,6 +90,7 @@ impl<T: Topic> Watcher<T> {
         }
     }
 
+    /// Joins the ring again at its current end, and catches up to there.
     fn join_again(&mut self) {
         self.seat = self.feeds.join(&self.topic, &self.place);
         self.is_behind = !self.place.covers(self.seat.joined());

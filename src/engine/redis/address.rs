@@ -144,6 +144,7 @@ fn split<'a>(
     Ok((infos.collect::<Result<_, _>>()?, path))
 }
 
+/// Parses the rest of a `redis+sentinel` URL.
 fn parse_sentinel(
     scheme: &str,
     rest: &str,
@@ -184,6 +185,7 @@ fn parse_sentinel(
     builder.build().map(Address::Sentinel).map_err(told)
 }
 
+/// Parses the rest of a `redis+cluster` URL. A Cluster has only database 0.
 fn parse_cluster(
     scheme: &str,
     rest: &str,

@@ -86,6 +86,7 @@ pub async fn unfinished_import(options: &RedisOptions) -> Option<String> {
 }
 
 impl Keyspace {
+    /// Connects and runs the preflight. The error says what to do.
     pub(in super::super) async fn open(options: &RedisOptions) -> Result<Keyspace, String> {
         let mut primaries = Primaries::connect(options).await?;
         primaries.check(options.eviction).await?;
@@ -100,10 +101,12 @@ impl Keyspace {
         })
     }
 
+    /// Replaces the clock, for tests.
     pub(in super::super) fn set_clock(&mut self, clock: Clock) {
         self.clock = Some(clock);
     }
 
+    /// The clock of Redis, in µs.
     pub(in super::super) async fn now(&mut self) -> Result<u64, Failure> {
         if let Some(clock) = &self.clock {
             return Ok(clock.now().0);
@@ -111,6 +114,7 @@ impl Keyspace {
         self.primaries.time().await.map_err(Failure::Redis)
     }
 
+    /// Whether there is no key under the prefix. Fails if an earlier import was not finished.
     pub(in super::super) async fn is_empty(&mut self) -> Result<bool, Failure> {
         let marker = self.keys.marker();
         let mut exists = redis::cmd("EXISTS");
@@ -161,6 +165,7 @@ impl Keyspace {
         Ok(())
     }
 
+    /// Starts an import: sets the marker and removes all keys under the prefix.
     pub(in super::super) async fn begin(&mut self) -> Result<(), Failure> {
         // TTLs count on the clock of Redis, even in tests.
         self.now = self.primaries.time().await.map_err(Failure::Redis)?;
@@ -176,6 +181,7 @@ impl Keyspace {
         let pattern = self.keys.pattern();
         self.primaries.scan(&pattern, all).await.map_err(Failure::Redis)?;
         for key in found {
+            // UNLINK frees memory in the background, so Redis is not blocked.
             let mut unlink = redis::cmd("UNLINK");
             unlink.arg(&key);
             self.send((key, unlink)).await?;
@@ -183,6 +189,7 @@ impl Keyspace {
         self.send_all().await
     }
 
+    /// Adds a line; sends commands when enough are buffered.
     pub(in super::super) async fn write(&mut self, line: &Line) -> Result<(), Failure> {
         for command in self.commands(line) {
             self.send(command).await?;
@@ -190,6 +197,7 @@ impl Keyspace {
         Ok(())
     }
 
+    /// Sends all buffered commands, and those for whole pools and policies.
     pub(in super::super) async fn flush(&mut self) -> Result<(), Failure> {
         for command in self.last_commands() {
             self.send(command).await?;
@@ -197,6 +205,7 @@ impl Keyspace {
         self.send_all().await
     }
 
+    /// Removes the marker: servers may start.
     pub(in super::super) async fn finish(&mut self) -> Result<(), Failure> {
         let marker = self.keys.marker();
         let mut delete = redis::cmd("DEL");

@@ -90,6 +90,7 @@ impl Lane {
             kind(one).cmp(&kind(other)).then_with(share)
         });
         let mut runs: Vec<Run> = Vec::new();
+        // The size, in bytes, and the cost, in µs, of the current script call.
         let (mut size, mut cost) = (0, 0);
         for job in jobs {
             size += job.arguments.size();

@@ -32,23 +32,28 @@ use super::{
 };
 use crate::error::Error;
 
+/// The interval while all slots have usable nodes.
 const READ_EVERY: Duration = Duration::from_secs(10);
 /// The interval while a slot has no usable node, to find its new owner.
 const READ_DOWN: Duration = Duration::from_millis(250);
 /// The shortest interval, however many redirects arrive.
 const READ_PAUSE: Duration = Duration::from_millis(50);
+/// The time limit of reading the map from one node.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
 /// The primaries of a Cluster.
 #[derive(Debug)]
 pub(super) struct Cluster {
+    /// The nodes of the URL, asked when no known node answers.
     seeds: Vec<Template>,
     plan: Plan,
     /// The nodes by `host:port`, including nodes without slots.
     nodes: Mutex<HashMap<String, Arc<Node>>>,
     /// The owner of each slot.
     owners: RwLock<Vec<Option<Arc<Node>>>>,
+    /// The condition of the whole Cluster.
     state: watch::Sender<StoreState>,
+    /// The reason while the Cluster is unusable.
     reason: Mutex<String>,
     /// Notified by a redirect, and by a new node that must be probed.
     moved: Notify,
@@ -57,6 +62,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
+    /// Creates a Cluster without known nodes; the first reading asks the seeds.
     pub(super) fn new(seeds: Vec<Template>, plan: Plan) -> Cluster {
         Cluster {
             seeds,
@@ -261,6 +267,7 @@ impl Cluster {
                 slots.fill(Some(node));
             }
         }
+        // Drops nodes that are no primaries any more, before the new owners count.
         let primaries: HashSet<&str> = parts.iter().map(|part| part.primary.as_str()).collect();
         let replicas: HashSet<&str> =
             parts.iter().flat_map(|part| &part.replicas).map(String::as_str).collect();
@@ -296,6 +303,7 @@ impl Cluster {
         (0..16 * SLOTS as u32).find(is_its)
     }
 
+    /// Whether a node owns a slot in the map before a change.
     fn leads(&self, node: &Arc<Node>) -> bool {
         let owners = self.owners.read().unwrap_or_else(PoisonError::into_inner);
         owners.iter().flatten().any(|owner| Arc::ptr_eq(owner, node))

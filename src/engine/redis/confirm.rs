@@ -31,6 +31,7 @@ const WITHDRAW_MAX: Duration = Duration::from_secs(5);
 pub(super) struct Waiting {
     job: Job,
     reply: Reply,
+    /// How to undo the decision.
     otherwise: Unconfirmed,
 }
 

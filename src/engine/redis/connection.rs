@@ -16,6 +16,7 @@ use crate::{error::Error, time::monotonic};
 #[derive(Debug)]
 pub(super) struct Connector {
     monitor: Arc<Monitor>,
+    /// The number of failed connects.
     failed: Arc<watch::Sender<u64>>,
 }
 
@@ -25,7 +26,9 @@ pub(super) struct Connection {
     pub(super) socket: MultiplexedConnection,
     /// The monitor's epoch when the connection was made.
     pub(super) epoch: u64,
+    /// When the connection was made.
     pub(super) made: Instant,
+    /// Whether the pool must drop it.
     broken: bool,
 }
 
@@ -47,6 +50,7 @@ impl ManageConnection for Connector {
     type Connection = Connection;
     type Error = RedisError;
 
+    /// Connects and measures the node's clock before the connection is lent.
     async fn connect(&self) -> Result<Connection, RedisError> {
         let epoch = self.monitor.epoch();
         let connected = async {

@@ -21,6 +21,7 @@ use crate::{
 /// The scripts by name, with text and SHA-1.
 #[derive(Debug)]
 pub(super) struct Scripts {
+    /// By script name.
     prepared: HashMap<&'static str, Prepared>,
 }
 
@@ -55,6 +56,7 @@ pub(super) struct Run {
 }
 
 impl Scripts {
+    /// Prepares all scripts. `clock` replaces the clock fragment, for tests.
     pub(super) fn new(clock: Option<&str>) -> Scripts {
         let prepare = |script: &&'static Script| {
             let text = script.text(clock);
@@ -119,6 +121,8 @@ impl Scripts {
         Ok(calls.into_iter().map(|place| std::mem::replace(&mut replies[place], taken())).collect())
     }
 
+    /// The EVALSHA of a script call. Scripts that give out tokens get the token lead as the last
+    /// argument.
     fn evalsha(&self, run: &Run, ahead: u64) -> Cmd {
         let mut cmd = self.evalsha_of(run);
         if run.script.gives_tokens {
@@ -127,6 +131,7 @@ impl Scripts {
         cmd
     }
 
+    /// The EVALSHA without the token lead: KEYS and ARGV of all jobs, shared ones once.
     fn evalsha_of(&self, run: &Run) -> Cmd {
         let Run { script, jobs, .. } = run;
         let size = jobs.iter().map(|job| job.arguments.size()).sum::<usize>();
@@ -224,6 +229,7 @@ pub(super) async fn wait(
     }
 }
 
+/// Whether Redis does not know the script (NOSCRIPT).
 fn forgotten(error: &RedisError) -> bool {
     error.kind() == ServerErrorKind::NoScript.into()
 }
@@ -275,6 +281,8 @@ pub(super) fn replies(value: Value, count: usize) -> Result<Vec<Result<Reply, Er
     }
 }
 
+/// Parses the reply of one item: an array, or numbers packed into a string. `{-1, message}` is an
+/// error of the item.
 fn reply(value: Value) -> Result<Reply, Error> {
     let unexpected = |what: &dyn std::fmt::Debug| Error::Corrupt(format!("a reply {what:?}"));
     let values = match value {
@@ -303,6 +311,7 @@ fn reply(value: Value) -> Result<Reply, Error> {
 
 /// The error of an item that failed inside its script.
 fn failed(message: &str) -> Error {
+    // Codes and texts by which Redis refuses a write inside a script.
     const REFUSALS: [&str; 8] = [
         "READONLY",
         "OOM",

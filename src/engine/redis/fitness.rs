@@ -11,9 +11,13 @@ const VERSION_MIN: (u32, u32) = (6, 2);
 /// The fields of INFO that the preflight needs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Fitness {
+    /// `redis_version`.
     version: Option<String>,
+    /// `maxmemory_policy`.
     policy: Option<String>,
+    /// `role`: `master` or `slave`.
     role: Option<String>,
+    /// The primary id; empty if INFO is not permitted.
     pub(super) leader: Leader,
 }
 
@@ -68,6 +72,7 @@ impl Fitness {
     }
 }
 
+/// The first two parts of a version.
 fn number(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))

@@ -16,6 +16,7 @@ use super::{Hub, StoreState, topology::Topology};
 /// a PING and of a connect.
 const PING_EVERY: Duration = Duration::from_secs(2);
 const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// The pause after a connection broke.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
 /// The pause after Redis has refused, for example because the user may not subscribe.
 const RETRY_REFUSED: Duration = Duration::from_secs(10);

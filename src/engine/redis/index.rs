@@ -35,22 +35,30 @@ const NOTE_EVERY: Duration = Duration::from_secs(60);
 /// The most names that are remembered. Above it all are forgotten and noted again.
 const NOTED_MAX: usize = 65_536;
 
+/// The capability in the index's keys.
 const CAPABILITY: &str = "index";
+/// The zset of names by the time of their last note.
 const PARTITIONS: &[u8] = b"partitions";
+/// The set of names with permanent entries, such as settings.
 const KEPT: &[u8] = b"kept";
+/// The key of the server that sweeps.
 const SWEEPER: &[u8] = b"sweeper";
+/// The zset of names by the time of the sweeper's next look.
 const ENDS: &[u8] = b"ends";
 
 /// The recent notes of this server.
 #[derive(Debug)]
 pub(super) struct Index {
+    /// The notes sent since the last lost connection.
     noted: Mutex<Noted>,
+    /// Converts an end time into a length.
     clock: Clock,
 }
 
 /// The content of a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Note {
+    /// The effect of the decision on the partition's place in listings.
     listing: Listing,
     /// The time until something in the partition ends; `None` if nothing does.
     look: Option<Millis>,
@@ -69,6 +77,7 @@ struct Last {
 struct Noted {
     /// The number of lost connections: after each, Redis may have lost notes.
     epoch: u64,
+    /// The last note of each partition.
     last: HashMap<Box<[u8]>, Last>,
 }
 
@@ -117,6 +126,7 @@ impl Index {
         }
     }
 
+    /// Locks the notes; drops them if a connection was lost since.
     fn lock(&self, epoch: u64) -> MutexGuard<'_, Noted> {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         if epoch > noted.epoch {

@@ -1,7 +1,8 @@
 //! A job: one decision on its way to a node, and the call that waits for its reply.
 //!
-//! A job knows whether it was written to a socket. This decides its error: a job that was never
-//! written was certainly not executed; one that was written without a reply has an unknown fate.
+//! A job knows whether it was written to a socket. This decides its error. A job that was never
+//! written was certainly not executed. A job that was written, but has no reply, has an unknown
+//! fate.
 
 use std::{
     sync::{
@@ -52,7 +53,9 @@ pub(super) struct Answer {
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) script: &'static Script,
+    /// KEYS and ARGV of the script.
     pub(super) arguments: Arguments,
+    /// The slot of its keys.
     pub(super) slot: Slot,
     pub(super) sending: Sending,
     pub(super) deadline: Instant,
@@ -150,6 +153,8 @@ impl Job {
         self.answer(Err(Error::Overloaded));
     }
 
+    /// Answers the call. After a second try, an error that means "not executed" becomes
+    /// [`Error::DeadlineExceeded`].
     pub(super) fn answer(self, reply: Result<Reply, Error>) {
         let repeated = self.repeated;
         // A cancelled call has dropped its receiver.

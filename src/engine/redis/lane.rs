@@ -72,6 +72,7 @@ pub(super) struct Shared {
 pub(super) struct Lane {
     pub(super) shared: Arc<Shared>,
     pub(super) monitor: Arc<Monitor>,
+    /// The connections of this pipeline.
     pool: bb8::Pool<Connector>,
     /// The number of failed connects of the pool.
     failed: Arc<watch::Sender<u64>>,
@@ -84,6 +85,7 @@ pub(super) struct Lane {
 struct Queue {
     /// Jobs that free capacity; they go before all others.
     first: VecDeque<Job>,
+    /// All other jobs, in order of arrival.
     waiting: VecDeque<Job>,
     /// The measured wait for each job ahead, as a moving average.
     each: Duration,
@@ -170,6 +172,7 @@ impl Lane {
         first.into_iter().chain(waiting).for_each(|job| job.answer(Err(down.clone())));
     }
 
+    /// Locks the queue; never held over an `.await`.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -218,6 +221,7 @@ impl Shared {
         self.failovers.load(Ordering::Acquire)
     }
 
+    /// Counts a failover.
     pub(super) fn note_failover(&self) {
         let failovers = self.failovers.fetch_add(1, Ordering::AcqRel) + 1;
         tracing::warn!(
@@ -244,6 +248,7 @@ impl Queue {
         self.first.is_empty() && self.waiting.is_empty()
     }
 
+    /// Removes a batch from the count.
     fn leave(&mut self) {
         self.batches -= 1;
         self.is_starting = false;
@@ -258,6 +263,7 @@ struct Batches {
 }
 
 impl Batches {
+    /// Sends batches until no job waits.
     async fn drive(mut self) {
         while self.goes_on() {
             // Borrows the connection first: jobs that arrive until then join the batch.
@@ -281,6 +287,7 @@ impl Batches {
         self.is_counted
     }
 
+    /// Sends one batch, and returns when it is answered.
     async fn send(&mut self, connection: &mut Connection) {
         let lane = self.lane.clone();
         let turn = match &lane.turn {
@@ -306,6 +313,7 @@ impl Batches {
         exchange.await;
     }
 
+    /// Frees the slot of a batch that no longer counts.
     fn release(&mut self) {
         if take(&mut self.is_counted) {
             self.lane.lock().leave();

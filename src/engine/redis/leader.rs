@@ -30,11 +30,14 @@ pub(super) struct Leader {
 #[derive(Debug)]
 pub(super) struct Seen {
     leader: Leader,
+    /// The time of the first sighting.
     since: Instant,
+    /// Whether another primary led before it.
     has_changed: bool,
 }
 
 impl Leader {
+    /// Whether it was a replica before, as far as it remembers.
     fn is_promoted(&self) -> bool {
         self.before.bytes().any(|digit| digit != b'0')
     }
@@ -68,6 +71,8 @@ impl Seen {
         is_other
     }
 
+    /// The sighting that is sent with a decision: "process:history", its length, and whether
+    /// another primary led before.
     pub(super) fn sighting(&self) -> Sighting {
         let Leader { process, history, .. } = &self.leader;
         let length = Millis(self.since.elapsed().as_millis() as u64);
@@ -77,6 +82,7 @@ impl Seen {
 }
 
 impl Leads for Topology {
+    /// The sighting of the primary that has a key; "-" if its id is not known.
     fn sighting(&self, key: &[u8]) -> Option<Sighting> {
         let seen = self.node(self.slot(key)).ok()?.monitor.sighting();
         let unseen = || Sighting { leader: "-".to_owned(), length: Millis(0), has_changed: false };

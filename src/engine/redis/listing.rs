@@ -32,6 +32,7 @@ pub(super) fn pages(sending: Sending, limit: u32) -> Sending {
 #[derive(Debug)]
 pub(super) struct Noting {
     note: Note,
+    /// When the note was sent.
     sent: Instant,
     pending: Pending,
 }
@@ -109,6 +110,7 @@ impl Redis {
         due
     }
 
+    /// Lists a page of partition names from the index.
     pub(in super::super) async fn partitions(
         &self,
         capability: &'static str,

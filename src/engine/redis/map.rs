@@ -8,7 +8,9 @@ use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, RedisResul
 /// A range of slots with its primary and replicas, each as `host:port`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Part {
+    /// The first slot.
     pub(super) first: u16,
+    /// The last slot, inclusive.
     pub(super) last: u16,
     pub(super) primary: String,
     pub(super) replicas: Vec<String>,
@@ -47,6 +49,7 @@ fn parse_part(value: Value, asked: &str) -> Option<Part> {
     Some(Part { first, last, primary, replicas: places.flatten().collect() })
 }
 
+/// The `host:port` of a node; the host is `asked` if the node does not know its own.
 fn place(value: Value, asked: &str) -> Option<String> {
     let Value::Array(fields) = value else { return None };
     let mut fields = fields.into_iter();

@@ -39,6 +39,7 @@ use super::{
 use crate::{decision::Sighting, error::Error};
 use inspect::{Probe, Verdict};
 
+/// The interval of probes.
 const PROBE_EVERY: Duration = Duration::from_millis(250);
 /// A probe without an answer for this time means down, unless calls are answered.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -56,8 +57,11 @@ const UNSEEN_MAX: u64 = 100_000;
 
 /// The health of one node.
 pub(super) struct Monitor {
+    /// The address of the node.
     source: Source,
+    /// The reaction to a Redis that can evict keys.
     eviction: Eviction,
+    /// The condition of the node.
     state: watch::Sender<StoreState>,
     /// Raised by each lost connection; connections of an older epoch are not lent again.
     epoch: AtomicU64,
@@ -65,6 +69,7 @@ pub(super) struct Monitor {
     answered: AtomicBool,
     /// While down: whether the node answered, and refused all calls.
     has_answered: AtomicBool,
+    /// The reason why calls fail while the node is unusable.
     reason: Mutex<String>,
     /// The time of the last warning about eviction.
     warned: Mutex<Option<Instant>>,
@@ -81,6 +86,7 @@ pub(super) struct Monitor {
 }
 
 impl Monitor {
+    /// Creates a monitor whose node is in `state` until the first probe.
     pub(super) fn new(
         source: Source,
         state: StoreState,
@@ -104,14 +110,17 @@ impl Monitor {
         }
     }
 
+    /// The address of the node.
     pub(super) fn source(&self) -> &Source {
         &self.source
     }
 
+    /// Follows the condition of the node.
     pub(super) fn state(&self) -> watch::Receiver<StoreState> {
         self.state.subscribe()
     }
 
+    /// The current epoch of connections.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
@@ -143,6 +152,7 @@ impl Monitor {
         if self.has_answered() { Error::Refused(why) } else { Error::Unavailable(why) }
     }
 
+    /// Records that a call was answered: a slow probe then does not mean down.
     pub(super) fn note_answer(&self) {
         self.answered.store(true, Ordering::Relaxed);
     }
@@ -228,6 +238,7 @@ impl Monitor {
         }
     }
 
+    /// Runs one probe and sets the condition by its result.
     async fn probe_once(&self, probe: &mut Probe) {
         let is_first = std::mem::take(&mut probe.is_first);
         let is_busy = self.answered.swap(false, Ordering::Relaxed) && self.is_up();
@@ -254,6 +265,8 @@ impl Monitor {
         probe.socket = None;
     }
 
+    /// Records the primary id. Another id is a failover: the clock must be measured again, and
+    /// older connections are retired.
     fn note_leader(&self, leader: Leader) {
         if leader.history.is_empty() {
             return; // It does not say.
@@ -289,6 +302,8 @@ impl Monitor {
             true => is_new && self.is_successor(),
             false => behind > self.ahead() + UNSEEN_MAX,
         };
+        // The lead is at least the one that other servers know. A successor needs the lead that the
+        // measured offsets require; a primary that is no successor needs none.
         let ahead = told.max(if is_other {
             behind
         } else if is_new {
@@ -323,6 +338,7 @@ impl Monitor {
         self.ahead.load(Ordering::Acquire)
     }
 
+    /// The key of the write probe; `None` in a Cluster until the node's slots are known.
     fn probe_key(&self) -> Option<String> {
         let mut key = lock(&self.probe_key);
         if key.is_none() {

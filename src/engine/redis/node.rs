@@ -31,6 +31,7 @@ use super::{
 
 /// A node of the store.
 pub(super) struct Node {
+    /// Probes the node.
     pub(super) monitor: Arc<Monitor>,
     shared: Arc<Shared>,
     /// The most connections of a plain or confirmed pipeline.
@@ -43,6 +44,7 @@ pub(super) struct Node {
 
 /// The pipelines of one thread.
 struct Lanes {
+    /// For most decisions.
     plain: Arc<Lane>,
     /// For decisions that replicas must acknowledge: WAIT blocks the connection.
     confirmed: Arc<Lane>,

@@ -38,23 +38,28 @@ pub(super) struct Reading {
 /// The highest clock of all primaries, as an offset to this server's monotonic clock.
 #[derive(Debug)]
 pub(super) struct Skew {
+    /// The origin of monotonic times.
     since: Instant,
+    /// `None` before the first reading.
     highest: Mutex<Option<Highest>>,
 }
 
 /// The highest offset, in µs.
 #[derive(Debug, Clone, Copy)]
 struct Highest {
+    /// The primary's time minus the monotonic time.
     offset: i64,
     /// The monotonic time of its measurement.
     at: i64,
 }
 
 impl Skew {
+    /// Creates the state of a server that has measured nothing.
     pub(super) fn new() -> Skew {
         Skew { since: monotonic(), highest: Mutex::default() }
     }
 
+    /// A monotonic time as µs since the start.
     fn micros(&self, instant: Instant) -> i64 {
         instant.saturating_duration_since(self.since).as_micros() as i64
     }
@@ -65,6 +70,7 @@ impl Skew {
         let Some(highest) = highest else { return 0 };
         let now = self.micros(reading.answered);
         let drift = (now - highest.at) / DRIFT;
+        // The lowest offset that fits the reading; the lead may be too large by a round trip.
         let lowest = reading.time as i64 - now;
         (highest.offset + drift - lowest).max(0) as u64
     }
@@ -72,6 +78,7 @@ impl Skew {
     /// Records a primary's clock and the lead of its tokens, in µs.
     pub(super) fn note(&self, reading: &Reading, ahead: u64) {
         let at = self.micros(reading.answered);
+        // The highest offset that fits the reading.
         let offset = (reading.time + ahead) as i64 - self.micros(reading.asked);
         let mut highest = self.highest.lock().unwrap_or_else(PoisonError::into_inner);
         *highest = Some(match *highest {

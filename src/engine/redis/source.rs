@@ -38,6 +38,7 @@ pub(super) struct Sentinels {
 }
 
 impl Source {
+    /// The primary that these Sentinels name.
     pub(super) fn sentinel(client: SentinelClient) -> Source {
         let sentinels = tokio::sync::Mutex::new(client);
         Source::Sentinel(Box::new(Sentinels { sentinels, primary: Mutex::default() }))
@@ -61,6 +62,7 @@ impl Source {
             Source::Fixed(client) => return Ok(client.clone()),
             Source::Sentinel(sentinels) => &**sentinels,
         };
+        // An answer from before the last lost connection is too old: the primary may have changed.
         let known = || {
             let known = lock(primary).clone();
             known.filter(|(_, since)| *since >= epoch).map(|(client, _)| client)

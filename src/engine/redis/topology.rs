@@ -49,6 +49,7 @@ pub(super) enum Redirect {
 }
 
 impl Topology {
+    /// Creates the nodes of a URL. A single node is unusable until its first probe.
     pub(super) fn new(address: Address, plan: Plan) -> Topology {
         let single = |source| Topology::Single(Node::new(source, StoreState::Down, &plan));
         match address {
@@ -136,6 +137,7 @@ impl Topology {
         }
     }
 
+    /// Follows the condition of the store.
     pub(super) fn state(&self) -> watch::Receiver<StoreState> {
         match self {
             Topology::Single(node) => node.monitor.state(),

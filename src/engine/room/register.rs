@@ -27,13 +27,17 @@ const KEEP_TICKS: u32 = 5;
 #[derive(Debug)]
 pub(super) struct Register<D> {
     queues: Mutex<Queues<D>>,
+    /// Wakes the heartbeat task when the schedule changes.
     changed: Notify,
 }
 
 #[derive(Debug)]
 struct Queues<D> {
+    /// The queues by partition.
     by_partition: HashMap<Arc<[u8]>, Line<D>>,
+    /// The queues by the time of their next heartbeat.
     schedule: BTreeSet<(Instant, Arc<[u8]>)>,
+    /// Calls that left their queue, not reported to the store yet.
     left: VecDeque<Due<D>>,
     /// Whether a heartbeat task runs.
     is_attended: bool,
@@ -42,7 +46,9 @@ struct Queues<D> {
 /// The waiting calls of this server in one queue.
 #[derive(Debug)]
 struct Line<D> {
+    /// A decision of one of the calls, to build heartbeats from.
     asked: D,
+    /// The numbers of the calls.
     calls: HashSet<u64>,
     /// The time of the next heartbeat.
     next: Instant,
@@ -115,8 +121,8 @@ impl<D: Waits> Register<D> {
         line.map(|line| line.calls.iter().copied().collect()).unwrap_or_default()
     }
 
-    /// Waits until heartbeats are due, and returns at most `limit`. Returns `None` once no call
-    /// waits; the heartbeat task must then end.
+    /// Waits for the next scheduled heartbeats, and returns at most `limit`. Returns `None` once no
+    /// call waits; the heartbeat task must then end.
     pub(super) async fn next(&self, limit: usize) -> Option<Vec<Due<D>>> {
         loop {
             let next = {
@@ -178,6 +184,7 @@ impl<D: Waits> Queues<D> {
         TICK.max(TICK_PER_QUEUE * self.by_partition.len() as u32)
     }
 
+    /// Takes the heartbeats whose time has come, at most `limit`.
     fn due(&mut self, limit: usize) -> Vec<Due<D>> {
         // Leaves take half of a batch at most, so that renewals are not delayed.
         let left = self.left.len().min(limit / 2);

@@ -10,8 +10,10 @@ const REPORT_EVERY: Duration = Duration::from_secs(10);
 /// Failures that are not logged yet.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
+    /// The number of failures since the last line.
     count: u64,
     last: Option<Error>,
+    /// The time of the last line.
     told: Option<Instant>,
 }
 

@@ -106,6 +106,7 @@ pub(super) struct Known {
 /// The results of a group of looks.
 #[derive(Default)]
 struct Looked {
+    /// Finished looks, to be settled.
     looks: Vec<Look>,
     /// Partitions in which more has ended than one step takes.
     more: Vec<PartitionCursor>,
@@ -289,6 +290,7 @@ impl<F> Sweep<'_, F> {
         Ok(looked)
     }
 
+    /// Schedules the next looks. Returns for each look whether the name left the index.
     async fn settle<D>(&self, looks: &[Look], known: &Known) -> Result<Vec<bool>, Error>
     where
         F: Fn(Name) -> D,
@@ -338,6 +340,7 @@ impl Looked {
 }
 
 impl Known {
+    /// The state of a server that begins to sweep: it knows no older readings of the store's clock.
     fn new(start: Instant, now: Timestamp) -> Known {
         Known {
             now,

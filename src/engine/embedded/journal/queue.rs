@@ -11,6 +11,7 @@ const ROW_BYTES: usize = 64 << 10;
 /// The work of the journal thread.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
+    /// The queued changes, in order.
     rows: Vec<Row>,
     /// The number of queued changes.
     pub(super) count: usize,
@@ -28,6 +29,7 @@ pub(super) struct Queue {
     pub(super) is_mark_due: bool,
     /// Whether the thread waits to be woken.
     pub(super) is_idle: bool,
+    /// Whether the engine closes: the next write is the last.
     pub(super) is_closing: bool,
 }
 

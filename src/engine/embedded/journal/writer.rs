@@ -34,6 +34,7 @@ impl Drop for End {
 }
 
 impl Writer {
+    /// Writes until the engine closes.
     pub(super) fn run(mut self) {
         let _end = End(self.shared.clone());
         let mut began = monotonic();
@@ -68,6 +69,7 @@ impl Writer {
                 self.clock.note_synced(mark);
                 self.shared.note_written(ticket);
             }
+            // The batch is kept: the next call writes it again, with later changes.
             Err(why) => {
                 if is_closing {
                     tracing::error!(

@@ -15,10 +15,12 @@ pub(in super::super) struct Batch {
     /// Prefixes whose entries are removed before the entries below are written. Sorted, so that the
     /// file depends on the decisions only.
     clear: BTreeSet<Box<[u8]>>,
+    /// The new value of each key; `None` removes it.
     entries: BTreeMap<Box<[u8]>, Option<Box<[u8]>>>,
 }
 
 impl Batch {
+    /// Adds a change; the last change of a key counts.
     pub(in super::super) fn add(&mut self, change: Change<'_>) {
         match change {
             Change::Put(key, value) => self.set(key, Some(value.into())),
@@ -40,6 +42,7 @@ impl Batch {
         }
     }
 
+    /// Whether the batch contains no change.
     pub(in super::super) fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -49,6 +52,7 @@ impl Batch {
         self.clear.len() + self.entries.len()
     }
 
+    /// Applies the batch to the table: first the cleared prefixes, then the entries.
     pub(super) fn apply(
         &self,
         table: &mut redb::Table<'_, &[u8], &[u8]>,

@@ -8,7 +8,9 @@ use std::{
     path::Path,
 };
 
+/// The mode of a new directory: the owner only.
 const DIRECTORY: u32 = 0o700;
+/// The mode of a new file: the owner only.
 const FILE: u32 = 0o600;
 /// The rights of other users.
 const OTHERS: u32 = 0o077;

@@ -10,7 +10,9 @@ const SLICE: usize = 16;
 /// The budget that a step has left.
 #[derive(Debug)]
 pub(super) struct Budget {
+    /// Entries that may still be dropped.
     left: usize,
+    /// Entries dropped so far.
     dropped: usize,
     /// The end of the step's time; `None` where the result must not depend on the speed of the
     /// machine.
@@ -20,6 +22,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
+    /// A budget of `left` entries until a point in time.
     pub(super) fn new(left: usize, until: Option<Instant>) -> Budget {
         Budget { left, dropped: 0, until, unseen: 0 }
     }
@@ -47,10 +50,12 @@ impl Budget {
         self.until.is_some_and(|until| monotonic() >= until)
     }
 
+    /// Whether nothing may be dropped any more.
     pub(super) fn is_spent(&self) -> bool {
         self.left == 0
     }
 
+    /// The number of entries dropped so far.
     pub(super) fn dropped(&self) -> usize {
         self.dropped
     }

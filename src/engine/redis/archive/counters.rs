@@ -6,9 +6,13 @@ use crate::archive::{
     AnswerLine, BanLine, CounterLine, LimitLine, NoticeLine, Text, UsageLine, VerdictName,
 };
 
+/// Flags of an answer: a limit was crossed; a ban follows.
 const CROSSED: u8 = 1;
 const BANNED: u8 = 4;
 
+/// Parses the counters of a key. Each is: name of the limit, 0, kind u8, forget u64 µs, number of
+/// notices u8, size of the usage u16, the usage, then for each notice its level u32 and time u64
+/// µs.
 pub(super) fn parse_counters(text: &[u8]) -> Option<Vec<CounterLine>> {
     let (mut packed, mut counters) = (Packed(text), Vec::new());
     while !packed.is_empty() {
@@ -25,6 +29,10 @@ pub(super) fn parse_counters(text: &[u8]) -> Option<Vec<CounterLine>> {
     Some(counters)
 }
 
+/// Parses the usage of a counter, by kind: 1 and 2 (fixed and calendar window) are start u64 µs and
+/// count u32. 3 (sliding window) is bucket width u64 µs, number of the last bucket u64, total u64,
+/// then for each bucket the low byte of its number and its count u32. 4 (token bucket) is tat u64
+/// µs, part u32, max u32, window u64 µs, seen u64 µs.
 fn parse_usage(kind: u8, mut packed: Packed<'_>) -> Option<UsageLine> {
     Some(match kind {
         1 => UsageLine::FixedWindow { start: packed.u64()?, count: packed.u32()? },
@@ -49,6 +57,7 @@ fn parse_usage(kind: u8, mut packed: Packed<'_>) -> Option<UsageLine> {
     })
 }
 
+/// The form that [`parse_counters`] reads.
 pub(super) fn pack_counters(counters: &[CounterLine]) -> Vec<u8> {
     let mut text = Vec::with_capacity(64);
     for counter in counters {
@@ -67,6 +76,7 @@ pub(super) fn pack_counters(counters: &[CounterLine]) -> Vec<u8> {
     text
 }
 
+/// The kind and the form that [`parse_usage`] reads.
 fn pack_usage(usage: &UsageLine) -> (u8, Vec<u8>) {
     let mut text = Vec::with_capacity(32);
     let kind = match usage {
@@ -97,18 +107,21 @@ fn pack_usage(usage: &UsageLine) -> (u8, Vec<u8>) {
     (kind, text)
 }
 
+/// Parses a ban: end u64 µs, forget u64 µs, strikes u32, reason, 0, actor, 0.
 pub(super) fn parse_ban(text: &[u8]) -> Option<BanLine> {
     let mut packed = Packed(text);
     let (until, forget) = (packed.u64()?, packed.u64()?);
     Some(BanLine { forget: Some(forget), ..parse_ban_from(until, &mut packed)? })
 }
 
+/// Parses a ban after its times.
 fn parse_ban_from(until: u64, packed: &mut Packed<'_>) -> Option<BanLine> {
     let strikes = packed.u32()?;
     let (reason, actor) = (Text::new(packed.terminated()?), Text::new(packed.terminated()?));
     Some(BanLine { until, forget: None, strikes, reason, actor })
 }
 
+/// The form that [`parse_ban`] reads.
 pub(super) fn pack_ban(ban: &BanLine) -> Vec<u8> {
     let mut text = ban.until.to_le_bytes().to_vec();
     text.extend_from_slice(&ban.forget.unwrap_or(ban.until).to_le_bytes());
@@ -124,6 +137,8 @@ fn pack_ban_to(ban: &BanLine, text: &mut Vec<u8>) {
     }
 }
 
+/// Parses an answer: forget u64 µs, verdict u8, flags u8, retry_after u64 ms, the ban if there is
+/// one, then for each limit its count u32 and reset_after u64 ms.
 pub(super) fn parse_answer(
     policy: Option<Text>,
     key: Text,
@@ -156,6 +171,7 @@ pub(super) fn parse_answer(
     Some(answer)
 }
 
+/// The form that [`parse_answer`] reads.
 pub(super) fn pack_answer(answer: &AnswerLine) -> Vec<u8> {
     let mut text = answer.forget.to_le_bytes().to_vec();
     text.push(match answer.verdict {

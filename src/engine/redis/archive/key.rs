@@ -11,8 +11,11 @@ pub(super) struct KeyBuilder {
 /// The parts of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Named {
+    /// Such as `admission`.
     pub(super) capability: Vec<u8>,
+    /// The partition's name, decoded.
     pub(super) name: Vec<u8>,
+    /// The rest of the key after the hash tag.
     pub(super) part: Vec<u8>,
 }
 
@@ -21,6 +24,7 @@ impl KeyBuilder {
         KeyBuilder { prefix: prefix.to_owned() }
     }
 
+    /// Builds a key of a partition, as the decisions do.
     pub(super) fn key(&self, capability: &str, name: &[u8], part: &[&[u8]]) -> Vec<u8> {
         let mut key = Vec::with_capacity(64);
         push_key(&mut key, &self.prefix, capability, name, part);

@@ -40,6 +40,7 @@ pub(super) fn parse(
         leases.extend(scored.filter_map(|(lease, end)| Some((lease, score(&end)?))));
     }
     let mut known: HashSet<Vec<u8>> = HashSet::new();
+    // The records that exist, whatever their state.
     for Stored { part, .. } in stored {
         if let Some(member) = part.strip_prefix(b"task:") {
             known.insert(member.to_vec());
@@ -92,6 +93,7 @@ pub(super) fn parse(
             }
         }
     }
+    // Running leases whose record does not refer to them.
     for (lease, end) in leases.iter().filter(|(lease, end)| **end > now && !listed.contains(*lease))
     {
         let (member, task) = lost(pool, lease, *end)
@@ -108,6 +110,7 @@ pub(super) fn parse(
     Ok(read)
 }
 
+/// A pool without settings.
 fn pool_line(pool: &Text) -> PoolLine {
     PoolLine {
         pool: pool.clone(),
@@ -120,11 +123,13 @@ fn pool_line(pool: &Text) -> PoolLine {
     }
 }
 
+/// A zset score as a whole number.
 fn score(text: &[u8]) -> Option<u64> {
     let score: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     (score >= 0.0 && score.fract() == 0.0).then_some(score as u64)
 }
 
+/// Parses the settings; empty fields are not overridden.
 fn parse_settings(text: &[u8], line: &mut PoolLine) -> Option<()> {
     let parts: Vec<&[u8]> = text.split(|byte| *byte == b',').collect();
     let [capacity, lease, grace, paused, ref rest @ ..] = parts[..] else { return None };
@@ -183,6 +188,7 @@ fn lost(pool: &Text, lease: &[u8], end: u64) -> Option<(Vec<u8>, TaskLine)> {
     Some((member.to_vec(), task))
 }
 
+/// A task without a lease, by its device and task name.
 fn blank(pool: &Text, member: &[u8]) -> Option<TaskLine> {
     let at = member.iter().position(|byte| *byte == SEPARATOR)?;
     Some(TaskLine {
@@ -203,6 +209,8 @@ fn blank(pool: &Text, member: &[u8]) -> Option<TaskLine> {
     })
 }
 
+/// Parses a task record: state byte; token, grant, expire, slot end and forget, each u64; for a
+/// completed task one byte for its outcome; then its result or reason.
 fn parse_task(pool: &Text, member: &[u8], text: &[u8]) -> Option<TaskLine> {
     let mut task = blank(pool, member)?;
     let mut packed = Packed(text);
@@ -248,7 +256,10 @@ pub(super) fn payload_field(member: &[u8]) -> Vec<u8> {
     [&[SEPARATOR], member].concat()
 }
 
-/// Parses a task record, with its payload if that has a separate field.
+/// Parses the record of a queued task:
+/// `SS token grant expire slot_end attempt at ends forget payload` as text. The two letters are the
+/// standing in the queue and the state. A small first letter means that the payload has a separate
+/// field.
 fn parse_queued(
     pool: &Text,
     member: &[u8],

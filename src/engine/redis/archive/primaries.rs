@@ -28,6 +28,7 @@ pub(super) struct Primaries {
 struct Primary {
     /// The ranges of slots, first and last; empty for a node with all slots.
     slots: Vec<(u16, u16)>,
+    /// The `host:port`; empty without a Cluster.
     place: String,
     socket: MultiplexedConnection,
     /// The `master_replid`, for values that were reserved under it.
@@ -40,6 +41,7 @@ fn told(error: RedisError) -> String {
 }
 
 impl Primaries {
+    /// Connects to all primaries. The error says what cannot be reached.
     pub(super) async fn connect(options: &RedisOptions) -> Result<Primaries, String> {
         let address = options.address()?;
         let failed = |error: RedisError| format!("cannot reach the Redis: {error}");
@@ -147,6 +149,7 @@ impl Primaries {
         Ok(())
     }
 
+    /// The index of the node that has a key's slot.
     fn position(&self, key: &[u8]) -> Result<usize, String> {
         if let [node] = &self.nodes[..]
             && node.slots.is_empty()
@@ -161,6 +164,7 @@ impl Primaries {
     }
 }
 
+/// Connects to the primaries of a Cluster. One seed that answers is enough.
 async fn cluster(seeds: &[Template]) -> Result<Primaries, String> {
     let mut failed = "it names no node".to_owned();
     for seed in seeds {
@@ -193,6 +197,7 @@ async fn cluster(seeds: &[Template]) -> Result<Primaries, String> {
     Err(format!("cannot reach the Cluster: {failed}"))
 }
 
+/// Connects to `place` with the user and TLS settings of `seed`.
 async fn connect(seed: &Template, place: &str) -> Result<MultiplexedConnection, RedisError> {
     let (host, port) = place.rsplit_once(':').unwrap_or((place, ""));
     let client: Client = seed.at(host, port.parse().unwrap_or(6379)).client()?;

@@ -41,6 +41,7 @@ pub(super) async fn partition(
             tag.escape_ascii()
         ))
     };
+    // Repeated only for pools: each try adds the records of leases that began since the SCAN.
     for attempt in 1..=TRIES {
         let named: Vec<(Vec<u8>, Named)> = found
             .iter()
@@ -52,6 +53,7 @@ pub(super) async fn partition(
         let asked: Vec<_> = named.into_iter().filter_map(asked).collect();
         let Some((_, of, _)) = asked.first() else { return Ok(Vec::new()) };
         let (capability, name) = (of.capability.clone(), of.name.clone());
+        // MULTI and EXEC: all values of the partition are of one instant.
         let mut pipeline = Pipeline::new();
         pipeline.atomic();
         for (_, _, command) in &asked {
@@ -115,10 +117,12 @@ fn asked((key, named): (Vec<u8>, Named)) -> Option<(Vec<u8>, Named, Cmd)> {
     Some((key, named, command))
 }
 
+/// The error text for an unreadable value.
 fn unread(of: &Stored) -> String {
     format!("{} cannot be read", of.part.escape_ascii())
 }
 
+/// The lines of a rate partition: usage and ban of each key become one line, each answer another.
 fn rates(name: &[u8], stored: &[Stored]) -> Result<Vec<Line>, String> {
     let joined = |key: &[u8]| [name, &[SEPARATOR], key].concat();
     let mut lines: Vec<Line> = Vec::new();
@@ -157,6 +161,8 @@ fn rates(name: &[u8], stored: &[Stored]) -> Result<Vec<Line>, String> {
     Ok(lines)
 }
 
+/// The lines of a sequence: `last`, `time` and `reserved` of a hash, and answers of the form
+/// `forget last step count floor_applied`. `epoch` is the primary's `master_replid`.
 fn sequence(name: &[u8], stored: &[Stored], epoch: &[u8]) -> Result<Vec<Line>, String> {
     let mut lines = Vec::new();
     for of in stored {
@@ -200,6 +206,7 @@ fn sequence(name: &[u8], stored: &[Stored], epoch: &[u8]) -> Result<Vec<Line>, S
     Ok(lines)
 }
 
+/// A lock: `state token grant expire lease_ms owner`.
 fn lock(name: &[u8], of: &Stored) -> Option<Result<Line, String>> {
     let text = of.text()?;
     let parse = || {
@@ -218,6 +225,7 @@ fn lock(name: &[u8], of: &Stored) -> Option<Result<Line, String>> {
     Some(parse().ok_or_else(|| unread(of)))
 }
 
+/// The lines of a sku: its numbers, holds, buyers, orders and answers.
 fn stock(name: &[u8], stored: &[Stored]) -> Result<Vec<Line>, String> {
     let mut lines = Vec::new();
     for of in stored {
@@ -261,6 +269,7 @@ fn stock(name: &[u8], stored: &[Stored]) -> Result<Vec<Line>, String> {
     Ok(lines)
 }
 
+/// A hold: `order quantity buyer expire`, joined by `\x1f`.
 fn hold(sku: Text, member: &[u8]) -> Option<Line> {
     let parts: Vec<&[u8]> = member.split(|byte| *byte == SEPARATOR).collect();
     let [order, quantity, buyer, expire] = parts[..] else { return None };
@@ -269,12 +278,14 @@ fn hold(sku: Text, member: &[u8]) -> Option<Line> {
     Some(Line::Hold(HoldLine { sku, order, quantity, buyer, expire }))
 }
 
+/// An answer to SetStock or AddStock: `forget on_hand reserved sold`.
 fn restock(sku: Text, request: Text, text: &[u8]) -> Option<Line> {
     let parts: Vec<u64> = text.split(|byte| *byte == b' ').map(number).collect::<Option<_>>()?;
     let [forget, on_hand, reserved, sold] = parts[..] else { return None };
     Some(Line::StockReplay(RestockLine { sku, request, on_hand, reserved, sold, forget }))
 }
 
+/// An order: `state quantity grant expire forget limit buyer`.
 fn order_line(sku: Text, order: Text, text: &[u8]) -> Option<Line> {
     let parts: Vec<&[u8]> = text.splitn(7, |byte| *byte == b' ').collect();
     let [state, quantity, grant, expire, forget, limit, buyer] = parts[..] else { return None };

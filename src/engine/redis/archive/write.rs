@@ -100,6 +100,7 @@ impl Keyspace {
         }
     }
 
+    /// The command for a line of stock, if it is one.
     fn stock(&self, line: &Line) -> Option<Keyed> {
         Some(match line {
             Line::Stock(line) => {
@@ -139,6 +140,7 @@ impl Keyspace {
         })
     }
 
+    /// The commands for a task: its record, and its entries in the pool's lists.
     fn task(&mut self, task: &TaskLine) -> Vec<Keyed> {
         let (_, horizon) = self.pools.entry(task.pool.0.clone()).or_default();
         *horizon = task.forget.unwrap_or(0).max(task.slot_end).max(*horizon);
@@ -204,6 +206,8 @@ impl Keyspace {
         commands
     }
 
+    /// A key of a rate. With a policy several rate keys share a tag, so the rate key is in the
+    /// part.
     fn rate_key(&self, tag: &[u8], part: &[u8], has_policy: bool, key: &[u8]) -> Vec<u8> {
         match has_policy {
             true => self.keys.key("rate", tag, &[part, b":", key]),

@@ -22,7 +22,9 @@ const POLICY_EVERY: u32 = 20;
 
 /// The connection of the probes.
 pub(super) struct Probe {
+    /// `None` before the first probe and after a failed one.
     pub(super) socket: Option<MultiplexedConnection>,
+    /// The monitor's epoch when the connection was made.
     pub(super) epoch: u64,
     /// Whether this is the first probe, whose result is logged in any case.
     pub(super) is_first: bool,
@@ -44,6 +46,7 @@ pub(super) enum Verdict {
 impl Monitor {
     /// Probes the node: id and role each time; now and again a write and the eviction policy.
     pub(super) async fn ask(&self, probe: &mut Probe) -> RedisResult<Verdict> {
+        // A connection was lost since: the address may have changed.
         if probe.epoch != self.epoch() {
             probe.socket = None;
         }
