@@ -16,8 +16,8 @@ use std::{env, time::Duration};
 
 use process::{Process, serve};
 use tollgate::{
+    decision::time::monotonic,
     grpc::client::pb::{self, admission_service_client::AdmissionServiceClient},
-    time::monotonic,
 };
 use tonic::transport::Channel;
 

@@ -18,13 +18,15 @@ use std::{
 use bytes::Bytes;
 use tollgate::{
     admission::{AdmitDecision, AdmitTask, GetPool, Settings},
-    allocator::{self, Allocator},
+    decision::{
+        names::Name,
+        time::{Clock, Millis, monotonic},
+    },
     engine::{
         Engine,
         embedded::{Disk, Durability, Embedded},
     },
-    names::Name,
-    time::{Clock, Millis, monotonic},
+    server::allocator::{self, Allocator},
 };
 
 // The same allocator as the server.

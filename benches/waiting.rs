@@ -18,8 +18,8 @@ use hdrhistogram::Histogram;
 use process::serve;
 use tokio::task::JoinSet;
 use tollgate::{
+    decision::time::monotonic,
     grpc::client::pb::{self, lock_service_client::LockServiceClient},
-    time::monotonic,
 };
 use tonic::{Request, transport::Channel};
 

@@ -4,30 +4,22 @@
 //! trip. Two executors run each decision, and a differential test proves that they agree.
 //!
 //! # Map
-//! - [`admission`], [`rate`], [`sequence`], [`lock`], [`stock`]: the rules of a capability, one
-//!   file per verb. Each verb is a [`decision::Decision`]: `decide` in Rust, its twin in `lua/`.
-//! - [`lease`], [`waiting`], [`events`], `memory` (the replay cache): parts that several
-//!   capabilities share.
-//! - [`denial`]: which refusals a server may cache. [`degradation`]: the fallback while the store
-//!   is unreachable. [`confirmation`]: replica acknowledgement.
+//! - [`cli`]: the `tollgate` command; `main` only calls it. [`cli::caller`]: the commands that make
+//!   single calls or watch. [`cli::fleet`]: simulated devices that create load.
+//!   [`cli::transfer`]: export and import.
+//! - [`config`]: flags, environment and `tollgate.toml`.
+//! - [`server`]: listeners, threads, routes, health, drain, logs.
+//! - [`grpc`]: parses requests into decisions and converts outcomes into responses.
 //! - [`engine`]: runs decisions, in this process or in Redis. Contains the denial cache, the
 //!   waiters, the event feeds and the sweeper.
-//! - [`grpc`]: parses requests into decisions and converts outcomes into responses.
-//! - [`server`]: listeners, threads, routes, health, drain. [`budget`]: limits on what callers can
-//!   make the server hold.
-//! - [`command`]: the `tollgate` command; `main` only calls it. [`config`]: flags, environment and
-//!   `tollgate.toml`. [`telemetry`]: logs.
-//! - [`caller`]: the commands that make single calls or watch. [`fleet`]: simulated devices that
-//!   create load.
-//! - [`record`]: persistence. [`archive`]: the lines of an export file. [`transfer`]: export and
-//!   import.
-//! - [`names`] builds every Redis key, [`time`] reads every clock, [`script`] lists every script,
-//!   [`error`] says why a call could not be decided. [`allocator`], `parted` (a hash map that
-//!   resizes in steps), `globs`, `text` and `signals` are utilities.
+//! - [`admission`], [`rate`], [`sequence`], [`lock`], [`stock`]: the rules of a capability, one
+//!   file per verb. Each verb is a [`decision::Decision`]: `decide` in Rust, its twin in `lua/`.
+//! - [`decision`]: the seam between rules and engines, and the vocabulary that they share: names,
+//!   time, leases, waiters, events, errors, scripts, persistence.
 //!
-//! Dependencies point one way: command → server → grpc → engine → capabilities → decision → script,
-//! names, time, error. Only `grpc` uses the generated messages, only `grpc` and `server` use tonic,
-//! only `engine::redis` uses Redis.
+//! Dependencies point one way: cli → config → server → grpc → engine → capabilities → decision; no
+//! two folders depend on each other. Only `grpc` uses the generated messages, only `grpc` and
+//! `server` use tonic, only `engine::redis` uses Redis.
 //!
 //! # The path of a request
 //! 1. [`server`] assigns the connection to a thread. Each thread has a single-threaded runtime; a
@@ -44,7 +36,7 @@
 //!    and parses the reply.
 //! 5. If the store is unreachable, the fallback may answer.
 //! 6. [`grpc`] converts the outcome. A refusal is an answer with status OK. An
-//!    [`Error`](error::Error) becomes a gRPC error: it could not be decided.
+//!    [`Error`](decision::error::Error) becomes a gRPC error: it could not be decided.
 //!
 //! # Glossary
 //! - *Partition*: the unit of atomicity: one pool, rate key, sequence, lock or sku.
@@ -69,36 +61,13 @@
 #![recursion_limit = "256"]
 
 pub mod admission;
-pub mod allocator;
-pub mod archive;
-pub mod budget;
-pub mod caller;
-pub mod command;
+pub mod cli;
 pub mod config;
-pub mod confirmation;
 pub mod decision;
-pub mod degradation;
-pub mod denial;
 pub mod engine;
-pub mod error;
-pub mod events;
-pub mod fleet;
-mod globs;
 pub mod grpc;
-pub mod lease;
 pub mod lock;
-mod memory;
-pub mod names;
-mod parted;
 pub mod rate;
-pub mod record;
-pub mod script;
 pub mod sequence;
 pub mod server;
-mod signals;
 pub mod stock;
-pub mod telemetry;
-mod text;
-pub mod time;
-pub mod transfer;
-pub mod waiting;

@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use tollgate::{allocator::Allocator, command};
+use tollgate::{cli, server::allocator::Allocator};
 
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
 fn main() -> ExitCode {
-    command::main()
+    cli::main()
 }

@@ -31,7 +31,7 @@ use line::{End, Line};
 use prost::Message;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::time::{MissedTickBehavior, interval};
-use tollgate::{grpc::client::pb, time::monotonic};
+use tollgate::{decision::time::monotonic, grpc::client::pb};
 
 const REDIS: u16 = 21_989;
 const CONNECTIONS: usize = 16;

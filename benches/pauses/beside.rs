@@ -11,11 +11,9 @@ use std::{
 use tokio::runtime::Builder;
 use tollgate::{
     admission::AdmitTask,
-    decision::Decision,
+    decision::{Decision, error::Error, time::monotonic},
     engine::{Engine, embedded::Kept},
-    error::Error,
     rate::CheckRate,
-    time::monotonic,
 };
 
 use crate::{

@@ -35,16 +35,18 @@ use tollgate::{
         AdmitTask, CompleteTask, ConfigurePool, GetPool, Outcome, Overrides, Settings, SweepPool,
         TaskName,
     },
-    allocator::{self, Allocator},
-    decision::Decision,
+    decision::{
+        Decision,
+        error::Error,
+        names::Name,
+        time::{Clock, Millis, monotonic},
+    },
     engine::{
         Engine,
         embedded::{Disk, Durability, Embedded, Kept},
     },
-    error::Error,
-    names::Name,
     rate::{Algorithm, CheckRate, LimitSpec, MeterName, Rule, RuleSpec},
-    time::{Clock, Millis, monotonic},
+    server::allocator::{self, Allocator},
 };
 
 use beside::ask;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use indicatif::ProgressBar;
-use tollgate::time::monotonic;
+use tollgate::decision::time::monotonic;
 
 use crate::{
     client::Opinion,

@@ -12,7 +12,7 @@ use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
 };
-use tollgate::time::monotonic;
+use tollgate::decision::time::monotonic;
 
 use crate::{
     call::Load,

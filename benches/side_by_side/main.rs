@@ -42,7 +42,7 @@ mod targets;
 use std::process::ExitCode;
 
 use clap::Parser;
-use tollgate::allocator::{self, Allocator};
+use tollgate::server::allocator::{self, Allocator};
 
 use besides::Besides;
 use loads::Ports;

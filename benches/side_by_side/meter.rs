@@ -2,7 +2,7 @@
 
 use std::{fs, time::Instant};
 
-use tollgate::time::monotonic;
+use tollgate::decision::time::monotonic;
 
 /// Process of a row, and its Redis.
 pub(crate) struct Meter {

@@ -13,7 +13,7 @@ use tokio::{
     sync::{Notify, Semaphore},
     time::timeout,
 };
-use tollgate::time::monotonic;
+use tollgate::decision::time::monotonic;
 
 use crate::{
     call::Load,

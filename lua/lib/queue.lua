@@ -1,4 +1,4 @@
--- Waiters in order of arrival; twin of src/waiting/queue.rs.
+-- Waiters in order of arrival; twin of src/decision/waiters/queue.rs.
 --
 -- queue   zset of waiters (device and task, or owner) by ticket: their arrival, µs.
 -- places  hash: "p" and a waiter: "number until channel" of its call.

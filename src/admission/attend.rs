@@ -1,13 +1,13 @@
 //! `AttendPool`: the heartbeat of a server for its waiters in the queue of a pool.
 
 use super::{Pool, Settings, unknown_status};
-use crate::{
-    decision::{Call, Decision, Listing, Reply},
+use crate::decision::{
+    Call, Decision, Listing, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
     time::Timestamp,
-    waiting::{self, Attend, Attendance},
+    waiters::{self, Attend, Attendance},
 };
 
 /// A heartbeat for the queue of a pool.
@@ -46,7 +46,7 @@ impl Decision for AttendPool {
     fn encode(&self, call: &mut Call) {
         call.key(&[b"settings"]);
         call.key(&[b"leases"]);
-        waiting::push_keys(call);
+        waiters::push_keys(call);
         call.number(self.settings.capacity.into());
         call.number(self.settings.paused.into());
         self.attend.encode(call);

@@ -1,8 +1,8 @@
 //! `CancelTask`: removes a task from the queue of its device.
 
 use super::{EventKind, Pool, Settings, Standing, TaskName, TaskState, unknown_status};
-use crate::{
-    decision::{Call, Decision, Listing, Reply},
+use crate::decision::{
+    Call, Decision, Listing, Reply,
     denial::Effect,
     error::Error,
     script::{self, Script},

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     EventKind, Pool, Settings, Task, TaskName, TaskState, Usage, push_pool_keys, unknown_status,
 };
-use crate::{
-    decision::{Call, Cost, Decision, Listing, Reply},
+use crate::decision::{
+    Call, Cost, Decision, Listing, Reply,
     denial::Effect,
     error::Error,
     script::{self, Script},

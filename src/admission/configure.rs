@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use super::{Event, EventKind, Overrides, Pool, PoolView, Settings, push_queue_keys};
-use crate::{
-    confirmation::Confirmation,
-    decision::{Call, Cost, Decision, Judge, Listing, Reply, Unconfirmed},
+use crate::decision::{
+    Call, Cost, Decision, Judge, Listing, Reply, Unconfirmed,
+    acknowledgement::Confirmation,
     denial::Effect,
     error::Error,
     names::Name,
     script::{self, Script},
     time::Timestamp,
-    waiting,
+    waiters,
 };
 
 /// Changes the given settings; the others stay.
@@ -69,7 +69,7 @@ impl Decision for ConfigurePool {
         call.key(&[b"settings"]);
         call.key(&[b"token"]);
         call.key(&[b"leases"]);
-        waiting::push_keys(call);
+        waiters::push_keys(call);
         push_queue_keys(call);
         self.overrides.encode(call);
         call.number(self.reset.into());

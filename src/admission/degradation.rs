@@ -4,10 +4,10 @@ use super::{
     Admission, AdmitDecision, AdmitTask, CompleteTask, CompleteVerdict, Completion, RenewTask,
     RenewVerdict, Settings, Usage,
 };
-use crate::{
-    degradation::{Degradable, OnStoreFailure},
+use crate::decision::{
+    fallback::{Degradable, OnStoreFailure},
     time::Millis,
-    waiting::Turn,
+    waiters::Turn,
 };
 
 /// `retry_after` of a refusal by the fallback.

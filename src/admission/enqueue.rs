@@ -6,8 +6,8 @@ use super::{
     EventKind, Lease, Pool, Queued, Settings, Standing, Task, TaskName, TaskState, pool::NEVER,
     push_queue_keys, unknown_status,
 };
-use crate::{
-    decision::{Call, Cost, Decision, Ends, Listing, Reply},
+use crate::decision::{
+    Call, Cost, Decision, Ends, Listing, Reply,
     error::Error,
     script::{self, Script},
     time::Timestamp,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Outcome, pool::device_and_task};
-use crate::time::Timestamp;
+use crate::decision::time::Timestamp;
 
 /// One change of a pool, appended in the same atomic step as the change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,13 +3,13 @@
 use bytes::Bytes;
 
 use super::{EventKind, Pool, Settings, TaskName, TaskState, push_queue_keys, unknown_status};
-use crate::{
-    decision::{Call, Decision, Listing, Reply},
+use crate::decision::{
+    Call, Decision, Listing, Reply,
     denial::Effect,
     error::Error,
     script::{self, Script},
     time::Timestamp,
-    waiting,
+    waiters,
 };
 
 /// Ends the lease of a task for an operator.
@@ -65,7 +65,7 @@ impl Decision for EvictTask {
         call.key(&[b"task:", &member]);
         call.key(&[b"leases"]);
         call.key(&[b"settings"]);
-        waiting::push_keys(call);
+        waiters::push_keys(call);
         push_queue_keys(call);
         call.bytes(&[&member]);
         call.bytes(&[&self.reason]);

@@ -1,14 +1,14 @@
 //! `GetPool`: reads the settings in force and the use of a pool.
 
 use super::{Pool, Settings, Usage, small, unknown_status};
-use crate::{
-    decision::{Call, Cost, Decision, Listing, Reply},
+use crate::decision::{
+    Call, Cost, Decision, Listing, Reply,
     denial::Effect,
     error::Error,
     names::Name,
     script::{self, Script},
     time::{Millis, Timestamp},
-    waiting,
+    waiters,
 };
 
 /// The maximum number of leases that a view examines for its two times.
@@ -124,7 +124,7 @@ impl Decision for GetPool {
     fn encode(&self, call: &mut Call) {
         call.key(&[b"settings"]);
         call.key(&[b"leases"]);
-        waiting::push_keys(call);
+        waiters::push_keys(call);
         call.key(&[b"backlog"]);
         call.key(&[b"token"]);
         self.settings.encode(call);

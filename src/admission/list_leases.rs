@@ -3,8 +3,8 @@
 use std::str;
 
 use super::{Lease, Pool, Task, unknown_status};
-use crate::{
-    decision::{Call, Cost, Decision, Listing, Paged, Reply},
+use crate::decision::{
+    Call, Cost, Decision, Listing, Paged, Reply,
     error::Error,
     names::{Name, SEPARATOR},
     script::{self, Script},

@@ -7,8 +7,8 @@ use super::{
     pool::{Line, device_and_task},
     unknown_status,
 };
-use crate::{
-    decision::{Call, Cost, Decision, Listing, Paged, Reply},
+use crate::decision::{
+    Call, Cost, Decision, Listing, Paged, Reply,
     error::Error,
     names::{Name, SEPARATOR},
     script::{self, Script},

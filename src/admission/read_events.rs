@@ -1,8 +1,8 @@
 //! Reads the events of a pool, for WatchPool.
 
 use super::{Event, EventKind, Pool, unknown_status};
-use crate::{
-    decision::{Call, Cost, Decision, Listing, Reply},
+use crate::decision::{
+    Call, Cost, Decision, Listing, Reply,
     denial::Effect,
     error::Error,
     events::{After, EventPage, History},

@@ -4,9 +4,9 @@ use super::{
     EventKind, Lease, Pool, Settings, TaskName, TaskState, pool::NEVER, push_pool_keys, task::ends,
     unknown_status,
 };
-use crate::{
-    confirmation::Confirmation,
-    decision::{Call, Cost, Decision, Ends, Judge, Listing, Reply, Unconfirmed},
+use crate::decision::{
+    Call, Cost, Decision, Ends, Judge, Listing, Reply, Unconfirmed,
+    acknowledgement::Confirmation,
     denial::Effect,
     error::Error,
     script::{self, Script},

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    confirmation::Confirmation, decision::Call, degradation::OnStoreFailure, denial::DENIAL_CACHE,
+use crate::decision::{
+    Call, acknowledgement::Confirmation, denial::DENIAL_CACHE, fallback::OnStoreFailure,
     globs::Globs, names::Name, time::Millis,
 };
 

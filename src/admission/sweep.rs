@@ -1,8 +1,8 @@
 //! `SweepPool`: processes the expiries of a pool in the background.
 
 use super::{Pool, Settings, unknown_status};
-use crate::{
-    decision::{Call, Cost, Decision, Listing, Reply, Swept},
+use crate::decision::{
+    Call, Cost, Decision, Listing, Reply, Swept,
     denial::Effect,
     error::Error,
     names::Name,

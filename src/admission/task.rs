@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::{Lease, Outcome, Settings};
-use crate::time::{Millis, Timestamp};
+use crate::decision::time::{Millis, Timestamp};
 
 /// The record of a task: its last lease, its result, and its place in the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,12 +6,12 @@
 use super::{
     EventKind, Lease, Pool, Settings, Task, TaskName, TaskState, push_queue_keys, unknown_status,
 };
-use crate::{
-    decision::{Call, Decision, Listing, Reply},
+use crate::decision::{
+    Call, Decision, Listing, Reply,
     error::Error,
     script::{self, Script},
     time::Timestamp,
-    waiting,
+    waiters,
 };
 
 /// The stored reason of a revoked lease.
@@ -74,7 +74,7 @@ impl Decision for WithdrawTask {
         call.key(&[b"task:", &member]);
         call.key(&[b"leases"]);
         call.key(&[b"settings"]);
-        waiting::push_keys(call);
+        waiters::push_keys(call);
         push_queue_keys(call);
         call.bytes(&[&member]);
         call.number(self.token);

@@ -13,10 +13,10 @@ use super::{
     redis::RedisSection,
     sequence::SequenceEntry,
 };
-use crate::{
-    confirmation::{REPLICAS_MAX as CONFIRMING_MAX, WAIT_TIMEOUT_MAX, WAIT_TIMEOUT_MIN},
-    degradation::{OnStoreFailure, REPLICAS_MAX},
+use crate::decision::{
+    acknowledgement::{REPLICAS_MAX as CONFIRMING_MAX, WAIT_TIMEOUT_MAX, WAIT_TIMEOUT_MIN},
     denial::DENIAL_CACHE_MAX,
+    fallback::{OnStoreFailure, REPLICAS_MAX},
     time::Millis,
 };
 

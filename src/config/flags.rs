@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::{
     engine::{embedded::Durability, redis::RedisOptions},
-    telemetry,
+    server::telemetry,
 };
 
 /// Smallest `memory_max`, bytes: an idle server and some space to work.

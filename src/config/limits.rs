@@ -9,7 +9,10 @@ use super::{
     ConfigError,
     file::{length, number},
 };
-use crate::{budget::CallerLimits, engine::embedded::UNSYNCED_BYTES, time::Millis};
+use crate::{
+    decision::{budget::CallerLimits, time::Millis},
+    engine::embedded::UNSYNCED_BYTES,
+};
 
 /// Smallest byte limit: the largest message must fit into the share for large messages.
 const BYTES_MIN: u64 = 8 << 20;

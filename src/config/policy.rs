@@ -8,12 +8,11 @@ use super::file::{
     OnStoreFailureName, denial_cache, length, on_store_failure, parse_length, utc_offset,
 };
 use crate::{
-    names::Name,
+    decision::{names::Name, time::Millis},
     rate::{
         Algorithm, LENGTH_MAX, LENGTH_MIN, LimitSpec, Override, Policies, Policy, Rule, RuleSpec,
         TierAction, TierSpec,
     },
-    time::Millis,
 };
 
 /// `[[policy]]`

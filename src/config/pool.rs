@@ -10,8 +10,7 @@ use crate::{
         ATTEMPTS_MAX, AfterFailover, CAPACITY_MAX, GRACE_MAX, HISTORY_MAX, HISTORY_MIN, LEASE_MAX,
         LEASE_MIN, PoolRule, QUEUED_MAX, RETENTION_MAX, RETENTION_MIN, Settings,
     },
-    confirmation::Confirmation,
-    time::Millis,
+    decision::{acknowledgement::Confirmation, time::Millis},
 };
 
 /// `[[pool]]`

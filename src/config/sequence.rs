@@ -6,12 +6,14 @@ use serde::{Deserialize, Deserializer};
 
 use super::file::{length, number, utc_offset, wait_replicas, wait_timeout};
 use crate::{
-    confirmation::{Confirmation, WAIT_TIMEOUT},
+    decision::{
+        acknowledgement::{Confirmation, WAIT_TIMEOUT},
+        time::Millis,
+    },
     rate::UTC_OFFSET_MAX,
     sequence::{
         AHEAD_DEFAULT, AHEAD_MAX, Dating, Layout, RESERVE_MAX, Reserve, SequenceRule, Sequences,
     },
-    time::Millis,
 };
 
 /// `[[sequence]]`

@@ -3,7 +3,7 @@
 use std::{fmt, io::Write};
 
 use super::{Decision, State};
-use crate::{names, time::Millis};
+use crate::decision::{names, time::Millis};
 
 /// KEYS and ARGV of one decision, in one buffer: one allocation instead of one per argument.
 #[derive(Debug)]

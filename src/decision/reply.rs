@@ -1,6 +1,6 @@
 //! The reply of a script.
 
-use crate::error::Error;
+use crate::decision::error::Error;
 
 /// One element of the flat reply.
 #[derive(Debug, Clone, PartialEq, Eq)]

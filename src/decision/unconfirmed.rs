@@ -7,7 +7,7 @@
 use std::fmt;
 
 use super::{Arguments, Call, Decision, Reply};
-use crate::{error::Error, script::Script};
+use crate::decision::{error::Error, script::Script};
 
 /// How to treat an outcome if too few replicas acknowledge it in time.
 #[derive(Debug)]

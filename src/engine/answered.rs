@@ -9,7 +9,7 @@ use super::{
     Engine,
     denials::{Recall, Shelved, Ticket},
 };
-use crate::error::Error;
+use crate::decision::error::Error;
 
 /// An outcome with its source.
 #[derive(Debug, Clone, PartialEq, Eq)]

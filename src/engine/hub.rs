@@ -19,7 +19,7 @@ use std::{
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::{
+use crate::decision::{
     budget::{self, Limit},
     error::Error,
 };

@@ -22,10 +22,10 @@ use super::{
     Answered, Engine, Source,
     embedded::{Embedded, Kept},
 };
-use crate::{
-    decision::Decision,
-    degradation::{Degradable, OnStoreFailure},
+use crate::decision::{
+    Decision,
     error::Error,
+    fallback::{Degradable, OnStoreFailure},
     time::{Clock, monotonic},
 };
 

@@ -2,7 +2,7 @@
 
 use prost_types::{Duration, Timestamp};
 
-use crate::time::{self, Millis};
+use crate::decision::time::{self, Millis};
 
 pub(super) fn duration(length: Millis) -> Duration {
     let (seconds, millis) = (length.0 / 1000, length.0 % 1000);

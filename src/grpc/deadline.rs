@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hyper::{HeaderMap, header::HeaderName};
 use tonic::Request;
 
-use crate::time::{Millis, monotonic};
+use crate::decision::time::{Millis, monotonic};
 
 /// Deadline of calls without `grpc-timeout`.
 pub(super) const DEFAULT: Duration = Duration::from_secs(1);

@@ -17,7 +17,7 @@ use tonic_types::FieldViolation;
 use super::{pb, status};
 use crate::{
     admission::ENQUEUE_MAX,
-    budget::{self, Limit},
+    decision::budget::{self, Limit},
     rate::{BAN_DURATIONS_MAX, CHECKS_MAX, LIMITS_MAX, TIERS_MAX},
 };
 

@@ -10,10 +10,10 @@ use tonic::Status;
 use tonic_types::FieldViolation;
 
 use super::status;
-use crate::{
+use crate::decision::{
     names::{Name, check_text},
     time::{Millis, Timestamp},
-    waiting::WAIT_MAX,
+    waiters::WAIT_MAX,
 };
 
 /// Maximum number of violations in an error. They are sent as headers, and clients accept only 8 to

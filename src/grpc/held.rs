@@ -15,7 +15,7 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::budget::{CallerLimits, PeerConnection};
+use crate::decision::budget::{CallerLimits, PeerConnection};
 
 /// Answers from here on count.
 pub(super) const LARGE: usize = 4 * 1024;
@@ -298,7 +298,7 @@ impl Drop for Waiting<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Peers;
+    use crate::decision::budget::Peers;
 
     fn holding(limits: CallerLimits) -> (Peers, Arc<Holding>) {
         let peers = Peers::new(&limits, 10);

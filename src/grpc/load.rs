@@ -17,7 +17,7 @@ use std::{cell::Cell, sync::LazyLock, time::Duration};
 use hyper::{HeaderMap, Response};
 
 use super::{deadline, status, unary::AnswerBody};
-use crate::{
+use crate::decision::{
     budget::{self, Limit},
     time::coarse,
 };

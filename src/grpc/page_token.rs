@@ -6,10 +6,12 @@ use bytes::Bytes;
 use super::fields::Fields;
 use crate::{
     admission::{LeaseCursor, TaskCursor},
+    decision::{
+        names::{Name, SEPARATOR},
+        time::Timestamp,
+    },
     engine::PartitionCursor,
-    names::{Name, SEPARATOR},
     rate::BanCursor,
-    time::Timestamp,
 };
 
 /// A cursor that fits into a page token: a number and bytes.

@@ -7,7 +7,7 @@ use hyper::{
 use tonic::Status;
 
 use super::{deadline, status, unary::AnswerBody};
-use crate::text;
+use crate::decision::text;
 
 const GRPC: &str = "application/grpc";
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");

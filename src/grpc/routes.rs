@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     admission::Catalog,
-    budget::{CallerLimits, PeerConnection},
+    decision::budget::{CallerLimits, PeerConnection},
     engine::Engine,
     rate::Policies,
     sequence::Sequences,

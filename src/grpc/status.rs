@@ -5,7 +5,11 @@ use std::{collections::HashMap, time::Duration};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, StatusExt};
 
-use crate::{error::Error, names::Name, rate::NAMES_MAX, stock::QUANTITY_MAX, time::Millis};
+use crate::{
+    decision::{error::Error, names::Name, time::Millis},
+    rate::NAMES_MAX,
+    stock::QUANTITY_MAX,
+};
 
 const DOMAIN: &str = "tollgate";
 /// Maximum number of violations in the message. The details contain more.

@@ -3,13 +3,13 @@
 use bytes::Bytes;
 
 use super::{AttendLock, Lease, Lock, state::Tenure, unknown_status};
-use crate::{
-    decision::{Call, Decision, Listing, Reply},
+use crate::decision::{
+    Call, Decision, Listing, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
     time::{Millis, Timestamp},
-    waiting::{self, Attend, Place, Turn, Waits},
+    waiters::{self, Attend, Place, Turn, Waits},
 };
 
 /// `retry_after` if the lock is free but belongs to a waiter.
@@ -76,11 +76,11 @@ impl Decision for AcquireLock {
 
     fn encode(&self, call: &mut Call) {
         call.key(&[b"lock"]);
-        waiting::push_keys(call);
-        waiting::push_tickets_key(call);
+        waiters::push_keys(call);
+        waiters::push_tickets_key(call);
         call.bytes(&[self.owner.as_bytes()]);
         call.number(self.lease_duration.0);
-        waiting::push_place(call, self.place.as_ref());
+        waiters::push_place(call, self.place.as_ref());
     }
 
     fn parse(reply: &mut Reply) -> Result<Acquisition, Error> {
@@ -110,7 +110,7 @@ impl Decision for AcquireLock {
             return Acquisition::Acquired { lease, replayed: true };
         }
         let (free, place) = (lock.free(now), self.place.as_ref());
-        let turn = waiting::take_turn(&mut lock.queue, owner, place, free, false, now);
+        let turn = waiters::take_turn(&mut lock.queue, owner, place, free, false, now);
         if turn != Turn::Now {
             let holder = lock.holder(now);
             return Acquisition::Held {
@@ -125,7 +125,7 @@ impl Decision for AcquireLock {
         let lease = Lease { token: now.0.max(last.max(floor.0) + 1), grant: now, expire };
         let (owner, length) = (owner.into(), self.lease_duration);
         lock.last = Some(Tenure { owner, lease, length, is_released: false });
-        waiting::tell_end(&mut lock.queue, expire, now);
+        waiters::tell_end(&mut lock.queue, expire, now);
         Acquisition::Acquired { lease, replayed: false }
     }
 }

@@ -1,9 +1,9 @@
 //! Export and import of a lock: its persisted entry as a line of an export file, and back.
 
 use super::{LEASE_MAX, Lease, Lock, RETENTION, state::Tenure};
-use crate::{
-    archive::{Checked, Line, LockLine, Text},
-    record::{Changes, Unreadable, decode, encode},
+use crate::decision::{
+    export::{Checked, Line, LockLine, Text},
+    persistence::{Changes, Unreadable, decode, encode},
     time::{Millis, Timestamp},
 };
 

@@ -1,13 +1,13 @@
 //! `AttendLock`: the heartbeat of a server for its waiters in the queue of a lock.
 
 use super::{Lock, unknown_status};
-use crate::{
-    decision::{Call, Decision, Listing, Reply},
+use crate::decision::{
+    Call, Decision, Listing, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
     time::Timestamp,
-    waiting::{self, Attend, Attendance},
+    waiters::{self, Attend, Attendance},
 };
 
 /// A heartbeat for the queue of a lock.
@@ -42,7 +42,7 @@ impl Decision for AttendLock {
 
     fn encode(&self, call: &mut Call) {
         call.key(&[b"lock"]);
-        waiting::push_keys(call);
+        waiters::push_keys(call);
         self.attend.encode(call);
     }
 

@@ -3,13 +3,13 @@
 use bytes::Bytes;
 
 use super::{Lease, Lock, unknown_status};
-use crate::{
-    decision::{Call, Decision, Listing, Reply},
+use crate::decision::{
+    Call, Decision, Listing, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
     time::Timestamp,
-    waiting,
+    waiters,
 };
 
 /// Reads the view of a lock. Changes nothing but removes dead tickets from the queue.
@@ -53,7 +53,7 @@ impl Decision for GetLock {
 
     fn encode(&self, call: &mut Call) {
         call.key(&[b"lock"]);
-        waiting::push_keys(call);
+        waiters::push_keys(call);
     }
 
     fn parse(reply: &mut Reply) -> Result<LockView, Error> {
@@ -74,6 +74,6 @@ impl Decision for GetLock {
             .holder(now)
             .map(|held| Holder { owner: Bytes::copy_from_slice(&held.owner), lease: held.lease });
         let free = lock.free(now);
-        LockView { holder, waiters: waiting::count(&mut lock.queue, free, now) }
+        LockView { holder, waiters: waiters::count(&mut lock.queue, free, now) }
     }
 }

@@ -1,7 +1,7 @@
 //! Persistence of a lock: its last holder and lease.
 
 use super::Lock;
-use crate::record::{Recorded, Unreadable, decode, encode, unknown_part};
+use crate::decision::persistence::{Recorded, Unreadable, decode, encode, unknown_part};
 
 impl Recorded for Lock {
     const KIND: u8 = 6;

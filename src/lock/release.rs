@@ -1,13 +1,13 @@
 //! `ReleaseLock`: ends the lease of an owner.
 
 use super::{Lock, state::RETENTION, unknown_status};
-use crate::{
-    decision::{Call, Decision, Listing, Reply},
+use crate::decision::{
+    Call, Decision, Listing, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
     time::Timestamp,
-    waiting,
+    waiters,
 };
 
 /// Releases a lock, which goes to the first waiter.
@@ -58,7 +58,7 @@ impl Decision for ReleaseLock {
 
     fn encode(&self, call: &mut Call) {
         call.key(&[b"lock"]);
-        waiting::push_keys(call);
+        waiters::push_keys(call);
         call.bytes(&[self.owner.as_bytes()]);
         call.optional(self.token);
     }
@@ -76,7 +76,7 @@ impl Decision for ReleaseLock {
         if let Some(tenure) = lock.held_by(owner, self.token, now) {
             tenure.lease.expire = now;
             tenure.is_released = true;
-            waiting::hand_on(&mut lock.queue, 0, 1, now);
+            waiters::hand_on(&mut lock.queue, 0, 1, now);
             return Release::Released;
         }
         // A repeat: the last tenure is the one that the first try released.

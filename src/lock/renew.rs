@@ -1,8 +1,8 @@
 //! `RenewLock`: extends the lease of an owner.
 
 use super::{Lease, Lock, unknown_status};
-use crate::{
-    decision::{Call, Decision, Listing, Reply},
+use crate::decision::{
+    Call, Decision, Listing, Reply,
     error::Error,
     names::Name,
     script::{self, Script},

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::Lease;
-use crate::{
-    decision::{Bin, State},
+use crate::decision::{
+    Bin, State,
     time::{Millis, Timestamp},
-    waiting::{self, Hints, Queue},
+    waiters::{self, Hints, Queue},
 };
 
 /// How long the record of a lock is stored after its end: for repeats of its release, and so that
@@ -77,6 +77,6 @@ impl State for Lock {
     }
 
     fn take_hints(&mut self) -> Hints {
-        waiting::take_hints(&mut self.queue)
+        waiters::take_hints(&mut self.queue)
     }
 }

@@ -12,13 +12,13 @@ use super::{
     usage::Usage,
     window::Window,
 };
-use crate::{
-    archive::{
+use crate::decision::{
+    export::{
         AnswerLine, BanLine, Checked, CounterLine, LimitLine, Line, NoticeLine, RateLine, Text,
         UsageLine, VerdictName,
     },
     names::Name,
-    record::{Changes, Unreadable, decode, encode, split_part, unknown_part},
+    persistence::{Changes, Unreadable, decode, encode, split_part, unknown_part},
     time::{Millis, Timestamp},
 };
 

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Event, EventKind, Meter, MeterName, unknown_status};
-use crate::{
-    decision::{Call, Decision, Listing, Reply},
+use crate::decision::{
+    Call, Decision, Listing, Reply,
     denial::Effect,
     error::Error,
     script::{self, Script},

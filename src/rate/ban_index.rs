@@ -8,12 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{
-    decision::{Bin, State},
-    parted::Parted,
-    record::Touched,
-    time::Timestamp,
-};
+use crate::decision::{Bin, State, incremental_map::Parted, persistence::Touched, time::Timestamp};
 
 /// The banned keys of one policy.
 #[derive(Debug, Default)]

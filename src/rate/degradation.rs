@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{Answer, CheckRate, Checked, Rule, Verdict, rule::NO_CEILING};
-use crate::{
-    degradation::{Degradable, OnStoreFailure, share},
+use crate::decision::{
+    fallback::{Degradable, OnStoreFailure, share},
     time::Millis,
 };
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::ban::BanRecord;
-use crate::{names::SEPARATOR, time::Timestamp};
+use crate::decision::{names::SEPARATOR, time::Timestamp};
 
 /// A notice about a key, or a change of its ban.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,8 +1,8 @@
 //! `GetBan`: reads the ban of a key, for ListBans.
 
 use super::{Ban, Meter, MeterName, unknown_status};
-use crate::{
-    decision::{Call, Cost, Decision, Listing, Reply},
+use crate::decision::{
+    Call, Cost, Decision, Listing, Reply,
     error::Error,
     script::{self, Script},
     time::Timestamp,

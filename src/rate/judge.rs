@@ -6,7 +6,7 @@ use super::{
     meter::{Loaded, Notices},
     usage::Usage,
 };
-use crate::time::Timestamp;
+use crate::decision::time::Timestamp;
 
 /// An evaluation: the usage before the call, and after it if it passes.
 pub(super) struct Judge<'a> {

@@ -3,8 +3,8 @@
 use std::{ops::Bound, str};
 
 use super::{BanIndex, unknown_status};
-use crate::{
-    decision::{Call, Cost, Decision, Listing, Paged, Reply},
+use crate::decision::{
+    Call, Cost, Decision, Listing, Paged, Reply,
     error::Error,
     names::Name,
     script::{self, Script},

@@ -1,8 +1,8 @@
 //! The event log of one shard in the embedded engine.
 
 use super::Event;
-use crate::{
-    decision::{Bin, State},
+use crate::decision::{
+    Bin, State,
     events::{After, EventPage, History},
     time::Timestamp,
 };

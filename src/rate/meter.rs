@@ -12,11 +12,7 @@ use super::{
     rule::{Limit, Rule},
     usage::Usage,
 };
-use crate::{
-    decision::{Bin, State},
-    memory::Memory,
-    time::Timestamp,
-};
+use crate::decision::{Bin, State, replay_cache::Memory, time::Timestamp};
 
 /// The maximum number of notices that a limit stores: enough for the tiers of a few rules.
 const NOTICES_MAX: usize = 32;

@@ -1,7 +1,7 @@
 //! The name of a key under a policy, and its place in the store.
 
-use crate::{
-    decision::Call,
+use crate::decision::{
+    Call,
     names::{Name, SEPARATOR},
 };
 

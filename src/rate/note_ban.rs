@@ -1,8 +1,8 @@
 //! `NoteBan`: adds a key to the ban index of its policy.
 
 use super::{BANS_MAX, BanIndex, MeterName, unknown_status};
-use crate::{
-    decision::{Call, Cost, Decision, Listing, Reply},
+use crate::decision::{
+    Call, Cost, Decision, Listing, Reply,
     error::Error,
     script::{self, Script},
     time::Timestamp,

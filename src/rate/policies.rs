@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::Rule;
-use crate::{globs::Globs, names::Name};
+use crate::decision::{globs::Globs, names::Name};
 
 /// A policy: a named rule of the configuration, with other rules for some keys.
 #[derive(Debug, Clone)]

@@ -1,8 +1,8 @@
 //! Reads the events of one shard of a policy, for WatchRates.
 
 use super::{Event, Log, shard_tag, unknown_status};
-use crate::{
-    decision::{Call, Cost, Decision, Listing, Reply},
+use crate::decision::{
+    Call, Cost, Decision, Listing, Reply,
     error::Error,
     events::{After, EventPage},
     names::Name,

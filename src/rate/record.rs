@@ -1,10 +1,10 @@
 //! Persistence of rates: usage and bans, replay cache, events, ban index.
 
 use super::{BanIndex, Log, Meter};
-use crate::{
+use crate::decision::{
     events::History,
     names::SEPARATOR,
-    record::{Changes, Recorded, Unreadable, decode, encode, split_part, unknown_part},
+    persistence::{Changes, Recorded, Unreadable, decode, encode, split_part, unknown_part},
 };
 
 /// Letter of an answer in the replay cache, named by its request id.
@@ -106,7 +106,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::{names::Name, rate::MeterName};
+    use crate::{decision::names::Name, rate::MeterName};
 
     #[test]
     fn a_partition_says_its_tag() {

@@ -1,8 +1,8 @@
 //! `ResetRate`: removes the usage of a key.
 
 use super::{Meter, MeterName, unknown_status};
-use crate::{
-    decision::{Call, Decision, Listing, Reply},
+use crate::decision::{
+    Call, Decision, Listing, Reply,
     denial::Effect,
     error::Error,
     script::{self, Script},

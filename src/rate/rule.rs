@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{degradation::OnStoreFailure, time::Millis};
+use crate::decision::{fallback::OnStoreFailure, time::Millis};
 
 /// The ceiling of a limit that refuses no call. Counts saturate at it.
 pub(super) const NO_CEILING: u32 = u32::MAX;

@@ -13,7 +13,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::rule::Limit;
-use crate::time::Timestamp;
+use crate::decision::time::Timestamp;
 
 /// The minimum number of sub-buckets of a window. The maximum is 122.
 const PARTS: u64 = 60;

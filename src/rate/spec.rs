@@ -4,7 +4,7 @@ use super::{
     Algorithm, BAN_DURATIONS_MAX, BAN_MEMORY, BUCKET_MAX, COUNT_MAX, DAY, FILL_MAX, LIMITS_MAX,
     Limit, Rule, TIERS_MAX, Tier, TierAction, UTC_OFFSET_MAX, rule::NO_CEILING,
 };
-use crate::{degradation::OnStoreFailure, denial::DENIAL_CACHE, names::Name, time::Millis};
+use crate::decision::{denial::DENIAL_CACHE, fallback::OnStoreFailure, names::Name, time::Millis};
 
 /// An unchecked rule, from a request or from the configuration.
 #[derive(Debug, Clone, Default)]

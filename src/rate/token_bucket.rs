@@ -12,7 +12,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{FILL_MAX, rule::Limit};
-use crate::time::Timestamp;
+use crate::decision::time::Timestamp;
 
 /// Lua numbers are doubles, which are exact below this.
 const EXACT: f64 = 9_007_199_254_740_992.0;

@@ -8,7 +8,7 @@ use super::{
     token_bucket::TokenBucket,
     window::Window,
 };
-use crate::time::Timestamp;
+use crate::decision::time::Timestamp;
 
 /// The usage of a limit at one time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::rule::Limit;
-use crate::time::Timestamp;
+use crate::decision::time::Timestamp;
 
 /// A window and its count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

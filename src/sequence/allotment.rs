@@ -2,10 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    decision::{Item, Reply},
-    error::Error,
-};
+use crate::decision::{Item, Reply, error::Error};
 
 /// A non-empty range of values with a constant step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

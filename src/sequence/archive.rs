@@ -1,10 +1,10 @@
 //! Export and import of a sequence: persisted entries as lines of an export file, and back.
 
 use super::{COUNT_MAX, Counter, Range, VALUE_MAX, counter::Marks, record::REPLAY};
-use crate::{
-    archive::{Checked, Line, RangeLine, SequenceLine, Text},
+use crate::decision::{
+    export::{Checked, Line, RangeLine, SequenceLine, Text},
     names::SEPARATOR,
-    record::{Changes, Unreadable, decode, encode, split_part, unknown_part},
+    persistence::{Changes, Unreadable, decode, encode, split_part, unknown_part},
     time::Timestamp,
 };
 

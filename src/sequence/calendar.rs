@@ -1,7 +1,7 @@
 //! The calendar of serials: periods since 2000-01-01, in the years 2000 to 2099. In this range
 //! every fourth year is a leap year. The twin is `lua/lib/calendar.lua`.
 
-use crate::time::Timestamp;
+use crate::decision::time::Timestamp;
 
 /// 2000-01-01T00:00:00Z in µs since the Unix epoch.
 const EPOCH: i64 = 946_684_800_000_000;

@@ -3,11 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{allotment::Range, reserve::Reservation};
-use crate::{
-    decision::{Bin, State},
-    memory::Memory,
-    time::Timestamp,
-};
+use crate::decision::{Bin, State, replay_cache::Memory, time::Timestamp};
 
 /// The state of a sequence. It never expires, because its values must not be allocated again.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use super::{
     VALUE_MAX,
     calendar::{self, Unit, YEARS},
 };
-use crate::time::{Millis, Timestamp};
+use crate::decision::time::{Millis, Timestamp};
 
 /// The calendar of a layout, and the numbers within a period.
 #[derive(Debug, Clone, PartialEq, Eq)]

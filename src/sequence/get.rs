@@ -1,8 +1,8 @@
 //! `GetSequence`: reads the last allocated value of a sequence.
 
 use super::{Counter, Sequence, allotment::decimal};
-use crate::{
-    decision::{Call, Decision, Listing, Reply},
+use crate::decision::{
+    Call, Decision, Listing, Reply,
     error::Error,
     script::{self, Script},
     time::Timestamp,

@@ -4,8 +4,8 @@ use super::{
     COUNT_MAX, Counter, REPLAY, Reservation, Reserve, Sequence, VALUE_MAX,
     allotment::{Allotment, Range},
 };
-use crate::{
-    decision::{Call, Decision, Joined, Listing, Reply},
+use crate::decision::{
+    Call, Decision, Joined, Listing, Reply,
     error::Error,
     names::Name,
     script::{self, Script},

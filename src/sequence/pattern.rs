@@ -6,7 +6,7 @@ use super::{
     dating::Dating,
     layout::{Layout, Piece},
 };
-use crate::{names::check_text, time::Millis};
+use crate::decision::{names::check_text, time::Millis};
 
 /// A common format of order numbers: 100 numbers per millisecond.
 const TIMESTAMP17: (&str, &str) = ("timestamp17", "{yyMMddHHmmssSSS}{n:02}");

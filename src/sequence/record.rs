@@ -1,7 +1,9 @@
 //! Persistence of a sequence: the last value, the marks and the replay cache.
 
 use super::Counter;
-use crate::record::{Changes, Recorded, Unreadable, decode, encode, split_part, unknown_part};
+use crate::decision::persistence::{
+    Changes, Recorded, Unreadable, decode, encode, split_part, unknown_part,
+};
 
 /// Letter of a replay cache entry, named by its request id.
 pub(super) const REPLAY: u8 = b'r';

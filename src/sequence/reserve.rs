@@ -1,9 +1,9 @@
 //! `ReserveSequence`: reserves values of a sequence before any of them is allocated.
 
 use super::{Counter, Sequence, VALUE_MAX, allotment::decimal};
-use crate::{
-    confirmation::Confirmation,
-    decision::{Call, Decision, Judge, Listing, Reply, Unconfirmed},
+use crate::decision::{
+    Call, Decision, Judge, Listing, Reply, Unconfirmed,
+    acknowledgement::Confirmation,
     error::Error,
     script::{self, Script},
     time::Timestamp,

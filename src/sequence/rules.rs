@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Layout;
-use crate::{confirmation::Confirmation, globs::Globs, names::Name};
+use crate::decision::{acknowledgement::Confirmation, globs::Globs, names::Name};
 
 /// The configuration of the sequences whose name matches a glob.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use super::{
     pace::{PREFACE_BYTES, Pace, Turn},
     workers::Workers,
 };
-use crate::budget::{self, CallerLimits, Limit, PeerConnection, Peers};
+use crate::decision::budget::{self, CallerLimits, Limit, PeerConnection, Peers};
 
 /// Time until a peer must have sent the HTTP/2 preface.
 pub(super) const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -19,7 +19,7 @@ use std::{
 
 use tokio::time::{Sleep, sleep};
 
-use crate::{
+use crate::decision::{
     budget::{self, Limit},
     time::monotonic,
 };

@@ -12,7 +12,7 @@ use hyper::rt::Executor;
 use tokio::time::{Sleep, sleep};
 
 use crate::{
-    budget::{self, Limit},
+    decision::budget::{self, Limit},
     grpc::{self, Holding},
 };
 

@@ -34,7 +34,7 @@ use super::{
     streams::Streams,
 };
 use crate::{
-    budget::CallerLimits,
+    decision::budget::CallerLimits,
     engine::worker,
     grpc::{self, CONNECTION_WINDOW, FRAME_BYTES_MAX, Routes, STREAM_WINDOW},
 };

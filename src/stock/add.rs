@@ -1,8 +1,8 @@
 //! `AddStock`: changes the quantity of a sku on hand.
 
 use super::{REPLAY, Restocked, Ruling, Sku};
-use crate::{
-    decision::{Call, Decision, Listing, Reply},
+use crate::decision::{
+    Call, Decision, Listing, Reply,
     error::Error,
     names::Name,
     script::{self, Script},

@@ -1,8 +1,8 @@
 //! `ConfirmReservation`: sells a reserved quantity.
 
 use super::{Ruling, Sku, order::ReservationState};
-use crate::{
-    decision::{Call, Decision, Listing, Reply},
+use crate::decision::{
+    Call, Decision, Listing, Reply,
     error::Error,
     names::Name,
     script::{self, Script},

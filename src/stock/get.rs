@@ -1,8 +1,8 @@
 //! `GetStock`: reads the stock of a sku.
 
 use super::{Ruling, Sku};
-use crate::{
-    decision::{Call, Decision, Listing, Reply},
+use crate::decision::{
+    Call, Decision, Listing, Reply,
     error::Error,
     names::Name,
     script::{self, Script},

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{RESERVE_MAX, RETENTION};
-use crate::{
-    decision::Reply,
+use crate::decision::{
+    Reply,
     error::Error,
     names::SEPARATOR,
     time::{Millis, Timestamp},

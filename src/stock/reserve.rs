@@ -4,8 +4,8 @@ use super::{
     Reservation, Ruling, Sku,
     order::{Order, ReservationState},
 };
-use crate::{
-    decision::{Call, Decision, Listing, Reply},
+use crate::decision::{
+    Call, Decision, Listing, Reply,
     error::Error,
     names::Name,
     script::{self, Script},

@@ -2,10 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    decision::{Reply, unknown_status},
-    error::Error,
-};
+use crate::decision::{Reply, error::Error, unknown_status};
 
 /// The stock of a sku.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

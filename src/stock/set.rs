@@ -1,8 +1,8 @@
 //! `SetStock`: sets the quantity of a sku on hand.
 
 use super::{Restocked, Ruling, Sku, Stock, sku::Standing};
-use crate::{
-    decision::{Call, Decision, Listing, Reply},
+use crate::decision::{
+    Call, Decision, Listing, Reply,
     error::Error,
     names::Name,
     script::{self, Script},

@@ -6,10 +6,8 @@ use pb::AdmitDecision;
 use tokio::{task::JoinHandle, time::timeout};
 use tollgate::{
     admission::{AdmitTask, Pool, Settings},
+    decision::{names::Name, time::Millis, waiters::Place},
     grpc::client::pb,
-    names::Name,
-    time::Millis,
-    waiting::Place,
 };
 
 use crate::{

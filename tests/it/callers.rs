@@ -4,9 +4,9 @@ use std::{collections::HashMap, sync::Arc};
 
 use rand::{Rng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
-use tollgate::{
+use tollgate::decision::{
     time::Millis,
-    waiting::{Attend, Place, Turn, Waits},
+    waiters::{Attend, Place, Turn, Waits},
 };
 
 const SERVERS: usize = 3;

@@ -15,10 +15,12 @@ use tollgate::{
         GetPool, LeaseCursor, ListLeases, ListTasks, Outcome, Overrides, Pool, Queued, ReadEvents,
         Settings, Standing, SweepPool, Task, TaskCursor, TaskName, TaskState,
     },
-    decision::Decision,
-    events::After,
-    names::Name,
-    time::{Millis, Timestamp},
+    decision::{
+        Decision,
+        events::After,
+        names::Name,
+        time::{Millis, Timestamp},
+    },
 };
 
 mod crowd;

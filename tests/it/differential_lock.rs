@@ -7,14 +7,11 @@ use bytes::Bytes;
 use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate::{
-    decision::Decision,
+    decision::{Decision, names::Name, time::Millis, waiters::Turn},
     lock::{
         AcquireLock, Acquisition, AttendLock, GetLock, Lock, Release, ReleaseLock, RenewLock,
         Renewal,
     },
-    names::Name,
-    time::Millis,
-    waiting::Turn,
 };
 
 use crate::{

@@ -12,13 +12,15 @@ use bytes::Bytes;
 use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate::{
-    events::After,
-    names::Name,
+    decision::{
+        events::After,
+        names::Name,
+        time::{Millis, Timestamp},
+    },
     rate::{
         BanCursor, BanIndex, BanKey, CheckRate, Checked, GetBan, ListBans, Log, Meter, MeterName,
         NoteBan, ReadRateEvents, ResetRate, Rule, SHARDS, UnbanKey,
     },
-    time::{Millis, Timestamp},
 };
 
 use crate::twins::{States, Twins, play};

@@ -7,13 +7,11 @@ use bytes::Bytes;
 use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate::{
-    confirmation::Confirmation,
-    names::Name,
+    decision::{acknowledgement::Confirmation, names::Name, time::Millis},
     sequence::{
         Allotment, Counter, GetSequence, Layout, NextSequence, Reservation, Reserve,
         ReserveSequence, Sequence,
     },
-    time::Millis,
 };
 
 use crate::twins::{States, Twins, play};

@@ -11,13 +11,15 @@ use bytes::Bytes;
 use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate::{
-    decision::Decision,
-    names::Name,
+    decision::{
+        Decision,
+        names::Name,
+        time::{Millis, Timestamp},
+    },
     stock::{
         AddStock, Buyer, CancelReservation, ConfirmReservation, GetStock, QUANTITY_MAX,
         RESERVE_MAX, ReserveOutcome, ReserveStock, Ruling, SetStock, Sku,
     },
-    time::{Millis, Timestamp},
 };
 
 use crate::twins::{States, Twins, play};

@@ -16,14 +16,16 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use redb::StorageBackend;
 use tollgate::{
+    decision::{
+        error::Error,
+        names::Name,
+        time::{Clock, monotonic},
+    },
     engine::{
         Engine, StoreState,
         embedded::{Disk, Durability, Embedded},
     },
-    error::Error,
-    names::Name,
     sequence::{Allotment, GetSequence, NextSequence, Sequence},
-    time::{Clock, monotonic},
 };
 
 const SECTOR: usize = 512;

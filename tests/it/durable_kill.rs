@@ -18,7 +18,7 @@ use std::{
 
 use book::{Book, Item, Kind, Told};
 use rand::Rng;
-use tollgate::{grpc::client::pb, time::monotonic};
+use tollgate::{decision::time::monotonic, grpc::client::pb};
 
 use crate::{
     durable::end,

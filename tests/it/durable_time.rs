@@ -11,14 +11,16 @@ use std::{
 
 use futures_util::FutureExt;
 use tollgate::{
+    decision::{
+        names::Name,
+        time::{AHEAD, Clock, Millis, Timestamp, monotonic},
+    },
     engine::{
         Engine,
         embedded::{Disk, Durability, Embedded},
     },
     lock::{AcquireLock, Acquisition, GetLock, ReleaseLock},
-    names::Name,
     sequence::{Layout, NextSequence, Sequence},
-    time::{AHEAD, Clock, Millis, Timestamp, monotonic},
 };
 
 use crate::{process::TempFolder, world::START};
@@ -85,7 +87,7 @@ impl Kept {
     }
 }
 
-fn lease(acquired: Acquisition) -> tollgate::lease::Lease {
+fn lease(acquired: Acquisition) -> tollgate::decision::lease::Lease {
     match acquired {
         Acquisition::Acquired { lease, .. } => lease,
         other => panic!("{other:?}"),

@@ -8,7 +8,7 @@ mod sides;
 
 use std::{fs, path::Path};
 
-use tollgate::{engine::archive::Store, transfer};
+use tollgate::{cli::transfer, engine::export::Store};
 
 use crate::process::TempFolder;
 use history::History;

@@ -8,7 +8,7 @@ mod table;
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
-use tollgate::time::monotonic;
+use tollgate::decision::time::monotonic;
 
 use crate::{
     farm::{Cluster, Watched, eventually},

@@ -5,14 +5,14 @@ use std::{net::SocketAddr, process::Stdio, sync::Arc, time::Duration};
 use clap::Parser;
 use tokio::{net::TcpListener, task::JoinHandle, time::sleep};
 use tollgate::{
+    cli::fleet::{self, FleetOptions},
+    decision::time::Clock,
     engine::{Engine, embedded::Embedded},
-    fleet::{self, FleetOptions},
     grpc::client::pb::{
         AdmitDecision, EvictTaskRequest, ListLeasesRequest,
         admission_service_client::AdmissionServiceClient,
     },
     server::{self, Limits, Rules},
-    time::Clock,
 };
 
 use crate::{

@@ -4,9 +4,9 @@ use std::{process::Stdio, time::Duration};
 
 use tokio::time::sleep;
 use tollgate::{
-    fleet,
+    cli::fleet,
+    decision::time::Clock,
     grpc::client::pb::{CancelTaskRequest, CancelVerdict, TaskState},
-    time::Clock,
 };
 
 use crate::{

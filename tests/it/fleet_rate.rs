@@ -11,8 +11,8 @@ use std::{
 
 use tokio::{task::JoinHandle, time::sleep};
 use tollgate::{
-    fleet::{self, Report},
-    time::{Clock, monotonic},
+    cli::fleet::{self, Report},
+    decision::time::{Clock, monotonic},
 };
 
 use crate::{

@@ -3,7 +3,7 @@
 use std::{process::Stdio, time::Duration};
 
 use tokio::time::sleep;
-use tollgate::{fleet, time::Clock};
+use tollgate::{cli::fleet, decision::time::Clock};
 
 use crate::{
     fleet::{number, options, serve},

@@ -6,14 +6,16 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use proptest::prelude::*;
 use tollgate::{
-    decision::{Decision, State},
+    decision::{
+        Decision, State,
+        names::Name,
+        time::{Millis, Timestamp},
+        waiters::{Attend, Place, Turn, Waits},
+    },
     lock::{
         AcquireLock, Acquisition, AttendLock, GetLock, Lock, Release, ReleaseLock, RenewLock,
         Renewal,
     },
-    names::Name,
-    time::{Millis, Timestamp},
-    waiting::{Attend, Place, Turn, Waits},
 };
 
 const KEEP: Millis = Millis(1500);

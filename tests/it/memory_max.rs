@@ -10,13 +10,13 @@ use std::{
 };
 
 use tollgate::{
+    decision::time::Clock,
     engine::{
         Engine,
         embedded::{Ceiling, Embedded},
     },
     grpc::client::pb::{self, AdmitDecision, CompleteVerdict, RenewVerdict},
     server::Rules,
-    time::Clock,
 };
 use tonic::{Code, Status};
 use tonic_types::StatusExt;

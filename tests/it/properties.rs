@@ -11,10 +11,12 @@ use tollgate::{
         EvictVerdict, GetPool, Lease, Outcome, Overrides, RenewTask, RenewVerdict, Settings,
         TaskName,
     },
-    decision::Decision,
+    decision::{
+        Decision,
+        names::Name,
+        time::{Millis, monotonic},
+    },
     engine::{Engine, embedded::Kept},
-    names::Name,
-    time::{Millis, monotonic},
 };
 
 use crate::world::{Time, embedded_engine, redis_engine, up};

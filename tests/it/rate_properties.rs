@@ -7,10 +7,12 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
 use tollgate::{
+    decision::{
+        names::Name,
+        time::{Millis, monotonic},
+    },
     engine::Engine,
-    names::Name,
     rate::{Algorithm, Answer, CheckRate, Checked, LimitSpec, MeterName, Rule, RuleSpec},
-    time::{Millis, monotonic},
 };
 
 use crate::world::{Time, embedded_engine, redis_engine, up};

@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 
 use tollgate::{
-    decision::Decision,
+    decision::{
+        Decision,
+        persistence::{Change, Changes, Recorded, split_key},
+        time::Timestamp,
+    },
     engine::embedded::Kept,
-    record::{Change, Changes, Recorded, split_key},
-    time::Timestamp,
 };
 
 /// So many decisions lie between two times.

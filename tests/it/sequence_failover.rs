@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use tollgate::{
-    confirmation::Confirmation,
-    names::Name,
+    decision::{acknowledgement::Confirmation, names::Name},
     sequence::{Allotment, NextSequence, Reservation, Reserve, ReserveSequence, Sequence},
 };
 use tonic::Code;

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use tollgate::{
-    confirmation::Confirmation,
-    decision::{Decision, Joined},
-    names::Name,
+    decision::{
+        Decision, Joined,
+        acknowledgement::Confirmation,
+        names::Name,
+        time::{Millis, Timestamp},
+    },
     sequence::{Allotment, Counter, Layout, NextSequence, Reserve, Sequence},
-    time::{Millis, Timestamp},
 };
 
 use crate::world::START;

@@ -4,13 +4,15 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use tollgate::{
-    decision::Decision,
-    names::Name,
+    decision::{
+        Decision,
+        names::Name,
+        time::{Millis, Timestamp},
+    },
     stock::{
         AddStock, Buyer, CancelOutcome, CancelReservation, ConfirmOutcome, ConfirmReservation,
         GetStock, ReserveOutcome, ReserveStock, Restocked, Ruling, SetStock, Sku, Stock,
     },
-    time::{Millis, Timestamp},
 };
 
 use crate::world::START;

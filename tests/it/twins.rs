@@ -10,11 +10,13 @@ use std::{
 use futures_util::{FutureExt, StreamExt};
 use redis::aio::{PubSubSink, PubSubStream};
 use tollgate::{
-    decision::{Decision, State},
+    decision::{
+        Decision, State,
+        error::Error,
+        time::{Timestamp, monotonic},
+    },
     engine::{Engine, embedded::Kept},
-    error::Error,
     rate,
-    time::{Timestamp, monotonic},
 };
 
 use crate::{

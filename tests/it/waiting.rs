@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tollgate::{
+    decision::{
+        names::Name,
+        time::Millis,
+        waiters::{Attend, Place, Turn},
+    },
     grpc::client::pb::{self, lock_service_client::LockServiceClient},
     lock::{AcquireLock, Acquisition, AttendLock, GetLock, Lock},
-    names::Name,
-    time::Millis,
-    waiting::{Attend, Place, Turn},
 };
 use tonic::{Request, transport::Channel};
 

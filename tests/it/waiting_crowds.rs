@@ -3,9 +3,11 @@
 
 use tollgate::{
     admission::{AdmitTask, ConfigurePool, Overrides, Pool},
+    decision::{
+        time::Millis,
+        waiters::{Attend, Turn, Waits},
+    },
     lock::{AcquireLock, Acquisition, AttendLock, GetLock, Lock, ReleaseLock},
-    time::Millis,
-    waiting::{Attend, Turn, Waits},
 };
 
 use crate::{

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
-use tollgate::{grpc::client::pb, time::monotonic};
+use tollgate::{decision::time::monotonic, grpc::client::pb};
 use tonic::{Code, Status, transport::Channel};
 use tonic_types::StatusExt;
 

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::{net::TcpListener, task::AbortHandle};
 use tollgate::{
-    budget::CallerLimits,
+    decision::{budget::CallerLimits, time::Clock},
     engine::{
         Engine, StoreState,
         embedded::Embedded,
@@ -24,7 +24,6 @@ use tollgate::{
         sequence_service_client::SequenceServiceClient,
     },
     server::{self, Limits, Rules},
-    time::Clock,
 };
 use tonic::transport::Channel;
 

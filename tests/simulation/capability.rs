@@ -9,7 +9,10 @@ use std::{
 
 use bytes::Bytes;
 use rand_chacha::ChaCha8Rng;
-use tollgate::{engine::Engine, error::Error, names::Name, time::monotonic};
+use tollgate::{
+    decision::{error::Error, names::Name, time::monotonic},
+    engine::Engine,
+};
 
 /// What a rule that is broken says.
 pub type Checked = Result<(), &'static str>;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use tollgate::{
+    decision::time::Millis,
     engine::Engine,
     lock::{AcquireLock, Acquisition, GetLock, LockView, Release, ReleaseLock, RenewLock, Renewal},
-    time::Millis,
 };
 
 use crate::capability::{Answering, Capability, Checked, Part, deadline, holds, name, text};

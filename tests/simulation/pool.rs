@@ -11,8 +11,8 @@ use events::Follower;
 use rand_chacha::ChaCha8Rng;
 use tollgate::{
     admission::{Settings, Usage},
+    decision::time::Millis,
     engine::Engine,
-    time::Millis,
 };
 
 use crate::capability::{Answering, Capability, Checked, Part, holds};

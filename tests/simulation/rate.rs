@@ -8,12 +8,12 @@ use std::{
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use tollgate::{
+    decision::time::Millis,
     engine::Engine,
     rate::{
         Algorithm, Ban, BanKey, CheckRate, Checked as Decided, LimitSpec, MeterName, ResetRate,
         Rule, RuleSpec, TierAction, TierSpec, UnbanKey, Verdict,
     },
-    time::Millis,
 };
 
 use crate::capability::{Answering, Capability, Checked, Part, deadline, holds, name, text};

@@ -8,9 +8,9 @@ use std::{
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use tollgate::{
+    decision::time::Timestamp,
     engine::Engine,
     sequence::{AHEAD_DEFAULT, Allotment, GetSequence, Layout, NextSequence, Range, Sequence},
-    time::Timestamp,
 };
 
 use crate::capability::{Answering, Capability, Checked, Part, deadline, holds, name, text};

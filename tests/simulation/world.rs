@@ -12,7 +12,7 @@ use std::{
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use tollgate::{engine::embedded::Durability, error::Error};
+use tollgate::{decision::error::Error, engine::embedded::Durability};
 
 use crate::{
     callers::{Answer, Callers, Request},

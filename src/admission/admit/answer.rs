@@ -5,11 +5,7 @@ use bytes::Bytes;
 use super::AdmitTask;
 use crate::{
     admission::{Lease, TaskName, Usage, WithdrawTask, small},
-    decision::Reply,
-    error::Error,
-    names::Name,
-    time::Millis,
-    waiting::Turn,
+    decision::{Reply, error::Error, names::Name, time::Millis, waiters::Turn},
 };
 
 /// The answer, and the use of the pool.

@@ -3,9 +3,11 @@
 use super::{Admission, AdmitDecision, AdmitTask};
 use crate::{
     admission::{Settings, Usage, member},
-    denial::{Deniable, Effect},
-    time::{Millis, Timestamp},
-    waiting::Turn,
+    decision::{
+        denial::{Deniable, Effect},
+        time::{Millis, Timestamp},
+        waiters::Turn,
+    },
 };
 
 /// A pool that was full when the store answered.

@@ -3,8 +3,10 @@
 use super::{Admission, AdmitDecision, AdmitTask};
 use crate::{
     admission::AttendPool,
-    time::Millis,
-    waiting::{Attend, Place, Turn, Waits},
+    decision::{
+        time::Millis,
+        waiters::{Attend, Place, Turn, Waits},
+    },
 };
 
 impl Waits for AdmitTask {

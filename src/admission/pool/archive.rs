@@ -8,10 +8,12 @@ use super::{
 };
 use crate::{
     admission::{Lease, Outcome, Overrides, Queued, Standing, Task, TaskState},
-    archive::{Line, PoolLine, QueuedLine, StandingName, StateName, TaskLine, Text},
-    names::SEPARATOR,
-    record::{Changes, Unreadable, decode, encode, split_part},
-    time::{Millis, Timestamp},
+    decision::{
+        export::{Line, PoolLine, QueuedLine, StandingName, StateName, TaskLine, Text},
+        names::SEPARATOR,
+        persistence::{Changes, Unreadable, decode, encode, split_part},
+        time::{Millis, Timestamp},
+    },
 };
 
 impl Pool {

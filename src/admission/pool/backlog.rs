@@ -3,7 +3,9 @@
 use std::{cmp::Ordering, collections::BTreeSet};
 
 use super::Member;
-use crate::{names::SEPARATOR, parted::Parted, record::Touched, time::Timestamp};
+use crate::decision::{
+    incremental_map::Parted, names::SEPARATOR, persistence::Touched, time::Timestamp,
+};
 
 /// The queued tasks of a pool, and the times at which tasks need a sweep.
 #[derive(Debug, Default)]

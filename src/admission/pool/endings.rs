@@ -6,8 +6,7 @@ use bytes::Bytes;
 use super::{Lapsed, Member, NEVER, Pool, record};
 use crate::{
     admission::{Event, EventKind, Outcome, Overrides, Settings, Standing, Task, TaskState},
-    events::History,
-    time::Timestamp,
+    decision::{events::History, time::Timestamp},
 };
 
 /// The maximum number of ended leases that one decision reclaims.

@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 use super::{Lapsed, Member, NEVER, Pool, endings::lapsed};
 use crate::{
     admission::{Overrides, Standing, Task, TaskState},
-    events::History,
-    record::{Changes, Recorded, Unreadable, decode, encode, split_part, unknown_part},
-    time::Timestamp,
+    decision::{
+        events::History,
+        persistence::{Changes, Recorded, Unreadable, decode, encode, split_part, unknown_part},
+        time::Timestamp,
+    },
 };
 
 /// Letter of a task record, named by its member.

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     admission::{EventKind, Lease, task::ends},
-    time::Millis,
+    decision::time::Millis,
 };
 
 fn leased(lease: Lease, slot_end: Timestamp, forget: Timestamp) -> Task {
@@ -39,7 +39,7 @@ fn a_swept_pool_is_vacant() {
     pool.sweep(Timestamp(10), 4, &mut bin);
     assert_eq!((pool.tasks.len(), bin.len()), (6, 4), "they are dropped by whoever sweeps");
     pool.sweep(Timestamp(10), 100, &mut Bin::new());
-    let forgotten = Timestamp(10).after(crate::events::KEPT);
+    let forgotten = Timestamp(10).after(crate::decision::events::KEPT);
     pool.sweep(forgotten, 100, &mut Bin::new());
     assert!(pool.is_vacant(forgotten));
 }
@@ -54,7 +54,7 @@ fn a_long_history_goes_some_at_a_time() {
         let event = Event { kind, token, attempt, outcome: None, capacity: None, time, member };
         pool.log(event, &settings);
     }
-    let lapsed = Timestamp(1000).after(crate::events::KEPT);
+    let lapsed = Timestamp(1000).after(crate::decision::events::KEPT);
     for _ in 0..10 {
         assert!(!pool.is_vacant(lapsed));
         assert_eq!(pool.sweep(lapsed, 100, &mut Bin::new()), 100);

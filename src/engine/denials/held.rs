@@ -11,7 +11,7 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use crate::time::Timestamp;
+use crate::decision::time::Timestamp;
 
 /// The number of slots, 4 bytes each. Allocated with the first grant.
 const PLACES: usize = 1 << 20;

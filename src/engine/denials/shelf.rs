@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use crate::time::Timestamp;
+use crate::decision::time::Timestamp;
 
 /// The number of shards, so that threads rarely wait for each other.
 const SHARDS: usize = 64;

@@ -9,7 +9,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use crate::time::{Millis, Timestamp};
+use crate::decision::time::{Millis, Timestamp};
 
 /// The number of slots, 8 bytes each. Allocated with the first cached refusal.
 const PLACES: usize = 1 << 18;

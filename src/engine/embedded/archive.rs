@@ -1,20 +1,21 @@
-//! A data directory as export lines; used by `engine::archive` while no server runs on it.
+//! A data directory as export lines; used by `engine::export` while no server runs on it.
 //!
 //! An import is written in one transaction: the directory then holds all of it, or is unchanged.
 
 use std::{mem, path::Path};
 
 use super::{
-    super::archive::{Failure, Sink},
+    super::export::{Failure, Sink},
     store::{Batch, Disk, FILE, OpenError, Store},
 };
 use crate::{
     admission,
-    archive::Line,
-    lock, rate,
-    record::{Change, Changes, Recorded, Unreadable, split_key},
-    sequence, stock,
-    time::{Clock, Mark, Timestamp},
+    decision::{
+        export::Line,
+        persistence::{Change, Changes, Recorded, Unreadable, split_key},
+        time::{Clock, Mark, Timestamp},
+    },
+    lock, rate, sequence, stock,
 };
 
 /// A data directory, locked against servers.

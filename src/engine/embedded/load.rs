@@ -17,10 +17,12 @@ use super::{
     tables::Kept,
 };
 use crate::{
-    admission, lock, rate,
-    record::{Recorded, Unreadable, split_key},
-    sequence, stock,
-    time::Mark,
+    admission,
+    decision::{
+        persistence::{Recorded, Unreadable, split_key},
+        time::Mark,
+    },
+    lock, rate, sequence, stock,
 };
 
 /// The bytes of a chunk that the reading thread hands over.

@@ -6,11 +6,12 @@
 //! at a time.
 
 use crate::{
-    admission, lock,
-    parted::Parted,
-    rate,
-    record::{Changes, Recorded},
-    sequence, stock,
+    admission,
+    decision::{
+        incremental_map::Parted,
+        persistence::{Changes, Recorded},
+    },
+    lock, rate, sequence, stock,
 };
 
 /// The partitions of one capability, by name.

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{Engine, Topic};
-use crate::{
+use crate::decision::{
     error::Error,
     events::{After, EventPage},
 };

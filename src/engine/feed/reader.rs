@@ -9,7 +9,7 @@ use super::{
     Topic, forget,
     place::{Gap, Place},
 };
-use crate::{error::Error, time::monotonic};
+use crate::decision::{error::Error, time::monotonic};
 
 /// Reads until there is no watcher; ends the feed when dropped.
 pub(super) struct Reader<T: Topic> {

@@ -15,7 +15,7 @@ use std::{
 use tokio::sync::watch;
 
 use super::place::{Batch, Entry, Place};
-use crate::error::Error;
+use crate::decision::error::Error;
 
 /// The events that some watcher has not taken yet.
 #[derive(Debug)]

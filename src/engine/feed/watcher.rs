@@ -10,7 +10,7 @@ use super::{
     place::Place,
     ring::{Seat, Taken},
 };
-use crate::{error::Error, time::monotonic};
+use crate::decision::{error::Error, time::monotonic};
 
 /// Watches a topic until dropped.
 pub struct Watcher<T: Topic> {

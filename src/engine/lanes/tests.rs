@@ -5,9 +5,8 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::{
-    names::Name,
+    decision::{names::Name, time::Timestamp},
     sequence::{Allotment, Counter, NextSequence, Range, Sequence},
-    time::Timestamp,
 };
 
 /// Decides with the Rust rule, one batch for each permit, and reports the size of each batch.

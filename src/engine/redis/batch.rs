@@ -21,11 +21,7 @@ use super::{
     lane::Lane,
     topology::Redirect,
 };
-use crate::{
-    decision::{Cost, Reply},
-    error::Error,
-    time::monotonic,
-};
+use crate::decision::{Cost, Reply, error::Error, time::monotonic};
 
 /// The age below which a connection that leads to a replica is kept: reconnecting has just been
 /// tried.

@@ -30,7 +30,7 @@ use super::{
     slot::{SLOTS, Slot},
     source::Source,
 };
-use crate::error::Error;
+use crate::decision::error::Error;
 
 /// The interval while all slots have usable nodes.
 const READ_EVERY: Duration = Duration::from_secs(10);

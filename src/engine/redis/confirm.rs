@@ -17,11 +17,7 @@ use super::{
     lane::Lane,
     topology::Topology,
 };
-use crate::{
-    decision::{Reply, Unconfirmed, Withdrawal},
-    error::Error,
-    time::monotonic,
-};
+use crate::decision::{Reply, Unconfirmed, Withdrawal, error::Error, time::monotonic};
 
 /// The time limit of a revocation, also after its call has ended.
 const WITHDRAW_MAX: Duration = Duration::from_secs(5);

@@ -10,7 +10,7 @@ use redis::{RedisError, aio::MultiplexedConnection};
 use tokio::sync::watch;
 
 use super::{StoreState, evaluate, monitor::Monitor};
-use crate::{error::Error, time::monotonic};
+use crate::decision::{error::Error, time::monotonic};
 
 /// Creates connections for the pool, and reports broken ones.
 #[derive(Debug)]

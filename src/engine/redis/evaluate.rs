@@ -11,9 +11,9 @@ use redis::{
 };
 
 use super::{connection::Connection, job::Job};
-use crate::{
-    confirmation::Confirmation,
-    decision::{Item, Reply},
+use crate::decision::{
+    Item, Reply,
+    acknowledgement::Confirmation,
     error::Error,
     script::{self, Script},
 };

@@ -23,8 +23,8 @@ use std::{
 use bytes::Bytes;
 
 use super::{PartitionCursor, PartitionPage};
-use crate::{
-    decision::{Call, Ends, Listing, Reply},
+use crate::decision::{
+    Call, Ends, Listing, Reply,
     error::Error,
     names::Name,
     time::{Clock, Millis, Timestamp, monotonic},

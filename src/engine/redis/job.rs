@@ -15,10 +15,10 @@ use std::{
 use tokio::{sync::oneshot, time::timeout_at};
 
 use super::slot::Slot;
-use crate::{
+use crate::decision::{
+    Arguments, Cost, Judge, Reply,
+    acknowledgement::Confirmation,
     budget::{self, Limit},
-    confirmation::Confirmation,
-    decision::{Arguments, Cost, Judge, Reply},
     error::Error,
     script::Script,
 };

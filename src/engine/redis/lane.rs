@@ -38,7 +38,7 @@ use super::{
     skew::Skew,
     topology::Topology,
 };
-use crate::{decision::Cost, time::monotonic};
+use crate::decision::{Cost, time::monotonic};
 
 /// The most batches of a pipeline in flight. While Redis executes one, the next is in its socket.
 const BATCHES_MAX: usize = 4;

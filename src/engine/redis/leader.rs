@@ -7,8 +7,8 @@
 
 use std::time::Instant;
 
-use crate::{
-    decision::{Leads, Sighting},
+use crate::decision::{
+    Leads, Sighting,
     time::{Millis, monotonic},
 };
 

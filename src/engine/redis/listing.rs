@@ -12,8 +12,8 @@ use super::{
     LISTING, PartitionCursor, PartitionPage, Pending, Redis, Sending,
     index::{self, Note},
 };
-use crate::{
-    decision::{Cost, Decision, Ends, Listing, State},
+use crate::decision::{
+    Cost, Decision, Ends, Listing, State,
     error::Error,
     script,
     time::{Millis, monotonic},

@@ -11,8 +11,8 @@ use super::{
     index::{self, Look},
     listing::pages,
 };
-use crate::{
-    decision::{Arguments, Reply},
+use crate::decision::{
+    Arguments, Reply,
     error::Error,
     script::{self, Script},
     time::{Millis, Timestamp},

@@ -20,7 +20,7 @@ use std::{
     time::Instant,
 };
 
-use crate::time::monotonic;
+use crate::decision::time::monotonic;
 
 /// The allowed drift between two clocks: 1 in this number. NTP slews by 1 in 2,000 at most.
 const DRIFT: i64 = 1000;

@@ -20,7 +20,7 @@ use super::{
     slot::Slot,
     source::Source,
 };
-use crate::{error::Error, time::monotonic};
+use crate::decision::{error::Error, time::monotonic};
 
 /// The pause before a job is sent again to a slot that is migrating. Multiplied by the number of
 /// redirects, up to [`MIGRATION_PAUSES_MAX`].

@@ -8,9 +8,9 @@ use std::{
 
 use tokio::{sync::Notify, time::timeout_at};
 
-use crate::{
+use crate::decision::{
     time::{Millis, monotonic},
-    waiting::Waits,
+    waiters::Waits,
 };
 
 /// The longest time between two heartbeats of a queue: the delay that a lost wake-up costs.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::error::Error;
+use crate::decision::error::Error;
 
 /// The shortest time between two lines.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
@@ -42,7 +42,7 @@ impl Failures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::monotonic;
+    use crate::decision::time::monotonic;
 
     #[test]
     fn many_failures_are_one_line_in_ten_seconds() {

@@ -14,9 +14,9 @@ use super::{
     PASS_MAX,
     failures::Failures,
 };
-use crate::{
+use crate::decision::{
+    Decision, Swept,
     budget::{self, Limit},
-    decision::{Decision, Swept},
     names::Name,
     time::monotonic,
 };

@@ -40,9 +40,9 @@ use super::{
     ANSWER_MAX, PASS_MAX,
     failures::Failures,
 };
-use crate::{
+use crate::decision::{
+    Decision, State, Swept,
     budget::{self, Limit},
-    decision::{Decision, State, Swept},
     error::Error,
     names::Name,
     time::{Millis, Timestamp, monotonic},

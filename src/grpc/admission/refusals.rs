@@ -6,7 +6,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use crate::names::Name;
+use crate::decision::names::Name;
 
 /// Number of pools per generation. There are two generations, so at most twice as many pools are
 /// counted.

@@ -6,10 +6,8 @@ use tonic::Status;
 use super::super::{convert::timestamp, events, fields::Fields, pb};
 use crate::{
     admission::{Event, EventKind, Outcome, ReadEvents},
+    decision::{events::After, names::Name, time::Timestamp},
     engine::feed::{Start, Topic},
-    events::After,
-    names::Name,
-    time::Timestamp,
 };
 
 /// Maximum length of a cursor, digits: a number below 2^53.

@@ -1,7 +1,7 @@
 //! Pools and leases of `AdmissionService` in plain types.
 
 use super::{CallError, Client, answered, convert, pb, request};
-use crate::time::Timestamp;
+use crate::decision::time::Timestamp;
 
 /// The state of a pool at the time of the call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

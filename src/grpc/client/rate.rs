@@ -2,8 +2,8 @@
 
 use super::{CallError, Client, answered, convert, pb, request};
 use crate::{
+    decision::time::Millis,
     rate::{Algorithm, Ban, LimitSpec, RuleSpec, TierAction, TierSpec, Verdict},
-    time::Millis,
 };
 
 /// The rule of a check: a configured policy or an inline rule. Reusable for many calls.

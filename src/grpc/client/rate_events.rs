@@ -3,7 +3,7 @@
 use tonic::{Request, Streaming};
 
 use super::{CallError, Client, answered, convert, pb};
-use crate::{rate::Ban, time::Timestamp};
+use crate::{decision::time::Timestamp, rate::Ban};
 
 /// A stream of the events of a policy.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{CallError, Client, answered, convert, pb, request};
 use crate::{
+    decision::time::Timestamp,
     stock::{CancelOutcome, ConfirmOutcome, Reservation, ReservationState, ReserveOutcome, Stock},
-    time::Timestamp,
 };
 
 /// A reservation request.

@@ -8,7 +8,7 @@ use tonic::{Request, Status};
 use super::{CallError, Client, answered, convert, pb};
 use crate::{
     admission::{Event, EventKind, Outcome},
-    names::SEPARATOR,
+    decision::names::SEPARATOR,
 };
 
 /// An item of a stream of events.

@@ -7,8 +7,8 @@ use super::super::{
     pb,
 };
 use crate::{
+    decision::names::Name,
     lock::{Acquisition, Lease, LockView, Release, RenewLock, Renewal},
-    names::Name,
 };
 
 /// Converts an acquisition. `holder` is empty if the lock is free but reserved for waiting calls.

@@ -5,9 +5,8 @@ use tonic::Status;
 
 use super::super::{fields::Fields, pb};
 use crate::{
+    decision::{names::Name, time::Millis},
     lock::{AcquireLock, GetLock, LEASE_DEFAULT, LEASE_MAX, LEASE_MIN, ReleaseLock, RenewLock},
-    names::Name,
-    time::Millis,
 };
 
 pub(super) fn acquire_lock(

@@ -7,8 +7,8 @@ use std::{
 };
 
 use crate::{
+    decision::time::{Timestamp, monotonic},
     rate::NoteBan,
-    time::{Timestamp, monotonic},
 };
 
 /// Time after which a ban is added again, in case its store lost the entry.

@@ -7,7 +7,7 @@ use tonic::{Request, Status};
 
 use super::super::{fields::Fields, page_token, pb, status};
 use crate::{
-    names::Name,
+    decision::names::Name,
     rate::{
         Algorithm, BAN_DURATIONS_MAX, BAN_MEMORY, BanKey, CHECKS_MAX, COUNT_MAX, CheckRate,
         LENGTH_MAX, LENGTH_MIN, LIMITS_MAX, LimitSpec, ListBans, MeterName, Policies, Rule,

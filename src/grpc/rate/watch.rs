@@ -6,11 +6,9 @@ use tonic::Status;
 
 use super::super::{convert::timestamp, events, fields::Fields, pb, status};
 use crate::{
+    decision::{events::After, names::Name, time::Timestamp},
     engine::feed::{Start, Topic},
-    events::After,
-    names::Name,
     rate::{Event, EventKind, Policies, ReadRateEvents, SHARDS},
-    time::Timestamp,
 };
 
 /// Maximum length of one number in a cursor, bytes: a varint (seven bits per byte, least

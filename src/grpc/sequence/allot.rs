@@ -9,11 +9,11 @@ use std::{
 };
 
 use crate::{
+    decision::error::Error,
     engine::{
         BATCH_MAX, Engine,
         lanes::{Outcomes, Take},
     },
-    error::Error,
     sequence::{Allotment, Dating, NextSequence, Reservation, ReserveSequence},
 };
 

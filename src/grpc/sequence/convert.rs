@@ -4,9 +4,8 @@ use tonic::Status;
 
 use super::super::{convert::timestamp, pb, status};
 use crate::{
-    error::Error,
+    decision::{error::Error, time::Timestamp},
     sequence::{AHEAD_DEFAULT, Allotment, Dating, Sequence},
-    time::Timestamp,
 };
 
 /// Converts an allocation. Fails if no values were given out.

@@ -8,7 +8,7 @@ use super::super::{
     pb, status,
 };
 use crate::{
-    names::Name,
+    decision::names::Name,
     stock::{
         AddStock, CancelOutcome, ConfirmOutcome, Reservation, ReservationState, ReserveOutcome,
         ReserveStock, Restocked, SetStock, Stock,

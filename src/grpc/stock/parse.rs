@@ -7,7 +7,7 @@ use tonic::Status;
 
 use super::super::{fields::Fields, pb};
 use crate::{
-    names::Name,
+    decision::names::Name,
     stock::{
         AddStock, Buyer, CancelReservation, ConfirmReservation, HOLD_DEFAULT, HOLD_MAX, HOLD_MIN,
         QUANTITY_MAX, RESERVE_MAX, ReserveStock, SetStock,

@@ -19,7 +19,7 @@ use super::super::{
     held::{Hold, Holding, LARGE},
     status,
 };
-use crate::budget::{self, Limit};
+use crate::decision::budget::{self, Limit};
 
 pub(super) const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const OK: HeaderValue = HeaderValue::from_static("0");

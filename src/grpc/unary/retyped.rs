@@ -13,7 +13,7 @@ use super::{
     AnswerBody,
     answer::STATUS,
 };
-use crate::budget::{self, Limit};
+use crate::decision::budget::{self, Limit};
 
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");

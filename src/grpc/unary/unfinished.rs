@@ -24,7 +24,7 @@ use super::{
     PREFIX,
     opened::Read,
 };
-use crate::budget::{self, Limit};
+use crate::decision::budget::{self, Limit};
 
 /// What a stream takes beside its headers.
 const STREAM_BYTES: usize = 512;

@@ -7,9 +7,11 @@ use std::{
 
 use super::{Answer, CheckRate, Checked, LimitUse, Verdict};
 use crate::{
-    denial::{Deniable, Effect},
+    decision::{
+        denial::{Deniable, Effect},
+        time::{Millis, Timestamp},
+    },
     rate::{Rule, TierAction},
-    time::{Millis, Timestamp},
 };
 
 /// The maximum packed size of a cacheable rule, in bytes. Rules of policies are shared, but rules

@@ -5,13 +5,15 @@ use super::{
     record::{BUYER, HOLD, ORDER, REPLAY, split_hold},
 };
 use crate::{
-    archive::{
-        BuyerLine, Checked, HoldLine, Line, OrderLine, OrderName, RestockLine, StockLine, Text,
+    decision::{
+        export::{
+            BuyerLine, Checked, HoldLine, Line, OrderLine, OrderName, RestockLine, StockLine, Text,
+        },
+        names::SEPARATOR,
+        persistence::{Changes, Unreadable, decode, encode, split_part, unknown_part},
+        time::Timestamp,
     },
-    names::SEPARATOR,
-    record::{Changes, Unreadable, decode, encode, split_part, unknown_part},
     stock::{QUANTITY_MAX, RESERVE_MAX},
-    time::Timestamp,
 };
 
 impl Sku {

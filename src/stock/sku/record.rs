@@ -1,8 +1,8 @@
 //! Persistence of a sku: its stock, holds, orders, buyers and replay cache.
 
 use super::Sku;
-use crate::{
-    record::{
+use crate::decision::{
+    persistence::{
         Changes, Recorded, Unreadable, decode, decode_number, encode, split_part, unknown_part,
     },
     time::Timestamp,

@@ -3,12 +3,10 @@
 
 use tollgate::{
     admission::{Admission, AdmitTask, GetPool, Pool, WithdrawTask},
-    confirmation::Confirmation,
-    decision::{Call, Decision, Listing, Reply},
-    error::Error,
-    names::Name,
-    script::Script,
-    time::Timestamp,
+    decision::{
+        Call, Decision, Listing, Reply, acknowledgement::Confirmation, error::Error, names::Name,
+        script::Script, time::Timestamp,
+    },
 };
 
 use super::History;

@@ -3,8 +3,8 @@
 use rand::{Rng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate::{
+    decision::time::Millis,
     rate::{Algorithm, LimitSpec, Rule, RuleSpec, TierAction, TierSpec},
-    time::Millis,
 };
 
 const ALGORITHMS: [Algorithm; 4] = [

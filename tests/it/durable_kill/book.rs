@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, stream};
 use pb::{RenewVerdict, ReserveOutcome};
-use tollgate::{grpc::client::pb, time::monotonic};
+use tollgate::{decision::time::monotonic, grpc::client::pb};
 
 use super::HOURS;
 use crate::{

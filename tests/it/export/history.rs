@@ -10,16 +10,18 @@ use tollgate::{
         AdmitTask, CancelTask, CompleteTask, ConfigurePool, EnqueueTask, EvictTask, GetPool,
         ListLeases, ListTasks, Outcome, Overrides, RenewTask, Settings, SweepPool, TaskName,
     },
-    decision::Decision,
+    decision::{
+        Decision,
+        names::Name,
+        time::{Clock, Millis, Timestamp, monotonic},
+    },
     engine::embedded::Kept,
     lock::{AcquireLock, GetLock, ReleaseLock, RenewLock},
-    names::Name,
     rate::{BanKey, CheckRate, GetBan, MeterName, Rule, UnbanKey},
     sequence::{GetSequence, Layout, NextSequence, Sequence},
     stock::{
         AddStock, Buyer, CancelReservation, ConfirmReservation, GetStock, ReserveStock, SetStock,
     },
-    time::{Clock, Millis, Timestamp, monotonic},
 };
 
 use super::Side;

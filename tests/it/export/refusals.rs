@@ -3,11 +3,11 @@
 use std::{fs, path::PathBuf};
 
 use tollgate::{
+    cli::transfer,
     engine::{
-        archive::{Failure, Store},
+        export::{Failure, Store},
         redis::{RedisOptions, unfinished_import},
     },
-    transfer,
 };
 
 use crate::process::{OwnRedis, TempFolder};

@@ -10,13 +10,13 @@ use std::{
 };
 
 use tollgate::{
+    decision::time::Clock,
     engine::{
         Engine,
-        archive::Store,
         embedded::{Disk, Durability, Embedded},
+        export::Store,
         redis::{Redis, RedisOptions},
     },
-    time::Clock,
 };
 
 use crate::{

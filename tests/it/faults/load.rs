@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::{task::JoinSet, time::sleep};
-use tollgate::{grpc::client::pb, time::monotonic};
+use tollgate::{decision::time::monotonic, grpc::client::pb};
 use tonic::{Code, Request};
 
 use crate::world::{Client, admit, complete};

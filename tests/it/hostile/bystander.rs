@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pb::AdmitDecision;
 use tokio::{sync::oneshot, task::JoinHandle, time::sleep};
-use tollgate::{grpc::client::pb, time::monotonic};
+use tollgate::{decision::time::monotonic, grpc::client::pb};
 
 use crate::world::{Client, admit, complete};
 

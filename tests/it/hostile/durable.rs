@@ -17,13 +17,13 @@ use hanging::Hanging;
 use pb::{AcquireLockOutcome, AdmitDecision, EnqueueStatus, ReserveOutcome};
 use tokio::time::sleep;
 use tollgate::{
+    decision::time::Clock,
     engine::{
         Engine,
         embedded::{Durability, Embedded},
     },
     grpc::client::pb,
     server::Rules,
-    time::Clock,
 };
 use tonic::{Code, Request, transport::Channel};
 use tonic_health::pb::{

@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use tokio::time::sleep;
-use tollgate::time::monotonic;
+use tollgate::decision::time::monotonic;
 
 use crate::process::Server;
 

@@ -18,8 +18,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tollgate::{
+    decision::time::monotonic,
     grpc::client::pb::{self, CompleteVerdict},
-    time::monotonic,
 };
 use tonic::{
     Code, Status,

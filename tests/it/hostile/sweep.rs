@@ -16,15 +16,17 @@ use redis::aio::MultiplexedConnection;
 use tokio::{task::JoinHandle, time::sleep};
 use tollgate::{
     admission::{AdmitTask, ReadEvents, Settings, SweepPool},
+    decision::{
+        events::After,
+        names::Name,
+        script,
+        time::{Clock, Millis, monotonic},
+    },
     engine::{
         Engine,
         embedded::{Disk, Durability, Embedded},
     },
-    events::After,
     grpc::client::pb,
-    names::Name,
-    script,
-    time::{Clock, Millis, monotonic},
 };
 
 use super::{
@@ -93,8 +95,7 @@ async fn last_event(engine: &Engine, pool: &str) -> u64 {
     engine.run(&read, monotonic() + PATIENCE).await.unwrap().last
 }
 
-/// Steps the time beyond the end of all leases; how long it takes until the pool has so many
-/// further events.
+/// Steps the time beyond all leases. Returns the time until the pool has so many more events.
 async fn outlive(engine: &Engine, time: &Time, pool: &str, tasks: usize) -> Duration {
     let before = last_event(engine, pool).await;
     time.advance(LEASE.as_micros() as u64).await;
@@ -124,8 +125,7 @@ async fn end_a_crowd_on_disk(durability: Durability) {
     end_a_crowd(Arc::new(Engine::Embedded(engine)), Time::Embedded(now), CROWD).await;
 }
 
-/// The sweep of a crowd is as fast as the process, not as the disk: steps do not wait until
-/// the one before is synced. Here the disk syncs nothing at all.
+/// The speed of a sweep does not depend on the disk, which syncs nothing here.
 #[tokio::test(flavor = "multi_thread")]
 async fn h22_the_sweep_of_a_crowd_does_not_wait_for_the_disk() {
     const TASKS: usize = 1000;

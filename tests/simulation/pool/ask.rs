@@ -10,11 +10,13 @@ use tollgate::{
         LeasePage, ListLeases, Outcome, Overrides, PoolView, ReadEvents, RenewTask, RenewVerdict,
         SweepPool, TaskName,
     },
-    decision::Swept,
+    decision::{
+        Swept,
+        error::Error,
+        events::{After, EventPage},
+        time::Millis,
+    },
     engine::Engine,
-    error::Error,
-    events::{After, EventPage},
-    time::Millis,
 };
 
 use super::{Pool, Task, settings};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tollgate::{
     admission::{Event, EventKind},
-    events::EventPage,
+    decision::events::EventPage,
 };
 
 use crate::capability::{Checked, holds};

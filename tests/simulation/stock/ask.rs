@@ -1,12 +1,12 @@
 //! What callers ask of a sku.
 
 use tollgate::{
+    decision::time::Millis,
     engine::Engine,
     stock::{
         AddStock, Buyer, CancelOutcome, CancelReservation, ConfirmOutcome, ConfirmReservation,
         GetStock, ReserveOutcome, ReserveStock, Restocked, Ruling, SetStock,
     },
-    time::Millis,
 };
 
 use crate::capability::{Part, deadline, name, text};
@@ -30,7 +30,11 @@ pub enum Answer {
     View(Ruling<()>),
 }
 
-pub async fn run(part: Part, ask: Ask, engine: &Engine) -> Result<Answer, tollgate::error::Error> {
+pub async fn run(
+    part: Part,
+    ask: Ask,
+    engine: &Engine,
+) -> Result<Answer, tollgate::decision::error::Error> {
     let (sku, of) = (name(&part.text('k')), |order: u32| name(&text('o', order)));
     Ok(match ask {
         Ask::Set(on_hand) => {

@@ -9,12 +9,11 @@ use std::{
 };
 
 use tollgate::{
+    decision::{error::Error, time::Clock},
     engine::{
         Engine,
         embedded::{Durability, Embedded, Writer},
     },
-    error::Error,
-    time::Clock,
 };
 
 use crate::{capability::Answering, disk::Made};

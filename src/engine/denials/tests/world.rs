@@ -18,13 +18,15 @@ use crate::{
         AdmitTask, CompleteTask, ConfigurePool, EvictTask, Outcome, Overrides, RenewTask, Settings,
         TaskName,
     },
-    decision::Decision,
+    decision::{
+        Decision,
+        names::Name,
+        time::{Clock, Millis},
+    },
     engine::embedded::{Embedded, Kept},
-    names::Name,
     rate::{
         Algorithm, BanKey, CheckRate, LimitSpec, MeterName, Rule, RuleSpec, TierAction, TierSpec,
     },
-    time::{Clock, Millis},
 };
 
 pub(super) struct World {

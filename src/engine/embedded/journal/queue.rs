@@ -2,7 +2,7 @@
 
 use std::{mem, time::Duration};
 
-use crate::{record::Row, time::Timestamp};
+use crate::decision::{persistence::Row, time::Timestamp};
 
 /// The capacity of a buffer. Changes fill several buffers, since a growing buffer would be copied
 /// as a whole, under the lock.
@@ -85,7 +85,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Change, Changes};
+    use crate::decision::persistence::{Change, Changes};
 
     #[test]
     fn what_fills_many_rows_comes_out_in_its_order() {

@@ -10,7 +10,7 @@ use super::{
     super::store::{Batch, Store},
     Durability, MANY, RETRY_EVERY, Shared, WRITE_EVERY, lock,
 };
-use crate::time::{KeptClock, monotonic};
+use crate::decision::time::{KeptClock, monotonic};
 
 /// Writes the queue: on the journal's thread, or by calls of [`Writer::write`] in simulations.
 #[derive(Debug)]

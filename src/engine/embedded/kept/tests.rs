@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{super::Ceiling, *};
 use crate::{
-    names::Name,
+    decision::names::Name,
     rate::{CheckRate, LimitSpec, Meter, MeterName, RuleSpec},
 };
 

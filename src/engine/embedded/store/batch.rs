@@ -7,7 +7,7 @@ use std::{
 
 use redb::{ReadableTable, StorageError};
 
-use crate::record::Change;
+use crate::decision::persistence::Change;
 
 /// The last change of each key; earlier changes of a key are dropped.
 #[derive(Debug, Default)]

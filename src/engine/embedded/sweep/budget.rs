@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::time::monotonic;
+use crate::decision::time::monotonic;
 
 /// The number of entries that are dropped between two readings of the clock.
 const SLICE: usize = 16;

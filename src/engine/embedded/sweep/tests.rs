@@ -15,9 +15,11 @@ use super::{
 };
 use crate::{
     admission::{AdmitTask, CompleteTask, Outcome, Pool, Settings, TaskName},
-    names::Name,
-    record::Changes,
-    time::{Clock, Millis},
+    decision::{
+        names::Name,
+        persistence::Changes,
+        time::{Clock, Millis},
+    },
 };
 
 fn name(text: &str) -> Name {

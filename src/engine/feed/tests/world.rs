@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use super::super::*;
 use crate::{
     admission::Pool,
-    decision::{Call, Listing, Reply},
+    decision::{
+        Call, Listing, Reply,
+        events::History,
+        script::{self, Script},
+        time::Clock,
+    },
     engine::embedded::Embedded,
-    events::History,
-    script::{self, Script},
-    time::Clock,
 };
 
 pub(super) const MOST: u32 = 20_000;

@@ -2,7 +2,7 @@
 //! `replay.lua`.
 
 use super::values::Packed;
-use crate::archive::{
+use crate::decision::export::{
     AnswerLine, BanLine, CounterLine, LimitLine, NoticeLine, Text, UsageLine, VerdictName,
 };
 

@@ -1,6 +1,6 @@
 //! Builds keys, and parses them.
 
-use crate::names::push_key;
+use crate::decision::names::push_key;
 
 /// Builds keys under a prefix.
 #[derive(Debug, Clone)]

@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::values::{Packed, Stored, number, optional};
-use crate::{
-    archive::{Line, PoolLine, QueuedLine, StandingName, StateName, TaskLine, Text},
+use crate::decision::{
+    export::{Line, PoolLine, QueuedLine, StandingName, StateName, TaskLine, Text},
     names::SEPARATOR,
 };
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use redis::{Cmd, Pipeline, cmd};
 
 use super::{
-    super::super::archive::Failure,
+    super::super::export::Failure,
     counters::{parse_answer, parse_ban, parse_counters},
     key::{KeyBuilder, Named},
     pool,
@@ -13,11 +13,13 @@ use super::{
     values::{Stored, number},
 };
 use crate::{
-    archive::{
-        BuyerLine, HoldLine, Line, LockLine, OrderLine, OrderName, RangeLine, RateLine,
-        RestockLine, SequenceLine, StockLine, Text,
+    decision::{
+        export::{
+            BuyerLine, HoldLine, Line, LockLine, OrderLine, OrderName, RangeLine, RateLine,
+            RestockLine, SequenceLine, StockLine, Text,
+        },
+        names::SEPARATOR,
     },
-    names::SEPARATOR,
     rate::MeterName,
     sequence::split_calendar,
 };

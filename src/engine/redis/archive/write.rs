@@ -10,8 +10,8 @@ use super::{
     counters::{pack_answer, pack_ban, pack_counters},
     pool,
 };
-use crate::{
-    archive::{Line, OrderName, StandingName, TaskLine},
+use crate::decision::{
+    export::{Line, OrderName, StandingName, TaskLine},
     names::SEPARATOR,
 };
 

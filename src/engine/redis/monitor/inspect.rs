@@ -13,7 +13,7 @@ use super::{
     },
     Monitor, PROBE_TIMEOUT, WARN_EVERY, lock,
 };
-use crate::{error::Error, time::monotonic};
+use crate::decision::{error::Error, time::monotonic};
 
 /// A write is tried with every fourth probe: once a second.
 const WRITE_EVERY: u32 = 4;

@@ -7,7 +7,7 @@ use crate::{
     admission::{
         CancelVerdict, Cancellation, Dispatched, EnqueueStatus, ListedState, ListedTask, TaskPage,
     },
-    error::Error,
+    decision::error::Error,
 };
 
 pub(super) fn dispatched(dispatched: &Dispatched) -> pb::DispatchedTask {

@@ -11,7 +11,7 @@ use crate::{
         CancelTask, Catalog, ENQUEUE_MAX, EnqueueTask, ListTasks, ListedState, PAYLOAD_BYTES_MAX,
         Settings, TaskCursor, TaskName,
     },
-    names::Name,
+    decision::names::Name,
 };
 
 pub(in crate::grpc::admission) fn enqueue_tasks(

@@ -1,8 +1,8 @@
 //! Converts responses of `LockService` to outcomes.
 
 use super::{CallError, millis, pb, timestamp};
+use crate::decision::waiters::Turn;
 use crate::lock::{Acquisition, Lease, Release, Renewal};
-use crate::waiting::Turn;
 
 pub(in crate::grpc::client) fn acquisition(
     response: pb::AcquireLockResponse,

@@ -10,11 +10,11 @@ use std::{
 
 use tokio::{task::JoinHandle, time::sleep};
 use tollgate::{
+    decision::time::monotonic,
     engine::{
         Engine,
         redis::{Redis, RedisOptions},
     },
-    time::monotonic,
 };
 
 use crate::{

@@ -1,8 +1,8 @@
 //! H15: tickets that are kept for waiters whose server ends, decided by both executors alike.
 
 use tollgate::{
+    decision::time::Millis,
     lock::{Acquisition, GetLock, Lock},
-    time::Millis,
 };
 
 use crate::{

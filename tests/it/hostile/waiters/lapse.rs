@@ -6,10 +6,12 @@
 use bytes::Bytes;
 use tollgate::{
     admission::{AdmitTask, AttendPool, Overrides, Pool},
+    decision::{
+        names::Name,
+        time::Millis,
+        waiters::{Attend, Place},
+    },
     lock::{AcquireLock, Lock},
-    names::Name,
-    time::Millis,
-    waiting::{Attend, Place},
 };
 
 use super::*;

@@ -1,0 +1,236 @@
+//! Options of `tollgate stock`, with validation.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand, value_parser};
+
+use super::super::flags;
+use crate::{
+    decision::time::Millis,
+    stock::{HOLD_MAX, HOLD_MIN, QUANTITY_MAX, RESERVE_MAX},
+};
+
+/// Text after the options in `--help`.
+pub const HELP: &str = "\
+Examples:
+  50 of a television, then two of them for an order:
+    tollgate stock set tv-55 50
+    tollgate stock reserve tv-55 order-1 2
+
+  It is paid, or not wanted any more:
+    tollgate stock confirm tv-55 order-1
+    tollgate stock cancel tv-55 order-1
+
+  One each for buyers that may have one, held for 5 minutes:
+    tollgate stock reserve tv-55 order-2 --hold 5m --buyer ann --buyer-limit 1
+
+  A truck has come, and is counted once if the command is repeated:
+    tollgate stock add tv-55 20 --request-id truck-17
+
+Prints a line: what was decided, such as RESERVED or SHORT, and what there is of the
+sku then. A hold that is neither confirmed nor cancelled lapses by itself. reserve,
+confirm and cancel can be repeated; add with a --request-id within 5 minutes.
+
+Exit status: 0 when what was asked for is so, by this call or an earlier one; 1 when
+it was refused: SHORT, BUYER_LIMIT or ALREADY_SETTLED of reserve, EXPIRED, CANCELLED
+or UNKNOWN of confirm, ALREADY_CONFIRMED, EXPIRED or UNKNOWN of cancel; 64 for a wrong
+command line; 69 when there is no answer, or an error such as NOT_FOUND: a sku that
+was never set.";
+
+/// Options of `tollgate stock`.
+#[derive(Debug, Clone, Args)]
+#[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
+#[command(disable_help_subcommand = true)]
+pub struct StockOptions {
+    /// The verb.
+    #[command(subcommand)]
+    pub verb: StockVerb,
+
+    /// URL of the server
+    #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]
+    #[arg(default_value = "http://127.0.0.1:50051", global = true)]
+    pub server: String,
+}
+
+/// Verbs of `tollgate stock`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum StockVerb {
+    /// Set the quantity on hand, including reserved items; creates the sku
+    Set {
+        /// The sku, such as `tv-55`
+        #[arg(value_parser = flags::name)]
+        sku: String,
+        /// Quantity, 0 to 2^53-1
+        #[arg(value_parser = value_parser!(u64).range(0..=QUANTITY_MAX))]
+        on_hand: u64,
+    },
+    /// Add to the quantity on hand, or subtract from it
+    #[command(allow_negative_numbers = true)]
+    Add {
+        /// The sku
+        #[arg(value_parser = flags::name)]
+        sku: String,
+        /// Quantity to add; negative to subtract; not 0
+        #[arg(value_parser = delta)]
+        delta: i64,
+        /// Id of the request: a repeat with the same id changes nothing
+        #[arg(long, value_name = "ID", value_parser = flags::name)]
+        request_id: Option<String>,
+    },
+    /// Reserve a quantity for an order; exits 1 if it is refused
+    Reserve {
+        /// The sku
+        #[arg(value_parser = flags::name)]
+        sku: String,
+        /// The order; it can have one reservation per sku
+        #[arg(value_parser = flags::name)]
+        order: String,
+        /// Quantity, 1 to 1,000,000,000
+        #[arg(default_value_t = 1)]
+        #[arg(value_parser = value_parser!(u32).range(1..=RESERVE_MAX as i64))]
+        quantity: u32,
+        /// Duration of the hold, 1ms to 30days [default: 15m]
+        #[arg(long, value_name = "DURATION", value_parser = hold)]
+        hold: Option<Millis>,
+        /// The buyer
+        #[arg(long, value_name = "NAME", value_parser = flags::name)]
+        buyer: Option<String>,
+        /// Maximum quantity of the sku that the buyer may have reserved and bought
+        #[arg(long, value_name = "N", requires = "buyer")]
+        #[arg(value_parser = value_parser!(u64).range(1..=QUANTITY_MAX))]
+        buyer_limit: Option<u64>,
+    },
+    /// Sell the reservation of an order; exits 1 if it is not sold
+    Confirm {
+        /// The sku
+        #[arg(value_parser = flags::name)]
+        sku: String,
+        /// The order
+        #[arg(value_parser = flags::name)]
+        order: String,
+    },
+    /// Cancel the reservation of an order; exits 1 if it is not cancelled
+    Cancel {
+        /// The sku
+        #[arg(value_parser = flags::name)]
+        sku: String,
+        /// The order
+        #[arg(value_parser = flags::name)]
+        order: String,
+    },
+    /// Show the stock
+    Get {
+        /// The sku
+        #[arg(value_parser = flags::name)]
+        sku: String,
+    },
+}
+
+impl StockVerb {
+    /// Returns the sku of the verb.
+    pub fn sku(&self) -> &str {
+        match self {
+            StockVerb::Set { sku, .. }
+            | StockVerb::Add { sku, .. }
+            | StockVerb::Reserve { sku, .. }
+            | StockVerb::Confirm { sku, .. }
+            | StockVerb::Cancel { sku, .. }
+            | StockVerb::Get { sku } => sku,
+        }
+    }
+
+    /// Describes the verb in errors.
+    pub(super) fn what(&self) -> String {
+        let sku = self.sku();
+        match self {
+            StockVerb::Set { .. } => format!("set the stock of `{sku}`"),
+            StockVerb::Add { .. } => format!("add to the stock of `{sku}`"),
+            StockVerb::Reserve { order, .. } => format!("reserve `{sku}` for `{order}`"),
+            StockVerb::Confirm { order, .. } => format!("confirm `{sku}` for `{order}`"),
+            StockVerb::Cancel { order, .. } => format!("cancel `{sku}` for `{order}`"),
+            StockVerb::Get { .. } => format!("get the stock of `{sku}`"),
+        }
+    }
+
+    /// Whether a repeat of the call has no further effect.
+    pub(super) fn is_repeatable(&self) -> bool {
+        !matches!(self, StockVerb::Set { .. } | StockVerb::Add { request_id: None, .. })
+    }
+}
+
+fn delta(text: &str) -> Result<i64, String> {
+    let delta = text.parse::<i64>().ok();
+    delta.filter(|delta| *delta != 0 && delta.unsigned_abs() <= QUANTITY_MAX).ok_or_else(|| {
+        format!("expected a number such as `20` or `-5`, -{QUANTITY_MAX} to {QUANTITY_MAX}, not 0")
+    })
+}
+
+/// Parses a hold, rounded up to milliseconds.
+fn hold(text: &str) -> Result<Millis, String> {
+    let length: Duration = flags::between(text, HOLD_MIN.duration(), HOLD_MAX.duration())?;
+    Ok(Millis(length.as_nanos().div_ceil(1_000_000) as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        stock: StockOptions,
+    }
+
+    fn parse(flags: &str) -> Result<StockOptions, String> {
+        let arguments = ["stock"].into_iter().chain(flags.split_whitespace());
+        Cli::try_parse_from(arguments).map(|cli| cli.stock).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_bounds_are_those_of_the_contract() {
+        for flags in [
+            "set s 0",
+            "set s 9007199254740991",
+            "add s -9007199254740991",
+            "add s 9007199254740991 --request-id r",
+            "reserve s o",
+            "reserve s o 1000000000 --hold 30days --buyer b --buyer-limit 9007199254740991",
+            "reserve s o --hold 1ms --server tollgate:1",
+            "--server tollgate:1 get s",
+        ] {
+            assert!(parse(flags).is_ok(), "{flags}: {:?}", parse(flags));
+        }
+        let one = parse("reserve s o").expect("one").verb;
+        assert!(matches!(one, StockVerb::Reserve { quantity: 1, hold: None, .. }), "{one:?}");
+    }
+
+    #[test]
+    fn errors_name_what_is_wrong() {
+        let long = format!("get {}", "x".repeat(257));
+        for (flags, part) in [
+            ("", "VERB"),
+            ("sell s", "sell"),
+            ("get", "<SKU>"),
+            (&*long, "<SKU>"),
+            ("set s", "<ON_HAND>"),
+            ("set s -1", "-1"),
+            ("set s 9007199254740992", "<ON_HAND>"),
+            ("add s 0", "<DELTA>"),
+            ("add s -9007199254740992", "<DELTA>"),
+            ("reserve s", "<ORDER>"),
+            ("reserve s o 0", "[QUANTITY]"),
+            ("reserve s o 1000000001", "[QUANTITY]"),
+            ("reserve s o --hold 0ms", "--hold"),
+            ("reserve s o --buyer-limit 1", "--buyer"),
+            ("reserve s o --buyer b --buyer-limit 0", "--buyer-limit"),
+            ("confirm s", "<ORDER>"),
+            ("cancel s", "<ORDER>"),
+            ("get s --server https://x", "--server"),
+        ] {
+            let error = parse(flags).expect_err(flags);
+            assert!(error.contains(part), "{flags}: {error}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Number of devices in flight, as the devices see it.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use crate::decision::time::monotonic;
+
+/// Fraction 1/1000 of a lease by which the server's clock may gain on ours: twice the rate of a
+/// clock under correction.
+const DRIFT: u32 = 1000;
+
+/// Counts the leases that certainly run on the server, and keeps the maximum.
+///
+/// The count never exceeds the server's own, otherwise it could report a false fault. A lease
+/// counts from the receipt of its grant, which follows the grant. It counts until just before its
+/// report is sent, which precedes the release, and at most until [`ends`], which precedes its end.
+/// The clock is read and the count taken under one lock, so a late timer cannot falsify it.
+#[derive(Debug, Default)]
+pub(super) struct Gauge(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// The earliest end first.
+    running: BTreeSet<Hold>,
+    entered: u64,
+    most: usize,
+}
+
+/// A counted lease: its end, and a unique number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Hold(Instant, u64);
+
+/// Returns when to stop counting a lease. It was granted after `sent`, the instant before the
+/// granted call was sent, so it still runs at the returned instant.
+pub(super) fn ends(sent: Instant, length: Duration) -> Instant {
+    sent + (length - length / DRIFT)
+}
+
+impl Gauge {
+    /// Starts counting a lease.
+    pub(super) fn enter(&self, end: Instant) -> Hold {
+        let mut state = self.lock();
+        // Read under the lock: an earlier reading would count ended leases.
+        state.enter(monotonic(), end)
+    }
+
+    /// Stops counting a lease; does nothing if it has ended.
+    pub(super) fn leave(&self, hold: Hold) {
+        self.lock().running.remove(&hold);
+    }
+
+    /// Returns the number in flight now.
+    pub(super) fn now(&self) -> usize {
+        let mut state = self.lock();
+        state.reclaim(monotonic());
+        state.running.len()
+    }
+
+    /// Returns the maximum.
+    pub(super) fn most(&self) -> usize {
+        self.lock().most
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn enter(&mut self, now: Instant, end: Instant) -> Hold {
+        self.reclaim(now);
+        self.entered += 1;
+        let hold = Hold(end, self.entered);
+        // The lease has ended if the answer took longer than the lease.
+        if end > now {
+            self.running.insert(hold);
+            self.most = self.most.max(self.running.len());
+        }
+        hold
+    }
+
+    /// Removes ended leases. Each lease ends once, so the work is amortized over the grants.
+    fn reclaim(&mut self, now: Instant) {
+        while self.running.first().is_some_and(|hold| hold.0 <= now) {
+            self.running.pop_first();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_most_stays_when_the_count_falls() {
+        let (gauge, end) = (Gauge::default(), monotonic() + 60 * SECOND);
+        let holds: Vec<Hold> = (0..3).map(|_| gauge.enter(end)).collect();
+        gauge.leave(holds[1]);
+        gauge.leave(holds[1]);
+        assert_eq!((gauge.now(), gauge.most()), (2, 3));
+        gauge.enter(end);
+        assert_eq!((gauge.now(), gauge.most()), (3, 3));
+    }
+
+    #[test]
+    fn a_lease_counts_until_its_end_without_a_timer() {
+        let (mut state, start) = (State::default(), monotonic());
+        state.enter(start, start + SECOND);
+        // Granted at the instant at which the first one ended, so never two at once.
+        state.enter(start + SECOND, start + 2 * SECOND);
+        assert_eq!((state.running.len(), state.most), (1, 1));
+        // An older reading of the clock does not bring ended leases back.
+        state.enter(start + SECOND / 2, start + 3 * SECOND);
+        assert_eq!((state.running.len(), state.most), (2, 2));
+    }
+
+    #[test]
+    fn an_answer_that_outlasted_its_lease_does_not_count() {
+        let (mut state, start) = (State::default(), monotonic());
+        let hold = state.enter(start + SECOND, start + SECOND);
+        assert_eq!((state.running.contains(&hold), state.most), (false, 0));
+    }
+
+    #[test]
+    fn an_end_is_never_after_the_servers() {
+        let sent = monotonic();
+        assert!(ends(sent, 300 * SECOND) < sent + 300 * SECOND);
+        assert!(ends(sent, 300 * SECOND) > sent + 299 * SECOND);
+    }
+}

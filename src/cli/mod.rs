@@ -1,0 +1,317 @@
+//! The `tollgate` command: reads arguments and configuration, opens the engine, serves, drains.
+//!
+//! The command is in the library, because a binary crate would compile the types of its futures a
+//! second time.
+
+mod arguments;
+pub mod caller;
+mod command;
+pub mod fleet;
+mod signals;
+pub mod transfer;
+
+use std::{error::Error, net::SocketAddr, path::Path, process::ExitCode, sync::Arc};
+
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    runtime::Builder,
+    signal::unix::{SignalKind, signal},
+    task::spawn_blocking,
+};
+
+use crate::{
+    admission::Catalog,
+    cli::{
+        caller::{
+            lock::{self, LockOptions},
+            next::{self, NextOptions},
+            rate::{self, RateOptions},
+            stock::{self, StockOptions},
+            top::{self, TopOptions},
+            watch::{self, WatchOptions},
+        },
+        fleet::FleetOptions,
+    },
+    config::{
+        Config, DataDir, EmbeddedOptions, EngineChoice, ServeFlags, secret,
+        store::{ExportFlags, ImportFlags, StoreFlags},
+    },
+    decision::time::Clock,
+    engine::{
+        Engine,
+        embedded::{Ceiling, Disk, Embedded, OpenError},
+        export::{Failure, Store},
+        redis::{Redis, unfinished_import},
+    },
+    server::{self, Limits, Rules, allocator, telemetry},
+};
+
+use command::{Command, exit};
+
+/// Length of the accept queue: a whole fleet may reconnect at once.
+const BACKLOG: u32 = 4096;
+
+/// Runs the command line of this process and returns its exit code.
+pub fn main() -> ExitCode {
+    let command = match arguments::parse() {
+        Ok(command) => command,
+        Err(code) => return code,
+    };
+    allocator::purge_apart();
+    // The server has its own worker threads; this thread accepts connections and runs maintenance.
+    let runtime = match command {
+        Command::Serve(_) => Builder::new_current_thread().enable_all().build(),
+        _ => Builder::new_multi_thread().enable_all().build(),
+    };
+    match runtime {
+        Ok(runtime) => runtime.block_on(run(command)),
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+async fn run(command: Command) -> ExitCode {
+    match command {
+        Command::Serve(flags) => serve(&flags).await,
+        Command::CheckConfig { file } => check_config(&file),
+        Command::Export(flags) => export(&flags).await,
+        Command::Import(flags) => import(&flags).await,
+        Command::Fleet(options) => play(&options).await,
+        Command::Rate(options) => check_rate(&options).await,
+        Command::Next(options) => take_serials(&options).await,
+        Command::Stock(options) => sell(&options).await,
+        Command::Lock(options) => run_locked(&options).await,
+        Command::Watch(options) => watch_pool(&options).await,
+        Command::Top(options) => show_pools(&options).await,
+    }
+}
+
+fn check_config(file: &Path) -> ExitCode {
+    match Config::check(file) {
+        Ok(()) => {
+            command::say(&format!("{}: good", file.display()));
+            ExitCode::SUCCESS
+        }
+        Err(error) => exit::config(&error),
+    }
+}
+
+async fn export(flags: &ExportFlags) -> ExitCode {
+    let mut store = match store(&flags.store, Store::existing).await {
+        Ok(store) => store,
+        Err(code) => return code,
+    };
+    match transfer::export(&mut store, flags.output.as_deref()).await {
+        Ok(counts) => {
+            // The export itself may be written to standard output.
+            command::warn(&format!("exported: {counts}"));
+            ExitCode::SUCCESS
+        }
+        Err(failure) => exit::transfer(&failure),
+    }
+}
+
+async fn import(flags: &ImportFlags) -> ExitCode {
+    let mut store = match store(&flags.store, Store::directory).await {
+        Ok(store) => store,
+        Err(code) => return code,
+    };
+    match transfer::import(&mut store, &flags.file, flags.replace).await {
+        Ok(imported) => {
+            command::say(&imported.to_string());
+            ExitCode::SUCCESS
+        }
+        Err(failure) => exit::transfer(&failure),
+    }
+}
+
+/// Opens the engine that the flags name, for an export or import; warns about a password in the
+/// arguments. The error is the exit code.
+async fn store(
+    flags: &StoreFlags,
+    directory: fn(&Path) -> Result<Store, Failure>,
+) -> Result<Store, ExitCode> {
+    if flags.shows_password {
+        command::warn(secret::IN_ARGUMENTS);
+    }
+    let opened = match flags.choice().map_err(|error| exit::config(&error))? {
+        EngineChoice::Redis(options) => Store::redis(&options).await,
+        EngineChoice::Embedded(options) => {
+            directory(&options.data_dir.map(|data_dir| data_dir.path).unwrap_or_default())
+        }
+    };
+    opened.map_err(|failure| exit::transfer(&failure))
+}
+
+async fn play(options: &FleetOptions) -> ExitCode {
+    match fleet::run(options).await {
+        Ok(report) => {
+            command::say(&report.to_string());
+            ExitCode::from(report.exit_status())
+        }
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+async fn check_rate(options: &RateOptions) -> ExitCode {
+    match rate::run(options, command::say).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(exit::REFUSED),
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+async fn take_serials(options: &NextOptions) -> ExitCode {
+    match next::run(options).await {
+        Ok(serials) => match command::hand_over(&command::shown(&serials.to_string())) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => exit::unavailable(&next::unprinted(options, &error)),
+        },
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+async fn sell(options: &StockOptions) -> ExitCode {
+    match stock::run(options).await {
+        Ok(answer) => {
+            command::say(&answer.text);
+            ExitCode::from(if answer.done { 0 } else { exit::REFUSED })
+        }
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+async fn run_locked(options: &LockOptions) -> ExitCode {
+    match lock::run(options, command::warn).await {
+        Ok(lock::End::Exited(code)) => ExitCode::from(code),
+        Ok(lock::End::Refused) => ExitCode::from(options.conflict_exit_code),
+        Ok(lock::End::Lost) => ExitCode::from(exit::LOST),
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+async fn watch_pool(options: &WatchOptions) -> ExitCode {
+    match watch::run(options, command::warn).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+async fn show_pools(options: &TopOptions) -> ExitCode {
+    match top::run(options).await {
+        Ok(table) => match command::hand_over(&table.unwrap_or_default()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => exit::unavailable(&error),
+        },
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+/// Runs `tollgate serve`: configuration, logs, engine, listener, then the server until a signal.
+async fn serve(flags: &ServeFlags) -> ExitCode {
+    let config = match Config::load(flags) {
+        Ok(config) => config,
+        Err(error) => return exit::config(&error),
+    };
+    telemetry::init(config.log.json, &config.log.level);
+    if flags.shows_password {
+        tracing::warn!("{}", secret::IN_ARGUMENTS);
+    }
+    // Each connection is a file descriptor. The default soft limit is often 1024.
+    let _ = rlimit::increase_nofile_limit(u64::MAX);
+    let engine = match engine(&config.engine).await {
+        Ok(engine) => engine,
+        Err(code) => return code,
+    };
+    let listener = match bind(config.listen) {
+        Ok(listener) => listener,
+        Err(code) => return code,
+    };
+    match serve_on(config, engine, listener).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => exit::unavailable(&error),
+    }
+}
+
+/// Opens the engine. The error is the exit code, for instance if Redis fails the preflight or has
+/// an unfinished import.
+async fn engine(choice: &EngineChoice) -> Result<Engine, ExitCode> {
+    match choice {
+        EngineChoice::Embedded(EmbeddedOptions { data_dir, memory_max }) => {
+            let engine = match data_dir {
+                None => Embedded::new(Clock::system()),
+                Some(data_dir) => open(data_dir.clone()).await?,
+            };
+            Ok(Engine::Embedded(engine.below(memory_max.map(Ceiling::new))))
+        }
+        EngineChoice::Redis(options) => {
+            let redis =
+                Redis::new(options).map_err(|why| exit::config(&format!("engine: {why}")))?;
+            let (unfit, unfinished) = tokio::join!(redis.unfit(), unfinished_import(options));
+            match unfit.or(unfinished) {
+                Some(why) => {
+                    Err(exit::config(&format!("engine: this Redis must not be used: {why}")))
+                }
+                None => Ok(Engine::Redis(redis)),
+            }
+        }
+    }
+}
+
+/// Opens a data directory on a blocking thread, because reading it may take long.
+async fn open(DataDir { path, durability, unsynced_bytes }: DataDir) -> Result<Embedded, ExitCode> {
+    let file = path.display().to_string();
+    let opened = spawn_blocking(move || {
+        let disk = Disk::directory(&path)?;
+        Embedded::open(Clock::system(), disk, durability)
+    });
+    match opened.await {
+        Ok(opened) => opened
+            .map(|engine| engine.with_unsynced_max(unsynced_bytes))
+            .map_err(|error| exit::data_dir(&error)),
+        // A panic: damage that the checks of the store did not find.
+        Err(error) => Err(exit::data_dir(&OpenError::Damaged(format!("{file}: {error}")))),
+    }
+}
+
+fn bind(address: SocketAddr) -> Result<TcpListener, ExitCode> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    let listening = socket.and_then(|socket| {
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    });
+    listening.map_err(|error| exit::unavailable(&format!("cannot listen on {address}: {error}")))
+}
+
+/// Serves until SIGTERM or SIGINT, then drains and closes the engine.
+async fn serve_on(
+    config: Config,
+    engine: Engine,
+    listener: TcpListener,
+) -> Result<(), Box<dyn Error>> {
+    let (mut terminate, mut interrupt) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let rules = Rules {
+        pools: Arc::new(Catalog::new(&config.pools)?),
+        policies: Arc::new(config.policies),
+        sequences: Arc::new(config.sequences),
+    };
+    let limits = Limits {
+        connections_max: config.connections_max,
+        callers: config.limits,
+        drain_timeout: config.drain_timeout,
+        workers: config.workers,
+    };
+    command::greet(&config.engine, listener.local_addr()?);
+    let shutdown = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    let engine = Arc::new(engine);
+    let ended = server::run(listener, engine.clone(), rules, limits, shutdown).await;
+    // Waits for the disk. It may block, because no other task needs this thread now.
+    engine.close();
+    Ok(ended?)
+}

@@ -1,0 +1,217 @@
+//! `tollgate export` and `tollgate import`: write the state of an engine to a file, and read it
+//! back.
+//!
+//! An import reads the file twice and writes nothing before the whole file is validated. Afterwards
+//! it reads the target and compares the counts.
+
+mod progress;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    fs::{self, File, OpenOptions, Permissions},
+    io::{self, BufReader, BufWriter, Write},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    decision::{
+        export::{Counts, Line, Reader, Unfit, Writer},
+        text::grouped,
+    },
+    engine::export::{Failure, Store},
+};
+use progress::Progress;
+
+/// Mode of an export: only the owner may read the data of callers.
+const RIGHTS: u32 = 0o600;
+/// An import reports a target clock that is behind by more than this, µs.
+const BEHIND: u64 = 1_000_000;
+
+/// The result of an import.
+#[derive(Debug)]
+pub struct Imported {
+    /// Number of entries in the target now.
+    pub counts: Counts,
+    /// Number of lines that were left out because they had lapsed.
+    pub lapsed: u64,
+    /// Lag of the target's clock behind the source, µs; 0 if it is at most one second.
+    pub behind: u64,
+}
+
+impl fmt::Display for Imported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "imported and counted: {}", self.counts)?;
+        if self.lapsed > 0 {
+            write!(f, "\nleft out, since their time was over: {}", grouped(self.lapsed))?;
+        }
+        if self.behind > 0 {
+            let behind = std::time::Duration::from_micros(self.behind);
+            let behind = humantime::format_duration(behind);
+            write!(f, "\nthe target's clock is {behind} behind: leases last so much longer")?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes an export to a file or to standard output. The file gets its name when it is complete;
+/// until then it is `<output>.part`.
+pub async fn export(store: &mut Store, output: Option<&Path>) -> Result<Counts, Failure> {
+    let Some(path) = output else { return export_to(store, io::stdout()).await.map(|of| of.1) };
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    let failed = |error: io::Error| {
+        Failure::File(io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    };
+    let file = make(&part).map_err(failed)?;
+    match export_to(store, file).await {
+        Ok((file, counts)) => {
+            file.sync_all().and_then(|()| fs::rename(&part, path)).map_err(failed)?;
+            Ok(counts)
+        }
+        Err(failure) => {
+            // The partial file is incomplete, and every import would refuse it.
+            let _ = fs::remove_file(&part);
+            Err(failure)
+        }
+    }
+}
+
+/// Creates a file that only its owner can read, whatever the umask.
+fn make(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let file = options.create(true).truncate(true).write(true).mode(RIGHTS).open(path)?;
+    // A file that already existed may have a wider mode.
+    file.set_permissions(Permissions::from_mode(RIGHTS))?;
+    Ok(file)
+}
+
+/// Writes an export to a writer. Checks each line, so that no export is written that an import
+/// refuses.
+async fn export_to<W: Write + Send>(store: &mut Store, to: W) -> Result<(W, Counts), Failure> {
+    let now = store.now().await?;
+    let to = BufWriter::with_capacity(1 << 16, to);
+    let mut writer = Writer::begin(to, store.name(), now).map_err(Failure::File)?;
+    let progress = Progress::new("exported", None);
+    let mut write = |line: Line| {
+        progress.show(writer.lines());
+        // Every import would refuse the line.
+        line.check().map_err(|why| {
+            let json = serde_json::to_string(&line).unwrap_or_default();
+            Failure::Damaged(format!("what is stored is out of range: {why}: {json}"))
+        })?;
+        writer.write(&line).map_err(Failure::File)
+    };
+    store.read(&mut write).await?;
+    progress.end();
+    let (to, counts) = writer.end().map_err(Failure::File)?;
+    let to = to.into_inner().map_err(|error| Failure::File(error.into_error()))?;
+    Ok((to, counts))
+}
+
+/// Imports a file into a store. With `replace` all existing state is removed first; without it, a
+/// store that holds any state is refused.
+pub async fn import(store: &mut Store, file: &Path, replace: bool) -> Result<Imported, Failure> {
+    let checked = check(file)?;
+    if !replace && !store.is_empty().await? {
+        return Err(Failure::Occupied(
+            "the target holds something already: name an empty one, or --replace all that it \
+             holds"
+                .to_owned(),
+        ));
+    }
+    let now = store.now().await?;
+    let mut reader = open(file)?;
+    let behind = reader.time().saturating_sub(now);
+    store.begin(reader.time()).await?;
+    let progress = Progress::new("imported", Some(checked.lines));
+    let (mut written, mut ends, mut lapsed) = (Counts::default(), Ends::default(), 0);
+    while let Some(line) = reader.next().map_err(unfit(file))? {
+        progress.show(written.lines);
+        if line.has_lapsed(now) {
+            lapsed += 1;
+            continue;
+        }
+        store.write(&line).await?;
+        written.add(line.kind());
+        ends.0.entry(line.kind()).or_default().extend(line.forget());
+    }
+    if *reader.counts() != checked {
+        let why = "it has changed since it was checked: import it again, with --replace";
+        return Err(unfit(file)(Unfit::Wrong(why.to_owned())));
+    }
+    store.flush().await?;
+    progress.end();
+    let counts = verify(store, &written, &ends).await?;
+    store.finish().await?;
+    let behind = if behind > BEHIND { behind } else { 0 };
+    Ok(Imported { counts, lapsed, behind })
+}
+
+/// Expiry times of the written lines by kind, µs.
+#[derive(Debug, Default)]
+struct Ends(HashMap<&'static str, Vec<u64>>);
+
+/// Counts the entries of the target by kind. Fails unless the counts match, except for entries that
+/// have lapsed since they were written.
+async fn verify(store: &mut Store, written: &Counts, ends: &Ends) -> Result<Counts, Failure> {
+    let mut found = Counts::default();
+    let progress = Progress::new("counted", Some(written.lines));
+    let mut count = |line: Line| {
+        found.add(line.kind());
+        progress.show(found.lines);
+        Ok(())
+    };
+    store.read(&mut count).await?;
+    progress.end();
+    let now = store.now().await?;
+    let kinds = written.counts.keys().chain(found.counts.keys());
+    for kind in kinds {
+        let lapsed = ends
+            .0
+            .get(&kind[..])
+            .map_or(0, |ends| ends.iter().filter(|forget| **forget <= now).count() as u64);
+        let (is, was) = (found.of(kind), written.of(kind));
+        if is > was || is + lapsed < was {
+            return Err(Failure::Unverified(format!(
+                "{} of kind {kind} were written, and {} are there: does a server use the target? \
+                 Stop it, and import again with --replace; serve nothing from it until then",
+                grouped(was),
+                grouped(is)
+            )));
+        }
+    }
+    Ok(found)
+}
+
+/// Opens an export; errors name its path.
+fn open(file: &Path) -> Result<Reader<BufReader<File>>, Failure> {
+    let opened = File::open(file).map_err(|error| unfit(file)(Unfit::Unread(error)))?;
+    Reader::open(BufReader::with_capacity(1 << 16, opened)).map_err(unfit(file))
+}
+
+/// Adds the path of the file to an error.
+fn unfit(file: &Path) -> impl Fn(Unfit) -> Failure {
+    let file = file.display().to_string();
+    move |unfit| {
+        Failure::Unfit(match unfit {
+            Unfit::Wrong(why) => Unfit::Wrong(format!("{file}: {why}")),
+            Unfit::Unread(error) => {
+                Unfit::Unread(io::Error::new(error.kind(), format!("{file}: {error}")))
+            }
+        })
+    }
+}
+
+/// Validates a whole file and returns its counts.
+fn check(file: &Path) -> Result<Counts, Failure> {
+    let mut reader = open(file)?;
+    let progress = Progress::new("checked", None);
+    while reader.next().map_err(unfit(file))?.is_some() {
+        progress.show(reader.counts().lines);
+    }
+    progress.end();
+    Ok(reader.counts().clone())
+}

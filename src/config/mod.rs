@@ -1,0 +1,224 @@
+//! The configuration of a server. Flags and `TOLLGATE_*` variables win over `tollgate.toml`, which
+//! wins over the defaults.
+
+mod file;
+mod flags;
+mod limits;
+mod policy;
+mod pool;
+mod redis;
+pub mod secret;
+mod sequence;
+pub mod store;
+
+use std::{
+    fmt, fs,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use file::File;
+use flags::DurabilityName;
+pub use flags::ServeFlags;
+
+use crate::{
+    admission::{Catalog, PoolRule},
+    decision::budget::CallerLimits,
+    engine::{embedded::Durability, redis::RedisOptions},
+    rate::Policies,
+    sequence::Sequences,
+};
+
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 50051);
+/// Smallest `memory_max` beside a data directory, bytes: the page cache of the data directory and
+/// some space to work.
+const KEPT_MEMORY_MIN: u64 = 128 << 20;
+const CONNECTIONS_MAX: usize = 16_384;
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The complete configuration of a server.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Address to listen on.
+    pub listen: SocketAddr,
+    /// The engine that runs the decisions.
+    pub engine: EngineChoice,
+    /// Format and level of the log.
+    pub log: Log,
+    /// Maximum number of connections; further ones are closed at once.
+    pub connections_max: usize,
+    /// Limits on what callers can make the server hold.
+    pub limits: CallerLimits,
+    /// Time that calls in flight may take to finish after SIGTERM or SIGINT.
+    pub drain_timeout: Duration,
+    /// Number of serving threads. Default: the number of cores.
+    pub workers: usize,
+    /// Settings of pools by glob, in order; the first match applies.
+    pub pools: Vec<PoolRule>,
+    /// The policies of rates.
+    pub policies: Policies,
+    /// The rules of sequences.
+    pub sequences: Sequences,
+}
+
+/// The engine that runs the decisions.
+#[derive(Debug, Clone)]
+pub enum EngineChoice {
+    /// The embedded engine, in this process.
+    Embedded(EmbeddedOptions),
+    /// The Redis engine.
+    Redis(Box<RedisOptions>),
+}
+
+/// Options of the embedded engine.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EmbeddedOptions {
+    /// The data directory. `None` keeps all state in memory only.
+    pub data_dir: Option<DataDir>,
+    /// Memory of the process in bytes above which new names are refused. `None` for no bound.
+    pub memory_max: Option<u64>,
+}
+
+/// The data directory of the embedded engine, which keeps its state over restarts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataDir {
+    /// Path of the directory.
+    pub path: PathBuf,
+    /// The promise of an answer: synced before it is sent, or within a second.
+    pub durability: Durability,
+    /// Maximum number of bytes of changes that may wait for the disk.
+    pub unsynced_bytes: usize,
+}
+
+/// Format and level of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Log {
+    /// Whether each log line is a JSON object instead of text.
+    pub json: bool,
+    /// The least severe level logged, or a filter such as `tollgate=debug`.
+    pub level: String,
+}
+
+/// A configuration error: the key, its value and the expected value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError(String);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Config {
+    /// Merges the flags, the file that they name, and the defaults.
+    ///
+    /// Fails if the file cannot be read, a value is invalid, or two settings exclude each other.
+    pub fn load(flags: &ServeFlags) -> Result<Config, ConfigError> {
+        let (file, policies, sequences) =
+            flags.config.as_deref().map(read).transpose()?.unwrap_or_default();
+        let engine = flags.engine.clone().or(file.engine);
+        let data_dir = data_dir(
+            flags.data_dir.clone().or(file.data_dir),
+            flags.durability.or(file.durability),
+            file.limits.unsynced_bytes(),
+        )?;
+        let memory_max = flags.memory_max.or(file.memory_max);
+        let workers = file.workers.unwrap_or_else(cores);
+        let log = Log {
+            json: flags.log_format.or(file.log_format).is_some_and(|format| format.is_json()),
+            level: flags.log_level.clone().or(file.log_level).unwrap_or_else(|| "info".into()),
+        };
+        Ok(Config {
+            listen: flags.listen.or(file.listen).unwrap_or(LISTEN),
+            engine: match engine.as_deref() {
+                None | Some("embedded") => {
+                    if data_dir.is_some() && memory_max.is_some_and(|most| most < KEPT_MEMORY_MIN) {
+                        return Err(ConfigError(
+                            "memory_max: expected 128MiB or more beside a data_dir, whose pages \
+                             are held in memory, too"
+                                .to_owned(),
+                        ));
+                    }
+                    EngineChoice::Embedded(EmbeddedOptions { data_dir, memory_max })
+                }
+                Some(_) if memory_max.is_some() => {
+                    return Err(ConfigError(
+                        "memory_max: only the embedded engine holds names in memory; leave it out, \
+                         and see Redis's own maxmemory"
+                            .to_owned(),
+                    ));
+                }
+                Some(_) if data_dir.is_some() => {
+                    return Err(ConfigError(
+                        "data_dir: only the embedded engine keeps its state in a directory; leave \
+                         it out, or the URL in engine"
+                            .to_owned(),
+                    ));
+                }
+                Some(url) => EngineChoice::Redis(Box::new(RedisOptions {
+                    replicas: file.replicas.unwrap_or(1),
+                    ..file.redis.options(url, workers)?
+                })),
+            },
+            log,
+            connections_max: file.connections_max.unwrap_or(CONNECTIONS_MAX),
+            limits: file.limits.limits()?,
+            drain_timeout: file.drain_timeout.unwrap_or(DRAIN_TIMEOUT),
+            workers,
+            pools: file.pool.into_iter().map(PoolRule::from).collect(),
+            policies,
+            sequences,
+        })
+    }
+
+    /// Checks a file without the flags of a server.
+    pub fn check(path: &Path) -> Result<(), ConfigError> {
+        read(path).map(drop)
+    }
+}
+
+/// Builds the data directory. Fails if `durability` is set without a path.
+fn data_dir(
+    path: Option<PathBuf>,
+    durability: Option<DurabilityName>,
+    unsynced_bytes: usize,
+) -> Result<Option<DataDir>, ConfigError> {
+    match (path, durability) {
+        (None, Some(_)) => Err(ConfigError(
+            "durability: there is nothing to keep without a data_dir; name one, or leave it out"
+                .to_owned(),
+        )),
+        (path, durability) => Ok(path.map(|path| DataDir {
+            path,
+            durability: durability.map(Durability::from).unwrap_or_default(),
+            unsynced_bytes,
+        })),
+    }
+}
+
+/// Returns the number of cores, at least 1.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Reads and checks a file; builds its policies and sequences.
+fn read(path: &Path) -> Result<(File, Policies, Sequences), ConfigError> {
+    let failed = |what: &dyn fmt::Display| ConfigError(format!("{}: {what}", path.display()));
+    let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
+    // The parser's error quotes the line, which may contain a password.
+    let parsed = toml::from_str(&text);
+    let file: File = parsed.map_err(|error| failed(&secret::masked(&error.to_string())))?;
+    for (index, entry) in file.pool.iter().enumerate() {
+        entry.check().map_err(|error| failed(&format!("pool[{index}].{error}")))?;
+        let rule = PoolRule::from(entry.clone());
+        Catalog::new(&[rule])
+            .map_err(|error| failed(&format!("pool[{index}].match: not a glob: {error}")))?;
+    }
+    let policies = policy::policies(&file.policy).map_err(|error| failed(&error))?;
+    let sequences = sequence::sequences(&file.sequence).map_err(|error| failed(&error))?;
+    file.limits.limits().map_err(|error| failed(&error))?;
+    Ok((file, policies, sequences))
+}

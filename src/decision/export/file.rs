@@ -1,0 +1,239 @@
+//! The file of an export. The first line identifies the format; the last line counts the lines of
+//! each kind.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    io::{self, BufRead, Write},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Line, VERSION};
+
+/// The first line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct First {
+    kind: String,
+    version: u32,
+    /// Version of the `tollgate` that wrote the file.
+    tollgate: String,
+    /// Source engine: `embedded` or `redis`.
+    source: String,
+    /// Time of the export on the clock of the source, µs.
+    time: u64,
+}
+
+const FIRST: &str = "archive";
+
+/// Number of lines, without the first and the last.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Total.
+    pub lines: u64,
+    /// Number by kind.
+    pub counts: BTreeMap<String, u64>,
+}
+
+impl Counts {
+    /// Counts a line of a kind.
+    pub(crate) fn add(&mut self, kind: &str) {
+        self.lines += 1;
+        match self.counts.get_mut(kind) {
+            Some(count) => *count += 1,
+            None => drop(self.counts.insert(kind.to_owned(), 1)),
+        }
+    }
+
+    /// Returns the number of lines of a kind.
+    pub(crate) fn of(&self, kind: &str) -> u64 {
+        self.counts.get(kind).copied().unwrap_or(0)
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.counts.is_empty() {
+            return f.write_str("nothing");
+        }
+        for (index, (kind, count)) in self.counts.iter().enumerate() {
+            let comma = if index > 0 { ", " } else { "" };
+            write!(f, "{comma}{kind} {}", crate::decision::text::grouped(*count))?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a file cannot be imported.
+#[derive(Debug)]
+pub enum Unfit {
+    /// The file cannot be read.
+    Unread(io::Error),
+    /// The file is not an export, is cut off, or has a wrong line. The text names the line and the
+    /// remedy.
+    Wrong(String),
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unfit::Unread(error) => error.fmt(f),
+            Unfit::Wrong(why) => f.write_str(why),
+        }
+    }
+}
+
+/// Writes an export.
+pub(crate) struct Writer<W> {
+    to: W,
+    counts: Counts,
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes the first line. `time` is the time of the source, µs.
+    pub(crate) fn begin(mut to: W, source: &str, time: u64) -> io::Result<Writer<W>> {
+        let (kind, tollgate) = (FIRST.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+        let source = source.to_owned();
+        write_line(&mut to, &First { kind, version: VERSION, tollgate, source, time })?;
+        Ok(Writer { to, counts: Counts::default() })
+    }
+
+    pub(crate) fn write(&mut self, line: &Line) -> io::Result<()> {
+        self.counts.add(line.kind());
+        write_line(&mut self.to, line)
+    }
+
+    /// Number of lines written so far.
+    pub(crate) fn lines(&self) -> u64 {
+        self.counts.lines
+    }
+
+    /// Writes the last line and flushes. Without it every import refuses the file.
+    pub(crate) fn end(mut self) -> io::Result<(W, Counts)> {
+        write_line(&mut self.to, &Line::End(self.counts.clone()))?;
+        self.to.flush()?;
+        Ok((self.to, self.counts))
+    }
+}
+
+fn write_line(to: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *to, line)?;
+    to.write_all(b"\n")
+}
+
+/// Reads an export. Fails if the file is incomplete.
+pub(crate) struct Reader<R> {
+    from: R,
+    buffer: Vec<u8>,
+    number: u64,
+    counts: Counts,
+    first: First,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads the first line. Fails if the file is not an export or has another version.
+    pub(crate) fn open(from: R) -> Result<Reader<R>, Unfit> {
+        let first = First {
+            kind: String::new(),
+            version: 0,
+            tollgate: String::new(),
+            source: String::new(),
+            time: 0,
+        };
+        let (buffer, counts) = (Vec::new(), Counts::default());
+        let mut reader = Reader { from, buffer, number: 0, counts, first };
+        let none = "it is no archive: the first line is none that `tollgate export` writes";
+        if !reader.advance()? {
+            return Err(Unfit::Wrong(format!("{none}; it is empty")));
+        }
+        // A newer version may have other fields, so only the version is parsed first.
+        #[derive(Deserialize)]
+        struct Version {
+            kind: String,
+            version: u32,
+        }
+        let version = serde_json::from_slice::<Version>(&reader.buffer);
+        match version {
+            Ok(Version { kind, version }) if kind == FIRST && version != VERSION => {
+                return Err(Unfit::Wrong(format!(
+                    "it is of version {version}, and this tollgate reads {VERSION}: import it \
+                     with the tollgate that wrote it, or a newer one"
+                )));
+            }
+            Ok(Version { kind, .. }) if kind == FIRST => {}
+            Ok(_) | Err(_) => return Err(Unfit::Wrong(none.to_owned())),
+        }
+        reader.first = serde_json::from_slice(&reader.buffer)
+            .map_err(|error| Unfit::Wrong(format!("line 1: {error}")))?;
+        Ok(reader)
+    }
+
+    /// Time of the export on the clock of the source, µs.
+    pub(crate) fn time(&self) -> u64 {
+        self.first.time
+    }
+
+    /// Returns the next line, or `None` after a valid last line.
+    pub(crate) fn next(&mut self) -> Result<Option<Line>, Unfit> {
+        if !self.advance()? {
+            return Err(Unfit::Wrong(format!(
+                "it is cut off after line {}: the last line, of kind `end`, is missing; export it \
+                 again",
+                self.number
+            )));
+        }
+        let number = self.number;
+        let wrong = |why: String| Unfit::Wrong(format!("line {number}: {why}"));
+        let line: Line = serde_json::from_slice(&self.buffer).map_err(|error| {
+            let column = error.column();
+            let text = error.to_string();
+            let text = text.split(" at line ").next().unwrap_or_default();
+            wrong(format!("column {column}: {text}"))
+        })?;
+        line.check().map_err(wrong)?;
+        if let Line::End(counts) = line {
+            self.finish(&counts)?;
+            return Ok(None);
+        }
+        self.counts.add(line.kind());
+        Ok(Some(line))
+    }
+
+    /// Number of lines of each kind read so far.
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Compares the counts of the last line with the lines read, and checks that nothing follows
+    /// it.
+    fn finish(&mut self, said: &Counts) -> Result<(), Unfit> {
+        let number = self.number;
+        if *said != self.counts {
+            return Err(Unfit::Wrong(format!(
+                "line {number}: the counts are wrong: it says {said}, and there are {}; lines were \
+                 lost, or added: export it again",
+                self.counts
+            )));
+        }
+        if self.advance()? {
+            return Err(Unfit::Wrong(format!(
+                "line {}: something follows on the last line, of kind `end`: these are two \
+                 archives, or one that was tampered with",
+                self.number
+            )));
+        }
+        Ok(())
+    }
+
+    /// Reads a line into the buffer; false at the end of the file. A line without a newline is cut
+    /// off and counts as the end.
+    fn advance(&mut self) -> Result<bool, Unfit> {
+        self.buffer.clear();
+        let read = self.from.read_until(b'\n', &mut self.buffer).map_err(Unfit::Unread)?;
+        if read == 0 || self.buffer.last() != Some(&b'\n') {
+            return Ok(false);
+        }
+        self.number += 1;
+        Ok(true)
+    }
+}

@@ -1,0 +1,229 @@
+//! The seam between the rules of a capability and the engines that run them.
+//!
+//! Each rule exists twice on purpose. [`Decision::decide`] is the executable specification and the
+//! fast path of the embedded engine. The Lua script is the same rule where the data lives in Redis.
+//! The differential tests run both on the same random histories and compare every outcome.
+//!
+//! # Vocabulary
+//! Rules and engines share these modules; none of them names a rule or an engine.
+//! - [`names`] builds every key, [`time`] reads every clock, [`script`] lists every script,
+//!   [`error`] says why a call could not be decided.
+//! - [`lease`], [`waiters`], [`events`], `replay_cache`: parts that several capabilities have.
+//! - [`denial`]: which refusals a server may cache. [`fallback`]: answers while the store is
+//!   unreachable. [`acknowledgement`]: how many replicas must have a write.
+//! - [`persistence`]: entries of a data directory. [`export`]: lines of an export file.
+//! - [`budget`]: limits on what callers can make the server hold.
+//! - `incremental_map` (a hash map that resizes in steps), `globs` and `text` are utilities.
+
+pub mod acknowledgement;
+pub mod budget;
+mod call;
+mod cost;
+pub mod denial;
+pub mod error;
+pub mod events;
+pub mod export;
+pub mod fallback;
+pub(crate) mod globs;
+pub(crate) mod incremental_map;
+pub mod lease;
+pub mod names;
+pub mod persistence;
+pub(crate) mod replay_cache;
+mod reply;
+pub mod script;
+pub(crate) mod text;
+pub mod time;
+mod unconfirmed;
+pub mod waiters;
+
+use std::{any::Any, fmt};
+
+pub use call::{Arguments, Call, Leads, Sighting};
+pub use cost::Cost;
+pub(crate) use reply::unknown_status;
+pub use reply::{Item, Reply};
+pub use unconfirmed::{Judge, Unconfirmed, Withdrawal};
+
+use acknowledgement::Confirmation;
+use denial::Effect;
+use error::Error;
+use script::Script;
+use time::{Millis, Timestamp};
+use waiters::Hints;
+
+/// One atomic decision about one partition: the request of one RPC verb.
+///
+/// The engine that holds the partition executes it in a single step. The methods without a default
+/// define the rule and its wire form. Those with a default tell the engine how to deliver it.
+pub trait Decision: fmt::Debug + Send + Sync + 'static {
+    /// State of one partition in the embedded engine.
+    type State: State;
+    /// The answer, refusals included. [`Error`] is only for calls that could not be decided.
+    type Outcome: fmt::Debug + PartialEq + Send + 'static;
+
+    /// The Lua twin of `decide`.
+    const SCRIPT: &'static Script;
+    /// Name of the unit of atomicity: one hash slot in Redis, one entry of the embedded engine.
+    fn partition(&self) -> &[u8];
+    /// Text of the hash tag of its keys: by default the partition. Partitions with the same tag
+    /// share a hash slot in Redis and a mutex in the embedded engine.
+    fn tag(&self) -> &[u8] {
+        self.partition()
+    }
+    /// Change that the decision may make to the partition's entry in the partition index.
+    fn listing(&self) -> Listing;
+    /// Whether executing the decision twice has the same effect as executing it once. Only then
+    /// does the engine send it again after a lost reply. Otherwise the fate of the call is unknown.
+    fn is_repeatable(&self) -> bool {
+        true
+    }
+    /// Whether the outcome of a repeated decision also tells the fate of the first try, whose reply
+    /// was lost. If not, the call fails with [`Error::DeadlineExceeded`].
+    fn settles(&self, _: &Self::Outcome) -> bool {
+        true
+    }
+    /// Number of replicas that must acknowledge the write before the call is answered, and for how
+    /// long the call waits for them. Redis only.
+    fn confirmation(&self) -> Confirmation {
+        Confirmation::NONE
+    }
+    /// Returns the function that decides how to undo an outcome that replicas did not acknowledge.
+    /// `None`: the outcome always counts. The engine asks only if [`Decision::confirmation`]
+    /// requires replicas. Keys of the undoing script start with `prefix`.
+    fn judge(&self, _prefix: &str) -> Option<Judge> {
+        None
+    }
+    /// Background work for calls that the server accepted before, such as heartbeats. It is exempt
+    /// from the in-flight limit and from load shedding, and is sent in a separate script call.
+    fn is_upkeep(&self) -> bool {
+        false
+    }
+    /// Whether the decision frees capacity or extends a lease. Such decisions go before waiting
+    /// ones, are exempt from the in-flight limit, and are never shed under load.
+    fn frees_capacity(&self) -> bool {
+        false
+    }
+    /// Length of the granted lease, if it is shorter than [`Decision::listing`] announced. A
+    /// run-time setting of the pool can cause that. The engine then corrects the partition index.
+    fn ends_sooner(&self, _: &Self::Outcome) -> Option<Millis> {
+        None
+    }
+    /// Upper bound on the Redis time of the decision.
+    fn cost(&self) -> Cost {
+        Cost::PLAIN
+    }
+    /// Whether the decision would create an entry in this existing state. The embedded engine
+    /// refuses such decisions while the process uses more memory than `memory_max`.
+    fn is_new(&self, _: &Self::State, _: Timestamp) -> bool {
+        false
+    }
+    /// Effect on the cached denials of its partition. Without an outcome the decision may or may
+    /// not have been executed.
+    fn effect(&self, _: Option<&Self::Outcome>) -> Effect {
+        Effect::default()
+    }
+    /// Appends KEYS and ARGV in the order of the script's header.
+    fn encode(&self, call: &mut Call);
+    /// Reads the reply to one item, in the shapes of the script's header. Fails with
+    /// [`Error::Corrupt`] on any other shape.
+    fn parse(reply: &mut Reply) -> Result<Self::Outcome, Error>;
+    /// Decides. Pure: reads no clock and does no I/O. `now` is the only time.
+    fn decide(&self, state: &mut Self::State, now: Timestamp) -> Self::Outcome;
+    /// Decides like [`Decision::decide`] after a kill that lost the last changes of the store.
+    /// Fencing tokens and dated serials up to `floor` may already be in use, so new ones are above
+    /// it. Called until `now` has passed the floor.
+    fn decide_above(
+        &self,
+        state: &mut Self::State,
+        now: Timestamp,
+        _floor: Timestamp,
+    ) -> Self::Outcome {
+        self.decide(state, now)
+    }
+}
+
+/// A decision that the coalescer can merge with waiting decisions on the same partition.
+pub trait Joined: Decision + Clone {
+    /// Merges `next` into this decision. Returns false, and changes nothing, unless the merged
+    /// decision gives both exactly what they would get one after the other.
+    fn join(&mut self, next: &Self) -> bool;
+    /// Splits the outcome of a merged decision into one outcome for each part, in order. `None` if
+    /// the merged decision was refused: each part is then decided separately.
+    fn share(outcome: &Self::Outcome, joined: &[Self]) -> Option<Vec<Self::Outcome>>;
+}
+
+/// A decision that reads a page of a listing. Engines read a page in steps, so that no step holds a
+/// partition or Redis for long.
+pub trait Paged: Decision + Clone {
+    /// The maximum number of entries of one step.
+    const STEP: u32;
+
+    /// Number of requested entries.
+    fn limit(&self) -> u32;
+    /// The same listing with another limit.
+    fn limited(&self, limit: u32) -> Self;
+    /// The listing of the entries after `page`; `None` if `page` is the last one.
+    fn behind(&self, page: &Self::Outcome) -> Option<Self>;
+    /// Appends the entries of the next step to the page.
+    fn append(page: &mut Self::Outcome, next: Self::Outcome);
+}
+
+/// Outcome of a sweep: a decision that removes expired leases and tasks of one partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Swept {
+    /// Whether more entries have expired than one step removes.
+    pub has_more: bool,
+    /// The next time at which something of the partition expires.
+    pub next: Option<Timestamp>,
+    /// Whether the partition holds nothing that a listing shows or that can expire.
+    pub is_vacant: bool,
+}
+
+/// Change of a partition's entry in the partition index, which listings and the sweeper read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listing {
+    /// No change.
+    Same,
+    /// The partition may hold something that expires at the given time.
+    Held(Ends),
+    /// The partition holds run-time settings, which do not expire.
+    Kept,
+    /// The partition no longer holds run-time settings.
+    Released,
+}
+
+/// Expiry of the things that a decision creates. The sweeper visits the partition at that time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ends {
+    /// This long after the decision, unless it is extended.
+    After(Millis),
+    /// At this time of the store.
+    At(Timestamp),
+    /// It does not expire.
+    Never,
+}
+
+/// Values removed from a state, to be dropped later outside the shard's mutex. Freeing a large
+/// value can take the allocator milliseconds.
+pub type Bin = Vec<Box<dyn Any + Send>>;
+
+/// State of one partition in the embedded engine.
+pub trait State: Default + Send + 'static {
+    /// The name of the capability, as it appears in keys and listings.
+    const CAPABILITY: &'static str;
+
+    /// Drops expired records that no answer needs. Drops at most `budget` entries, or one step of
+    /// the state's own. Returns the number of dropped entries. Large values go to `bin`.
+    fn sweep(&mut self, now: Timestamp, budget: usize, bin: &mut Bin) -> usize;
+    /// Whether a lease or task has expired whose expiry a decision must still process.
+    fn has_ended(&self, _: Timestamp) -> bool {
+        false
+    }
+    /// Whether a fresh state would give the same answers. The engine then drops this one.
+    fn is_vacant(&self, now: Timestamp) -> bool;
+    /// Takes the wake-ups that the last decision produced.
+    fn take_hints(&mut self) -> Hints {
+        Hints::new()
+    }
+}

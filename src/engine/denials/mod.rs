@@ -1,0 +1,264 @@
+//! The denial cache: recent refusals of this server, repeated without asking the store.
+//!
+//! A storm of calls on a full pool or a throttled key then costs Redis almost nothing.
+//! `Engine::answer` asks the cache for each AdmitTask and CheckRate (`recall`) and adds refusals of
+//! the store (`learn`). `Engine::run` passes each decision through `watch`, which invalidates the
+//! entries that the decision may affect. The embedded engine has no cache.
+//!
+//! # Invariants
+//! - Only refusals are stored. Nothing is granted from the cache.
+//! - An entry is valid until the refusal could change without a call, such as at the next lease
+//!   end, and at most `denial_cache` (50 ms by default). Time counts from when the call was sent. A
+//!   change through another server is thus seen after `denial_cache` at the latest.
+//! - Each partition has a *generation*. A decision through this server that may turn a refusal into
+//!   a grant begins a new generation. An entry is valid only in the generation in which its call
+//!   was sent. So older entries are not repeated, nor are refusals that were in flight.
+//! - A decision with an unknown fate counts as executed, one whose call was cancelled too.
+//! - A lost connection invalidates all entries: the store may have failed over.
+//! - A caller that holds a lease through this server always reaches the store (`held`). A caller
+//!   that holds one through another server does so after a second (`told`).
+
+mod held;
+mod shelf;
+mod told;
+
+use std::{
+    fmt,
+    hash::{BuildHasher, RandomState},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use super::{embedded::Kept, redis::Redis};
+use crate::{
+    admission::{AdmitTask, FullPool},
+    decision::{
+        Decision, State,
+        denial::{Deniable, Effect},
+        error::Error,
+        fallback::Degradable,
+        time::{Clock, Millis, Timestamp},
+    },
+    rate::{CheckRate, RefusedKey},
+};
+use held::Held;
+use shelf::{Entry, Shelf};
+use told::Told;
+
+/// The number of generation counters. Partitions with the same hash share one; a needless new
+/// generation costs one call to the store.
+const GENERATIONS: usize = 1 << 14;
+
+/// The denial cache of a server.
+pub(super) struct Denials {
+    /// The clock by which entries age.
+    clock: Clock,
+    /// Seeded at random, so callers cannot choose colliding keys.
+    hasher: RandomState,
+    /// The generations, by the hash of the partition.
+    generations: Box<[AtomicU32]>,
+    /// The grace of leases in seconds, by the same hash as generations.
+    keeps: Box<[AtomicU32]>,
+    /// The lease ends of this server's holders.
+    held: Held,
+    /// The time since which each caller gets cached refusals.
+    told: Told,
+    /// Refusals of AdmitTask: the pool is full.
+    pools: Shelf<FullPool>,
+    /// Refusals of CheckRate: the key is throttled or banned.
+    keys: Shelf<RefusedKey>,
+}
+
+/// A decision whose refusals are cached.
+pub trait Shelved: Deniable<State: Kept> + Degradable {
+    /// The cache of this kind of decision.
+    #[expect(private_interfaces, reason = "only the engine's own decisions have one")]
+    fn shelf(denials: &Denials) -> &Shelf<Self::Denial>;
+}
+
+impl Shelved for AdmitTask {
+    #[expect(private_interfaces, reason = "as above")]
+    fn shelf(denials: &Denials) -> &Shelf<FullPool> {
+        &denials.pools
+    }
+}
+
+impl Shelved for CheckRate {
+    #[expect(private_interfaces, reason = "as above")]
+    fn shelf(denials: &Denials) -> &Shelf<RefusedKey> {
+        &denials.keys
+    }
+}
+
+/// The result of asking the cache.
+pub(super) enum Recall<O> {
+    /// A valid refusal is cached.
+    Denied(O),
+    /// The store must decide. With the ticket, its refusal can be added to the cache.
+    Ask(Option<Ticket>),
+}
+
+/// The state of the cache when a call was sent; makes its refusal valid only while nothing has
+/// changed since.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ticket {
+    /// The hash of partition and kind of question.
+    key: u64,
+    /// The generation of the partition.
+    generation: u32,
+    /// The engine's count of lost connections.
+    epoch: u64,
+    /// The time of the call.
+    since: Timestamp,
+}
+
+impl fmt::Debug for Denials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Denials").field("clock", &self.clock).finish_non_exhaustive()
+    }
+}
+
+impl Denials {
+    /// Creates an empty cache whose entries age by this clock.
+    pub(super) fn new(clock: Clock) -> Denials {
+        Denials {
+            clock,
+            hasher: RandomState::new(),
+            generations: (0..GENERATIONS).map(|_| AtomicU32::new(0)).collect(),
+            keeps: (0..GENERATIONS).map(|_| AtomicU32::new(0)).collect(),
+            held: Held::default(),
+            told: Told::default(),
+            pools: Shelf::default(),
+            keys: Shelf::default(),
+        }
+    }
+
+    /// Asks the cache about a decision. `epoch` is the engine's count of lost connections.
+    pub(super) fn recall<D: Shelved>(&self, decision: &D, epoch: u64) -> Recall<D::Outcome> {
+        let Some(kind) = decision.kind() else { return Recall::Ask(None) };
+        let partition = decision.partition();
+        let home = self.home::<D::State>(partition);
+        let key = self.hasher.hash_one((home, kind));
+        let now = self.clock.now();
+        let generation = self.generation(home).load(Ordering::Acquire);
+        // Read before the call is sent: a change in between makes the refusal invalid.
+        let ticket = Ticket { key, generation, epoch, since: now };
+        let outcome = D::shelf(self).with(key, |entry| {
+            let is_valid = entry.generation == generation
+                && entry.epoch == epoch
+                && (entry.since..entry.until).contains(&now)
+                && *entry.partition == *partition;
+            match is_valid {
+                true => decision.deny(&entry.denial, now.0 - entry.since.0, now),
+                false => None,
+            }
+        });
+        let may_be_told = || {
+            decision.member().is_none_or(|member| {
+                let place = self.place(home, &member);
+                !self.held.holds(place, now) && self.told.may_be_told(place, now)
+            })
+        };
+        match outcome {
+            Some(outcome) if may_be_told() => Recall::Denied(outcome),
+            _ => Recall::Ask(Some(ticket)),
+        }
+    }
+
+    /// Adds the outcome of a decision if it is a refusal that may be repeated.
+    pub(super) fn learn<D: Shelved>(&self, decision: &D, outcome: &D::Outcome, ticket: Ticket) {
+        let Some((denial, holds)) = decision.denial(outcome) else { return };
+        let Ticket { key, generation, epoch, since } = ticket;
+        let until = Timestamp(since.0 + holds);
+        let partition = decision.partition().into();
+        let entry = Entry { partition, generation, epoch, since, until, denial };
+        D::shelf(self).put(key, entry, self.clock.now());
+        if let Some(member) = decision.member() {
+            let home = self.home::<D::State>(decision.partition());
+            self.told.was_asked(self.place(home, &member));
+        }
+    }
+
+    /// Watches decisions that are about to be sent, for their effect on cached refusals.
+    pub(super) fn watch<'a, D: Decision>(&'a self, decisions: &'a [D]) -> Watch<'a, D> {
+        Watch { denials: self, decisions }
+    }
+
+    /// Applies the effect of a decision. Without an outcome its fate is unknown, and it counts as
+    /// executed.
+    fn affect<D: Decision>(&self, decision: &D, outcome: Option<&D::Outcome>) {
+        let effect = decision.effect(outcome);
+        if effect == Effect::default() {
+            return;
+        }
+        let home = self.home::<D::State>(decision.partition());
+        let keeps = &self.keeps[home as usize % GENERATIONS];
+        if let Some(length) = effect.keeps {
+            keeps.store(length.0.div_ceil(1000) as u32, Ordering::Release);
+        }
+        if let Some((member, length)) = effect.holds {
+            let until = self.clock.now().after(length);
+            let until = until.after(Millis::from_secs(keeps.load(Ordering::Acquire).into()));
+            self.held.hold(self.place(home, &member), until);
+        }
+        if effect.frees {
+            self.generation(home).fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The hash of a partition.
+    fn home<S: State>(&self, partition: &[u8]) -> u64 {
+        self.hasher.hash_one((S::CAPABILITY, partition))
+    }
+
+    /// The hash of a caller in a partition.
+    fn place(&self, home: u64, member: &[u8]) -> u64 {
+        self.hasher.hash_one((home, member))
+    }
+
+    /// The generation counter of a partition, which it may share with others.
+    fn generation(&self, home: u64) -> &AtomicU32 {
+        &self.generations[home as usize % GENERATIONS]
+    }
+}
+
+/// Decisions in flight. If dropped before [`Watch::settle`], all of them count as executed.
+pub(super) struct Watch<'a, D: Decision> {
+    denials: &'a Denials,
+    /// Empty once their outcomes were applied.
+    decisions: &'a [D],
+}
+
+impl<D: Decision> Watch<'_, D> {
+    /// Applies the effect of each outcome to the cache.
+    pub(super) fn settle<'o>(
+        mut self,
+        outcomes: impl Iterator<Item = Result<&'o D::Outcome, &'o Error>>,
+    ) {
+        let decisions = std::mem::take(&mut self.decisions);
+        for (decision, outcome) in decisions.iter().zip(outcomes) {
+            match outcome {
+                Ok(outcome) => self.denials.affect(decision, Some(outcome)),
+                // Certainly not executed.
+                Err(Error::Unavailable(_) | Error::Refused(_) | Error::Overloaded) => {}
+                Err(_) => self.denials.affect(decision, None),
+            }
+        }
+    }
+}
+
+impl<D: Decision> Drop for Watch<'_, D> {
+    fn drop(&mut self) {
+        self.decisions.iter().for_each(|decision| self.denials.affect(decision, None));
+    }
+}
+
+impl Redis {
+    /// Replaces the clock of the denial cache, for tests that step the time.
+    pub fn remembering_by(mut self, clock: Clock) -> Redis {
+        self.denials = Box::new(Denials::new(clock));
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,349 @@
+//! The journal: persists the changes of decisions, in batches, on its own thread.
+//!
+//! Decisions push their changes under the mutex of their shard ([`Journal::push`]). The thread
+//! writes all queued changes as one batch, synced once for all waiting calls. Under `always` the
+//! next batch starts at once; there is no timer. Under `interval` it starts after half a second, or
+//! when enough is queued. A call waits in [`Journal::settle`] for the durability that it needs.
+//!
+//! # If writes fail
+//! A full or failing disk loses no acknowledged change. From the first failure on, calls are
+//! refused before they are decided ([`Error::Unavailable`], certainly not executed), reads too:
+//! they could see unsynced changes. Queued changes are written again every [`RETRY_EVERY`]. Their
+//! calls wait, and end with an unknown fate at their deadline. After the first successful write the
+//! engine recovers without a restart.
+//!
+//! # If a write hangs
+//! When the oldest unsynced change is [`STALLED_AFTER`] old, the store counts as down and health
+//! reports NOT_SERVING. Calls wait as for a slow disk. Once `unsynced_bytes` of changes wait,
+//! further calls are refused before they are decided ([`Error::UnsyncedFull`]).
+//!
+//! # What a kill loses
+//! - [`Durability::Always`]: no acknowledged change.
+//! - [`Durability::Interval`]: at most one second of acknowledged changes. While a change older
+//!   than [`AGE_MAX`] is unsynced, no call is acknowledged before its changes are synced. So the
+//!   lost second is the last one before the kill, or before the disk stalled.
+//!
+//! The age of changes is measured on the engine's clock. A simulation can step that clock and call
+//! [`Writer::write`], and needs neither a thread nor real time.
+
+mod queue;
+mod writer;
+
+use std::{
+    mem,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use tokio::{sync::watch, time::timeout_at};
+
+use super::{
+    super::StoreState,
+    store::{Batch, Store},
+};
+use crate::decision::{
+    budget::{self, Limit},
+    error::Error,
+    persistence::Row,
+    time::{Keeps, KeptClock},
+};
+use queue::Queue;
+pub use writer::Writer;
+
+/// The longest time between two writes, of changes or of the clock's mark.
+const WRITE_EVERY: Duration = Duration::from_millis(500);
+/// Calls wait while an unsynced change is older than this, so that a slow disk never risks more
+/// than one second.
+const AGE_MAX: Duration = Duration::from_millis(950);
+/// The pause after a failed write.
+const RETRY_EVERY: Duration = Duration::from_millis(250);
+/// The age of an unsynced change at which the disk counts as hanging.
+const STALLED_AFTER: Duration = Duration::from_secs(2);
+/// The default for the most bytes of unsynced changes.
+pub const UNSYNCED_BYTES: usize = 16 << 20;
+/// A write starts at once if more than this fraction of the bytes is queued.
+const MUCH: usize = 4;
+/// A write starts at once if this number of changes is queued.
+const MANY: usize = 50_000;
+/// With this number of queued changes, further calls are refused.
+const MOST: usize = 1_000_000;
+/// With this number of queued changes, the sweeper pauses, so that calls need not wait for its
+/// changes. Under `interval` calls rarely wait, so it may be more.
+const SWEPT_ALWAYS_MAX: usize = 5000;
+const SWEPT_INTERVAL_MAX: usize = 20_000;
+
+/// The durability that an answer promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Durability {
+    /// The decision is synced to the disk.
+    Always,
+    /// The decision is synced within a second. If the disk is slower, the answer waits for it.
+    #[default]
+    Interval,
+}
+
+impl Durability {
+    /// The acknowledged changes that survive a kill.
+    pub(super) fn keeps(self) -> Keeps {
+        match self {
+            Durability::Always => Keeps::All,
+            Durability::Interval => Keeps::Most,
+        }
+    }
+}
+
+/// Queues changes, and waits until they are synced.
+#[derive(Debug)]
+pub(in super::super) struct Journal {
+    shared: Arc<Shared>,
+    clock: Arc<KeptClock>,
+    /// The journal thread; `None` in simulations and after `close`.
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    durability: Durability,
+    queue: Mutex<Queue>,
+    /// Wakes the thread for an urgent write.
+    wake: Condvar,
+    /// Wakes the calls whose changes are synced.
+    progress: watch::Sender<Progress>,
+    /// The condition of the store, for health.
+    state: watch::Sender<StoreState>,
+    /// Whether writes fail.
+    is_failing: AtomicBool,
+    /// Whether a write hangs.
+    is_stalled: AtomicBool,
+    /// The most bytes of unsynced changes.
+    unsynced_max: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    /// The number of the last synced change.
+    written: u64,
+    /// The error of the last write, if it failed.
+    failure: Option<Arc<str>>,
+}
+
+impl Journal {
+    /// Creates a journal and its writer.
+    pub(super) fn new(
+        store: Store,
+        clock: Arc<KeptClock>,
+        durability: Durability,
+    ) -> (Journal, Writer) {
+        let shared = Arc::new(Shared {
+            durability,
+            queue: Mutex::default(),
+            wake: Condvar::new(),
+            progress: watch::Sender::default(),
+            state: watch::Sender::new(StoreState::Up),
+            is_failing: AtomicBool::new(false),
+            is_stalled: AtomicBool::new(false),
+            unsynced_max: AtomicUsize::new(UNSYNCED_BYTES),
+        });
+        let writer =
+            Writer { shared: shared.clone(), store, clock: clock.clone(), batch: Batch::default() };
+        (Journal { shared, clock, thread: Mutex::default() }, writer)
+    }
+
+    /// Starts the journal thread.
+    pub(super) fn spawn(&self, writer: Writer) -> std::io::Result<()> {
+        let thread = thread::Builder::new().name("journal".into()).spawn(move || writer.run())?;
+        *lock(&self.thread) = Some(thread);
+        Ok(())
+    }
+
+    /// Wakes the thread to write a new mark, because a call waits for its reservation of tokens.
+    fn ask_for_mark(&self) {
+        let mut queue = lock(&self.shared.queue);
+        queue.is_mark_due = true;
+        if mem::take(&mut queue.is_idle) {
+            self.shared.wake.notify_one();
+        }
+    }
+
+    /// Takes a call in, or refuses it.
+    pub(super) fn admit(&self) -> Result<(), Error> {
+        self.check().inspect_err(|error| {
+            if matches!(error, Error::UnsyncedFull { .. }) {
+                budget::note(Limit::UnsyncedBytes);
+            }
+        })
+    }
+
+    /// Whether a call can be accepted now; see the module documentation for the errors.
+    pub(in super::super) fn check(&self) -> Result<(), Error> {
+        if self.shared.is_failing.load(Ordering::Acquire) {
+            return Err(self.shared.unavailable());
+        }
+        let queue = lock(&self.shared.queue);
+        let unsynced_max = self.shared.unsynced_max.load(Ordering::Relaxed);
+        if queue.unsynced_bytes() >= unsynced_max {
+            return Err(Error::UnsyncedFull { max: unsynced_max });
+        }
+        match queue.count < MOST {
+            true => Ok(()),
+            false => Err(Error::Overloaded),
+        }
+    }
+
+    /// Sets the most bytes of unsynced changes.
+    pub(super) fn set_unsynced_max(&self, bytes: usize) {
+        self.shared.unsynced_max.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Checks whether the disk hangs, and reports a change of that. Called every 250 ms.
+    pub(super) fn look(&self) {
+        let shared = &self.shared;
+        // A failing disk already counts as down for another reason.
+        let is_stalled = lock(&shared.queue).age(self.clock.source()) >= STALLED_AFTER
+            && !shared.is_failing.load(Ordering::Acquire);
+        if shared.is_stalled.swap(is_stalled, Ordering::AcqRel) == is_stalled {
+            return;
+        }
+        match is_stalled {
+            true => tracing::error!(
+                "the data directory hangs: changes have waited {STALLED_AFTER:?} to be synced; \
+                 calls wait for it, health is NOT_SERVING until it goes on"
+            ),
+            false => tracing::info!("the data directory goes on: changes are synced in time"),
+        }
+        shared.publish();
+    }
+
+    /// Whether there is room for changes that no call waits for.
+    pub(super) fn has_room(&self) -> bool {
+        let most = match self.shared.durability {
+            Durability::Always => SWEPT_ALWAYS_MAX,
+            Durability::Interval => SWEPT_INTERVAL_MAX,
+        };
+        let queue = lock(&self.shared.queue);
+        !self.shared.is_failing.load(Ordering::Acquire)
+            && queue.count < most
+            && !self.shared.is_much(&queue)
+    }
+
+    /// Queues the changes of a decision. Returns their number in the journal, from 1.
+    pub(super) fn push(&self, changes: &Row) -> u64 {
+        let mut queue = lock(&self.shared.queue);
+        let ticket = queue.push(changes, self.clock.source());
+        let is_urgent = self.shared.durability == Durability::Always
+            || queue.count >= MANY
+            || self.shared.is_much(&queue);
+        if is_urgent && mem::take(&mut queue.is_idle) {
+            self.shared.wake.notify_one();
+        }
+        ticket
+    }
+
+    /// Returns once a call may be answered that has seen changes up to this number. Under
+    /// `interval` that is usually at once. Fails with [`Error::DeadlineExceeded`].
+    pub(super) async fn settle(&self, ticket: u64, deadline: Instant) -> Result<(), Error> {
+        let shared = &self.shared;
+        // All of it is synced already.
+        if shared.progress.borrow().written >= ticket {
+            return Ok(());
+        }
+        // An early answer needs three conditions: its tokens are within the synced reservation,
+        // writes succeed, and no change is too old.
+        if shared.durability == Durability::Interval {
+            let source = self.clock.source();
+            let is_reserved = self.clock.is_reserved(source);
+            let is_early = is_reserved
+                && !shared.is_failing.load(Ordering::Acquire)
+                && lock(&shared.queue).age(source) < AGE_MAX;
+            if is_early {
+                return Ok(());
+            }
+            if !is_reserved {
+                self.ask_for_mark();
+            }
+        }
+        let mut progress = shared.progress.subscribe();
+        let is_down = |progress: &Progress| progress.written >= ticket;
+        match timeout_at(deadline.into(), progress.wait_for(is_down)).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(Error::DeadlineExceeded),
+        }
+    }
+
+    /// Follows whether writes succeed in time.
+    pub(in super::super) fn state(&self) -> watch::Receiver<StoreState> {
+        self.shared.state.subscribe()
+    }
+
+    /// Writes all queued changes and ends the thread.
+    pub(super) fn close(&self) {
+        lock(&self.shared.queue).is_closing = true;
+        self.shared.wake.notify_one();
+        let thread = lock(&self.thread).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the journal has failed: what it had in line may be lost");
+        }
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    /// The error of calls while writes fail.
+    fn unavailable(&self) -> Error {
+        let progress = self.progress.borrow();
+        let why = progress.failure.as_deref().unwrap_or("it takes too long");
+        Error::Unavailable(format!("the data directory cannot be written: {why}"))
+    }
+
+    /// Records a successful write, and answers the calls that waited for it.
+    fn note_written(&self, ticket: u64) {
+        if self.is_failing.swap(false, Ordering::AcqRel) {
+            tracing::info!("the data directory is written again: calls are taken");
+            self.publish();
+        }
+        self.progress.send_modify(|progress| {
+            *progress = Progress { written: ticket, failure: None };
+        });
+    }
+
+    /// Records a failed write. From now on calls are refused.
+    fn note_failure(&self, why: &str) {
+        self.progress.send_modify(|progress| progress.failure = Some(why.into()));
+        if !self.is_failing.swap(true, Ordering::AcqRel) {
+            tracing::error!(
+                why,
+                "the data directory cannot be written: no calls are taken until it can"
+            );
+            self.publish();
+        }
+    }
+
+    /// Publishes the condition of the store. The flags are read inside the update, so the last
+    /// publication reflects both.
+    fn publish(&self) {
+        self.state.send_modify(|state| {
+            let is_down =
+                self.is_failing.load(Ordering::Acquire) || self.is_stalled.load(Ordering::Acquire);
+            *state = if is_down { StoreState::Down } else { StoreState::Up };
+        });
+    }
+
+    /// Whether enough bytes are queued for a write at once.
+    fn is_much(&self, queue: &Queue) -> bool {
+        queue.bytes() >= self.unsynced_max.load(Ordering::Relaxed) / MUCH
+    }
+}
+
+/// A poisoned lock is still usable: a panic while it is held would be reported as such.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,292 @@
+//! The embedded engine: decides in this process. Nothing to install, no network.
+//!
+//! The state lies in 1,024 shards. A shard is a mutex over one table per capability, and a decision
+//! locks the shard of its tag, usually for less than a microsecond. With a data directory, changes
+//! are also persisted.
+//!
+//! - `tables`: the state of a shard
+//! - `kept`: the executor with persistence; `journal`, `store`: its queue and its file
+//! - `load`: reads the data directory at start
+//! - `sweep`: drops expired entries; `ceiling`: refuses new names above `memory_max`
+//! - `archive`: the data directory for exports and imports
+//!
+//! # Guarantees
+//! - Decisions on one shard run one after the other. Its mutex is never held over an `.await`.
+//! - Time is read under the mutex, so it never runs backwards within a partition.
+//! - No hold of a mutex grows with the number of partitions. Listings and sweeps work in steps, and
+//!   tables grow in steps (`src/parted.rs`).
+//! - A decision sees expired leases as ended. The sweep only frees their memory, and looks at every
+//!   partition about once a second.
+//! - A panic in a decision, which would be a bug, does not block the shard: mutexes of parking_lot
+//!   are not poisoned.
+
+mod archive;
+mod ceiling;
+mod journal;
+mod kept;
+mod load;
+mod store;
+mod sweep;
+mod tables;
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+    hint::spin_loop,
+    sync::Arc,
+};
+
+use ahash::RandomState;
+use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
+
+pub use archive::Directory;
+pub use ceiling::{Ceiling, Gauge};
+pub use journal::{Durability, UNSYNCED_BYTES, Writer};
+pub use store::{Disk, OpenError};
+pub use tables::{Kept, Table, Tables};
+
+use super::{PartitionCursor, PartitionPage, hub::Hub};
+use crate::decision::{
+    Decision, State,
+    budget::{self, Limit},
+    error::Error,
+    names::Name,
+    time::{Clock, Timestamp},
+};
+use journal::Journal;
+
+/// The number of shards. With a million partitions, one shard is swept in a fraction of a
+/// millisecond.
+pub(super) const SHARDS: usize = 1024;
+/// The number of looks at a locked shard before the thread blocks: 1 to 2 µs.
+const SPINS: usize = 40;
+
+/// The embedded engine.
+pub struct Embedded {
+    clock: Clock,
+    /// Selects the shard of a tag. The seed is random, so callers cannot aim at one shard.
+    hasher: RandomState,
+    shards: Vec<Mutex<Tables>>,
+    /// The registry of waiting calls and watchers.
+    hub: Arc<Hub>,
+    /// Persists changes; `None` without a data directory.
+    journal: Option<Journal>,
+    /// The limit on memory; `None` if there is none.
+    ceiling: Option<Ceiling>,
+    /// A killed process may have given out fencing tokens up to this time, and lost them. Until the
+    /// clock has passed it, tokens are taken above it.
+    token_floor: Timestamp,
+}
+
+impl fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Embedded").field("clock", &self.clock).finish_non_exhaustive()
+    }
+}
+
+impl Embedded {
+    /// Creates an empty engine on this clock.
+    pub fn new(clock: Clock) -> Embedded {
+        Embedded::salted(clock, RandomState::new().hash_one(SHARDS))
+    }
+
+    /// Creates an empty engine. `salt` seeds the hash that selects shards, so a simulation can
+    /// repeat it.
+    fn salted(clock: Clock, salt: u64) -> Embedded {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        let hub = Hub::new("embedded");
+        let seed = |number: u64| {
+            let mut hasher = DefaultHasher::new();
+            (salt, number).hash(&mut hasher);
+            hasher.finish()
+        };
+        let hasher = RandomState::with_seeds(seed(0), seed(1), seed(2), seed(3));
+        let token_floor = Timestamp(0);
+        Embedded { clock, hasher, shards, hub, journal: None, ceiling: None, token_floor }
+    }
+
+    /// Sets the limit on memory, if any.
+    pub fn below(mut self, ceiling: Option<Ceiling>) -> Embedded {
+        self.ceiling = ceiling;
+        self
+    }
+
+    /// Sets the most bytes of changes that may wait for the disk. Default: 16 MiB.
+    pub fn with_unsynced_max(self, bytes: usize) -> Embedded {
+        if let Some(journal) = &self.journal {
+            journal.set_unsynced_max(bytes);
+        }
+        self
+    }
+
+    /// Executes a decision without persistence. Fails only with [`Error::MemoryFull`].
+    pub fn run<D>(&self, decision: &D) -> Result<D::Outcome, Error>
+    where
+        D: Decision<State: Kept>,
+    {
+        let name = decision.partition();
+        let mut tables = self.shard(decision.tag());
+        // Read under the lock: time never runs backwards within a partition.
+        let now = self.clock.now();
+        let table = D::State::table(&mut tables);
+        let (outcome, event);
+        if let Some(state) = table.get_mut(name) {
+            if self.is_full() && decision.is_new(state, now) {
+                return Err(memory_full());
+            }
+            outcome = decision.decide(state, now);
+            event = state.take_event();
+            self.tell(state);
+        } else {
+            let mut state = D::State::default();
+            outcome = decision.decide(&mut state, now);
+            event = state.take_event();
+            if !state.is_vacant(now) {
+                // The new state is dropped, so nothing has changed.
+                if self.is_full() {
+                    return Err(memory_full());
+                }
+                table.add(name.into(), state);
+            }
+        }
+        if let Some(event) = event {
+            tables.rate_logs.get_or_default(decision.tag()).append(*event, now);
+        }
+        Ok(outcome)
+    }
+
+    /// Whether decisions about new names are refused.
+    fn is_full(&self) -> bool {
+        self.ceiling.as_ref().is_some_and(Ceiling::is_reached)
+    }
+
+    /// Wakes up the waiting calls that may proceed.
+    fn tell<S: State>(&self, state: &mut S) {
+        for (_, number) in state.take_hints() {
+            self.hub.tell(number);
+        }
+    }
+
+    /// Locks the shard of a tag. Partitions with the same tag share a mutex, so an event is
+    /// appended in the same step as its change.
+    ///
+    /// Spins before it blocks: the current decision ends within a microsecond, but a blocked thread
+    /// may get its core back milliseconds later on a busy machine.
+    fn shard(&self, tag: &[u8]) -> MutexGuard<'_, Tables> {
+        let shard = &self.shards[self.hasher.hash_one(tag) as usize % SHARDS];
+        for _ in 0..SPINS {
+            if !shard.is_locked()
+                && let Some(tables) = shard.try_lock()
+            {
+                return tables;
+            }
+            spin_loop();
+        }
+        shard.lock()
+    }
+
+    /// Whether the journal has room for changes that no call waits for.
+    pub(super) fn has_room(&self) -> bool {
+        self.journal().is_none_or(Journal::has_room)
+    }
+
+    /// The journal; `None` without a data directory.
+    pub(super) fn journal(&self) -> Option<&Journal> {
+        self.journal.as_ref()
+    }
+
+    /// The time of the engine's clock.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Writes all pending changes and stops the journal. Later changes are not persisted.
+    pub fn close(&self) {
+        if let Some(journal) = &self.journal {
+            journal.close();
+        }
+    }
+
+    /// Appends the names of a shard's partitions in which something has expired. Returns whether
+    /// the shard has any partition of this capability.
+    pub(super) fn ended<S: Kept>(&self, shard: usize, ended: &mut VecDeque<Name>) -> bool {
+        let now = self.clock.now();
+        let mut has_any = false;
+        self.each_part::<S>(shard, |table, part| {
+            has_any |= !table.is_empty();
+            let of_part = table.part(part).filter(|(_, state)| state.has_ended(now));
+            let names = of_part.map(|(name, _)| Name::parse(Bytes::copy_from_slice(name)));
+            ended.extend(names.filter_map(Result::ok));
+        });
+        has_any
+    }
+
+    /// Visits the partitions of a shard, one segment of the table at a time, and releases the mutex
+    /// in between. A partition that exists all the time is seen at least once; others may be missed
+    /// or seen twice.
+    fn each_part<S: Kept>(&self, shard: usize, mut see: impl FnMut(&Table<S>, usize)) {
+        let (mut part, mut parts) = (0, 0);
+        loop {
+            let mut tables = self.shards[shard].lock();
+            let table = S::table(&mut tables);
+            if table.parts() < parts {
+                // Segments were merged, perhaps into one that was already seen: start again.
+                part = 0;
+            }
+            parts = table.parts();
+            if part >= parts {
+                return;
+            }
+            see(table, part);
+            part += 1;
+            // Hands the mutex to a waiting thread.
+            MutexGuard::unlock_fair(tables);
+        }
+    }
+
+    pub(super) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    /// Lists names in byte order, at most `limit`, after the cursor. Looks at every partition, so
+    /// it yields to calls after each shard.
+    pub(super) async fn partitions<S: Kept>(
+        &self,
+        limit: u32,
+        after: Option<&PartitionCursor>,
+    ) -> PartitionPage {
+        let limit = limit as usize;
+        let after = after.map_or(&[][..], |cursor| cursor.name.as_bytes());
+        // The smallest names of all shards, one more than `limit`.
+        let mut least: BTreeSet<Box<[u8]>> = BTreeSet::new();
+        for shard in 0..SHARDS {
+            self.each_part::<S>(shard, |table, part| {
+                for (name, _) in table.part(part) {
+                    if **name > *after && (least.len() <= limit || least.last() > Some(name)) {
+                        least.insert(name.clone());
+                        if least.len() > limit + 1 {
+                            least.pop_last();
+                        }
+                    }
+                }
+            });
+            // Calls go first.
+            tokio::task::yield_now().await;
+        }
+        let least = least.into_iter();
+        let mut names: Vec<Name> =
+            least.filter_map(|name| Name::parse(Bytes::from(name)).ok()).collect();
+        let more = names.len() > limit;
+        names.truncate(limit);
+        let last = names.last().filter(|_| more).cloned();
+        PartitionPage { names, next: last.map(|name| PartitionCursor { noted: 0, name }) }
+    }
+}
+
+/// The error for a new name above `memory_max`; counts the refusal.
+fn memory_full() -> Error {
+    budget::note(Limit::Memory);
+    Error::MemoryFull
+}

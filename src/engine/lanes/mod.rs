@@ -1,0 +1,236 @@
+//! The coalescer: combines decisions on one partition that arrive while another is being decided.
+//!
+//! NextSequence uses it on Redis, where a round trip is expensive and all callers of a sequence
+//! need the same key. A task per busy partition takes the waiting decisions in order of arrival,
+//! merges neighbours where [`Joined::join`] allows it, decides them in one batch and distributes
+//! the outcomes. The task ends when its partition has no waiting decisions.
+//!
+//! There is no timer: a decision on an idle partition is decided at once, and the batch size
+//! follows the load. The outcomes equal those of deciding one by one in order of arrival. If a
+//! merged decision is refused, its parts are decided one by one.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    time::timeout_at,
+};
+
+use crate::decision::{
+    Decision, Joined,
+    budget::{self, Limit},
+    error::Error,
+    time::monotonic,
+};
+
+/// The most waiting decisions in all partitions. Further ones fail with [`Error::Overloaded`].
+const WAITING_MAX: usize = 4096;
+/// The most waiting decisions of one partition, so that a slow partition leaves room for others.
+const LANE_MAX: usize = 1024;
+/// The most decisions of a partition that are decided in one batch.
+const TAKE_MAX: usize = 512;
+
+/// One result for each decision of a batch, or an error of the whole batch.
+pub type Outcomes<T> = Result<Vec<Result<T, Error>>, Error>;
+
+/// Decides batches for the coalescer.
+pub trait Take<D: Decision>: Send + Sync + 'static {
+    /// Returns one result for each decision, in order, by `deadline`.
+    fn take(
+        &self,
+        decisions: Vec<D>,
+        deadline: Instant,
+    ) -> impl Future<Output = Outcomes<D::Outcome>> + Send;
+}
+
+/// The coalescer of one kind of decision.
+#[derive(Debug)]
+pub struct Lanes<D: Joined, T> {
+    take: T,
+    /// The waiting decisions by partition. An entry exists while a task decides for its partition.
+    waiting: Mutex<Queues<D>>,
+    /// Free places for waiting decisions.
+    places: Arc<Semaphore>,
+}
+
+type Queues<D> = HashMap<Box<[u8]>, Vec<Waiting<D>>>;
+
+#[derive(Debug)]
+struct Waiting<D: Decision> {
+    decision: D,
+    deadline: Instant,
+    reply: oneshot::Sender<Result<D::Outcome, Error>>,
+    /// Released when the batch is formed, even if the call was cancelled.
+    _place: OwnedSemaphorePermit,
+}
+
+impl<D: Joined<Outcome: Clone>, T: Take<D>> Lanes<D, T> {
+    /// Creates a coalescer that decides batches with `take`.
+    pub fn new(take: T) -> Arc<Lanes<D, T>> {
+        let places = Arc::new(Semaphore::new(WAITING_MAX));
+        Arc::new(Lanes { take, waiting: Mutex::default(), places })
+    }
+
+    /// Decides `decision` together with others of its partition. Fails with
+    /// [`Error::DeadlineExceeded`] at `deadline`: the decision may be under way.
+    pub async fn run(
+        self: &Arc<Self>,
+        decision: D,
+        deadline: Instant,
+    ) -> Result<D::Outcome, Error> {
+        let place = self.places.clone().try_acquire_owned().map_err(|_| refused())?;
+        let partition: Box<[u8]> = decision.partition().into();
+        let (reply, answer) = oneshot::channel();
+        let waiting = Waiting { decision, deadline, reply, _place: place };
+        if self.push(&partition, waiting)? {
+            // A task, since the caller may be cancelled while others of the partition wait.
+            tokio::spawn(Lane { lanes: self.clone(), partition }.drive());
+        }
+        match timeout_at(deadline.into(), answer).await {
+            Ok(Ok(outcome)) => outcome,
+            // It may be under way.
+            Ok(Err(_)) | Err(_) => Err(Error::DeadlineExceeded),
+        }
+    }
+
+    /// Appends a decision to its partition's queue. Returns whether a task must be started.
+    fn push(&self, partition: &[u8], waiting: Waiting<D>) -> Result<bool, Error> {
+        let mut lanes = self.lock();
+        match lanes.get_mut(partition) {
+            Some(lane) if lane.len() >= LANE_MAX => Err(refused()),
+            Some(lane) => {
+                lane.push(waiting);
+                Ok(false)
+            }
+            None => {
+                lanes.insert(partition.into(), vec![waiting]);
+                Ok(true)
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queues<D>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decides a batch and sends each caller its outcome.
+    async fn decide(&self, taken: Vec<Waiting<D>>) {
+        let now = monotonic();
+        let (mut decisions, mut replies) = (Vec::new(), Vec::new());
+        // The batch runs until the last deadline of its calls.
+        let mut until = now;
+        // Skips decisions whose call was cancelled or has no time left.
+        for one in taken.into_iter().filter(|one| one.deadline > now && !one.reply.is_closed()) {
+            until = until.max(one.deadline);
+            decisions.push(one.decision);
+            replies.push(one.reply);
+        }
+        let (heads, sizes) = join(&decisions);
+        let shared = share(self.take.take(heads, until).await, &sizes, &decisions);
+        // Refused as a group: decide each alone, since some may be granted.
+        let open = shared.iter().zip(decisions).filter(|(outcome, _)| outcome.is_none());
+        let open: Vec<D> = open.map(|(_, decision)| decision).collect();
+        let mut again = match open.len() {
+            0 => Vec::new().into_iter(),
+            number => all(self.take.take(open, until).await, number).into_iter(),
+        };
+        for (reply, outcome) in replies.into_iter().zip(shared) {
+            if let Some(outcome) = outcome.or_else(|| again.next()) {
+                // A cancelled caller has dropped its receiver.
+                let _ = reply.send(outcome);
+            }
+        }
+    }
+}
+
+/// Merges neighbours that can be joined. Returns the merged decisions and how many decisions each
+/// contains.
+fn join<D: Joined>(decisions: &[D]) -> (Vec<D>, Vec<usize>) {
+    let mut heads: Vec<(D, usize)> = Vec::new();
+    for decision in decisions {
+        if let Some((head, size)) = heads.last_mut()
+            && head.join(decision)
+        {
+            *size += 1;
+        } else {
+            heads.push((decision.clone(), 1));
+        }
+    }
+    heads.into_iter().unzip()
+}
+
+/// Splits the outcomes of merged decisions. `None` for decisions that must be decided alone.
+fn share<D: Joined<Outcome: Clone>>(
+    outcomes: Outcomes<D::Outcome>,
+    sizes: &[usize],
+    decisions: &[D],
+) -> Vec<Option<Result<D::Outcome, Error>>> {
+    let (mut shared, mut rest) = (Vec::with_capacity(decisions.len()), decisions);
+    for (outcome, size) in all(outcomes, sizes.len()).into_iter().zip(sizes) {
+        let (joined, behind) = rest.split_at(*size);
+        rest = behind;
+        match outcome {
+            Ok(outcome) if *size > 1 => match D::share(&outcome, joined) {
+                Some(parts) => shared.extend(parts.into_iter().map(|part| Some(Ok(part)))),
+                None => shared.extend(joined.iter().map(|_| None)),
+            },
+            outcome => shared.extend(joined.iter().map(|_| Some(outcome.clone()))),
+        }
+    }
+    shared
+}
+
+/// One result for each of `number` decisions: an error of the batch becomes the error of each.
+fn all<T: Clone>(outcomes: Outcomes<T>, number: usize) -> Vec<Result<T, Error>> {
+    outcomes.unwrap_or_else(|error| vec![Err(error); number])
+}
+
+/// The task that decides for one partition.
+struct Lane<D: Joined<Outcome: Clone>, T: Take<D>> {
+    lanes: Arc<Lanes<D, T>>,
+    partition: Box<[u8]>,
+}
+
+impl<D: Joined<Outcome: Clone>, T: Take<D>> Lane<D, T> {
+    /// Decides batches until none waits.
+    async fn drive(self) {
+        while let Some(taken) = self.next() {
+            self.lanes.decide(taken).await;
+        }
+    }
+
+    /// Takes the next batch. If none waits, removes the partition's entry and ends the task.
+    fn next(&self) -> Option<Vec<Waiting<D>>> {
+        let mut lanes = self.lanes.lock();
+        let lane = lanes.get_mut(&self.partition)?;
+        if lane.is_empty() {
+            lanes.remove(&self.partition);
+            return None;
+        }
+        let number = lane.len().min(TAKE_MAX);
+        Some(lane.drain(..number).collect())
+    }
+}
+
+impl<D: Joined<Outcome: Clone>, T: Take<D>> Drop for Lane<D, T> {
+    fn drop(&mut self) {
+        // After a panic: waiting callers must not hang, and the next decision must start a new
+        // task. Dropping the queue drops their senders.
+        if std::thread::panicking() {
+            self.lanes.lock().remove(&self.partition);
+        }
+    }
+}
+
+/// The error for a full queue; counts the refusal.
+fn refused() -> Error {
+    budget::note(Limit::Waiters);
+    Error::Overloaded
+}
+
+#[cfg(test)]
+mod tests;

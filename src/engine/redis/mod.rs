@@ -1,0 +1,377 @@
+//! The Redis engine: a decision is one item of an EVALSHA, one round trip.
+//!
+//! `Engine` is the only caller. A decision is encoded to KEYS and ARGV (a job) and sent to the node
+//! that has its hash slot, by a pipeline of the current thread. Decisions that arrive at the same
+//! time travel together. The reply is parsed into the outcome, after replicas have acknowledged it
+//! where the pool or sequence requires that.
+//!
+//! - `address`, `options`, `source`: the URL, the settings, and where a node is
+//! - `topology`, `cluster`, `map`, `slot`: the routing from a key to a node
+//! - `node`, `monitor`, `fitness`, `leader`, `skew`: a node; its health, preflight, primary id, and
+//!   the token lead over its clock
+//! - `job`, `lane`, `batch`, `connection`, `evaluate`, `confirm`: the pipelines, and replica
+//!   acknowledgement
+//! - `index`, `listing`, `round`, `hints`: the index of partitions for listings and the sweeper,
+//!   and wake-ups
+//! - `archive`: every key, for exports and imports
+//!
+//! # Guarantees
+//! - [`Error::Unavailable`] and [`Error::Refused`] mean that Redis certainly did not execute the
+//!   decision: it was never written to a socket, or the node said so. Once written without a reply,
+//!   its fate is unknown ([`Error::DeadlineExceeded`]).
+//! - Only a repeatable decision is sent a second time, once, after its connection broke.
+//! - While a node is known to be unreachable, its calls fail at once. A probe every 250 ms finds
+//!   out when it is back.
+//! - At most `calls_max` calls are in flight. Decisions that free capacity are exempt.
+//!
+//! # Why routing is written by hand
+//! redis-rs has a client for Clusters, `cluster_async`. It cannot keep the first two guarantees. It
+//! sends a command again after a dropped connection without knowing whether the command is
+//! repeatable. And it counts MOVED, ASK and connection errors against one retry budget, so the
+//! final error does not tell whether the command was executed. Here each job records whether it was
+//! written to a socket, and a redirect counts as not executed.
+
+pub mod address;
+mod archive;
+mod batch;
+mod cluster;
+mod confirm;
+mod connection;
+mod evaluate;
+mod fitness;
+mod hints;
+pub(super) mod index;
+mod job;
+mod lane;
+mod leader;
+mod listing;
+mod map;
+mod monitor;
+mod node;
+mod options;
+mod round;
+mod skew;
+mod slot;
+mod source;
+mod topology;
+
+use std::{
+    fmt,
+    pin::Pin,
+    slice,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+
+use super::{
+    PartitionCursor, PartitionPage, StoreState, denials::Denials, hub::Hub, stand_in::StandIn,
+};
+use crate::decision::{
+    Arguments, Call, Cost, Decision,
+    acknowledgement::Confirmation,
+    budget::{self, Limit},
+    error::Error,
+    script::Script,
+    time::{Clock, Millis, monotonic},
+};
+pub use archive::{Keyspace, unfinished_import};
+use evaluate::Scripts;
+use index::{Index, Note};
+use job::{Answer, Job, Pending, Sending};
+use lane::Shared;
+use listing::Noting;
+use node::Plan;
+pub use options::{Eviction, RedisOptions};
+use skew::Skew;
+use topology::Topology;
+
+/// The longest that a call waits for Redis, whatever its deadline: a peer that vanished must not
+/// occupy connections for longer.
+const ATTEMPT_MAX: Duration = Duration::from_secs(5);
+/// How the sweeper's commands are sent: exempt from the limit on calls in flight, one item in a
+/// script call.
+const UPKEEP: Sending = Sending {
+    repeatable: true,
+    confirmation: Confirmation::NONE,
+    is_upkeep: true,
+    goes_first: false,
+    cost: Cost::of(20),
+};
+/// How index notes and revocations are sent: several in one script call.
+const LISTING: Sending = Sending { is_upkeep: false, ..UPKEEP };
+
+/// The position of a decision in its call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// The only decision of the call.
+    All,
+    /// The first of several.
+    First,
+    /// Follows another decision of the same call.
+    Next,
+}
+
+/// The Redis engine.
+pub struct Redis {
+    topology: Arc<Topology>,
+    /// The state that all pipelines share.
+    shared: Arc<Shared>,
+    /// Free permits for calls in flight.
+    calls: Semaphore,
+    /// The index notes that this server has sent recently.
+    index: Index,
+    /// The registry of waiting calls and watchers.
+    hub: Arc<Hub>,
+    /// The denial cache.
+    pub(super) denials: Box<Denials>,
+    /// The fallback while the store is unreachable.
+    pub(super) stand_in: Box<StandIn>,
+    /// The prefix of every key.
+    key_prefix: String,
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis").field("topology", &self.topology).finish_non_exhaustive()
+    }
+}
+
+impl Redis {
+    /// Creates an engine. Redis need not be reachable yet. The error says which part of the URL or
+    /// options is wrong.
+    pub fn new(options: &RedisOptions) -> Result<Redis, String> {
+        let address = options.address()?;
+        let shared = Arc::new(Shared {
+            scripts: Scripts::new(options.clock.as_deref()),
+            batch_max: options.batch_max,
+            topology: OnceLock::new(),
+            losses: AtomicU64::new(0),
+            failovers: AtomicU64::new(0),
+            skew: Skew::new(),
+            probe_key: format!("{}:probe", options.key_prefix),
+        });
+        let plan = Plan {
+            shared: shared.clone(),
+            eviction: options.eviction,
+            connections: options.connections,
+            workers: options.workers,
+        };
+        let topology = Arc::new(Topology::new(address, plan));
+        // Set once, here: nodes need the topology, which needs the nodes.
+        let _ = shared.topology.set(Arc::downgrade(&topology));
+        Ok(Redis {
+            shared,
+            topology,
+            calls: Semaphore::new(options.calls_max),
+            index: Index::default(),
+            hub: Hub::new(&options.key_prefix),
+            denials: Box::new(Denials::new(Clock::system())),
+            stand_in: Box::new(StandIn::new(options.replicas)),
+            key_prefix: options.key_prefix.clone(),
+        })
+    }
+
+    /// The preflight at start: why Redis must not be used with its settings, and what to do. `None`
+    /// also if Redis does not answer within a second; the monitor then checks later.
+    pub async fn unfit(&self) -> Option<String> {
+        self.topology.unfit().await
+    }
+
+    /// Creates a job for the node of its first key. All keys of a job share a slot.
+    fn job(
+        &self,
+        script: &'static Script,
+        arguments: Arguments,
+        sending: Sending,
+        deadline: Instant,
+    ) -> (Job, Pending) {
+        let slot = self.topology.slot(arguments.keys().next().unwrap_or_default());
+        let now = monotonic();
+        Job::new(script, arguments, slot, sending, (now, deadline.min(now + ATTEMPT_MAX)))
+    }
+
+    /// Encodes a decision as a job and sends it.
+    fn send(
+        &self,
+        script: &'static Script,
+        arguments: Arguments,
+        sending: Sending,
+        deadline: Instant,
+    ) -> Pending {
+        let (job, pending) = self.job(script, arguments, sending, deadline);
+        self.topology.push(job);
+        pending
+    }
+
+    /// Executes a decision, with its index note in the same round trip if one is needed.
+    pub(super) async fn run<D: Decision>(
+        &self,
+        decision: &D,
+        deadline: Instant,
+    ) -> Result<D::Outcome, Error> {
+        self.check()?;
+        let is_upkeep = decision.is_upkeep();
+        // Decisions that free capacity are not refused for lack of it.
+        let is_exempt = is_upkeep || decision.frees_capacity();
+        let _permit = if is_exempt { None } else { Some(self.permit()?) };
+        let (partition, listing) = (decision.partition(), decision.listing());
+        let epoch = self.epoch();
+        let pending = self.send_decision(decision, decision.cost(), Part::All, deadline);
+        let note = self
+            .index
+            .due(partition, listing, epoch)
+            .map(|note| self.note::<D>(partition, note, deadline));
+        let answer = pending.wait().await;
+        if let Some(note) = note {
+            self.noted(note, partition, epoch).await;
+        }
+        let answer = answer?;
+        if answer.repeated {
+            self.note_again(slice::from_ref(decision), deadline).await;
+        }
+        let outcome = settled(decision, answer)?;
+        // Granted leases that end before the scheduled look need a second note.
+        let sooner = decision.ends_sooner(&outcome);
+        if let Some(length) = sooner {
+            self.note_sooner::<D>(partition, length, deadline).await;
+        }
+        Ok(outcome)
+    }
+
+    /// Executes decisions of one kind, with their index notes. Fails as a whole only before
+    /// anything is sent.
+    pub(super) async fn run_all<D: Decision>(
+        &self,
+        decisions: &[D],
+        deadline: Instant,
+    ) -> Result<Vec<Result<D::Outcome, Error>>, Error> {
+        self.check()?;
+        let is_upkeep = decisions.iter().all(D::is_upkeep);
+        let _permit = if is_upkeep { None } else { Some(self.permit()?) };
+        let epoch = self.epoch();
+        let unnoted = self.unnoted(decisions, epoch);
+        let in_bulk = Cost::are_bulk(decisions.iter().map(D::cost));
+        // In order: an earlier task of a batch is queued before a later one.
+        let send = |(number, decision): (usize, &D)| {
+            let part = if number > 0 { Part::Next } else { Part::First };
+            self.send_decision(decision, decision.cost().apart(in_bulk), part, deadline)
+        };
+        let pending: Vec<Pending> = decisions.iter().enumerate().map(send).collect();
+        let note = |(partition, note): &(&[u8], Note)| self.note::<D>(partition, *note, deadline);
+        let notes: Vec<Noting> = unnoted.iter().map(note).collect();
+        let (mut outcomes, mut again) = (Vec::with_capacity(decisions.len()), false);
+        for (pending, decision) in pending.into_iter().zip(decisions) {
+            outcomes.push(match pending.wait().await {
+                Ok(answer) => {
+                    again |= answer.repeated;
+                    settled(decision, answer)
+                }
+                Err(error) => Err(error),
+            });
+        }
+        for (note, (partition, _)) in notes.into_iter().zip(&unnoted) {
+            self.noted(note, partition, epoch).await;
+        }
+        if again {
+            self.note_again(decisions, deadline).await;
+        }
+        // Usually empty.
+        let sooner: Vec<(&[u8], Millis)> = decisions
+            .iter()
+            .zip(&outcomes)
+            .filter_map(|(decision, outcome)| {
+                let length = decision.ends_sooner(outcome.as_ref().ok()?)?;
+                Some((decision.partition(), length))
+            })
+            .collect();
+        for (partition, length) in sooner {
+            self.note_sooner::<D>(partition, length, deadline).await;
+        }
+        Ok(outcomes)
+    }
+
+    /// A permit for a call in flight; counts a refusal.
+    fn permit(&self) -> Result<SemaphorePermit<'_>, Error> {
+        self.calls.try_acquire().map_err(|_| {
+            budget::note(Limit::CallsInFlight);
+            Error::Overloaded
+        })
+    }
+
+    /// Sends a decision with its delivery options.
+    fn send_decision<D: Decision>(
+        &self,
+        decision: &D,
+        cost: Cost,
+        part: Part,
+        deadline: Instant,
+    ) -> Pending {
+        let sending = Sending {
+            repeatable: decision.is_repeatable(),
+            confirmation: decision.confirmation(),
+            is_upkeep: decision.is_upkeep(),
+            goes_first: decision.frees_capacity(),
+            cost,
+        };
+        let arguments = Call::led(decision, &self.key_prefix, &*self.topology).finish();
+        let (mut job, pending) = self.job(D::SCRIPT, arguments, sending, deadline);
+        job.follows = part == Part::Next;
+        // A decision of several is never refused alone: the others would be executed.
+        job.sheds = part == Part::All && !sending.is_upkeep && !sending.goes_first;
+        if sending.confirmation.is_needed() {
+            job.judge = decision.judge(&self.key_prefix);
+        }
+        self.topology.push(job);
+        pending
+    }
+
+    /// Fails while no node is usable.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.topology.check()
+    }
+
+    /// Follows the condition of the store.
+    pub(super) fn state(&self) -> watch::Receiver<StoreState> {
+        self.topology.state()
+    }
+
+    /// The number of lost connections. After each, the store may have lost data.
+    pub(super) fn epoch(&self) -> u64 {
+        self.shared.losses.load(Ordering::Acquire)
+    }
+
+    /// The number of failovers seen: another primary id, or a restarted primary.
+    pub fn failovers(&self) -> u64 {
+        self.shared.failovers()
+    }
+
+    pub(super) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    /// Probes nodes, follows the topology and receives wake-ups, until dropped.
+    pub(super) async fn maintain(&self) {
+        // Boxed: the compiler cannot lay out the nested types of all topologies in an optimized
+        // build.
+        type Endless<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+        let topology: Endless<'_> = Box::pin(self.topology.maintain());
+        let hints: Endless<'_> = Box::pin(hints::listen(&self.topology, &self.hub));
+        tokio::join!(topology, hints);
+    }
+}
+
+/// Parses an outcome. After a second try, an outcome that leaves the first try's fate open becomes
+/// [`Error::DeadlineExceeded`].
+fn settled<D: Decision>(decision: &D, answer: Answer) -> Result<D::Outcome, Error> {
+    let Answer { mut reply, repeated } = answer;
+    let outcome = D::parse(&mut reply)?;
+    match repeated && !decision.settles(&outcome) {
+        true => Err(Error::DeadlineExceeded),
+        false => Ok(outcome),
+    }
+}

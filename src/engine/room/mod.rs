@@ -1,0 +1,360 @@
+//! The waiting room: keeps calls in the queues of pools and locks until they may proceed.
+//!
+//! AdmitTask and AcquireLock use it when the caller is willing to wait. A call asks the store. If
+//! it has to wait, the store gives its waiter a ticket, and the call sleeps until a wake-up. Then
+//! it asks again. The store alone decides the order: a wake-up grants nothing.
+//!
+//! # Heartbeats
+//! A wake-up can be lost, and a lease can end while nobody calls. So one task for each kind of call
+//! sends heartbeats for each queue that has calls of this server. They go out every 300 ms (less
+//! often above 3,000 queues) and at the next lease end; see `register`. A heartbeat renews the
+//! tickets of this server and returns the waiters that may proceed. The task runs only while calls
+//! wait.
+//!
+//! # Guarantees
+//! - A waiting call holds memory and a ticket, but no connection and no thread.
+//! - A call that is cancelled leaves its queue with the next heartbeat. A server that dies loses
+//!   its tickets after five heartbeat intervals, so its waiters block nobody for long.
+//! - A call whose last try has an unknown fate fails with [`Error::DeadlineExceeded`], never with a
+//!   refusal: it may have been granted.
+//! - At shutdown a call fails with [`Error::Ending`]. On Redis its ticket is kept for 10 s, so a
+//!   repeat on another server continues at the old place in the queue.
+
+mod register;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    runtime::Handle,
+    task::yield_now,
+    time::{sleep, timeout_at},
+};
+
+use super::{Answered, Engine, Shelved, embedded::Kept, hub::Seat};
+use crate::decision::{
+    Decision,
+    error::Error,
+    time::{Millis, monotonic},
+    waiters::{Attend, Attendance, Place, Turn, Waits},
+};
+use register::{Due, Register};
+
+/// The time that a call keeps back for its last try: a quarter of its time, at most this.
+const LAST_TRY_MAX: Duration = Duration::from_millis(250);
+/// The time limit of a heartbeat.
+const ATTEND_MAX: Duration = Duration::from_secs(1);
+/// The most queues in one round trip of heartbeats.
+const ATTENDED_MAX: usize = 128;
+/// The time that a heartbeat is valid on the embedded engine. It is long because no other server
+/// can wait: a delay of this server must not cost its calls their tickets.
+const KEEP_ALONE: Millis = Millis::from_secs(3600);
+/// The pause before a waiting call or the heartbeat task tries again after an error.
+const CROWDED: Duration = Duration::from_millis(50);
+/// The time for which Redis keeps the ticket of a call whose server shuts down. The kept ticket
+/// blocks no other waiter.
+const TICKET_KEPT: Millis = Millis::from_secs(10);
+/// The time that such a call has to leave its queue with its ticket kept.
+const LEAVE_MAX: Duration = Duration::from_secs(1);
+/// The time after which a call asks again without a wake-up: [`ASK_EVERY`], plus up to
+/// [`ASK_PER_CALL`] for each waiting call, so that calls do not ask all at once. A call whose
+/// ticket was lost gets it again.
+const ASK_EVERY: Duration = Duration::from_secs(5);
+const ASK_PER_CALL: Duration = Duration::from_millis(1);
+
+/// The waiting calls of one kind.
+#[derive(Debug)]
+pub struct Room<D: Waits> {
+    engine: Arc<Engine>,
+    /// The queues with waiting calls.
+    register: Register<D>,
+}
+
+/// A waiting call; leaves its queue when dropped.
+struct Waiting<'a, D>
+where
+    D: Waits<State: Kept, Attend: Decision<State: Kept>>,
+{
+    room: &'a Arc<Room<D>>,
+    decision: D,
+    seat: Seat,
+    ticket: u64,
+    /// Whether the queue may hold a ticket of this call.
+    is_placed: bool,
+}
+
+impl<D> Room<D>
+where
+    D: Waits<State: Kept, Attend: Decision<State: Kept>>,
+{
+    /// Creates an empty waiting room.
+    pub fn new(engine: Arc<Engine>) -> Arc<Room<D>> {
+        Arc::new(Room { engine, register: Register::default() })
+    }
+
+    /// Executes a decision without waiting. Repeats it while more expired tickets stand before it
+    /// than one step removes.
+    pub async fn run_at_once(&self, decision: &D, deadline: Instant) -> Result<D::Outcome, Error> {
+        loop {
+            let outcome = self.engine.run(decision, deadline).await?;
+            if D::turn(&outcome) != Turn::Again || monotonic() >= deadline {
+                return Ok(outcome);
+            }
+            yield_now().await;
+        }
+    }
+
+    /// Executes a decision and waits at most `wait` for a free slot. Without a reachable store it
+    /// does not wait: [`Engine::answer`] decides, with the fallback. Boxed, to keep the futures of
+    /// calls that do not wait small.
+    pub async fn answer(
+        self: &Arc<Room<D>>,
+        decision: &D,
+        wait: Millis,
+        deadline: Instant,
+    ) -> Result<Answered<D::Outcome>, Error>
+    where
+        D: Shelved,
+    {
+        if wait.0 > 0 {
+            match Box::pin(self.run(decision.clone(), wait, deadline)).await {
+                Err(Error::Unavailable(_) | Error::Refused(_)) => {}
+                outcome => return outcome.map(Answered::by_store),
+            }
+        }
+        self.answer_at_once(decision, deadline).await
+    }
+
+    /// Answers without waiting; repeats while more expired tickets stand before the call than one
+    /// step removes.
+    async fn answer_at_once(
+        &self,
+        decision: &D,
+        deadline: Instant,
+    ) -> Result<Answered<D::Outcome>, Error>
+    where
+        D: Shelved,
+    {
+        loop {
+            let answered = self.engine.answer(decision, deadline).await?;
+            if D::turn(&answered.outcome) != Turn::Again || monotonic() >= deadline {
+                return Ok(answered);
+            }
+            yield_now().await;
+        }
+    }
+
+    /// Executes a decision, and waits at most `wait` until it may proceed. Returns by `deadline`.
+    /// The outcome is the last refusal if the time is over. Fails with [`Error::Ending`] if the
+    /// server shuts down before that.
+    pub async fn run(
+        self: &Arc<Room<D>>,
+        decision: D,
+        wait: Millis,
+        deadline: Instant,
+    ) -> Result<D::Outcome, Error> {
+        let start = monotonic();
+        let last_try = (deadline.saturating_duration_since(start) / 4).min(LAST_TRY_MAX);
+        let until = (start + wait.duration()).min(deadline - last_try);
+        let seat = self.engine.hub().seat()?;
+        let mut call = Waiting { room: self, decision, seat, ticket: 0, is_placed: false };
+        call.run(until, deadline).await
+    }
+
+    /// The time that a heartbeat of this server is valid.
+    fn keep(&self) -> Millis {
+        if self.engine.is_remote() { self.register.keep() } else { KEEP_ALONE }
+    }
+
+    /// Starts the heartbeat task if `is_due`.
+    fn begin(self: &Arc<Room<D>>, is_due: bool) {
+        // Without a runtime the process is ending: the tickets expire.
+        if is_due && let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(self.clone().attend());
+        }
+    }
+
+    /// Sends heartbeats until no call waits.
+    async fn attend(self: Arc<Room<D>>) {
+        while let Some(dues) = self.register.next(ATTENDED_MAX).await {
+            let attend = |due: &Due<D>| {
+                due.asked.attend(Attend {
+                    channel: self.engine.hub().channel().clone(),
+                    keep: self.keep(),
+                    gone: due.gone.clone(),
+                })
+            };
+            let attends: Vec<D::Attend> = dues.iter().map(attend).collect();
+            let attended = self.engine.run_all(&attends, monotonic() + ATTEND_MAX).await;
+            let attended = attended.unwrap_or_else(|error| vec![Err(error); dues.len()]);
+            let has_failed = attended.iter().any(Result::is_err);
+            for (due, attended) in dues.into_iter().zip(attended) {
+                self.learn(due, attended);
+            }
+            if has_failed {
+                sleep(CROWDED).await;
+            }
+            // On the embedded engine nothing above awaits: let calls of this thread run.
+            yield_now().await;
+        }
+    }
+
+    /// Processes the answer to a heartbeat: wakes the calls that may proceed, and schedules the
+    /// next heartbeat of the queue.
+    fn learn(&self, due: Due<D>, attended: Result<Attendance, Error>) {
+        let (hub, asked) = (self.engine.hub(), due.asked);
+        let (ask_all, frees_in) = match attended {
+            Ok(Attendance { frees_in, again, turns }) => {
+                for (number, waiter) in turns {
+                    if !hub.tell(number) {
+                        // The call has ended, and its leave was lost: send it again. The task runs
+                        // already.
+                        self.register.leave(asked.clone(), waiter, number);
+                    }
+                }
+                (again, frees_in.map(Millis::duration))
+            }
+            // Where the store is unreachable or the queue unreadable, each call asks and gets that
+            // error.
+            Err(error) => {
+                tracing::debug!(%error, "could not attend to a queue");
+                let ask_all = matches!(error, Error::Corrupt(_)) || self.engine.check().is_err();
+                if let (Some((waiter, number)), false) = (due.gone, ask_all) {
+                    self.register.leave(asked.clone(), waiter, number);
+                }
+                (ask_all, None)
+            }
+        };
+        if ask_all {
+            self.register.calls(asked.partition()).into_iter().for_each(|number| {
+                hub.tell(number);
+            });
+        }
+        self.register.attended(asked.partition(), frees_in);
+    }
+}
+
+impl<D> Waiting<'_, D>
+where
+    D: Waits<State: Kept, Attend: Decision<State: Kept>>,
+{
+    /// Asks, sleeps and asks again until the call may proceed or `until` has passed. `until` leaves
+    /// time for a last try before `deadline`.
+    async fn run(&mut self, until: Instant, deadline: Instant) -> Result<D::Outcome, Error> {
+        let engine = &self.room.engine;
+        let mut refusal = None;
+        // Whether an earlier try may have been granted: its reply was lost.
+        let mut is_unsure = false;
+        // At shutdown: the end of the tries to leave the queue.
+        let mut leaves_by = None;
+        loop {
+            let now = monotonic();
+            if engine.hub().is_closed() && now < until {
+                leaves_by.get_or_insert(now + LEAVE_MAX);
+            }
+            let (wait, ticket_kept) = match leaves_by {
+                None => {
+                    (Millis(until.saturating_duration_since(now).as_millis() as u64), Millis(0))
+                }
+                // The queue of an embedded engine ends with the process.
+                Some(_) if engine.is_remote() => (Millis(0), TICKET_KEPT),
+                Some(_) => (Millis(0), Millis(0)),
+            };
+            *self.decision.place() = Some(Place {
+                number: self.seat.number(),
+                ticket: self.ticket,
+                wait,
+                ticket_kept,
+                keep: self.room.keep(),
+                channel: engine.hub().channel().clone(),
+            });
+            self.is_placed |= wait.0 > 0;
+            let outcome = match engine.run(&self.decision, deadline).await {
+                Ok(outcome) => {
+                    is_unsure = false;
+                    outcome
+                }
+                // At shutdown: tries to have its ticket kept, until `LEAVE_MAX` is over.
+                Err(Error::Overloaded)
+                    if refusal.is_some() && leaves_by.is_some_and(|by| monotonic() < by) =>
+                {
+                    sleep(CROWDED).await;
+                    continue;
+                }
+                Err(error) => match (error, refusal.take()) {
+                    // Its ticket may be lost.
+                    (Error::Overloaded | Error::Unavailable(_) | Error::Refused(_), Some(_))
+                        if leaves_by.is_some() && !is_unsure =>
+                    {
+                        return Err(Error::Ending);
+                    }
+                    // The last try was certainly not executed: the refusal before it stands.
+                    (
+                        Error::Overloaded | Error::Unavailable(_) | Error::Refused(_),
+                        Some(refused),
+                    ) if wait.0 == 0 && !is_unsure && engine.check().is_ok() => {
+                        return Ok(refused);
+                    }
+                    (error @ Error::Corrupt(_), _) => return Err(error),
+                    // The store still answers: the call keeps waiting.
+                    (error, refused @ Some(_)) if wait.0 > 0 && engine.check().is_ok() => {
+                        is_unsure |= error.is_unsure();
+                        refusal = refused;
+                        sleep(CROWDED).await;
+                        continue;
+                    }
+                    // An earlier try may have been granted, so no refusal is safe.
+                    (_, _) if is_unsure => return Err(Error::DeadlineExceeded),
+                    (error, _) => return Err(error),
+                },
+            };
+            if let Some(frees_in) = D::frees_in(&outcome) {
+                self.room.register.frees(self.decision.partition(), frees_in.duration());
+            }
+            let ticket = match D::turn(&outcome) {
+                Turn::Waits(ticket) => ticket,
+                Turn::Again if monotonic() < deadline => {
+                    yield_now().await;
+                    continue;
+                }
+                turn => {
+                    self.is_placed = false;
+                    return match leaves_by {
+                        Some(_) if turn != Turn::Now => Err(Error::Ending),
+                        _ => Ok(outcome),
+                    };
+                }
+            };
+            if self.ticket == 0 {
+                self.room.begin(self.room.register.enter(&self.decision, self.seat.number()));
+            }
+            self.ticket = ticket;
+            refusal = Some(outcome);
+            // Asks again then, with or without a wake-up. The spread keeps calls from asking
+            // together.
+            let spread = self.seat.number() % engine.hub().seats().max(1) as u64;
+            let again = monotonic() + ASK_EVERY + ASK_PER_CALL * spread as u32;
+            let _ = timeout_at(again.min(until).into(), self.seat.told()).await;
+            // Lets a cancelled call end before it takes a slot.
+            yield_now().await;
+        }
+    }
+}
+
+impl<D> Drop for Waiting<'_, D>
+where
+    D: Waits<State: Kept, Attend: Decision<State: Kept>>,
+{
+    fn drop(&mut self) {
+        let number = self.seat.number();
+        if self.ticket > 0 {
+            self.room.register.exit(self.decision.partition(), number);
+        }
+        if self.is_placed {
+            let waiter = self.decision.waiter().into();
+            self.room.begin(self.room.register.leave(self.decision.clone(), waiter, number));
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The sweeper: expires leases and queued tasks in the background.
+//!
+//! Decisions see an expired lease as ended at once. The sweeper takes it out of the pool's list,
+//! which writes its event, wakes up the next waiter and dispatches retries in time although nobody
+//! calls. `Engine::sweep` runs for the life of the server, one pass every 500 ms.
+//!
+//! An embedded engine looks through its own shards ([`local`]). Of the servers that share a Redis,
+//! one sweeps, by a schedule in Redis ([`shared`]). A sweep is a decision like any other
+//! (`SweepPool`), so two sweeping servers do no harm.
+
+mod failures;
+mod local;
+mod shared;
+
+use std::time::Duration;
+
+use tokio::time::sleep_until;
+
+use super::{Engine, embedded::Kept};
+use crate::decision::{Decision, Swept, names::Name, time::monotonic};
+use failures::Failures;
+
+/// The time from the start of one pass to the start of the next.
+const SWEEP_EVERY: Duration = Duration::from_millis(500);
+/// The time limit of one request of the sweeper.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// The longest time that a pass spends on due work.
+const PASS_MAX: Duration = Duration::from_secs(1);
+
+impl Engine {
+    /// Sweeps for ever. `decision` creates the sweep decision of a partition.
+    pub async fn sweep<D>(&self, decision: impl Fn(Name) -> D)
+    where
+        D: Decision<State: Kept, Outcome = Swept>,
+    {
+        let mut failures = Failures::default();
+        let (mut local, mut shared) = (local::Pass::default(), None);
+        loop {
+            let next = monotonic() + SWEEP_EVERY;
+            // An unusable store is reported elsewhere, and swept later.
+            if self.check().is_ok() {
+                match self {
+                    Engine::Embedded(engine) => {
+                        local.run(engine, &decision, &mut failures).await;
+                    }
+                    Engine::Redis(engine) => {
+                        let pass = self.pass(engine, &decision, &mut shared, next, &mut failures);
+                        if let Err(error) = pass.await {
+                            failures.note(&error);
+                        }
+                    }
+                }
+            }
+            failures.report(monotonic());
+            sleep_until(next.into()).await;
+        }
+    }
+}

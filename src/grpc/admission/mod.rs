@@ -1,0 +1,246 @@
+//! `AdmissionService`.
+
+mod convert;
+mod parse;
+mod refusals;
+mod watch;
+
+use std::{sync::Arc, time::Instant};
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use tonic::{Request, Response, Status, codec::CompressionEncoding};
+
+use refusals::Refusals;
+
+use super::{
+    deadline, events, page_token,
+    pb::{
+        self,
+        admission_service_server::{AdmissionService, AdmissionServiceServer},
+    },
+    status,
+    unary::unary,
+};
+use crate::{
+    admission::{
+        AdmitDecision, AdmitTask, Catalog, CompleteVerdict, EvictVerdict, GetPool, Pool, PoolView,
+        RenewVerdict, Settings,
+    },
+    decision::{error::Error, names::Name},
+    engine::{Engine, feed::Feeds, room::Room},
+};
+use watch::PoolEvents;
+
+/// Maximum message size, bytes: a batch of 1,000 tasks with payloads of 4 KiB.
+const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// The admission service of an engine.
+#[derive(Debug)]
+pub struct Admission {
+    engine: Arc<Engine>,
+    catalog: Arc<Catalog>,
+    room: Arc<Room<AdmitTask>>,
+    feeds: Arc<Feeds<PoolEvents>>,
+    refusals: Refusals,
+}
+
+/// Number of pools of one listing that are read at the same time.
+const VIEWS_AT_ONCE: usize = 16;
+
+type Answer<T> = Result<Response<T>, Status>;
+
+impl Admission {
+    /// Name of the service in health checks.
+    pub const NAME: &'static str = "tollgate.v1.AdmissionService";
+
+    /// Creates the service.
+    pub(super) fn new(engine: Arc<Engine>, catalog: Arc<Catalog>) -> Admission {
+        let room = Room::new(engine.clone());
+        let (feeds, refusals) = (Feeds::new(engine.clone()), Refusals::default());
+        Admission { engine, catalog, room, feeds, refusals }
+    }
+
+    /// Wraps the service for tonic.
+    pub(super) fn server(self: Arc<Admission>) -> AdmissionServiceServer<Admission> {
+        AdmissionServiceServer::from_arc(self)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .accept_compressed(CompressionEncoding::Gzip)
+    }
+
+    /// Converts a pool, with the number of calls that this server answered FULL.
+    fn pool(&self, pool: &Name, settings: &Settings, view: &PoolView) -> pb::Pool {
+        convert::pool(pool, settings, view, self.refusals.of(pool))
+    }
+
+    /// Reads a pool and its configured settings.
+    async fn view(&self, pool: &Name, deadline: Instant) -> Result<(Settings, PoolView), Error> {
+        let settings = self.catalog.settings(pool);
+        let decision = GetPool { pool: pool.clone(), settings };
+        Ok((settings, self.engine.run(&decision, deadline).await?))
+    }
+}
+
+unary!(Admission {
+    "AdmitTask" => admit_task,
+    "CompleteTask" => complete_task,
+    "RenewTask" => renew_task,
+});
+
+#[tonic::async_trait]
+impl AdmissionService for Admission {
+    async fn admit_task(
+        &self,
+        request: Request<pb::AdmitTaskRequest>,
+    ) -> Answer<pb::AdmitTaskResponse> {
+        let asked = deadline::asked(&request);
+        let (decision, wait) = parse::admit_task(request.into_inner(), &self.catalog)?;
+        let deadline = asked.or_default(wait);
+        let answered = self.room.answer(&decision, wait, deadline).await?;
+        if let AdmitDecision::Full { .. } = answered.outcome.decision {
+            self.refusals.add(&decision.pool, answered.is_cached());
+        }
+        if !answered.outcome.is_granted() {
+            tracing::debug!(?decision, ?answered, "refused");
+        }
+        Ok(Response::new(convert::admission(&decision, &answered)))
+    }
+
+    async fn complete_task(
+        &self,
+        request: Request<pb::CompleteTaskRequest>,
+    ) -> Answer<pb::CompleteTaskResponse> {
+        let deadline = deadline::of(&request);
+        let decision = parse::complete_task(request.into_inner(), &self.catalog)?;
+        let completion = self.engine.follow(&decision, deadline).await?;
+        if completion.outcome.verdict != CompleteVerdict::Completed {
+            tracing::debug!(name = ?decision.name, ?completion, "refused");
+        }
+        Ok(Response::new(convert::completion(&completion)))
+    }
+
+    async fn renew_task(
+        &self,
+        request: Request<pb::RenewTaskRequest>,
+    ) -> Answer<pb::RenewTaskResponse> {
+        let deadline = deadline::of(&request);
+        let decision = parse::renew_task(request.into_inner(), &self.catalog)?;
+        let renewal = self.engine.follow(&decision, deadline).await?;
+        if !matches!(renewal.outcome, RenewVerdict::Renewed(_)) {
+            tracing::debug!(name = ?decision.name, ?renewal, "refused");
+        }
+        Ok(Response::new(convert::renewal(&decision, &renewal)))
+    }
+
+    async fn evict_task(
+        &self,
+        request: Request<pb::EvictTaskRequest>,
+    ) -> Answer<pb::EvictTaskResponse> {
+        let deadline = deadline::of(&request);
+        let decision = parse::evict_task(request.into_inner(), &self.catalog)?;
+        let verdict = self.engine.run(&decision, deadline).await?;
+        if !matches!(verdict, EvictVerdict::Evicted { .. }) {
+            tracing::debug!(name = ?decision.name, ?verdict, "refused");
+        }
+        Ok(Response::new(convert::eviction(verdict)))
+    }
+
+    async fn get_pool(&self, request: Request<pb::GetPoolRequest>) -> Answer<pb::GetPoolResponse> {
+        let deadline = deadline::of(&request);
+        let pool = parse::get_pool(request.into_inner())?;
+        let (settings, view) = self.view(&pool, deadline).await?;
+        let pool = self.pool(&pool, &settings, &view);
+        Ok(Response::new(pb::GetPoolResponse { pool: Some(pool) }))
+    }
+
+    async fn list_pools(
+        &self,
+        request: Request<pb::ListPoolsRequest>,
+    ) -> Answer<pb::ListPoolsResponse> {
+        let deadline = deadline::of(&request);
+        let (limit, after) = parse::list_pools(&request.into_inner())?;
+        let page = self.engine.partitions::<Pool>(limit, after, deadline).await?;
+        let views = page.names.into_iter().map(|name| async move {
+            match self.view(&name, deadline).await {
+                Ok((_, view)) if view.is_vacant() => Ok(None),
+                Ok((settings, view)) => Ok(Some(self.pool(&name, &settings, &view))),
+                // An unreadable pool must not hide the others, so it is listed by name only.
+                Err(Error::Corrupt(_)) => Ok(Some(convert::unreadable_pool(&name))),
+                Err(error) => Err(error),
+            }
+        });
+        let views: Vec<_> = stream::iter(views).buffered(VIEWS_AT_ONCE).try_collect().await?;
+        let pools = views.into_iter().flatten().collect();
+        let next_page_token = page_token::encode(page.next.as_ref());
+        Ok(Response::new(pb::ListPoolsResponse { pools, next_page_token }))
+    }
+
+    async fn list_leases(
+        &self,
+        request: Request<pb::ListLeasesRequest>,
+    ) -> Answer<pb::ListLeasesResponse> {
+        let deadline = deadline::of(&request);
+        let decision = parse::list_leases(request.into_inner())?;
+        let page = self.engine.page(&decision, deadline).await?;
+        Ok(Response::new(convert::lease_page(&decision.pool, page)))
+    }
+
+    async fn enqueue_tasks(
+        &self,
+        request: Request<pb::EnqueueTasksRequest>,
+    ) -> Answer<pb::EnqueueTasksResponse> {
+        let deadline = deadline::of(&request);
+        let decisions = parse::enqueue_tasks(request.into_inner(), &self.catalog)?;
+        let statuses = self.engine.run_all(&decisions, deadline).await?;
+        if let Some(error) = status::none_known(&statuses) {
+            return Err(error.into());
+        }
+        // A task that failed must not hide the results of the others.
+        let results = statuses.iter().zip(&decisions);
+        let results = results
+            .map(|(status, decision)| convert::enqueued(decision.name.task.to_bytes(), status));
+        Ok(Response::new(pb::EnqueueTasksResponse { results: results.collect() }))
+    }
+
+    async fn cancel_task(
+        &self,
+        request: Request<pb::CancelTaskRequest>,
+    ) -> Answer<pb::CancelTaskResponse> {
+        let deadline = deadline::of(&request);
+        let decision = parse::cancel_task(request.into_inner(), &self.catalog)?;
+        let cancellation = self.engine.run(&decision, deadline).await?;
+        Ok(Response::new(convert::cancellation(cancellation)))
+    }
+
+    async fn list_tasks(
+        &self,
+        request: Request<pb::ListTasksRequest>,
+    ) -> Answer<pb::ListTasksResponse> {
+        let deadline = deadline::of(&request);
+        let (decision, wanted) = parse::list_tasks(request.into_inner())?;
+        let page = self.engine.page(&decision, deadline).await?;
+        Ok(Response::new(convert::task_page(&page, wanted)))
+    }
+
+    type WatchPoolStream = events::Events<pb::WatchPoolResponse>;
+
+    async fn watch_pool(
+        &self,
+        request: Request<pb::WatchPoolRequest>,
+    ) -> Answer<Self::WatchPoolStream> {
+        let deadline = deadline::of(&request);
+        let (pool, start) = watch::parse(request.into_inner())?;
+        let watcher = self.feeds.watch(pool, start, deadline).await?;
+        Ok(Response::new(events::of(watcher)))
+    }
+
+    async fn configure_pool(
+        &self,
+        request: Request<pb::ConfigurePoolRequest>,
+    ) -> Answer<pb::ConfigurePoolResponse> {
+        let deadline = deadline::of(&request);
+        let decision = parse::configure_pool(request.into_inner(), &self.catalog)?;
+        let view = self.engine.run(&decision, deadline).await?;
+        let pool = self.pool(&decision.pool, &decision.settings, &view);
+        Ok(Response::new(pb::ConfigurePoolResponse { pool: Some(pool) }))
+    }
+}

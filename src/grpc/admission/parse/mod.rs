@@ -1,0 +1,145 @@
+//! Parses requests into decisions. Each function reports all violations of a request at once.
+
+mod tasks;
+
+use bytes::Bytes;
+
+pub(super) use tasks::{cancel_task, enqueue_tasks, list_tasks};
+use tonic::Status;
+
+use super::super::{fields::Fields, page_token, pb};
+use crate::{
+    admission::{
+        ATTEMPTS_MAX, AdmitTask, CAPACITY_MAX, Catalog, CompleteTask, ConfigurePool, EvictTask,
+        GRACE_MAX, LEASE_MAX, LEASE_MIN, ListLeases, Outcome, Overrides, REASON_BYTES_MAX,
+        RESULT_BYTES_MAX, RenewTask, TaskName,
+    },
+    decision::{names::Name, time::Millis},
+    engine::PartitionCursor,
+};
+
+pub(super) fn admit_task(
+    request: pb::AdmitTaskRequest,
+    catalog: &Catalog,
+) -> Result<(AdmitTask, Millis), Status> {
+    let mut fields = Fields::default();
+    let pool = fields.name("pool", request.pool);
+    let device = fields.name("device_id", request.device_id);
+    let task = fields.optional_name("task_id", request.task_id);
+    let lease_duration = lease_duration(&mut fields, request.lease_duration);
+    let wait = fields.max_wait(request.max_wait);
+    fields.finish(pool.zip(device).map(|(pool, device)| {
+        let settings = catalog.settings(&pool);
+        let asked = AdmitTask { pool, device, task, lease_duration, settings, place: None };
+        // Copied, so that a waiting call does not keep the connection's read buffer in memory.
+        (if wait.0 > 0 { asked.detached() } else { asked }, wait)
+    }))
+}
+
+pub(super) fn complete_task(
+    request: pb::CompleteTaskRequest,
+    catalog: &Catalog,
+) -> Result<CompleteTask, Status> {
+    let mut fields = Fields::default();
+    let name = task_name(&mut fields, request.pool, request.device_id, request.task_id);
+    let outcome = match pb::Outcome::try_from(request.outcome) {
+        Ok(pb::Outcome::Unspecified | pb::Outcome::Succeeded) => Outcome::Succeeded,
+        Ok(pb::Outcome::Failed) => Outcome::Failed,
+        Err(_) => {
+            fields.violation("outcome", "must be OUTCOME_SUCCEEDED (1) or OUTCOME_FAILED (2)");
+            Outcome::Failed
+        }
+    };
+    let result = fields.bytes("result", request.result, RESULT_BYTES_MAX);
+    fields.finish(name.map(|name| CompleteTask {
+        settings: catalog.settings(&name.pool),
+        name,
+        token: request.fencing_token,
+        outcome,
+        result,
+    }))
+}
+
+pub(super) fn renew_task(
+    request: pb::RenewTaskRequest,
+    catalog: &Catalog,
+) -> Result<RenewTask, Status> {
+    let mut fields = Fields::default();
+    let name = task_name(&mut fields, request.pool, request.device_id, request.task_id);
+    let lease_duration = lease_duration(&mut fields, request.lease_duration);
+    fields.finish(name.map(|name| RenewTask {
+        settings: catalog.settings(&name.pool),
+        name,
+        token: request.fencing_token,
+        lease_duration,
+    }))
+}
+
+pub(super) fn evict_task(
+    request: pb::EvictTaskRequest,
+    catalog: &Catalog,
+) -> Result<EvictTask, Status> {
+    let mut fields = Fields::default();
+    let name = task_name(&mut fields, request.pool, request.device_id, request.task_id);
+    let reason = fields.text("reason", request.reason, REASON_BYTES_MAX);
+    fields.finish(name.map(|name| EvictTask {
+        settings: catalog.settings(&name.pool),
+        name,
+        reason,
+    }))
+}
+
+pub(super) fn get_pool(request: pb::GetPoolRequest) -> Result<Name, Status> {
+    let mut fields = Fields::default();
+    let pool = fields.name("pool", request.pool);
+    fields.finish(pool)
+}
+
+pub(super) fn list_pools(
+    request: &pb::ListPoolsRequest,
+) -> Result<(u32, Option<PartitionCursor>), Status> {
+    let mut fields = Fields::default();
+    let limit = fields.page_size(request.page_size);
+    let after = page_token::decode(&mut fields, &request.page_token);
+    fields.finish(Some((limit, after)))
+}
+
+pub(super) fn list_leases(request: pb::ListLeasesRequest) -> Result<ListLeases, Status> {
+    let mut fields = Fields::default();
+    let pool = fields.name("pool", request.pool);
+    let limit = fields.page_size(request.page_size);
+    let after = page_token::decode(&mut fields, &request.page_token);
+    fields.finish(pool.map(|pool| ListLeases { pool, limit, after }))
+}
+
+pub(super) fn configure_pool(
+    request: pb::ConfigurePoolRequest,
+    catalog: &Catalog,
+) -> Result<ConfigurePool, Status> {
+    let mut fields = Fields::default();
+    let pool = fields.name("pool", request.pool);
+    let overrides = Overrides {
+        capacity: fields.number("capacity", request.capacity, 0..=CAPACITY_MAX),
+        lease_duration: lease_duration(&mut fields, request.lease_duration),
+        expiry_grace: fields.duration("expiry_grace", request.expiry_grace, Millis(0)..=GRACE_MAX),
+        paused: request.paused,
+        max_attempts: fields.number("max_attempts", request.max_attempts, 1..=ATTEMPTS_MAX),
+    };
+    fields.finish(pool.map(|pool| ConfigurePool {
+        settings: catalog.settings(&pool),
+        pool,
+        overrides,
+        reset: request.reset.unwrap_or(false),
+    }))
+}
+
+fn task_name(fields: &mut Fields, pool: Bytes, device: Bytes, task: Bytes) -> Option<TaskName> {
+    let pool = fields.name("pool", pool);
+    let device = fields.name("device_id", device);
+    let task = fields.name("task_id", task);
+    Some(TaskName { pool: pool?, device: device?, task: task? })
+}
+
+fn lease_duration(fields: &mut Fields, value: Option<prost_types::Duration>) -> Option<Millis> {
+    fields.duration("lease_duration", value, LEASE_MIN..=LEASE_MAX)
+}

@@ -1,0 +1,208 @@
+//! `RateService`.
+
+mod convert;
+mod noted;
+mod parse;
+mod watch;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tonic::{Request, Response, Status, codec::CompressionEncoding};
+
+use super::{
+    deadline, events, page_token,
+    pb::{
+        self,
+        rate_service_server::{RateService, RateServiceServer},
+    },
+    status,
+    unary::unary,
+};
+use crate::{
+    decision::{error::Error, names::Name, time::monotonic},
+    engine::{Answered, Engine, feed::Feeds},
+    rate::{CheckRate, Checked, GetBan, MeterName, NoteBan, Policies, ResetRate},
+};
+use noted::Noted;
+use watch::RateEvents;
+
+/// Maximum message size, bytes: 100 checks with inline rules.
+const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+/// Maximum time that an answer waits until its ban is in the ban index.
+const NOTE_TIME: Duration = Duration::from_millis(100);
+
+/// The rate service of an engine.
+#[derive(Debug)]
+pub struct Rate {
+    engine: Arc<Engine>,
+    policies: Arc<Policies>,
+    noted: Noted,
+    feeds: Arc<Feeds<RateEvents>>,
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+impl Rate {
+    /// Name of the service in health checks.
+    pub const NAME: &'static str = "tollgate.v1.RateService";
+
+    /// Creates the service.
+    pub(super) fn new(engine: Arc<Engine>, policies: Arc<Policies>) -> Rate {
+        let feeds = Feeds::new(engine.clone());
+        Rate { engine, policies, noted: Noted::default(), feeds }
+    }
+
+    /// Wraps the service for tonic.
+    pub(super) fn server(self: Arc<Rate>) -> RateServiceServer<Rate> {
+        RateServiceServer::from_arc(self)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .accept_compressed(CompressionEncoding::Gzip)
+    }
+
+    /// Adds bans to the ban index, which ListBans reads. The bans are already in force, so a
+    /// failure does not affect the answer. The next call of the key tries again.
+    async fn note(&self, bans: impl Iterator<Item = NoteBan>, deadline: Instant) {
+        let notes: Vec<NoteBan> = bans.filter(|note| self.noted.is_due(note)).collect();
+        if notes.is_empty() {
+            return;
+        }
+        let noted = self.engine.run_all(&notes, deadline.min(monotonic() + NOTE_TIME)).await;
+        for (note, noted) in notes.iter().zip(noted.unwrap_or_default()) {
+            match noted {
+                Ok(()) => self.noted.add(note),
+                Err(error) => tracing::debug!(%error, ?note, "ban not noted for listings"),
+            }
+        }
+    }
+}
+
+/// Returns the ban of an answer for the ban index, if there is one to add.
+fn ban_of(check: &CheckRate, checked: &Answered<Checked>) -> Option<NoteBan> {
+    let Checked::Decided { answer, .. } = &checked.outcome else { return None };
+    if !answer.is_allowed() {
+        tracing::debug!(name = ?check.name, ?answer, "refused");
+    }
+    // A ban by the fallback is known to this server only, so it is not listed.
+    let until = answer.ban.as_ref().filter(|_| !checked.is_degraded())?.until;
+    Some(NoteBan { name: check.name.clone(), until })
+}
+
+unary!(Rate {
+    "CheckRate" => check_rate,
+    "CheckRates" => check_rates,
+});
+
+#[tonic::async_trait]
+impl RateService for Rate {
+    async fn check_rate(
+        &self,
+        request: Request<pb::CheckRateRequest>,
+    ) -> Answer<pb::CheckRateResponse> {
+        let deadline = deadline::of(&request);
+        let check = parse::check_rate(request.into_inner(), &self.policies)?;
+        let checked = self.engine.answer(&check, deadline).await?;
+        self.note(ban_of(&check, &checked).into_iter(), deadline).await;
+        Ok(Response::new(convert::checked(&check, checked)?))
+    }
+
+    async fn check_rates(
+        &self,
+        request: Request<pb::CheckRatesRequest>,
+    ) -> Answer<pb::CheckRatesResponse> {
+        let deadline = deadline::of(&request);
+        let checks = parse::check_rates(request.into_inner(), &self.policies)?;
+        let all = self.engine.answer_all(&checks, deadline).await?;
+        // If no check has an answer, the store failed, and so does the call.
+        if let Some(error) = status::of_all(&all) {
+            return Err(error.into());
+        }
+        let decided = checks.iter().zip(&all);
+        let bans = decided.filter_map(|(check, all)| ban_of(check, all.as_ref().ok()?));
+        self.note(bans, deadline).await;
+        let results = checks.iter().zip(all).map(|(check, checked)| {
+            let result = checked.map_err(Status::from);
+            let result = result.and_then(|checked| convert::checked(check, checked));
+            // A key that failed must not hide the answers of the others.
+            result.unwrap_or_else(|status| convert::undecided(&status))
+        });
+        Ok(Response::new(pb::CheckRatesResponse { results: results.collect() }))
+    }
+
+    async fn reset_rate(
+        &self,
+        request: Request<pb::ResetRateRequest>,
+    ) -> Answer<pb::ResetRateResponse> {
+        let deadline = deadline::of(&request);
+        let request = request.into_inner();
+        let name = parse::meter_name(request.key, request.policy, &self.policies)?;
+        let existed = self.engine.run(&ResetRate { name }, deadline).await?;
+        Ok(Response::new(pb::ResetRateResponse { existed }))
+    }
+
+    async fn ban(&self, request: Request<pb::BanRequest>) -> Answer<pb::BanResponse> {
+        let deadline = deadline::of(&request);
+        let actor = parse::actor(&request);
+        let decision = parse::ban(request.into_inner(), actor, &self.policies)?;
+        let ban = self.engine.run(&decision, deadline).await?;
+        let note = NoteBan { name: decision.name.clone(), until: ban.until };
+        self.note(std::iter::once(note), deadline).await;
+        let ban = Some(convert::ban(decision.name.key(), ban));
+        Ok(Response::new(pb::BanResponse { ban }))
+    }
+
+    async fn unban(&self, request: Request<pb::UnbanRequest>) -> Answer<pb::UnbanResponse> {
+        let deadline = deadline::of(&request);
+        let actor = parse::actor(&request);
+        let decision = parse::unban(request.into_inner(), actor, &self.policies)?;
+        let existed = self.engine.run(&decision, deadline).await?;
+        Ok(Response::new(pb::UnbanResponse { existed }))
+    }
+
+    async fn list_bans(
+        &self,
+        request: Request<pb::ListBansRequest>,
+    ) -> Answer<pb::ListBansResponse> {
+        let deadline = deadline::of(&request);
+        let list = parse::list_bans(request.into_inner(), &self.policies)?;
+        let page = self.engine.page(&list, deadline).await?;
+        let keys = page.keys.into_iter().filter_map(|key| Name::parse(key.into()).ok());
+        let ask = |key| GetBan { name: MeterName::new(list.policy.as_ref(), &key) };
+        let asked: Vec<GetBan> = keys.map(ask).collect();
+        let mut bans = Vec::with_capacity(asked.len());
+        for (get, ban) in asked.iter().zip(self.engine.run_all(&asked, deadline).await?) {
+            match ban {
+                Ok(ban) => bans.extend(ban.map(|ban| convert::ban(get.name.key(), ban))),
+                // An unreadable ban must not hide the others, so it is listed by key only.
+                Err(Error::Corrupt(_)) => bans.push(convert::unreadable_ban(get.name.key())),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // The ban may have been replaced after its end was added to the index.
+        bans.sort_by_key(|ban| ban.until.map(|until| (until.seconds, until.nanos)));
+        let next_page_token = page_token::encode(page.next.as_ref());
+        Ok(Response::new(pb::ListBansResponse { bans, next_page_token }))
+    }
+
+    type WatchRatesStream = events::Events<pb::WatchRatesResponse>;
+
+    async fn watch_rates(
+        &self,
+        request: Request<pb::WatchRatesRequest>,
+    ) -> Answer<Self::WatchRatesStream> {
+        let deadline = deadline::of(&request);
+        let (policy, start) = watch::parse(request.into_inner(), &self.policies)?;
+        let watcher = self.feeds.watch(policy, start, deadline).await?;
+        Ok(Response::new(events::of(watcher)))
+    }
+
+    async fn list_policies(
+        &self,
+        _: Request<pb::ListPoliciesRequest>,
+    ) -> Answer<pb::ListPoliciesResponse> {
+        let policies = self.policies.iter().map(convert::policy).collect();
+        Ok(Response::new(pb::ListPoliciesResponse { policies }))
+    }
+}

@@ -1,0 +1,276 @@
+//! `CheckRate`: counts a call of a key and decides whether it may pass.
+
+mod denial;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+pub use denial::RefusedKey;
+
+use super::{
+    Algorithm, Ban, Event, EventKind, Meter, MeterName, NAMES_MAX, REPLAY, Rule,
+    ban::BanRecord,
+    judge::{Judge, Judgement},
+    unknown_status,
+};
+use crate::decision::{
+    Call, Cost, Decision, Listing, Reply,
+    denial::Effect,
+    error::Error,
+    names::Name,
+    script::{self, Script},
+    time::{Millis, Timestamp},
+};
+
+/// Checks one call of a key against a rule.
+///
+/// The decision, in this order:
+/// 1. With a `request` that was answered before, the first answer is returned again. A stored
+///    refusal is returned only while the same call would still be refused.
+/// 2. A ban in force answers `Ban`.
+/// 3. A count that reaches a BAN tier bans the key.
+/// 4. If any limit has no room, the answer is `Throttle` and the call spends nothing. Exception: if
+///    a stricter tier follows, the first limit counts the call, so that the key can reach that
+///    tier.
+/// 5. Otherwise all limits count the call, and the answer is `Allow`, or `Warn` above a WARN tier.
+///
+/// Without a `request` a repeat counts again, unless the cost is 0.
+#[derive(Debug, Clone)]
+pub struct CheckRate {
+    /// The policy and the key.
+    pub name: MeterName,
+    /// The rule. For a policy it is shared by all calls.
+    pub rule: Arc<Rule>,
+    /// The cost: 0 to 1,000,000,000. With 0 the answer is that of a call of cost 1, and nothing
+    /// changes.
+    pub cost: u32,
+    /// The request id, which makes repeats safe for 5 minutes.
+    pub request: Option<Name>,
+}
+
+/// The outcome of a check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Checked {
+    /// The call was evaluated.
+    Decided {
+        /// The answer.
+        answer: Answer,
+        /// Whether an earlier call with this request id got the answer.
+        replayed: bool,
+    },
+    /// The key has usage under too many limit names: [`NAMES_MAX`] with those of this rule.
+    TooManyNames,
+}
+
+/// The verdict about a call, and the usage of the limits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Whether this call is the first of its window above a tier: send one notice.
+    pub crossed: bool,
+    /// When the same call passes; `None` if it passes now.
+    pub retry_after: Option<Millis>,
+    /// The ban in force.
+    pub ban: Option<Ban>,
+    /// The usage of each limit, in the order of the rule.
+    pub limits: Vec<LimitUse>,
+}
+
+/// The verdict about a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verdict {
+    /// The call may pass.
+    Allow,
+    /// The call may pass; the count is above a WARN tier.
+    Warn,
+    /// The call may not pass.
+    Throttle,
+    /// The call may not pass: the key is banned.
+    Ban,
+}
+
+impl Answer {
+    /// Whether the call may pass.
+    pub fn is_allowed(&self) -> bool {
+        self.verdict.is_allowed()
+    }
+}
+
+impl Verdict {
+    fn is_allowed(self) -> bool {
+        matches!(self, Verdict::Allow | Verdict::Warn)
+    }
+}
+
+/// The usage of one limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitUse {
+    /// The count, with this call if it passed.
+    pub count: u32,
+    /// When the count is 0 again.
+    pub reset_after: Millis,
+}
+
+impl CheckRate {
+    /// Whether the check counts nothing.
+    fn look(&self) -> bool {
+        self.cost == 0
+    }
+
+    /// Whether the same call would be refused now.
+    fn is_refused(&self, meter: &Meter, now: Timestamp) -> bool {
+        let judgement = Judge::new(self, true, meter, now).judge(meter.ban(now));
+        !judgement.verdict.is_allowed()
+    }
+
+    /// The event of a call that crossed a tier or set a ban.
+    fn event(
+        &self,
+        verdict: Verdict,
+        reached: Option<(u32, u64)>,
+        ban: Option<&BanRecord>,
+        now: Timestamp,
+    ) -> Event {
+        let kind = match verdict {
+            Verdict::Allow | Verdict::Warn => EventKind::Warned,
+            Verdict::Throttle => EventKind::Throttled,
+            Verdict::Ban => EventKind::Banned,
+        };
+        let (above, count) = reached.map_or((None, 0), |(above, count)| (Some(above), count));
+        let event = Event { above, count, ..Event::new(kind, self.name.key(), now) };
+        match ban {
+            Some(ban) => event.of_ban(ban),
+            None => event,
+        }
+    }
+
+    /// Evaluates the check and stores the result.
+    fn answer(&self, meter: &mut Meter, now: Timestamp) -> Answer {
+        let mut judge = Judge::new(self, self.look(), meter, now);
+        let Judgement { verdict, crossed, wait, ban, banned, reached } =
+            judge.judge(meter.ban(now));
+        if self.name.has_events() && (banned || crossed) {
+            meter.event = Some(Box::new(self.event(verdict, reached, ban.as_ref(), now)));
+        }
+        let limits = judge.usages.iter().zip(&self.rule.limits).map(|(usage, limit)| LimitUse {
+            count: usage.count(now),
+            reset_after: Millis(usage.reset(limit, now).div_ceil(1000)),
+        });
+        let answer = Answer {
+            verdict,
+            crossed,
+            retry_after: (wait > 0).then(|| Millis(wait.div_ceil(1000))),
+            ban: ban.clone().map(Ban::from),
+            limits: limits.collect(),
+        };
+        // Only answers that changed something must be repeated.
+        if let Some(request) = self.request.as_ref().filter(|_| judge.changed || banned) {
+            // A refusal is not repeated once the same call would pass.
+            let keep = if wait > 0 { REPLAY.micros().min(wait) } else { REPLAY.micros() };
+            let forget = Timestamp(now.0 + keep);
+            meter.replays.keep(request.as_bytes(), answer.clone(), forget, now);
+        }
+        if judge.changed {
+            meter.store(&self.rule, judge.usages, judge.notices, now);
+        }
+        if banned {
+            meter.ban = ban.map(Box::new);
+        }
+        answer
+    }
+}
+
+impl Decision for CheckRate {
+    type State = Meter;
+    type Outcome = Checked;
+
+    const SCRIPT: &'static Script = &script::CHECK_RATE;
+
+    fn partition(&self) -> &[u8] {
+        self.name.as_bytes()
+    }
+
+    fn tag(&self) -> &[u8] {
+        self.name.tag()
+    }
+
+    fn listing(&self) -> Listing {
+        Listing::Same
+    }
+
+    fn is_repeatable(&self) -> bool {
+        self.look() || self.request.is_some()
+    }
+
+    fn effect(&self, checked: Option<&Checked>) -> Effect {
+        self.effect_of(checked)
+    }
+
+    fn cost(&self) -> Cost {
+        let limits = self.rule.limits.iter().map(|limit| match limit.algorithm {
+            Algorithm::SlidingWindow => 55,
+            _ => 5,
+        });
+        Cost::of(15 + limits.sum::<u32>())
+    }
+
+    fn encode(&self, call: &mut Call) {
+        let request = self.request.as_ref().map_or(&[][..], Name::as_bytes);
+        self.name.push_key(call, b"usage");
+        self.name.push_key(call, b"ban");
+        self.name.push_replay_key(call, request);
+        call.key(&[b"events"]);
+        let [limits, tiers] = &self.rule.packed;
+        call.bytes(&[limits]);
+        call.bytes(&[tiers]);
+        call.number(self.rule.ban_memory.micros());
+        call.number(self.cost.into());
+        call.number(if request.is_empty() { 0 } else { REPLAY.micros() });
+        self.name.push_subject(call);
+    }
+
+    fn parse(reply: &mut Reply) -> Result<Checked, Error> {
+        const CROSSED: u64 = 1;
+        const REPLAYED: u64 = 2;
+        const BANNED: u64 = 4;
+
+        let verdict = match reply.number()? {
+            0 => Verdict::Allow,
+            1 => Verdict::Warn,
+            2 => Verdict::Throttle,
+            3 => Verdict::Ban,
+            4 => return Ok(Checked::TooManyNames),
+            status => return unknown_status(status),
+        };
+        let (flags, retry) = (reply.number()?, reply.number()?);
+        let ban = if flags & BANNED != 0 { Some(Ban::parse(reply)?) } else { None };
+        let mut limits = Vec::with_capacity(2);
+        while reply.has_more() {
+            let count = u32::try_from(reply.number()?).unwrap_or(u32::MAX);
+            limits.push(LimitUse { count, reset_after: Millis(reply.number()?) });
+        }
+        let retry_after = (retry > 0).then_some(Millis(retry));
+        let answer = Answer { verdict, crossed: flags & CROSSED != 0, retry_after, ban, limits };
+        Ok(Checked::Decided { answer, replayed: flags & REPLAYED != 0 })
+    }
+
+    fn decide(&self, meter: &mut Meter, now: Timestamp) -> Checked {
+        let request = self.request.as_ref().filter(|_| !self.look()).map(Name::as_bytes);
+        let replay = request.and_then(|request| meter.replays.get(request, now)).cloned();
+        if let Some(answer) = replay.clone().filter(Answer::is_allowed) {
+            return Checked::Decided { answer, replayed: true };
+        }
+        // Bounds the memory of a key that is checked with ever new limit names.
+        if meter.others(&self.rule, now) + self.rule.limits.len() > NAMES_MAX {
+            return Checked::TooManyNames;
+        }
+        // Evaluate a stored refusal again: a reset, a lifted ban or a raised limit takes effect at
+        // once.
+        if let Some(answer) = replay.filter(|_| self.is_refused(meter, now)) {
+            return Checked::Decided { answer, replayed: true };
+        }
+        Checked::Decided { answer: self.answer(meter, now), replayed: false }
+    }
+}

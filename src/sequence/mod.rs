@@ -1,0 +1,109 @@
+//! Sequences: values that are given to one caller and never again.
+//!
+//! A value is an exact whole number up to [`VALUE_MAX`]. Values of one sequence are distinct and
+//! rise; there may be gaps. A [`Layout`] formats a value as a serial. With a calendar in the
+//! layout, numbers restart in each period (see [`Dating`]), and no value is below that of the
+//! engine's clock.
+//!
+//! If the store loses its last writes, two things keep values distinct: the clock, if it has moved
+//! to another period, and [`ReserveSequence`].
+//!
+//! | verb | struct | script |
+//! |---|---|---|
+//! | NextSequence | [`NextSequence`]; [`ReserveSequence`] before it, where values are reserved ahead | `lua/sequence/next.lua`, `lua/sequence/reserve.lua` |
+//! | GetSequence | [`GetSequence`] | `lua/sequence/get.lua` |
+
+mod allotment;
+mod archive;
+mod calendar;
+mod counter;
+mod dating;
+mod get;
+mod layout;
+mod next;
+mod pattern;
+mod record;
+mod reserve;
+mod rules;
+
+pub use allotment::{Allotment, Range};
+pub(crate) use archive::split_calendar;
+pub use calendar::Unit;
+pub use counter::Counter;
+pub use dating::Dating;
+pub use get::GetSequence;
+pub use layout::Layout;
+pub use next::NextSequence;
+pub use reserve::{Reservation, ReserveSequence};
+pub use rules::{Reserve, SequenceRule, Sequences};
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::decision::{
+    names::{Name, SEPARATOR},
+    time::Millis,
+};
+
+/// The largest value.
+pub const VALUE_MAX: u64 = i64::MAX as u64;
+/// The maximum number of values of one request.
+pub const COUNT_MAX: u64 = 10_000;
+/// The largest step of a sequence whose layout has a calendar.
+pub const DATED_STEP_MAX: u64 = 1_000_000;
+/// Default of `ahead_max`: how far ahead of the clock a floor or a step may move a sequence with a
+/// calendar.
+pub const AHEAD_DEFAULT: Millis = Millis::from_secs(86_400);
+/// The largest configurable `ahead_max`: 366 days.
+pub const AHEAD_MAX: Millis = Millis::from_secs(366 * 86_400);
+/// The largest configurable block of reserved values.
+pub const RESERVE_MAX: u64 = 1_000_000;
+/// How long an answer is stored for repeats of its request.
+pub const REPLAY: Millis = Millis::from_secs(300);
+
+/// A sequence: its name and the layout of its values.
+///
+/// With a calendar, the partition also contains the finest unit and the numbers per period. Values
+/// that are counted differently therefore belong to another sequence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sequence {
+    partition: Bytes,
+    layout: Option<Arc<Layout>>,
+}
+
+impl Sequence {
+    /// The sequence of a name with this layout; without a layout it has values only.
+    pub fn new(name: &Name, layout: Option<Arc<Layout>>) -> Sequence {
+        let dating = layout.as_ref().and_then(|layout| layout.dating());
+        let partition = match dating {
+            Some(dating) => {
+                let counted = format!("{}/{}", dating.unit.name(), dating.capacity());
+                // Names contain no separator, so no two sequences have the same partition.
+                [name.as_bytes(), &[SEPARATOR], counted.as_bytes()].concat().into()
+            }
+            None => name.to_bytes(),
+        };
+        Sequence { partition, layout }
+    }
+
+    /// The partition: the name, and with a calendar the unit and the numbers per period.
+    pub fn partition(&self) -> &[u8] {
+        &self.partition
+    }
+
+    /// The layout of its values.
+    pub fn layout(&self) -> Option<&Arc<Layout>> {
+        self.layout.as_ref()
+    }
+
+    /// The calendar of the layout.
+    pub fn dating(&self) -> Option<&Dating> {
+        self.layout.as_ref().and_then(|layout| layout.dating())
+    }
+
+    /// The largest value of the sequence.
+    pub fn value_max(&self) -> u64 {
+        self.dating().map_or(VALUE_MAX, Dating::value_max)
+    }
+}

@@ -1,0 +1,129 @@
+//! The gRPC server: listener, worker threads, health, reflection, limits, drain.
+
+pub mod allocator;
+mod connections;
+mod health;
+mod http1;
+mod pace;
+mod pings;
+mod streams;
+pub mod telemetry;
+mod workers;
+
+use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
+
+use tokio::{
+    net::TcpListener,
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
+
+use crate::{
+    admission::{Catalog, SweepPool},
+    decision::{
+        budget::{self, CallerLimits, Peers},
+        names::Name,
+    },
+    engine::Engine,
+    grpc,
+    rate::Policies,
+    sequence::Sequences,
+};
+use workers::Workers;
+
+/// Time between NOT_SERVING and the end of the connections, so that load balancers choose another
+/// server first.
+const NOTICE: Duration = Duration::from_millis(250);
+/// Maximum number of open calls on one connection.
+const STREAMS_MAX: u32 = 1024;
+
+/// Limits of a server.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Maximum number of connections; further ones are closed at once.
+    pub connections_max: usize,
+    /// Limits on what callers can make the server hold.
+    pub callers: CallerLimits,
+    /// Time that calls in flight may take to finish after `shutdown`.
+    pub drain_timeout: Duration,
+    /// Number of serving threads, each with its own runtime.
+    pub workers: usize,
+}
+
+/// The configured rules of pools, rates and sequences.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    /// The settings of pools.
+    pub pools: Arc<Catalog>,
+    /// The policies of rates.
+    pub policies: Arc<Policies>,
+    /// The rules of sequences.
+    pub sequences: Arc<Sequences>,
+}
+
+/// Serves until `shutdown` completes. Then drains: calls in flight finish, or are dropped after the
+/// drain timeout.
+///
+/// Health changes to NOT_SERVING first, and for 250 ms new connections are still accepted. Fails if
+/// a thread cannot be started or ends early.
+pub async fn run(
+    listener: TcpListener,
+    engine: Arc<Engine>,
+    rules: Rules,
+    limits: Limits,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let state = engine.state();
+    let initial = *state.borrow();
+    let (health, health_service) = health::new(initial).await;
+    let follow = health::follow(&health, state);
+    let (maintenance, pools, hub) = (engine.clone(), rules.pools.clone(), engine.hub().clone());
+    // Boxed, because the nested future types exceed the compiler's limit.
+    let mut maintain: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+        let settings = |pool: &Name| pools.settings(pool);
+        let sweep = maintenance.sweep(|pool| SweepPool { settings: settings(&pool), pool });
+        tokio::join!(maintenance.maintain(), sweep, budget::report());
+    });
+
+    let others = tonic::service::Routes::new(health_service)
+        .add_service(grpc::reflection::v1())
+        .add_service(grpc::reflection::v1alpha());
+    let Rules { pools, policies, sequences } = rules;
+    let routes = grpc::Routes::new(&engine, pools, policies, sequences, others, limits.callers);
+    let mut workers = Workers::start(&limits, &routes)?;
+    let permits = Arc::new(Semaphore::new(limits.connections_max));
+    let peers = Peers::new(&limits.callers, limits.connections_max);
+    tokio::select! {
+        () = connections::accept(&listener, &permits, &peers, &mut workers) => {}
+        () = shutdown => {}
+        // Neither future completes.
+        () = follow => {}
+        () = &mut maintain => {}
+    }
+
+    tracing::info!("draining: no new calls, those in flight are finished");
+    health::leave(&health).await;
+    hub.close();
+    let finish = async {
+        // New calls are still answered for a short time.
+        tokio::select! {
+            () = connections::accept(&listener, &permits, &peers, &mut workers) => {}
+            () = sleep(NOTICE) => {}
+        }
+        drop(listener);
+        // Open health watches would block the drain.
+        health::forget(&health).await;
+        workers.finish().await
+    };
+    tokio::select! {
+        finished = timeout(NOTICE + limits.drain_timeout, finish) => match finished {
+            Ok(finished) => finished?,
+            Err(_) => {
+                tracing::warn!("calls still in flight after the drain timeout are dropped");
+            }
+        },
+        // Calls in flight need the maintenance of the engine until they end.
+        () = &mut maintain => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! Logs: one event per line on standard error, as text or JSON.
+
+use std::io::{self, IsTerminal, Write};
+
+use tracing_subscriber::EnvFilter;
+
+use crate::decision::text;
+
+/// Starts logging at this level or with this filter. An invalid filter means `info`. Must be called
+/// once, before the first event.
+pub fn init(json: bool, level: &str) {
+    let filter = filter(level).unwrap_or_else(|| EnvFilter::new("info"));
+    let colors = !json && io::stderr().is_terminal();
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(move || Escaping { json, colors })
+        // tracing would report a failed write on standard error, and panic if that fails too. A
+        // full disk must not end the server.
+        .log_internal_errors(false);
+    match json {
+        true => subscriber.json().flatten_event(true).init(),
+        false => subscriber.with_ansi(colors).init(),
+    }
+}
+
+/// Standard error without control characters: a name in a log line must not act on the terminal or
+/// change how the line reads.
+struct Escaping {
+    json: bool,
+    /// Whether lines have colors. The library escapes ESC in values.
+    colors: bool,
+}
+
+impl Write for Escaping {
+    /// Writes one complete event.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let line = String::from_utf8_lossy(bytes);
+        // One event is one line. Any other line break comes from a value and is escaped.
+        let line = line.strip_suffix('\n').unwrap_or(&line);
+        let escaped = match self {
+            Escaping { json: true, .. } => text::escaped_json(line),
+            Escaping { colors: true, .. } => text::escaped_colors(line),
+            _ => text::escaped(line),
+        };
+        io::stderr().write_all(format!("{escaped}\n").as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+/// Parses a level, or directives such as `tollgate=debug`. A bare level applies to Tollgate; its
+/// libraries log at warn. `None` if the text is neither.
+pub fn filter(text: &str) -> Option<EnvFilter> {
+    const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+    match LEVELS.contains(&text) {
+        true => EnvFilter::try_new(format!("warn,tollgate={text}")).ok(),
+        false if text.contains('=') => EnvFilter::try_new(text).ok(),
+        false => None,
+    }
+}

@@ -1,0 +1,54 @@
+//! Stock: the quantity of a sku that is on hand, reserved for orders, and sold. Never oversold.
+//!
+//! Invariant: `on_hand = available + reserved`. A hold that is neither confirmed nor cancelled
+//! expires. Each decision first reclaims up to [`RECLAIM_MAX`] expired holds. If more remain, it
+//! may still grant. A refusal that the remaining ones could change is [`Ruling::Again`]: the caller
+//! decides again.
+//!
+//! | verb | struct | script |
+//! |---|---|---|
+//! | SetStock | [`SetStock`] | `lua/stock/set.lua` |
+//! | AddStock | [`AddStock`] | `lua/stock/add.lua` |
+//! | ReserveStock | [`ReserveStock`] | `lua/stock/reserve.lua` |
+//! | ConfirmReservation | [`ConfirmReservation`] | `lua/stock/confirm.lua` |
+//! | CancelReservation | [`CancelReservation`] | `lua/stock/cancel.lua` |
+//! | GetStock | [`GetStock`] | `lua/stock/get.lua` |
+
+mod add;
+mod cancel;
+mod confirm;
+mod get;
+mod order;
+mod reserve;
+mod ruling;
+mod set;
+mod sku;
+
+pub use add::AddStock;
+pub use cancel::{CancelOutcome, CancelReservation};
+pub use confirm::{ConfirmOutcome, ConfirmReservation};
+pub use get::GetStock;
+pub use order::{Reservation, ReservationState};
+pub use reserve::{Buyer, ReserveOutcome, ReserveStock};
+pub use ruling::{Restocked, Ruling, Stock};
+pub use set::SetStock;
+pub use sku::Sku;
+
+use crate::decision::time::Millis;
+
+/// The largest sum of on-hand and sold quantity: 2^53-1.
+pub const QUANTITY_MAX: u64 = (1 << 53) - 1;
+/// The largest quantity of one order.
+pub const RESERVE_MAX: u64 = 1_000_000_000;
+/// Length of a hold unless the request gives one.
+pub const HOLD_DEFAULT: Millis = Millis::from_secs(15 * 60);
+/// The shortest hold.
+pub const HOLD_MIN: Millis = Millis(1);
+/// The longest hold.
+pub const HOLD_MAX: Millis = Millis::from_secs(30 * 86_400);
+/// How long an order is stored after it was settled or its hold expired.
+pub const RETENTION: Millis = Millis::from_secs(86_400);
+/// How long an answer is stored for repeats of its request.
+pub const REPLAY: Millis = Millis::from_secs(300);
+/// The maximum number of expired holds that one decision reclaims.
+pub const RECLAIM_MAX: usize = 250;

@@ -1,0 +1,194 @@
+//! The state of one sku in the embedded engine.
+
+mod archive;
+mod record;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    QUANTITY_MAX, RECLAIM_MAX, Restocked, Ruling, Stock,
+    order::{Order, Reservation, ReservationState},
+};
+use crate::decision::{
+    Bin, State, incremental_map::Parted, persistence::Touched, replay_cache::Memory,
+    time::Timestamp,
+};
+
+/// The stock of a sku, its holds, and the records of its orders.
+#[derive(Debug, Default)]
+pub struct Sku {
+    /// The stock; `None` until it is set.
+    stock: Option<Stock>,
+    /// The holds in order of their expiry. Their sum is the reserved quantity.
+    holds: BTreeMap<(Timestamp, Box<[u8]>), Hold>,
+    /// The records of orders, until their retention ends.
+    orders: Memory<Order>,
+    /// The quantity that each buyer has reserved and bought; no entry for 0.
+    buyers: Parted<Box<[u8]>, u64>,
+    /// The stock after each AddStock, by request id.
+    pub(super) replays: Memory<Stock>,
+    /// The persisted holds and buyers that have changed.
+    touched: Touched,
+}
+
+/// A hold: the quantity that is given back when it expires, and its buyer.
+#[derive(Debug, Serialize, Deserialize)]
+struct Hold {
+    quantity: u64,
+    buyer: Box<[u8]>,
+}
+
+/// The state of a sku after expired holds were reclaimed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Standing {
+    /// The stock.
+    pub(super) stock: Stock,
+    /// Whether more holds have expired than one decision reclaims.
+    pub(super) lapsed_remain: bool,
+}
+
+impl Sku {
+    /// Whether the stock was ever set.
+    pub(super) fn is_set(&self) -> bool {
+        self.stock.is_some()
+    }
+
+    /// Reclaims up to [`RECLAIM_MAX`] expired holds. `None` if the stock was never set.
+    pub(super) fn reclaim(&mut self, now: Timestamp) -> Option<Standing> {
+        self.reclaim_some(now, RECLAIM_MAX)
+    }
+
+    /// Reclaims up to `most` expired holds.
+    fn reclaim_some(&mut self, now: Timestamp, most: usize) -> Option<Standing> {
+        let mut stock = self.stock?;
+        for _ in 0..most {
+            let Some(first) = self.holds.first_entry().filter(|first| first.key().0 <= now) else {
+                break;
+            };
+            let ((end, name), Hold { quantity, buyer }) = first.remove_entry();
+            self.touched.note(&[&[record::HOLD], &end.0.to_be_bytes(), &name]);
+            stock.reserved -= quantity;
+            self.give_back(&buyer, quantity);
+        }
+        self.stock = Some(stock);
+        let lapsed_remain = self.next_end().is_some_and(|end| end <= now);
+        Some(Standing { stock, lapsed_remain })
+    }
+
+    /// When the next hold expires.
+    pub(super) fn next_end(&self) -> Option<Timestamp> {
+        self.holds.first_key_value().map(|((end, _), _)| *end)
+    }
+
+    /// Sets the quantity on hand, for SetStock and AddStock.
+    pub(super) fn restock(&mut self, standing: Standing, on_hand: i64) -> Ruling<Restocked> {
+        let Standing { mut stock, lapsed_remain } = standing;
+        if lapsed_remain {
+            return Ruling::Again;
+        }
+        let on_hand = u64::try_from(on_hand).ok().filter(|on_hand| *on_hand >= stock.reserved);
+        let outcome = match on_hand {
+            None => Restocked::BelowReserved,
+            Some(on_hand) if on_hand > QUANTITY_MAX - stock.sold => Restocked::OutOfRange,
+            Some(on_hand) => {
+                stock.on_hand = on_hand;
+                self.stock = Some(stock);
+                Restocked::Changed { replayed: false }
+            }
+        };
+        Ruling::Decided { outcome, stock }
+    }
+
+    /// Whether this quantity is available, before expired holds are reclaimed.
+    pub(super) fn has(&self, quantity: u64) -> bool {
+        self.stock.is_some_and(|stock| stock.available() >= quantity)
+    }
+
+    /// The record of an order.
+    pub(super) fn order(&self, order: &[u8], now: Timestamp) -> Option<&Order> {
+        self.orders.get(order, now)
+    }
+
+    /// Whether the hold of a reservation is stored and has not expired.
+    pub(super) fn is_held(&self, order: &[u8], reservation: &Reservation, now: Timestamp) -> bool {
+        reservation.state == ReservationState::Held
+            && reservation.expire > now
+            && self.holds.contains_key(&reservation.hold(order))
+    }
+
+    /// The quantity that a buyer has reserved and bought; 0 without a buyer.
+    pub(super) fn bought(&self, buyer: &[u8]) -> u64 {
+        self.buyers.get(buyer).copied().unwrap_or(0)
+    }
+
+    /// Stores a hold and the record of its order; returns the new stock.
+    pub(super) fn hold(
+        &mut self,
+        order: &[u8],
+        record: Order,
+        mut stock: Stock,
+        now: Timestamp,
+    ) -> Stock {
+        let Reservation { quantity, buyer, .. } = &record.reservation;
+        stock.reserved += quantity;
+        self.stock = Some(stock);
+        let hold = Hold { quantity: *quantity, buyer: buyer.clone() };
+        self.take(buyer, *quantity);
+        let (end, name) = record.reservation.hold(order);
+        self.touched.note(&[&[record::HOLD], &end.0.to_be_bytes(), &name]);
+        self.holds.insert((end, name), hold);
+        let forget = record.forget;
+        self.orders.keep(order, record, forget, now);
+        stock
+    }
+
+    /// Removes the hold of an order.
+    pub(super) fn release(&mut self, order: &[u8], reservation: &Reservation) {
+        let (end, name) = reservation.hold(order);
+        self.touched.note(&[&[record::HOLD], &end.0.to_be_bytes(), &name]);
+        self.holds.remove(&(end, name));
+    }
+
+    /// Stores the stock and the record of a settled order.
+    pub(super) fn settle(&mut self, order: &[u8], record: Order, stock: Stock, now: Timestamp) {
+        self.stock = Some(stock);
+        let forget = record.forget;
+        self.orders.keep(order, record, forget, now);
+    }
+
+    /// Adds to the quantity of a buyer.
+    pub(super) fn take(&mut self, buyer: &[u8], quantity: u64) {
+        if !buyer.is_empty() {
+            self.touched.note(&[&[record::BUYER], buyer]);
+            *self.buyers.get_or_default(buyer) += quantity;
+        }
+    }
+
+    /// Subtracts from the quantity of a buyer.
+    pub(super) fn give_back(&mut self, buyer: &[u8], quantity: u64) {
+        if let Some(count) = self.buyers.get_mut(buyer) {
+            self.touched.note(&[&[record::BUYER], buyer]);
+            *count -= quantity;
+            if *count == 0 {
+                self.buyers.remove(buyer);
+            }
+        }
+    }
+}
+
+impl State for Sku {
+    const CAPABILITY: &'static str = "stock";
+
+    fn sweep(&mut self, now: Timestamp, budget: usize, _: &mut Bin) -> usize {
+        let held = self.holds.len();
+        self.reclaim_some(now, budget);
+        let taken_back = held - self.holds.len();
+        taken_back + self.orders.sweep(now, budget) + self.replays.sweep(now, budget)
+    }
+
+    fn is_vacant(&self, _: Timestamp) -> bool {
+        self.stock.is_none()
+    }
+}
