@@ -1,5 +1,5 @@
-//! Hostile and unlucky callers: scenarios H… of the known failures. Each attack runs beside
-//! a well-behaved caller on a connection of its own, which must not notice it.
+//! Hostile and unlucky callers: scenarios H1 to H25 of `tests/SCENARIOS.md`. Most attacks run
+//! beside a well-behaved [`bystander`] on another connection, whose calls must all succeed.
 
 mod arguments;
 pub mod bystander;

@@ -1,41 +1,42 @@
-//! Tollgate through its socket: a real gRPC client, a real server, and, where
-//! it says redis, a real redis-server (`TOLLGATE_TEST_REDIS`, which
-//! `tests/run.sh` starts).
+//! End-to-end tests: a real gRPC client against a real server. Tests on Redis use the redis-server
+//! at `TOLLGATE_TEST_REDIS`, which `tests/run.sh` starts. Scenario ids (A1, H5, …) refer to
+//! `tests/SCENARIOS.md`.
 //!
-//! - `admission`, `damage`: the scenarios A… of the known failures, on both engines
-//! - `lifecycle`, `listings`: every other answer of the admission contract
-//! - `rate`: the scenarios B… and C… of the known failures, on both engines
-//! - `rate_answers`: every other answer of the contract of rates
-//! - `rate_faults`: clocks set back, damage, bounds
-//! - `sequence`: what common recipes for serial numbers get wrong (E ids);
-//!   `sequence_faults`: restarts, lost replies, damage; `sequence_failover`: Redis
-//!   loses writes; `sequence_load`: many callers
-//! - `stock`: what common recipes for stock get wrong (D ids); `stock_answers`: every
-//!   other answer; `stock_faults`, `stock_damage`: crowds that lapse, lost replies
-//! - `lock`, `lock_faults`: what common recipes for locks get wrong (D ids); `waiting`,
-//!   `waiting_crowds`, `waiting_faults`, `admission_waiting`: whose turn it is
-//! - `tasks`, `task_ends`: queued tasks, on both engines; `queue` is what they ask with
-//! - `events`, `watch`, `watch_rates`, `watch_faults`: every change is an event, and told
-//!   to watchers; `history` checks what they are told
-//! - `bad_input`, `rate_bad_input`, `sequence_bad_input`, `stock_bad_input`, `names`: what is refused, and
-//!   what never shares state
-//! - `memory_max`: the embedded engine's ceiling on memory
-//! - `degradation`: what is answered while Redis is gone
-//! - `denials`, `denial_storms`: what a server remembers of refusals
-//! - `durable`: what a restart keeps; `durable_kill`: the scenario S8, kill -9 under load;
-//!   `durable_disk`: power loss, a full disk; `durable_damage`: what cannot be used; `durable_time`: stepped clocks
+//! - `admission`, `damage`: scenarios A, on both engines
+//! - `lifecycle`, `listings`: all other answers of the admission contract
+//! - `rate`: scenarios B and C, on both engines
+//! - `rate_answers`: all other answers of the rate contract
+//! - `rate_faults`: clocks that are set back, damaged state, bounds
+//! - `sequence`: scenarios E; `sequence_faults`: restarts, lost replies, damaged state;
+//!   `sequence_failover`: Redis loses writes; `sequence_load`: many callers
+//! - `stock`: scenarios D of stock; `stock_answers`: all other answers; `stock_faults`,
+//!   `stock_damage`: holds that lapse together, lost replies, damaged state
+//! - `lock`, `lock_faults`: scenarios D of locks; `waiting`, `waiting_crowds`, `waiting_faults`,
+//!   `admission_waiting`: the order of waiters
+//! - `tasks`, `task_ends`: queued tasks, on both engines; `queue` has their requests
+//! - `events`, `watch`, `watch_rates`, `watch_faults`: each change is an event, and watchers
+//!   receive it; `history` checks the received events
+//! - `bad_input`, `rate_bad_input`, `sequence_bad_input`, `stock_bad_input`, `lock_bad_input`:
+//!   refused requests; `names`: names that must not share state
+//! - `memory_max`: the memory bound of the embedded engine
+//! - `degradation`: the fallback while Redis is unreachable
+//! - `denials`, `denial_storms`: the denial cache
+//! - `durable`: state that survives a restart; `durable_kill`: scenario S8, kill -9 under load;
+//!   `durable_disk`: power loss, a full disk; `durable_damage`: unusable data directories;
+//!   `durable_time`: stepped clocks
 //! - `export`: `tollgate export` and `tollgate import`, from each engine to each
 //! - `differential`: both executors of every decision on the same histories
-//! - `properties`, `rate_properties`, `sequence_properties`, `stock_properties`: what holds after any history
-//! - `round_trips`: what a decision costs Redis
+//! - `properties`, `rate_properties`, `sequence_properties`, `stock_properties`, `lock_properties`:
+//!   invariants after any history
+//! - `round_trips`: the cost of a decision in Redis
 //! - `service`, `peers`: faults, drain, overload, hostile peers
-//! - `hostile`: the scenarios H… of the known failures, each beside a well-behaved caller
+//! - `hostile`: scenarios H, most of them beside a well-behaved caller
 //! - `replicas`: two servers on one Redis
-//! - `confirmation`, `failover`: pools whose admissions replicas confirm, and pools that are
-//!   held after a failover; `pairs` are a primary and its replica
+//! - `confirmation`, `failover`: pools whose admissions replicas acknowledge, and pools that are
+//!   held after a failover; `pairs` starts a primary and its replica
 //! - `command`: flags, configuration, exit codes
 //! - `fleet`, `fleet_rate`, `fleet_sale`, `fleet_queued`: `tollgate fleet` against a server,
-//!   without and with `--rate`, `--sale` and `--queued`; `rate_command`: `tollgate rate`
+//!   without an option and with `--rate`, `--sale` and `--queued`; `rate_command`: `tollgate rate`
 //! - `next_command`: `tollgate next`; `stock_command`: `tollgate stock`; `lock_command`:
 //!   `tollgate lock`; `top_command`: `tollgate top`; `watch_command`: `tollgate watch`
 //! - `documented`: the commands of `docs/`, `examples/` and the README, and their output

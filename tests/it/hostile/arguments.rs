@@ -1,4 +1,4 @@
-//! H12, H19: passwords in arguments, usage, exit codes.
+//! H12, H19: passwords in arguments, usage texts, exit codes.
 
 use std::{
     fs::{self, File},
@@ -17,7 +17,7 @@ use crate::{
 const PASSWORD: &str = "s3cr3t";
 const WARNING: &str = "the password of --engine is in the arguments";
 
-/// Runs a command to its end; the exit code and standard error.
+/// Runs a command to its end. Returns the exit code and standard error.
 async fn end(mut command: Command) -> (Option<i32>, String) {
     let Output { status, stderr, .. } =
         spawn_blocking(move || command.output().unwrap()).await.unwrap();
@@ -173,7 +173,7 @@ async fn h19_a_held_lock_ends_with_the_exit_code_that_was_asked_for() {
         assert_eq!(ended, Some(code), "{more:?}: {said}");
         assert!(said.contains("held by `other`"), "{said}");
     }
-    // It is for that alone.
+    // The option applies to a held lock only; its range is 0 to 255.
     assert_eq!(lock("free", &["-E", "42"], "exit 1").await.0, Some(1));
     assert_eq!(lock("free", &["-E", "256"], "exit 1").await.0, Some(64));
     assert_eq!(lock("free", &["-E", "-1"], "exit 1").await.0, Some(64));

@@ -1,5 +1,5 @@
-//! A well-behaved caller beside an attack: admits and completes tasks on a connection of its
-//! own, and notes every failed call and how long each call took.
+//! A well-behaved caller beside an attack. It admits and completes tasks on its own connection, and
+//! records each failed call and the latency of each call.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use tollgate::{decision::time::monotonic, grpc::client::pb};
 
 use crate::world::{Client, admit, complete};
 
-/// Between two pairs of calls.
+/// Pause after each task.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A caller that runs until [`Bystander::finish`].
+/// A caller that runs until [`Bystander::finish`] stops it.
 pub struct Bystander {
     stop: oneshot::Sender<()>,
     calls: JoinHandle<Calls>,
 }
 
-/// What a bystander saw.
+/// The latencies and failures that a bystander recorded.
 #[derive(Debug, Default)]
 pub struct Calls {
     took: Vec<Duration>,
@@ -26,15 +26,15 @@ pub struct Calls {
 }
 
 impl Bystander {
-    /// Starts to call a server.
+    /// Connects to `address` and starts calling.
     pub async fn start(address: &str) -> Bystander {
         let client = Client::connect(address.to_owned()).await.unwrap();
         let (stop, stopped) = oneshot::channel();
         Bystander { stop, calls: tokio::spawn(call(client, stopped)) }
     }
 
-    /// Stops; fails unless every call was answered. The 99th percentile of the latency, to
-    /// report.
+    /// Stops the caller. Returns the 99th percentile of the latency, for reports. Panics unless
+    /// every call was answered.
     pub async fn finish(self) -> Duration {
         let _ = self.stop.send(());
         let mut calls = self.calls.await.unwrap();

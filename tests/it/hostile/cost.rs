@@ -1,10 +1,9 @@
-//! H1 and H7: what one call may cost Redis, and what it is answered where Redis refuses writes
-//! in the middle of it.
+//! H1 and H7: the Redis time of a call, and the answer to a call during which Redis starts to
+//! refuse writes.
 //!
 //! SLOWLOG measures wall time, and on a busy machine a script may wait for a core. So calls are
-//! measured in two ways that a busy machine does not falsify: by the processor time that Redis
-//! took for each script call, on average over calls that are alike; and by repeating a call
-//! until SLOWLOG has nothing of it. A script that takes too long by itself is there each time.
+//! measured in two other ways. Some tests average the processor time of Redis over similar calls.
+//! Others repeat a call until SLOWLOG stays empty: a slow script appears there at each repeat.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -21,14 +20,14 @@ use crate::{
     world::{Client, admit},
 };
 
-/// Redis time of a script call at most.
+/// Bound on the wall time of one script call.
 const CALL_MAX: Duration = Duration::from_millis(5);
-/// How long a call may take on a busy machine.
+/// Deadline of a call; long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often a call is repeated until no script of it had to wait for a core.
+/// Repeats of a call until none of its scripts had to wait for a core.
 const TRIES: usize = 40;
 
-/// Redis without a disk: what it takes to write one is not what calls cost.
+/// Starts a Redis without persistence: the cost of a call must not include disk writes.
 async fn redis_in_memory() -> OwnRedis {
     let mut redis = OwnRedis::prepare();
     redis.start_with(&["--appendonly", "no", "--slowlog-log-slower-than", "5000"]).await;
@@ -36,7 +35,7 @@ async fn redis_in_memory() -> OwnRedis {
     redis
 }
 
-/// A client of a server that has reached its store.
+/// Returns a client of a server, after the server has reached its store.
 async fn client_of(server: &Server) -> Client {
     let mut client = server.client().await;
     while client.get_pool(pb::GetPoolRequest { pool: "none".into() }).await.is_err() {
@@ -45,13 +44,14 @@ async fn client_of(server: &Server) -> Client {
     client
 }
 
-/// A request with time enough.
+/// A request with a deadline of [`PATIENCE`].
 fn patient<T>(message: T) -> tonic::Request<T> {
     let mut request = tonic::Request::new(message);
     request.set_timeout(PATIENCE);
     request
 }
 
+/// A task with a payload of `bytes` bytes.
 fn large(device: &str, task: &str, bytes: usize) -> pb::QueuedTask {
     pb::QueuedTask {
         device_id: device.into(),
@@ -61,7 +61,7 @@ fn large(device: &str, task: &str, bytes: usize) -> pb::QueuedTask {
     }
 }
 
-/// Queues so many tasks with payloads of so many bytes.
+/// Queues `tasks` tasks with payloads of `bytes` bytes each.
 async fn fill(client: &mut Client, pool: &str, tasks: usize, bytes: usize) {
     let tasks: Vec<_> = (0..tasks).map(|task| large(&format!("d{task:04}"), "t", bytes)).collect();
     for tasks in tasks.chunks((3 << 20) / (bytes + 64)) {
@@ -72,6 +72,7 @@ async fn fill(client: &mut Client, pool: &str, tasks: usize, bytes: usize) {
     }
 }
 
+/// A section of INFO, by field.
 async fn info(redis: &OwnRedis, section: &str) -> BTreeMap<String, String> {
     let text = redis.command(&["INFO", section]).await.unwrap();
     let text: String = redis::from_redis_value(text).unwrap();
@@ -79,21 +80,21 @@ async fn info(redis: &OwnRedis, section: &str) -> BTreeMap<String, String> {
     fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// Script calls so far.
+/// Number of script calls since the start of Redis.
 async fn script_calls(redis: &OwnRedis) -> u64 {
     let stats = info(redis, "commandstats").await;
     let Some(calls) = stats.get("cmdstat_evalsha") else { return 0 };
     calls.strip_prefix("calls=").unwrap().split(',').next().unwrap().parse().unwrap()
 }
 
-/// Processor time of Redis so far, all that it does for its clients included.
+/// Processor time that Redis has used since its start, for everything it does.
 async fn processor_time(redis: &OwnRedis) -> Duration {
     let used = info(redis, "cpu").await;
     let seconds = |name: &str| used[name].parse::<f64>().unwrap();
     Duration::from_secs_f64(seconds("used_cpu_user") + seconds("used_cpu_sys"))
 }
 
-/// Script calls of some calls, and the processor time of each on average.
+/// Runs `calls`. Returns the number of their script calls, and the processor time per script call.
 async fn script_costs(redis: &OwnRedis, calls: impl Future<Output = ()>) -> (u64, Duration) {
     let (before, time) = (script_calls(redis).await, processor_time(redis).await);
     calls.await;
@@ -102,7 +103,7 @@ async fn script_costs(redis: &OwnRedis, calls: impl Future<Output = ()>) -> (u64
     (number, (processor_time(redis).await - time) / number as u32)
 }
 
-/// Microseconds of the script calls that took longer than Redis is told to log.
+/// Wall time, in µs, of each script call in SLOWLOG.
 async fn slow_scripts(redis: &OwnRedis) -> Vec<u64> {
     let log = redis.command(&["SLOWLOG", "GET", "1024"]).await.unwrap();
     let redis::Value::Array(entries) = log else { panic!("{log:?}") };
@@ -116,7 +117,8 @@ async fn slow_scripts(redis: &OwnRedis) -> Vec<u64> {
     scripts.collect()
 }
 
-/// Repeats a call until no script of it took longer than 5 ms.
+/// Repeats a call until none of its script calls took longer than 5 ms. Panics after [`TRIES`]
+/// repeats.
 async fn is_quick(redis: &OwnRedis, what: &str, mut call: impl AsyncFnMut(usize)) {
     let mut slow = Vec::new();
     for round in 0..TRIES {
@@ -130,7 +132,7 @@ async fn is_quick(redis: &OwnRedis, what: &str, mut call: impl AsyncFnMut(usize)
     panic!("{what}: script calls of {slow:?} µs, each time");
 }
 
-/// As many calls as listings of a hostile caller: 64 at a time, each of a whole page.
+/// Makes 64 concurrent listings of 1,000 tasks each, as a hostile caller does.
 async fn list_at_once(client: &Client, pool: &str) {
     let pages = (0..64).map(|_| {
         let mut client = client.clone();
@@ -156,7 +158,7 @@ async fn h1_listings_of_large_tasks_delay_nobody() {
     let (calls, each) = script_costs(&redis, list_at_once(&client, "large")).await;
     bystander.finish().await;
     assert!(each < CALL_MAX, "{calls} script calls of {each:?} each");
-    // What a listing does not show does not travel: not even within Redis.
+    // A listing shows no payloads: its scripts must not read them either.
     let mut one = client.clone();
     let page =
         pb::ListTasksRequest { page_size: Some(1000), ..listing("large", TaskState::Unspecified) };
@@ -179,7 +181,8 @@ async fn h1_listings_of_large_tasks_delay_nobody_without_redis() {
     bystander.finish().await;
 }
 
-/// Payloads are dispatched whole, whatever their size, once listings pass them by.
+/// A large payload is stored apart from the listed fields. Payloads of all sizes are dispatched
+/// whole.
 #[tokio::test(flavor = "multi_thread")]
 async fn h1_payloads_of_all_sizes_are_dispatched() {
     let redis = redis_in_memory().await;
@@ -202,7 +205,7 @@ async fn h1_payloads_of_all_sizes_are_dispatched() {
     assert_eq!(left, redis::Value::Int(0), "nothing is left of them");
 }
 
-/// The largest of what else a caller may ask for.
+/// The largest other calls: a full page of leases, 64 views of a pool, batches of queued tasks.
 #[tokio::test(flavor = "multi_thread")]
 async fn h1_no_call_holds_redis_for_long() {
     let redis = redis_in_memory().await;
@@ -237,7 +240,7 @@ async fn h1_no_call_holds_redis_for_long() {
     })
     .await;
 
-    // 64 views of a pool at once are several script calls.
+    // 64 concurrent views of a pool take several script calls.
     let views = async || {
         let views = (0..64).map(|_| {
             let (mut client, request) =
@@ -255,7 +258,7 @@ async fn h1_no_call_holds_redis_for_long() {
     })
     .await;
 
-    // A batch of a thousand tasks, and one of large ones.
+    // A batch of 1,000 tasks, and a batch of 60 large tasks.
     for (tasks, bytes) in [(1000, 3000), (60, 65_000)] {
         let mut client = client.clone();
         let tasks = (0..tasks).map(|task| large(&name(task), &name(bytes), bytes)).collect();
@@ -267,7 +270,7 @@ async fn h1_no_call_holds_redis_for_long() {
     }
 }
 
-/// How Redis comes to refuse writes, and how it takes them again.
+/// Error codes of Redis, each with the command that causes the error and the command that ends it.
 const REFUSALS: [(&str, [&[&str]; 2]); 3] = [
     ("OOM", [&["CONFIG", "SET", "maxmemory", "1mb"], &["CONFIG", "SET", "maxmemory", "0"]]),
     (
@@ -286,10 +289,10 @@ const REFUSALS: [(&str, [&[&str]; 2]); 3] = [
     ),
 ];
 
-/// Tasks of a batch that is several script calls.
+/// Number of tasks of a batch that takes several script calls.
 const TASKS: i64 = 400;
 
-/// How many tasks are queued, once there are more than `most`.
+/// Waits until more than `most` tasks are queued. Returns their number.
 async fn queued(redis: &OwnRedis, pool: &str, most: i64) -> i64 {
     let key = format!("tollgate:{{admission:{pool}}}:backlog");
     for _ in 0..2000 {
@@ -325,7 +328,7 @@ async fn h7_a_batch_that_redis_refuses_halfway_says_what_is_queued() {
             let there = queued(&redis, &pool, 0).await;
             let results = match answer {
                 Ok(answer) => answer.into_inner().results,
-                // Some of it may be queued.
+                // The fate of the tasks is unknown: some may be queued.
                 Err(status) => {
                     assert_eq!(status.code(), Code::DeadlineExceeded, "{why}: {status:?}");
                     continue;
@@ -338,7 +341,7 @@ async fn h7_a_batch_that_redis_refuses_halfway_says_what_is_queued() {
                 continue;
             }
             seen = true;
-            // What was refused can be queued again, what was not is known.
+            // Refused tasks can be queued again; the other tasks are duplicates.
             let mut caller = client.clone();
             let second = caller.enqueue_tasks(patient(again)).await.unwrap().into_inner().results;
             for (first, second) in results.iter().zip(second) {

@@ -1,5 +1,5 @@
-//! The embedded engine on a disk: time after a kill, a disk that hangs, who may read the
-//! directory, and which settings survive.
+//! The embedded engine on a disk: time after a kill, a disk that hangs, access rights of the
+//! directory, and settings that survive a restart.
 
 mod hanging;
 
@@ -43,21 +43,23 @@ use crate::{
     world::{World, admit, capacity, embedded_engine, micros, seconds},
 };
 
-/// The length of leases, holds and windows.
+/// Length of each lease, hold and window.
 const LENGTH: Duration = Duration::from_secs(4);
-/// How much of it is left at the kill: longer than a restart takes, as a rule.
+/// Time until the first end when the server is killed; most restarts take less.
 const LEFT: Duration = Duration::from_secs(2);
+/// Length of a lease that is granted after the restart.
 const SHORT: Duration = Duration::from_millis(200);
-/// What is over is given away within this, on a busy machine too.
+/// An ended lease, hold or window must be granted again within this time, in µs, on a busy machine
+/// too.
 const SLACK: u64 = 1_000_000;
 
-/// The system's clock, in µs.
+/// The system clock, in µs.
 fn system() -> u64 {
     Clock::system().now().0
 }
 
-/// One of each kind that is taken, and when it ends by its holder's clock: not before, and not
-/// after.
+/// A slot, a lock, a hold and a rate window that are taken. Each field has the earliest and the
+/// latest time of the end, in µs; `tokens` are the fencing tokens of the slot and the lock.
 struct Taken {
     task: [u64; 2],
     lock: [u64; 2],
@@ -66,7 +68,8 @@ struct Taken {
     tokens: [u64; 2],
 }
 
-/// When something of this length ends that was asked for then, and is answered now.
+/// Earliest and latest end of something that lasts `length`, was requested at `asked` and is
+/// answered now.
 fn ends(asked: u64, length: Duration) -> [u64; 2] {
     [asked, system()].map(|begin| begin + length.as_micros() as u64)
 }
@@ -111,8 +114,9 @@ async fn take(shop: &Shop) -> Taken {
     Taken { task, lock, hold, window, tokens }
 }
 
-/// Asks for something that is taken: it is refused until its end, and not much longer. Returns
-/// how often it was refused before.
+/// Requests something that is taken, until it is granted. Panics if it is granted before its
+/// earliest end or refused more than [`SLACK`] after its latest end. Returns the number of refusals
+/// before the earliest end.
 async fn end_on_time(what: &str, ends: [u64; 2], ask: impl AsyncFn() -> bool) -> usize {
     let [earliest, latest] = ends;
     let mut refused = 0;
@@ -132,11 +136,11 @@ async fn end_on_time(what: &str, ends: [u64; 2], ask: impl AsyncFn() -> bool) ->
     }
 }
 
-/// What was answered more than a second before a kill is synced under `interval`: it ends at its
-/// `expire_time` by the system's clock, neither before nor later.
+/// Under `interval`, answers older than one second are synced when the server is killed. Their
+/// leases end at `expire_time` by the system clock, neither earlier nor later.
 #[tokio::test(flavor = "multi_thread")]
 async fn h20_what_was_synced_ends_on_time_after_a_kill() {
-    // Where the machine is so busy that a restart takes longer than what is left.
+    // On a busy machine a restart may take longer than the time that is left.
     for _ in 0..3 {
         if kill_while_taken().await {
             return;
@@ -145,7 +149,8 @@ async fn h20_what_was_synced_ends_on_time_after_a_kill() {
     panic!("all was over before each restart");
 }
 
-/// Whether something was still taken after the restart.
+/// Takes something of each kind, kills the server and starts it again. Returns whether something
+/// was still taken after the restart.
 async fn kill_while_taken() -> bool {
     let folder = TempFolder::new();
     let arguments = ["--data-dir", folder.text(), "--durability", "interval"];
@@ -154,7 +159,7 @@ async fn kill_while_taken() -> bool {
     shop.world.configure(capacity("p", 1)).await;
     shop.set("tv", 1).await;
     let taken = take(&shop).await;
-    // Calls go on until the kill: the last second of them may be lost, what is older is not.
+    // Calls continue until the kill. Answers of the last second may be lost; older ones are not.
     while system() + (LEFT.as_micros() as u64) < taken.task[0] {
         shop.world.next(next("order")).await;
         sleep(Duration::from_millis(20)).await;
@@ -163,7 +168,7 @@ async fn kill_while_taken() -> bool {
     let server = Server::start(&arguments).await;
     let shop = Shop::of(World::at(server.address()).await).await;
 
-    // Time is not ahead of the system's, and does not stand still: what is short is short.
+    // The new server's time follows the system clock: a short lease ends after its length.
     let asked = system();
     let short = lock(&shop, "short", "one", SHORT).await.unwrap();
     assert!(micros(short.grant_time) <= system(), "time is ahead");
@@ -192,7 +197,7 @@ async fn kill_while_taken() -> bool {
 const LIMIT: usize = 1 << 20;
 const PAYLOAD: usize = 16 << 10;
 const CALLERS: usize = 16;
-/// While the disk hangs calls wait so long for it.
+/// Deadline of a call while the disk hangs.
 const IMPATIENT: Duration = Duration::from_millis(300);
 const PATIENT: Duration = Duration::from_secs(20);
 
@@ -202,7 +207,8 @@ async fn health(world: &World) -> ServingStatus {
     HealthClient::new(channel).check(request).await.unwrap().into_inner().status()
 }
 
-/// Queues a task that takes room; none where the call failed with the fate unknown.
+/// Queues a task with a payload of 16 KiB. Returns `None` if the call failed and its fate is
+/// unknown.
 async fn enqueue(
     world: &World,
     task: &str,
@@ -220,6 +226,8 @@ async fn enqueue(
     }
 }
 
+/// A disk that hangs under load: few bytes wait for it, further calls get DISK_TOO_SLOW, health is
+/// NOT_SERVING, and both recover.
 async fn hang(durability: Durability) {
     let disk = Hanging::default();
     let engine = Embedded::open(Clock::system(), disk.disk(), durability).unwrap();
@@ -229,7 +237,7 @@ async fn hang(durability: Durability) {
     assert_eq!(health(&world).await, ServingStatus::Serving);
 
     let hung = disk.hang();
-    // As many callers as there are, until each was refused.
+    // Each caller queues tasks until it is refused.
     let callers = (0..CALLERS).map(|caller| {
         let world = world.clone();
         tokio::spawn(async move {
@@ -257,7 +265,7 @@ async fn hang(durability: Durability) {
 
     drop(hung);
     eventually("health recovers", async || health(&world).await == ServingStatus::Serving).await;
-    // What was taken in while it hung, by each thread one more than there was room for.
+    // Tasks that were accepted while the disk hung: up to the limit, and one more per caller.
     let taken = world.queued("p").await as usize;
     assert!(taken <= 1 + LIMIT / PAYLOAD + CALLERS, "{durability:?}: {taken} waited for the disk");
     for task in refused {
@@ -286,7 +294,7 @@ fn modes(folder: &TempFolder) -> Vec<(String, u32)> {
     entries.map(|path| (path.display().to_string(), mode(&path))).collect()
 }
 
-/// The command, under this umask.
+/// The command, run by a shell with this umask.
 fn under(umask: &str, command: &Command) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("umask {umask}; exec \"$@\""), "sh"]);
@@ -318,7 +326,7 @@ async fn h11_a_data_directory_and_its_exports_are_its_owners_alone() {
         end(server, "-TERM").await;
 
         let output = folder.path().with_extension("jsonl");
-        // One that was left there does not pass its rights on.
+        // A partial export that exists with wider rights does not pass them on.
         let part = folder.path().with_extension("jsonl.part");
         fs::write(&part, "cut").unwrap();
         fs::set_permissions(&part, Permissions::from_mode(0o644)).unwrap();
@@ -355,7 +363,7 @@ async fn h11_wider_rights_that_exist_are_a_warning_and_stay() {
     fs::remove_file(log).unwrap();
 }
 
-/// What ConfigurePool sets on a data directory is there after a restart, and counts.
+/// Settings made by ConfigurePool on a data directory survive a restart and stay in force.
 #[tokio::test(flavor = "multi_thread")]
 async fn h25_settings_of_configure_pool_survive_a_restart() {
     for signal in ["-TERM", "-KILL"] {

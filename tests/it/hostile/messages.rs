@@ -37,7 +37,7 @@ const CHECKS: &str = "/tollgate.v1.RateService/CheckRates";
 const CHECK: &str = "/tollgate.v1.RateService/CheckRate";
 const MIB: usize = 1 << 20;
 
-/// A field that holds a message, so many times.
+/// A protobuf field that holds `inside`, repeated `times` times.
 fn field(tag: u8, inside: &[u8], times: usize) -> Vec<u8> {
     let mut one = vec![tag << 3 | 2];
     prost::encoding::encode_varint(inside.len() as u64, &mut one);
@@ -50,13 +50,13 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A message in a frame of gRPC.
+/// A message in a gRPC frame.
 fn framed(is_compressed: bool, message: &[u8]) -> Bytes {
     let length = (message.len() as u32).to_be_bytes();
     [&[u8::from(is_compressed)][..], &length, message].concat().into()
 }
 
-/// Runs an attack; the most memory that the server took meanwhile.
+/// Runs an attack. Returns the largest resident memory of the server during it, in bytes.
 async fn peak_of(server: &Server, attack: impl Future<Output = ()>) -> usize {
     let mut attack = std::pin::pin!(attack);
     let mut peak = resident(server);
@@ -78,7 +78,7 @@ impl Peer {
         Peer(send, server.port)
     }
 
-    /// Calls with a message; how it ends.
+    /// Calls `path` with a message. Returns the status.
     async fn call(&self, path: &str, encoding: &str, mut message: Bytes) -> Status {
         let request = Request::post(format!("http://127.0.0.1:{}{path}", self.1))
             .header("content-type", "application/grpc")
@@ -89,7 +89,7 @@ impl Peer {
         while !message.is_empty() {
             body.reserve_capacity(message.len());
             let capacity = std::future::poll_fn(|cx| body.poll_capacity(cx)).await;
-            // The server may have said enough.
+            // The server may have answered already, and takes no more data.
             let Some(Ok(capacity)) = capacity else { break };
             let part = message.split_to(capacity.min(message.len()));
             if body.send_data(part, message.is_empty()).is_err() {
@@ -146,7 +146,7 @@ async fn h4_elements_are_counted_before_they_are_decoded() {
     })
     .await;
     eprintln!("elements: {most} bytes, idle {idle}");
-    // One message of 4 MiB at a time, in memory three times.
+    // One message of 4 MiB at a time, with three copies of it in memory.
     assert!(most < idle + 16 * MIB, "{most} bytes, idle {idle}");
     bystander.finish().await;
     settles(&server, idle).await;
@@ -200,7 +200,7 @@ async fn h17_gzip_is_taken_by_every_service() {
     let check = HealthCheckRequest { service: String::new() };
     HealthClient::new(channel).send_compressed(gzip).check(check).await.unwrap();
 
-    // Reflection: file_containing_symbol, in pieces as they come.
+    // Reflection: a request for `file_containing_symbol` (field 4).
     let peer = Peer::of(&server).await;
     let symbol = super::messages::gzip(&field(4, b"tollgate.v1.LockService", 1));
     for version in ["v1", "v1alpha"] {
@@ -219,9 +219,10 @@ async fn h17_a_gzip_bomb_is_refused_within_bounds() {
     let small = [field(1, b"pool", 1), field(9, &[0; 1000], 1)].concat();
     let warm = peer.call(ENQUEUE, "gzip", framed(true, &gzip(&small))).await;
     assert_eq!(warm.message(), "tasks must be 1 to 1000 tasks");
-    // 64 MiB in 64 KiB; and elements that only decompression shows.
+    // 64 MiB that compress to 64 KiB. `tasks` below shows its elements only after decompression.
     let bomb = framed(true, &gzip(&vec![0; 64 * MIB]));
-    // Each thread's allocator keeps some of its first bomb.
+    // The allocator of each thread keeps some memory of its first bomb, so idle memory is measured
+    // later.
     let warm = Peer::of(&server).await;
     for peer in [&peer, &warm] {
         peer.call(ENQUEUE, "gzip", bomb.clone()).await;
@@ -270,11 +271,11 @@ async fn h17_what_is_no_gzip_is_the_caller_s_fault() {
         let details = refused.get_error_details();
         assert_eq!(details.error_info().unwrap().reason, "MESSAGE_NOT_GZIP");
     }
-    // Another compression is not known, and its name is told.
+    // Any other compression is refused, and the error names it.
     let refused = peer.call(path, "zstd", framed(true, &message)).await;
     assert_eq!(refused.code(), Code::Unimplemented);
     assert!(refused.message().contains("zstd"), "{refused:?}");
-    // A message that is not compressed may follow a header that says it could be.
+    // An uncompressed message may follow a header that announces gzip.
     let plain = peer.call(path, "gzip", framed(false, &message)).await;
     assert_eq!(plain.code(), Code::Ok, "{plain:?}");
 }

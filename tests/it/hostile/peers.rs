@@ -1,4 +1,4 @@
-//! Connections and streams of one peer address.
+//! H3: limits on the connections and streams of one peer address.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn h3_connections_and_streams_of_a_peer_are_bounded() {
     let server = Server::start(&["--config", file.path()]).await;
     let mut wire = Wire::connect(server.port, &[]).await;
     let mut open = Vec::new();
-    // Eight streams are free.
+    // Eight streams are free; the limit counts the 32 others.
     for _ in 0..40 {
         let stream = wire.open();
         wire.send(&headers(stream, ADMIT, &[("grpc-timeout", "30S")])).await;
@@ -33,7 +33,7 @@ async fn h3_connections_and_streams_of_a_peer_are_bounded() {
     let refused = wire.call(ADMIT, &admit("p", "last", "t")).await;
     let answer = wire.until(|frame| frame.stream == refused && frame.kind <= HEADERS).await;
     assert!(answer.kind == HEADERS && answer.ends(), "an error alone: {answer:?}");
-    // Another connection has streams of its own for free.
+    // Another connection has eight free streams as well.
     let mut other = Client::connect(server.address()).await.unwrap();
     other.admit_task(admit("p2", "d", "t")).await.unwrap();
 
@@ -46,7 +46,7 @@ async fn h3_connections_and_streams_of_a_peer_are_bounded() {
     for stream in open {
         wire.send(&reset(stream)).await;
     }
-    // Streams count until their tasks have ended.
+    // A stream counts until its task in the server has ended.
     let mut refusals = 0;
     loop {
         let stream = wire.call(ADMIT, &admit("p", "last", "t")).await;

@@ -1,4 +1,4 @@
-//! H16, H19: calls that are not gRPC, peers that are not HTTP/2, rpcs that do not exist.
+//! H16, H19: calls that are not gRPC, peers that do not speak HTTP/2, unknown RPCs.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::{
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const ADMIT: &str = "/tollgate.v1.AdmissionService/AdmitTask";
-/// A path of each way that a call takes: ours, tonic's, health, reflection, none.
+/// One path for each route: our handlers, tonic's handlers, health, reflection, unknown service.
 const PATHS: [&str; 6] = [
     ADMIT,
     "/tollgate.v1.AdmissionService/WatchPool",
@@ -36,7 +36,7 @@ type Headers<'a> = &'a [(&'static str, &'static str)];
 /// A connection that sends any headers.
 struct Peer(SendRequest<Bytes>, u16);
 
-/// What came back.
+/// The answer to a call: `headers` include the trailers.
 #[derive(Debug)]
 struct Answer {
     http: u16,
@@ -45,7 +45,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// A header, or a trailer.
+    /// A header or trailer; empty if it is missing.
     fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
@@ -70,7 +70,7 @@ impl Peer {
         let message = [&[0][..], &(message.len() as u32).to_be_bytes(), &message].concat();
         let mut send = self.0.clone().ready().await.unwrap();
         let (answer, mut body) = send.send_request(request.body(()).unwrap(), false).unwrap();
-        // A server that has answered already may not take it.
+        // A server that has answered already may not take the message.
         let _ = body.send_data(message.into(), true);
         let (head, mut body) = timeout(PATIENCE, answer).await.unwrap().unwrap().into_parts();
         let mut text = Vec::new();
@@ -122,7 +122,7 @@ async fn h16_only_grpc_is_executed() {
         }
         for timeout in ["abc", "", "S", "10", "-1S", "123456789S", "1.5S", "5x", "1S "] {
             let headers = [("content-type", "application/grpc"), ("grpc-timeout", timeout)];
-            // A header's value goes without spaces around it.
+            // HTTP strips spaces around a header's value, so such a value cannot be sent.
             if timeout.trim() == timeout {
                 let answer = peer.call(Method::POST, path, &headers).await;
                 assert_eq!((answer.http, answer.header("grpc-status")), (200, "3"), "{answer:?}");
@@ -155,7 +155,7 @@ async fn h16_a_peer_without_http2_is_told_what_this_port_is() {
         let mut peer = TcpStream::connect(("127.0.0.1", server.port)).await.unwrap();
         peer.write_all(hello).await.unwrap();
         if hello == b"P" {
-            // It may still become HTTP/2; when the peer ends here, there is nobody to tell.
+            // One byte may still become an HTTP/2 preface: the server does not answer yet.
             continue;
         }
         let mut answer = String::new();
@@ -165,7 +165,7 @@ async fn h16_a_peer_without_http2_is_told_what_this_port_is() {
         assert!(answer.ends_with(".\n"), "{answer}");
     }
 
-    // A preface that comes byte by byte is HTTP/2 all the same.
+    // A preface that arrives byte by byte is accepted.
     let mut peer = TcpStream::connect(("127.0.0.1", server.port)).await.unwrap();
     peer.set_nodelay(true).unwrap();
     for byte in b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0" {
@@ -176,7 +176,7 @@ async fn h16_a_peer_without_http2_is_told_what_this_port_is() {
     timeout(PATIENCE, peer.read_exact(&mut settings)).await.unwrap().unwrap();
     assert_eq!(settings[3], 4, "{settings:?}");
 
-    // A mute peer does not hold up the end of the server.
+    // A silent connection does not delay the shutdown of the server.
     let mut server = server;
     let _mute = TcpStream::connect(("127.0.0.1", server.port)).await.unwrap();
     bystander.finish().await;

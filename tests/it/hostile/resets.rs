@@ -1,4 +1,4 @@
-//! H13: streams that are reset at once, by unlucky callers and by hostile ones.
+//! H13: streams that are reset right after they open, by unlucky and by hostile callers.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::{
 const ADMIT: &str = "/tollgate.v1.AdmissionService/AdmitTask";
 const WATCH: &str = "/tollgate.v1.AdmissionService/WatchPool";
 
-/// Calls that are sent and cancelled in one breath.
+/// Frames of calls that are each sent and cancelled at once.
 fn cancelled(wire: &mut Wire, calls: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..calls {
@@ -40,7 +40,7 @@ async fn h13_a_burst_of_cancelled_calls_leaves_the_connection_alive() {
     client.admit_task(admit("p", "first", "t")).await.unwrap();
     let bystander = Bystander::start(&server.address()).await;
 
-    // A watch, and a call that waits for the only slot, on the connection of the burst.
+    // The connection of the burst also has a watch, and a call that waits for the only slot.
     let mut wire = Wire::connect(server.port, &[]).await;
     let request = pb::WatchPoolRequest { pool: "p".into(), ..Default::default() };
     let watch = wire.call(WATCH, &request).await;
@@ -80,7 +80,7 @@ async fn h13_a_rapid_reset_attack_is_bounded() {
     let mut peak = 0;
     let mut sent = 0;
     while monotonic() < end {
-        // A stream that is opened and reset in 40 bytes.
+        // Each stream is opened and reset in about 40 bytes.
         let mut bytes = Vec::new();
         for _ in 0..1_000 {
             let stream = wire.open();

@@ -1,5 +1,4 @@
-//! H18: names that act on a terminal, or change how others read, are escaped wherever a
-//! person sees them.
+//! H18: names with escape sequences or bidi controls are escaped wherever a person sees them.
 
 use std::{
     fs::{self, File},
@@ -18,20 +17,21 @@ use crate::{
     world::{admit, complete, duration},
 };
 
-/// A name that the contract allows: no control characters.
+/// A name that the contract allows: it has invisible characters and a bidi override, but no control
+/// characters.
 const NAME: &str = "ar\u{202e}05\u{2028}71\u{200b}\u{feff}";
-/// The same as people see it.
+/// [`NAME`] as people see it.
 const SHOWN: &str = "ar\\u{202e}05\\u{2028}71\\u{200b}\\u{feff}";
 const UNSAFE: [char; 6] = ['\u{202e}', '\u{2028}', '\u{200b}', '\u{feff}', '\u{1b}', '\u{9b}'];
 
-/// A text in which nothing is hidden.
+/// Decodes a text. Panics if it has a character of [`UNSAFE`].
 fn plain(bytes: &[u8]) -> String {
     let text = String::from_utf8(bytes.to_vec()).unwrap();
     assert!(!text.contains(UNSAFE), "{text:?}");
     text
 }
 
-/// What a command prints, of which nothing is hidden; the exit code, output and errors.
+/// Runs a command. Returns the exit code, output and errors, in which no character is hidden.
 async fn run(server: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = tollgate(arguments);
     command.env("TOLLGATE_SERVER", server);
@@ -40,7 +40,7 @@ async fn run(server: &str, arguments: &[&str]) -> (Option<i32>, String, String) 
     (status.code(), plain(&stdout), plain(&stderr))
 }
 
-/// A log file as soon as a text is in it.
+/// Waits until a log file contains `text`. Returns the whole log.
 async fn logged(path: &std::path::Path, text: &str) -> String {
     let found = async {
         loop {
@@ -142,7 +142,7 @@ async fn h18_the_log_shows_names_escaped() {
         command.args(["--log-level", "debug"]).stderr(Stdio::from(File::create(&path).unwrap()));
         let server = Server::spawn(command).await;
         let mut client = server.client().await;
-        // Completed without having been admitted: a refusal with its name.
+        // Completing a task that was never admitted logs a refusal with its name.
         client.complete_task(complete(NAME, NAME, "task")).await.unwrap();
         let log = logged(&path, "refused").await;
         assert!(log.contains("202e") && log.contains("2028"), "{log}");

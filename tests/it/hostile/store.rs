@@ -1,5 +1,5 @@
-//! The state of the store: one that refuses writes, one that may forget, shares of none,
-//! and calls that a server sends twice.
+//! Failures of the store: Redis refuses writes, may evict keys, or is unreachable while the share
+//! of a server is 0; and calls that a server repeats.
 
 mod failover;
 mod repeats;
@@ -41,7 +41,7 @@ limit = [{ max = 7, window = "1h" }]
 on_store_failure = "deny"
 "#;
 
-/// A server and its Redis.
+/// A server and its own Redis.
 struct Store {
     redis: OwnRedis,
     server: Server,
@@ -74,12 +74,14 @@ impl Store {
         pool.unwrap().usage.unwrap().in_use
     }
 
+    /// Sends a command to Redis.
     async fn tell(&self, command: &[&str]) {
         self.redis.command(command).await.unwrap();
     }
 }
 
-/// A way to make Redis refuse writes, and to end it.
+/// Makes Redis refuse writes from the command `begin` until `end`. Meanwhile writes fail with
+/// `code` and no share is granted, while reads and refusals are still answered.
 async fn refuses_writes(begin: &[&str], end: &[&str], code: &str) {
     let store = Store::start(CONFIG).await;
     for (pool, device) in [("allow", "d0"), ("allow full", "d0"), ("allow full", "d1")] {
@@ -88,7 +90,7 @@ async fn refuses_writes(begin: &[&str], end: &[&str], code: &str) {
     let mut rates = Rates::connect(store.server.address()).await.unwrap();
     rates.check_rate(under("k", "allow")).await.unwrap();
     store.tell(begin).await;
-    // Also before the server knows, and while it does.
+    // Round 0 runs before the server has noticed, round 1 after.
     for round in 0..2 {
         for device in ["d2", "d3"] {
             let failed = store.admit("allow", device).await.expect_err("no share is granted");
@@ -104,7 +106,7 @@ async fn refuses_writes(begin: &[&str], end: &[&str], code: &str) {
         assert_eq!(failed.code(), Code::Unavailable);
         let denied = rates.check_rate(under("k", "deny")).await.unwrap().into_inner();
         assert_eq!((denied.verdict(), denied.degraded), (RateVerdict::Throttle, true));
-        // What only reads is answered, and a refusal needs no write.
+        // Calls that only read are answered, and a refusal needs no write.
         assert_eq!(store.in_use("allow").await, 1);
         let full = store.admit("allow full", "d2").await.unwrap();
         assert_eq!((full.decision(), full.degraded), (AdmitDecision::Full, false));
@@ -144,13 +146,13 @@ async fn h8_no_share_is_granted_while_our_user_must_not_write() {
 async fn h8_a_share_is_granted_while_redis_is_unreachable_and_not_by_one_that_follows() {
     let mut store = Store::start(CONFIG).await;
     assert!(store.admitted("allow", "d0").await);
-    // It is a replica now: the primary may be anywhere.
+    // Redis is a replica now: its primary may grant slots elsewhere.
     store.tell(&["REPLICAOF", "127.0.0.1", "1"]).await;
     turns(&store.server, SERVICE, ServingStatus::NotServing).await;
     let failed = store.admit("allow", "d1").await.expect_err("no share is granted");
     assert_eq!(failed.get_error_details().error_info().unwrap().reason, "STORE_REFUSES");
     store.redis.kill();
-    // As soon as the server knows.
+    // Only after the server has noticed that Redis is unreachable.
     eventually("its share is granted", async || {
         store.admit("allow", "d1").await.is_ok_and(|answer| answer.degraded)
     })

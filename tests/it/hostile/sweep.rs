@@ -1,4 +1,4 @@
-//! The sweeper: H5 (millions of pool names) and H22 (a crowd of leases that end together).
+//! The sweeper: H5 (millions of pool names) and H22 (many leases that end together).
 
 use std::{
     collections::HashMap,
@@ -39,13 +39,14 @@ use crate::{
     world::{Client, START, Time, admit, embedded_engine, redis_engine, up},
 };
 
+/// An ended lease must be swept within this time on an idle machine.
 const IN_TIME: Duration = Duration::from_secs(2);
-/// What a loaded machine may add to it.
+/// Extra time for a loaded machine.
 const SLACK: Duration = Duration::from_secs(13);
-/// Leases that end together: as many as a test can admit.
+/// Number of leases that end together.
 const CROWD: usize = 10_000;
 const PATIENCE: Duration = Duration::from_secs(30);
-/// More than a lease and its grace.
+/// Longer than a lease of the default length.
 const LEASE: Duration = Duration::from_secs(301);
 const PARTITIONS: &str = "tollgate:{index:admission}:partitions";
 const ENDS: &str = "tollgate:{index:admission}:ends";
@@ -67,7 +68,7 @@ fn maintain(engine: &Arc<Engine>) -> JoinHandle<()> {
     })
 }
 
-/// Admits so many tasks while the time stands still.
+/// Admits `tasks` tasks while the clock stands still.
 async fn admit_all(
     engine: &Engine,
     pool: impl Fn(usize) -> String,
@@ -89,7 +90,7 @@ async fn admit_all(
     }
 }
 
-/// The number of a pool's last event. To ask for it ends no lease.
+/// Returns the number of a pool's last event. The read itself ends no lease.
 async fn last_event(engine: &Engine, pool: &str) -> u64 {
     let read = ReadEvents { pool: name(pool), after: After { number: None, limit: 1 } };
     engine.run(&read, monotonic() + PATIENCE).await.unwrap().last
@@ -109,7 +110,7 @@ async fn outlive(engine: &Engine, time: &Time, pool: &str, tasks: usize) -> Dura
     took
 }
 
-/// Ends a crowd's leases while nobody calls.
+/// Many leases end at once while no calls arrive. The sweeper must end them in time.
 async fn end_a_crowd(engine: Arc<Engine>, time: Time, tasks: usize) {
     admit_all(&engine, |_| "crowd".to_owned(), tasks, None).await;
     let maintenance = maintain(&engine);
@@ -187,8 +188,7 @@ async fn h22_a_crowd_of_leases_ends_in_time_in_redis() {
     end_a_crowd(engine, time, CROWD).await;
 }
 
-/// Many pools beside each other, each with a lease: none is forgotten, and one that has ended
-/// is not kept waiting for the others.
+/// Many pools with one lease each: the sweeper ends each lease in time.
 #[tokio::test(flavor = "multi_thread")]
 async fn h5_many_pools_of_one_process_end_in_time() {
     const POOLS: usize = 30_000;
@@ -208,7 +208,7 @@ async fn h5_many_pools_of_one_process_end_in_time() {
     maintenance.abort();
 }
 
-/// Puts vacant pool names into the index, as if each had been asked for days ago.
+/// Adds vacant pool names to the index, as if each had been used ten days ago.
 async fn fill(redis: &OwnRedis, names: u64) {
     const FILL: &str = "local args = {}
         for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do
@@ -234,7 +234,7 @@ async fn indexed(connection: &mut MultiplexedConnection) -> u64 {
     redis::cmd("ZCARD").arg(PARTITIONS).query_async(connection).await.unwrap()
 }
 
-/// Time that Redis took for scripts so far, and its memory.
+/// Time that Redis has spent in scripts so far, and its memory in bytes.
 async fn spent(connection: &mut MultiplexedConnection) -> (Duration, u64) {
     let info: String = redis::cmd("INFO").arg("everything").query_async(connection).await.unwrap();
     let field = |start: &str| {
@@ -246,13 +246,13 @@ async fn spent(connection: &mut MultiplexedConnection) -> (Duration, u64) {
     (Duration::from_micros(micros.unwrap_or(0)), field("used_memory:"))
 }
 
-/// A task's lease that nobody renews, of 200 ms.
+/// A task with a lease of 200 ms, which nobody renews.
 fn short(pool: &str, task: &str) -> pb::AdmitTaskRequest {
     let lease = prost_types::Duration { seconds: 0, nanos: 200_000_000 };
     pb::AdmitTaskRequest { lease_duration: Some(lease), ..admit(pool, "device", task) }
 }
 
-/// Admits tasks to a pool one after the other; how late the EXPIRED event of each came.
+/// Admits tasks to a pool one after the other. Each EXPIRED event must arrive in time.
 async fn ends_in_time(client: &Client, pool: &str, rounds: usize) {
     let mut events = Events::of(client, pool, None).await;
     for round in 0..rounds {
@@ -312,7 +312,7 @@ async fn h5_three_million_names_are_swept_page_by_page() {
     ends_in_time(&client, "before", 2).await;
 }
 
-/// The looks at a name that is noted again meanwhile, in every order.
+/// The sweeper settles names, one of which is noted again. Only the vacant one leaves the index.
 #[tokio::test(flavor = "multi_thread")]
 async fn h5_a_name_that_is_noted_again_stays_in_the_index() {
     let mut redis = OwnRedis::prepare();
@@ -353,7 +353,7 @@ async fn h5_a_name_that_is_noted_again_stays_in_the_index() {
         .await
         .unwrap();
     assert_eq!(names, ["held", "noted"]);
-    // The note's own look stands: 300 s from now.
+    // The next look at `noted` is the one that its note set: in 300 s.
     let looks: Vec<(String, f64)> = redis::cmd("ZRANGE")
         .arg(ENDS)
         .arg(0)
@@ -364,7 +364,7 @@ async fn h5_a_name_that_is_noted_again_stays_in_the_index() {
         .unwrap();
     assert_eq!(looks[0], ("held".to_owned(), (now + 1_000_000) as f64));
     assert!(looks[1].0 == "noted" && looks[1].1 >= (now + 300_000_000) as f64, "{looks:?}");
-    // One that was noted just now is looked at again: its decision may be yet to come.
+    // A name that was noted just now is looked at again: its decision may not have run yet.
     let score: f64 = redis::cmd("ZSCORE")
         .arg(PARTITIONS)
         .arg("noted")
@@ -394,7 +394,7 @@ async fn h5_a_sweeper_that_fails_says_so() {
     });
     let line = tokio::time::timeout(Duration::from_secs(20), warned).await.unwrap().unwrap();
     assert!(line.as_ref().is_some_and(|line| line.contains("WARN")), "{line:?}");
-    // The next note heals it.
+    // The next note repairs the index.
     let client = server.client().await;
     ends_in_time(&client, "pool", 1).await;
 }

@@ -1,4 +1,4 @@
-//! H3: answers that are never taken.
+//! H3: answers that the client does not read.
 
 use std::time::Duration;
 
@@ -19,20 +19,23 @@ use crate::{
 
 const LIST: &str = "/tollgate.v1.AdmissionService/ListTasks";
 const WATCH: &str = "/tollgate.v1.AdmissionService/WatchPool";
-/// SETTINGS_INITIAL_WINDOW_SIZE
+/// The identifier of SETTINGS_INITIAL_WINDOW_SIZE.
 const WINDOW: u16 = 4;
 
 fn list() -> pb::ListTasksRequest {
     pb::ListTasksRequest { pool: "p".into(), page_size: Some(1_000), ..Default::default() }
 }
 
-/// A thousand tasks with long names: a page of about half a megabyte.
+/// Queues 1,000 tasks with long names. Returns the size of a page with all of them, about half a
+/// megabyte.
 async fn fill(client: &mut Client) -> usize {
     let tasks = (0..1_000).map(|task| queued(&format!("{:200}", "d"), &format!("{task:0200}")));
     client.enqueue_tasks(batch("p", tasks.collect())).await.unwrap();
     client.list_tasks(list()).await.unwrap().into_inner().encoded_len()
 }
 
+/// Requests 400 pages on streams with this initial window, and reads none of them. The server must
+/// bound its memory and end every stream.
 async fn attack(window: u32) {
     let file = TempFile::new("[limits]\nanswer_timeout = \"2s\"\n");
     let server = Server::start(&["--config", file.path()]).await;
@@ -40,7 +43,7 @@ async fn attack(window: u32) {
     let page = fill(&mut client).await;
     assert!(page > 300_000, "{page} bytes");
     let bystander = Bystander::start(&server.address()).await;
-    // One that watches a pool in which nothing happens is not late.
+    // A watcher of a pool without events is not late: its stream stays open.
     let mut watcher = Wire::connect(server.port, &[]).await;
     let request = pb::WatchPoolRequest { pool: "quiet".into(), ..Default::default() };
     let watch = watcher.call(WATCH, &request).await;
@@ -61,7 +64,7 @@ async fn attack(window: u32) {
     assert_eq!(last.len(), 400);
     eprintln!("{} MiB above idle, pages of {page} bytes", (most - idle) >> 20);
     assert!(most < idle + BUDGET, "{} bytes above idle", most - idle);
-    // The attacker is there still, and answers pings.
+    // The attacker is still connected, and answers PING.
     settles(&server, idle).await;
     bystander.finish().await;
 
@@ -74,13 +77,13 @@ async fn h3_answers_that_are_never_taken_are_bounded_and_end() {
     attack(0).await;
 }
 
-/// A window of a byte has each answer begin to be sent.
+/// With a window of one byte the server starts to send each answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn h3_answers_of_which_a_byte_is_taken_are_bounded_and_end() {
     attack(1).await;
 }
 
-/// A client that does not even read.
+/// A client that does not read its socket.
 #[tokio::test(flavor = "multi_thread")]
 async fn h3_a_client_that_reads_nothing_is_bounded() {
     let server = Server::start(&[]).await;

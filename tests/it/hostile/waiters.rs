@@ -1,5 +1,5 @@
-//! Calls that wait: slots that end together (H14), and a server that ends (H15). For pools
-//! and locks alike, on both engines.
+//! Waiting calls: slots that end together (H14) and a server that shuts down (H15), for pools and
+//! locks, on both engines.
 
 mod ending;
 mod kept;
@@ -19,21 +19,21 @@ use crate::{
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server of its own, on an engine of its own.
+/// A server with its own engine or Redis, and clients of it.
 struct Site {
     server: Server,
     client: Client,
     locks: Keeper,
 }
 
-/// What a call asks for.
+/// The kind of slot that a call asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Pool,
     Lock,
 }
 
-/// A lease that a waiter was granted: when, and when it ends.
+/// The grant time and the expire time of a lease, in µs of the engine's clock.
 #[derive(Debug, Clone, Copy)]
 struct Granted {
     from: u64,
@@ -49,7 +49,7 @@ impl Site {
         Site { server, client, locks }
     }
 
-    /// A server on the embedded engine, or on a Redis of its own.
+    /// A server on the embedded engine, or on its own Redis.
     async fn one(redis: bool) -> (Option<OwnRedis>, Site) {
         if !redis {
             return (None, Site::on("embedded").await);
@@ -60,7 +60,7 @@ impl Site {
         (Some(redis), site)
     }
 
-    /// Asks for the pool or the lock `name`, waiting up to `wait`; none when refused.
+    /// Asks for the pool or lock `name`, and waits up to `wait` seconds. Returns `None` if refused.
     fn ask(&self, kind: Kind, name: &str, who: &str, wait: f64, lease: f64) -> Call {
         let (name, who) = (name.to_owned(), who.to_owned());
         let (mut client, mut locks) = (self.client.clone(), self.locks.0.clone());
@@ -95,7 +95,7 @@ impl Site {
         })
     }
 
-    /// The lease that is granted at once.
+    /// Takes a lease that must be granted at once.
     async fn hold(&self, kind: Kind, name: &str, who: &str, lease: f64) -> Granted {
         granted(self.ask(kind, name, who, 0.0, lease)).await
     }
@@ -110,7 +110,7 @@ impl Site {
         }
     }
 
-    /// How many calls wait.
+    /// Number of waiters in the queue.
     async fn waiters(&self, kind: Kind, name: &str) -> u32 {
         match kind {
             Kind::Pool => {
@@ -122,7 +122,7 @@ impl Site {
         }
     }
 
-    /// Waits until so many calls wait.
+    /// Waits until the queue has exactly `count` waiters.
     async fn wait_for_waiters(&self, kind: Kind, name: &str, count: u32) {
         let come = async {
             while self.waiters(kind, name).await != count {

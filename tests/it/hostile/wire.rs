@@ -1,5 +1,5 @@
-//! A client that writes HTTP/2 frames byte by byte, and so may do what no library does: open
-//! no window, leave messages unfinished, reset streams at once.
+//! A client that writes HTTP/2 frames byte by byte. It can do what libraries prevent: keep windows
+//! closed, leave messages unfinished, reset streams at once.
 
 use std::{
     sync::{
@@ -31,11 +31,11 @@ const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 pub const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
-/// Of DATA and HEADERS: the last frame of its stream. Of SETTINGS and PING: an answer.
+/// END_STREAM of DATA and HEADERS; ACK of SETTINGS and PING.
 const END: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// A frame as it came.
+/// A received frame.
 #[derive(Debug, Clone)]
 pub struct Frame {
     pub kind: u8,
@@ -45,13 +45,13 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Whether it ends its stream, in whatever way.
+    /// Whether the frame ends its stream, normally or by RST_STREAM.
     pub fn ends(&self) -> bool {
         self.kind == RST_STREAM || self.kind <= HEADERS && self.flags & END != 0
     }
 }
 
-/// A connection.
+/// An HTTP/2 connection. A task reads its frames, and answers SETTINGS and PING.
 pub struct Wire {
     write: Arc<Mutex<OwnedWriteHalf>>,
     frames: mpsc::UnboundedReceiver<Frame>,
@@ -68,8 +68,7 @@ impl Drop for Wire {
 }
 
 impl Wire {
-    /// Connects with these SETTINGS, answers SETTINGS and PING, and opens the connection's
-    /// window for answers as far as it goes.
+    /// Connects with these SETTINGS, and opens the receive window of the connection to its maximum.
     pub async fn connect(port: u16, settings: &[(u16, u32)]) -> Wire {
         let stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
         let (read, write) = stream.into_split();
@@ -90,23 +89,23 @@ impl Wire {
         wire
     }
 
-    /// Stops to read what the server sends.
+    /// Stops reading from the socket.
     pub fn stop_reading(&self) {
         self.reads.store(false, Ordering::SeqCst);
     }
 
-    /// Sends bytes, and does not mind if the connection is gone.
+    /// Sends bytes. Ignores a closed connection.
     pub async fn send(&self, bytes: &[u8]) {
         let _ = self.write.lock().await.write_all(bytes).await;
     }
 
-    /// The number of the next stream.
+    /// Returns the number of the next stream; sends nothing.
     pub fn open(&mut self) -> u32 {
         self.next += 2;
         self.next - 2
     }
 
-    /// Sends a whole call; the number of its stream.
+    /// Sends a complete call. Returns the number of its stream.
     pub async fn call(&mut self, path: &str, message: &impl Message) -> u32 {
         let stream = self.open();
         let frames = [headers(stream, path, &[]), data(stream, &framed(message), true)].concat();
@@ -114,7 +113,7 @@ impl Wire {
         stream
     }
 
-    /// The next frame that is one of these.
+    /// Returns the next frame that `wanted` accepts. Panics on GOAWAY.
     pub async fn until(&mut self, wanted: impl Fn(&Frame) -> bool) -> Frame {
         let found = async {
             loop {
@@ -128,7 +127,7 @@ impl Wire {
         timeout(PATIENCE, found).await.expect("the frame comes")
     }
 
-    /// Reads until all of these streams have ended; their last frames.
+    /// Reads until all of these streams have ended. Returns their last frames.
     pub async fn ended(&mut self, mut streams: Vec<u32>) -> Vec<Frame> {
         let mut last = Vec::new();
         while !streams.is_empty() {
@@ -177,15 +176,15 @@ async fn hear(
     }
 }
 
-/// A frame.
+/// The bytes of a frame.
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// HEADERS of a gRPC call, all of them as text.
+/// HEADERS of a gRPC call. All fields but two are literals without compression.
 pub fn headers(stream: u32, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
-    // `:method: POST` and `:scheme: http` of the static table.
+    // `:method: POST` and `:scheme: http`, from the static table.
     let mut block = vec![0x83, 0x86];
     let content = [(":path", path), (":authority", "x"), ("content-type", "application/grpc")];
     for (name, value) in content.iter().chain(more) {
@@ -199,7 +198,7 @@ pub fn headers(stream: u32, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
     frame(HEADERS, END_HEADERS, stream, &block)
 }
 
-/// DATA, in frames of at most 16 KiB.
+/// DATA in frames of at most 16 KiB. With `end` the last frame ends the stream.
 pub fn data(stream: u32, bytes: &[u8], end: bool) -> Vec<u8> {
     let mut frames = Vec::new();
     let parts = bytes.chunks(16 * 1024);
@@ -210,17 +209,17 @@ pub fn data(stream: u32, bytes: &[u8], end: bool) -> Vec<u8> {
     frames
 }
 
-/// WINDOW_UPDATE.
+/// WINDOW_UPDATE that adds `by` bytes.
 pub fn window(stream: u32, by: u32) -> Vec<u8> {
     frame(WINDOW_UPDATE, 0, stream, &by.to_be_bytes())
 }
 
-/// RST_STREAM with CANCEL.
+/// RST_STREAM with the error CANCEL.
 pub fn reset(stream: u32) -> Vec<u8> {
     frame(RST_STREAM, 0, stream, &8u32.to_be_bytes())
 }
 
-/// A gRPC message.
+/// A message in a gRPC frame, uncompressed.
 pub fn framed(message: &impl Message) -> Vec<u8> {
     let bytes = message.encode_to_vec();
     [&[0][..], &(bytes.len() as u32).to_be_bytes(), &bytes].concat()

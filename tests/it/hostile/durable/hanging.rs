@@ -1,4 +1,4 @@
-//! A disk in memory that can hang: its syncs do not return until it goes on.
+//! A disk in memory whose syncs can be made to hang.
 
 use std::{
     io,
@@ -9,7 +9,7 @@ use std::{
 use redb::{StorageBackend, backends::InMemoryBackend};
 use tollgate::engine::embedded::Disk;
 
-/// A disk that hangs, or goes on when this is dropped.
+/// A disk in memory. [`Hanging::hang`] blocks its syncs.
 #[derive(Debug, Clone, Default)]
 pub struct Hanging {
     memory: Arc<InMemoryBackend>,
@@ -30,14 +30,14 @@ impl Hanging {
         })
     }
 
-    /// Hangs until what is returned is dropped.
+    /// Blocks all syncs until the returned value is dropped.
     pub fn hang(&self) -> Hung {
         self.gate.set(true);
         Hung(self.gate.clone())
     }
 }
 
-/// A disk that hangs.
+/// A disk that hangs. Dropping this value ends that.
 pub struct Hung(Arc<Gate>);
 
 impl Drop for Hung {

@@ -1,5 +1,5 @@
-//! Calls that a server sends twice, since a connection to Redis broke: what the only caller
-//! is told, and that the comments of the verbs say so.
+//! Calls that a server repeats because a connection to Redis broke: the answers that the only
+//! caller gets, and the proto comments that announce them.
 
 use std::{fs, path::Path};
 
@@ -14,7 +14,7 @@ use crate::{
     world::{admit, complete},
 };
 
-/// Of each verb the answer that a repeat has.
+/// File, verb, and the part of the answer that a repeated call has.
 const VERBS: [(&str, &str, &str); 15] = [
     ("admission", "AdmitTask", "`replayed`"),
     ("admission", "CompleteTask", "ALREADY_COMPLETED"),
@@ -33,7 +33,7 @@ const VERBS: [(&str, &str, &str); 15] = [
     ("lock", "ReleaseLock", "RELEASED"),
 ];
 
-/// The comment above a line of a proto file, as one line of text.
+/// The comment above the first line that starts with `above`, joined to one line.
 fn comment(text: &str, above: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let place = lines.iter().position(|line| line.starts_with(above));
@@ -62,7 +62,7 @@ fn h23_comments_say_that_a_first_answer_can_be_that_of_a_repeat() {
 async fn h23_the_only_caller_is_told_what_the_comments_say() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
-    // Its replies must not be those that are lost.
+    // The lost reply must not be a reply to the sweeper.
     redis.hold_sweeper().await;
     let wire = Wire::to(redis.port).await;
     let url = format!("redis://127.0.0.1:{}", wire.port);
@@ -72,7 +72,7 @@ async fn h23_the_only_caller_is_told_what_the_comments_say() {
         client.clone().admit_task(admit("p", "d", "t")).await.is_ok()
     })
     .await;
-    // Scripts are loaded: of those that are not, the first reply says so.
+    // Loads the scripts: otherwise the lost reply would be NOSCRIPT.
     client.admit_task(admit("p", "warm", "t")).await.unwrap();
     client.complete_task(complete("p", "warm", "t")).await.unwrap();
     client.enqueue_tasks(batch("p", vec![queued("warm", "q")])).await.unwrap();

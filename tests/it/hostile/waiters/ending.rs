@@ -7,7 +7,7 @@ use super::*;
 
 const KINDS: [Kind; 2] = [Kind::Pool, Kind::Lock];
 
-/// Fails unless a call was told to go to another server.
+/// Fails unless the call was refused with SERVER_ENDING, which sends the caller to another server.
 fn assert_sent_elsewhere(answer: Result<Option<Granted>, Status>) {
     let status = answer.expect_err("no decision");
     assert_eq!(status.code(), Code::Unavailable, "{status:?}");
@@ -45,7 +45,8 @@ async fn are_sent_elsewhere(redis: bool) {
     assert_eq!(site.server.process.end(PATIENCE).await, Some(0));
 }
 
-/// Two servers on one Redis: calls of both wait, one server ends.
+/// Two servers on one Redis: `own` calls wait on the first and `others` on the second. Shuts the
+/// first one down. Returns Redis, the second server and its waiting calls.
 async fn crowd(kind: Kind, own: usize, others: usize) -> (OwnRedis, Site, Vec<Call>) {
     let (redis, mut ending) = Site::one(true).await;
     let redis = redis.unwrap();
@@ -68,7 +69,7 @@ async fn crowd(kind: Kind, own: usize, others: usize) -> (OwnRedis, Site, Vec<Ca
     (redis, other, rest)
 }
 
-/// Frees the slot for one after the other; fails unless they get it in this order.
+/// Frees the slot for one call after the other. Fails unless they are served in this order.
 async fn are_served_in_order(kind: Kind, site: &Site, calls: Vec<Call>) {
     let mut holder = "holder".to_owned();
     let mut left = calls.len();
@@ -85,7 +86,7 @@ async fn are_served_in_order(kind: Kind, site: &Site, calls: Vec<Call>) {
 async fn h15_a_retry_at_another_server_keeps_its_place() {
     for kind in KINDS {
         let (_redis, other, rest) = crowd(kind, 5, 5).await;
-        // They come in another order than they came in at first.
+        // The calls return in another order than they first arrived in.
         let mut back = Vec::new();
         for turn in [3, 1, 4, 0, 2] {
             back.push((turn, other.ask(kind, "x", &format!("w{turn}"), 60.0, 300.0)));
@@ -97,7 +98,7 @@ async fn h15_a_retry_at_another_server_keeps_its_place() {
     }
 }
 
-/// Where no other calls wait, what is known of the queue is the tickets alone.
+/// Without other waiters, only the kept tickets record the order of the queue.
 #[tokio::test(flavor = "multi_thread")]
 async fn h15_places_are_kept_though_everybody_has_left() {
     for kind in KINDS {
@@ -112,8 +113,8 @@ async fn h15_places_are_kept_though_everybody_has_left() {
     }
 }
 
-/// A call that comes while the server ends waits elsewhere, too; one that does not wait, and
-/// one that is granted, are answered.
+/// A call that arrives during the shutdown and would wait is sent to another server. A call that
+/// does not wait, or that can be granted, is decided.
 #[tokio::test(flavor = "multi_thread")]
 async fn h15_a_server_that_ends_decides_what_it_can() {
     for redis in [false, true] {
@@ -126,7 +127,7 @@ async fn h15_a_server_that_ends_decides_what_it_can() {
         site.wait_for_waiters(Kind::Lock, "x", 1).await;
         site.server.process.signal("-TERM");
         assert_sent_elsewhere(answered(waits).await);
-        // It takes calls for 250 ms more; later ones find no server.
+        // The server accepts calls for 250 ms more. Later calls fail to connect.
         for kind in KINDS {
             match answered(site.ask(kind, "x", "late", 60.0, 300.0)).await {
                 Err(status) if !has_reason(&status) => continue,
@@ -144,7 +145,8 @@ async fn h15_a_server_that_ends_decides_what_it_can() {
     }
 }
 
-/// Whether Tollgate says it, and not the client library of a connection that is gone.
+/// Whether the error comes from Tollgate, and not from the client library after the connection
+/// closed.
 fn has_reason(status: &Status) -> bool {
     status.get_error_details().error_info().is_some()
 }

@@ -1,4 +1,4 @@
-//! H15: tickets that are kept for waiters whose server ends, decided by both executors alike.
+//! H15: tickets that are kept for waiters of a server that shuts down. Both executors must agree.
 
 use tollgate::{
     decision::time::Millis,
@@ -12,7 +12,7 @@ use crate::{
 
 const KEPT: Millis = Millis(10_000);
 
-/// A lock that `a` holds for 30 s, and those that wait for it on the server that ends.
+/// A lock that `a` holds for 30 s, and its waiters on the server `ends`, which shuts down.
 struct Queue {
     twins: Twins,
     locks: States<Lock>,
@@ -34,7 +34,7 @@ impl Queue {
         self.twins.agree(&mut self.locks, &ask(owner, place), "").await
     }
 
-    /// Its server ends: it gives its place up.
+    /// The server of this waiter shuts down: the waiter leaves the queue, and its ticket is kept.
     async fn leaves(&mut self, owner: &str, place: (u64, u64, &str)) -> Acquisition {
         let mut decision = ask(owner, Some(place));
         let place = decision.place.as_mut().unwrap();
@@ -61,7 +61,7 @@ async fn h15_a_kept_ticket_is_nobodys_obstacle() {
         assert!(!is_granted(&left));
     }
     assert_eq!(queue.waiters().await, 1);
-    // The lock is free: whoever waits gets it, though others came before.
+    // A kept ticket delays no other waiter: `d` gets the lock, although `b` and `c` came first.
     queue.twins.time.advance(29_000_000).await;
     queue.asks("d", Some((1, other, "other"))).await;
     queue.twins.time.advance(1_000_000).await;
@@ -76,30 +76,30 @@ async fn h15_a_kept_ticket_counts_once_and_lapses() {
     }
     let later = ticket(&queue.asks("d", Some((1, 0, "other"))).await);
     assert!(tickets[1] < later);
-    // Its call elsewhere is where it was, on whatever server and by whatever number.
+    // A call elsewhere resumes the kept ticket, on any server and with any call number.
     queue.twins.time.advance(KEPT.micros() - 3000).await;
     assert_eq!(ticket(&queue.asks("c", Some((7, 0, "other"))).await), tickets[1]);
-    // For the other it is too late.
+    // The ticket of `b` has lapsed after 10 s.
     queue.twins.time.advance(3000).await;
     assert!(ticket(&queue.asks("b", Some((8, 0, "other"))).await) > later);
-    // One that gives up for good has nothing kept.
+    // A waiter that gives up without a shutdown keeps no ticket.
     let mut gives_up = ask("c", Some((7, tickets[1], "other")));
     gives_up.place.as_mut().unwrap().wait = Millis(0);
     queue.twins.agree(&mut queue.locks, &gives_up, "").await;
     assert!(ticket(&queue.asks("c", Some((9, 0, "other"))).await) > later);
 }
 
-/// It called another server before the one that ends had its word.
+/// A waiter has moved to another server before its first server gives its place up.
 #[tokio::test(flavor = "multi_thread")]
 async fn h15_a_place_that_is_elsewhere_by_now_is_not_given_up() {
     let (mut queue, tickets) = Queue::with(&["b"]).await;
-    // Servers number their calls alike.
+    // Servers number their calls independently: both calls have number 1.
     assert_eq!(ticket(&queue.asks("b", Some((1, 0, "other"))).await), tickets[0]);
     queue.leaves("b", (1, tickets[0], "ends")).await;
     assert_eq!(queue.waiters().await, 1);
     queue.leaves("b", (1, tickets[0], "other")).await;
     assert_eq!(queue.waiters().await, 0);
-    // A call that comes to a server that ends has its time of arrival kept, again and again.
+    // A call that arrives during a shutdown has its arrival time kept, also when it is repeated.
     let came = queue.twins.time.now();
     queue.leaves("z", (2, 0, "ends")).await;
     queue.twins.time.advance(5_000_000).await;
@@ -108,7 +108,7 @@ async fn h15_a_place_that_is_elsewhere_by_now_is_not_given_up() {
     assert_eq!(ticket(&queue.asks("z", Some((4, 0, "other"))).await), came);
 }
 
-/// What was free in that very moment is granted.
+/// A lock that is free at the moment when a waiter leaves is granted to it.
 #[tokio::test(flavor = "multi_thread")]
 async fn h15_the_last_try_of_a_call_may_be_granted() {
     let (mut queue, tickets) = Queue::with(&["b"]).await;
@@ -116,7 +116,7 @@ async fn h15_the_last_try_of_a_call_may_be_granted() {
     queue.asks("b", Some((1, tickets[0], "ends"))).await;
     queue.twins.time.advance(1_000_000).await;
     assert!(is_granted(&queue.leaves("b", (1, tickets[0], "ends")).await));
-    // No ticket is left of it.
+    // No ticket of `b` is left: only `c` waits.
     queue.asks("c", Some((1, 0, "other"))).await;
     assert_eq!(queue.waiters().await, 1);
 }

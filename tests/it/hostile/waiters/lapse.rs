@@ -1,7 +1,7 @@
 //! H14: ten leases lapse within milliseconds of each other while 20 calls wait.
 //!
-//! Grants and ends are instants of the engine's clock: how busy the test is does not count,
-//! only how late the server is.
+//! Grants and ends are read from the engine's clock. They show how late the server is, however busy
+//! the test machine is.
 
 use bytes::Bytes;
 use tollgate::{
@@ -21,12 +21,12 @@ use crate::{
 };
 
 const SLOTS: usize = 10;
-/// Seconds, in which all calls come that wait.
+/// Length of the first leases, in seconds. All waiting calls arrive within it.
 const LEASE: f64 = 3.0;
-/// How late a waiter of the median is, at most, on a machine that is busy: that all but the
-/// first were 300 ms late was the failure.
+/// Bound on the median delay of the waiters, in µs, on a busy machine. A server that waits for its
+/// next heartbeat is 300 ms late.
 const LATE_MAX: u64 = 150_000;
-/// A machine that stands still for so long is looked at again.
+/// Attempts, in case the machine stalls.
 const ROUNDS: usize = 3;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -41,7 +41,7 @@ async fn h14_waiters_get_slots_as_they_end_redis() {
     are_in_time(&[&site]).await;
 }
 
-/// No hint gets through: the server may not subscribe, and its scripts may not publish.
+/// No wake-up arrives: the servers may not subscribe, and their scripts may not publish.
 #[tokio::test(flavor = "multi_thread")]
 async fn h14_waiters_of_two_servers_get_slots_as_they_end_without_hints() {
     let mut redis = OwnRedis::prepare();
@@ -79,7 +79,7 @@ async fn are_in_time(sites: &[&Site]) {
     }
 }
 
-/// How late each of the first waiters was admitted.
+/// Returns the delay of each of the first ten waiters, in µs.
 async fn slots_that_end_together(sites: &[&Site], pool: &str) -> Vec<u64> {
     sites[0].set_capacity(pool, SLOTS as u32).await;
     let mut ends = Vec::new();
@@ -99,7 +99,7 @@ async fn slots_that_end_together(sites: &[&Site], pool: &str) -> Vec<u64> {
     for call in calls {
         grants.push(granted(call).await.from);
     }
-    // Those that came first were admitted, and none of the others.
+    // The waiters that came first were admitted, and none of the others.
     assert_eq!(sites[0].waiters(Kind::Pool, pool).await, SLOTS as u32);
     for call in rest {
         assert!(!call.is_finished());
@@ -113,7 +113,7 @@ async fn slots_that_end_together(sites: &[&Site], pool: &str) -> Vec<u64> {
         .collect()
 }
 
-/// The same of as many locks, with two waiters each.
+/// The same with ten locks and two waiters each.
 async fn locks_that_end_together(sites: &[&Site], prefix: &str) -> Vec<u64> {
     let (mut holders, mut calls) = (Vec::new(), Vec::new());
     for lock in 0..SLOTS {
@@ -142,8 +142,8 @@ fn name(text: &str) -> Name {
     Name::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap()
 }
 
-/// A slot that ends before servers look at the queue again: whoever waits on whichever server
-/// is told when it ends.
+/// A lease of at most 400 ms ends before the next heartbeat of a server. A wake-up
+/// tells its end to the server of the first waiter.
 #[tokio::test(flavor = "multi_thread")]
 async fn h14_the_first_waiter_is_told_of_a_short_lease() {
     for (lease, told) in [(400, 1), (401, 0)] {
@@ -168,7 +168,7 @@ async fn h14_the_first_waiter_is_told_of_a_short_lease() {
     }
 }
 
-/// The cause: a server that learned that slots are free did not learn when the next one is.
+/// A heartbeat reports the next end even while slots are free.
 #[tokio::test(flavor = "multi_thread")]
 async fn h14_an_attendance_tells_the_next_end_though_slots_are_free() {
     let (twins, mut pools) = (Twins::new().await, States::<Pool>::new());
@@ -200,10 +200,10 @@ async fn h14_an_attendance_tells_the_next_end_though_slots_are_free() {
         let seen = twins.agree(&mut pools, &attend, "").await;
         attended.push((seen.frees_in.map(|in_| in_.0), seen.turns.len()));
     }
-    // Nobody has taken a slot meanwhile: there are three, and none ends any more.
+    // No slot was taken in between: all three are free, and no lease is left to end.
     let expected = [(Some(1000), 0), (Some(4), 1), (Some(5), 2), (None, 3), (None, 3)];
     assert_eq!(attended, expected);
-    // More leases than slots: the end counts that brings one.
+    // With more leases than slots, the reported end is the first one that frees a slot.
     for number in 1..=3 {
         let place = None;
         let mut taken = ask(&format!("w{number}"), 1000 * number, place);
