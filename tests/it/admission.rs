@@ -1,4 +1,4 @@
-//! What the usual counter recipe gets wrong, by the ids of the known failures.
+//! Scenarios A: failures of the usual counter recipe.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -35,7 +35,7 @@ fn decision(response: &pb::AdmitTaskResponse) -> AdmitDecision {
     response.decision()
 }
 
-/// Admits devices `from..to`, each its task `t`, and expects all to be admitted.
+/// Admits the task `t` of each device. Fails unless all are admitted.
 pub async fn fill(world: &World, pool: &str, devices: std::ops::Range<u32>) {
     for device in devices {
         let response = world.admit(pool, &format!("d{device}"), "t").await;
@@ -43,7 +43,8 @@ pub async fn fill(world: &World, pool: &str, devices: std::ops::Range<u32>) {
     }
 }
 
-/// All callers at once, each with `each` devices of its own; how many got in.
+/// Runs `callers` callers at once, each with `each` devices. Returns the number of admitted
+/// devices.
 async fn race(world: &World, pool: &str, callers: u32, each: u32) -> usize {
     let mut tasks = Vec::new();
     for caller in 0..callers {
@@ -96,7 +97,7 @@ async fn a2_completions_keep_the_pool_at_its_cap(world: World) {
 }
 
 async fn a3_each_silent_device_gives_its_slot_back_after_its_own_lease(world: World) {
-    // 30 silent devices, one a second; others come and go beside them.
+    // 30 silent devices arrive, one each second. Then five busy devices come and go each second.
     for second in 0..30 {
         fill(&world, "p", second..second + 1).await;
         world.advance(SECOND).await;
@@ -133,7 +134,7 @@ async fn a4_with_grace_an_ended_lease_keeps_its_slot(world: World) {
     fill(&world, "p", 0..60).await;
     world.advance(LEASE + 29 * SECOND).await;
     assert_eq!(decision(&world.admit("p", "other", "t").await), AdmitDecision::Full);
-    // A late result frees its own slot at once, a renewal revives the lease.
+    // A late result frees its own slot at once; a renewal revives the lease.
     let late = world.complete("p", "d0", "t").await;
     assert_eq!((late.verdict(), late.usage.unwrap().in_use), (CompleteVerdict::Late, 59));
     assert_eq!(world.renew("p", "d1", "t").await.verdict(), RenewVerdict::Renewed);
@@ -212,7 +213,7 @@ async fn a18_refused_devices_are_spread_after_real_lease_ends(world: World) {
         waits.insert(wait);
     }
     assert!(waits.len() > 80, "only {} different waits for 100 devices", waits.len());
-    // Not one too early: at the shortest wait there is room.
+    // No wait is too short: after the shortest one a slot is free.
     world.advance(*waits.iter().min().unwrap()).await;
     fill(&world, "p", 200..201).await;
 }
@@ -227,7 +228,7 @@ async fn a20_ten_thousand_leases_lapse_together(world: World) {
     let response = world.admit("p", "other", "t").await;
     assert_eq!(decision(&response), AdmitDecision::Admitted);
     assert_eq!(response.usage.unwrap().in_use, 1);
-    // Reclaimed in chunks: at most 100 with each grant.
+    // Ended leases are removed in chunks: at most 100 with each grant.
     let left = world.tamper(&["ZCARD", "{}:{admission:p}:leases"]).await;
     assert!(matches!(left, None | Some(::redis::Value::Int(9_901))), "{left:?}");
 }
@@ -251,7 +252,7 @@ async fn a22_a_lost_reply_costs_nothing(world: World) {
     let wire = Wire::to(port).await;
     let mut far = Client::connect(format!("http://127.0.0.1:{}", wire.port)).await.unwrap();
     far.get_pool(pb::GetPoolRequest { pool: "p".into() }).await.unwrap();
-    // The grant happens, its reply gets lost.
+    // The slot is granted, but the reply is lost.
     wire.cut();
     far.admit_task(admit("p", "d", "t")).await.unwrap_err();
     let granted = world.pool("p").await;

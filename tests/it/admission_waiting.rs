@@ -1,4 +1,4 @@
-//! Calls that wait for a slot, and what frees one for them.
+//! Calls that wait for a slot, and the changes that free one for them.
 
 use std::time::Duration;
 
@@ -46,6 +46,7 @@ async fn pool(world: &World) -> pb::Pool {
     world.client.clone().get_pool(request).await.unwrap().into_inner().pool.unwrap()
 }
 
+/// Waits until the pool has exactly `count` waiters.
 async fn waiting(world: &World, count: u32) {
     let come = async {
         while pool(world).await.waiters != count {
@@ -60,7 +61,7 @@ fn lease(pool: &str, duration: prost_types::Duration) -> pb::ConfigurePoolReques
     pb::ConfigurePoolRequest { pool: pool.into(), lease_duration, ..Default::default() }
 }
 
-/// A pool whose slots are taken, and calls that wait for one, in order.
+/// Fills a pool of `slots` slots, and adds `calls` waiters in order. Returns the waiting calls.
 async fn crowd(world: &World, slots: u32, calls: u32) -> Vec<Call> {
     world.client.clone().configure_pool(capacity("p", slots)).await.unwrap();
     for slot in 0..slots {
@@ -101,7 +102,7 @@ async fn an_eviction_and_a_larger_capacity_admit_those_that_wait(world: World) {
 async fn a_lease_that_ends_admits_the_first_that_waits(world: World) {
     world.client.clone().configure_pool(lease("p", seconds(5.0))).await.unwrap();
     let mut calls = crowd(&world, 1, 2).await;
-    // Nobody calls meanwhile: the slot is free by itself.
+    // No call arrives before that: the engine itself notices the end of the lease.
     world.advance(Duration::from_secs(5)).await;
     assert_eq!(decision(calls.remove(0)).await, AdmitDecision::Admitted);
     waiting(&world, 1).await;
@@ -133,7 +134,7 @@ async fn a_wait_that_is_over_is_answered_full(world: World) {
 
 async fn a_call_that_does_not_wait_comes_after_those_that_do(world: World) {
     let calls = crowd(&world, 3, 10).await;
-    // Whenever it comes in between, a slot that is free is kept.
+    // At any moment between the two, the free slot is reserved for a waiter.
     let mut devices: Vec<String> = (0..3).map(|slot| format!("holder{slot}")).collect();
     devices.extend((0..10).map(|call| format!("d{call}")));
     for (turn, call) in calls.into_iter().enumerate() {
@@ -183,7 +184,7 @@ async fn the_cap_holds_while_many_wait(world: World) {
     }
 }
 
-/// A decision about the pool `p`, of one slot.
+/// AdmitTask for the pool `p`, which has one slot. With `waits` the call waits up to 60 s.
 pub fn ask(device: &str, barging: bool, waits: bool) -> AdmitTask {
     let name = |text: &str| Name::parse(bytes::Bytes::copy_from_slice(text.as_bytes())).unwrap();
     let place = waits.then(|| Place {

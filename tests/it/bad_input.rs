@@ -1,6 +1,5 @@
-//! Every field of every rpc out of range, missing, too long, with control
-//! characters, not UTF-8: INVALID_ARGUMENT names all bad fields, and nothing
-//! is written.
+//! Each field of each RPC out of range, missing, too long, with control characters or not UTF-8.
+//! INVALID_ARGUMENT names all bad fields, and nothing is written.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +21,7 @@ on_both_engines! {
     a_message_that_is_too_large_is_refused,
 }
 
-/// A field of a request: its number and name, a good value, and bad ones.
+/// A field of a request: its number and name, a good value and bad values.
 struct Field {
     number: u32,
     name: &'static str,
@@ -185,7 +184,7 @@ async fn every_bad_field_is_named_and_nothing_is_written(world: World) {
                 calls += 1;
             }
         }
-        // All bad at once.
+        // All fields bad at once.
         let message: Vec<_> = fields.iter().map(|field| (field.number, &field.bad[0])).collect();
         let status = call(&world, method, encode(&message)).await.unwrap_err();
         let all = fields.iter().map(|field| field.name.to_owned()).collect();
@@ -216,7 +215,7 @@ async fn a_message_that_is_too_large_is_refused(world: World) {
     assert_eq!(world.in_use("p").await, 0);
 }
 
-/// Calls a method with a message of raw bytes.
+/// Calls a method with raw bytes as the message.
 async fn call(world: &World, method: &str, message: Vec<u8>) -> Result<(), Status> {
     let channel = Channel::from_shared(world.address.clone()).unwrap().connect().await.unwrap();
     let mut client = tonic::client::Grpc::new(channel);
@@ -226,7 +225,7 @@ async fn call(world: &World, method: &str, message: Vec<u8>) -> Result<(), Statu
     client.unary(Request::new(message), path, Raw).await.map(drop)
 }
 
-/// Sends bytes as they are and drops the answer.
+/// A codec that sends bytes unchanged and drops the answer.
 struct Raw;
 
 impl Codec for Raw {

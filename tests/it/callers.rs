@@ -1,4 +1,4 @@
-//! Calls that wait, of a few servers, for random histories.
+//! Waiting calls of several servers, for random histories.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -10,13 +10,13 @@ use tollgate::decision::{
 };
 
 const SERVERS: usize = 3;
-/// Few, so that calls ask again and others take their waiters over.
+/// Few call numbers, so that calls repeat and take over the waiters of other calls.
 const NUMBERS: u64 = 20;
 
 #[derive(Debug)]
 pub struct Callers {
     channels: Vec<Arc<str>>,
-    /// By number: the waiter of its last place, and its ticket.
+    /// By call number: the waiter of its last place in the queue, and its ticket.
     placed: HashMap<u64, (Box<[u8]>, u64)>,
 }
 
@@ -32,7 +32,7 @@ impl Callers {
         self.channels.iter().map(|channel| channel.to_string()).collect()
     }
 
-    /// A place to ask from, or none.
+    /// A random place in the queue, or none.
     pub fn place(&self, random: &mut ChaCha8Rng) -> Option<Place> {
         let number = random.random_range(1..=NUMBERS);
         let known = self.placed.get(&number).filter(|_| random.random_bool(0.5));
@@ -46,7 +46,7 @@ impl Callers {
         })
     }
 
-    /// Remembers the place of a call that has to wait.
+    /// Records the ticket of a call that has to wait.
     pub fn asked<D: Waits>(&mut self, decision: &D, outcome: &D::Outcome) {
         let mut asked = decision.clone();
         if let (Some(place), Turn::Waits(ticket)) = (asked.place().take(), D::turn(outcome)) {
@@ -54,7 +54,7 @@ impl Callers {
         }
     }
 
-    /// The word of a server, perhaps with a call that is gone.
+    /// A random heartbeat of a server, which may report the end of a waiting call.
     pub fn attend(&self, random: &mut ChaCha8Rng) -> Attend {
         let number = random.random_range(1..=NUMBERS);
         let placed = self.placed.get(&number).filter(|_| random.random_bool(0.7));

@@ -86,7 +86,7 @@ fn the_documented_configuration_is_good() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/tollgate.toml");
     let output = run(&["check-config", path]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    // Every line that is commented out is an example that is good, too.
+    // Each line that is commented out with `#: ` is a valid example, too.
     let text = fs::read_to_string(path).unwrap();
     let all: String = text
         .lines()

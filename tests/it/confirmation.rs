@@ -1,5 +1,5 @@
-//! Pools whose admissions replicas have to confirm (`wait_replicas`), and what a failover
-//! does without that: A14 of the known failures.
+//! Pools with replica acknowledgement (`wait_replicas`), and the effect of a failover without it:
+//! A14.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -42,7 +42,7 @@ async fn in_use(client: &Client, pool: &str) -> u32 {
     pool.unwrap().usage.unwrap().in_use
 }
 
-/// Devices ask until each has an answer; those that were admitted.
+/// Asks once for each device. Returns the devices that were admitted.
 async fn admitted(client: &Client, devices: std::ops::Range<usize>) -> HashSet<String> {
     let mut admitted = HashSet::new();
     for device in devices {
@@ -79,14 +79,15 @@ async fn an_admission_that_no_replica_has_is_taken_back() {
     let refused = ask(&client, "safe", "d2", "").await.unwrap_err();
     assert_eq!(refused.code(), Code::Unavailable, "{refused:?}");
     assert_eq!(in_use(&client, "safe").await, 1);
-    // What stands all the same is not said to be undone.
+    // The repeated admission, the renewal and the setting stay in force: the error does not say
+    // that they were undone.
     let repeat = ask(&client, "safe", "d0", "t").await.unwrap_err();
     assert_eq!((repeat.code(), &*reason(&repeat)), (Code::DeadlineExceeded, "UNCONFIRMED"));
     let renewal = client.clone().renew_task(renew("safe", "d0", "t")).await.unwrap_err();
     assert_eq!(renewal.code(), Code::DeadlineExceeded, "{renewal:?}");
     let configured = client.clone().configure_pool(capacity("safe", 20)).await.unwrap_err();
     assert_eq!(configured.code(), Code::DeadlineExceeded, "{configured:?}");
-    // A refusal needs nobody's word.
+    // A refusal needs no acknowledgement.
     let full = ask(&client, "safe tiny", "d1", "t").await.unwrap();
     assert_eq!(full.decision(), AdmitDecision::Full);
 
@@ -96,7 +97,7 @@ async fn an_admission_that_no_replica_has_is_taken_back() {
     let dispatched = ask(&client, "safe", "d2", "").await.unwrap();
     assert_eq!(dispatched.task.unwrap().attempt, 1, "the first that it was told of");
     assert_eq!(in_use(&client, "safe").await, 3);
-    // The events tell of what was withdrawn.
+    // Events report each revoked admission as EVICTED.
     let (mut held, mut evicted) = (HashSet::new(), 0);
     while held.len() < 3 {
         let event = events.next().await;
@@ -118,7 +119,7 @@ async fn a14_with_wait_replicas_a_failover_keeps_the_cap() {
     let client = pair.client.clone();
     let mut holders = admitted(&client, 0..8).await;
     assert_eq!(holders.len(), 8);
-    // The replica is away: what the primary grants meanwhile reaches nobody.
+    // The replica is cut off: from now on it receives no grant.
     pair.part();
     let calls = (8..20).map(|device| {
         let client = client.clone();
@@ -128,7 +129,7 @@ async fn a14_with_wait_replicas_a_failover_keeps_the_cap() {
         holders.extend(call.await.unwrap());
     }
     pair.fail_over().await;
-    // The one that leads now has no replica; one that follows it confirms.
+    // The new primary has no replica until another one follows it.
     let (mut second, port) = (crate::process::OwnRedis::prepare(), pair.replica.port.to_string());
     second.start().await;
     second.command(&["REPLICAOF", "127.0.0.1", &port]).await.unwrap();
@@ -151,7 +152,7 @@ async fn a14_without_it_a_failover_admits_as_many_again_as_it_lost_and_no_more()
     pair.fail_over().await;
     let after = admitted(&client, 30..60).await;
     assert_eq!(after.len(), lost.len());
-    // Whoever has one of the lost leases is told.
+    // The holder of a lost lease learns that it is unknown.
     let device = lost.iter().next().unwrap();
     let renewal = client.clone().renew_task(renew("safe", device, "t")).await.unwrap();
     assert_eq!(renewal.into_inner().verdict(), pb::RenewVerdict::Unknown);
@@ -163,7 +164,7 @@ async fn what_its_call_does_not_wait_for_is_withdrawn_all_the_same() {
     let client = pair.client.clone();
     assert!(ask(&client, "safe", "d0", "t").await.is_ok());
     pair.replica.signal("-STOP");
-    // One ends before the wait does, one is cancelled, beside one that waits it out.
+    // One call ends by its deadline, one is cancelled, and one waits until the end.
     let patient = client.clone();
     let patient = tokio::spawn(async move { ask(&patient, "safe", "d1", "t").await });
     let mut short = tonic::Request::new(admit("safe", "d2", "t"));
@@ -187,7 +188,7 @@ async fn a_slot_within_its_grace_is_not_given_away_by_a_withdrawal() {
     let first = ask(&client, "safe", "d0", "t").await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     pair.replica.signal("-STOP");
-    // Its own slot is granted to it again, and stays taken.
+    // The task is granted its own slot again, which stays taken without an acknowledgement.
     let again = ask(&client, "safe", "d0", "t").await.unwrap_err();
     assert_eq!((again.code(), &*reason(&again)), (Code::DeadlineExceeded, "UNCONFIRMED"));
     assert_eq!(in_use(&client, "safe").await, 1);
@@ -207,7 +208,7 @@ async fn a_second_try_is_confirmed_as_the_first_would_have_been() {
     let asking = client.clone();
     let asked = tokio::spawn(async move { ask(&asking, "safe", "d0", "t").await });
     eventually("it is granted", async || in_use(&client, "safe").await == 1).await;
-    // While it waits for the replica its connection breaks, and it is sent again.
+    // While the call waits for the replica, its connection breaks and the server repeats it.
     pair.break_connections().await;
     let status = asked.await.unwrap().expect_err("no replica has it");
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");

@@ -1,4 +1,4 @@
-//! What is stored is not what the scripts wrote: A9 and A10.
+//! Stored values that the scripts did not write: A9 and A10.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -64,7 +64,7 @@ async fn a9_an_unreadable_value_stays_one_pools_trouble(world: World) {
         let failed = calls.iter().filter_map(|call| call.as_ref().err());
         let codes: HashSet<Code> = failed.map(|status| status.code()).collect();
         assert_eq!(codes, HashSet::from([Code::Internal]), "{pool}");
-        // What answers INTERNAL has written nothing.
+        // A call that fails with INTERNAL has written nothing.
         let leases =
             world.tamper(&["EXISTS", &format!("{{}}:{{admission:{pool}}}:task:d0\x1ft")]).await;
         let granted = calls[0].is_ok();
@@ -122,7 +122,7 @@ async fn a9_what_cannot_be_written_with_a_queued_task_is_not_begun(world: World)
     }
 }
 
-/// How many events, leases and queued tasks there are.
+/// Number of events, leases and queued tasks; `None` on the embedded engine.
 async fn left(world: &World, pool: &str) -> Vec<Option<::redis::Value>> {
     let mut left = Vec::new();
     for (command, part) in [("LLEN", "events"), ("ZCARD", "leases"), ("HLEN", "queued")] {

@@ -1,4 +1,4 @@
-//! What is answered while Redis is gone, where the configuration says so beforehand.
+//! The fallback: configured answers while Redis is unreachable.
 
 use std::{collections::HashSet, fs, process::Stdio, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
 
 const SERVICE: &str = "tollgate.v1.AdmissionService";
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A share of 7 among three servers is 2.
+/// The share of each of three servers is 7 / 3, rounded down to 2.
 const CONFIG: &str = r#"
 replicas = 3
 [[pool]]
@@ -64,12 +64,13 @@ impl Outage {
         Outage { redis, server, client, rates, _config: config }
     }
 
-    /// Kills Redis, and waits until the server knows.
+    /// Kills Redis, and waits until the server has noticed.
     async fn begin(&mut self) {
         self.redis.kill();
         turns(&self.server, SERVICE, ServingStatus::NotServing).await;
     }
 
+    /// Starts Redis again, and waits until the server has noticed.
     async fn end(&mut self) {
         self.redis.start().await;
         turns(&self.server, SERVICE, ServingStatus::Serving).await;
@@ -98,6 +99,7 @@ impl Outage {
     }
 }
 
+/// Whether an answer of the fallback admits the task.
 fn is_granted(response: &pb::AdmitTaskResponse) -> bool {
     assert!(response.degraded, "{response:?}");
     if response.decision() == AdmitDecision::Full {
@@ -131,7 +133,7 @@ async fn a_server_admits_exactly_its_share_while_redis_is_gone() {
     let tokens: HashSet<u64> = granted.iter().map(|lease| lease.fencing_token).collect();
     let before = stored.lease.unwrap().fencing_token;
     assert!(tokens.len() == 2 && tokens.iter().all(|token| *token > before), "{tokens:?}");
-    // A repeat gets its lease; a result frees the slot for one more, and no other does.
+    // A repeat gets its lease again. A result frees the slot for one more task.
     let device = granted[0].device_id.clone();
     let repeat = outage.admit("allow", &device).await;
     assert!(is_granted(&repeat) && repeat.replayed && repeat.lease.as_ref() == Some(&granted[0]));
@@ -143,7 +145,7 @@ async fn a_server_admits_exactly_its_share_while_redis_is_gone() {
     assert_eq!(again.verdict(), CompleteVerdict::AlreadyCompleted);
     assert!(is_granted(&outage.admit("allow", "next").await));
     assert!(!is_granted(&outage.admit("allow", "one more").await));
-    // Nobody waits for a share, and a pool without slots has none.
+    // No call waits for a slot of the share, and a pool of capacity 0 has no share.
     let wait = Some(duration(Duration::from_secs(30)));
     let waits = pb::AdmitTaskRequest { max_wait: wait, ..admit("allow", "patient", "t") };
     let answered = tokio::time::timeout(PATIENCE / 4, outage.client.admit_task(waits)).await;
@@ -161,7 +163,7 @@ async fn refusals_are_declared_and_the_rest_fails() {
     assert_eq!(length(full.retry_after), Duration::from_secs(1));
     let client = &mut outage.client.clone();
     let unavailable = |code: Code| assert_eq!(code, Code::Unavailable);
-    // Not declared; what only the store can know; what the store granted.
+    // A pool without a fallback; a decision that needs the store; leases that the store granted.
     unavailable(client.admit_task(admit("plain", "d", "t")).await.unwrap_err().code());
     unavailable(client.admit_task(admit("allow", "d", "")).await.unwrap_err().code());
     unavailable(client.complete_task(complete("allow", "stored", "t")).await.unwrap_err().code());
@@ -206,12 +208,12 @@ async fn what_was_granted_meanwhile_ends_here_when_redis_is_back() {
     outage.ask(cost(7, under("k", "allow"))).await;
     outage.begin().await;
     let lease = outage.admit("allow", "local").await.lease.unwrap();
-    // A task of the store's, too: its lease there is not known here.
+    // A task with a lease in the store gets another one: the fallback does not know the first.
     let again = outage.admit("allow", "stored").await;
     assert!(is_granted(&again));
     assert!(outage.ask(under("k", "allow")).await.allowed);
     outage.end().await;
-    // What the store has counted counts, what was counted here does not.
+    // The count in the store is in force; calls that the fallback counted are not added.
     let throttled = outage.ask(under("k", "allow")).await;
     assert_eq!((throttled.verdict(), throttled.degraded), (RateVerdict::Throttle, false));
     assert_eq!(throttled.limits[0].count, 7);
@@ -219,7 +221,7 @@ async fn what_was_granted_meanwhile_ends_here_when_redis_is_back() {
     let fresh = outage.admit("allow", "fresh").await;
     assert_eq!((fresh.decision(), fresh.degraded), (AdmitDecision::Admitted, false));
     assert_eq!(outage.in_use("allow").await, 2);
-    // The store is asked first, and knows nothing of it.
+    // The store is asked first, and does not know the lease.
     let renewed = outage.renew("allow", "local").await;
     assert_eq!((renewed.verdict(), renewed.degraded), (RenewVerdict::Renewed, true));
     assert_eq!(renewed.lease.unwrap().fencing_token, lease.fencing_token);
@@ -229,7 +231,7 @@ async fn what_was_granted_meanwhile_ends_here_when_redis_is_back() {
     assert_eq!((known.verdict(), known.degraded), (CompleteVerdict::Completed, false));
     let unknown = outage.complete("allow", "nobody").await;
     assert_eq!((unknown.verdict(), unknown.degraded), (CompleteVerdict::Unknown, false));
-    // Of a task that has a lease in both the token tells which one is meant.
+    // For a task with a lease in both places, the fencing token selects one.
     let token = Some(again.lease.unwrap().fencing_token);
     let local =
         pb::CompleteTaskRequest { fencing_token: token, ..complete("allow", "stored", "t") };
@@ -285,7 +287,7 @@ async fn the_log_tells_once_when_it_begins_and_when_it_ends() {
         redis.start().await;
         let back = async {
             while said(ends) < outage {
-                // Those that come before it is up, too, are answered without.
+                // Calls before Redis is reachable again are answered by the fallback, too.
                 client.admit_task(admit("deny", "d", "t")).await.unwrap();
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }

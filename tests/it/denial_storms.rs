@@ -1,5 +1,5 @@
-//! Storms of refusals, and what another server does behind a server's back: on a Redis
-//! of the test's own.
+//! Storms of refused calls, and slots that are freed through another server, on the test's own
+//! Redis.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Waits until the server's Redis answers it.
+/// Waits until the server has reached its Redis.
 async fn ready(client: &mut Client) {
     while client.get_pool(pb::GetPoolRequest { pool: "p".into() }).await.is_err() {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -44,7 +44,7 @@ async fn a_storm_costs_redis_next_to_nothing() {
         rates.check_rate(under("k", "long")).await.unwrap();
     }
     let counted = calls(&redis).await;
-    // Each may be asked anew once in 10 s, which a busy machine may take.
+    // The pool and the key may each ask the store once in 10 s; the loop may take longer than that.
     let asked = counted.get("evalsha").copied().unwrap_or(0);
     assert!(asked <= 20, "{counted:?}");
     let get = pb::GetPoolRequest { pool: "p".into() };
@@ -69,7 +69,7 @@ async fn what_another_server_frees_is_seen_within_the_bound() {
         let refused = here.admit_task(admit("p", &next, "t")).await.unwrap().into_inner();
         assert_eq!(refused.decision(), AdmitDecision::Full);
         there.complete_task(complete("p", &holder, "t")).await.unwrap();
-        // With 1 h of lease nothing but the bound has it ask the store again.
+        // The lease lasts 1 h: only the bound of the denial cache makes the server ask again.
         let asks = async {
             while here.admit_task(admit("p", &next, "t")).await.unwrap().into_inner().decision()
                 != AdmitDecision::Admitted

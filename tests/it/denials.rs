@@ -1,5 +1,5 @@
-//! What a server remembers of refusals: a storm costs Redis next to nothing, and whatever
-//! could change an answer changes it at once, or within the bound through another server.
+//! The denial cache: a storm of refused calls costs Redis almost nothing. A change through the same
+//! server is visible at once, a change through another server within the bound.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     world::{World, admit, capacity, complete, duration, length, renew},
 };
 
-/// Long enough that no test passes for being slow.
+/// Cache times so long that no test passes merely because the machine is slow.
 pub const LONG: &str = "[[pool]]\nmatch = \"*\"\ncapacity = 1\ndenial_cache = \"10s\"\n\
                     [[policy]]\nname = \"long\"\nlimit = [{ max = 1, window = \"1h\" }]\n\
                     denial_cache = \"10s\"\n";
@@ -21,7 +21,7 @@ async fn world() -> World {
     World::with_rules(true, configured(LONG)).await
 }
 
-/// Whether a call was admitted, none when it was refused from memory.
+/// Whether a call was admitted; `None` if the denial cache refused it.
 fn admitted(response: &pb::AdmitTaskResponse) -> Option<bool> {
     let is_cached = response.usage.unwrap().cached;
     assert!(!is_cached || response.decision() == AdmitDecision::Full, "{response:?}");
@@ -31,7 +31,7 @@ fn admitted(response: &pb::AdmitTaskResponse) -> Option<bool> {
     (!is_cached).then_some(response.decision() == AdmitDecision::Admitted)
 }
 
-/// Has the server remember that the pool is full.
+/// Puts the refusal of a full pool into the denial cache.
 async fn remember(world: &World, pool: &str) {
     world.admit(pool, "asks", "t").await;
     assert_eq!(admitted(&world.admit(pool, "asks", "t").await), None);
@@ -51,7 +51,7 @@ async fn what_frees_a_slot_here_admits_at_once() {
     world.configure(capacity("p", 2)).await;
     assert_eq!(admitted(&world.admit("p", "fourth", "t").await), Some(true));
     remember(&world, "p").await;
-    // A failed task, too; and one whose lease ends sooner than any did.
+    // So does a failed task, and a lease that is shortened.
     let failed = pb::CompleteTaskRequest { outcome: 2, ..complete("p", "fourth", "t") };
     world.client.clone().complete_task(failed).await.unwrap();
     assert_eq!(admitted(&world.admit("p", "fifth", "t").await), Some(true));
@@ -79,13 +79,13 @@ async fn a_full_pool_is_asked_again_when_the_first_lease_can_end() {
     let usage = cached.usage.unwrap();
     assert_eq!((usage.capacity, usage.in_use, usage.available), (1, 1, 0));
     waits.push(length(cached.retry_after));
-    // What is left of the lease, and at most an eighth of it or 50 ms more.
+    // The rest of the lease, and a spread of at most an eighth of it.
     assert!((1001..1130).contains(&waits[1].as_millis()), "{waits:?}");
     world.advance(Duration::from_millis(1000)).await;
     assert_eq!(admitted(&world.admit("p", "b", "t").await), None);
     world.advance(Duration::from_millis(1)).await;
     assert_eq!(admitted(&world.admit("p", "b", "t").await), Some(true));
-    // And when the bound is over, where no lease ends before.
+    // Without an earlier end of a lease, the store is asked after the bound of the cache.
     remember(&world, "p").await;
     world.advance(Duration::from_secs(10)).await;
     assert_eq!(admitted(&world.admit("p", "c", "t").await), Some(false));
@@ -101,13 +101,13 @@ async fn who_holds_a_lease_gets_it_whatever_is_remembered() {
         assert!(repeat.replayed && repeat.lease.as_ref() == Some(&lease), "{repeat:?}");
         assert_eq!(admitted(&world.admit("p", "other", "t").await), None);
     }
-    // Renewed beyond what it was granted.
+    // The lease is renewed beyond its first end.
     world.advance(Duration::from_secs(299)).await;
     let renewed = world.renew("p", "holder", "t").await.lease.unwrap();
     world.advance(Duration::from_secs(200)).await;
     remember(&world, "p").await;
     assert_eq!(world.admit("p", "holder", "t").await.lease, Some(renewed));
-    // A result of it is told, too, and so is what a device has queued: nothing.
+    // The denial cache hides neither a result nor NO_TASK.
     world.complete("p", "holder", "t").await;
     world.admit("p", "next", "t").await;
     remember(&world, "p").await;
@@ -165,7 +165,7 @@ async fn a_throttled_key_is_refused_until_its_time_or_a_reset() {
     let passed = |length: Duration| length + Duration::from_secs(9);
     assert_eq!(passed(length(second.retry_after)), length(first.retry_after));
     assert_eq!(passed(length(second.limits[0].reset_after)), length(first.limits[0].reset_after));
-    // Of another cost, under another rule, of another key, with a name: by the store.
+    // Cost 0 is refused from the cache. A request id or another key is decided by the store.
     assert!(world.ask(cost(0, under("k", "long"))).await.cached);
     let named = pb::CheckRateRequest { request_id: "r".into(), ..under("k", "long") };
     assert!(!world.ask(named).await.cached);
@@ -173,7 +173,7 @@ async fn a_throttled_key_is_refused_until_its_time_or_a_reset() {
     assert!(world.reset("k", "long").await);
     let after = ask().await;
     assert!(after.allowed && !after.cached);
-    // Rules of calls have the default bound.
+    // Rules within calls have the default bound of 50 ms.
     let two = rule([limit(2, MINUTE, Algorithm::FixedWindow)]);
     world.ask(cost(2, check("k", &two))).await;
     assert!(!world.ask(cost(2, check("k", &two))).await.cached);
@@ -232,7 +232,7 @@ async fn refused_calls_that_count_towards_a_ban_reach_it() {
         vec![(Throttle, false, false); 2],
         vec![(Throttle, true, false)],
         vec![(Throttle, false, false); 3],
-        // The call that sets the ban has it told to those who are to know.
+        // The call that sets the ban reports `crossed`, so that a notice can be sent.
         vec![(Ban, true, false), (Ban, false, false)],
         vec![(Ban, false, true); 2],
     ];
@@ -255,7 +255,7 @@ async fn of_several_checks_only_those_are_sent_that_are_not_known() {
     };
     let known = (false, true);
     assert_eq!(answers(response), [known, (true, false), known, (false, false), known]);
-    // What was on its way beside the call that passed is not remembered.
+    // A refusal beside an allowed call of the same key is not cached.
     world.rates.clone().check_rates(request.clone()).await.unwrap();
     let response = world.rates.clone().check_rates(request).await.unwrap().into_inner();
     assert_eq!(answers(response), [known; 5]);

@@ -1,8 +1,8 @@
-//! Both executors of every decision on the same random histories with stepped
-//! time: every outcome must be equal, and so must what is left behind.
+//! Both executors of every admission decision on the same random histories with stepped time. All
+//! outcomes and the remaining state must be equal.
 //!
-//! Lengths and steps are multiples of 100 ms, so that calls often fall on the
-//! very instant at which something ends.
+//! Lengths and steps are multiples of 100 ms, so that calls often fall on the exact instant at
+//! which something ends.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -37,10 +37,10 @@ use crate::{
 
 const STEPS: usize = 21_000;
 const SEEDS: [u64; 4] = [1, 2, 3, 4];
-/// What was told since is compared in its order; to ask for it costs a round trip.
+/// Steps between two comparisons of wake-ups; each comparison costs a round trip.
 const HINTS_EVERY: usize = 20;
 
-/// One history on both executors.
+/// One random history on both executors.
 struct History {
     twins: Twins,
     pools: States<Pool>,
@@ -52,7 +52,7 @@ struct History {
     callers: Callers,
     hints: usize,
     kinds: HashSet<u8>,
-    /// Leases that stayed, and those that were withdrawn.
+    /// Number of revocations without effect, and number of freed slots.
     withdrawn: [usize; 2],
 }
 
@@ -111,7 +111,7 @@ impl History {
         self.twins.time.advance(steps * 100_000).await;
     }
 
-    /// To the very instant at which something of some task ends.
+    /// Steps to the exact instant at which something of a random task ends.
     async fn pass_to_an_end(&mut self) {
         let now = self.twins.time.now();
         let tasks = self.pools.values().flat_map(|pool| pool.tasks(Timestamp(now)));
@@ -183,7 +183,7 @@ impl History {
         }
     }
 
-    /// What concerns queued tasks and events.
+    /// Takes a random decision about queued tasks or events.
     async fn decide_of_queue(&mut self, name: TaskName, settings: Settings, context: &str) {
         let pool = name.pool.clone();
         match self.random.random_range(0..30) {

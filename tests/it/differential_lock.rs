@@ -1,5 +1,5 @@
-//! Both executors of every decision about locks on the same random histories with
-//! stepped time, clocks that are set back included.
+//! Both executors of every lock decision on the same random histories with stepped time. The clock
+//! is also set back.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::{
 
 const STEPS: usize = 15_000;
 const SEEDS: [u64; 3] = [1, 2, 3];
-/// What was told since is compared in its order; to ask for it costs a round trip.
+/// Steps between two comparisons of wake-ups; each comparison costs a round trip.
 const HINTS_EVERY: usize = 20;
 
 struct History {

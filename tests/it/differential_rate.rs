@@ -1,8 +1,8 @@
-//! Both executors of every decision about rates on the same random histories
-//! with stepped time, clocks that are set back included.
+//! Both executors of every rate decision on the same random histories with stepped time. The clock
+//! is also set back.
 //!
-//! What they keep is compared through what they say: every key is looked at
-//! under every rule now and then, and the events of every shard are read.
+//! Stored state is compared through answers: at intervals every key is checked under every rule,
+//! and the events of every shard are read.
 
 pub mod rules;
 
@@ -33,19 +33,19 @@ struct History {
     meters: States<Meter>,
     indexes: States<BanIndex>,
     logs: States<Log>,
-    /// Numbers of events that pages ended with.
+    /// Event numbers at which pages ended.
     numbers: Vec<u64>,
-    /// How many events both have told alike.
+    /// Number of equal events that both executors returned.
     events: usize,
     random: ChaCha8Rng,
     rules: Vec<Arc<Rule>>,
     cursors: Vec<BanCursor>,
-    /// What a refused caller was told: the call, and when it passes.
+    /// Refused calls, each with the time at which it passes, in µs.
     waits: Vec<(CheckRate, u64)>,
-    /// When bans end and when they are forgotten.
+    /// Times at which bans end and at which they are forgotten, in µs.
     ends: Vec<u64>,
-    /// What all steps of time are multiples of. In calm histories it is the
-    /// length of a minute's sub-buckets, each step to when one is given back.
+    /// All steps of time are multiples of this, in µs. In calm histories it is the length of the
+    /// sub-buckets of a minute, so that each step ends where a sub-bucket leaves the window.
     unit: u64,
 }
 
@@ -102,7 +102,7 @@ impl History {
             850..950 => return self.pass_to_an_end().await,
             950..990 => self.random.random_range(1..100) * 1_000_000,
             990..995 => self.random.random_range(1..100) * 60_000_000,
-            // A clock that is set back, by up to a minute.
+            // Sets the clock back by up to a minute.
             _ => {
                 let back: u64 = self.random.random_range(1..60_000_000);
                 return self.twins.time.set_back((back / self.unit).max(1) * self.unit).await;
@@ -115,7 +115,7 @@ impl History {
         self.twins.time.advance((micros / self.unit).max(1) * self.unit).await;
     }
 
-    /// How far it is to the next edge of a sub-bucket of some rule's window.
+    /// Time until the next edge of a sub-bucket of a random rule, in µs.
     fn next_edge(&mut self) -> u64 {
         let rule = self.rules.choose(&mut self.random).unwrap();
         let window = rule.limits.choose(&mut self.random).unwrap().window.micros();
@@ -123,7 +123,7 @@ impl History {
         part - self.twins.time.now() % part
     }
 
-    /// To the instant at which some refused call passes, or just before it.
+    /// Steps to the end of a ban, or to the instant at which a refused call passes or just before.
     async fn pass_to_an_end(&mut self) {
         let now = self.twins.time.now();
         self.waits.retain(|(_, at)| *at > now);
@@ -183,14 +183,14 @@ impl History {
         }
     }
 
-    /// Puts the events of the last decision where the engine would.
+    /// Appends the events of the last decision to the logs, as the engine does.
     fn log(&mut self) {
         for (tag, event, now) in self.twins.take_events() {
             self.logs.entry(tag).or_default().append(event, now);
         }
     }
 
-    /// Reads events of a shard of both policies.
+    /// Reads events of a shard, for both policies.
     async fn read(&mut self, shard: usize, after: After, context: &str) {
         for policy in ["p", "q}"].map(name) {
             let read = ReadRateEvents::new(&policy, shard, after);
@@ -204,7 +204,7 @@ impl History {
         }
     }
 
-    /// Checks, of which those that are sent together share what they read.
+    /// Checks a rate, or 20 rates in one batch whose items share reads.
     async fn check(&mut self, name: MeterName, context: &str) {
         let together = if self.random.random_bool(0.1) { 20 } else { 1 };
         let mut calls = vec![self.call(name)];
@@ -241,6 +241,7 @@ impl History {
         })
     }
 
+    /// Compares all events, and every key under every rule. Each key must have a TTL.
     async fn look_at_all(&mut self, context: &str) {
         for shard in 0..SHARDS {
             self.read(shard, After { number: Some(0), limit: 1000 }, context).await;

@@ -1,5 +1,5 @@
-//! Both executors of every decision about sequences on the same random histories
-//! with stepped time, clocks that are set back included.
+//! Both executors of every sequence decision on the same random histories with stepped time. The
+//! clock is also set back.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -39,10 +39,10 @@ struct History {
     counters: States<Counter>,
     random: ChaCha8Rng,
     sequences: Vec<(Sequence, Option<Reserve>)>,
-    /// What was given out last of each, as it is on the wire.
+    /// The last value that each sequence gave out, as on the wire.
     given: BTreeMap<usize, u64>,
     outcomes: BTreeMap<&'static str, usize>,
-    /// What Redis calls itself.
+    /// The epoch that Redis reported last; empty before the first reservation.
     epoch: Vec<u8>,
 }
 
@@ -64,7 +64,7 @@ async fn history(seed: u64) {
         epoch: Vec::new(),
     };
     if seed == 3 {
-        // To the end of the calendar, a few years later.
+        // Starts so late that the history reaches the end of the calendar.
         history.twins.time.advance(56 * 365 * DAY).await;
     }
     for step in 0..STEPS {
@@ -86,7 +86,7 @@ async fn history(seed: u64) {
 
 fn sequence(number: usize, random: &mut ChaCha8Rng) -> (Sequence, Option<Reserve>) {
     let name = Name::parse(Bytes::from(format!("sequence {number}"))).unwrap();
-    // Of the first nine, each layout once.
+    // The first nine sequences have one layout each.
     let pattern = LAYOUTS.get(number).or_else(|| LAYOUTS.choose(random)).unwrap();
     let ahead = *[0, 1, 1000, 86_400_000, 40 * 86_400_000].choose(random).unwrap();
     let offset = random.random_range(-840..=840);
@@ -105,7 +105,7 @@ impl History {
             0..600 => {}
             600..800 => time.advance(self.random.random_range(0..3000)).await,
             800..900 => time.advance(self.random.random_range(0..100_000_000)).await,
-            // To a boundary of some unit, or the instant before it.
+            // Steps to a boundary of a random unit, or to 1 µs before it.
             900..960 => {
                 let next = (now / unit + 1) * unit - self.random.random_range(0..2);
                 time.advance(next - now).await;
@@ -141,12 +141,12 @@ impl History {
             ReserveSequence { sequence, last: needed, ahead, confirmation: Confirmation::NONE };
         let (native, redis) = self.twins.both(&mut self.counters, &decision).await;
         let redis = redis.unwrap();
-        // Only Redis has epochs, and it is in its first one.
+        // Only Redis has an epoch.
         assert_eq!(native.upto, redis.upto, "{context}: {decision:?}");
         self.epoch = redis.epoch;
     }
 
-    /// The last value, 0 for none.
+    /// The last value; 0 if there is none.
     async fn last(&mut self, index: usize) -> u64 {
         let get = GetSequence { sequence: self.sequences[index].0.clone() };
         let last = self.twins.agree(&mut self.counters, &get, "last").await;
@@ -175,9 +175,9 @@ impl History {
             75..88 => Some(last.saturating_add(random.random_range(0..8)).saturating_sub(3)),
             88..92 => Some(last.saturating_add(random.random_range(0..3_000_000))),
             92..94 => Some((1 << 53) - random.random_range(0..10)),
-            // Where the two parts of a sum meet.
+            // Near a multiple of 10^15, where the two parts of a stored value meet.
             94..96 => Some((last / PART + 1) * PART - random.random_range(1..4)),
-            // A sequence that is at its end serves no other test.
+            // Only every fourth sequence may reach its end, since no other case can follow.
             96 if index.is_multiple_of(4) => Some(VALUE_MAX - random.random_range(0..20)),
             96 | 97 => Some(random.random_range(0..=VALUE_MAX)),
             _ => Some(0),
@@ -188,9 +188,9 @@ impl History {
         let upto = last.saturating_add(random.random_range(0..20)).min(most);
         let known =
             random.random_bool(0.3).then(|| Reservation { upto, epoch: self.epoch.clone() });
-        // Before anything is reserved nobody knows the epoch.
+        // The epoch is known only after a reservation.
         let confirmed = known.filter(|known| !known.epoch.is_empty());
-        // Now and then by a server that has no such entry.
+        // Sometimes the server has no entry for the sequence in its configuration.
         let reserve = reserve.filter(|_| random.random_bool(0.95));
         let decision = NextSequence {
             sequence: sequence.clone(),
@@ -205,7 +205,7 @@ impl History {
         self.check(index, &decision, &outcome, context);
     }
 
-    /// What holds of every answer.
+    /// Checks the invariants of an answer, and counts its kind.
     fn check(&mut self, index: usize, asked: &NextSequence, outcome: &Allotment, context: &str) {
         let kind = match outcome {
             Allotment::Given { replayed: true, .. } => "replayed",

@@ -1,9 +1,9 @@
-//! Both executors of every decision about stock on the same random histories with
-//! stepped time: every outcome must be equal, and so must what is left behind.
+//! Both executors of every stock decision on the same random histories with stepped time. All
+//! outcomes and the remaining state must be equal.
 //!
-//! Lengths and steps are multiples of 100 ms, so that calls often fall on the very
-//! instant at which a hold ends. Histories of even seeds have a clock that is set back,
-//! those of odd ones crowds whose holds lapse together.
+//! Lengths and steps are multiples of 100 ms, so that calls often fall on the exact instant at
+//! which a hold ends. With an even seed the clock is also set back; with an odd seed many holds
+//! lapse together.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ struct History {
     twins: Twins,
     skus: States<Sku>,
     random: ChaCha8Rng,
-    /// When holds end.
+    /// Times at which holds end.
     ends: Vec<Timestamp>,
     outcomes: BTreeMap<String, usize>,
 }
@@ -93,14 +93,14 @@ impl History {
                 let back = self.random.random_range(1..30) * 100_000;
                 return self.twins.time.set_back(back).await;
             }
-            // To where orders are forgotten.
+            // Beyond the time at which orders are forgotten.
             993..1000 => 864_000,
             _ => self.random.random_range(1..3_000),
         };
         self.twins.time.advance(steps * 100_000).await;
     }
 
-    /// To the very instant at which a hold ends.
+    /// Steps to the exact instant at which a hold ends.
     async fn pass_to_an_end(&mut self) {
         let now = self.twins.time.now();
         self.ends.retain(|end| end.0 > now);
@@ -163,7 +163,7 @@ impl History {
         ReserveStock { sku, order, quantity, hold, buyer }
     }
 
-    /// Small, or, of one sku, around the largest.
+    /// A small quantity, or, for the SKU `sand`, sometimes one near the maximum.
     fn quantity(&mut self, sku: &Name, small: u64) -> u64 {
         match self.random.random_range(0..4) {
             0 if sku.as_str() == "sand" => QUANTITY_MAX - self.random.random_range(0..9),
@@ -172,7 +172,7 @@ impl History {
         }
     }
 
-    /// Many holds that end together, of which a step takes back some.
+    /// Many holds end together, and one step takes only a part of them back.
     async fn crowd(&mut self, context: &str) {
         let sku = self.name(&SKUS[..3]);
         let plenty = AddStock { sku: sku.clone(), delta: CROWD as i64, request: None };
@@ -182,14 +182,14 @@ impl History {
             let mut reserve = self.reserve(sku.clone(), order.clone());
             reserve.quantity = 1;
             reserve.hold = Millis(6000);
-            // Most have buyers of their own, more than one HMGET asks for.
+            // Most have different buyers: more of them than one HMGET reads.
             let own = self.random.random_bool(0.8);
             let buyer = if own { order.clone() } else { self.name(&BUYERS) };
             reserve.buyer = Some(Buyer { name: buyer, limit: Some(QUANTITY_MAX) });
             self.agree(&reserve, context).await;
         }
         self.twins.time.advance(6_000_000).await;
-        // Whoever asks first meets more than a step takes back.
+        // The first decision meets more ended holds than one step takes back.
         let first = self.agree(&GetStock { sku: sku.clone() }, context).await;
         assert_eq!(first, Ruling::Again, "{context}");
         for _ in 0..6 {
@@ -236,14 +236,14 @@ impl History {
         ruling
     }
 
-    /// Compares the numbers of every sku and buyer, and that in Redis what is reserved
-    /// is what is held, and what lapses has a TTL.
+    /// Compares the numbers of every SKU and buyer. In Redis the reserved quantity must equal the
+    /// sum of the holds, and exactly the orders and the replay cache must have a TTL.
     async fn compare_state(&mut self, context: &str) {
         for name in SKUS {
             let sku = parse(name.to_owned());
             while self.agree(&GetStock { sku: sku.clone() }, context).await == Ruling::Again {}
             for buyer in BUYERS {
-                // Refused in any case, it says what the buyer has.
+                // This reservation is always refused, and its outcome has the buyer's quantity.
                 let buyer = Some(Buyer { name: parse(buyer.to_owned()), limit: Some(1) });
                 let (quantity, hold) = (RESERVE_MAX, Millis(100));
                 let order = parse("probe".to_owned());

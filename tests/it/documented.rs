@@ -1,8 +1,8 @@
-//! The commands of `docs/`, of `examples/` and of the README, run as they stand there in
-//! ```` ```console ```` blocks: each must answer what is written below it, on a server
-//! that has a document's ```` ```toml ```` blocks for its configuration.
+//! Runs the commands in ```` ```console ```` blocks of `docs/`, `examples/` and the README, and
+//! compares each answer with the text below the command. The server's configuration is the text of
+//! the ```` ```toml ```` blocks.
 //!
-//! `TOLLGATE_TEST_BLESS=1` writes down what they answer now instead.
+//! `TOLLGATE_TEST_BLESS=1` writes the current answers into the documents instead.
 
 mod varying;
 
@@ -24,7 +24,7 @@ use crate::{
 use varying::{Varying, clock, masked};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-/// Where documents expect the server.
+/// The server's address in the documents.
 const ADDRESS: &str = "127.0.0.1:50051";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -64,8 +64,8 @@ async fn the_python_examples_print_what_is_documented() {
     let document = Document {
         file: "examples/python/README.md",
         program: (".venv/bin/python ", &python),
-        // The backend's answers come in any order; two lines below stands what they
-        // come to.
+        // The answers of the backend come in any order: only the lines below their summary are
+        // compared.
         compared: |text| match text.split_once("\nanswers: ") {
             Some((_, end)) => end.lines().skip(1).collect::<Vec<_>>().join("\n"),
             None => text.to_owned(),
@@ -83,15 +83,15 @@ async fn the_python_examples_print_what_is_documented() {
     assert_eq!(response.decision(), pb::AdmitDecision::AlreadyCompleted);
 }
 
-/// A file with commands of one program, and how much of an answer counts.
+/// A document with commands of one program, and a function that selects the compared text.
 struct Document<'a> {
     file: &'a str,
-    /// The program as it is written, and where it is.
+    /// The program's name in the document, and its path.
     program: (&'a str, &'a Path),
     compared: fn(&str) -> String,
 }
 
-/// A command and what is written below it.
+/// A command, its line and the documented answer.
 #[derive(Default)]
 struct Step {
     line: usize,
@@ -100,13 +100,13 @@ struct Step {
 }
 
 impl Document<'_> {
-    /// Runs the program's commands, and `sleep`, in the file's folder; returns
-    /// how many.
+    /// Runs the program's commands, and `sleep`, in the folder of the document. Returns their
+    /// number.
     fn play(&self, server: &Server) -> usize {
         let path = Path::new(ROOT).join(self.file);
         let Ok(text) = fs::read_to_string(&path) else { return 0 };
         let address = format!("127.0.0.1:{}", server.port);
-        // All on one day: serials have it in them.
+        // The run must start and end on the same day, since serials contain the date.
         while clock()[8..].starts_with("2359") {
             thread::sleep(Duration::from_secs(1));
         }
@@ -134,7 +134,7 @@ impl Document<'_> {
                 continue;
             }
             let expected = varying.replace(&step.documented);
-            // A stream is ended by its deadline, behind what it had to tell.
+            // A stream ends by its deadline, with an error after its messages.
             let succeeds = !step.documented.lines().any(|line| line == "ERROR:");
             assert!(
                 masked(&(self.compared)(&expected)) == masked(&(self.compared)(answered))
@@ -153,7 +153,7 @@ impl Document<'_> {
         run
     }
 
-    /// What a shell runs for a command; none for one of another program.
+    /// The shell text of a command; `None` if it calls another program.
     fn shell(&self, command: &str) -> Option<String> {
         let (name, path) = self.program;
         match command.strip_prefix(name) {
@@ -163,15 +163,14 @@ impl Document<'_> {
     }
 }
 
-/// The commands of all console blocks. Lines after a trailing backslash belong
-/// to the command.
+/// The commands of all console blocks. Lines after a trailing backslash belong to the command.
 fn steps(text: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut inside = false;
     for (line, content) in (1..).zip(text.lines()) {
         if content.starts_with("```") {
             inside = content == "```console";
-            // Takes what a block has before its first command.
+            // Collects the text before the first command of a block.
             steps.push(Step::default());
         } else if let Some(step) = steps.last_mut().filter(|_| inside) {
             if let Some(command) = content.strip_prefix("$ ") {
@@ -200,7 +199,7 @@ fn configuration(text: &str) -> String {
     text.lines().filter(|line| of_blocks(line)).map(|line| format!("{line}\n")).collect()
 }
 
-/// Both texts line by line: `-` is documented only, `+` is answered only.
+/// A diff of two texts: `-` marks documented lines, `+` marks answered lines.
 fn difference(documented: &str, answered: &str) -> String {
     let (old, new): (Vec<_>, Vec<_>) = (documented.lines().collect(), answered.lines().collect());
     let same = |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| {
@@ -218,7 +217,7 @@ fn bless() -> bool {
     env::var_os("TOLLGATE_TEST_BLESS").is_some()
 }
 
-/// What an environment variable names, else what is on the PATH.
+/// The path in an environment variable, else the path of a program on PATH.
 fn tool(variable: &str, name: &str) -> Option<PathBuf> {
     env::var_os(variable).map(PathBuf::from).or_else(|| on_path(name))
 }
@@ -228,8 +227,7 @@ fn on_path(name: &str) -> Option<PathBuf> {
     env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// Says so on the terminal, past the test harness, which hides what passing
-/// tests print.
+/// Writes directly to standard error: the test harness hides the output of passing tests.
 fn skipped(why: &str) {
     let _ = writeln!(io::stderr(), "skipped: {why}");
 }

@@ -1,4 +1,4 @@
-//! What a server with a data directory keeps over a restart.
+//! State of a server with a data directory that survives a restart.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub async fn start(folder: &TempFolder, config: &TempFile, durability: &str) -> 
     (server, world)
 }
 
-/// Ends a server: in order, or without a word.
+/// Ends a server by a signal, and waits for its end.
 pub async fn end(mut server: Server, signal: &str) {
     server.process.signal(signal);
     server.process.end(Duration::from_secs(20)).await;
@@ -44,7 +44,7 @@ pub async fn serial(world: &World, request: pb::NextSequenceRequest) -> pb::Next
     world.sequences.clone().next_sequence(request).await.unwrap().into_inner()
 }
 
-/// Killed right after the last answer, or ended in order within the interval.
+/// Durability and signal: killed right after the last answer, or shut down within the interval.
 const ENDS: [(&str, &str); 2] = [("always", "-KILL"), ("interval", "-TERM")];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,7 +89,7 @@ async fn a22_a_server_killed_between_grant_and_reply_grants_once() {
     let (folder, config) = (TempFolder::new(), TempFile::new(POLICIES));
     let (server, world) = start(&folder, &config, "always").await;
     world.configure(capacity("p", 10_000)).await;
-    // A call that nobody waits for: it was decided and is down, or it was neither.
+    // The answer of each call may be lost: the call was decided and is stored, or neither.
     let mut calls = Vec::new();
     for task in 0..64 {
         let mut client = world.client.clone();

@@ -1,4 +1,5 @@
-//! What a server says of a data directory that it cannot use, or use no longer.
+//! Exit codes and messages of a server that cannot use its data directory, or can no longer write
+//! to it.
 
 use std::{
     fs,
@@ -19,7 +20,7 @@ use crate::{
 
 const PAGE: usize = 4096;
 
-/// What a server says that does not serve, and its exit code.
+/// Starts a server that must refuse the directory. Returns the exit code and standard error.
 async fn refused(folder: &TempFolder) -> (Option<i32>, String) {
     let mut command = tollgate(&["serve", "--listen", "127.0.0.1:0", "--data-dir", folder.text()]);
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -43,7 +44,7 @@ async fn a_second_server_on_a_directory_is_refused() {
     assert!(said.contains("another server uses") && said.contains(folder.text()), "{said}");
 }
 
-/// A directory of a server that was killed, and its file.
+/// The data directory of a killed server, and the database file in it.
 async fn left_behind() -> (TempFolder, std::path::PathBuf) {
     let (folder, config) = (TempFolder::new(), TempFile::new(POLICIES));
     let (server, world) = start(&folder, &config, "always").await;
@@ -58,7 +59,7 @@ async fn left_behind() -> (TempFolder, std::path::PathBuf) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_torn_tail_is_cut_and_said() {
     let (folder, file) = left_behind().await;
-    // The file was made longer for a write that never came.
+    // The file was extended for a write that never happened.
     let mut bytes = fs::read(&file).unwrap();
     bytes.extend([0; 4096]);
     fs::write(&file, bytes).unwrap();
@@ -74,7 +75,7 @@ async fn a_torn_tail_is_cut_and_said() {
     assert!(said.contains("is cut off"), "{said}");
 }
 
-/// Damage in what was written last is no torn write: it had been acknowledged.
+/// Damage in the last write is not a torn write: that write was acknowledged.
 #[tokio::test(flavor = "multi_thread")]
 async fn damage_of_the_last_write_is_no_torn_tail() {
     let (folder, config) = (TempFolder::new(), TempFile::new(POLICIES));
@@ -102,7 +103,8 @@ async fn damage_of_the_last_write_is_no_torn_tail() {
     assert!(said.contains("Restore the directory from a copy"), "{said}");
 }
 
-/// A file that is large is read on while another thread puts together what was read.
+/// A large file is read while another thread decodes its entries. The unreadable entry is still
+/// named.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_entry_that_cannot_be_read_is_named_in_a_large_file_too() {
     let (folder, file) = left_behind().await;
@@ -130,7 +132,7 @@ async fn an_entry_that_cannot_be_read_is_named_in_a_large_file_too() {
 async fn damage_is_named_and_nothing_is_served() {
     let (folder, file) = left_behind().await;
     let sound = fs::read(&file).unwrap();
-    // Pages that are free have it, too.
+    // Free pages contain the key, too.
     let keys = sound.windows(8).enumerate().filter(|(_, bytes)| bytes == b"order-77");
     let keys: Vec<u64> = keys.map(|(at, _)| at as u64).collect();
     assert!(!keys.is_empty());
@@ -161,11 +163,11 @@ async fn damage_is_named_and_nothing_is_served() {
     }
 }
 
-/// A limit on how long files of the process may be stands for a full disk.
+/// A limit on the file size of the process simulates a full disk.
 #[tokio::test(flavor = "multi_thread")]
 async fn s8_a_full_disk_turns_calls_into_unavailable_until_there_is_room() {
     let folder = TempFolder::new();
-    // The log is on the full disk, too.
+    // The limit applies to the log, too.
     let log = TempFile::new("");
     let serve = format!(
         "trap '' XFSZ; exec {} serve --listen 127.0.0.1:0 --durability always --data-dir {} 2>{}",
@@ -188,7 +190,7 @@ async fn s8_a_full_disk_turns_calls_into_unavailable_until_there_is_room() {
         match world.sequences.clone().next_sequence(next("order")).await {
             Ok(value) => given = value.into_inner().last,
             Err(status) if status.code() == tonic::Code::Unavailable => break status,
-            // Under way when the disk was full: nobody knows.
+            // In flight when the disk became full: the fate of the call is unknown.
             Err(status) => assert_eq!(status.code(), tonic::Code::DeadlineExceeded, "{status}"),
         }
     };

@@ -1,4 +1,4 @@
-//! Disks that fail, on a disk that is made up: it loses power, is full, and is repaired.
+//! Simulated disks: power loss, a full disk, failed syncs, and the recovery from each.
 
 use std::{
     collections::BTreeMap,
@@ -30,11 +30,11 @@ use tollgate::{
 
 const SECTOR: usize = 512;
 
-/// What is on the platter, and what was written since the last sync.
+/// The synced bytes, the writes since the last sync, and the bytes that reads return.
 #[derive(Debug, Default)]
 struct Platter {
     synced: Vec<u8>,
-    /// Sectors by their number, and lengths, in the order of the writes.
+    /// Sectors by number, and new lengths, in the order of the writes.
     unsynced: Vec<Write>,
     seen: Vec<u8>,
 }
@@ -45,12 +45,12 @@ enum Write {
     Length(usize),
 }
 
-/// A disk whose power can fail, and that can be full.
+/// A simulated disk that can lose power, be full or fail a sync.
 #[derive(Debug, Clone, Default)]
 struct Made {
     platter: Arc<Mutex<Platter>>,
     is_full: Arc<AtomicBool>,
-    /// The sync fails that is so many on.
+    /// Number of syncs until one fails; 0 for no failure.
     failing_sync: Arc<AtomicU32>,
 }
 
@@ -78,7 +78,7 @@ impl Made {
         Disk::custom(Path::new("made-up"), move |builder| builder.create_with_backend(made.clone()))
     }
 
-    /// What is left when the power fails: of what was not synced any part, sector by sector.
+    /// The disk after a power loss: it has a random part of the unsynced sectors.
     fn after_power_loss(&self, random: &mut ChaCha8Rng) -> Made {
         let platter = self.platter.lock().unwrap();
         let mut left = platter.synced.clone();
@@ -121,8 +121,8 @@ impl StorageBackend for Made {
         let left = self.failing_sync.load(Ordering::SeqCst);
         self.failing_sync.store(left.saturating_sub(1), Ordering::SeqCst);
         if left == 1 {
-            // As Linux does: it is seen as written, is not on the platter, and no later sync
-            // writes it.
+            // As on Linux: reads return these writes, but they are not on the disk, and no later
+            // sync writes them.
             return Err(io::Error::other("the sync has failed"));
         }
         unsynced.iter().for_each(|write| put(&mut platter.synced, write));
@@ -134,7 +134,7 @@ impl StorageBackend for Made {
         let mut platter = self.platter.lock().unwrap();
         let (start, end) = (offset as usize, offset as usize + data.len());
         platter.seen[start..end].copy_from_slice(data);
-        // All sectors that it touches, as they are then.
+        // All sectors that the write touches, with their new content.
         let mut sectors = BTreeMap::new();
         for at in start / SECTOR..end.div_ceil(SECTOR) {
             let end = (at * SECTOR + SECTOR).min(platter.seen.len());
@@ -176,8 +176,8 @@ async fn last(engine: &Engine, sequence: &str) -> u64 {
     last.map_or(0, |(last, _)| last)
 }
 
-/// Calls of four callers, each on sequences of its own, until the power fails; and what
-/// is there after it, again and again.
+/// Four callers take values until the power fails. After each power loss, every acknowledged value
+/// must still be taken.
 #[tokio::test(flavor = "multi_thread")]
 async fn s8_a_power_loss_takes_nothing_that_was_acknowledged() {
     let seed = rand::random();
@@ -207,7 +207,7 @@ async fn s8_a_power_loss_takes_nothing_that_was_acknowledged() {
                 got
             })
         });
-        // The power fails while some are under way: what was answered by then counts.
+        // The power fails while calls are in flight. Values that were answered before must survive.
         let callers: Vec<_> = callers.collect();
         let under_way = {
             let engine = engine.clone();
@@ -228,7 +228,8 @@ async fn s8_a_power_loss_takes_nothing_that_was_acknowledged() {
     }
 }
 
-/// A full disk: refused with the reason, nothing lost, nothing made up, and on it goes.
+/// While the disk is full, calls are refused with the reason, and no acknowledged value is lost.
+/// Calls succeed again when there is space.
 #[tokio::test(flavor = "multi_thread")]
 async fn s8_a_full_disk_refuses_calls_and_recovers() {
     let made = Made::default();
@@ -237,7 +238,7 @@ async fn s8_a_full_disk_refuses_calls_and_recovers() {
     for round in 1..=3u64 {
         assert_eq!(next(&engine, "order").await, Ok(round * 2 - 1));
         made.is_full.store(true, Ordering::SeqCst);
-        // The first one has been decided, and waits for the disk.
+        // The first call is decided, and waits for the disk.
         let waiting = {
             let engine = engine.clone();
             tokio::spawn(async move { next(&engine, "order").await })
@@ -251,7 +252,7 @@ async fn s8_a_full_disk_refuses_calls_and_recovers() {
             other => panic!("{other:?}"),
         }
         assert!(engine.check().is_err());
-        // What a power loss would leave now has what was acknowledged, and no more.
+        // A power loss now would keep every acknowledged value.
         let left = made.after_power_loss(&mut ChaCha8Rng::seed_from_u64(round));
         assert!(last(&open(&left), "order").await >= round * 2 - 1);
         made.is_full.store(false, Ordering::SeqCst);
@@ -262,8 +263,8 @@ async fn s8_a_full_disk_refuses_calls_and_recovers() {
     assert_eq!(last(&open(&made), "order").await, 6);
 }
 
-/// A sync that fails loses what it was to write, and says so once: whoever believes the next
-/// one has it on the disk no more.
+/// A failed sync loses its writes, and reports the error once. An engine that trusts the next sync
+/// would lose acknowledged values.
 #[tokio::test(flavor = "multi_thread")]
 async fn s8_a_sync_that_fails_is_not_believed_later() {
     let seed = rand::random();
@@ -275,7 +276,7 @@ async fn s8_a_sync_that_fails_is_not_believed_later() {
         for sequence in &names {
             assert!(last(&engine, sequence).await > 0, "{round}: {sequence} is gone");
         }
-        // Half of a page that the write that fails has split is not touched by the next one.
+        // The failing write may split a page, and the next write touches only one half of it.
         let failing = if round > 0 { random.random_range(1..5) } else { 0 };
         made.failing_sync.store(failing, Ordering::SeqCst);
         let more: Vec<_> = (0..if round > 0 { 60 } else { 3000 })
@@ -284,7 +285,7 @@ async fn s8_a_sync_that_fails_is_not_believed_later() {
         let given = join_all(more.iter().map(|sequence| next(&engine, sequence))).await;
         let given = more.into_iter().zip(given).filter(|(_, given)| given.is_ok());
         names.extend(given.map(|(sequence, _)| sequence));
-        // It is refused while the disk fails, and in the end it is not.
+        // Calls are refused while the disk fails, and succeed afterwards.
         while next(&engine, "order").await.is_err() || made.failing_sync.load(Ordering::SeqCst) > 0
         {
             tokio::time::sleep(Duration::from_millis(5)).await;

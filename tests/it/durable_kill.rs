@@ -1,10 +1,10 @@
-//! The scenario S8: a server with a data directory is killed under load, again and again,
-//! and each time everything that it had acknowledged is looked for, by a record that its
-//! callers have kept. Under `interval` what is lost was acknowledged within one second: where
-//! the disk stalls that second may be long ago, and nothing was acknowledged since that is
-//! not there.
+//! Scenario S8: a server with a data directory is killed under load, many times. After each kill
+//! the state of the server is compared with the answers that its callers recorded.
 //!
-//! `TOLLGATE_TEST_KILLS` says how often; 20 unless it is set.
+//! Under `interval`, all lost changes were acknowledged within one second. If the disk stalled,
+//! that second may be long before the kill, since calls waited for the disk from then on.
+//!
+//! `TOLLGATE_TEST_KILLS` sets the number of kills; default 20.
 
 mod book;
 
@@ -30,7 +30,7 @@ use crate::{
 
 const CALLERS: usize = 16;
 const STOCK: i64 = 10_000_000;
-/// How long leases and holds run, in seconds.
+/// Length of leases and holds, in seconds.
 const HOURS: f64 = 6.0 * 3600.0;
 
 fn kills() -> usize {
@@ -57,14 +57,14 @@ async fn kill_again_and_again(
     let arguments = ["--data-dir", folder.text(), "--durability", durability];
     let mut server = Server::start(&arguments).await;
     let shop = Shop::of(World::at(server.address()).await).await;
-    // However long it takes, nothing lapses meanwhile; renewals run as long as the pool says.
+    // Leases and holds outlive the test. A renewal uses the lease duration of the pool.
     let lease_duration = Some(seconds(HOURS));
     let pool = pb::ConfigurePoolRequest { lease_duration, ..capacity("p", 1_000_000) };
     shop.world.configure(pool).await;
     shop.set("tv", STOCK).await;
     let (mut book, mut found) = (Book::default(), 0);
     for kill in 0..kills() {
-        // What was set up, or found out after the last kill, is not for this one to take.
+        // An orderly restart: the kill must not lose the setup or the changes of the last check.
         end(server, "-TERM").await;
         server = Server::start(&arguments).await;
         let life = Duration::from_millis(rand::rng().random_range(lives.clone()));
@@ -80,7 +80,7 @@ async fn kill_again_and_again(
     assert!(found > kills() * 20, "only {found}");
 }
 
-/// Callers under way until the server is killed.
+/// Runs callers until the server is killed after `life`. Adds their record to the book.
 async fn live(server: &Server, book: &mut Book, kill: usize, life: Duration) {
     let shop = Arc::new(Shop::of(World::at(server.address()).await).await);
     let (shared, over) = (Arc::new(Mutex::new(std::mem::take(book))), Arc::default());
@@ -120,7 +120,7 @@ async fn take_serial(shop: &Shop, book: &Mutex<Book>) {
     }
 }
 
-/// Takes one or two steps with something new, and notes what was tried and answered.
+/// Takes one or two steps with a new item. Records attempts and acknowledgements.
 async fn play(shop: &Shop, book: &Mutex<Book>, mut item: Item) {
     let steps = rand::rng().random_range(1..=2);
     for _ in 0..steps {

@@ -1,4 +1,4 @@
-//! Every change of a pool is one event, also what ends though nobody calls.
+//! Each change of a pool is one event, also an end that no call causes.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -26,7 +26,7 @@ on_both_engines! {
     what_changes_nothing_is_no_event,
 }
 
-/// Kind, task, attempt and outcome of events that are there, from the first.
+/// Kind, task, attempt and outcome of the first `number` events.
 async fn told(world: &World, pool: &str, number: usize) -> Vec<(Kind, String, u32, Outcome)> {
     let mut events = Events::of(&world.client, pool, Some("0")).await;
     let mut told = Vec::new();
@@ -47,7 +47,7 @@ async fn every_change_is_an_event(world: World) {
     world.fail("p", "d", "a").await;
     world.report("p", "d").await.unwrap();
     world.outlive().await;
-    // The end of the last attempt, and what is dispatched next.
+    // The report ends the last attempt, and dispatches the next task.
     world.report("p", "d").await.unwrap();
     world.evict("p", "d", "b").await;
     world.complete("p", "d", "b").await;
@@ -111,7 +111,7 @@ async fn leases_end_though_nobody_calls(world: World) {
     world.outlive().await;
     let expired = events.next().await;
     assert_eq!((expired.kind(), expired.fencing_token), (Kind::Expired, lease.fencing_token));
-    // Once, and though the lease was longer: the sweeper knows by itself when it ends.
+    // Exactly one event. The sweeper finds the end of the next lease, too.
     world.admit("p", "d", "later").await;
     assert_eq!(events.next().await.task_id, "later");
     world.outlive().await;
@@ -173,7 +173,7 @@ async fn ten_thousand_leases_that_lapse_together_are_an_event_each() {
         });
         stream::iter(admits).buffer_unordered(50).collect::<Vec<_>>().await;
         world.outlive().await;
-        // The next call works, whoever takes the others out.
+        // The next call works, even if other ended leases are not swept yet.
         let again = world.report("p", "d0").await.unwrap();
         assert_eq!(again.attempt, 2);
         let mut events = Events::of(&world.client, "p", Some("0")).await;
@@ -196,8 +196,7 @@ async fn ten_thousand_leases_that_lapse_together_are_an_event_each() {
     }
 }
 
-/// How long after its lease's end each admission was said to have ended, on the clock of
-/// the engine.
+/// Delay of each EXPIRED event after the end of its lease, on the engine's clock.
 async fn delays(events: &mut Events, number: usize) -> Vec<Duration> {
     let (mut ends, mut delays) = (HashMap::new(), Vec::new());
     while delays.len() < number {
@@ -217,7 +216,7 @@ async fn delays(events: &mut Events, number: usize) -> Vec<Duration> {
 }
 
 const LEASE_MICROS: u64 = 1_000_000;
-/// Far more than the 2 s of the contract: a busy machine is no failure.
+/// Far more than the 2 s of the contract, since the machine may be busy.
 const DELAY_MAX: Duration = Duration::from_secs(8);
 
 fn short(pool: &str, device: &str) -> pb::AdmitTaskRequest {

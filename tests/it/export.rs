@@ -1,5 +1,5 @@
-//! `tollgate export` and `tollgate import`: what was moved is the same, record by record,
-//! and goes on the same, decision by decision, whichever engines it was moved between.
+//! `tollgate export` and `tollgate import` between all engines: the moved state is equal, record by
+//! record, and later decisions have equal outcomes.
 
 mod command;
 mod history;
@@ -14,12 +14,12 @@ use crate::process::TempFolder;
 use history::History;
 use sides::{Side, stepped};
 
-/// Decisions of a history before anything is moved, and after each move.
+/// Number of decisions before the first move, and after each move.
 const BEFORE: usize = 2500;
 const AFTER: usize = 300;
 
-/// The lines of what a store holds, but for the first and the last, and for what has lapsed
-/// on a clock that is ahead of the machine's: sorted.
+/// The sorted lines of an export without its first and its last line. Lines that have lapsed at
+/// `now` are left out.
 async fn archived(store: &mut Store, folder: &TempFolder, now: u64) -> Vec<String> {
     let file = folder.path().join("compared.jsonl");
     transfer::export(store, Some(&file)).await.unwrap();
@@ -39,7 +39,7 @@ fn unlapsed(line: &str, now: u64) -> Option<String> {
     match value["kind"].as_str().unwrap() {
         "archive" | "end" => return None,
         "rate" => {
-            // One without counters is one whose counters have all lapsed.
+            // A rate without live counters and without a ban counts as lapsed.
             let counters = value["counters"].as_array().cloned().unwrap_or_default();
             let mut counters: Vec<_> = counters.into_iter().filter(lives).collect();
             counters.sort_by_key(|counter| counter.to_string());
@@ -60,7 +60,7 @@ fn kept_in(folder: &TempFolder, now: u64) -> Store {
     Store::directory(folder.path()).unwrap().on_clock(stepped(now))
 }
 
-/// Compares what stores hold; how many lines there are.
+/// Compares the exports of two stores. Returns their lines.
 async fn same(one: &mut Store, other: &mut Store, folder: &TempFolder, now: u64) -> Vec<String> {
     let one = archived(one, folder, now).await;
     let other = archived(other, folder, now).await;
@@ -81,7 +81,7 @@ async fn what_is_moved_is_the_same_and_goes_on_the_same() {
     }
 }
 
-/// Redis to embedded, embedded to Redis, embedded to embedded.
+/// Moves state from Redis to embedded, from embedded to Redis, and from embedded to embedded.
 async fn moved(seed: u64) {
     let folders = [TempFolder::new(), TempFolder::new(), TempFolder::new()];
     let scratch = &folders[2];
@@ -113,7 +113,7 @@ async fn moved(seed: u64) {
         assert!(kinds.iter().any(|line| line.contains(&tag)), "seed {seed}: no {kind}");
     }
     drop(directory);
-    // An engine begins after whatever was there before it.
+    // The clock of a restarted engine begins after every stored instant.
     history.now += 1000;
     let embedded = Side::embedded(&folders[0], history.now).await;
     history.play(&[&redis, &embedded], AFTER, seed).await;

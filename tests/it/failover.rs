@@ -1,4 +1,4 @@
-//! Pools that are held after a failover (`after_failover = "hold"`).
+//! Pools that are on hold after a failover (`after_failover = "hold"`).
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
 
 const HOLD: &str = "[[pool]]\nmatch = \"*\"\ncapacity = 3\nlease_duration = \"60s\"\n\
                     expiry_grace = \"5s\"\nafter_failover = \"hold\"\n";
-/// A lease length, with its grace.
+/// The lease duration with its grace.
 const LENGTH: Duration = Duration::from_secs(65);
 const ANOTHER: &str = "aaaa:bbbb";
 
@@ -29,7 +29,7 @@ fn renewal(device: &str, token: u64) -> pb::RenewTaskRequest {
 }
 
 impl World {
-    /// As if another primary had led until now, which had handed on no token above `last`.
+    /// Makes the state look as if another primary had written it, with `last` as its last token.
     async fn succeed(&self, last: Option<u64>) {
         let key = "{}:{admission:p}:token";
         let Some(redis::Value::BulkString(text)) = self.tamper(&["GET", key]).await else {
@@ -52,7 +52,7 @@ impl World {
         renewed.into_inner().verdict()
     }
 
-    /// The task's lease is lost, and its record.
+    /// Deletes the lease and the record of the device's task, as a failover may.
     async fn lose(&self, device: &str) {
         const LOSE: &str = "for _, lease in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
             if string.find(lease, ARGV[1], 1, true) == 1 then
@@ -73,12 +73,12 @@ async fn nobody_new_is_admitted_until_a_lease_length_has_passed() {
     world.succeed(None).await;
     let held = world.admit("p", "d1", "t").await;
     assert_eq!(held.decision(), AdmitDecision::Paused);
-    // Less what this server has seen the new one lead for, by real time.
+    // The hold is shorter by the real time for which the server has seen the new primary.
     let left = micros(world.pool("p").await.hold_end_time) - world.time().now();
     let left = Duration::from_micros(left);
     assert!(left <= LENGTH && left > LENGTH - Duration::from_secs(30), "{left:?}");
     assert!(length(held.retry_after) >= left, "{held:?}");
-    // Who had a lease has it still, and is done when it is done.
+    // A holder keeps its lease, and can complete its task.
     let again = world.admit("p", "d0", "t").await;
     assert_eq!((again.lease, again.replayed), (first.lease, true));
     let done = world.complete("p", "d0", "t").await;
@@ -105,20 +105,20 @@ async fn a_lost_lease_that_is_presented_counts_again() {
     world.succeed(Some(tokens[0])).await;
     let mut events = Events::of(&world.client, "p", None).await;
     assert_eq!(world.in_use("p").await, 1);
-    // Without its token nobody knows it.
+    // Without its token, a lost lease is unknown.
     assert_eq!(world.renew("p", "d1", "t").await.verdict(), RenewVerdict::Unknown);
     assert_eq!(world.renewed("d1", tokens[1]).await, RenewVerdict::Renewed);
     assert_eq!(world.in_use("p").await, 2);
     let event = events.next().await;
     let told = (event.kind(), event.fencing_token, &*event.device_id);
     assert_eq!(told, (PoolEventKind::Admitted, tokens[1], "d1"));
-    // It is a lease like any other: renewed again, completed.
+    // The re-registered lease can be renewed and completed like any other.
     assert_eq!(world.renewed("d1", tokens[1]).await, RenewVerdict::Renewed);
     assert_eq!(world.in_use("p").await, 2);
     assert_eq!(world.renewed("d1", tokens[1] - 1).await, RenewVerdict::StaleToken);
     assert_eq!(world.complete("p", "d1", "t").await.verdict(), pb::CompleteVerdict::Completed);
     assert_eq!(world.renewed("d1", tokens[1]).await, RenewVerdict::Completed);
-    // A token that no clock can have given is none, nor is one that was not lost.
+    // Tokens that no clock can have given, and tokens that were not lost, are unknown.
     let wrong = world.time().now() + 2 * 86_400_000_000;
     for token in [1, tokens[0], wrong] {
         assert_eq!(world.renewed("d9", token).await, RenewVerdict::Unknown, "{token}");
@@ -156,14 +156,14 @@ async fn a_lost_renewal_and_a_lost_second_attempt_are_made_good() {
     world.client.clone().enqueue_tasks(tasks).await.unwrap();
     let attempt = world.admit("p", "d1", "").await;
     assert_eq!(attempt.task.unwrap().attempt, 1);
-    // Renewals were lost: by what is known the leases end in the hold.
+    // Renewals were lost: by the stored state, the leases end during the hold.
     world.advance(LENGTH - Duration::from_secs(2)).await;
     world.succeed(None).await;
     assert_eq!(world.decision("d2").await, AdmitDecision::Paused);
     world.advance(Duration::from_secs(3)).await;
     assert_eq!(world.in_use("p").await, 0);
     assert_eq!(world.renewed("d0", first.fencing_token).await, RenewVerdict::Renewed);
-    // Its second attempt, of which only the device knows.
+    // The second attempt, which only the device knows.
     let token = attempt.lease.unwrap().fencing_token + 7;
     assert_eq!(world.renewed("d1", token).await, RenewVerdict::Renewed);
     assert_eq!(world.in_use("p").await, 2);
@@ -182,12 +182,12 @@ async fn a_lost_renewal_and_a_lost_second_attempt_are_made_good() {
 async fn what_had_ended_before_does_not_come_back() {
     let world = world().await;
     let old = world.admit("p", "d0", "t").await.lease.unwrap().fencing_token;
-    // Its slot may have been given to another one, whose lease was lost.
+    // The slot may have been granted to another task, whose lease was lost.
     world.advance(LENGTH + Duration::from_secs(1)).await;
     world.succeed(None).await;
     assert_eq!(world.decision("d2").await, AdmitDecision::Paused);
     assert_eq!(world.renewed("d0", old).await, RenewVerdict::Expired);
-    // Nor once nothing is known of it any more.
+    // The same holds after the record was deleted.
     world.lose("d0").await;
     assert_eq!(world.renewed("d0", old).await, RenewVerdict::Unknown);
     assert_eq!(world.in_use("p").await, 0);
@@ -199,7 +199,7 @@ async fn a_failover_that_is_long_past_holds_nothing() {
     let world = World::with_rules(true, configured(&config)).await;
     world.admit("p", "d0", "t").await;
     world.succeed(None).await;
-    // This server has seen who leads now for longer than a lease length.
+    // This server has seen the current primary for longer than a lease length.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(world.decision("d1").await, AdmitDecision::Admitted);
 }
@@ -226,7 +226,7 @@ async fn an_operator_ends_a_hold_with_reset() {
     assert_eq!(world.in_use("p").await, 2);
 }
 
-/// Devices ask again until the pool has an answer for them.
+/// Returns the decision about the task `t` of a device.
 async fn decision(client: &Client, pool: &str, device: &str) -> AdmitDecision {
     let answer = client.clone().admit_task(admit(pool, device, "t")).await.unwrap();
     answer.into_inner().decision()
@@ -247,14 +247,14 @@ async fn a14_a_pool_that_is_held_admits_nobody_in_place_of_what_was_lost() {
     pair.fail_over().await;
     for device in ["d3", "d4"] {
         assert_eq!(decision(&client, "p", device).await, AdmitDecision::Paused);
-        // One of which the new primary knows nothing may have been lost as a whole.
+        // A pool without state on the new primary may have lost all of it.
         assert_eq!(decision(&client, "fresh", device).await, AdmitDecision::Paused);
     }
     for (device, token) in ["d1", "d2"].into_iter().zip(tokens) {
         let renewed = client.clone().renew_task(renewal(device, token)).await.unwrap();
         assert_eq!(renewed.into_inner().verdict(), RenewVerdict::Renewed, "{device}");
     }
-    // Another server finds the same hold, of a pool it has never seen.
+    // Another server finds the same hold for a pool that is new to it.
     let another = pair.another().await;
     let client = another.client().await;
     eventually("it has its store", async || {

@@ -1,5 +1,4 @@
-//! Redis in its larger forms, of a test's own: a primary with replicas under Sentinels,
-//! and a Cluster.
+//! Larger Redis installations of a test: a primary with replicas under Sentinels, and a Cluster.
 
 mod cluster;
 
@@ -12,12 +11,12 @@ pub use cluster::Cluster;
 
 use crate::process::{Process, connect, free_port};
 
-/// How long a farm may take to be ready: elections are held at Redis's own pace.
+/// Time in which an installation must be ready. Elections take seconds.
 const READY: Duration = Duration::from_secs(60);
-/// After which a node that is silent is held to be gone, in milliseconds.
+/// Silence after which a node counts as failed, in milliseconds.
 const NODE_TIMEOUT: &str = "1000";
 
-/// A redis-server of a farm.
+/// A redis-server of an installation.
 pub struct Node {
     pub port: u16,
     directory: PathBuf,
@@ -51,12 +50,12 @@ impl Node {
         redis::cmd(command[0]).arg(&command[1..]).query_async(&mut connection).await
     }
 
-    /// Ends it without a word.
+    /// Kills the node.
     pub fn kill(&mut self) {
         self.process = None;
     }
 
-    /// Starts it again, empty.
+    /// Starts the node again, without data.
     pub async fn restart(&mut self, arguments: &[&str]) {
         self.run(arguments);
         self.ready().await;
@@ -74,6 +73,7 @@ impl Node {
         lines.find(|(key, _)| *key == field).map(|(_, value)| value.to_owned())
     }
 
+    /// Whether the replica is connected to its primary.
     async fn is_linked(&self) -> bool {
         self.info("master_link_status").await.as_deref() == Some("up")
     }
@@ -86,7 +86,7 @@ impl Drop for Node {
     }
 }
 
-/// Waits until something holds.
+/// Waits until `holds` returns true. Panics after [`READY`].
 pub async fn eventually(what: &str, holds: impl AsyncFn() -> bool) {
     let wait = async {
         while !holds().await {
@@ -96,7 +96,7 @@ pub async fn eventually(what: &str, holds: impl AsyncFn() -> bool) {
     timeout(READY, wait).await.unwrap_or_else(|_| panic!("in time: {what}"));
 }
 
-/// A primary, its replicas, and three Sentinels that know them as `main`.
+/// A primary, its replicas, and three Sentinels that monitor the primary as `main`.
 pub struct Watched {
     pub nodes: Vec<Node>,
     pub sentinels: Vec<Node>,
@@ -138,7 +138,7 @@ impl Watched {
         format!("redis+sentinel://{}/main", places.join(","))
     }
 
-    /// Whether all Sentinels see this node lead, and the others follow it.
+    /// Whether all Sentinels see this node as the primary of all other nodes.
     pub async fn is_settled(&self, leader: usize) -> bool {
         for one in &self.sentinels {
             let known = one.command(&["SENTINEL", "REPLICAS", "main"]).await;
@@ -158,7 +158,7 @@ impl Watched {
         true
     }
 
-    /// Which node leads, by its own word.
+    /// Whether a node reports itself as a primary.
     pub async fn leads(&self, node: usize) -> bool {
         self.nodes[node].info("role").await.as_deref() == Some("master")
     }

@@ -1,5 +1,5 @@
-//! What callers see when Redis fails: each fault under load, with the history of what
-//! they saw as the proof that the cap held. S2 to S5 of the known failures.
+//! Calls while Redis fails: each fault occurs under load, and the history of the calls proves that
+//! the capacity held. Scenarios S2 to S5.
 
 mod load;
 mod soak;
@@ -19,10 +19,10 @@ use crate::{
 use load::{CAPACITY, Load};
 use table::Row;
 
-/// Answers after which a fault is over.
+/// Number of answered calls before a fault, and after it.
 const CALM: usize = 200;
 
-/// A server on a Redis, and the pool `p` in it of so many slots.
+/// A server on a Redis, with a pool `p` of [`CAPACITY`] slots.
 async fn served(url: &str) -> (Server, Client) {
     let server = Server::start(&["--engine", url]).await;
     let client = server.client().await;
@@ -33,7 +33,7 @@ async fn served(url: &str) -> (Server, Client) {
     (server, client)
 }
 
-/// A Redis of the test's own, and a server on it.
+/// A server on the test's own Redis.
 async fn single() -> (OwnRedis, Server, Client) {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
@@ -41,7 +41,8 @@ async fn single() -> (OwnRedis, Server, Client) {
     (redis, server, client)
 }
 
-/// Calls go on for a while, a fault comes, and is healed; then they go on again.
+/// Starts a load, causes a fault and heals it, and waits until calls are answered again. `heal`
+/// returns the instant at which the fault ended.
 async fn suffer(fault: &str, clients: &[Client], heal: impl AsyncFnOnce(&Load) -> Instant) {
     let load = Load::start(clients, "p");
     load.answered(CALM).await;
@@ -117,7 +118,7 @@ async fn s4_redis_is_told_to_pause() {
     .await;
 }
 
-/// Answers are spoiled on their way for a while.
+/// Damages the replies of Redis for one second.
 async fn spoiled(fault: &str, spoil: fn(&Wire, bool)) {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
@@ -150,7 +151,7 @@ async fn s5_redis_becomes_a_replica_and_a_primary_again() {
     redis.start().await;
     other.start().await;
     let (_server, client) = served(&redis.url()).await;
-    // What it does not copy it keeps.
+    // The replica must not copy the other Redis: with a wrong password it keeps its data.
     redis.command(&["CONFIG", "SET", "masterauth", "no"]).await.unwrap();
     other.command(&["CONFIG", "SET", "requirepass", "yes"]).await.unwrap();
     suffer("READONLY for 1 s", &[client], async |load| {
@@ -198,7 +199,7 @@ async fn a_slot_moves_to_another_node_and_back() {
     let (_server, client) = served(&farm.url()).await;
     let slot = farm.slot("p").await;
     let load = Load::start(&[client], "p");
-    // Enough keys that it is on its way for a while.
+    // Enough keys that each move of the slot takes a while.
     load.answered(3 * CALM).await;
     let first = farm.owner(slot).await.0;
     let primaries: Vec<usize> = farm.primaries().await;

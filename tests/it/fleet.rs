@@ -1,4 +1,4 @@
-//! `tollgate fleet` against a server of this build, through sockets.
+//! `tollgate fleet` against a server of this build.
 
 use std::{net::SocketAddr, process::Stdio, sync::Arc, time::Duration};
 
@@ -32,7 +32,7 @@ pub fn options(server: SocketAddr, flags: &str) -> FleetOptions {
     Cli::try_parse_from(arguments).expect("good flags").fleet
 }
 
-/// A server on an embedded engine with this clock.
+/// Starts a server on an embedded engine with this clock. Returns its address.
 pub async fn serve(clock: Clock) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
@@ -75,7 +75,7 @@ async fn a_cap_holds_whatever_the_devices_do() {
     assert_eq!(number(&text, "failed"), 0, "{text}");
 }
 
-/// Frees slots of tasks that still run, as a server that loses count would.
+/// Evicts running tasks again and again, as a server that counts wrongly would.
 fn evict_all_the_time(server: SocketAddr) -> JoinHandle<()> {
     tokio::spawn(async move {
         let stub = AdmissionServiceClient::connect(format!("http://{server}")).await;
@@ -125,7 +125,7 @@ const LARGE: &str = "--devices 2000 --capacity 60 --report-interval 1s --lease 2
     --task-duration 300ms..1s --silent 10% --late 10% --duplicates 5% --crashes 5% \
     --duration 8s --seed 1";
 
-/// The command against a server process, then every slot once more.
+/// Runs the fleet against a server, then takes all slots once.
 async fn two_thousand_devices(server: Server) {
     let mut command = tollgate(&["fleet", "--server", &server.address()]);
     command.args(LARGE.split_whitespace()).stderr(Stdio::null()).stdout(Stdio::piped());
@@ -138,7 +138,7 @@ async fn two_thousand_devices(server: Server) {
         assert_ne!(number(&report, name), 0, "{name}");
     }
 
-    // The silent devices' leases end, and all 60 slots can be had.
+    // The leases of the silent devices end, and all 60 slots can be granted.
     let lease = Duration::from_secs(2);
     sleep(lease).await;
     let mut client = server.client().await;

@@ -1,4 +1,4 @@
-//! `tollgate fleet --queued` against a server of this build, through sockets.
+//! `tollgate fleet --queued` against a server of this build.
 
 use std::{process::Stdio, time::Duration};
 
@@ -53,7 +53,7 @@ async fn a_task_that_is_taken_away_is_seen() {
     let cancels = async {
         loop {
             let list = client.list_tasks(listing("fleet", TaskState::Queued)).await.unwrap();
-            // The last one of its device, whose turn is far off.
+            // The last queued task of its device is not dispatched soon.
             if let Some(task) = list.into_inner().tasks.pop() {
                 let (pool, device_id) = ("fleet".to_owned(), task.device_id);
                 let cancel = CancelTaskRequest { pool, device_id, task_id: task.task_id };
@@ -74,7 +74,7 @@ async fn a_task_that_is_taken_away_is_seen() {
     assert!(report.contains("TASKS ARE NEITHER DONE NOR DEAD"), "{report}");
 }
 
-/// The command's report, and how it ends.
+/// Runs the fleet. Returns its report and exit code.
 async fn play(server: &Server, flags: &str) -> (String, i32) {
     let mut command = tollgate(&["fleet", "--queued", "--server", &server.address()]);
     command.args(flags.split_whitespace()).stderr(Stdio::null()).stdout(Stdio::piped());
@@ -85,8 +85,7 @@ async fn play(server: &Server, flags: &str) -> (String, i32) {
     (report, output.status.code().expect("not killed"))
 }
 
-/// Five thousand tasks, and what a checker that knows nothing of the fleet says of the
-/// pool's events.
+/// Runs 5,000 tasks. A checker that does not know the fleet checks the events of the pool.
 async fn five_thousand_tasks(server: &Server, client: &Client) {
     let demands = Demands { from_start: true, complete: true, max_attempts: Some(2) };
     let record = Recorder::start(client, "fleet", demands).await;

@@ -1,4 +1,4 @@
-//! `tollgate fleet --rate` against a server of this build, through sockets.
+//! `tollgate fleet --rate` against a server of this build.
 
 use std::{
     process::Stdio,
@@ -73,7 +73,7 @@ async fn levels_warn_and_ban() {
     }
 }
 
-/// A clock that runs three times as fast as it should.
+/// A clock that runs three times too fast.
 fn hasty() -> (Clock, JoinHandle<()>) {
     let (now, start) = (Arc::new(AtomicU64::new(START)), monotonic());
     let clock = Clock::Stepped(now.clone());

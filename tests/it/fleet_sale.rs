@@ -1,4 +1,4 @@
-//! `tollgate fleet --sale` against a server of this build, through sockets.
+//! `tollgate fleet --sale` against a server of this build.
 
 use std::{process::Stdio, time::Duration};
 
@@ -19,7 +19,7 @@ fn check(text: &str, buyers: u64) {
     assert_eq!(number(text, "failed"), 0, "{text}");
     let sold = number(text, "confirmed") + number(text, "retaken");
     assert!(text.contains(&format!("Sold {sold} of ")), "{text}");
-    // Whatever else is said twice is said to somebody who calls twice.
+    // Other repeated answers go to buyers that call twice.
     assert!(number(text, "already confirmed") <= sold, "{text}");
 }
 
@@ -64,7 +64,7 @@ async fn redis_server() -> (OwnRedis, Server) {
     (redis, server)
 }
 
-/// The command's report, and how it ends.
+/// Runs the fleet. Returns its report and exit code.
 async fn play(server: &Server, flags: &str) -> (String, i32) {
     let mut command = tollgate(&["fleet", "--sale", "--server", &server.address()]);
     command.args(flags.split_whitespace()).stderr(Stdio::null()).stdout(Stdio::piped());
@@ -89,7 +89,7 @@ async fn two_thousand_buyers_on_redis() {
 #[tokio::test(flavor = "multi_thread")]
 async fn stock_that_comes_from_nowhere_is_seen() {
     let (redis, server) = redis_server().await;
-    // A hand in the till.
+    // Adds stock behind the back of the server.
     let adds = async {
         loop {
             let keys = redis.command(&["KEYS", "tollgate:{stock:sale/*}:stock"]).await.unwrap();

@@ -1,4 +1,4 @@
-//! A call by its frames: however a message is cut up, and whatever is wrong with it.
+//! Calls sent frame by frame: messages that are cut in many ways, and invalid messages.
 
 use std::{pin::pin, time::Duration};
 
@@ -21,13 +21,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 type Headers<'a> = &'a [(&'static str, &'static str)];
 
-/// A connection that says frames as they are written here.
+/// A connection that sends frames exactly as given.
 struct Peer {
     send: SendRequest<bytes::Bytes>,
     port: u16,
 }
 
-/// What came in answer to a call.
+/// The answer to a call.
 struct Answer {
     code: Code,
     messages: Vec<u8>,
@@ -56,13 +56,13 @@ impl Peer {
         send.send_request(request.body(()).unwrap(), false).unwrap()
     }
 
-    /// Says these frames, and that no more come.
+    /// Sends these frames and ends the stream.
     async fn call(&self, method: &str, headers: Headers<'_>, frames: &[&[u8]]) -> Answer {
         let (answer, mut body) = self.begin(method, headers).await;
         for (at, frame) in frames.iter().enumerate() {
             let is_last = at + 1 == frames.len();
             body.send_data(bytes::Bytes::copy_from_slice(frame), is_last).unwrap();
-            // Each in a packet of its own.
+            // Each frame goes into a separate packet.
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         if frames.is_empty() {
@@ -97,13 +97,13 @@ async fn a_message_is_the_same_however_it_is_cut_up() {
     let bytes: Vec<&[u8]> = message.chunks(1).collect();
     let cuts: [(Headers, &[&[u8]]); 8] = [
         (&[], &[&message]),
-        // The end in a frame of its own, as many clients have it.
+        // An empty frame ends the stream, as many clients send it.
         (&[], &[&message, b""]),
         (&[], &[b"", &message, b"", b""]),
         (&[], &[&message[..3], &message[3..7], &message[7..]]),
         (&[], &[&message[..5], &message[5..], b""]),
         (&[], &bytes),
-        // Who sends two is answered the first, as by tonic.
+        // Of two messages the first is answered, as tonic does.
         (&[], &[&message, &message]),
         (&[("grpc-encoding", "identity")], &[&message]),
     ];
@@ -123,7 +123,7 @@ async fn a_message_is_the_same_however_it_is_cut_up() {
     body.send_trailers(HeaderMap::new()).unwrap();
     assert_eq!(heard(answer).await.code, Code::Ok);
 
-    // A method that is answered tonic's way.
+    // A method that tonic handles.
     let pool = framed(0, &pb::GetPoolRequest { pool: "pool".into() });
     let answer = peer.call("GetPool", &[], &[&pool]).await;
     let pool = pb::GetPoolResponse::decode(&answer.messages[5..]).unwrap().pool.unwrap();
@@ -162,7 +162,7 @@ async fn what_is_no_message_is_refused_and_nothing_is_written() {
     assert_eq!(answer.code, Code::InvalidArgument);
     assert!(answer.headers.contains_key("grpc-status-details-bin"));
 
-    // Two that go away before all is said.
+    // Two calls are cancelled before their streams end.
     for said in [&message[..9], &message] {
         let (_, mut body) = peer.begin("AdmitTask", &[]).await;
         body.send_data(bytes::Bytes::copy_from_slice(said), false).unwrap();
@@ -182,7 +182,7 @@ async fn a_call_whose_message_is_not_all_there_ends_by_its_deadline() {
     let peer = Peer::of(&server).await;
     let message = framed(0, &admit("pool", "device", "task"));
     for method in ["AdmitTask", "GetPool"] {
-        // Nothing, a part, and all but that it is all.
+        // No bytes, a part of the message, and the whole message without the end of the stream.
         for said in [0, 9, message.len()] {
             let begin = async |headers| {
                 let (answer, mut body) = peer.begin(method, headers).await;

@@ -1,4 +1,4 @@
-//! The history checker of `tests/history` on the events of a running server.
+//! The history checker of `tests/history`, applied to the events of a running server.
 
 #[path = "../history/admissions.rs"]
 mod admissions;
@@ -29,10 +29,10 @@ pub use checker::{Demands, Verdict};
 use event::{Event, Kind, Outcome};
 pub use reader::check;
 
-/// How long a pool is quiet before its record is taken to be whole.
+/// Quiet time after which the record of a pool counts as complete.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// Sees all events of a pool from now on.
+/// Records and checks all events of a pool from now on.
 pub struct Recorder {
     stop: oneshot::Sender<()>,
     verdict: JoinHandle<Verdict>,
@@ -54,7 +54,8 @@ impl Recorder {
                             after = Some(event.cursor.clone());
                             checker.see(&read(event));
                         }
-                        // A busy machine reads too slowly.
+                        // The server ended the stream, since a busy machine read too slowly. It is
+                        // resumed.
                         Err(_) => events = Events::of(&client, &pool, after.as_deref()).await,
                     },
                     () = sleep(QUIET), if is_stopped => return checker.finish(),
@@ -64,7 +65,7 @@ impl Recorder {
         Recorder { stop, verdict }
     }
 
-    /// Waits for the last events, and judges.
+    /// Waits for the last events. Returns the verdict.
     pub async fn end(self) -> Verdict {
         self.stop.send(()).unwrap();
         timeout(Duration::from_secs(60), self.verdict).await.unwrap().unwrap()

@@ -1,4 +1,4 @@
-//! Every other answer of the admission contract.
+//! All other answers of the admission contract.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ async fn a_lease_carries_its_times_on_the_engines_clock(world: World) {
     assert_eq!(lease.fencing_token, START);
     assert_eq!(micros(lease.grant_time), START);
     assert_eq!(micros(lease.expire_time), START + 300_000_000);
-    // In the same instant the next token is one more.
+    // A lease of the same instant gets the next token.
     assert_eq!(world.admit("p", "d2", "t").await.lease.unwrap().fencing_token, START + 1);
 }
 
@@ -210,7 +210,7 @@ async fn settings_win_until_reset_and_leave_granted_leases_alone(world: World) {
     let short = world.admit("p", "d2", "t").await.lease.unwrap();
     assert_eq!(micros(short.expire_time), START + 1_000_000);
 
-    // What is not given stays; the same again changes nothing.
+    // Settings that are not given stay as they are. Equal settings change nothing.
     let again = world.configure(capacity("p", 2)).await;
     assert_eq!(again.config.unwrap().overrides, ["capacity", "lease_duration"]);
     let reset = pb::ConfigurePoolRequest { reset: Some(true), ..capacity("p", 7) };

@@ -1,4 +1,4 @@
-//! What a lock promises, in the order of the list of known failures.
+//! Scenarios D of locks, and other answers of the lock contract.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn d3_a_late_release_leaves_the_next_holder_alone(world: World) {
     let locks = Keeper::of(&world);
     let late = granted(&locks.ask(leased(5.0, acquire("l", "a"))).await);
     world.advance(Duration::from_secs(5)).await;
-    // Its lease has ended; nobody has taken the lock yet.
+    // The lease of `a` has ended, and the lock is free.
     assert!(!locks.released(release("l", "a")).await);
     let next = locks.acquired("l", "b").await;
     let by_token =
@@ -54,7 +54,7 @@ async fn d3_a_late_release_leaves_the_next_holder_alone(world: World) {
 }
 
 async fn d5_owners_of_the_same_instant_have_different_tokens(world: World) {
-    // Stepped time stands still: all of them come in the same microsecond.
+    // Stepped time stands still: all leases are granted in the same microsecond.
     let locks = Keeper::of(&world);
     let mut last = 0;
     for turn in 0..50 {
@@ -68,8 +68,8 @@ async fn d5_owners_of_the_same_instant_have_different_tokens(world: World) {
 }
 
 async fn d6_only_the_engines_clock_counts(world: World) {
-    // No request carries a time: what a contender's clock says cannot matter. The
-    // lease ends on the engine's clock, at its very instant and not before.
+    // No request carries a time, so the clock of a contender cannot matter. The lease ends exactly
+    // at its end on the engine's clock.
     let locks = Keeper::of(&world);
     let lease = granted(&locks.ask(leased(11.0, acquire("l", "a"))).await);
     let (grant, expire) = (micros(lease.grant_time), micros(lease.expire_time));
@@ -97,7 +97,7 @@ async fn d9_a_stalled_holder_has_the_smaller_token(world: World) {
     world.advance(Duration::from_secs(1)).await;
     let next = locks.acquired("l", "b").await;
     assert!(next.fencing_token > stalled.fencing_token);
-    // It learns so itself, too.
+    // The stalled holder learns of it when it renews.
     assert_eq!(locks.renewed(renew("l", "a")).await, None);
 }
 

@@ -1,4 +1,4 @@
-//! What requests about locks must look like, and locks that cannot be read.
+//! Invalid requests about locks, and unreadable state of locks.
 
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ async fn what_cannot_be_read_is_one_locks_trouble(world: World) {
             return; // The embedded engine's values cannot be reached.
         }
         if name == "score" {
-            // One that nobody waits behind is taken out of the way.
+            // An entry without a waiting call is removed.
             locks.acquired(name, "a").await;
             continue;
         }
@@ -107,7 +107,7 @@ async fn what_cannot_be_read_is_one_locks_trouble(world: World) {
         }
         locks.acquired(name, "a").await;
     }
-    // Nobody can wait then, but nothing is left that keeps others from the lock.
+    // An unreadable `places` key prevents waiting, but keeps no call from the lock.
     locks.acquired("places", "a").await;
     world.tamper(&["SET", "{}:{lock:places}:places", "text"]).await;
     let wait = world.locks.clone().acquire_lock(waiting(5.0, acquire("places", "b"))).await;
@@ -128,7 +128,7 @@ async fn a_queue_that_cannot_be_read_is_one_pools_trouble(world: World) {
         let mut client = world.client.clone();
         let status = client.admit_task(admit("p", "d1", "t")).await.unwrap_err();
         assert_eq!(status.code(), Code::Internal);
-        // What has a slot is finished all the same.
+        // A task that holds a slot can still be completed.
         world.complete("p", "d0", "t").await;
         world.admit("other", "d", "t").await;
         let reset = pb::ConfigurePoolRequest { reset: Some(true), ..crate::world::configure("p") };

@@ -1,4 +1,4 @@
-//! `tollgate lock`: how it runs its command and how it ends.
+//! `tollgate lock`: how it runs its command, and its exit codes.
 
 mod running;
 
@@ -23,7 +23,7 @@ fn output(server: &str, arguments: &[&str]) -> Output {
     tollgate(&["lock", "--server", server]).args(arguments).output().unwrap()
 }
 
-/// Runs a command to its end; the exit code and all of standard error.
+/// Runs a command to its end. Returns the exit code and standard error.
 fn ends(server: &str, arguments: &[&str]) -> (Option<i32>, String) {
     let Output { status, stderr, .. } = output(server, arguments);
     (status.code(), String::from_utf8(stderr).unwrap())
@@ -42,7 +42,7 @@ async fn the_commands_exit_code_is_its_own() {
     assert!(code == Some(127) && said.contains("cannot run `no-such-command`"), "{said}");
     let (code, said) = ends(&address, &["l", "--", "/"]);
     assert!(code == Some(126) && said.contains("cannot run `/`"), "{said}");
-    // Nothing of it holds the lock any longer.
+    // None of the commands left a lease.
     assert!(!Keeper::to(&server).await.get("l").await.held);
 }
 
@@ -103,12 +103,12 @@ async fn a_command_that_outlives_the_lease_keeps_it() {
     assert!(!locks.get("l").await.held);
 }
 
-/// Waits until a lease lasts so long, all in all.
+/// Waits until the lease spans at least `length` from its grant to its end.
 async fn renewed(locks: &Keeper, name: &str, token: u64, length: Duration) {
     let lasts = async {
         loop {
             let request = pb::GetLockRequest { name: name.into() };
-            // A server that has just started answers once it has its store.
+            // A server that has just started answers after it has reached its store.
             if let Ok(answer) = locks.0.clone().get_lock(request).await {
                 let lease = answer.into_inner().lease.expect("it is held all the time");
                 assert_eq!(lease.fencing_token, token);
@@ -138,7 +138,7 @@ async fn a_server_that_restarts_costs_nothing() {
     let running = folder.start(&first.address(), &arguments, WORK).started();
     let token = Keeper::to(&first).await.get(&name).await.lease.expect("a lease").fencing_token;
     drop(first);
-    // A renewal comes while no server is there.
+    // A renewal arrives while no server is running.
     let gone = TcpListener::bind(&listen).await.unwrap();
     let renewal = tokio::time::timeout(LONG, gone.accept()).await.expect("it comes").unwrap();
     drop((renewal, gone));
@@ -159,7 +159,7 @@ async fn a_signal_is_the_commands_and_the_lock_is_released() {
     let locks = Keeper::to(&server).await;
     assert!(!locks.get("l").await.held);
 
-    // One that still waits takes its place back, and is not in anybody's way.
+    // A command that still waits leaves the queue, and delays no other waiter.
     locks.acquired("l", "other").await;
     let waits = folder.start(&server.address(), "l --wait forever", "echo started");
     locks.waiters("l", 1).await;
@@ -184,7 +184,7 @@ async fn a_command_whose_lock_is_lost_is_asked_to_end() {
     assert_eq!(said, expected);
     assert_eq!(locks.held("l", "third").await, "next");
 
-    // A command that has ended before anybody knew.
+    // A command that ends before the loss is noticed.
     let run = ["m", "--owner", "me", "--", "sh", "-c"];
     let running = folder.start(&server.address(), "m --owner me --lease 1day", WORK).started();
     assert!(locks.released(release("m", "me")).await);

@@ -1,4 +1,4 @@
-//! Locks through lost replies and forgotten scripts, on time that runs.
+//! Locks while replies are lost and scripts are flushed, in real time.
 
 use std::{
     sync::{
@@ -16,7 +16,7 @@ use crate::{
     wire::Wire,
 };
 
-/// Callers that take a lock again and again, and see that they are alone with it.
+/// Callers that acquire a lock again and again. Each checks that it is the only holder.
 async fn compete(keepers: Vec<Keeper>, rounds: u64) {
     let (inside, last) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let callers = keepers.into_iter().enumerate().map(|(caller, locks)| {
@@ -46,7 +46,7 @@ async fn one_at_a_time_holds_the_lock_through_two_servers() {
     let other = Server::start(&["--engine", &redis.url()]).await;
     let keepers = [Keeper::to(&one).await, Keeper::to(&other).await];
     compete((0..20).map(|caller| keepers[caller % 2].clone()).collect(), 20).await;
-    // Nothing is left but the lock itself.
+    // Only the key of the lock itself is left.
     let left = redis.command(&["KEYS", "tollgate:{lock:l}:*"]).await.unwrap();
     assert_eq!(
         left,
@@ -85,7 +85,7 @@ async fn a_reply_that_is_lost_does_not_cost_the_lock() {
     let wire = Wire::to(redis.port).await;
     let server = Server::start(&["--engine", &format!("redis://127.0.0.1:{}", wire.port)]).await;
     let locks = Keeper::to(&server).await;
-    // Their scripts are loaded: what is lost below has been executed.
+    // Loads the scripts, so that the lost replies are those of executed calls.
     locks.acquired("warm", "a").await;
     locks.renewed(renew("warm", "a")).await;
     wire.lose_decision();
@@ -97,7 +97,8 @@ async fn a_reply_that_is_lost_does_not_cost_the_lock() {
     wire.lose_decision();
     assert!(locks.released(release("l", "a")).await, "the second try is a repeat");
     assert!(locks.acquired("l", "b").await.fencing_token > lease.fencing_token);
-    // What nobody can know is not said. The answer that is lost may be a probe's.
+    // The second try cannot tell what the first one did, so the answer is DEADLINE_EXCEEDED. Some
+    // lost replies are those of a probe.
     let mut lost = Vec::new();
     for _ in 0..10 {
         wire.lose_decision();

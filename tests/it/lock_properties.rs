@@ -1,5 +1,5 @@
-//! What holds of locks and of waiting whatever happens: random histories of one lock,
-//! whose calls wait on servers that come and go, against what a caller may rely on.
+//! Invariants of locks and waiting. Random histories of one lock, whose calls wait on two servers,
+//! are compared with a model of the callers' view.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ const KEEP: Millis = Millis(1500);
 
 #[derive(Debug, Clone)]
 enum Op {
-    /// A call, from a place or without one.
+    /// A call, with or without a place in the queue.
     Acquire {
         owner: u8,
         waits: bool,
@@ -34,11 +34,11 @@ enum Op {
     Renew {
         owner: u8,
     },
-    /// A server says that it is there.
+    /// A heartbeat of a server.
     Attend {
         server: u8,
     },
-    /// A call's client goes away.
+    /// The client of a waiting call disconnects.
     Leave {
         owner: u8,
     },
@@ -60,7 +60,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..200)
 }
 
-/// What callers know.
+/// The lock, and a model of the callers' view of it.
 #[derive(Default)]
 struct Seen {
     lock: Lock,
@@ -68,10 +68,10 @@ struct Seen {
     /// Owner, token and end of the lease in force.
     holder: Option<(u8, u64, u64)>,
     last_token: u64,
-    /// By ticket: who waits, until when at least its place is there.
+    /// By ticket: the waiter, and the earliest end of its place.
     waiting: BTreeMap<u64, (u8, u64)>,
     known: [u64; 2],
-    /// Whether places of a server were taken out of the way since it asked.
+    /// Whether places of a server were removed since its last heartbeat.
     lost: [bool; 2],
     hints: usize,
 }
@@ -91,7 +91,7 @@ impl Seen {
         self.holder.is_some_and(|(holder, _, end)| holder == owner && self.now < end)
     }
 
-    /// The first of those that wait; places that lapsed before it are lost for good.
+    /// The first waiter. Lapsed places before it are removed.
     fn first(&mut self) -> Option<u8> {
         let (now, known) = (self.now, self.known);
         while let Some(first) = self.waiting.first_entry() {
@@ -124,7 +124,7 @@ impl Seen {
         let lease_duration = Millis(1000);
         let (l, by) = (name("l".into()), name(owner.to_string()));
         let decision = AcquireLock { name: l, owner: by, lease_duration, place };
-        // A repeat that asks from no place looks at nobody's.
+        // A repeat without a place does not look at the queue.
         let first = if is_repeat && !waits { None } else { self.first() };
         let outcome = self.take(&decision);
         match outcome {
@@ -141,13 +141,13 @@ impl Seen {
             }
             outcome @ Acquisition::Held { .. } => {
                 let must_wait = was_held.is_some() || first.is_some_and(|first| first != owner);
-                // Places that lapsed are taken out of the way by the call itself.
+                // The call itself removes lapsed places.
                 assert!(must_wait, "nobody holds it and nobody is before {owner}");
                 let turn = AcquireLock::turn(&outcome);
                 assert_eq!(matches!(turn, Turn::Waits(_)), waits);
                 if let Turn::Waits(ticket) = turn {
                     self.waiting.retain(|_, (by, _)| *by != owner);
-                    // A second longer than it waits, for its last try.
+                    // One second longer than the wait, for the last attempt.
                     self.waiting.insert(ticket, (owner, self.now + 11_000_000));
                 }
             }
@@ -202,7 +202,7 @@ impl Seen {
             self.waiting.clear();
             return;
         }
-        // Its places are kept, unless others have taken them out of the way.
+        // The places of the server are kept, unless other calls have removed them.
         let was_lost = std::mem::take(&mut self.lost[usize::from(server)]);
         assert_eq!(attendance.again, was_lost || !was_known);
         self.known[usize::from(server)] = self.now + KEEP.micros();
@@ -223,7 +223,7 @@ proptest! {
         for op in &ops {
             seen.step(op);
             if seen.waiting.is_empty() {
-                // With the last place all that is known of servers goes.
+                // Without waiters the queue forgets its servers.
                 (seen.known, seen.lost) = ([0; 2], [false; 2]);
             }
         }

@@ -1,4 +1,4 @@
-//! Requests about locks, and what they are answered.
+//! Requests about locks, and checks of their answers.
 
 use std::time::Duration;
 
@@ -31,17 +31,17 @@ pub fn renew(name: &str, owner: &str) -> pb::RenewLockRequest {
     pb::RenewLockRequest { name: name.into(), owner: owner.into(), ..Default::default() }
 }
 
-/// A client's view of locks, in few words.
+/// A client of the lock service.
 #[derive(Clone)]
 pub struct Keeper(pub Locks);
 
 impl Keeper {
-    /// That of a world's server.
+    /// A client of a world's server.
     pub fn of(world: &World) -> Keeper {
         Keeper(world.locks.clone())
     }
 
-    /// That of a server, once its store is up.
+    /// A client of a server process, after the server has reached its store.
     pub async fn to(server: &Server) -> Keeper {
         let keeper = Keeper(Locks::connect(server.address()).await.unwrap());
         let up = async {
@@ -60,17 +60,17 @@ impl Keeper {
         self.0.clone().acquire_lock(request).await.unwrap().into_inner()
     }
 
-    /// The lease that an owner is granted at once, or had already.
+    /// The lease that an owner is granted at once, or holds already.
     pub async fn acquired(&self, name: &str, owner: &str) -> pb::LockLease {
         granted(&self.ask(acquire(name, owner)).await)
     }
 
-    /// Who holds the lock that an owner does not get at once.
+    /// The holder of a lock that `owner` does not get at once.
     pub async fn held(&self, name: &str, owner: &str) -> String {
         refused(&self.ask(acquire(name, owner)).await)
     }
 
-    /// Whether a lease ended by being given back.
+    /// Whether a release is answered RELEASED.
     pub async fn released(&self, request: pb::ReleaseLockRequest) -> bool {
         let answer = self.0.clone().release_lock(request).await.unwrap().into_inner();
         match answer.outcome() {
@@ -80,7 +80,7 @@ impl Keeper {
         }
     }
 
-    /// The lease as it goes on, if it does.
+    /// The renewed lease; `None` if it is not held.
     pub async fn renewed(&self, request: pb::RenewLockRequest) -> Option<pb::LockLease> {
         let answer = self.0.clone().renew_lock(request).await.unwrap().into_inner();
         match answer.outcome() {
@@ -98,7 +98,7 @@ impl Keeper {
         self.0.clone().get_lock(request).await.unwrap().into_inner()
     }
 
-    /// Waits until so many calls wait for a lock.
+    /// Waits until a lock has exactly `count` waiters.
     pub async fn waiters(&self, name: &str, count: u32) {
         let come = async {
             while self.get(name).await.waiters != count {

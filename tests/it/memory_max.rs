@@ -1,5 +1,5 @@
-//! The ceiling on memory of the embedded engine: past it new names are refused, and those
-//! that are known go on.
+//! The memory bound of the embedded engine. At the bound new names are refused, and known names
+//! continue.
 
 use std::{
     sync::{
@@ -32,7 +32,7 @@ use crate::{
     world::{START, Time, World, admit},
 };
 
-/// What is in use, as the engine of the first test sees it.
+/// The used memory that the engine of the first test measures.
 static USED: AtomicU64 = AtomicU64::new(0);
 const MOST: u64 = 1000;
 
@@ -43,6 +43,7 @@ fn is_refused(status: &Status) -> bool {
         && status.get_details_retry_info().is_some()
 }
 
+/// Sets the used memory, and waits until the engine has measured it.
 async fn use_memory(world: &World, used: u64) {
     USED.store(used, Ordering::SeqCst);
     static PROBES: AtomicU64 = AtomicU64::new(0);
@@ -87,7 +88,7 @@ async fn new_names_are_refused_and_those_that_are_known_go_on() {
     assert!(is_refused(&acquired.unwrap_err()));
     assert!(is_refused(&stocks.set_stock(set("new", 5)).await.unwrap_err()));
     assert!(is_refused(&stocks.reserve_stock(reserve("sku", "new", 1)).await.unwrap_err()));
-    // What only asks needs no room.
+    // A read creates no entry.
     assert_eq!(world.in_use("new").await, 0);
 
     assert!(world.admit("p", "d", "t").await.replayed);
@@ -100,7 +101,7 @@ async fn new_names_are_refused_and_those_that_are_known_go_on() {
     world.locks.clone().acquire_lock(acquire("lock", "b")).await.unwrap();
     stocks.confirm_reservation(confirm("sku", "one")).await.unwrap();
 
-    // Well below it: it would come and go.
+    // Refusals end 1/16 below the bound, so that they do not alternate with grants.
     use_memory(&world, MOST / 2).await;
     assert_eq!(world.admit("new", "d", "t").await.decision(), AdmitDecision::Admitted);
 }
@@ -121,15 +122,15 @@ async fn a_server_stays_below_what_it_is_told() {
             Err(status) => break status,
         }
         assert!(taken < 10_000, "640 MB were taken");
-        // As slow as the server looks.
+        // Gives the server time to measure its memory.
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
     assert!(is_refused(&refused), "{refused:?}");
     assert!(taken >= 480, "{taken} tasks of 64 KiB in 128 MiB");
-    // The oldest of them is handed out, and gone with its result.
+    // The oldest task is still dispatched with its payload.
     let dispatched = client.admit_task(admit("p", "d", "")).await.unwrap().into_inner();
     assert_eq!(dispatched.task.unwrap().payload.len(), payload.len());
-    // What becomes free is handed back to the system: there is room for others.
+    // Freed memory is returned to the system, so new names are accepted again.
     for task in 0..taken {
         let task_id = format!("{} {}", task / 48 * 48, task % 48);
         let (pool, device_id) = ("p".to_owned(), "d".to_owned());

@@ -1,4 +1,4 @@
-//! Names may hold anything printable, and no two of them share state.
+//! Names may have any printable characters, and different names share no state.
 
 use pb::{AdmitDecision, CompleteVerdict};
 use tollgate::grpc::client::pb;

@@ -1,4 +1,4 @@
-//! `tollgate next`: what it prints and how it ends.
+//! `tollgate next`: its output and its exit codes.
 
 use std::{
     fs::OpenOptions,
@@ -27,7 +27,7 @@ async fn output(mut command: Command) -> Output {
     tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap()
 }
 
-/// Takes numbers: standard output, where nothing else may have been said.
+/// Takes numbers. Returns standard output; standard error must be empty.
 async fn next(server: &Server, arguments: &str) -> String {
     let output = output(command(&server.address(), arguments)).await;
     let (stdout, stderr) = (text(output.stdout), text(output.stderr));
@@ -35,7 +35,7 @@ async fn next(server: &Server, arguments: &str) -> String {
     stdout
 }
 
-/// Takes none: standard error, which is all that is said.
+/// Takes no numbers. Returns standard error; standard output must be empty.
 async fn refused(server: &str, arguments: &str, code: i32) -> String {
     let output = output(command(server, arguments)).await;
     let (stdout, stderr) = (text(output.stdout), text(output.stderr));
@@ -152,7 +152,7 @@ async fn numbers_that_cannot_be_printed_are_no_success() {
     assert_says(&text(unprinted.stderr), &["`order`", "No space left", "the same --request-id"]);
     assert_eq!(next(&server, "order --request-id checkout-1").await, "1\n");
 
-    // A reader that has had enough, such as `head`; a pipe holds less than all.
+    // A reader that stops early, such as `head`; the pipe cannot hold all numbers.
     let mut piped = command(&server.address(), "many --count 10000 --floor 1000000000000000000");
     let mut child = piped.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();

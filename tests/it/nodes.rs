@@ -1,4 +1,4 @@
-//! The nodes of the Redis that tests share, straight to their sockets.
+//! Direct connections to the nodes of the Redis that tests share.
 
 use redis::{
     AsyncConnectionConfig, Cmd, RedisResult, ServerErrorKind, Value, aio::MultiplexedConnection,
@@ -6,18 +6,18 @@ use redis::{
 
 use crate::world::redis_url;
 
-/// One, or each primary of a Cluster.
+/// One Redis, or each primary of a Cluster.
 #[derive(Clone)]
 pub struct Nodes(Vec<MultiplexedConnection>);
 
 impl Nodes {
-    /// Those of `TOLLGATE_TEST_NODES`, or the one of `TOLLGATE_TEST_REDIS`.
+    /// Connects to the nodes in `TOLLGATE_TEST_NODES`, or else to `TOLLGATE_TEST_REDIS`.
     pub async fn connect() -> Nodes {
         let urls = std::env::var("TOLLGATE_TEST_NODES").unwrap_or_else(|_| redis_url());
         let mut nodes = Vec::new();
         for url in urls.split(' ') {
             let client = redis::Client::open(url).unwrap();
-            // Neither timeout: a busy machine is no failure.
+            // No timeouts, since the machine may be busy.
             let config = AsyncConnectionConfig::new()
                 .set_connection_timeout(None)
                 .set_response_timeout(None);
@@ -26,7 +26,7 @@ impl Nodes {
         Nodes(nodes)
     }
 
-    /// Runs a command where its keys are.
+    /// Runs a command on the node that has its keys.
     pub async fn run(&self, cmd: &Cmd) -> Value {
         for node in &self.0 {
             let result: RedisResult<Value> = cmd.query_async(&mut node.clone()).await;
@@ -38,7 +38,7 @@ impl Nodes {
         panic!("no node of TOLLGATE_TEST_NODES has the keys of this command");
     }
 
-    /// The keys of a pattern, of all nodes.
+    /// The keys of all nodes that match a pattern.
     pub async fn keys(&self, pattern: &str) -> Vec<String> {
         let mut keys = Vec::new();
         for node in &self.0 {

@@ -1,5 +1,4 @@
-//! A primary and its replica, of a test's own, and a server that can be led from one to
-//! the other.
+//! A primary with one replica, and a server that can be redirected from one to the other.
 
 use crate::{
     farm::eventually,
@@ -11,7 +10,8 @@ use crate::{
 pub struct Pair {
     primary: OwnRedis,
     pub replica: OwnRedis,
-    /// From the replica to its primary, and from servers to who leads.
+    /// `between` connects the replica to the primary, `wire` connects servers to the current
+    /// primary.
     between: Wire,
     wire: Wire,
     config: TempFile,
@@ -20,7 +20,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// With this configuration; the replica has all.
+    /// Starts a pair and a server with this configuration. The replica is in step.
     pub async fn start(config: &str) -> Pair {
         let (mut primary, mut replica) = (OwnRedis::prepare(), OwnRedis::prepare());
         primary.start().await;
@@ -37,11 +37,12 @@ impl Pair {
         probed
     }
 
-    /// Another server beside the first.
+    /// Starts another server with the same configuration.
     pub async fn another(&self) -> Server {
         serve(&self.wire, &self.config).await
     }
 
+    /// Waits until the server has reached its store.
     async fn answers(&self) {
         let probe = admit("probe", "probe", "probe");
         let mut client = self.client.clone();
@@ -52,7 +53,7 @@ impl Pair {
         client.admit_task(probe.clone()).await.unwrap();
     }
 
-    /// Waits until the replica has all that the primary has.
+    /// Waits until the replica has all writes of the primary.
     pub async fn in_step(&self) {
         eventually("the replica is in step", async || confirms(&self.primary).await).await;
     }
@@ -62,12 +63,12 @@ impl Pair {
         self.primary.command(&["CLIENT", "KILL", "TYPE", "normal"]).await.unwrap();
     }
 
-    /// From now on the replica gets nothing.
+    /// Cuts the replica off: from now on it receives nothing.
     pub fn part(&self) {
         self.between.cut();
     }
 
-    /// The primary is gone, and its replica leads.
+    /// Kills the primary, promotes the replica, and redirects the server to it.
     pub async fn fail_over(&mut self) {
         self.primary.kill();
         self.replica.command(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
@@ -81,7 +82,7 @@ async fn serve(wire: &Wire, config: &TempFile) -> Server {
     Server::start(&["--engine", &url, "--config", config.path()]).await
 }
 
-/// Whether a replica has what is written now.
+/// Whether the replica acknowledges a new write.
 async fn confirms(primary: &OwnRedis) -> bool {
     let mut connection = connect(&primary.url()).await.unwrap();
     redis::pipe()

@@ -1,4 +1,4 @@
-//! More peers and calls than there is room for, and peers that mean no good.
+//! Limits on peers and calls, and hostile peers.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ async fn bounds_are_kept_and_overload_says_when_to_retry() {
         sleep(Duration::from_millis(20)).await;
     }
 
-    // A call that the store keeps waiting; beside it there is no room.
+    // A call that Redis delays; the limit allows no second one.
     redis.command(&["CLIENT", "PAUSE", "600", "ALL"]).await.unwrap();
     let (mut first, mut second) = (client.clone(), client.clone());
     let (one, other) = tokio::join!(
@@ -52,7 +52,7 @@ async fn bounds_are_kept_and_overload_says_when_to_retry() {
     let details = refused.get_error_details();
     assert!(details.retry_info().expect("RetryInfo in the details").retry_delay.is_some());
 
-    // Two more connections fit, the next is closed.
+    // Two more connections are accepted, and the next is closed.
     let address = format!("127.0.0.1:{}", server.port);
     let mut peers = Vec::new();
     for _ in 0..3 {
@@ -68,7 +68,7 @@ async fn bounds_are_kept_and_overload_says_when_to_retry() {
     assert_eq!(taken, 2);
     drop(peers);
 
-    // A call that outlasts the drain is dropped, and the end is still 0.
+    // A call that outlasts the drain is dropped; the exit code is still 0.
     redis.command(&["CLIENT", "PAUSE", "20000", "ALL"]).await.unwrap();
     let stuck = tokio::spawn(async move {
         let mut request = tonic::Request::new(admit("p", "d3", "t"));
@@ -96,8 +96,7 @@ async fn s6_hostile_peers_cost_others_nothing() {
     };
     works(&mut client, "before").await;
 
-    // Mute peers are closed after a while, whether they have said nothing or
-    // half of a hello.
+    // Peers that send nothing, or only half of the preface, are closed after a while.
     let mut mute = connect().await;
     let mut half = connect().await;
     half.write_all(&HELLO[..10]).await.unwrap();
@@ -118,14 +117,14 @@ async fn s6_hostile_peers_cost_others_nothing() {
         idle.push(peer);
     }
     for peer in &mut idle {
-        // The server's SETTINGS: it has taken the connection.
+        // The server's SETTINGS: it has accepted the connection.
         timeout(PATIENCE, peer.read_exact(&mut [0; 9])).await.unwrap().unwrap();
     }
     works(&mut client, "idle").await;
     let each = resident_bytes(&server).saturating_sub(before) / IDLE;
     assert!(each < 40_000, "{each} bytes each");
 
-    // Large messages are refused while they come.
+    // Large messages are refused while they arrive.
     for round in 0..20 {
         let request =
             pb::CompleteTaskRequest { result: vec![0; 5 << 20].into(), ..complete("p", "d", "t") };
@@ -142,7 +141,7 @@ async fn s6_hostile_peers_cost_others_nothing() {
     works(&mut client, "after").await;
 }
 
-/// A peer that is gone behind a proxy that is not: only an answer to a ping tells.
+/// A peer may vanish behind a live proxy: only its missing answers to PING show it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_peer_is_asked_and_then_its_connection_is_closed() {
     const PING: u8 = 6;
@@ -159,7 +158,7 @@ async fn a_silent_peer_is_asked_and_then_its_connection_is_closed() {
             peer.read_exact(&mut payload).await.unwrap();
             pings += usize::from(head[3] == PING && head[4] & ACK == 0);
             if head[3] == PING && pings == 1 {
-                // It is there, this once.
+                // Answers the first PING only.
                 let answer = [&[0, 0, 8, PING, ACK, 0, 0, 0, 0], &payload[..]].concat();
                 peer.write_all(&answer).await.unwrap();
             }

@@ -1,5 +1,5 @@
-//! Processes that tests start and end: the server itself, and redis-servers of
-//! their own to stop and kill.
+//! Processes that tests start and end: Tollgate servers, and redis-servers that a test may stop and
+//! kill.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use std::{
 
 use crate::world::Client;
 
-/// A process that ends with its test.
+/// A process that is killed at the end of its test.
 pub struct Process(pub Child);
 
 impl Drop for Process {
@@ -29,7 +29,7 @@ impl Process {
         assert!(kill.unwrap().success());
     }
 
-    /// Waits for the end and returns the exit code.
+    /// Waits for the end. Returns the exit code; `None` after a signal.
     pub async fn end(&mut self, within: Duration) -> Option<i32> {
         let ended = async {
             loop {
@@ -43,8 +43,8 @@ impl Process {
     }
 }
 
-/// A port that nobody listens on, outside the range that clients' sockets get
-/// theirs from, so that none of ours takes it meanwhile.
+/// An unused port. It lies outside the range of client sockets, so that no socket of the tests
+/// takes it.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 20_000 + (std::process::id() % 100) as u16 * 100;
@@ -56,7 +56,7 @@ pub fn free_port() -> u16 {
     }
 }
 
-/// The `tollgate` command without anything of the environment's configuration.
+/// The `tollgate` command, without the `TOLLGATE_…` variables of the environment.
 pub fn tollgate(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     for (name, _) in std::env::vars() {
@@ -68,7 +68,7 @@ pub fn tollgate(arguments: &[&str]) -> Command {
     command
 }
 
-/// A server process on a port of its own.
+/// A server process on a free port.
 pub struct Server {
     pub process: Process,
     pub port: u16,
@@ -81,7 +81,7 @@ impl Server {
         Server::spawn(command).await
     }
 
-    /// A command that serves.
+    /// Starts a command that serves, and reads the port from its output.
     pub async fn spawn(mut command: Command) -> Server {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let greeting = BufReader::new(child.stdout.take().unwrap());
@@ -99,7 +99,7 @@ impl Server {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// A client, as soon as the server takes connections.
+    /// A client, as soon as the server accepts connections.
     pub async fn client(&self) -> Client {
         let connected = async {
             loop {
@@ -113,7 +113,7 @@ impl Server {
     }
 }
 
-/// A redis-server of the test's own.
+/// A redis-server of one test.
 pub struct OwnRedis {
     pub port: u16,
     directory: PathBuf,
@@ -121,7 +121,7 @@ pub struct OwnRedis {
 }
 
 impl OwnRedis {
-    /// A port and a folder; nothing runs yet.
+    /// Chooses a port and a folder; starts nothing.
     pub fn prepare() -> OwnRedis {
         let port = free_port();
         let directory = std::env::temp_dir().join(format!("tollgate-test-redis-{port}"));
@@ -129,7 +129,7 @@ impl OwnRedis {
         OwnRedis { port, directory, process: None }
     }
 
-    /// A file in its folder.
+    /// The path of a file in the folder.
     pub fn path(&self, name: &str) -> String {
         self.directory.join(name).to_str().unwrap().to_owned()
     }
@@ -159,13 +159,13 @@ impl OwnRedis {
             .expect("redis-server answers");
     }
 
-    /// Keeps servers from sweeping, for tests that count what calls cost.
+    /// Prevents servers from sweeping, for tests that count Redis commands.
     pub async fn hold_sweeper(&self) {
         let sweeper = "tollgate:{index:admission}:sweeper";
         self.command(&["SET", sweeper, "a server of the test"]).await.unwrap();
     }
 
-    /// Ends it without a word.
+    /// Kills the process.
     pub fn kill(&mut self) {
         self.process = None;
     }
@@ -191,8 +191,8 @@ impl Drop for OwnRedis {
     }
 }
 
-/// A connection to a Redis that may be slow, with all else that runs here: the time that
-/// redis gives an answer by itself, half a second, is too short.
+/// Connects with long timeouts. The default of the redis crate, half a second for an answer, is too
+/// short on a busy machine.
 pub async fn connect(url: &str) -> redis::RedisResult<redis::aio::MultiplexedConnection> {
     let config = redis::AsyncConnectionConfig::new()
         .set_connection_timeout(Some(Duration::from_secs(10)))
@@ -200,7 +200,7 @@ pub async fn connect(url: &str) -> redis::RedisResult<redis::aio::MultiplexedCon
     redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await
 }
 
-/// A folder that ends with its test.
+/// A folder that is removed at the end of its test.
 pub struct TempFolder(PathBuf);
 
 impl TempFolder {
@@ -228,7 +228,7 @@ impl Drop for TempFolder {
     }
 }
 
-/// A file that ends with its test.
+/// A file that is removed at the end of its test.
 pub struct TempFile(PathBuf);
 
 impl TempFile {

@@ -1,5 +1,5 @@
-//! What holds after any history, on both engines: never above the cap, every
-//! admission ends in exactly one way, fencing tokens only grow.
+//! Invariants after any history, on both engines: the capacity is never exceeded, every admission
+//! ends in exactly one way, and fencing tokens only grow.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use tollgate::{
 
 use crate::world::{Time, embedded_engine, redis_engine, up};
 
-/// What a caller may do; devices and lengths are small, so that they meet.
+/// An operation. Few devices and short lengths make them interact.
 #[derive(Debug, Clone)]
 enum Op {
     Admit { device: u8, lease: Option<u64> },
@@ -46,7 +46,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What a caller knows of a lease that it was granted.
+/// A granted lease, as its caller knows it. Times are in µs.
 #[derive(Debug)]
 struct Held {
     device: u8,
@@ -77,7 +77,7 @@ impl Run {
         self.engine.run(&decision, monotonic() + Duration::from_secs(30)).await.unwrap()
     }
 
-    /// Leases that keep a slot, as far as their holders can tell.
+    /// Number of leases that hold a slot, as far as callers can tell.
     fn slots(&self) -> usize {
         let now = self.time.now();
         let held = self.leases.values();
@@ -93,7 +93,7 @@ impl Run {
     fn granted(&mut self, device: u8, lease: &Lease) {
         assert!(lease.token > self.last_token, "{} after {}", lease.token, self.last_token);
         self.last_token = lease.token;
-        // The device's lease before it has ended by itself.
+        // The earlier lease of the device must have expired.
         let now = self.time.now();
         let before: Vec<u64> = self
             .leases
@@ -165,7 +165,7 @@ impl Run {
                     }
                     CompleteVerdict::StaleToken => assert!(stale),
                     CompleteVerdict::AlreadyCompleted => {
-                        // Recorded before: in time, or late.
+                        // Recorded before, in time or late.
                         assert_ne!(self.leases[&newest.unwrap()].ended, None);
                     }
                     CompleteVerdict::Unknown => assert_eq!(newest, None),
@@ -221,8 +221,8 @@ impl Run {
     }
 }
 
-/// Checks random histories, each on a fresh engine. Completed tasks stay
-/// completed, so a history is kept shorter than its devices would run out.
+/// Checks random histories, each on a fresh engine. Histories are short, since completed tasks stay
+/// completed and the devices run out.
 fn check(redis: bool, cases: u32) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
@@ -237,7 +237,7 @@ fn check(redis: bool, cases: u32) {
             for op in ops {
                 run.step(op).await;
             }
-            // Whatever has not ended yet ends by itself.
+            // All remaining leases expire.
             run.time.advance(60_000_000).await;
             let (pool, settings) = (name("p"), Settings::default());
             assert_eq!(run.take(GetPool { pool, settings }).await.usage.in_use, 0);
@@ -258,7 +258,7 @@ fn any_history_holds_on_redis() {
     check(true, 150);
 }
 
-/// Tokens grow though nothing is left that remembers the last one.
+/// Tokens grow although the record of the last token is lost.
 async fn tokens_grow_after_all_is_gone(redis: bool) {
     let mut last = 0;
     let (mut engine, mut time) = if redis { redis_engine().await } else { embedded_engine() };
@@ -282,7 +282,7 @@ async fn tokens_grow_after_all_is_gone(redis: bool) {
             time.tamper(&["DEL", &format!("{{}}:{key}")]).await;
         }
         if !redis {
-            // A restart: the engine's memory is gone, the time goes on.
+            // A restart: the engine's state is lost, and time continues.
             let now = time.now();
             (engine, time) = embedded_engine();
             time.advance(now - time.now()).await;

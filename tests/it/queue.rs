@@ -1,4 +1,4 @@
-//! Requests about queued tasks, and what a device makes of the answers.
+//! Requests about queued tasks, and a device's view of the answers.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tollgate::grpc::client::pb;
 
 use crate::world::{World, admit, complete};
 
-/// A task with a payload that names it.
+/// A task whose payload contains its names.
 pub fn queued(device: &str, task: &str) -> pb::QueuedTask {
     pb::QueuedTask {
         device_id: device.into(),
@@ -33,7 +33,7 @@ pub fn attempts(pool: &str, attempts: u32) -> pb::ConfigurePoolRequest {
     }
 }
 
-/// A task and a lease of it, as a device holds them.
+/// A dispatched task and its lease, as the device sees them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dispatch {
     pub task: String,
@@ -49,7 +49,7 @@ impl World {
         response.unwrap().into_inner().results.iter().map(|result| result.status()).collect()
     }
 
-    /// A device's report: what it is dispatched, or why not.
+    /// A device's report. Returns the dispatched task, or the other decision.
     pub async fn report(&self, pool: &str, device: &str) -> Result<Dispatch, AdmitDecision> {
         self.admit_queued(pool, device, "").await
     }
@@ -95,7 +95,7 @@ impl World {
         (response.verdict(), response.replayed)
     }
 
-    /// Device, task and state of all tasks that are listed.
+    /// Device, task and state of all listed tasks.
     pub async fn tasks(&self, pool: &str, state: TaskState) -> Vec<(String, String, TaskState)> {
         let (mut request, mut tasks) = (listing(pool, state), Vec::new());
         request.page_size = Some(3);
@@ -122,7 +122,7 @@ impl World {
         self.view(pool).await.queued
     }
 
-    /// Past the end of a lease of the default length.
+    /// Advances time beyond the end of a lease of the default length.
     pub async fn outlive(&self) {
         self.advance(Duration::from_secs(301)).await;
     }

@@ -1,4 +1,4 @@
-//! The known failures of rate checks: B… and C….
+//! Scenarios B and C: rate checks.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ async fn b2_a_counter_without_ttl_is_repaired(world: World) {
         assert_eq!(world.passes(3, key, &two).await, 2, "{algorithm:?}");
         let stored = format!("{{}}:{{rate:\x1f{key}}}:usage");
         world.tamper(&["PERSIST", &stored]).await;
-        // Not limited for ever, and the next write sets the TTL again.
+        // The key is not limited for ever, and the next write sets the TTL again.
         world.advance(2 * MINUTE).await;
         assert!(world.check(key, &two).await.allowed, "{algorithm:?}");
         let ttl = world.tamper(&["PTTL", &stored]).await;
@@ -88,7 +88,7 @@ async fn b6_never_more_than_max_around_a_boundary(world: World) {
     assert_eq!(world.passes(1, "k", &three).await, 1);
     world.advance(SECOND / 20).await;
     assert_eq!(world.passes(2, "k", &three).await, 2);
-    // The boundary of a window of the clock lies between.
+    // A boundary of a calendar window lies in between.
     world.advance(SECOND / 10).await;
     assert_eq!(world.passes(5, "k", &three).await, 0);
 }
@@ -130,7 +130,7 @@ async fn c4_one_notice_a_level(world: World) {
         assert_eq!(verdicts, expected, "{algorithm:?}");
         assert_eq!(crossed, [11, 21], "{algorithm:?}");
     }
-    // In between, a level that throttles: it counts on, so that the ban comes.
+    // A THROTTLE tier in between: refused calls count on, so that the ban is reached.
     let mut three = crawlers(Algorithm::FixedWindow);
     three.tiers.insert(1, tier(15, TierAction::Throttle, &[]));
     let mut crossed = Vec::new();
@@ -174,7 +174,7 @@ async fn c8_an_omitted_cost_counts_one(world: World) {
         let three = rule([limit(3, MINUTE, algorithm)]);
         let key = algorithm.as_str_name();
         assert_eq!(world.check(key, &three).await.limits[0].count, 1);
-        // Written down as 0 it only looks.
+        // An explicit cost of 0 only looks.
         for _ in 0..5 {
             let look = world.ask(cost(0, check(key, &three))).await;
             assert_eq!((look.allowed, look.limits[0].count), (true, 1), "{algorithm:?}");
@@ -221,14 +221,14 @@ async fn c11_a_raised_limit_and_a_reset_count_at_once(world: World) {
         let key = algorithm.as_str_name();
         let up_to = |max| rule([limit(max, MINUTE, algorithm)]);
         assert_eq!(world.passes(9, key, &up_to(5)).await, 5, "{algorithm:?}");
-        // What was counted stays counted.
+        // Counted calls stay counted.
         assert_eq!(world.passes(9, key, &up_to(8)).await, 3, "{algorithm:?}");
         let answer = world.check(key, &up_to(3)).await;
         assert_eq!((answer.allowed, answer.limits[0].remaining), (false, 0), "{algorithm:?}");
         assert!(world.reset(key, "").await);
         assert_eq!(world.passes(9, key, &up_to(5)).await, 5, "{algorithm:?}");
         assert!(world.reset(key, "").await && !world.reset(key, "").await);
-        // A longer window counts from the same hits.
+        // A longer window includes the same calls.
         let longer = rule([limit(5, 2 * MINUTE, algorithm)]);
         assert_eq!(world.passes(4, key, &up_to(5)).await, 4);
         world.advance(3 * SECOND).await;

@@ -1,4 +1,4 @@
-//! Every other answer of the contract of rates, on both engines.
+//! All other answers of the rate contract, on both engines.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ async fn an_operator_bans_and_unbans(world: World) {
     let answer = world.check("k", &rule).await;
     assert_eq!((answer.verdict(), answer.ban), (RateVerdict::Ban, Some(ban)));
     assert_eq!(length(answer.retry_after), MINUTE);
-    // Replaced, not one more; another after it is.
+    // A ban during a ban replaces it; a ban after its end is a further strike.
     assert_eq!(world.ban("k", 2 * MINUTE).await.strikes, 1);
     world.advance(2 * MINUTE).await;
     assert!(world.check("k", &rule).await.allowed);
@@ -95,7 +95,7 @@ async fn bans_are_listed_in_pages(world: World) {
     world.advance(2 * MINUTE).await;
     let left: Vec<String> = world.bans().await.into_iter().map(|ban| ban.key).collect();
     assert_eq!(left, ["c", "d", "e"]);
-    // One that cannot be read hides no other.
+    // An unreadable ban hides no other.
     if world.tamper(&["SET", "{}:{rate:\x1fd}:ban", "text"]).await.is_some() {
         let mut left: Vec<String> = world.bans().await.into_iter().map(|ban| ban.key).collect();
         left.sort();
@@ -115,7 +115,7 @@ async fn a_banned_key_touches_no_counter(world: World) {
         world.advance(10 * SECOND).await;
         assert_eq!(world.passes(9, key, &five).await, 3, "{algorithm:?}");
     }
-    // Where the window outlasts the ban, the wait is the window's.
+    // If the window outlasts the ban, the wait lasts until the window ends.
     let mut rule = crawlers(Algorithm::FixedWindow);
     rule.tiers[1] = tier(20, TierAction::Ban, &[SECOND]);
     assert_eq!(world.passes(20, "k", &rule).await, 20);
@@ -140,7 +140,7 @@ async fn a_repeated_request_gets_the_first_answer(world: World) {
         assert_eq!(again, pb::CheckRateResponse { replayed: true, ..first.clone() });
     }
     assert!(ask("two", &two).await.allowed);
-    // A refusal has changed nothing: it is decided anew.
+    // A refusal has changed nothing, so it is decided anew.
     assert!(!ask("three", &two).await.allowed);
     world.advance(MINUTE).await;
     let third = ask("three", &two).await;
@@ -148,7 +148,7 @@ async fn a_repeated_request_gets_the_first_answer(world: World) {
     world.advance(5 * MINUTE).await;
     assert!(!ask("one", &two).await.replayed, "forgotten after 5 minutes");
 
-    // A refusal is repeated only while the call would be refused.
+    // A refusal is replayed only while the call would still be refused.
     let mut notice = rule([limit(2, MINUTE, Algorithm::FixedWindow)]);
     notice.tiers = vec![tier(2, TierAction::Throttle, &[])];
     assert!(ask("four", &two).await.allowed);
@@ -159,7 +159,7 @@ async fn a_repeated_request_gets_the_first_answer(world: World) {
     notice.tiers[0].above = Some(9);
     assert!(ask("refused", &notice).await.allowed, "the limit was raised");
 
-    // A notice whose answer was lost is not lost.
+    // A repeat gets the notice of a lost answer.
     let crawlers = crawlers(Algorithm::SlidingWindow);
     world.ask(cost(20, check("k", &crawlers))).await;
     let banned = ask("ban", &crawlers).await;
@@ -192,24 +192,24 @@ async fn a_tier_at_max_takes_its_place(world: World) {
     let warn = |above| vec![tier(above, TierAction::Warn, &[])];
     let rule_of =
         |max, tiers| pb::Rule { tiers, ..rule([limit(max, MINUTE, Algorithm::FixedWindow)]) };
-    // Below max: max throttles beyond it.
+    // Below `max`: calls above `max` are throttled.
     assert_eq!(world.passes(9, "below", &rule_of(5, warn(3))).await, 5);
     assert_eq!(world.check("below", &rule_of(5, warn(3))).await.verdict(), RateVerdict::Throttle);
-    // At max: only told.
+    // At `max`: calls above it only get a warning.
     let only = rule_of(5, warn(5));
     assert_eq!(world.passes(9, "at", &only).await, 9);
     let answer = world.check("at", &only).await;
     assert_eq!((answer.verdict(), answer.limits[0].remaining), (RateVerdict::Warn, 0));
-    // Beyond max: never reached, and nothing is spent on the way to it.
+    // Beyond `max`: the tier is never reached, and refused calls spend nothing.
     assert_eq!(world.passes(9, "beyond", &rule_of(5, warn(7))).await, 5);
     assert_eq!(world.check("beyond", &rule_of(5, warn(7))).await.limits[0].count, 5);
-    // A ban beyond max is reached by calls that are throttled on the way.
+    // A BAN tier beyond `max` is reached by throttled calls.
     let ban = rule_of(5, vec![tier(7, TierAction::Ban, &[MINUTE])]);
     assert_eq!(world.passes(7, "ban", &ban).await, 5);
     assert_eq!(world.check("ban", &ban).await.verdict(), RateVerdict::Ban);
-    // Nobody stays nobody.
+    // With `max` 0 no call passes.
     assert_eq!(world.passes(3, "none", &rule_of(0, warn(5))).await, 0);
-    // A level that throttles and has none above it spends nothing.
+    // A THROTTLE tier with no tier above it: refused calls spend nothing.
     let throttle = rule_of(100, vec![tier(3, TierAction::Throttle, &[])]);
     assert_eq!(world.passes(9, "throttle", &throttle).await, 3);
     assert_eq!(world.check("throttle", &throttle).await.limits[0].count, 3);
@@ -252,7 +252,7 @@ async fn a_token_bucket_lets_a_burst_pass_and_refills_evenly(world: World) {
 }
 
 async fn rates_beyond_one_per_microsecond_are_exact(world: World) {
-    // 3 per 2 µs: of each 2 µs 3 calls pass, for ever.
+    // 3 per 2 µs: exactly 3 calls pass in each 2 µs.
     let fast =
         pb::Limit { burst: Some(3), ..limit(15_000_000, 10 * SECOND, Algorithm::TokenBucket) };
     let fast = rule([fast]);

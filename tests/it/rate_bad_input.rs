@@ -1,4 +1,4 @@
-//! Requests about rates, and policies of the configuration, that are refused.
+//! Refused requests about rates, and refused policies of the configuration.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ on_both_engines! {
     unknown_policies_are_not_found,
 }
 
-/// The fields of a refusal and what is said of each.
+/// The fields of a refusal, each with its description.
 fn violations<T: std::fmt::Debug>(answer: Result<T, Status>) -> BTreeMap<String, String> {
     let status = answer.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");

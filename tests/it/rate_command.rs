@@ -1,4 +1,4 @@
-//! `tollgate rate`: what it prints and how it ends.
+//! `tollgate rate`: its output and its exit codes.
 
 use std::process::Output;
 
@@ -17,7 +17,7 @@ max = 50
 window = "1day"
 "#;
 
-/// Runs the command; its exit code and what it printed.
+/// Runs the command. Returns its exit code and all of its output.
 async fn rate(server: &str, arguments: &str) -> (Option<i32>, String) {
     let mut command = tollgate(&["rate", "--server", server]);
     command.args(arguments.split_whitespace());
@@ -40,7 +40,7 @@ async fn each_call_is_a_line_and_the_last_one_is_the_exit_code() {
     assert!(lines[2].starts_with("3  WARN      3/4 used, 1 left"), "{text}");
     assert!(lines[2].ends_with("crossed: send a notice"), "{text}");
 
-    // The key keeps what it has used.
+    // The key keeps its usage.
     let (code, text) = rate(&address, &format!("{levels} --count 3")).await;
     assert_eq!(code, Some(1), "{text}");
     let lines: Vec<&str> = text.lines().collect();
@@ -53,7 +53,7 @@ async fn each_call_is_a_line_and_the_last_one_is_the_exit_code() {
         "{text}"
     );
 
-    // A look spends nothing, and a cost counts as many calls.
+    // Cost 0 spends nothing; cost 10 counts as ten calls.
     assert_eq!(rate(&address, "other --cost 0").await.0, Some(0));
     let (code, text) = rate(&address, "other --cost 10 --algorithm token-bucket").await;
     assert!(code == Some(0) && text.contains("10/10 used, 0 left"), "{text}");

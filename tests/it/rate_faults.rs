@@ -1,5 +1,4 @@
-//! Clocks that are set back, values that are not what the scripts wrote, and
-//! requests beyond all bounds.
+//! Clocks that are set back, unreadable state, and requests far beyond the bounds.
 
 use std::time::Duration;
 
@@ -135,7 +134,7 @@ async fn windows_that_alternate_give_back_all_the_same(world: World) {
         let key = format!("{short} {long}");
         let of = |millis| rule([limit(3, Duration::from_millis(millis), Algorithm::SlidingWindow)]);
         assert_eq!(world.passes(3, &key, &of(short)).await, 3);
-        // Two servers of different configurations, and a caller that hammers.
+        // Two servers with different configurations, and a caller that does not wait.
         for step in 0.. {
             assert!(step * 10 <= 2 * short + long, "{key}: not given back");
             world.advance(Duration::from_millis(10)).await;
@@ -160,7 +159,8 @@ async fn a_window_that_is_empty_but_for_its_notices_takes_any_width(world: World
         response.crossed
     };
     assert!(refused(&of(SECOND, 3)).await);
-    // What was counted is given back; the last notice is not, and further ones are kept.
+    // The counted calls have left the window. The last notice is still stored, and further ones are
+    // added.
     world.advance(SECOND / 2).await;
     assert!(refused(&of(SECOND, 4)).await);
     assert!(refused(&of(3600 * SECOND, 2)).await);
@@ -196,7 +196,8 @@ async fn a_flood_of_bad_fields_is_answered_in_short(world: World) {
         let status = world.rates.clone().check_rate(check("k", &rule)).await.unwrap_err();
         assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
     }
-    // As many as fit what clients take of headers; the rest is counted.
+    // The answer has as many violations as fit into the headers that clients accept, and counts the
+    // rest.
     let empty = pb::CheckRateRequest::default();
     let checks = pb::CheckRatesRequest { checks: vec![empty; 100] };
     let status = world.rates.clone().check_rates(checks).await.unwrap_err();
@@ -216,9 +217,9 @@ async fn a_check_is_sent_again_only_if_a_repeat_is_known_as_one() {
     let server = Server::start(&["--engine", &engine]).await;
     let mut rates = Rates::connect(server.address()).await.unwrap();
     let one = rule([limit(1, MINUTE, Algorithm::FixedWindow)]);
-    // Its reply is lost. Sent again, the only call of its key would be refused.
+    // The reply is lost. Without a request id, a second try of the only call would be refused.
     for (key, id) in [("without", ""), ("with", "id")] {
-        // After a call that was answered the server does not probe for a while.
+        // After an answered call the server sends no probe for a while.
         while rates.check_rate(check("warm", &one)).await.is_err() {
             tokio::time::sleep(SECOND / 50).await;
         }

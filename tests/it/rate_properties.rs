@@ -1,6 +1,6 @@
-//! What holds of rates after any history, for every algorithm, on both engines:
-//! never more than allowed in any interval, refused before `retry_after` and
-//! allowed exactly at it, a call of cost n is n calls.
+//! Invariants of rates after any history, for every algorithm, on both engines. No interval has
+//! more calls than allowed. A refused call passes exactly at `retry_after`. A call of cost n
+//! equals n calls.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use tollgate::{
 
 use crate::world::{Time, embedded_engine, redis_engine, up};
 
-/// A limit, and what is called when: pauses in µs, costs.
+/// A limit, and its calls: the pause before each in µs, and its cost.
 #[derive(Debug, Clone)]
 struct Case {
     algorithm: Algorithm,
@@ -41,7 +41,7 @@ fn case() -> impl Strategy<Value = Case> {
         let window = if calendar { Millis(1000) } else { Millis(window) };
         let burst = if bucket { burst } else { max };
         let micros = window.micros();
-        // Often the sixtieths, and the whole, of a window; often nothing.
+        // Often 0, a multiple of a sixtieth of the window, or the whole window.
         let pause = prop_oneof![
             3 => Just(0),
             2 => (0u64..64).prop_map(move |parts| micros / 60 * parts),
@@ -59,9 +59,9 @@ struct Run {
     time: Time,
     rule: Arc<Rule>,
     case: Case,
-    /// When something passed, and how much.
+    /// Time and cost of each allowed call.
     passed: Vec<(u64, u32)>,
-    /// Whether the numbers of the limit stay the same.
+    /// Whether the limit stays the same.
     steady: bool,
 }
 
@@ -102,7 +102,7 @@ impl Run {
         }
     }
 
-    /// Notes what has passed, and takes it on another key by calls of cost 1.
+    /// Records an allowed call, and repeats it on another key by calls of cost 1.
     async fn pass(&mut self, cost: u32) {
         if !self.steady {
             return;
@@ -115,7 +115,7 @@ impl Run {
         self.never_too_much();
     }
 
-    /// Every interval that ends with the last call.
+    /// Checks every interval that ends with the last call.
     fn never_too_much(&self) {
         let Case { algorithm, max, burst, window, .. } = self.case;
         let (window, max, burst) = (window.micros(), u64::from(max), u64::from(burst));
@@ -134,8 +134,8 @@ impl Run {
         }
     }
 
-    /// A sliding window refuses only what would be too much in an interval a
-    /// sixtieth longer than itself.
+    /// A sliding window refuses only calls that would exceed `max` in an interval of its length and
+    /// a sixtieth more.
     fn refused_early_by_at_most_a_sixtieth(&self, cost: u32) {
         if self.case.algorithm == Algorithm::SlidingWindow {
             let (now, window) = (self.time.now(), self.case.window.micros());
@@ -160,8 +160,8 @@ fn rule(case: &Case) -> Arc<Rule> {
     Arc::new(spec.build().unwrap())
 }
 
-/// Plays the calls of a case; where there is another, by turns under its
-/// numbers, with what the first one's algorithm has counted.
+/// Plays the calls of a case. With `other`, the numbers of both cases apply in turns to the same
+/// usage.
 async fn play(redis: bool, case: Case, other: Option<Case>) {
     let (engine, time) = if redis { redis_engine().await } else { embedded_engine() };
     let maintained = engine.clone();
@@ -188,7 +188,7 @@ fn check(redis: bool, cases: u32, changing: bool) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     let outcome = TestRunner::new(config).run(&(case(), case()), |(case, other)| {
-        // A calendar window's length is the clock's.
+        // The clock determines the length of a calendar window.
         let changes = changing && case.algorithm != Algorithm::CalendarWindow;
         runtime.block_on(play(redis, case, changes.then_some(other)));
         Ok(())

@@ -1,4 +1,4 @@
-//! Requests about rates, and a world's answers to them.
+//! Requests about rates, and calls of a world.
 
 use std::{sync::Arc, time::Duration};
 
@@ -42,7 +42,7 @@ pub fn tier(above: u64, action: TierAction, bans: &[Duration]) -> pb::Tier {
     pb::Tier { above: Some(above), action: action.into(), ban_durations }
 }
 
-/// The classic anti-crawler rule: WARN above 10, BAN above 20 a minute.
+/// A rule against crawlers: WARN above 10, BAN above 20 a minute.
 pub fn crawlers(algorithm: Algorithm) -> pb::Rule {
     let minute = pb::Limit { max: None, ..limit(0, Duration::from_secs(60), algorithm) };
     let bans = [Duration::from_secs(300), Duration::from_secs(3600)];
@@ -50,7 +50,7 @@ pub fn crawlers(algorithm: Algorithm) -> pb::Rule {
     pb::Rule { tiers, ..rule([minute]) }
 }
 
-/// A check against a rule of the call's own.
+/// A check against a rule within the call.
 pub fn check(key: &str, rule: &pb::Rule) -> pb::CheckRateRequest {
     let against = Some(Against::Rule(rule.clone()));
     pb::CheckRateRequest { key: key.into(), against, ..pb::CheckRateRequest::default() }
@@ -66,7 +66,7 @@ pub fn cost(cost: u64, request: pb::CheckRateRequest) -> pb::CheckRateRequest {
     pb::CheckRateRequest { cost: Some(cost), ..request }
 }
 
-/// What a configuration file of this text says.
+/// The rules of a configuration file with this text.
 pub fn configured(text: &str) -> Rules {
     let file = TempFile::new(text);
     let flags = ServeFlags { config: Some(file.path().into()), ..ServeFlags::default() };
@@ -87,7 +87,7 @@ impl World {
         self.ask(check(key, rule)).await
     }
 
-    /// How many of so many calls in a row pass.
+    /// Returns how many of `calls` calls in a row pass.
     pub async fn passes(&self, calls: usize, key: &str, rule: &pb::Rule) -> usize {
         let mut passed = 0;
         for _ in 0..calls {

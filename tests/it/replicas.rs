@@ -76,12 +76,12 @@ async fn a_server_killed_under_load_loses_no_slot_beyond_a_lease() {
     for caller in callers {
         caller.await.unwrap();
     }
-    // Each of the 60 holds one slot, no more.
+    // Each of the 60 tasks holds exactly one slot.
     let mut client = living.client().await;
     let full = ask(&mut client, "other").await.unwrap();
     assert_eq!(full.decision(), AdmitDecision::Full);
     assert_eq!(full.usage.unwrap().in_use, 60);
-    // Nobody reports back; a lease later all slots can be had again.
+    // No task is completed. After the lease length all slots are free.
     sleep(LEASE).await;
     for device in 0..60 {
         let response = ask(&mut client, &format!("new{device}")).await.unwrap();

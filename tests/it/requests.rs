@@ -1,4 +1,4 @@
-//! Requests with their defaults, and what answers carry.
+//! Requests with defaults, and readers of answers.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ pub fn length(duration: Option<prost_types::Duration>) -> Duration {
     Duration::new(duration.seconds as u64, duration.nanos as u32)
 }
 
-/// Microseconds since the epoch.
+/// Microseconds since the Unix epoch.
 pub fn micros(instant: Option<prost_types::Timestamp>) -> u64 {
     let instant = instant.expect("a timestamp in the answer");
     instant.seconds as u64 * 1_000_000 + instant.nanos as u64 / 1000

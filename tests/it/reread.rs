@@ -1,5 +1,5 @@
-//! Reads states back from what is kept of them, in the middle of a history: whatever is
-//! not kept shows in the answers after that.
+//! Reads states back from their stored entries in the middle of a history. A value that is not
+//! stored then changes later answers.
 
 use std::collections::BTreeMap;
 
@@ -12,29 +12,29 @@ use tollgate::{
     engine::embedded::Kept,
 };
 
-/// So many decisions lie between two times.
+/// Number of decisions between two reads.
 const EVERY: usize = 20;
 
-/// What is kept of all states, as a data directory has it.
+/// The stored entries of all states, as in a data directory.
 #[derive(Default)]
 pub struct Reread {
     entries: BTreeMap<Vec<u8>, Vec<u8>>,
     decided: usize,
-    /// How often a state was read back.
+    /// Number of states that were read back.
     pub count: usize,
 }
 
 impl Reread {
-    /// Decides on a state, which is read back before it now and then, and keeps what has
-    /// changed.
+    /// Takes a decision on a state, and stores the changes. Every [`EVERY`] decisions the state is
+    /// read back first.
     pub fn decide<D>(&mut self, decision: &D, state: &mut D::State, now: Timestamp) -> D::Outcome
     where
         D: Decision<State: Kept>,
     {
         self.decided += 1;
-        // Places of calls that wait are not kept.
+        // Places of waiting calls are not stored.
         if self.decided.is_multiple_of(EVERY) && !format!("{state:?}").contains("queue: Some") {
-            // Events are appended to logs besides.
+            // Stores events that were appended after the last decision.
             self.keep(decision.partition(), state);
             *state = self.read(decision.partition());
             self.count += 1;

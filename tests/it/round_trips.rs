@@ -1,4 +1,4 @@
-//! What a decision costs Redis: one round trip, one EVALSHA, nothing else.
+//! The cost of a decision in Redis: one round trip with one EVALSHA, and nothing else.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ fn leases(pool: &str) -> pb::ListLeasesRequest {
     pb::ListLeasesRequest { pool: pool.into(), ..Default::default() }
 }
 
-/// Calls of each command since the last CONFIG RESETSTAT.
+/// Number of calls of each command since the last CONFIG RESETSTAT.
 async fn all_calls(redis: &OwnRedis) -> BTreeMap<String, u64> {
     let info = redis.command(&["INFO", "commandstats"]).await.unwrap();
     let text: String = redis::from_redis_value(info).unwrap();
@@ -26,8 +26,8 @@ async fn all_calls(redis: &OwnRedis) -> BTreeMap<String, u64> {
     stats.collect()
 }
 
-/// Forgets what was called, once the servers have asked for the sweeper, whose script is
-/// loaded then.
+/// Waits until a server has asked for the sweeper, which loads that script. Then resets the
+/// counters.
 pub async fn reset(redis: &OwnRedis) {
     redis.command(&["CONFIG", "RESETSTAT"]).await.unwrap();
     while !all_calls(redis).await.contains_key("type") {
@@ -36,9 +36,9 @@ pub async fn reset(redis: &OwnRedis) {
     redis.command(&["CONFIG", "RESETSTAT"]).await.unwrap();
 }
 
-/// The same on a Redis whose sweeper is held: without those of servers that ask for it,
-/// each an EVALSHA, a TYPE and a GET, and without probes, each an EVALSHA, a TIME, a GET, a
-/// PSETEX and one INFO or more.
+/// Like [`all_calls`], for a Redis whose sweeper is held, without the background calls of servers.
+/// A request for the sweeper is an EVALSHA, a TYPE and a GET. A probe is an EVALSHA, a TIME, a GET,
+/// a PSETEX and at least one INFO.
 pub async fn calls(redis: &OwnRedis) -> BTreeMap<String, u64> {
     let mut stats = all_calls(redis).await;
     let asked = stats.get("type").copied().unwrap_or(0);
@@ -62,7 +62,7 @@ async fn a_decision_is_one_evalsha_and_nothing_else() {
     let config = TempFile::new("[[pool]]\nmatch = \"*\"\ndenial_cache = \"0s\"\n");
     let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
     let mut client = server.client().await;
-    // Scripts are loaded, connections made and the pool noted for listings.
+    // Loads the scripts, opens the connections, and notes the pool in the index.
     let warm = async |client: &mut crate::world::Client, pool: &str| {
         client.configure_pool(capacity(pool, 60)).await?;
         client.admit_task(admit(pool, "d", "t")).await?;
@@ -100,7 +100,7 @@ async fn a_decision_is_one_evalsha_and_nothing_else() {
     for outside in ["eval", "script", "script|load", "get"] {
         assert!(!calls.contains_key(outside), "{outside} was called: {calls:?}");
     }
-    // Of probes, some each second; none before a call.
+    // PING comes from probes, a few each second; no call needs one.
     assert!(calls.get("ping").is_none_or(|pings| *pings <= calls["evalsha"] / 4), "{calls:?}");
 }
 
@@ -125,7 +125,7 @@ async fn a_hundred_checks_are_one_round_trip() {
         assert_eq!(response.into_inner().results.len(), 100);
         rates.check_rate(check("one", &rule)).await.unwrap();
     }
-    // In four batches, so that Redis serves others in between; sent together.
+    // In four batches that are sent together, so that Redis can serve other clients in between.
     let counted = calls(&redis).await;
     assert_eq!(counted.get("evalsha"), Some(&(10 * 4 + 10)), "{counted:?}");
     // Usage and bans of a batch are read together, and each check writes its usage.
@@ -133,7 +133,7 @@ async fn a_hundred_checks_are_one_round_trip() {
     assert_eq!(counted.get("get"), None, "{counted:?}");
     assert_eq!(counted.get("set"), Some(&1010), "{counted:?}");
 
-    // A hundred bans are noted together, too.
+    // A hundred bans are noted in the index together, too.
     let mut bans = rule.clone();
     bans.tiers = vec![tier(1, pb::TierAction::Ban, &[minute])];
     reset(&redis).await;
@@ -164,7 +164,7 @@ async fn a_thousand_tasks_are_queued_in_one_round_trip() {
     reset(&redis).await;
     client.enqueue_tasks(batch("p", tasks("d"))).await.unwrap();
     let counted = calls(&redis).await;
-    // In batches of 32, so that Redis serves others in between; sent together.
+    // In batches of 32 that are sent together, so that Redis can serve other clients in between.
     assert_eq!(counted.get("evalsha"), Some(&32), "{counted:?}");
     assert_eq!(counted.get("hset"), Some(&1000), "{counted:?}");
 
@@ -202,7 +202,7 @@ async fn a_check_that_crosses_no_level_costs_what_one_without_events_does() {
     assert_eq!((of("evalsha"), of("mget"), of("set")), (80, 80, 80), "{counted:?}");
     let events = ["rpush", "lpush", "llen", "lindex", "ltrim", "pexpire", "get"];
     assert!(events.iter().all(|command| of(command) == 0), "{counted:?}");
-    // The one that crosses it, and those after it.
+    // The call that crosses the level, and later calls.
     for _ in 0..10 {
         rates.check_rate(under("k", "p")).await.unwrap();
     }

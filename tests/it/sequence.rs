@@ -1,4 +1,4 @@
-//! What common recipes for serial numbers get wrong (E1..E24), on both engines.
+//! Scenarios E: errors of common recipes for serial numbers, on both engines.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
 const VALUE_MAX: u64 = i64::MAX as u64;
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Both engines, with layouts.
+/// Makes one test for each engine, with [`LAYOUTS`].
 macro_rules! with_layouts {
     ($($name:ident),* $(,)?) => {
         mod dated_embedded {
@@ -70,20 +70,20 @@ async fn e5_a_floor_is_never_undercut(world: World) {
     assert_eq!(world.one(floor(stored, next("order"))).await, stored);
     assert_eq!(world.one(floor(stored + 1, next("order"))).await, stored + 1);
     assert_eq!(world.one(floor(stored + 3, next("order"))).await, stored + 3);
-    // A floor that is passed changes nothing.
+    // A floor that is already passed changes nothing.
     let response = world.next(floor(stored, next("order"))).await;
     assert_eq!((response.first, response.floor_applied), (stored + 4, false));
 }
 
 async fn e6_the_year_09_keeps_its_zero(world: World) {
-    // The engine's clock stands in 2009.
+    // The engine's clock shows a time in 2009.
     world.time().set_back(START - 1_258_546_800_123_000).await;
     let response = world.next(many(2, next("stamp"))).await;
     assert_eq!(response.serials, ["09111812200012300", "09111812200012301"]);
     assert_eq!((response.first, response.last), (9_111_812_200_012_300, 9_111_812_200_012_301));
     let response = world.next(floor(9_111_812_300_012_345, next("stamp"))).await;
     assert_eq!(response.serials, ["09111812300012345"]);
-    // The same without a calendar.
+    // The same for a layout without a calendar.
     let response = world.next(floor(9_111_812_000_012_345, next("wide"))).await;
     assert_eq!(response.serials, ["09111812000012345"]);
 }
@@ -91,7 +91,7 @@ async fn e6_the_year_09_keeps_its_zero(world: World) {
 async fn e9_no_sequence_is_forgotten(world: World) {
     for name in ["plain", "wide", "day", "year"] {
         let mut last = 0;
-        // Idle for years, and busy all along.
+        // Idle for years, and used on successive days.
         for days in [0, 1, 0, 40, 1000, 1, 1, 1, 4000] {
             world.advance(days * DAY).await;
             // The embedded engine sweeps once a second.
@@ -117,13 +117,13 @@ async fn e15_a_hundred_in_a_millisecond_then_the_next_one(world: World) {
     }
     assert_eq!(serials.len(), 1000);
     assert!(serials.is_sorted_by(|one, next| one < next), "distinct and rising");
-    // Time stood still: a hundred of each millisecond, one after the other.
+    // Time stands still: each millisecond gets a hundred serials, one after the other.
     for (index, serial) in serials.iter().enumerate() {
         let (millis, number) = (index / 100, index % 100);
         assert_eq!(*serial, format!("260101000000{millis:03}{number:02}"));
         instant(serial);
     }
-    // The clock has moved on, but not as far as the numbers.
+    // The clock has advanced, but is still behind the numbers.
     world.advance(Duration::from_millis(5)).await;
     assert_eq!(world.next(next("stamp")).await.serials, ["26010100000001000"]);
     world.advance(Duration::from_millis(6)).await;
@@ -131,8 +131,8 @@ async fn e15_a_hundred_in_a_millisecond_then_the_next_one(world: World) {
 }
 
 async fn e16_a_carry_is_a_time_of_the_calendar(world: World) {
-    // Of each: the last millisecond before midnight, at the end of a month, of a
-    // February with and without a 29th, of a year.
+    // The last millisecond before midnight: at the end of a month, of a February with 28 and with
+    // 29 days, and of a year.
     for (back_from, last, first) in [
         ("2026-01-02T00:00:00Z", "260101235959999", "260102000000000"),
         ("2026-02-01T00:00:00Z", "260131235959999", "260201000000000"),
@@ -151,18 +151,18 @@ async fn e16_a_carry_is_a_time_of_the_calendar(world: World) {
         assert_eq!(serials[100], format!("{first}00"));
         let instants: Vec<_> = serials.iter().map(|serial| instant(serial)).collect();
         assert!(instants.is_sorted(), "{serials:?}");
-        // A floor that stands in a second 60 means the next minute.
+        // A floor with a second 60 means the next minute.
         let odd = format!("{}60{:05}", &last[..10], 12_345);
         let response = world.next(floor(odd.parse().unwrap(), next("stamp odd"))).await;
         assert_eq!(response.serials, [format!("{first}00")]);
         assert!(response.floor_applied);
-        // Periods whose numbers are used up go on in the next one, too.
+        // After the last number of a period, the next period begins.
         let few = world.next(many(150, next(&format!("few {last}")))).await.serials;
         assert_eq!(few[98], format!("20{}/99", &last[..6]));
         assert_eq!(few[99], format!("20{}/01", &first[..6]));
         let month = world.next(many(99, next(&format!("month {last}")))).await.serials;
         assert_eq!(month[98], format!("20{}-99", &last[..4]));
-        // The next month may be begun on this one's last day only.
+        // Numbers of the next month are available only on the last day of this month.
         let begun = try_next(&world.sequences, next(&format!("month {last}"))).await;
         match last[..4] == first[..4] {
             true => assert_eq!(begun.unwrap_err().code(), Code::OutOfRange),
@@ -171,7 +171,7 @@ async fn e16_a_carry_is_a_time_of_the_calendar(world: World) {
     }
 }
 
-/// The instant of a serial; panics where it is no time of the calendar.
+/// The instant of a serial. Panics if it is not a valid time.
 fn instant(serial: &str) -> std::time::SystemTime {
     assert_eq!(serial.len(), 17, "{serial}");
     let part = |from: usize| &serial[from..from + 2];
@@ -209,7 +209,7 @@ async fn e19_a_floor_that_is_no_value_is_refused_and_not_stored(world: World) {
 async fn e20_a_floor_far_beyond_the_clock_is_refused(world: World) {
     let before = world.next(next("stamp")).await.serials;
     assert_eq!(before, ["26010100000000000"]);
-    // The year 99, the last instant of tomorrow's reach, and digits that are none.
+    // The year 99, a number just beyond one day ahead, and digits that are not a time.
     for (bad, part) in [
         (99_123_123_595_999_999, "1day beyond the engine's clock"),
         (26_010_200_000_000_100, "1day beyond the engine's clock"),
@@ -221,7 +221,7 @@ async fn e20_a_floor_far_beyond_the_clock_is_refused(world: World) {
         let details = status.get_error_details();
         assert_eq!(details.bad_request().unwrap().field_violations[0].field, "floor");
     }
-    // No call leads far into the future by its step either.
+    // A large step cannot lead far into the future either.
     let status = world.refused(many(10_000, step(1_000_000, next("stamp")))).await;
     assert_eq!(status.code(), Code::OutOfRange, "{status:?}");
     assert_eq!(status.get_error_details().error_info().unwrap().reason, "PERIOD_EXHAUSTED");
@@ -231,17 +231,17 @@ async fn e20_a_floor_far_beyond_the_clock_is_refused(world: World) {
         (response.serials, response.floor_applied),
         (vec!["26010200000000099".into()], true)
     );
-    // The last one, until the clock moves on.
+    // This number is the last one until the clock advances.
     assert_eq!(world.refused(next("stamp")).await.code(), Code::OutOfRange);
     world.advance(Duration::from_millis(1)).await;
     assert_eq!(world.next(next("stamp")).await.serials, ["26010200000000100"]);
-    // Set back, the clock does not stop a sequence that is there already.
+    // A clock that is set back does not stop a sequence.
     world.time().set_back(3_000_000).await;
     let response = world.next(many(10_000, next("stamp"))).await;
     assert_eq!(response.serials[0], "26010200000000101");
     let status = world.refused(floor(26_010_200_000_020_000, next("stamp"))).await;
     assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
-    // Without a calendar any floor will do.
+    // Without a calendar every floor is accepted.
     assert_eq!(
         world.one(floor(99_123_123_595_999_999, next("plain"))).await,
         99_123_123_595_999_999
@@ -259,14 +259,14 @@ async fn e22_a_repeat_gets_the_same_numbers(world: World) {
         let expected =
             tollgate::grpc::client::pb::NextSequenceResponse { replayed: true, ..first.clone() };
         assert_eq!(again, expected);
-        // Of another sequence the same name is another request.
+        // The same request id in another sequence is another request.
         let other = world.next(many(3, named("order 17", next(&format!("{name}, other"))))).await;
         assert!(!other.replayed);
         for key in world.keys().await.iter().filter(|key| key.contains("replay")) {
             let left = world.tamper(&["PTTL", &format!("{{}}:{key}")]).await;
             assert!(matches!(left, Some(::redis::Value::Int(1..))), "{key}: {left:?}");
         }
-        // It is kept for five minutes.
+        // An answer is kept for five minutes.
         world.advance(Duration::from_secs(1)).await;
         let later = world.next(asked).await;
         assert!(!later.replayed && later.first > first.last, "{later:?}");
@@ -290,7 +290,7 @@ async fn e24_the_largest_value_is_the_last_one(world: World) {
     for _ in 0..2 {
         assert_eq!(world.refused(next("order")).await.code(), Code::OutOfRange);
     }
-    // More than there are in all.
+    // More values than exist.
     let all = many(10_000, step(i64::MAX, next("other")));
     assert_eq!(world.refused(all).await.code(), Code::OutOfRange);
     assert_eq!(world.one(step(i64::MAX, next("other"))).await, VALUE_MAX);

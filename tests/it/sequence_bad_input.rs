@@ -1,4 +1,4 @@
-//! What requests for serial numbers and their configuration must look like.
+//! Invalid requests for serial numbers, and invalid entries of their configuration.
 
 use tollgate::grpc::client::pb;
 use tonic::Code;
@@ -51,7 +51,7 @@ async fn every_bad_field_is_named_and_nothing_is_written(world: World) {
     let get = pb::GetSequenceRequest { name: String::new() };
     assert_eq!(fields(&client.get_sequence(get).await.unwrap_err()), ["name"]);
     assert_eq!(world.keys().await, [] as [String; 0]);
-    // The bounds themselves are good.
+    // Values at the bounds are accepted.
     world.next(many(10_000, next(&"x".repeat(256)))).await;
     world.next(step(1_000_000, next("stamp"))).await;
     world.next(named(&"x".repeat(256), floor(i64::MAX as u64, next("a")))).await;

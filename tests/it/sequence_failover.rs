@@ -19,8 +19,8 @@ use crate::{
 
 const RESERVE: &str = "[[sequence]]\nmatch = \"order*\"\nreserve = 50\n";
 
-/// A primary whose last writes its replica never gets, and a server that is led from
-/// one to the other: the values before and after.
+/// Fails over to a replica that misses the last `lost` writes. The server is redirected from the
+/// primary to the replica. Returns the values before and after the failover.
 async fn fail_over(config: &str, name: &str, key: &str, lost: u32) -> (Vec<u64>, Vec<u64>) {
     let mut redises = [OwnRedis::prepare(), OwnRedis::prepare(), OwnRedis::prepare()];
     for redis in &mut redises {
@@ -45,7 +45,7 @@ async fn fail_over(config: &str, name: &str, key: &str, lost: u32) -> (Vec<u64>,
     for _ in 0..lost {
         match try_next(&client, next(name)).await {
             Ok(given) => before.push(given.first),
-            // Without a replica nothing more is reserved.
+            // Without a replica no further values are reserved.
             Err(status) => {
                 assert_eq!(status.code(), Code::Unavailable, "{status:?}");
                 break;
@@ -73,11 +73,11 @@ async fn what_is_reserved_stays_distinct_when_a_failover_loses_the_last_writes()
     let day = "[[sequence]]\nmatch = \"order\"\nreserve = 50\nlayout = \"{yyyyMMdd}{n:06}\"\n";
     for (config, key) in [(plain, "order"), (day, "order\x1fday/999999")] {
         let (before, after) = fail_over(config, "order", key, 80).await;
-        // A block was given out that the replica knew nothing of but its reservation.
+        // Values were given out of which the replica has only the reservation.
         assert!((40..80).contains(&before.len()), "{before:?}");
         let all = [&before[..], &after[..]].concat();
         assert!(all.is_sorted_by(|one, next| one < next), "{all:?}");
-        // No more is skipped than was reserved.
+        // At most the reserved values are skipped.
         assert!(after[0] - before[before.len() - 1] <= 53, "{before:?}, then {after:?}");
     }
 }
@@ -98,12 +98,12 @@ async fn what_was_reserved_in_another_epoch_is_passed_over() {
     let world = World::with_rules(true, crate::rates::configured(config)).await;
     assert_eq!(world.next(many(10, next("order"))).await.last, 10);
     let key = "{}:{sequence:order}:counter";
-    // As a restart that kept the reservation and lost what came after it.
+    // As after a restart that kept the reservation and lost later writes.
     world.tamper(&["HSET", key, "last", "1", "epoch", "another"]).await;
-    // Ten that were asked for, and a block beyond them.
+    // The reservation reached up to 1,020.
     assert_eq!(world.next(next("order")).await.first, 1021);
     assert_eq!(world.next(next("order")).await.first, 1022);
-    // A request that needs more than a block gets it, and the largest value too.
+    // A request for more values than a block gets them, and the largest value can be reached.
     assert_eq!(world.next(many(10_000, next("order"))).await.last, 11_022);
     let most = i64::MAX as u64;
     assert_eq!(world.next(floor(most - 1, next("order"))).await.first, most - 1);
@@ -111,7 +111,7 @@ async fn what_was_reserved_in_another_epoch_is_passed_over() {
     assert_eq!(world.refused(next("order")).await.code(), Code::OutOfRange);
 }
 
-/// Waits until a replica has what its primary has.
+/// Waits until the counter of the replica equals that of the primary.
 async fn in_step(primary: &OwnRedis, replica: &OwnRedis, key: &str) {
     let stored = ["HGETALL", &format!("tollgate:{{sequence:{key}}}:counter")];
     while replica.command(&stored).await != primary.command(&stored).await {
@@ -138,7 +138,7 @@ async fn a_primary_that_is_promoted_again_repeats_nothing() {
     for _ in 0..20 {
         values.push(try_next(&client, next("order")).await.unwrap().first);
     }
-    // The other one leads, nobody asks it, and the first one leads again: the same
+    // The replica is promoted, but gets no call. Then the first primary is promoted again: the same
     // process, on the same connections.
     replica.command(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
     follow(&primary, replica.port).await;
@@ -176,7 +176,7 @@ async fn replicas_that_are_away_hold_up_only_who_needs_them() {
         let status = refused.unwrap_err();
         assert_eq!(status.code(), Code::Unavailable, "{status:?}");
     }
-    // With a replica all of them wait for their turn, which is soon.
+    // With a replica, all calls are answered after a short wait.
     replica.start().await;
     follow(&replica, redis.port).await;
     while try_next(&client, next("order 0")).await.is_err() {}
@@ -209,16 +209,16 @@ async fn servers_with_and_without_reserve_share_no_number() {
         clients.push(answering(server, "other").await);
     }
     for turn in 0..20 {
-        // Turns of several, so that blocks are left in the middle.
+        // Turns of different lengths, so that blocks are left unfinished.
         for _ in 0..=turn % 3 {
             values.push(try_next(&clients[turn % 2], next("order")).await.unwrap().first);
         }
     }
     assert!(values.is_sorted_by(|one, next| one < next), "{values:?}");
-    // The first value, and a block beyond it: whoever does not reserve passes it over.
+    // The reservation reached up to 52: a server without `reserve` skips it.
     assert_eq!(values[..3], [1, 53, 54]);
 
-    // Many at once, which are not joined, find what was reserved for them together.
+    // Concurrent calls that cannot be joined use what was reserved for them together.
     let mut calls = tokio::task::JoinSet::new();
     for number in 0..200 {
         let client = clients[0].clone();
@@ -236,7 +236,7 @@ async fn a_reservation_dates_no_serial_beyond_ahead_max() {
     let config = format!("{entry}ahead_max = \"0s\"\nreserve = 99\nwait_replicas = 0\n");
     let world = World::with_rules(true, configured(&config)).await;
     assert_eq!(world.next(next("day")).await.serials, ["20260101-01"]);
-    // A failover passes over what was left of the day, and of no other.
+    // A failover skips the rest of the day's numbers, and no numbers of another day.
     let key = "{}:{sequence:day\x1fday/99}:counter";
     world.tamper(&["HSET", key, "epoch", "another"]).await;
     assert_eq!(world.refused(next("day")).await.code(), Code::OutOfRange);
@@ -249,10 +249,10 @@ async fn a_small_reservation_keeps_up_with_the_clock() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let entry = "[[sequence]]\nmatch = \"*\"\nlayout = \"timestamp17\"\n";
-    // Also where no serial may lie ahead of the clock.
+    // Also if no serial may be ahead of the clock.
     let rest = "ahead_max = \"0s\"\nreserve = 10\nwait_replicas = 0\n";
     let config = TempFile::new(&format!("{entry}{rest}"));
-    // Each answer is a while on its way, in which the clock goes on.
+    // Each reply is delayed, and the clock advances during the delay.
     let slow = Wire::to(redis.port).await;
     slow.delay(Duration::from_millis(3));
     let url = format!("redis://127.0.0.1:{}", slow.port);

@@ -1,4 +1,4 @@
-//! Serial numbers when something goes wrong: lost replies, restarts, damage.
+//! Serial numbers under faults: lost replies, restarts, damaged state.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -19,7 +19,7 @@ on_both_engines! {
 #[tokio::test(flavor = "multi_thread")]
 async fn e11_all_keys_of_a_call_are_in_one_slot_of_a_cluster() {
     let mut redis = OwnRedis::prepare();
-    // Its default is a port that sockets of clients may have.
+    // The default bus port may be in use by the socket of a client.
     let bus = free_port().to_string();
     redis.start_with(&["--cluster-enabled", "yes", "--cluster-port", &bus]).await;
     redis.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await.unwrap();
@@ -41,20 +41,20 @@ async fn e22_a_reply_that_is_lost_costs_no_second_number() {
     let server = Server::start(&["--engine", &format!("redis://127.0.0.1:{}", wire.port)]).await;
     let client = answering(&server, "warm").await;
     let last = try_next(&client, next("order")).await.unwrap().last;
-    // Lost between Redis and the server, it is asked for again at once.
+    // Lost between Redis and the server: the server repeats the call at once.
     wire.lose_decision();
     let given = try_next(&client, named("one", next("order"))).await.unwrap();
     assert_eq!((given.first, given.replayed), (last + 1, true));
-    // Without a name the first number is a gap.
+    // Without a request id the first number is a gap.
     wire.lose_decision();
     assert_eq!(try_next(&client, next("order")).await.unwrap().first, last + 3);
     assert_eq!(try_next(&client, next("order")).await.unwrap().first, last + 4);
 
-    // Lost between the server and its caller, the repeat gets it.
+    // Lost between the server and its caller: a repeat gets the number.
     let near = Wire::to(server.port).await;
     let address = format!("http://127.0.0.1:{}", near.port);
     let lossy = Sequences::connect(address).await.unwrap();
-    // With this answer all is said that opens a connection.
+    // After this answer the connection is set up: the next reply is that of a call.
     assert_eq!(try_next(&lossy, next("other")).await.unwrap().first, 1);
     near.lose_one();
     let lost = try_next(&lossy, named("two", next("order"))).await;
@@ -99,7 +99,7 @@ async fn a_restart_of_server_and_redis_repeats_nothing() {
                 *last = given.last;
             }
         }
-        // All of them end without a word.
+        // The servers and Redis are killed.
         drop(servers);
         redis.kill();
         redis.start().await;
@@ -127,11 +127,11 @@ async fn an_unreadable_sequence_is_told_and_changes_nothing() {
     let status = world.refused(next("order")).await;
     assert!(status.message().contains("has to be set above all"), "{status:?}");
     assert_eq!(world.one(next("other")).await, 1);
-    // Set right by hand, it goes on.
+    // After a repair by hand, the sequence continues.
     world.tamper(&["DEL", key]).await;
     world.tamper(&["HSET", key, "last", "41"]).await;
     assert_eq!(world.one(named("r", next("order"))).await, 42);
-    // An answer that cannot be read is none: the caller gets further numbers.
+    // An unreadable replay entry is ignored: the caller gets new numbers.
     let bad_replays = [
         "junk",
         "9999999999999999 42 1 1 7",
@@ -153,7 +153,7 @@ async fn a_value_that_no_calendar_has_is_told() {
     let world = World::with_rules(true, crate::rates::configured(LAYOUTS)).await;
     let key = "{}:{sequence:day\x1fday/999999}:counter";
     world.next(next("day")).await;
-    // The digits of a serial, set by hand, and worse.
+    // The digits of a serial, as someone may set them by hand, and other invalid values.
     for (field, bad) in [
         ("last", "20261121000001"),
         ("last", "9223372036854775807"),
@@ -182,7 +182,7 @@ async fn a_refusal_of_a_second_try_does_not_deny_the_first() {
     let client = answering(&server, "warm").await;
     let most = i64::MAX as u64;
     try_next(&client, floor(most - 2, next("order"))).await.unwrap();
-    // The last but one is given out, and the reply is lost; with a name it is found.
+    // The last number but one is given out, and its reply is lost. With a request id it is found.
     wire.lose_decision();
     let named_one = try_next(&client, named("one", next("order"))).await.unwrap();
     assert_eq!((named_one.first, named_one.replayed), (most - 1, true));
@@ -191,7 +191,7 @@ async fn a_refusal_of_a_second_try_does_not_deny_the_first() {
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
     assert_eq!(try_next(&client, next("order")).await.unwrap_err().code(), Code::OutOfRange);
 
-    // The second try meets a replica.
+    // The second try reaches a replica.
     replica.command(&["REPLICAOF", "127.0.0.1", &redis.port.to_string()]).await.unwrap();
     let stored = ["HGET", "tollgate:{sequence:order}:counter", "last"];
     while replica.command(&stored).await != redis.command(&stored).await {
@@ -202,8 +202,8 @@ async fn a_refusal_of_a_second_try_does_not_deny_the_first() {
     wire.lose_decision();
     let status = try_next(&client, next("other")).await.unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
-    // A primary that was demoted on an open connection is left, too: by then the
-    // address leads to its successor.
+    // The server also leaves a primary that was demoted on an open connection: by then its address
+    // belongs to the successor.
     assert_eq!(try_next(&client, next("other")).await.unwrap_err().code(), Code::Unavailable);
     wire.lead_to(redis.port);
     tokio::time::sleep(Duration::from_millis(1100)).await;

@@ -1,4 +1,4 @@
-//! Many callers at once, each of whom gets numbers of its own.
+//! Many concurrent callers, each with distinct numbers.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ on_both_engines! {
     callers_never_share_a_number,
 }
 
-/// 48 callers, 100,000 values each, from several floors on: all distinct, each
-/// caller's rising, none below the floor.
+/// 48 callers take 100,000 values each, from several floors. All values are distinct, the values of
+/// each caller grow, and none is below the floor.
 async fn callers_never_share_a_number(world: World) {
     for least in [
         0,
@@ -43,12 +43,12 @@ async fn callers_never_share_a_number(world: World) {
         let values: u64 = ranges.iter().map(|(first, last)| last - first + 1).sum();
         assert_eq!(values, CALLERS as u64 * VALUES);
         assert_eq!(ranges[0].0, least.max(1));
-        // There is no gap but of calls that were not answered.
+        // Only unanswered calls could leave a gap.
         assert_eq!(ranges[ranges.len() - 1].1, least.max(1) + values - 1);
     }
 }
 
-/// One caller's ranges.
+/// Takes the values of one caller. Returns their ranges.
 async fn call(client: Sequences, name: String, least: u64, seed: u64) -> Vec<(u64, u64)> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let (mut left, mut ranges, mut last) = (VALUES, Vec::new(), 0);
@@ -67,7 +67,7 @@ async fn call(client: Sequences, name: String, least: u64, seed: u64) -> Vec<(u6
     ranges
 }
 
-/// A server on a Redis of its own, and a client with time.
+/// A server on the test's own Redis, and a client, after the server has answered.
 async fn server() -> (OwnRedis, Server, Sequences) {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
@@ -89,7 +89,7 @@ async fn callers_that_wait_together_share_a_script_call() {
     for (kind, most_calls) in [("plain", 4), ("floor", 4), ("request", 20)] {
         let before = counts(&client).await;
         crate::round_trips::reset(&redis).await;
-        // Redis answers nobody for a while, so that all of them wait together.
+        // Redis answers no call for a while, so that all calls wait together.
         redis.command(&["CLIENT", "PAUSE", "700", "ALL"]).await.unwrap();
         let mut callers = JoinSet::new();
         for caller in 0..256 {
@@ -112,7 +112,7 @@ async fn callers_that_wait_together_share_a_script_call() {
         assert_eq!(after.0 - before.0, 256);
         let calls = after.1 - before.1;
         assert!(calls <= most_calls, "{kind}: 256 values took {calls} script calls");
-        // Redis counts the same, and the call that asked for the counter.
+        // Redis counts the same calls, and the call that read the counter.
         let counted = crate::round_trips::calls(&redis).await;
         assert_eq!(counted.get("evalsha"), Some(&(calls + 1)), "{kind}: {counted:?}");
     }
@@ -122,7 +122,7 @@ async fn callers_that_wait_together_share_a_script_call() {
 async fn a_caller_that_goes_away_takes_nobody_with_it() {
     let (redis, _server, client) = server().await;
     redis.command(&["CLIENT", "PAUSE", "700", "ALL"]).await.unwrap();
-    // The first is on its way when it gives up, the others wait behind it.
+    // The first call was sent before it is cancelled; the others wait behind it.
     let mut impatient = Vec::new();
     for number in 0..20 {
         let mut client = client.clone();
@@ -148,7 +148,7 @@ async fn a_caller_that_goes_away_takes_nobody_with_it() {
     values.sort_unstable();
     values.dedup();
     assert_eq!(values.len(), 20);
-    // Of those that gave up only the first, which was on its way, took a number.
+    // Of the cancelled calls only the first one took a number, since it had been sent.
     assert!(values[19] <= 21, "{values:?}");
     assert!(try_next(&client, next("a")).await.unwrap().first > values[19]);
 }
@@ -159,7 +159,7 @@ async fn a_refusal_of_some_is_not_one_of_all() {
     let most = i64::MAX as u64;
     try_next(&client, floor(most - 10, next("end"))).await.unwrap();
     redis.command(&["CLIENT", "PAUSE", "700", "ALL"]).await.unwrap();
-    // Ten values are left, and twenty callers ask for one each, together.
+    // Ten values are left, and twenty callers ask for one each at the same time.
     let mut callers = JoinSet::new();
     for _ in 0..20 {
         let mut client = client.clone();

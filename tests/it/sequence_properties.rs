@@ -1,4 +1,4 @@
-//! Requests that are joined get what they would get one after the other.
+//! Joined requests get the same values as requests one after the other.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ fn decision(asked: &Asked, layout: Option<Arc<Layout>>, reserve: bool) -> NextSe
     }
 }
 
-/// As `Lanes` decide what they take.
+/// Decides requests as the coalescer does: joins neighbours, and shares the outcome.
 fn decide_joined(
     decisions: &[NextSequence],
     counter: &mut Counter,
@@ -87,7 +87,8 @@ proptest! {
         requests in prop::collection::vec(asked(9497 * 999), 1..12),
         back in 0..10u64,
     ) {
-        // Nine periods from the clock: some floors lie ahead, some behind.
+        // The clock is in day 9,497 since 2000. Floors are near the first number of that day, and
+        // numbers may be up to `back` days ahead.
         let layout = Layout::parse("{yyyyMMdd}{n:03}", 0, Millis(back * 86_400_000)).unwrap();
         check(0, &requests, Some(&Arc::new(layout)), false)?;
     }

@@ -1,4 +1,4 @@
-//! Requests for serial numbers, and a world's answers to them.
+//! Requests for serial numbers, and calls of a world.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     world::{Sequences, World},
 };
 
-/// The layouts that tests use, by the names of sequences.
+/// The layouts of the tests, by the names of sequences.
 pub const LAYOUTS: &str = r#"
 [[sequence]]
 match = "stamp*"
@@ -55,14 +55,14 @@ pub fn named(id: &str, request: pb::NextSequenceRequest) -> pb::NextSequenceRequ
     pb::NextSequenceRequest { request_id: id.into(), ..request }
 }
 
-/// With time, on a busy machine too.
+/// A request with a deadline of 30 s, since the machine may be busy.
 pub fn patient(request: pb::NextSequenceRequest) -> tonic::Request<pb::NextSequenceRequest> {
     let mut request = tonic::Request::new(request);
     request.set_timeout(Duration::from_secs(30));
     request
 }
 
-/// Asks; the error is the status.
+/// Takes values. The error is the gRPC status.
 pub async fn try_next(
     client: &Sequences,
     request: pb::NextSequenceRequest,
@@ -70,7 +70,7 @@ pub async fn try_next(
     client.clone().next_sequence(request).await.map(tonic::Response::into_inner)
 }
 
-/// A client to a server, once that answers.
+/// A client of a server, after the server has given out a value of `name`.
 pub async fn answering(server: &Server, name: &str) -> Sequences {
     let client = Sequences::connect(server.address()).await.unwrap();
     let answered = async {
@@ -88,7 +88,7 @@ impl World {
         try_next(&self.sequences, request).await.unwrap()
     }
 
-    /// The only value of a request for one.
+    /// The value of a request for one value.
     pub async fn one(&self, request: pb::NextSequenceRequest) -> u64 {
         let response = self.next(request).await;
         assert_eq!(response.first, response.last, "{response:?}");

@@ -1,4 +1,4 @@
-//! Faults, drain, and peers that mean no good, against real processes.
+//! Reflection, faults of Redis and shutdown, with real processes.
 
 use std::{
     sync::{
@@ -36,7 +36,7 @@ async fn status(server: &Server, service: &str) -> ServingStatus {
     health(server).await.check(request).await.unwrap().into_inner().status()
 }
 
-/// Waits until the health stream of a service says `expected`.
+/// Waits until the health stream of a service reports `expected`.
 pub async fn turns(server: &Server, service: &str, expected: ServingStatus) {
     let request = HealthCheckRequest { service: service.to_owned() };
     let mut stream = health(server).await.watch(request).await.unwrap().into_inner();
@@ -146,7 +146,7 @@ async fn s3_a_pool_first_used_after_script_flush_is_listed() {
     let mut client = server.client().await;
     client.admit_task(admit("a", "d", "t")).await.unwrap();
     redis.command(&["SCRIPT", "FLUSH"]).await.unwrap();
-    // Heals the script of the verb alone: the pool has just been noted.
+    // Reloads the script of the verb only, since the pool was noted just before.
     client.admit_task(admit("a", "d2", "t")).await.unwrap();
     client.admit_task(admit("b", "d", "t")).await.unwrap();
     let listed = client.list_pools(pb::ListPoolsRequest::default()).await.unwrap().into_inner();
@@ -154,7 +154,7 @@ async fn s3_a_pool_first_used_after_script_flush_is_listed() {
     names.sort();
     assert_eq!(names, ["a", "b"]);
 
-    // An index that is none is made anew by the next note.
+    // An unreadable index is replaced by the next note.
     redis.command(&["SET", "tollgate:{index:admission}:partitions", "text"]).await.unwrap();
     let listed = client.list_pools(pb::ListPoolsRequest::default()).await.unwrap_err();
     assert_eq!(listed.code(), Code::Internal);
@@ -173,7 +173,7 @@ async fn a_call_that_may_have_been_executed_is_never_unavailable() {
     serving(&server).await;
     let mut client = server.client().await;
     client.admit_task(admit("p", "d0", "t")).await.unwrap();
-    // Redis gets the call, its reply is lost, and a second try finds nobody.
+    // Redis executes the call, its reply is lost, and a second try cannot connect.
     wire.cut();
     let lost = client.admit_task(admit("p", "d1", "t")).await.unwrap_err();
     let leases = redis.command(&["ZCARD", "tollgate:{admission:p}:leases"]).await.unwrap();
@@ -213,7 +213,7 @@ async fn s7_sigterm_lets_calls_in_flight_finish() {
     redis.start().await;
     let mut server = Server::start(&["--engine", &redis.url()]).await;
     serving(&server).await;
-    // The store holds its answers back, so that calls are in flight.
+    // Redis holds its replies back, so that calls are in flight.
     redis.command(&["CLIENT", "PAUSE", "700", "ALL"]).await.unwrap();
     let mut calls = Vec::new();
     for device in 0..32 {
@@ -262,7 +262,7 @@ async fn s7_sigint_under_load_ends_with_0() {
     server.process.signal("-INT");
     for caller in callers {
         let (calls, status) = timeout(PATIENCE, caller).await.unwrap().unwrap();
-        // The client library's words for a connection that is going away.
+        // Errors of the client library when a connection closes.
         let gone = [Code::Unavailable, Code::Unknown, Code::Cancelled];
         let gone =
             gone.contains(&status.code()) || status.message().starts_with("h2 protocol error");

@@ -1,4 +1,4 @@
-//! What common recipes for stock get wrong (D7..D22), on both engines.
+//! Scenarios D of stock: errors of common recipes, on both engines.
 
 use std::time::Duration;
 
@@ -27,7 +27,8 @@ on_both_engines! {
     d22_what_crashed_after_reserving_is_back_in_stock,
 }
 
-/// Reserves at once for so many orders, on several connections; how many got it.
+/// Reserves an item for each of `orders` orders at once, on several connections. Returns the number
+/// of RESERVED and of SHORT answers.
 async fn race(shop: &Shop, sku: &str, orders: usize) -> (usize, usize) {
     let mut clients = Vec::new();
     for _ in 0..8 {
@@ -49,7 +50,7 @@ async fn d7_fifty_items_are_reserved_fifty_times(world: World) {
     shop.set("tv", 50).await;
     assert_eq!(race(&shop, "tv", 1000).await, (50, 950));
     assert_eq!(shop.get("tv").await, [50, 0, 50, 0]);
-    // All of them ask again: the same fifty have it.
+    // All orders ask again: the same fifty have a reservation.
     assert_eq!(race(&shop, "tv", 1000).await, (50, 950));
     assert_eq!(shop.get("tv").await, [50, 0, 50, 0]);
 }
@@ -102,7 +103,7 @@ async fn d13_an_order_that_is_sent_twice_is_deducted_once(world: World) {
     let first = shop.reserve(reserve("tv", "order-1", 2)).await;
     assert_eq!((first.outcome(), first.replayed), (ReserveOutcome::Reserved, false));
     shop.advance(SECOND).await;
-    // Whatever else it asks for, an order has one reservation.
+    // An order has one reservation, whatever a repeat asks for.
     for again in [reserve("tv", "order-1", 2), held(SECOND, reserve("tv", "order-1", 7))] {
         let again = shop.reserve(again).await;
         assert_eq!((again.outcome(), again.replayed), (ReserveOutcome::Reserved, true));
@@ -118,7 +119,7 @@ async fn d13_an_order_that_is_sent_twice_is_deducted_once(world: World) {
     let reservation = settled.reservation.unwrap();
     assert_eq!((reservation.state(), reservation.quantity), (ReservationState::Confirmed, 2));
     assert_eq!(shop.get("tv").await, [48, 48, 0, 2]);
-    // The same order of another sku is another reservation.
+    // The same order of another SKU is another reservation.
     shop.set("radio", 1).await;
     assert_eq!(shop.asked(reserve("radio", "order-1", 1)).await, ReserveOutcome::Reserved);
 }
@@ -139,7 +140,7 @@ async fn d14_quantities_up_to_2_53_are_exact_and_none_is_above(world: World) {
     assert_eq!(shop.confirm("sand", "a").await.0, ConfirmOutcome::Confirmed);
     let sold = [most - 1_000_000_000, most - 1_000_000_000, 0, 999_999_999];
     assert_eq!(shop.get("sand").await, sold);
-    // On hand and sold together have the bound; beyond it nothing changes.
+    // The bound applies to the sum of on hand and sold. Beyond it nothing changes.
     for delta in [2, 3, 1_000_000_001, MOST - 1, MOST] {
         let status = shop.client.clone().add_stock(add("sand", delta)).await.unwrap_err();
         assert_eq!(status.code(), Code::OutOfRange, "{delta}: {status:?}");
@@ -151,7 +152,7 @@ async fn d14_quantities_up_to_2_53_are_exact_and_none_is_above(world: World) {
     assert_eq!(status.code(), Code::OutOfRange, "{status:?}");
     shop.add(add("sand", 1)).await;
     assert_eq!(shop.get("sand").await, [most - 999_999_999, most - 999_999_999, 0, 999_999_999]);
-    // All that is left, to the last grain.
+    // Exact to the last unit.
     shop.add(add("sand", -(MOST - 999_999_999) + 3)).await;
     assert_eq!(shop.get("sand").await, [3, 3, 0, 999_999_999]);
     let status = shop.client.clone().add_stock(add("sand", -4)).await.unwrap_err();
@@ -167,10 +168,10 @@ async fn d19_a_hold_that_is_never_paid_lapses(world: World) {
     shop.advance(HOLD - Duration::from_micros(1)).await;
     let short = shop.reserve(reserve("tv", "b", 1)).await;
     assert_eq!(short.outcome(), ReserveOutcome::Short);
-    // The microsecond that is left is a millisecond on the wire, never nothing.
+    // The remaining microsecond is a millisecond on the wire, and not 0.
     let wait = short.retry_after.expect("the hold of a ends");
     assert_eq!((wait.seconds, wait.nanos), (0, 1_000_000));
-    // It lapses at its very end, and nobody has to say so.
+    // The hold lapses exactly at its end, without a call.
     shop.advance(Duration::from_micros(1)).await;
     assert_eq!(shop.get("tv").await, [1, 1, 0, 0]);
     assert_eq!(shop.asked(reserve("tv", "b", 1)).await, ReserveOutcome::Reserved);
@@ -184,15 +185,15 @@ async fn d19_what_is_paid_late_is_retaken_or_expired(world: World) {
         shop.reserve(held(SECOND, reserve("tv", order, 1))).await;
     }
     shop.advance(SECOND).await;
-    // Still there: it is sold to whom it was reserved for.
+    // The items are still available, and the order gets them.
     assert_eq!(shop.confirm("tv", "a").await, (ConfirmOutcome::Confirmed, true));
     assert_eq!(shop.get("tv").await, [1, 1, 0, 1]);
-    // Gone: nobody has two of one.
+    // The items are held by another order.
     shop.reserve(held(SECOND, reserve("tv", "c", 1))).await;
     assert_eq!(shop.confirm("tv", "b").await, (ConfirmOutcome::Expired, false));
     assert_eq!(shop.confirm("tv", "b").await, (ConfirmOutcome::Expired, false));
     assert_eq!(shop.get("tv").await, [1, 0, 1, 1]);
-    // c has not paid either, and b still wants it.
+    // The hold of c lapses too, and b can be confirmed.
     shop.advance(SECOND).await;
     assert_eq!(shop.confirm("tv", "b").await, (ConfirmOutcome::Confirmed, true));
     assert_eq!(shop.confirm("tv", "b").await, (ConfirmOutcome::AlreadyConfirmed, false));
@@ -203,7 +204,7 @@ async fn d19_what_is_paid_late_is_retaken_or_expired(world: World) {
 async fn d22_what_crashed_after_reserving_is_back_in_stock(world: World) {
     let shop = Shop::of(world).await;
     shop.set("tv", 50).await;
-    // They go away without reading what they are answered.
+    // The callers disconnect without reading their answers.
     let mut calls = JoinSet::new();
     for order in 0..200 {
         let mut client = shop.client.clone();
@@ -216,7 +217,7 @@ async fn d22_what_crashed_after_reserving_is_back_in_stock(world: World) {
     while calls.join_next().await.is_some() {}
     let [on_hand, available, reserved, sold] = shop.get("tv").await;
     assert_eq!((on_hand, available + reserved, sold), (50, 50, 0));
-    // Calls that were given up may be on their way still.
+    // Cancelled calls may still be in flight.
     for _ in 0..100 {
         shop.advance(HOLD).await;
         if shop.get("tv").await == [50, 50, 0, 0] {

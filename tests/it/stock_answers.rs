@@ -1,4 +1,4 @@
-//! Every other answer of the contract of stock, on both engines.
+//! All other answers of the stock contract, on both engines.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ async fn a_sku_that_was_never_set_is_told(world: World) {
     }
     let keys = shop.world.keys().await;
     assert!(keys.iter().all(|key| !key.contains("tv")), "{keys:?}");
-    // None on hand is something that is known.
+    // A SKU with nothing on hand is known.
     assert_eq!(shop.set("tv", 0).await, [0, 0, 0, 0]);
     assert_eq!(shop.get("tv").await, [0, 0, 0, 0]);
     assert_eq!(shop.asked(reserve("tv", "o", 1)).await, ReserveOutcome::Short);
@@ -78,7 +78,7 @@ async fn a_reservation_says_what_and_until_when(world: World) {
     }
 }
 
-/// A time as the length since the epoch.
+/// A time as the duration since the Unix epoch.
 fn prost_types_duration(time: prost_types::Timestamp) -> prost_types::Duration {
     prost_types::Duration { seconds: time.seconds, nanos: time.nanos }
 }
@@ -108,7 +108,7 @@ async fn set_stock_keeps_what_is_reserved_and_sold(world: World) {
         assert_eq!((&*violations[0].r#type, &*violations[0].subject), ("RESERVED", "tv"));
     }
     assert_eq!(shop.set("tv", 100).await, [100, 96, 4, 3]);
-    // Once the hold has lapsed it is in nobody's way.
+    // A lapsed hold no longer limits the stock.
     shop.advance(SECOND).await;
     assert_eq!(shop.set("tv", 0).await, [0, 0, 0, 3]);
 }
@@ -127,12 +127,12 @@ async fn add_stock_repeats_its_answer_to_a_request(world: World) {
     }
     assert!(!shop.add(named("truck-2", 5)).await.replayed);
     assert_eq!(shop.get("tv").await, [20, 19, 1, 0]);
-    // What was refused can be asked again.
+    // A refused request can be sent again.
     let status = shop.client.clone().add_stock(named("recall", -20)).await.unwrap_err();
     assert_eq!(status.code(), Code::FailedPrecondition);
     shop.cancel("tv", "a").await;
     assert!(!shop.add(named("recall", -20)).await.replayed);
-    // Without a name, or after 5 minutes, it is another one.
+    // Without a request id, or after 5 minutes, a call is a new request.
     shop.add(add("tv", 1)).await;
     shop.add(add("tv", 1)).await;
     shop.advance(Duration::from_secs(300) - Duration::from_micros(1)).await;
@@ -152,12 +152,12 @@ async fn a_buyer_has_its_limit(world: World) {
     assert_eq!((over.outcome(), over.buyer_quantity), (ReserveOutcome::BuyerLimit, 2));
     assert!(over.reservation.is_none() && over.retry_after.is_none());
     assert_eq!(shop.asked(ask("2", 1)).await, ReserveOutcome::Reserved);
-    // Repeats are not counted again, and others have limits of their own.
+    // Repeats are not counted again. Other buyers and other SKUs have separate limits.
     assert!(shop.reserve(ask("2", 1)).await.replayed);
     assert_eq!(shop.asked(by("bob", 3, reserve("tv", "3", 3))).await, ReserveOutcome::Reserved);
     shop.set("radio", 9).await;
     assert_eq!(shop.asked(by("ann", 1, reserve("radio", "1", 1))).await, ReserveOutcome::Reserved);
-    // What is cancelled or lapses counts no longer, what is bought does.
+    // Cancelled and lapsed items no longer count; bought items do.
     assert_eq!(shop.cancel("tv", "2").await, CancelOutcome::Cancelled);
     assert_eq!(shop.confirm("tv", "1").await.0, ConfirmOutcome::Confirmed);
     assert_eq!(shop.asked(ask("4", 1)).await, ReserveOutcome::Reserved);
@@ -165,7 +165,7 @@ async fn a_buyer_has_its_limit(world: World) {
     shop.advance(40 * DAY).await;
     assert_eq!(shop.reserve(ask("5", 2)).await.buyer_quantity, 2);
     assert_eq!(shop.asked(ask("5", 1)).await, ReserveOutcome::Reserved);
-    // Without a limit it may have more, and that counts as well.
+    // Without a limit a buyer may have more, and those items count as well.
     assert_eq!(shop.asked(by("ann", None, reserve("tv", "6", 5))).await, ReserveOutcome::Reserved);
     assert_eq!(shop.reserve(ask("7", 1)).await.buyer_quantity, 8);
 }
@@ -179,7 +179,7 @@ async fn a_limit_counts_for_late_payments_too(world: World) {
         shop.advance(SECOND).await;
     }
     assert_eq!(shop.confirm("tv", "2").await, (ConfirmOutcome::Confirmed, true));
-    // There is enough, but she has what she may have.
+    // Enough items are available, but the buyer's limit is reached.
     assert_eq!(shop.confirm("tv", "1").await, (ConfirmOutcome::Expired, false));
     assert_eq!(shop.get("tv").await, [48, 48, 0, 2]);
 }
@@ -228,7 +228,7 @@ async fn a_settled_reservation_stays_what_it_is(world: World) {
         assert_eq!(shop.cancel("tv", "c").await, CancelOutcome::Expired);
     }
     assert_eq!(shop.get("tv").await, [4, 4, 0, 1]);
-    // Its hold has lapsed: the order can be held anew.
+    // The hold has lapsed, so the order can be reserved again.
     let anew = shop.reserve(reserve("tv", "c", 2)).await;
     assert_eq!((anew.outcome(), anew.replayed), (ReserveOutcome::Reserved, false));
     assert_eq!(shop.confirm("tv", "c").await, (ConfirmOutcome::Confirmed, false));
@@ -253,7 +253,7 @@ async fn orders_are_forgotten_after_a_day(world: World) {
     shop.advance(SECOND).await;
     assert_eq!(shop.cancel("tv", "lapsed").await, CancelOutcome::Unknown);
     assert_eq!(shop.confirm("tv", "lapsed").await.0, ConfirmOutcome::Unknown);
-    // What was sold stays sold.
+    // Sold items stay sold.
     assert_eq!(shop.get("tv").await, [8, 8, 0, 1]);
 }
 
@@ -262,7 +262,7 @@ async fn names_share_nothing(world: World) {
     let names = ["a", "a}", "a%7D", "{a", "}", "%", "*", "a:b", "a b", "é", "a}:stock", "ab"];
     for (index, name) in names.iter().enumerate() {
         shop.set(name, index as i64 + 20).await;
-        // Orders and buyers of any name, too.
+        // Orders and buyers with such names, too.
         for order in names {
             let response = shop.reserve(by(order, 1, reserve(name, order, 1))).await;
             assert_eq!(response.outcome(), ReserveOutcome::Reserved, "{name} {order}");

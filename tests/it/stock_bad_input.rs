@@ -1,4 +1,4 @@
-//! What requests about stock must look like.
+//! Invalid requests about stock.
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ async fn every_bad_field_is_named_and_nothing_is_written(world: World) {
         assert_eq!(fields(&status), expected, "{bad:?}");
     }
     assert_eq!(shop.world.keys().await, [] as [String; 0]);
-    // The bounds themselves are good.
+    // Values at the bounds are accepted.
     let longest = "x".repeat(256);
     shop.set(&longest, MOST).await;
     let most = by(&longest, MOST, held(30 * DAY, reserve(&longest, &longest, 1_000_000_000)));

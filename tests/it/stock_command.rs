@@ -1,4 +1,4 @@
-//! `tollgate stock`: what it prints and how it ends.
+//! `tollgate stock`: its output and its exit codes.
 
 use std::process::{Command, Output};
 
@@ -18,7 +18,7 @@ fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// Standard output of a call that is answered, and how it ends.
+/// Runs a command that is answered. Returns its line of output and its exit code.
 async fn answered(server: &Server, arguments: &str) -> (String, i32) {
     let output = output(command(&server.address(), arguments)).await;
     assert_eq!(text(output.stderr), "", "{arguments}");
@@ -27,7 +27,7 @@ async fn answered(server: &Server, arguments: &str) -> (String, i32) {
     (said.trim_end().to_owned(), output.status.code().unwrap())
 }
 
-/// Standard error of a call that is not, which is all that is said.
+/// Runs a command that fails. Returns standard error; standard output must be empty.
 async fn failed(server: &str, arguments: &str, code: i32) -> String {
     let output = output(command(server, arguments)).await;
     let (stdout, stderr) = (text(output.stdout), text(output.stderr));

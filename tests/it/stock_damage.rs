@@ -1,4 +1,4 @@
-//! What is stored of a sku is not what the scripts wrote.
+//! Stored state of a SKU that the scripts did not write.
 
 use std::collections::HashMap;
 
@@ -37,7 +37,7 @@ async fn what_cannot_be_read_is_told_and_changes_nothing() {
         hold("o\x1fmany\x1fann\x1f5").into(),
         hold("o\x1f0099999999999\x1fann\x1f5").into(),
         hold("o\x1f9\x1f\x1f5").into(),       // More than is reserved.
-        hold("o\x1f1\x1fnobody\x1f5").into(), // Who has nothing.
+        hold("o\x1f1\x1fnobody\x1f5").into(), // A buyer without items.
     ];
     for damage in all {
         shop.world.tamper(&["DEL", "{}:{stock:tv}:stock", "{}:{stock:tv}:holds"]).await;
@@ -56,7 +56,8 @@ async fn what_cannot_be_read_is_told_and_changes_nothing() {
         }
         assert_eq!(dump(&shop).await, before, "{damage:?}");
         assert_eq!(shop.get("other").await, [5, 5, 0, 0]);
-        // As lua/README.md says: its holds are gone, and those orders count as lapsed.
+        // As lua/README.md says: after the repair the holds are deleted, and their orders count as
+        // lapsed.
         let keys = ["stock", "holds", "buyers"].map(|part| format!("{{}}:{{stock:tv}}:{part}"));
         shop.world.tamper(&["DEL", &keys[0], &keys[1], &keys[2]]).await;
         let levels = ["HSET", &keys[0], "on_hand", "4", "reserved", "0", "sold", "3"];
@@ -66,7 +67,7 @@ async fn what_cannot_be_read_is_told_and_changes_nothing() {
     }
 }
 
-/// All that a sku's keys hold.
+/// All values in the keys of the SKU `tv`.
 async fn dump(shop: &Shop) -> HashMap<String, Option<::redis::Value>> {
     let mut dump = HashMap::new();
     for key in shop.world.keys().await.into_iter().filter(|key| key.starts_with("{stock:tv}")) {
@@ -76,7 +77,7 @@ async fn dump(shop: &Shop) -> HashMap<String, Option<::redis::Value>> {
     dump
 }
 
-/// What every verb answers.
+/// The errors of all verbs.
 async fn refusals(shop: &Shop) -> Vec<tonic::Status> {
     let mut client = shop.client.clone();
     let answers = [
@@ -121,7 +122,7 @@ async fn an_unreadable_order_or_buyer_is_its_own_trouble() {
     assert_eq!(status.code(), Code::Internal, "{status:?}");
     assert_eq!(shop.asked(by("bob", 5, reserve("tv", "c", 1))).await, ReserveOutcome::Reserved);
     assert_eq!(shop.get("tv").await, [10, 7, 3, 0]);
-    // An answer that cannot be read is none: it is added again.
+    // An unreadable replay entry is ignored: the stock is added again.
     for bad in ["junk", "9999999999999999 1 2 3", "9999999999999999 1 0"] {
         shop.world.tamper(&["SET", "{}:{stock:tv}:replay:r", bad]).await;
         let mut named = add("tv", 1);

@@ -1,5 +1,5 @@
-//! Stock when something goes wrong: crowds that lapse together, lost replies, clocks
-//! that are set back; and what a decision costs Redis.
+//! Stock under faults: many holds that lapse together, lost replies, clocks that are set back. Also
+//! the cost of a decision in Redis.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ on_both_engines! {
     a_clock_that_is_set_back_sells_nothing_twice,
 }
 
-/// All of `crowd` is held for buyers of their own, and all of it has lapsed.
+/// Reserves all of `crowd` for different buyers, and lets all holds lapse.
 async fn lapsed(shop: &Shop) {
     shop.set("crowd", CROWD).await;
     let mut calls = JoinSet::new();
@@ -43,7 +43,7 @@ async fn lapsed(shop: &Shop) {
 async fn ten_thousand_holds_that_lapse_together_are_no_burden(world: World) {
     let shop = Shop::of(world).await;
     let all = CROWD as u64;
-    // The next call is right whatever it asks.
+    // The next call is answered correctly, whatever it asks for.
     lapsed(&shop).await;
     assert_eq!(shop.get("crowd").await, [all, all, 0, 0]);
 
@@ -60,7 +60,7 @@ async fn ten_thousand_holds_that_lapse_together_are_no_burden(world: World) {
     assert_eq!(shop.cancel("crowd", "order 5").await, CancelOutcome::Expired);
 }
 
-/// Written straight to Redis, since to reserve them takes a while.
+/// The holds are written directly to Redis, since reserving them takes long.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_thousand_holds_that_lapse_together_are_taken_back_in_steps() {
     let shop = Shop::of(World::redis().await).await;
@@ -83,11 +83,12 @@ async fn a_hundred_thousand_holds_that_lapse_together_are_taken_back_in_steps() 
             let command: Vec<&str> = ["HSET", buyers].into_iter().chain(counts).collect();
             shop.world.tamper(&command).await;
         }
-        // A caller without patience does no harm, whatever it is told.
+        // A call with a short deadline does no harm, whatever its answer is.
         let mut hasty = patient(get("tv"));
         hasty.set_timeout(Duration::from_millis(20));
         let _ = shop.client.clone().get_stock(hasty).await;
-        // What can be granted at once is; what would be refused waits for all of it.
+        // A reservation is granted as soon as enough holds are taken back. It is refused only after
+        // all of them are.
         let quantity = if refused { 100_000 } else { 1_000 };
         let response = shop.reserve(reserve("tv", &format!("{refused}"), quantity)).await;
         assert_eq!(response.outcome(), ReserveOutcome::Reserved);
@@ -105,13 +106,13 @@ async fn a_clock_that_is_set_back_sells_nothing_twice(world: World) {
         shop.reserve(by("ann", 2, held(10 * SECOND, reserve("tv", order, 1)))).await;
     }
     shop.advance(10 * SECOND).await;
-    // Both have lapsed, and are given to somebody else.
+    // Both have lapsed, and their items are reserved for another order.
     assert_eq!(
         shop.asked(held(100 * SECOND, reserve("tv", "c", 2))).await,
         ReserveOutcome::Reserved
     );
     shop.world.time().set_back(9_000_000).await;
-    // By the clock their time is not over; but they are no longer held.
+    // By the clock they have not ended, but their items are no longer held.
     assert_eq!(shop.confirm("tv", "a").await, (ConfirmOutcome::Expired, false));
     assert_eq!(shop.cancel("tv", "b").await, CancelOutcome::Expired);
     assert_eq!(shop.asked(reserve("tv", "a", 1)).await, ReserveOutcome::Short);
@@ -136,13 +137,13 @@ async fn a_reply_that_is_lost_costs_nothing() {
     while client.set_stock(set("warm", 10)).await.is_err() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // Every script is known to Redis before a reply is lost.
+    // Loads every script before a reply is lost.
     client.reserve_stock(reserve("warm", "a", 2)).await.unwrap();
     client.confirm_reservation(confirm("warm", "a")).await.unwrap();
     client.cancel_reservation(cancel("warm", "a")).await.unwrap();
     client.add_stock(add("warm", 1)).await.unwrap();
     client.set_stock(set("tv", 10)).await.unwrap();
-    // Asked again at once, the engine finds what it did before.
+    // The server repeats the call at once, and the engine finds the first outcome.
     wire.lose_decision();
     let response = client.reserve_stock(reserve("tv", "a", 2)).await.unwrap().into_inner();
     assert_eq!((response.outcome(), response.replayed), (ReserveOutcome::Reserved, true));
@@ -160,7 +161,7 @@ async fn a_reply_that_is_lost_costs_nothing() {
     let stock = client.get_stock(get("tv")).await.unwrap().into_inner().stock;
     assert_eq!(levels(stock), [13, 13, 0, 2]);
 
-    // What must not be done twice is not sent twice: its fate is told to be unknown.
+    // A call without protection against repeats is sent once: its fate is unknown.
     wire.lose_decision();
     let status = client.add_stock(add("tv", 5)).await.unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
@@ -224,7 +225,7 @@ async fn a_decision_is_one_evalsha_and_a_few_commands() {
     }
     let counted = crate::round_trips::calls(&redis).await;
     assert_eq!(counted.get("evalsha"), Some(&(20 * 7)), "{counted:?}");
-    // The numbers are read once each, and written only where they change.
+    // The levels are read once by each decision. Keys are written only if they change.
     assert_eq!(counted.get("hmget"), Some(&(20 * 7)), "{counted:?}");
     assert_eq!(counted.get("zadd"), Some(&(20 * 2)), "{counted:?}");
     assert_eq!(counted.get("set"), Some(&(20 * 4)), "{counted:?}");

@@ -1,5 +1,5 @@
-//! Any history of a sku against a model that is as simple as it can be: it keeps no
-//! count of what is reserved, but adds up the holds that run.
+//! Compares any history of a SKU with a simple model. The model keeps no count of reserved items,
+//! but adds up the running holds.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -42,7 +42,7 @@ struct Order {
     buyer: Option<(usize, Option<u64>)>,
 }
 
-/// All that was ever sold of an order is in `orders`: nothing is forgotten.
+/// The model. It forgets no order. Times are in steps of 100 ms.
 #[derive(Debug, Default)]
 struct Model {
     now: u64,
@@ -66,7 +66,7 @@ impl Model {
         self.on_hand - self.held(|_| true)
     }
 
-    /// Whether the buyer may have so many more.
+    /// Whether the buyer may have `quantity` more items.
     fn within(&self, quantity: u64, buyer: Option<(usize, Option<u64>)>) -> bool {
         let Some((buyer, Some(limit))) = buyer else { return true };
         let holds = self.held(|order| order.buyer.is_some_and(|(other, _)| other == buyer));
@@ -126,7 +126,7 @@ impl Model {
         }
     }
 
-    /// What a reservation is answered, as a word.
+    /// The outcome of a reservation, as a word.
     fn reserve(&mut self, order: usize, new: Order) -> &'static str {
         match &self.orders[order] {
             Some(known) if self.runs(known) => return "replayed",
@@ -161,7 +161,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What was decided; a few holds never leave anything to be decided again.
+/// The outcome of a decision. With a few holds it is never `Again`.
 fn decided<D, T>(decision: &D, sku: &mut Sku, now: u64) -> (T, Stock)
 where
     D: Decision<State = Sku, Outcome = Ruling<T>>,

@@ -1,4 +1,4 @@
-//! Requests about stock, and a world's answers to them.
+//! Requests about stock, and calls of a shop.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::world::{World, duration};
 
 pub type Stocks = StockServiceClient<Channel>;
 
-/// A world, and a client that asks it about stock.
+/// A world, and a client of its stock service.
 pub struct Shop {
     pub world: World,
     pub client: Stocks,
@@ -58,14 +58,14 @@ pub fn get(sku: &str) -> pb::GetStockRequest {
     pb::GetStockRequest { sku: sku.into() }
 }
 
-/// With time, on a busy machine too.
+/// A request with a deadline of 30 s, since the machine may be busy.
 pub fn patient<T>(message: T) -> tonic::Request<T> {
     let mut request = tonic::Request::new(message);
     request.set_timeout(Duration::from_secs(30));
     request
 }
 
-/// on_hand, available, reserved, sold; the first is the sum of the next two.
+/// On hand, available, reserved, sold. The first is the sum of the next two.
 pub fn levels(stock: Option<pb::Stock>) -> [u64; 4] {
     let stock = stock.expect("every answer has the stock");
     assert_eq!(stock.on_hand, stock.available + stock.reserved, "{stock:?}");
@@ -98,12 +98,12 @@ impl Shop {
         answer(self.client.clone().reserve_stock(patient(request)).await)
     }
 
-    /// Only what was decided.
+    /// Reserves, and returns only the outcome.
     pub async fn asked(&self, request: pb::ReserveStockRequest) -> ReserveOutcome {
         self.reserve(request).await.outcome()
     }
 
-    /// The outcome, and whether the quantity was taken again.
+    /// The outcome, and whether the items were retaken.
     pub async fn confirm(&self, sku: &str, order: &str) -> (ConfirmOutcome, bool) {
         let request = patient(confirm(sku, order));
         let response = answer(self.client.clone().confirm_reservation(request).await);

@@ -1,4 +1,4 @@
-//! How queued tasks leave their queue, and what is listed of them.
+//! How queued tasks end, and how they are listed.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn a_cancelled_task_is_not_dispatched(world: World) {
     world.complete("p", "d", "b").await;
     assert_eq!(world.cancel("p", "d", "b").await, (CancelVerdict::Completed, false));
     assert_eq!(world.complete("p", "d", "a").await.verdict(), CompleteVerdict::Unknown);
-    // A task that was never queued is not this verb's.
+    // CancelTask applies to queued tasks only.
     world.admit("p", "d", "named").await;
     assert_eq!(world.cancel("p", "d", "named").await, (CancelVerdict::Unknown, false));
 }
@@ -61,7 +61,7 @@ async fn a_running_task_can_be_cancelled(world: World) {
         assert_eq!(world.cancel("p", "e", "b").await, (CancelVerdict::Running, replayed));
     }
     assert_eq!(world.view("p").await.usage.unwrap().in_use, 2);
-    // What runs is given once more to whom it was.
+    // A repeated admission of a running task gets its lease again.
     assert!(world.admit("p", "d", "a").await.replayed);
     assert_eq!(world.complete("p", "d", "a").await.verdict(), CompleteVerdict::Completed);
     assert_eq!(world.renew("p", "e", "b").await.verdict(), RenewVerdict::Renewed);
@@ -83,7 +83,7 @@ async fn a_task_is_not_dispatched_after_its_time(world: World) {
     assert_eq!(statuses[0], EnqueueStatus::Expired);
     assert_eq!(statuses[1..], [EnqueueStatus::Enqueued; 3]);
     world.advance(Duration::from_secs(10)).await;
-    // An attempt that runs goes on, and is the last.
+    // A running attempt may continue after the task's time, and is the last one.
     assert_eq!(world.report("p", "d").await.unwrap().task, "b");
     assert_eq!(world.tasks("p", TaskState::Expired).await.len(), 1);
     world.advance(Duration::from_secs(200)).await;
@@ -182,12 +182,12 @@ async fn every_bad_field_of_a_batch_is_named_and_nothing_is_queued() {
         ];
         assert_eq!(enqueue(tasks).await, bad);
         assert!(world.keys().await.is_empty() && world.queued("p").await == 0);
-        // The least and the most that there can be.
+        // The earliest and the latest accepted time.
         let most = vec![before(0, 1), before(4_481_049_599, 999_999_000)];
         let statuses = world.client.clone().enqueue_tasks(batch("p", most)).await.unwrap();
         let statuses: Vec<_> = statuses.get_ref().results.iter().map(|r| r.status()).collect();
         assert_eq!(statuses, [EnqueueStatus::Expired, EnqueueStatus::Enqueued]);
-        // A token of one listing is none of the other.
+        // A page token is valid for its own listing only.
         world.enqueue("p", &[("d", "u"), ("d", "v")]).await;
         let mut page = listing("p", TaskState::Queued);
         page.page_size = Some(1);

@@ -1,4 +1,4 @@
-//! Queued tasks: dispatched by a device's report, and again until they are done.
+//! Queued tasks: the reports of a device dispatch them until they are done.
 
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ async fn a_failed_task_is_dispatched_again(world: World) {
         let failed = world.fail("p", "d", "a").await;
         assert_eq!(failed.verdict(), CompleteVerdict::Completed);
         assert_eq!(failed.usage.unwrap().in_use, 0);
-        // The first result of an attempt stands.
+        // The first result of an attempt is final.
         assert_eq!(world.fail("p", "d", "a").await.verdict(), CompleteVerdict::AlreadyCompleted);
         let done = world.complete("p", "d", "a").await.verdict();
         assert_eq!(done, CompleteVerdict::AlreadyCompleted);
@@ -115,7 +115,7 @@ async fn a_late_result_ends_a_queued_task(world: World) {
     assert_eq!(world.complete("p", "d", "a").await.verdict(), CompleteVerdict::Late);
     let next = world.report("p", "d").await.unwrap();
     assert_eq!(next.task, "b");
-    // An old token says nothing of a newer attempt.
+    // The token of an earlier attempt does not end a later one.
     world.outlive().await;
     let again = world.report("p", "d").await.unwrap();
     assert_eq!((&*again.task, again.attempt), ("b", 2));
@@ -125,7 +125,7 @@ async fn a_late_result_ends_a_queued_task(world: World) {
         let stale = world.client.clone().complete_task(stale).await.unwrap().into_inner();
         assert_eq!(stale.verdict(), CompleteVerdict::StaleToken);
     }
-    // Also one of a task that is dead.
+    // A late result also ends a dead task.
     world.outlive().await;
     assert_eq!(world.report("p", "d").await.unwrap().attempt, 3);
     world.outlive().await;
@@ -157,7 +157,7 @@ async fn a_device_out_of_attempts_waits_for_its_slot(world: World) {
     world.client.clone().configure_pool(grace).await.unwrap();
     world.enqueue("p", &[("d", "a"), ("d", "b")]).await;
     let first = world.report("p", "d").await.unwrap();
-    // Within the grace it takes its own slot again.
+    // Within the grace the task takes its own slot again.
     world.outlive().await;
     let second = world.report("p", "d").await.unwrap();
     assert_eq!((second.attempt, second.replayed), (2, false));

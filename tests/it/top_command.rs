@@ -1,4 +1,4 @@
-//! `tollgate top`: on a terminal, without one, and how it ends.
+//! `tollgate top`: on a terminal, without one, and its exit codes.
 
 mod terminal;
 
@@ -23,7 +23,7 @@ async fn once(server: &str, arguments: &[&str]) -> Output {
     tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap()
 }
 
-/// A server on a port that another one may take after it.
+/// A server on a given port, which a later server may use again.
 async fn server_on(port: u16) -> Server {
     let listen = format!("127.0.0.1:{port}");
     let mut command = tollgate(&["serve", "--listen", &listen]);

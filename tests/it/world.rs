@@ -1,4 +1,4 @@
-//! A server on an engine whose time stands still until it is stepped, and a client to it.
+//! A server on an engine with stepped time, and clients of the server.
 
 use std::{
     future::pending,
@@ -35,7 +35,7 @@ pub type Locks = LockServiceClient<Channel>;
 pub type Rates = RateServiceClient<Channel>;
 pub type Sequences = SequenceServiceClient<Channel>;
 
-/// 2026-01-01T00:00:00Z in microseconds: where stepped time starts.
+/// 2026-01-01T00:00:00Z, in µs: the start of stepped time.
 pub const START: u64 = 1_767_225_600_000_000;
 
 pub const LIMITS: Limits = Limits {
@@ -45,7 +45,7 @@ pub const LIMITS: Limits = Limits {
     workers: 2,
 };
 
-/// Makes a test of each engine out of `async fn name(world: World)`.
+/// Makes one test for each engine from `async fn name(world: World)`.
 macro_rules! on_both_engines {
     ($($(#[$attribute:meta])* $name:ident),* $(,)?) => {
         mod embedded {
@@ -61,7 +61,7 @@ macro_rules! on_both_engines {
     };
 }
 
-/// A server on an engine with stepped time.
+/// A server on an engine with stepped time, and its clients.
 pub struct World {
     pub client: Client,
     pub locks: Locks,
@@ -72,7 +72,7 @@ pub struct World {
     server: AbortHandle,
 }
 
-/// The time of a world's engine.
+/// The clock of a world's engine.
 #[derive(Clone)]
 pub enum Time {
     Embedded(Arc<AtomicU64>),
@@ -88,13 +88,13 @@ impl World {
         World::with_rules(true, Rules::default()).await
     }
 
-    /// The same with configured pools, policies and sequences.
+    /// A world with configured pools, policies and sequences.
     pub async fn with_rules(redis: bool, rules: Rules) -> World {
         let (engine, time) = if redis { redis_engine().await } else { embedded_engine() };
         World::on(engine, time, rules).await
     }
 
-    /// The same on this engine.
+    /// A world on this engine.
     pub async fn on(engine: Arc<Engine>, time: Time, rules: Rules) -> World {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
@@ -105,7 +105,7 @@ impl World {
         World::to(address, time, server).await
     }
 
-    /// One whose server is a process, on the machine's time.
+    /// A world whose server is another process, on the system clock.
     pub async fn at(address: String) -> World {
         let nobody = tokio::spawn(pending::<()>()).abort_handle();
         World::to(address, embedded_engine().1, nobody).await
@@ -119,7 +119,7 @@ impl World {
         World { client, locks, rates, sequences, address, time, server }
     }
 
-    /// Another client on a connection of its own.
+    /// Another client on another connection.
     pub async fn connect(&self) -> Client {
         Client::connect(self.address.clone()).await.unwrap()
     }
@@ -136,13 +136,13 @@ impl World {
         self.time.advance(by.as_micros() as u64).await;
     }
 
-    /// Sends a command about one of this world's keys straight to Redis;
-    /// `{}` stands for the key prefix. None on the embedded engine.
+    /// Sends a command directly to Redis; `{}` stands for the key prefix. Returns `None` on the
+    /// embedded engine.
     pub async fn tamper(&self, command: &[&str]) -> Option<redis::Value> {
         self.time.tamper(command).await
     }
 
-    /// All keys of this world, with the prefix taken off, sorted.
+    /// All keys of this world without their prefix, sorted.
     pub async fn keys(&self) -> Vec<String> {
         self.time.keys().await
     }
@@ -185,7 +185,7 @@ impl Drop for World {
 }
 
 impl Time {
-    /// The time now, in microseconds.
+    /// The time, in µs.
     pub fn now(&self) -> u64 {
         match self {
             Time::Embedded(now) | Time::Redis { now, .. } => now.load(Ordering::SeqCst),
@@ -205,7 +205,7 @@ impl Time {
         let Time::Redis { prefix, nodes, .. } = self else { return Vec::new() };
         let mut keys = nodes.keys(&format!("{prefix}:{{*")).await;
         keys.iter_mut().for_each(|key| *key = key.split_off(prefix.len() + 1));
-        // What the server that sweeps writes: no call did.
+        // Keys that only the sweeper writes are left out.
         keys.retain(|key| !key.ends_with("}:sweeper") && key != "{index:admission}:ends");
         keys.sort();
         keys
@@ -223,7 +223,7 @@ impl Time {
         }
     }
 
-    /// Sets the clock back.
+    /// Sets the clock back by `micros`.
     pub async fn set_back(&self, micros: u64) {
         match self {
             Time::Embedded(now) => {
@@ -252,12 +252,12 @@ pub fn embedded_engine() -> (Arc<Engine>, Time) {
     (Arc::new(engine), Time::Embedded(now))
 }
 
-/// Tags of the clock's keys: of three nodes of a Cluster each has one.
+/// Hash tags of the clock's keys. With these, each node of a Cluster of three has one.
 const CLOCKS: [&str; 3] = ["a", "b", "c"];
 
-/// The clock of a world, a key beside its others. One text for all worlds: every
-/// script that Redis has cached makes each call a little slower. Redis's own
-/// expiry goes by real time, while this time may stand still: it is put off.
+/// The clock fragment of the scripts: it reads the time from a key with the world's prefix. All
+/// worlds share one text, since each script in Redis's cache slows down every call. Redis expires
+/// keys by real time while stepped time may stand still, so each TTL is 10 minutes longer.
 pub const STEPPED: &str = "
 local now
 for _, tag in ipairs({ 'a', 'b', 'c' }) do
@@ -278,7 +278,7 @@ function redis.call(name, ...)
   return real(name, unpack(arguments))
 end";
 
-/// An engine on the shared Redis, under a key prefix of its own.
+/// An engine on the shared Redis, with a new key prefix.
 pub async fn redis_engine() -> (Arc<Engine>, Time) {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Ordering::SeqCst);
@@ -297,6 +297,7 @@ pub fn redis_url() -> String {
         .expect("TOLLGATE_TEST_REDIS names the Redis to test on; ./tests/run.sh starts one")
 }
 
+/// Waits until the store answers.
 pub async fn up(mut state: tokio::sync::watch::Receiver<StoreState>) {
     let up = state.wait_for(|state| *state == StoreState::Up);
     tokio::time::timeout(Duration::from_secs(10), up).await.expect("the store is up").unwrap();

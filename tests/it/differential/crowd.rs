@@ -1,8 +1,8 @@
-//! Crowds that end together: one step takes only a part of them out.
+//! Many leases and tasks that end together: one step removes only a part of them.
 
 use super::*;
 
-/// More leases lapse together, and more tasks are over, than one step takes out.
+/// More leases and more queued tasks end together than one step removes.
 #[tokio::test(flavor = "multi_thread")]
 async fn both_executors_agree_on_crowds_that_end_together() {
     play(&[], crowd).await;
@@ -43,7 +43,7 @@ async fn crowd(seed: u64) {
             twins.agree(&mut pools, &admit, &context).await;
         }
         twins.time.advance(2_000_000).await;
-        // A cap below what has ended, but is no event yet.
+        // A capacity below the number of ended leases that have no event yet.
         let overrides =
             Overrides { capacity: Some(random.random_range(1..200)), ..Overrides::default() };
         let (name, reset) = (pool.clone(), false);

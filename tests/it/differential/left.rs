@@ -1,9 +1,9 @@
-//! What a history leaves behind, compared on both.
+//! The state after a history, compared between both executors.
 
 use super::*;
 
 impl History {
-    /// Compares every record; how many there were.
+    /// Compares all task records. Returns their number.
     pub(super) async fn compare_state(&mut self, context: &str) -> usize {
         let now = Timestamp(self.twins.time.now());
         let native: BTreeMap<String, String> = self
@@ -36,7 +36,7 @@ impl History {
         }
         assert_eq!(native, redis, "{context}");
 
-        // Every lease and setting, and that whatever lapses has a TTL.
+        // Compares all leases, settings, events and tasks. Each temporary key must have a TTL.
         for pool in ["one", "two", "three{}"] {
             let pool = Name::parse(Bytes::from_static(pool.as_bytes())).unwrap();
             let settings = settings(&pool);
@@ -55,7 +55,7 @@ impl History {
             let permanent = [":settings", ":queued", ":backlog", ":due"];
             let permanent = permanent.iter().any(|part| key.ends_with(part));
             let permanent = permanent || key.starts_with("{index:");
-            // -2: it lapsed since it was listed.
+            // -2: the key expired after it was listed.
             let lapses = !matches!(ttl, redis::Value::Int(-1));
             assert_eq!(lapses, !permanent, "{context}: {key} {ttl:?}");
         }
@@ -63,8 +63,8 @@ impl History {
     }
 }
 
-/// The configured settings of each pool; the retention is long against the
-/// run, since Redis's own expiry goes by real time.
+/// The configured settings of each pool. The retention is longer than the run, since Redis expires
+/// keys by real time.
 pub(super) fn settings(pool: &Name) -> Settings {
     let (capacity, expiry_grace) = match pool.as_str() {
         "one" => (3, Millis(0)),
@@ -85,7 +85,7 @@ pub(super) fn settings(pool: &Name) -> Settings {
     }
 }
 
-/// A record of a task's own key as text, and until when it is remembered.
+/// The record in a task's own key as text, and the time when it is forgotten, in µs.
 fn stored_record(bytes: &[u8]) -> (String, u64) {
     let (head, rest) = bytes.split_at(41);
     let numbers: Vec<u64> =
@@ -95,7 +95,7 @@ fn stored_record(bytes: &[u8]) -> (String, u64) {
     (format!("{} {} {rest}", char::from(head[0]), texts.join(" ")), numbers[4])
 }
 
-/// A task's key and text, as the scripts write it.
+/// The key and the text of a task's record, in the format of the scripts.
 fn record(pool: &[u8], member: &[u8], task: &Task) -> (String, String) {
     let (lease, pool) = (&task.lease, String::from_utf8_lossy(pool).replace('}', "%7D"));
     let member = String::from_utf8_lossy(member);

@@ -1,5 +1,5 @@
-//! The verbs of the hot path, one by one and in batches, whose items share what they read
-//! and write.
+//! The verbs of the hot path, one by one and in batches. The items of a batch share reads and
+//! writes.
 
 use tollgate::admission::{Admission, AdmitDecision, RenewTask};
 
@@ -32,7 +32,7 @@ impl History {
         RenewTask { name, token, lease_duration, settings }
     }
 
-    /// Several of one verb in one batch, in runs of one pool.
+    /// Takes several decisions of one verb in one batch, in runs of one pool.
     pub(super) async fn decide_together(&mut self, context: &str) {
         let mut names = Vec::new();
         for _ in 0..self.random.random_range(1..4) {

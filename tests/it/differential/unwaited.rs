@@ -1,5 +1,5 @@
-//! AdmitTask in a pool whose grants replicas have to confirm, without a wait for them: the
-//! rule is as with them, and what took no part can be withdrawn.
+//! AdmitTask in a pool with replica acknowledgement, without the wait for replicas. The rule is the
+//! same, and a lease that was not acknowledged can be revoked.
 
 use tollgate::{
     admission::{Admission, AdmitTask, GetPool, Pool, WithdrawTask},
@@ -42,7 +42,7 @@ impl Decision for Unwaited {
 }
 
 impl History {
-    /// Asks for a slot as `decision` does, in a pool that replicas have to confirm.
+    /// Asks for a slot as `decision` does, in a pool that needs one replica acknowledgement.
     pub(super) async fn admit_unwaited(&mut self, decision: &AdmitTask, context: &str) {
         let mut unwaited = Unwaited(decision.clone());
         unwaited.0.settings.confirmation = Confirmation::by(1);
@@ -50,7 +50,7 @@ impl History {
         self.asked(decision, &admission);
     }
 
-    /// Takes a lease back: that of a task, or one that may be long over.
+    /// Revokes a lease: the current one of a task, or one that may have ended long ago.
     pub(super) async fn withdraw(&mut self, pool: &Name, context: &str) {
         let name = self.task_name(pool);
         let settings = super::settings(pool);

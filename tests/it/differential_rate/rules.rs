@@ -1,4 +1,4 @@
-//! Random rules.
+//! Random rate rules.
 
 use rand::{Rng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
@@ -16,8 +16,8 @@ const ALGORITHMS: [Algorithm; 4] = [
 const CALM: [Algorithm; 3] =
     [Algorithm::SlidingWindow, Algorithm::TokenBucket, Algorithm::FixedWindow];
 
-/// A rule of limits with few names, so that rules meet each other's usage. Calm
-/// ones have an algorithm for each name, so that usage lasts.
+/// A random rule. Limits have few names, so that rules meet usage of other rules. Calm rules have
+/// one algorithm for each name, so that usage lasts.
 pub fn rule(random: &mut ChaCha8Rng, calm: bool) -> Rule {
     loop {
         let count = random.random_range(1..4);
@@ -29,7 +29,7 @@ pub fn rule(random: &mut ChaCha8Rng, calm: bool) -> Rule {
         let utc_offset = random.random_range(-840..840);
         let ban_memory = Some(Millis(random.random_range(1..100_000)));
         let spec = RuleSpec { limits, tiers, utc_offset, ban_memory, ..RuleSpec::default() };
-        // Of a random rule much may be wrong.
+        // A random specification is often invalid.
         if let Ok(rule) = spec.build() {
             return rule;
         }

@@ -1,4 +1,4 @@
-//! What differs in each run of a document.
+//! Values that differ in each run of a document.
 
 use std::{
     collections::BTreeMap,
@@ -14,11 +14,11 @@ pub fn clock() -> String {
     now.chars().filter(char::is_ascii_digit).collect()
 }
 
-/// Documented times, tokens and calendars, and what stands for each in this run.
-/// They are equal where they are documented to be equal, and only there.
+/// Documented times, tokens and calendar digits, each with its value in this run. Two documented
+/// values are equal exactly when the values of this run are equal.
 pub struct Varying {
     known: BTreeMap<String, String>,
-    /// When the run began, as [`clock`] has it.
+    /// The start of the run, in the format of [`clock`].
     since: String,
 }
 
@@ -29,6 +29,7 @@ impl Default for Varying {
 }
 
 impl Varying {
+    /// Learns values from an answer and its documented text.
     pub fn learn(&mut self, documented: &str, answered: &str) {
         let now = clock();
         for (documented, answered) in documented.lines().zip(answered.lines()) {
@@ -43,8 +44,8 @@ impl Varying {
         }
     }
 
-    /// Learns the calendar at the start of numbers. Only a moment of this run, today
-    /// or this year is one: an answer with another is not what is documented.
+    /// Learns calendar digits at the start of numbers. Only a moment of this run, today's date and
+    /// this year are accepted: any other value differs from the document.
     fn learn_calendars(&mut self, documented: &str, answered: &str, now: &str) {
         let run = self.since[2..].to_owned()..=now[2..].to_owned();
         let digit = |character: char| character.is_ascii_digit();
@@ -71,7 +72,7 @@ impl Varying {
         }
     }
 
-    /// Puts in what is known, the longest first; none within a number.
+    /// Replaces known values, the longest first; never within a number.
     pub fn replace(&self, text: &str) -> String {
         let digit = |character: char| character.is_ascii_digit();
         let (mut replaced, mut rest) = (String::new(), text);
@@ -89,7 +90,7 @@ impl Varying {
     }
 }
 
-/// The name and the quoted value of a line of JSON that differs in each run.
+/// The name and the value of a JSON line, if the value differs in each run.
 fn value(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.trim().trim_end_matches(',').split_once(": ")?;
     let name = name.trim_matches('"');
@@ -99,7 +100,7 @@ fn value(line: &str) -> Option<(&str, &str)> {
     varies.then_some((name, value))
 }
 
-/// Pauses without their digits: they pass while the test runs.
+/// Removes the digits of pauses, which get shorter while the test runs.
 pub fn masked(text: &str) -> String {
     let mask = |line: &str| match value(line) {
         Some((name, value)) if name.ends_with("After") => line.replace(value, &shape(value)),

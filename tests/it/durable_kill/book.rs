@@ -1,4 +1,4 @@
-//! What callers were told, and whether a server knows of it.
+//! A record of the acknowledged changes, and its comparison with a server.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::{
     world::{admit, complete, renew, seconds},
 };
 
-/// What something is: it is taken in one step, and given back or settled in another.
+/// The kind of an item. The first step takes it, the second gives it back or settles it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
     Task,
@@ -21,19 +21,19 @@ pub enum Kind {
     Order,
 }
 
-/// Something that a caller has taken steps with.
+/// An item, and the steps that a caller has taken with it.
 #[derive(Debug)]
 pub struct Item {
     kind: Kind,
     name: String,
     token: u64,
-    /// Steps that were tried.
+    /// Number of attempted steps.
     pub tried: usize,
-    /// Those that were acknowledged.
+    /// The acknowledged steps, in order.
     pub acknowledged: Vec<Told>,
 }
 
-/// The server has acknowledged something between these instants.
+/// An acknowledgement that the server gave between two instants.
 #[derive(Debug, Clone, Copy)]
 pub struct Told {
     asked: Instant,
@@ -41,20 +41,20 @@ pub struct Told {
 }
 
 impl Told {
-    /// It was asked for then, and is heard now.
+    /// An acknowledgement of a call that began at `asked` and has just ended.
     pub fn since(asked: Instant) -> Told {
         Told { asked, heard: monotonic() }
     }
 }
 
-/// What all callers were told.
+/// The record of all callers.
 #[derive(Default)]
 pub struct Book {
     pub items: Vec<Item>,
     serials: Vec<(u64, Told)>,
-    /// What was acknowledged, and is gone.
+    /// Acknowledged changes that were lost.
     lost: Vec<Told>,
-    /// Tasks in the pool, orders held and sold: what is known after the last check.
+    /// Number of running tasks, held orders and sold orders after the last check.
     counts: [u64; 3],
     last_serial: u64,
 }
@@ -73,7 +73,7 @@ impl Item {
         Item { kind, name, token: 0, tried: 0, acknowledged: Vec::new() }
     }
 
-    /// Takes the step that was tried last; whether it was acknowledged.
+    /// Attempts the next step. Returns whether it was acknowledged.
     pub async fn step(&mut self, shop: &Shop) -> bool {
         let (client, locks) = (&shop.world.client, &shop.world.locks);
         let (name, token) = (self.name.clone(), self.token);
@@ -107,7 +107,7 @@ impl Item {
         }
     }
 
-    /// How many steps the server knows of.
+    /// Number of steps that the server knows.
     async fn known(&self, shop: &Shop) -> usize {
         match self.kind {
             Kind::Task => {
@@ -137,7 +137,7 @@ impl Item {
                         );
                         1
                     }
-                    // Released, or never taken: nobody holds it.
+                    // Not held: it was released, or never acquired.
                     None if self.tried == 2 => 2,
                     None => 0,
                 }
@@ -168,7 +168,7 @@ impl Book {
         self.serials.push((value, told));
     }
 
-    /// What a kill has taken was acknowledged within so long.
+    /// Checks that all lost changes were acknowledged within `most`. Zero allows no loss.
     pub fn check_lost(&mut self, most: Duration, context: &str) {
         let lost = std::mem::take(&mut self.lost);
         let first = lost.iter().map(|told| told.heard).min();
@@ -178,7 +178,8 @@ impl Book {
         assert!(is_kept, "{context}: {} acknowledged changes of {span:?} are lost", lost.len());
     }
 
-    /// Looks for all that was acknowledged; how much of it there is.
+    /// Compares all items and serials with the server. Returns the number of acknowledged changes
+    /// that it knows.
     pub async fn check(&mut self, shop: &Shop, context: &str) -> usize {
         let mut found = 0;
         let items = std::mem::take(&mut self.items);
@@ -190,7 +191,7 @@ impl Book {
             found += item.acknowledged.len().min(known);
             match (item.kind, known) {
                 (Kind::Task, 1) => self.counts[0] += 1,
-                // Asking for one that was lost has reserved it.
+                // The check itself has reserved a lost order again.
                 (Kind::Order, 0 | 1) => self.counts[1] += 1,
                 (Kind::Order, 2) => self.counts[2] += 1,
                 _ => {}

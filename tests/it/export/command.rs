@@ -1,4 +1,4 @@
-//! The commands themselves, on real files and real time: leases that run are intact.
+//! The commands on real files and in real time: running leases survive the moves.
 
 use std::{fs, path::Path, process::Output, time::Duration};
 
@@ -19,7 +19,7 @@ async fn run(arguments: &[&str]) -> Output {
     tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
 }
 
-/// Runs a command that succeeds; what it prints.
+/// Runs a command that must succeed. Returns its standard output.
 async fn done(arguments: &[&str]) -> String {
     let output = run(arguments).await;
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -67,7 +67,7 @@ async fn a_server_moves_to_redis_and_back_with_its_leases() {
 
     let again = run(&["import", "--engine", &redis.url(), &archive]).await;
     assert_eq!(again.status.code(), Some(73), "it holds something");
-    // To standard output, as a pipe would have it.
+    // Exports to standard output, as for a pipe.
     let text = done(&["export", "--engine", &redis.url()]).await;
     fs::write(&archive, text).unwrap();
     done(&["import", "--data-dir", back.text(), &archive]).await;
@@ -75,11 +75,11 @@ async fn a_server_moves_to_redis_and_back_with_its_leases() {
     moved(&server, &lease, serial.last, 2).await;
 }
 
-/// What holds after each move.
+/// Checks the state after each move.
 async fn moved(server: &Server, lease: &pb::Lease, last: u64, moves: u64) {
     let world = World::at(server.address()).await;
     let listed = || pb::ListPoolsRequest::default();
-    // A server does not wait for its Redis before it listens.
+    // A server listens before it has reached its Redis.
     while world.client.clone().list_pools(listed()).await.is_err() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -145,7 +145,7 @@ async fn nothing_to_export_is_said() {
     assert!(String::from_utf8_lossy(&absent.stderr).contains("/nowhere: "));
 }
 
-/// Leases of the test of sizes.
+/// Number of leases in the test of a large export.
 const MANY: u64 = 100_000;
 
 #[tokio::test(flavor = "multi_thread")]

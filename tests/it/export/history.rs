@@ -1,4 +1,4 @@
-//! Random decisions of every capability, taken on several engines at one time.
+//! Random decisions of every capability, taken on several engines at the same stepped time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,7 +27,8 @@ use tollgate::{
 use super::Side;
 use crate::differential_rate::rules::rule;
 
-/// So far ahead of the machine's clock a history begins, which its stores must not pass.
+/// Distance of a history's start from the system clock, in µs. The system clock must not overtake
+/// the history.
 const AHEAD: u64 = 3_600_000_000;
 
 pub struct History {
@@ -41,7 +42,7 @@ fn name(text: &str) -> Name {
     Name::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap()
 }
 
-/// The same on every engine.
+/// Takes a decision on each engine. All outcomes must be equal.
 async fn agree<D: Decision<State: Kept>>(sides: &[&Side], decision: &D, context: &str) {
     let deadline = || monotonic() + Duration::from_secs(30);
     let (first, rest) = sides.split_first().unwrap();
@@ -61,6 +62,7 @@ impl History {
         History { random, rules, now, orders: 0 }
     }
 
+    /// Takes `steps` random decisions on all engines.
     pub async fn play(&mut self, sides: &[&Side], steps: usize, seed: u64) {
         for step in 0..steps {
             let context = format!("seed {seed}, {} engines, step {step}", sides.len());
@@ -209,7 +211,7 @@ impl History {
 
     async fn stock(&mut self, sides: &[&Side], context: &str) {
         let sku = self.one(&["tv", "a}b"]);
-        // An order that is settled is so for a day: others come.
+        // A settled order is remembered for a day, so new orders are needed.
         self.orders += u64::from(self.random.random_bool(0.3));
         let order = name(&format!("o% {}", self.orders + self.random.random_range(0..6)));
         match self.random.random_range(0..20) {

@@ -1,4 +1,4 @@
-//! What is refused, and that nothing is written then.
+//! Refused imports and exports, which write nothing.
 
 use std::{fs, path::PathBuf};
 
@@ -24,13 +24,13 @@ fn file(folder: &TempFolder, lines: &[&str]) -> PathBuf {
     path
 }
 
-/// What an import into a directory of its own says.
+/// The error of an import into a new directory.
 async fn refusal(lines: &[&str]) -> String {
     let (files, folder) = (TempFolder::new(), TempFolder::new());
     let path = file(&files, lines);
     let mut store = Store::directory(folder.path()).unwrap();
     let failure = transfer::import(&mut store, &path, false).await.unwrap_err();
-    // Nothing was written: a whole one is taken in.
+    // Nothing was written: a complete file is accepted afterwards.
     let path = file(&files, &[FIRST, ORDER, END]);
     transfer::import(&mut store, &path, false).await.unwrap();
     failure.to_string()
@@ -56,11 +56,11 @@ async fn an_archive_that_is_not_whole_is_refused() {
         let said = refusal(lines).await;
         assert!(said.contains(says), "{lines:?}: {said}");
     }
-    // Cut within a line.
+    // Files that are cut at every byte.
     let (files, folder) = (TempFolder::new(), TempFolder::new());
     let path = file(&files, &[FIRST, ORDER, END]);
     let whole = fs::read(&path).unwrap();
-    // Once: a process that another test is about to start holds the lock for a moment, too.
+    // Opened once: a process that another test starts may hold the lock for a moment, too.
     let mut store = Store::directory(folder.path()).unwrap();
     for length in 0..whole.len() {
         fs::write(&path, &whole[..length]).unwrap();
@@ -99,7 +99,7 @@ async fn half_of_an_import_is_not_served() {
     redis.start().await;
     let options = RedisOptions::new(&redis.url());
     assert_eq!(unfinished_import(&options).await, None);
-    // What an import that was killed leaves.
+    // The key that a killed import leaves behind.
     redis.command(&["SET", "tollgate:import", "1"]).await.unwrap();
     let why = unfinished_import(&options).await.expect("it is told");
     assert!(why.contains("--replace"), "{why}");

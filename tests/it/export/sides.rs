@@ -1,4 +1,4 @@
-//! An engine on a clock that is set by hand, and what it keeps.
+//! An engine on a stepped clock, and its store.
 
 use std::{
     process,
@@ -70,13 +70,13 @@ impl Side {
         side
     }
 
-    /// What it keeps, of a Redis.
+    /// The store of an engine on Redis. Panics on the embedded engine.
     pub async fn store(&self) -> Store {
         let store = Store::redis(self.options.as_ref().expect("it is on Redis")).await.unwrap();
         store.on_clock(stepped(self.time.now()))
     }
 
-    /// Sets its clock. That of a data directory follows once its mark is written.
+    /// Sets the clock. The clock of a data directory follows after its mark is written.
     pub async fn set(&self, now: u64) {
         self.time.advance(now - self.time.now()).await;
         if let Engine::Embedded(engine) = &*self.engine {
@@ -90,7 +90,7 @@ impl Side {
         }
     }
 
-    /// Ends it in order.
+    /// Closes the engine in order.
     pub async fn close(self) {
         let engine = self.engine.clone();
         tokio::task::spawn_blocking(move || engine.close()).await.unwrap();

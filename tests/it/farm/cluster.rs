@@ -1,8 +1,8 @@
-//! A Cluster.
+//! A Redis Cluster.
 
 use super::*;
 
-/// Three primaries with a replica each.
+/// Three primaries with one replica each.
 pub struct Cluster {
     pub nodes: Vec<Node>,
 }
@@ -10,7 +10,7 @@ pub struct Cluster {
 impl Cluster {
     pub async fn start() -> Cluster {
         let arguments = ["--cluster-enabled", "yes", "--cluster-node-timeout", NODE_TIMEOUT];
-        // Its default is a port that sockets of clients may have.
+        // The default bus port may be in use by the socket of a client.
         let start = |_| {
             let bus = free_port().to_string();
             Node::start(&[&arguments[..], &["--cluster-port", &bus]].concat())
@@ -48,7 +48,7 @@ impl Cluster {
         format!("redis+cluster://{}", places.join(","))
     }
 
-    /// Runs redis-cli, for what takes many commands.
+    /// Runs redis-cli, which combines many commands. Returns its output.
     pub async fn cli(&self, arguments: &[&str]) -> String {
         let mut command = tokio::process::Command::new("redis-cli");
         let done = command.args(arguments).stdin(Stdio::null()).kill_on_drop(true).output();
@@ -58,19 +58,19 @@ impl Cluster {
         said
     }
 
-    /// The slot of a pool's keys.
+    /// The hash slot of a pool's keys.
     pub async fn slot(&self, pool: &str) -> u16 {
         let key = format!("tollgate:{{admission:{pool}}}:leases");
         let slot = self.nodes[0].command(&["CLUSTER", "KEYSLOT", &key]).await.unwrap();
         redis::from_redis_value(slot).unwrap()
     }
 
-    /// The node that has a slot, by its number here, and its id.
+    /// The node that owns a slot: its index and its id.
     pub async fn owner(&self, slot: u16) -> (usize, String) {
         self.owned(slot).await.unwrap_or_else(|| panic!("no node says that slot {slot} is its own"))
     }
 
-    /// The same, if there is one that answers.
+    /// Like [`Cluster::owner`], but `None` if no reachable node owns the slot.
     pub async fn owned(&self, slot: u16) -> Option<(usize, String)> {
         for (number, node) in self.nodes.iter().enumerate() {
             let Ok(nodes) = node.command(&["CLUSTER", "NODES"]).await else { continue };
@@ -89,7 +89,7 @@ impl Cluster {
         None
     }
 
-    /// Those that are no replicas.
+    /// The indexes of all primaries.
     pub async fn primaries(&self) -> Vec<usize> {
         let mut primaries = Vec::new();
         for (number, node) in self.nodes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Devices that ask, hold and complete, and what each of their calls saw.
+//! Devices that hold and complete tasks, and a record of each call.
 
 use std::{
     sync::{
@@ -14,13 +14,13 @@ use tonic::{Code, Request};
 
 use crate::world::{Client, admit, complete};
 
-/// How many of its tasks may run at once.
+/// Capacity of the pool.
 pub const CAPACITY: usize = 8;
-/// Devices: more than there are slots, so that some are refused.
+/// Number of devices: more than slots, so that some are refused.
 const DEVICES: usize = 24;
-/// By when each call has to end.
+/// Deadline of each call.
 pub const DEADLINE: Duration = Duration::from_secs(1);
-/// Between a device's calls.
+/// Pause between the calls of a device.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A call as its caller saw it.
@@ -28,11 +28,11 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub struct Seen {
     pub start: Instant,
     pub end: Instant,
-    /// None where it was answered.
+    /// The error; `None` if the call was answered.
     pub failed: Option<Code>,
 }
 
-/// A task that certainly ran from one instant to the other.
+/// An interval in which a task certainly ran.
 type Held = (Instant, Instant);
 
 #[derive(Debug, Default)]
@@ -41,21 +41,21 @@ struct Record {
     held: Vec<Held>,
 }
 
-/// A load that goes on until it is ended.
+/// A load that runs until [`Load::end`].
 pub struct Load {
     devices: JoinSet<()>,
     record: Arc<Mutex<Record>>,
     stop: Arc<AtomicBool>,
 }
 
-/// What a load saw.
+/// The record of a load.
 pub struct History {
     pub seen: Vec<Seen>,
     held: Vec<Held>,
 }
 
 impl Load {
-    /// Devices that ask these servers in turn for slots of a pool.
+    /// Starts devices, spread over these servers, that ask for slots of a pool.
     pub fn start(clients: &[Client], pool: &str) -> Load {
         let (record, stop) = (Arc::<Mutex<Record>>::default(), Arc::new(AtomicBool::new(false)));
         let mut devices = JoinSet::new();
@@ -72,7 +72,7 @@ impl Load {
         Load { devices, record, stop }
     }
 
-    /// Returns after so many further calls were answered.
+    /// Waits until `calls` further calls were answered.
     pub async fn answered(&self, calls: usize) {
         let count = || {
             let record = self.record.lock().unwrap();
@@ -84,7 +84,7 @@ impl Load {
         }
     }
 
-    /// Returns after another call failed.
+    /// Waits until another call has failed.
     pub async fn failed(&self) {
         let count = || {
             let record = self.record.lock().unwrap();
@@ -107,11 +107,11 @@ impl Load {
 }
 
 impl History {
-    /// The most tasks that certainly ran at the same time.
+    /// The largest number of tasks that certainly ran at the same time.
     pub fn most_held(&self) -> usize {
         let mut changes: Vec<(Instant, bool)> =
             self.held.iter().flat_map(|(from, to)| [(*from, true), (*to, false)]).collect();
-        // In one instant ends come first: what is certain is less.
+        // At the same instant ends come first: only certain overlaps count.
         changes.sort_by_key(|(at, begins)| (*at, *begins));
         let (mut now, mut most) = (0_usize, 0);
         for (_, begins) in changes {
@@ -143,14 +143,14 @@ impl Device {
             let task = format!("t{task}");
             let Some(from) = self.admitted(&task).await else { return };
             sleep(PAUSE).await;
-            // From here on it may have ended.
+            // From here on the task may have been completed.
             let to = monotonic();
             self.record.lock().unwrap().held.push((from, to));
             self.completed(&task).await;
         }
     }
 
-    /// When it had its slot; none if the load ended before.
+    /// Asks until the task is admitted. Returns `None` if the load ended first.
     async fn admitted(&mut self, task: &str) -> Option<Instant> {
         loop {
             let asked = self.client.clone();
@@ -158,7 +158,7 @@ impl Device {
             let answered = self.note(async move { asked.clone().admit_task(request).await }).await;
             match answered.map(|answer| answer.decision()) {
                 Some(pb::AdmitDecision::Admitted) => return Some(monotonic()),
-                // A reply that was lost told that it had one before.
+                // FULL, or a lost reply, which may have been a grant: ask again.
                 Some(pb::AdmitDecision::Full) | None => {}
                 Some(other) => panic!("{task} of {} was answered {other:?}", self.name),
             }
@@ -170,7 +170,7 @@ impl Device {
     }
 
     async fn completed(&mut self, task: &str) {
-        // However long the fault lasts: the slot is ours until it is heard.
+        // However long the fault lasts, the slot is taken until the completion is answered.
         for _ in 0..10_000 {
             let asked = self.client.clone();
             let request = timed(complete(&self.pool, &self.name, task));
@@ -196,7 +196,7 @@ impl Device {
 
 fn timed<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
-    // The server's word comes first.
+    // The server answers shortly before this deadline, so its own error arrives first.
     request.metadata_mut().insert("grpc-timeout", "1000m".parse().unwrap());
     request
 }

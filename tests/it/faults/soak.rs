@@ -1,4 +1,4 @@
-//! One fault after the other for as long as `TOLLGATE_TEST_SOAK` says, in seconds (60):
+//! Causes one fault after the other for `TOLLGATE_TEST_SOAK` seconds; default 60:
 //!
 //!     TOLLGATE_TEST_SOAK=600 ./tests/run.sh --test it soak -- --ignored --nocapture
 
@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use super::*;
 use crate::process::TempFile;
 
-/// How long, and from which seed faults are chosen.
+/// The length of the run, and a random source seeded by `TOLLGATE_TEST_SEED`.
 fn soak() -> (Duration, ChaCha8Rng) {
     let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     let length = Duration::from_secs(number("TOLLGATE_TEST_SOAK").unwrap_or(60));
@@ -19,7 +19,7 @@ fn soak() -> (Duration, ChaCha8Rng) {
     (length, ChaCha8Rng::seed_from_u64(seed))
 }
 
-/// Says what was seen, and that the cap was held.
+/// Prints a summary. Checks that the capacity held and that no call hung.
 async fn tell(load: Load, faults: BTreeMap<&str, usize>, begun: Instant) {
     let history = load.end().await;
     let (calls, failed, most) = (history.seen.len(), history.failed().count(), history.most_held());
@@ -57,7 +57,7 @@ async fn soak_one_redis_that_fails_in_every_way() {
                 "SIGSTOP"
             }
             2 => {
-                // Late where the last fault was a pause.
+                // The command may fail while an earlier pause lasts.
                 let _ = redis.command(&["SCRIPT", "FLUSH"]).await;
                 "SCRIPT FLUSH"
             }
@@ -90,7 +90,7 @@ async fn soak_one_redis_that_fails_in_every_way() {
 async fn soak_sentinels_that_fail_over_again_and_again() {
     let (length, _) = soak();
     let mut farm = Watched::start(2).await;
-    // All that could be promoted.
+    // Every node that could be promoted must acknowledge.
     let config = TempFile::new(&format!(
         "[[pool]]\nmatch = \"*\"\ncapacity = {CAPACITY}\nwait_replicas = 2\n"
     ));
@@ -113,10 +113,10 @@ async fn soak_sentinels_that_fail_over_again_and_again() {
         })
         .await;
         let next = if farm.leads(others[0]).await { others[0] } else { others[1] };
-        // It must not come back as the empty primary that it would be by itself.
+        // Without this the old primary would return as an empty primary.
         let of = format!("127.0.0.1 {}", farm.nodes[next].port);
         farm.nodes[leader].restart(&["--replicaof", &of]).await;
-        // It may be another one still.
+        // The Sentinels may have chosen another node in between.
         eventually("the Sentinels agree", async || {
             farm.is_settled(0).await || farm.is_settled(1).await || farm.is_settled(2).await
         })

@@ -1,7 +1,7 @@
-//! The table of faults in `deploy/README.md`: each test of a fault writes its row.
+//! The table of faults in `deploy/README.md`: each fault test writes one row.
 //!
-//! With `TOLLGATE_TEST_BLESS` set rows are put into the file; the numbers are those of
-//! that run. Without it a fault must have its row there, whatever its numbers.
+//! With `TOLLGATE_TEST_BLESS` the rows of this run replace those in the file. Without it each fault
+//! must have a row, whatever its numbers.
 
 use std::{
     collections::BTreeMap,
@@ -18,10 +18,10 @@ const END: &str = "<!-- faults: end -->";
 const HEAD: &str = "| fault | calls that failed | how | longest call | recovered after | cap held |\n\
     |---|---|---|---|---|---|\n";
 
-/// One at a time: rows are read and written back.
+/// Serializes access to the file.
 static ROWS: Mutex<()> = Mutex::new(());
 
-/// What a fault did to callers, after it was healed at an instant.
+/// The effect of a fault on callers. `healed` is the instant at which the fault ended.
 pub struct Row<'a> {
     pub fault: &'a str,
     pub history: &'a History,
@@ -29,13 +29,13 @@ pub struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// Checks that the cap was held and no call hung, and writes the row.
+    /// Checks that the capacity held and that no call hung, and writes the row.
     pub fn write(&self) {
         let Row { fault, history, healed } = self;
         let most = history.most_held();
         assert!(most <= CAPACITY, "{fault}: {most} tasks ran at once, of {CAPACITY}");
         let longest = history.seen.iter().map(|seen| seen.end - seen.start).max().unwrap();
-        // Far beyond what a busy machine adds: it never ended by itself.
+        // A busy machine adds far less: a call this long was not ended by its deadline.
         assert!(longest < DEADLINE + Duration::from_secs(10), "{fault}: a call took {longest:?}");
         let mut codes: BTreeMap<String, usize> = BTreeMap::new();
         for seen in history.failed() {

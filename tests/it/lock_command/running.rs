@@ -1,4 +1,4 @@
-//! `tollgate lock` while it runs.
+//! A running `tollgate lock`.
 
 use std::{
     env, fs,
@@ -11,13 +11,14 @@ use std::{
 
 use crate::process::{Process, tollgate};
 
-/// Beyond what a busy machine takes.
+/// Longer than a busy machine needs.
 pub const LONG: Duration = Duration::from_secs(60);
-/// Goes on until a file `end` is there; each test ends it so or by a signal.
+/// Runs until a file `end` exists, at most two minutes. Each test ends it by that file or by a
+/// signal.
 pub const WORK: &str = "echo started
     i=0; while [ ! -e end ] && [ $i -lt 2400 ]; do sleep 0.05; i=$((i+1)); done";
 
-/// A folder that ends with its test; commands run in it.
+/// A folder that is removed after its test. Commands run in it.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -29,7 +30,7 @@ impl Folder {
         Folder(path)
     }
 
-    /// Starts `tollgate lock` with a shell's script as its command.
+    /// Starts `tollgate lock` with a shell script as its command.
     pub fn start(&self, server: &str, arguments: &str, script: &str) -> Running {
         let mut command = tollgate(&["lock", "--server", server]);
         command.args(arguments.split_whitespace()).args(["--", "sh", "-c", script]);
@@ -46,7 +47,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Commands that a failed test left behind see it, too.
+        // Also ends commands that a failed test left running.
         self.end();
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -70,7 +71,7 @@ impl Running {
         self
     }
 
-    /// A line on standard error.
+    /// The next line on standard error.
     pub fn said(&mut self) -> String {
         let mut line = Vec::new();
         let stderr = self.process.0.stderr.as_mut().unwrap();
@@ -82,7 +83,8 @@ impl Running {
         String::from_utf8(line).unwrap()
     }
 
-    /// The exit code, what else was printed, and what else was said.
+    /// Waits for the end. Returns the exit code, and the rest of standard output and standard
+    /// error.
     pub async fn end(mut self) -> (Option<i32>, String, String) {
         let code = self.process.end(LONG).await;
         let (mut printed, mut said) = (String::new(), String::new());

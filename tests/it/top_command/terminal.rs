@@ -1,4 +1,4 @@
-//! A terminal with a command on it.
+//! A pseudo-terminal, and a command that runs on it.
 
 use std::{
     fs::File,
@@ -17,7 +17,7 @@ use rustix::{
 
 use crate::process::{Process, tollgate};
 
-/// Beyond what a busy machine takes.
+/// Longer than a busy machine needs.
 const LONG: Duration = Duration::from_secs(30);
 
 pub struct Terminal {
@@ -25,9 +25,9 @@ pub struct Terminal {
     keyboard: File,
     /// The command's side.
     line: OwnedFd,
-    /// All that was written, escape sequences among it.
+    /// All output, including escape sequences.
     written: Arc<Mutex<Vec<u8>>>,
-    /// How much of it was waited for.
+    /// Position in the output of the last text that was waited for.
     at: usize,
 }
 
@@ -63,7 +63,8 @@ impl Terminal {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until it draws a text anew; without spaces, which it jumps over.
+    /// Waits until the command draws a text again. The text has no spaces, since the command skips
+    /// them.
     pub async fn shows(&mut self, text: &str) {
         let shown = async {
             loop {
@@ -83,15 +84,15 @@ impl Terminal {
         String::from_utf8_lossy(&self.written.lock().unwrap()).into_owned()
     }
 
-    /// The exit code.
+    /// Waits for the end. Returns the exit code.
     pub async fn end(&mut self) -> Option<i32> {
         let code = self.process.end(LONG).await;
-        // What it wrote last is still on its way.
+        // The last output may still be on its way.
         tokio::time::sleep(Duration::from_millis(100)).await;
         code
     }
 
-    /// Whether it takes lines and shows what is typed, as a shell wants it.
+    /// Whether the terminal reads lines and echoes input, as a shell expects.
     pub fn is_restored(&self) -> bool {
         let modes = tcgetattr(&self.line).unwrap().local_modes;
         modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
