@@ -73,7 +73,7 @@ async fn what_is_reserved_stays_distinct_when_a_failover_loses_the_last_writes()
     let day = "[[sequence]]\nmatch = \"order\"\nreserve = 50\nlayout = \"{yyyyMMdd}{n:06}\"\n";
     for (config, key) in [(plain, "order"), (day, "order\x1fday/999999")] {
         let (before, after) = fail_over(config, "order", key, 80).await;
-        // Values were given out of which the replica has only the reservation.
+        // The replica has the reservation of all values, but misses the last values.
         assert!((40..80).contains(&before.len()), "{before:?}");
         let all = [&before[..], &after[..]].concat();
         assert!(all.is_sorted_by(|one, next| one < next), "{all:?}");
@@ -218,7 +218,7 @@ async fn servers_with_and_without_reserve_share_no_number() {
     // The reservation reached up to 52: a server without `reserve` skips it.
     assert_eq!(values[..3], [1, 53, 54]);
 
-    // Concurrent calls that cannot be joined use what was reserved for them together.
+    // Concurrent calls that cannot be joined still share one reservation.
     let mut calls = tokio::task::JoinSet::new();
     for number in 0..200 {
         let client = clients[0].clone();

@@ -1,5 +1,5 @@
-//! Where Redis is: Sentinels, a Cluster, a Unix socket, TLS, a user; and which Redis is
-//! refused.
+//! Connections to Redis: Sentinels, a Cluster, a Unix socket, TLS, a user. Also Redis servers that
+//! are refused.
 
 use std::{process::Command, time::Duration};
 
@@ -15,6 +15,7 @@ use crate::{
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// A client of a server, after the server has reached its store.
 async fn served(server: &Server) -> Client {
     let mut client = server.client().await;
     let mut probe = admit("probe", "d", "t");
@@ -28,7 +29,7 @@ async fn served(server: &Server) -> Client {
     }
 }
 
-/// All capabilities, and listings over many slots.
+/// Checks admissions in 40 pools, which are spread over many hash slots, and their listing.
 async fn works(server: &Server) {
     let mut client = served(server).await;
     for number in 0..40 {
@@ -110,7 +111,7 @@ async fn tls_with_an_authority_and_a_certificate_of_our_own() {
     let ours = TempFile::new(&both);
     let server = Server::start(&["--engine", &url, "--config", ours.path()]).await;
     works(&server).await;
-    // Without our certificate, or without trust in theirs, there is no store.
+    // Without our certificate, or without trust in that of Redis, the store is unreachable.
     for lacking in [trusting.as_str(), ""] {
         let config = TempFile::new(lacking);
         let server = Server::start(&["--engine", &url, "--config", config.path()]).await;
@@ -138,7 +139,7 @@ async fn a15_a_redis_that_evicts_is_refused() {
     assert_eq!(refused.status.code(), Some(78));
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(said.contains("allkeys-lru") && said.contains("noeviction"), "{said}");
-    // By setting it is a warning only.
+    // With `eviction = 'warn'` the policy only causes a warning.
     let config = TempFile::new("redis.eviction = 'warn'");
     let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
     works(&server).await;

@@ -1,5 +1,5 @@
-//! Both executors of a decision: `decide` on a state here, and the script in
-//! Redis, on one clock.
+//! Both executors of a decision on one clock: `decide` on a state in this process, and the script
+//! in Redis.
 
 use std::{
     collections::HashMap,
@@ -27,7 +27,7 @@ use crate::{
 /// The states of a capability, by partition.
 pub type States<S> = HashMap<Box<[u8]>, S>;
 
-/// Plays a history for each seed, and for one that nobody has seen, side by side.
+/// Plays a history for each seed, and for one random seed, all at the same time.
 pub async fn play<F>(seeds: &[u64], history: fn(u64) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -41,23 +41,23 @@ where
     }
 }
 
-/// A Redis engine and its time.
+/// A Redis engine and its clock, and what `decide` has produced for comparison.
 pub struct Twins {
     pub time: Time,
     redis: Arc<Engine>,
     maintain: tokio::task::AbortHandle,
-    /// Whom `decide` told since the last time.
+    /// Wake-ups of `decide` since the last comparison.
     told: Mutex<Vec<Hint>>,
-    /// The events that `decide` has left since the last time.
+    /// Events of `decide` that were not taken yet.
     events: Mutex<Vec<Left>>,
-    /// States are read back from what is kept of them, now and then.
+    /// Reads states back from their stored entries at intervals.
     reread: Mutex<Reread>,
     listener: Option<(PubSubSink, PubSubStream)>,
 }
 
-/// A channel and a number.
+/// The channel of a server, and the number of a call.
 type Hint = (String, u64);
-/// A tag, what happened, and when.
+/// The tag of a partition, an event and its time.
 type Left = (Box<[u8]>, rate::Event, Timestamp);
 
 impl Twins {
@@ -70,7 +70,7 @@ impl Twins {
         Twins { time, redis, maintain, told, events, reread, listener: None }
     }
 
-    /// Also hears what the scripts tell on these channels.
+    /// Also receives the wake-ups that scripts publish on these channels.
     pub async fn listening(channels: &[String]) -> Twins {
         let mut twins = Twins::new().await;
         let client = redis::Client::open(redis_url()).unwrap();
@@ -82,30 +82,30 @@ impl Twins {
         twins
     }
 
-    /// The events that `decide` has left since the last time.
+    /// Takes the events of `decide` since the last call.
     pub fn take_events(&self) -> Vec<Left> {
         std::mem::take(&mut *self.events.lock().unwrap())
     }
 
-    /// Compares whom both have told of their turn since the last time; how many.
+    /// Compares the wake-ups of both executors since the last comparison. Returns their number.
     pub async fn agree_on_hints(&mut self, context: &str) -> usize {
         let mut native = std::mem::take(&mut *self.told.lock().unwrap());
         let (sink, stream) = self.listener.as_mut().expect("it listens");
-        // What was published before the answer was received before it.
+        // Messages that were published before the answer to PING arrive before it.
         sink.ping::<redis::Value>().await.unwrap();
         let mut redis = Vec::new();
         while let Some(Some(message)) = stream.next().now_or_never() {
             let number = message.get_payload::<String>().unwrap().parse().unwrap();
             redis.push((message.get_channel_name().to_owned(), number));
         }
-        // What goes together is decided pool by pool: of those the order is no matter.
+        // Batches are decided pool by pool, so the order may differ.
         native.sort();
         redis.sort();
         assert_eq!(native, redis, "{context}: hints");
         native.len()
     }
 
-    /// Runs a decision on both and compares what they say.
+    /// Runs a decision on both executors, and compares the outcomes.
     pub async fn agree<D>(
         &self,
         states: &mut States<D::State>,
@@ -122,7 +122,7 @@ impl Twins {
         native
     }
 
-    /// Runs a decision on both.
+    /// Runs a decision on both executors. Returns both outcomes.
     pub async fn both<D>(
         &self,
         states: &mut States<D::State>,
@@ -137,7 +137,7 @@ impl Twins {
         (native, self.redis.run(decision, deadline).await)
     }
 
-    /// Runs decisions on both, in Redis in one batch, and compares what they say.
+    /// Runs decisions on both executors, in Redis as one batch, and compares the outcomes.
     pub async fn agree_all<D>(
         &self,
         states: &mut States<D::State>,

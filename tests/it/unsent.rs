@@ -1,5 +1,5 @@
-//! Calls that wait on the server for their turn to be sent: what becomes of them when
-//! Redis hangs, when their time is over, and when their callers go.
+//! Calls that wait on the server to be sent: while Redis hangs, after their deadline, and after
+//! their callers have disconnected.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -23,7 +23,7 @@ async fn served(redis: &OwnRedis) -> (Server, Client) {
     (server, client)
 }
 
-/// The devices that have a lease.
+/// The devices that hold a lease.
 async fn holders(client: &Client) -> BTreeSet<String> {
     let request = pb::ListLeasesRequest { pool: "p".into(), ..Default::default() };
     let leases = client.clone().list_leases(request).await.unwrap().into_inner().leases;
@@ -36,8 +36,8 @@ fn timed(device: &str, timeout: Duration) -> Request<pb::AdmitTaskRequest> {
     request
 }
 
-/// Each told UNAVAILABLE was never executed; when Redis hangs those that were not sent
-/// are told why, not that their time was over.
+/// A call that fails with UNAVAILABLE was never executed. If Redis hangs, the errors of unsent
+/// calls name that cause, and not the deadline.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_not_sent_to_a_redis_that_hangs_is_not_executed() {
     let mut redis = OwnRedis::prepare();
@@ -51,7 +51,7 @@ async fn what_was_not_sent_to_a_redis_that_hangs_is_not_executed() {
             let answer = client.admit_task(timed(&device, Duration::from_secs(60))).await;
             (device, answer.map(|_| ()))
         }));
-        // So that each is a batch by itself: more than are on their way at a time.
+        // Each call becomes a separate batch: more batches than may be in flight.
         sleep(Duration::from_millis(5)).await;
     }
     let (mut unsent, mut unsure) = (BTreeSet::new(), 0);
@@ -80,7 +80,7 @@ async fn what_was_not_sent_to_a_redis_that_hangs_is_not_executed() {
     assert!(unsent.is_disjoint(&holders), "{unsent:?} and {holders:?}");
 }
 
-/// A call whose time is over before it is sent, or whose caller went, is never sent.
+/// A call is never sent after its deadline, or after its caller has disconnected.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_nobody_waits_for_is_not_sent() {
     let mut redis = OwnRedis::prepare();
@@ -91,7 +91,7 @@ async fn what_nobody_waits_for_is_not_sent() {
         let mut client = client.clone();
         tokio::spawn(async move { client.admit_task(timed(&device, timeout)).await })
     };
-    // As many as are on their way at a time.
+    // As many calls as may be in flight.
     let mut held = Vec::new();
     for number in 0..8 {
         held.push(call(format!("held {number}"), Duration::from_secs(60)));
@@ -108,7 +108,7 @@ async fn what_nobody_waits_for_is_not_sent() {
     sleep(Duration::from_millis(50)).await;
     redis.signal("-CONT");
     for call in held {
-        // It hung for less than makes it down.
+        // Redis hung too briefly to count as unreachable.
         call.await.unwrap().unwrap();
     }
     let holders = holders(&client).await;

@@ -1,4 +1,4 @@
-//! Calls that wait for a lock: their order, and what ends a wait.
+//! Calls that wait for a lock: their order, and the end of a wait.
 
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ async fn a_deadline_shorter_than_the_wait_is_kept(world: World) {
         Channel::from_shared(world.address.clone()).unwrap().connect().await.unwrap(),
     );
     let mut answers = Vec::new();
-    // More than once: a machine that is busy may miss a deadline.
+    // Several attempts, since a busy machine may miss a deadline.
     while answers.len() < 3 && !answers.last().is_some_and(Result::is_ok) {
         let mut request = Request::new(waiting(60.0, acquire("l", "b")));
         request.metadata_mut().insert("grpc-timeout", "3S".parse().unwrap());
@@ -149,7 +149,7 @@ async fn a_repeat_of_the_holder_does_not_wait(world: World) {
     ended(other).await;
 }
 
-/// A decision about the lock `l`, from a place on a server of that channel.
+/// AcquireLock for the lock `l`. `place` is a call number, a ticket and the channel of a server.
 pub fn ask(owner: &str, place: Option<(u64, u64, &str)>) -> AcquireLock {
     let name = |text: &str| Name::parse(bytes::Bytes::copy_from_slice(text.as_bytes())).unwrap();
     let place = place.map(|(number, ticket, channel)| {
@@ -168,7 +168,7 @@ pub fn ticket(outcome: &Acquisition) -> u64 {
     }
 }
 
-/// Its client lost the connection and calls again while the first call is still there.
+/// A client has lost its connection, and calls again while its first call still waits.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_that_waits_twice_has_one_place() {
     let (twins, mut locks) = (Twins::new().await, States::<Lock>::new());
@@ -177,7 +177,7 @@ async fn an_owner_that_waits_twice_has_one_place() {
     let first = ticket(&decide(ask("b", Some((1, 0, "s")))).await);
     ticket(&decide(ask("c", Some((2, 0, "s")))).await);
     assert_eq!(ticket(&decide(ask("b", Some((3, 0, "s")))).await), first);
-    // The first call ends: the place is the second one's by now.
+    // The first call ends: the place belongs to the second call.
     let gone = Some((Box::from(&b"b"[..]), 1));
     let attend = Attend { channel: "s".into(), keep: Millis(60_000), gone };
     let name = ask("a", None).name;
@@ -190,7 +190,7 @@ async fn an_owner_that_waits_twice_has_one_place() {
     assert!(matches!(next, Acquisition::Acquired { .. }), "{next:?}");
 }
 
-/// What servers that come and go do to a queue, decided by both executors alike.
+/// A queue whose server falls silent and returns. Both executors must agree.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_does_not_wait_does_not_overtake() {
     let (twins, mut locks) = (Twins::new().await, States::<Lock>::new());
@@ -199,8 +199,8 @@ async fn a_call_that_does_not_wait_does_not_overtake() {
     let first = ticket(&decide(ask("b", Some((1, 0, "dead")))).await);
     let second = ticket(&decide(ask("c", Some((2, 0, "dead")))).await);
     assert!(first < second);
-    // The holder's lease ends: the lock is free, but b is next, and nobody else gets it.
-    // Their server says meanwhile that it is there.
+    // The holder's lease ends: the lock is free, but b is next, and no other call gets it. A call
+    // of their server keeps the server known until then.
     twins.time.advance(29_000_000).await;
     decide(ask("c", Some((2, second, "dead")))).await;
     twins.time.advance(1_000_000).await;
@@ -210,11 +210,11 @@ async fn a_call_that_does_not_wait_does_not_overtake() {
         }
         other => panic!("{other:?}"),
     }
-    // Then it is silent for so long that it is known no longer.
+    // Then the server is silent until it is no longer known.
     twins.time.advance(500_000).await;
     let next = decide(ask("e", Some((3, 0, "alive")))).await;
     assert!(matches!(next, Acquisition::Acquired { .. }), "{next:?}");
-    // It was only slow: with its ticket a call is before those that came later.
+    // The server was only slow: with its ticket, its call goes before later calls.
     let later = ticket(&decide(ask("f", Some((4, 0, "alive")))).await);
     let back = ticket(&decide(ask("c", Some((2, second, "dead")))).await);
     assert!(back == second && second < later);

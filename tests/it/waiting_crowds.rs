@@ -1,5 +1,4 @@
-//! Crowds that wait, larger than what one step takes care of, decided by both executors
-//! alike.
+//! More waiters than one step handles. Both executors must agree.
 
 use tollgate::{
     admission::{AdmitTask, ConfigurePool, Overrides, Pool},
@@ -32,7 +31,7 @@ async fn d21_one_release_tells_one_of_1000() {
     assert_eq!(twins.agree_on_hints("").await, 1);
 }
 
-/// More than are told at once: those that are told tell those behind them.
+/// More waiters than one step wakes: each waiter that is served wakes further ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn slots_for_many_are_handed_on_to_all() {
     let channel = format!("test:{:016x}", rand::random::<u64>());
@@ -66,7 +65,7 @@ async fn slots_for_many_are_handed_on_to_all() {
     assert_eq!(told, 300);
 }
 
-/// A lock whose holder's lease has ended, behind 1,200 places of a server that is dead.
+/// A lock whose lease has ended, and 1,200 waiters of a dead server.
 async fn dead_crowd() -> (Twins, States<Lock>) {
     let (twins, mut locks) = (Twins::new().await, States::<Lock>::new());
     twins.agree(&mut locks, &ask("a", None), "").await;
@@ -82,7 +81,7 @@ async fn dead_crowd() -> (Twins, States<Lock>) {
 async fn a_call_that_does_not_wait_is_not_refused_for_the_dead() {
     let (twins, mut locks) = dead_crowd().await;
     for _ in 0..2 {
-        // To be asked again at once, which the server does.
+        // The server must repeat the decision at once.
         let outcome = twins.agree(&mut locks, &ask("b", None), "").await;
         assert_eq!(AcquireLock::turn(&outcome), Turn::Again, "{outcome:?}");
     }
@@ -97,7 +96,7 @@ async fn the_dead_hold_nobody_up_who_waits() {
     let ticket = ticket(&twins.agree(&mut locks, &alive, "").await);
     let attend = Attend { channel: "alive".into(), keep: Millis(1500), gone: None };
     let attend = AttendLock { name: ask("a", None).name, attend };
-    // The call itself and the first attendance took 500 each; more may have lapsed.
+    // The call and the first heartbeat have removed 500 places each, and more may have lapsed.
     let attended = twins.agree(&mut locks, &attend, "").await;
     assert_eq!((attended.frees_in, &*attended.turns), (Some(Millis(1)), &[][..]));
     let attended = twins.agree(&mut locks, &attend, "").await;

@@ -1,4 +1,4 @@
-//! Waiting through several servers on one Redis, and through what befalls them.
+//! Calls that wait through several servers on one Redis, and the faults of these servers.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn waiters_of_two_servers_are_served_in_one_order() {
     keepers[0].acquired("l", "first").await;
     let mut calls = Vec::new();
     for turn in 0..100 {
-        // Not in turn: a server's calls come in runs, too.
+        // Not alternating: calls of one server also come in runs.
         let keeper = keepers[usize::from(turn % 7 < 3)];
         calls.push(wait(keeper, "l", &format!("o{turn}")));
         keepers[0].waiters("l", turn + 1).await;
@@ -76,14 +76,14 @@ async fn calls_that_wait_hold_no_connection_to_redis() {
     locks.acquired("l", "a").await;
     let calls: Vec<_> = (0..500).map(|call| wait(&locks, "l", &format!("o{call}"))).collect();
     locks.waiters("l", 500).await;
-    // Two to decide, one to probe, one for hints, and the one that asks.
+    // Two connections for decisions, one for probes, one for wake-ups, and that of the test.
     assert!(clients().await <= 5, "{}", clients().await);
     locks.acquired("other", "a").await;
     calls.into_iter().for_each(|call| call.abort());
     locks.waiters("l", 0).await;
 }
 
-/// Neither may the server subscribe nor its scripts publish: no hint gets through.
+/// No wake-up arrives: the server may not subscribe, and its scripts may not publish.
 #[tokio::test(flavor = "multi_thread")]
 async fn hints_that_are_lost_cost_no_turn() {
     let mut redis = OwnRedis::prepare();
@@ -107,7 +107,7 @@ async fn hints_that_are_lost_cost_no_turn() {
     }
 }
 
-/// A place whose call is there no longer, and whose server has not said so.
+/// A place whose call has ended, before its server has reported the end.
 #[tokio::test(flavor = "multi_thread")]
 async fn d20_a_ghost_is_taken_out_of_the_way_when_its_turn_comes() {
     let mut redis = OwnRedis::prepare();
@@ -193,7 +193,7 @@ async fn those_that_wait_are_told_when_the_store_is_down() {
         let code = status.code();
         assert!(matches!(code, tonic::Code::Unavailable | tonic::Code::DeadlineExceeded), "{code}");
     }
-    // A wait that begins later is refused at once, and all is well when it is back.
+    // After Redis is back, the lease is still in force.
     redis.start().await;
     Keeper::to(&server).await;
     assert_eq!(locks.held("l", "b").await, "a", "it kept the lease");

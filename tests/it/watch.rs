@@ -1,5 +1,5 @@
-//! WatchPool: whoever watches a pool is told of every change, and can go on where it
-//! was, on both engines.
+//! WatchPool: a watcher receives every change of a pool, and can resume after any event, on both
+//! engines.
 
 use std::time::Duration;
 
@@ -41,17 +41,17 @@ impl Events {
         self.try_next().await.expect("the stream goes on")
     }
 
-    /// The next event, or why the stream ends.
+    /// The next event, or the status that ends the stream.
     pub async fn try_next(&mut self) -> Result<pb::PoolEvent, tonic::Status> {
         timeout(PATIENCE, self.wait()).await.expect("an event comes")
     }
 
-    /// The same, however long it takes.
+    /// Like [`Events::try_next`], without a time limit.
     pub async fn wait(&mut self) -> Result<pb::PoolEvent, tonic::Status> {
         Ok(self.0.message().await?.expect("it ends with a status").event.unwrap())
     }
 
-    /// Why it ends, after events that came before.
+    /// The status that ends the stream, after any number of events.
     pub async fn end(&mut self) -> tonic::Status {
         loop {
             if let Err(status) = self.try_next().await {
@@ -60,7 +60,7 @@ impl Events {
         }
     }
 
-    /// The next so many admissions, whatever else happens: the task, and the cursor.
+    /// The next `number` admissions, each as its task and cursor. Other events are skipped.
     async fn admissions(&mut self, number: usize) -> Vec<(String, String)> {
         let mut admissions = Vec::new();
         while admissions.len() < number {
@@ -74,7 +74,7 @@ impl Events {
     }
 }
 
-/// Admits tasks; returns them.
+/// Admits tasks. Returns their ids.
 async fn admit(world: &World, pool: &str, tasks: std::ops::Range<usize>) -> Vec<String> {
     let tasks: Vec<String> = tasks.map(|task| format!("t{task}")).collect();
     for task in &tasks {
@@ -98,7 +98,7 @@ async fn an_event_says_what_happened(world: World) {
     assert_eq!((event.outcome(), event.capacity), (pb::Outcome::Unspecified, Some(60)));
     assert_eq!(micros(event.event_time), START + 1_000_000);
 
-    // The same in plain types, as the program's own client has it.
+    // The same event from the client of this crate.
     let client = Client::connect(&world.address).await.unwrap();
     let mut told = Box::pin(client.watch_pool("p", Some("0")).await.unwrap());
     let first = told.next().await.unwrap().unwrap();
@@ -117,7 +117,7 @@ async fn a_watch_from_now_on_misses_nothing(world: World) {
     let mut watchers = Vec::new();
     for round in 0..20 {
         admit(&world, "p", 10 * round..10 * round + 3).await;
-        // Once it is answered, it is told of whatever follows.
+        // After the answer a watcher receives every later event.
         watchers.push((round, Events::of(&world.client, "p", None).await));
         admit(&world, "p", 10 * round + 3..10 * round + 5).await;
     }
@@ -165,7 +165,7 @@ async fn a_gap_comes_first_and_goes_on_with_what_is_kept(world: World) {
     assert!(skipped > 0 && expected.len() - skipped >= 100, "{skipped} are lost");
     let left = expected.len() - skipped - 1;
     assert_eq!(tasks(&late.admissions(left).await), expected[skipped + 1..]);
-    // The gap's own cursor has none.
+    // A watch after the cursor of the gap begins without a gap.
     let mut resumed = Events::of(&world.client, "p", Some(&gap.cursor)).await;
     assert_eq!(resumed.next().await, first);
     let future = format!("{}9", gap.cursor);
@@ -175,7 +175,7 @@ async fn a_gap_comes_first_and_goes_on_with_what_is_kept(world: World) {
 
 async fn a_thousand_watchers_get_every_event(world: World) {
     let mut watchers = Vec::new();
-    // A few at a time: each has a second to begin, on a busy machine too.
+    // A few at a time: each watch must begin within a second, on a busy machine too.
     for _ in 0..20 {
         let subscribe = (0..50).map(|_| Events::of(&world.client, "p", None));
         watchers.extend(join_all(subscribe).await);

@@ -1,4 +1,4 @@
-//! `tollgate watch`: what it prints, how it goes on and how it ends.
+//! `tollgate watch`: its output, how it resumes, and its exit codes.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -15,7 +15,7 @@ use crate::{
     world::{Client, admit, complete},
 };
 
-/// Beyond what a busy machine takes.
+/// Longer than a busy machine needs.
 const LONG: Duration = Duration::from_secs(60);
 const WHOLE: Demands = Demands { from_start: true, complete: false, max_attempts: None };
 
@@ -25,7 +25,7 @@ fn watch(server: &str, arguments: &str) -> Command {
     command
 }
 
-/// What a watch prints that ends by itself.
+/// The output of a watch that ends without a signal.
 async fn printed(server: &Server, arguments: &str) -> String {
     let mut command = watch(&server.address(), arguments);
     let Output { status, stdout, stderr } =
@@ -34,7 +34,7 @@ async fn printed(server: &Server, arguments: &str) -> String {
     String::from_utf8(stdout).unwrap()
 }
 
-/// A watch that goes on until it is ended.
+/// A watch that runs until it is ended.
 struct Watch {
     process: Process,
     lines: BufReader<ChildStdout>,
@@ -57,7 +57,7 @@ impl Watch {
         tokio::time::timeout(LONG, reading).await.expect("a line comes").unwrap()
     }
 
-    /// The exit code and all of standard error.
+    /// Waits for the end. Returns the exit code and standard error.
     async fn end(&mut self) -> (Option<i32>, String) {
         let code = self.process.end(LONG).await;
         let mut said = String::new();
@@ -66,7 +66,7 @@ impl Watch {
     }
 }
 
-/// Three tasks of a pool `p` with room for three, of which one was queued and is done.
+/// Runs three tasks in a pool `p` of capacity 3. One of them was queued and is completed.
 async fn three_tasks(client: &mut Client) {
     let mut configure = crate::world::capacity("p", 3);
     configure.max_attempts = Some(1);
@@ -104,7 +104,7 @@ async fn each_event_is_a_line() {
     }
     assert_eq!(lines.len(), 6, "{text}");
 
-    // From now on, all that runs is known.
+    // A watch that starts now knows all running tasks.
     let watch = Watch::start(&server.address(), "p");
     tokio::time::sleep(Duration::from_millis(500)).await;
     server.client().await.complete_task(complete("p", "camera-2", "t2")).await.unwrap();
@@ -203,14 +203,14 @@ async fn it_ends_when_nobody_reads_or_is_told_to() {
     let mut idle = Watch::start(&server.address(), "p");
     tokio::time::sleep(Duration::from_millis(300)).await;
     idle.lines = BufReader::new({
-        // In place of its own, which is closed by that.
+        // Replaces the reading end of the watch's pipe, which closes it.
         let mut other = Command::new("true").stdout(Stdio::piped()).spawn().unwrap();
         let stdout = other.stdout.take().unwrap();
         other.wait().unwrap();
         stdout
     });
     assert_eq!(idle.end().await, (Some(0), String::new()));
-    // One that cannot print, since nobody reads what it printed, hears the signal all the same.
+    // A watch that blocks on a full pipe still reacts to a signal.
     let mut client = server.client().await;
     client.configure_pool(crate::world::capacity("p", 100_000)).await.unwrap();
     let mut stuck = Watch::start(&server.address(), "p --json");

@@ -1,6 +1,5 @@
-//! Streams of events through drains, stores that are away, watchers that do not read,
-//! and more watchers than there is room for. Events are put into Redis as the scripts
-//! write them.
+//! Streams of events: servers that shut down, an unreachable Redis, watchers that do not read, too
+//! many watchers. Events are written to Redis in the format of the scripts.
 
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ const KEY: &str = "tollgate:{admission:p}:events";
 /// The number before the first event.
 const BASE: u64 = 1_700_000_000_000_000;
 
-/// Appends events of these numbers, which are their tokens, too.
+/// Appends events with these numbers, which are also their fencing tokens.
 async fn append(redis: &OwnRedis, numbers: std::ops::RangeInclusive<u64>) {
     let base = BASE.to_string();
     if *numbers.start() == 1 {
@@ -36,7 +35,7 @@ async fn append(redis: &OwnRedis, numbers: std::ops::RangeInclusive<u64>) {
     }
 }
 
-/// The tokens of the next so many events.
+/// The fencing tokens of the next `number` events.
 async fn tokens(events: &mut Events, number: u64) -> Vec<u64> {
     let mut tokens = Vec::new();
     for _ in 0..number {
@@ -50,7 +49,7 @@ async fn watch(client: &Client, after: Option<&str>) -> Result<(), Status> {
     client.clone().watch_pool(request).await.map(drop)
 }
 
-/// A server and a client, once it answers.
+/// A server and a client, after the server has answered.
 async fn serve(redis: &OwnRedis, config: &str) -> (Server, Client) {
     let config = TempFile::new(config);
     let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
@@ -93,7 +92,7 @@ async fn a_thousand_watchers_cost_redis_what_one_does() {
         assert_eq!(tokens(events, 100).await, (1..=100).collect::<Vec<_>>());
     }
     let counted = calls(&redis).await;
-    // A read each 100 ms, one that was on its way, and one more.
+    // One read each 100 ms, one that was in flight, and one more.
     let most = start.elapsed().as_millis() as u64 / 100 + 2;
     let reads = counted.get("evalsha").copied().unwrap_or_default();
     assert!((1..=most).contains(&reads), "{reads} reads, at most {most}: {counted:?}");
@@ -104,7 +103,7 @@ async fn a_watcher_that_does_not_read_is_cut_off_and_the_others_get_all() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let (server, client) = serve(&redis, "").await;
-    // A connection that takes little ahead of its reader.
+    // A connection with a small receive window.
     let endpoint = Channel::from_shared(server.address()).unwrap();
     let narrow = endpoint.initial_stream_window_size(65_535).connect().await.unwrap();
     let mut slow = Events::of(&Client::new(narrow), "p", None).await;
@@ -114,7 +113,7 @@ async fn a_watcher_that_does_not_read_is_cut_off_and_the_others_get_all() {
         append(&redis, first..=last).await;
         assert_eq!(tokens(&mut fast, 1000).await, (first..=last).collect::<Vec<_>>());
     }
-    // What was sent before it filled up arrives, without a hole.
+    // Events that were sent before the stream was full arrive without a gap.
     let mut seen = (0, String::new());
     let cut = loop {
         match slow.try_next().await {
@@ -128,7 +127,7 @@ async fn a_watcher_that_does_not_read_is_cut_off_and_the_others_get_all() {
     assert_eq!(cut.code(), Code::ResourceExhausted, "{cut:?}");
     assert_eq!(reason(&cut), "WATCHER_TOO_SLOW");
     assert!(retry(&cut) > Duration::ZERO && cut.message().contains("after"), "{cut:?}");
-    // And its last cursor goes on.
+    // A watch after its last cursor continues.
     let mut resumed = Events::of(&client, "p", Some(&seen.1)).await;
     assert_eq!(tokens(&mut resumed, 2000).await, (seen.0 + 1..=seen.0 + 2000).collect::<Vec<_>>());
     append(&redis, 30_001..=30_001).await;
@@ -148,7 +147,7 @@ async fn streams_wait_for_the_store_and_go_on() {
     let refused = async {
         loop {
             match watch(&client, None).await {
-                // The call that finds it out cannot know what became of it.
+                // The call that detects the failure does not know its fate.
                 Err(status) if status.code() == Code::Unavailable => break status,
                 _ => sleep(Duration::from_millis(20)).await,
             }
@@ -160,7 +159,7 @@ async fn streams_wait_for_the_store_and_go_on() {
     append(&redis, 11..=20).await;
     assert_eq!(tokens(&mut live, 10).await, (11..=20).collect::<Vec<_>>());
 
-    // A store that has lost its history.
+    // Redis without its history.
     redis.kill();
     redis.start_with(&["--appendonly", "no"]).await;
     up(&client).await;
@@ -168,7 +167,7 @@ async fn streams_wait_for_the_store_and_go_on() {
     assert_eq!(live.next().await.kind(), pb::PoolEventKind::Gap);
     let mut seen = 0;
     while seen < 5 {
-        // It may have found the history while there was less of it.
+        // The server may have read the new history before it was complete.
         seen = live.next().await.fencing_token.max(seen);
     }
 }
@@ -214,7 +213,7 @@ async fn an_unreadable_history_ends_its_own_streams_alone() {
     append(&redis, 1..=1).await;
     let mut again = Events::of(&client, "p", Some("0")).await;
     assert_eq!(tokens(&mut again, 1).await, [1]);
-    // An event that is none, among others.
+    // An invalid event among valid ones.
     redis.command(&["RPUSH", KEY, "99 1 0 0  1 d\x1ft"]).await.unwrap();
     assert_eq!(again.end().await.code(), Code::Internal);
     let key = "tollgate:{admission:another}:events";
@@ -238,7 +237,7 @@ async fn a_server_has_room_for_ten_thousand_watchers() {
     assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
     assert_eq!(reason(&refused), "TOO_MANY_WATCHERS");
     assert!(retry(&refused) > Duration::ZERO);
-    // Whoever goes away makes room.
+    // After a watcher has left, another one is accepted.
     watchers.pop();
     up(&client).await;
 }

@@ -1,5 +1,4 @@
-//! WatchRates: whoever watches a policy is told of every notice and every ban, on both
-//! engines.
+//! WatchRates: a watcher of a policy receives every notice and every ban, on both engines.
 
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(60);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Two policies with all levels, and some whose names look like shards of others.
+/// Policies with all levels. Some names look like shards of other policies.
 const POLICIES: [&str; 6] = ["p", "q", "p/05", "p/05/05", "p}", "/05"];
 
 on_both_engines! {
@@ -30,7 +29,7 @@ on_both_engines! {
     what_cannot_be_watched_is_refused,
 }
 
-/// The same engine with the policies.
+/// A world on the same engine, with the policies.
 async fn with_policies(world: World) -> World {
     let policy = |name: &str| {
         format!(
@@ -54,7 +53,7 @@ impl Events {
         Events(rates.clone().watch_rates(request).await.unwrap().into_inner())
     }
 
-    /// The next event, or why the stream ends.
+    /// The next event, or the status that ends the stream.
     pub async fn try_next(&mut self) -> Result<pb::RateEvent, tonic::Status> {
         let next = timeout(PATIENCE, self.0.message()).await.expect("an event comes");
         Ok(next?.expect("it ends with a status").event.unwrap())
@@ -72,7 +71,7 @@ impl Events {
         events
     }
 
-    /// The next events, so many before a ban that is set now.
+    /// The next `number` events. The event after them must be a ban that is set now.
     async fn exactly(&mut self, number: usize, world: &World, policy: &str) -> Vec<pb::RateEvent> {
         let events = self.take(number).await;
         world.advance(Duration::from_millis(1)).await;
@@ -100,7 +99,7 @@ async fn unban(world: &World, policy: &str, key: &str, actor: &'static str) -> b
     world.rates.clone().unban(request).await.unwrap().into_inner().existed
 }
 
-/// Events of several keys, which may come in another order if they are read meanwhile.
+/// Events of several keys by time: concurrent reads may change their order.
 fn by_time(mut events: Vec<pb::RateEvent>) -> Vec<pb::RateEvent> {
     events.sort_by_key(|event| micros(event.event_time));
     events
@@ -131,7 +130,7 @@ async fn every_level_is_told_once_a_window(world: World) {
         }
         let ban = told[2].ban.clone().unwrap();
         assert_eq!((ban.strikes, &*ban.reason, &*ban.key), (strike, "above 6", "k"));
-        // Neither the end of a ban nor that of a window is told.
+        // The end of a ban is not an event, and neither is the end of a window.
         world.advance(6 * MINUTE).await;
     }
 }
@@ -156,7 +155,7 @@ async fn bans_by_hand_are_told_and_so_is_who_lifted_them(world: World) {
     let times: Vec<u64> = told.iter().map(|event| micros(event.event_time)).collect();
     assert_eq!(times, [0, 1_000_000, 1_000_000, 1_000_000].map(|since| START + since));
 
-    // The same in plain types, as the program's own client has it.
+    // The same events from the client of this crate.
     let client = Client::connect(&world.address).await.unwrap();
     let mut stream = client.watch_rates("p", Some("0")).await.unwrap();
     for event in told {
@@ -178,7 +177,7 @@ async fn what_changes_nothing_is_not_told(world: World) {
     let mut live = Events::of(&world.rates, "p", None).await;
     let named = |request: &str, check| pb::CheckRateRequest { request_id: request.into(), ..check };
     for _ in 0..3 {
-        // It crosses a level once, and its repeats get the same answer.
+        // The call crosses a level once, and its repeats get the same answer.
         let answer = world.ask(named("r", cost(3, under("k", "p")))).await;
         assert!(answer.crossed);
         assert!(!world.ask(cost(0, under("k", "p"))).await.crossed);
@@ -191,7 +190,7 @@ async fn what_changes_nothing_is_not_told(world: World) {
     ban(&world, "", "k", "").await;
     assert!(unban(&world, "", "k", "").await && !unban(&world, "p", "k", "").await);
     assert_eq!(kinds(&live.exactly(1, &world, "p").await), [(Warned, "k")]);
-    // A batch is several checks, each for itself.
+    // A batch has independent checks.
     let checks = (0..100).map(|call| under(&format!("b{}", call % 2), "p")).collect();
     let request = pb::CheckRatesRequest { checks };
     let results = world.rates.clone().check_rates(request).await.unwrap().into_inner().results;
@@ -235,7 +234,7 @@ async fn a_gap_comes_first_and_goes_on_with_what_is_kept(world: World) {
         world.advance(Duration::from_millis(1)).await;
         last = micros(ban(&world, "p", "k", "").await.until);
     }
-    // The one cursor saw the key's history, the other one when there was none.
+    // One cursor has a position in the key's shard, the other one has none.
     for cursor in told.iter().map(|event| &event.cursor) {
         let mut late = Events::of(&world.rates, "p", Some(cursor)).await;
         let gap = late.next().await;
@@ -260,7 +259,7 @@ async fn policies_are_watched_apart(world: World) {
     let keys = ["k", "05", "/05", "k}", "a b", "%"];
     for (policy, key) in POLICIES.iter().flat_map(|policy| keys.map(|key| (policy, key))) {
         world.advance(Duration::from_millis(1)).await;
-        // Each is the first of its own.
+        // The first call of this policy and key.
         assert!(world.ask(under(key, policy)).await.allowed);
         assert_eq!(ban(&world, policy, key, "").await.strikes, 1, "{policy} {key}");
     }

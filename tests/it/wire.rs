@@ -1,4 +1,4 @@
-//! A wire to a server that can lose what comes back, be slow, and be led to another.
+//! A proxy to a server. It can lose, damage or delay answers, and can be redirected.
 
 use std::{
     sync::{
@@ -32,7 +32,7 @@ struct Faults {
 }
 
 impl Wire {
-    /// Forwards to a port of this machine.
+    /// Starts a proxy to a port of this machine.
     pub async fn to(target: u16) -> Wire {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -52,38 +52,38 @@ impl Wire {
         Wire { port, faults, task }
     }
 
-    /// From now on requests still arrive, but no answer comes back: what would
-    /// have carried it is closed, and new connections are.
+    /// From now on requests still arrive, but no answer returns. A connection is closed at its next
+    /// answer, and a new connection at once.
     pub fn cut(&self) {
         self.faults.cut.store(true, Ordering::SeqCst);
     }
 
-    /// New connections lead to another server.
+    /// New connections go to another server.
     pub fn lead_to(&self, target: u16) {
         self.faults.target.store(target, Ordering::SeqCst);
     }
 
-    /// The next answer is lost with its connection; new ones work.
+    /// Loses the next answer and closes its connection. New connections work.
     pub fn lose_one(&self) {
         self.faults.lose.store(true, Ordering::SeqCst);
     }
 
-    /// The same of Redis's next answer to a decision, whatever the server asks besides.
+    /// Like [`Wire::lose_one`], for the next answer of Redis to a decision.
     pub fn lose_decision(&self) {
         self.faults.lose_decision.store(true, Ordering::SeqCst);
     }
 
-    /// Answers are bytes that no Redis sends, or as they are again.
+    /// Replaces answers by bytes that Redis never sends, or stops doing so.
     pub fn garble(&self, garble: bool) {
         self.faults.garble.store(garble, Ordering::SeqCst);
     }
 
-    /// Each answer is cut off in its middle, and its connection with it; or no longer.
+    /// Cuts each answer in half and closes its connection, or stops doing so.
     pub fn tear(&self, tear: bool) {
         self.faults.tear.store(tear, Ordering::SeqCst);
     }
 
-    /// Every answer takes so much longer.
+    /// Delays every answer.
     pub fn delay(&self, by: Duration) {
         self.faults.delay_ms.store(by.as_millis() as u64, Ordering::SeqCst);
     }
@@ -103,7 +103,7 @@ async fn forward(near: TcpStream, far: TcpStream, faults: Arc<Faults>) {
     let requests = tokio::spawn(async move {
         let mut buffer = vec![0; 16_384];
         while let Ok(count @ 1..) = from_near.read(&mut buffer).await {
-            // What servers ask by themselves, such as PING, is answered all the same.
+            // Commands of the server itself, such as PING, are still answered.
             let text = String::from_utf8_lossy(&buffer[..count]);
             let tags = [":{admission:", ":{rate:", ":{sequence:", ":{lock:", ":{stock:"];
             asked.store(tags.iter().any(|tag| text.contains(tag)), Ordering::SeqCst);
