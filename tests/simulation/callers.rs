@@ -1,4 +1,4 @@
-//! All callers: what they know of every part, and their requests and answers.
+//! The callers of all capabilities: their models, requests and answers.
 
 use std::sync::Arc;
 
@@ -17,19 +17,19 @@ use crate::{
 
 macro_rules! capabilities {
     ($($kind:ident($state:ty, $place:ident, $count:literal)),* $(,)?) => {
-        /// A request on its way.
+        /// A request in the network.
         #[derive(Debug, Clone)]
         pub enum Request {
             $($kind(Part, <$state as Capability>::Ask),)*
         }
 
-        /// What it was answered.
+        /// The answer to a request.
         #[derive(Debug, Clone)]
         pub enum Answer {
             $($kind(<$state as Capability>::Answer),)*
         }
 
-        /// What callers know, by part.
+        /// The models of all parts, by kind.
         #[derive(Debug, Clone)]
         pub struct Callers {
             $($place: Vec<Arc<$state>>,)*
@@ -41,10 +41,10 @@ macro_rules! capabilities {
                 Callers { $($place: (0..$count).map(part).map(|p| Arc::new(<$state>::new(p))).collect(),)* }
             }
 
-            /// What some caller asks next.
+            /// A random next request.
             pub fn think(&mut self, random: &mut ChaCha8Rng, step: u64) -> Request {
                 let kinds = [$(stringify!($kind)),*];
-                // Pools have the most to be checked.
+                // Pools have the most rules, so they get the most requests.
                 let kind = kinds[random.random_range(0..kinds.len() + 2).saturating_sub(2)];
                 $(if kind == stringify!($kind) {
                     let place = random.random_range(0..self.$place.len());
@@ -54,7 +54,7 @@ macro_rules! capabilities {
                 unreachable!("{kind}")
             }
 
-            /// Requests that tell all there is to know.
+            /// Requests that read the whole state.
             pub fn reads(&self) -> Vec<Request> {
                 let mut reads = Vec::new();
                 $(for state in &self.$place {
@@ -64,14 +64,14 @@ macro_rules! capabilities {
                 reads
             }
 
-            /// Checks an answer against what callers know, and notes it.
+            /// Checks an answer against the model of its part, and updates the model.
             pub fn check(&mut self, request: &Request, answer: &Answer, now: u64) -> Checked {
                 match (request, answer) {
                     $((Request::$kind(part, ask), Answer::$kind(answer)) => {
                         let state = &mut self.$place[usize::from(part.index)];
                         match state.part() == *part {
                             true => Arc::make_mut(state).check(ask, answer, now),
-                            // Of an earlier generation, of which nobody knows.
+                            // Of an earlier generation, whose model was dropped.
                             false => Ok(()),
                         }
                     })*
@@ -79,7 +79,7 @@ macro_rules! capabilities {
                 }
             }
 
-            /// What is asked about is on somebody's mind in this step.
+            /// Notes that a request about its part is in flight in this step.
             pub fn mention(&mut self, request: &Request, step: u64) {
                 match request {
                     $(Request::$kind(part, ask) => {
@@ -89,7 +89,8 @@ macro_rules! capabilities {
                 }
             }
 
-            /// Goes on with a part of another name: nobody knows what became of a request.
+            /// Continues with the next generation of a part, since the fate of a request is
+            /// unknown.
             pub fn give_up(&mut self, request: &Request) {
                 match request {
                     $(Request::$kind(part, _) => {
@@ -102,7 +103,7 @@ macro_rules! capabilities {
                 }
             }
 
-            /// So much time went by that nobody remembers what was only lingering.
+            /// Drops entries that no caller asks about after a long jump of time.
             pub fn forget(&mut self, now: u64) {
                 $(self.$place.iter_mut().for_each(|state| Arc::make_mut(state).forget(now));)*
             }
@@ -118,7 +119,7 @@ macro_rules! capabilities {
                 }
             }
 
-            /// Whether both are about the same part.
+            /// Whether both requests are about the same part.
             pub fn is_about(&self, other: &Request) -> bool {
                 match (self, other) {
                     $((Request::$kind(one, _), Request::$kind(other, _)) => one == other,)*

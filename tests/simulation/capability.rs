@@ -1,4 +1,5 @@
-//! What the simulation has of each capability: what callers ask, and what they know.
+//! The interface of a capability to the simulation: the requests of callers, and a model of their
+//! knowledge.
 
 use std::{
     fmt,
@@ -14,13 +15,13 @@ use tollgate::{
     engine::Engine,
 };
 
-/// What a rule that is broken says.
+/// Success, or the rule that is broken.
 pub type Checked = Result<(), &'static str>;
-/// An answer on its way.
+/// An answer that may still be pending.
 pub type Answering<A> = Pin<Box<dyn Future<Output = Result<A, Error>>>>;
 
-/// One pool, lock, key, sequence or sku. Where nobody can tell what became of the last
-/// calls, another generation of it goes on under a name of its own.
+/// One pool, lock, key, sequence or SKU. If the fate of the last calls is unknown, callers continue
+/// with its next generation, which has another name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Part {
     pub index: u8,
@@ -33,31 +34,31 @@ impl Part {
     }
 }
 
-/// What callers know of a part: a record of their own, by the simplest rules there are.
+/// A model of the callers' knowledge about a part. Its rules are as simple as possible.
 pub trait Capability: Clone + fmt::Debug {
-    /// What a caller asks; a repeat is a clone.
+    /// A request; a repeat is a clone.
     type Ask: Clone + fmt::Debug;
-    /// What it is answered.
+    /// The answer to a request.
     type Answer: Clone + fmt::Debug;
 
     fn new(part: Part) -> Self;
     fn part(&self) -> Part;
-    /// What a caller asks next, in this step.
+    /// The next request of a caller, in this step.
     fn ask(&mut self, random: &mut ChaCha8Rng, step: u64) -> Self::Ask;
-    /// What tells all that there is to know.
+    /// Requests that read the whole state of the part.
     fn reads(&self) -> Vec<Self::Ask>;
     fn run(part: Part, ask: Self::Ask, engine: Arc<Engine>) -> Answering<Self::Answer>;
-    /// Checks what was answered, and notes it. `now` is the engine's time of the decision.
+    /// Checks an answer, and updates the model. `now` is the engine's time of the decision, in µs.
     fn check(&mut self, ask: &Self::Ask, answer: &Self::Answer, now: u64) -> Checked;
-    /// Whether it certainly has changed something.
+    /// Whether the answer certainly reports a change.
     fn is_change(answer: &Self::Answer) -> bool;
-    /// What is asked about is on somebody's mind in this step.
+    /// Notes that a request is in flight in this step.
     fn mention(&mut self, _ask: &Self::Ask, _step: u64) {}
-    /// So much time went by that nobody remembers what was only lingering.
+    /// Drops entries that no caller asks about after a long jump of time.
     fn forget(&mut self, _now: u64) {}
 }
 
-/// Nothing ends by real time.
+/// A deadline that is never reached.
 pub fn deadline() -> Instant {
     monotonic() + Duration::from_secs(86_400)
 }

@@ -1,4 +1,4 @@
-//! A disk that is made up: it can be full, and its power can fail in the middle of a write.
+//! A simulated disk: it can be full, and its power can fail within a write.
 
 use std::{
     collections::BTreeMap,
@@ -19,11 +19,11 @@ const SECTOR: usize = 512;
 /// How a process ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum End {
-    /// It is killed: the system keeps what was written.
+    /// A kill: the system keeps all writes.
     Kill,
-    /// The power fails: of what was not synced any part is lost, sector by sector.
+    /// A power loss: any sectors of unsynced writes are lost.
     PowerLoss {
-        /// Says which.
+        /// Selects the lost sectors.
         dice: u64,
     },
 }
@@ -31,22 +31,22 @@ pub enum End {
 #[derive(Debug, Default)]
 struct Platter {
     seen: Vec<u8>,
-    /// What was on the platter of pages that were written since the last sync.
+    /// The synced content of the pages that were written since the last sync.
     unsynced: BTreeMap<usize, Vec<u8>>,
     is_full: bool,
-    /// So many writes and syncs are done before everything fails.
+    /// Number of writes and syncs until every operation fails; `None` for no limit.
     left: Option<u32>,
 }
 
-/// The disk as one process has it.
+/// The disk, as one process sees it.
 #[derive(Debug, Clone, Default)]
 pub struct Made {
     platter: Arc<Mutex<Platter>>,
-    /// The process has ended: what it still does reaches nothing.
+    /// Whether the process has ended: its later operations fail.
     is_gone: Arc<AtomicBool>,
 }
 
-/// Scatters a number.
+/// Mixes the bits of a number.
 pub fn scatter(number: u64) -> u64 {
     let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -59,23 +59,23 @@ impl Made {
         Disk::custom(Path::new("made-up"), move |builder| builder.create_with_backend(made.clone()))
     }
 
-    /// Whether it was.
+    /// Sets whether the disk is full. Returns the previous value.
     pub fn set_full(&self, is_full: bool) -> bool {
         std::mem::replace(&mut self.lock().is_full, is_full)
     }
 
-    /// Everything fails after so many writes and syncs.
+    /// Lets every operation fail after this number of writes and syncs.
     pub fn fail_after(&self, operations: u32) {
         self.lock().left = Some(operations);
     }
 
-    /// What the next process finds.
+    /// The disk, as the next process finds it.
     pub fn after(&self, end: End) -> Made {
         self.is_gone.store(true, Ordering::SeqCst);
         let mut platter = self.lock();
         let unsynced = std::mem::take(&mut platter.unsynced);
         if let End::PowerLoss { dice } = end {
-            // None, some, or all.
+            // Keeps none, some or all of the unsynced sectors.
             let kept = scatter(dice) % 9;
             for (page, before) in unsynced {
                 for (place, sector) in before.chunks(SECTOR).enumerate() {
@@ -95,7 +95,7 @@ impl Made {
         self.platter.lock().unwrap()
     }
 
-    /// What there is to work on, unless it has failed.
+    /// Access for a write or a sync. Fails if the process has ended or the power has failed.
     fn work(&self) -> io::Result<MutexGuard<'_, Platter>> {
         let mut platter = self.lock();
         if self.is_gone.load(Ordering::SeqCst) || platter.left == Some(0) {
@@ -123,7 +123,7 @@ impl StorageBackend for Made {
         if length as usize > platter.seen.len() && platter.is_full {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        // Lengths are the file system's, which has a journal of its own.
+        // The file system writes a length to its journal, so a length is never lost.
         platter.seen.resize(length as usize, 0);
         let pages = platter.seen.len() / PAGE;
         platter.unsynced.retain(|page, _| *page < pages);

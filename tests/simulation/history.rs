@@ -1,4 +1,4 @@
-//! What has happened, for whoever looks for the cause.
+//! The last steps of a simulation, for the report of a violation.
 
 use std::{
     collections::VecDeque,
@@ -11,7 +11,7 @@ use crate::{
     disk::End,
 };
 
-/// So much of it is kept, and so much shown.
+/// Number of steps that are kept, and number of steps in a report.
 const KEPT: usize = 4000;
 const SHOWN: usize = 30;
 
@@ -19,32 +19,32 @@ const SHOWN: usize = 30;
 pub enum Happened {
     /// A request was decided at this time of the engine, and answered.
     Answered(u64, Request, Answer),
-    /// It was decided, and waits for the disk.
+    /// A request was decided, and waits for the disk.
     Waits(u64, Request),
-    /// It was not decided.
+    /// A request was not decided.
     Refused(Request, String),
-    /// The journal was written up to this mark, or it could not be.
+    /// The journal has written up to this mark, or has failed.
     Written { mark: u64, is_down: bool },
-    /// Time went by, in µs.
+    /// Time passed, in µs.
     Passed(u64),
-    /// The system's clock was set: so far is it from the true time, in µs.
+    /// The system clock was set: its distance from the true time, in µs.
     Stepped(i64),
-    /// The disk is full, or no longer.
+    /// The disk became full, or has space again.
     Full(bool),
-    /// The process ended in order.
+    /// The process closed in order.
     Closed,
-    /// It ended otherwise.
+    /// The process was killed, or its power failed.
     Ended(End),
-    /// The next one found what was written up to this mark.
+    /// The next process found the state of this mark.
     Opened { mark: u64, now: u64 },
-    /// What had lapsed was dropped.
+    /// A sweep dropped lapsed entries.
     Swept,
 }
 
 #[derive(Debug, Default)]
 pub struct History {
     last: VecDeque<(u64, Happened)>,
-    /// Of all that has happened, where it is asked for.
+    /// A digest of all steps, if one was requested.
     pub digest: Option<DefaultHasher>,
 }
 
@@ -59,7 +59,7 @@ impl History {
         self.last.push_back((step, happened));
     }
 
-    /// The last that happened to the part of a request, and to all.
+    /// The last steps of the part of a request, or of all parts.
     pub fn about(&self, request: Option<&Request>) -> String {
         let matters = |happened: &Happened| match happened {
             Happened::Answered(_, other, _)

@@ -1,4 +1,4 @@
-//! Locks, as callers know them: one holder at a time, and tokens that grow.
+//! A model of locks: one holder at a time, and tokens that grow.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tollgate::{
 
 use crate::capability::{Answering, Capability, Checked, Part, deadline, holds, name, text};
 
-/// How long a release can be repeated.
+/// Time during which a release can be repeated, in µs.
 const RETENTION: u64 = 300_000_000;
 
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub enum Answer {
     View(LockView),
 }
 
-/// The last lease that was granted.
+/// The last granted lease.
 #[derive(Debug, Clone)]
 struct Tenure {
     owner: u8,

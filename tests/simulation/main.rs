@@ -1,18 +1,22 @@
-//! A simulation: the embedded engine with its journal, on a clock, a disk and a network
-//! that are made up, and callers that keep a record of their own of all five capabilities.
+//! A simulation of the embedded engine with its journal. Clock, disk and network are simulated, and
+//! callers keep models of all five capabilities.
 //!
-//! The network drops, repeats and reorders requests. The process is killed, loses power (in
-//! the middle of a write too), is closed, and starts again; the disk is full for a time; the
-//! system's clock is set forward and back by up to days; the machine sleeps. After each
-//! step every answer is checked against what callers know, and after each start all that
-//! there is. A sequence that is counted up before each write says which state a process has
-//! found: it has to be one that there was, with all that was acknowledged under `always`,
-//! and all but a second of it under `interval`. The engine's time is held against the
-//! system's clock: after each start it is neither behind it nor ahead of it, unless that clock
-//! was set back, it goes on at its rate, and synced leases end at their `expire_time` by it.
+//! The network drops, repeats and reorders requests. The process is killed, loses power (also
+//! within a write), closes, and starts again. The disk is full for a time. The system clock is set
+//! forward and back by up to three days. The machine sleeps.
 //!
-//! No thread, no real time, no real disk: a seed is a history. It is printed;
-//! `TOLLGATE_TEST_SEED` plays it again, and `TOLLGATE_TEST_STEPS` says how long.
+//! Every answer is checked against the models, and after each start the whole state is read. A
+//! sequence, the *mark*, is counted up before each write: its value shows which state a process has
+//! found. That state must be an earlier state. Under `always` it has every acknowledged change,
+//! under `interval` all except those of one second.
+//!
+//! The engine's time is compared with the system clock. After a start it is neither behind that
+//! clock nor ahead of it, unless the clock was set back. It runs at its rate, and synced leases end
+//! at their `expire_time`.
+//!
+//! There are no threads, no real time and no real disk: a seed determines the history. The seed is
+//! printed. `TOLLGATE_TEST_SEED` plays it again, and `TOLLGATE_TEST_STEPS` sets the number of
+//! steps.
 
 #![allow(
     clippy::expect_used,
@@ -42,7 +46,7 @@ use std::hash::DefaultHasher;
 use tollgate::engine::embedded::Durability;
 use world::World;
 
-/// Eight tests of so many make a million.
+/// Number of steps of a test; the eight tests together have a million.
 const STEPS: u64 = 125_000;
 
 fn setting(name: &str) -> Option<u64> {
@@ -50,9 +54,9 @@ fn setting(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
 }
 
-/// Plays a seed; a digest of all that happened, if it is asked for.
+/// Plays a seed. Returns a digest of the history if it is requested, else 0.
 fn play(seed: u64, durability: Durability, steps: u64, is_digested: bool) -> u64 {
-    // Calls that wait have a deadline, which is a timer: it is never reached.
+    // Calls have deadlines, which need the timers of a runtime. No deadline is reached.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let _context = runtime.enter();
     let mut world = World::new(seed, durability);

@@ -1,5 +1,5 @@
-//! Tells by a sequence of its own what a process has found on the disk; when something
-//! ends, and which token was granted, as an answer says it.
+//! The mark: a sequence that shows which state a process has found on the disk. Also the end and
+//! the new token in an answer.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn sequence() -> Sequence {
     Sequence::new(&name("mark"), None)
 }
 
-/// Counts it up to a number; whether it was decided.
+/// Advances the mark to `number`. Returns whether that was decided.
 pub fn advance(engine: &Arc<Engine>, number: u64) -> bool {
     let engine = engine.clone();
     let mut advancing: Answering<Allotment> = Box::pin(async move {
@@ -37,12 +37,12 @@ pub fn advance(engine: &Arc<Engine>, number: u64) -> bool {
             true
         }
         Some(_) => false,
-        // Decided, and on its way to the disk.
+        // Decided, and waits for the disk.
         None => true,
     }
 }
 
-/// How far it came.
+/// The value of the mark.
 pub fn read(engine: &Arc<Engine>) -> u64 {
     let engine = engine.clone();
     let mut reading: Answering<_> =
@@ -53,7 +53,7 @@ pub fn read(engine: &Arc<Engine>) -> u64 {
     last.map_or(0, |(last, _)| last)
 }
 
-/// When something ends that an answer is about.
+/// The end of the lease, wait or ban in an answer, in µs.
 pub fn instant(answer: &Answer, now: u64) -> Option<u64> {
     match answer {
         Answer::Pool(pool::Answer::Admitted(admission)) => match &admission.decision {
@@ -72,7 +72,7 @@ pub fn instant(answer: &Answer, now: u64) -> Option<u64> {
     }
 }
 
-/// A new lease's token, and what it is of: the kind by its letter, and the part.
+/// The token of a new lease, with its kind as a letter and its part.
 pub fn granted(request: &Request, answer: &Answer) -> Option<((char, Part), u64)> {
     match (request, answer) {
         (Request::Pool(part, _), Answer::Pool(pool::Answer::Admitted(admission))) => {

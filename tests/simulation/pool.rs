@@ -1,4 +1,4 @@
-//! Pools, as callers know them: who holds which slot, and what is left to do.
+//! A model of pools: the holders of slots, and the queued tasks.
 
 mod ask;
 mod events;
@@ -22,7 +22,7 @@ pub type Task = (u8, u32);
 
 pub const MAX_ATTEMPTS: u32 = 2;
 const RETENTION: u64 = 3_600_000_000;
-/// After so many steps nothing about a task is under way any more.
+/// Number of steps after which no request about a task is in flight.
 const LINGER: u64 = 2000;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,7 +45,7 @@ enum Standing {
 struct Queued {
     standing: Standing,
     attempt: u32,
-    /// Its place in the order.
+    /// The position in the queue.
     place: u64,
 }
 
@@ -55,10 +55,10 @@ struct Known {
     token: u64,
     expire: u64,
     slot_end: u64,
-    /// When nobody remembers it.
+    /// The time when the engine forgets the task, in µs.
     forget: u64,
     queued: Option<Queued>,
-    /// The step in which somebody last thought of it.
+    /// The step of the last request about the task.
     mentioned: u64,
 }
 
@@ -70,11 +70,11 @@ pub struct Pool {
     grace: u64,
     last_token: u64,
     tasks: BTreeMap<Task, Known>,
-    /// How many tasks were thought of, and queued.
+    /// Number of task names so far, and number of queued tasks so far.
     count: u32,
     places: u64,
     step: u64,
-    /// The time of the last decision.
+    /// The time of the last decision, in µs.
     now: u64,
     events: Follower,
 }
@@ -92,7 +92,7 @@ impl Known {
         self.queued.as_ref().is_some_and(|queued| queued.standing == Standing::Queued)
     }
 
-    /// Whether it is not dispatched again once its lease has ended.
+    /// Whether the task is not dispatched again after its lease has ended.
     fn is_over(&self) -> bool {
         self.is_queued() && self.queued.as_ref().is_some_and(|q| q.attempt >= MAX_ATTEMPTS)
     }
@@ -127,7 +127,7 @@ impl Pool {
         self.tasks.get(&task).filter(|known| now < known.forget)
     }
 
-    /// The oldest task of a device that is queued; those before it that are over are dead.
+    /// The oldest queued task of a device. Earlier tasks without attempts left become dead.
     fn oldest(&mut self, device: u8, now: u64) -> Option<Task> {
         loop {
             let queued = self.tasks.range((device, 0)..=(device, u32::MAX));
@@ -142,7 +142,7 @@ impl Pool {
         }
     }
 
-    /// Keeps tasks that hold a slot or are queued, and some others.
+    /// Keeps tasks that hold a slot or are queued, and tasks that `others` accepts.
     fn retain(&mut self, now: u64, others: impl Fn(&Known) -> bool) {
         self.tasks.retain(|_, task| {
             let holds_slot = task.holds_slot(now);
@@ -216,8 +216,8 @@ impl Capability for Pool {
 
     fn forget(&mut self, now: u64) {
         self.retain(now, |_| false);
-        // Of a record that went back some names were asked for that it has yet to think of; the
-        // engine may remember them longer than it does.
+        // A model that returned to an earlier state would use some names again. The engine may
+        // remember them for longer, so these names are skipped.
         self.count += 1000;
     }
 }

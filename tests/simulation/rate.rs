@@ -1,4 +1,4 @@
-//! Rates, as callers know them: never more than the limit, and allowed when it was said.
+//! A model of rates: never more calls than the limit, and calls pass at `retry_after`.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -27,7 +27,7 @@ const ALGORITHMS: [Algorithm; 5] = [
     Algorithm::CalendarWindow,
     Algorithm::SlidingWindow,
     Algorithm::TokenBucket,
-    // Of a policy, with a tier that bans.
+    // A policy with a tier that bans.
     Algorithm::SlidingWindow,
 ];
 const BANNING: u8 = 4;
@@ -48,7 +48,7 @@ pub enum Answer {
     Unbanned(bool),
 }
 
-/// A refusal that no call has passed since.
+/// The last refusal, if no call has passed since.
 #[derive(Debug, Clone, Copy)]
 struct Refused {
     at: u64,
@@ -63,11 +63,11 @@ pub struct Key {
     refused: Option<Refused>,
     banned_until: u64,
     requests: u32,
-    /// Calls that passed, and until when they can be repeated.
+    /// Ids of allowed calls, each with the time until which it can be repeated.
     replays: BTreeMap<u32, u64>,
 }
 
-/// The rule of each index, made once.
+/// The rule of each index, built once.
 fn rule(part: Part) -> Arc<Rule> {
     static RULES: [OnceLock<Arc<Rule>>; ALGORITHMS.len()] = [const { OnceLock::new() }; 5];
     RULES[usize::from(part.index)].get_or_init(|| build(part)).clone()
@@ -98,7 +98,7 @@ impl Key {
 
     fn pass(&mut self, cost: u32, now: u64) -> Checked {
         if let Some(Refused { at, wait, cost: refused }) = self.refused {
-            // It was rounded up to a millisecond.
+            // The wait was rounded up to a millisecond.
             let is_early = now <= at + (wait - 1) * 1000;
             holds(!is_early || cost < refused, "nothing passes before retry_after")?;
         }
@@ -124,7 +124,7 @@ impl Key {
 
     fn refuse(&mut self, cost: u32, wait: Option<Millis>, now: u64) -> Checked {
         let Some(Millis(wait @ 1..)) = wait else { return Err("a refusal says when") };
-        // A sliding window gives back a sixtieth late at most.
+        // A sliding window releases usage at most a sixtieth of the window late.
         let since = now.saturating_sub(WINDOW + WINDOW / 60);
         holds(self.spent(since) + u64::from(cost.max(1)) > MAX, "refused without need")?;
         if let Some(before) = self.refused {
@@ -145,7 +145,7 @@ impl Key {
             return holds(*replayed && answer.is_allowed(), "a repeat, same answer");
         }
         if *replayed {
-            // Refusals are repeated while they last.
+            // Refusals are replayed while they last.
             return holds(!answer.is_allowed(), "nothing passes twice for one request");
         }
         let ban = answer.ban.as_ref().map_or(0, |ban| ban.until.0);
@@ -155,7 +155,7 @@ impl Key {
         }
         if !answer.is_allowed() {
             if answer.verdict == Verdict::Ban && cost == 0 {
-                // It says what a call would get, and bans nobody.
+                // A look returns the verdict of a call, but sets no ban.
                 return holds(self.part.index == BANNING, "a rule without bans");
             }
             if answer.verdict == Verdict::Ban {

@@ -1,4 +1,4 @@
-//! Serials, as callers know them: distinct, growing, and the same for a repeat.
+//! A model of sequences: values are distinct and grow, and a repeat gets the same values.
 
 use std::{
     collections::BTreeMap,
@@ -15,9 +15,9 @@ use tollgate::{
 
 use crate::capability::{Answering, Capability, Checked, Part, deadline, holds, name, text};
 
-/// How long a request can be repeated.
+/// Time during which a request can be repeated, in µs.
 const REPLAY: u64 = 300_000_000;
-/// The one that counts in a calendar.
+/// Index of the sequence that has a calendar.
 const DATED: u8 = 0;
 
 #[derive(Debug, Clone)]
@@ -37,7 +37,7 @@ pub struct Serials {
     part: Part,
     last: Option<u64>,
     requests: u32,
-    /// What requests were given, and until when they can be repeated.
+    /// The values of each request, and the time until which it can be repeated.
     replays: BTreeMap<u32, (Range, u64)>,
 }
 

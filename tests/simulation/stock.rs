@@ -1,4 +1,4 @@
-//! Stock, as callers know it: every order adds up, and none is sold twice.
+//! A model of stock: all orders add up, and no item is sold twice.
 
 mod ask;
 
@@ -16,7 +16,7 @@ use crate::capability::{Answering, Capability, Checked, Part, holds};
 
 const REPLAY: u64 = 300_000_000;
 const RETENTION: u64 = 86_400_000_000;
-/// Orders that are older than so many others are not spoken of.
+/// Number of the newest orders that the model keeps.
 const ORDERS: u32 = 120;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,7 +43,7 @@ pub struct Shelf {
     orders: BTreeMap<u32, Order>,
     bought: [u64; 3],
     replays: BTreeMap<u32, ([u64; 3], u64)>,
-    /// The last order or request that was thought of.
+    /// The number of the last order or request.
     last: u32,
 }
 

@@ -1,4 +1,4 @@
-//! A server, its disk and its clock, and a network between it and its callers.
+//! A server, its disk and its clock, and a network between the server and its callers.
 
 mod faults;
 mod leases;
@@ -28,9 +28,9 @@ pub use life::poll;
 /// 2026-01-01T00:00:00Z, in µs.
 const START: u64 = 1_767_225_600_000_000;
 const SECOND: u64 = 1_000_000;
-/// After a write tokens are told before they are synced for so long at least.
+/// Time after a write during which tokens are given out before they are synced.
 const RUNS: u64 = 2 * SECOND;
-/// After such a jump nobody remembers what was only lingering.
+/// Jump of time after which callers ask only about running and queued tasks.
 const LONG: u64 = 600 * SECOND;
 
 /// A call that was decided, and waits for the disk.
@@ -40,7 +40,7 @@ struct Waiting {
     answering: Answering<Answer>,
 }
 
-/// When something was decided.
+/// The time of a decision, in µs.
 #[derive(Clone, Copy)]
 struct Moment {
     /// The engine's time.
@@ -56,26 +56,26 @@ pub struct World {
     durability: Durability,
     disk: Made,
     life: Life,
-    /// The engine's time when all was down.
+    /// The engine's time when all changes were last synced.
     settled: u64,
-    /// What nobody can set, and how far the system's clock is from it.
+    /// The true time, and the distance of the system clock from it, in µs.
     true_now: u64,
     offset: i64,
     callers: Callers,
     network: Vec<(u64, Request)>,
     waiting: VecDeque<Waiting>,
-    /// What callers knew at each mark that may be the last one on the disk.
+    /// The models at each mark that may be the last one on the disk.
     known: Vec<(u64, Callers)>,
-    /// Counted up in the store before each write: says what a process has found.
+    /// Counted up in the store before each write: shows which state a process has found.
     mark: u64,
-    /// When the first change was decided that may be lost, and the last acknowledged.
+    /// Times of the first and of the last acknowledged change that may be lost.
     unsure: Option<(u64, u64)>,
-    /// The last token that was told of each part: a resource beyond reach remembers it, whatever
-    /// is lost.
+    /// The last token of each part that callers have seen. A guarded resource remembers it,
+    /// whatever the server loses.
     fences: BTreeMap<(char, Part), u64>,
-    /// When leases end by the system's clock.
+    /// The ends of leases by the system clock.
     leases: Leases,
-    /// Instants at which something ends.
+    /// Recent instants at which something ends.
     instants: VecDeque<u64>,
     pub history: History,
     pub ends: u64,
@@ -154,7 +154,7 @@ impl World {
         }
     }
 
-    /// Delivers some request: not in order, not always, and now and then again later.
+    /// Delivers a random request. Some requests are dropped, and some are delivered again later.
     fn deliver(&mut self) {
         if self.network.is_empty() {
             return;
@@ -165,17 +165,17 @@ impl World {
         if is_old || self.random.random_bool(0.05) {
             return;
         }
-        // It was sent twice, or its reply is lost and its caller asks again.
+        // The request was sent twice, or its reply is lost and the caller repeats it.
         if self.random.random_bool(0.15) {
             self.network.push((sent, request.clone()));
         }
         self.send(request);
     }
 
-    /// Has a request decided.
+    /// Sends a request to the engine.
     pub fn send(&mut self, request: Request) {
         let idle = self.life.source() - self.life.written_at;
-        // The journal's thread may have been starved: what is told then waits for it.
+        // The thread of the journal may have been starved: calls then wait for it.
         let is_starved = self.durability == Durability::Interval && self.random.random_bool(0.1);
         if idle >= RUNS && !is_starved {
             self.write(false);
@@ -195,7 +195,7 @@ impl World {
         }
     }
 
-    /// What the system's clock says.
+    /// The system clock, in µs.
     fn system(&self) -> u64 {
         self.true_now.saturating_add_signed(self.offset)
     }
@@ -227,7 +227,7 @@ impl World {
         }
     }
 
-    /// Time goes by: a little, much, or until right when something ends.
+    /// Time passes: a little, much, or until an instant at which something ends.
     fn pass(&mut self) {
         let place = self.random.random_range(0..self.instants.len().max(1));
         let until = self.instants.get(place).and_then(|end| end.checked_sub(self.life.now()));
@@ -260,12 +260,12 @@ impl World {
             self.write(false);
             let now = self.life.now();
             self.callers.forget(now);
-            // Who goes on from what is down has waited as long.
+            // Callers with an earlier state have waited for as long.
             self.known.iter_mut().for_each(|(_, callers)| callers.forget(now));
         }
     }
 
-    /// The journal's turn; where the power fails meanwhile, its process ends.
+    /// Lets the journal write once. With `power_fails` the disk fails within the write.
     fn write(&mut self, power_fails: bool) {
         let is_running = self.life.source() - self.life.written_at < RUNS;
         let is_marked = is_running && mark::advance(&self.life.engine, self.mark + 1);
@@ -282,7 +282,8 @@ impl World {
         if is_down {
             self.all_is_down();
         } else if is_marked {
-            // It may be found there, and nobody saw what those that wait were granted.
+            // This state may be found on the disk, with grants of waiting calls that no caller has
+            // seen.
             let mut callers = self.callers.clone();
             self.waiting.iter().for_each(|waiting| callers.give_up(&waiting.request));
             self.known.push((self.mark, callers));

@@ -1,4 +1,4 @@
-//! What callers ask of a pool.
+//! The requests of callers to a pool.
 
 use bytes::Bytes;
 use rand::Rng;
@@ -70,20 +70,20 @@ impl Answer {
 }
 
 impl Pool {
-    /// A task that is known, rather one that holds a slot.
+    /// A known task; more often one that was admitted.
     fn some_task(&self, random: &mut ChaCha8Rng) -> Option<Task> {
         let is_held = random.random_bool(0.7);
         let of_interest = self.tasks.iter().filter(|(_, task)| !is_held || task.token > 0);
         let count = of_interest.clone().count().min(12);
         let place = random.random_range(0..count.max(1));
-        // The newest are the last.
+        // The newest tasks are the last.
         of_interest.rev().nth(place).map(|(task, _)| *task)
     }
 
     pub(super) fn think(&mut self, random: &mut ChaCha8Rng) -> Ask {
         self.count += 1;
         let device = random.random_range(0..3u8);
-        // Those that are queued have even numbers.
+        // Queued tasks have even numbers.
         let (named, queued) = ((device, self.count * 2 + 1), (device, self.count * 2));
         let length = [100, 400, 2500, 5000, 3_600_000][random.random_range(0..5)];
         let known = self.some_task(random);

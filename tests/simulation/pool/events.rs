@@ -9,7 +9,7 @@ use tollgate::{
 
 use crate::capability::{Checked, holds};
 
-/// What one that reads all events knows.
+/// The knowledge of a watcher that reads all events.
 #[derive(Debug, Clone, Default)]
 pub struct Follower {
     /// The number of the last event.
@@ -23,7 +23,7 @@ pub struct Follower {
 impl Follower {
     pub fn follow(&mut self, after: u64, page: &EventPage<Event>) -> Checked {
         if after != self.cursor {
-            // It has read on meanwhile.
+            // The watcher has read further since then.
             return Ok(());
         }
         if page.gap {

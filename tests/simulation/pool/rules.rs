@@ -1,4 +1,4 @@
-//! What callers of a pool may rely on.
+//! The rules that callers of a pool may rely on.
 
 use tollgate::admission::{
     Admission, AdmitDecision, CancelVerdict, Cancellation, CompleteVerdict, EnqueueStatus,

@@ -1,4 +1,4 @@
-//! What callers ask of a sku.
+//! The requests of callers about a SKU.
 
 use tollgate::{
     decision::time::Millis,

@@ -1,4 +1,4 @@
-//! What goes wrong: the disk, the power, the clock, the process.
+//! Faults of the disk, the power, the clock and the process.
 
 use rand::Rng;
 
@@ -6,7 +6,7 @@ use super::{LONG, Life, SECOND, World};
 use crate::{disk::End, history::Happened, mark};
 
 const DAY: i64 = 86_400_000_000;
-/// What was acknowledged and is lost is no older than what was lost first, and this.
+/// Most time between the first and the last lost acknowledgement, in µs.
 const LOST_MAX: u64 = SECOND;
 
 impl World {
@@ -38,17 +38,17 @@ impl World {
         }
     }
 
-    /// Sets the system's clock; a process that runs does not notice.
+    /// Sets the system clock. A running process does not notice it.
     fn set_clock(&mut self) {
         let most = [10, 3_000_000, 3_600_000_000, 3 * DAY][self.random.random_range(0..4)];
         self.offset += self.random.random_range(-most..=most);
-        // Not before the epoch.
+        // Keeps the clock after the epoch.
         self.offset = self.offset.clamp(-300 * DAY, 300 * DAY);
         self.leases.clock_is_set(self.life.now());
         self.note(Happened::Stepped(self.offset));
     }
 
-    /// Ends the process in order, and starts the next.
+    /// Closes the process in order, and starts the next one.
     pub(super) fn close(&mut self) {
         self.set_full(false);
         self.write(false);
@@ -59,17 +59,17 @@ impl World {
         self.start(End::Kill, seen);
     }
 
-    /// Ends the process without a word, and starts the next.
+    /// Ends the process without a shutdown, and starts the next one.
     fn end(&mut self, end: End) {
         self.ends += 1;
         self.note(Happened::Ended(end));
         self.start(end, self.settled);
     }
 
-    /// Starts the next process, which knows this instant of the engine at least.
+    /// Starts the next process. Its time must be after `synced`, the last synced instant.
     fn start(&mut self, end: End, synced: u64) {
         let told = self.life.now();
-        // What callers did not hear of they ask again.
+        // Callers repeat most of the calls that were not answered.
         for waiting in std::mem::take(&mut self.waiting) {
             if self.random.random_bool(0.7) {
                 self.network.push((self.step, waiting.request));
@@ -107,7 +107,7 @@ impl World {
             self.network.clear();
             self.callers.forget(now);
         }
-        // The next process may go on from here too: callers have waited as long then.
+        // The next process may start from this state, too: callers have waited for as long.
         self.known = vec![(mark, self.callers.clone())];
         (self.mark, self.unsure, self.settled) = (mark, None, now);
         for request in self.callers.reads() {

@@ -1,8 +1,8 @@
-//! When the leases of locks end by the system's clock, as their holders read it.
+//! The ends of lock leases by the system clock, as holders read them.
 //!
-//! Holders compare `expire_time` with a clock of their own, not with the engine's. While the
-//! system's clock is not set, both agree: a lease that is synced ends at its `expire_time`,
-//! whatever becomes of the process meanwhile.
+//! Holders compare `expire_time` with their own clock, not with that of the engine. While the
+//! system clock is not set, both agree: a synced lease ends at its `expire_time`, also if the
+//! process ends before.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use crate::{
     lock,
 };
 
-/// Leases that end by the system's clock.
+/// The known leases.
 #[derive(Debug, Default)]
 pub struct Leases {
     known: BTreeMap<Part, Lease>,
-    /// The engine's time when the system's clock was set last: what was decided before then
-    /// goes by the clock as it was.
+    /// The engine's time when the system clock was last set. Earlier decisions used the clock as it
+    /// was before.
     set_at: u64,
 }
 
@@ -30,7 +30,8 @@ struct Lease {
 }
 
 impl Leases {
-    /// Checks an answer about a lock, decided at this time of the engine and of the system.
+    /// Checks an answer about a lock. `now` is the engine's time of the decision, `system` the
+    /// system clock.
     pub fn check(&mut self, request: &Request, answer: &Answer, now: u64, system: u64) -> Checked {
         let (Request::Lock(part, ask), Answer::Lock(answer)) = (request, answer) else {
             return Ok(());
@@ -53,7 +54,7 @@ impl Leases {
             lock::Answer::Released(Release::Released) => drop(self.known.remove(part)),
             lock::Answer::View(view) if view.holder.is_none() => holds(is_over, over)?,
             lock::Answer::View(_) => holds(is_not_over, held)?,
-            // Another owner's, or of another token.
+            // The lease has another owner or another token.
             lock::Answer::Renewed(_) | lock::Answer::Released(_) => {
                 debug_assert!(!matches!(ask, lock::Ask::Get), "a view of a lock");
             }
@@ -61,8 +62,8 @@ impl Leases {
         Ok(())
     }
 
-    /// Notes a lease, if it is by the system's clock: time may go on from an instant that the
-    /// clock had been set back from.
+    /// Records a lease if the engine's time equals the system clock. They differ after that clock
+    /// was set back.
     fn granted(&mut self, part: Part, expire: u64, now: u64, system: u64) {
         match now == system && now > self.set_at {
             true => drop(self.known.insert(part, Lease { expire, is_synced: false })),
@@ -70,7 +71,7 @@ impl Leases {
         }
     }
 
-    /// From here on nobody can tell by the system's clock.
+    /// The system clock was set: it no longer tells when known leases end.
     pub fn clock_is_set(&mut self, now: u64) {
         self.set_at = now;
         self.known.clear();
@@ -80,7 +81,7 @@ impl Leases {
         self.known.values_mut().for_each(|lease| lease.is_synced = true);
     }
 
-    /// A process was killed.
+    /// The process was killed, and unsynced leases are lost.
     pub fn unsynced_is_lost(&mut self) {
         self.known.retain(|_, lease| lease.is_synced);
     }

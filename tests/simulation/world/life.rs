@@ -1,4 +1,4 @@
-//! A process of the server, stepped by hand.
+//! A server process that is stepped by hand.
 
 use std::{
     sync::{
@@ -18,20 +18,20 @@ use tollgate::{
 
 use crate::{capability::Answering, disk::Made};
 
-/// Which partitions share a shard.
+/// Determines which partitions share a shard.
 const SALT: u64 = 7;
 
-/// A process.
+/// A server process.
 pub struct Life {
     pub engine: Arc<Engine>,
     pub writer: Writer,
-    /// What its clock goes by.
+    /// The time of its clock, in µs.
     pub source: Arc<AtomicU64>,
     pub written_at: u64,
 }
 
 impl Life {
-    /// Starts one, by the system's time.
+    /// Starts a process at this time of the system clock.
     pub fn begin(disk: &Made, system: u64, durability: Durability) -> Life {
         let source = Arc::new(AtomicU64::new(system));
         let clock = Clock::Stepped(source.clone());
@@ -54,7 +54,7 @@ impl Life {
     }
 }
 
-/// How far a call is: it is answered, or waits.
+/// Polls a call once. Returns `None` while it waits.
 pub fn poll<A>(answering: &mut Answering<A>) -> Option<Result<A, Error>> {
     match answering.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => Some(answer),
