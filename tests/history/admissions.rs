@@ -1,27 +1,27 @@
-//! The rules of admissions: each has a slot, begins once and ends once.
+//! The rules of admissions: each holds a slot, begins once and ends once.
 
 use std::collections::HashMap;
 
 use super::event::{Event, Kind};
 
-/// All admissions that were seen, by token.
+/// All admissions of a record, by token.
 #[derive(Debug, Default)]
 pub struct Admissions {
     running: HashMap<u64, Task>,
-    /// Which token each task runs under.
+    /// The token under which each task runs.
     tokens: HashMap<Task, u64>,
     ended: HashMap<u64, Ended>,
-    /// The newest token.
+    /// The highest token so far.
     last: u64,
-    /// Admissions of lower tokens may have begun before the record, or in a gap of it.
+    /// Admissions with lower tokens may have begun before the record, or in a gap.
     unseen_below: u64,
-    /// The most that ran at once.
+    /// The largest number that ran at the same time.
     pub most: usize,
     /// The highest capacity that an ADMITTED carried.
     pub capacity: u32,
-    /// How many began.
+    /// Number of admissions that began.
     pub begun: u64,
-    /// How many were ended by COMPLETED, LATE, EXPIRED and EVICTED.
+    /// Number of admissions that ended by COMPLETED, LATE, EXPIRED and EVICTED.
     pub ends: [u64; 4],
 }
 
@@ -32,23 +32,23 @@ type Task = (String, String);
 struct Ended {
     by: Kind,
     cursor: u64,
-    /// Whether a result has come, in time or late.
+    /// Whether a result was reported, in time or late.
     has_result: bool,
 }
 
 impl Admissions {
-    /// Of a record that begins with the pool's first event, or somewhere.
+    /// For a record that begins with the pool's first event, or with any event.
     pub fn new(from_start: bool) -> Admissions {
         let unseen_below = if from_start { 0 } else { u64::MAX };
         Admissions { unseen_below, ..Admissions::default() }
     }
 
-    /// How many run.
+    /// Number of running admissions.
     pub fn running(&self) -> usize {
         self.running.len()
     }
 
-    /// Some of those that run, in words.
+    /// Up to five running admissions, as text.
     pub fn some_running(&self) -> String {
         let mut tokens: Vec<_> = self.running.iter().collect();
         tokens.sort();
@@ -57,14 +57,14 @@ impl Admissions {
         some.collect::<Vec<_>>().join(", ")
     }
 
-    /// Events are missing: whatever ran may have ended, and others may have begun.
+    /// Events are missing: running admissions may have ended, and others may have begun.
     pub fn gap(&mut self) {
         self.running.clear();
         self.tokens.clear();
         self.unseen_below = u64::MAX;
     }
 
-    /// What an event says against the rules.
+    /// Checks an event. Fails with the rule that it breaks.
     pub fn see(&mut self, event: &Event) -> Result<(), String> {
         match event.kind {
             Kind::Admitted => self.begin(event),
@@ -144,7 +144,7 @@ impl Admissions {
         of
     }
 
-    /// Whether an admission may have begun without being seen.
+    /// Fails unless the admission may have begun unseen.
     fn unseen(&self, event: &Event) -> Result<(), String> {
         match event.fencing_token < self.unseen_below {
             true => Ok(()),
@@ -152,7 +152,7 @@ impl Admissions {
         }
     }
 
-    /// Whether the event's task is that of the running admission.
+    /// Fails unless the event names the task of the running admission.
     fn is_of(&self, event: &Event) -> Result<(), String> {
         match self.running.get(&event.fencing_token) {
             Some((device, name)) if *device != event.device_id || *name != event.task_id => {

@@ -1,5 +1,5 @@
-//! Proves from a pool's events alone that the cap was kept and that every admission ended
-//! once. It knows nothing of Tollgate but the contract of WatchPool.
+//! Proves from a pool's events alone that the capacity was never exceeded and that every admission
+//! ended once. It relies only on the contract of WatchPool.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -13,29 +13,29 @@ use super::{
     tasks::Tasks,
 };
 
-/// So many violations are told; the others are counted.
+/// Number of violations that are listed; further ones are counted.
 const TOLD_MAX: usize = 20;
-/// So many of the last events are compared with those that come once more.
+/// Number of last events with which repeated events are compared.
 const COMPARED_MAX: usize = 10_000;
 
-/// What a record must be beyond what every record must be.
+/// Optional requirements on a record.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Demands {
-    /// It begins with the pool's first event.
+    /// The record begins with the pool's first event.
     pub from_start: bool,
-    /// All admissions have ended at its end.
+    /// All admissions have ended by the end of the record.
     pub complete: bool,
-    /// So many attempts are the most.
+    /// The largest allowed number of attempts.
     pub max_attempts: Option<u32>,
 }
 
-/// Sees a stream's events, one after the other.
+/// Checks the events of a stream, one after the other.
 #[derive(Debug)]
 pub struct Checker {
     demands: Demands,
     admissions: Admissions,
     tasks: Tasks,
-    /// Cursors of the last events, and what they said.
+    /// Hashes of the last events, by cursor.
     recent: HashMap<u64, u64>,
     order: VecDeque<u64>,
     first: Option<u64>,
@@ -44,22 +44,22 @@ pub struct Checker {
     verdict: Verdict,
 }
 
-/// What came of a record.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub struct Verdict {
     pub events: u64,
     /// Events that came more than once.
     pub repeats: u64,
     pub gaps: u64,
-    /// Times at which the events' clock was set back.
+    /// Number of times that the clock of the events was set back.
     pub set_back: u64,
-    /// Events of kinds that are not known here.
+    /// Events of kinds that this checker does not know.
     pub others: u64,
-    /// What was violated, at which event.
+    /// The first violations, each with its event.
     pub violations: Vec<String>,
-    /// How often.
+    /// Number of violations.
     pub violated: u64,
-    /// What was seen, in lines.
+    /// A summary of the record, in lines.
     pub summary: String,
 }
 
@@ -78,7 +78,7 @@ impl Checker {
         }
     }
 
-    /// Takes the next event of the stream.
+    /// Checks the next event of the stream.
     pub fn see(&mut self, event: &Event) {
         if event.kind == Kind::Gap {
             return self.gap(event);
@@ -87,7 +87,7 @@ impl Checker {
         event.hash(&mut hasher);
         let said = hasher.finish();
         if self.first.is_some() && event.cursor <= self.last {
-            // At least once: it is the same event, then.
+            // Delivery is at least once: an event with an earlier cursor must be the same event.
             self.verdict.repeats += 1;
             if self.recent.get(&event.cursor).is_some_and(|before| *before != said) {
                 self.violation(event, "an event of this cursor said something else");
@@ -115,7 +115,7 @@ impl Checker {
         }
     }
 
-    /// The record has ended.
+    /// Ends the record. Returns the verdict.
     pub fn finish(mut self) -> Verdict {
         let running = self.admissions.running();
         if self.demands.complete && running > 0 {
@@ -144,12 +144,12 @@ impl Checker {
         self.verdict
     }
 
-    /// Events before this one's cursor are kept no longer.
+    /// Events up to the cursor of this one are no longer stored.
     fn gap(&mut self, event: &Event) {
         self.verdict.gaps += 1;
         if self.first.is_some() && event.cursor < self.last {
-            // The store went back to an earlier state: what follows has been seen, or
-            // takes the place of what was seen.
+            // The store went back to an earlier state: the next events repeat earlier ones, or
+            // replace them.
             self.admissions = Admissions::new(false);
             self.tasks = Tasks::new(false, self.demands.max_attempts);
             self.recent.clear();
@@ -188,7 +188,7 @@ impl Checker {
 }
 
 impl Verdict {
-    /// Whether nothing is wrong with the record.
+    /// Whether no rule was violated.
     pub fn holds(&self) -> bool {
         self.violated == 0
     }

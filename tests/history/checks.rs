@@ -1,4 +1,4 @@
-//! The checker on records that hold and on records that are broken in one place each.
+//! Checks of the checker itself, on valid records and on records with one violation each.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use super::{
     records::{BROKEN, HOLDING, SOME},
 };
 
-/// Runs the checks whose names have one of the words, if there are any.
+/// Runs the checks whose names contain one of the words, or all checks.
 pub fn run(filters: &[String]) -> ExitCode {
     let wanted = |name: &str| {
         let name = format!("history: {name}");
@@ -42,8 +42,8 @@ fn verdict(text: &str, demands: Demands) -> Verdict {
     check(record(text).as_bytes(), demands).expect("a well-formed record")
 }
 
-/// Events such as `ADMITTED device/task token=5`, numbered from 101 on unless they say
-/// otherwise, as `tollgate watch --json` prints them.
+/// Turns events such as `ADMITTED device/task token=5` into the output of `tollgate watch --json`.
+/// Cursors begin at 101, unless an event sets one.
 fn record(text: &str) -> String {
     let (mut lines, mut cursor) = (String::new(), 100);
     let events = text.split([';', '\n']).map(str::trim).filter(|event| !event.is_empty());

@@ -8,17 +8,17 @@ use std::{
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::Value;
 
-/// A line of `tollgate watch --json`, an object that grpcurl prints.
+/// A line of `tollgate watch --json`, or an object that grpcurl prints.
 #[derive(Debug, Deserialize)]
 pub struct Message {
     pub event: Event,
 }
 
-/// What changed; fields that are left out have their defaults.
+/// An event. Missing fields have their defaults.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Event {
-    /// Its number.
+    /// The number of the event.
     #[serde(deserialize_with = "number")]
     pub cursor: u64,
     #[serde(deserialize_with = "kind")]
@@ -27,23 +27,23 @@ pub struct Event {
     pub device_id: String,
     #[serde(alias = "task_id")]
     pub task_id: String,
-    /// The lease's token, 0 for none.
+    /// The fencing token of the lease; 0 for none.
     #[serde(alias = "fencing_token", deserialize_with = "number")]
     pub fencing_token: u64,
-    /// 0 for a task that was not queued.
+    /// The attempt; 0 for a task that was not queued.
     pub attempt: u32,
     #[serde(deserialize_with = "succeeded")]
     pub outcome: Outcome,
-    /// In µs since 1970.
+    /// The time of the event, in µs since 1970.
     #[serde(alias = "event_time", deserialize_with = "micros")]
     pub event_time: Option<u64>,
     pub capacity: Option<u32>,
 }
 
-/// What can change.
+/// The kind of an event.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// One that this checker does not know.
+    /// A kind that this checker does not know.
     #[default]
     Other,
     Enqueued,
@@ -59,17 +59,17 @@ pub enum Kind {
     Gap,
 }
 
-/// How a task went.
+/// The outcome of a task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// Also where it is left out.
+    /// Also the value of a missing field.
     #[default]
     Succeeded,
     Failed,
 }
 
 impl Kind {
-    /// By its number on the wire.
+    /// The kind with this number on the wire.
     pub fn numbered(number: u64) -> Kind {
         match number {
             1 => Kind::Enqueued,
@@ -123,7 +123,7 @@ fn number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     number.ok_or_else(|| D::Error::custom(format!("expected a number, not {value}")))
 }
 
-/// An enum, which the JSON form has by name, and by number where it has none.
+/// An enum value. The JSON form has its name, or its number if the name is unknown.
 fn kind<'de, D: Deserializer<'de>>(from: D) -> Result<Kind, D::Error> {
     let value = Value::deserialize(from)?;
     Ok(value.as_str().map_or_else(|| Kind::numbered(value.as_u64().unwrap_or(0)), Kind::named))

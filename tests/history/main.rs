@@ -1,5 +1,5 @@
-//! The history checker: reads a pool's events as they were recorded and tells whether the
-//! cap was kept and every admission ended once.
+//! The history checker: reads recorded events of a pool, and checks that the capacity was never
+//! exceeded and that every admission ended once.
 //!
 //! ```sh
 //! grpcurl -plaintext -d '{"pool":"ar:0571","after":"0"}' 127.0.0.1:50051 \
@@ -9,10 +9,10 @@
 //! ```
 //!
 //! - `event`, `reader`: an event, and a stream of them, in protobuf's JSON form
-//! - `checker`: the order of a stream, and what came of it
+//! - `checker`: the order of a stream, and the verdict
 //! - `admissions`, `tasks`: the rules
-//! - `checks`: the checker on the good and broken ones of `records`; without an argument
-//!   that names a record, this is all that runs
+//! - `checks`: the checker on the valid and broken `records`. Without an argument that names a
+//!   record, only these checks run
 
 #![allow(
     clippy::expect_used,
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--help" => return say(HELP),
-            // `cargo test` asks every test binary so; here is no test by itself to name.
+            // `cargo test` asks every test binary for its tests; this one has none to list.
             "--list" => return ExitCode::SUCCESS,
             "--from-start" => demands.from_start = true,
             "--complete" => demands.complete = true,
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
                 Some(Ok(number)) => demands.max_attempts = Some(number),
                 _ => return fail("--max-attempts needs a number"),
             },
-            // Options of the test harness that have a value.
+            // Options of the test harness that take a value.
             "--skip" | "--test-threads" | "--format" | "--color" => drop(arguments.next()),
             "-" => records.push(argument),
             option if option.starts_with('-') => {}

@@ -1,4 +1,4 @@
-//! A stream of events as it was recorded.
+//! A recorded stream of events.
 
 use std::io::{self, BufReader, Read};
 
@@ -14,7 +14,7 @@ pub fn check(record: impl Read, demands: Demands) -> io::Result<Verdict> {
     for message in messages.into_iter::<Message>() {
         match message {
             Ok(message) => checker.see(&message.event),
-            // Whoever ends a recording cuts off what is being written.
+            // A recording that was stopped ends within an object.
             Err(error) if error.is_eof() => break,
             Err(error) => return Err(error.into()),
         }

@@ -1,14 +1,14 @@
-//! Records that hold, and records that are broken in one place each.
+//! Valid records, and records with one violation each.
 
 use super::checker::Demands;
 
-/// All that can be demanded.
+/// All optional requirements.
 const ALL: Demands = Demands { from_start: true, complete: true, max_attempts: Some(2) };
 const FROM_START: Demands = Demands { complete: false, max_attempts: None, ..ALL };
-/// What every record must be.
+/// No optional requirement.
 pub const SOME: Demands = Demands { from_start: false, complete: false, max_attempts: None };
 
-/// Each event is a word and a few numbers, see `checks::record`.
+/// Each event is a word and a few fields; see `checks::record`.
 const GOOD: &str = "
     CONFIGURED cap=2
     ADMITTED d1/a token=10 cap=2
@@ -32,7 +32,7 @@ const GOOD: &str = "
     ENQUEUED d2/d
     CANCELLED d2/d";
 
-/// What is wrong, a record, its demands, and what is said of it.
+/// Name, record, requirements, and a part of the expected violation.
 pub const BROKEN: &[(&str, &str, Demands, &str)] = &[
     (
         "one above the cap",
@@ -227,7 +227,7 @@ pub const BROKEN: &[(&str, &str, Demands, &str)] = &[
     ),
 ];
 
-/// Records in which nothing is wrong, with their demands.
+/// Valid records: name, record and requirements.
 pub const HOLDING: &[(&str, &str, Demands)] = &[
     ("a whole history", GOOD, ALL),
     ("no events", "", ALL),

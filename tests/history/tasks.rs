@@ -1,21 +1,21 @@
-//! The rules of tasks: queued once, dispatched with attempts that rise by one, and not
-//! at all any more once they are over.
+//! The rules of tasks: each is queued once, its attempts rise by one, and it is not dispatched
+//! after its end.
 
 use std::collections::HashMap;
 
 use super::event::{Event, Kind, Outcome};
 
-/// How long a task that is over is remembered at least: the shortest retention, in µs.
-/// Later one of its name may come anew.
+/// The shortest retention, in µs. An ended task is remembered for at least this time; later its
+/// name may be used again.
 const REMEMBERED: u64 = 60_000_000;
 
-/// All tasks that were seen, by device and name.
+/// All tasks of a record, by device and name.
 #[derive(Debug)]
 pub struct Tasks {
     tasks: HashMap<(String, String), Task>,
-    /// Whether every task's first event must be there.
+    /// Whether the record must have the first event of each task.
     whole: bool,
-    /// How many gaps the record has.
+    /// Number of gaps so far.
     gaps: u32,
     max_attempts: Option<u32>,
 }
@@ -23,18 +23,18 @@ pub struct Tasks {
 #[derive(Debug, Clone, Copy, Default)]
 struct Task {
     queued: bool,
-    /// Of the last ADMITTED.
+    /// The attempt of the last ADMITTED.
     attempt: u32,
-    /// What it is over with, and at which cursor.
+    /// The event that ended the task, and its cursor.
     over: Option<(Kind, u64)>,
-    /// When its last event was, in µs.
+    /// The time of the last event, in µs.
     last: u64,
-    /// How many gaps had been before that.
+    /// Number of gaps before that event.
     gaps: u32,
 }
 
 impl Tasks {
-    /// Of a record that begins with the pool's first event, or somewhere.
+    /// For a record that begins with the pool's first event, or with any event.
     pub fn new(from_start: bool, max_attempts: Option<u32>) -> Tasks {
         Tasks { tasks: HashMap::new(), whole: from_start, gaps: 0, max_attempts }
     }
@@ -45,13 +45,13 @@ impl Tasks {
         self.gaps += 1;
     }
 
-    /// How many that were queued are over with this kind; none: how many are not over.
+    /// Number of queued tasks that ended with this kind; with `None`, of those without an end.
     pub fn count(&self, kind: Option<Kind>) -> usize {
         let queued = self.tasks.values().filter(|task| task.queued);
         queued.filter(|task| task.over.map(|(kind, _)| kind) == kind).count()
     }
 
-    /// What an event says against the rules.
+    /// Checks an event. Fails with the rule that it breaks.
     pub fn see(&mut self, event: &Event) -> Result<(), String> {
         if event.task_id.is_empty() {
             return Ok(());
@@ -71,7 +71,7 @@ impl Tasks {
             }
             Kind::Admitted => self.dispatch(&mut task, event, missed),
             Kind::Completed | Kind::Late => {
-                // A failed attempt of a queued task is followed by another.
+                // A failed attempt of a queued task may be followed by another one.
                 if event.attempt == 0 || event.outcome == Outcome::Succeeded {
                     task.over = Some((Kind::Completed, event.cursor));
                 }
@@ -111,8 +111,8 @@ impl Tasks {
         }
     }
 
-    /// A task leaves its queue, which it does once; `after` are the ends that this one
-    /// may follow.
+    /// Ends a queued task, which happens once. `after` lists the earlier ends that this one may
+    /// follow.
     fn leave(&self, task: &mut Task, event: &Event, after: &[Kind]) -> Result<(), String> {
         let before = task.over.replace((event.kind, event.cursor));
         if let Some((kind, cursor)) = before.filter(|(kind, _)| !after.contains(kind)) {
