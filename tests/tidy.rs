@@ -1,4 +1,4 @@
-//! The house rules that a program can check: walls, sizes, script headers.
+//! Rules of this project that a program can check: walls, sizes, script headers, scenario ids.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
@@ -17,7 +17,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// All files below `folder` with this ending, and their text.
+/// All files below `folder` with this extension, and their text.
 fn files(folder: &str, ending: &str) -> Vec<(PathBuf, String)> {
     let (mut found, mut folders) = (Vec::new(), vec![root().join(folder)]);
     while let Some(folder) = folders.pop() {
@@ -41,7 +41,7 @@ fn code(text: &str) -> String {
     code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
 
-/// The first names of a group of imports: of `a::{b, c}, d}`, ` crate::a:: crate::d`.
+/// The first path segments of a group of imports: `a::{b, c}, d}` gives ` crate::a:: crate::d`.
 fn names_of(group: &str) -> String {
     let (mut depth, mut names) = (0, " crate::".to_owned());
     for letter in group.chars() {
@@ -184,7 +184,7 @@ fn every_script_is_registered_once() {
     assert_eq!(registered.len(), script::ALL.len());
 }
 
-/// A script without its comments; `argv[i]` in a loop reads them all.
+/// A script without its comments. `argv[i]` in a loop counts as reading all arguments.
 fn code_of_script(text: &str) -> String {
     let code: Vec<&str> = text.lines().filter(|line| !line.starts_with("--")).collect();
     let code = code.join("\n");
@@ -205,7 +205,7 @@ fn headers_say_what_scripts_take() {
         let sentence = header.iter().take_while(|line| !line.is_empty()).copied();
         assert!(sentence.collect::<String>().ends_with('.'), "{name}: no sentence first");
 
-        // What is shared is read by a fragment; the rest are the rule's parameters.
+        // A fragment reads the shared parameters; the other ones are parameters of `decide`.
         let (shared_keys, shared_argv) = script.shared().unwrap_or_default();
         let shared = match shared_keys {
             0 => format!("Shared argv[1..{shared_argv}]"),

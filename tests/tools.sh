@@ -50,7 +50,7 @@ install_package() {
         env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "$1"
 }
 
-# quietly WHAT COMMAND…: shows the command's output only when it fails.
+# quietly WHAT COMMAND…: shows the command's output only if the command fails.
 quietly() {
     local what=$1 output
     shift
