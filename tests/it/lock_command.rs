@@ -14,8 +14,9 @@ use tollgate::grpc::client::pb;
 use running::{Folder, LONG, WORK};
 
 use crate::{
+    farm::eventually,
     locks::{Keeper, release},
-    process::{Process, Server, free_port, tollgate},
+    process::{Process, Server, free_port, is_free, tollgate},
     world::{micros, redis_url},
 };
 
@@ -142,6 +143,7 @@ async fn a_server_that_restarts_costs_nothing() {
     let gone = TcpListener::bind(&listen).await.unwrap();
     let renewal = tokio::time::timeout(LONG, gone.accept()).await.expect("it comes").unwrap();
     drop((renewal, gone));
+    eventually("the port is free", async || is_free(port)).await;
     let second = serve();
     second.client().await;
     renewed(&Keeper::to(&second).await, &name, token, Duration::from_millis(9500)).await;

@@ -4,7 +4,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
-    net::TcpListener,
+    net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU16, Ordering},
@@ -50,10 +50,16 @@ pub fn free_port() -> u16 {
     let first = 20_000 + (std::process::id() % 100) as u16 * 100;
     loop {
         let port = first + NEXT.fetch_add(1, Ordering::SeqCst) % 100;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        if is_free(port) {
             return port;
         }
     }
+}
+
+/// Returns whether nobody listens on a port. It connects: a socket that listens here would be shared
+/// with each process that another test starts at that moment, until its exec.
+pub fn is_free(port: u16) -> bool {
+    TcpStream::connect(("127.0.0.1", port)).is_err()
 }
 
 /// The `tollgate` command, without the `TOLLGATE_…` variables of the environment.

@@ -12,6 +12,7 @@
 //!   refers to them, and the failed batch is written again in full.
 
 mod batch;
+mod lock;
 mod rights;
 
 use std::{
@@ -27,6 +28,7 @@ use redb::{
 };
 
 pub(super) use batch::Batch;
+use lock::Lock;
 
 use crate::decision::{
     persistence::{META, Unreadable, decode, encode},
@@ -94,7 +96,7 @@ pub struct Disk {
     /// Opens the database, also after a failed write.
     open: Opener,
     /// The lock file, locked as long as it is open.
-    _lock: Option<File>,
+    _lock: Option<Lock>,
 }
 
 impl fmt::Debug for Disk {
@@ -105,7 +107,7 @@ impl fmt::Debug for Disk {
 
 impl Disk {
     /// Opens a directory, and creates it if it does not exist. Fails with [`OpenError::Taken`] if
-    /// another server uses it.
+    /// another server still uses it after [`lock::WAIT`].
     pub fn directory(directory: &Path) -> Result<Disk, OpenError> {
         let failed = |what: &str, error: &dyn fmt::Display| {
             OpenError::Unusable(format!("{what} {}: {error}", directory.display()))
@@ -113,16 +115,13 @@ impl Disk {
         rights::make_directory(directory).map_err(|error| failed("cannot make", &error))?;
         let lock = rights::open_file(&directory.join(LOCK));
         let lock = lock.map_err(|error| failed("cannot write to", &error))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(OpenError::Taken(format!(
-                    "another server uses {}: give each a data directory of its own",
-                    directory.display()
-                )));
-            }
-            Err(TryLockError::Error(error)) => return Err(failed("cannot lock", &error)),
-        }
+        let lock = Lock::take(lock, lock::WAIT).map_err(|error| match error {
+            TryLockError::WouldBlock => OpenError::Taken(format!(
+                "another server uses {}: give each a data directory of its own",
+                directory.display()
+            )),
+            TryLockError::Error(error) => failed("cannot lock", &error),
+        })?;
         let path = directory.join(FILE);
         if !path.exists() {
             begin(directory, &path).map_err(|error| failed("cannot make a file in", &error))?;
@@ -173,9 +172,10 @@ fn begin(directory: &Path, path: &Path) -> Result<(), redb::Error> {
 /// The entries on disk. A failed write closes the database; the next write opens it again.
 #[derive(Debug)]
 pub(super) struct Store {
-    disk: Disk,
+    // Declared before `disk`: the database is closed before the directory is unlocked.
     /// `None` after a failed write.
     database: Option<Database>,
+    disk: Disk,
 }
 
 impl Store {
@@ -183,9 +183,11 @@ impl Store {
     /// fails.
     pub(super) fn open(disk: Disk) -> Result<Store, OpenError> {
         let mut builder = builder();
-        let database = (disk.open)(builder.set_check_integrity_on_open(true));
+        builder.set_check_integrity_on_open(true);
+        let is_taken = |error: &DatabaseError| matches!(error, DatabaseError::DatabaseAlreadyOpen);
+        let database = lock::when_free(|| (disk.open)(&mut builder), is_taken, lock::WAIT);
         let database = database.map_err(|error| disk.open_error(&error))?;
-        Ok(Store { disk, database: Some(database) })
+        Ok(Store { database: Some(database), disk })
     }
 
     /// Passes every entry to `entry`, in the order of keys. Returns the clock's mark.
