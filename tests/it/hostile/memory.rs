@@ -1,8 +1,8 @@
-//! Resident memory of a server process.
+//! Memory of a server process.
 
-use std::{fs, time::Duration};
+use std::{fs, pin::pin, time::Duration};
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tollgate::decision::time::monotonic;
 
 use crate::process::Server;
@@ -10,21 +10,28 @@ use crate::process::Server;
 /// Memory that one hostile connection may cost a server, in bytes.
 pub const BUDGET: usize = 64 << 20;
 
-/// Resident memory of a server, in bytes; assumes pages of 4 KiB.
+/// Returns the resident bytes that a server has allocated.
+///
+/// Pages of its executable are not counted: each code path adds some when it runs for the first
+/// time, 4 MB of a debug build in one attack.
 pub fn resident(server: &Server) -> usize {
     let statm = fs::read_to_string(format!("/proc/{}/statm", server.process.0.id())).unwrap();
-    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+    let pages = |field| statm.split(' ').nth(field).unwrap().parse::<usize>().unwrap();
+    // Resident pages, and those of them that files back.
+    (pages(1) - pages(2)) * 4096
 }
 
-/// Watches a server for `time`. Returns the largest resident memory, in bytes.
-pub async fn peak(server: &Server, time: Duration) -> usize {
-    let end = monotonic() + time;
-    let mut peak = 0;
-    while monotonic() < end {
+/// Runs an attack to its end. Returns the peak of the server's memory, and the attack's result.
+pub async fn peak_of<T>(server: &Server, attack: impl Future<Output = T>) -> (usize, T) {
+    let mut attack = pin!(attack);
+    let mut peak = resident(server);
+    loop {
+        let ended = timeout(Duration::from_millis(5), attack.as_mut()).await;
         peak = peak.max(resident(server));
-        sleep(Duration::from_millis(20)).await;
+        if let Ok(result) = ended {
+            return (peak, result);
+        }
     }
-    peak
 }
 
 /// Waits until a server uses at most 1.2 times its idle memory plus 4 MiB. Panics after 60 s.
@@ -35,4 +42,5 @@ pub async fn settles(server: &Server, idle: usize) {
         assert!(monotonic() < end, "{} bytes, idle {idle}", resident(server));
         sleep(Duration::from_millis(100)).await;
     }
+    eprintln!("settled at {} KiB, idle {} KiB", resident(server) >> 10, idle >> 10);
 }

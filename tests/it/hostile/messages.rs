@@ -24,7 +24,7 @@ use tonic_types::StatusExt;
 
 use super::{
     bystander::Bystander,
-    memory::{resident, settles},
+    memory::{peak_of, resident, settles},
 };
 use crate::{
     process::Server,
@@ -54,16 +54,6 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 fn framed(is_compressed: bool, message: &[u8]) -> Bytes {
     let length = (message.len() as u32).to_be_bytes();
     [&[u8::from(is_compressed)][..], &length, message].concat().into()
-}
-
-/// Runs an attack. Returns the largest resident memory of the server during it, in bytes.
-async fn peak_of(server: &Server, attack: impl Future<Output = ()>) -> usize {
-    let mut attack = std::pin::pin!(attack);
-    let mut peak = resident(server);
-    while timeout(Duration::from_millis(5), attack.as_mut()).await.is_err() {
-        peak = peak.max(resident(server));
-    }
-    peak
 }
 
 /// A connection that sends any bytes as messages.
@@ -130,7 +120,7 @@ async fn h4_elements_are_counted_before_they_are_decoded() {
         (CHECK, durations, "rule.tiers[0].ban_durations must be at most 16 ban_durations"),
         (CHECKS, field(1, &limits[..], 1), "checks[0].rule.limits must be at most 8 limits"),
     ];
-    let most = peak_of(&server, async {
+    let (most, ()) = peak_of(&server, async {
         for _ in 0..3 {
             for (path, message, violation) in &attacks {
                 let message = framed(false, message);
@@ -251,7 +241,7 @@ async fn h17_a_gzip_bomb_is_refused_within_bounds() {
         let refused = peer.call(ENQUEUE, "gzip", tasks.clone()).await;
         assert_eq!(refused.message(), "tasks must be 1 to 1000 tasks");
     };
-    let most = peak_of(&server, attack).await;
+    let (most, ()) = peak_of(&server, attack).await;
     eprintln!("bombs: {most} bytes, idle {idle}");
     assert!(most < idle + super::memory::BUDGET, "{most} bytes, idle {idle}");
     bystander.finish().await;

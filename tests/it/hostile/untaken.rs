@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use prost::Message;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tollgate::grpc::client::pb;
 
 use super::{
     bystander::Bystander,
-    memory::{BUDGET, peak, resident, settles},
+    memory::{BUDGET, peak_of, resident, settles},
     wire::{DATA, Wire, data, framed, headers},
 };
 use crate::{
@@ -60,10 +60,10 @@ async fn attack(window: u32) {
         wire.send(&call.concat()).await;
         streams.push(stream);
     }
-    let (most, last) = tokio::join!(peak(&server, Duration::from_secs(3)), wire.ended(streams));
+    let (most, last) = peak_of(&server, wire.ended(streams)).await;
     assert_eq!(last.len(), 400);
-    eprintln!("{} MiB above idle, pages of {page} bytes", (most - idle) >> 20);
-    assert!(most < idle + BUDGET, "{} bytes above idle", most - idle);
+    eprintln!("{} MiB above idle, pages of {page} bytes", most.saturating_sub(idle) >> 20);
+    assert!(most < idle + BUDGET, "{} bytes above idle", most.saturating_sub(idle));
     // The attacker is still connected, and answers PING.
     settles(&server, idle).await;
     bystander.finish().await;
@@ -101,14 +101,12 @@ async fn h3_a_client_that_reads_nothing_is_bounded() {
             ];
             wire.send(&call.concat()).await;
         }
-        sleep(Duration::from_secs(10)).await;
+        sleep(Duration::from_secs(3)).await;
     };
-    let most = tokio::select! {
-        most = peak(&server, Duration::from_secs(3)) => most,
-        () = send => panic!("it is watched for less"),
-    };
-    eprintln!("{} MiB above idle, pages of {page} bytes", (most - idle) >> 20);
-    assert!(most < idle + BUDGET, "{} bytes above idle", most - idle);
+    // It may not even be able to send all.
+    let (most, _) = peak_of(&server, timeout(Duration::from_secs(3), send)).await;
+    eprintln!("{} MiB above idle, pages of {page} bytes", most.saturating_sub(idle) >> 20);
+    assert!(most < idle + BUDGET, "{} bytes above idle", most.saturating_sub(idle));
     bystander.finish().await;
     drop(wire);
     settles(&server, idle).await;
