@@ -1,7 +1,7 @@
 //! The format of `tollgate.toml`. Unknown keys are refused. `deploy/tollgate.toml` documents every
 //! key with its range and default.
 
-use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Deserializer, de::Error};
 
@@ -12,13 +12,9 @@ use super::{
     pool::PoolEntry,
     redis::RedisSection,
     sequence::SequenceEntry,
+    value::{length, number, text},
 };
-use crate::decision::{
-    acknowledgement::{REPLICAS_MAX as CONFIRMING_MAX, WAIT_TIMEOUT_MAX, WAIT_TIMEOUT_MIN},
-    denial::DENIAL_CACHE_MAX,
-    fallback::{OnStoreFailure, REPLICAS_MAX},
-    time::Millis,
-};
+use crate::decision::{fallback::REPLICAS_MAX, time::Millis};
 
 /// A parsed configuration file.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -54,101 +50,8 @@ pub(super) struct File {
     pub(super) sequence: Vec<SequenceEntry>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum OnStoreFailureName {
-    Fail,
-    Deny,
-    Allow,
-}
-
-/// Converts the name; the default is `fail`.
-pub(super) fn on_store_failure(name: Option<OnStoreFailureName>) -> OnStoreFailure {
-    match name {
-        None | Some(OnStoreFailureName::Fail) => OnStoreFailure::Fail,
-        Some(OnStoreFailureName::Deny) => OnStoreFailure::Deny,
-        Some(OnStoreFailureName::Allow) => OnStoreFailure::Allow,
-    }
-}
-
 fn workers<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Error> {
     number(d, "workers", 1..=256).map(|number| Some(number as usize))
-}
-
-/// Reads a whole number and checks its range. The error names `key`.
-pub(super) fn number<'de, D>(d: D, key: &str, bounds: RangeInclusive<i64>) -> Result<i64, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    let number = i64::deserialize(d)?;
-    match bounds.contains(&number) {
-        true => Ok(number),
-        false => Err(D::Error::custom(format!(
-            "{key} = {number}: expected {} to {}",
-            bounds.start(),
-            bounds.end()
-        ))),
-    }
-}
-
-/// Reads a duration such as `90s` and checks its range. The error names `key`.
-pub(super) fn length<'de, D>(
-    d: D,
-    key: &str,
-    bounds: RangeInclusive<Millis>,
-) -> Result<Millis, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    let text = String::deserialize(d)?;
-    parse_length(&text).filter(|millis| bounds.contains(millis)).ok_or_else(|| {
-        let show = |bound: &Millis| humantime::format_duration(bound.duration()).to_string();
-        let (least, most) = (show(bounds.start()), show(bounds.end()));
-        D::Error::custom(format!(
-            "{key} = \"{text}\": expected a duration of {least} to {most}, such as \"90s\""
-        ))
-    })
-}
-
-/// Parses a duration and rounds it up to whole milliseconds.
-pub(super) fn parse_length(text: &str) -> Option<Millis> {
-    let length = humantime::parse_duration(text).ok()?;
-    Some(Millis(u64::try_from(length.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)))
-}
-
-/// Reads an offset of the form `+hh:mm` or `-hh:mm`; returns minutes. The rule checks its range.
-pub(super) fn utc_offset<'de, D: Deserializer<'de>>(d: D) -> Result<i32, D::Error> {
-    let text = String::deserialize(d)?;
-    let read = || {
-        let (sign, rest) = text.split_at_checked(1)?;
-        let (hours, minutes) = rest.split_once(':')?;
-        let two = |digits: &str| {
-            let plain = digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit());
-            plain.then(|| digits.parse::<i32>().ok()).flatten()
-        };
-        let minutes = two(hours)? * 60 + two(minutes).filter(|minutes| *minutes < 60)?;
-        match sign {
-            "+" => Some(minutes),
-            "-" => Some(-minutes),
-            _ => None,
-        }
-    };
-    read().ok_or_else(|| {
-        D::Error::custom(format!("utc_offset = \"{text}\": expected an offset such as \"+08:00\""))
-    })
-}
-
-/// Reads a text and checks it. The error names `key` and quotes the text.
-pub(super) fn text<'de, D>(
-    d: D,
-    key: &str,
-    check: fn(&str) -> Result<String, String>,
-) -> Result<String, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    let text = String::deserialize(d)?;
-    check(&text).map_err(|expected| D::Error::custom(format!("{key} = \"{text}\": {expected}")))
 }
 
 fn engine<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
@@ -179,16 +82,4 @@ fn drain<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> 
 
 fn replicas<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
     number(d, "replicas", 1..=REPLICAS_MAX.into()).map(|number| Some(number as u32))
-}
-
-pub(super) fn denial_cache<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::Error> {
-    length(d, "denial_cache", Millis(0)..=DENIAL_CACHE_MAX).map(Some)
-}
-
-pub(super) fn wait_replicas<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
-    number(d, "wait_replicas", 0..=CONFIRMING_MAX.into()).map(|number| Some(number as u32))
-}
-
-pub(super) fn wait_timeout<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::Error> {
-    length(d, "wait_timeout", WAIT_TIMEOUT_MIN..=WAIT_TIMEOUT_MAX).map(Some)
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, de::Error};
 
 use super::{
     ConfigError,
-    file::{length, number},
+    value::{length, number},
 };
 use crate::{
     decision::{budget::CallerLimits, time::Millis},

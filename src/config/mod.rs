@@ -10,6 +10,7 @@ mod redis;
 pub mod secret;
 mod sequence;
 pub mod store;
+mod value;
 
 use std::{
     fmt, fs,

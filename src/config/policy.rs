@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Deserializer, de::Error};
 
-use super::file::{
+use super::value::{
     OnStoreFailureName, denial_cache, length, on_store_failure, parse_length, utc_offset,
 };
 use crate::{

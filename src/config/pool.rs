@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer};
 
-use super::file::{
+use super::value::{
     OnStoreFailureName, denial_cache, length, number, on_store_failure, wait_replicas, wait_timeout,
 };
 use crate::{

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::{
     ConfigError,
-    file::{number, text},
+    value::{number, text},
 };
 use crate::engine::redis::{
     Eviction, RedisOptions,

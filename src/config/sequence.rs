@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
 
-use super::file::{length, number, utc_offset, wait_replicas, wait_timeout};
+use super::value::{length, number, utc_offset, wait_replicas, wait_timeout};
 use crate::{
     decision::{
         acknowledgement::{Confirmation, WAIT_TIMEOUT},

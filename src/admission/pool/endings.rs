@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::{Lapsed, Member, NEVER, Pool, record};
+use super::{Lapsed, Member, NEVER, Pool, lapsed_of, record};
 use crate::{
     admission::{Event, EventKind, Outcome, Overrides, Settings, Standing, Task, TaskState},
     decision::{events::History, time::Timestamp},
@@ -155,7 +155,7 @@ impl Pool {
         now: Timestamp,
     ) {
         self.leases.remove(task.slot_end, member);
-        self.note_lapsed(&lapsed(member, &task));
+        self.note_lapsed(&lapsed_of(member, &task));
         self.log_task(EventKind::Expired, self.shared(member), &task, None, settings, now);
         self.end_attempt(member, task, settings, now);
     }
@@ -215,8 +215,4 @@ impl Pool {
         let due = self.backlog.due(None).next().map(|(due, _)| *due);
         lease.into_iter().chain(due).min()
     }
-}
-
-pub(super) fn lapsed(member: &[u8], task: &Task) -> Lapsed {
-    (task.slot_end, Member::from(member), task.lease.token, task.attempt())
 }

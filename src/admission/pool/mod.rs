@@ -64,6 +64,11 @@ pub struct Pool {
 /// An ended lease: slot end, member, token and attempt.
 type Lapsed = (Timestamp, Member, u64, u32);
 
+/// The entry of a task whose lease has ended.
+fn lapsed_of(member: &[u8], task: &Task) -> Lapsed {
+    (task.slot_end, Member::from(member), task.lease.token, task.attempt())
+}
+
 impl Pool {
     /// Updates the count to `now`. Ended leases stay where they are until they are reclaimed, up to
     /// 100 at a time. Counting is cheap however many end at once.
@@ -111,7 +116,7 @@ impl Pool {
         self.forget(now, 2, drop);
         let (holds_slot, slot_end, forget) = (task.holds_slot(now), task.slot_end, task.forget);
         let has_ended = task.state == TaskState::Leased && !holds_slot;
-        let next = has_ended.then(|| endings::lapsed(member, &task));
+        let next = has_ended.then(|| lapsed_of(member, &task));
         let queued = task.queued.as_ref().map(|queued| (queued.standing, queued.at));
         let (member, is_listed) = match self.tasks.get_key_value_mut(member) {
             Some((member, known)) => {
@@ -184,7 +189,7 @@ impl Pool {
             return false;
         }
         // The old lease has ended, and its event is not logged yet.
-        let lapsed = endings::lapsed(member, was);
+        let lapsed = lapsed_of(member, was);
         if next == Some(&lapsed) {
             return true;
         }

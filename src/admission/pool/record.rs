@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Lapsed, Member, NEVER, Pool, endings::lapsed};
+use super::{Lapsed, Member, NEVER, Pool, lapsed_of};
 use crate::{
     admission::{Overrides, Standing, Task, TaskState},
     decision::{
@@ -132,7 +132,7 @@ impl Recorded for Pool {
             }
             // A lease that ended during the downtime expires with the next decision.
             if task.state == TaskState::Leased && !is_ended {
-                self.replaced.remove(&lapsed(&member, task));
+                self.replaced.remove(&lapsed_of(&member, task));
                 leases.push((task.slot_end, member));
             } else if task.forget != NEVER {
                 ended.push((task.forget, member));

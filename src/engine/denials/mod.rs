@@ -28,7 +28,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use super::{embedded::Kept, redis::Redis};
+use super::embedded::Kept;
 use crate::{
     admission::{AdmitTask, FullPool},
     decision::{
@@ -249,14 +249,6 @@ impl<D: Decision> Watch<'_, D> {
 impl<D: Decision> Drop for Watch<'_, D> {
     fn drop(&mut self) {
         self.decisions.iter().for_each(|decision| self.denials.affect(decision, None));
-    }
-}
-
-impl Redis {
-    /// Replaces the clock of the denial cache, for tests that step the time.
-    pub fn remembering_by(mut self, clock: Clock) -> Redis {
-        self.denials = Box::new(Denials::new(clock));
-        self
     }
 }
 

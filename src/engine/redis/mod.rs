@@ -142,6 +142,12 @@ impl fmt::Debug for Redis {
 }
 
 impl Redis {
+    /// Replaces the clock of the denial cache, for tests that step the time.
+    pub fn remembering_by(mut self, clock: Clock) -> Redis {
+        self.denials = Box::new(Denials::new(clock));
+        self
+    }
+
     /// Creates an engine. Redis need not be reachable yet. The error says which part of the URL or
     /// options is wrong.
     pub fn new(options: &RedisOptions) -> Result<Redis, String> {
