@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 
 use super::{
     Event,
+    answer::Answer,
     ban::BanRecord,
-    check::Answer,
     rule::{Limit, Rule},
     usage::Usage,
 };

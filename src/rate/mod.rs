@@ -23,6 +23,7 @@
 //! | – (for WatchRates) | [`ReadRateEvents`] | `lua/rate/read_events.lua` |
 //! | ListBans | [`ListBans`], [`GetBan`] for each key, indexed by [`NoteBan`] | `lua/rate/list_bans.lua`, `lua/rate/get_ban.lua`, `lua/rate/note_ban.lua` |
 
+mod answer;
 mod archive;
 mod ban;
 mod ban_index;
@@ -48,9 +49,10 @@ mod unban;
 mod usage;
 mod window;
 
+pub use answer::{Answer, LimitUse, Verdict};
 pub use ban::{Ban, BanKey};
 pub use ban_index::BanIndex;
-pub use check::{Answer, CheckRate, Checked, LimitUse, RefusedKey, Verdict};
+pub use check::{CheckRate, Checked, RefusedKey};
 pub use event::{Event, EventKind};
 pub use get_ban::GetBan;
 pub use list_bans::{BanCursor, BanPage, ListBans};

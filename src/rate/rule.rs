@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use crate::decision::{fallback::OnStoreFailure, time::Millis};
 
+/// The minimum number of sub-buckets of a window. The maximum is 122.
+const SUB_BUCKETS: u64 = 60;
+
 /// The ceiling of a limit that refuses no call. Counts saturate at it.
 pub(super) const NO_CEILING: u32 = u32::MAX;
 
@@ -121,12 +124,18 @@ impl Rule {
 }
 
 impl Limit {
+    /// The length of a sub-bucket of a sliding window, µs: the largest power of two that is at most
+    /// a sixtieth of the window.
+    pub(super) fn bucket_width(&self) -> u64 {
+        1 << (self.window.micros() / SUB_BUCKETS).max(1).ilog2()
+    }
+
     /// The number that only this algorithm needs.
     fn extra(&self) -> u64 {
         match self.algorithm {
             Algorithm::FixedWindow => 0,
             Algorithm::CalendarWindow => self.shift,
-            Algorithm::SlidingWindow => super::sliding_window::width(self.window.micros()),
+            Algorithm::SlidingWindow => self.bucket_width(),
             Algorithm::TokenBucket => self.max.into(),
         }
     }

@@ -15,9 +15,6 @@ use serde::{Deserialize, Serialize};
 use super::rule::Limit;
 use crate::decision::time::Timestamp;
 
-/// The minimum number of sub-buckets of a window. The maximum is 122.
-const PARTS: u64 = 60;
-
 /// The counts by sub-bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SlidingWindow {
@@ -27,16 +24,10 @@ pub(super) struct SlidingWindow {
     pub(super) buckets: Vec<(u64, u32)>,
 }
 
-/// The length of a sub-bucket for a window, both in µs: the largest power of two that is at most a
-/// sixtieth.
-pub(super) fn width(window: u64) -> u64 {
-    1 << (window / PARTS).max(1).ilog2()
-}
-
 impl SlidingWindow {
     /// A window without calls.
     pub(super) fn empty(limit: &Limit) -> SlidingWindow {
-        SlidingWindow { width: width(limit.window.micros()), buckets: Vec::new() }
+        SlidingWindow { width: limit.bucket_width(), buckets: Vec::new() }
     }
 
     /// Returns the window as of `now`, without the sub-buckets that are given back.
@@ -64,7 +55,7 @@ impl SlidingWindow {
     /// stored even for a refused call.
     pub(super) fn is_moved(&self, limit: &Limit, now: Timestamp) -> bool {
         let Some((last, _)) = self.buckets.last() else { return false };
-        self.width != width(limit.window.micros()) || last * self.width > now.0
+        self.width != limit.bucket_width() || last * self.width > now.0
     }
 
     /// The number of calls in the window.

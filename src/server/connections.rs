@@ -1,32 +1,26 @@
-//! Accepted connections: their number is limited, and so is the time until a peer sends the HTTP/2
-//! preface.
+//! An accepted connection: the time until the peer sends the HTTP/2 preface is limited, and so is
+//! the pace of its frames.
 
 use std::{
     future::Future,
     io, mem,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
+    net::TcpStream,
+    sync::OwnedSemaphorePermit,
     time::{Sleep, sleep},
 };
 
-use super::{
-    pace::{PREFACE_BYTES, Pace, Turn},
-    workers::Workers,
-};
-use crate::decision::budget::{self, CallerLimits, Limit, PeerConnection, Peers};
+use super::pace::{PREFACE_BYTES, Pace, Turn};
+use crate::decision::budget::{CallerLimits, PeerConnection};
 
 /// Time until a peer must have sent the HTTP/2 preface.
 pub(super) const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause after a failed accept, which is usually due to a lack of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// An accepted connection that moves to its worker thread.
 #[derive(Debug)]
@@ -34,45 +28,6 @@ pub(super) struct Accepted {
     pub(super) stream: std::net::TcpStream,
     pub(super) peer: PeerConnection,
     pub(super) permit: OwnedSemaphorePermit,
-}
-
-/// Accepts connections and deals them out to the workers; returns when a worker has ended. A
-/// connection above the limit of the server or of its peer address is closed at once.
-pub(super) async fn accept(
-    listener: &TcpListener,
-    permits: &Arc<Semaphore>,
-    peers: &Peers,
-    workers: &mut Workers,
-) {
-    loop {
-        // Only a failed accept causes a pause. A connection that its peer has closed already does
-        // not.
-        let accepted = listener.accept().await;
-        let accepted = accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer)));
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
-                sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        let Some(peer) = peers.connect(peer.ip()) else {
-            tracing::debug!(%peer, "as many connections as a peer may have; a further one is closed");
-            continue;
-        };
-        match permits.clone().try_acquire_owned() {
-            Ok(permit) => {
-                if !workers.deal(Accepted { stream, peer, permit }).await {
-                    return;
-                }
-            }
-            Err(_) => {
-                budget::note(Limit::Connections);
-                tracing::debug!("as many connections as allowed; a further one is closed");
-            }
-        }
-    }
 }
 
 /// A connection, which counts towards the limit until it is closed.

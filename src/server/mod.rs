@@ -1,5 +1,6 @@
 //! The gRPC server: listener, worker threads, health, reflection, limits, drain.
 
+mod accept;
 pub mod allocator;
 mod connections;
 mod health;
@@ -29,6 +30,7 @@ use crate::{
     rate::Policies,
     sequence::Sequences,
 };
+use accept::accept;
 use workers::Workers;
 
 /// Time between NOT_SERVING and the end of the connections, so that load balancers choose another
@@ -94,7 +96,7 @@ pub async fn run(
     let permits = Arc::new(Semaphore::new(limits.connections_max));
     let peers = Peers::new(&limits.callers, limits.connections_max);
     tokio::select! {
-        () = connections::accept(&listener, &permits, &peers, &mut workers) => {}
+        () = accept(&listener, &permits, &peers, &mut workers) => {}
         () = shutdown => {}
         // Neither future completes.
         () = follow => {}
@@ -107,7 +109,7 @@ pub async fn run(
     let finish = async {
         // New calls are still answered for a short time.
         tokio::select! {
-            () = connections::accept(&listener, &permits, &peers, &mut workers) => {}
+            () = accept(&listener, &permits, &peers, &mut workers) => {}
             () = sleep(NOTICE) => {}
         }
         drop(listener);

@@ -1,0 +1,50 @@
+//! Accepts connections; the number of the server and of each peer address is limited.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{net::TcpListener, sync::Semaphore, time::sleep};
+
+use super::{connections::Accepted, workers::Workers};
+use crate::decision::budget::{self, Limit, Peers};
+
+/// Pause after a failed accept, which is usually due to a lack of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Accepts connections and deals them out to the workers; returns when a worker has ended. A
+/// connection above the limit of the server or of its peer address is closed at once.
+pub(super) async fn accept(
+    listener: &TcpListener,
+    permits: &Arc<Semaphore>,
+    peers: &Peers,
+    workers: &mut Workers,
+) {
+    loop {
+        // Only a failed accept causes a pause. A connection that its peer has closed already does
+        // not.
+        let accepted = listener.accept().await;
+        let accepted = accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer)));
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let Some(peer) = peers.connect(peer.ip()) else {
+            tracing::debug!(%peer, "as many connections as a peer may have; a further one is closed");
+            continue;
+        };
+        match permits.clone().try_acquire_owned() {
+            Ok(permit) => {
+                if !workers.deal(Accepted { stream, peer, permit }).await {
+                    return;
+                }
+            }
+            Err(_) => {
+                budget::note(Limit::Connections);
+                tracing::debug!("as many connections as allowed; a further one is closed");
+            }
+        }
+    }
+}
