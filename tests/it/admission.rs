@@ -18,16 +18,16 @@ on_both_engines! {
     a3_each_silent_device_gives_its_slot_back_after_its_own_lease,
     a4_a_renewed_lease_keeps_its_slot,
     a4_with_grace_an_ended_lease_keeps_its_slot,
-    a5_a_late_result_frees_nobody_elses_slot,
+    a5_a_late_result_frees_no_slot_of_another_task,
     a6_a_result_sent_twice_counts_once,
     a7_a_poll_sent_twice_counts_once,
-    a8_completing_something_unknown_says_so,
-    a11_the_cap_lives_with_the_pool,
-    a12_a_cap_of_zero_admits_nobody,
-    a18_refused_devices_are_spread_after_real_lease_ends,
+    a8_completing_an_unknown_task_answers_unknown,
+    a11_the_capacity_is_stored_with_the_pool,
+    a12_a_pool_of_capacity_zero_answers_paused,
+    a18_retry_after_of_refused_devices_is_spread_after_the_first_lease_end,
     a20_ten_thousand_leases_lapse_together,
-    a21_a_lowered_cap_admits_nobody_until_drained,
-    a22_a_lost_reply_costs_nothing,
+    a21_a_lowered_capacity_admits_no_task_until_drained,
+    a22_a_repeat_after_a_lost_reply_gets_the_same_lease,
     forty_eight_callers_fill_sixty_slots_exactly,
 }
 
@@ -143,7 +143,7 @@ async fn a4_with_grace_an_ended_lease_keeps_its_slot(world: World) {
     assert_eq!(world.renew("p", "d2", "t").await.verdict(), RenewVerdict::Expired);
 }
 
-async fn a5_a_late_result_frees_nobody_elses_slot(world: World) {
+async fn a5_a_late_result_frees_no_slot_of_another_task(world: World) {
     fill(&world, "p", 0..60).await;
     world.advance(LEASE).await;
     fill(&world, "p", 60..120).await;
@@ -173,7 +173,7 @@ async fn a7_a_poll_sent_twice_counts_once(world: World) {
     assert_eq!(second.usage.unwrap().in_use, 1);
 }
 
-async fn a8_completing_something_unknown_says_so(world: World) {
+async fn a8_completing_an_unknown_task_answers_unknown(world: World) {
     fill(&world, "p", 0..1).await;
     for (device, task) in [("d0", "other"), ("other", "t")] {
         let response = world.complete("p", device, task).await;
@@ -182,7 +182,7 @@ async fn a8_completing_something_unknown_says_so(world: World) {
     }
 }
 
-async fn a11_the_cap_lives_with_the_pool(world: World) {
+async fn a11_the_capacity_is_stored_with_the_pool(world: World) {
     world.configure(capacity("p", 3)).await;
     assert_eq!(race(&world, "p", 8, 2).await, 3);
     world.configure(capacity("p", 5)).await;
@@ -191,7 +191,7 @@ async fn a11_the_cap_lives_with_the_pool(world: World) {
     assert_eq!(decision(&world.admit("p", "other", "t").await), AdmitDecision::Full);
 }
 
-async fn a12_a_cap_of_zero_admits_nobody(world: World) {
+async fn a12_a_pool_of_capacity_zero_answers_paused(world: World) {
     world.configure(capacity("p", 0)).await;
     let response = world.admit("p", "d", "t").await;
     assert_eq!(decision(&response), AdmitDecision::Paused);
@@ -199,7 +199,7 @@ async fn a12_a_cap_of_zero_admits_nobody(world: World) {
     assert_eq!(response.usage.unwrap().in_use, 0);
 }
 
-async fn a18_refused_devices_are_spread_after_real_lease_ends(world: World) {
+async fn a18_retry_after_of_refused_devices_is_spread_after_the_first_lease_end(world: World) {
     world.configure(capacity("p", 10)).await;
     fill(&world, "p", 0..10).await;
     world.advance(SECOND).await;
@@ -233,7 +233,7 @@ async fn a20_ten_thousand_leases_lapse_together(world: World) {
     assert!(matches!(left, None | Some(::redis::Value::Int(9_901))), "{left:?}");
 }
 
-async fn a21_a_lowered_cap_admits_nobody_until_drained(world: World) {
+async fn a21_a_lowered_capacity_admits_no_task_until_drained(world: World) {
     fill(&world, "p", 0..55).await;
     let usage = world.configure(capacity("p", 40)).await.usage.unwrap();
     assert_eq!((usage.in_use, usage.over_by, usage.available), (55, 15, 0));
@@ -247,7 +247,7 @@ async fn a21_a_lowered_cap_admits_nobody_until_drained(world: World) {
     assert_eq!(response.usage.unwrap().in_use, 40);
 }
 
-async fn a22_a_lost_reply_costs_nothing(world: World) {
+async fn a22_a_repeat_after_a_lost_reply_gets_the_same_lease(world: World) {
     let port = world.address.rsplit_once(':').unwrap().1.parse().unwrap();
     let wire = Wire::to(port).await;
     let mut far = Client::connect(format!("http://127.0.0.1:{}", wire.port)).await.unwrap();

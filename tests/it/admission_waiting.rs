@@ -19,13 +19,13 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(30);
 
 on_both_engines! {
-    a_freed_slot_goes_to_the_first_that_waits,
-    an_eviction_and_a_larger_capacity_admit_those_that_wait,
-    a_lease_that_ends_admits_the_first_that_waits,
-    a_pool_that_is_paused_tells_those_that_wait,
-    a_wait_that_is_over_is_answered_full,
-    a_call_that_does_not_wait_comes_after_those_that_do,
-    a_task_that_is_settled_does_not_wait,
+    a_freed_slot_goes_to_the_first_waiter,
+    an_eviction_and_a_larger_capacity_admit_waiters,
+    an_ended_lease_admits_the_first_waiter,
+    a_paused_pool_answers_its_waiters_paused,
+    an_expired_wait_is_answered_full,
+    waiters_go_before_a_call_that_does_not_wait,
+    a_decided_task_does_not_wait,
     the_cap_holds_while_many_wait,
 }
 
@@ -38,7 +38,7 @@ fn wait(world: &World, device: &str) -> Call {
 }
 
 async fn decision(call: Call) -> AdmitDecision {
-    timeout(PATIENCE, call).await.expect("the call is answered").unwrap().decision()
+    timeout(PATIENCE, call).await.expect("the call got no answer in time").unwrap().decision()
 }
 
 async fn pool(world: &World) -> pb::Pool {
@@ -53,7 +53,7 @@ async fn waiting(world: &World, count: u32) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(PATIENCE, come).await.expect("so many wait");
+    timeout(PATIENCE, come).await.expect("the pool never had this number of waiters");
 }
 
 fn lease(pool: &str, duration: prost_types::Duration) -> pb::ConfigurePoolRequest {
@@ -76,7 +76,7 @@ async fn crowd(world: &World, slots: u32, calls: u32) -> Vec<Call> {
     waits
 }
 
-async fn a_freed_slot_goes_to_the_first_that_waits(world: World) {
+async fn a_freed_slot_goes_to_the_first_waiter(world: World) {
     let calls = crowd(&world, 2, 6).await;
     let mut holders: Vec<String> = vec!["holder0".into(), "holder1".into()];
     for (turn, call) in calls.into_iter().enumerate() {
@@ -89,7 +89,7 @@ async fn a_freed_slot_goes_to_the_first_that_waits(world: World) {
     }
 }
 
-async fn an_eviction_and_a_larger_capacity_admit_those_that_wait(world: World) {
+async fn an_eviction_and_a_larger_capacity_admit_waiters(world: World) {
     let mut calls = crowd(&world, 1, 4).await;
     world.client.clone().evict_task(evict("p", "holder0", "t")).await.unwrap();
     assert_eq!(decision(calls.remove(0)).await, AdmitDecision::Admitted);
@@ -99,7 +99,7 @@ async fn an_eviction_and_a_larger_capacity_admit_those_that_wait(world: World) {
     }
 }
 
-async fn a_lease_that_ends_admits_the_first_that_waits(world: World) {
+async fn an_ended_lease_admits_the_first_waiter(world: World) {
     world.client.clone().configure_pool(lease("p", seconds(5.0))).await.unwrap();
     let mut calls = crowd(&world, 1, 2).await;
     // No call arrives before that: the engine itself notices the end of the lease.
@@ -111,7 +111,7 @@ async fn a_lease_that_ends_admits_the_first_that_waits(world: World) {
     waiting(&world, 0).await;
 }
 
-async fn a_pool_that_is_paused_tells_those_that_wait(world: World) {
+async fn a_paused_pool_answers_its_waiters_paused(world: World) {
     let calls = crowd(&world, 1, 3).await;
     let paused = pb::ConfigurePoolRequest { paused: Some(true), ..capacity("p", 1) };
     world.client.clone().configure_pool(paused).await.unwrap();
@@ -122,7 +122,7 @@ async fn a_pool_that_is_paused_tells_those_that_wait(world: World) {
     waiting(&world, 0).await;
 }
 
-async fn a_wait_that_is_over_is_answered_full(world: World) {
+async fn an_expired_wait_is_answered_full(world: World) {
     crowd(&world, 1, 0).await;
     let max_wait = Some(seconds(0.2));
     let request = pb::AdmitTaskRequest { max_wait, ..admit("p", "d", "t") };
@@ -132,7 +132,7 @@ async fn a_wait_that_is_over_is_answered_full(world: World) {
     assert_eq!(pool(&world).await.waiters, 0);
 }
 
-async fn a_call_that_does_not_wait_comes_after_those_that_do(world: World) {
+async fn waiters_go_before_a_call_that_does_not_wait(world: World) {
     let calls = crowd(&world, 3, 10).await;
     // At any moment between the two, the free slot is reserved for a waiter.
     let mut devices: Vec<String> = (0..3).map(|slot| format!("holder{slot}")).collect();
@@ -147,7 +147,7 @@ async fn a_call_that_does_not_wait_comes_after_those_that_do(world: World) {
     }
 }
 
-async fn a_task_that_is_settled_does_not_wait(world: World) {
+async fn a_decided_task_does_not_wait(world: World) {
     crowd(&world, 1, 0).await;
     assert_eq!(decision(wait(&world, "holder0")).await, AdmitDecision::Admitted, "its own lease");
     let none = pb::AdmitTaskRequest { max_wait: Some(seconds(60.0)), ..admit("p", "d", "") };
@@ -180,7 +180,7 @@ async fn the_cap_holds_while_many_wait(world: World) {
         }));
     }
     for device in devices {
-        timeout(PATIENCE, device).await.expect("all are served").unwrap();
+        timeout(PATIENCE, device).await.expect("a device was not served in time").unwrap();
     }
 }
 
@@ -206,7 +206,7 @@ pub fn ask(device: &str, barging: bool, waits: bool) -> AdmitTask {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_barging_is_allowed_a_free_slot_is_for_whoever_comes() {
+async fn with_barging_a_free_slot_goes_to_the_next_call() {
     for barging in [false, true] {
         let (twins, mut pools) = (Twins::new().await, States::<Pool>::new());
         let mut decide =
@@ -218,12 +218,12 @@ async fn where_barging_is_allowed_a_free_slot_is_for_whoever_comes() {
         if barging {
             twins.time.advance(1_000_000).await;
         }
-        assert!(decide(ask("waits", barging, true)).await, "nobody is lost");
+        assert!(decide(ask("waits", barging, true)).await, "the waiter was not admitted");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn barging_is_the_configurations() {
+async fn barging_is_set_by_the_configuration() {
     for redis in [false, true] {
         let rules = configured("[[pool]]\nmatch = \"p\"\nbarging = true");
         let world = World::with_rules(redis, rules).await;

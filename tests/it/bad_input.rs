@@ -17,7 +17,7 @@ use crate::world::World;
 
 on_both_engines! {
     every_bad_field_is_named_and_nothing_is_written,
-    what_is_not_protobuf_is_the_callers_fault,
+    invalid_protobuf_is_an_invalid_argument,
     a_message_that_is_too_large_is_refused,
 }
 
@@ -196,7 +196,7 @@ async fn every_bad_field_is_named_and_nothing_is_written(world: World) {
     assert_eq!(pools.into_inner().pools, []);
 }
 
-async fn what_is_not_protobuf_is_the_callers_fault(world: World) {
+async fn invalid_protobuf_is_an_invalid_argument(world: World) {
     for garbage in
         [&b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"[..], b"\x0a\xff", b"\x0f", b"\x08"]
     {

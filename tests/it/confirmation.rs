@@ -59,7 +59,7 @@ async fn admitted(client: &Client, devices: std::ops::Range<usize>) -> HashSet<S
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_admission_that_no_replica_has_is_taken_back() {
+async fn an_admission_without_replica_acknowledgement_is_revoked() {
     let pair = Pair::start(WAITING).await;
     let client = pair.client.clone();
     for pool in ["safe", "safe tiny"] {
@@ -92,10 +92,12 @@ async fn an_admission_that_no_replica_has_is_taken_back() {
     assert_eq!(full.decision(), AdmitDecision::Full);
 
     pair.replica.signal("-CONT");
-    eventually("it is confirmed again", async || ask(&client, "safe", "d1", "t").await.is_ok())
-        .await;
+    eventually("replicas acknowledge admissions again", async || {
+        ask(&client, "safe", "d1", "t").await.is_ok()
+    })
+    .await;
     let dispatched = ask(&client, "safe", "d2", "").await.unwrap();
-    assert_eq!(dispatched.task.unwrap().attempt, 1, "the first that it was told of");
+    assert_eq!(dispatched.task.unwrap().attempt, 1, "the revoked attempt was counted");
     assert_eq!(in_use(&client, "safe").await, 3);
     // Events report each revoked admission as EVICTED.
     let (mut held, mut evicted) = (HashSet::new(), 0);
@@ -133,15 +135,17 @@ async fn a14_with_wait_replicas_a_failover_keeps_the_cap() {
     let (mut second, port) = (crate::process::OwnRedis::prepare(), pair.replica.port.to_string());
     second.start().await;
     second.command(&["REPLICAOF", "127.0.0.1", &port]).await.unwrap();
-    eventually("it is confirmed again", async || ask(&client, "safe", "d0", "t").await.is_ok())
-        .await;
+    eventually("replicas acknowledge admissions again", async || {
+        ask(&client, "safe", "d0", "t").await.is_ok()
+    })
+    .await;
     holders.extend(admitted(&client, 20..60).await);
     assert_eq!(holders.len(), CAPACITY, "{holders:?}");
     assert_eq!(in_use(&client, "safe").await as usize, CAPACITY);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a14_without_it_a_failover_admits_as_many_again_as_it_lost_and_no_more() {
+async fn a14_without_wait_replicas_a_failover_admits_again_only_the_lost_number() {
     let mut pair = Pair::start(PLAIN).await;
     let client = pair.client.clone();
     let kept = admitted(&client, 0..8).await;
@@ -159,7 +163,7 @@ async fn a14_without_it_a_failover_admits_as_many_again_as_it_lost_and_no_more()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_its_call_does_not_wait_for_is_withdrawn_all_the_same() {
+async fn an_admission_is_revoked_after_its_call_has_ended() {
     let pair = Pair::start(WAITING).await;
     let client = pair.client.clone();
     assert!(ask(&client, "safe", "d0", "t").await.is_ok());
@@ -173,15 +177,18 @@ async fn what_its_call_does_not_wait_for_is_withdrawn_all_the_same() {
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
     let gone = client.clone();
     let gone = tokio::spawn(async move { ask(&gone, "safe", "d3", "t").await });
-    eventually("it is granted", async || in_use(&client, "safe").await >= 2).await;
+    eventually("the slot is granted", async || in_use(&client, "safe").await >= 2).await;
     gone.abort();
     assert_eq!(patient.await.unwrap().unwrap_err().code(), Code::Unavailable);
-    eventually("all are withdrawn", async || in_use(&client, "safe").await == 1).await;
+    eventually("all admissions without acknowledgement are revoked", async || {
+        in_use(&client, "safe").await == 1
+    })
+    .await;
     pair.replica.signal("-CONT");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slot_within_its_grace_is_not_given_away_by_a_withdrawal() {
+async fn a_revocation_frees_no_slot_within_its_grace() {
     let config = format!("{WAITING}lease_duration = \"100ms\"\nexpiry_grace = \"1h\"\n");
     let pair = Pair::start(&config).await;
     let client = pair.client.clone();
@@ -193,26 +200,32 @@ async fn a_slot_within_its_grace_is_not_given_away_by_a_withdrawal() {
     assert_eq!((again.code(), &*reason(&again)), (Code::DeadlineExceeded, "UNCONFIRMED"));
     assert_eq!(in_use(&client, "safe").await, 1);
     pair.replica.signal("-CONT");
-    eventually("it is confirmed", async || ask(&client, "safe", "d0", "t").await.is_ok()).await;
+    eventually("the replica acknowledges the admission", async || {
+        ask(&client, "safe", "d0", "t").await.is_ok()
+    })
+    .await;
     let last = ask(&client, "safe", "d0", "t").await.unwrap();
     assert!(last.lease.unwrap().fencing_token > first.lease.unwrap().fencing_token);
     assert_eq!(in_use(&client, "safe").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_try_is_confirmed_as_the_first_would_have_been() {
+async fn a_repeated_call_waits_for_the_same_acknowledgement() {
     let config = WAITING.replace("\"1s\"", "\"3s\"");
     let pair = Pair::start(&config).await;
     let client = pair.client.clone();
     pair.replica.signal("-STOP");
     let asking = client.clone();
     let asked = tokio::spawn(async move { ask(&asking, "safe", "d0", "t").await });
-    eventually("it is granted", async || in_use(&client, "safe").await == 1).await;
+    eventually("the slot is granted", async || in_use(&client, "safe").await == 1).await;
     // While the call waits for the replica, its connection breaks and the server repeats it.
     pair.break_connections().await;
-    let status = asked.await.unwrap().expect_err("no replica has it");
+    let status = asked.await.unwrap().expect_err("the call succeeded without an acknowledgement");
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
     pair.replica.signal("-CONT");
-    eventually("it is confirmed", async || ask(&client, "safe", "d0", "t").await.is_ok()).await;
+    eventually("the replica acknowledges the admission", async || {
+        ask(&client, "safe", "d0", "t").await.is_ok()
+    })
+    .await;
     assert_eq!(in_use(&client, "safe").await, 1);
 }

@@ -16,14 +16,14 @@ const LEASE: Duration = Duration::from_secs(300);
 
 on_both_engines! {
     a9_an_unreadable_queued_task_can_be_dropped,
-    a9_an_unreadable_record_of_a_lease_that_ended_stops_nobody,
-    a9_what_cannot_be_written_with_a_queued_task_is_not_begun,
-    a9_an_unreadable_value_stays_one_pools_trouble,
+    a9_an_unreadable_record_of_an_ended_lease_blocks_no_call,
+    a9_a_decision_that_cannot_write_everything_writes_nothing,
+    a9_an_unreadable_value_affects_one_pool_only,
     a10_state_restored_without_ttls_heals,
     a10_a_lost_token_record_shortens_no_lease,
 }
 
-async fn a9_an_unreadable_value_stays_one_pools_trouble(world: World) {
+async fn a9_an_unreadable_value_affects_one_pool_only(world: World) {
     let broken: [(&str, &[&str]); 18] = [
         ("attempts", &["SET", "{}:{admission:attempts}:settings", ",,,,0"]),
         ("events", &["SET", "{}:{admission:events}:events", "7"]),
@@ -93,7 +93,7 @@ async fn a9_an_unreadable_value_stays_one_pools_trouble(world: World) {
     }
 }
 
-async fn a9_what_cannot_be_written_with_a_queued_task_is_not_begun(world: World) {
+async fn a9_a_decision_that_cannot_write_everything_writes_nothing(world: World) {
     for part in ["due", "backlog"] {
         let pool = part;
         world.enqueue(pool, &[("d", "t"), ("d", "next")]).await;
@@ -118,7 +118,7 @@ async fn a9_what_cannot_be_written_with_a_queued_task_is_not_begun(world: World)
         for call in calls {
             assert_eq!(call.unwrap_err().code(), Code::Internal, "{part}");
         }
-        assert_eq!(left(&world, pool).await, before, "{part}: nothing is written");
+        assert_eq!(left(&world, pool).await, before, "{part}: a failed call wrote something");
     }
 }
 
@@ -131,7 +131,7 @@ async fn left(world: &World, pool: &str) -> Vec<Option<::redis::Value>> {
     left
 }
 
-async fn a9_an_unreadable_record_of_a_lease_that_ended_stops_nobody(world: World) {
+async fn a9_an_unreadable_record_of_an_ended_lease_blocks_no_call(world: World) {
     world.enqueue("p", &[("d", "t")]).await;
     world.report("p", "d").await.unwrap();
     let broken = ["HSET", "{}:{admission:p}:queued", "d\x1ft", "text"];

@@ -109,7 +109,7 @@ fn is_granted(response: &pb::AdmitTaskResponse) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_admits_exactly_its_share_while_redis_is_gone() {
+async fn a_server_admits_exactly_its_share_while_redis_is_unreachable() {
     let mut outage = Outage::prepare().await;
     let stored = outage.admit("allow", "stored").await;
     assert!(!stored.degraded);
@@ -149,12 +149,12 @@ async fn a_server_admits_exactly_its_share_while_redis_is_gone() {
     let wait = Some(duration(Duration::from_secs(30)));
     let waits = pb::AdmitTaskRequest { max_wait: wait, ..admit("allow", "patient", "t") };
     let answered = tokio::time::timeout(PATIENCE / 4, outage.client.admit_task(waits)).await;
-    assert!(!is_granted(&answered.expect("at once").unwrap().into_inner()));
+    assert!(!is_granted(&answered.expect("the call waited").unwrap().into_inner()));
     assert_eq!(outage.admit("none", "d").await.decision(), AdmitDecision::Paused);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refusals_are_declared_and_the_rest_fails() {
+async fn configured_refusals_are_answered_and_other_calls_fail() {
     let mut outage = Outage::prepare().await;
     outage.admit("allow", "stored").await;
     outage.begin().await;
@@ -202,7 +202,7 @@ async fn refusals_are_declared_and_the_rest_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_granted_meanwhile_ends_here_when_redis_is_back() {
+async fn fallback_leases_end_on_their_server_after_redis_is_back() {
     let mut outage = Outage::prepare().await;
     outage.admit("allow", "stored").await;
     outage.ask(cost(7, under("k", "allow"))).await;
@@ -250,7 +250,7 @@ async fn what_was_granted_meanwhile_ends_here_when_redis_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn short_deadlines_are_no_way_around_a_cap() {
+async fn short_deadlines_do_not_exceed_the_capacity() {
     let outage = Outage::prepare().await;
     for device in 0..200u64 {
         let mut request = tonic::Request::new(admit("allow", &format!("d{device}"), "t"));
@@ -263,7 +263,7 @@ async fn short_deadlines_are_no_way_around_a_cap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_log_tells_once_when_it_begins_and_when_it_ends() {
+async fn the_log_has_one_line_for_the_start_and_one_for_the_end_of_the_fallback() {
     let (mut redis, config, log) = (OwnRedis::prepare(), TempFile::new(CONFIG), TempFile::new(""));
     redis.start().await;
     let port = free_port();
@@ -292,7 +292,7 @@ async fn the_log_tells_once_when_it_begins_and_when_it_ends() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, back).await.expect("it tells that it is over");
+        tokio::time::timeout(PATIENCE, back).await.expect("the end of the fallback was not logged");
         assert_eq!((said(begins), said(ends)), (outage, outage));
     }
 }

@@ -24,7 +24,7 @@ async fn ready(client: &mut Client) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_storm_costs_redis_next_to_nothing() {
+async fn a_storm_of_refused_calls_costs_redis_almost_nothing() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     redis.hold_sweeper().await;
@@ -54,7 +54,7 @@ async fn a_storm_costs_redis_next_to_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_another_server_frees_is_seen_within_the_bound() {
+async fn a_slot_freed_by_another_server_is_seen_within_the_bound() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let config = TempFile::new("[[pool]]\nmatch = \"*\"\ncapacity = 1\nlease_duration = \"1h\"\n");
@@ -77,7 +77,7 @@ async fn what_another_server_frees_is_seen_within_the_bound() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(MINUTE, asks).await.expect("the slot is seen");
+        tokio::time::timeout(MINUTE, asks).await.expect("the server never saw the free slot");
         there.complete_task(complete("p", &next, "t")).await.unwrap();
     }
 }

@@ -38,7 +38,7 @@ async fn remember(world: &World, pool: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_frees_a_slot_here_admits_at_once() {
+async fn a_slot_freed_by_this_server_is_granted_at_once() {
     let world = world().await;
     world.admit("p", "holder", "t").await;
     remember(&world, "p").await;
@@ -92,7 +92,7 @@ async fn a_full_pool_is_asked_again_when_the_first_lease_can_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_holds_a_lease_gets_it_whatever_is_remembered() {
+async fn a_holder_gets_its_lease_in_spite_of_the_denial_cache() {
     let world = world().await;
     let lease = world.admit("p", "holder", "t").await.lease.unwrap();
     remember(&world, "p").await;
@@ -117,7 +117,7 @@ async fn who_holds_a_lease_gets_it_whatever_is_remembered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_waits_has_its_turn() {
+async fn a_waiter_is_admitted_in_spite_of_the_denial_cache() {
     let world = world().await;
     world.admit("p", "holder", "t").await;
     remember(&world, "p").await;
@@ -135,7 +135,7 @@ async fn a_call_that_waits_has_its_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_remembered_where_it_is_switched_off_or_decided_here() {
+async fn no_denial_is_cached_when_disabled_or_on_the_embedded_engine() {
     let off = "[[pool]]\nmatch = \"*\"\ncapacity = 1\ndenial_cache = \"0s\"\n\
                [[policy]]\nname = \"off\"\nlimit = [{ max = 0, window = \"1h\" }]\n\
                denial_cache = \"0s\"\n";
@@ -153,7 +153,7 @@ async fn nothing_is_remembered_where_it_is_switched_off_or_decided_here() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_throttled_key_is_refused_until_its_time_or_a_reset() {
+async fn a_throttled_key_is_refused_from_the_cache_until_its_time_or_a_reset() {
     let world = world().await;
     let ask = async || world.ask(under("k", "long")).await;
     assert!(ask().await.allowed);
@@ -216,7 +216,7 @@ async fn a_banned_key_is_refused_until_the_bans_end_or_unban() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refused_calls_that_count_towards_a_ban_reach_it() {
+async fn refused_calls_that_count_towards_a_ban_reach_the_store() {
     let world = world().await;
     let mut climbs = rule([limit(2, MINUTE, Algorithm::SlidingWindow)]);
     climbs.tiers = vec![tier(4, TierAction::Throttle, &[]), tier(8, TierAction::Ban, &[MINUTE])];
@@ -240,7 +240,7 @@ async fn refused_calls_that_count_towards_a_ban_reach_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_several_checks_only_those_are_sent_that_are_not_known() {
+async fn only_uncached_checks_of_a_batch_are_sent_to_the_store() {
     let world = world().await;
     for key in ["a", "b"] {
         world.ask(under(key, "long")).await;

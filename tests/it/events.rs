@@ -20,10 +20,10 @@ use crate::{
 
 on_both_engines! {
     every_change_is_an_event,
-    leases_end_though_nobody_calls,
-    queued_tasks_end_though_nobody_calls,
-    within_its_grace_a_lease_has_not_ended,
-    what_changes_nothing_is_no_event,
+    leases_end_without_a_call,
+    queued_tasks_end_without_a_call,
+    a_lease_within_its_grace_has_no_expired_event,
+    a_call_without_effect_is_no_event,
 }
 
 /// Kind, task, attempt and outcome of the first `number` events.
@@ -77,7 +77,7 @@ async fn every_change_is_an_event(world: World) {
     assert_eq!(told, expected);
 }
 
-async fn what_changes_nothing_is_no_event(world: World) {
+async fn a_call_without_effect_is_no_event(world: World) {
     world.client.clone().configure_pool(capacity("p", 1)).await.unwrap();
     world.enqueue("p", &[("d", "a")]).await;
     world.report("p", "d").await.unwrap();
@@ -104,7 +104,7 @@ async fn what_changes_nothing_is_no_event(world: World) {
     assert_eq!(kinds, expected);
 }
 
-async fn leases_end_though_nobody_calls(world: World) {
+async fn leases_end_without_a_call(world: World) {
     let mut events = Events::of(&world.client, "p", None).await;
     let lease = world.admit("p", "d", "t").await.lease.unwrap();
     assert_eq!(events.next().await.kind(), Kind::Admitted);
@@ -119,7 +119,7 @@ async fn leases_end_though_nobody_calls(world: World) {
     assert_eq!((expired.kind(), &*expired.task_id), (Kind::Expired, "later"));
 }
 
-async fn within_its_grace_a_lease_has_not_ended(world: World) {
+async fn a_lease_within_its_grace_has_no_expired_event(world: World) {
     let grace = pb::ConfigurePoolRequest {
         expiry_grace: Some(duration(Duration::from_secs(60))),
         ..configure("p")
@@ -137,7 +137,7 @@ async fn within_its_grace_a_lease_has_not_ended(world: World) {
     }
 }
 
-async fn queued_tasks_end_though_nobody_calls(world: World) {
+async fn queued_tasks_end_without_a_call(world: World) {
     let mut events = Events::of(&world.client, "p", None).await;
     world.client.clone().configure_pool(attempts("p", 1)).await.unwrap();
     let in_a_minute = prost_types::Timestamp { seconds: START as i64 / 1_000_000 + 60, nanos: 0 };
@@ -158,7 +158,7 @@ async fn queued_tasks_end_though_nobody_calls(world: World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_leases_that_lapse_together_are_an_event_each() {
+async fn ten_thousand_leases_that_end_together_have_one_event_each() {
     let rules = || configured("[[pool]]\nmatch = \"p\"\ncapacity = 10000\nhistory = 30000\n");
     for world in [World::with_rules(false, rules()).await, World::with_rules(true, rules()).await] {
         let mut client = world.client.clone();
@@ -227,7 +227,7 @@ fn short(pool: &str, device: &str) -> pb::AdmitTaskRequest {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn thousands_that_lapse_together_are_told_soon_though_nobody_calls() {
+async fn events_of_thousands_of_ended_leases_come_soon_without_a_call() {
     let config = TempFile::new("[[pool]]\nmatch = \"*\"\ncapacity = 10000\n");
     let mut redis = OwnRedis::prepare();
     redis.start().await;
@@ -250,7 +250,7 @@ async fn thousands_that_lapse_together_are_told_soon_though_nobody_calls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redis_that_lost_its_index_is_swept_all_the_same() {
+async fn a_redis_without_its_index_is_still_swept() {
     let mut redis = OwnRedis::prepare();
     redis.start_with(&["--appendonly", "no"]).await;
     let server = Server::start(&["--engine", &redis.url()]).await;

@@ -67,7 +67,7 @@ impl World {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_new_is_admitted_until_a_lease_length_has_passed() {
+async fn no_new_task_is_admitted_until_a_lease_length_has_passed() {
     let world = world().await;
     let first = world.admit("p", "d0", "t").await;
     world.succeed(None).await;
@@ -93,7 +93,7 @@ async fn nobody_new_is_admitted_until_a_lease_length_has_passed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_lease_that_is_presented_counts_again() {
+async fn a_lost_lease_is_registered_again_by_its_renewal() {
     let world = world().await;
     let mut tokens = Vec::new();
     for device in ["d0", "d1", "d2"] {
@@ -125,13 +125,17 @@ async fn a_lost_lease_that_is_presented_counts_again() {
     }
 
     world.advance(LENGTH).await;
-    assert_eq!(world.renewed("d2", tokens[2]).await, RenewVerdict::Unknown, "it is too late");
+    assert_eq!(
+        world.renewed("d2", tokens[2]).await,
+        RenewVerdict::Unknown,
+        "a renewal after the end of the lease"
+    );
     let next = world.admit("p", "d3", "t").await;
     assert!(next.lease.unwrap().fencing_token > tokens[2]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_runs_counts_also_above_the_capacity() {
+async fn re_registered_leases_count_even_above_the_capacity() {
     let world = world().await;
     let mut tokens = Vec::new();
     for device in ["d0", "d1", "d2"] {
@@ -144,12 +148,12 @@ async fn what_runs_counts_also_above_the_capacity() {
     let usage = world.pool("p").await.usage.unwrap();
     assert_eq!((usage.in_use, usage.over_by), (4, 1));
     world.advance(LENGTH).await;
-    assert_eq!(world.in_use("p").await, 0, "all of them have lapsed");
+    assert_eq!(world.in_use("p").await, 0, "all leases have lapsed");
     assert_eq!(world.decision("d4").await, AdmitDecision::Admitted);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_renewal_and_a_lost_second_attempt_are_made_good() {
+async fn a_lost_renewal_and_a_lost_second_attempt_are_registered_again() {
     let world = world().await;
     let first = world.admit("p", "d0", "t").await.lease.unwrap();
     let tasks = batch("p", vec![queued("d1", "t")]);
@@ -179,7 +183,7 @@ async fn a_lost_renewal_and_a_lost_second_attempt_are_made_good() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_had_ended_before_does_not_come_back() {
+async fn a_lease_that_ended_before_the_failover_is_not_registered_again() {
     let world = world().await;
     let old = world.admit("p", "d0", "t").await.lease.unwrap().fencing_token;
     // The slot may have been granted to another task, whose lease was lost.
@@ -194,7 +198,7 @@ async fn what_had_ended_before_does_not_come_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failover_that_is_long_past_holds_nothing() {
+async fn a_failover_long_ago_holds_no_pool() {
     let config = HOLD.replace("60s", "200ms").replace("5s", "0s");
     let world = World::with_rules(true, configured(&config)).await;
     world.admit("p", "d0", "t").await;
@@ -205,7 +209,7 @@ async fn a_failover_that_is_long_past_holds_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_written_of_a_pool_that_nobody_uses() {
+async fn nothing_is_written_for_an_unused_pool() {
     let world = world().await;
     assert_eq!(world.renewed("d0", 1).await, RenewVerdict::Unknown);
     assert_eq!(world.admit("p", "d0", "").await.decision(), AdmitDecision::NoTask);
@@ -233,7 +237,7 @@ async fn decision(client: &Client, pool: &str, device: &str) -> AdmitDecision {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a14_a_pool_that_is_held_admits_nobody_in_place_of_what_was_lost() {
+async fn a14_a_pool_on_hold_admits_no_task_in_place_of_lost_leases() {
     let mut pair = Pair::start(HOLD).await;
     let client = pair.client.clone();
     assert_eq!(decision(&client, "p", "d0").await, AdmitDecision::Admitted);
@@ -257,7 +261,7 @@ async fn a14_a_pool_that_is_held_admits_nobody_in_place_of_what_was_lost() {
     // Another server finds the same hold for a pool that is new to it.
     let another = pair.another().await;
     let client = another.client().await;
-    eventually("it has its store", async || {
+    eventually("the server has reached its store", async || {
         client.clone().admit_task(admit("p", "d5", "t")).await.is_ok()
     })
     .await;

@@ -16,19 +16,19 @@ const RETENTION: Duration = Duration::from_secs(3600);
 on_both_engines! {
     a_lease_carries_its_times_on_the_engines_clock,
     an_empty_task_answers_no_task,
-    a_paused_pool_admits_nobody_and_lets_running_tasks_finish,
-    a_failed_task_is_finished_too,
+    a_paused_pool_admits_no_task_and_lets_running_tasks_finish,
+    a_failed_task_is_completed_too,
     a_stale_token_neither_completes_nor_renews,
     a_task_admitted_again_after_its_lease_gets_a_new_token,
     within_the_grace_a_task_takes_its_own_slot_again,
     results_and_leases_are_forgotten_after_the_retention,
     eviction_frees_the_slot_and_a_later_result_is_late,
     renewal_counts_from_now_and_may_shorten,
-    a_renewal_of_something_ended_or_unknown_says_so,
+    a_renewal_of_an_ended_or_unknown_lease_is_refused,
     durations_are_rounded_up_to_milliseconds,
-    settings_win_until_reset_and_leave_granted_leases_alone,
+    settings_are_in_force_until_reset_and_change_no_granted_lease,
     a_pool_shows_its_times,
-    the_largest_result_is_taken,
+    the_largest_result_is_accepted,
 }
 
 async fn a_lease_carries_its_times_on_the_engines_clock(world: World) {
@@ -51,7 +51,7 @@ async fn an_empty_task_answers_no_task(world: World) {
     assert_eq!(world.in_use("p").await, 0);
 }
 
-async fn a_paused_pool_admits_nobody_and_lets_running_tasks_finish(world: World) {
+async fn a_paused_pool_admits_no_task_and_lets_running_tasks_finish(world: World) {
     let lease = world.admit("p", "d", "t").await.lease;
     world.configure(pb::ConfigurePoolRequest { paused: Some(true), ..configure("p") }).await;
     let refused = world.admit("p", "d2", "t").await;
@@ -64,7 +64,7 @@ async fn a_paused_pool_admits_nobody_and_lets_running_tasks_finish(world: World)
     assert_eq!(world.admit("p", "d2", "t").await.decision(), AdmitDecision::Admitted);
 }
 
-async fn a_failed_task_is_finished_too(world: World) {
+async fn a_failed_task_is_completed_too(world: World) {
     world.admit("p", "d", "t").await;
     let mut failed = complete("p", "d", "t");
     failed.set_outcome(Outcome::Failed);
@@ -173,7 +173,7 @@ async fn renewal_counts_from_now_and_may_shorten(world: World) {
     assert_eq!(world.in_use("p").await, 0);
 }
 
-async fn a_renewal_of_something_ended_or_unknown_says_so(world: World) {
+async fn a_renewal_of_an_ended_or_unknown_lease_is_refused(world: World) {
     assert_eq!(world.renew("p", "d", "t").await.verdict(), RenewVerdict::Unknown);
     world.admit("p", "d", "t").await;
     world.admit("p", "d", "t2").await;
@@ -194,7 +194,7 @@ async fn durations_are_rounded_up_to_milliseconds(world: World) {
     assert_eq!(micros(lease.expire_time), START + 101_000);
 }
 
-async fn settings_win_until_reset_and_leave_granted_leases_alone(world: World) {
+async fn settings_are_in_force_until_reset_and_change_no_granted_lease(world: World) {
     let granted = world.admit("p", "d", "t").await.lease;
     let pool = world
         .configure(pb::ConfigurePoolRequest {
@@ -238,7 +238,7 @@ async fn a_pool_shows_its_times(world: World) {
     assert_eq!(micros(pool.next_expire_time), START + 2_000_000);
 }
 
-async fn the_largest_result_is_taken(world: World) {
+async fn the_largest_result_is_accepted(world: World) {
     world.admit("p", "d", "t").await;
     let result = (0..=u8::MAX).cycle().take(64 * 1024).collect::<Vec<u8>>();
     let request = pb::CompleteTaskRequest { result: result.into(), ..complete("p", "d", "t") };

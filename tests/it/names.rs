@@ -6,11 +6,11 @@ use tollgate::grpc::client::pb;
 use crate::world::{World, capacity};
 
 on_both_engines! {
-    pools_of_different_names_share_nothing,
-    pairs_of_device_and_task_share_nothing,
+    pools_of_different_names_share_no_state,
+    pairs_of_device_and_task_share_no_state,
 }
 
-async fn pools_of_different_names_share_nothing(world: World) {
+async fn pools_of_different_names_share_no_state(world: World) {
     let longest = "x".repeat(256);
     let pools = [
         "{",
@@ -49,7 +49,7 @@ async fn pools_of_different_names_share_nothing(world: World) {
     }
 }
 
-async fn pairs_of_device_and_task_share_nothing(world: World) {
+async fn pairs_of_device_and_task_share_no_state(world: World) {
     let pairs = [
         ("a", "b:c"),
         ("a:b", "c"),

@@ -297,6 +297,6 @@ async fn tokens_grow_after_a_restart_of_the_embedded_engine() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_grow_after_all_keys_are_gone_from_redis() {
+async fn tokens_grow_after_all_keys_of_redis_are_deleted() {
     tokens_grow_after_all_is_gone(true).await;
 }

@@ -34,7 +34,7 @@ async fn servers(redis: &mut OwnRedis) -> [Server; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_servers_share_the_cap() {
+async fn two_servers_share_the_capacity() {
     let mut redis = OwnRedis::prepare();
     let servers = servers(&mut redis).await;
     let mut callers = Vec::new();

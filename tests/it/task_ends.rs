@@ -132,7 +132,7 @@ async fn tasks_are_listed_in_pages(world: World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_has_room_for_so_many_tasks() {
+async fn a_pool_queues_at_most_queued_max_tasks() {
     let rules = || configured("[[pool]]\nmatch = \"p\"\nqueued_max = 2\nmax_attempts = 1\n");
     for world in [World::with_rules(false, rules()).await, World::with_rules(true, rules()).await] {
         let statuses = world.enqueue("p", &[("d", "a"), ("d", "b"), ("d", "c"), ("d", "a")]).await;

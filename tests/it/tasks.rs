@@ -17,16 +17,16 @@ on_both_engines! {
     a_full_pool_leaves_a_task_queued,
     a_late_result_ends_a_queued_task,
     a_named_task_is_dispatched_too,
-    a_report_is_dispatched_the_devices_oldest_task,
-    a_report_sent_twice_is_dispatched_the_same,
-    a_silent_devices_task_comes_back_until_it_is_dead,
+    a_report_gets_the_oldest_task_of_the_device,
+    a_repeated_report_gets_the_same_task,
+    a_task_of_a_silent_device_is_dispatched_again_until_it_is_dead,
     an_evicted_task_is_dispatched_again,
     attempts_can_be_set_at_run_time,
     devices_do_not_share_a_queue,
-    what_is_known_is_not_queued_again,
+    a_known_task_is_not_queued_again,
 }
 
-async fn a_report_is_dispatched_the_devices_oldest_task(world: World) {
+async fn a_report_gets_the_oldest_task_of_the_device(world: World) {
     let tasks = [("d", "c"), ("e", "x"), ("d", "a"), ("d", "b")];
     assert_eq!(world.enqueue("p", &tasks).await, [EnqueueStatus::Enqueued; 4]);
     assert_eq!(world.queued("p").await, 4);
@@ -39,7 +39,7 @@ async fn a_report_is_dispatched_the_devices_oldest_task(world: World) {
     assert_eq!(world.queued("p").await, 1);
 }
 
-async fn a_report_sent_twice_is_dispatched_the_same(world: World) {
+async fn a_repeated_report_gets_the_same_task(world: World) {
     world.enqueue("p", &[("d", "a"), ("d", "b")]).await;
     let first = world.report("p", "d").await.unwrap();
     let second = world.report("p", "d").await.unwrap();
@@ -60,7 +60,7 @@ async fn a_batch_is_queued_once(world: World) {
     assert_eq!(pools.unwrap().into_inner().pools.len(), 1);
 }
 
-async fn what_is_known_is_not_queued_again(world: World) {
+async fn a_known_task_is_not_queued_again(world: World) {
     world.admit("p", "d", "named").await;
     world.enqueue("p", &[("d", "done"), ("d", "cancelled")]).await;
     world.report("p", "d").await.unwrap();
@@ -73,7 +73,7 @@ async fn what_is_known_is_not_queued_again(world: World) {
     assert_eq!(world.enqueue("p", &known).await, [EnqueueStatus::Enqueued; 3]);
 }
 
-async fn a_silent_devices_task_comes_back_until_it_is_dead(world: World) {
+async fn a_task_of_a_silent_device_is_dispatched_again_until_it_is_dead(world: World) {
     world.enqueue("p", &[("d", "a"), ("d", "b")]).await;
     let mut tokens = Vec::new();
     for attempt in 1..=3 {

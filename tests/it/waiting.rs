@@ -23,12 +23,12 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(30);
 
 on_both_engines! {
-    those_that_wait_are_served_in_order,
-    d20_a_waiter_whose_client_is_gone_is_passed_over,
+    waiters_are_served_in_order,
+    d20_a_waiter_whose_client_disconnected_is_skipped,
     d21_of_1000_waiters_one_is_served,
-    a_wait_that_is_over_is_answered_held,
+    an_expired_wait_is_answered_held,
     a_deadline_shorter_than_the_wait_is_kept,
-    a_lease_that_lapses_frees_the_lock_for_the_first,
+    an_ended_lease_frees_the_lock_for_the_first_waiter,
     a_repeat_of_the_holder_does_not_wait,
 }
 
@@ -42,7 +42,7 @@ async fn ended(call: JoinHandle<pb::AcquireLockResponse>) -> pb::AcquireLockResp
     tokio::time::timeout(PATIENCE, call).await.expect("the call is answered").unwrap()
 }
 
-async fn those_that_wait_are_served_in_order(world: World) {
+async fn waiters_are_served_in_order(world: World) {
     let locks = Keeper::of(&world);
     let mut last = locks.acquired("l", "first").await;
     let mut calls = Vec::new();
@@ -59,7 +59,7 @@ async fn those_that_wait_are_served_in_order(world: World) {
     assert_eq!((&*last.owner, locks.get("l").await.waiters), ("o19", 0));
 }
 
-async fn d20_a_waiter_whose_client_is_gone_is_passed_over(world: World) {
+async fn d20_a_waiter_whose_client_disconnected_is_skipped(world: World) {
     let locks = Keeper::of(&world);
     locks.acquired("l", "a").await;
     let gone = wait(&locks, "l", "b");
@@ -95,12 +95,12 @@ async fn d21_of_1000_waiters_one_is_served(world: World) {
     calls.abort_all();
 }
 
-async fn a_wait_that_is_over_is_answered_held(world: World) {
+async fn an_expired_wait_is_answered_held(world: World) {
     let locks = Keeper::of(&world);
     locks.acquired("l", "a").await;
     let answer = locks.ask(waiting(0.2, acquire("l", "b"))).await;
     assert_eq!(refused(&answer), "a");
-    assert_eq!(locks.get("l").await.waiters, 0, "its place is given up");
+    assert_eq!(locks.get("l").await.waiters, 0, "an expired wait leaves the queue");
     assert!(locks.released(release("l", "a")).await);
     locks.acquired("l", "c").await;
 }
@@ -118,12 +118,12 @@ async fn a_deadline_shorter_than_the_wait_is_kept(world: World) {
         request.metadata_mut().insert("grpc-timeout", "3S".parse().unwrap());
         answers.push(stub.clone().acquire_lock(request).await);
     }
-    let answer = answers.pop().unwrap().expect("it is answered in time");
+    let answer = answers.pop().unwrap().expect("every attempt missed its deadline");
     assert_eq!(refused(answer.get_ref()), "a");
     locks.waiters("l", 0).await;
 }
 
-async fn a_lease_that_lapses_frees_the_lock_for_the_first(world: World) {
+async fn an_ended_lease_frees_the_lock_for_the_first_waiter(world: World) {
     let locks = Keeper::of(&world);
     granted(&locks.ask(leased(5.0, acquire("l", "silent"))).await);
     let first = wait(&locks, "l", "b");
@@ -170,7 +170,7 @@ pub fn ticket(outcome: &Acquisition) -> u64 {
 
 /// A client has lost its connection, and calls again while its first call still waits.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_that_waits_twice_has_one_place() {
+async fn an_owner_with_two_waiting_calls_has_one_ticket() {
     let (twins, mut locks) = (Twins::new().await, States::<Lock>::new());
     let mut decide = async |decision: AcquireLock| twins.agree(&mut locks, &decision, "").await;
     decide(ask("a", None)).await;

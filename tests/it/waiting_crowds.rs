@@ -16,7 +16,7 @@ use crate::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d21_one_release_tells_one_of_1000() {
+async fn d21_one_release_wakes_one_of_1000_waiters() {
     let channel = format!("test:{:016x}", rand::random::<u64>());
     let mut twins = Twins::listening(std::slice::from_ref(&channel)).await;
     let mut locks = States::<Lock>::new();
@@ -33,7 +33,7 @@ async fn d21_one_release_tells_one_of_1000() {
 
 /// More waiters than one step wakes: each waiter that is served wakes further ones.
 #[tokio::test(flavor = "multi_thread")]
-async fn slots_for_many_are_handed_on_to_all() {
+async fn many_free_slots_reach_all_waiters() {
     let channel = format!("test:{:016x}", rand::random::<u64>());
     let mut twins = Twins::listening(std::slice::from_ref(&channel)).await;
     let mut pools = States::<Pool>::new();
@@ -78,7 +78,7 @@ async fn dead_crowd() -> (Twins, States<Lock>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_does_not_wait_is_not_refused_for_the_dead() {
+async fn waiters_of_a_dead_server_do_not_refuse_other_calls() {
     let (twins, mut locks) = dead_crowd().await;
     for _ in 0..2 {
         // The server must repeat the decision at once.
@@ -90,7 +90,7 @@ async fn a_call_that_does_not_wait_is_not_refused_for_the_dead() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_dead_hold_nobody_up_who_waits() {
+async fn waiters_of_a_dead_server_delay_no_other_waiter() {
     let (twins, mut locks) = dead_crowd().await;
     let alive = ask("b", Some((1, 0, "alive")));
     let ticket = ticket(&twins.agree(&mut locks, &alive, "").await);
@@ -106,7 +106,7 @@ async fn the_dead_hold_nobody_up_who_waits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_dead_are_not_counted_for_long() {
+async fn waiters_of_a_dead_server_are_soon_not_counted() {
     let (twins, mut locks) = dead_crowd().await;
     let get = GetLock { name: ask("a", None).name };
     for left in [700, 200, 0] {

@@ -43,7 +43,7 @@ async fn waiters_of_two_servers_are_served_in_one_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_places_of_a_server_that_dies_lapse_by_themselves() {
+async fn the_queue_entries_of_a_dead_server_expire() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let [(mut dying, theirs), (_alive, ours)] = two_servers(&redis).await;
@@ -61,7 +61,7 @@ async fn the_places_of_a_server_that_dies_lapse_by_themselves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_wait_hold_no_connection_to_redis() {
+async fn waiting_calls_use_no_connection_to_redis() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let config = TempFile::new("[redis]\nconnections = 2");
@@ -85,7 +85,7 @@ async fn calls_that_wait_hold_no_connection_to_redis() {
 
 /// No wake-up arrives: the server may not subscribe, and its scripts may not publish.
 #[tokio::test(flavor = "multi_thread")]
-async fn hints_that_are_lost_cost_no_turn() {
+async fn waiters_are_served_without_wake_ups() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let user = ["ACL", "SETUSER", "deaf", "on", ">secret", "~*", "+@all", "resetchannels"];
@@ -109,7 +109,7 @@ async fn hints_that_are_lost_cost_no_turn() {
 
 /// A place whose call has ended, before its server has reported the end.
 #[tokio::test(flavor = "multi_thread")]
-async fn d20_a_ghost_is_taken_out_of_the_way_when_its_turn_comes() {
+async fn d20_a_queue_entry_without_a_call_is_removed_when_it_is_first() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let server = Server::start(&["--engine", &redis.url()]).await;
@@ -129,7 +129,7 @@ async fn d20_a_ghost_is_taken_out_of_the_way_when_its_turn_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn places_that_redis_lost_are_taken_again_in_their_order() {
+async fn queue_entries_lost_by_redis_are_restored_in_order() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let servers = two_servers(&redis).await;
@@ -152,7 +152,7 @@ async fn places_that_redis_lost_are_taken_again_in_their_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_ends_sends_those_that_wait_elsewhere() {
+async fn a_stopping_server_refuses_its_waiters_as_unavailable() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let [(mut ending, theirs), (_other, ours)] = two_servers(&redis).await;
@@ -166,7 +166,8 @@ async fn a_server_that_ends_sends_those_that_wait_elsewhere() {
     ours.waiters("l", 20).await;
     ending.process.signal("-TERM");
     for call in calls {
-        let status = timeout(PATIENCE, call).await.expect("it is answered").unwrap().unwrap_err();
+        let status =
+            timeout(PATIENCE, call).await.expect("the call got no answer").unwrap().unwrap_err();
         assert_eq!(status.code(), tonic::Code::Unavailable, "{status:?}");
     }
     assert_eq!(ours.get("l").await.waiters, 0);
@@ -174,7 +175,7 @@ async fn a_server_that_ends_sends_those_that_wait_elsewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_that_wait_are_told_when_the_store_is_down() {
+async fn waiters_get_an_error_when_redis_becomes_unreachable() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let server = Server::start(&["--engine", &redis.url()]).await;
@@ -189,12 +190,13 @@ async fn those_that_wait_are_told_when_the_store_is_down() {
     locks.waiters("l", 10).await;
     redis.kill();
     for call in calls {
-        let status = timeout(PATIENCE, call).await.expect("it is answered").unwrap().unwrap_err();
+        let status =
+            timeout(PATIENCE, call).await.expect("the call got no answer").unwrap().unwrap_err();
         let code = status.code();
         assert!(matches!(code, tonic::Code::Unavailable | tonic::Code::DeadlineExceeded), "{code}");
     }
     // After Redis is back, the lease is still in force.
     redis.start().await;
     Keeper::to(&server).await;
-    assert_eq!(locks.held("l", "b").await, "a", "it kept the lease");
+    assert_eq!(locks.held("l", "b").await, "a", "the holder keeps its lease");
 }

@@ -18,13 +18,13 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(60);
 
 on_both_engines! {
-    an_event_says_what_happened,
-    a_watch_from_now_on_misses_nothing,
-    any_cursor_goes_on_where_it_was,
-    a_gap_comes_first_and_goes_on_with_what_is_kept,
+    an_event_has_the_fields_of_its_change,
+    a_watch_from_now_on_gets_every_later_event,
+    a_watch_resumes_after_any_cursor,
+    a_gap_event_comes_before_the_stored_events,
     a_thousand_watchers_get_every_event,
-    what_is_no_cursor_is_refused,
-    pools_are_watched_apart,
+    an_invalid_cursor_is_refused,
+    a_watch_gets_events_of_its_pool_only,
 }
 
 /// A stream of a pool's events.
@@ -38,17 +38,17 @@ impl Events {
 
     /// The next event.
     pub async fn next(&mut self) -> pb::PoolEvent {
-        self.try_next().await.expect("the stream goes on")
+        self.try_next().await.expect("the stream ended")
     }
 
     /// The next event, or the status that ends the stream.
     pub async fn try_next(&mut self) -> Result<pb::PoolEvent, tonic::Status> {
-        timeout(PATIENCE, self.wait()).await.expect("an event comes")
+        timeout(PATIENCE, self.wait()).await.expect("no event arrived in time")
     }
 
     /// Like [`Events::try_next`], without a time limit.
     pub async fn wait(&mut self) -> Result<pb::PoolEvent, tonic::Status> {
-        Ok(self.0.message().await?.expect("it ends with a status").event.unwrap())
+        Ok(self.0.message().await?.expect("the stream ended without a status").event.unwrap())
     }
 
     /// The status that ends the stream, after any number of events.
@@ -87,7 +87,7 @@ fn tasks(admissions: &[(String, String)]) -> Vec<String> {
     admissions.iter().map(|(task, _)| task.clone()).collect()
 }
 
-async fn an_event_says_what_happened(world: World) {
+async fn an_event_has_the_fields_of_its_change(world: World) {
     let mut events = Events::of(&world.client, "p", None).await;
     world.advance(Duration::from_secs(1)).await;
     let lease = world.admit("p", "d", "t").await.lease.unwrap();
@@ -112,7 +112,7 @@ async fn an_event_says_what_happened(world: World) {
     assert_eq!(refused.code, "INVALID_ARGUMENT");
 }
 
-async fn a_watch_from_now_on_misses_nothing(world: World) {
+async fn a_watch_from_now_on_gets_every_later_event(world: World) {
     world.configure(capacity("p", 1_000_000)).await;
     let mut watchers = Vec::new();
     for round in 0..20 {
@@ -129,7 +129,7 @@ async fn a_watch_from_now_on_misses_nothing(world: World) {
     }
 }
 
-async fn any_cursor_goes_on_where_it_was(world: World) {
+async fn a_watch_resumes_after_any_cursor(world: World) {
     world.configure(capacity("p", 1_000_000)).await;
     let mut live = Events::of(&world.client, "p", None).await;
     let expected = admit(&world, "p", 0..300).await;
@@ -148,7 +148,7 @@ async fn any_cursor_goes_on_where_it_was(world: World) {
     assert_eq!(tasks(&all.admissions(1).await), next);
 }
 
-async fn a_gap_comes_first_and_goes_on_with_what_is_kept(world: World) {
+async fn a_gap_event_comes_before_the_stored_events(world: World) {
     let rules = configured("[[pool]]\nmatch = \"*\"\ncapacity = 100000\nhistory = 100\n");
     let world = World::with_rules(world.is_redis(), rules).await;
     let mut live = Events::of(&world.client, "p", None).await;
@@ -187,7 +187,7 @@ async fn a_thousand_watchers_get_every_event(world: World) {
     }
 }
 
-async fn what_is_no_cursor_is_refused(world: World) {
+async fn an_invalid_cursor_is_refused(world: World) {
     for after in ["", "x", "-1", "+1", " 1", "1.0", "0x1", "12345678901234567", "9é"] {
         let request = pb::WatchPoolRequest { pool: String::new(), after: Some(after.to_owned()) };
         let refused = world.client.clone().watch_pool(request).await.unwrap_err();
@@ -198,7 +198,7 @@ async fn what_is_no_cursor_is_refused(world: World) {
     }
 }
 
-async fn pools_are_watched_apart(world: World) {
+async fn a_watch_gets_events_of_its_pool_only(world: World) {
     let names = ["p", "p}", "p%7D", "*", "p:events"];
     let mut watchers = Vec::new();
     for pool in names {

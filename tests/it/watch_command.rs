@@ -115,7 +115,7 @@ async fn each_event_is_a_line() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn json_is_a_record_that_can_be_checked_and_gone_on_with() {
+async fn json_output_can_be_checked_and_resumed() {
     let server = Server::start(&[]).await;
     three_tasks(&mut server.client().await).await;
     let first = printed(&server, "p --from-start --json --count 2").await;
@@ -133,7 +133,7 @@ async fn json_is_a_record_that_can_be_checked_and_gone_on_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_server_is_waited_for_and_nothing_missed() {
+async fn the_watch_resumes_after_a_restart_of_the_server() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let port = free_port();
@@ -198,7 +198,7 @@ async fn notices_and_bans_of_a_policy_are_lines_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_ends_when_nobody_reads_or_is_told_to() {
+async fn the_watch_ends_on_a_closed_pipe_and_on_a_signal() {
     let server = Server::start(&[]).await;
     let mut idle = Watch::start(&server.address(), "p");
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -223,7 +223,7 @@ async fn it_ends_when_nobody_reads_or_is_told_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_say_what_to_do() {
+async fn errors_name_a_remedy() {
     let nobody = format!("127.0.0.1:{}", free_port());
     let output = watch(&nobody, "p").output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();

@@ -77,7 +77,7 @@ fn retry(status: &Status) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_watchers_cost_redis_what_one_does() {
+async fn a_thousand_watchers_cost_redis_as_much_as_one() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let (_server, client) = serve(&redis, "").await;
@@ -99,7 +99,7 @@ async fn a_thousand_watchers_cost_redis_what_one_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watcher_that_does_not_read_is_cut_off_and_the_others_get_all() {
+async fn a_watcher_that_does_not_read_is_ended_and_others_get_all_events() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let (server, client) = serve(&redis, "").await;
@@ -135,7 +135,7 @@ async fn a_watcher_that_does_not_read_is_cut_off_and_the_others_get_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn streams_wait_for_the_store_and_go_on() {
+async fn streams_continue_after_an_outage_of_redis() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let (_server, client) = serve(&redis, "").await;
@@ -173,7 +173,7 @@ async fn streams_wait_for_the_store_and_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_ends_ends_its_streams_first() {
+async fn a_stopping_server_ends_its_streams_first() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let config = "drain_timeout = \"1h\"\n\
@@ -200,7 +200,7 @@ async fn a_server_that_ends_ends_its_streams_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unreadable_history_ends_its_own_streams_alone() {
+async fn an_unreadable_history_ends_the_streams_of_its_pool_only() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let (_server, client) = serve(&redis, "").await;
@@ -223,7 +223,7 @@ async fn an_unreadable_history_ends_its_own_streams_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_has_room_for_ten_thousand_watchers() {
+async fn a_server_accepts_at_most_ten_thousand_watchers() {
     let server = Server::start(&[]).await;
     let mut watchers = Vec::new();
     for _ in 0..10 {

@@ -20,13 +20,13 @@ const MINUTE: Duration = Duration::from_secs(60);
 const POLICIES: [&str; 6] = ["p", "q", "p/05", "p/05/05", "p}", "/05"];
 
 on_both_engines! {
-    every_level_is_told_once_a_window,
-    bans_by_hand_are_told_and_so_is_who_lifted_them,
-    what_changes_nothing_is_not_told,
-    any_cursor_goes_on_where_it_was,
-    a_gap_comes_first_and_goes_on_with_what_is_kept,
-    policies_are_watched_apart,
-    what_cannot_be_watched_is_refused,
+    every_level_is_one_event_per_window,
+    bans_and_unbans_of_an_operator_are_events,
+    a_call_without_effect_is_no_event,
+    a_watch_resumes_after_any_cursor,
+    a_gap_event_comes_before_the_stored_events,
+    a_watch_gets_events_of_its_policy_only,
+    an_unknown_policy_or_an_invalid_cursor_is_refused,
 }
 
 /// A world on the same engine, with the policies.
@@ -56,11 +56,11 @@ impl Events {
     /// The next event, or the status that ends the stream.
     pub async fn try_next(&mut self) -> Result<pb::RateEvent, tonic::Status> {
         let next = timeout(PATIENCE, self.0.message()).await.expect("an event comes");
-        Ok(next?.expect("it ends with a status").event.unwrap())
+        Ok(next?.expect("the stream ended without a status").event.unwrap())
     }
 
     async fn next(&mut self) -> pb::RateEvent {
-        self.try_next().await.expect("the stream goes on")
+        self.try_next().await.expect("the stream ended")
     }
 
     async fn take(&mut self, number: usize) -> Vec<pb::RateEvent> {
@@ -109,7 +109,7 @@ fn kinds(events: &[pb::RateEvent]) -> Vec<(RateEventKind, &str)> {
     events.iter().map(|event| (event.kind(), &*event.key)).collect()
 }
 
-async fn every_level_is_told_once_a_window(world: World) {
+async fn every_level_is_one_event_per_window(world: World) {
     let world = with_policies(world).await;
     let mut live = Events::of(&world.rates, "p", None).await;
     for strike in 1..=3 {
@@ -135,7 +135,7 @@ async fn every_level_is_told_once_a_window(world: World) {
     }
 }
 
-async fn bans_by_hand_are_told_and_so_is_who_lifted_them(world: World) {
+async fn bans_and_unbans_of_an_operator_are_events(world: World) {
     let world = with_policies(world).await;
     let mut live = Events::of(&world.rates, "p", None).await;
     let first = ban(&world, "p", "k", "ann").await;
@@ -144,7 +144,7 @@ async fn bans_by_hand_are_told_and_so_is_who_lifted_them(world: World) {
     assert!(unban(&world, "p", "k", "eve").await && !unban(&world, "p", "k", "eve").await);
     let third = ban(&world, "p", "k", "").await;
     world.advance(MINUTE).await;
-    assert!(!unban(&world, "p", "k", "eve").await, "it had ended");
+    assert!(!unban(&world, "p", "k", "eve").await, "the ban had ended before");
     let told = live.exactly(4, &world, "p").await;
     let kinds: Vec<RateEventKind> = told.iter().map(pb::RateEvent::kind).collect();
     assert_eq!(kinds, [Banned, Banned, Unbanned, Banned]);
@@ -172,7 +172,7 @@ async fn bans_by_hand_are_told_and_so_is_who_lifted_them(world: World) {
     assert_eq!(refused.code, "NOT_FOUND");
 }
 
-async fn what_changes_nothing_is_not_told(world: World) {
+async fn a_call_without_effect_is_no_event(world: World) {
     let world = with_policies(world).await;
     let mut live = Events::of(&world.rates, "p", None).await;
     let named = |request: &str, check| pb::CheckRateRequest { request_id: request.into(), ..check };
@@ -202,7 +202,7 @@ async fn what_changes_nothing_is_not_told(world: World) {
     }
 }
 
-async fn any_cursor_goes_on_where_it_was(world: World) {
+async fn a_watch_resumes_after_any_cursor(world: World) {
     let world = with_policies(world).await;
     let mut live = Events::of(&world.rates, "p", None).await;
     for number in 0..300 {
@@ -222,7 +222,7 @@ async fn any_cursor_goes_on_where_it_was(world: World) {
     assert_eq!(kinds(&all.take(300).await), kinds(&by_time(told)));
 }
 
-async fn a_gap_comes_first_and_goes_on_with_what_is_kept(world: World) {
+async fn a_gap_event_comes_before_the_stored_events(world: World) {
     let world = with_policies(world).await;
     let mut live = Events::of(&world.rates, "p", None).await;
     ban(&world, "p", "other", "").await;
@@ -250,7 +250,7 @@ async fn a_gap_comes_first_and_goes_on_with_what_is_kept(world: World) {
     }
 }
 
-async fn policies_are_watched_apart(world: World) {
+async fn a_watch_gets_events_of_its_policy_only(world: World) {
     let world = with_policies(world).await;
     let mut streams = Vec::new();
     for policy in POLICIES {
@@ -269,7 +269,7 @@ async fn policies_are_watched_apart(world: World) {
     }
 }
 
-async fn what_cannot_be_watched_is_refused(world: World) {
+async fn an_unknown_policy_or_an_invalid_cursor_is_refused(world: World) {
     let world = with_policies(world).await;
     let watch = async |policy: &str, after: Option<&str>| {
         let after = after.map(str::to_owned);
