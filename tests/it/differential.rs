@@ -94,9 +94,9 @@ async fn history(seed: u64) {
         }
     }
     assert!(compared > 100, "seed {seed}: only {compared} records to compare");
-    assert_eq!(history.kinds.len(), 10, "seed {seed}: every kind of event");
+    assert_eq!(history.kinds.len(), 10, "seed {seed}: some kinds of events did not occur");
     assert!(history.withdrawn.iter().all(|of| *of > 20), "seed {seed}: {:?}", history.withdrawn);
-    assert!(history.hints > 3, "seed {seed}: only {} were told", history.hints);
+    assert!(history.hints > 3, "seed {seed}: only {} wake-ups", history.hints);
 }
 
 impl History {

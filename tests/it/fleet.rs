@@ -56,7 +56,7 @@ const MIXED: &str = "--devices 100 --capacity 10 --report-interval 100ms --seed 
     --silent 10% --late 10% --crashes 10% --duplicates 20%";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cap_holds_whatever_the_devices_do() {
+async fn the_capacity_holds_for_all_kinds_of_devices() {
     let report =
         fleet::run(&options(serve(Clock::system()).await, MIXED)).await.expect("reachable");
     assert_eq!(report.exit_status(), 0, "{report}");
@@ -98,7 +98,7 @@ fn evict_all_the_time(server: SocketAddr) -> JoinHandle<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cap_that_is_exceeded_is_seen() {
+async fn an_exceeded_capacity_is_reported() {
     let server = serve(Clock::system()).await;
     let evicting = evict_all_the_time(server);
     let flags = "--devices 50 --capacity 5 --report-interval 100ms --task-duration 400ms \
@@ -110,11 +110,14 @@ async fn a_cap_that_is_exceeded_is_seen() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_named_with_what_to_do() {
+async fn an_unreachable_server_is_named_with_a_remedy() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
     drop(listener);
-    let error = fleet::run(&options(address, "")).await.expect_err("nobody listens").to_string();
+    let error = fleet::run(&options(address, ""))
+        .await
+        .expect_err("the fleet reached a server")
+        .to_string();
     for part in [address.to_string().as_str(), "UNAVAILABLE", "tollgate serve", "--server"] {
         assert!(error.contains(part), "{error}");
     }

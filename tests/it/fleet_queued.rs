@@ -29,7 +29,7 @@ fn check(text: &str, tasks: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_tasks_end_whatever_the_devices_do() {
+async fn all_tasks_end_for_all_kinds_of_devices() {
     let flags = "--queued --tasks 400 --devices 40 --capacity 8 --report-interval 50ms --seed 7 \
         --task-duration 10ms..40ms --lease 200ms --max-attempts 2 --payload 300 \
         --silent 10% --late 20% --crashes 10% --duplicates 20% --fail 20%";
@@ -47,7 +47,7 @@ async fn all_tasks_end_whatever_the_devices_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_that_is_taken_away_is_seen() {
+async fn a_cancelled_task_is_reported() {
     let server = Server::start(&[]).await;
     let mut client = server.client().await;
     let cancels = async {

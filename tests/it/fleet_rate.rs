@@ -37,7 +37,7 @@ fn check(text: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_limit_holds_whatever_the_algorithm() {
+async fn the_limit_holds_for_every_algorithm() {
     for (flags, permitted) in [
         ("--window 250ms --algorithm sliding-window --volley 20 --volley-every 200ms", 10),
         ("--window 250ms --algorithm fixed-window --volley 20 --volley-every 200ms", 20),
@@ -55,7 +55,7 @@ async fn a_limit_holds_whatever_the_algorithm() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn patient_callers_are_hardly_refused() {
+async fn patient_callers_are_rarely_refused() {
     let hammering = play(Clock::system(), "--window 1s").await.to_string();
     let patient = play(Clock::system(), "--window 1s --patient").await.to_string();
     check(&patient);
@@ -87,7 +87,7 @@ fn hasty() -> (Clock, JoinHandle<()>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_limit_that_is_exceeded_is_seen() {
+async fn an_exceeded_limit_is_reported() {
     for flags in ["--window 1s", "--window 1s --algorithm token-bucket"] {
         let (clock, running) = hasty();
         let report = play(clock, flags).await;

@@ -24,7 +24,7 @@ fn check(text: &str, buyers: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_is_sold_whatever_the_buyers_do() {
+async fn all_items_are_sold_for_all_kinds_of_buyers() {
     let flags = "--sale --items 20 --buyers 400 --rush 200ms --hold 400ms --seed 7 \
         --never-pay 30% --pay-late 20% --cancel 20% --repeat 50%";
     let report =
@@ -87,7 +87,7 @@ async fn two_thousand_buyers_on_redis() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stock_that_comes_from_nowhere_is_seen() {
+async fn stock_added_behind_the_server_is_reported() {
     let (redis, server) = redis_server().await;
     // Adds stock behind the back of the server.
     let adds = async {

@@ -10,23 +10,23 @@ use crate::{
 };
 
 on_both_engines! {
-    d1_a_release_releases,
-    d3_a_late_release_leaves_the_next_holder_alone,
+    d1_a_release_frees_the_lock,
+    d3_a_late_release_frees_no_lock_of_the_next_holder,
     d5_owners_of_the_same_instant_have_different_tokens,
     d6_only_the_engines_clock_counts,
-    d8_to_try_once_is_one_try,
+    d8_a_call_without_wait_tries_once,
     d9_a_stalled_holder_has_the_smaller_token,
-    an_owner_that_acquires_again_gets_its_lease,
-    a_repeated_release_is_answered_as_the_first,
+    a_repeated_acquire_gets_the_same_lease,
+    a_repeated_release_gets_the_first_answer,
     a_renewal_counts_from_now_and_keeps_its_length,
     a_lease_that_ended_is_not_renewed,
     a_stale_token_neither_renews_nor_releases,
     a_lock_shows_its_holder,
-    tokens_grow_though_the_clock_is_set_back,
-    locks_of_any_name_are_apart,
+    tokens_grow_while_the_clock_is_set_back,
+    locks_of_different_names_share_no_state,
 }
 
-async fn d1_a_release_releases(world: World) {
+async fn d1_a_release_frees_the_lock(world: World) {
     let locks = Keeper::of(&world);
     let first = locks.acquired("l", "a").await;
     assert_eq!(locks.held("l", "b").await, "a");
@@ -39,7 +39,7 @@ async fn d1_a_release_releases(world: World) {
     locks.acquired("l", "c").await;
 }
 
-async fn d3_a_late_release_leaves_the_next_holder_alone(world: World) {
+async fn d3_a_late_release_frees_no_lock_of_the_next_holder(world: World) {
     let locks = Keeper::of(&world);
     let late = granted(&locks.ask(leased(5.0, acquire("l", "a"))).await);
     world.advance(Duration::from_secs(5)).await;
@@ -82,7 +82,7 @@ async fn d6_only_the_engines_clock_counts(world: World) {
     locks.acquired("l", "b").await;
 }
 
-async fn d8_to_try_once_is_one_try(world: World) {
+async fn d8_a_call_without_wait_tries_once(world: World) {
     let locks = Keeper::of(&world);
     let at_once = pb::AcquireLockRequest { max_wait: Some(seconds(0.0)), ..acquire("l", "a") };
     granted(&locks.ask(at_once).await);
@@ -101,7 +101,7 @@ async fn d9_a_stalled_holder_has_the_smaller_token(world: World) {
     assert_eq!(locks.renewed(renew("l", "a")).await, None);
 }
 
-async fn an_owner_that_acquires_again_gets_its_lease(world: World) {
+async fn a_repeated_acquire_gets_the_same_lease(world: World) {
     let locks = Keeper::of(&world);
     let first = locks.ask(leased(10.0, acquire("l", "a"))).await;
     world.advance(Duration::from_secs(4)).await;
@@ -110,7 +110,7 @@ async fn an_owner_that_acquires_again_gets_its_lease(world: World) {
     assert_eq!(granted(&again), granted(&first), "its end stays what it was");
 }
 
-async fn a_repeated_release_is_answered_as_the_first(world: World) {
+async fn a_repeated_release_gets_the_first_answer(world: World) {
     let locks = Keeper::of(&world);
     let lease = locks.acquired("l", "a").await;
     let by_token =
@@ -121,7 +121,7 @@ async fn a_repeated_release_is_answered_as_the_first(world: World) {
     assert!(!locks.released(by_token(lease.fencing_token + 1)).await);
     assert!(!locks.released(release("l", "b")).await);
     world.advance(Duration::from_secs(300)).await;
-    assert!(!locks.released(release("l", "a")).await, "for 5 minutes");
+    assert!(!locks.released(release("l", "a")).await, "a release is repeated for 5 minutes only");
     assert!(!locks.released(release("never", "a")).await);
 }
 
@@ -130,7 +130,7 @@ async fn a_renewal_counts_from_now_and_keeps_its_length(world: World) {
     let lease = granted(&locks.ask(leased(10.0, acquire("l", "a"))).await);
     let end = |lease: &pb::LockLease| micros(lease.expire_time) - micros(lease.grant_time);
     world.advance(Duration::from_secs(9)).await;
-    let renewed = locks.renewed(renew("l", "a")).await.expect("it is held");
+    let renewed = locks.renewed(renew("l", "a")).await.expect("the lock is not held");
     assert_eq!((renewed.fencing_token, end(&renewed)), (lease.fencing_token, 19_000_000));
     let longer = pb::RenewLockRequest {
         lease_duration: Some(seconds(60.0)),
@@ -145,11 +145,11 @@ async fn a_renewal_counts_from_now_and_keeps_its_length(world: World) {
 
 async fn a_lease_that_ended_is_not_renewed(world: World) {
     let locks = Keeper::of(&world);
-    assert_eq!(locks.renewed(renew("l", "a")).await, None, "of a lock that nobody had");
+    assert_eq!(locks.renewed(renew("l", "a")).await, None, "a lock that was never acquired");
     granted(&locks.ask(leased(1.0, acquire("l", "a"))).await);
     assert_eq!(locks.renewed(renew("l", "b")).await, None);
     world.advance(Duration::from_secs(1)).await;
-    assert_eq!(locks.renewed(renew("l", "a")).await, None, "though nobody has it since");
+    assert_eq!(locks.renewed(renew("l", "a")).await, None, "an ended lease of a free lock");
     assert!(!locks.get("l").await.held);
     locks.acquired("l", "a").await;
     assert!(locks.released(release("l", "a")).await);
@@ -181,7 +181,7 @@ async fn a_lock_shows_its_holder(world: World) {
     assert_eq!(shown.lease, Some(lease));
 }
 
-async fn tokens_grow_though_the_clock_is_set_back(world: World) {
+async fn tokens_grow_while_the_clock_is_set_back(world: World) {
     let locks = Keeper::of(&world);
     let mut last = 0;
     for _ in 0..3 {
@@ -193,7 +193,7 @@ async fn tokens_grow_though_the_clock_is_set_back(world: World) {
     }
 }
 
-async fn locks_of_any_name_are_apart(world: World) {
+async fn locks_of_different_names_share_no_state(world: World) {
     let locks = Keeper::of(&world);
     let names = ["a", "a}", "a%7D", "{", "a:b", "a}:lock", "*", "é", "a b"];
     for name in names {

@@ -13,8 +13,8 @@ use crate::{
 
 on_both_engines! {
     every_bad_field_is_named_and_nothing_is_written,
-    what_cannot_be_read_is_one_locks_trouble,
-    a_queue_that_cannot_be_read_is_one_pools_trouble,
+    unreadable_state_affects_one_lock_only,
+    an_unreadable_queue_affects_one_pool_only,
 }
 
 fn fields(status: &Status) -> Vec<String> {
@@ -69,7 +69,7 @@ async fn every_bad_field_is_named_and_nothing_is_written(world: World) {
     assert_eq!(world.keys().await, [] as [String; 0]);
 }
 
-async fn what_cannot_be_read_is_one_locks_trouble(world: World) {
+async fn unreadable_state_affects_one_lock_only(world: World) {
     let broken: [(&str, &[&str]); 8] = [
         ("text", &["SET", "{}:{lock:text}:lock", "text"]),
         ("state", &["SET", "{}:{lock:state}:lock", "X 1 1 1 1000 a"]),
@@ -116,7 +116,7 @@ async fn what_cannot_be_read_is_one_locks_trouble(world: World) {
     locks.acquired("places", "c").await;
 }
 
-async fn a_queue_that_cannot_be_read_is_one_pools_trouble(world: World) {
+async fn an_unreadable_queue_affects_one_pool_only(world: World) {
     for command in [
         &["SET", "{}:{admission:p}:queue", "text"][..],
         &["HSET", "{}:{admission:p}:queue", "a", "1"],

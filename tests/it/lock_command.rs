@@ -31,7 +31,7 @@ fn ends(server: &str, arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_commands_exit_code_is_its_own() {
+async fn the_exit_code_is_that_of_the_command() {
     let server = Server::start(&[]).await;
     let (address, nothing) = (server.address(), String::new());
     for (script, code) in [("true", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -TERM $$", 143)]
@@ -48,7 +48,7 @@ async fn the_commands_exit_code_is_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_command_is_told_its_lease_and_each_token_is_greater() {
+async fn the_command_gets_its_lease_in_variables_and_tokens_grow() {
     let server = Server::start(&[]).await;
     let script = "echo $TOLLGATE_LOCK_NAME $TOLLGATE_LOCK_OWNER $TOLLGATE_FENCING_TOKEN";
     let mut tokens = Vec::new();
@@ -77,7 +77,7 @@ async fn commands_of_one_lock_run_one_at_a_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_does_not_get_the_lock_is_told_who_has_it() {
+async fn a_refused_command_names_the_holder() {
     let (server, folder) = (Server::start(&[]).await, Folder::new());
     let first = folder.start(&server.address(), "l --owner first", WORK).started();
     for wait in ["0s", "100ms"] {
@@ -93,7 +93,7 @@ async fn who_does_not_get_the_lock_is_told_who_has_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_outlives_the_lease_keeps_it() {
+async fn the_lease_of_a_long_command_is_renewed() {
     let (server, folder) = (Server::start(&[]).await, Folder::new());
     let running = folder.start(&server.address(), "l --lease 2s", WORK).started();
     let locks = Keeper::to(&server).await;
@@ -111,7 +111,7 @@ async fn renewed(locks: &Keeper, name: &str, token: u64, length: Duration) {
             let request = pb::GetLockRequest { name: name.into() };
             // A server that has just started answers after it has reached its store.
             if let Ok(answer) = locks.0.clone().get_lock(request).await {
-                let lease = answer.into_inner().lease.expect("it is held all the time");
+                let lease = answer.into_inner().lease.expect("the lock was not held");
                 assert_eq!(lease.fencing_token, token);
                 let lasts = micros(lease.expire_time) - micros(lease.grant_time);
                 if lasts >= length.as_micros() as u64 {
@@ -125,7 +125,7 @@ async fn renewed(locks: &Keeper, name: &str, token: u64, length: Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_restarts_costs_nothing() {
+async fn a_restart_of_the_server_loses_no_lock() {
     let (folder, port, name) = (Folder::new(), free_port(), format!("restart-{}", id()));
     let (listen, engine) = (format!("127.0.0.1:{port}"), redis_url());
     let serve = || {
@@ -141,7 +141,8 @@ async fn a_server_that_restarts_costs_nothing() {
     drop(first);
     // A renewal arrives while no server is running.
     let gone = TcpListener::bind(&listen).await.unwrap();
-    let renewal = tokio::time::timeout(LONG, gone.accept()).await.expect("it comes").unwrap();
+    let renewal =
+        tokio::time::timeout(LONG, gone.accept()).await.expect("no renewal arrived").unwrap();
     drop((renewal, gone));
     eventually("the port is free", async || is_free(port)).await;
     let second = serve();
@@ -152,7 +153,7 @@ async fn a_server_that_restarts_costs_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_signal_is_the_commands_and_the_lock_is_released() {
+async fn a_signal_is_passed_to_the_command_and_the_lock_is_released() {
     let (server, folder) = (Server::start(&[]).await, Folder::new());
     let script = format!("trap 'echo tidied; exit 3' TERM; {WORK}");
     let running = folder.start(&server.address(), "l", &script).started();
@@ -198,7 +199,7 @@ async fn a_command_whose_lock_is_lost_is_asked_to_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_an_answer_the_lock_is_lost_by_the_leases_end() {
+async fn without_an_answer_the_lock_counts_as_lost_at_the_end_of_the_lease() {
     let (server, folder) = (Server::start(&[]).await, Folder::new());
     let stubborn = format!("trap '' TERM; {WORK}");
     let killed = "l --lease 2s --kill-after 100ms";
@@ -221,7 +222,7 @@ async fn without_an_answer_the_lock_is_lost_by_the_leases_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_that_fails_is_told_and_changes_no_exit_code() {
+async fn a_failed_release_is_reported_and_changes_no_exit_code() {
     let (server, folder) = (Server::start(&[]).await, Folder::new());
     let address = server.address();
     let running = folder.start(&address, "l", &format!("{WORK}; exit 7")).started();
@@ -238,7 +239,7 @@ async fn a_release_that_fails_is_told_and_changes_no_exit_code() {
 }
 
 #[test]
-fn a_wrong_command_line_ends_with_64() {
+fn a_wrong_command_line_exits_with_64() {
     for arguments in [&["l"][..], &["l", "--"], &["l", "ls"], &["l", "--lease", "1ms", "--", "ls"]]
     {
         assert_eq!(ends("127.0.0.1:1", arguments).0, Some(64), "{arguments:?}");

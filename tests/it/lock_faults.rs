@@ -79,7 +79,7 @@ async fn s3_script_flush_fails_no_call_that_waits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reply_that_is_lost_does_not_cost_the_lock() {
+async fn a_lost_reply_loses_no_lock() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let wire = Wire::to(redis.port).await;

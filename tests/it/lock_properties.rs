@@ -132,7 +132,7 @@ impl Seen {
                 assert_eq!(Some((owner, lease.token, lease.expire.0)), was_held);
             }
             Acquisition::Acquired { lease, replayed: false } => {
-                assert!(was_held.is_none(), "two hold it");
+                assert!(was_held.is_none(), "the lock has two holders");
                 assert!(first.is_none_or(|first| first == owner), "{owner} overtakes {first:?}");
                 assert!(lease.token > self.last_token);
                 self.last_token = lease.token;
@@ -142,7 +142,7 @@ impl Seen {
             outcome @ Acquisition::Held { .. } => {
                 let must_wait = was_held.is_some() || first.is_some_and(|first| first != owner);
                 // The call itself removes lapsed places.
-                assert!(must_wait, "nobody holds it and nobody is before {owner}");
+                assert!(must_wait, "the lock is free and {owner} is first, but refused");
                 let turn = AcquireLock::turn(&outcome);
                 assert_eq!(matches!(turn, Turn::Waits(_)), waits);
                 if let Turn::Waits(ticket) = turn {
@@ -168,7 +168,11 @@ impl Seen {
                 if was_held && !stale {
                     assert_eq!(release, Release::Released);
                     self.holder = None;
-                    assert_eq!(self.hints - told, usize::from(waits), "one is told, if any");
+                    assert_eq!(
+                        self.hints - told,
+                        usize::from(waits),
+                        "a release wakes one waiter, if any waits"
+                    );
                 } else {
                     assert_eq!(self.hints, told);
                 }
@@ -218,7 +222,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn one_holds_the_lock_and_nobody_overtakes(ops in ops()) {
+    fn the_lock_has_one_holder_and_waiters_keep_their_order(ops in ops()) {
         let mut seen = Seen { now: 1_700_000_000_000_000, ..Seen::default() };
         for op in &ops {
             seen.step(op);

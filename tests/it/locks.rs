@@ -84,7 +84,7 @@ impl Keeper {
     pub async fn renewed(&self, request: pb::RenewLockRequest) -> Option<pb::LockLease> {
         let answer = self.0.clone().renew_lock(request).await.unwrap().into_inner();
         match answer.outcome() {
-            RenewLockOutcome::Renewed => Some(answer.lease.expect("a lease goes on")),
+            RenewLockOutcome::Renewed => Some(answer.lease.expect("RENEWED without a lease")),
             RenewLockOutcome::NotHeld => {
                 assert_eq!(answer.lease, None);
                 None
@@ -120,7 +120,7 @@ pub fn granted(answer: &pb::AcquireLockResponse) -> pb::LockLease {
 
 pub fn refused(answer: &pb::AcquireLockResponse) -> String {
     assert_eq!(answer.outcome(), AcquireLockOutcome::Held, "{answer:?}");
-    let retry = answer.retry_after.expect("when to ask again");
+    let retry = answer.retry_after.expect("HELD without retry_after");
     assert!(retry.seconds > 0 || retry.nanos > 0, "{answer:?}");
     assert!(answer.lease.is_none() && !answer.replayed, "{answer:?}");
     answer.holder.clone()

@@ -16,22 +16,22 @@ const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
 on_both_engines! {
-    b1_max_0_passes_nobody,
+    b1_max_0_allows_no_call,
     b2_a_counter_without_ttl_is_repaired,
-    b3_windows_below_a_second_work_and_none_is_refused,
+    b3_windows_below_a_second_work_and_zero_is_refused,
     b6_never_more_than_max_around_a_boundary,
     c2_hits_do_not_move_a_window,
     c3_a_burst_around_the_minute_is_banned,
-    c4_one_notice_a_level,
+    c4_each_tier_is_crossed_once,
     c6_a_refused_call_spends_nothing,
-    c7_of_concurrent_calls_exactly_those_left_pass,
+    c7_concurrent_calls_pass_up_to_the_remaining_number,
     c8_an_omitted_cost_counts_one,
     c9_waits_are_rounded_up_and_never_0,
-    c10_names_do_not_run_into_each_other,
+    c10_different_keys_share_no_counter,
     c11_a_raised_limit_and_a_reset_count_at_once,
 }
 
-async fn b1_max_0_passes_nobody(world: World) {
+async fn b1_max_0_allows_no_call(world: World) {
     for algorithm in ALGORITHMS {
         let none = rule([limit(0, MINUTE, algorithm)]);
         for _ in 0..3 {
@@ -59,7 +59,7 @@ async fn b2_a_counter_without_ttl_is_repaired(world: World) {
     }
 }
 
-async fn b3_windows_below_a_second_work_and_none_is_refused(world: World) {
+async fn b3_windows_below_a_second_work_and_zero_is_refused(world: World) {
     let half = Duration::from_millis(500);
     for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::TokenBucket] {
         let two = rule([limit(2, half, algorithm)]);
@@ -114,7 +114,7 @@ async fn c3_a_burst_around_the_minute_is_banned(world: World) {
     assert!(answer.crossed && !answer.allowed);
 }
 
-async fn c4_one_notice_a_level(world: World) {
+async fn c4_each_tier_is_crossed_once(world: World) {
     for algorithm in WINDOWS {
         let key = algorithm.as_str_name();
         let (mut verdicts, mut crossed) = (Vec::new(), Vec::new());
@@ -153,7 +153,7 @@ async fn c6_a_refused_call_spends_nothing(world: World) {
     }
 }
 
-async fn c7_of_concurrent_calls_exactly_those_left_pass(world: World) {
+async fn c7_concurrent_calls_pass_up_to_the_remaining_number(world: World) {
     for algorithm in ALGORITHMS {
         let ten = rule([limit(10, MINUTE, algorithm)]);
         let mut calls = JoinSet::new();
@@ -198,7 +198,7 @@ async fn c9_waits_are_rounded_up_and_never_0(world: World) {
     assert!(answer.allowed && answer.retry_after.is_none());
 }
 
-async fn c10_names_do_not_run_into_each_other(world: World) {
+async fn c10_different_keys_share_no_counter(world: World) {
     let one = rule([limit(1, MINUTE, Algorithm::FixedWindow)]);
     let keys = ["a", "a}", "a%7D", "{a}", "*", "a:b", "a_b", "a b", "%", "b_c", "c"];
     for key in keys {

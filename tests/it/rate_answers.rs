@@ -15,13 +15,13 @@ const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
 on_both_engines! {
-    bans_climb_a_ladder_and_come_down_again,
+    ban_durations_grow_with_strikes_until_strikes_are_forgotten,
     an_operator_bans_and_unbans,
     bans_are_listed_in_pages,
     a_banned_key_touches_no_counter,
     a_repeated_request_gets_the_first_answer,
-    looking_writes_nothing_and_tells_what_a_call_would_get,
-    a_tier_at_max_takes_its_place,
+    a_check_of_cost_0_writes_nothing_and_returns_the_next_verdict,
+    a_tier_at_max_replaces_the_throttle_of_max,
     calendar_windows_follow_the_clock_of_their_offset,
     a_token_bucket_lets_a_burst_pass_and_refills_evenly,
     rates_beyond_one_per_microsecond_are_exact,
@@ -29,7 +29,7 @@ on_both_engines! {
     batches_are_answered_in_order,
 }
 
-async fn bans_climb_a_ladder_and_come_down_again(world: World) {
+async fn ban_durations_grow_with_strikes_until_strikes_are_forgotten(world: World) {
     let rule =
         pb::Rule { ban_memory: Some(duration(10 * MINUTE)), ..crawlers(Algorithm::FixedWindow) };
     for (strike, minutes, wait) in [(1, 5, 5), (2, 60, 60), (3, 60, 71), (1, 5, 5)] {
@@ -68,8 +68,8 @@ async fn an_operator_bans_and_unbans(world: World) {
     assert_eq!(world.ban("k", MINUTE).await.strikes, 2);
 
     assert!(world.unban("k").await && !world.unban("k").await);
-    assert_eq!(world.passes(9, "k", &rule).await, 5, "its usage is forgotten");
-    assert_eq!(world.ban("k", MINUTE).await.strikes, 1, "and its strikes");
+    assert_eq!(world.passes(9, "k", &rule).await, 5, "unban deletes the usage");
+    assert_eq!(world.ban("k", MINUTE).await.strikes, 1, "unban deletes the strikes");
     assert!(!world.reset("other", "").await);
 }
 
@@ -170,7 +170,7 @@ async fn a_repeated_request_gets_the_first_answer(world: World) {
     assert!(ask("ban", &crawlers).await.allowed);
 }
 
-async fn looking_writes_nothing_and_tells_what_a_call_would_get(world: World) {
+async fn a_check_of_cost_0_writes_nothing_and_returns_the_next_verdict(world: World) {
     let rule = crawlers(Algorithm::SlidingWindow);
     let look = || world.ask(cost(0, check("k", &rule)));
     assert_eq!(look().await.verdict(), RateVerdict::Allow);
@@ -188,7 +188,7 @@ async fn looking_writes_nothing_and_tells_what_a_call_would_get(world: World) {
     assert!(look().await.ban.is_some());
 }
 
-async fn a_tier_at_max_takes_its_place(world: World) {
+async fn a_tier_at_max_replaces_the_throttle_of_max(world: World) {
     let warn = |above| vec![tier(above, TierAction::Warn, &[])];
     let rule_of =
         |max, tiers| pb::Rule { tiers, ..rule([limit(max, MINUTE, Algorithm::FixedWindow)]) };
@@ -246,7 +246,7 @@ async fn a_token_bucket_lets_a_burst_pass_and_refills_evenly(world: World) {
         assert_eq!(world.passes(3, "k", &ten).await, 1);
     }
     let too_much = world.ask(cost(4, check("k", &ten))).await;
-    assert_eq!(length(too_much.retry_after), MINUTE, "no wait helps");
+    assert_eq!(length(too_much.retry_after), MINUTE, "a cost above burst never passes");
     world.advance(MINUTE).await;
     assert!(world.ask(cost(3, check("k", &ten))).await.allowed);
 }

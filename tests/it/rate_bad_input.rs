@@ -20,7 +20,7 @@ on_both_engines! {
     a_rule_has_bounds,
     batches_have_bounds_and_are_refused_as_a_whole,
     bans_and_listings_have_bounds,
-    what_is_at_its_bounds_is_taken,
+    values_at_their_bounds_are_accepted,
     unknown_policies_are_not_found,
 }
 
@@ -132,7 +132,7 @@ async fn bans_and_listings_have_bounds(world: World) {
     assert_eq!(world.keys().await, Vec::<String>::new());
 }
 
-async fn what_is_at_its_bounds_is_taken(world: World) {
+async fn values_at_their_bounds_are_accepted(world: World) {
     let (shortest, longest) = (MINUTE / 60_000, MINUTE * 43_200);
     for window in [shortest, longest] {
         for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::TokenBucket]

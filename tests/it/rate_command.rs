@@ -77,7 +77,7 @@ async fn a_policy_shows_each_of_its_limits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_an_answer_it_says_what_to_do() {
+async fn without_a_server_the_command_names_a_remedy() {
     let (code, text) = rate(&format!("127.0.0.1:{}", free_port()), "user:17").await;
     assert_eq!((code, text.lines().count()), (Some(69), 1), "{text}");
     for part in ["user:17", "UNAVAILABLE", "tollgate serve", "--server"] {
@@ -86,7 +86,7 @@ async fn without_an_answer_it_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_wrong_command_line_ends_with_64() {
+async fn a_wrong_command_line_exits_with_64() {
     for arguments in [
         "",
         "user:17 --max many",

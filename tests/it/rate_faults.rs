@@ -18,19 +18,19 @@ const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
 on_both_engines! {
-    a_clock_that_is_set_back_holds_nobody_up_for_longer,
-    what_cannot_be_read_is_one_keys_trouble,
+    a_clock_that_is_set_back_prolongs_no_wait,
+    unreadable_state_affects_one_key_only,
     a_key_counts_under_32_names,
     a_key_remembers_the_notices_of_few_tiers,
-    a_clock_that_is_set_back_keeps_no_notice_back,
-    windows_that_alternate_give_back_all_the_same,
-    a_window_that_is_empty_but_for_its_notices_takes_any_width,
+    a_clock_that_is_set_back_suppresses_no_notice,
+    alternating_windows_still_release_usage,
+    a_window_with_notices_only_accepts_any_length,
     a_large_bucket_keeps_its_usage_when_it_is_raised,
     an_offset_beyond_all_numbers_is_refused,
-    a_flood_of_bad_fields_is_answered_in_short,
+    many_bad_fields_get_a_short_answer,
 }
 
-async fn a_clock_that_is_set_back_holds_nobody_up_for_longer(world: World) {
+async fn a_clock_that_is_set_back_prolongs_no_wait(world: World) {
     world.advance(3600 * SECOND).await;
     for algorithm in ALGORITHMS {
         let key = algorithm.as_str_name();
@@ -40,7 +40,7 @@ async fn a_clock_that_is_set_back_holds_nobody_up_for_longer(world: World) {
     for algorithm in ALGORITHMS {
         let (key, two) = (algorithm.as_str_name(), rule([limit(2, MINUTE, algorithm)]));
         let refused = world.check(key, &two).await;
-        assert!(!refused.allowed, "{algorithm:?}: what was counted stays counted");
+        assert!(!refused.allowed, "{algorithm:?}: the usage was forgotten");
         let wait = length(refused.retry_after);
         assert!(wait <= MINUTE + SECOND, "{algorithm:?}: {wait:?}");
     }
@@ -55,7 +55,7 @@ async fn a_clock_that_is_set_back_holds_nobody_up_for_longer(world: World) {
     }
 }
 
-async fn what_cannot_be_read_is_one_keys_trouble(world: World) {
+async fn unreadable_state_affects_one_key_only(world: World) {
     let two = rule([limit(2, MINUTE, Algorithm::SlidingWindow)]);
     let broken: [&[&str]; 4] = [
         &["SET", "{}:{rate:\x1ftext}:usage", "sixty"],
@@ -112,7 +112,7 @@ async fn a_key_remembers_the_notices_of_few_tiers(world: World) {
     }
 }
 
-async fn a_clock_that_is_set_back_keeps_no_notice_back(world: World) {
+async fn a_clock_that_is_set_back_suppresses_no_notice(world: World) {
     for algorithm in WINDOWS {
         let key = algorithm.as_str_name();
         let mut rule = rule([limit(100, MINUTE, algorithm)]);
@@ -129,7 +129,7 @@ async fn a_clock_that_is_set_back_keeps_no_notice_back(world: World) {
     }
 }
 
-async fn windows_that_alternate_give_back_all_the_same(world: World) {
+async fn alternating_windows_still_release_usage(world: World) {
     for (short, long) in [(2000, 2100), (1000, 60_000), (2000, 3000)] {
         let key = format!("{short} {long}");
         let of = |millis| rule([limit(3, Duration::from_millis(millis), Algorithm::SlidingWindow)]);
@@ -146,7 +146,7 @@ async fn windows_that_alternate_give_back_all_the_same(world: World) {
     }
 }
 
-async fn a_window_that_is_empty_but_for_its_notices_takes_any_width(world: World) {
+async fn a_window_with_notices_only_accepts_any_length(world: World) {
     let of = |window, above| {
         let tiers = vec![tier(above, TierAction::Throttle, &[])];
         pb::Rule { tiers, ..rule([limit(9, window, Algorithm::SlidingWindow)]) }
@@ -187,7 +187,7 @@ async fn an_offset_beyond_all_numbers_is_refused(world: World) {
     }
 }
 
-async fn a_flood_of_bad_fields_is_answered_in_short(world: World) {
+async fn many_bad_fields_get_a_short_answer(world: World) {
     let bad = pb::Limit { algorithm: 99, ..pb::Limit::default() };
     let many = pb::Rule { limits: vec![bad; 200_000], ..pb::Rule::default() };
     let mut long = rule([limit(1, MINUTE, Algorithm::FixedWindow)]);
@@ -209,7 +209,7 @@ async fn a_flood_of_bad_fields_is_answered_in_short(world: World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_check_is_sent_again_only_if_a_repeat_is_known_as_one() {
+async fn a_check_is_repeated_only_with_a_request_id() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let wire = Wire::to(redis.port).await;

@@ -33,17 +33,17 @@ macro_rules! with_layouts {
 on_both_engines! {
     e1_values_are_compared_as_numbers,
     e2_a_floor_of_17_digits_is_exact,
-    e5_a_floor_is_never_undercut,
-    e18_a_step_of_nothing_or_backwards_is_refused,
-    e19_a_floor_that_is_no_value_is_refused_and_not_stored,
-    e24_the_largest_value_is_the_last_one,
+    e5_no_value_is_below_its_floor,
+    e18_a_step_of_zero_or_less_is_refused,
+    e19_an_invalid_floor_is_refused_and_not_stored,
+    e24_after_the_largest_value_calls_are_out_of_range,
 }
 
 with_layouts! {
     e6_the_year_09_keeps_its_zero,
     e9_no_sequence_is_forgotten,
-    e15_a_hundred_in_a_millisecond_then_the_next_one,
-    e16_a_carry_is_a_time_of_the_calendar,
+    e15_after_a_hundred_serials_the_next_millisecond_begins,
+    e16_a_carry_is_a_valid_time,
     e20_a_floor_far_beyond_the_clock_is_refused,
     e22_a_repeat_gets_the_same_numbers,
 }
@@ -52,7 +52,10 @@ async fn e1_values_are_compared_as_numbers(world: World) {
     let mut seen = BTreeSet::new();
     for _ in 0..200 {
         let value = world.one(floor(22, next("order"))).await;
-        assert!(seen.last() < Some(&value) && seen.insert(value), "{value} came before");
+        assert!(
+            seen.last() < Some(&value) && seen.insert(value),
+            "{value} is repeated or smaller than an earlier value"
+        );
     }
     assert_eq!((seen.first(), seen.last()), (Some(&22), Some(&221)));
 }
@@ -65,7 +68,7 @@ async fn e2_a_floor_of_17_digits_is_exact(world: World) {
     }
 }
 
-async fn e5_a_floor_is_never_undercut(world: World) {
+async fn e5_no_value_is_below_its_floor(world: World) {
     let stored = 25_111_812_000_012_345;
     assert_eq!(world.one(floor(stored, next("order"))).await, stored);
     assert_eq!(world.one(floor(stored + 1, next("order"))).await, stored + 1);
@@ -110,7 +113,7 @@ async fn e9_no_sequence_is_forgotten(world: World) {
     }
 }
 
-async fn e15_a_hundred_in_a_millisecond_then_the_next_one(world: World) {
+async fn e15_after_a_hundred_serials_the_next_millisecond_begins(world: World) {
     let mut serials = Vec::new();
     for _ in 0..1000 {
         serials.extend(world.next(next("stamp")).await.serials);
@@ -130,7 +133,7 @@ async fn e15_a_hundred_in_a_millisecond_then_the_next_one(world: World) {
     assert_eq!(world.next(next("stamp")).await.serials, ["26010100000001100"]);
 }
 
-async fn e16_a_carry_is_a_time_of_the_calendar(world: World) {
+async fn e16_a_carry_is_a_valid_time(world: World) {
     // The last millisecond before midnight: at the end of a month, of a February with 28 and with
     // 29 days, and of a year.
     for (back_from, last, first) in [
@@ -181,7 +184,7 @@ fn instant(serial: &str) -> std::time::SystemTime {
     humantime::parse_rfc3339(&text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-async fn e18_a_step_of_nothing_or_backwards_is_refused(world: World) {
+async fn e18_a_step_of_zero_or_less_is_refused(world: World) {
     assert_eq!(world.one(next("order")).await, 1);
     for bad in [0, -1, i64::MIN] {
         let status = world.refused(step(bad, next("order"))).await;
@@ -195,7 +198,7 @@ async fn e18_a_step_of_nothing_or_backwards_is_refused(world: World) {
     assert_eq!((response.first, response.last, response.step), (12, 32, 10));
 }
 
-async fn e19_a_floor_that_is_no_value_is_refused_and_not_stored(world: World) {
+async fn e19_an_invalid_floor_is_refused_and_not_stored(world: World) {
     for bad in [VALUE_MAX + 1, u64::MAX] {
         let status = world.refused(floor(bad, next("order"))).await;
         assert_eq!(status.code(), Code::InvalidArgument);
@@ -273,7 +276,7 @@ async fn e22_a_repeat_gets_the_same_numbers(world: World) {
     }
 }
 
-async fn e24_the_largest_value_is_the_last_one(world: World) {
+async fn e24_after_the_largest_value_calls_are_out_of_range(world: World) {
     let response = world.next(floor(VALUE_MAX - 3, many(2, next("order")))).await;
     assert_eq!((response.first, response.last), (VALUE_MAX - 3, VALUE_MAX - 2));
     for request in

@@ -13,8 +13,8 @@ use crate::{
 
 on_both_engines! {
     every_bad_field_is_named_and_nothing_is_written,
-    names_share_nothing,
-    the_first_entry_that_matches_counts,
+    different_names_share_no_state,
+    the_first_matching_entry_is_used,
 }
 
 fn fields(status: &tonic::Status) -> Vec<String> {
@@ -57,7 +57,7 @@ async fn every_bad_field_is_named_and_nothing_is_written(world: World) {
     world.next(named(&"x".repeat(256), floor(i64::MAX as u64, next("a")))).await;
 }
 
-async fn names_share_nothing(world: World) {
+async fn different_names_share_no_state(world: World) {
     let names = ["a", "a}", "a%7D", "{a", "}", "%", "*", "a:b", "a b", "é", "a}:counter", "ab"];
     for (index, name) in names.iter().enumerate() {
         let count = index as u32 + 1;
@@ -71,7 +71,7 @@ async fn names_share_nothing(world: World) {
     assert_eq!((unknown.last, unknown.update_time, unknown.serial), (0, None, String::new()));
 }
 
-async fn the_first_entry_that_matches_counts(world: World) {
+async fn the_first_matching_entry_is_used(world: World) {
     let entry = |glob: &str, layout: &str| {
         format!("[[sequence]]\nmatch = \"{glob}\"\nlayout = \"{layout}\"\n")
     };
@@ -83,7 +83,7 @@ async fn the_first_entry_that_matches_counts(world: World) {
 }
 
 #[test]
-fn a_bad_entry_is_told_with_its_key() {
+fn a_bad_entry_is_named_with_its_key() {
     for (entry, parts) in [
         ("", &["missing field `match`"][..]),
         ("match = \"[\"", &["sequence[1].match", "glob"]),

@@ -68,7 +68,7 @@ async fn follow(redis: &OwnRedis, port: u16) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_reserved_stays_distinct_when_a_failover_loses_the_last_writes() {
+async fn with_reserve_values_stay_distinct_after_a_failover() {
     let plain = "[[sequence]]\nmatch = \"order\"\nreserve = 50\n";
     let day = "[[sequence]]\nmatch = \"order\"\nreserve = 50\nlayout = \"{yyyyMMdd}{n:06}\"\n";
     for (config, key) in [(plain, "order"), (day, "order\x1fday/999999")] {
@@ -83,7 +83,7 @@ async fn what_is_reserved_stays_distinct_when_a_failover_loses_the_last_writes()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_reserve_a_failover_repeats_what_it_lost_but_for_times_that_are_over() {
+async fn without_reserve_a_failover_repeats_lost_values_except_past_times() {
     let (before, after) = fail_over("", "order", "order", 20).await;
     assert!(after.iter().any(|value| before.contains(value)), "{before:?}, then {after:?}");
     let key = "stamp\x1fmillisecond/100";
@@ -93,7 +93,7 @@ async fn without_reserve_a_failover_repeats_what_it_lost_but_for_times_that_are_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_reserved_in_another_epoch_is_passed_over() {
+async fn values_reserved_in_another_epoch_are_skipped() {
     let config = "[[sequence]]\nmatch = \"*\"\nreserve = 1000\nwait_replicas = 0\n";
     let world = World::with_rules(true, crate::rates::configured(config)).await;
     assert_eq!(world.next(many(10, next("order"))).await.last, 10);
@@ -120,7 +120,7 @@ async fn in_step(primary: &OwnRedis, replica: &OwnRedis, key: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_primary_that_is_promoted_again_repeats_nothing() {
+async fn a_primary_that_is_promoted_again_repeats_no_value() {
     let (mut primary, mut replica) = (OwnRedis::prepare(), OwnRedis::prepare());
     primary.start().await;
     replica.start().await;
@@ -152,7 +152,7 @@ async fn a_primary_that_is_promoted_again_repeats_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replicas_that_are_away_hold_up_only_who_needs_them() {
+async fn missing_replicas_delay_only_sequences_that_need_them() {
     let (mut redis, mut replica) = (OwnRedis::prepare(), OwnRedis::prepare());
     redis.start().await;
     let config = TempFile::new(RESERVE);
@@ -186,7 +186,7 @@ async fn replicas_that_are_away_hold_up_only_who_needs_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_right_to_info_nothing_is_reserved() {
+async fn without_permission_for_info_nothing_is_reserved() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     redis.command(&["ACL", "SETUSER", "default", "-info"]).await.unwrap();
@@ -198,7 +198,7 @@ async fn without_the_right_to_info_nothing_is_reserved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn servers_with_and_without_reserve_share_no_number() {
+async fn servers_with_and_without_reserve_give_out_distinct_values() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let config = TempFile::new(&format!("{RESERVE}wait_replicas = 0\n"));
@@ -231,7 +231,7 @@ async fn servers_with_and_without_reserve_share_no_number() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reservation_dates_no_serial_beyond_ahead_max() {
+async fn a_reservation_never_dates_a_serial_beyond_ahead_max() {
     let entry = "[[sequence]]\nmatch = \"*\"\nlayout = \"{yyyyMMdd}-{n:02}\"\n";
     let config = format!("{entry}ahead_max = \"0s\"\nreserve = 99\nwait_replicas = 0\n");
     let world = World::with_rules(true, configured(&config)).await;
@@ -267,7 +267,7 @@ async fn a_small_reservation_keeps_up_with_the_clock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_confirmed_in_another_epoch_is_not_confirmed_here() {
+async fn an_acknowledgement_of_another_epoch_is_invalid() {
     let (twins, mut states) = (Twins::new().await, States::new());
     let sequence = Sequence::new(&Name::parse("order".into()).unwrap(), None);
     let reserve = ReserveSequence {

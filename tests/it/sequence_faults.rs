@@ -13,7 +13,7 @@ use crate::{
 };
 
 on_both_engines! {
-    a_clock_that_is_set_back_repeats_nothing,
+    a_clock_that_is_set_back_repeats_no_serial,
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -34,7 +34,7 @@ async fn e11_all_keys_of_a_call_are_in_one_slot_of_a_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e22_a_reply_that_is_lost_costs_no_second_number() {
+async fn e22_a_repeat_after_a_lost_reply_gets_the_same_number() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let wire = Wire::to(redis.port).await;
@@ -64,7 +64,7 @@ async fn e22_a_reply_that_is_lost_costs_no_second_number() {
     assert_eq!(try_next(&client, next("order")).await.unwrap().first, last + 6);
 }
 
-async fn a_clock_that_is_set_back_repeats_nothing(world: World) {
+async fn a_clock_that_is_set_back_repeats_no_serial(world: World) {
     let world = World::with_rules(world.is_redis(), crate::rates::configured(LAYOUTS)).await;
     for name in ["stamp", "day", "month", "year", "east"] {
         let (mut seen, mut last) = (BTreeSet::new(), 0);
@@ -82,7 +82,7 @@ async fn a_clock_that_is_set_back_repeats_nothing(world: World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_of_server_and_redis_repeats_nothing() {
+async fn a_restart_of_server_and_redis_repeats_no_value() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let file = TempFile::new(LAYOUTS);
@@ -107,7 +107,7 @@ async fn a_restart_of_server_and_redis_repeats_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unreadable_sequence_is_told_and_changes_nothing() {
+async fn an_unreadable_sequence_is_an_error_and_is_not_changed() {
     let world = World::with_rules(true, crate::rates::configured(LAYOUTS)).await;
     let key = "{}:{sequence:order}:counter";
     world.next(next("order")).await;
@@ -149,7 +149,7 @@ async fn an_unreadable_sequence_is_told_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_value_that_no_calendar_has_is_told() {
+async fn a_stored_value_outside_the_calendar_is_an_error() {
     let world = World::with_rules(true, crate::rates::configured(LAYOUTS)).await;
     let key = "{}:{sequence:day\x1fday/999999}:counter";
     world.next(next("day")).await;
@@ -173,7 +173,7 @@ fn get(name: &str) -> pb::GetSequenceRequest {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_of_a_second_try_does_not_deny_the_first() {
+async fn a_refused_second_try_leaves_the_fate_unknown() {
     let (mut redis, mut replica) = (OwnRedis::prepare(), OwnRedis::prepare());
     redis.start().await;
     replica.start().await;

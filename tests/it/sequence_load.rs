@@ -17,12 +17,12 @@ const CALLERS: usize = 48;
 const VALUES: u64 = 100_000;
 
 on_both_engines! {
-    callers_never_share_a_number,
+    concurrent_callers_get_distinct_values,
 }
 
 /// 48 callers take 100,000 values each, from several floors. All values are distinct, the values of
 /// each caller grow, and none is below the floor.
-async fn callers_never_share_a_number(world: World) {
+async fn concurrent_callers_get_distinct_values(world: World) {
     for least in [
         0,
         (1 << 53) - CALLERS as u64 * VALUES / 2,
@@ -119,7 +119,7 @@ async fn callers_that_wait_together_share_a_script_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_that_goes_away_takes_nobody_with_it() {
+async fn a_cancelled_call_cancels_no_joined_call() {
     let (redis, _server, client) = server().await;
     redis.command(&["CLIENT", "PAUSE", "700", "ALL"]).await.unwrap();
     // The first call was sent before it is cancelled; the others wait behind it.
@@ -154,7 +154,7 @@ async fn a_caller_that_goes_away_takes_nobody_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_of_some_is_not_one_of_all() {
+async fn joined_calls_are_refused_separately() {
     let (redis, _server, client) = server().await;
     let most = i64::MAX as u64;
     try_next(&client, floor(most - 10, next("end"))).await.unwrap();

@@ -73,7 +73,7 @@ fn decide_joined(
 
 proptest! {
     #[test]
-    fn joined_is_one_after_the_other(
+    fn joined_requests_equal_separate_requests(
         (near, requests) in prop_oneof![
             Just(0u64), Just(100), Just((1 << 53) - 10), Just(VALUE_MAX - 60_000), Just(VALUE_MAX - 20)
         ].prop_flat_map(|near| (Just(near), prop::collection::vec(asked(near), 1..12))),
@@ -83,7 +83,7 @@ proptest! {
     }
 
     #[test]
-    fn joined_is_one_after_the_other_in_a_calendar(
+    fn joined_requests_equal_separate_requests_in_a_calendar(
         requests in prop::collection::vec(asked(9497 * 999), 1..12),
         back in 0..10u64,
     ) {

@@ -18,13 +18,13 @@ const HOLD: Duration = Duration::from_secs(15 * 60);
 
 on_both_engines! {
     d7_fifty_items_are_reserved_fifty_times,
-    d7_a_hundred_skus_at_once_each_sell_what_they_have,
-    d11_a_quantity_of_nothing_or_less_is_refused,
+    d7_a_hundred_skus_at_once_each_reserve_their_stock,
+    d11_a_quantity_of_zero_or_less_is_refused,
     d13_an_order_that_is_sent_twice_is_deducted_once,
-    d14_quantities_up_to_2_53_are_exact_and_none_is_above,
+    d14_quantities_are_exact_up_to_2_53_and_refused_above,
     d19_a_hold_that_is_never_paid_lapses,
-    d19_what_is_paid_late_is_retaken_or_expired,
-    d22_what_crashed_after_reserving_is_back_in_stock,
+    d19_a_late_payment_is_retaken_or_expired,
+    d22_items_of_crashed_callers_return_to_stock,
 }
 
 /// Reserves an item for each of `orders` orders at once, on several connections. Returns the number
@@ -55,7 +55,7 @@ async fn d7_fifty_items_are_reserved_fifty_times(world: World) {
     assert_eq!(shop.get("tv").await, [50, 0, 50, 0]);
 }
 
-async fn d7_a_hundred_skus_at_once_each_sell_what_they_have(world: World) {
+async fn d7_a_hundred_skus_at_once_each_reserve_their_stock(world: World) {
     let shop = Shop::of(world).await;
     for sku in 0..100 {
         shop.set(&format!("sku {sku}"), sku % 7).await;
@@ -78,7 +78,7 @@ async fn d7_a_hundred_skus_at_once_each_sell_what_they_have(world: World) {
     }
 }
 
-async fn d11_a_quantity_of_nothing_or_less_is_refused(world: World) {
+async fn d11_a_quantity_of_zero_or_less_is_refused(world: World) {
     let shop = Shop::of(world).await;
     shop.set("tv", 50).await;
     for quantity in [0, -1, -100, i64::MIN, 1_000_000_001, i64::MAX] {
@@ -124,7 +124,7 @@ async fn d13_an_order_that_is_sent_twice_is_deducted_once(world: World) {
     assert_eq!(shop.asked(reserve("radio", "order-1", 1)).await, ReserveOutcome::Reserved);
 }
 
-async fn d14_quantities_up_to_2_53_are_exact_and_none_is_above(world: World) {
+async fn d14_quantities_are_exact_up_to_2_53_and_refused_above(world: World) {
     let shop = Shop::of(world).await;
     let most = MOST as u64;
     for on_hand in [MOST + 1, MOST + 2, i64::MAX] {
@@ -178,7 +178,7 @@ async fn d19_a_hold_that_is_never_paid_lapses(world: World) {
     assert_eq!(shop.get("tv").await, [1, 0, 1, 0]);
 }
 
-async fn d19_what_is_paid_late_is_retaken_or_expired(world: World) {
+async fn d19_a_late_payment_is_retaken_or_expired(world: World) {
     let shop = Shop::of(world).await;
     shop.set("tv", 2).await;
     for order in ["a", "b"] {
@@ -201,7 +201,7 @@ async fn d19_what_is_paid_late_is_retaken_or_expired(world: World) {
     assert_eq!(shop.get("tv").await, [0, 0, 0, 2]);
 }
 
-async fn d22_what_crashed_after_reserving_is_back_in_stock(world: World) {
+async fn d22_items_of_crashed_callers_return_to_stock(world: World) {
     let shop = Shop::of(world).await;
     shop.set("tv", 50).await;
     // The callers disconnect without reading their answers.

@@ -17,19 +17,19 @@ const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
 on_both_engines! {
-    a_sku_that_was_never_set_is_told,
-    a_reservation_says_what_and_until_when,
-    set_stock_keeps_what_is_reserved_and_sold,
+    an_unknown_sku_is_not_found,
+    a_reservation_has_its_items_and_its_end,
+    set_stock_keeps_reserved_and_sold,
     add_stock_repeats_its_answer_to_a_request,
     a_buyer_has_its_limit,
     a_limit_counts_for_late_payments_too,
-    whoever_is_short_knows_when_to_come_again,
-    a_settled_reservation_stays_what_it_is,
+    short_has_the_time_of_the_next_release,
+    a_settled_reservation_does_not_change,
     orders_are_forgotten_after_a_day,
-    names_share_nothing,
+    different_names_share_no_state,
 }
 
-async fn a_sku_that_was_never_set_is_told(world: World) {
+async fn an_unknown_sku_is_not_found(world: World) {
     let shop = Shop::of(world).await;
     let mut client = shop.client.clone();
     shop.set("other", 5).await;
@@ -54,7 +54,7 @@ async fn a_sku_that_was_never_set_is_told(world: World) {
     assert_eq!(shop.asked(reserve("tv", "o", 1)).await, ReserveOutcome::Short);
 }
 
-async fn a_reservation_says_what_and_until_when(world: World) {
+async fn a_reservation_has_its_items_and_its_end(world: World) {
     let shop = Shop::of(world).await;
     shop.set("tv", 50).await;
     let response = shop.reserve(by("ann", 3, reserve("tv", "order-1", 3))).await;
@@ -83,7 +83,7 @@ fn prost_types_duration(time: prost_types::Timestamp) -> prost_types::Duration {
     prost_types::Duration { seconds: time.seconds, nanos: time.nanos }
 }
 
-async fn set_stock_keeps_what_is_reserved_and_sold(world: World) {
+async fn set_stock_keeps_reserved_and_sold(world: World) {
     let shop = Shop::of(world).await;
     let mut client = shop.client.clone();
     shop.set("tv", 10).await;
@@ -184,7 +184,7 @@ async fn a_limit_counts_for_late_payments_too(world: World) {
     assert_eq!(shop.get("tv").await, [48, 48, 0, 2]);
 }
 
-async fn whoever_is_short_knows_when_to_come_again(world: World) {
+async fn short_has_the_time_of_the_next_release(world: World) {
     let shop = Shop::of(world).await;
     shop.set("tv", 5).await;
     shop.reserve(held(60 * SECOND, reserve("tv", "a", 2))).await;
@@ -196,15 +196,15 @@ async fn whoever_is_short_knows_when_to_come_again(world: World) {
         response.retry_after.map(|wait| Duration::try_from(wait).unwrap())
     };
     assert_eq!(wait(2).await, Some(20 * SECOND));
-    assert_eq!(wait(5).await, Some(20 * SECOND), "then the other one");
-    assert_eq!(wait(6).await, None, "there are not so many");
+    assert_eq!(wait(5).await, Some(20 * SECOND), "the earliest end of a hold, though not enough");
+    assert_eq!(wait(6).await, None, "more than on hand");
     shop.confirm("tv", "b").await;
     assert_eq!(wait(2).await, Some(60 * SECOND));
     shop.confirm("tv", "a").await;
     assert_eq!(wait(2).await, None, "sold out");
 }
 
-async fn a_settled_reservation_stays_what_it_is(world: World) {
+async fn a_settled_reservation_does_not_change(world: World) {
     let shop = Shop::of(world).await;
     shop.set("tv", 5).await;
     assert_eq!(shop.confirm("tv", "a").await, (ConfirmOutcome::Unknown, false));
@@ -257,7 +257,7 @@ async fn orders_are_forgotten_after_a_day(world: World) {
     assert_eq!(shop.get("tv").await, [8, 8, 0, 1]);
 }
 
-async fn names_share_nothing(world: World) {
+async fn different_names_share_no_state(world: World) {
     let shop = Shop::of(world).await;
     let names = ["a", "a}", "a%7D", "{a", "}", "%", "*", "a:b", "a b", "é", "a}:stock", "ab"];
     for (index, name) in names.iter().enumerate() {

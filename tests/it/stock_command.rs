@@ -99,7 +99,7 @@ async fn a_hold_lapses_and_is_paid_late() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_say_what_to_do() {
+async fn errors_name_a_remedy() {
     let server = Server::start(&[]).await;
     let address = server.address();
     for verb in ["get tv", "add tv 1", "reserve tv o", "confirm tv o", "cancel tv o"] {
@@ -131,7 +131,7 @@ async fn errors_say_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_wrong_command_line_ends_with_64() {
+async fn a_wrong_command_line_exits_with_64() {
     for arguments in [
         "",
         "sell tv",

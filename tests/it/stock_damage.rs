@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_read_is_told_and_changes_nothing() {
+async fn unreadable_stock_is_an_error_and_is_not_changed() {
     let shop = Shop::of(World::redis().await).await;
     shop.set("other", 5).await;
     let score = (shop.world.time().now() - 1).to_string();
@@ -92,7 +92,7 @@ async fn refusals(shop: &Shop) -> Vec<tonic::Status> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unreadable_order_or_buyer_is_its_own_trouble() {
+async fn an_unreadable_order_or_buyer_affects_no_other() {
     let shop = Shop::of(World::redis().await).await;
     shop.set("tv", 10).await;
     let mut client = shop.client.clone();

@@ -18,8 +18,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const CROWD: i64 = 10_000;
 
 on_both_engines! {
-    ten_thousand_holds_that_lapse_together_are_no_burden,
-    a_clock_that_is_set_back_sells_nothing_twice,
+    ten_thousand_holds_may_lapse_together,
+    a_clock_that_is_set_back_sells_no_item_twice,
 }
 
 /// Reserves all of `crowd` for different buyers, and lets all holds lapse.
@@ -40,7 +40,7 @@ async fn lapsed(shop: &Shop) {
     shop.advance(60 * SECOND).await;
 }
 
-async fn ten_thousand_holds_that_lapse_together_are_no_burden(world: World) {
+async fn ten_thousand_holds_may_lapse_together(world: World) {
     let shop = Shop::of(world).await;
     let all = CROWD as u64;
     // The next call is answered correctly, whatever it asks for.
@@ -95,11 +95,11 @@ async fn a_hundred_thousand_holds_that_lapse_together_are_taken_back_in_steps() 
         assert_eq!(shop.cancel("tv", &format!("{refused}")).await, CancelOutcome::Cancelled);
         assert_eq!(shop.get("tv").await, [100_000, 100_000, 0, 0]);
         let left = shop.world.tamper(&["EXISTS", holds, buyers]).await;
-        assert_eq!(left, Some(::redis::Value::Int(0)), "no buyer has anything");
+        assert_eq!(left, Some(::redis::Value::Int(0)), "no hold and no buyer is left");
     }
 }
 
-async fn a_clock_that_is_set_back_sells_nothing_twice(world: World) {
+async fn a_clock_that_is_set_back_sells_no_item_twice(world: World) {
     let shop = Shop::of(world).await;
     shop.set("tv", 2).await;
     for order in ["a", "b"] {
@@ -128,7 +128,7 @@ async fn a_clock_that_is_set_back_sells_nothing_twice(world: World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reply_that_is_lost_costs_nothing() {
+async fn a_lost_reply_changes_no_stock_twice() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let wire = Wire::to(redis.port).await;
@@ -175,7 +175,7 @@ async fn a_reply_that_is_lost_costs_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn scripts_that_redis_forgets_and_slots_of_a_cluster_are_no_matter() {
+async fn stock_works_after_script_flush_in_a_cluster() {
     let mut redis = OwnRedis::prepare();
     let bus = free_port().to_string();
     redis.start_with(&["--cluster-enabled", "yes", "--cluster-port", &bus]).await;

@@ -90,7 +90,7 @@ impl Twins {
     /// Compares the wake-ups of both executors since the last comparison. Returns their number.
     pub async fn agree_on_hints(&mut self, context: &str) -> usize {
         let mut native = std::mem::take(&mut *self.told.lock().unwrap());
-        let (sink, stream) = self.listener.as_mut().expect("it listens");
+        let (sink, stream) = self.listener.as_mut().expect("Twins::listening was not used");
         // Messages that were published before the answer to PING arrive before it.
         sink.ping::<redis::Value>().await.unwrap();
         let mut redis = Vec::new();
@@ -101,7 +101,7 @@ impl Twins {
         // Batches are decided pool by pool, so the order may differ.
         native.sort();
         redis.sort();
-        assert_eq!(native, redis, "{context}: hints");
+        assert_eq!(native, redis, "{context}: different wake-ups");
         native.len()
     }
 

@@ -4,7 +4,7 @@ use super::*;
 
 /// More leases and more queued tasks end together than one step removes.
 #[tokio::test(flavor = "multi_thread")]
-async fn both_executors_agree_on_crowds_that_end_together() {
+async fn both_executors_agree_when_many_leases_end_together() {
     play(&[], crowd).await;
 }
 
