@@ -25,7 +25,7 @@ async fn end(mut command: Command) -> (Option<i32>, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h12_a_password_in_the_arguments_is_warned_of() {
+async fn h12_a_password_in_the_arguments_causes_a_warning() {
     let (mut redis, folder) = (OwnRedis::prepare(), TempFolder::new());
     fs::create_dir_all(folder.path()).unwrap();
     redis.start().await;
@@ -142,7 +142,7 @@ async fn h19_an_error_shows_the_usage_as_typed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h19_help_has_every_exit_code() {
+async fn h19_help_lists_every_exit_code() {
     let Output { status, stdout, .. } = tollgate(&["--help"]).output().unwrap();
     let help = String::from_utf8(stdout).unwrap();
     let (_, table) = help.split_once("Exit status:").expect("a table");
@@ -154,7 +154,7 @@ async fn h19_help_has_every_exit_code() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h19_a_held_lock_ends_with_the_exit_code_that_was_asked_for() {
+async fn h19_a_held_lock_exits_with_the_requested_code() {
     let server = Server::start(&[]).await;
     Keeper::to(&server).await.ask(leased(60.0, acquire("held", "other"))).await;
     let lock = |name: &str, more: &[&str], script: &str| {

@@ -38,7 +38,12 @@ impl Bystander {
     pub async fn finish(self) -> Duration {
         let _ = self.stop.send(());
         let mut calls = self.calls.await.unwrap();
-        assert!(calls.failed.is_empty(), "{} failed: {:?}", calls.failed.len(), calls.failed[0]);
+        assert!(
+            calls.failed.is_empty(),
+            "{} calls of the bystander failed, the first: {:?}",
+            calls.failed.len(),
+            calls.failed[0]
+        );
         assert!(!calls.took.is_empty(), "the bystander made no call");
         calls.took.sort();
         let p99 = calls.took[calls.took.len() * 99 / 100];

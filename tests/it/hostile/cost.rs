@@ -129,7 +129,7 @@ async fn is_quick(redis: &OwnRedis, what: &str, mut call: impl AsyncFnMut(usize)
             return;
         }
     }
-    panic!("{what}: script calls of {slow:?} µs, each time");
+    panic!("{what}: script calls of {slow:?} µs in each of {TRIES} repeats");
 }
 
 /// Makes 64 concurrent listings of 1,000 tasks each, as a hostile caller does.
@@ -148,7 +148,7 @@ async fn list_at_once(client: &Client, pool: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h1_listings_of_large_tasks_delay_nobody() {
+async fn h1_listings_of_large_tasks_delay_no_other_call() {
     let redis = redis_in_memory().await;
     let server = Server::start(&["--engine", &redis.url()]).await;
     let mut client = client_of(&server).await;
@@ -170,7 +170,7 @@ async fn h1_listings_of_large_tasks_delay_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h1_listings_of_large_tasks_delay_nobody_without_redis() {
+async fn h1_listings_of_large_tasks_delay_no_other_call_embedded() {
     let server = Server::start(&[]).await;
     let mut client = client_of(&server).await;
     fill(&mut client, "large", 1020, 65_000).await;
@@ -202,7 +202,7 @@ async fn h1_payloads_of_all_sizes_are_dispatched() {
         client.complete_task(crate::world::complete("p", "d", &first.task_id)).await.unwrap();
     }
     let left = redis.command(&["HLEN", "tollgate:{admission:p}:queued"]).await.unwrap();
-    assert_eq!(left, redis::Value::Int(0), "nothing is left of them");
+    assert_eq!(left, redis::Value::Int(0), "the hash of queued tasks is empty");
 }
 
 /// The largest other calls: a full page of leases, 64 views of a pool, batches of queued tasks.
@@ -297,7 +297,7 @@ async fn queued(redis: &OwnRedis, pool: &str, most: i64) -> i64 {
     let key = format!("tollgate:{{admission:{pool}}}:backlog");
     for _ in 0..2000 {
         let redis::Value::Int(number) = redis.command(&["ZCARD", &key]).await.unwrap() else {
-            panic!("no number")
+            panic!("ZCARD returned no number")
         };
         if number > most {
             return number;
@@ -308,7 +308,7 @@ async fn queued(redis: &OwnRedis, pool: &str, most: i64) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h7_a_batch_that_redis_refuses_halfway_says_what_is_queued() {
+async fn h7_a_batch_refused_halfway_reports_each_task() {
     let redis = redis_in_memory().await;
     let server = Server::start(&["--engine", &redis.url()]).await;
     let client = client_of(&server).await;
@@ -358,7 +358,7 @@ async fn h7_a_batch_that_redis_refuses_halfway_says_what_is_queued() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h7_a_batch_that_redis_refuses_is_unavailable() {
+async fn h7_a_batch_refused_as_a_whole_is_unavailable() {
     let redis = redis_in_memory().await;
     let server = Server::start(&["--engine", &redis.url()]).await;
     let mut client = client_of(&server).await;

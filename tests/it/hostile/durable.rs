@@ -130,7 +130,7 @@ async fn end_on_time(what: &str, ends: [u64; 2], ask: impl AsyncFn() -> bool) ->
             return refused;
         }
         let late = asked.saturating_sub(latest);
-        assert!(late < SLACK, "{what} lasts {late} µs too long");
+        assert!(late < SLACK, "{what} still refused {late} µs after its end");
         refused += usize::from(early > 0);
         sleep(Duration::from_millis(20)).await;
     }
@@ -139,14 +139,14 @@ async fn end_on_time(what: &str, ends: [u64; 2], ask: impl AsyncFn() -> bool) ->
 /// Under `interval`, answers older than one second are synced when the server is killed. Their
 /// leases end at `expire_time` by the system clock, neither earlier nor later.
 #[tokio::test(flavor = "multi_thread")]
-async fn h20_what_was_synced_ends_on_time_after_a_kill() {
+async fn h20_synced_leases_end_on_time_after_a_kill() {
     // On a busy machine a restart may take longer than the time that is left.
     for _ in 0..3 {
         if kill_while_taken().await {
             return;
         }
     }
-    panic!("all was over before each restart");
+    panic!("in each round every lease had ended before the restart was complete");
 }
 
 /// Takes something of each kind, kills the server and starts it again. Returns whether something
@@ -171,7 +171,7 @@ async fn kill_while_taken() -> bool {
     // The new server's time follows the system clock: a short lease ends after its length.
     let asked = system();
     let short = lock(&shop, "short", "one", SHORT).await.unwrap();
-    assert!(micros(short.grant_time) <= system(), "time is ahead");
+    assert!(micros(short.grant_time) <= system(), "the server's time is ahead of the system clock");
     let short = ends(asked, SHORT);
     let (refused, ..) = tokio::join!(
         end_on_time("the slot", taken.task, async || {
@@ -261,27 +261,28 @@ async fn hang(durability: Durability) {
         assert!(status.message().contains("limits.unsynced_bytes"), "{status:?}");
         refused.insert(task);
     }
-    eventually("health says so", async || health(&world).await == ServingStatus::NotServing).await;
+    eventually("health NOT_SERVING", async || health(&world).await == ServingStatus::NotServing)
+        .await;
 
     drop(hung);
-    eventually("health recovers", async || health(&world).await == ServingStatus::Serving).await;
+    eventually("health SERVING", async || health(&world).await == ServingStatus::Serving).await;
     // Tasks that were accepted while the disk hung: up to the limit, and one more per caller.
     let taken = world.queued("p").await as usize;
-    assert!(taken <= 1 + LIMIT / PAYLOAD + CALLERS, "{durability:?}: {taken} waited for the disk");
+    assert!(taken <= 1 + LIMIT / PAYLOAD + CALLERS, "{durability:?}: {taken} tasks accepted");
     for task in refused {
         let again = enqueue(&world, &task, PATIENT).await;
-        assert_eq!(again.unwrap().unwrap(), EnqueueStatus::Enqueued, "nothing was decided");
+        assert_eq!(again.unwrap().unwrap(), EnqueueStatus::Enqueued, "a refused task was queued");
     }
     engine.close();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h6_a_disk_that_hangs_bounds_what_waits_and_health_says_so_interval() {
+async fn h6_a_hanging_disk_bounds_unsynced_bytes_and_fails_health_interval() {
     hang(Durability::Interval).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h6_a_disk_that_hangs_bounds_what_waits_and_health_says_so_always() {
+async fn h6_a_hanging_disk_bounds_unsynced_bytes_and_fails_health_always() {
     hang(Durability::Always).await;
 }
 
@@ -315,7 +316,7 @@ fn serve(folder: &TempFolder) -> Command {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h11_a_data_directory_and_its_exports_are_its_owners_alone() {
+async fn h11_only_the_owner_may_read_a_data_directory_and_its_exports() {
     for umask in ["000", "022", "0277"] {
         let folder = TempFolder::new();
         let server = Server::spawn(under(umask, &serve(&folder))).await;
@@ -341,7 +342,7 @@ async fn h11_a_data_directory_and_its_exports_are_its_owners_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h11_wider_rights_that_exist_are_a_warning_and_stay() {
+async fn h11_wider_existing_rights_cause_a_warning_and_stay() {
     let folder = TempFolder::new();
     end(Server::spawn(serve(&folder)).await, "-TERM").await;
     let log = folder.path().with_extension("log");
@@ -359,7 +360,7 @@ async fn h11_wider_rights_that_exist_are_a_warning_and_stay() {
     let said = started().await;
     assert!(said.contains("WARN") && said.contains("mode 0755"), "{said}");
     assert!(said.contains("chmod 700") && said.contains("chmod 600"), "{said}");
-    assert_eq!((mode(folder.path()), mode(&file)), (0o755, 0o644), "left as they are");
+    assert_eq!((mode(folder.path()), mode(&file)), (0o755, 0o644), "existing rights stay");
     fs::remove_file(log).unwrap();
 }
 

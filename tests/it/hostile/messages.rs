@@ -143,7 +143,7 @@ async fn h4_elements_are_counted_before_they_are_decoded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h4_as_many_elements_as_the_contract_allows_pass() {
+async fn h4_the_largest_allowed_batch_is_accepted() {
     let server = Server::start(&[]).await;
     let mut client = server.client().await;
     let task = |number: usize| pb::QueuedTask {
@@ -161,7 +161,7 @@ async fn h4_as_many_elements_as_the_contract_allows_pass() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h17_gzip_is_taken_by_every_service() {
+async fn h17_every_service_accepts_gzip() {
     let server = Server::start(&[]).await;
     let bystander = Bystander::start(&server.address()).await;
     let channel = Channel::from_shared(server.address()).unwrap().connect().await.unwrap();
@@ -249,7 +249,7 @@ async fn h17_a_gzip_bomb_is_refused_within_bounds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h17_what_is_no_gzip_is_the_caller_s_fault() {
+async fn h17_invalid_gzip_is_an_invalid_argument() {
     let server = Server::start(&[]).await;
     let peer = Peer::of(&server).await;
     let message = admit("pool", "device", "task").encode_to_vec();

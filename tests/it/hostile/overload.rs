@@ -192,7 +192,7 @@ async fn overload(server: Server) {
         let wrong = seen.wrong.lock().unwrap().first().cloned();
         assert_eq!(wrong, None);
         let answered = seen.answered.load(Ordering::Relaxed);
-        assert!(begun.elapsed() < PATIENCE, "nobody is refused, {answered} answered");
+        assert!(begun.elapsed() < PATIENCE, "no call was refused, {answered} answered");
         sleep(Duration::from_millis(10)).await;
     }
     // They free capacity: they are answered though others are refused.

@@ -32,7 +32,10 @@ async fn h3_connections_and_streams_of_a_peer_are_bounded() {
     }
     let refused = wire.call(ADMIT, &admit("p", "last", "t")).await;
     let answer = wire.until(|frame| frame.stream == refused && frame.kind <= HEADERS).await;
-    assert!(answer.kind == HEADERS && answer.ends(), "an error alone: {answer:?}");
+    assert!(
+        answer.kind == HEADERS && answer.ends(),
+        "the answer is not a trailers-only error: {answer:?}"
+    );
     // Another connection has eight free streams as well.
     let mut other = Client::connect(server.address()).await.unwrap();
     other.admit_task(admit("p2", "d", "t")).await.unwrap();
@@ -60,7 +63,7 @@ async fn h3_connections_and_streams_of_a_peer_are_bounded() {
         sleep(Duration::from_millis(20)).await;
     }
     drop(other);
-    eventually("connections open again", async || {
+    eventually("a new connection is accepted", async || {
         let Ok(mut client) = Client::connect(server.address()).await else { return false };
         client.admit_task(admit("p2", "d3", "t")).await.is_ok()
     })

@@ -144,7 +144,7 @@ async fn h16_only_grpc_is_executed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h16_a_peer_without_http2_is_told_what_this_port_is() {
+async fn h16_a_peer_without_http2_gets_a_text_that_names_the_protocol() {
     let server = Server::start(&[]).await;
     let bystander = Bystander::start(&server.address()).await;
     let client_hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";

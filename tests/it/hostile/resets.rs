@@ -56,7 +56,7 @@ async fn h13_a_burst_of_cancelled_calls_leaves_the_connection_alive() {
     wire.send(&burst).await;
     client.complete_task(complete("p", "first", "t")).await.unwrap();
     let answers = [wire.until(|frame| frame.kind == DATA && frame.stream == waiter).await];
-    assert!(answers[0].payload.len() > 5, "the waiter is answered");
+    assert!(answers[0].payload.len() > 5, "the waiting call got no answer");
     wire.call(ADMIT, &admit("p2", "after", "t")).await;
     client.complete_task(complete("p", "second", "t")).await.unwrap();
     let told = |frame: &super::wire::Frame| {

@@ -93,7 +93,7 @@ async fn refuses_writes(begin: &[&str], end: &[&str], code: &str) {
     // Round 0 runs before the server has noticed, round 1 after.
     for round in 0..2 {
         for device in ["d2", "d3"] {
-            let failed = store.admit("allow", device).await.expect_err("no share is granted");
+            let failed = store.admit("allow", device).await.expect_err("a share was granted");
             assert_eq!(failed.code(), Code::Unavailable, "{failed:?}");
             assert!(failed.message().contains(code), "{failed:?}");
             let details = failed.get_error_details();
@@ -131,25 +131,25 @@ async fn h8_no_share_is_granted_while_redis_is_out_of_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h8_no_share_is_granted_while_redis_wants_replicas() {
+async fn h8_no_share_is_granted_while_redis_has_too_few_replicas() {
     let set = |value| ["CONFIG", "SET", "min-replicas-to-write", value];
     refuses_writes(&set("1"), &set("0"), "NOREPLICAS").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h8_no_share_is_granted_while_our_user_must_not_write() {
+async fn h8_no_share_is_granted_while_acl_denies_writes() {
     let set = |rule| ["ACL", "SETUSER", "default", rule];
     refuses_writes(&set("-@write"), &set("+@all"), "can't run this command").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h8_a_share_is_granted_while_redis_is_unreachable_and_not_by_one_that_follows() {
+async fn h8_a_share_is_granted_while_redis_is_unreachable_but_not_while_it_is_a_replica() {
     let mut store = Store::start(CONFIG).await;
     assert!(store.admitted("allow", "d0").await);
     // Redis is a replica now: its primary may grant slots elsewhere.
     store.tell(&["REPLICAOF", "127.0.0.1", "1"]).await;
     turns(&store.server, SERVICE, ServingStatus::NotServing).await;
-    let failed = store.admit("allow", "d1").await.expect_err("no share is granted");
+    let failed = store.admit("allow", "d1").await.expect_err("a share was granted");
     assert_eq!(failed.get_error_details().error_info().unwrap().reason, "STORE_REFUSES");
     store.redis.kill();
     // Only after the server has noticed that Redis is unreachable.
@@ -160,7 +160,7 @@ async fn h8_a_share_is_granted_while_redis_is_unreachable_and_not_by_one_that_fo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h9_a_share_of_no_slots_is_a_full_one() {
+async fn h9_a_share_of_zero_slots_answers_full() {
     let config = format!("replicas = 3\n{CONFIG}");
     let mut store = Store::start(&config).await;
     assert!(store.admitted("allow", "d0").await);
@@ -177,12 +177,13 @@ async fn h9_a_share_of_no_slots_is_a_full_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h10_a_redis_that_is_set_to_forget_at_run_time_is_not_used() {
+async fn h10_a_redis_set_to_evict_at_run_time_is_not_used() {
     let store = Store::start(CONFIG).await;
     assert!(store.admitted("allow", "d0").await);
     store.tell(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
     turns(&store.server, SERVICE, ServingStatus::NotServing).await;
-    let failed = store.admit("allow", "d1").await.expect_err("neither it nor a share is used");
+    let failed =
+        store.admit("allow", "d1").await.expect_err("the call succeeds although Redis may evict");
     assert_eq!(failed.code(), Code::Unavailable);
     assert!(failed.message().contains("noeviction"), "{failed:?}");
     store.tell(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
@@ -191,7 +192,7 @@ async fn h10_a_redis_that_is_set_to_forget_at_run_time_is_not_used() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h10_where_that_is_allowed_it_is_said_and_the_store_used_on() {
+async fn h10_with_eviction_warn_the_server_warns_and_continues() {
     let config = TempFile::new("[redis]\neviction = \"warn\"\n");
     let (mut redis, log) = (OwnRedis::prepare(), TempFile::new(""));
     redis.start().await;
@@ -206,7 +207,7 @@ async fn h10_where_that_is_allowed_it_is_said_and_the_store_used_on() {
     let said = || fs::read_to_string(log.path()).unwrap().matches("allkeys-lru").count();
     assert_eq!(said(), 0);
     redis.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await.unwrap();
-    eventually("it says so", async || said() == 1).await;
+    eventually("the log warns of the policy", async || said() == 1).await;
     client.clone().admit_task(admit("p", "d", "t")).await.unwrap();
     turns(&server, SERVICE, ServingStatus::Serving).await;
     assert_eq!(said(), 1);

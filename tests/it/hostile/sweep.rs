@@ -128,7 +128,7 @@ async fn end_a_crowd_on_disk(durability: Durability) {
 
 /// The speed of a sweep does not depend on the disk, which syncs nothing here.
 #[tokio::test(flavor = "multi_thread")]
-async fn h22_the_sweep_of_a_crowd_does_not_wait_for_the_disk() {
+async fn h22_a_sweep_of_many_leases_does_not_wait_for_the_disk() {
     const TASKS: usize = 1000;
     let (folder, now) = (TempFolder::new(), Arc::new(AtomicU64::new(START)));
     let disk = Disk::directory(folder.path()).unwrap();
@@ -162,23 +162,23 @@ async fn h22_the_sweep_of_a_crowd_does_not_wait_for_the_disk() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h22_a_crowd_of_leases_ends_in_time_with_durability_always() {
+async fn h22_many_leases_end_in_time_with_durability_always() {
     end_a_crowd_on_disk(Durability::Always).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h22_a_crowd_of_leases_ends_in_time_with_durability_interval() {
+async fn h22_many_leases_end_in_time_with_durability_interval() {
     end_a_crowd_on_disk(Durability::Interval).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h22_a_crowd_of_leases_ends_in_time_in_memory() {
+async fn h22_many_leases_end_in_time_in_memory() {
     let (engine, time) = embedded_engine();
     end_a_crowd(engine, time, CROWD).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h22_a_crowd_of_leases_ends_in_time_in_redis() {
+async fn h22_many_leases_end_in_time_on_redis() {
     let (engine, time) = redis_engine().await;
     let begin = engine.clone();
     let beside = tokio::spawn(async move { begin.maintain().await });
@@ -287,7 +287,7 @@ async fn h5_three_million_names_are_swept_page_by_page() {
     let listed = client.clone().list_pools(pb::ListPoolsRequest::default()).await.unwrap();
     assert!(!listed.get_ref().next_page_token.is_empty());
     while indexed(&mut connection).await + 1000 > names {
-        assert!(begin.elapsed() < Duration::from_secs(30), "no names leave");
+        assert!(begin.elapsed() < Duration::from_secs(30), "the sweeper removes no names");
         sleep(Duration::from_millis(100)).await;
     }
     sleep(Duration::from_secs(2)).await;
@@ -314,7 +314,7 @@ async fn h5_three_million_names_are_swept_page_by_page() {
 
 /// The sweeper settles names, one of which is noted again. Only the vacant one leaves the index.
 #[tokio::test(flavor = "multi_thread")]
-async fn h5_a_name_that_is_noted_again_stays_in_the_index() {
+async fn h5_a_name_used_again_during_a_sweep_stays_in_the_index() {
     let mut redis = OwnRedis::prepare();
     redis.start_with(&["--appendonly", "no"]).await;
     let mut connection = connect(&redis.url()).await.unwrap();
@@ -381,7 +381,7 @@ async fn h5_a_name_that_is_noted_again_stays_in_the_index() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h5_a_sweeper_that_fails_says_so() {
+async fn h5_a_failing_sweeper_logs_a_warning() {
     let mut redis = OwnRedis::prepare();
     redis.start_with(&["--appendonly", "no"]).await;
     redis.command(&["SET", ENDS, "no zset"]).await.unwrap();

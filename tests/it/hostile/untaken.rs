@@ -73,13 +73,13 @@ async fn attack(window: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h3_answers_that_are_never_taken_are_bounded_and_end() {
+async fn h3_unread_answers_are_bounded_and_end() {
     attack(0).await;
 }
 
 /// With a window of one byte the server starts to send each answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn h3_answers_of_which_a_byte_is_taken_are_bounded_and_end() {
+async fn h3_answers_read_one_byte_at_a_time_are_bounded_and_end() {
     attack(1).await;
 }
 

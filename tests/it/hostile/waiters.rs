@@ -129,7 +129,7 @@ impl Site {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
-        timeout(PATIENCE, come).await.expect("so many wait");
+        timeout(PATIENCE, come).await.expect("the queue never had this number of waiters");
     }
 
     async fn set_capacity(&self, name: &str, capacity: u32) {
@@ -139,9 +139,9 @@ impl Site {
 }
 
 async fn answered(call: Call) -> Result<Option<Granted>, Status> {
-    timeout(PATIENCE, call).await.expect("the call is answered").unwrap()
+    timeout(PATIENCE, call).await.expect("the call got no answer in time").unwrap()
 }
 
 async fn granted(call: Call) -> Granted {
-    answered(call).await.expect("no error").expect("a lease")
+    answered(call).await.expect("the call failed").expect("a lease")
 }

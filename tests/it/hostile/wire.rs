@@ -117,14 +117,14 @@ impl Wire {
     pub async fn until(&mut self, wanted: impl Fn(&Frame) -> bool) -> Frame {
         let found = async {
             loop {
-                let frame = self.frames.recv().await.expect("the connection is there");
+                let frame = self.frames.recv().await.expect("the connection closed");
                 assert_ne!(frame.kind, GOAWAY, "{frame:?}");
                 if wanted(&frame) {
                     return frame;
                 }
             }
         };
-        timeout(PATIENCE, found).await.expect("the frame comes")
+        timeout(PATIENCE, found).await.expect("the expected frame did not arrive")
     }
 
     /// Reads until all of these streams have ended. Returns their last frames.

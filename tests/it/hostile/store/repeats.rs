@@ -44,7 +44,7 @@ fn comment(text: &str, above: &str) -> String {
 }
 
 #[test]
-fn h23_comments_say_that_a_first_answer_can_be_that_of_a_repeat() {
+fn h23_proto_comments_say_that_a_first_answer_can_read_as_a_repeat() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto/tollgate/v1");
     for (file, verb, answer) in VERBS {
         let text = fs::read_to_string(root.join(format!("{file}.proto"))).unwrap();
@@ -59,7 +59,7 @@ fn h23_comments_say_that_a_first_answer_can_be_that_of_a_repeat() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h23_the_only_caller_is_told_what_the_comments_say() {
+async fn h23_the_only_caller_gets_the_answers_in_the_proto_comments() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     // The lost reply must not be a reply to the sweeper.
@@ -68,7 +68,7 @@ async fn h23_the_only_caller_is_told_what_the_comments_say() {
     let url = format!("redis://127.0.0.1:{}", wire.port);
     let server = Server::start(&["--engine", &url]).await;
     let client = &mut server.client().await;
-    eventually("the server has its store", async || {
+    eventually("the server has reached Redis", async || {
         client.clone().admit_task(admit("p", "d", "t")).await.is_ok()
     })
     .await;

@@ -18,12 +18,12 @@ fn assert_sent_elsewhere(answer: Result<Option<Granted>, Status>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h15_waiters_of_a_server_that_ends_are_sent_elsewhere_embedded() {
+async fn h15_waiters_of_a_stopping_server_get_server_ending_embedded() {
     are_sent_elsewhere(false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h15_waiters_of_a_server_that_ends_are_sent_elsewhere_redis() {
+async fn h15_waiters_of_a_stopping_server_get_server_ending_redis() {
     are_sent_elsewhere(true).await;
 }
 
@@ -64,7 +64,11 @@ async fn crowd(kind: Kind, own: usize, others: usize) -> (OwnRedis, Site, Vec<Ca
     for call in calls {
         assert_sent_elsewhere(answered(call).await);
     }
-    assert_eq!(other.waiters(kind, "x").await, others as u32, "a place without a call is none");
+    assert_eq!(
+        other.waiters(kind, "x").await,
+        others as u32,
+        "a kept ticket is not counted as a waiter"
+    );
     assert_eq!(ending.server.process.end(PATIENCE).await, Some(0));
     (redis, other, rest)
 }
@@ -83,7 +87,7 @@ async fn are_served_in_order(kind: Kind, site: &Site, calls: Vec<Call>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h15_a_retry_at_another_server_keeps_its_place() {
+async fn h15_a_retry_at_another_server_keeps_its_ticket() {
     for kind in KINDS {
         let (_redis, other, rest) = crowd(kind, 5, 5).await;
         // The calls return in another order than they first arrived in.
@@ -100,7 +104,7 @@ async fn h15_a_retry_at_another_server_keeps_its_place() {
 
 /// Without other waiters, only the kept tickets record the order of the queue.
 #[tokio::test(flavor = "multi_thread")]
-async fn h15_places_are_kept_though_everybody_has_left() {
+async fn h15_tickets_are_kept_when_no_waiter_is_left() {
     for kind in KINDS {
         let (_redis, other, _) = crowd(kind, 3, 0).await;
         let mut back = Vec::new();
@@ -116,7 +120,7 @@ async fn h15_places_are_kept_though_everybody_has_left() {
 /// A call that arrives during the shutdown and would wait is sent to another server. A call that
 /// does not wait, or that can be granted, is decided.
 #[tokio::test(flavor = "multi_thread")]
-async fn h15_a_server_that_ends_decides_what_it_can() {
+async fn h15_a_stopping_server_decides_calls_that_need_no_wait() {
     for redis in [false, true] {
         let (_redis, site) = Site::one(redis).await;
         site.set_capacity("x", 1).await;
@@ -135,11 +139,15 @@ async fn h15_a_server_that_ends_decides_what_it_can() {
             }
             match answered(site.ask(kind, "x", "hasty", 0.0, 300.0)).await {
                 Err(status) if !has_reason(&status) => continue,
-                answer => assert!(answer.unwrap().is_none(), "it is refused"),
+                answer => {
+                    assert!(answer.unwrap().is_none(), "a call that does not wait is refused")
+                }
             }
             match answered(site.ask(kind, "free", "late", 60.0, 300.0)).await {
                 Err(status) if !has_reason(&status) => continue,
-                answer => assert!(answer.unwrap().is_some(), "it is granted"),
+                answer => {
+                    assert!(answer.unwrap().is_some(), "a free slot is granted during the shutdown")
+                }
             }
         }
     }

@@ -53,7 +53,7 @@ fn is_granted(outcome: &Acquisition) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h15_a_kept_ticket_is_nobodys_obstacle() {
+async fn h15_a_kept_ticket_delays_no_other_waiter() {
     let (mut queue, tickets) = Queue::with(&["b", "c"]).await;
     let other = ticket(&queue.asks("d", Some((1, 0, "other"))).await);
     for (number, owner) in [(1, "b"), (2, "c")] {
@@ -91,7 +91,7 @@ async fn h15_a_kept_ticket_counts_once_and_lapses() {
 
 /// A waiter has moved to another server before its first server gives its place up.
 #[tokio::test(flavor = "multi_thread")]
-async fn h15_a_place_that_is_elsewhere_by_now_is_not_given_up() {
+async fn h15_a_waiter_that_moved_keeps_its_ticket_when_its_old_server_stops() {
     let (mut queue, tickets) = Queue::with(&["b"]).await;
     // Servers number their calls independently: both calls have number 1.
     assert_eq!(ticket(&queue.asks("b", Some((1, 0, "other"))).await), tickets[0]);
@@ -110,7 +110,7 @@ async fn h15_a_place_that_is_elsewhere_by_now_is_not_given_up() {
 
 /// A lock that is free at the moment when a waiter leaves is granted to it.
 #[tokio::test(flavor = "multi_thread")]
-async fn h15_the_last_try_of_a_call_may_be_granted() {
+async fn h15_the_last_attempt_of_a_leaving_waiter_may_be_granted() {
     let (mut queue, tickets) = Queue::with(&["b"]).await;
     queue.twins.time.advance(29_000_000).await;
     queue.asks("b", Some((1, tickets[0], "ends"))).await;

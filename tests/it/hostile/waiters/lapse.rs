@@ -43,7 +43,7 @@ async fn h14_waiters_get_slots_as_they_end_redis() {
 
 /// No wake-up arrives: the servers may not subscribe, and their scripts may not publish.
 #[tokio::test(flavor = "multi_thread")]
-async fn h14_waiters_of_two_servers_get_slots_as_they_end_without_hints() {
+async fn h14_waiters_of_two_servers_get_slots_as_they_end_without_wake_ups() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let user = ["ACL", "SETUSER", "deaf", "on", ">secret", "~*", "+@all", "resetchannels"];
@@ -145,7 +145,7 @@ fn name(text: &str) -> Name {
 /// A lease of at most 400 ms ends before the next heartbeat of a server. A wake-up
 /// tells its end to the server of the first waiter.
 #[tokio::test(flavor = "multi_thread")]
-async fn h14_the_first_waiter_is_told_of_a_short_lease() {
+async fn h14_the_first_waiter_is_woken_for_a_short_lease() {
     for (lease, told) in [(400, 1), (401, 0)] {
         let channel = format!("test:{:016x}", rand::random::<u64>());
         let mut twins = Twins::listening(std::slice::from_ref(&channel)).await;
@@ -170,7 +170,7 @@ async fn h14_the_first_waiter_is_told_of_a_short_lease() {
 
 /// A heartbeat reports the next end even while slots are free.
 #[tokio::test(flavor = "multi_thread")]
-async fn h14_an_attendance_tells_the_next_end_though_slots_are_free() {
+async fn h14_a_heartbeat_reports_the_next_end_while_slots_are_free() {
     let (twins, mut pools) = (Twins::new().await, States::<Pool>::new());
     let settings = crate::admission_waiting::ask("d", false, false).settings;
     let settings = tollgate::admission::Settings { capacity: 3, ..settings };
