@@ -75,7 +75,7 @@ fn bad_configuration_names_file_key_and_reason() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn a_missing_file_is_named() {
     let output = run(&["check-config", "/nowhere/tollgate.toml"]);
     assert_eq!(output.status.code(), Some(78));
     assert!(stderr(&output).contains("/nowhere/tollgate.toml"));
@@ -99,7 +99,7 @@ fn the_documented_configuration_is_good() {
 }
 
 #[test]
-fn a_wrong_command_line_ends_with_64() {
+fn a_wrong_command_line_exits_with_64() {
     for arguments in [
         &["serve", "--listen", "nowhere"][..],
         &["serve", "--engine", "mysql://x"],
@@ -117,14 +117,14 @@ fn a_wrong_command_line_ends_with_64() {
 }
 
 #[test]
-fn a_password_shows_neither_in_help_nor_in_errors() {
+fn help_shows_no_password() {
     let mut help = tollgate(&["serve", "--help"]);
     let help = help.env("TOLLGATE_ENGINE", "redis://user:secret@127.0.0.1").output().unwrap();
     assert!(!String::from_utf8_lossy(&help.stdout).contains("secret"));
 }
 
 #[test]
-fn output_that_nobody_reads_is_no_panic() {
+fn a_failing_write_to_stdout_causes_no_panic() {
     let file = TempFile::new("");
     let mut command = tollgate(&["check-config", file.path()]);
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -148,7 +148,7 @@ fn help_and_version_succeed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_port_that_is_taken_is_named() {
+async fn a_port_in_use_is_named() {
     let server = Server::start(&[]).await;
     let listen = format!("127.0.0.1:{}", server.port);
     let output = run(&["serve", "--listen", &listen]);
@@ -157,7 +157,7 @@ async fn a_port_that_is_taken_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_matching_pool_of_the_file_counts() {
+async fn the_first_matching_pool_entry_is_used() {
     let file = TempFile::new(
         "[[pool]]\nmatch = \"ar:05*\"\ncapacity = 5\nlease_duration = \"90s\"\n\
          [[pool]]\nmatch = \"ar:*\"\ncapacity = 7\nexpiry_grace = \"2s\"\npaused = true\n",
@@ -177,7 +177,7 @@ async fn the_first_matching_pool_of_the_file_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn flags_win_over_the_environment_and_that_over_the_file() {
+async fn flags_override_the_environment_and_the_environment_overrides_the_file() {
     let (flag, variable, file) = (free_port(), free_port(), free_port());
     let config = TempFile::new(&format!("listen = \"127.0.0.1:{file}\"\n"));
     let variable_text = format!("127.0.0.1:{variable}");

@@ -28,7 +28,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const ADDRESS: &str = "127.0.0.1:50051";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn grpcurl_answers_what_is_documented() {
+async fn grpcurl_commands_answer_as_documented() {
     let Some(grpcurl) = tool("TOLLGATE_TEST_GRPCURL", "grpcurl") else {
         assert!(on_path("go").is_none(), "there is no grpcurl; ./tests/run.sh installs it");
         return skipped("no grpcurl and no Go to install it with");
@@ -47,12 +47,12 @@ async fn grpcurl_answers_what_is_documented() {
         let server = Server::start(&["--config", configuration.path()]).await;
         let program = ("grpcurl ", grpcurl.as_path());
         let run = Document { file, program, compared: |text| text.to_owned() }.play(&server);
-        assert!(run >= least, "{file}: only {run} commands found");
+        assert!(run >= least, "{file}: ran only {run} commands, expected at least {least}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_python_examples_print_what_is_documented() {
+async fn the_python_examples_print_the_documented_output() {
     let Some(python) = tool("TOLLGATE_TEST_PYTHON", "python3") else {
         return skipped("no python3");
     };

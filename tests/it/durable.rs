@@ -107,7 +107,7 @@ async fn a22_a_server_killed_between_grant_and_reply_grants_once() {
         }
         assert_eq!(again.decision(), AdmitDecision::Admitted);
     }
-    assert_eq!(world.in_use("p").await, 64, "each counts once");
+    assert_eq!(world.in_use("p").await, 64, "each task holds one slot");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -182,7 +182,7 @@ async fn locks_stock_rates_and_bans_are_kept() {
         assert!(banned.into_inner().ban.is_some());
         let bans = pb::ListBansRequest { policy: "reads".into(), ..Default::default() };
         let bans = world.rates.clone().list_bans(bans).await.unwrap().into_inner().bans;
-        assert_eq!(bans.len(), 1, "listed, too");
+        assert_eq!(bans.len(), 1, "the ban is not listed");
         let shop = Shop::of(world).await;
         assert_eq!(shop.get("tv").await, before);
         assert!(shop.add(named).await.replayed);

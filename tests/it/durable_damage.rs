@@ -57,7 +57,7 @@ async fn left_behind() -> (TempFolder, std::path::PathBuf) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_torn_tail_is_cut_and_said() {
+async fn a_torn_tail_is_cut_off_and_logged() {
     let (folder, file) = left_behind().await;
     // The file was extended for a write that never happened.
     let mut bytes = fs::read(&file).unwrap();
@@ -77,7 +77,7 @@ async fn a_torn_tail_is_cut_and_said() {
 
 /// Damage in the last write is not a torn write: that write was acknowledged.
 #[tokio::test(flavor = "multi_thread")]
-async fn damage_of_the_last_write_is_no_torn_tail() {
+async fn damage_of_an_acknowledged_write_is_refused() {
     let (folder, config) = (TempFolder::new(), TempFile::new(POLICIES));
     let file = folder.path().join("tollgate.redb");
     let (server, world) = start(&folder, &config, "always").await;
@@ -106,7 +106,7 @@ async fn damage_of_the_last_write_is_no_torn_tail() {
 /// A large file is read while another thread decodes its entries. The unreadable entry is still
 /// named.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_entry_that_cannot_be_read_is_named_in_a_large_file_too() {
+async fn an_unreadable_entry_of_a_large_file_is_named() {
     let (folder, file) = left_behind().await;
     let entries = redb::TableDefinition::<&[u8], &[u8]>::new("entries");
     let database = redb::Database::open(&file).unwrap();
@@ -129,7 +129,7 @@ async fn an_entry_that_cannot_be_read_is_named_in_a_large_file_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn damage_is_named_and_nothing_is_served() {
+async fn a_damaged_file_is_named_and_the_server_exits() {
     let (folder, file) = left_behind().await;
     let sound = fs::read(&file).unwrap();
     // Free pages contain the key, too.
@@ -147,11 +147,11 @@ async fn damage_is_named_and_nothing_is_served() {
             let file = fs::OpenOptions::new().write(true).open(&file).unwrap();
             file.write_at(&[0xff; 64], 0).unwrap();
         }),
-        ("half of it gone", &|| {
+        ("half of the file cut off", &|| {
             let file = fs::OpenOptions::new().write(true).open(&file).unwrap();
             file.set_len(sound.len() as u64 / 2).unwrap();
         }),
-        ("no such file at all", &|| fs::write(&file, "something else altogether").unwrap()),
+        ("another file format", &|| fs::write(&file, "something else altogether").unwrap()),
     ];
     for (what, damage) in damages {
         fs::write(&file, &sound).unwrap();
@@ -165,7 +165,7 @@ async fn damage_is_named_and_nothing_is_served() {
 
 /// A limit on the file size of the process simulates a full disk.
 #[tokio::test(flavor = "multi_thread")]
-async fn s8_a_full_disk_turns_calls_into_unavailable_until_there_is_room() {
+async fn s8_calls_are_unavailable_while_the_disk_is_full() {
     let folder = TempFolder::new();
     // The limit applies to the log, too.
     let log = TempFile::new("");

@@ -179,7 +179,7 @@ async fn last(engine: &Engine, sequence: &str) -> u64 {
 /// Four callers take values until the power fails. After each power loss, every acknowledged value
 /// must still be taken.
 #[tokio::test(flavor = "multi_thread")]
-async fn s8_a_power_loss_takes_nothing_that_was_acknowledged() {
+async fn s8_a_power_loss_loses_no_acknowledged_value() {
     let seed = rand::random();
     println!("seed {seed}");
     let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -256,7 +256,11 @@ async fn s8_a_full_disk_refuses_calls_and_recovers() {
         let left = made.after_power_loss(&mut ChaCha8Rng::seed_from_u64(round));
         assert!(last(&open(&left), "order").await >= round * 2 - 1);
         made.is_full.store(false, Ordering::SeqCst);
-        assert_eq!(waiting.await.unwrap(), Ok(round * 2), "it is down in the end");
+        assert_eq!(
+            waiting.await.unwrap(),
+            Ok(round * 2),
+            "the waiting call succeeds after the disk recovers"
+        );
         state.wait_for(|state| *state == StoreState::Up).await.unwrap();
     }
     engine.close();
@@ -266,7 +270,7 @@ async fn s8_a_full_disk_refuses_calls_and_recovers() {
 /// A failed sync loses its writes, and reports the error once. An engine that trusts the next sync
 /// would lose acknowledged values.
 #[tokio::test(flavor = "multi_thread")]
-async fn s8_a_sync_that_fails_is_not_believed_later() {
+async fn s8_writes_of_a_failed_sync_are_written_again() {
     let seed = rand::random();
     println!("seed {seed}");
     let mut random = ChaCha8Rng::seed_from_u64(seed);

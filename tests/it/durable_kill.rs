@@ -44,7 +44,7 @@ async fn s8_always_keeps_every_acknowledged_change_over_kills() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s8_interval_loses_a_second_at_most_over_kills() {
+async fn s8_interval_loses_at_most_a_second_over_kills() {
     kill_again_and_again("interval", Duration::from_secs(1), 1100..1800).await;
 }
 

@@ -108,12 +108,12 @@ async fn a_clock_set_back_by_a_day_frees_nothing_early_and_repeats_no_serial() {
     let second = Kept::open(&folder, START - DAY);
     // As much time as the lease has left, but for a little.
     second.advance(49_000_000);
-    assert_eq!(second.holder().await, Some(held.expire), "it is not over yet");
+    assert_eq!(second.holder().await, Some(held.expire), "the lease has not ended yet");
     second.advance(1_000_000 + AHEAD.micros());
-    assert_eq!(second.holder().await, None, "its time is over, not a day later");
+    assert_eq!(second.holder().await, None, "the lease has ended, not a day later");
     let next = lease(second.acquire("two", Millis::from_secs(60)).await);
     assert!(next.token > held.token);
-    assert!(next.expire.0 - next.grant.0 == 60_000_000, "it lasts its length");
+    assert!(next.expire.0 - next.grant.0 == 60_000_000, "the lease has its length");
     let later = second.stamp().await;
     assert!(later > stamp, "{later} after {stamp}");
 }
@@ -141,7 +141,7 @@ async fn no_instant_is_used_twice() {
 /// Tokens rise by one below what the life before had reserved: they must not be given again
 /// where the process is killed before any of them is synced.
 #[tokio::test]
-async fn a_token_that_was_told_is_not_told_again_whatever_is_lost() {
+async fn a_returned_token_is_never_returned_again_after_a_loss() {
     let folder = TempFolder::new();
     let (mut last, mut waited) = (0, Vec::new());
     for start in 0..4 {
@@ -175,7 +175,7 @@ async fn a_token_that_was_told_is_not_told_again_whatever_is_lost() {
             assert!(giving.now_or_never().is_some_and(|answer| answer.is_ok()));
         }
     }
-    assert_eq!(waited, [false, true, true, true], "only where tokens could be told again");
+    assert_eq!(waited, [false, true, true, true], "a start waits only if it could repeat tokens");
 }
 
 /// The system's clock is a day ahead at the next start, and right at the one after.
@@ -192,9 +192,9 @@ async fn a_clock_set_forward_is_believed_and_never_taken_back() {
     assert!(next.token > held.token && next.grant.0 >= START + DAY);
     drop(second);
     let third = Kept::open(&folder, START);
-    assert_eq!(third.holder().await, Some(next.expire), "its time does not go back");
+    assert_eq!(third.holder().await, Some(next.expire), "time does not go back");
     third.advance(61_000_000 + AHEAD.micros());
-    assert_eq!(third.holder().await, None, "and goes on from there");
+    assert_eq!(third.holder().await, None, "time continues after the third start");
 }
 
 /// Under `interval`, right and set back by less than the reservation: what was synced ends at

@@ -67,13 +67,13 @@ async fn same(one: &mut Store, other: &mut Store, folder: &TempFolder, now: u64)
     let less = |one: &[String], other: &[String]| {
         one.iter().filter(|line| !other.contains(line)).cloned().collect::<Vec<_>>()
     };
-    assert_eq!(less(&one, &other), less(&other, &one), "what only one of them has");
+    assert_eq!(less(&one, &other), less(&other, &one), "lines of one export only");
     assert_eq!(one, other);
     one
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_moved_is_the_same_and_goes_on_the_same() {
+async fn moved_state_is_equal_and_decides_equally() {
     let seeds = [1, rand::random()];
     println!("seeds {seeds:?}");
     for seed in seeds {

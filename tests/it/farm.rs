@@ -93,7 +93,7 @@ pub async fn eventually(what: &str, holds: impl AsyncFn() -> bool) {
             sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(READY, wait).await.unwrap_or_else(|_| panic!("in time: {what}"));
+    timeout(READY, wait).await.unwrap_or_else(|_| panic!("not within {READY:?}: {what}"));
 }
 
 /// A primary, its replicas, and three Sentinels that monitor the primary as `main`.

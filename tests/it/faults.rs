@@ -107,7 +107,7 @@ async fn s4_redis_hangs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s4_redis_is_told_to_pause() {
+async fn s4_redis_is_paused() {
     let (redis, _server, client) = single().await;
     suffer("CLIENT PAUSE 2000", &[client], async |load| {
         redis.command(&["CLIENT", "PAUSE", "2000"]).await.unwrap();
@@ -141,7 +141,7 @@ async fn redis_answers_garbage() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_closes_in_the_middle_of_answers() {
+async fn redis_closes_connections_within_replies() {
     spoiled("closed in the middle of answers, for 1 s", Wire::tear).await;
 }
 

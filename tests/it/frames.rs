@@ -90,7 +90,7 @@ fn framed(flag: u8, message: &impl Message) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_is_the_same_however_it_is_cut_up() {
+async fn a_message_may_be_cut_into_any_frames() {
     let server = Server::start(&[]).await;
     let peer = Peer::of(&server).await;
     let message = framed(0, &admit("pool", "device", "task"));
@@ -131,7 +131,7 @@ async fn a_message_is_the_same_however_it_is_cut_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_message_is_refused_and_nothing_is_written() {
+async fn an_invalid_message_is_refused_and_nothing_is_written() {
     let server = Server::start(&[]).await;
     let peer = Peer::of(&server).await;
     let message = framed(0, &admit("pool", "device", "task"));
@@ -177,7 +177,7 @@ async fn what_is_no_message_is_refused_and_nothing_is_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_whose_message_is_not_all_there_ends_by_its_deadline() {
+async fn a_call_with_an_incomplete_message_ends_by_its_deadline() {
     let server = Server::start(&[]).await;
     let peer = Peer::of(&server).await;
     let message = framed(0, &admit("pool", "device", "task"));

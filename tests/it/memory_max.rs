@@ -47,7 +47,7 @@ fn is_refused(status: &Status) -> bool {
 async fn use_memory(world: &World, used: u64) {
     USED.store(used, Ordering::SeqCst);
     static PROBES: AtomicU64 = AtomicU64::new(0);
-    eventually("the server has looked", async || {
+    eventually("the server has measured its memory", async || {
         let probe = format!("probe {}", PROBES.fetch_add(1, Ordering::SeqCst));
         let asked = world.client.clone().admit_task(admit(&probe, "d", "t")).await;
         asked.is_err() == (used >= MOST)
@@ -56,7 +56,7 @@ async fn use_memory(world: &World, used: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn new_names_are_refused_and_those_that_are_known_go_on() {
+async fn at_the_bound_new_names_are_refused_and_known_names_continue() {
     let now = Arc::new(AtomicU64::new(START));
     let ceiling = Ceiling::by(MOST, || Some(USED.load(Ordering::SeqCst)));
     let engine = Embedded::new(Clock::Stepped(now.clone())).below(Some(ceiling));
@@ -107,7 +107,7 @@ async fn new_names_are_refused_and_those_that_are_known_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_stays_below_what_it_is_told() {
+async fn a_server_stays_below_memory_max() {
     let server = Server::start(&["--memory-max", "128MiB"]).await;
     let mut client = server.client().await;
     let payload = vec![7_u8; 64 * 1024];
@@ -136,14 +136,14 @@ async fn a_server_stays_below_what_it_is_told() {
         let (pool, device_id) = ("p".to_owned(), "d".to_owned());
         client.cancel_task(pb::CancelTaskRequest { pool, device_id, task_id }).await.unwrap();
     }
-    eventually("there is room again", async || {
+    eventually("new names are accepted again", async || {
         client.clone().admit_task(admit("another pool", "d", "t")).await.is_ok()
     })
     .await;
 }
 
 #[test]
-fn sizes_that_are_none_are_named() {
+fn invalid_sizes_are_named() {
     for (size, said) in [("1MiB", "32MiB or more"), ("much", "such as 512MiB")] {
         let refused = tollgate(&["serve", "--memory-max", size]).output().unwrap();
         let told = String::from_utf8(refused.stderr).unwrap();

@@ -75,7 +75,7 @@ async fn values_are_printed_one_per_line() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_layout_writes_the_numbers() {
+async fn numbers_are_printed_in_their_layout() {
     let file = TempFile::new(LAYOUTS);
     let server = Server::start(&["--config", file.path()]).await;
     assert_eq!(next(&server, "ticket --count 2 --step 4").await, "T-004\nT-008\n");
@@ -106,7 +106,7 @@ async fn a_repeat_prints_the_same_numbers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_an_answer_a_repeat_gets_what_was_given_out() {
+async fn without_an_answer_a_repeat_gets_the_same_numbers() {
     let server = Server::start(&[]).await;
     let address = server.address();
     server.process.signal("-STOP");
@@ -122,7 +122,7 @@ async fn without_an_answer_a_repeat_gets_what_was_given_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_is_used_up_says_what_to_do() {
+async fn an_exhausted_sequence_names_a_remedy() {
     let server = Server::start(&[]).await;
     next(&server, "order --floor 9223372036854775807").await;
     let address = server.address();
@@ -134,13 +134,13 @@ async fn a_name_that_is_used_up_says_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_server_it_says_what_to_do() {
+async fn without_a_server_the_command_names_a_remedy() {
     let said = refused(&format!("127.0.0.1:{}", free_port()), "order", 69).await;
     assert_says(&said, &["`order`", "UNAVAILABLE", "tollgate serve", "--server"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn numbers_that_cannot_be_printed_are_no_success() {
+async fn unprinted_numbers_are_a_failure() {
     let server = Server::start(&[]).await;
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut unprinted = command(&server.address(), "order --request-id checkout-1");
@@ -164,7 +164,7 @@ async fn numbers_that_cannot_be_printed_are_no_success() {
 }
 
 #[tokio::test]
-async fn a_wrong_command_line_ends_with_64() {
+async fn a_wrong_command_line_exits_with_64() {
     for arguments in [
         "",
         "order --count 0",

@@ -46,7 +46,7 @@ impl Pair {
     async fn answers(&self) {
         let probe = admit("probe", "probe", "probe");
         let mut client = self.client.clone();
-        eventually("the server has its store", async || {
+        eventually("the server has reached its store", async || {
             client.clone().admit_task(probe.clone()).await.is_ok()
         })
         .await;

@@ -29,7 +29,7 @@ fn resident_bytes(server: &Server) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bounds_are_kept_and_overload_says_when_to_retry() {
+async fn limits_hold_and_refusals_have_retry_info() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let file =
@@ -82,7 +82,7 @@ async fn bounds_are_kept_and_overload_says_when_to_retry() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s6_hostile_peers_cost_others_nothing() {
+async fn s6_hostile_peers_do_not_affect_other_callers() {
     const IDLE: usize = 10_000;
     rlimit::increase_nofile_limit(u64::MAX).unwrap();
     let server = Server::start(&[]).await;
@@ -122,7 +122,7 @@ async fn s6_hostile_peers_cost_others_nothing() {
     }
     works(&mut client, "idle").await;
     let each = resident_bytes(&server).saturating_sub(before) / IDLE;
-    assert!(each < 40_000, "{each} bytes each");
+    assert!(each < 40_000, "{each} bytes for each idle connection");
 
     // Large messages are refused while they arrive.
     for round in 0..20 {
@@ -143,7 +143,7 @@ async fn s6_hostile_peers_cost_others_nothing() {
 
 /// A peer may vanish behind a live proxy: only its missing answers to PING show it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_silent_peer_is_asked_and_then_its_connection_is_closed() {
+async fn a_peer_that_answers_no_ping_is_closed() {
     const PING: u8 = 6;
     const ACK: u8 = 1;
     let server = Server::start(&[]).await;
@@ -164,12 +164,12 @@ async fn a_silent_peer_is_asked_and_then_its_connection_is_closed() {
             }
         }
     };
-    timeout(8 * PATIENCE, until_closed).await.expect("it is closed");
+    timeout(8 * PATIENCE, until_closed).await.expect("the connection was not closed");
     assert_eq!(pings, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_serves_is_unimplemented() {
+async fn an_unknown_method_is_unimplemented() {
     let server = Server::start(&[]).await;
     let channel = Channel::from_shared(server.address()).unwrap().connect().await.unwrap();
     for path in [

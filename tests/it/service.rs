@@ -41,9 +41,11 @@ pub async fn turns(server: &Server, service: &str, expected: ServingStatus) {
     let request = HealthCheckRequest { service: service.to_owned() };
     let mut stream = health(server).await.watch(request).await.unwrap().into_inner();
     let turned = async {
-        while stream.message().await.unwrap().expect("the stream goes on").status() != expected {}
+        while stream.message().await.unwrap().expect("the stream ended").status() != expected {}
     };
-    timeout(PATIENCE, turned).await.unwrap_or_else(|_| panic!("{service:?} is {expected:?}"));
+    timeout(PATIENCE, turned)
+        .await
+        .unwrap_or_else(|_| panic!("{service:?} did not become {expected:?}"));
 }
 
 async fn serving(server: &Server) {
@@ -164,7 +166,7 @@ async fn s3_a_pool_first_used_after_script_flush_is_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_may_have_been_executed_is_never_unavailable() {
+async fn a_call_that_may_have_been_executed_is_deadline_exceeded() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let wire = Wire::to(redis.port).await;
@@ -184,7 +186,7 @@ async fn a_call_that_may_have_been_executed_is_never_unavailable() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redis_with_few_connections_left_serves_by_those() {
+async fn a_redis_with_few_free_connections_still_serves() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     redis.command(&["CONFIG", "SET", "maxclients", "8"]).await.unwrap();
@@ -243,7 +245,7 @@ async fn s7_sigterm_lets_calls_in_flight_finish() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s7_sigint_under_load_ends_with_0() {
+async fn s7_sigint_under_load_exits_with_0() {
     let mut server = Server::start(&[]).await;
     let mut callers = Vec::new();
     for caller in 0..8 {

@@ -34,7 +34,7 @@ async fn server_on(port: u16) -> Server {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pools_are_shown_until_a_key_ends_it() {
+async fn pools_are_shown_until_q_is_pressed() {
     let server = Server::start(&[]).await;
     take_slot(&mut server.client().await, "ar:0571").await;
     let mut terminal = Terminal::start(&["top", "--server", &server.address()]);
@@ -49,7 +49,7 @@ async fn pools_are_shown_until_a_key_ends_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn however_it_ends_the_terminal_is_given_back() {
+async fn the_terminal_is_restored_after_every_end() {
     let server = Server::start(&[]).await;
     for end in ["\x03", "-TERM", "-INT", "-HUP"] {
         let mut terminal = Terminal::start(&["top", "--server", &server.address()]);
@@ -65,7 +65,7 @@ async fn however_it_ends_the_terminal_is_given_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_lost_is_found_again() {
+async fn the_display_reconnects_to_a_restarted_server() {
     let port = free_port();
     let server = server_on(port).await;
     let mut terminal = Terminal::start(&["top", "--server", &server.address()]);
@@ -120,7 +120,7 @@ async fn refusals_are_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_not_there_is_named_with_what_to_do() {
+async fn an_unreachable_server_is_named_with_a_remedy() {
     let nobody = format!("127.0.0.1:{}", free_port());
     let output = once(&nobody, &[]).await;
     let said = String::from_utf8(output.stderr).unwrap();

@@ -47,7 +47,7 @@ async fn works(server: &Server) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sentinels_lead_to_the_primary() {
+async fn a_server_finds_the_primary_through_sentinels() {
     let farm = Watched::start(1).await;
     let server = Server::start(&["--engine", &farm.url()]).await;
     works(&server).await;
@@ -146,7 +146,7 @@ async fn a15_a_redis_that_evicts_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a15_a_redis_that_begins_to_evict_is_no_longer_used() {
+async fn a15_a_redis_that_evicts_after_a_restart_is_not_used() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let server = Server::start(&["--engine", &redis.url()]).await;
@@ -166,7 +166,7 @@ async fn a15_a_redis_that_begins_to_evict_is_no_longer_used() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_of_a_cluster_is_not_taken_for_a_single_redis() {
+async fn a_cluster_node_as_a_single_redis_is_refused() {
     let farm = Cluster::start().await;
     let url = format!("redis://127.0.0.1:{}", farm.nodes[0].port);
     let server = Server::start(&["--engine", &url]).await;
@@ -182,11 +182,11 @@ async fn a_node_of_a_cluster_is_not_taken_for_a_single_redis() {
             sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(PATIENCE, told).await.expect("it says what to do");
+    timeout(PATIENCE, told).await.expect("no error names redis+cluster://");
 }
 
 #[test]
-fn wrong_urls_are_refused_with_what_is_expected() {
+fn wrong_urls_are_refused_with_the_expected_form() {
     for (url, said) in [
         ("redis", "redis+sentinel://"),
         ("http://localhost", "redis+cluster://"),

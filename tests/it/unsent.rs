@@ -39,7 +39,7 @@ fn timed(device: &str, timeout: Duration) -> Request<pb::AdmitTaskRequest> {
 /// A call that fails with UNAVAILABLE was never executed. If Redis hangs, the errors of unsent
 /// calls name that cause, and not the deadline.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_not_sent_to_a_redis_that_hangs_is_not_executed() {
+async fn unsent_calls_of_a_hanging_redis_are_unavailable_and_not_executed() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let (_server, client) = served(&redis).await;
@@ -82,7 +82,7 @@ async fn what_was_not_sent_to_a_redis_that_hangs_is_not_executed() {
 
 /// A call is never sent after its deadline, or after its caller has disconnected.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_waits_for_is_not_sent() {
+async fn calls_past_their_deadline_or_without_a_caller_are_not_sent() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let (_server, client) = served(&redis).await;

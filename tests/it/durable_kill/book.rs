@@ -186,7 +186,10 @@ impl Book {
         let known: Vec<_> =
             stream::iter(&items).map(|item| item.known(shop)).buffered(32).collect().await;
         for (item, known) in items.iter().zip(known) {
-            assert!(known <= item.tried, "{context}: nobody took {known} steps: {item:?}");
+            assert!(
+                known <= item.tried,
+                "{context}: the server knows {known} steps, more than were tried: {item:?}"
+            );
             self.lost.extend(item.acknowledged.iter().skip(known));
             found += item.acknowledged.len().min(known);
             match (item.kind, known) {

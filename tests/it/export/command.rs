@@ -24,7 +24,7 @@ async fn done(arguments: &[&str]) -> String {
     let output = run(arguments).await;
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{arguments:?}: {errors}");
-    assert!(!errors.contains('\u{1b}'), "no bar where there is no terminal: {errors:?}");
+    assert!(!errors.contains('\u{1b}'), "a progress bar without a terminal: {errors:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -53,7 +53,7 @@ async fn a_server_moves_to_redis_and_back_with_its_leases() {
     shop.reserve(reserve("tv", "o1", 3)).await;
 
     let taken = run(&["export", "--data-dir", folder.text(), "--output", &archive]).await;
-    assert_eq!(taken.status.code(), Some(69), "a server uses it");
+    assert_eq!(taken.status.code(), Some(69), "the directory is in use");
     assert!(String::from_utf8_lossy(&taken.stderr).contains("stop that first"));
     end(server, "-TERM").await;
 
@@ -66,7 +66,7 @@ async fn a_server_moves_to_redis_and_back_with_its_leases() {
     end(server, "-TERM").await;
 
     let again = run(&["import", "--engine", &redis.url(), &archive]).await;
-    assert_eq!(again.status.code(), Some(73), "it holds something");
+    assert_eq!(again.status.code(), Some(73), "the target is not empty");
     // Exports to standard output, as for a pipe.
     let text = done(&["export", "--engine", &redis.url()]).await;
     fs::write(&archive, text).unwrap();
@@ -99,7 +99,7 @@ async fn moved(server: &Server, lease: &pb::Lease, last: u64, moves: u64) {
     assert!(banned.into_inner().ban.is_some());
     let bans = pb::ListBansRequest { policy: "reads".into(), ..Default::default() };
     let bans = world.rates.clone().list_bans(bans).await.unwrap().into_inner().bans;
-    assert_eq!(bans.len(), 1, "listed, too");
+    assert_eq!(bans.len(), 1, "the ban is not listed");
     let serial = world.sequences.clone().next_sequence(next("order")).await.unwrap().into_inner();
     assert_eq!(serial.last, last + moves);
     let shop = Shop::of(world).await;
@@ -108,7 +108,7 @@ async fn moved(server: &Server, lease: &pb::Lease, last: u64, moves: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_exported_is_documented() {
+async fn every_exported_kind_is_documented() {
     let document =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/archive.md"))
             .unwrap();
@@ -132,7 +132,7 @@ async fn what_is_exported_is_documented() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_to_export_is_said() {
+async fn a_missing_source_is_named() {
     let missing = run(&["export", "--data-dir", "/nowhere/at/all"]).await;
     assert_eq!(missing.status.code(), Some(66));
     let unnamed = run(&["export"]).await;

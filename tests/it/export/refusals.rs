@@ -37,7 +37,7 @@ async fn refusal(lines: &[&str]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_archive_that_is_not_whole_is_refused() {
+async fn an_incomplete_export_is_refused() {
     for (lines, says) in [
         (&[][..], "it is no archive"),
         (&[ORDER, END], "it is no archive"),
@@ -70,7 +70,7 @@ async fn an_archive_that_is_not_whole_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_target_that_holds_something_is_refused_unless_it_is_replaced() {
+async fn a_target_with_state_is_refused_without_replace() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let options = RedisOptions::new(&redis.url());
@@ -94,14 +94,14 @@ async fn a_target_that_holds_something_is_refused_unless_it_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn half_of_an_import_is_not_served() {
+async fn no_server_starts_on_an_unfinished_import() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let options = RedisOptions::new(&redis.url());
     assert_eq!(unfinished_import(&options).await, None);
     // The key that a killed import leaves behind.
     redis.command(&["SET", "tollgate:import", "1"]).await.unwrap();
-    let why = unfinished_import(&options).await.expect("it is told");
+    let why = unfinished_import(&options).await.expect("the unfinished import was not reported");
     assert!(why.contains("--replace"), "{why}");
     let mut command = crate::process::tollgate(&["serve", "--engine", &redis.url()]);
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
@@ -118,7 +118,7 @@ async fn half_of_an_import_is_not_served() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_read_is_not_exported() {
+async fn unreadable_state_is_not_exported() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let files = TempFolder::new();
@@ -135,12 +135,12 @@ async fn what_cannot_be_read_is_not_exported() {
         let mut store = Store::redis(&RedisOptions::new(&redis.url())).await.unwrap();
         let failure = transfer::export(&mut store, Some(&out)).await.unwrap_err().to_string();
         assert!(failure.contains(says), "{key}: {failure}");
-        assert_eq!(fs::read_dir(files.path()).unwrap().count(), 0, "nothing is left of it");
+        assert_eq!(fs::read_dir(files.path()).unwrap().count(), 0, "a failed export leaves a file");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_lost_primary_may_have_given_out_is_passed_over() {
+async fn values_that_a_lost_primary_may_have_given_out_are_skipped() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
     let counter = "tollgate:{sequence:order}:counter";
@@ -158,5 +158,8 @@ async fn what_a_lost_primary_may_have_given_out_is_passed_over() {
     let epoch = info.lines().find_map(|line| line.strip_prefix("master_replid:")).unwrap();
     redis.command(&["HSET", counter, "epoch", epoch.trim()]).await.unwrap();
     transfer::export(&mut store, Some(&out)).await.unwrap();
-    assert!(fs::read_to_string(&out).unwrap().contains("\"last\":7"), "it still leads");
+    assert!(
+        fs::read_to_string(&out).unwrap().contains("\"last\":7"),
+        "values were skipped for the same primary"
+    );
 }

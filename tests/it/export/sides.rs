@@ -85,7 +85,9 @@ impl Side {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             };
-            tokio::time::timeout(Duration::from_secs(60), reached).await.expect("it goes on");
+            tokio::time::timeout(Duration::from_secs(60), reached)
+                .await
+                .expect("the clock of the directory never reached the set time");
             assert_eq!(engine.now().0, now);
         }
     }

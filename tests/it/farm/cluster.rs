@@ -67,7 +67,7 @@ impl Cluster {
 
     /// The node that owns a slot: its index and its id.
     pub async fn owner(&self, slot: u16) -> (usize, String) {
-        self.owned(slot).await.unwrap_or_else(|| panic!("no node says that slot {slot} is its own"))
+        self.owned(slot).await.unwrap_or_else(|| panic!("no node owns slot {slot}"))
     }
 
     /// Like [`Cluster::owner`], but `None` if no reachable node owns the slot.
