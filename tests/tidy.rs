@@ -82,7 +82,7 @@ fn code_with_imports(text: &str) -> String {
 }
 
 #[test]
-fn only_some_places_name_these() {
+fn dependencies_are_named_in_their_own_places() {
     // A word, and the only places that may contain it.
     let places: [(&str, &[&str]); 7] = [
         ("tonic::", &["src/grpc", "src/server"]),
@@ -193,7 +193,7 @@ fn code_of_script(text: &str) -> String {
 }
 
 #[test]
-fn headers_say_what_scripts_take() {
+fn script_headers_declare_all_parameters() {
     for script in script::ALL.iter() {
         let (name, text) = (script.name, script.body());
         let header: Vec<&str> = text
@@ -203,7 +203,10 @@ fn headers_say_what_scripts_take() {
             .collect();
         let rule = code_of_script(text);
         let sentence = header.iter().take_while(|line| !line.is_empty()).copied();
-        assert!(sentence.collect::<String>().ends_with('.'), "{name}: no sentence first");
+        assert!(
+            sentence.collect::<String>().ends_with('.'),
+            "{name}: the header does not start with a sentence"
+        );
 
         // A fragment reads the shared parameters; the other ones are parameters of `decide`.
         let (shared_keys, shared_argv) = script.shared().unwrap_or_default();
@@ -257,7 +260,7 @@ fn headers_say_what_scripts_take() {
 }
 
 #[test]
-fn scripts_stay_within_the_contract() {
+fn scripts_follow_the_contract() {
     for (path, text) in files("lua", "lua") {
         let path = path.display();
         let calls_clock = text.contains("'TIME'");
@@ -311,16 +314,16 @@ fn every_scenario_names_its_tests() {
     for row in text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| id ")) {
         let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
         let (id, named) = (cells[0], cells[cells.len() - 1]);
-        assert!(ids.insert(id.to_owned()), "{id} stands twice");
+        assert!(ids.insert(id.to_owned()), "scenario {id} is listed twice");
         let named: Vec<&str> = named.split("<br>").map(|name| name.trim_matches('`')).collect();
         for name in named {
             assert_eq!(
                 scenario(name),
                 Some(&*id.to_lowercase()),
-                "{id}: `{name}` is no test of it"
+                "{id}: `{name}` is a test of another scenario"
             );
             listed.insert(name.to_owned());
         }
     }
-    assert_eq!(tests, listed, "tests by id, and those that tests/SCENARIOS.md lists");
+    assert_eq!(tests, listed, "tests with a scenario id, and the tests in tests/SCENARIOS.md");
 }

@@ -37,7 +37,7 @@ REPEATED = (
 )
 RECORDED = (
     pb.COMPLETE_VERDICT_COMPLETED,
-    pb.COMPLETE_VERDICT_ALREADY_COMPLETED,  # by an earlier try of the same call
+    pb.COMPLETE_VERDICT_ALREADY_COMPLETED,  # recorded by an earlier attempt of this call
     pb.COMPLETE_VERDICT_LATE,  # the lease had ended, the result counts
 )
 

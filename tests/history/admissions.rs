@@ -82,7 +82,7 @@ impl Admissions {
     fn begin(&mut self, event: &Event) -> Result<(), String> {
         let (token, before) = (event.fencing_token, self.running.len());
         if token <= self.last {
-            return Err(format!("its token is not above the last one, {}", self.last));
+            return Err(format!("its token is not above the last token, {}", self.last));
         }
         self.last = token;
         if self.unseen_below == u64::MAX {

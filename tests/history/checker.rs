@@ -90,7 +90,7 @@ impl Checker {
             // Delivery is at least once: an event with an earlier cursor must be the same event.
             self.verdict.repeats += 1;
             if self.recent.get(&event.cursor).is_some_and(|before| *before != said) {
-                self.violation(event, "an event of this cursor said something else");
+                self.violation(event, "another event had this cursor before");
             }
             return;
         }
@@ -200,9 +200,9 @@ impl fmt::Display for Verdict {
         writeln!(f, "{} events: {word}\n{}", self.events, self.summary.trim_end())?;
         for (count, what) in [
             (self.repeats, "came more than once"),
-            (self.gaps, "gaps, of which nothing is said"),
+            (self.gaps, "gaps: their events are not checked"),
             (self.set_back, "times the clock of the events was set back"),
-            (self.others, "of a kind that is not known here"),
+            (self.others, "of an unknown kind"),
         ] {
             if count > 0 {
                 writeln!(f, "  note        {count} {what}")?;

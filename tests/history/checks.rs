@@ -97,5 +97,5 @@ fn forms() -> Option<String> {
         return Some(verdict.to_string());
     }
     let bad = check("{\"event\":{\"cursor\":\"x\"}}".as_bytes(), SOME);
-    bad.is_ok().then(|| "a cursor that is no number was taken".to_owned())
+    bad.is_ok().then(|| "a cursor without a number was accepted".to_owned())
 }

@@ -42,11 +42,11 @@ Usage: cargo test --test history -- [OPTIONS] RECORD...
 
 Checks the recorded events of a pool, from `tollgate watch --json` or from grpcurl's
 WatchPool. A RECORD is a file whose name has a `.` or a `/` in it, or `-` for standard
-input. Without one the checker checks itself.
+input. Without a RECORD the checker runs its own checks.
 
-  --from-start        the record begins with the pool's first event: all is known
+  --from-start        the record begins with the pool's first event
   --complete          at its end all admissions have ended
-  --max-attempts N    so many attempts of a task are the most
+  --max-attempts N    the largest allowed number of attempts of a task
 
 Exit status: 0 when all records hold, 1 when one is broken, 2 when one cannot be read.";
 

@@ -40,13 +40,13 @@ pub const BROKEN: &[(&str, &str, Demands, &str)] = &[
         SOME,
         "cursor 102, ADMITTED of d/b, token 2: THE CAP WAS EXCEEDED: 1 ran already, of 1",
     ),
-    ("a cap of nothing", "ADMITTED d/a token=1 cap=0", SOME, "CAP WAS EXCEEDED: 0 ran already"),
+    ("a capacity of 0", "ADMITTED d/a token=1 cap=0", SOME, "CAP WAS EXCEEDED: 0 ran already"),
     ("no capacity", "ADMITTED d/a token=1", SOME, "carries no capacity"),
     (
         "a token that is not new",
         "ADMITTED d/a token=5 cap=9; ADMITTED d/b token=5 cap=9",
         SOME,
-        "not above the last one, 5",
+        "not above the last token, 5",
     ),
     (
         "a task that runs twice",
@@ -129,36 +129,36 @@ pub const BROKEN: &[(&str, &str, Demands, &str)] = &[
         "never queued",
     ),
     (
-        "a first attempt that is none",
+        "a first attempt with number 2",
         "ENQUEUED d/a; ADMITTED d/a token=5 attempt=2 cap=9",
         SOME,
-        "attempt 0 was the one before",
+        "the attempt before was 0",
     ),
     (
         "queued, and no attempt",
         "ENQUEUED d/a; ADMITTED d/a token=5 cap=9",
         SOME,
-        "no attempt of it",
+        "the event has no attempt",
     ),
     (
         "an attempt that is left out",
         "ENQUEUED d/a; ADMITTED d/a token=5 attempt=1 cap=9; EXPIRED d/a token=5 attempt=1;
       ADMITTED d/a token=6 attempt=3 cap=9",
         SOME,
-        "attempt 1 was the one before",
+        "the attempt before was 1",
     ),
     (
         "an attempt twice",
         "ENQUEUED d/a; ADMITTED d/a token=5 attempt=1 cap=9; EXPIRED d/a token=5 attempt=1;
       ADMITTED d/a token=6 attempt=1 cap=9",
         SOME,
-        "attempt 1 was the one before",
+        "the attempt before was 1",
     ),
     (
         "too many attempts",
         "ADMITTED d/a token=5 attempt=3 cap=9",
         Demands { max_attempts: Some(2), ..SOME },
-        "2 attempts are the most",
+        "more than 2 attempts",
     ),
     (
         "dispatched when dead",
@@ -223,7 +223,7 @@ pub const BROKEN: &[(&str, &str, Demands, &str)] = &[
         "two events of one cursor",
         "CONFIGURED cap=1; CONFIGURED cap=2 cursor=101",
         SOME,
-        "said something else",
+        "another event had this cursor before",
     ),
 ];
 
@@ -244,5 +244,5 @@ pub const HOLDING: &[(&str, &str, Demands)] = &[
      "ENQUEUED d/a; CANCELLED d/a; ENQUEUED d/a minute=1; ADMITTED d/a token=1 attempt=1 cap=1",
      FROM_START),
     ("a clock that is set back", "CONFIGURED cap=1 minute=1; CONFIGURED cap=1", SOME),
-    ("a kind of another time", "EXPLODED d/a; 12 d/a", SOME),
+    ("unknown kinds", "EXPLODED d/a; 12 d/a", SOME),
 ];

@@ -93,7 +93,7 @@ impl Tasks {
         }
         if event.attempt == 0 {
             return match task.queued && !missed {
-                true => Err("it was queued, and this is no attempt of it".to_owned()),
+                true => Err("it was queued, but the event has no attempt".to_owned()),
                 false => Ok(()),
             };
         }
@@ -103,11 +103,11 @@ impl Tasks {
         let unknown = !task.queued || missed;
         task.queued = true;
         if let Some(most) = self.max_attempts.filter(|most| event.attempt > *most) {
-            return Err(format!("{most} attempts are the most"));
+            return Err(format!("more than {most} attempts"));
         }
         match event.attempt == before + 1 || unknown && event.attempt > before {
             true => Ok(()),
-            false => Err(format!("attempt {before} was the one before")),
+            false => Err(format!("the attempt before was {before}")),
         }
     }
 

@@ -75,7 +75,7 @@ macro_rules! capabilities {
                             false => Ok(()),
                         }
                     })*
-                    _ => Err("an answer of another kind"),
+                    _ => Err("the answer belongs to the call"),
                 }
             }
 

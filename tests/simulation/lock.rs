@@ -63,23 +63,26 @@ impl Lock {
         match answer {
             Acquisition::Acquired { lease, replayed: true } => {
                 let known = held.map(|held| (held.owner, held.token, held.expire));
-                holds(known == Some((owner, lease.token, lease.expire.0)), "a repeat, same lease")
+                holds(
+                    known == Some((owner, lease.token, lease.expire.0)),
+                    "a repeat gets the same lease",
+                )
             }
             Acquisition::Acquired { lease, replayed: false } => {
                 holds(held.is_none(), "one holder at a time")?;
                 let last = self.last.as_ref().map_or(0, |last| last.token);
                 holds(lease.token > last, "tokens grow")?;
                 let (token, expire) = (lease.token, lease.expire.0);
-                holds(expire == now + length * 1000, "a lease of its length")?;
+                holds(expire == now + length * 1000, "the lease has the requested length")?;
                 self.last = Some(Tenure { owner, token, expire, length, is_released: false });
                 Ok(())
             }
             Acquisition::Held { holder, retry_after, .. } => {
                 let other = held.filter(|held| held.owner != owner);
-                let other = other.ok_or("held, though another one does not hold it")?;
-                holds(**holder == *text('o', other.owner).as_bytes(), "who holds it")?;
+                let other = other.ok_or("HELD only while another owner holds the lock")?;
+                holds(**holder == *text('o', other.owner).as_bytes(), "HELD names the holder")?;
                 let wait = (other.expire - now).div_ceil(1000);
-                holds(retry_after.0 == wait, "when it ends")
+                holds(retry_after.0 == wait, "retry_after lasts until the end of the lease")
             }
         }
     }
@@ -97,9 +100,9 @@ impl Lock {
                 holds(is_held && lease.token == last.token, "only the holder renews")?;
                 last.length = length.unwrap_or(last.length);
                 last.expire = lease.expire.0;
-                holds(last.expire == now + last.length * 1000, "a lease of its length")
+                holds(last.expire == now + last.length * 1000, "the lease has the requested length")
             }
-            _ => holds(!is_held, "the holder renews"),
+            _ => holds(!is_held, "the holder can renew"),
         }
     }
 
@@ -109,7 +112,10 @@ impl Lock {
             let is_same = last.owner == owner && token.is_none_or(|token| token == last.token);
             last.is_released && is_same && now < last.expire + RETENTION
         });
-        holds((answer == Release::Released) == (is_held || is_repeat), "only its holder releases")?;
+        holds(
+            (answer == Release::Released) == (is_held || is_repeat),
+            "RELEASED exactly for the holder and its repeats",
+        )?;
         if let Some(last) = self.last.as_mut().filter(|_| is_held) {
             (last.is_released, last.expire) = (true, now);
         }
@@ -185,9 +191,9 @@ impl Capability for Lock {
             (_, Answer::View(view)) => {
                 let known = self.holder(now).map(|held| (held.token, held.expire));
                 let seen = view.holder.as_ref().map(|held| (held.lease.token, held.lease.expire.0));
-                holds(known == seen, "who holds it")
+                holds(known == seen, "the view has the current lease")
             }
-            _ => Err("an answer of another verb"),
+            _ => Err("the answer belongs to the call"),
         }
     }
 

@@ -88,13 +88,13 @@ simulations! {
 }
 
 #[test]
-fn a_seed_is_a_history() {
+fn a_seed_determines_the_history() {
     for durability in [Durability::Always, Durability::Interval] {
         let seed = setting("TOLLGATE_TEST_SEED").unwrap_or_else(rand::random);
         println!("TOLLGATE_TEST_SEED={seed}");
         let [one, other] = [(); 2].map(|()| play(seed, durability, 10_000, true));
-        assert_eq!(one, other, "seed {seed}: two histories");
+        assert_eq!(one, other, "seed {seed} has two different histories");
         let another = play(seed.wrapping_add(1), durability, 10_000, true);
-        assert_ne!(one, another, "seeds differ");
+        assert_ne!(one, another, "two seeds have the same history");
     }
 }

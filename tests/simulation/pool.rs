@@ -151,7 +151,7 @@ impl Pool {
     }
 
     fn used(&self, usage: Usage, now: u64) -> Checked {
-        holds(usage.capacity == self.capacity, "the capacity")?;
+        holds(usage.capacity == self.capacity, "the usage has the capacity of the pool")?;
         holds(usage.in_use == self.slots(now), "each lease counts once, until it ends")
     }
 }

@@ -123,13 +123,13 @@ impl Key {
     }
 
     fn refuse(&mut self, cost: u32, wait: Option<Millis>, now: u64) -> Checked {
-        let Some(Millis(wait @ 1..)) = wait else { return Err("a refusal says when") };
+        let Some(Millis(wait @ 1..)) = wait else { return Err("a refusal has retry_after") };
         // A sliding window releases usage at most a sixtieth of the window late.
         let since = now.saturating_sub(WINDOW + WINDOW / 60);
-        holds(self.spent(since) + u64::from(cost.max(1)) > MAX, "refused without need")?;
+        holds(self.spent(since) + u64::from(cost.max(1)) > MAX, "no refusal below the limit")?;
         if let Some(before) = self.refused {
             let is_due = now >= before.at + before.wait * 1000;
-            holds(!is_due || cost > before.cost, "it passes at retry_after")?;
+            holds(!is_due || cost > before.cost, "a call passes at retry_after")?;
         }
         let refused = Refused { at: now, wait, cost: cost.max(1) };
         self.refused = Some(refused);
@@ -142,7 +142,7 @@ impl Key {
         let request = request.filter(|_| cost > 0);
         let known = request.and_then(|request| self.replays.get(&request));
         if known.is_some_and(|until| now < *until) {
-            return holds(*replayed && answer.is_allowed(), "a repeat, same answer");
+            return holds(*replayed && answer.is_allowed(), "a repeat gets the same answer");
         }
         if *replayed {
             // Refusals are replayed while they last.
@@ -156,16 +156,16 @@ impl Key {
         if !answer.is_allowed() {
             if answer.verdict == Verdict::Ban && cost == 0 {
                 // A look returns the verdict of a call, but sets no ban.
-                return holds(self.part.index == BANNING, "a rule without bans");
+                return holds(self.part.index == BANNING, "only a rule with bans sets bans");
             }
             if answer.verdict == Verdict::Ban {
-                holds(self.part.index == BANNING, "a rule without bans")?;
+                holds(self.part.index == BANNING, "only a rule with bans sets bans")?;
                 let is_step = |step: &Millis| ban == now + step.0 * 1000;
-                holds(LADDER.iter().any(is_step), "a ban of its length")?;
+                holds(LADDER.iter().any(is_step), "the ban has the length of a ladder step")?;
                 self.banned_until = ban;
                 let since = now.saturating_sub(WINDOW + WINDOW / 60);
                 let sum = self.spent(since) + u64::from(cost);
-                return holds(sum > MAX, "banned without need");
+                return holds(sum > MAX, "no ban below the limit");
             }
             return self.refuse(cost, answer.retry_after, now);
         }
@@ -245,7 +245,7 @@ impl Capability for Key {
             }
             (Ask::Ban(length), Answer::Banned(ban)) => {
                 self.banned_until = now + length * 1000;
-                holds(ban.until.0 == self.banned_until, "a ban of its length")
+                holds(ban.until.0 == self.banned_until, "the ban has the requested length")
             }
             (Ask::Reset, Answer::Reset(_)) => {
                 self.passed.clear();
@@ -256,9 +256,9 @@ impl Capability for Key {
                 let is_banned = now < self.banned_until;
                 self.passed.clear();
                 (self.refused, self.banned_until) = (None, 0);
-                holds(*was_banned == is_banned, "whether it was banned")
+                holds(*was_banned == is_banned, "the answer has the former state of the ban")
             }
-            _ => Err("an answer of another verb"),
+            _ => Err("the answer belongs to the call"),
         }
     }
 

@@ -51,22 +51,26 @@ fn sequence(part: Part) -> Sequence {
 
 impl Serials {
     fn given(&mut self, ask: &Ask, answer: &Allotment, now: u64) -> Checked {
-        let Ask::Next { count, step, floor, request } = *ask else { return Err("nobody asked") };
+        let Ask::Next { count, step, floor, request } = *ask else {
+            return Err("the answer belongs to the call");
+        };
         let known = request.and_then(|request| self.replays.get(&request));
         let known = known.filter(|(_, until)| now < *until).map(|(range, _)| *range);
-        let Allotment::Given { range, replayed, .. } = *answer else { return Err("not given") };
+        let Allotment::Given { range, replayed, .. } = *answer else {
+            return Err("a request gets values");
+        };
         if let Some(known) = known {
-            return holds(replayed && known == range, "a repeat, same numbers");
+            return holds(replayed && known == range, "a repeat gets the same values");
         }
-        holds(!replayed, "nothing was asked for before")?;
+        holds(!replayed, "only a repeat is replayed")?;
         let first = range.first();
-        holds(self.last.is_none_or(|last| first > last), "distinct, and growing")?;
+        holds(self.last.is_none_or(|last| first > last), "values grow")?;
         holds(floor.is_none_or(|floor| first >= floor), "not below the floor")?;
         if self.part.index != DATED {
             let next = self.last.unwrap_or(0) + step;
-            holds(first == next.max(floor.unwrap_or(0)), "no number is left out")?;
+            holds(first == next.max(floor.unwrap_or(0)), "no value is skipped")?;
         }
-        holds((range.count, range.step) == (count, step), "as many as asked for")?;
+        holds((range.count, range.step) == (count, step), "count and step are as requested")?;
         self.last = Some(range.last);
         if let Some(request) = request {
             self.replays.insert(request, (range, now + REPLAY));
@@ -127,7 +131,9 @@ impl Capability for Serials {
     fn check(&mut self, ask: &Ask, answer: &Answer, now: u64) -> Checked {
         match answer {
             Answer::Given(allotment) => self.given(ask, allotment, now),
-            Answer::Last(last) => holds(last.map(|(last, _)| last) == self.last, "how far it came"),
+            Answer::Last(last) => {
+                holds(last.map(|(last, _)| last) == self.last, "the view has the last value")
+            }
         }
     }
 

@@ -76,14 +76,22 @@ impl Shelf {
         match u64::try_from(on_hand) {
             Ok(on_hand) if on_hand >= reserved => {
                 self.on_hand = Some(on_hand);
-                holds(outcome == Restocked::Changed { replayed: false }, "it is set")
+                holds(
+                    outcome == Restocked::Changed { replayed: false },
+                    "stock that covers the reserved quantity is accepted",
+                )
             }
-            _ => holds(outcome == Restocked::BelowReserved, "not below what is reserved"),
+            _ => holds(
+                outcome == Restocked::BelowReserved,
+                "stock below the reserved quantity is refused",
+            ),
         }
     }
 
     fn reserve(&mut self, ask: &Ask, now: u64) -> Result<&'static str, &'static str> {
-        let Ask::Reserve { order, quantity, hold, buyer } = *ask else { return Err("not asked") };
+        let Ask::Reserve { order, quantity, hold, buyer } = *ask else {
+            return Err("the answer belongs to the call");
+        };
         match self.known(order, now) {
             Some(known) if known.fate != Fate::Held => return Ok("settled"),
             Some(known) if known.ends > now => return Ok("replayed"),
@@ -152,7 +160,7 @@ impl Shelf {
         let (outcome, stock) = answer;
         if let Some((before, _)) = self.replays.get(&request).filter(|(_, until)| now < *until) {
             let is_same = outcome == Restocked::Changed { replayed: true } && stock == *before;
-            return holds(is_same, "a repeat, same answer");
+            return holds(is_same, "a repeat gets the same answer");
         }
         let on_hand = self.on_hand.unwrap_or(0) as i64 + delta;
         self.restocked(on_hand, outcome, now)?;
@@ -167,7 +175,7 @@ impl Shelf {
 
     fn adds_up(&self, stock: &[u64; 3], now: u64) -> Checked {
         let reserved = self.held(now, |_| true);
-        holds(stock[1] <= stock[0], "never negative")?;
+        holds(stock[1] <= stock[0], "available is never negative")?;
         holds(*stock == [self.on_hand.unwrap_or(0), reserved, self.sold], "every order counts once")
     }
 
@@ -188,7 +196,7 @@ impl Shelf {
                     ReserveOutcome::Short { .. } => "short",
                     ReserveOutcome::BuyerLimit { .. } => "limit",
                 };
-                holds(self.reserve(ask, now)? == word, "what is reserved")?;
+                holds(self.reserve(ask, now)? == word, "the outcome of the reservation")?;
                 self.adds_up(&counts(stock), now)
             }
             (Ask::Confirm(order), Answer::Confirmed(Ruling::Decided { outcome, stock })) => {
@@ -201,7 +209,7 @@ impl Shelf {
             }
             (_, Answer::View(Ruling::Decided { stock, .. })) => self.adds_up(&counts(stock), now),
             // No stock was ever set.
-            _ => holds(self.on_hand.is_none(), "it is decided"),
+            _ => holds(self.on_hand.is_none(), "a decision fails only before stock is set"),
         }
     }
 }

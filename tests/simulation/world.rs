@@ -139,7 +139,7 @@ impl World {
 
     pub fn violated(&self, rule: &str, request: Option<&Request>) -> ! {
         panic!(
-            "seed {}, {:?}, step {}: broken: {rule}\n{}",
+            "seed {}, {:?}, step {}: broken rule: {rule}\n{}",
             self.seed,
             self.durability,
             self.step,
@@ -187,7 +187,9 @@ impl World {
             Some(Err(Error::Unavailable(why))) if self.life.engine.check().is_err() => {
                 self.note(Happened::Refused(request, why));
             }
-            Some(Err(error)) => self.violated(&format!("it is decided: {error}"), Some(&request)),
+            Some(Err(error)) => {
+                self.violated(&format!("every call is decided: {error}"), Some(&request))
+            }
             None => {
                 self.note(Happened::Waits(at.now, request.clone()));
                 self.waiting.push_back(Waiting { request, at, answering });
@@ -209,7 +211,7 @@ impl World {
         if let Some((part, token)) = mark::granted(request, answer)
             && self.fences.insert(part, token).is_some_and(|last| token <= last)
         {
-            self.violated("tokens grow, whatever is lost", Some(request));
+            self.violated("fencing tokens grow, even after a loss", Some(request));
         }
         if let Err(rule) = self.leases.check(request, answer, now, system) {
             self.violated(rule, Some(request));
@@ -251,7 +253,7 @@ impl World {
         self.true_now += length;
         self.life.source.fetch_add(length, Ordering::SeqCst);
         if self.life.now() != before + length {
-            self.violated("time goes on at its rate, and stands still for nothing", None);
+            self.violated("time runs at the rate of the clock, and never stands still", None);
         }
         self.note(Happened::Passed(length));
         if length > LONG {
@@ -295,7 +297,7 @@ impl World {
             match poll(&mut answering) {
                 Some(Ok(answer)) => self.answered(&request, &answer, at),
                 other => {
-                    let rule = format!("what is down is answered: {:?}", other.map(|o| o.is_ok()));
+                    let rule = format!("a synced call is answered: {:?}", other.map(|o| o.is_ok()));
                     self.violated(&rule, Some(&request));
                 }
             }

@@ -27,10 +27,10 @@ impl Follower {
             return Ok(());
         }
         if page.gap {
-            holds(page.after != self.cursor, "a gap, though none is missing")?;
+            holds(page.after != self.cursor, "a GAP only if events are missing")?;
             self.held.clear();
         } else {
-            holds(after == 0 || page.after == after, "no gap that is not told")?;
+            holds(after == 0 || page.after == after, "no missing events without a GAP")?;
         }
         self.cursor = page.after;
         for event in &page.events {
@@ -39,16 +39,16 @@ impl Follower {
             self.last_time = event.time.0;
             self.apply(event)?;
         }
-        holds(self.cursor <= page.last, "numbers rise by one")
+        holds(self.cursor <= page.last, "event numbers rise by one")
     }
 
     fn apply(&mut self, event: &Event) -> Checked {
         match event.kind {
             EventKind::Admitted => {
-                holds(event.token > self.last_token, "tokens grow, as events tell them")?;
+                holds(event.token > self.last_token, "tokens of ADMITTED events grow")?;
                 self.last_token = event.token;
                 self.held.insert(event.token);
-                let capacity = event.capacity.ok_or("an admission tells the capacity")?;
+                let capacity = event.capacity.ok_or("an ADMITTED event has the capacity")?;
                 holds(self.held.len() <= capacity as usize, "never more in use than the capacity")
             }
             EventKind::Completed | EventKind::Late | EventKind::Expired | EventKind::Evicted => {

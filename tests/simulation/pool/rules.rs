@@ -17,24 +17,24 @@ impl Pool {
             }
             (Ask::Complete { task, token, is_done }, Answer::Completed(answer)) => {
                 let expected = self.complete(*task, *token, *is_done, now);
-                holds(answer.verdict == expected, "what became of the result")?;
+                holds(answer.verdict == expected, "the verdict of the result")?;
                 self.used(answer.usage, now)
             }
             (Ask::Renew { task, token, length }, Answer::Renewed(answer)) => {
                 self.renewed(*task, *token, (*length, answer), now)
             }
             (Ask::Evict(task), Answer::Evicted(answer)) => {
-                holds(*answer == self.evict(*task, now), "what is evicted")
+                holds(*answer == self.evict(*task, now), "the verdict of the eviction")
             }
             (Ask::Enqueue(task), Answer::Enqueued(answer)) => {
-                holds(*answer == self.enqueue(*task, now), "what is queued")
+                holds(*answer == self.enqueue(*task, now), "the status of the queued task")
             }
             (Ask::Cancel(task), Answer::Cancelled(answer)) => {
-                holds(*answer == self.cancel(*task, now), "what is cancelled")
+                holds(*answer == self.cancel(*task, now), "the verdict of the cancellation")
             }
             (Ask::Configure { capacity, is_paused }, Answer::View(view)) => {
                 (self.capacity, self.is_paused) = (*capacity, *is_paused);
-                holds(view.paused == *is_paused, "whether it is paused")?;
+                holds(view.paused == *is_paused, "the view has the paused setting")?;
                 self.used(view.usage, now)
             }
             (_, Answer::View(view)) => {
@@ -47,7 +47,7 @@ impl Pool {
             (Ask::Events { after }, Answer::Events(page)) => self.events.follow(*after, page),
             (_, Answer::Leases(page)) => self.listed(page, now),
             (_, Answer::Swept(_)) => Ok(()),
-            _ => Err("an answer of another verb"),
+            _ => Err("the answer belongs to the call"),
         }
     }
 
@@ -66,7 +66,7 @@ impl Pool {
             .collect();
         held.sort();
         listed.sort();
-        holds(held == listed, "every lease is there, and no other")
+        holds(held == listed, "the listing has exactly the held leases")
     }
 
     fn admitted(&mut self, ask: (u8, Option<u32>, u64), answer: &Admission, now: u64) -> Checked {
@@ -84,41 +84,43 @@ impl Pool {
                 let is_same = running.is_some_and(|known| {
                     (known.token, known.expire) == (lease.token, lease.expire.0)
                 });
-                holds(is_same, "a repeat, same lease")?;
+                holds(is_same, "a repeat gets the same lease")?;
                 self.dispatched(task, dispatched.as_deref().map(|d| (&d.task[..], d.attempt)))
             }
             (AdmitDecision::Admitted { lease, replayed: false, dispatched }, Some(task)) => {
-                holds(running.is_none(), "a task that runs has its lease")?;
-                holds(!is_finished, "what is done is not run again")?;
+                holds(running.is_none(), "a running task gets no second lease")?;
+                holds(!is_finished, "a finished task is not run again")?;
                 holds(has_room, "never above the capacity")?;
-                holds(!self.is_paused, "not while it is paused")?;
+                holds(!self.is_paused, "a paused pool admits no task")?;
                 self.grant(task, lease, (known, length), now)?;
                 self.dispatched(task, dispatched.as_deref().map(|d| (&d.task[..], d.attempt)))
             }
-            (AdmitDecision::AlreadyCompleted, _) => {
-                holds(is_finished && running.is_none(), "done, though it is not")
-            }
+            (AdmitDecision::AlreadyCompleted, _) => holds(
+                is_finished && running.is_none(),
+                "ALREADY_COMPLETED only for a finished task",
+            ),
             (AdmitDecision::NoTask, None) => Ok(()),
-            (_, None) => Err("nothing is queued for it"),
-            _ if running.is_some() || is_finished => Err("a repeat, same answer"),
-            (AdmitDecision::Paused { .. }, _) => {
-                holds(self.is_paused || self.capacity == 0, "paused without need")
-            }
+            (_, None) => Err("NO_TASK for a device without queued tasks"),
+            _ if running.is_some() || is_finished => Err("a repeat gets the same answer"),
+            (AdmitDecision::Paused { .. }, _) => holds(
+                self.is_paused || self.capacity == 0,
+                "PAUSED only for a paused pool or a capacity of 0",
+            ),
             (AdmitDecision::Full { retry_after, .. }, _) => {
                 let is_over = known.is_some_and(|known| own && known.is_over());
-                holds(retry_after.0 > 0, "a refusal says when")?;
-                holds(is_over || !has_room, "full, though there is room")
+                holds(retry_after.0 > 0, "a refusal has retry_after")?;
+                holds(is_over || !has_room, "FULL only if no slot is free")
             }
-            _ => Err("an answer of another kind"),
+            _ => Err("the answer belongs to the call"),
         }
     }
 
     fn dispatched(&self, task: Task, dispatched: Option<(&[u8], u32)>) -> Checked {
         let queued = self.tasks.get(&task).and_then(|known| known.queued.as_ref());
         let Some(Queued { attempt, .. }) = queued else {
-            return holds(dispatched.is_none(), "nothing was queued");
+            return holds(dispatched.is_none(), "no task in the answer if none was queued");
         };
-        let Some((name, told)) = dispatched else { return Err("what it has to do") };
+        let Some((name, told)) = dispatched else { return Err("the answer has the queued task") };
         holds(name == text('t', task.1).as_bytes(), "the oldest task of the device first")?;
         holds(*attempt <= super::MAX_ATTEMPTS, "no more attempts than allowed")?;
         holds(told == *attempt, "attempts rise by one")
@@ -133,7 +135,10 @@ impl Pool {
     ) -> Checked {
         holds(lease.token > self.last_token, "tokens grow")?;
         let expire = now + length * 1000;
-        holds((lease.grant.0, lease.expire.0) == (now, expire), "a lease of its length")?;
+        holds(
+            (lease.grant.0, lease.expire.0) == (now, expire),
+            "the lease has the requested length",
+        )?;
         let (token, slot_end) = (lease.token, expire + self.grace);
         self.last_token = token;
         let mut queued = known.and_then(|known| known.queued);
@@ -187,26 +192,30 @@ impl Pool {
         let grace = self.grace;
         let is_known = self.known(task, now).is_some_and(|known| known.state != State::New);
         let Some(known) = self.tasks.get_mut(&task).filter(|_| is_known) else {
-            return holds(*answer == RenewVerdict::Unknown, "nobody knows it");
+            return holds(*answer == RenewVerdict::Unknown, "UNKNOWN for an unknown task");
         };
         let is_stale = token.is_some_and(|token| token != known.token);
         let is_done = matches!(known.state, State::Completed | State::Failed);
         match answer {
-            RenewVerdict::StaleToken => holds(is_stale, "its token"),
-            _ if is_stale => Err("a token of another lease"),
-            RenewVerdict::Completed => holds(is_done, "no result is on record"),
-            _ if is_done => Err("a result is on record"),
-            RenewVerdict::Expired => holds(!known.holds_slot(now), "a lease lasts its length"),
+            RenewVerdict::StaleToken => {
+                holds(is_stale, "STALE_TOKEN only for a token of another lease")
+            }
+            _ if is_stale => Err("STALE_TOKEN for a token of another lease"),
+            RenewVerdict::Completed => holds(is_done, "COMPLETED only for a task with a result"),
+            _ if is_done => Err("COMPLETED for a task with a result"),
+            RenewVerdict::Expired => {
+                holds(!known.holds_slot(now), "EXPIRED only after the end of the lease")
+            }
             RenewVerdict::Renewed(lease) => {
-                holds(known.holds_slot(now), "what has ended is not renewed")?;
+                holds(known.holds_slot(now), "an ended lease is not renewed")?;
                 known.expire = now + length * 1000;
                 known.slot_end = known.expire + grace;
                 let is_kept = known.queued.is_some() && known.is_queued();
                 known.forget = if is_kept { u64::MAX } else { known.slot_end + RETENTION };
                 let is_same = (lease.token, lease.expire.0) == (known.token, known.expire);
-                holds(is_same, "the same lease, of its length")
+                holds(is_same, "a renewal keeps the token and sets the end")
             }
-            RenewVerdict::Unknown => Err("it is known"),
+            RenewVerdict::Unknown => Err("UNKNOWN only for an unknown task"),
         }
     }
 

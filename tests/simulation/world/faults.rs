@@ -86,18 +86,23 @@ impl World {
         let (now, mark) = (self.life.now(), mark::read(&self.life.engine));
         self.note(Happened::Opened { mark, now });
         if now <= synced || now < system {
-            self.violated("time goes on from what is synced, and not behind the system's", None);
+            self.violated(
+                "time continues after the last synced instant, not behind the system clock",
+                None,
+            );
         }
         if now > system.max(told + 1) {
-            self.violated("no lease ends early: time is not ahead of the system's", None);
+            self.violated("time is not ahead of the system clock (leases would end early)", None);
         }
         self.leases.unsynced_is_lost();
         let at = self.known.iter().rposition(|(known, _)| *known == mark);
-        let Some(at) = at else { self.violated("what was acknowledged is there", None) };
+        let Some(at) = at else {
+            self.violated("the disk has the last synced state or a later one", None)
+        };
         if let Some((first, last)) = self.unsure.filter(|_| at == 0)
             && last - first > LOST_MAX
         {
-            self.violated("a second is lost at most", None);
+            self.violated("at most one second of acknowledged changes is lost", None);
         }
         self.callers = self.known.swap_remove(at).1;
         for (_, request) in &self.network {
