@@ -8,7 +8,7 @@ use std::{
 
 use tokio::task::spawn_blocking;
 
-use crate::{
+use crate::support::{
     locks::{Keeper, acquire, leased},
     process::{OwnRedis, Server, TempFile, TempFolder, tollgate},
     world::admit,

@@ -7,7 +7,7 @@ use pb::AdmitDecision;
 use tokio::{sync::oneshot, task::JoinHandle, time::sleep};
 use tollgate::{decision::time::monotonic, grpc::client::pb};
 
-use crate::world::{Client, admit, complete};
+use crate::support::world::{Client, admit, complete};
 
 /// Pause after each task.
 const PAUSE: Duration = Duration::from_millis(5);

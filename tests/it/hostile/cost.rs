@@ -14,7 +14,7 @@ use tollgate::grpc::client::pb;
 use tonic::Code;
 
 use super::bystander::Bystander;
-use crate::{
+use crate::support::{
     process::{OwnRedis, Server},
     queue::{batch, listing},
     world::{Client, admit},
@@ -199,7 +199,10 @@ async fn h1_payloads_of_all_sizes_are_dispatched() {
         let [first, again] = [first, again].map(|answer| answer.task.unwrap());
         assert_eq!((&*first.task_id, first.payload.len()), (&*format!("t{bytes}"), bytes));
         assert_eq!(first, again);
-        client.complete_task(crate::world::complete("p", "d", &first.task_id)).await.unwrap();
+        client
+            .complete_task(crate::support::world::complete("p", "d", &first.task_id))
+            .await
+            .unwrap();
     }
     let left = redis.command(&["HLEN", "tollgate:{admission:p}:queued"]).await.unwrap();
     assert_eq!(left, redis::Value::Int(0), "the hash of queued tasks is empty");

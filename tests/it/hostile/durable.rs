@@ -32,15 +32,17 @@ use tonic_health::pb::{
 use tonic_types::StatusExt;
 
 use crate::{
-    durable::end,
-    farm::eventually,
-    locks::{acquire, leased},
-    process::{Server, TempFolder, tollgate},
-    queue::batch,
-    rates::{limit, rule},
-    sequences::next,
-    stocks::{Shop, held, reserve},
-    world::{World, admit, capacity, embedded_engine, micros, seconds},
+    durable::restarts::end,
+    support::{
+        farm::eventually,
+        locks::{acquire, leased},
+        process::{Server, TempFolder, tollgate},
+        queue::batch,
+        rates::{limit, rule},
+        sequences::next,
+        stocks::{Shop, held, reserve},
+        world::{World, admit, capacity, embedded_engine, micros, seconds},
+    },
 };
 
 /// Length of each lease, hold and window.

@@ -5,7 +5,7 @@ use std::{fs, pin::pin, time::Duration};
 use tokio::time::{sleep, timeout};
 use tollgate::decision::time::monotonic;
 
-use crate::process::Server;
+use crate::support::process::Server;
 
 /// Memory that one hostile connection may cost a server, in bytes.
 pub const BUDGET: usize = 64 << 20;

@@ -26,7 +26,7 @@ use super::{
     bystander::Bystander,
     memory::{peak_of, resident, settles},
 };
-use crate::{
+use crate::support::{
     process::Server,
     world::{admit, complete},
 };

@@ -29,7 +29,7 @@ use tonic::{
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_types::StatusExt;
 
-use crate::{
+use crate::support::{
     process::{OwnRedis, Server},
     world::{admit, complete},
 };

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::wire::{DATA, Frame, HEADERS, Wire, headers, reset};
-use crate::{
+use crate::support::{
     farm::eventually,
     process::{Server, TempFile},
     world::{Client, admit},

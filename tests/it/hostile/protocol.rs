@@ -14,7 +14,7 @@ use tollgate::grpc::client::pb;
 use tonic::codegen::http::{HeaderMap, Method, Request};
 
 use super::bystander::Bystander;
-use crate::{
+use crate::support::{
     process::Server,
     world::{Client, admit},
 };

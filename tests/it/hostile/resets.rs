@@ -10,7 +10,7 @@ use super::{
     memory::{BUDGET, resident, settles},
     wire::{DATA, Wire, data, framed, headers, reset},
 };
-use crate::{
+use crate::support::{
     farm::eventually,
     process::Server,
     world::{admit, capacity, complete},

@@ -11,7 +11,7 @@ use tollgate::grpc::client::pb::{
     self, lock_service_client::LockServiceClient, rate_service_client::RateServiceClient,
 };
 
-use crate::{
+use crate::support::{
     locks::{acquire, leased},
     process::{Server, TempFolder, tollgate},
     world::{admit, complete, duration},

@@ -13,11 +13,13 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_types::StatusExt;
 
 use crate::{
-    farm::eventually,
-    process::{OwnRedis, Process, Server, TempFile, free_port, tollgate},
-    rates::under,
-    service::turns,
-    world::{Client, Rates, admit, complete},
+    server::service::turns,
+    support::{
+        farm::eventually,
+        process::{OwnRedis, Process, Server, TempFile, free_port, tollgate},
+        rates::under,
+        world::{Client, Rates, admit, complete},
+    },
 };
 
 const SERVICE: &str = "tollgate.v1.AdmissionService";

@@ -34,9 +34,11 @@ use super::{
     memory::{BUDGET, resident},
 };
 use crate::{
-    process::{OwnRedis, Server, TempFolder, connect, tollgate},
-    watch::Events,
-    world::{Client, START, Time, admit, embedded_engine, redis_engine, up},
+    events::watch::Events,
+    support::{
+        process::{OwnRedis, Server, TempFolder, connect, tollgate},
+        world::{Client, START, Time, admit, embedded_engine, redis_engine, up},
+    },
 };
 
 /// An ended lease must be swept within this time on an idle machine.

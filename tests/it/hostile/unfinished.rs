@@ -14,7 +14,7 @@ use super::{
     bystander::Bystander,
     memory::{BUDGET, peak_of, resident, settles},
 };
-use crate::{
+use crate::support::{
     process::{Server, TempFile},
     queue::{batch, queued},
 };

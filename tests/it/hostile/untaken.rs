@@ -11,7 +11,7 @@ use super::{
     memory::{BUDGET, peak_of, resident, settles},
     wire::{DATA, Wire, data, framed, headers},
 };
-use crate::{
+use crate::support::{
     process::{Server, TempFile},
     queue::{batch, queued},
     world::{Client, admit},

@@ -11,7 +11,7 @@ use tokio::{task::JoinHandle, time::timeout};
 use tollgate::grpc::client::pb;
 use tonic::{Request, Status};
 
-use crate::{
+use crate::support::{
     locks::{Keeper, acquire, waiting},
     process::{OwnRedis, Server},
     world::{Client, admit, micros, seconds},
@@ -103,10 +103,12 @@ impl Site {
     async fn give_back(&self, kind: Kind, name: &str, who: &str) {
         match kind {
             Kind::Pool => {
-                let done = crate::world::complete(name, who, "t");
+                let done = crate::support::world::complete(name, who, "t");
                 self.client.clone().complete_task(done).await.unwrap();
             }
-            Kind::Lock => assert!(self.locks.released(crate::locks::release(name, who)).await),
+            Kind::Lock => {
+                assert!(self.locks.released(crate::support::locks::release(name, who)).await)
+            }
         }
     }
 
@@ -133,7 +135,7 @@ impl Site {
     }
 
     async fn set_capacity(&self, name: &str, capacity: u32) {
-        let request = crate::world::capacity(name, capacity);
+        let request = crate::support::world::capacity(name, capacity);
         self.client.clone().configure_pool(request).await.unwrap();
     }
 }

@@ -17,7 +17,7 @@ use tollgate::{
     },
 };
 
-use crate::{
+use crate::support::{
     farm::eventually,
     locks::{acquire, leased, release},
     process::OwnRedis,

@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 use pb::{CompleteVerdict, EnqueueStatus};
 use tollgate::grpc::client::pb;
 
-use crate::{
+use crate::support::{
     farm::eventually,
     process::{OwnRedis, Server},
     queue::{batch, queued},

@@ -6,8 +6,8 @@ use tollgate::{
 };
 
 use crate::{
-    twins::{States, Twins},
-    waiting::{ask, ticket},
+    lock::waiting::{ask, ticket},
+    support::twins::{States, Twins},
 };
 
 const KEPT: Millis = Millis(10_000);

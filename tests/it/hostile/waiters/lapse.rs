@@ -16,8 +16,8 @@ use tollgate::{
 
 use super::*;
 use crate::{
-    twins::{States, Twins},
-    waiting::ask,
+    lock::waiting::ask,
+    support::twins::{States, Twins},
 };
 
 const SLOTS: usize = 10;
@@ -153,7 +153,7 @@ async fn h14_the_first_waiter_is_woken_for_a_short_lease() {
         let mut both = async |who: &str, lease: u64, number: Option<u64>| {
             let lock = ask(who, number.map(|number| (number, 0, &*channel)));
             let lock = AcquireLock { lease_duration: Millis(lease), ..lock };
-            let pool = crate::admission_waiting::ask(who, false, false);
+            let pool = crate::admission::waiting::ask(who, false, false);
             let lease_duration = Some(Millis(lease));
             let pool = AdmitTask { lease_duration, place: lock.place.clone(), ..pool };
             twins.agree(&mut pools, &pool, "").await;
@@ -172,7 +172,7 @@ async fn h14_the_first_waiter_is_woken_for_a_short_lease() {
 #[tokio::test(flavor = "multi_thread")]
 async fn h14_a_heartbeat_reports_the_next_end_while_slots_are_free() {
     let (twins, mut pools) = (Twins::new().await, States::<Pool>::new());
-    let settings = crate::admission_waiting::ask("d", false, false).settings;
+    let settings = crate::admission::waiting::ask("d", false, false).settings;
     let settings = tollgate::admission::Settings { capacity: 3, ..settings };
     let ask = |device: &str, lease: u64, place: Option<Place>| AdmitTask {
         pool: name("p"),

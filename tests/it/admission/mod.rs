@@ -1,0 +1,14 @@
+//! Pools and their tasks, on both engines: scenarios A, all other answers, refused requests,
+//! properties, replica acknowledgement and failovers.
+
+pub mod bad_input;
+pub mod confirmation;
+pub mod damage;
+pub mod failover;
+pub mod lifecycle;
+pub mod listings;
+pub mod properties;
+pub mod scenarios;
+pub mod task_ends;
+pub mod tasks;
+pub mod waiting;

@@ -1,0 +1,14 @@
+//! The `tollgate` command and its sub-commands, and the commands that the documentation shows.
+
+mod command;
+mod documented;
+mod fleet;
+mod fleet_queued;
+mod fleet_rate;
+mod fleet_sale;
+mod lock;
+mod next;
+mod rate;
+mod stock;
+mod top;
+mod watch;

@@ -1,0 +1,12 @@
+//! The parts of the engines: the denial cache, the fallback, the memory bound, names, several
+//! servers on one Redis, Cluster and Sentinels, round trips.
+
+pub mod degradation;
+pub mod denial_storms;
+pub mod denials;
+pub mod memory_max;
+pub mod names;
+pub mod replicas;
+pub mod round_trips;
+pub mod topologies;
+pub mod unsent;

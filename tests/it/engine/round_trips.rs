@@ -1,0 +1,213 @@
+//! The cost of a decision in Redis: one round trip with one EVALSHA, and nothing else.
+
+use std::collections::BTreeMap;
+
+use crate::support::{
+    process::{OwnRedis, Server, TempFile},
+    queue::{batch, queued},
+    rates::{check, limit, rule, tier, under},
+    world::{Rates, admit, capacity, complete, evict, renew},
+};
+use tollgate::grpc::client::pb;
+
+fn leases(pool: &str) -> pb::ListLeasesRequest {
+    pb::ListLeasesRequest { pool: pool.into(), ..Default::default() }
+}
+
+/// Number of calls of each command since the last CONFIG RESETSTAT.
+async fn all_calls(redis: &OwnRedis) -> BTreeMap<String, u64> {
+    let info = redis.command(&["INFO", "commandstats"]).await.unwrap();
+    let text: String = redis::from_redis_value(info).unwrap();
+    let stats = text.lines().filter_map(|line| {
+        let (name, stats) = line.strip_prefix("cmdstat_")?.split_once(':')?;
+        let calls = stats.strip_prefix("calls=")?.split(',').next()?.parse().ok()?;
+        Some((name.to_owned(), calls))
+    });
+    stats.collect()
+}
+
+/// Waits until a server has asked for the sweeper, which loads that script. Then resets the
+/// counters.
+pub async fn reset(redis: &OwnRedis) {
+    redis.command(&["CONFIG", "RESETSTAT"]).await.unwrap();
+    while !all_calls(redis).await.contains_key("type") {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    redis.command(&["CONFIG", "RESETSTAT"]).await.unwrap();
+}
+
+/// Like [`all_calls`], for a Redis whose sweeper is held, without the background calls of servers.
+/// A request for the sweeper is an EVALSHA, a TYPE and a GET. A probe is an EVALSHA, a TIME, a GET,
+/// a PSETEX and at least one INFO.
+pub async fn calls(redis: &OwnRedis) -> BTreeMap<String, u64> {
+    let mut stats = all_calls(redis).await;
+    let asked = stats.get("type").copied().unwrap_or(0);
+    let probes = stats.remove("psetex").unwrap_or(0);
+    for (command, others) in
+        [("evalsha", asked + probes), ("get", asked + probes), ("time", probes)]
+    {
+        if let Some(calls) = stats.remove(command).filter(|calls| *calls > others) {
+            stats.insert(command.to_owned(), calls - others);
+        }
+    }
+    stats.remove("info");
+    stats
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_decision_is_one_evalsha_and_nothing_else() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    redis.hold_sweeper().await;
+    let config = TempFile::new("[[pool]]\nmatch = \"*\"\ndenial_cache = \"0s\"\n");
+    let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
+    let mut client = server.client().await;
+    // Loads the scripts, opens the connections, and notes the pool in the index.
+    let warm = async |client: &mut crate::support::world::Client, pool: &str| {
+        client.configure_pool(capacity(pool, 60)).await?;
+        client.admit_task(admit(pool, "d", "t")).await?;
+        client.renew_task(renew(pool, "d", "t")).await?;
+        client.complete_task(complete(pool, "d", "t")).await?;
+        client.evict_task(evict(pool, "d", "t")).await?;
+        client.get_pool(pb::GetPoolRequest { pool: pool.into() }).await?;
+        client.list_leases(leases(pool)).await.map(drop)
+    };
+    while warm(&mut client, "p").await.is_err() {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    client.configure_pool(capacity("full", 1)).await.unwrap();
+    client.admit_task(admit("full", "holder", "t")).await.unwrap();
+    reset(&redis).await;
+
+    let mut expected = 0;
+    for round in 0..50 {
+        let device = format!("d{round}");
+        client.admit_task(admit("p", &device, "t")).await.unwrap();
+        client.admit_task(admit("p", &device, "t")).await.unwrap();
+        client.renew_task(renew("p", &device, "t")).await.unwrap();
+        client.complete_task(complete("p", &device, "t")).await.unwrap();
+        client.evict_task(evict("p", &device, "t")).await.unwrap();
+        client.admit_task(admit("full", "refused", &device)).await.unwrap();
+        client.get_pool(pb::GetPoolRequest { pool: "p".into() }).await.unwrap();
+        client.list_leases(leases("p")).await.unwrap();
+        expected += 8;
+    }
+    let calls = calls(&redis).await;
+    assert_eq!(calls.get("evalsha"), Some(&expected), "{calls:?}");
+    for inside in ["mget", "set", "zadd", "zcount", "zcard", "zrem", "rpush", "pexpire", "time"] {
+        assert!(calls.contains_key(inside), "{inside} is not counted: {calls:?}");
+    }
+    for outside in ["eval", "script", "script|load", "get"] {
+        assert!(!calls.contains_key(outside), "{outside} was called: {calls:?}");
+    }
+    // PING comes from probes, a few each second; no call needs one.
+    assert!(calls.get("ping").is_none_or(|pings| *pings <= calls["evalsha"] / 4), "{calls:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_checks_are_one_round_trip() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    redis.hold_sweeper().await;
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    let mut rates = Rates::connect(server.address()).await.unwrap();
+    let minute = std::time::Duration::from_secs(60);
+    let rule = rule([limit(1000, minute, pb::Algorithm::SlidingWindow)]);
+    while rates.check_rate(check("warm", &rule)).await.is_err() {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    reset(&redis).await;
+    let hundred = |rule: &pb::Rule| pb::CheckRatesRequest {
+        checks: (0..100).map(|i| check(&format!("key-{i}"), rule)).collect(),
+    };
+    for _ in 0..10 {
+        let response = rates.check_rates(hundred(&rule)).await.unwrap();
+        assert_eq!(response.into_inner().results.len(), 100);
+        rates.check_rate(check("one", &rule)).await.unwrap();
+    }
+    // In four batches that are sent together, so that Redis can serve other clients in between.
+    let counted = calls(&redis).await;
+    assert_eq!(counted.get("evalsha"), Some(&(10 * 4 + 10)), "{counted:?}");
+    // Usage and bans of a batch are read together, and each check writes its usage.
+    assert_eq!(counted.get("mget"), Some(&50), "{counted:?}");
+    assert_eq!(counted.get("get"), None, "{counted:?}");
+    assert_eq!(counted.get("set"), Some(&1010), "{counted:?}");
+
+    // A hundred bans are noted in the index together, too.
+    let mut bans = rule.clone();
+    bans.tiers = vec![tier(1, pb::TierAction::Ban, &[minute])];
+    reset(&redis).await;
+    let response = rates.check_rates(hundred(&bans)).await.unwrap().into_inner();
+    assert!(response.results.iter().all(|result| result.crossed));
+    let counted = all_calls(&redis).await;
+    let scripts = counted["evalsha"] + counted.get("script|load").copied().unwrap_or(0);
+    assert!(scripts <= 4 + 12, "{counted:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_tasks_are_queued_in_one_round_trip() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    redis.hold_sweeper().await;
+    let config = TempFile::new("[[pool]]\nmatch = \"*\"\ndenial_cache = \"0s\"\n");
+    let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
+    let mut client = server.client().await;
+    let tasks = |of: &str| (0..1000).map(|i| queued(&format!("{of}{i}"), "t")).collect();
+    while client.enqueue_tasks(batch("p", tasks("warm"))).await.is_err() {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    // A device with nothing queued costs no more than a full pool.
+    client.configure_pool(capacity("full", 1)).await.unwrap();
+    client.admit_task(admit("full", "holder", "t")).await.unwrap();
+    client.admit_task(admit("full", "refused", "t")).await.unwrap();
+    client.admit_task(admit("full", "nobody", "")).await.unwrap();
+    reset(&redis).await;
+    client.enqueue_tasks(batch("p", tasks("d"))).await.unwrap();
+    let counted = calls(&redis).await;
+    // In batches of 32 that are sent together, so that Redis can serve other clients in between.
+    assert_eq!(counted.get("evalsha"), Some(&32), "{counted:?}");
+    assert_eq!(counted.get("hset"), Some(&1000), "{counted:?}");
+
+    let mut commands = Vec::new();
+    for task in ["t", ""] {
+        reset(&redis).await;
+        client.admit_task(admit("full", "refused", task)).await.unwrap();
+        let mut counted = calls(&redis).await;
+        counted.retain(|command, _| !["config|resetstat", "type"].contains(&&**command));
+        commands.push(counted.values().sum::<u64>());
+    }
+    assert!(
+        commands[1] <= commands[0],
+        "{commands:?} commands for a full pool, with and without a task id"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_check_that_crosses_no_level_writes_no_event() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    redis.hold_sweeper().await;
+    let config = TempFile::new(
+        "[[policy]]\nname = \"p\"\nlimit = [{ max = 90, window = \"1h\" }]\n\
+         tier = [{ above = 80, action = \"WARN\" }]\n",
+    );
+    let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
+    let mut rates = Rates::connect(server.address()).await.unwrap();
+    while rates.check_rate(under("warm", "p")).await.is_err() {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    reset(&redis).await;
+    for _ in 0..80 {
+        rates.check_rate(under("k", "p")).await.unwrap();
+    }
+    let counted = calls(&redis).await;
+    let of = |name: &str| counted.get(name).copied().unwrap_or_default();
+    assert_eq!((of("evalsha"), of("mget"), of("set")), (80, 80, 80), "{counted:?}");
+    let events = ["rpush", "lpush", "llen", "lindex", "ltrim", "pexpire", "get"];
+    assert!(events.iter().all(|command| of(command) == 0), "{counted:?}");
+    // The call that crosses the level, and later calls.
+    for _ in 0..10 {
+        rates.check_rate(under("k", "p")).await.unwrap();
+    }
+    assert_eq!(calls(&redis).await.get("rpush"), Some(&1));
+}

@@ -1,0 +1,7 @@
+//! Rates: scenarios B and C, all other answers, refused requests, faults and properties.
+
+pub mod answers;
+pub mod bad_input;
+pub mod faults;
+pub mod properties;
+pub mod scenarios;
