@@ -22,7 +22,8 @@ pub enum Error {
         /// Whether the call has no effect. Otherwise it may stand, and a failover may lose it.
         is_void: bool,
     },
-    /// This server has its maximum of calls in flight.
+    /// This server has its maximum of calls, or could not begin to execute this one within its
+    /// deadline. The call was certainly not executed.
     Overloaded,
     /// This server uses `memory_max` of memory and accepts no new names.
     MemoryFull,
@@ -62,7 +63,10 @@ impl fmt::Display for Error {
             Error::Unconfirmed { why, is_void: false } => {
                 write!(f, "{why}; the call may stand, and a failover may lose it: repeat it")
             }
-            Error::Overloaded => f.write_str("too many calls in flight on this server"),
+            Error::Overloaded => f.write_str(
+                "this server is overloaded: it has its maximum of calls, or could not begin to \
+                 execute this one within its deadline; nothing was decided: try again later",
+            ),
             Error::MemoryFull => f.write_str(
                 "this server uses as much memory as memory_max allows: it accepts no new names; \
                  calls about known names continue",

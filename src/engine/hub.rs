@@ -84,8 +84,7 @@ impl Hub {
         let told = Arc::new(Notify::new());
         let mut calls = self.lock();
         if calls.len() >= SEATS_MAX {
-            budget::note(Limit::Waiters);
-            return Err(Error::Overloaded);
+            return Err(budget::overloaded(Limit::Waiters));
         }
         calls.insert(number, told.clone());
         Ok(Seat { hub: self.clone(), number, told })

@@ -224,6 +224,14 @@ impl Engine {
         }
     }
 
+    /// Admits a call. Fails as [`Engine::check`] does, and counts the refusal.
+    pub fn admit(&self) -> Result<(), Error> {
+        match self {
+            Engine::Embedded(engine) => engine.journal().map_or(Ok(()), |journal| journal.admit()),
+            Engine::Redis(engine) => engine.check(),
+        }
+    }
+
     /// Fails while the store is known to be unusable: a call would fail with the same error.
     pub fn check(&self) -> Result<(), Error> {
         match self {

@@ -29,6 +29,7 @@ struct Faults {
     garble: AtomicBool,
     tear: AtomicBool,
     delay_ms: AtomicU64,
+    slow_start_ms: AtomicU64,
 }
 
 impl Wire {
@@ -46,7 +47,12 @@ impl Wire {
                 }
                 let target = ours.target.load(Ordering::SeqCst);
                 let Ok(far) = TcpStream::connect(("127.0.0.1", target)).await else { continue };
-                ends.spawn(forward(near, far, ours.clone()));
+                let silent = Duration::from_millis(ours.slow_start_ms.load(Ordering::SeqCst));
+                let forwarded = forward(near, far, ours.clone());
+                ends.spawn(async move {
+                    tokio::time::sleep(silent).await;
+                    forwarded.await;
+                });
             }
         });
         Wire { port, faults, task }
@@ -81,6 +87,11 @@ impl Wire {
     /// Cuts each answer in half and closes its connection, or stops doing so.
     pub fn tear(&self, tear: bool) {
         self.faults.tear.store(tear, Ordering::SeqCst);
+    }
+
+    /// Makes new connections silent for this long at first.
+    pub fn start_slowly(&self, silent: Duration) {
+        self.faults.slow_start_ms.store(silent.as_millis() as u64, Ordering::SeqCst);
     }
 
     /// Delays every answer.

@@ -18,6 +18,8 @@ use tokio::time::sleep;
 pub use callers::CallerLimits;
 pub use peers::{PeerConnection, Peers};
 
+use super::error::Error;
+
 /// The shortest time between two log lines about limits.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
@@ -78,6 +80,12 @@ static COUNTS: [AtomicU64; NAMES.len()] = [const { AtomicU64::new(0) }; NAMES.le
 /// Counts that a limit refused or ended something.
 pub fn note(limit: Limit) {
     COUNTS[limit as usize].fetch_add(1, Ordering::Relaxed);
+}
+
+/// The refusal of a call that this limit turns away, counted.
+pub fn overloaded(limit: Limit) -> Error {
+    note(limit);
+    Error::Overloaded
 }
 
 /// How often this process has reached a limit.

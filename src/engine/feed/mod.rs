@@ -34,6 +34,7 @@ use tokio::{
 use super::{Engine, embedded::Kept};
 use crate::decision::{
     Decision,
+    budget::{self, Limit},
     error::Error,
     events::{After, EventPage},
     time::{Timestamp, monotonic},
@@ -130,9 +131,9 @@ impl<T: Topic> Feeds<T> {
     ) -> Result<Watcher<T>, Error> {
         let permit = self.engine.hub().place()?;
         let deadline = deadline.min(monotonic() + READ_MAX);
-        self.engine.check()?;
+        self.engine.admit()?;
         let turn = timeout_at(deadline.into(), self.readers.acquire()).await;
-        let _turn = turn.map_err(|_| Error::Overloaded)?;
+        let _turn = turn.map_err(|_| budget::overloaded(Limit::Overload))?;
         let (place, ready) = self.begin(&topic, start, deadline).await?;
         let seat = self.join(&topic, &place);
         Ok(Watcher::new(self.clone(), topic, place, ready, seat, permit))

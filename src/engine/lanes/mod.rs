@@ -57,10 +57,18 @@ pub struct Lanes<D: Joined, T> {
     places: Arc<Semaphore>,
 }
 
-type Queues<D> = HashMap<Box<[u8]>, Vec<Waiting<D>>>;
+/// The decisions that wait.
+#[derive(Debug)]
+struct Queues<D: Decision> {
+    /// By partition, in order of arrival; an entry is a lane that runs.
+    lanes: HashMap<Box<[u8]>, Vec<Waiting<D>>>,
+    /// The number of the next decision.
+    next: u64,
+}
 
 #[derive(Debug)]
 struct Waiting<D: Decision> {
+    number: u64,
     decision: D,
     deadline: Instant,
     reply: oneshot::Sender<Result<D::Outcome, Error>>,
@@ -72,45 +80,64 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Lanes<D, T> {
     /// Creates a coalescer that decides batches with `take`.
     pub fn new(take: T) -> Arc<Lanes<D, T>> {
         let places = Arc::new(Semaphore::new(WAITING_MAX));
-        Arc::new(Lanes { take, waiting: Mutex::default(), places })
+        let waiting = Mutex::new(Queues { lanes: HashMap::new(), next: 0 });
+        Arc::new(Lanes { take, waiting, places })
     }
 
-    /// Decides `decision` together with others of its partition. Fails with
-    /// [`Error::DeadlineExceeded`] at `deadline`: the decision may be under way.
+    /// Decides `decision` together with others of its partition. Fails with [`Error::Overloaded`] if
+    /// `deadline` ends before a batch takes the decision: it is not executed. Fails with
+    /// [`Error::DeadlineExceeded`] if it ends later: the decision may be under way.
     pub async fn run(
         self: &Arc<Self>,
         decision: D,
         deadline: Instant,
     ) -> Result<D::Outcome, Error> {
-        let place = self.places.clone().try_acquire_owned().map_err(|_| refused())?;
+        let full = |_| budget::overloaded(Limit::Waiters);
+        let place = self.places.clone().try_acquire_owned().map_err(full)?;
         let partition: Box<[u8]> = decision.partition().into();
         let (reply, answer) = oneshot::channel();
-        let waiting = Waiting { decision, deadline, reply, _place: place };
-        if self.push(&partition, waiting)? {
+        let waiting = Waiting { number: 0, decision, deadline, reply, _place: place };
+        let (number, is_first) = self.push(&partition, waiting)?;
+        if is_first {
             // A task, since the caller may be cancelled while others of the partition wait.
+            let partition = partition.clone();
             tokio::spawn(Lane { lanes: self.clone(), partition }.drive());
         }
         match timeout_at(deadline.into(), answer).await {
             Ok(Ok(outcome)) => outcome,
+            Err(_) if self.withdraw(&partition, number) => Err(late()),
             // It may be under way.
             Ok(Err(_)) | Err(_) => Err(Error::DeadlineExceeded),
         }
     }
 
-    /// Appends a decision to its partition's queue. Returns whether a task must be started.
-    fn push(&self, partition: &[u8], waiting: Waiting<D>) -> Result<bool, Error> {
-        let mut lanes = self.lock();
-        match lanes.get_mut(partition) {
-            Some(lane) if lane.len() >= LANE_MAX => Err(refused()),
+    /// Appends a decision to its partition's queue. Returns its number, and whether a task must be
+    /// started.
+    fn push(&self, partition: &[u8], mut waiting: Waiting<D>) -> Result<(u64, bool), Error> {
+        let mut queues = self.lock();
+        let number = queues.next;
+        waiting.number = number;
+        let is_first = match queues.lanes.get_mut(partition) {
+            Some(lane) if lane.len() >= LANE_MAX => return Err(budget::overloaded(Limit::Waiters)),
             Some(lane) => {
                 lane.push(waiting);
-                Ok(false)
+                false
             }
             None => {
-                lanes.insert(partition.into(), vec![waiting]);
-                Ok(true)
+                queues.lanes.insert(partition.into(), vec![waiting]);
+                true
             }
-        }
+        };
+        queues.next += 1;
+        Ok((number, is_first))
+    }
+
+    /// Takes a decision out of its lane; false if it has been taken already.
+    fn withdraw(&self, partition: &[u8], number: u64) -> bool {
+        let mut queues = self.lock();
+        let Some(lane) = queues.lanes.get_mut(partition) else { return false };
+        let found = lane.binary_search_by_key(&number, |waiting| waiting.number);
+        found.map(|place| drop(lane.remove(place))).is_ok()
     }
 
     fn lock(&self) -> MutexGuard<'_, Queues<D>> {
@@ -123,8 +150,15 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Lanes<D, T> {
         let (mut decisions, mut replies) = (Vec::new(), Vec::new());
         // The batch runs until the last deadline of its calls.
         let mut until = now;
-        // Skips decisions whose call was cancelled or has no time left.
-        for one in taken.into_iter().filter(|one| one.deadline > now && !one.reply.is_closed()) {
+        for one in taken {
+            // The call was cancelled.
+            if one.reply.is_closed() {
+                continue;
+            }
+            if one.deadline <= now {
+                let _ = one.reply.send(Err(late()));
+                continue;
+            }
             until = until.max(one.deadline);
             decisions.push(one.decision);
             replies.push(one.reply);
@@ -205,10 +239,10 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Lane<D, T> {
 
     /// Takes the next batch. If none waits, removes the partition's entry and ends the task.
     fn next(&self) -> Option<Vec<Waiting<D>>> {
-        let mut lanes = self.lanes.lock();
-        let lane = lanes.get_mut(&self.partition)?;
+        let mut queues = self.lanes.lock();
+        let lane = queues.lanes.get_mut(&self.partition)?;
         if lane.is_empty() {
-            lanes.remove(&self.partition);
+            queues.lanes.remove(&self.partition);
             return None;
         }
         let number = lane.len().min(TAKE_MAX);
@@ -221,15 +255,14 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Drop for Lane<D, T> {
         // After a panic: waiting callers must not hang, and the next decision must start a new
         // task. Dropping the queue drops their senders.
         if std::thread::panicking() {
-            self.lanes.lock().remove(&self.partition);
+            self.lanes.lock().lanes.remove(&self.partition);
         }
     }
 }
 
-/// The error for a full queue; counts the refusal.
-fn refused() -> Error {
-    budget::note(Limit::Waiters);
-    Error::Overloaded
+/// The error of a decision that no batch took by its deadline; counts the refusal.
+fn late() -> Error {
+    budget::overloaded(Limit::Overload)
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ async fn together(others: Vec<NextSequence>) -> (Vec<Option<u64>>, Vec<usize>) {
             _ => None,
         });
     }
-    assert!(lanes.lock().is_empty(), "no lane stays");
+    assert!(lanes.lock().lanes.is_empty(), "no lane stays");
     drop(lanes);
     let mut batches = vec![1];
     while let Some(size) = sizes.recv().await {
@@ -168,4 +168,31 @@ async fn a_lane_that_is_held_up_leaves_room_for_others() {
     for call in calls {
         assert!(call.await.expect("no panic").is_ok());
     }
+}
+
+#[tokio::test]
+async fn what_is_not_taken_by_its_deadline_is_refused_counted_and_never_taken() {
+    let (taken, mut sizes) = mpsc::unbounded_channel();
+    let gate = Gate { counter: Mutex::default(), open: Semaphore::new(0), taken };
+    let lanes = Lanes::new(gate);
+    let later = monotonic() + Duration::from_secs(60);
+    let first = lanes.clone();
+    let first = tokio::spawn(async move { first.run(one(1, None), later).await });
+    assert_eq!(sizes.recv().await, Some(1));
+    let before = budget::count(Limit::Overload);
+    for _ in 0..3 {
+        let soon = monotonic() + Duration::from_millis(5);
+        assert_eq!(lanes.run(one(1, None), soon).await, Err(Error::Overloaded));
+    }
+    assert!(budget::count(Limit::Overload) >= before + 3);
+    assert_eq!(lanes.places.available_permits(), WAITING_MAX, "they gave up their places");
+    lanes.take.open.add_permits(1);
+    assert!(first.await.expect("no panic").is_ok());
+    // One that was taken may be executed yet.
+    let soon = monotonic() + Duration::from_secs(1);
+    assert_eq!(lanes.run(one(1, None), soon).await, Err(Error::DeadlineExceeded));
+    lanes.take.open.add_permits(100);
+    let third = lanes.run(one(1, None), later).await;
+    let range = Range { last: 3, step: 1, count: 1 };
+    assert_eq!(third, Ok(Allotment::Given { range, floor_applied: false, replayed: false }));
 }

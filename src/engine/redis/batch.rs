@@ -31,11 +31,15 @@ const YOUNG: Duration = Duration::from_secs(1);
 const SIZE_MAX: usize = 1 << 20;
 
 impl Lane {
-    /// Sends jobs in one round trip and answers their calls.
-    pub(super) async fn exchange(&self, connection: &mut Connection, jobs: Vec<Job>) {
+    /// Sends jobs in one round trip and answers their calls. Skips jobs whose call was answered
+    /// already.
+    pub(super) async fn exchange(&self, connection: &mut Connection, mut jobs: Vec<Job>) {
+        jobs.retain(Job::note_sent);
+        if jobs.is_empty() {
+            return;
+        }
         let deadline = jobs.iter().map(|job| job.deadline).max().unwrap_or_else(monotonic);
         let runs = self.group(jobs);
-        runs.iter().flat_map(|run| &run.jobs).for_each(Job::note_sent);
         let sent = self.shared.scripts.send(connection, &runs, self.monitor.ahead());
         match timeout_at(deadline.into(), sent).await {
             Ok(Ok(results)) => {

@@ -8,7 +8,7 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -49,8 +49,7 @@ pub(super) struct Cluster {
     plan: Plan,
     /// The nodes by `host:port`, including nodes without slots.
     nodes: Mutex<HashMap<String, Arc<Node>>>,
-    /// The owner of each slot.
-    owners: RwLock<Vec<Option<Arc<Node>>>>,
+    owners: RwLock<Owners>,
     /// The condition of the whole Cluster.
     state: watch::Sender<StoreState>,
     /// The reason while the Cluster is unusable.
@@ -61,6 +60,16 @@ pub(super) struct Cluster {
     has_changed: AtomicBool,
 }
 
+/// The map of slots to nodes.
+#[derive(Debug)]
+struct Owners {
+    /// The owner of each slot.
+    nodes: Vec<Option<Arc<Node>>>,
+    /// The nodes with slots by the last map, and the nodes that redirects have named since. All
+    /// other nodes have no slots.
+    leading: Vec<Arc<Node>>,
+}
+
 impl Cluster {
     /// Creates a Cluster without known nodes; the first reading asks the seeds.
     pub(super) fn new(seeds: Vec<Template>, plan: Plan) -> Cluster {
@@ -68,7 +77,7 @@ impl Cluster {
             seeds,
             plan,
             nodes: Mutex::default(),
-            owners: RwLock::new(vec![None; SLOTS]),
+            owners: RwLock::new(Owners { nodes: vec![None; SLOTS], leading: Vec::new() }),
             state: watch::Sender::new(StoreState::Down),
             reason: Mutex::new("not connected yet".to_owned()),
             moved: Notify::new(),
@@ -79,8 +88,7 @@ impl Cluster {
     /// The owner of a slot, as far as is known.
     pub(super) fn node(&self, slot: Slot) -> Result<Arc<Node>, Error> {
         self.check()?;
-        let owners = self.owners.read().unwrap_or_else(PoisonError::into_inner);
-        let owner = owners[usize::from(slot.0)].clone();
+        let owner = self.owners().nodes[usize::from(slot.0)].clone();
         owner.ok_or_else(|| Error::Unavailable(format!("no node has slot {}", slot.0)))
     }
 
@@ -108,8 +116,12 @@ impl Cluster {
     pub(super) fn note_moved(&self, place: &str, slot: u16) -> Result<Arc<Node>, Error> {
         let node = self.at(place)?;
         let mut owners = self.owners.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(owner) = owners.get_mut(usize::from(slot)) {
+        let Owners { nodes, leading } = &mut *owners;
+        if let Some(owner) = nodes.get_mut(usize::from(slot)) {
             let before = owner.replace(node.clone());
+            if !leading.iter().any(|known| Arc::ptr_eq(known, &node)) {
+                leading.push(node.clone());
+            }
             if before.is_some_and(|before| !Arc::ptr_eq(&before, &node)) {
                 self.has_changed.store(true, Ordering::Release);
             }
@@ -183,8 +195,11 @@ impl Cluster {
 
     /// Whether every slot has an owner that accepts writes.
     fn is_whole(&self) -> bool {
-        let owners = self.owners.read().unwrap_or_else(PoisonError::into_inner);
-        owners.iter().all(|owner| owner.as_ref().is_some_and(|node| node.monitor.takes_writes()))
+        let owners = self.owners();
+        owners
+            .nodes
+            .iter()
+            .all(|owner| owner.as_ref().is_some_and(|node| node.monitor.takes_writes()))
     }
 
     /// Starts probes for new nodes, and ends the probes of dropped nodes.
@@ -259,12 +274,15 @@ impl Cluster {
 
     /// Replaces the owners by those of a new map.
     fn take_over(&self, parts: &[Part]) {
-        let mut owners = vec![None; SLOTS];
+        let (mut owners, mut leading) = (vec![None; SLOTS], Vec::<Arc<Node>>::new());
         for part in parts {
             let Ok(node) = self.at(&part.primary) else { continue };
             let slots = usize::from(part.first)..=usize::from(part.last);
             if let Some(slots) = owners.get_mut(slots) {
-                slots.fill(Some(node));
+                slots.fill(Some(node.clone()));
+            }
+            if !leading.iter().any(|known| Arc::ptr_eq(known, &node)) {
+                leading.push(node);
             }
         }
         // Drops nodes that are no primaries any more, before the new owners count.
@@ -288,25 +306,29 @@ impl Cluster {
             stays
         });
         drop(nodes);
-        *self.owners.write().unwrap_or_else(PoisonError::into_inner) = owners;
+        *self.owners.write().unwrap_or_else(PoisonError::into_inner) =
+            Owners { nodes: owners, leading };
     }
 
-    /// A hash tag whose slot belongs to the node of this monitor.
+    /// The number in a hash tag whose slot belongs to the node of this monitor. Costs nothing for a
+    /// node without slots, which has none.
     pub(super) fn tag_of(&self, monitor: &Monitor) -> Option<u32> {
-        let owners = self.owners.read().unwrap_or_else(PoisonError::into_inner);
-        let is_its = |tag: &u32| {
-            let slot = Slot::of(tag.to_string().as_bytes());
-            let owner = owners[usize::from(slot.0)].as_ref();
-            owner.is_some_and(|node| std::ptr::eq(&*node.monitor, monitor))
-        };
-        // So many tags hit every slot with near certainty.
-        (0..16 * SLOTS as u32).find(is_its)
+        let owners = self.owners();
+        let is_followed = |node: &Arc<Node>| std::ptr::eq(&*node.monitor, monitor);
+        if !owners.leading.iter().any(is_followed) {
+            return None;
+        }
+        let is_its = |slot: &usize| owners.nodes[*slot].as_ref().is_some_and(is_followed);
+        (0..SLOTS).find(is_its).map(|slot| Slot(slot as u16).tag())
     }
 
     /// Whether a node owns a slot in the map before a change.
     fn leads(&self, node: &Arc<Node>) -> bool {
-        let owners = self.owners.read().unwrap_or_else(PoisonError::into_inner);
-        owners.iter().flatten().any(|owner| Arc::ptr_eq(owner, node))
+        self.owners().nodes.iter().flatten().any(|owner| Arc::ptr_eq(owner, node))
+    }
+
+    fn owners(&self) -> RwLockReadGuard<'_, Owners> {
+        self.owners.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -318,3 +340,6 @@ fn slots(parts: &[Part]) -> usize {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

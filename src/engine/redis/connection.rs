@@ -3,14 +3,22 @@
 //! Not the manager of bb8-redis: it never reports a connection as broken, so a dead one would be
 //! lent for ever.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bb8_redis::bb8::{ManageConnection, Pool, PooledConnection, RunError};
 use redis::{RedisError, aio::MultiplexedConnection};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout};
 
 use super::{StoreState, evaluate, monitor::Monitor};
 use crate::decision::{error::Error, time::monotonic};
+
+/// The time limit of connecting and greeting. An overloaded thread is late for each of the round
+/// trips; its calls that have time left wait for the connection. The probe finds a node that does
+/// not answer, and ends the attempt at once.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// Creates connections for the pool, and reports broken ones.
 #[derive(Debug)]
@@ -53,12 +61,21 @@ impl ManageConnection for Connector {
     /// Connects and measures the node's clock before the connection is lent.
     async fn connect(&self) -> Result<Connection, RedisError> {
         let epoch = self.monitor.epoch();
-        let connected = async {
-            let mut socket = self.monitor.source().connect(epoch).await?;
+        let mut state = self.monitor.state();
+        let connected = timeout(CONNECT_MAX, async {
+            let mut socket = self.monitor.source().connect(epoch, CONNECT_MAX).await?;
             self.monitor.greet(&mut socket).await?;
             Ok(socket)
+        });
+        let failed = |why| Err((redis::ErrorKind::Io, why).into());
+        let connected = tokio::select! {
+            biased;
+            connected = connected => {
+                connected.unwrap_or_else(|_| failed("a new connection is silent"))
+            }
+            _ = state.wait_for(|state| *state == StoreState::Down) => failed("the node is down"),
         };
-        match connected.await {
+        match connected {
             Ok(socket) => Ok(Connection { socket, epoch, made: monotonic(), broken: false }),
             Err(error) => {
                 self.monitor.note_failed_connect(&error);

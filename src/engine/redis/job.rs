@@ -7,7 +7,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU8, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -21,10 +21,24 @@ use crate::decision::{
     budget::{self, Limit},
     error::Error,
     script::Script,
+    time::monotonic,
 };
 
 /// The shortest queue in which the wait for each job is measured.
 const FEW: u32 = 64;
+
+/// Progress: the job waits to be sent.
+const WAITS: u8 = 0;
+/// Progress: the job was written to a socket. Its fate is unknown until it is answered.
+const SENT: u8 = 1;
+/// Progress: a node that did not execute the job named another node, and the job waits to be sent
+/// there.
+const REDIRECTED: u8 = 2;
+/// Progress: its call was answered without it. The job must not be sent any more.
+const GIVEN_UP: u8 = 3;
+
+/// The reason why a redirected decision was not executed in time.
+pub(super) const MOVED_TOO_LONG: &str = "its slot moved for longer than the call had time";
 
 /// The delivery options of a decision.
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +90,7 @@ pub(super) struct Job {
     pub(super) repeated: bool,
     /// Whether ASKING must precede it: its slot is migrating to the node that it goes to now.
     pub(super) asking: bool,
-    progress: Arc<AtomicBool>,
+    progress: Arc<AtomicU8>,
     reply: oneshot::Sender<Result<Answer, Error>>,
 }
 
@@ -84,7 +98,9 @@ pub(super) struct Job {
 #[derive(Debug)]
 pub(super) struct Pending {
     deadline: Instant,
-    progress: Arc<AtomicBool>,
+    /// Whether no caller waits for it.
+    is_upkeep: bool,
+    progress: Arc<AtomicU8>,
     answer: oneshot::Receiver<Result<Answer, Error>>,
 }
 
@@ -99,8 +115,9 @@ impl Job {
         (since, deadline): (Instant, Instant),
     ) -> (Job, Pending) {
         let (reply, answer) = oneshot::channel();
-        let progress = Arc::new(AtomicBool::new(false));
-        let pending = Pending { deadline, progress: progress.clone(), answer };
+        let progress = Arc::new(AtomicU8::new(WAITS));
+        let is_upkeep = sending.is_upkeep;
+        let pending = Pending { deadline, is_upkeep, progress: progress.clone(), answer };
         let job = Job {
             script,
             arguments,
@@ -137,20 +154,25 @@ impl Job {
         Some(now.saturating_duration_since(self.since) / ahead)
     }
 
-    /// It is about to be written to a socket: from now on its fate is unknown.
-    pub(super) fn note_sent(&self) {
-        self.progress.store(true, Ordering::Release);
+    /// Marks it as sent, before it is written to a socket: from now on its fate is unknown.
+    /// Returns false, and it must not be sent, if its call has given it up.
+    pub(super) fn note_sent(&self) -> bool {
+        self.progress.swap(SENT, Ordering::AcqRel) != GIVEN_UP
     }
 
     /// The node said that it did not execute it.
     pub(super) fn note_unexecuted(&self) {
-        self.progress.store(self.repeated, Ordering::Release);
+        let unless_given_up = |progress| match progress {
+            SENT if !self.repeated => Some(REDIRECTED),
+            _ => None,
+        };
+        let order = Ordering::AcqRel;
+        let _ = self.progress.fetch_update(order, Ordering::Acquire, unless_given_up);
     }
 
     /// Refuses it: it would not be executed in time.
     pub(super) fn refuse(self) {
-        budget::note(Limit::Overload);
-        self.answer(Err(Error::Overloaded));
+        self.answer(Err(budget::overloaded(Limit::Overload)));
     }
 
     /// Answers the call. After a second try, an error that means "not executed" becomes
@@ -172,12 +194,22 @@ impl Job {
 }
 
 impl Pending {
-    /// The reply; returns by the deadline.
+    /// Returns the reply, by the deadline. Fails with `Overloaded` if the deadline ended
+    /// before a caller's decision was sent: it was not executed, and never will be.
     pub(super) async fn wait(self) -> Result<Answer, Error> {
-        match timeout_at(self.deadline.into(), self.answer).await {
-            Ok(Ok(answer)) => answer,
-            _ if self.progress.load(Ordering::Acquire) => Err(Error::DeadlineExceeded),
-            _ => Err(Error::Unavailable("no connection was free in time".to_owned())),
+        if let Ok(Ok(answer)) = timeout_at(self.deadline.into(), self.answer).await {
+            return answer;
         }
+        let why = match self.progress.swap(GIVEN_UP, Ordering::AcqRel) {
+            SENT => return Err(Error::DeadlineExceeded),
+            REDIRECTED => MOVED_TOO_LONG,
+            _ if monotonic() < self.deadline => "its connection has ended before it was sent",
+            _ if self.is_upkeep => "no connection was free in time",
+            _ => return Err(budget::overloaded(Limit::Overload)),
+        };
+        Err(Error::Unavailable(why.to_owned()))
     }
 }
+
+#[cfg(test)]
+mod tests;

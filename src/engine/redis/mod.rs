@@ -303,10 +303,7 @@ impl Redis {
 
     /// A permit for a call in flight; counts a refusal.
     fn permit(&self) -> Result<SemaphorePermit<'_>, Error> {
-        self.calls.try_acquire().map_err(|_| {
-            budget::note(Limit::CallsInFlight);
-            Error::Overloaded
-        })
+        self.calls.try_acquire().map_err(|_| budget::overloaded(Limit::CallsInFlight))
     }
 
     /// Sends a decision with its delivery options.

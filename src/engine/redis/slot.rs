@@ -6,6 +6,8 @@ const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 
 /// The number of slots.
 pub(super) const SLOTS: usize = 16_384;
+/// All slots have a tag below this.
+const TAGS_MAX: u32 = 109_758;
 
 /// A hash slot. Without a Cluster all keys use the first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,10 +24,18 @@ impl Slot {
         });
         Slot(CRC.checksum(tag.unwrap_or(key)) % SLOTS as u16)
     }
+
+    /// The smallest number that as a tag is in this slot; some thousands are tried.
+    pub(super) fn tag(self) -> u32 {
+        // Each slot has one: a test tries all.
+        (0..TAGS_MAX).find(|tag| Slot::of(tag.to_string().as_bytes()) == self).unwrap_or_default()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -40,6 +50,16 @@ mod tests {
             ("", 0),
         ] {
             assert_eq!(Slot::of(key.as_bytes()), Slot(slot), "{key}");
+        }
+    }
+
+    #[test]
+    fn every_slot_has_a_tag() {
+        let slots: HashSet<Slot> =
+            (0..TAGS_MAX).map(|tag| Slot::of(tag.to_string().as_bytes())).collect();
+        assert_eq!(slots.len(), SLOTS);
+        for slot in [0, 1, 5461, 16_383].map(Slot) {
+            assert_eq!(Slot::of(format!("probe{{{}}}", slot.tag()).as_bytes()), slot);
         }
     }
 }

@@ -15,8 +15,8 @@ use redis::{
 };
 use tokio::time::timeout;
 
-/// The time limit of a connect.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time limit of a connect of a probe or an export. Connections of a pipeline have longer.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time limit of asking the Sentinels. One silent Sentinel takes 1.5 s of it.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -44,13 +44,17 @@ impl Source {
         Source::Sentinel(Box::new(Sentinels { sentinels, primary: Mutex::default() }))
     }
 
-    /// Connects, in this epoch of the monitor. Asks the Sentinels if the known primary is of an
-    /// older epoch.
+    /// Connects `within` a time, in this epoch of the monitor. Asks the Sentinels if the known
+    /// primary is of an older epoch.
     ///
     /// The connection has no response timeout: the deadline of each call bounds its wait.
-    pub(super) async fn connect(&self, epoch: u64) -> RedisResult<MultiplexedConnection> {
+    pub(super) async fn connect(
+        &self,
+        epoch: u64,
+        within: Duration,
+    ) -> RedisResult<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_connection_timeout(Some(within))
             .set_response_timeout(None);
         let client = self.client(epoch).await?;
         client.get_multiplexed_async_connection_with_config(&config).await

@@ -14,7 +14,7 @@ use super::{
     StoreState,
     address::Address,
     cluster::Cluster,
-    job::Job,
+    job::{Job, MOVED_TOO_LONG},
     monitor::Monitor,
     node::{Node, Plan},
     slot::Slot,
@@ -85,8 +85,7 @@ impl Topology {
             return job.answer(Err(Error::Unavailable(why.to_owned())));
         };
         if !job.is_wanted(monotonic()) {
-            let why = "its slot moved for longer than the call had time".to_owned();
-            return job.answer(Err(Error::Unavailable(why)));
+            return job.answer(Err(Error::Unavailable(MOVED_TOO_LONG.to_owned())));
         }
         job.redirects += 1;
         job.asking = false;

@@ -278,7 +278,8 @@ where
                 }
                 // At shutdown: tries to have its ticket kept, until `LEAVE_MAX` is over.
                 Err(Error::Overloaded)
-                    if refusal.is_some() && leaves_by.is_some_and(|by| monotonic() < by) =>
+                    if refusal.is_some()
+                        && leaves_by.is_some_and(|by| monotonic() < by.min(deadline)) =>
                 {
                     sleep(CROWDED).await;
                     continue;

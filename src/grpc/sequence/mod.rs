@@ -58,7 +58,7 @@ impl Sequence {
     /// Takes the values of a request: on Redis through the coalescer, which combines requests of
     /// one sequence.
     async fn allot(&self, next: NextSequence, deadline: Instant) -> Result<Allotment, Error> {
-        self.engine.check()?;
+        self.engine.admit()?;
         if self.engine.is_remote() {
             return self.lanes.run(next, deadline).await;
         }

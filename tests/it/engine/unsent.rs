@@ -6,10 +6,13 @@ use std::{collections::BTreeSet, time::Duration};
 use tokio::time::sleep;
 use tollgate::grpc::client::pb;
 use tonic::{Code, Request};
+use tonic_health::pb::health_check_response::ServingStatus;
 
+use crate::server::service::turns;
 use crate::support::{
     farm::eventually,
     process::{OwnRedis, Server},
+    wire::Wire,
     world::{Client, admit},
 };
 
@@ -78,6 +81,21 @@ async fn unsent_calls_of_a_hanging_redis_are_unavailable_and_not_executed() {
     .await;
     let holders = holders(&client).await;
     assert!(unsent.is_disjoint(&holders), "{unsent:?} and {holders:?}");
+}
+
+/// Calls wait for a slow new connection as long as the store answers its probe.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_wait_for_a_connection_that_takes_long() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let wire = Wire::to(redis.port).await;
+    let url = format!("redis://127.0.0.1:{}", wire.port);
+    let server = Server::start(&["--engine", &url]).await;
+    turns(&server, "", ServingStatus::Serving).await;
+    wire.start_slowly(Duration::from_secs(2));
+    let mut client = server.client().await;
+    let admitted = client.admit_task(timed("d", Duration::from_secs(60))).await.unwrap();
+    assert_eq!(admitted.get_ref().decision(), pb::AdmitDecision::Admitted);
 }
 
 /// A call is never sent after its deadline, or after its caller has disconnected.

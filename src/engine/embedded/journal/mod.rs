@@ -169,12 +169,12 @@ impl Journal {
         }
     }
 
-    /// Takes a call in, or refuses it.
-    pub(super) fn admit(&self) -> Result<(), Error> {
-        self.check().inspect_err(|error| {
-            if matches!(error, Error::UnsyncedFull { .. }) {
-                budget::note(Limit::UnsyncedBytes);
-            }
+    /// Takes a call in, or refuses it and counts the refusal.
+    pub(in super::super) fn admit(&self) -> Result<(), Error> {
+        self.check().inspect_err(|error| match error {
+            Error::UnsyncedFull { .. } => budget::note(Limit::UnsyncedBytes),
+            Error::Overloaded => budget::note(Limit::Overload),
+            _ => {}
         })
     }
 
@@ -347,3 +347,6 @@ impl Shared {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

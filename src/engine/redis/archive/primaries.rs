@@ -15,7 +15,7 @@ use super::super::{
     map::parse_map,
     options::{Eviction, RedisOptions},
     slot::Slot,
-    source::Source,
+    source::{CONNECT_TIMEOUT, Source},
 };
 
 /// The primaries of a Redis, of any topology.
@@ -55,11 +55,13 @@ impl Primaries {
         };
         match address {
             Address::Single(client) => {
-                Source::Fixed(client).connect(0).await.map(single).map_err(failed)
+                Source::Fixed(client).connect(0, CONNECT_TIMEOUT).await.map(single).map_err(failed)
             }
-            Address::Sentinel(client) => {
-                Source::sentinel(client).connect(0).await.map(single).map_err(failed)
-            }
+            Address::Sentinel(client) => Source::sentinel(client)
+                .connect(0, CONNECT_TIMEOUT)
+                .await
+                .map(single)
+                .map_err(failed),
             Address::Cluster(seeds) => cluster(&seeds).await,
         }
     }

@@ -10,6 +10,7 @@ use super::{
         evaluate::{self, Probed},
         fitness::Fitness,
         skew::Reading,
+        source::CONNECT_TIMEOUT,
     },
     Monitor, PROBE_TIMEOUT, WARN_EVERY, lock,
 };
@@ -101,7 +102,7 @@ impl Monitor {
 
     /// Connects and runs the preflight.
     async fn inspect(&self, epoch: u64) -> RedisResult<(MultiplexedConnection, Fitness)> {
-        let mut socket = self.source.connect(epoch).await?;
+        let mut socket = self.source.connect(epoch, CONNECT_TIMEOUT).await?;
         match redis::cmd("INFO").query_async::<String>(&mut socket).await {
             Ok(info) => Ok((socket, Fitness::parse(&info))),
             // The user may not run INFO.
@@ -126,11 +127,10 @@ impl Monitor {
             }
             RedisResult::Ok(())
         };
-        match timeout(PROBE_TIMEOUT, asked).await {
+        match asked.await {
             // A node that refuses this refuses each decision, too.
-            Ok(Err(error)) if error.code().is_some() => Ok(()),
-            Ok(result) => result,
-            Err(_) => Err((redis::ErrorKind::Io, "a new connection is silent").into()),
+            Err(error) if error.code().is_some() => Ok(()),
+            result => result,
         }
     }
 
