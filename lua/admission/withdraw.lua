@@ -21,7 +21,7 @@
 -- Writes task, TTL: the retention; leases, queue and places (removes); queued, backlog and
 --        due, permanent; events, TTL: 24 h.
 -- Cost O(log leases + log waiters + log queued): 40 µs. Removes at most 500 lapsed waiters: 2.4 ms.
-local WITHDRAWN = 'withdrawn: too few replicas had it'
+local WITHDRAWN = 'revoked: too few replicas acknowledged the lease'
 
 -- Uncounts the attempt of a queued task: no call was answered with it. Returns standing and
 -- event if the task leaves the queue because its deadline has passed.

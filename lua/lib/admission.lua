@@ -15,7 +15,7 @@ local pack, scan, max = struct.pack, struct.unpack, math.max
 
 -- Times and tokens stay below 2^52, the year 2112, so that their sums are exact.
 local TIME_MAX = 4503599627370495
-local UNREADABLE_TASK = 'CORRUPT record of the task; EvictTask drops it'
+local UNREADABLE_TASK = 'CORRUPT record of the task; EvictTask deletes it'
 local UNREADABLE_SETTINGS = 'CORRUPT settings of the pool; ConfigurePool with reset repairs it'
 
 -- Formats a whole number. `%d` costs a third of `%.0f`, but some builds of Lua cut it to 32 bits.
@@ -38,7 +38,7 @@ local function read(...)
   end
   -- MGET reports a value of another type as absent; EXISTS does not.
   if there < #texts and call('EXISTS', ...) > there then
-    error('CORRUPT value of another type; ConfigurePool with reset or EvictTask repairs it', 0)
+    error('CORRUPT value of a wrong type; ConfigurePool with reset or EvictTask repairs it', 0)
   end
   return texts
 end

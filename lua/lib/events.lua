@@ -28,7 +28,7 @@ local function page_events(events_key, after, limit)
   local first = call('LINDEX', events_key, 0)
   local base = tonumber(first or '0')
   if not base or base > 4503599627370495 then
-    error('CORRUPT history of events; DEL of its key repairs it', 0)
+    error('CORRUPT event history; DEL of its key, which ends in :events, repairs it', 0)
   end
   local last = first and base + call('LLEN', events_key) - 1 or 0
   local from, gap = tonumber(after) or last, 0

@@ -17,7 +17,7 @@ local function this_leader()
     is_promoted = match(replication, 'master_replid2:0*[1-9a-f]') ~= nil
     process = match(call('INFO', 'server'), 'run_id:(%x+)')
     if not history or not process then
-      error('UNSUPPORTED Redis does not say who it is (INFO), without which no failover is seen', 0)
+      error('UNSUPPORTED INFO has no run_id or master_replid, so failovers cannot be detected; use Redis or Valkey', 0)
     end
   end
   return process .. ':' .. history

@@ -18,7 +18,7 @@ local function read_lock(key)
   local state, token, grant, expire, lease_ms, owner = match(text, '^([HR]) (%d+) (%d+) (%d+) (%d+) (.+)$')
   token, grant, expire, lease_ms = tonumber(token), tonumber(grant), tonumber(expire), tonumber(lease_ms)
   if not state or math.max(token, grant, expire) > TIME_MAX or lease_ms > 2592000000 then
-    error('CORRUPT lock; DEL the key that ends in :lock, its next token is the time', 0)
+    error('CORRUPT lock; DEL of its key, which ends in :lock, repairs it; the next token is then the time', 0)
   end
   return { state = state, token = token, grant = grant, expire = expire, lease_ms = lease_ms, owner = owner }
 end

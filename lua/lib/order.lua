@@ -3,7 +3,7 @@
 -- X (cancelled), limit 0 for none. An order is held only while its hold is listed. A removed
 -- hold has lapsed, even if the clock is set back later.
 local RETENTION = 24 * 3600 * 1000000
-local UNREADABLE_ORDER = 'CORRUPT record of the order; lua/README.md says how to set it right'
+local UNREADABLE_ORDER = 'CORRUPT record of the order; lua/README.md describes the repair'
 
 -- Returns the record; nil if there is none or it is forgotten.
 local function read_order(key, now)

@@ -8,7 +8,7 @@ local call, format, match, sub = redis.call, string.format, string.match, string
 local VALUE_MAX = '9223372036854775807'
 -- 2^52 µs, the year 2112.
 local TIME_MAX = '4503599627370495'
-local UNREADABLE = 'CORRUPT sequence; its hash has to be set above all that was given out, as lua/README.md says'
+local UNREADABLE = 'CORRUPT sequence; set its last value above all values given out (lua/README.md)'
 -- Digits of the low part of a value; one number holds them exactly.
 local PART, PART_END = 15, 1e15
 
@@ -43,7 +43,10 @@ end
 local this_epoch
 local function epoch()
   this_epoch = this_epoch or match(call('INFO', 'replication'), 'master_replid:(%x+)')
-  return this_epoch or error('UNSUPPORTED Redis names no master_replid, without which nothing can be reserved', 0)
+  if not this_epoch then
+    error('UNSUPPORTED INFO has no master_replid, so no value can be reserved; use Redis or Valkey', 0)
+  end
+  return this_epoch
 end
 
 -- Reads a sequence with values up to `most`: last, time, reserved, confirmed and epoch, false

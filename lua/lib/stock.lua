@@ -16,7 +16,7 @@ local NO_STOCK, AGAIN = 8, 9
 local RECLAIM_MAX = 250
 -- Lapsed holds that this script call, with all its items, may still remove.
 local reclaims = RECLAIM_MAX
-local UNREADABLE = 'CORRUPT stock of the sku; lua/README.md says how to set it right'
+local UNREADABLE = 'CORRUPT stock of the sku; lua/README.md describes the repair'
 
 local function corrupt()
   error(UNREADABLE, 0)

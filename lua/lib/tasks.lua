@@ -20,7 +20,7 @@ local function parse_queued(text, now)
   local standing, state, token, grant, expire, slot_end, attempt, queued, ends, forget, payload =
     match(text, RECORD)
   if not standing then
-    error('CORRUPT record of a queued task; EvictTask drops it', 0)
+    error('CORRUPT record of a queued task; EvictTask deletes it', 0)
   end
   local task = {
     standing = upper(standing), state = state == 'l' and 'L' or state, is_told = state == 'l',
@@ -31,7 +31,7 @@ local function parse_queued(text, now)
   }
   local latest = math.max(task.token, task.grant, task.expire, task.slot_end, task.queued, task.ends, task.forget)
   if latest > TIME_MAX or task.attempt > 1000000 then
-    error('CORRUPT record of a queued task; EvictTask drops it', 0)
+    error('CORRUPT record of a queued task; EvictTask deletes it', 0)
   elseif task.forget == 0 or task.forget > now then
     return task
   end
@@ -56,7 +56,7 @@ end
 -- Returns the task's payload. Fails if it is missing.
 local function payload_of(pool, member, task)
   local payload = task.payload or call('HGET', pool.queued, '\31' .. member)
-  return payload or error('CORRUPT payload of a queued task; EvictTask drops it', 0)
+  return payload or error('CORRUPT payload of a queued task; EvictTask deletes it', 0)
 end
 
 -- Deletes a payload in a separate field. Returns the empty payload to store instead.

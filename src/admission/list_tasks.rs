@@ -115,7 +115,7 @@ impl ListedTask {
 
     fn parse(reply: &mut Reply) -> Result<ListedTask, Error> {
         let (member, packed) = (reply.bytes()?, reply.bytes()?);
-        let unreadable = || Error::Corrupt("a reply about a task".to_owned());
+        let unreadable = || Error::Corrupt("malformed task in a script's reply".to_owned());
         let (head, numbers) = packed.split_at_checked(HEAD_BYTES).ok_or_else(unreadable)?;
         let ([at, ends, token], []) = numbers.as_chunks() else { return Err(unreadable()) };
         let [standing, _, running, attempt @ ..] = head else { return Err(unreadable()) };

@@ -171,5 +171,7 @@ impl Usage {
 /// Reads a number that must fit into 32 bits.
 fn small(reply: &mut Reply) -> Result<u32, Error> {
     let number = reply.number()?;
-    u32::try_from(number).map_err(|_| Error::Corrupt(format!("a reply out of range: {number}")))
+    u32::try_from(number).map_err(|_| {
+        Error::Corrupt(format!("a script replied with {number}, which exceeds 32 bits"))
+    })
 }

@@ -15,7 +15,7 @@ use crate::decision::{
 };
 
 /// The stored reason of a revoked lease.
-const WITHDRAWN: &[u8] = b"withdrawn: too few replicas had it";
+const WITHDRAWN: &[u8] = b"revoked: too few replicas acknowledged the lease";
 
 /// Revokes the lease with this token, unless another call was answered with it.
 ///

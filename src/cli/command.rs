@@ -92,10 +92,10 @@ pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr) {
         EngineChoice::Embedded(EmbeddedOptions { data_dir: Some(data_dir), .. }) => {
             let DataDir { path, durability, .. } = data_dir;
             let what = match durability {
-                Durability::Always => "an answer is on the disk",
-                Durability::Interval => "a kill or power loss takes a second at most",
+                Durability::Always => "each answer is synced before it is sent",
+                Durability::Interval => "a kill or power loss loses at most one second of answers",
             };
-            format!("the embedded engine, kept in {}: {what}", path.display())
+            format!("the embedded engine, data directory {}: {what}", path.display())
         }
         EngineChoice::Redis(_) => "the Redis engine".to_owned(),
     };
@@ -157,21 +157,23 @@ pub(crate) mod exit {
     /// The table of exit codes for `--help`.
     pub(crate) const TABLE: &str = "\
 Exit status:
-    0  it is done: served until a signal to end, allowed, given out, printed, moved
-    1  it was refused: a rate, stock, a lock that another owner holds; or the cap, the
-       limit or the stock of a fleet did not hold
+    0  success: served until a signal, allowed, given out, printed, exported or imported
+    1  refused: a rate, stock, or a lock that another owner holds; or a fleet exceeded the
+       cap, the limit or the stock
    64  the command line is wrong
-   65  a data directory or an archive is damaged, or an import does not match its archive
-   66  a data directory or an archive does not exist or cannot be read
-   69  no answer, or an error in its place; the address, the Redis or the data directory
-       of a server cannot be had
-   73  the target of an import holds something already
+   65  a data directory or an export is damaged, or the imported entries do not match the
+       export
+   66  a data directory or an export does not exist or cannot be read
+   69  no answer, or an error instead of one; the address, the Redis or the data directory
+       of a server is not available
+   73  the target of an import is not empty
    74  a data directory or a file cannot be used or written
    75  a lock was lost before its command ended
-   78  the configuration is wrong, or its Redis must not be used
+   78  the configuration is wrong, or its Redis failed the preflight or has an unfinished
+       import
   126  the command of `tollgate lock` cannot be executed
   127  the command of `tollgate lock` does not exist
-Any other is that of the command of `tollgate lock`, or 128 and the number of a signal.";
+Any other status is that of the command of `tollgate lock`, or 128 plus the number of a signal.";
 
     /// The command line is wrong.
     pub(crate) const USAGE: u8 = 64;

@@ -88,7 +88,7 @@ async fn run(command: Command) -> ExitCode {
 fn check_config(file: &Path) -> ExitCode {
     match Config::check(file) {
         Ok(()) => {
-            command::say(&format!("{}: good", file.display()));
+            command::say(&format!("{}: valid", file.display()));
             ExitCode::SUCCESS
         }
         Err(error) => exit::config(&error),
@@ -248,9 +248,7 @@ async fn engine(choice: &EngineChoice) -> Result<Engine, ExitCode> {
                 Redis::new(options).map_err(|why| exit::config(&format!("engine: {why}")))?;
             let (unfit, unfinished) = tokio::join!(redis.unfit(), unfinished_import(options));
             match unfit.or(unfinished) {
-                Some(why) => {
-                    Err(exit::config(&format!("engine: this Redis must not be used: {why}")))
-                }
+                Some(why) => Err(exit::config(&format!("engine: cannot use this Redis: {why}"))),
                 None => Ok(Engine::Redis(redis)),
             }
         }

@@ -138,8 +138,8 @@ impl Config {
                 None | Some("embedded") => {
                     if data_dir.is_some() && memory_max.is_some_and(|most| most < KEPT_MEMORY_MIN) {
                         return Err(ConfigError(
-                            "memory_max: expected 128MiB or more beside a data_dir, whose pages \
-                             are held in memory, too"
+                            "memory_max: expected 128MiB or more with a data_dir, whose pages \
+                             are cached in memory"
                                 .to_owned(),
                         ));
                     }
@@ -147,15 +147,15 @@ impl Config {
                 }
                 Some(_) if memory_max.is_some() => {
                     return Err(ConfigError(
-                        "memory_max: only the embedded engine holds names in memory; leave it out, \
-                         and see Redis's own maxmemory"
+                        "memory_max: applies to the embedded engine only; remove it, and set \
+                         maxmemory in Redis"
                             .to_owned(),
                     ));
                 }
                 Some(_) if data_dir.is_some() => {
                     return Err(ConfigError(
-                        "data_dir: only the embedded engine keeps its state in a directory; leave \
-                         it out, or the URL in engine"
+                        "data_dir: applies to the embedded engine only; remove it, or the URL in \
+                         engine"
                             .to_owned(),
                     ));
                 }
@@ -189,8 +189,7 @@ fn data_dir(
 ) -> Result<Option<DataDir>, ConfigError> {
     match (path, durability) {
         (None, Some(_)) => Err(ConfigError(
-            "durability: there is nothing to keep without a data_dir; name one, or leave it out"
-                .to_owned(),
+            "durability: requires a data_dir; give one, or remove durability".to_owned(),
         )),
         (path, durability) => Ok(path.map(|path| DataDir {
             path,

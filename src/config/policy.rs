@@ -92,7 +92,7 @@ pub(super) fn policies(entries: &[PolicyEntry]) -> Result<Policies, String> {
         let name = Name::parse(entry.name.clone().into())
             .map_err(|expected| format!("{path}.name = \"{}\": {expected}", entry.name))?;
         if !names.insert(&entry.name) {
-            return Err(format!("{path}.name = \"{name}\": expected a name of its own"));
+            return Err(format!("{path}.name = \"{name}\": expected a unique name"));
         }
         let rule = Arc::new(entry.rule(&path, &entry.limit, &entry.tier)?);
         let overrides = entry.r#override.iter().enumerate().map(|(number, one)| {

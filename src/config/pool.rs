@@ -56,9 +56,11 @@ impl PoolEntry {
     pub(super) fn check(&self) -> Result<(), String> {
         let allows = matches!(self.on_store_failure, Some(OnStoreFailureName::Allow));
         match (allows, self.after_failover) {
-            (true, Some(AfterFailoverName::Hold)) => Err("after_failover: expected not \"hold\" \
-                 beside on_store_failure = \"allow\", which admits meanwhile"
-                .to_owned()),
+            (true, Some(AfterFailoverName::Hold)) => {
+                let why = "after_failover: \"hold\" contradicts on_store_failure = \"allow\", \
+                           which admits during a failover";
+                Err(why.to_owned())
+            }
             _ => Ok(()),
         }
     }

@@ -65,7 +65,7 @@ impl SequenceEntry {
         let for_calendars =
             [("utc_offset", self.utc_offset.is_some()), ("ahead_max", self.ahead_max.is_some())];
         if let Some((key, _)) = for_calendars.iter().find(|(_, given)| *given && dating.is_none()) {
-            return Err(format!("{path}.{key}: expected only beside a layout with a calendar"));
+            return Err(format!("{path}.{key}: requires a layout with a calendar"));
         }
         let for_reserving = [
             ("wait_replicas", self.wait_replicas.is_some()),
@@ -74,13 +74,13 @@ impl SequenceEntry {
         if let Some((key, _)) = for_reserving.iter().find(|(_, given)| *given)
             && self.reserve.is_none()
         {
-            return Err(format!("{path}.{key}: expected only beside reserve"));
+            return Err(format!("{path}.{key}: requires reserve"));
         }
         let most = dating.map_or(RESERVE_MAX, Dating::reserve_max);
         if self.reserve > Some(most) {
             return Err(format!(
-                "{path}.reserve: expected at most {most}, what the calendar's periods within \
-                 ahead_max have: a failover passes over as many"
+                "{path}.reserve: expected at most {most}, the numbers of all periods within \
+                 ahead_max, because a failover skips that many"
             ));
         }
         let confirmation = Confirmation {

@@ -42,7 +42,7 @@ impl StoreFlags {
         match Config::load(&flags)?.engine {
             EngineChoice::Embedded(EmbeddedOptions { data_dir: None, .. }) => Err(ConfigError(
                 "engine, data_dir: neither is given, and the embedded engine without a directory \
-                 keeps nothing: name --engine URL or --data-dir DIR"
+                 stores nothing: give --engine URL or --data-dir DIR"
                     .to_owned(),
             )),
             choice => Ok(choice),
@@ -80,10 +80,11 @@ pub struct ImportFlags {
 
 /// Contents of an export, for `--help`.
 pub const HELP: &str = "\
-What moves: pools (overrides, fencing tokens), leases that run, with their tokens and ends,
+An export contains pools (settings, fencing tokens), running leases with their tokens and ends,
 results, queued tasks, usage of rates, bans, sequences, locks, stock with holds, orders and
-buyers, and the answers kept for repeats of a request_id. What does not: the histories of
-events begin anew, and those who watch get a gap; calls that wait end with their server.
+buyers, and the answers for repeats of a request_id. It does not contain event histories, which
+start anew with a gap for watchers, and waiting calls, which end with their server.
 
-Stop the servers of both sides first: a data directory is locked while one uses it, and of
-what a server decides on a Redis meanwhile a part may be missing. deploy/archive.md is the form.";
+Stop the servers of both sides first. A data directory is locked while a server uses it. An
+export of a Redis in use may miss a part of the latest decisions. deploy/archive.md specifies
+the format.";

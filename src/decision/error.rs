@@ -38,7 +38,7 @@ pub enum Error {
     SlowWatcher,
     /// This server is shutting down, and ends its watches and waiting calls.
     Ending,
-    /// A stored value is unreadable.
+    /// A stored value or a reply of a script is unreadable.
     Corrupt(String),
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for Error {
                  cursor of its last event as `after`; on Redis a waiting call keeps its place \
                  in the queue for 10 s",
             ),
-            Error::Corrupt(what) => write!(f, "a stored value cannot be read: {what}"),
+            Error::Corrupt(what) => write!(f, "unreadable data from the store: {what}"),
         }
     }
 }

@@ -129,7 +129,9 @@ impl<E: Serialize + DeserializeOwned> History<E> {
         let history =
             history.get_or_insert_with(|| Box::new(History::new(number.saturating_sub(1), forget)));
         if history.base + history.events.len() as u64 + 1 != number {
-            return Err(Unreadable(format!("event {number} does not follow on the one before")));
+            return Err(Unreadable(format!(
+                "event {number} is not consecutive: events before it are missing"
+            )));
         }
         history.events.push_back(event);
         history.forget = forget;
@@ -157,7 +159,7 @@ impl<E> EventPage<E> {
         let mut events = Vec::new();
         while reply.has_more() {
             let read = event(&reply.bytes()?);
-            events.push(read.ok_or_else(|| Error::Corrupt("an event of the history".to_owned()))?);
+            events.push(read.ok_or_else(|| Error::Corrupt("an event in the history".to_owned()))?);
         }
         Ok(EventPage { gap, after, events, last })
     }

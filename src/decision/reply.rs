@@ -26,9 +26,12 @@ impl Reply {
     /// The next element, a number.
     pub fn number(&mut self) -> Result<u64, Error> {
         match self.items.next() {
-            Some(Item::Number(number)) => u64::try_from(number)
-                .map_err(|_| Error::Corrupt(format!("a negative number in a reply: {number}"))),
-            other => Err(Error::Corrupt(format!("expected a number in a reply, got {other:?}"))),
+            Some(Item::Number(number)) => u64::try_from(number).map_err(|_| {
+                Error::Corrupt(format!("a script replied with the negative number {number}"))
+            }),
+            other => {
+                Err(Error::Corrupt(format!("expected a number in a script's reply, got {other:?}")))
+            }
         }
     }
 
@@ -36,7 +39,9 @@ impl Reply {
     pub fn bytes(&mut self) -> Result<Vec<u8>, Error> {
         match self.items.next() {
             Some(Item::Bytes(bytes)) => Ok(bytes),
-            other => Err(Error::Corrupt(format!("expected a string in a reply, got {other:?}"))),
+            other => {
+                Err(Error::Corrupt(format!("expected a string in a script's reply, got {other:?}")))
+            }
         }
     }
 
@@ -48,5 +53,5 @@ impl Reply {
 
 /// A reply that no script gives.
 pub(crate) fn unknown_status<T>(status: u64) -> Result<T, Error> {
-    Err(Error::Corrupt(format!("a reply of unknown status {status}")))
+    Err(Error::Corrupt(format!("a script replied with unknown status {status}")))
 }

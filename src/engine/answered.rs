@@ -107,7 +107,8 @@ impl Engine {
                 Recall::Denied(outcome) => return Ok(Answered { outcome, source: Source::Memory }),
                 Recall::Ask(ticket) => ticket,
             };
-            let none = || Err(Error::Corrupt("a batch without replies".to_owned()));
+            let none =
+                || Err(Error::Corrupt("a batch has fewer outcomes than decisions".to_owned()));
             self.learned(decision, outcomes.next().unwrap_or_else(none), ticket, deadline)
         });
         Ok(answers.collect())

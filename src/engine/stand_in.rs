@@ -89,7 +89,8 @@ impl StandIn {
         if !self.stands.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 %error,
-                "calls are answered without the store, as on_store_failure says (degraded)"
+                "Redis could not execute a call: the fallback answers, as on_store_failure \
+                 configures (degraded)"
             );
         }
         Ok(answer)
@@ -116,7 +117,7 @@ impl StandIn {
             && self.clock.now().0 >= self.last.load(Ordering::Relaxed) + CALM_MICROS
             && self.stands.swap(false, Ordering::Relaxed)
         {
-            tracing::info!("calls are answered by the store again");
+            tracing::info!("Redis answers calls again");
         }
     }
 

@@ -196,15 +196,15 @@ pub(super) fn no_policy(policy: &Name) -> Status {
 
 /// FAILED_PRECONDITION: a key has usage under the maximum of limit names.
 pub(super) fn too_many_names() -> Status {
-    let description = format!("at most {NAMES_MAX} names of limits count at a time");
-    let message = format!("limits of this key: {description}; ResetRate forgets them");
+    let description = format!("at most {NAMES_MAX} limit names can have usage at the same time");
+    let message = format!("limits of this key: {description}; ResetRate removes them");
     let details = ErrorDetails::with_precondition_failure_violation("LIMITS", "key", description);
     Status::with_error_details(Code::FailedPrecondition, message, details)
 }
 
 /// OUT_OF_RANGE: a sequence has too few values left.
 pub(super) fn no_values_left() -> Status {
-    let message = "there are not so many values left in this sequence; nothing changed";
+    let message = "the sequence has fewer values left than asked for; nothing changed";
     Status::with_error_details(Code::OutOfRange, message, info("VALUES_EXHAUSTED"))
 }
 
@@ -228,13 +228,13 @@ pub(super) fn floor_too_far_ahead(ahead_max: Millis) -> Status {
 
 /// NOT_FOUND: SetStock was never called for this sku.
 pub(super) fn no_stock(sku: &Name) -> Status {
-    let message = format!("no stock of `{sku}`; SetStock sets how many there are");
+    let message = format!("no stock of `{sku}`; create it with SetStock");
     Status::with_error_details(Code::NotFound, message, info("STOCK_NOT_FOUND"))
 }
 
 /// FAILED_PRECONDITION: the reserved quantity exceeds the new quantity on hand.
 pub(super) fn below_reserved(sku: &Name, reserved: u64) -> Status {
-    let description = format!("must not go below what is reserved, {reserved}");
+    let description = format!("must not be below the reserved quantity, {reserved}");
     let message = format!("stock of `{sku}` {description}; nothing changed");
     let subject = sku.as_str();
     let details =

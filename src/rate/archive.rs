@@ -26,7 +26,9 @@ impl Meter {
     /// The line of a persisted entry.
     pub(crate) fn archive(partition: &[u8], part: &[u8], value: &[u8]) -> Result<Line, Unreadable> {
         let named = MeterName::split(partition);
-        let (policy, key) = named.ok_or_else(|| Unreadable("a key without a name".to_owned()))?;
+        let (policy, key) = named.ok_or_else(|| {
+            Unreadable("the partition has no separator between policy and key".to_owned())
+        })?;
         let (policy, key) = (policy.map(Text::new), Text::new(key));
         match split_part(part) {
             (0, _) => {
@@ -218,7 +220,7 @@ impl RateLine {
         if let Some(ban) = &self.ban {
             ban.check(checked);
             if ban.forget.is_none() {
-                checked.refuse("the ban's forget is missing".to_owned());
+                checked.refuse("ban.forget is required".to_owned());
             }
         }
     }
@@ -238,14 +240,19 @@ impl UsageLine {
                 let first = buckets.first().map_or(0, |(number, _)| *number);
                 let rises = buckets.is_sorted_by(|(one, _), (next, _)| one < next);
                 if *width == 0 || !rises || last - first.min(last) > 255 {
-                    checked.refuse("buckets are none of a window".to_owned());
+                    checked.refuse(
+                        "width must not be 0, and the numbers of buckets must rise and span at \
+                         most 255"
+                            .to_owned(),
+                    );
                 }
             }
             UsageLine::TokenBucket { tat, part, max, window, seen } => {
                 checked.times([("tat", *tat), ("seen", *seen), ("window", *window)]);
                 let fits = *max > *part || *max == 0 && *part == 0;
                 if !fits || *window == 0 || tat.saturating_sub(*seen) > FILL_MAX.micros() {
-                    checked.refuse("tat, part, max and window do not fit".to_owned());
+                    checked
+                        .refuse("tat, part, max, window and seen contradict each other".to_owned());
                 }
             }
         }

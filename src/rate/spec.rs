@@ -130,11 +130,11 @@ impl RuleSpec {
             });
             if let Some(last) = tiers.last() {
                 if above <= last.above && spec.above.is_some() {
-                    bad.add(field("above"), "must be more than that of the tier before");
+                    bad.add(field("above"), "must be above that of the previous tier");
                     above = last.above;
                 }
                 if action < last.action {
-                    bad.add(field("action"), "must not be milder than that of the tier before");
+                    bad.add(field("action"), "must not be milder than that of the previous tier");
                     action = last.action;
                 }
             }
@@ -172,7 +172,7 @@ impl RuleSpec {
         }
         let tiers = if index == 0 { tiers } else { &[] };
         if bucket && !tiers.is_empty() {
-            bad.add(field("algorithm"), "must be a window: tiers need a count");
+            bad.add(field("algorithm"), "must not be TOKEN_BUCKET: tiers need a window's count");
         }
         let refuses = tiers.iter().find(|tier| tier.action != TierAction::Warn);
         let refuses = refuses.map(|tier| tier.above);

@@ -109,7 +109,7 @@ impl RangeLine {
         checked.times([("forget", self.forget)]);
         let span = self.count.checked_sub(1).and_then(|n| n.checked_mul(self.step));
         if self.step == 0 || span.is_none_or(|span| span > self.last) {
-            checked.refuse("last, step and count are no range".to_owned());
+            checked.refuse("last, step and count do not form a range".to_owned());
         }
     }
 }

@@ -46,7 +46,10 @@ impl Dating {
         let most =
             (1..self.width).rev().find(|width| fits(&Dating { width: *width, ..self.clone() }));
         let unit = self.unit.name();
-        Err(format!("a calendar to the {unit} has room for {{n:0{}}} at most", most.unwrap_or(1)))
+        Err(format!(
+            "a layout with a calendar down to the {unit} allows at most {{n:0{}}}",
+            most.unwrap_or(1)
+        ))
     }
 
     /// The numbers per period.

@@ -47,7 +47,7 @@ impl Layout {
         let mut parts = Parts::default();
         parts.read(pattern)?;
         let Some(width) = parts.width else {
-            return Err("expected the number, such as {n:06}, in it".to_owned());
+            return Err("expected the number, such as {n:06}, in the layout".to_owned());
         };
         let dating = match parts.finest()? {
             None if width > PADDING_MAX => {
@@ -55,7 +55,9 @@ impl Layout {
             }
             None => None,
             Some(_) if !(1..=WIDTH_MAX).contains(&width) => {
-                return Err(format!("expected {{n:01}} to {{n:0{WIDTH_MAX}}} beside a calendar"));
+                return Err(format!(
+                    "expected {{n:01}} to {{n:0{WIDTH_MAX}}} in a layout with a calendar"
+                ));
             }
             Some(unit) => {
                 let long_year = parts.long_year;
@@ -74,7 +76,7 @@ impl Parts {
         if pattern.len() > PATTERN_BYTES_MAX {
             return Err(format!("expected at most {PATTERN_BYTES_MAX} bytes"));
         }
-        check_text(pattern.as_bytes()).map_err(|what| format!("it {what}"))?;
+        check_text(pattern.as_bytes()).map_err(|what| format!("the layout {what}"))?;
         let mut rest = pattern;
         while let Some((text, after)) = rest.split_once('{') {
             self.text(text)?;
@@ -111,7 +113,7 @@ impl Parts {
             _ => return Err(format!("expected {{n}} or such as {{n:06}}, got {{n{text}}}")),
         };
         if self.width.replace(width).is_some() {
-            return Err("expected the number once".to_owned());
+            return Err("expected {n} only once".to_owned());
         }
         self.pieces.push(Piece::Number(width as usize));
         Ok(())
@@ -184,15 +186,15 @@ mod tests {
         for (bad, part) in [
             ("", "the number"),
             ("ORD-{yyyyMMdd}", "the number"),
-            ("{n}{n}", "the number once"),
+            ("{n}{n}", "{n} only once"),
             ("{n:6}", "such as {n:06}"),
             ("{n:00}", "such as {n:06}"),
             ("{n:020}", "{n:019}"),
             ("{n:+6}", "such as {n:06}"),
             ("{yyyyMMdd}{n}", "{n:09}"),
             ("{yyyyMMdd}{n:010}", "{n:09}"),
-            ("{yyyyMMddHHmmssSSS}{n:03}", "{n:02} at most"),
-            ("{yyMMddHHmmss}{n:07}", "{n:06} at most"),
+            ("{yyyyMMddHHmmssSSS}{n:03}", "at most {n:02}"),
+            ("{yyMMddHHmmss}{n:07}", "at most {n:06}"),
             ("{MMdd}-{n:04}", "expected the year"),
             ("{yyyydd}-{n:04}", "expected the month"),
             ("{yyyyyy}-{n:04}", "the year once"),

@@ -32,7 +32,7 @@ pub(super) async fn accept(
             }
         };
         let Some(peer) = peers.connect(peer.ip()) else {
-            tracing::debug!(%peer, "as many connections as a peer may have; a further one is closed");
+            tracing::debug!(%peer, "a peer address has the maximum of connections; another one is closed");
             continue;
         };
         match permits.clone().try_acquire_owned() {
@@ -43,7 +43,7 @@ pub(super) async fn accept(
             }
             Err(_) => {
                 budget::note(Limit::Connections);
-                tracing::debug!("as many connections as allowed; a further one is closed");
+                tracing::debug!("the server has the maximum of connections; another one is closed");
             }
         }
     }

@@ -103,7 +103,7 @@ pub async fn run(
         () = &mut maintain => {}
     }
 
-    tracing::info!("draining: no new calls, those in flight are finished");
+    tracing::info!("draining: new calls are refused, calls in flight finish");
     health::leave(&health).await;
     hub.close();
     let finish = async {

@@ -113,7 +113,7 @@ impl Workers {
         self.drain.send_replace(true);
         let mut all = Ok(());
         for finished in &mut self.finished {
-            let ended = |_| io::Error::other("a thread of the server has ended before its time");
+            let ended = |_| io::Error::other("a worker thread has ended unexpectedly");
             all = all.and(finished.await.map_err(ended));
         }
         all

@@ -43,7 +43,7 @@ impl Reservation {
             b"H" => ReservationState::Held,
             b"C" => ReservationState::Confirmed,
             b"X" => ReservationState::Cancelled,
-            other => return Err(Error::Corrupt(format!("a state {other:?} of an order"))),
+            other => return Err(Error::Corrupt(format!("unknown order state {other:?}"))),
         };
         Ok(Reservation {
             state,

@@ -50,7 +50,7 @@ impl Keeper {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(20), up).await.expect("the store is up");
+        tokio::time::timeout(Duration::from_secs(20), up).await.expect("Redis is usable");
         keeper
     }
 

@@ -300,5 +300,5 @@ pub fn redis_url() -> String {
 /// Waits until the store answers.
 pub async fn up(mut state: tokio::sync::watch::Receiver<StoreState>) {
     let up = state.wait_for(|state| *state == StoreState::Up);
-    tokio::time::timeout(Duration::from_secs(10), up).await.expect("the store is up").unwrap();
+    tokio::time::timeout(Duration::from_secs(10), up).await.expect("Redis is usable").unwrap();
 }

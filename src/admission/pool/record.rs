@@ -55,7 +55,7 @@ impl Pool {
 
 /// Decodes the name of a `LAPSED` part: slot end, token, attempt, member; numbers are big-endian.
 fn decode_lapsed(part: &[u8]) -> Result<Lapsed, Unreadable> {
-    let cut = || Unreadable("the name of a lease is cut short".to_owned());
+    let cut = || Unreadable("the key of a lease is too short".to_owned());
     let (end, rest) = part.split_first_chunk::<8>().ok_or_else(cut)?;
     let (token, rest) = rest.split_first_chunk::<8>().ok_or_else(cut)?;
     let (attempt, member) = rest.split_first_chunk::<4>().ok_or_else(cut)?;

@@ -51,7 +51,9 @@ fn failed(what: &str, server: &str, error: &CallError, todo: &str) -> CallerErro
 fn advice(code: &str) -> &'static str {
     match code {
         "INVALID_ARGUMENT" => "correct that and try again",
-        "RESOURCE_EXHAUSTED" | "UNAVAILABLE" => "try again in a moment; if it stays, see its log",
+        "RESOURCE_EXHAUSTED" | "UNAVAILABLE" => {
+            "try again in a moment; if the error persists, see the server's log"
+        }
         _ => "the server's log may say more",
     }
 }

@@ -44,12 +44,12 @@ impl fmt::Display for Imported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "imported and counted: {}", self.counts)?;
         if self.lapsed > 0 {
-            write!(f, "\nleft out, since their time was over: {}", grouped(self.lapsed))?;
+            write!(f, "\nleft out, because they have lapsed: {}", grouped(self.lapsed))?;
         }
         if self.behind > 0 {
             let behind = std::time::Duration::from_micros(self.behind);
             let behind = humantime::format_duration(behind);
-            write!(f, "\nthe target's clock is {behind} behind: leases last so much longer")?;
+            write!(f, "\nthe target's clock is {behind} behind: leases last longer by that time")?;
         }
         Ok(())
     }
@@ -100,7 +100,7 @@ async fn export_to<W: Write + Send>(store: &mut Store, to: W) -> Result<(W, Coun
         // Every import would refuse the line.
         line.check().map_err(|why| {
             let json = serde_json::to_string(&line).unwrap_or_default();
-            Failure::Damaged(format!("what is stored is out of range: {why}: {json}"))
+            Failure::Damaged(format!("a stored entry is out of range: {why}: {json}"))
         })?;
         writer.write(&line).map_err(Failure::File)
     };
@@ -117,8 +117,7 @@ pub async fn import(store: &mut Store, file: &Path, replace: bool) -> Result<Imp
     let checked = check(file)?;
     if !replace && !store.is_empty().await? {
         return Err(Failure::Occupied(
-            "the target holds something already: name an empty one, or --replace all that it \
-             holds"
+            "the target is not empty: name an empty one, or remove its state with --replace"
                 .to_owned(),
         ));
     }
@@ -139,7 +138,7 @@ pub async fn import(store: &mut Store, file: &Path, replace: bool) -> Result<Imp
         ends.0.entry(line.kind()).or_default().extend(line.forget());
     }
     if *reader.counts() != checked {
-        let why = "it has changed since it was checked: import it again, with --replace";
+        let why = "the file has changed during the import: import it again, with --replace";
         return Err(unfit(file)(Unfit::Wrong(why.to_owned())));
     }
     store.flush().await?;
@@ -176,8 +175,9 @@ async fn verify(store: &mut Store, written: &Counts, ends: &Ends) -> Result<Coun
         let (is, was) = (found.of(kind), written.of(kind));
         if is > was || is + lapsed < was {
             return Err(Failure::Unverified(format!(
-                "{} of kind {kind} were written, and {} are there: does a server use the target? \
-                 Stop it, and import again with --replace; serve nothing from it until then",
+                "{} entries of kind {kind} were written, and {} were found: is a server using \
+                 the target? Stop it, then import again with --replace; do not serve from this \
+                 target before",
                 grouped(was),
                 grouped(is)
             )));

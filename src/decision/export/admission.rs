@@ -117,19 +117,26 @@ impl TaskLine {
         checked.times([("slot_end", self.slot_end), ("forget", self.forget.unwrap_or(0))]);
         let stays = self.queued.as_ref().is_some_and(|of| of.standing == StandingName::Queued);
         if self.forget.is_some() == stays {
-            checked.refuse("forget is there of all tasks but those queued".to_owned());
+            checked.refuse(
+                "forget is required, except with standing queued, where it is not allowed"
+                    .to_owned(),
+            );
         }
         if (self.state == StateName::Completed) != self.succeeded.is_some() {
-            checked.refuse("succeeded is there of completed tasks, and of them alone".to_owned());
+            checked.refuse(
+                "succeeded is required for completed tasks and not allowed for others".to_owned(),
+            );
         }
         if self.listed && self.state != StateName::Leased {
-            checked.refuse("listed is said of leased tasks alone".to_owned());
+            checked.refuse("listed is allowed for leased tasks only".to_owned());
         }
         let is_queues = matches!(self.state, StateName::New | StateName::Failed);
         let is_tasks = self.state == StateName::Completed;
         match &self.queued {
-            None if is_queues => checked.refuse("new and failed are queued tasks'".to_owned()),
-            Some(_) if is_tasks => checked.refuse("completed tasks are queued no more".to_owned()),
+            None if is_queues => checked.refuse("state new or failed requires queued".to_owned()),
+            Some(_) if is_tasks => {
+                checked.refuse("a completed task must not have queued".to_owned())
+            }
             _ => {}
         }
         if let Some(queued) = &self.queued {

@@ -142,9 +142,9 @@ impl<R: BufRead> Reader<R> {
         };
         let (buffer, counts) = (Vec::new(), Counts::default());
         let mut reader = Reader { from, buffer, number: 0, counts, first };
-        let none = "it is no archive: the first line is none that `tollgate export` writes";
+        let none = "not an export: the first line is not one that `tollgate export` writes";
         if !reader.advance()? {
-            return Err(Unfit::Wrong(format!("{none}; it is empty")));
+            return Err(Unfit::Wrong(format!("{none}; the file is empty")));
         }
         // A newer version may have other fields, so only the version is parsed first.
         #[derive(Deserialize)]
@@ -156,8 +156,8 @@ impl<R: BufRead> Reader<R> {
         match version {
             Ok(Version { kind, version }) if kind == FIRST && version != VERSION => {
                 return Err(Unfit::Wrong(format!(
-                    "it is of version {version}, and this tollgate reads {VERSION}: import it \
-                     with the tollgate that wrote it, or a newer one"
+                    "the file has version {version}, and this tollgate reads version {VERSION}: \
+                     import it with the tollgate that wrote it, or a newer one"
                 )));
             }
             Ok(Version { kind, .. }) if kind == FIRST => {}
@@ -177,8 +177,8 @@ impl<R: BufRead> Reader<R> {
     pub(crate) fn next(&mut self) -> Result<Option<Line>, Unfit> {
         if !self.advance()? {
             return Err(Unfit::Wrong(format!(
-                "it is cut off after line {}: the last line, of kind `end`, is missing; export it \
-                 again",
+                "the file is cut off after line {}: the last line, of kind `end`, is missing; \
+                 export it again",
                 self.number
             )));
         }
@@ -210,15 +210,15 @@ impl<R: BufRead> Reader<R> {
         let number = self.number;
         if *said != self.counts {
             return Err(Unfit::Wrong(format!(
-                "line {number}: the counts are wrong: it says {said}, and there are {}; lines were \
-                 lost, or added: export it again",
+                "line {number}: the counts are wrong: expected {said}, found {}; lines were lost \
+                 or added: export it again",
                 self.counts
             )));
         }
         if self.advance()? {
             return Err(Unfit::Wrong(format!(
-                "line {}: something follows on the last line, of kind `end`: these are two \
-                 archives, or one that was tampered with",
+                "line {}: data after the last line, of kind `end`: the file contains two exports \
+                 or was modified",
                 self.number
             )));
         }

@@ -156,7 +156,7 @@ impl Checked {
 
     pub(crate) fn at_most(&mut self, field: &str, number: u64, most: u64) {
         if number > most {
-            self.refuse(format!("{field} is {number}, and {most} is the most"));
+            self.refuse(format!("{field} is {number}: must be at most {most}"));
         }
     }
 

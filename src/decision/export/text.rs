@@ -15,7 +15,7 @@ struct Packed {
 
 /// Both forms of the JSON value.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "expected text, or {\"base64\": \"…\"} of bytes that are none")]
+#[serde(untagged, expecting = "expected text, or {\"base64\": \"…\"} for bytes that are not UTF-8")]
 enum Form {
     Plain(String),
     Packed(Packed),

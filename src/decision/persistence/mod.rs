@@ -89,26 +89,32 @@ pub fn decode<V: DeserializeOwned>(bytes: &[u8]) -> Result<V, Unreadable> {
     match bytes.split_first() {
         Some((&VERSION, rest)) => match postcard::take_from_bytes(rest) {
             Ok((value, [])) => Ok(value),
-            Ok((_, rest)) => Err(Unreadable(format!("{} bytes too many", rest.len()))),
+            Ok((_, rest)) => {
+                Err(Unreadable(format!("{} unexpected bytes after the value", rest.len())))
+            }
             Err(error) => Err(Unreadable(error.to_string())),
         },
         Some((version, _)) => Err(Unreadable(format!(
-            "version {version} of its form, and this tollgate reads {VERSION}: a newer one has \
-             written it"
+            "value format {version}, this tollgate reads {VERSION}: a newer version wrote it; \
+             use that version"
         ))),
-        None => Err(Unreadable("it is empty".to_owned())),
+        None => Err(Unreadable("the value is empty".to_owned())),
     }
 }
 
 /// Decodes the name of a part that is a number: 8 bytes, big-endian.
 pub fn decode_number(name: &[u8]) -> Result<u64, Unreadable> {
-    let bytes = name.try_into().map_err(|_| Unreadable("a number of no 8 bytes".to_owned()))?;
+    let bytes =
+        name.try_into().map_err(|_| Unreadable("expected a number of 8 bytes".to_owned()))?;
     Ok(u64::from_be_bytes(bytes))
 }
 
 /// The error for a part that the kind does not have.
 pub fn unknown_part<T>(part: &[u8]) -> Result<T, Unreadable> {
-    Err(Unreadable(format!("an unknown part {:?}", part.escape_ascii().to_string())))
+    Err(Unreadable(format!(
+        "unknown part {:?} of a key: a newer version may have written it",
+        part.escape_ascii().to_string()
+    )))
 }
 
 /// The names of changed entries. Records nothing before [`Touched::begin`], so that states without

@@ -72,7 +72,8 @@ impl Attendance {
         while reply.has_more() {
             let number = reply.bytes()?;
             let number = str::from_utf8(&number).ok().and_then(|text| text.parse().ok());
-            let number = number.ok_or_else(|| Error::Corrupt("a place in the queue".to_owned()))?;
+            let number = number
+                .ok_or_else(|| Error::Corrupt("a queue ticket has no call number".to_owned()))?;
             turns.push((number, reply.bytes()?.into()));
         }
         Ok(Attendance { frees_in, again, turns })

@@ -112,7 +112,7 @@ impl Directory {
 
 /// Converts an entry to a line; `None` for entries that are not exported.
 fn line(key: &[u8], value: &[u8]) -> Result<Option<Line>, Unreadable> {
-    let key = split_key(key).ok_or_else(|| Unreadable("its key is cut short".to_owned()))?;
+    let key = split_key(key).ok_or_else(|| Unreadable("its key is truncated".to_owned()))?;
     let (kind, partition, part) = key;
     match kind {
         admission::Pool::KIND => admission::Pool::archive(partition, part, value),
@@ -122,7 +122,7 @@ fn line(key: &[u8], value: &[u8]) -> Result<Option<Line>, Unreadable> {
         stock::Sku::KIND => stock::Sku::archive(partition, part, value).map(Some),
         // Histories start anew, and the index of bans follows from the bans.
         rate::Log::KIND | rate::BanIndex::KIND => Ok(None),
-        _ => Err(Unreadable(format!("kind {kind} is unknown: a newer tollgate has written it"))),
+        _ => Err(Unreadable(format!("unknown kind {kind}: a newer tollgate wrote it"))),
     }
 }
 

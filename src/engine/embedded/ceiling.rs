@@ -48,10 +48,13 @@ impl Ceiling {
             true => tracing::warn!(
                 used,
                 memory_max = self.most,
-                "as much memory is used as memory_max allows: new names are refused, those that \
-                 are known go on"
+                "memory in use has reached memory_max: decisions about new names are refused, \
+                 known names continue"
             ),
-            false => tracing::info!(used, "there is memory for new names again"),
+            false => tracing::info!(
+                used,
+                "memory in use is below memory_max: new names are accepted again"
+            ),
         }
     }
 }

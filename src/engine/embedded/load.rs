@@ -73,7 +73,7 @@ fn read(store: &Store, sender: &SyncSender<Chunk>) -> Result<Option<Mark>, OpenE
             // The receiver has stopped at an unreadable entry, and reports that one.
             false => sender
                 .send(mem::take(&mut chunk))
-                .map_err(|_| Unreadable("one before it cannot be".to_owned())),
+                .map_err(|_| Unreadable("an earlier entry is unreadable".to_owned())),
         }
     })?;
     let _ = sender.send(chunk);
@@ -158,7 +158,7 @@ states! {
 impl Loader<'_> {
     /// Restores one entry; a new partition completes the one before it.
     fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), Unreadable> {
-        let key = split_key(key).ok_or_else(|| Unreadable("its key is cut short".to_owned()))?;
+        let key = split_key(key).ok_or_else(|| Unreadable("its key is truncated".to_owned()))?;
         let (kind, partition, part) = key;
         self.count += 1;
         let is_open =
@@ -166,7 +166,7 @@ impl Loader<'_> {
         if !is_open {
             self.finish();
             let fresh = State::fresh(kind).ok_or_else(|| {
-                Unreadable(format!("kind {kind} is unknown: a newer tollgate has written it"))
+                Unreadable(format!("unknown kind {kind}: a newer tollgate wrote it"))
             })?;
             self.open = Some((kind, partition.into(), fresh));
         }

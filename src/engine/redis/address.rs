@@ -154,7 +154,7 @@ fn parse_sentinel(
     let (infos, path) = split(scheme, rest, SENTINEL_PORT)?;
     let (name, db) = path.split_once('/').unwrap_or((path, "0"));
     if name.is_empty() {
-        return Err("expected the name that the Sentinels know the primary by: …/name".to_owned());
+        return Err("expected the name of the primary in the Sentinels: …/name".to_owned());
     }
     let db: i64 = db.parse().map_err(|_| "expected a database number: …/name/0".to_owned())?;
     let is_tls = infos.iter().any(|info| matches!(info.addr(), ConnectionAddr::TcpTls { .. }));
@@ -193,7 +193,7 @@ fn parse_cluster(
 ) -> Result<Address, String> {
     let (infos, path) = split(scheme, rest, 6379)?;
     if !matches!(path, "" | "0") {
-        return Err("expected no database number: a Cluster has but one".to_owned());
+        return Err("expected no database number: a Cluster has only database 0".to_owned());
     }
     let template = |info| Template { info, certificates: certificates.clone() };
     let seeds: Vec<_> = infos.into_iter().map(template).collect();

@@ -59,7 +59,7 @@ impl Lane {
             }
             // An error of the connection, not of a single command.
             Ok(Err(error)) => {
-                tracing::debug!(%error, "a connection to the store is lost");
+                tracing::debug!(%error, "lost a connection to Redis");
                 self.lose(connection);
                 runs.into_iter().flat_map(|run| run.jobs).for_each(|job| self.send_again(job));
             }

@@ -89,7 +89,7 @@ impl Cluster {
     pub(super) fn node(&self, slot: Slot) -> Result<Arc<Node>, Error> {
         self.check()?;
         let owner = self.owners().nodes[usize::from(slot.0)].clone();
-        owner.ok_or_else(|| Error::Unavailable(format!("no node has slot {}", slot.0)))
+        owner.ok_or_else(|| Error::Unavailable(format!("no node owns slot {}", slot.0)))
     }
 
     /// The node at `host:port`, in the form that nodes use. Creates it if it is new.
@@ -98,7 +98,8 @@ impl Cluster {
         if let Some(node) = nodes.get(place) {
             return Ok(node.clone());
         }
-        let unreadable = || Error::Unavailable(format!("a node named another one `{place}`"));
+        let unreadable =
+            || Error::Unavailable(format!("a node redirected to an invalid address `{place}`"));
         let (host, port) = place.rsplit_once(':').ok_or_else(unreadable)?;
         let port = port.parse().map_err(|_| unreadable())?;
         let like = self.seeds.first().ok_or_else(unreadable)?;
@@ -239,7 +240,7 @@ impl Cluster {
             *lock(&self.reason) = error.to_string();
         }
         if self.state.send_replace(state) != state {
-            tracing::info!(?state, "the Cluster");
+            tracing::info!(?state, "the condition of the Cluster has changed");
         }
     }
 
@@ -257,7 +258,7 @@ impl Cluster {
             match timeout(ANSWER_MAX, ask).await {
                 // A node that was reset knows no other node.
                 Ok(Ok(parts)) if slots(&parts) > slots(&best) => best = parts,
-                Ok(Ok(_)) => failed = (redis::ErrorKind::Io, "a node knows of no slots").into(),
+                Ok(Ok(_)) => failed = (redis::ErrorKind::Io, "a node reports no slots").into(),
                 Ok(Err(error)) => failed = error,
                 Err(_) => failed = (redis::ErrorKind::Io, "a node does not answer").into(),
             }
@@ -294,7 +295,10 @@ impl Cluster {
             let (leads, follows) = (primaries.contains(&**place), replicas.contains(&**place));
             let has_slots = self.leads(node);
             if has_slots && !leads && (follows || !node.monitor.is_up()) {
-                tracing::warn!(node = place, "another node leads in its place");
+                tracing::warn!(
+                    node = place,
+                    "failover: another node is primary in place of this one"
+                );
                 self.plan.shared.note_failover();
                 self.plan.shared.losses.fetch_add(1, Ordering::AcqRel);
             }

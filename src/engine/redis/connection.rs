@@ -71,7 +71,7 @@ impl ManageConnection for Connector {
         let connected = tokio::select! {
             biased;
             connected = connected => {
-                connected.unwrap_or_else(|_| failed("a new connection is silent"))
+                connected.unwrap_or_else(|_| failed("no answer on a new connection"))
             }
             _ = state.wait_for(|state| *state == StoreState::Down) => failed("the node is down"),
         };

@@ -223,7 +223,7 @@ pub(super) async fn wait(
     let wait = redis::cmd("WAIT").arg(replicas).arg(millis).to_owned();
     match wait.query_async::<u32>(&mut connection.socket).await {
         Ok(have) if have >= replicas => Ok(Ok(())),
-        Ok(have) => Ok(Err(format!("{have} of {replicas} replicas have it"))),
+        Ok(have) => Ok(Err(format!("{have} of {replicas} replicas acknowledged the write"))),
         Err(broken) if broken.code().is_none() => Err(broken),
         Err(refused) => Ok(Err(refused.to_string())),
     }
@@ -249,7 +249,8 @@ async fn pipeline(
     match replies.len() == count {
         true => Ok(replies),
         false => {
-            Err((redis::ErrorKind::UnexpectedReturnType, "not a reply for each command").into())
+            Err((redis::ErrorKind::UnexpectedReturnType, "expected one reply for each command")
+                .into())
         }
     }
 }
@@ -277,14 +278,16 @@ pub(super) fn refused(code: &str, why: String) -> Error {
 pub(super) fn replies(value: Value, count: usize) -> Result<Vec<Result<Reply, Error>>, Error> {
     match value {
         Value::Array(batch) if batch.len() == count => Ok(batch.into_iter().map(reply).collect()),
-        other => Err(Error::Corrupt(format!("not a batch of {count} replies: {other:?}"))),
+        other => Err(Error::Corrupt(format!("expected a batch of {count} replies, got {other:?}"))),
     }
 }
 
 /// Parses the reply of one item: an array, or numbers packed into a string. `{-1, message}` is an
 /// error of the item.
 fn reply(value: Value) -> Result<Reply, Error> {
-    let unexpected = |what: &dyn std::fmt::Debug| Error::Corrupt(format!("a reply {what:?}"));
+    let unexpected = |what: &dyn std::fmt::Debug| {
+        Error::Corrupt(format!("a script returned an unexpected reply: {what:?}"))
+    };
     let values = match value {
         Value::Array(values) => values,
         // Numbers only, packed as 8 bytes each.
@@ -330,7 +333,8 @@ fn failed(message: &str) -> Error {
             Error::Refused(message.to_owned())
         }
         None if message.contains("WRONGTYPE") => Error::Corrupt(format!(
-            "of another type ({message}); ConfigurePool with reset, ResetRate, Unban or DEL drops it"
+            "a value of a wrong type ({message}); ConfigurePool with reset, ResetRate, Unban or \
+             DEL removes it"
         )),
         None => Error::Corrupt(message.to_owned()),
     }

@@ -66,8 +66,8 @@ impl Fitness {
     pub(super) fn eviction(&self) -> Option<String> {
         let policy = self.policy.as_deref().filter(|policy| *policy != "noeviction")?;
         Some(format!(
-            "its maxmemory-policy is {policy}: it may drop leases, counters and serial numbers; \
-             set it to noeviction, or eviction = \"warn\" in [redis] to go on all the same"
+            "its maxmemory-policy is {policy}: it may evict leases, counters and serial numbers; \
+             set it to noeviction, or set eviction = \"warn\" in [redis] to use it nevertheless"
         ))
     }
 }

@@ -44,7 +44,8 @@ pub(super) async fn listen(topology: &Topology, hub: &Hub) {
         // An error with a code is an answer of Redis.
         let refused = error.code().is_some();
         if refused {
-            tracing::warn!(%error, "cannot listen for hints: calls that wait are served later");
+            tracing::warn!(%error, "cannot subscribe to wake-ups: waiting calls proceed up to \
+                                    300 ms late; allow the user to SUBSCRIBE");
         }
         sleep(if refused { RETRY_REFUSED } else { RETRY_AFTER }).await;
     }
@@ -76,5 +77,5 @@ async fn follow(client: &Client, hub: &Hub) -> Result<std::convert::Infallible, 
 }
 
 fn silent<E>(_: E) -> RedisError {
-    (redis::ErrorKind::Io, "the connection that hints come over is silent").into()
+    (redis::ErrorKind::Io, "no answer on the connection for wake-ups").into()
 }

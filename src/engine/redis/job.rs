@@ -38,7 +38,8 @@ const REDIRECTED: u8 = 2;
 const GIVEN_UP: u8 = 3;
 
 /// The reason why a redirected decision was not executed in time.
-pub(super) const MOVED_TOO_LONG: &str = "its slot moved for longer than the call had time";
+pub(super) const MOVED_TOO_LONG: &str =
+    "the slot of the key was migrating until the deadline of the call";
 
 /// The delivery options of a decision.
 #[derive(Debug, Clone, Copy)]

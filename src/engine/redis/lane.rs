@@ -226,8 +226,8 @@ impl Shared {
         let failovers = self.failovers.fetch_add(1, Ordering::AcqRel) + 1;
         tracing::warn!(
             failovers,
-            "another primary leads, or it has begun anew: what the one before had not handed on \
-             is lost"
+            "failover: another primary, or a restarted one; writes that were not replicated are \
+             lost"
         );
     }
 

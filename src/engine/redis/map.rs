@@ -27,7 +27,7 @@ pub(super) async fn parse_map(client: &Client) -> RedisResult<Vec<Part>> {
         _ => "",
     };
     parse(value, host).ok_or_else(|| {
-        (ErrorKind::UnexpectedReturnType, "an answer to CLUSTER SLOTS that cannot be read").into()
+        (ErrorKind::UnexpectedReturnType, "cannot parse the answer to CLUSTER SLOTS").into()
     })
 }
 

@@ -94,7 +94,7 @@ impl Source {
 
     /// The client for the last known address; never asks the Sentinels.
     pub(super) fn client_now(&self) -> RedisResult<Client> {
-        let none = || (redis::ErrorKind::Io, "its place is not known").into();
+        let none = || (redis::ErrorKind::Io, "the Sentinels have not named a primary yet").into();
         match self {
             Source::Fixed(client) => Ok(client.clone()),
             Source::Sentinel(sentinels) => {

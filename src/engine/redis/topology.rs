@@ -81,7 +81,7 @@ impl Topology {
     /// Sends a job where a node said. Without a Cluster that is an error of the configuration.
     pub(super) fn redirect(self: &Arc<Topology>, mut job: Job, redirect: &Redirect) {
         let Topology::Cluster(cluster) = &**self else {
-            let why = "it is a node of a Cluster: redis+cluster:// in place of redis://";
+            let why = "this Redis is a node of a Cluster: use redis+cluster:// instead of redis://";
             return job.answer(Err(Error::Unavailable(why.to_owned())));
         };
         if !job.is_wanted(monotonic()) {

@@ -219,7 +219,7 @@ where
             // Where the store is unreachable or the queue unreadable, each call asks and gets that
             // error.
             Err(error) => {
-                tracing::debug!(%error, "could not attend to a queue");
+                tracing::debug!(%error, "a heartbeat of a queue failed");
                 let ask_all = matches!(error, Error::Corrupt(_)) || self.engine.check().is_err();
                 if let (Some((waiter, number)), false) = (due.gone, ask_all) {
                     self.register.leave(asked.clone(), waiter, number);

@@ -32,7 +32,7 @@ impl Failures {
         tracing::warn!(
             failures = self.count,
             %error,
-            "the sweeper failed: leases that end are not told of in time; it tries again"
+            "the sweeper failed: events of expired leases come late; it tries again"
         );
         (self.count, self.told) = (0, Some(now));
         true

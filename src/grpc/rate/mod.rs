@@ -73,7 +73,7 @@ impl Rate {
         for (note, noted) in notes.iter().zip(noted.unwrap_or_default()) {
             match noted {
                 Ok(()) => self.noted.add(note),
-                Err(error) => tracing::debug!(%error, ?note, "ban not noted for listings"),
+                Err(error) => tracing::debug!(%error, ?note, "cannot add a ban to the ban index"),
             }
         }
     }

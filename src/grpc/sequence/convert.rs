@@ -37,7 +37,8 @@ pub(super) fn next_sequence(
             })
         }
         Allotment::Unreserved { .. } => {
-            Err(Error::Unavailable("others took what was reserved; ask again".to_owned()).into())
+            Err(Error::Unavailable("other servers took the reserved values; retry".to_owned())
+                .into())
         }
     }
 }

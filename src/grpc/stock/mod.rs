@@ -68,7 +68,7 @@ impl Stock {
                 // Lets other tasks of the thread run first.
                 Ruling::Again if monotonic() < deadline => tokio::task::yield_now().await,
                 Ruling::Again => {
-                    let why = "many holds have lapsed and are being taken back";
+                    let why = "many holds have lapsed and are being returned to the stock; retry";
                     return Err(Error::Unavailable(why.to_owned()).into());
                 }
             }

@@ -163,7 +163,7 @@ impl OrderLine {
         checked.at_most("limit", self.limit.unwrap_or(0), QUANTITY_MAX);
         checked.times([("grant", self.grant), ("expire", self.expire), ("forget", self.forget)]);
         if self.quantity == 0 || self.limit == Some(0) {
-            checked.refuse("quantity and limit are 1 at least".to_owned());
+            checked.refuse("quantity and limit must be at least 1".to_owned());
         }
     }
 }

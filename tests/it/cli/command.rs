@@ -49,7 +49,7 @@ fn bad_configuration_names_file_key_and_reason() {
         (
             "[[pool]]\nmatch = \"*\"\non_store_failure = \"allow\"\nafter_failover = \"hold\"",
             "pool[0].after_failover",
-            "beside on_store_failure",
+            "contradicts on_store_failure",
         ),
         ("[[pool]]\nmatch = \"*\"\nwait_replicas = 101", "wait_replicas", "0 to 100"),
         ("[[pool]]\nmatch = \"*\"\nwait_timeout = \"5s\"", "wait_timeout", "1ms to 4s"),

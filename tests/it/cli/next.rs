@@ -117,7 +117,7 @@ async fn without_an_answer_a_repeat_gets_the_same_numbers() {
     server.process.signal("-CONT");
     let may_have = "DEADLINE_EXCEEDED: no answer by the call's deadline; numbers may have been";
     assert_says(&named, &["`order`", &address, may_have, "the same --request-id"]);
-    assert_says(&unnamed, &["`other`", &address, may_have, "given a --request-id"]);
+    assert_says(&unnamed, &["`other`", &address, may_have, "with a --request-id"]);
     assert_eq!(next(&server, "order --request-id checkout-1").await, "1\n");
 }
 

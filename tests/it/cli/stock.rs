@@ -82,7 +82,10 @@ async fn a_sale_from_the_shell() {
     assert_eq!(added, (levels(6, 0, 2), 0));
     assert_eq!(answered(&server, "add tv -4").await, (levels(2, 0, 2), 0));
     let again = answered(&server, "add tv 5 --request-id truck").await;
-    assert_eq!(again, (format!("replayed, as it was then  {}", levels(6, 0, 2)), 0));
+    assert_eq!(
+        again,
+        (format!("replayed; the stock at the time of the first call  {}", levels(6, 0, 2)), 0)
+    );
     assert_eq!(answered(&server, "get tv").await, (levels(2, 0, 2), 0));
 }
 
@@ -104,13 +107,13 @@ async fn errors_name_a_remedy() {
     let address = server.address();
     for verb in ["get tv", "add tv 1", "reserve tv o", "confirm tv o", "cancel tv o"] {
         let said = failed(&address, verb, 69).await;
-        assert_says(&said, &["`tv`", &address, "NOT_FOUND", "`tollgate stock set` does"]);
+        assert_says(&said, &["`tv`", &address, "NOT_FOUND", "`tollgate stock set` does this"]);
         assert_eq!(said.lines().count(), 1, "{said}");
     }
     answered(&server, "set tv 5").await;
     answered(&server, "reserve tv o 5").await;
     let said = failed(&address, "add tv -1", 69).await;
-    assert_says(&said, &["FAILED_PRECONDITION", "what is reserved, 5", "holds lapse"]);
+    assert_says(&said, &["FAILED_PRECONDITION", "below the reserved quantity, 5", "holds lapse"]);
     let said = failed(&address, "add tv 9007199254740991", 69).await;
     assert_says(&said, &["OUT_OF_RANGE", "9007199254740991", "set or add fewer"]);
 
@@ -125,9 +128,9 @@ async fn errors_name_a_remedy() {
         failed(&address, "add tv 9 --request-id truck", 69),
     );
     server.process.signal("-CONT");
-    assert_says(&reserved, &["DEADLINE_EXCEEDED", "the same command again tells"]);
-    assert_says(&set, &["DEADLINE_EXCEEDED", "`tollgate stock get` tells"]);
-    assert_says(&added, &["DEADLINE_EXCEEDED", "the same command again tells"]);
+    assert_says(&reserved, &["DEADLINE_EXCEEDED", "repeat the same command"]);
+    assert_says(&set, &["DEADLINE_EXCEEDED", "check with `tollgate stock get`"]);
+    assert_says(&added, &["DEADLINE_EXCEEDED", "repeat the same command"]);
 }
 
 #[tokio::test]

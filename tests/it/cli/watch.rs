@@ -166,7 +166,7 @@ async fn the_watch_resumes_after_a_restart_of_the_server() {
     let said: Vec<&str> = said.lines().collect();
     assert!(said[0].starts_with("tollgate: the events of `p` stopped: "), "{said:?}");
     assert!(said[0].ends_with("; trying again"), "{said:?}");
-    assert_eq!(said.last(), Some(&"tollgate: they go on where they stopped"));
+    assert_eq!(said.last(), Some(&"tollgate: the events continue where they stopped"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -277,7 +277,7 @@ async fn the_log_has_one_line_for_the_start_and_one_for_the_end_of_the_fallback(
     let server = Server { process: Process(command.spawn().unwrap()), port };
     let mut client = server.client().await;
     let said = |text: &str| fs::read_to_string(log.path()).unwrap().matches(text).count();
-    let (begins, ends) = ("answered without the store", "answered by the store again");
+    let (begins, ends) = ("the fallback answers", "Redis answers calls again");
     for outage in 1..=2 {
         turns(&server, SERVICE, ServingStatus::Serving).await;
         redis.kill();

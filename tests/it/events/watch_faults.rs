@@ -65,7 +65,7 @@ async fn up(client: &Client) {
             sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(PATIENCE, answered).await.expect("the store is up");
+    timeout(PATIENCE, answered).await.expect("Redis is usable");
 }
 
 fn reason(status: &Status) -> String {

@@ -42,7 +42,7 @@ async fn an_unknown_sku_is_not_found(world: World) {
     ] {
         let status = refused.unwrap_err();
         assert_eq!(status.code(), Code::NotFound, "{status:?}");
-        assert!(status.message().contains("`tv`; SetStock"), "{status:?}");
+        assert!(status.message().contains("`tv`; create it with SetStock"), "{status:?}");
         let details = status.get_error_details();
         assert_eq!(details.error_info().unwrap().reason, "STOCK_NOT_FOUND");
     }
@@ -100,7 +100,7 @@ async fn set_stock_keeps_reserved_and_sold(world: World) {
         let status = refused.unwrap_err();
         assert_eq!(status.code(), Code::FailedPrecondition, "{status:?}");
         assert!(
-            status.message().contains("`tv` must not go below what is reserved, 4"),
+            status.message().contains("`tv` must not be below the reserved quantity, 4"),
             "{status:?}"
         );
         let details = status.get_error_details();

@@ -62,7 +62,9 @@ pub(super) async fn attend(
                 is_lost = true;
                 let name = &options.name;
                 match options.if_lost {
-                    IfLost::Ignore => tell(&format!("`{name}` is lost: {lost}; the command goes on")),
+                    IfLost::Ignore => {
+                        tell(&format!("`{name}` is lost: {lost}; the command continues"));
+                    }
                     IfLost::Term => {
                         tell(&format!("`{name}` is lost: {lost}; sending SIGTERM to the command"));
                         send(&child, Signal::TERM);
@@ -72,7 +74,7 @@ pub(super) async fn attend(
             }
             () = sleep_until(kill_at.unwrap_or_else(monotonic).into()), if kill_at.is_some() => {
                 kill_at = None;
-                tell("the command has not ended since; sending SIGKILL");
+                tell("the command is still running; sending SIGKILL");
                 send(&child, Signal::KILL);
             }
         }

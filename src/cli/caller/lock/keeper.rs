@@ -66,7 +66,7 @@ impl fmt::Display for Lost {
         match self {
             Lost::NotHeld => f.write_str("the lease has ended, another owner may hold it"),
             Lost::Unanswered(error) => {
-                write!(f, "no renewal was answered until the lease's end ({error})")
+                write!(f, "no renewal was answered before the lease ended ({error})")
             }
         }
     }
@@ -262,9 +262,9 @@ fn may_pass(code: &str) -> bool {
 fn advice(code: &str) -> &'static str {
     match code {
         "CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN" => {
-            "try again; with --wait it is tried until then"
+            "try again; with --wait, `tollgate lock` retries until that time is over"
         }
-        "INTERNAL" => "other locks go on; the server's log may say more",
+        "INTERNAL" => "other locks are not affected; the server's log may say more",
         "UNIMPLEMENTED" => "this server does not know locks: update it",
         _ => super::super::advice(code),
     }

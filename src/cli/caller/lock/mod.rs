@@ -98,7 +98,7 @@ async fn release(
 /// Describes the holder of the lock and the end of its lease.
 fn held(name: &str, holder: &str, retry_after: Millis) -> String {
     match (holder, length(retry_after)) {
-        ("", _) => format!("`{name}` is kept for those that wait for it"),
+        ("", _) => format!("`{name}` is reserved for waiting calls"),
         (_, ends) => format!("`{name}` is held by `{holder}`: ends in {ends} unless renewed"),
     }
 }

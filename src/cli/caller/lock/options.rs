@@ -20,38 +20,37 @@ const WAIT_MAX: Duration = Duration::from_secs(30 * 86_400);
 /// Text after the options in `--help`.
 pub const HELP: &str = "\
 Examples:
-  A report that one machine of many makes, the others not at all:
+  A report that one of many machines makes:
     tollgate lock nightly-report -- ./make-report.sh
 
-  One migration after the other, each waiting up to 10 minutes for its turn:
+  One migration after the other, each waits up to 10 minutes:
     tollgate lock migrate --wait 10m -- ./migrate.sh --all
 
-Acquires the lock, runs COMMAND while it renews the lease at each third of it, and
-releases the lock when COMMAND has ended. COMMAND inherits standard input, output
-and error, and has in its environment:
-  TOLLGATE_FENCING_TOKEN  greater than that of every earlier holder; what the lock
-                          guards should refuse a smaller one than it has seen
+Acquires the lock, runs COMMAND, renews the lease after each third of it, and releases
+the lock when COMMAND has ended. COMMAND inherits standard input, output and error. Its
+environment has:
+  TOLLGATE_FENCING_TOKEN  higher than the token of every earlier lease; the protected
+                          resource should refuse a lower token than it has seen
   TOLLGATE_LOCK_NAME, TOLLGATE_LOCK_OWNER
 
-Who waits, waits in the order of arrival for up to 60 s. Beyond that the call is
-repeated, and a repeat keeps no place: it is the last in the line again. While it
-waits, a server that fails is asked again, too.
+A call waits in order of arrival for up to 60 s. After that the call is repeated at the
+end of the queue. While it waits, failed servers are retried too.
 
-The lock is lost when a renewal is told so, or when none was answered until the
-lease's end, counted here from before the call was sent. Then COMMAND is sent
-SIGTERM, and waited for as long as it takes, unless --kill-after is given.
+The lock is lost if a renewal is answered so, or if no renewal was answered before the
+lease ended, counted from before the call was sent. Then COMMAND gets SIGTERM. It may
+take any time to end, unless --kill-after is given.
 
-SIGTERM and SIGHUP are passed on to COMMAND, which decides when to end. So are SIGINT
-and SIGQUIT, unless this runs in the foreground of a terminal: Ctrl-C and Ctrl-\\ reach
-COMMAND without help. Before COMMAND runs, they end the wait. No other process is sent
-anything. SIGKILL ends this one alone: COMMAND goes on, and the lease ends by itself.
+SIGTERM and SIGHUP are forwarded to COMMAND, and so are SIGINT and SIGQUIT, except in
+the foreground of a terminal, which sends Ctrl-C and Ctrl-\\ to COMMAND itself. Before
+COMMAND runs, these signals end the wait. Other processes get no signal. SIGKILL ends
+only `tollgate lock`: COMMAND continues, and the lease ends at its expiry.
 
-Exit status: COMMAND's, or 128 and the number of the signal that ended it; 1, or N of
---conflict-exit-code, when another owner holds the lock, 75 when the lock was lost before COMMAND ended (not
-with --if-lost ignore), 126 when COMMAND cannot be executed, 127 when it is not
-there, 64 for a wrong command line, 69 when there is no answer. All but COMMAND's own
-say so on standard error. A release that fails is told there, too, and changes no
-exit status.";
+Exit status: COMMAND's, or 128 plus the number of the signal that ended it; 1, or N of
+--conflict-exit-code, if another owner holds the lock; 75 if the lock was lost before
+COMMAND ended (not with --if-lost ignore); 126 if COMMAND cannot be executed; 127 if it
+does not exist; 64 for a wrong command line; 69 if there is no answer. Except for
+COMMAND's own status, a message on standard error explains it. A failed release is
+reported there too and changes no status.";
 
 /// Options of `tollgate lock`.
 #[derive(Debug, Clone, Args)]

@@ -32,7 +32,7 @@ fn advice(code: &str, request_id: Option<&str>) -> String {
         "CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN" => {
             return format!("numbers may have been given out: {}", repeat(request_id));
         }
-        "INTERNAL" => "other names go on; the server's log may say more",
+        "INTERNAL" => "other sequences are not affected; the server's log may say more",
         "OUT_OF_RANGE" => "take fewer, or another name or layout",
         "UNIMPLEMENTED" => "this server does not know sequences: update it",
         _ => super::advice(code),
@@ -44,6 +44,6 @@ fn advice(code: &str, request_id: Option<&str>) -> String {
 fn repeat(request_id: Option<&str>) -> &'static str {
     match request_id {
         Some(_) => "repeat with the same --request-id within 5 minutes to get them",
-        None => "nobody gets them now; given a --request-id, a repeat would",
+        None => "these numbers are lost; with a --request-id, a repeat returns them",
     }
 }

@@ -17,16 +17,14 @@ Examples:
   One for a checkout, and the same one again if the command is repeated:
     tollgate next invoice --request-id checkout-17
 
-Prints the numbers in order, one per line, and nothing else: as the layout that
-the server's configuration gives the name writes them, such as
-ORD-20261121-000042; as decimal numbers where it gives none. No other caller gets
-them: on the embedded engine until the server restarts, on Redis as long as its
-writes last. A repeat with the same --request-id within 5 minutes prints the same
-numbers again, whatever its other options.
+Prints the numbers in order, one per line: in the layout that the server configures for
+the name, such as ORD-20261121-000042, otherwise as decimal numbers. No other caller gets
+the same numbers: on the embedded engine without a data directory until the server
+restarts, on Redis as long as its writes are durable. A repeat with the same --request-id
+within 5 minutes prints the same numbers, whatever its other options.
 
-Exit status: 0 when the numbers were given out, 64 for a wrong command line, 69
-when there are none: no answer, or an error such as OUT_OF_RANGE; or when they
-could not be printed.";
+Exit status: 0 if the numbers were given out; 64 for a wrong command line; 69 for no
+answer, an error such as OUT_OF_RANGE, or numbers that could not be printed.";
 
 /// Options of `tollgate next`.
 #[derive(Debug, Clone, Args)]

@@ -38,9 +38,9 @@ fn against(options: &RateOptions) -> Result<Against, String> {
 fn advice(code: &str) -> &'static str {
     match code {
         "DEADLINE_EXCEEDED" => "the call may have been counted; try again",
-        "FAILED_PRECONDITION" => "ResetRate forgets what the key has used",
+        "FAILED_PRECONDITION" => "ResetRate removes the usage of the key",
         "INTERNAL" => "ResetRate repairs a key's usage, Unban its ban",
-        "NOT_FOUND" => "or give a rule with --max and --window",
+        "NOT_FOUND" => "name a configured policy, or give a rule with --max and --window",
         "UNIMPLEMENTED" => "this server does not know rates: update it",
         _ => super::advice(code),
     }

@@ -19,12 +19,12 @@ Examples:
   Against a policy of the server's configuration:
     tollgate rate ip:192.0.2.7 --policy login
 
-Each call prints a line: its number, the verdict, how much of the limit is used
-and left, when all of that is given back, and on a refusal when to come again.
-A key keeps what it has used from one command to the next.
+Each call prints a line: its number, the verdict, the used and the remaining part of
+the limit, the time until the usage has expired, and for a refusal the time until a
+retry. The usage of a key stays between commands.
 
-Exit status: 0 when the last call was allowed, 1 when it was refused, 64 for a
-wrong command line, 69 when there is no answer.";
+Exit status: 0 if the last call was allowed; 1 if it was refused; 64 for a wrong command
+line; 69 if there is no answer.";
 
 /// Options of `tollgate rate`.
 #[derive(Debug, Clone, Args)]

@@ -38,7 +38,8 @@ async fn call(client: &Client, verb: &StockVerb) -> Result<StockAnswer, CallErro
         }
         StockVerb::Add { delta, request_id, .. } => {
             let (stock, replayed) = client.add_stock(sku, *delta, request_id.as_deref()).await?;
-            let word = if replayed { "replayed, as it was then" } else { "" };
+            let word =
+                if replayed { "replayed; the stock at the time of the first call" } else { "" };
             (word.to_owned(), true, stock)
         }
         StockVerb::Reserve { sku, order, quantity, hold, buyer, buyer_limit } => {
@@ -78,14 +79,14 @@ fn advice(code: &str, verb: &StockVerb) -> &'static str {
     match code {
         // A broken connection is reported as UNKNOWN or CANCELLED.
         "CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN" if verb.is_repeatable() => {
-            "it may have been done: the same command again tells"
+            "the change may have been made: repeat the same command to find out"
         }
         "CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN" => {
-            "it may have been done: `tollgate stock get` tells before you repeat it"
+            "the change may have been made: check with `tollgate stock get` before you repeat it"
         }
         "FAILED_PRECONDITION" => "cancel reservations, or wait until their holds lapse",
-        "INTERNAL" => "other skus go on; lua/README.md says how to set this one right",
-        "NOT_FOUND" => "`tollgate stock set` does",
+        "INTERNAL" => "other skus are not affected; lua/README.md describes how to repair this one",
+        "NOT_FOUND" => "`tollgate stock set` does this",
         "OUT_OF_RANGE" => "set or add fewer",
         "UNIMPLEMENTED" => "this server does not know stock: update it",
         _ => super::advice(code),

@@ -13,29 +13,29 @@ use crate::{
 /// Text after the options in `--help`.
 pub const HELP: &str = "\
 Examples:
-  50 of a television, then two of them for an order:
+  Set the stock of a television, then reserve two for an order:
     tollgate stock set tv-55 50
     tollgate stock reserve tv-55 order-1 2
 
-  It is paid, or not wanted any more:
+  Sell or cancel the reservation:
     tollgate stock confirm tv-55 order-1
     tollgate stock cancel tv-55 order-1
 
-  One each for buyers that may have one, held for 5 minutes:
+  One per buyer, held for 5 minutes:
     tollgate stock reserve tv-55 order-2 --hold 5m --buyer ann --buyer-limit 1
 
-  A truck has come, and is counted once if the command is repeated:
+  A delivery, which counts once if the command is repeated:
     tollgate stock add tv-55 20 --request-id truck-17
 
-Prints a line: what was decided, such as RESERVED or SHORT, and what there is of the
-sku then. A hold that is neither confirmed nor cancelled lapses by itself. reserve,
-confirm and cancel can be repeated; add with a --request-id within 5 minutes.
+Prints a line: the outcome, such as RESERVED or SHORT, and the stock of the sku after it.
+A hold that is neither confirmed nor cancelled lapses. reserve, confirm and cancel can be
+repeated; add with a --request-id within 5 minutes.
 
-Exit status: 0 when what was asked for is so, by this call or an earlier one; 1 when
-it was refused: SHORT, BUYER_LIMIT or ALREADY_SETTLED of reserve, EXPIRED, CANCELLED
+Exit status: 0 if the requested state is reached, by this call or an earlier one; 1 if
+the call was refused: SHORT, BUYER_LIMIT or ALREADY_SETTLED of reserve, EXPIRED, CANCELLED
 or UNKNOWN of confirm, ALREADY_CONFIRMED, EXPIRED or UNKNOWN of cancel; 64 for a wrong
-command line; 69 when there is no answer, or an error such as NOT_FOUND: a sku that
-was never set.";
+command line; 69 for no answer, or an error such as NOT_FOUND for a sku that was never
+set.";
 
 /// Options of `tollgate stock`.
 #[derive(Debug, Clone, Args)]

@@ -10,25 +10,25 @@ Examples:
   The pools of the server on this machine:
     tollgate top
 
-  Those of another one, once, as a table:
+  The pools of another server, once, as a table:
     tollgate top --once --server http://tollgate:50051
 
-Shows the pools, the fullest first: slots in use and their number; how many tasks a
-second were admitted, refused as FULL, reported late and expired, over the last five
-seconds; for how long the oldest lease has run, by this machine's clock; how many tasks
-are queued and how many calls wait for a slot; and what happened last.
+Shows the pools, the fullest first: slots in use and capacity; tasks per second that were
+admitted, refused as FULL, reported late and expired, over the last five seconds; the age
+of the oldest lease by this machine's clock; the numbers of queued tasks and of waiting
+calls; and the latest events.
 
-Asks for 100 pools a second, of at most 1,000, and watches the events of the 32 busiest
-and of the one that is selected; `-` stands where nothing is known. FULL is counted by
-the server that is asked, for the calls that it answers itself.
+Polls 100 pools per second, at most 1,000, and watches the events of the 32 busiest pools
+and of the selected one; `-` means unknown. FULL counts only the calls that this server
+answered.
 
-Keys: Up and Down, or k and j, select a pool, whose events are then shown alone; Esc
-deselects it; p pauses the display; ? helps; q or Ctrl-C ends it. When the server is
-lost it says so, and goes on when it is back. Where standard output is no terminal it
+Keys: Up and Down, or k and j, select a pool and show only its events; Esc clears the
+selection; p pauses the display; ? shows the help; q or Ctrl-C quits. If the server is
+lost, the display says so and continues when it answers again. Without a terminal it
 prints a table once.
 
-Exit status: 0 at the end, 64 for a wrong command line, 69 when the server cannot be
-reached at the start.";
+Exit status: 0 at the end; 64 for a wrong command line; 69 if the server is unreachable
+at the start.";
 
 /// Options of `tollgate top`.
 #[derive(Debug, Clone, Args)]

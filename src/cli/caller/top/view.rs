@@ -27,14 +27,14 @@ const BAR: usize = 8;
 const EVENTS_FROM: u16 = 14;
 const HELP: &str = "\
 Up, Down, k, j   select a pool, and show its events alone
-Esc              select none
-p                pause the display; what happens is counted on
+Esc              clear the selection
+p                pause the display; counting continues
 ?                this help, on and off
 q, Ctrl-C        end
 
-ADM, LATE, EXP   tasks a second that were admitted, that were reported
-                 late, whose lease ended; of the pools that are watched
-FULL             calls a second that this server answered so";
+ADM, LATE, EXP   tasks per second that were admitted, reported late, or
+                 expired; of watched pools
+FULL             calls per second that this server answered FULL";
 
 /// Switches of the display.
 #[derive(Debug, Clone, Copy, Default)]

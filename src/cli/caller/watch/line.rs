@@ -18,7 +18,7 @@ pub(crate) fn line(told: &Told<Event>, in_use: Option<InUse>) -> String {
         text += part;
     };
     let Some(event) = &told.event else {
-        add("events in between are kept no longer");
+        add("events in between are no longer stored");
         return text;
     };
     let (device, task) = event.device_and_task();
@@ -104,8 +104,7 @@ mod tests {
         told.event = None;
         assert_eq!(
             line(&told, None),
-            "-                         GAP         \
-             events in between are kept no longer"
+            "-                         GAP         events in between are no longer stored"
         );
     }
 

@@ -112,8 +112,10 @@ async fn follow<E: Followable>(
                 let name = options.watched().name();
                 tell(&format!("the events of `{name}` stopped: {error}; trying again"));
             }
-            Followed::Resumed if follower.has_cursor() => tell("they go on where they stopped"),
-            Followed::Resumed => tell("they go on; what happened meanwhile is not among them"),
+            Followed::Resumed if follower.has_cursor() => {
+                tell("the events continue where they stopped")
+            }
+            Followed::Resumed => tell("the events continue; those in between are missing"),
         }
     }
     Ok(())
@@ -153,9 +155,9 @@ fn is_closed(out: BorrowedFd<'_>) -> bool {
 fn advice(code: &str, watched: Watched<'_>) -> &'static str {
     match (code, watched) {
         ("INTERNAL", Watched::Pool(_)) => {
-            "other pools go on; lua/README.md says how to set this one right"
+            "other pools are not affected; lua/README.md describes how to repair this one"
         }
-        ("NOT_FOUND", _) => "the server's configuration has its policies",
+        ("NOT_FOUND", _) => "policies are defined in the server's configuration",
         ("UNIMPLEMENTED", _) => "this server does not know events: update it",
         _ => super::advice(code),
     }

@@ -7,29 +7,28 @@ use super::super::flags;
 /// Text after the options in `--help`.
 pub const HELP: &str = "\
 Examples:
-  What happens in a pool, from now on:
+  The events of a pool, from now on:
     tollgate watch ar:0571
 
   Notices and bans of a policy's keys:
     tollgate watch --policy login
 
-  All that is kept of a pool, as JSON, and on where an earlier watch ended:
+  All stored events of a pool as JSON, later continued after the last one:
     tollgate watch ar:0571 --from-start --json > events.jsonl
     tollgate watch ar:0571 --after 1795289490525801 --json >> events.jsonl
 
-Prints a line for each event: when (UTC, on the engine's clock), what, device, task,
-attempt and token, how a task went, and how many slots are then in use, of how many:
-`>=` before it when leases may run that were granted before. Of a policy: when, what,
-which key, the count and the level that it is above, a ban's end and strike, and who set
-or lifted it. With --json it is an object of protobuf's JSON form, as grpcurl prints it,
-and its `cursor` is what --after takes.
+Prints a line for each event: time (UTC, on the engine's clock), kind, device, task,
+attempt and token, outcome, and the slots then in use and the capacity, with `>=` if older
+leases may run. For a policy: time, kind, key, the count and the level that it exceeds,
+the end and the strike of a ban, and who set or lifted it. With --json each line is an
+object in protobuf's JSON format, as grpcurl prints it; --after takes its `cursor`.
 
-A lost connection is told on standard error and tried for again, for as long as it
-takes; the watch then goes on where it was. GAP says that events in between are kept
-no longer. Ctrl-C ends it, and so does who reads its output by going away.
+A lost connection is reported on standard error and retried without limit; the watch then
+continues where it stopped. GAP means that events in between are no longer stored. Ctrl-C
+ends the watch, and so does closing the reader of its output.
 
-Exit status: 0 at the end, 64 for a wrong command line, 69 when the server cannot be
-reached at the start, or says that it has no such stream.";
+Exit status: 0 at the end; 64 for a wrong command line; 69 if the server is unreachable
+at the start, or has no such stream.";
 
 /// Options of `tollgate watch`.
 #[derive(Debug, Clone, Args)]

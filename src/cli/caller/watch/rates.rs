@@ -79,7 +79,7 @@ pub(super) fn line(event: &RateEvent) -> String {
         line += part;
     };
     if event.kind == RateEventKind::Gap {
-        add("events in between are kept no longer");
+        add("events in between are no longer stored");
     }
     if !event.key.is_empty() {
         add(&event.key);
@@ -162,6 +162,6 @@ mod tests {
         event = RateEvent { kind: RateEventKind::Gap, time: None, key: String::new(), ..event };
         event.actor.clear();
         assert_eq!(json(&event), r#"{"event":{"cursor":"c","kind":"RATE_EVENT_KIND_GAP"}}"#);
-        assert!(line(&event).ends_with("GAP        events in between are kept no longer"));
+        assert!(line(&event).ends_with("GAP        events in between are no longer stored"));
     }
 }

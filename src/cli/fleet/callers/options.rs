@@ -58,7 +58,7 @@ impl CallerOptions {
     /// Checks rules that concern several flags at once.
     pub(in crate::cli::fleet) fn check(&self) -> Result<(), String> {
         if self.hits == 0.0 && self.volley.is_none() {
-            return Err("--hits 0 leaves nothing to call without --volley".to_owned());
+            return Err("--hits 0 requires --volley".to_owned());
         }
         if self.keys.saturating_mul(self.volley.unwrap_or(0)) > IN_FLIGHT_MAX {
             return Err(format!("--keys times --volley must be at most {IN_FLIGHT_MAX}"));

@@ -25,42 +25,41 @@ const DURATION_MAX: Duration = Duration::from_secs(30 * 86_400);
 /// Text after the options in `--help`.
 pub const HELP: &str = "\
 Examples:
-  A first look at a running server:
+  A first try:
     tollgate fleet
 
-  2,000 devices, some of them ill-behaved, on a system that takes 60 at once:
+  2,000 devices, some of them faulty, on a pool of 60 slots:
     tollgate fleet --pool ar:0571 --capacity 60 --devices 2000 \\
         --report-interval 1s --task-duration 300ms..1s --lease 2s \\
         --silent 10% --late 10% --duplicates 5% --crashes 5% --duration 15s
 
-  100 callers, each also firing 30 calls at once every 4 seconds, on a limit of
-  10 a second:
+  100 callers on a limit of 10 per second, each also makes 30 calls at once every
+  4 seconds:
     tollgate fleet --rate --keys 100 --volley 30 --volley-every 4s --max 10
 
   A flash sale: 50 items, 10,000 buyers:
     tollgate fleet --sale
 
-  1,000 tasks, queued for 100 devices, until all are done or dead:
+  1,000 tasks, queued for 100 devices, until all are completed or dead:
     tollgate fleet --queued --capacity 20
 
-Each device reports once per interval. With no task in hand it then asks for
-its current one; on FULL it asks again at its next report or when retry_after
-has passed, whichever is later. Each caller calls under a key of its own, new in
-every run; with many calls unanswered it falls behind. The same seed plays the
-same behaviour. A sale is of a sku of its own, and over when all is sold: buyers
-that find nothing left come back when a hold may have lapsed.
+Each device reports once per interval. A device without a task then asks for its current
+one; after FULL it asks again at its next report or after retry_after, whichever is later.
+Each caller uses its own key, new in every run; with many unanswered calls it falls
+behind. The same seed gives the same behaviour. A sale uses its own sku and ends when all
+items are sold: a buyer that finds none left retries when a hold may have lapsed.
 
-With --queued a device's report is answered with its oldest task. Silent devices, too,
-go on reporting when a lease has ended, so that their tasks are dispatched again until
-they are dead; half of the late results come when the task was dispatched again. It ends
-when no task is left, or at --duration. The devices are then compared with the server's
-lists and with the events of the pool.
+With --queued, the answer to a device's report is its oldest task. Silent devices report
+again after their lease has ended, so that their tasks are dispatched again until they are
+dead; half of the late results arrive after the task was dispatched again. The run ends
+when no task is left, or at --duration. Then the attempts that the devices have seen are
+compared with the server's lists and with the events of the pool.
 
-Exit status: 0 when the server kept to the cap, the limit, the stock or the queue; 1
-when more devices were in flight than the cap allows, more calls of a key allowed in a
-window than the algorithm permits, more sold than there was, or one twice, or when a
-queued task did not run as often as its attempts say, or is neither done nor dead; 64
-for a wrong command line, 69 when the server cannot be reached.";
+Exit status: 0 if the server kept the cap, the limit, the stock or the queue; 1 if more
+devices were in flight than the cap allows, more calls of a key were allowed in a window
+than the algorithm permits, more was sold than the stock or one item twice, or a queued
+task did not run as often as its attempts say, or is neither completed nor dead; 64 for a
+wrong command line; 69 if the server is unreachable.";
 
 /// Options of `tollgate fleet`.
 #[derive(Debug, Clone, Args)]

@@ -210,10 +210,12 @@ impl Journal {
         }
         match is_stalled {
             true => tracing::error!(
-                "the data directory hangs: changes have waited {STALLED_AFTER:?} to be synced; \
-                 calls wait for it, health is NOT_SERVING until it goes on"
+                "the disk of the data directory hangs: a change has been unsynced for \
+                 {STALLED_AFTER:?}; calls wait, and health is NOT_SERVING until it recovers"
             ),
-            false => tracing::info!("the data directory goes on: changes are synced in time"),
+            false => tracing::info!(
+                "the disk of the data directory has recovered: changes are synced in time"
+            ),
         }
         shared.publish();
     }
@@ -285,7 +287,7 @@ impl Journal {
         self.shared.wake.notify_one();
         let thread = lock(&self.thread).take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the journal has failed: what it had in line may be lost");
+            tracing::error!("the journal thread has failed: queued changes may be lost");
         }
     }
 }
@@ -300,14 +302,14 @@ impl Shared {
     /// The error of calls while writes fail.
     fn unavailable(&self) -> Error {
         let progress = self.progress.borrow();
-        let why = progress.failure.as_deref().unwrap_or("it takes too long");
-        Error::Unavailable(format!("the data directory cannot be written: {why}"))
+        let why = progress.failure.as_deref().unwrap_or("a write takes too long");
+        Error::Unavailable(format!("cannot write to the data directory: {why}"))
     }
 
     /// Records a successful write, and answers the calls that waited for it.
     fn note_written(&self, ticket: u64) {
         if self.is_failing.swap(false, Ordering::AcqRel) {
-            tracing::info!("the data directory is written again: calls are taken");
+            tracing::info!("writes to the data directory succeed again: calls are accepted");
             self.publish();
         }
         self.progress.send_modify(|progress| {
@@ -321,7 +323,8 @@ impl Shared {
         if !self.is_failing.swap(true, Ordering::AcqRel) {
             tracing::error!(
                 why,
-                "the data directory cannot be written: no calls are taken until it can"
+                "cannot write to the data directory: calls fail with UNAVAILABLE until a write \
+                 succeeds"
             );
             self.publish();
         }

@@ -28,7 +28,7 @@ struct End(Arc<Shared>);
 impl Drop for End {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.note_failure("its thread has ended; start the server again");
+            self.0.note_failure("the journal thread has failed; restart the server");
         }
     }
 }
@@ -75,7 +75,7 @@ impl Writer {
                     tracing::error!(
                         why,
                         changes = self.batch.len(),
-                        "not written at the end: lost"
+                        "the last changes could not be written and are lost"
                     );
                 }
                 self.shared.note_failure(&why);

@@ -208,8 +208,8 @@ fn tell(path: &Path, count: usize, was_closed: bool, clock: &KeptClock) {
     if !was_closed {
         tracing::warn!(
             %path,
-            "the last server here was killed: a write that it had not finished is cut off, all \
-             that it had finished is there"
+            "the last server of this data directory was killed: an unfinished write was cut off, \
+             finished writes are complete"
         );
     }
     if clock.ahead() > AHEAD_MAX {
@@ -217,11 +217,11 @@ fn tell(path: &Path, count: usize, was_closed: bool, clock: &KeptClock) {
         tracing::warn!(
             %path,
             %ahead,
-            "the system clock is behind the last decision here, it was set back: time goes on \
-             from that"
+            "the system clock was set back: it is behind the last decision in the data \
+             directory; time continues from that decision"
         );
     }
-    tracing::info!(%path, entries = count, "state is kept in the data directory");
+    tracing::info!(%path, entries = count, "loaded the data directory");
 }
 
 #[cfg(test)]

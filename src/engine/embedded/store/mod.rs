@@ -68,13 +68,13 @@ impl fmt::Display for OpenError {
         match self {
             OpenError::Damaged(why) => write!(
                 f,
-                "{why}. Restore the directory from a copy, or move it out of \
-                 the way to begin without what is in it"
+                "{why}. Restore the directory from a backup, or move it away to start without \
+                 its state"
             ),
             OpenError::Unusable(why) => write!(
                 f,
-                "{why}. Look at the disk's health and room, and at who may write there; then start \
-                 again"
+                "{why}. Check the disk for errors and free space, and the access rights; then \
+                 start again"
             ),
             OpenError::Taken(why) => f.write_str(why),
             OpenError::Missing(path) => {
@@ -112,19 +112,19 @@ impl Disk {
         let failed = |what: &str, error: &dyn fmt::Display| {
             OpenError::Unusable(format!("{what} {}: {error}", directory.display()))
         };
-        rights::make_directory(directory).map_err(|error| failed("cannot make", &error))?;
+        rights::make_directory(directory).map_err(|error| failed("cannot create", &error))?;
         let lock = rights::open_file(&directory.join(LOCK));
         let lock = lock.map_err(|error| failed("cannot write to", &error))?;
         let lock = Lock::take(lock, lock::WAIT).map_err(|error| match error {
             TryLockError::WouldBlock => OpenError::Taken(format!(
-                "another server uses {}: give each a data directory of its own",
+                "another server uses {}: give each server its own data directory",
                 directory.display()
             )),
             TryLockError::Error(error) => failed("cannot lock", &error),
         })?;
         let path = directory.join(FILE);
         if !path.exists() {
-            begin(directory, &path).map_err(|error| failed("cannot make a file in", &error))?;
+            begin(directory, &path).map_err(|error| failed("cannot create a file in", &error))?;
         }
         for path in [directory, &path, &directory.join(LOCK)] {
             rights::warn_if_wide(path);
@@ -274,7 +274,7 @@ impl Disk {
                 OpenError::Taken(format!("another process uses {path}"))
             }
             DatabaseError::UpgradeRequired(version) => OpenError::Damaged(format!(
-                "{path} is of form {version}, which this tollgate does not read"
+                "{path} has format {version}, which this tollgate cannot read"
             )),
             DatabaseError::Storage(StorageError::Io(error)) => self.io_error(error),
             error => OpenError::Damaged(format!("{path} is damaged: {error}")),

@@ -45,8 +45,8 @@ pub(super) fn warn_if_wide(path: &Path) {
         let narrow = if found.is_dir() { DIRECTORY } else { FILE };
         tracing::warn!(
             path = %path.display(),
-            "other users of this machine have rights to the data directory, mode {mode:04o}, and \
-             it holds what callers have sent: chmod {narrow:o} it"
+            "other users have access to the data directory (mode {mode:04o}), which contains \
+             data of callers: run chmod {narrow:o} on it"
         );
     }
 }

@@ -79,8 +79,8 @@ pub async fn unfinished_import(options: &RedisOptions) -> Option<String> {
     };
     timeout(MARKER_TIMEOUT, asked).await.ok()??;
     Some(
-        "`tollgate import` into it was not finished, so a part may be missing: run it again with \
-         --replace"
+        "an import into this Redis was not finished, so state may be missing: run `tollgate \
+         import --replace` again"
             .to_owned(),
     )
 }
@@ -121,8 +121,8 @@ impl Keyspace {
         exists.arg(&marker);
         if self.primaries.ask::<u64>(&marker, &exists).await.map_err(Failure::Redis)? > 0 {
             return Err(Failure::Occupied(
-                "an import into it was not finished, so a part may be missing: --replace begins \
-                 it anew"
+                "an import into this Redis was not finished, so state may be missing: repeat it \
+                 with --replace"
                     .to_owned(),
             ));
         }

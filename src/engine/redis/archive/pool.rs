@@ -62,8 +62,9 @@ pub(super) fn parse(
                 let held = parts.get(4).and_then(|held| number(held)).unwrap_or(0);
                 if held > now {
                     return Err(format!(
-                        "the pool is held after a failover for {} s more, which does not move: \
-                         export after that, or end it (ConfigurePool with reset)",
+                        "the pool admits no new tasks for {} s more after a failover, and an \
+                         export cannot contain this: export later, or call ConfigurePool with \
+                         reset",
                         (held - now).div_ceil(1_000_000)
                     ));
                 }

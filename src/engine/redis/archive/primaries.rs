@@ -37,14 +37,14 @@ struct Primary {
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn told(error: RedisError) -> String {
-    format!("the Redis does not do what it is asked: {error}")
+    format!("Redis command failed: {error}")
 }
 
 impl Primaries {
     /// Connects to all primaries. The error says what cannot be reached.
     pub(super) async fn connect(options: &RedisOptions) -> Result<Primaries, String> {
         let address = options.address()?;
-        let failed = |error: RedisError| format!("cannot reach the Redis: {error}");
+        let failed = |error: RedisError| format!("cannot connect to Redis: {error}");
         let single = |socket| Primaries {
             nodes: vec![Primary {
                 slots: Vec::new(),
@@ -168,7 +168,7 @@ impl Primaries {
 
 /// Connects to the primaries of a Cluster. One seed that answers is enough.
 async fn cluster(seeds: &[Template]) -> Result<Primaries, String> {
-    let mut failed = "it names no node".to_owned();
+    let mut failed = "the URL contains no node".to_owned();
     for seed in seeds {
         let parts = match seed.client() {
             Ok(client) => parse_map(&client).await,

@@ -38,8 +38,7 @@ pub(super) async fn partition(
 ) -> Result<Vec<Line>, Failure> {
     let damaged = |why: String| {
         Failure::Damaged(format!(
-            "the Redis holds what cannot be exported: {}: {why}; lua/README.md says how what is \
-             damaged is set right",
+            "a key of this Redis cannot be exported: {}: {why}; lua/README.md describes the repair",
             tag.escape_ascii()
         ))
     };
@@ -49,7 +48,7 @@ pub(super) async fn partition(
             .iter()
             .map(|key| match keys.parse(key) {
                 Some(named) => Ok((key.clone(), named)),
-                None => Err(damaged(format!("{} is no key of ours", key.escape_ascii()))),
+                None => Err(damaged(format!("{} is not a key of tollgate", key.escape_ascii()))),
             })
             .collect::<Result<_, _>>()?;
         let asked: Vec<_> = named.into_iter().filter_map(asked).collect();
@@ -76,7 +75,8 @@ pub(super) async fn partition(
                 }
                 if !read.unrecorded.is_empty() {
                     return Err(damaged(
-                        "leases begin faster than they are read: stop the servers".to_owned(),
+                        "leases are granted faster than the export reads them: stop the servers"
+                            .to_owned(),
                     ));
                 }
                 Ok(read.lines)

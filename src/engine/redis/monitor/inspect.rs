@@ -107,7 +107,8 @@ impl Monitor {
             Ok(info) => Ok((socket, Fitness::parse(&info))),
             // The user may not run INFO.
             Err(error) if error.code() == Some("NOPERM") => {
-                tracing::warn!(%error, "cannot see whether this Redis is fit: allow INFO");
+                tracing::warn!(%error, "cannot run the preflight of Redis: allow the user to \
+                                        call INFO");
                 Ok((socket, Fitness::default()))
             }
             Err(error) => Err(error),
@@ -156,7 +157,7 @@ impl Monitor {
                 Ok(answer) => answer,
                 Err(Error::Refused(why)) => return Ok(Verdict::Refuses(why)),
                 Err(error) => {
-                    tracing::debug!(%error, "a probe was not answered");
+                    tracing::debug!(%error, "the write probe has failed");
                     return Ok(Verdict::Fit);
                 }
             };

@@ -184,13 +184,16 @@ impl Monitor {
     fn set_down(&self, reason: &str, answers: bool, is_first: bool) {
         self.has_answered.store(answers, Ordering::Release);
         if self.fall(reason) != StoreState::Down || is_first {
-            tracing::warn!(reason, "the store is down; calls fail with UNAVAILABLE until it is up");
+            tracing::warn!(
+                reason,
+                "Redis is unusable; calls fail with UNAVAILABLE until it recovers"
+            );
         }
     }
 
     /// Sets the condition to down because the node left the Cluster: its waiting jobs end.
     pub(super) fn leave(&self) {
-        self.fall("it is no node of the Cluster any more");
+        self.fall("the node has left the Cluster");
     }
 
     /// Sets the condition to down. Returns the condition before.
@@ -203,7 +206,7 @@ impl Monitor {
 
     fn set_up(&self) {
         if self.state.send_replace(StoreState::Up) != StoreState::Up {
-            tracing::info!("the store is up");
+            tracing::info!("Redis is usable");
         }
     }
 
@@ -211,7 +214,8 @@ impl Monitor {
         if self.state.send_replace(StoreState::Refusing) != StoreState::Refusing {
             tracing::warn!(
                 why,
-                "the store refuses writes; calls that write fail with UNAVAILABLE until it takes them"
+                "Redis refuses writes; calls that write fail with UNAVAILABLE until it accepts \
+                 them"
             );
         }
     }
@@ -315,7 +319,8 @@ impl Monitor {
         if ahead > self.ahead.swap(ahead, Ordering::AcqRel) + 1_000_000 {
             tracing::warn!(
                 seconds = ahead / 1_000_000,
-                "this primary's clock is behind: fencing tokens run ahead of it"
+                "the clock of this primary is behind that of an earlier one: fencing tokens are \
+                 ahead of it by `seconds`"
             );
         }
         self.shared.skew.note(reading, ahead);

@@ -214,7 +214,7 @@ async fn without_an_answer_the_lock_counts_as_lost_at_the_end_of_the_lease() {
         assert!(said.contains(part), "{part:?} is not in {said:?}");
     }
     let told = ignored.said();
-    assert!(told.contains("`m` is lost") && told.contains("the command goes on"), "{told}");
+    assert!(told.contains("`m` is lost") && told.contains("the command continues"), "{told}");
     assert_eq!(ignored.process.0.try_wait().unwrap(), None);
     folder.end();
     assert_eq!(ignored.end().await, (Some(5), String::new(), String::new()));

@@ -39,14 +39,14 @@ async fn refusal(lines: &[&str]) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_incomplete_export_is_refused() {
     for (lines, says) in [
-        (&[][..], "it is no archive"),
-        (&[ORDER, END], "it is no archive"),
+        (&[][..], "not an export"),
+        (&[ORDER, END], "not an export"),
         (&[FIRST], "cut off after line 1"),
         (&[FIRST, ORDER], "cut off after line 2"),
         (&[&FIRST.replace(":1,", ":9,"), ORDER, END], "version 9"),
         (&[FIRST, END], "line 2: the counts are wrong"),
         (&[FIRST, ORDER, ORDER, END], "line 4: the counts are wrong"),
-        (&[FIRST, ORDER, END, ORDER], "line 4: something follows"),
+        (&[FIRST, ORDER, END, ORDER], "line 4: data after the last line"),
         (&[FIRST, "{", END], "line 2: column"),
         (&[FIRST, r#"{"kind":"dream"}"#, END], "line 2: column"),
         (&[FIRST, &ORDER.replace("last", "least"), END], "unknown field `least`"),
@@ -126,7 +126,7 @@ async fn unreadable_state_is_not_exported() {
     let out = files.path().join("out.jsonl");
     for (key, value, says) in [
         ("tollgate:{lock:nightly}:lock", "x", "{lock:nightly}"),
-        ("tollgate:{admission:p}:token", "7 9 ab:cd 1 9999999999999999 1", "held after a failover"),
+        ("tollgate:{admission:p}:token", "7 9 ab:cd 1 9999999999999999 1", "after a failover"),
         ("tollgate:{admission:p}:queued", "x", "{admission:p}"),
         ("tollgate:{admission:p}:task:a\x1fb", "L", "{admission:p}"),
     ] {
