@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::decision::{Item, Reply, error::Error};
+use crate::decision::{Item, Reply, error::Error, unknown_status};
 
 /// A non-empty range of values with a constant step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +66,9 @@ impl Allotment {
                 let values = range.count.checked_sub(1).and_then(|n| n.checked_mul(range.step));
                 let replayed = flags & REPLAYED != 0;
                 if values.is_none_or(|span| span > range.last) {
-                    return Err(Error::Corrupt(format!("a range that is none: {range:?}")));
+                    return Err(Error::Corrupt(format!(
+                        "a script replied with an impossible range: {range:?}"
+                    )));
                 }
                 let floor_applied = flags & FLOOR_APPLIED != 0;
                 Allotment::Given { range, floor_applied, replayed }
@@ -74,7 +76,7 @@ impl Allotment {
             1 => Allotment::OutOfRange,
             2 => Allotment::TooFarAhead { by_floor: reply.number()? != 0 },
             3 => Allotment::Unreserved { last: decimal(reply)? },
-            status => return Err(Error::Corrupt(format!("a reply of unknown status {status}"))),
+            status => return unknown_status(status),
         })
     }
 
@@ -100,6 +102,9 @@ pub(super) fn decimal(reply: &mut Reply) -> Result<u64, Error> {
     let bytes = reply.bytes()?;
     let number = std::str::from_utf8(&bytes).ok().and_then(|text| text.parse().ok());
     number.ok_or_else(|| {
-        Error::Corrupt(format!("expected a value in a reply, got {:?}", Item::Bytes(bytes)))
+        Error::Corrupt(format!(
+            "expected a decimal value in a script's reply, got {:?}",
+            Item::Bytes(bytes)
+        ))
     })
 }

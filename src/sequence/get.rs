@@ -6,6 +6,7 @@ use crate::decision::{
     error::Error,
     script::{self, Script},
     time::Timestamp,
+    unknown_status,
 };
 
 /// Reads the last allocated value and its time; `None` if no value was allocated. Changes nothing.
@@ -38,7 +39,7 @@ impl Decision for GetSequence {
         match reply.number()? {
             0 => Ok(None),
             1 => Ok(Some((decimal(reply)?, Timestamp(decimal(reply)?)))),
-            status => Err(Error::Corrupt(format!("a reply of unknown status {status}"))),
+            status => unknown_status(status),
         }
     }
 

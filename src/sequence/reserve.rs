@@ -7,6 +7,7 @@ use crate::decision::{
     error::Error,
     script::{self, Script},
     time::Timestamp,
+    unknown_status,
 };
 
 /// Raises the reserved mark of a sequence and lets replicas acknowledge it.
@@ -79,7 +80,7 @@ impl Decision for ReserveSequence {
     fn parse(reply: &mut Reply) -> Result<Reservation, Error> {
         match reply.number()? {
             0 => Ok(Reservation { upto: decimal(reply)?, epoch: reply.bytes()? }),
-            status => Err(Error::Corrupt(format!("a reply of unknown status {status}"))),
+            status => unknown_status(status),
         }
     }
 

@@ -121,6 +121,16 @@ fn help_shows_no_password() {
     let mut help = tollgate(&["serve", "--help"]);
     let help = help.env("TOLLGATE_ENGINE", "redis://user:secret@127.0.0.1").output().unwrap();
     assert!(!String::from_utf8_lossy(&help.stdout).contains("secret"));
+
+    // The port is wrong. The error masks the URL.
+    let url = "redis://user:secret@127.0.0.1:port";
+    let by_argument = run(&["serve", "--engine", url]);
+    let by_variable = tollgate(&["serve"]).env("TOLLGATE_ENGINE", url).output().unwrap();
+    for output in [by_argument, by_variable] {
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(64), "{said}");
+        assert!(said.contains("--engine") && !said.contains("secret"), "{said}");
+    }
 }
 
 #[test]

@@ -63,11 +63,15 @@ async fn every_bad_field_is_named_and_nothing_is_written(world: World) {
         assert_eq!(fields(&status), ["delta"], "{delta}");
     }
     let all = by("", 0, held(Duration::ZERO, reserve("", "\n", 0)));
+    let negative = pb::ReserveStockRequest {
+        hold_duration: Some(prost_types::Duration { seconds: -1, nanos: 0 }),
+        ..reserve("a", "o", 1)
+    };
     for (bad, expected) in [
         (reserve("a", "o", 0), &["quantity"][..]),
         (reserve("a", "o", 1_000_000_001), &["quantity"]),
         (held(Duration::ZERO, reserve("a", "o", 1)), &["hold_duration"]),
-        (held(Duration::ZERO, reserve("a", "o", 1)), &["hold_duration"]),
+        (negative, &["hold_duration"]),
         (held(30 * DAY + Duration::from_millis(1), reserve("a", "o", 1)), &["hold_duration"]),
         (by("", 1, reserve("a", "o", 1)), &["buyer_id"]),
         (by("ann", 0, reserve("a", "o", 1)), &["buyer_limit"]),

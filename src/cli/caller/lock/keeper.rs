@@ -112,7 +112,7 @@ impl<'a> Keeper<'a> {
                     }
                 }
                 Ok(answer) => return Ok(answer),
-                Err(error) if !is_over && may_pass(error.code) => {
+                Err(error) if !is_over && error.may_pass() => {
                     sleep(self.pause()).await;
                     self.reconnect().await;
                 }
@@ -249,13 +249,6 @@ impl<'a> Keeper<'a> {
 
 fn acquire(options: &LockOptions) -> String {
     format!("acquire `{}`", options.name)
-}
-
-/// Whether a retry may succeed.
-fn may_pass(code: &str) -> bool {
-    // A broken connection is reported as UNKNOWN or CANCELLED.
-    ["CANCELLED", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "UNKNOWN"]
-        .contains(&code)
 }
 
 /// Returns what to do about a failed call.
