@@ -1,6 +1,6 @@
 //! The command line: flags, environment, configuration files, exit codes.
 
-use std::{fs, process::Output, time::Duration};
+use std::{collections::BTreeSet, fs, path::Path, process::Output, time::Duration};
 
 use tollgate::grpc::client::pb;
 
@@ -96,6 +96,69 @@ fn the_documented_configuration_is_good() {
     let file = TempFile::new(&all);
     let output = run(&["check-config", file.path()]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+/// The sections of a configuration file: the prefix of their keys in `docs/configuration.md`, and
+/// the lines before a key.
+const SECTIONS: [(&str, &str); 9] = [
+    ("", ""),
+    ("limits.", "[limits]"),
+    ("redis.", "[redis]"),
+    ("pool.", "[[pool]]"),
+    ("policy.", "[[policy]]"),
+    ("policy.limit.", "[[policy]]\nname = \"p\"\n[[policy.limit]]"),
+    ("policy.tier.", "[[policy]]\nname = \"p\"\n[[policy.tier]]"),
+    ("policy.override.", "[[policy]]\nname = \"p\"\n[[policy.override]]"),
+    ("sequence.", "[[sequence]]"),
+];
+
+/// The keys that the program accepts in a section, by its error about an unknown key.
+fn accepted(section: &str) -> Vec<String> {
+    let file = TempFile::new(&format!("{section}\nunheard_of = 1\n"));
+    let said = stderr(&run(&["check-config", file.path()]));
+    let list = said.split_once("expected one of ").expect("the error lists the keys").1;
+    list.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// The keys of a configuration file and of its examples, each with its section.
+fn keys_of(text: &str) -> BTreeSet<String> {
+    let (mut keys, mut section) = (BTreeSet::new(), String::new());
+    for line in text.lines().map(|line| line.strip_prefix("#: ").unwrap_or(line)) {
+        if line.starts_with('[') {
+            let name = line.trim_matches(['[', ']']);
+            section = format!("{name}.");
+            keys.extend(name.contains('.').then(|| name.to_owned()));
+        } else if !line.starts_with('#')
+            && let Some((key, _)) = line.split_once(" = ")
+        {
+            keys.insert(format!("{section}{key}"));
+        }
+    }
+    keys
+}
+
+#[test]
+fn every_key_is_documented() {
+    let read = |file| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+    let (mut documented, mut is_table) = (BTreeSet::new(), false);
+    for line in read("docs/configuration.md").lines() {
+        is_table = line.starts_with("| key |") || is_table && line.starts_with('|');
+        if let Some(row) = line.strip_prefix("| `").filter(|_| is_table) {
+            let key = row.split('`').next().unwrap();
+            assert!(documented.insert(key.to_owned()), "{key} has two rows");
+        }
+    }
+    assert_eq!(documented, keys_of(&read("deploy/tollgate.toml")), "docs and deploy");
+
+    let sections = ["limits", "redis", "pool", "policy", "sequence"];
+    let accepted: BTreeSet<String> = SECTIONS
+        .iter()
+        .flat_map(|(prefix, text)| {
+            accepted(text).into_iter().map(move |key| format!("{prefix}{key}"))
+        })
+        .filter(|key| !sections.contains(&key.as_str()))
+        .collect();
+    assert_eq!(accepted, documented, "the program and docs");
 }
 
 #[test]
