@@ -1,4 +1,4 @@
-//! The table of faults in `deploy/README.md`: each fault test writes one row.
+//! The table of faults in `docs/reliability.md`: each fault test writes one row.
 //!
 //! With `TOLLGATE_TEST_BLESS` the rows of this run replace those in the file. Without it each fault
 //! must have a row, whatever its numbers.
@@ -12,7 +12,7 @@ use std::{
 
 use super::load::{CAPACITY, DEADLINE, History};
 
-const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/README.md");
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reliability.md");
 const BEGIN: &str = "<!-- faults: begin -->";
 const END: &str = "<!-- faults: end -->";
 const HEAD: &str = "| fault | calls that failed | how | longest call | recovered after | cap held |\n\
