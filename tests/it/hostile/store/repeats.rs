@@ -54,7 +54,7 @@ fn h23_proto_comments_say_that_a_first_answer_can_read_as_a_repeat() {
             .find(|sentence| sentence.contains("first call") && sentence.contains(answer));
         assert!(sentence.is_some(), "{verb}: {said}");
         let service = comment(&text, "service ");
-        assert!(service.contains("sends the call once more"), "{file}: {service}");
+        assert!(service.contains("sends the call a second time"), "{file}: {service}");
     }
 }
 
