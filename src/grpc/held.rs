@@ -24,7 +24,7 @@ pub(super) const LARGE: usize = 4 * 1024;
 const LISTING: usize = 1 << 20;
 /// Requests from here on are large: they share three quarters of a connection's bytes, and
 /// wait for each other.
-const LARGE_REQUEST: usize = 64 * 1024;
+pub(super) const LARGE_REQUEST: usize = 64 * 1024;
 /// A connection with less than this left for answers executes no more calls: the largest
 /// answer of a call that is not a listing fits in.
 const ANSWER_LEFT_MIN: usize = 80 * 1024;
@@ -140,7 +140,7 @@ impl Holding {
         let connection = self.large.connection.clone();
         let connection = connection.acquire_many_owned(bytes).await.ok()?;
         let server = self.large.server.clone().try_acquire_many_owned(bytes).ok()?;
-        Some(Hold { _connection: connection, _server: Some(server) })
+        Some(Hold { connection, server: Some(server) })
     }
 
     /// Whether the connection may have an answer to a call that is not a listing. Where all
@@ -156,7 +156,7 @@ impl Holding {
     pub(super) async fn listing(&self) -> Option<Hold> {
         let connection = self.listings.connection.clone().acquire_owned().await.ok()?;
         let server = self.listings.server.clone().acquire_owned().await.ok()?;
-        Some(Hold { _connection: connection, _server: Some(server) })
+        Some(Hold { connection, server: Some(server) })
     }
 
     /// Takes what an answer takes that is there. What was executed is answered though other
@@ -165,7 +165,7 @@ impl Holding {
         let bytes = u32::try_from(bytes).ok()?;
         let connection = self.answers.connection.clone().try_acquire_many_owned(bytes).ok()?;
         let server = self.answers.server.clone().try_acquire_many_owned(bytes).ok();
-        Some(Hold { _connection: connection, _server: server })
+        Some(Hold { connection, server })
     }
 
     /// Whether a further stream may open.
@@ -261,18 +261,27 @@ impl Pool {
         let bytes = u32::try_from(bytes).ok()?;
         let connection = self.connection.clone().try_acquire_many_owned(bytes).ok()?;
         if self.free > 0 && self.connection.available_permits() >= self.free {
-            return Some(Hold { _connection: connection, _server: None });
+            return Some(Hold { connection, server: None });
         }
         let server = self.server.clone().try_acquire_many_owned(bytes).ok()?;
-        Some(Hold { _connection: connection, _server: Some(server) })
+        Some(Hold { connection, server: Some(server) })
     }
 }
 
 /// What is taken until it is dropped.
 #[derive(Debug)]
 pub(super) struct Hold {
-    _connection: OwnedSemaphorePermit,
-    _server: Option<OwnedSemaphorePermit>,
+    connection: OwnedSemaphorePermit,
+    server: Option<OwnedSemaphorePermit>,
+}
+
+impl Hold {
+    /// Gives all but so many bytes back.
+    pub(super) fn shrink(&mut self, bytes: usize) {
+        for permit in [Some(&mut self.connection), self.server.as_mut()].into_iter().flatten() {
+            drop(permit.split(permit.num_permits().saturating_sub(bytes)));
+        }
+    }
 }
 
 fn semaphore(permits: usize) -> Arc<Semaphore> {

@@ -11,7 +11,7 @@ use hyper::{Request, Response, body::Incoming};
 use tonic::{body::Body, codegen::Service as _};
 
 use super::{
-    Admission, Lock, Rate, Sequence, Stock,
+    Admission, Lock, MESSAGE_BYTES_MAX, Rate, Sequence, Stock,
     held::{Held, Holding},
     load,
     pb::{
@@ -86,17 +86,17 @@ impl Connection {
     fn other(&self, request: Request<Incoming>) -> Answering {
         let (mut others, holding) = (self.routes.others.clone(), self.holding.clone());
         let (head, body) = request.into_parts();
-        let mut body = Opened::new(body, holding.clone());
+        let mut body = Opened::new(body, holding.clone(), MESSAGE_BYTES_MAX);
         body.await_by_deadline(&head.headers, holding.message_timeout());
         // Health is answered whatever the length of the queue. Reflection goes the same way,
         // because it is cheap and rare.
         load::go_first();
         let path = head.uri.clone();
         Box::pin(async move {
-            let holds = body.holds();
+            let (holds, refusal) = (body.holds(), body.refusal());
             let answer = others.call(Request::from_parts(head, Body::new(body))).await?;
             drop(holds);
-            Ok(unary::retyped(&path, answer, holding, None))
+            Ok(unary::retyped(&path, answer, holding, None, refusal))
         })
     }
 }

@@ -136,12 +136,12 @@ pub(super) fn unknown_rpc(path: &str) -> Status {
     Status::with_error_details(Code::Unimplemented, message, info("RPC_UNKNOWN"))
 }
 
-/// OUT_OF_RANGE: a message exceeds the maximum of its service, as sent or decompressed.
+/// RESOURCE_EXHAUSTED: a message exceeds the maximum of its service, as sent or decompressed.
 pub(super) fn message_too_large() -> Status {
     let message = "the request's message is too large, as sent or decompressed: 4 MiB is the \
                    maximum of AdmissionService, 1 MiB of RateService, 64 KiB of the other \
                    services; nothing was executed; split it";
-    Status::with_error_details(Code::OutOfRange, message, info("MESSAGE_TOO_LARGE"))
+    Status::with_error_details(Code::ResourceExhausted, message, info("MESSAGE_TOO_LARGE"))
 }
 
 /// INVALID_ARGUMENT: a message is flagged as gzip but is not gzip.

@@ -80,7 +80,7 @@ impl Admission {
     }
 }
 
-unary!(Admission {
+unary!(Admission, MESSAGE_BYTES_MAX, {
     "AdmitTask" => admit_task,
     "CompleteTask" => complete_task,
     "RenewTask" => renew_task,

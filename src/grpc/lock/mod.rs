@@ -50,7 +50,7 @@ impl Lock {
     }
 }
 
-unary!(Lock {
+unary!(Lock, MESSAGE_BYTES_MAX, {
     "AcquireLock" => acquire_lock,
     "RenewLock" => renew_lock,
     "ReleaseLock" => release_lock,

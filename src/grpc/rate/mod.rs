@@ -90,7 +90,7 @@ fn ban_of(check: &CheckRate, checked: &Answered<Checked>) -> Option<NoteBan> {
     Some(NoteBan { name: check.name.clone(), until })
 }
 
-unary!(Rate {
+unary!(Rate, MESSAGE_BYTES_MAX, {
     "CheckRate" => check_rate,
     "CheckRates" => check_rates,
 });

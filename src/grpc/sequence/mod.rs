@@ -70,7 +70,7 @@ impl Sequence {
     }
 }
 
-unary!(Sequence {
+unary!(Sequence, MESSAGE_BYTES_MAX, {
     "NextSequence" => next_sequence,
 });
 

@@ -76,7 +76,7 @@ impl Stock {
     }
 }
 
-unary!(Stock {
+unary!(Stock, MESSAGE_BYTES_MAX, {
     "ReserveStock" => reserve_stock,
     "ConfirmReservation" => confirm_reservation,
     "CancelReservation" => cancel_reservation,

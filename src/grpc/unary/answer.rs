@@ -15,9 +15,12 @@ use hyper::{
 use tokio::sync::oneshot;
 use tonic::Status;
 
-use super::super::{
-    held::{Hold, Holding, LARGE},
-    status,
+use super::{
+    super::{
+        held::{Hold, Holding, LARGE},
+        status,
+    },
+    unfinished::Refusal,
 };
 use crate::decision::budget::{self, Limit};
 
@@ -48,8 +51,16 @@ enum Rest {
     /// Nothing.
     #[default]
     Done,
-    /// A body of tonic.
-    Other(tonic::body::Body),
+    /// A body of tonic, and the error that ends its request early.
+    Other(tonic::body::Body, Option<Refusal>),
+}
+
+/// Returns the end of an answer with an error.
+fn error(status: &Status) -> Frame<Bytes> {
+    let mut trailers = HeaderMap::new();
+    // The message is ASCII, so it fits into a header.
+    let _ = status.add_header(&mut trailers);
+    Frame::trailers(trailers)
 }
 
 impl AnswerBody {
@@ -63,14 +74,16 @@ impl AnswerBody {
         AnswerBody { rest: Rest::Text(text.into()), ..AnswerBody::default() }
     }
 
-    /// Wraps a body of tonic; `listing` is the permit if it answers a listing.
+    /// Wraps a body of tonic; `listing` is the permit if it answers a listing. A `refusal` of the
+    /// request replaces the status, because services of streams end a refused one with OK.
     pub(in super::super) fn other(
         body: tonic::body::Body,
         holding: Arc<Holding>,
         listing: Option<Hold>,
+        refusal: Option<Refusal>,
     ) -> AnswerBody {
         AnswerBody {
-            rest: Rest::Other(body),
+            rest: Rest::Other(body, refusal),
             holding: Some(holding),
             _listing: listing,
             sending: None,
@@ -88,11 +101,7 @@ impl AnswerBody {
         let Some(hold) = holding.answer(data.len()) else {
             budget::note(Limit::AnswerBytes);
             self.rest = Rest::Done;
-            let mut trailers = HeaderMap::new();
-            let refused = status::answer_dropped(data.len());
-            // The message is ASCII, so it fits into a header.
-            let _ = refused.add_header(&mut trailers);
-            return Frame::trailers(trailers);
+            return error(&status::answer_dropped(data.len()));
         };
         holding.give();
         let (sent, sending) = oneshot::channel();
@@ -128,7 +137,7 @@ impl Body for AnswerBody {
             let _ = ready!(Pin::new(sending).poll(cx));
             self.sending = None;
         }
-        if let Rest::Other(body) = &mut self.rest {
+        if let Rest::Other(body, refusal) = &mut self.rest {
             let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) else {
                 if let Some(holding) = &self.holding {
                     holding.sent();
@@ -138,7 +147,10 @@ impl Body for AnswerBody {
             return Poll::Ready(match frame {
                 Some(Ok(frame)) => Some(Ok(match frame.into_data() {
                     Ok(data) => self.give(data),
-                    Err(frame) => frame,
+                    Err(end) => match refusal.as_ref().and_then(|refusal| refusal.get()) {
+                        Some(refusal) => error(refusal),
+                        None => end,
+                    },
                 })),
                 ended => ended,
             });
@@ -161,7 +173,7 @@ impl Body for AnswerBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.rest {
-            Rest::Other(body) => self.sending.is_none() && body.is_end_stream(),
+            Rest::Other(body, _) => self.sending.is_none() && body.is_end_stream(),
             Rest::Done => self.sending.is_none(),
             _ => false,
         }

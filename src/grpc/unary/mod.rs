@@ -2,10 +2,13 @@
 //!
 //! tonic is made for streams: it boxes the body, the decoder and the answer, and copies messages
 //! into a buffer. That is a tenth of the cost of a call. Here a message is decoded in place, and
-//! names are slices of the connection's read buffer. A message that is split, compressed or
-//! followed by more data goes through tonic, together with the bytes that were already read.
+//! names are slices of the connection's read buffer. A message that is split or followed by more
+//! data goes through tonic, together with the bytes that were already read. A message that is
+//! compressed with gzip is decompressed first, on both paths.
 
 mod answer;
+mod gzip;
+mod messages;
 mod opened;
 mod retyped;
 mod unfinished;
@@ -51,6 +54,8 @@ pub(super) trait Unary: Sync {
     const NAME: &'static str;
     /// Names of the methods on the fast path.
     const METHODS: &'static [&'static str];
+    /// The longest message of a request, compressed or not.
+    const MESSAGE_BYTES_MAX: usize;
 
     /// Decodes a message, calls its handler, and encodes the answer.
     fn answer(
@@ -62,10 +67,11 @@ pub(super) trait Unary: Sync {
 
 /// Implements [`Unary`] for a service, with its methods and their handlers.
 macro_rules! unary {
-    ($service:ty { $($method:literal => $handler:ident),* $(,)? }) => {
+    ($service:ty, $message_bytes_max:expr, { $($method:literal => $handler:ident),* $(,)? }) => {
         impl super::unary::Unary for $service {
             const NAME: &'static str = <$service>::NAME;
             const METHODS: &'static [&'static str] = &[$($method),*];
+            const MESSAGE_BYTES_MAX: usize = $message_bytes_max;
 
             async fn answer(
                 &self,
@@ -163,7 +169,7 @@ where
 {
     let served = served.clone();
     let (mut head, body) = request.into_parts();
-    let mut body = Opened::new(body, holding.clone());
+    let mut body = Opened::new(body, holding.clone(), T::MESSAGE_BYTES_MAX);
     let ticket = load::enter(by.method(), &head.headers);
     if ticket.as_ref().is_none_or(Ticket::is_timed) {
         if body.is_reset() {
@@ -181,8 +187,13 @@ where
         if !ticket.is_none_or(Ticket::start) {
             return refused(head.headers, body).await;
         }
+        let is_gzip = is_gzip(&head.headers);
+        if is_gzip {
+            // Decompresses what it reads.
+            body.await_by_deadline(&head.headers, DEFAULT);
+        }
         if let By::Us(method) = by
-            && !head.headers.contains_key(ENCODING)
+            && (is_gzip || !head.headers.contains_key(ENCODING))
             && let Some(message) = body.message(&head.headers, DEFAULT).await
         {
             if let Some(begun) = body.begun() {
@@ -215,7 +226,7 @@ where
         let path = head.uri.clone();
         let answer = served.tonic.clone().call(Request::from_parts(head, body)).await?;
         drop(holds);
-        Ok(retyped(&path, answer, holding, listing))
+        Ok(retyped(&path, answer, holding, listing, None))
     })
 }
 
@@ -224,6 +235,11 @@ where
 async fn refused(headers: HeaderMap, mut body: Opened) -> Result<Response<AnswerBody>, Infallible> {
     body.message(&headers, DEFAULT).await;
     Ok(load::refusal())
+}
+
+/// Whether the messages of a request can be compressed with gzip.
+fn is_gzip(headers: &HeaderMap) -> bool {
+    headers.get(ENCODING).is_some_and(|encoding| encoding == "gzip")
 }
 
 /// Whether a call returns a page of a listing.

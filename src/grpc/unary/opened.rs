@@ -17,7 +17,7 @@ use tonic::codegen::StdError;
 use super::{
     super::{deadline::Begun, held::Holding},
     PREFIX,
-    unfinished::{Holds, Unfinished},
+    unfinished::{Holds, Refusal, Unfinished},
 };
 
 pub(super) type Read = Result<Frame<Bytes>, StdError>;
@@ -30,13 +30,19 @@ pub(in super::super) struct Opened {
     next: Option<Read>,
     rest: Incoming,
     holding: Arc<Holding>,
+    /// The longest message of the service.
+    message_max: usize,
     /// Timer and accounting, once the body has to wait for data.
     unfinished: Option<Box<Unfinished>>,
 }
 
 impl Opened {
-    pub(in super::super) fn new(rest: Incoming, holding: Arc<Holding>) -> Opened {
-        Opened { whole: None, next: None, rest, holding, unfinished: None }
+    pub(in super::super) fn new(
+        rest: Incoming,
+        holding: Arc<Holding>,
+        message_max: usize,
+    ) -> Opened {
+        Opened { whole: None, next: None, rest, holding, message_max, unfinished: None }
     }
 
     /// Returns the message of the call if it is complete in one frame and nothing follows.
@@ -65,22 +71,15 @@ impl Opened {
         if let Some(unfinished) = &self.unfinished {
             return unfinished.begun();
         }
-        let mut unfinished = Box::new(Unfinished::new(headers, default, self.holding.clone()));
-        let begun = unfinished.begun();
         // The frames that were already read count too.
-        let read = match (&self.whole, &self.next) {
-            (Some(whole), _) => Some(whole.clone()),
-            (_, Some(Ok(frame))) => frame.data_ref().cloned(),
-            _ => None,
-        };
-        match unfinished.begin(headers, read.as_ref()) {
-            Ok(true) => {}
-            // The data waits for permits inside `unfinished`.
-            Ok(false) => self.next = None,
-            Err(refused) => {
-                self.whole = None;
-                self.next = Some(Err(refused.into()));
-            }
+        let whole = self.whole.take().map(|data| Ok(Frame::data(data)));
+        let read = whole.into_iter().chain(self.next.take()).collect();
+        let holding = self.holding.clone();
+        let mut unfinished =
+            Box::new(Unfinished::new(headers, default, holding, self.message_max, read));
+        let begun = unfinished.begun();
+        if let Err(refused) = unfinished.begin(headers) {
+            self.next = Some(Err(refused.into()));
         }
         self.unfinished = Some(unfinished);
         begun
@@ -108,6 +107,12 @@ impl Opened {
         self.unfinished.as_ref().map(|unfinished| unfinished.holds())
     }
 
+    /// Returns the error that ends the request early, if the body had to wait and once there is
+    /// one.
+    pub(in super::super) fn refusal(&self) -> Option<Refusal> {
+        self.unfinished.as_ref().map(|unfinished| unfinished.refusal())
+    }
+
     /// Whether the client has reset the call or disconnected. Reads only data that is already
     /// available.
     pub(super) fn is_reset(&mut self) -> bool {
@@ -133,7 +138,7 @@ impl Opened {
 
     /// Reads until the message and its end are complete, or until other data comes.
     fn poll_whole(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while self.whole.is_none() || !self.rest.is_end_stream() {
+        while self.whole.is_none() || !self.is_read() {
             match ready!(self.poll_rest(cx)) {
                 None => break,
                 Some(Ok(frame)) => match frame.into_data() {
@@ -151,6 +156,12 @@ impl Opened {
             }
         }
         Poll::Ready(())
+    }
+
+    /// Whether all frames of the request are read.
+    fn is_read(&self) -> bool {
+        self.unfinished.as_ref().is_none_or(|unfinished| unfinished.is_empty())
+            && self.rest.is_end_stream()
     }
 
     /// Stops the fast path and keeps the last frame for tonic.
@@ -191,7 +202,6 @@ impl Body for Opened {
     }
 
     fn is_end_stream(&self) -> bool {
-        let waits = self.unfinished.as_ref().is_some_and(|unfinished| unfinished.waits());
-        self.whole.is_none() && self.next.is_none() && !waits && self.rest.is_end_stream()
+        self.whole.is_none() && self.next.is_none() && self.is_read()
     }
 }

@@ -12,22 +12,24 @@ use super::{
     },
     AnswerBody,
     answer::STATUS,
+    unfinished::Refusal,
 };
-use crate::decision::budget::{self, Limit};
 
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 
-/// Returns tonic's answer to a call. If it is an error without details, it is replaced.
+/// Returns tonic's answer to a call. If it is an error without details, it is replaced. `refusal`
+/// is the error that ends the request of a stream early.
 pub(in super::super) fn retyped(
     path: &Uri,
     answer: Response<tonic::body::Body>,
     holding: Arc<Holding>,
     listing: Option<Hold>,
+    refusal: Option<Refusal>,
 ) -> Response<AnswerBody> {
     match replacement(path, answer.headers()) {
         Some(status) => status.into_http(),
-        None => answer.map(|body| AnswerBody::other(body, holding, listing)),
+        None => answer.map(|body| AnswerBody::other(body, holding, listing, refusal)),
     }
 }
 
@@ -38,22 +40,7 @@ fn replacement(path: &Uri, headers: &HeaderMap) -> Option<Status> {
     if headers.contains_key(DETAILS) {
         return None;
     }
-    let message = headers.get(MESSAGE).map_or(&b""[..], |message| message.as_bytes());
-    // Messages are percent-encoded, so spaces are `%20`.
-    let begins = |text: &str| message.starts_with(text.as_bytes());
-    match code {
-        Code::Unimplemented if message.is_empty() => {
-            Some(status::unknown_rpc(&protocol::repeated(path.path().as_bytes())))
-        }
-        Code::OutOfRange if begins("Error,%20decoded%20message%20length%20too%20large") => {
-            budget::note(Limit::MessageBytes);
-            Some(status::message_too_large())
-        }
-        Code::ResourceExhausted if begins("Error%20decompressing:%20size%20limit") => {
-            budget::note(Limit::MessageBytes);
-            Some(status::message_too_large())
-        }
-        Code::Internal if begins("Error%20decompressing:") => Some(status::not_gzip()),
-        _ => None,
-    }
+    let is_mute = headers.get(MESSAGE).is_none_or(|message| message.is_empty());
+    (code == Code::Unimplemented && is_mute)
+        .then(|| status::unknown_rpc(&protocol::repeated(path.path().as_bytes())))
 }

@@ -1,9 +1,11 @@
-//! A request that is waited for: until when, and the bytes that are held for it.
+//! The wait for a request: its deadline, and the permits for its bytes.
 
 use std::{
+    collections::VecDeque,
+    mem,
     pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
+    sync::{Arc, OnceLock},
+    task::{Context, Poll, Waker, ready},
     time::Duration,
 };
 
@@ -18,23 +20,27 @@ use tonic::Status;
 use super::{
     super::{
         deadline::Begun,
-        held::{Hold, Holding},
+        held::{Hold, Holding, LARGE_REQUEST},
         status,
     },
-    PREFIX,
+    FRAME_BYTES_MAX, PREFIX,
+    gzip::{Gathered, Next},
+    is_gzip,
+    messages::Messages,
     opened::Read,
 };
 use crate::decision::budget::{self, Limit};
 
-/// What a stream takes beside its headers.
+/// Bytes of a stream without its headers.
 const STREAM_BYTES: usize = 512;
-/// The longest message that is taken; tonic refuses longer ones by their prefix.
-const MESSAGE_BYTES_MAX: usize = 4 << 20;
-/// Bytes that a body beyond its first message takes at a time.
+/// Bytes that are reserved at a time for messages after the first.
 const STEP: usize = 4 * 1024;
 
-/// What is held for a request until its call is answered.
+/// The permits of a request, until its call is answered.
 pub(in super::super) type Holds = Arc<Mutex<Vec<Hold>>>;
+
+/// The error that ended a request before its call was answered.
+pub(in super::super) type Refusal = Arc<OnceLock<Status>>;
 
 type Waiting = Pin<Box<dyn Future<Output = Option<Hold>> + Send>>;
 
@@ -44,20 +50,40 @@ pub(super) struct Unfinished {
     deadline: Pin<Box<Sleep>>,
     holding: Arc<Holding>,
     holds: Holds,
+    refusal: Refusal,
+    /// Frames that were read before the wait began.
+    read: VecDeque<Read>,
+    messages: Messages,
     /// Bytes of data that came.
     came: usize,
-    /// Bytes of data that are held.
-    held: usize,
-    /// The first bytes, which say how long the message is.
-    prefix: [u8; PREFIX],
-    /// Data that waits until its message may be held.
-    waits: Option<(Bytes, Waiting)>,
+    /// Bytes of data that are reserved.
+    reserved: usize,
+    /// Whether the last permits are for the longest message of the service.
+    is_longest: bool,
+    /// Data that came and is not handed on yet.
+    data: Data,
+    /// Permits that are waited for. Until then nothing is handed on, and nothing more is read.
+    waits: Option<Waiting>,
+}
+
+/// Data that is not handed on yet.
+enum Data {
+    /// A frame as it came.
+    Plain(Option<Bytes>),
+    /// Messages that may be compressed.
+    Gzip(Gathered),
 }
 
 impl Unfinished {
-    /// A request that began with these headers, and must be there by the call's deadline, or in
-    /// the time that messages have.
-    pub(super) fn new(headers: &HeaderMap, default: Duration, holding: Arc<Holding>) -> Unfinished {
+    /// Creates the wait for a request with these headers and frames that were read already. The
+    /// rest must come by the deadline of the call, and within the time that messages have.
+    pub(super) fn new(
+        headers: &HeaderMap,
+        default: Duration,
+        holding: Arc<Holding>,
+        message_max: usize,
+        read: VecDeque<Read>,
+    ) -> Unfinished {
         let begun = Begun::now();
         let deadline = begun.deadline(headers, default, holding.message_timeout());
         Unfinished {
@@ -65,9 +91,16 @@ impl Unfinished {
             deadline: Box::pin(sleep_until(deadline.into())),
             holding,
             holds: Holds::default(),
+            refusal: Refusal::default(),
+            read,
+            messages: Messages::new(message_max),
             came: 0,
-            held: 0,
-            prefix: [0; PREFIX],
+            reserved: 0,
+            is_longest: false,
+            data: match is_gzip(headers) {
+                true => Data::Gzip(Gathered::default()),
+                false => Data::Plain(None),
+            },
             waits: None,
         }
     }
@@ -80,114 +113,184 @@ impl Unfinished {
         self.holds.clone()
     }
 
-    /// Whether data has come that may not be handed on yet.
-    pub(super) fn waits(&self) -> bool {
-        self.waits.is_some()
+    pub(super) fn refusal(&self) -> Refusal {
+        self.refusal.clone()
     }
 
-    /// Holds the headers and what was read already; false if that has to wait.
-    pub(super) fn begin(
-        &mut self,
-        headers: &HeaderMap,
-        read: Option<&Bytes>,
-    ) -> Result<bool, Status> {
+    /// Whether all frames that came are handed on.
+    pub(super) fn is_empty(&self) -> bool {
+        let is_empty = match &self.data {
+            Data::Plain(data) => data.is_none(),
+            Data::Gzip(data) => data.is_empty(),
+        };
+        is_empty && self.read.is_empty() && self.waits.is_none()
+    }
+
+    /// Reserves the bytes of the headers.
+    pub(super) fn begin(&mut self, headers: &HeaderMap) -> Result<(), Status> {
         let fields = headers.iter().map(|(name, value)| name.as_str().len() + value.len());
-        self.hold(STREAM_BYTES + fields.sum::<usize>())?;
-        match read {
-            Some(read) => self.take(read),
-            None => Ok(true),
-        }
+        self.hold(STREAM_BYTES + fields.sum::<usize>())
     }
 
-    /// Reads on.
+    /// Reads the next frame. Compressed messages come uncompressed, each in a frame.
     pub(super) fn poll_frame(
         &mut self,
         rest: &mut Incoming,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Read>> {
-        if self.waits.is_some() {
-            return self.poll_waiting(cx);
-        }
-        match Pin::new(rest).poll_frame(cx) {
-            Poll::Pending => {}
-            Poll::Ready(Some(Ok(frame))) => {
-                let Some(data) = frame.data_ref() else { return Poll::Ready(Some(Ok(frame))) };
-                match self.take(&data.clone()) {
-                    Ok(true) => return Poll::Ready(Some(Ok(frame))),
-                    Ok(false) => return self.poll_waiting(cx),
-                    Err(refused) => return Poll::Ready(Some(Err(refused.into()))),
+        loop {
+            if let Some(waiting) = &mut self.waits {
+                let hold = match waiting.as_mut().poll(cx) {
+                    Poll::Ready(hold) => hold,
+                    Poll::Pending => {
+                        ready!(self.deadline.as_mut().poll(cx));
+                        None
+                    }
+                };
+                self.waits = None;
+                match hold {
+                    Some(hold) => self.holds.lock().push(hold),
+                    None => return self.refuse(no_permits()),
                 }
             }
-            Poll::Ready(ended) => return Poll::Ready(ended.map(|read| read.map_err(Into::into))),
+            match self.next() {
+                Ok(Some(data)) => return Poll::Ready(Some(Ok(Frame::data(data)))),
+                // Registers its waker.
+                Ok(None) if self.waits.is_some() => continue,
+                Ok(None) => {}
+                Err(refused) => return self.refuse(refused),
+            }
+            let read = match self.read.pop_front() {
+                Some(read) => Some(read),
+                None => match Pin::new(&mut *rest).poll_frame(cx) {
+                    Poll::Ready(read) => read.map(|read| read.map_err(Into::into)),
+                    Poll::Pending => {
+                        ready!(self.deadline.as_mut().poll(cx));
+                        return self.end();
+                    }
+                },
+            };
+            match read.map(|read| read.map(Frame::into_data)) {
+                Some(Ok(Ok(data))) => {
+                    if let Err(refused) = self.take(data) {
+                        return self.refuse(refused);
+                    }
+                }
+                Some(Ok(Err(trailers))) => return self.hand_on(Some(Ok(trailers))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return self.hand_on(None),
+            }
         }
-        ready!(self.deadline.as_mut().poll(cx));
+    }
+
+    /// Ends a request of which nothing came by its deadline.
+    fn end(&self) -> Poll<Option<Read>> {
         budget::note(Limit::MessageTime);
-        Poll::Ready(Some(Err(status::not_all_said().into())))
+        if self.messages.is_between() {
+            // A stream of requests that has no more for now, or the lack of the stream's end.
+            return Poll::Ready(Some(Err(status::not_all_said().into())));
+        }
+        self.refuse(status::not_all_said())
     }
 
-    /// Waits for the permits of received data. Without permits at the deadline the call is refused.
-    fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<Option<Read>> {
-        let Some((data, waiting)) = &mut self.waits else { return Poll::Pending };
-        let hold = match waiting.as_mut().poll(cx) {
-            Poll::Ready(hold) => hold,
-            Poll::Pending => {
-                ready!(self.deadline.as_mut().poll(cx));
-                None
-            }
-        };
-        let data = std::mem::take(data);
-        self.waits = None;
-        Poll::Ready(Some(match hold {
-            Some(hold) => {
-                self.holds.lock().push(hold);
-                Ok(Frame::data(data))
-            }
-            None => Err(refuse().into()),
-        }))
+    fn refuse(&self, status: Status) -> Poll<Option<Read>> {
+        let _ = self.refusal.set(status.clone());
+        Poll::Ready(Some(Err(status.into())))
     }
 
-    /// Holds data that came, and the rest of its message; false if that has to wait.
-    fn take(&mut self, data: &Bytes) -> Result<bool, Status> {
-        let known = self.came.min(PREFIX);
-        let more = (PREFIX - known).min(data.len());
-        self.prefix[known..known + more].copy_from_slice(&data[..more]);
+    /// Hands on the end of the data, after the piece of a message that came last.
+    fn hand_on(&mut self, end: Option<Read>) -> Poll<Option<Read>> {
+        match &mut self.data {
+            Data::Gzip(data) if !data.is_empty() => {
+                self.read.extend(end);
+                Poll::Ready(Some(Ok(Frame::data(data.take()))))
+            }
+            _ => Poll::Ready(end),
+        }
+    }
+
+    /// Takes data that came. Reserves permits for it and for the rest of its message.
+    fn take(&mut self, data: Bytes) -> Result<(), Status> {
         self.came += data.len();
-        let [_, length @ ..] = self.prefix;
-        let message = match self.came < PREFIX {
-            true => 0,
-            false => (u32::from_be_bytes(length) as usize).min(MESSAGE_BYTES_MAX),
-        };
-        let needed = self.came.max(PREFIX + message);
-        if needed <= self.held {
-            return Ok(true);
-        }
-        let is_first = self.held <= PREFIX;
-        let missing = (needed - self.held).max(if is_first { 0 } else { STEP });
-        self.held += missing;
-        if !is_first {
-            return self.hold(missing).map(|()| true);
-        }
-        let mut waiting: Waiting = Box::pin(self.holding.clone().request(missing));
-        // As a rule nothing is waited for.
-        match waiting.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())) {
-            Poll::Ready(Some(hold)) => self.holds.lock().push(hold),
-            Poll::Ready(None) => return Err(refuse()),
-            Poll::Pending => {
-                self.waits = Some((data.clone(), waiting));
-                return Ok(false);
+        let rest = self.messages.read(&data)?;
+        let mut needed = (self.came + rest).max(PREFIX);
+        let is_first = self.reserved <= PREFIX;
+        match &mut self.data {
+            Data::Plain(plain) => *plain = Some(data),
+            Data::Gzip(gathered) => {
+                gathered.push(&data);
+                let length = self.messages.compressed().unwrap_or_default();
+                if is_first && length >= LARGE_REQUEST {
+                    // Large permits are reserved once: calls that have some could wait for
+                    // each other.
+                    needed = PREFIX + self.messages.longest();
+                    self.is_longest = true;
+                }
             }
         }
-        Ok(true)
+        if needed <= self.reserved {
+            return Ok(());
+        }
+        let missing = (needed - self.reserved).max(if is_first { 0 } else { STEP });
+        self.reserved += missing;
+        if is_first {
+            return self.reserve(missing);
+        }
+        self.hold(missing)
     }
 
-    fn hold(&mut self, bytes: usize) -> Result<(), Status> {
-        let hold = self.holding.try_request(bytes).ok_or_else(refuse)?;
+    /// Returns the next data whose permits are there; none if it must be read or waited for.
+    fn next(&mut self) -> Result<Option<Bytes>, Status> {
+        while self.waits.is_none() {
+            let gathered = match &mut self.data {
+                Data::Plain(data) => return Ok(data.take()),
+                Data::Gzip(gathered) => gathered,
+            };
+            match gathered.next(self.messages.longest())? {
+                Next::Read => break,
+                Next::Message(message) => return Ok(Some(message)),
+                Next::Reserve(content) => self.reserve_content(content)?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reserves permits for the content of a compressed message. Small contents need none, as
+    /// small messages that are not compressed.
+    fn reserve_content(&mut self, bytes: usize) -> Result<(), Status> {
+        if mem::take(&mut self.is_longest) {
+            if let Some(longest) = self.holds.lock().last_mut() {
+                longest.shrink(PREFIX + bytes);
+            }
+            self.reserved = self.came;
+            return Ok(());
+        }
+        match bytes > FRAME_BYTES_MAX as usize {
+            true => self.reserve(bytes),
+            false => Ok(()),
+        }
+    }
+
+    /// Reserves permits; large messages may wait for others of the connection.
+    fn reserve(&mut self, bytes: usize) -> Result<(), Status> {
+        let mut waiting: Waiting = Box::pin(self.holding.clone().request(bytes));
+        // Usually nothing is waited for.
+        match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(hold) => self.holds.lock().push(hold.ok_or_else(no_permits)?),
+            Poll::Pending => self.waits = Some(waiting),
+        }
+        Ok(())
+    }
+
+    /// Takes permits that are there.
+    fn hold(&self, bytes: usize) -> Result<(), Status> {
+        let hold = self.holding.try_request(bytes).ok_or_else(no_permits)?;
         self.holds.lock().push(hold);
         Ok(())
     }
 }
 
-fn refuse() -> Status {
+fn no_permits() -> Status {
     budget::note(Limit::RequestBytes);
     status::too_many_request_bytes()
 }

@@ -5,6 +5,7 @@ mod arguments;
 pub mod bystander;
 mod cost;
 mod durable;
+mod gzip;
 pub mod memory;
 mod messages;
 mod overload;

@@ -5,10 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
 use tokio::{net::TcpStream, time::timeout};
-use tonic::{
-    Code,
-    codegen::http::{HeaderMap, Request},
-};
+use tonic::{Code, Status, codegen::http::Request};
+use tonic_types::StatusExt;
 
 use super::{
     bystander::Bystander,
@@ -21,6 +19,13 @@ use crate::support::{
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const LARGE: usize = 4 << 20;
+/// A message that health and reflection take.
+const SMALL: usize = 60 << 10;
+const CHECK: &str = "grpc.health.v1.Health/Check";
+const WATCH: &str = "grpc.health.v1.Health/Watch";
+const REFLECTION: &str = "grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+const ADMIT: &str = "tollgate.v1.AdmissionService/AdmitTask";
+const ENQUEUE: &str = "tollgate.v1.AdmissionService/EnqueueTasks";
 
 /// A client that keeps to the windows it is given.
 struct Peer {
@@ -40,6 +45,7 @@ impl Peer {
     async fn unfinished(
         &self,
         path: &str,
+        length: usize,
         deadline: Option<&str>,
     ) -> (ResponseFuture, h2::SendStream<Bytes>) {
         let mut request = Request::post(format!("http://127.0.0.1:{}/{path}", self.port))
@@ -49,26 +55,27 @@ impl Peer {
         }
         let mut send = self.send.clone().ready().await.unwrap();
         let (answer, mut body) = send.send_request(request.body(()).unwrap(), false).unwrap();
-        let mut message = vec![0; 4 + LARGE];
-        message[1..5].copy_from_slice(&(LARGE as u32).to_be_bytes());
+        let mut message = vec![0; 4 + length];
+        message[1..5].copy_from_slice(&(length as u32).to_be_bytes());
         body.send_data(message.into(), false).unwrap();
         (answer, body)
     }
 }
 
-/// The code of an answer, or of its stream's reset.
-async fn code(answer: ResponseFuture) -> Code {
+/// How a call ends.
+async fn status(answer: ResponseFuture) -> Status {
     let answer = timeout(PATIENCE, answer).await.expect("the stream ends");
     let (head, mut body) = answer.expect("an answer").into_parts();
-    let status = |headers: &HeaderMap| {
-        headers.get("grpc-status").map(|code| Code::from_bytes(code.as_bytes()))
-    };
-    if let Some(code) = status(&head.headers) {
-        return code;
+    if let Some(status) = Status::from_header_map(&head.headers) {
+        return status;
     }
     while let Some(Ok(_)) = body.data().await {}
     let trailers = timeout(PATIENCE, body.trailers()).await.expect("the stream ends");
-    status(&trailers.unwrap().expect("trailers")).expect("a status")
+    Status::from_header_map(&trailers.unwrap().expect("trailers")).expect("a status")
+}
+
+fn reason(status: &Status) -> String {
+    status.get_error_details().error_info().expect("a reason").reason.clone()
 }
 
 fn server_config() -> TempFile {
@@ -84,30 +91,38 @@ async fn h2_messages_that_lack_a_byte_are_bounded_and_end() {
     let peer = Peer::connect(&server).await;
     let mut calls = Vec::new();
     for number in 0..64 {
-        let call = match number % 8 {
-            0 => peer.unfinished("grpc.health.v1.Health/Check", None).await,
-            1 => peer.unfinished("grpc.health.v1.Health/Watch", Some("99999999S")).await,
-            2 => {
-                let path = "grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
-                peer.unfinished(path, None).await
-            }
-            3 => peer.unfinished("tollgate.v1.AdmissionService/AdmitTask", Some("99999999H")).await,
-            _ => {
-                let path = "tollgate.v1.AdmissionService/EnqueueTasks";
-                peer.unfinished(path, Some("99999999S")).await
-            }
+        let (path, deadline) = match number % 8 {
+            0 => (CHECK, None),
+            1 => (WATCH, Some("99999999S")),
+            2 => (REFLECTION, None),
+            3 => (ADMIT, Some("99999999H")),
+            _ => (ENQUEUE, Some("99999999S")),
         };
-        calls.push(call);
+        calls.push((path, LARGE, peer.unfinished(path, LARGE, deadline).await));
+    }
+    for (path, deadline) in [(CHECK, None), (WATCH, Some("99999999S")), (REFLECTION, None)] {
+        calls.push((path, SMALL, peer.unfinished(path, SMALL, deadline).await));
     }
     let ended = async {
         let (mut late, mut refused) = (0, 0);
-        for (answer, body) in calls {
-            match code(answer).await {
-                // A stream of reflection has no more to say.
-                Code::DeadlineExceeded | Code::Ok => late += 1,
-                // What is too long for health and reflection is refused by its prefix.
-                Code::ResourceExhausted | Code::OutOfRange => refused += 1,
-                other => panic!("{other:?}"),
+        for (path, length, (answer, body)) in calls {
+            let status = status(answer).await;
+            match (status.code(), reason(&status).as_str()) {
+                (Code::DeadlineExceeded, "MESSAGE_INCOMPLETE") if length == SMALL => {}
+                // A message that is too long for its service is refused by its prefix.
+                (Code::ResourceExhausted, "MESSAGE_TOO_LARGE")
+                    if length == LARGE && [CHECK, WATCH, REFLECTION].contains(&path) => {}
+                (Code::DeadlineExceeded, "MESSAGE_INCOMPLETE")
+                    if [ADMIT, ENQUEUE].contains(&path) =>
+                {
+                    late += 1
+                }
+                (Code::ResourceExhausted, "TOO_MANY_REQUEST_BYTES")
+                    if [ADMIT, ENQUEUE].contains(&path) =>
+                {
+                    refused += 1;
+                }
+                _ => panic!("{path}, {length} bytes: {status:?}"),
             }
             drop(body);
         }

@@ -147,7 +147,7 @@ async fn an_invalid_message_is_refused_and_nothing_is_written() {
         (&[], &[&message, &[0]], Code::Internal),
         (&[], &[&longer], Code::Internal),
         (&[], &[&message[..message.len() - 1]], Code::Internal),
-        (&[], &[&huge], Code::OutOfRange),
+        (&[], &[&huge], Code::ResourceExhausted),
         (&[], &[&nonsense], Code::InvalidArgument),
         (&[], &[b""], Code::Internal),
         (&[], &[], Code::Internal),

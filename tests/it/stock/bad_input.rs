@@ -94,5 +94,5 @@ async fn every_bad_field_is_named_and_nothing_is_written(world: World) {
 async fn a_message_that_is_too_large_is_refused(world: World) {
     let shop = Shop::of(world).await;
     let status = shop.client.clone().get_stock(get(&"x".repeat(70_000))).await.unwrap_err();
-    assert_eq!(status.code(), Code::OutOfRange, "{status:?}");
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
 }

@@ -1,0 +1,122 @@
+//! The messages in the body of a request.
+
+use tonic::Status;
+
+use super::{super::status, PREFIX};
+use crate::decision::budget::{self, Limit};
+
+/// The position of a body in its messages.
+#[derive(Debug)]
+pub(super) struct Messages {
+    /// The longest message of the service.
+    longest: usize,
+    /// The prefix of the current message, or of the last one.
+    prefix: [u8; PREFIX],
+    /// Bytes of the current message's prefix that came; 0 between messages.
+    known: usize,
+    /// Bytes of the current message that have not come.
+    rest: usize,
+    /// Whether a message is complete.
+    is_any: bool,
+}
+
+impl Messages {
+    pub(super) fn new(longest: usize) -> Messages {
+        Messages { longest, prefix: [0; PREFIX], known: 0, rest: 0, is_any: false }
+    }
+
+    pub(super) fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// Reads on through data. Returns the bytes of the current message that have not come; fails
+    /// with RESOURCE_EXHAUSTED if it is too long.
+    pub(super) fn read(&mut self, mut data: &[u8]) -> Result<usize, Status> {
+        while !data.is_empty() {
+            if self.known < PREFIX {
+                let (prefix, more) = data.split_at(data.len().min(PREFIX - self.known));
+                self.prefix[self.known..][..prefix.len()].copy_from_slice(prefix);
+                self.known += prefix.len();
+                data = more;
+                if self.known < PREFIX {
+                    break;
+                }
+                self.rest = self.length();
+                if self.rest > self.longest {
+                    return Err(too_large());
+                }
+            }
+            let message = self.rest.min(data.len());
+            data = &data[message..];
+            self.rest -= message;
+            if self.rest == 0 {
+                self.known = 0;
+                self.is_any = true;
+            }
+        }
+        Ok(self.rest)
+    }
+
+    /// Returns the length of the current message, or of the last one, if it is compressed.
+    pub(super) fn compressed(&self) -> Option<usize> {
+        (self.prefix[0] == 1).then(|| self.length())
+    }
+
+    /// Whether a message is complete and none has begun after it.
+    pub(super) fn is_between(&self) -> bool {
+        self.is_any && self.known == 0
+    }
+
+    fn length(&self) -> usize {
+        let [_, length @ ..] = self.prefix;
+        u32::from_be_bytes(length) as usize
+    }
+}
+
+/// The error of a message that is too long, as sent or uncompressed.
+pub(super) fn too_large() -> Status {
+    budget::note(Limit::MessageBytes);
+    status::message_too_large()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_found_in_pieces_of_any_size() {
+        let body = [&[0, 0, 0, 0, 2, 7, 7][..], &[1, 0, 0, 0, 0], &[0, 0, 0, 0, 1, 7]].concat();
+        // By bytes before it: what the message still lacks, and whether none has begun.
+        let expected = [
+            (0, false),
+            (0, false),
+            (0, false),
+            (0, false),
+            (2, false),
+            (1, false),
+            (0, true),
+            (0, false),
+            (0, false),
+            (0, false),
+            (0, false),
+            (0, true),
+            (0, false),
+            (0, false),
+            (0, false),
+            (0, false),
+            (1, false),
+            (0, true),
+        ];
+        for step in 1..=body.len() {
+            let mut messages = Messages::new(2);
+            let mut came = 0;
+            for piece in body.chunks(step) {
+                came += piece.len();
+                let rest = messages.read(piece).unwrap();
+                assert_eq!((rest, messages.is_between()), expected[came - 1], "{step} {came}");
+            }
+        }
+        let refused = Messages::new(2).read(&[1, 0, 0, 0, 3]).unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
+    }
+}
