@@ -3,6 +3,9 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
+#[path = "tidy/pages.rs"]
+mod pages;
+
 use std::{
     collections::BTreeSet,
     fs,
@@ -289,114 +292,5 @@ fn every_proto_element_has_a_comment() {
                 assert!(above.starts_with("//"), "{}:{}: {line}", path.display(), index + 1);
             }
         }
-    }
-}
-
-/// The id that a test's name starts with: `h13` of `h13_a_burst_…`.
-fn scenario(test: &str) -> Option<&str> {
-    let (id, _) = test.split_once('_')?;
-    let (letter, number) = id.split_at_checked(1)?;
-    let is_id = "abcdehs".contains(letter) && number.parse::<u32>().is_ok();
-    is_id.then_some(id)
-}
-
-#[test]
-fn every_scenario_names_its_tests() {
-    let tests: BTreeSet<String> = ["src", "tests"]
-        .into_iter()
-        .flat_map(|folder| files(folder, "rs"))
-        .flat_map(|(_, text)| {
-            let names = text.split("fn ").skip(1).filter_map(|rest| rest.split('(').next());
-            names.filter(|name| scenario(name).is_some()).map(str::to_owned).collect::<Vec<_>>()
-        })
-        .collect();
-    let text = fs::read_to_string(root().join("tests/SCENARIOS.md")).unwrap();
-    let (mut ids, mut listed) = (BTreeSet::new(), BTreeSet::new());
-    for row in text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| id ")) {
-        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
-        let (id, named) = (cells[0], cells[cells.len() - 1]);
-        assert!(ids.insert(id.to_owned()), "scenario {id} is listed twice");
-        let named: Vec<&str> = named.split("<br>").map(|name| name.trim_matches('`')).collect();
-        for name in named {
-            assert_eq!(
-                scenario(name),
-                Some(&*id.to_lowercase()),
-                "{id}: `{name}` is a test of another scenario"
-            );
-            listed.insert(name.to_owned());
-        }
-    }
-    assert_eq!(tests, listed, "tests with a scenario id, and the tests in tests/SCENARIOS.md");
-}
-
-/// The links of a text to files: the text of each link, and its path without the anchor.
-fn links(text: &str) -> Vec<(&str, &str)> {
-    let links = text.split("](").zip(text.split("](").skip(1));
-    let links = links.map(|(before, after)| {
-        let name = before.rsplit('[').next().unwrap();
-        (name, after.split([')', '#']).next().unwrap())
-    });
-    links.filter(|(_, path)| !path.is_empty() && !path.contains("://")).collect()
-}
-
-#[test]
-fn pages_name_files_that_exist() {
-    let folders = ["docs", "lua", "deploy", "benches"];
-    let mut pages: Vec<_> = folders.iter().flat_map(|folder| files(folder, "md")).collect();
-    for page in ["README.md", "CONTRIBUTING.md", "tests/SCENARIOS.md"] {
-        pages.push((page.into(), fs::read_to_string(root().join(page)).unwrap()));
-    }
-    for (page, text) in pages {
-        let folder = root().join(page.parent().unwrap());
-        for (_, path) in links(&text) {
-            assert!(folder.join(path).exists(), "{} links {path}", page.display());
-        }
-        // Paths in backticks. `<capability>` stands for a name.
-        let is_path = |name: &&str| name.split_once('/').is_some_and(|(top, _)| is_folder(top));
-        let named = text.split('`').skip(1).step_by(2).filter(is_path);
-        for path in named.filter(|path| page.starts_with("CONTRIBUTING.md") && !path.contains('<'))
-        {
-            assert!(root().join(path).exists(), "{} names {path}", page.display());
-        }
-    }
-}
-
-/// Whether a folder of this name is at the top of the project.
-fn is_folder(name: &str) -> bool {
-    ["src", "tests", "lua", "proto", "docs", "benches", "deploy", "examples"].contains(&name)
-}
-
-/// Whether a file defines this name, or implements something for it.
-fn defines(text: &str, name: &str) -> bool {
-    ["fn", "struct", "enum", "trait", "impl", "for"].iter().any(|kind| {
-        let start = format!("{kind} {name}");
-        let mut ends = text.match_indices(&start).map(|(at, _)| &text[at + start.len()..]);
-        ends.any(|end| !end.starts_with(|next: char| next.is_alphanumeric() || next == '_'))
-    })
-}
-
-#[test]
-fn the_request_paths_are_those_of_the_code() {
-    let page = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
-    for (name, path) in links(&page).into_iter().filter(|(name, _)| name.starts_with('`')) {
-        let text = fs::read_to_string(root().join("docs").join(path)).unwrap();
-        for part in name.trim_matches('`').split("::") {
-            assert!(defines(&text, part), "{path} has no {part}");
-        }
-    }
-    for title in ["AdmitTask on Redis", "CheckRate on Redis"] {
-        let list = page.split(&format!("\n### {title}\n")).nth(1).expect("the path has its list");
-        let list = list.split("\n#").next().unwrap();
-        let (mut stages, mut all) = (BTreeSet::new(), BTreeSet::new());
-        for line in list.lines() {
-            let is_stage = line.starts_with(|first: char| first.is_ascii_digit());
-            let linked = links(line).into_iter().filter(|(_, file)| file.ends_with(".rs"));
-            for (number, (_, file)) in linked.enumerate() {
-                all.insert(file);
-                stages.extend((is_stage && number == 0).then_some(file));
-            }
-        }
-        let said = format!("{} Rust files, {} with their helpers.", stages.len(), all.len());
-        assert!(list.contains(&said), "{title}: {said}");
     }
 }

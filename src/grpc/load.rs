@@ -16,7 +16,7 @@ use std::{cell::Cell, sync::LazyLock, time::Duration};
 
 use hyper::{HeaderMap, Response};
 
-use super::{deadline, status, unary::AnswerBody};
+use super::{deadline, status, unary::answer::AnswerBody};
 use crate::decision::{
     budget::{self, Limit},
     time::coarse,

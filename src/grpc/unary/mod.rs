@@ -6,7 +6,7 @@
 //! data goes through tonic, together with the bytes that were already read. A message that is
 //! compressed with gzip is decompressed first, on both paths.
 
-mod answer;
+pub(super) mod answer;
 mod gzip;
 mod messages;
 mod opened;

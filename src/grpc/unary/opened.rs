@@ -17,10 +17,8 @@ use tonic::codegen::StdError;
 use super::{
     super::{deadline::Begun, held::Holding},
     PREFIX,
-    unfinished::{Holds, Refusal, Unfinished},
+    unfinished::{Holds, Read, Refusal, Unfinished},
 };
-
-pub(super) type Read = Result<Frame<Bytes>, StdError>;
 
 /// The body of a call.
 pub(in super::super) struct Opened {

@@ -15,7 +15,7 @@ use hyper::{
 };
 use parking_lot::Mutex;
 use tokio::time::{Sleep, sleep_until};
-use tonic::Status;
+use tonic::{Status, codegen::StdError};
 
 use super::{
     super::{
@@ -27,7 +27,6 @@ use super::{
     gzip::{Gathered, Next},
     is_gzip,
     messages::Messages,
-    opened::Read,
 };
 use crate::decision::budget::{self, Limit};
 
@@ -41,6 +40,9 @@ pub(in super::super) type Holds = Arc<Mutex<Vec<Hold>>>;
 
 /// The error that ended a request before its call was answered.
 pub(in super::super) type Refusal = Arc<OnceLock<Status>>;
+
+/// A frame of a body that was read.
+pub(super) type Read = Result<Frame<Bytes>, StdError>;
 
 type Waiting = Pin<Box<dyn Future<Output = Option<Hold>> + Send>>;
 
