@@ -2,18 +2,18 @@
 //! caller does not take its answer is reset.
 
 use std::{
-    future::{Future, poll_fn},
-    pin::{Pin, pin},
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker, ready},
 };
 
 use hyper::rt::Executor;
+use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
 
 use crate::{
     decision::budget::{self, Limit},
-    grpc::{self, Holding},
+    grpc::{self, Holding, OpenStream},
 };
 
 /// Spawns the streams of a connection.
@@ -25,33 +25,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, stream: F) {
-        let open = self.0.clone().open();
-        let task = async move {
-            let mut stream = pin!(stream);
-            // The number of the answer part that waits for the caller, and the timer of that part.
-            let (mut unsent, mut late) = (0, None::<(u64, Pin<Box<Sleep>>)>);
-            poll_fn(|cx| {
-                if open.run(&mut unsent, || stream.as_mut().poll(cx)).is_ready() {
-                    return Poll::Ready(());
-                }
-                if unsent == 0 {
-                    late = None;
-                    return Poll::Pending;
-                }
-                let late = match &mut late {
-                    Some((part, late)) if *part == unsent => late,
-                    other => {
-                        let end = Box::pin(sleep(open.answer_timeout()));
-                        &mut other.insert((unsent, end)).1
-                    }
-                };
-                ready!(late.as_mut().poll(cx));
-                // Dropping the stream resets it.
-                budget::note(Limit::AnswerTime);
-                Poll::Ready(())
-            })
-            .await;
-        };
+        let task = Task { stream, open: self.0.clone().open(), unsent: 0, late: None };
         if !grpc::takes_first() {
             tokio::spawn(task);
             return;
@@ -61,5 +35,43 @@ where
         if task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             tokio::spawn(task);
         }
+    }
+}
+
+pin_project! {
+    #[project = Projected]
+    /// The task of a stream. Not an async block: that would store the stream twice, and each move
+    /// of the task would copy both.
+    struct Task<F> {
+        #[pin]
+        stream: F,
+        open: OpenStream,
+        // The number of the answer part that waits for the caller; 0 for none.
+        unsent: u64,
+        // That number, and the time until when the caller must have taken the part.
+        late: Option<(u64, Pin<Box<Sleep>>)>,
+    }
+}
+
+impl<F: Future<Output = ()>> Future for Task<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Projected { stream, open, unsent, late } = self.project();
+        if open.run(unsent, || stream.poll(cx)).is_ready() {
+            return Poll::Ready(());
+        }
+        if *unsent == 0 {
+            *late = None;
+            return Poll::Pending;
+        }
+        let late = match late {
+            Some((part, late)) if *part == *unsent => late,
+            other => &mut other.insert((*unsent, Box::pin(sleep(open.answer_timeout())))).1,
+        };
+        ready!(late.as_mut().poll(cx));
+        // Dropping the stream resets it.
+        budget::note(Limit::AnswerTime);
+        Poll::Ready(())
     }
 }

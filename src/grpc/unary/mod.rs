@@ -42,6 +42,8 @@ pub(super) use opened::Opened;
 pub(super) use retyped::retyped;
 
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+/// The only encoding of messages that is accepted.
+const GZIP: &str = "gzip";
 /// Maximum frame size that the server accepts, bytes. A longer message comes in several frames;
 /// tonic checks the maximum of its service.
 pub const FRAME_BYTES_MAX: u32 = 16 * 1024;
@@ -187,13 +189,15 @@ where
         if !ticket.is_none_or(Ticket::start) {
             return refused(head.headers, body).await;
         }
-        let is_gzip = is_gzip(&head.headers);
+        let encoding = head.headers.get(ENCODING);
+        let is_gzip = encoding.is_some_and(|encoding| encoding == GZIP);
+        let is_known = is_gzip || encoding.is_none();
         if is_gzip {
             // Decompresses what it reads.
             body.await_by_deadline(&head.headers, DEFAULT);
         }
         if let By::Us(method) = by
-            && (is_gzip || !head.headers.contains_key(ENCODING))
+            && is_known
             && let Some(message) = body.message(&head.headers, DEFAULT).await
         {
             if let Some(begun) = body.begun() {
@@ -239,7 +243,7 @@ async fn refused(headers: HeaderMap, mut body: Opened) -> Result<Response<Answer
 
 /// Whether the messages of a request can be compressed with gzip.
 fn is_gzip(headers: &HeaderMap) -> bool {
-    headers.get(ENCODING).is_some_and(|encoding| encoding == "gzip")
+    headers.get(ENCODING).is_some_and(|encoding| encoding == GZIP)
 }
 
 /// Whether a call returns a page of a listing.
