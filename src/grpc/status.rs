@@ -150,19 +150,20 @@ pub(super) fn not_gzip() -> Status {
     Status::with_error_details(Code::InvalidArgument, message, info("MESSAGE_NOT_GZIP"))
 }
 
-/// RESOURCE_EXHAUSTED: requests of this connection, or of all, use the maximum of bytes.
+/// RESOURCE_EXHAUSTED: requests of a connection, of a peer or of all use the maximum of bytes.
 pub(super) fn too_many_request_bytes() -> Status {
-    let message = "unfinished requests of this connection, or of all connections, use the bytes \
-                   of limits.connection_request_bytes or limits.request_bytes; nothing was \
-                   decided; retry when other requests are complete";
+    let message = "unfinished requests of this connection, of this address or of all connections \
+                   use the bytes of limits.connection_request_bytes, half of \
+                   limits.request_bytes or all of them; nothing was decided; retry when other \
+                   requests are complete";
     refused(message, "TOO_MANY_REQUEST_BYTES")
 }
 
 /// RESOURCE_EXHAUSTED: answers that callers have not taken use the maximum of bytes.
 pub(super) fn answers_not_taken() -> Status {
-    let message = "unread answers of this connection, or of all connections, use the bytes of \
-                   limits.connection_answer_bytes or limits.answer_bytes; nothing was decided; \
-                   read them, then retry";
+    let message = "unread answers of this connection, of this address or of all connections use \
+                   the bytes of limits.connection_answer_bytes, half of limits.answer_bytes or \
+                   all of them; nothing was decided; read them, then retry";
     refused(message, "ANSWERS_NOT_TAKEN")
 }
 

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// Bytes of the answer to a listing, usually at most.
+const LISTING: usize = 1 << 20;
+
 /// Limits on what connections and peers can make the server hold. The defaults suit a
 /// container of 256 MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +43,12 @@ impl CallerLimits {
         peer_streams: 16_384,
         resets_per_second: 2_000,
     };
+
+    /// Returns how many listings can be unread where answers can have so many bytes: their answers
+    /// have half of the bytes.
+    pub fn listings(answer_bytes: u32) -> usize {
+        answer_bytes as usize / 2 / LISTING
+    }
 
     /// Returns the limit on connections of one peer address, given the limit of the server.
     pub fn peer_connections(&self, connections_max: usize) -> usize {

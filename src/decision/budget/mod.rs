@@ -16,7 +16,7 @@ use std::{
 use tokio::time::sleep;
 
 pub use callers::CallerLimits;
-pub use peers::{PeerConnection, Peers};
+pub use peers::{PeerConnection, PeerShare, Peers};
 
 use super::error::Error;
 

@@ -1,4 +1,4 @@
-//! Connections and streams of each peer address.
+//! Connections, streams and held bytes of each peer address.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -10,6 +10,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 use super::{CallerLimits, Limit, note};
 
@@ -17,14 +18,27 @@ use super::{CallerLimits, Limit, note};
 #[derive(Debug)]
 pub struct Peers {
     peers: Arc<Mutex<HashMap<IpAddr, Shared>>>,
+    limits: CallerLimits,
     connections_max: usize,
-    streams_max: usize,
 }
 
 #[derive(Debug)]
 struct Shared {
     connections: usize,
     streams: Arc<AtomicUsize>,
+    share: Arc<PeerShare>,
+}
+
+/// The bytes and listings that all connections of a peer can hold: half of the server's, and at
+/// least those of one connection.
+#[derive(Debug)]
+pub struct PeerShare {
+    /// Bytes of requests.
+    pub requests: Arc<Semaphore>,
+    /// Bytes of answers.
+    pub answers: Arc<Semaphore>,
+    /// Listings.
+    pub listings: Arc<Semaphore>,
 }
 
 /// A connection of a peer, which counts until it is dropped.
@@ -34,6 +48,21 @@ pub struct PeerConnection {
     address: IpAddr,
     streams: Arc<AtomicUsize>,
     streams_max: usize,
+    share: Arc<PeerShare>,
+}
+
+impl PeerShare {
+    fn new(limits: &CallerLimits) -> PeerShare {
+        let half = |server: u32, connection: u32| (server / 2).max(connection);
+        let requests = half(limits.request_bytes, limits.connection_request_bytes);
+        let answers = half(limits.answer_bytes, limits.connection_answer_bytes);
+        let semaphore = |permits| Arc::new(Semaphore::new(permits));
+        PeerShare {
+            requests: semaphore(requests as usize),
+            answers: semaphore(answers as usize),
+            listings: semaphore(CallerLimits::listings(answers)),
+        }
+    }
 }
 
 impl Peers {
@@ -41,8 +70,8 @@ impl Peers {
     pub fn new(limits: &CallerLimits, connections_max: usize) -> Peers {
         Peers {
             peers: Arc::default(),
+            limits: *limits,
             connections_max: limits.peer_connections(connections_max),
-            streams_max: limits.peer_streams,
         }
     }
 
@@ -52,23 +81,30 @@ impl Peers {
         let mut peers = self.peers.lock();
         let peer = match peers.entry(address) {
             Entry::Occupied(peer) => peer.into_mut(),
-            Entry::Vacant(place) => {
-                place.insert(Shared { connections: 0, streams: Arc::default() })
-            }
+            Entry::Vacant(place) => place.insert(Shared {
+                connections: 0,
+                streams: Arc::default(),
+                share: Arc::new(PeerShare::new(&self.limits)),
+            }),
         };
         if peer.connections >= self.connections_max {
             note(Limit::PeerConnections);
             return None;
         }
         peer.connections += 1;
-        let streams = peer.streams.clone();
+        let (streams, share) = (peer.streams.clone(), peer.share.clone());
         drop(peers);
-        let (peers, streams_max) = (self.peers.clone(), self.streams_max);
-        Some(PeerConnection { peers, address, streams, streams_max })
+        let (peers, streams_max) = (self.peers.clone(), self.limits.peer_streams);
+        Some(PeerConnection { peers, address, streams, streams_max, share })
     }
 }
 
 impl PeerConnection {
+    /// What the connections of the peer can hold together.
+    pub fn share(&self) -> &PeerShare {
+        &self.share
+    }
+
     /// Counts further streams of the peer; false if it would have more than it may.
     pub fn take_streams(&self, number: usize) -> bool {
         let before = self.streams.fetch_add(number, Ordering::Relaxed);

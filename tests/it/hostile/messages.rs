@@ -6,7 +6,7 @@ use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use h2::client::SendRequest;
 use prost::Message;
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{net::TcpSocket, time::timeout};
 use tollgate::grpc::client::pb;
 use tonic::{
     Code, Status,
@@ -51,18 +51,36 @@ pub struct Peer(SendRequest<Bytes>, u16);
 
 impl Peer {
     pub async fn of(server: &Server) -> Peer {
-        let stream = TcpStream::connect(("127.0.0.1", server.port)).await.unwrap();
+        Peer::at([127, 0, 0, 1], server).await
+    }
+
+    /// A peer with an address of its own.
+    pub async fn at(address: [u8; 4], server: &Server) -> Peer {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((address, 0).into()).unwrap();
+        let stream = socket.connect(([127, 0, 0, 1], server.port).into()).await.unwrap();
         let (send, connection) = h2::client::handshake(stream).await.unwrap();
         tokio::spawn(connection);
         Peer(send, server.port)
     }
 
     /// Calls `path` with a message. Returns the status.
-    pub async fn call(&self, path: &str, encoding: &str, mut message: Bytes) -> Status {
+    pub async fn call(&self, path: &str, encoding: &str, message: Bytes) -> Status {
+        self.call_within(path, encoding, message, "60S").await
+    }
+
+    /// Calls `path` with a message and a deadline.
+    pub async fn call_within(
+        &self,
+        path: &str,
+        encoding: &str,
+        mut message: Bytes,
+        deadline: &str,
+    ) -> Status {
         let request = Request::post(format!("http://127.0.0.1:{}{path}", self.1))
             .header("content-type", "application/grpc")
             .header("grpc-encoding", encoding)
-            .header("grpc-timeout", "60S");
+            .header("grpc-timeout", deadline);
         let mut send = self.0.clone().ready().await.unwrap();
         let (answer, mut body) = send.send_request(request.body(()).unwrap(), false).unwrap();
         while !message.is_empty() {

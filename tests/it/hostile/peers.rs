@@ -1,22 +1,33 @@
-//! H3: limits on the connections and streams of one peer address.
+//! H3: limits on the connections, streams and held bytes of one peer address.
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use prost::Message;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     time::{sleep, timeout},
 };
+use tollgate::{decision::time::monotonic, grpc::client::pb};
+use tonic::Code;
+use tonic_types::StatusExt;
 
-use super::wire::{DATA, Frame, HEADERS, Wire, headers, reset};
+use super::{
+    bystander::Bystander,
+    messages::{ENQUEUE, MIB, Peer, field, framed as framed_bytes},
+    wire::{DATA, Frame, HEADERS, Wire, data, framed, headers, reset},
+};
 use crate::support::{
     farm::eventually,
     process::{Server, TempFile},
+    queue::{batch, queued},
     world::{Client, admit},
 };
 
 const ADMIT: &str = "/tollgate.v1.AdmissionService/AdmitTask";
-const PATIENCE: Duration = Duration::from_secs(20);
+const LIST: &str = "/tollgate.v1.AdmissionService/ListTasks";
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn h3_connections_and_streams_of_a_peer_are_bounded() {
@@ -68,4 +79,76 @@ async fn h3_connections_and_streams_of_a_peer_are_bounded() {
         client.admit_task(admit("p2", "d3", "t")).await.is_ok()
     })
     .await;
+}
+
+/// A batch of 3 MiB, that is refused only because of what it says.
+fn large() -> Bytes {
+    framed_bytes(false, &field(15, &vec![0; 3 * MIB], 1))
+}
+
+fn list() -> pb::ListTasksRequest {
+    pb::ListTasksRequest { pool: "p".into(), page_size: Some(1_000), ..Default::default() }
+}
+
+/// Begins a large request that never ends, and a listing whose answer is not taken.
+async fn hold(wire: &mut Wire) {
+    let length = (3 * MIB as u32 - 5).to_be_bytes();
+    let (request, listing) = (wire.open(), wire.open());
+    let forever = [("grpc-timeout", "99999999S")];
+    let calls = [
+        headers(request, ENQUEUE, &forever),
+        data(request, &[&[0][..], &length].concat(), false),
+        headers(listing, LIST, &forever),
+        data(listing, &framed(&list()), true),
+    ];
+    wire.send(&calls.concat()).await;
+}
+
+/// Whether a large request and a listing of a peer are both refused for want of permits.
+async fn are_refused(peer: &Peer) -> bool {
+    let request = peer.call(ENQUEUE, "identity", large()).await;
+    let list = framed_bytes(false, &list().encode_to_vec());
+    let listing = peer.call_within(LIST, "identity", list, "200m").await;
+    [(request, "TOO_MANY_REQUEST_BYTES"), (listing, "ANSWERS_NOT_TAKEN")].iter().all(
+        |(status, reason)| {
+            status.get_error_details().error_info().is_some_and(|info| info.reason == *reason)
+        },
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h3_a_peer_with_many_connections_leaves_others_their_share() {
+    let file = TempFile::new("[limits]\nmessage_timeout = \"600s\"\nanswer_timeout = \"600s\"\n");
+    let server = Server::start(&["--config", file.path()]).await;
+    let tasks = (0..1_000).map(|task| queued(&format!("{:200}", "d"), &format!("{task:0200}")));
+    server.client().await.enqueue_tasks(batch("p", tasks.collect())).await.unwrap();
+    let bystander = Bystander::start(&server.address()).await;
+
+    let mut attackers = Vec::new();
+    for _ in 0..16 {
+        // SETTINGS_INITIAL_WINDOW_SIZE 0: no answer is taken.
+        attackers.push(Wire::connect(server.port, &[(4, 0)]).await);
+    }
+    let same = Peer::of(&server).await;
+    let begin = monotonic();
+    // What one look takes itself, another attack may take.
+    loop {
+        for wire in &mut attackers {
+            hold(wire).await;
+        }
+        if are_refused(&same).await {
+            break;
+        }
+        assert!(begin.elapsed() < PATIENCE, "the peer does not hold what it may");
+    }
+
+    let other = Peer::at([127, 0, 0, 2], &server).await;
+    let request = other.call(ENQUEUE, "identity", large()).await;
+    assert_eq!(request.code(), Code::InvalidArgument, "{request:?}");
+    assert!(request.message().contains("tasks must be 1 to 1000 tasks"), "{request:?}");
+    let list = framed_bytes(false, &list().encode_to_vec());
+    let listing = other.call(LIST, "identity", list).await;
+    assert_eq!(listing.code(), Code::Ok, "{listing:?}");
+    eventually("the peer holds it still", async || are_refused(&same).await).await;
+    bystander.finish().await;
 }

@@ -2,7 +2,7 @@
 //! bytes of answers that are not taken yet, and open streams.
 //!
 //! Small messages are held for free: the number of streams bounds them. Those of more than a
-//! frame take permits of their connection and of the server before more of them is read.
+//! frame take permits of their connection, of its peer and of the server before more of them is read.
 //! Flow control bounds what is read before.
 
 use std::{
@@ -19,9 +19,6 @@ use crate::decision::budget::{CallerLimits, PeerConnection};
 
 /// Answers from here on count.
 pub(super) const LARGE: usize = 4 * 1024;
-/// An answer of a listing, as a rule at most. Listings whose answers are not taken have half
-/// of the bytes, one for each of these; further ones wait before they are executed.
-const LISTING: usize = 1 << 20;
 /// Requests from here on are large: they share three quarters of a connection's bytes, and
 /// wait for each other.
 pub(super) const LARGE_REQUEST: usize = 64 * 1024;
@@ -56,27 +53,29 @@ impl Held {
             limits,
             requests: semaphore(limits.request_bytes as usize),
             answers: semaphore(limits.answer_bytes as usize),
-            listings: semaphore(limits.answer_bytes as usize / 2 / LISTING),
+            listings: semaphore(CallerLimits::listings(limits.answer_bytes)),
         }
     }
 
     /// The share of a connection.
     pub(super) fn connection(&self, peer: PeerConnection) -> Arc<Holding> {
         let requests = self.limits.connection_request_bytes as usize;
-        let answers = self.limits.connection_answer_bytes as usize;
-        let pool = |connection: usize, server: &Arc<Semaphore>| Pool {
+        let answers = self.limits.connection_answer_bytes;
+        let pool = |connection: usize, peer: &Arc<Semaphore>, server: &Arc<Semaphore>| Pool {
             connection: semaphore(connection),
+            peer: peer.clone(),
             server: server.clone(),
             free: 0,
         };
-        let mut small = pool(requests / 4, &self.requests);
+        let share = peer.share();
+        let mut small = pool(requests / 4, &share.requests, &self.requests);
         small.free = (requests / 4).saturating_sub(SMALL_FREE);
         Arc::new(Holding {
             limits: self.limits,
             small,
-            large: pool(requests / 4 * 3, &self.requests),
-            answers: pool(answers, &self.answers),
-            listings: pool(answers / 2 / LISTING, &self.listings),
+            large: pool(requests / 4 * 3, &share.requests, &self.requests),
+            answers: pool(answers as usize, &share.answers, &self.answers),
+            listings: pool(CallerLimits::listings(answers), &share.listings, &self.listings),
             waiting: AtomicUsize::new(0),
             peer,
             streams: AtomicUsize::new(0),
@@ -127,7 +126,8 @@ impl Holding {
     }
 
     /// Takes the bytes of a request; a large one waits until others of its connection are
-    /// complete. None if too many wait, or if all connections together hold what they may.
+    /// complete. None if too many wait, or if all connections of the peer or of the server
+    /// together hold what they may.
     pub(super) async fn request(self: Arc<Self>, bytes: usize) -> Option<Hold> {
         if bytes < LARGE_REQUEST {
             return self.small.try_hold(bytes);
@@ -139,24 +139,27 @@ impl Holding {
         let bytes = u32::try_from(bytes).ok()?;
         let connection = self.large.connection.clone();
         let connection = connection.acquire_many_owned(bytes).await.ok()?;
-        let server = self.large.server.clone().try_acquire_many_owned(bytes).ok()?;
-        Some(Hold { connection, server: Some(server) })
+        Some(Hold { connection, shared: Some(self.large.try_shared(bytes)?) })
     }
 
     /// Whether the connection may have an answer to a call that is not a listing. Where all
-    /// connections together hold what they may, only one that holds nothing may.
+    /// connections of the peer or of the server together hold what they may, only one that holds
+    /// nothing may.
     pub(super) fn may_answer(&self) -> bool {
-        let left = self.answers.connection.available_permits();
-        let holds_none = left >= self.limits.connection_answer_bytes as usize;
-        left >= ANSWER_LEFT_MIN
-            && (holds_none || self.answers.server.available_permits() >= ANSWER_LEFT_MIN)
+        let Pool { connection, peer, server, .. } = &self.answers;
+        let has_left = |pool: &Semaphore| pool.available_permits() >= ANSWER_LEFT_MIN;
+        let holds_none =
+            connection.available_permits() >= self.limits.connection_answer_bytes as usize;
+        has_left(connection) && (holds_none || has_left(peer) && has_left(server))
     }
 
     /// Begins a listing, once enough others were taken.
     pub(super) async fn listing(&self) -> Option<Hold> {
-        let connection = self.listings.connection.clone().acquire_owned().await.ok()?;
-        let server = self.listings.server.clone().acquire_owned().await.ok()?;
-        Some(Hold { connection, server: Some(server) })
+        let Pool { connection, peer, server, .. } = &self.listings;
+        let connection = connection.clone().acquire_owned().await.ok()?;
+        let peer = peer.clone().acquire_owned().await.ok()?;
+        let server = server.clone().acquire_owned().await.ok()?;
+        Some(Hold { connection, shared: Some([peer, server]) })
     }
 
     /// Takes what an answer takes that is there. What was executed is answered though other
@@ -164,8 +167,7 @@ impl Holding {
     pub(super) fn answer(&self, bytes: usize) -> Option<Hold> {
         let bytes = u32::try_from(bytes).ok()?;
         let connection = self.answers.connection.clone().try_acquire_many_owned(bytes).ok()?;
-        let server = self.answers.server.clone().try_acquire_many_owned(bytes).ok();
-        Some(Hold { connection, server })
+        Some(Hold { connection, shared: self.answers.try_shared(bytes) })
     }
 
     /// Whether a further stream may open.
@@ -247,12 +249,14 @@ impl Drop for Holding {
     }
 }
 
-/// What is left of something, for the connection and for the server.
+/// What is left of something: for the connection, its peer, and the server. Permits are taken in
+/// this order.
 #[derive(Debug)]
 struct Pool {
     connection: Arc<Semaphore>,
+    peer: Arc<Semaphore>,
     server: Arc<Semaphore>,
-    /// While so much is left for the connection nothing is taken of the server's; 0 for never.
+    /// While so much is left for the connection nothing is taken of the others; 0 for never.
     free: usize,
 }
 
@@ -261,10 +265,16 @@ impl Pool {
         let bytes = u32::try_from(bytes).ok()?;
         let connection = self.connection.clone().try_acquire_many_owned(bytes).ok()?;
         if self.free > 0 && self.connection.available_permits() >= self.free {
-            return Some(Hold { connection, server: None });
+            return Some(Hold { connection, shared: None });
         }
-        let server = self.server.clone().try_acquire_many_owned(bytes).ok()?;
-        Some(Hold { connection, server: Some(server) })
+        Some(Hold { connection, shared: Some(self.try_shared(bytes)?) })
+    }
+
+    /// Takes permits of the peer and of the server.
+    fn try_shared(&self, permits: u32) -> Option<[OwnedSemaphorePermit; 2]> {
+        let peer = self.peer.clone().try_acquire_many_owned(permits).ok()?;
+        let server = self.server.clone().try_acquire_many_owned(permits).ok()?;
+        Some([peer, server])
     }
 }
 
@@ -272,13 +282,15 @@ impl Pool {
 #[derive(Debug)]
 pub(super) struct Hold {
     connection: OwnedSemaphorePermit,
-    server: Option<OwnedSemaphorePermit>,
+    /// Of the peer and of the server.
+    shared: Option<[OwnedSemaphorePermit; 2]>,
 }
 
 impl Hold {
     /// Gives all but so many bytes back.
     pub(super) fn shrink(&mut self, bytes: usize) {
-        for permit in [Some(&mut self.connection), self.server.as_mut()].into_iter().flatten() {
+        let shared = self.shared.iter_mut().flatten();
+        for permit in shared.chain([&mut self.connection]) {
             drop(permit.split(permit.num_permits().saturating_sub(bytes)));
         }
     }
@@ -305,63 +317,4 @@ impl Drop for Waiting<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::decision::budget::Peers;
-
-    fn holding(limits: CallerLimits) -> (Peers, Arc<Holding>) {
-        let peers = Peers::new(&limits, 10);
-        let holding = Held::new(limits).connection(peers.connect([127, 0, 0, 1].into()).unwrap());
-        (peers, holding)
-    }
-
-    #[tokio::test]
-    async fn requests_wait_for_their_own_connection_and_not_for_others() {
-        let limits = CallerLimits {
-            request_bytes: 900_000,
-            connection_request_bytes: 800_000,
-            ..CallerLimits::DEFAULT
-        };
-        let held = Held::new(limits);
-        let peers = Peers::new(&limits, 10);
-        let connect = || held.connection(peers.connect([127, 0, 0, 1].into()).unwrap());
-        let (one, other) = (connect(), connect());
-        let first = one.clone().request(600_000).await.unwrap();
-        let second = tokio::spawn(one.clone().request(500_000));
-        tokio::task::yield_now().await;
-        let small = one.try_request(100_000).expect("small requests do not wait for large ones");
-        assert!(other.clone().request(300_000).await.is_none(), "the server has 200,000 left");
-        drop((first, small));
-        assert!(second.await.unwrap().is_some());
-    }
-
-    #[test]
-    fn streams_count_in_blocks_beyond_the_free_ones() {
-        let limits = CallerLimits { peer_streams: 40, ..CallerLimits::DEFAULT };
-        let (_peers, holding) = holding(limits);
-        let mut open = Vec::new();
-        while holding.may_open() {
-            open.push(holding.clone().open());
-        }
-        assert_eq!(open.len(), STREAMS_FREE + STREAMS_BLOCK);
-        open.clear();
-        assert!(holding.may_open());
-    }
-
-    #[test]
-    fn a_part_that_is_not_sent_is_known_to_its_stream_alone() {
-        let (_peers, holding) = holding(CallerLimits::DEFAULT);
-        let (one, other) = (holding.clone().open(), holding.clone().open());
-        let (mut first, mut second) = (0, 0);
-        one.run(&mut first, || holding.give());
-        other.run(&mut second, || ());
-        assert!(first > 0 && second == 0);
-        let before = first;
-        one.run(&mut first, || ());
-        assert_eq!(first, before, "it waits still");
-        one.run(&mut first, || holding.give());
-        assert_ne!(first, before, "the next part");
-        one.run(&mut first, || holding.sent());
-        assert_eq!(first, 0);
-    }
-}
+mod tests;

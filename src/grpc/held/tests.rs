@@ -1,0 +1,95 @@
+//! Permits of connections, peers and servers.
+
+use futures_util::FutureExt;
+
+use super::*;
+use crate::decision::budget::Peers;
+
+fn holding(limits: CallerLimits) -> (Peers, Arc<Holding>) {
+    let peers = Peers::new(&limits, 10);
+    let holding = Held::new(limits).connection(peers.connect([127, 0, 0, 1].into()).unwrap());
+    (peers, holding)
+}
+
+#[tokio::test]
+async fn requests_wait_for_their_own_connection_and_not_for_others() {
+    let limits = CallerLimits {
+        request_bytes: 900_000,
+        connection_request_bytes: 800_000,
+        ..CallerLimits::DEFAULT
+    };
+    let held = Held::new(limits);
+    let peers = Peers::new(&limits, 10);
+    let connect = |host| held.connection(peers.connect([192, 0, 2, host].into()).unwrap());
+    let (one, other) = (connect(1), connect(2));
+    let first = one.clone().request(600_000).await.unwrap();
+    let second = tokio::spawn(one.clone().request(500_000));
+    tokio::task::yield_now().await;
+    let small = one.try_request(100_000).expect("small requests do not wait for large ones");
+    assert!(other.clone().request(300_000).await.is_none(), "the server has 200,000 left");
+    drop((first, small));
+    assert!(second.await.unwrap().is_some());
+}
+
+#[test]
+fn streams_count_in_blocks_beyond_the_free_ones() {
+    let limits = CallerLimits { peer_streams: 40, ..CallerLimits::DEFAULT };
+    let (_peers, holding) = holding(limits);
+    let mut open = Vec::new();
+    while holding.may_open() {
+        open.push(holding.clone().open());
+    }
+    assert_eq!(open.len(), STREAMS_FREE + STREAMS_BLOCK);
+    open.clear();
+    assert!(holding.may_open());
+}
+
+#[test]
+fn a_part_that_is_not_sent_is_known_to_its_stream_alone() {
+    let (_peers, holding) = holding(CallerLimits::DEFAULT);
+    let (one, other) = (holding.clone().open(), holding.clone().open());
+    let (mut first, mut second) = (0, 0);
+    one.run(&mut first, || holding.give());
+    other.run(&mut second, || ());
+    assert!(first > 0 && second == 0);
+    let before = first;
+    one.run(&mut first, || ());
+    assert_eq!(first, before, "it waits still");
+    one.run(&mut first, || holding.give());
+    assert_ne!(first, before, "the next part");
+    one.run(&mut first, || holding.sent());
+    assert_eq!(first, 0);
+}
+
+#[tokio::test]
+async fn a_peer_holds_at_most_half_of_what_the_server_has() {
+    let limits = CallerLimits::DEFAULT;
+    let (held, peers) = (Held::new(limits), Peers::new(&limits, 100));
+    let connect = |host| held.connection(peers.connect([192, 0, 2, host].into()).unwrap());
+    // As much as one peer holds through connections of this number.
+    let take = async |host, connections: usize| {
+        let (mut holdings, mut requests, mut answers, mut listings) =
+            (vec![], vec![], vec![], vec![]);
+        for _ in 0..connections {
+            let connection = connect(host);
+            requests.extend(connection.clone().request(6 << 20).await);
+            while connection.may_answer() {
+                answers.extend(connection.answer(1 << 20));
+            }
+            while let Some(Some(listing)) = connection.listing().now_or_never() {
+                listings.push(listing);
+            }
+            holdings.push(connection);
+        }
+        (holdings, requests, answers, listings)
+    };
+    let one = take(1, 16).await;
+    assert_eq!((one.1.len(), one.3.len()), (32 / 6, 16));
+    let other = take(2, 4).await;
+    assert_eq!((other.1.len(), other.2.len(), other.3.len()), (4, 32, 16));
+    // A connection that holds nothing is answered, whatever other connections of its peer hold.
+    assert!(connect(1).may_answer());
+    drop(one);
+    let third = take(3, 4).await;
+    assert_eq!((third.1.len(), third.2.len(), third.3.len()), (4, 32, 16));
+}
