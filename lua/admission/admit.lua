@@ -40,8 +40,8 @@
 --        with a leader 30 days more; leases, TTL: the same and 24 h; queue and places, TTL: 2 minutes;
 --        tickets, TTL: kept_ms; queued, backlog and due, permanent; events, TTL: 24 h.
 -- Cost O(log leases + log waiters + log queued): 15 µs, 30 µs for a call that waits, 150 µs for a
---      dispatch of 64 KiB. A script call removes at most 100 expired leases (0.8 ms; 3.4 ms if
---      their tasks die), 100 expired tasks (2.5 ms) and 500 lapsed waiters (2.4 ms).
+--      dispatch of 64 KiB. A script call spends one allowance, at most 3 ms, on expired entries
+--      (lib/allowance.lua).
 local function share(keys, argv, now, first, last)
   local pool = open_pool(keys, argv, now, first, last)
   pool.tickets, pool.barging, pool.confirmed = keys[10], argv[8] == '1', argv[9] == '1'

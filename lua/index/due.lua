@@ -5,10 +5,12 @@
 -- argv[1] limit names, 1..1000
 --
 -- Returns {0, more 0 or 1, (name, time noted or 0) …}
--- Writes nothing
+-- Writes nothing; deletes a key of another type
 -- Cost O(limit log partitions)
 local function decide(keys, argv, now)
   local partitions_key, ends_key, limit = keys[1], keys[2], tonumber(argv[1])
+  heal(partitions_key, 'zset')
+  heal(ends_key, 'zset')
   local due = call('ZRANGEBYSCORE', ends_key, '-inf', format('%.0f', now), 'LIMIT', 0, limit + 1)
   local reply = { 0, due[limit + 1] and 1 or 0 }
   for i = 1, math.min(#due, limit) do

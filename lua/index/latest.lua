@@ -4,9 +4,11 @@
 -- argv[1] limit names, 1..1000
 --
 -- Returns {0, 0, (name, time noted) …}
--- Writes nothing
+-- Writes nothing; deletes a key of another type
 -- Cost O(log partitions + limit)
 local function decide(keys, argv, _)
-  local latest = call('ZRANGE', keys[1], 0, argv[1] - 1, 'REV', 'WITHSCORES')
+  local partitions_key, limit = keys[1], argv[1]
+  heal(partitions_key, 'zset')
+  local latest = call('ZRANGE', partitions_key, 0, limit - 1, 'REV', 'WITHSCORES')
   return { 0, 0, unpack(latest) }
 end

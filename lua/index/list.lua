@@ -6,12 +6,13 @@
 -- argv[3] after_name that name, or empty
 --
 -- Returns {0, more 0 or 1, (name, time noted) …}
--- Writes nothing
+-- Writes nothing; deletes a key of another type
 -- Cost O(log partitions + limit): 2.5 µs a name
 local function decide(keys, argv, _)
   local partitions_key = keys[1]
   local limit, after_time, after_name = tonumber(argv[1]), argv[2], argv[3]
 
+  heal(partitions_key, 'zset')
   local start = 0
   if after_time ~= '' then
     -- A name with a new note has moved towards the end: continue at its old rank.

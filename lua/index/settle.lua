@@ -15,19 +15,22 @@
 --
 -- Returns {0, 0}: it stays
 --         {0, 1}: it was removed
--- Writes partitions and ends, permanent
+-- Writes partitions and ends, permanent; deletes a key of another type
 -- Cost O(log partitions)
 
 -- By then the decision beside a note has usually been taken, µs.
 local TAKEN = 10 * 1000000
 -- The next look is later than now, since the clocks of nodes differ, µs.
 local SOON = 100000
--- Earliest removal of a vacant name after its last note, µs.
+-- Earliest removal of a vacant name after its last note, µs. A name that stays after that time
+-- waits for a server that has just started to sweep. Its next look is then this long after now.
 local RECHECK = 150 * 1000000
 
 local function decide(keys, argv, now)
   local partitions_key, ends_key, name = keys[1], keys[2], argv[1]
   local noted, next, is_vacant, before = tonumber(argv[2]), tonumber(argv[3]), argv[4] == '1', tonumber(argv[5])
+  heal(partitions_key, 'zset')
+  heal(ends_key, 'zset')
   local is = tonumber(call('ZSCORE', partitions_key, name) or 0)
   if is ~= noted then
     if next > 0 then
@@ -45,7 +48,7 @@ local function decide(keys, argv, now)
   if is <= now and is + TAKEN > now then
     look = math.min(look, is + TAKEN)
   elseif is_vacant then
-    look = math.min(look, math.max(is + RECHECK, now + TAKEN))
+    look = math.min(look, (is + RECHECK > now and is or now) + RECHECK)
   end
   local scheduled = tonumber(call('ZSCORE', ends_key, name) or 0)
   if scheduled > now then

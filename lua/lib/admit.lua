@@ -5,9 +5,6 @@ local PAUSED_RETRY = 10 * 1000000
 local SPREAD_MIN, SPREAD_MAX = 50 * 1000, 5 * 1000000
 -- Retry delay if a free slot is reserved for waiters, µs.
 local KEPT_RETRY = 50 * 1000
--- Backlog entries that this script call, with all its items, may still remove: tasks that are
--- past their deadline or out of attempts.
-local overs = 100
 
 -- Returns the delay in ms plus up to an eighth of it (50 ms to 5 s). Callers whose long waits
 -- end together then return at different times, and no slot stays idle for long.
@@ -30,10 +27,11 @@ local function lapse(pool, member, task, now)
 end
 
 -- Returns member and record of the device's oldest queued task; the record is nil if there is
--- none. The third result is true if `overs` is used up, so that more may remain.
+-- none. Removes at least one expired task. The third result is true if the allowance is spent
+-- then, so that more may remain.
 local function oldest_task(pool, device, now)
   local from, to = '[' .. device .. '\31', '(' .. device .. ' '
-  while overs > 0 do
+  repeat
     local line = call('ZRANGEBYLEX', pool.backlog, from, to, 'LIMIT', 0, 1)[1]
     if not line then
       return device .. '\31', nil, false
@@ -45,8 +43,8 @@ local function oldest_task(pool, device, now)
     elseif not lapse(pool, member, task, now) then
       return member, task, false
     end
-    overs = overs - 1
-  end
+    allowance = allowance - TASK_COST
+  until allowance <= 0
   return device .. '\31', nil, true
 end
 

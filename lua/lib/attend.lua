@@ -21,12 +21,9 @@ local function attend(queue_key, places_key, channel, keep_ms, gone, number, fre
   call('HSET', places_key, 's' .. channel, format('%.0f', now + keep_ms * 1000))
   call('PEXPIRE', queue_key, QUEUE_TTL)
   call('PEXPIRE', places_key, QUEUE_TTL)
-  local reaped = reap(queue_key, places_key, now)
-  if reaped == REAP_MAX then
-    reply[2] = 1 -- 1 ms: more waiters may have lapsed
+  if reap_and_hint(queue_key, places_key, told, free, now) then
+    reply[2] = 1 -- 1 ms: more waiters have lapsed
   end
-  told = math.max(told - reaped, 0)
-  hint(queue_key, places_key, told, free)
   if free > 0 then
     for _, waiter in ipairs(call('ZRANGE', queue_key, 0, math.min(free, TURNS_MAX) - 1)) do
       local of, _, theirs = read_place(places_key, waiter)

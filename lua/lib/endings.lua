@@ -2,9 +2,6 @@
 -- (leases, events, backlog, queued, due), history (events kept at least), max_attempts and
 -- retention (µs).
 
--- Expired leases that this script call, with all its items, may still remove.
-local reclaims = 100
-
 -- Moves a task out of the queue. Its record stays for the retention, counted from the slot end
 -- of its lease if it has one. Writes no event.
 local function leave_queue(pool, member, task, standing, now)
@@ -69,24 +66,24 @@ local function is_lapsed(pool, member, task, now)
   return task.state == 'L' and task.slot_end <= now and is_listed(pool, lease_member(member, task))
 end
 
--- Removes expired leases in the order of their slot ends, within `reclaims`. `ended` is their
--- number; returns how many remain.
+-- Removes expired leases in the order of their slot ends, while the allowance lasts. `ended` is
+-- their number; returns how many remain.
 local function reclaim(pool, ended, now)
-  local most = math.min(ended, reclaims)
+  local most = math.min(ended, math.ceil(allowance / LEASE_COST))
   if most <= 0 then
     return math.max(ended, 0)
   end
   call('ZCARD', pool.backlog)
   call('ZCARD', pool.due)
-  reclaims = reclaims - most
   local leases = call('ZRANGE', pool.leases, 0, most - 1)
-  local events, leaving = {}, {}
-  for _, text in ipairs(leases) do
-    local member, token, _, _, attempt = parse_lease(text)
+  local events, leaving, taken = {}, {}, 0
+  while taken < #leases and allowance > 0 do
+    taken = taken + 1
+    local member, token, _, _, attempt = parse_lease(leases[taken])
     if member then
       events[#events + 1] = event(EXPIRED, token, attempt, member, now)
     end
-    local readable, task = false, nil
+    local readable, task, cost = false, nil, LEASE_COST
     if member and attempt > 0 then
       -- The lease ends even if its task record cannot be read.
       readable, task = pcall(read_queued, pool, member, now)
@@ -96,15 +93,17 @@ local function reclaim(pool, ended, now)
       if standing then
         events[#events + 1] = left
         leaving[#leaving + 1] = { member, task, standing }
+        cost = TASK_COST
       end
     end
+    allowance = allowance - cost
   end
   if #events > 0 then
     log_events(pool.events, pool.history, now, unpack(events))
   end
-  call('ZREMRANGEBYRANK', pool.leases, 0, #leases - 1)
+  call('ZREMRANGEBYRANK', pool.leases, 0, taken - 1)
   for _, left in ipairs(leaving) do
     leave_queue(pool, left[1], left[2], left[3], now)
   end
-  return ended - #leases
+  return ended - taken
 end

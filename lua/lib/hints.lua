@@ -9,8 +9,7 @@ end
 
 -- Wakes the waiters that may proceed, from rank `told` on.
 local function hint(queue_key, places_key, told, free)
-  -- Not if lapsed waiters may remain at the front: a later call removes them, and then wakes.
-  if told < told_of(free) and reaps > 0 then
+  if told < told_of(free) then
     for _, waiter in ipairs(call('ZRANGE', queue_key, told, told_of(free) - 1)) do
       local number, _, channel = read_place(places_key, waiter)
       if number then
@@ -18,6 +17,17 @@ local function hint(queue_key, places_key, told, free)
       end
     end
   end
+end
+
+-- Removes lapsed waiters from the front, then wakes the waiters that may proceed; the first `told`
+-- have already been woken. If lapsed waiters remain, wakes none: the call that removes them does.
+-- Returns whether lapsed waiters remain.
+local function reap_and_hint(queue_key, places_key, told, free, now)
+  local reaped, more = reap(queue_key, places_key, now)
+  if not more then
+    hint(queue_key, places_key, math.max(told - reaped, 0), free)
+  end
+  return more
 end
 
 -- A slot that ends within this time (µs) may end before the next heartbeat.
@@ -35,16 +45,14 @@ end
 -- Wakes waiters for slots that became free. Never fails the call.
 local function hand_on(queue_key, places_key, was_free, free, now)
   if free > math.max(was_free, 0) and call('EXISTS', queue_key) == 1 then
-    pcall(function()
-      hint(queue_key, places_key, math.max(told_of(was_free) - reap(queue_key, places_key, now), 0), free)
-    end)
+    pcall(reap_and_hint, queue_key, places_key, told_of(was_free), free, now)
   end
 end
 
 -- Returns the number of waiters, without lapsed ones at the front.
 local function count_waiters(queue_key, places_key, free, now)
   if call('EXISTS', queue_key) == 1 then
-    hint(queue_key, places_key, math.max(told_of(free) - reap(queue_key, places_key, now), 0), free)
+    reap_and_hint(queue_key, places_key, told_of(free), free, now)
   end
   return call('ZCARD', queue_key)
 end

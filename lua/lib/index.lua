@@ -2,7 +2,8 @@
 -- so that a name only moves towards the end.
 local call, format = redis.call, string.format
 
--- Deletes a key of another type: the index decides nothing, and later notes refill it.
+-- Deletes a key of another type: the index decides nothing, and later notes refill it. Scripts that
+-- only read do it too: otherwise the sweeper would fail until the next note.
 local function heal(key, type)
   local is = call('TYPE', key).ok
   if is ~= type and is ~= 'none' then

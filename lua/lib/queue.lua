@@ -7,9 +7,6 @@
 --
 -- A waiter has lapsed after the end of its call, or when its server is not alive. Waiters with
 -- a rank below the number of free slots may proceed.
-local REAP_MAX = 500
--- Lapsed waiters that this script call, with all its items, may still remove.
-local reaps = REAP_MAX
 -- TTL in ms, longer than any wait: removes a queue without heartbeats. SLACK in µs: the last
 -- try of a call may end this much after its wait.
 local QUEUE_TTL, SLACK = '120000', 1000000
@@ -32,22 +29,22 @@ local function vacate(queue_key, places_key, waiter)
   end
 end
 
--- Removes lapsed waiters from the front, at most REAP_MAX. Returns how many; REAP_MAX also if
--- this script call may remove no more.
+-- Removes lapsed waiters from the front, while the allowance lasts. Returns how many, and whether
+-- lapsed waiters remain.
 local function reap(queue_key, places_key, now)
   local first = call('ZRANGE', queue_key, 0, 0)[1]
   local _, ends, channel = read_place(places_key, first or '')
   if not first or ends and tonumber(ends) > now and knows(places_key, channel, now) then
-    return 0
-  elseif reaps == 0 then
-    return REAP_MAX
+    return 0, false
   end
-  local waiters, fields = call('ZRANGE', queue_key, 0, reaps - 1), {}
+  -- One more than it may remove, to see whether lapsed waiters remain.
+  local most = math.max(allowance, 0)
+  local waiters, fields = call('ZRANGE', queue_key, 0, most), {}
   for i, waiter in ipairs(waiters) do
     fields[i] = 'p' .. waiter
   end
   local places = call('HMGET', places_key, unpack(fields))
-  local reaped, known, lost, channels = 0, {}, {}, {}
+  local reaped, more, known, lost, channels = 0, false, {}, {}, {}
   for i = 1, #waiters do
     ends, channel = match(places[i] or '', '^%d+ (%d+) (.+)$')
     if channel and known[channel] == nil then
@@ -55,12 +52,18 @@ local function reap(queue_key, places_key, now)
     end
     if channel and known[channel] and tonumber(ends) > now then
       break
+    elseif i > most then
+      more = true
+      break
     elseif channel and not lost[channel] then
       lost[channel], channels[#channels + 1] = true, channel
     end
     reaped = i
   end
-  reaps = reaps - reaped
+  if reaped == 0 then
+    return 0, more
+  end
+  allowance = allowance - reaped
   call('ZREMRANGEBYRANK', queue_key, 0, reaped - 1)
   call('HDEL', places_key, unpack(fields, 1, reaped))
   if call('EXISTS', queue_key) == 0 then
@@ -70,7 +73,7 @@ local function reap(queue_key, places_key, now)
       call('HSET', places_key, 'l' .. channels[i], '1')
     end
   end
-  return reaps == 0 and REAP_MAX or reaped
+  return reaped, more
 end
 
 -- Removes a waiter if the call is still its call. Returns how many of the first `told` remain.

@@ -73,7 +73,7 @@ local function take_turn(queue_key, places_key, tickets_key, waiter, place, free
   end
   local held_ticket = leaves and call('ZSCORE', queue_key, waiter)
   local ticket = waits and enter(queue_key, places_key, waiter, number, asked, wait_ms, keep_ms, channel, now) or 0
-  local reaped = reap(queue_key, places_key, now)
+  local reaped, more = reap(queue_key, places_key, now)
   local told = math.max(told_of(free) - reaped, 0)
   local rank = call('ZRANK', queue_key, waiter) or call('ZCARD', queue_key)
   local turn = rank < free or barging and free > 0
@@ -86,13 +86,14 @@ local function take_turn(queue_key, places_key, tickets_key, waiter, place, free
       pcall(call, 'PUBLISH', holders_channel, holder)
     end
   end
-  hint(queue_key, places_key, told, turn and free - 1 or free)
+  -- If lapsed waiters remain, the call that removes them wakes.
+  hint(queue_key, places_key, told, more and 0 or turn and free - 1 or free)
   if leaves and not turn and not elsewhere then
     ticket = tonumber(held_ticket or asked)
     keep_ticket(tickets_key, waiter, ticket > 0 and ticket or next_ticket(queue_key, now), kept_ms, now)
     ticket = 0
   end
-  if not turn and not waits and free > 0 and reaped == REAP_MAX then
+  if not turn and not waits and free > 0 and more then
     ticket = AGAIN
   end
   return turn, turn and 0 or ticket
@@ -103,6 +104,6 @@ local function needs_no_turn(queue_key, places_key, waiter, place, free, now)
   local number, _, _, _, _, channel = parse_place(place)
   if number and call('EXISTS', queue_key) == 1 then
     local told = leave(queue_key, places_key, waiter, number, channel, told_of(free))
-    hint(queue_key, places_key, math.max(told - reap(queue_key, places_key, now), 0), free)
+    reap_and_hint(queue_key, places_key, told, free, now)
   end
 end

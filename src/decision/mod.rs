@@ -16,6 +16,7 @@
 //! - `incremental_map` (a hash map that resizes in steps), `globs` and `text` are utilities.
 
 pub mod acknowledgement;
+mod allowance;
 pub mod budget;
 mod call;
 mod cost;
@@ -39,6 +40,7 @@ pub mod waiters;
 
 use std::{any::Any, fmt};
 
+pub use allowance::Allowance;
 pub use call::{Arguments, Call, Leads, Sighting};
 pub use cost::Cost;
 pub(crate) use reply::unknown_status;

@@ -42,20 +42,20 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ADMIT_TASK = "admission/admit", 11 keys, 15 argv, sharing 10 10, tokens true, with "ahead" "admission" "token" "leases" "tasks" "events" "pool_event" "endings" "pool" "pool_changes" "failover" "lease" "queue" "hints" "turns" "admit";
-    ATTEND_POOL = "admission/attend", 4 keys, 6 argv, with "admission" "leases" "queue" "hints" "attend";
-    CANCEL_TASK = "admission/cancel", 6 keys, 3 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings";
-    COMPLETE_TASK = "admission/complete", 10 keys, 11 argv, sharing 9 7, with "admission" "token" "leases" "tasks" "events" "pool_event" "endings" "pool" "pool_changes" "queue" "hints";
-    CONFIGURE_POOL = "admission/configure", 9 keys, 12 argv, with "admission" "token" "leases" "tasks" "events" "pool_event" "endings" "pool_view" "queue" "hints" "repair";
-    ENQUEUE_TASK = "admission/enqueue", 5 keys, 6 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings";
-    EVICT_TASK = "admission/evict", 9 keys, 6 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings" "queue" "hints";
-    GET_POOL = "admission/get_pool", 6 keys, 5 argv, with "admission" "token" "leases" "pool_view" "queue" "hints";
+    ADMIT_TASK = "admission/admit", 11 keys, 15 argv, sharing 10 10, tokens true, with "allowance" "ahead" "admission" "token" "leases" "tasks" "events" "pool_event" "endings" "pool" "pool_changes" "failover" "lease" "queue" "hints" "turns" "admit";
+    ATTEND_POOL = "admission/attend", 4 keys, 6 argv, with "allowance" "admission" "leases" "queue" "hints" "attend";
+    CANCEL_TASK = "admission/cancel", 6 keys, 3 argv, with "allowance" "admission" "leases" "tasks" "events" "pool_event" "endings";
+    COMPLETE_TASK = "admission/complete", 10 keys, 11 argv, sharing 9 7, with "allowance" "admission" "token" "leases" "tasks" "events" "pool_event" "endings" "pool" "pool_changes" "queue" "hints";
+    CONFIGURE_POOL = "admission/configure", 9 keys, 12 argv, with "allowance" "admission" "token" "leases" "tasks" "events" "pool_event" "endings" "pool_view" "queue" "hints" "repair";
+    ENQUEUE_TASK = "admission/enqueue", 5 keys, 6 argv, with "allowance" "admission" "leases" "tasks" "events" "pool_event" "endings";
+    EVICT_TASK = "admission/evict", 9 keys, 6 argv, with "allowance" "admission" "leases" "tasks" "events" "pool_event" "endings" "queue" "hints";
+    GET_POOL = "admission/get_pool", 6 keys, 5 argv, with "allowance" "admission" "token" "leases" "pool_view" "queue" "hints";
     LIST_LEASES = "admission/list_leases", 1 keys, 3 argv, with "admission";
     LIST_TASKS = "admission/list_tasks", 3 keys, 4 argv, with "admission" "tasks";
     READ_EVENTS = "admission/read_events", 1 keys, 2 argv, with "admission" "events";
-    RENEW_TASK = "admission/renew", 10 keys, 11 argv, sharing 9 8, with "admission" "token" "leases" "tasks" "events" "pool_event" "endings" "pool" "pool_changes" "failover" "lease" "lost";
-    SWEEP_POOL = "admission/sweep", 7 keys, 3 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings";
-    WITHDRAW_TASK = "admission/withdraw", 9 keys, 6 argv, with "admission" "leases" "tasks" "events" "pool_event" "endings" "queue" "hints";
+    RENEW_TASK = "admission/renew", 10 keys, 11 argv, sharing 9 8, with "allowance" "admission" "token" "leases" "tasks" "events" "pool_event" "endings" "pool" "pool_changes" "failover" "lease" "lost";
+    SWEEP_POOL = "admission/sweep", 7 keys, 3 argv, with "allowance" "admission" "leases" "tasks" "events" "pool_event" "endings";
+    WITHDRAW_TASK = "admission/withdraw", 9 keys, 6 argv, with "allowance" "admission" "leases" "tasks" "events" "pool_event" "endings" "queue" "hints";
     BAN_KEY = "rate/ban", 2 keys, 5 argv, with "packed" "ban" "events" "rate_event";
     CHECK_RATE = "rate/check", 4 keys, 6 argv, sharing 0 3, with "packed" "limits" "window" "recount" "sliding_window" "token_bucket" "counters" "meter" "ban" "replay" "tiers" "judge" "plain" "events" "rate_event";
     GET_BAN = "rate/get_ban", 1 keys, 0 argv, with "packed" "ban";
@@ -67,10 +67,10 @@ scripts! {
     GET_SEQUENCE = "sequence/get", 1 keys, 1 argv, with "sequence";
     NEXT_SEQUENCE = "sequence/next", 2 keys, 10 argv, with "sequence" "calendar" "allot";
     RESERVE_SEQUENCE = "sequence/reserve", 1 keys, 4 argv, with "sequence" "calendar";
-    ACQUIRE_LOCK = "lock/acquire", 4 keys, 3 argv, tokens true, with "ahead" "lock" "queue" "hints" "turns";
-    ATTEND_LOCK = "lock/attend", 3 keys, 4 argv, with "lock" "queue" "hints" "attend";
-    GET_LOCK = "lock/get", 3 keys, 0 argv, with "lock" "queue" "hints";
-    RELEASE_LOCK = "lock/release", 3 keys, 2 argv, with "lock" "queue" "hints";
+    ACQUIRE_LOCK = "lock/acquire", 4 keys, 3 argv, tokens true, with "allowance" "ahead" "lock" "queue" "hints" "turns";
+    ATTEND_LOCK = "lock/attend", 3 keys, 4 argv, with "allowance" "lock" "queue" "hints" "attend";
+    GET_LOCK = "lock/get", 3 keys, 0 argv, with "allowance" "lock" "queue" "hints";
+    RELEASE_LOCK = "lock/release", 3 keys, 2 argv, with "allowance" "lock" "queue" "hints";
     RENEW_LOCK = "lock/renew", 1 keys, 3 argv, with "lock";
     ADD_STOCK = "stock/add", 4 keys, 2 argv, with "stock" "restock";
     CANCEL_RESERVATION = "stock/cancel", 4 keys, 1 argv, with "stock" "order";

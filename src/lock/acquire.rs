@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{AttendLock, Lease, Lock, state::Tenure, unknown_status};
 use crate::decision::{
-    Call, Decision, Listing, Reply,
+    Allowance, Call, Decision, Listing, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -105,12 +105,13 @@ impl Decision for AcquireLock {
         if let Some(tenure) = lock.held_by(owner, None, now) {
             let lease = tenure.lease;
             if let (Some(queue), Some(place)) = (&mut lock.queue, &self.place) {
-                queue.needs_no_turn(owner, place, 0, now);
+                queue.needs_no_turn(owner, place, 0, &mut Allowance::new(), now);
             }
             return Acquisition::Acquired { lease, replayed: true };
         }
         let (free, place) = (lock.free(now), self.place.as_ref());
-        let turn = waiters::take_turn(&mut lock.queue, owner, place, free, false, now);
+        let (queue, allowance) = (&mut lock.queue, &mut Allowance::new());
+        let turn = waiters::take_turn(queue, owner, place, free, false, allowance, now);
         if turn != Turn::Now {
             let holder = lock.holder(now);
             return Acquisition::Held {

@@ -19,7 +19,7 @@ use super::{
     unknown_status,
 };
 use crate::decision::{
-    Call, Cost, Decision, Ends, Judge, Listing, Reply, Unconfirmed, Withdrawal,
+    Allowance, Call, Cost, Decision, Ends, Judge, Listing, Reply, Unconfirmed, Withdrawal,
     acknowledgement::Confirmation,
     denial::Effect,
     error::Error,
@@ -95,10 +95,16 @@ impl AdmitTask {
     }
 
     /// The oldest queued task of the device, if the call names no task.
-    fn pick(&self, pool: &mut Pool, settings: &Settings, now: Timestamp) -> Oldest {
+    fn pick(
+        &self,
+        pool: &mut Pool,
+        settings: &Settings,
+        allowance: &mut Allowance,
+        now: Timestamp,
+    ) -> Oldest {
         match self.task {
             Some(_) => Oldest::None,
-            None => pool.oldest_task(self.device.as_bytes(), settings, now),
+            None => pool.oldest_task(self.device.as_bytes(), settings, allowance, now),
         }
     }
 
@@ -130,13 +136,14 @@ impl AdmitTask {
         }
     }
 
-    /// The decision under the settings in force. First removes up to 100 ended leases.
+    /// The decision under the settings in force. First reclaims ended leases within the allowance.
     fn rule(&self, pool: &mut Pool, settings: &Settings, now: Timestamp) -> AdmitDecision {
         const AGAIN: AdmitDecision =
             AdmitDecision::Full { retry_after: Millis(1), turn: Turn::Again, room_in: 0 };
-        let ended = pool.reclaim(settings, now) as u32;
+        let mut allowance = Allowance::new();
+        let ended = pool.reclaim(settings, &mut allowance, now) as u32;
         let waiter = self.member();
-        let (picked, more) = match self.pick(pool, settings, now) {
+        let (picked, more) = match self.pick(pool, settings, &mut allowance, now) {
             Oldest::Task(member, task) => (Some((member, task)), false),
             oldest => (None, oldest == Oldest::More),
         };
@@ -163,12 +170,14 @@ impl AdmitTask {
         // A call that is answered already, or that reuses its slot, needs no ticket.
         let turn = if answer.is_some() || own == 1 && has_room {
             if let (Some(queue), Some(place)) = (&mut pool.queue, &self.place) {
-                queue.needs_no_turn(&waiter, place, free, now);
+                queue.needs_no_turn(&waiter, place, free, &mut allowance, now);
             }
             Turn::Now
         } else {
             let place = self.place.as_ref();
-            waiters::take_turn(&mut pool.queue, &waiter, place, free, settings.barging, now)
+            let queue = &mut pool.queue;
+            let barging = settings.barging;
+            waiters::take_turn(queue, &waiter, place, free, barging, &mut allowance, now)
         };
         if let Some(answer) = answer {
             // This call returns the lease of an earlier one, which may still wait for replicas.

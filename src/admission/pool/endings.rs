@@ -6,18 +6,13 @@ use bytes::Bytes;
 use super::{Lapsed, Member, NEVER, Pool, lapsed_of, record};
 use crate::{
     admission::{Event, EventKind, Outcome, Overrides, Settings, Standing, Task, TaskState},
-    decision::{events::History, time::Timestamp},
+    decision::{Allowance, events::History, time::Timestamp},
 };
-
-/// The maximum number of ended leases that one decision reclaims.
-const RECLAIM_MAX: usize = 100;
-/// The maximum number of expired or dead tasks of a device that one decision removes.
-const OVER_MAX: usize = 100;
 
 /// The queued task that a report without a task name gets.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::admission) enum Oldest {
-    /// Undecided: more tasks have expired than one decision removes.
+    /// Undecided: the allowance is spent, and more tasks may have expired.
     More,
     /// The device has no queued task.
     None,
@@ -48,17 +43,24 @@ impl Pool {
         History::append(&mut self.events, event, settings.history, now);
     }
 
-    /// Reclaims up to 100 ended leases in order of slot end, and logs their expiry. Returns the
-    /// number of ended leases that remain.
-    pub(in crate::admission) fn reclaim(&mut self, settings: &Settings, now: Timestamp) -> usize {
-        for _ in 0..RECLAIM_MAX {
+    /// Reclaims ended leases in order of slot end while the allowance lasts, and logs their
+    /// expiry. Returns the number of ended leases that remain.
+    pub(in crate::admission) fn reclaim(
+        &mut self,
+        settings: &Settings,
+        allowance: &mut Allowance,
+        now: Timestamp,
+    ) -> usize {
+        while !allowance.is_spent() {
             let Some(lapsed) = self.first_lapsed(now) else { break };
             self.note_lapsed(&lapsed);
             let (_, member, token, attempt) = lapsed;
             self.touched.note(&[&[record::TASK], &member]);
             self.log_expired(member.clone(), token, attempt, settings, now);
             let task = self.task(&member, now).filter(|task| task.lease.token == token);
-            if let Some(task) = task.filter(|task| task.is_over(settings, now)).cloned() {
+            let over = task.filter(|task| task.is_over(settings, now)).cloned();
+            allowance.spend_lease(over.is_some());
+            if let Some(task) = over {
                 self.end_attempt(&member, task, settings, now);
             }
         }
@@ -184,22 +186,27 @@ impl Pool {
         self.task(member, now).cloned()
     }
 
-    /// The oldest queued task of the device, after expired ones are removed.
+    /// The oldest queued task of the device, after expired ones are removed: at least one of
+    /// them, more while the allowance lasts.
     pub(in crate::admission) fn oldest_task(
         &mut self,
         device: &[u8],
         settings: &Settings,
+        allowance: &mut Allowance,
         now: Timestamp,
     ) -> Oldest {
-        for _ in 0..OVER_MAX {
+        loop {
             let Some(line) = self.backlog.oldest(device) else { return Oldest::None };
             let member = line.member.clone();
             let task = self.settle(&member, settings, now);
             if let Some(task) = task.filter(Task::is_queued) {
                 return Oldest::Task(member, task);
             }
+            allowance.spend_task();
+            if allowance.is_spent() {
+                return Oldest::More;
+            }
         }
-        Oldest::More
     }
 
     /// Whether the pool has no queued task, override or waiter, so that a listing need not show it.

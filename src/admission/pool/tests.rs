@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     admission::{EventKind, Lease, task::ends},
-    decision::time::Millis,
+    decision::{Allowance, time::Millis},
 };
 
 fn leased(lease: Lease, slot_end: Timestamp, forget: Timestamp) -> Task {
@@ -17,7 +17,7 @@ fn what_is_to_be_forgotten_does_not_pile_up() {
         let lease = Lease { token: now.0, grant: now, expire };
         let (slot_end, forget) = ends(expire, Millis(0), retention);
         pool.lapse(now);
-        pool.reclaim(&Settings::default(), now);
+        pool.reclaim(&Settings::default(), &mut Allowance::new(), now);
         pool.put(&second.to_be_bytes(), leased(lease, slot_end, forget), now);
     }
     assert!(pool.tasks.len() < 70, "{} records", pool.tasks.len());
@@ -34,7 +34,7 @@ fn a_swept_pool_is_vacant() {
     pool.sweep(Timestamp(10), 100, &mut Bin::new());
     assert!(!pool.is_vacant(Timestamp(10)) && pool.in_use() == 0);
     assert_eq!(pool.tasks.len(), 10, "no event tells of the ends yet");
-    pool.reclaim(&Settings::default(), Timestamp(10));
+    pool.reclaim(&Settings::default(), &mut Allowance::new(), Timestamp(10));
     let mut bin = Bin::new();
     pool.sweep(Timestamp(10), 4, &mut bin);
     assert_eq!((pool.tasks.len(), bin.len()), (6, 4), "they are dropped by whoever sweeps");
@@ -78,7 +78,7 @@ fn however_many_end_together_they_are_counted_and_go_some_at_a_time() {
     assert_eq!((pool.in_use(), pool.replaced.len()), (1, 1));
     for left in (0..50).rev() {
         assert!(pool.has_ended(end));
-        assert_eq!(pool.reclaim(&Settings::default(), end), left * 100);
+        assert_eq!(pool.reclaim(&Settings::default(), &mut Allowance::new(), end), left * 100);
     }
     assert!(!pool.has_ended(end) && pool.replaced.is_empty());
     assert_eq!((pool.in_use(), pool.ended.len()), (1, 4999));

@@ -21,7 +21,7 @@ mod queue;
 use std::sync::Arc;
 
 use crate::decision::{
-    Call, Decision,
+    Allowance, Call, Decision,
     time::{Millis, Timestamp},
 };
 
@@ -111,12 +111,16 @@ pub(crate) fn take_turn(
     place: Option<&Place>,
     free: u32,
     barging: bool,
+    allowance: &mut Allowance,
     now: Timestamp,
 ) -> Turn {
     match queue {
         None if free > 0 => Turn::Now,
         None if place.is_none_or(|place| !place.waits() && !place.leaves()) => Turn::Refused,
-        queue => queue.get_or_insert_default().take_turn(waiter, place, free, barging, now),
+        queue => {
+            let queue = queue.get_or_insert_default();
+            queue.take_turn(waiter, place, free, barging, allowance, now)
+        }
     }
 }
 

@@ -9,11 +9,11 @@ use std::{
 };
 
 use super::Place;
-use crate::decision::time::{Millis, Timestamp};
+use crate::decision::{
+    Allowance,
+    time::{Millis, Timestamp},
+};
 
-/// The maximum number of dead tickets that one step removes. A ticket is dead after the time of its
-/// call, or when the heartbeats of its server stop.
-const REAP_MAX: u32 = 500;
 /// Only this many waiters that may proceed get a wake-up; the next ones follow as these take slots.
 const HINT_MAX: u32 = 100;
 /// The maximum number of waiters in one answer to a heartbeat.
@@ -120,6 +120,7 @@ impl Queue {
         place: Option<&Place>,
         free: u32,
         barging: bool,
+        allowance: &mut Allowance,
         now: Timestamp,
     ) -> Turn {
         let stays = place.filter(|place| place.waits());
@@ -133,7 +134,7 @@ impl Queue {
         // Read before `leave` removes it: a call that leaves reserves this number.
         let held_ticket = self.places.get(waiter).map(|held| held.ticket);
         let ticket = stays.map(|place| self.enter(waiter, place, asked, now));
-        let reaped = self.reap(now);
+        let (reaped, more) = self.reap(allowance, now);
         let mut told = free.min(HINT_MAX).saturating_sub(reaped);
         let rank = self.rank_below(waiter, free);
         // A caller without a ticket comes after all waiters.
@@ -151,8 +152,11 @@ impl Queue {
                 }
             }
         }
-        // The caller takes one of the free slots; wake the waiters for the others.
-        self.hint(told, if turn { free - 1 } else { free });
+        // The caller takes one of the free slots; wake the waiters for the others. If dead tickets
+        // remain, the decision that removes them wakes.
+        if !more {
+            self.hint(told, if turn { free - 1 } else { free });
+        }
         // The server shuts down: reserve the ticket number for a call at another server.
         if let Some(place) = leaves.filter(|_| !turn && !is_elsewhere) {
             let asked = Some(asked).filter(|ticket| *ticket > 0);
@@ -162,15 +166,14 @@ impl Queue {
         match (turn, ticket) {
             (true, _) => Turn::Now,
             (false, Some(ticket)) => Turn::Waits(ticket),
-            (false, None) if free > 0 && reaped == REAP_MAX => Turn::Again,
+            (false, None) if free > 0 && more => Turn::Again,
             (false, None) => Turn::Refused,
         }
     }
 
     /// The number of waiters. Dead tickets at the front are removed and not counted.
     pub(crate) fn count(&mut self, free: u32, now: Timestamp) -> usize {
-        let told = free.min(HINT_MAX).saturating_sub(self.reap(now));
-        self.hint(told, free);
+        self.reap_and_hint(free.min(HINT_MAX), free, &mut Allowance::new(), now);
         self.len()
     }
 
@@ -180,20 +183,19 @@ impl Queue {
         waiter: &[u8],
         place: &Place,
         free: u32,
+        allowance: &mut Allowance,
         now: Timestamp,
     ) {
         if !self.is_empty() {
             let told = self.leave(waiter, place.number, &place.channel, free.min(HINT_MAX));
-            let told = told.saturating_sub(self.reap(now));
-            self.hint(told, free);
+            self.reap_and_hint(told, free, allowance, now);
         }
     }
 
     /// Wakes waiters after the number of free slots grew from `was_free` to `free`.
     pub(crate) fn hand_on(&mut self, was_free: u32, free: u32, now: Timestamp) {
         if free > was_free {
-            let told = was_free.min(HINT_MAX).saturating_sub(self.reap(now));
-            self.hint(told, free);
+            self.reap_and_hint(was_free.min(HINT_MAX), free, &mut Allowance::new(), now);
         }
     }
 
@@ -207,7 +209,7 @@ impl Queue {
 
     /// Records a heartbeat, and gives up the ticket of one call if asked. Returns `None` if no call
     /// waits. Otherwise returns whether the server was alive and lost no ticket since its last
-    /// heartbeat, and whether more dead tickets may remain.
+    /// heartbeat, and whether more dead tickets remain.
     pub(super) fn attend(
         &mut self,
         channel: &Arc<str>,
@@ -223,9 +225,8 @@ impl Queue {
         }
         let known = !self.lost.remove(channel) && self.knows(channel, now);
         self.servers.insert(channel.clone(), now.after(keep));
-        let reaped = self.reap(now);
-        self.hint(told.saturating_sub(reaped), free);
-        Some((known, reaped == REAP_MAX))
+        let more = self.reap_and_hint(told, free, &mut Allowance::new(), now);
+        Some((known, more))
     }
 
     /// Returns the calls of this channel that may proceed. Sends wake-ups to the others, whose
@@ -298,13 +299,13 @@ impl Queue {
         }
     }
 
-    /// Removes dead tickets from the front, at most [`REAP_MAX`]; returns the number removed.
-    fn reap(&mut self, now: Timestamp) -> u32 {
+    /// Removes dead tickets from the front while the allowance lasts. A ticket is dead after the
+    /// time of its call, or when the heartbeats of its server stop. Returns the number removed, and
+    /// whether dead tickets remain.
+    fn reap(&mut self, allowance: &mut Allowance, now: Timestamp) -> (u32, bool) {
         let mut lost = HashSet::new();
-        let mut reaped = 0;
-        while reaped < REAP_MAX
-            && let Some((_, first)) = self.order.first()
-        {
+        let (mut reaped, mut more) = (0, false);
+        while let Some((_, first)) = self.order.first() {
             let first = first.clone();
             if let Some(held) = self.places.get(&first) {
                 if held.ends > now && self.knows(&held.channel, now) {
@@ -312,14 +313,36 @@ impl Queue {
                 }
                 lost.insert(held.channel.clone());
             }
+            more = allowance.is_spent();
+            if more {
+                break;
+            }
             self.vacate(&first);
+            allowance.spend_place();
             reaped += 1;
         }
         // Their servers may believe that these tickets exist, so their calls must ask again.
         if reaped > 0 && !self.is_empty() {
             self.lost.extend(lost);
         }
-        reaped
+        (reaped, more)
+    }
+
+    /// Removes dead tickets, then wakes the waiters that may proceed; the first `told` have
+    /// already been woken. If dead tickets remain, wakes none: the decision that removes them does.
+    /// Returns whether dead tickets remain.
+    fn reap_and_hint(
+        &mut self,
+        told: u32,
+        free: u32,
+        allowance: &mut Allowance,
+        now: Timestamp,
+    ) -> bool {
+        let (reaped, more) = self.reap(allowance, now);
+        if !more {
+            self.hint(told.saturating_sub(reaped), free);
+        }
+        more
     }
 
     fn knows(&self, channel: &str, now: Timestamp) -> bool {

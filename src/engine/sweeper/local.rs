@@ -1,9 +1,9 @@
 //! The sweep of an embedded engine.
 //!
 //! A pass looks through the shards for partitions in which something has expired. It rotates over
-//! them in steps of 100 leases, and continues in the next pass where it stopped. Calls go first:
-//! the thread yields after each step, and pauses after [`WORK`]. No step waits for the disk; a call
-//! that reads its result does, as usual.
+//! them in steps of at most 100 leases, and continues in the next pass where it stopped. Calls go
+//! first: the thread yields after each step, and pauses after [`WORK`]. No step waits for the disk;
+//! a call that reads its result does, as usual.
 
 use std::{collections::VecDeque, time::Duration};
 

@@ -1,9 +1,8 @@
 //! The sweeper: H5 (millions of pool names) and H22 (many leases that end together).
 
+mod index;
+
 use std::{
-    collections::HashMap,
-    io::{BufRead, BufReader},
-    process::Stdio,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -19,7 +18,6 @@ use tollgate::{
     decision::{
         events::After,
         names::Name,
-        script,
         time::{Clock, Millis, monotonic},
     },
     engine::{
@@ -36,7 +34,7 @@ use super::{
 use crate::{
     events::watch::Events,
     support::{
-        process::{OwnRedis, Server, TempFolder, connect, tollgate},
+        process::{OwnRedis, Server, TempFolder, connect},
         world::{Client, START, Time, admit, embedded_engine, redis_engine, up},
     },
 };
@@ -312,91 +310,4 @@ async fn h5_three_million_names_are_swept_page_by_page() {
     assert!(memory < idle + BUDGET, "{memory} bytes, idle {idle}");
     drop(server);
     ends_in_time(&client, "before", 2).await;
-}
-
-/// The sweeper settles names, one of which is noted again. Only the vacant one leaves the index.
-#[tokio::test(flavor = "multi_thread")]
-async fn h5_a_name_used_again_during_a_sweep_stays_in_the_index() {
-    let mut redis = OwnRedis::prepare();
-    redis.start_with(&["--appendonly", "no"]).await;
-    let mut connection = connect(&redis.url()).await.unwrap();
-    let settle = redis::Script::new(&script::SETTLE_PARTITION.text(None));
-    let note = redis::Script::new(&script::NOTE_PARTITION.text(None));
-    let now = Clock::system().now().0;
-    let (old, before) = (now - 600_000_000, now - 120_000_000);
-    let mut add = redis::cmd("ZADD");
-    for name in ["vacant", "noted", "held"] {
-        add.arg(PARTITIONS).arg(old).arg(name);
-        let _: () = add.query_async(&mut connection).await.unwrap();
-        add = redis::cmd("ZADD");
-    }
-    let mut settled = HashMap::new();
-    let kept = "tollgate:{index:admission}:kept";
-    let noted: Vec<u64> = {
-        let mut note = note.key(PARTITIONS);
-        note.key(kept).key(ENDS).arg("noted").arg(0).arg(300_000);
-        let reply: Vec<Vec<u64>> = note.invoke_async(&mut connection).await.unwrap();
-        reply.into_iter().next().unwrap()
-    };
-    assert_eq!(noted, [0]);
-    for (name, next, is_vacant) in [("vacant", 0, 1), ("noted", 0, 1), ("held", now + 1_000_000, 0)]
-    {
-        let mut settle = settle.key(PARTITIONS);
-        settle.key(ENDS).arg(name).arg(old).arg(next).arg(is_vacant).arg(before);
-        let reply: Vec<Vec<u64>> = settle.invoke_async(&mut connection).await.unwrap();
-        settled.insert(name, reply[0][1]);
-    }
-    assert_eq!((settled["vacant"], settled["noted"], settled["held"]), (1, 0, 0));
-    let names: Vec<String> = redis::cmd("ZRANGE")
-        .arg(PARTITIONS)
-        .arg(0)
-        .arg(-1)
-        .query_async(&mut connection)
-        .await
-        .unwrap();
-    assert_eq!(names, ["held", "noted"]);
-    // The next look at `noted` is the one that its note set: in 300 s.
-    let looks: Vec<(String, f64)> = redis::cmd("ZRANGE")
-        .arg(ENDS)
-        .arg(0)
-        .arg(-1)
-        .arg("WITHSCORES")
-        .query_async(&mut connection)
-        .await
-        .unwrap();
-    assert_eq!(looks[0], ("held".to_owned(), (now + 1_000_000) as f64));
-    assert!(looks[1].0 == "noted" && looks[1].1 >= (now + 300_000_000) as f64, "{looks:?}");
-    // A name that was noted just now is looked at again: its decision may not have run yet.
-    let score: f64 = redis::cmd("ZSCORE")
-        .arg(PARTITIONS)
-        .arg("noted")
-        .query_async(&mut connection)
-        .await
-        .unwrap();
-    let mut settle = settle.key(PARTITIONS);
-    settle.key(ENDS).arg("noted").arg(score).arg(0).arg(1).arg(before);
-    let reply: Vec<Vec<u64>> = settle.invoke_async(&mut connection).await.unwrap();
-    assert_eq!(reply[0], [0, 0]);
-    let look: f64 =
-        redis::cmd("ZSCORE").arg(ENDS).arg("noted").query_async(&mut connection).await.unwrap();
-    assert_eq!(look, score + 10_000_000.0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn h5_a_failing_sweeper_logs_a_warning() {
-    let mut redis = OwnRedis::prepare();
-    redis.start_with(&["--appendonly", "no"]).await;
-    redis.command(&["SET", ENDS, "no zset"]).await.unwrap();
-    let mut command = tollgate(&["serve", "--listen", "127.0.0.1:0", "--engine", &redis.url()]);
-    command.stderr(Stdio::piped());
-    let mut server = Server::spawn(command).await;
-    let log = BufReader::new(server.process.0.stderr.take().unwrap());
-    let warned = tokio::task::spawn_blocking(move || {
-        log.lines().map_while(Result::ok).find(|line| line.contains("the sweeper failed"))
-    });
-    let line = tokio::time::timeout(Duration::from_secs(20), warned).await.unwrap().unwrap();
-    assert!(line.as_ref().is_some_and(|line| line.contains("WARN")), "{line:?}");
-    // The next note repairs the index.
-    let client = server.client().await;
-    ends_in_time(&client, "pool", 1).await;
 }

@@ -160,10 +160,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Wakes the thread to write a new mark, because a call waits for its reservation of tokens.
-    fn ask_for_mark(&self) {
-        let mut queue = lock(&self.shared.queue);
-        queue.is_mark_due = true;
+    /// Makes the thread write at once.
+    fn ask_for_write(&self, queue: &mut Queue) {
+        queue.is_write_due = true;
         if mem::take(&mut queue.is_idle) {
             self.shared.wake.notify_one();
         }
@@ -220,16 +219,19 @@ impl Journal {
         shared.publish();
     }
 
-    /// Whether there is room for changes that no call waits for.
+    /// Whether there is room for changes that no call waits for. If not, a write that makes room
+    /// starts at once.
     pub(super) fn has_room(&self) -> bool {
         let most = match self.shared.durability {
             Durability::Always => SWEPT_ALWAYS_MAX,
             Durability::Interval => SWEPT_INTERVAL_MAX,
         };
-        let queue = lock(&self.shared.queue);
-        !self.shared.is_failing.load(Ordering::Acquire)
-            && queue.count < most
-            && !self.shared.is_much(&queue)
+        let mut queue = lock(&self.shared.queue);
+        let has_room = queue.count < most && !self.shared.is_much(&queue);
+        if !has_room {
+            self.ask_for_write(&mut queue);
+        }
+        has_room && !self.shared.is_failing.load(Ordering::Acquire)
     }
 
     /// Queues the changes of a decision. Returns their number in the journal, from 1.
@@ -265,7 +267,7 @@ impl Journal {
                 return Ok(());
             }
             if !is_reserved {
-                self.ask_for_mark();
+                self.ask_for_write(&mut lock(&shared.queue));
             }
         }
         let mut progress = shared.progress.subscribe();

@@ -25,8 +25,9 @@ pub(super) struct Queue {
     pub(super) since: Option<Timestamp>,
     /// The time of the oldest change that is being written.
     pub(super) writing_since: Option<Timestamp>,
-    /// Whether a call waits for a new mark of the clock.
-    pub(super) is_mark_due: bool,
+    /// Whether the next write starts at once: a call waits for a new mark of the clock, or the
+    /// sweeper waits for room.
+    pub(super) is_write_due: bool,
     /// Whether the thread waits to be woken.
     pub(super) is_idle: bool,
     /// Whether the engine closes: the next write is the last.

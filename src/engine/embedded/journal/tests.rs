@@ -1,14 +1,19 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::{env::temp_dir, fs, process};
+
 use super::{
     super::{Disk, Embedded},
     *,
 };
-use crate::decision::time::Clock;
+use crate::decision::{
+    persistence::Changes,
+    time::{Clock, Timestamp},
+};
 
 #[test]
 fn a_call_that_finds_too_many_changes_in_line_is_refused_and_counted() {
-    let folder = std::env::temp_dir().join(format!("tollgate-journal-{}", std::process::id()));
+    let folder = temp_dir().join(format!("tollgate-journal-{}", process::id()));
     let (disk, clock) = (Disk::directory(&folder).unwrap(), Clock::Stepped(Arc::default()));
     let opened = Embedded::open_unwritten(clock, disk, Durability::Always, 7);
     let (engine, _writer) = opened.unwrap();
@@ -20,5 +25,30 @@ fn a_call_that_finds_too_many_changes_in_line_is_refused_and_counted() {
     assert!(budget::count(Limit::Overload) > before);
     lock(&journal.shared.queue).count = 0;
     drop(engine);
-    std::fs::remove_dir_all(folder).unwrap();
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// If the sweeper finds no room, the next write starts at once.
+#[test]
+fn a_write_starts_at_once_when_the_sweeper_has_no_room() {
+    for durability in [Durability::Always, Durability::Interval] {
+        let folder = temp_dir().join(format!("tollgate-room-{durability:?}-{}", process::id()));
+        let store = Store::open(Disk::directory(&folder).unwrap()).unwrap();
+        let source = Clock::Stepped(Arc::default());
+        let clock = Arc::new(KeptClock::resume(source, None, durability.keeps()));
+        let (journal, mut writer) = Journal::new(store, clock.clone(), durability);
+        let mut changes = Changes::default();
+        changes.remove(&[b"none"]);
+        let is_due = || lock(&journal.shared.queue).is_write_due;
+        while journal.has_room() {
+            assert!(!is_due());
+            journal.push(changes.row());
+        }
+        assert!(is_due());
+        writer.write();
+        assert!(!is_due() && journal.has_room());
+        assert_eq!(clock.now(), Timestamp(0), "no time has passed");
+        drop((journal, writer));
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -98,7 +98,7 @@ impl Writer {
         let mut queue = lock(&shared.queue);
         loop {
             let left = end.saturating_duration_since(monotonic());
-            let is_asked = queue.is_mark_due && enough < usize::MAX;
+            let is_asked = queue.is_write_due && enough < usize::MAX;
             let is_much = enough < usize::MAX && shared.is_much(&queue);
             let is_enough = queue.count >= enough || is_much;
             if queue.is_closing || is_asked || is_enough || left.is_zero() {
@@ -114,7 +114,7 @@ impl Writer {
     /// Moves queued changes to the batch. Returns the number of the last one.
     fn collect(&mut self) -> u64 {
         let mut queue = lock(&self.shared.queue);
-        queue.is_mark_due = false;
+        queue.is_write_due = false;
         let taken = queue.take();
         let ticket = queue.ticket;
         drop(queue);

@@ -14,8 +14,10 @@ async fn crowd(seed: u64) {
     let (twins, mut pools) = (Twins::new().await, States::<Pool>::new());
     let name = |text: String| Name::parse(Bytes::from(text)).unwrap();
     let pool = name("p".to_owned());
-    let settings =
-        Settings { history: 5000, queued_max: 5000, capacity: DEVICES, ..settings(&pool) };
+    // Some tasks die with their leases, others are queued again.
+    let max_attempts = random.random_range(1..4);
+    let (history, queued_max, capacity) = (5000, 5000, DEVICES);
+    let settings = Settings { history, queued_max, capacity, max_attempts, ..settings(&pool) };
     let task = |device: u32, task: &str| TaskName {
         pool: pool.clone(),
         device: name(format!("d{device}")),

@@ -23,6 +23,7 @@ use tollgate::{
     },
 };
 
+mod allowance;
 mod crowd;
 mod left;
 mod together;

@@ -1,0 +1,184 @@
+//! The partition index of pools: the scripts with which the sweeper reads and writes it.
+
+use std::{
+    collections::HashMap,
+    io::{BufRead, BufReader},
+    process::Stdio,
+};
+
+use tollgate::decision::script::{self, Script};
+
+use super::*;
+use crate::support::process::tollgate;
+
+/// The sweeper settles names, one of which is noted again. Only the vacant one leaves the index.
+#[tokio::test(flavor = "multi_thread")]
+async fn h5_a_name_used_again_during_a_sweep_stays_in_the_index() {
+    let mut redis = OwnRedis::prepare();
+    redis.start_with(&["--appendonly", "no"]).await;
+    let mut connection = connect(&redis.url()).await.unwrap();
+    let settle = redis::Script::new(&script::SETTLE_PARTITION.text(None));
+    let note = redis::Script::new(&script::NOTE_PARTITION.text(None));
+    let now = Clock::system().now().0;
+    let (old, before) = (now - 600_000_000, now - 120_000_000);
+    let mut add = redis::cmd("ZADD");
+    for name in ["vacant", "noted", "held"] {
+        add.arg(PARTITIONS).arg(old).arg(name);
+        let _: () = add.query_async(&mut connection).await.unwrap();
+        add = redis::cmd("ZADD");
+    }
+    let mut settled = HashMap::new();
+    let kept = "tollgate:{index:admission}:kept";
+    let noted: Vec<u64> = {
+        let mut note = note.key(PARTITIONS);
+        note.key(kept).key(ENDS).arg("noted").arg(0).arg(300_000);
+        let reply: Vec<Vec<u64>> = note.invoke_async(&mut connection).await.unwrap();
+        reply.into_iter().next().unwrap()
+    };
+    assert_eq!(noted, [0]);
+    for (name, next, is_vacant) in [("vacant", 0, 1), ("noted", 0, 1), ("held", now + 1_000_000, 0)]
+    {
+        let mut settle = settle.key(PARTITIONS);
+        settle.key(ENDS).arg(name).arg(old).arg(next).arg(is_vacant).arg(before);
+        let reply: Vec<Vec<u64>> = settle.invoke_async(&mut connection).await.unwrap();
+        settled.insert(name, reply[0][1]);
+    }
+    assert_eq!((settled["vacant"], settled["noted"], settled["held"]), (1, 0, 0));
+    let names: Vec<String> = redis::cmd("ZRANGE")
+        .arg(PARTITIONS)
+        .arg(0)
+        .arg(-1)
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    assert_eq!(names, ["held", "noted"]);
+    // The next look at `noted` is the one that its note set: in 300 s.
+    let looks: Vec<(String, f64)> = redis::cmd("ZRANGE")
+        .arg(ENDS)
+        .arg(0)
+        .arg(-1)
+        .arg("WITHSCORES")
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    assert_eq!(looks[0], ("held".to_owned(), (now + 1_000_000) as f64));
+    assert!(looks[1].0 == "noted" && looks[1].1 >= (now + 300_000_000) as f64, "{looks:?}");
+    // A name that was noted just now is looked at again: its decision may not have run yet.
+    let score: f64 = redis::cmd("ZSCORE")
+        .arg(PARTITIONS)
+        .arg("noted")
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    let mut settle = settle.key(PARTITIONS);
+    settle.key(ENDS).arg("noted").arg(score).arg(0).arg(1).arg(before);
+    let reply: Vec<Vec<u64>> = settle.invoke_async(&mut connection).await.unwrap();
+    assert_eq!(reply[0], [0, 0]);
+    let look: f64 =
+        redis::cmd("ZSCORE").arg(ENDS).arg("noted").query_async(&mut connection).await.unwrap();
+    assert_eq!(look, score + 10_000_000.0);
+}
+
+/// Runs a script of the index and returns the reply to the first item.
+async fn run(
+    connection: &mut MultiplexedConnection,
+    script: &Script,
+    keys: &[&str],
+    arguments: &[&str],
+) -> Vec<redis::Value> {
+    let text = redis::Script::new(&script.text(None));
+    let mut call = text.prepare_invoke();
+    for key in keys {
+        call.key(*key);
+    }
+    call.arg(arguments);
+    let replies: Vec<Vec<redis::Value>> = call.invoke_async(connection).await.unwrap();
+    replies.into_iter().next().unwrap()
+}
+
+/// A server that has just started to sweep cannot know yet whether a vacant name may leave the
+/// index. The name is looked at again once the server can know it, not every few seconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn h5_a_vacant_name_is_looked_at_again_when_it_can_leave() {
+    let mut redis = OwnRedis::prepare();
+    redis.start_with(&["--appendonly", "no"]).await;
+    let mut connection = connect(&redis.url()).await.unwrap();
+    let now = Clock::system().now().0;
+    // The next look is 150 s after the last note; if that time is over, 150 s from now.
+    for (name, noted) in [("days ago", now - 3 * 86_400_000_000), ("lately", now - 60_000_000)] {
+        let noted_at = noted.to_string();
+        redis.command(&["ZADD", PARTITIONS, &noted_at, name]).await.unwrap();
+        let before = (now - 86_400_000_000 * 7).to_string();
+        let keys = [PARTITIONS, ENDS];
+        let arguments = [name, &noted_at, "0", "1", &before];
+        let reply = run(&mut connection, &script::SETTLE_PARTITION, &keys, &arguments).await;
+        assert_eq!(reply, [redis::Value::Int(0), redis::Value::Int(0)], "{name}: it stays");
+        let look: f64 =
+            redis::cmd("ZSCORE").arg(ENDS).arg(name).query_async(&mut connection).await.unwrap();
+        let since = if name == "lately" { noted } else { now };
+        assert!(look >= (since + 150_000_000) as f64, "{name}: {look}, now {now}");
+    }
+}
+
+/// Each script of the index deletes keys of another type and continues.
+#[tokio::test(flavor = "multi_thread")]
+async fn h5_each_script_of_the_index_heals_it() {
+    let mut redis = OwnRedis::prepare();
+    redis.start_with(&["--appendonly", "no"]).await;
+    let mut connection = connect(&redis.url()).await.unwrap();
+    let (both, partitions) = ([PARTITIONS, ENDS], [PARTITIONS]);
+    let calls: [(&Script, &[&str], &[&str]); 4] = [
+        (&script::DUE_PARTITIONS, &both, &["10"]),
+        (&script::LATEST_PARTITIONS, &partitions, &["10"]),
+        (&script::LIST_PARTITIONS, &partitions, &["10", "", ""]),
+        (&script::SETTLE_PARTITION, &both, &["pool", "0", "0", "0", "0"]),
+    ];
+    for (script, keys, arguments) in calls {
+        for key in keys {
+            redis.command(&["SET", key, "no zset"]).await.unwrap();
+        }
+        let reply = run(&mut connection, script, keys, arguments).await;
+        assert_eq!(reply[..2], [redis::Value::Int(0), redis::Value::Int(0)], "{}", script.name);
+    }
+}
+
+/// A lease ends in time though the index is replaced by keys of another type and nobody calls.
+#[tokio::test(flavor = "multi_thread")]
+async fn h5_leases_end_though_the_index_is_broken_and_nobody_calls() {
+    let mut redis = OwnRedis::prepare();
+    redis.start_with(&["--appendonly", "no"]).await;
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    let client = server.client().await;
+    while client.clone().admit_task(short("pool", "first")).await.is_err() {
+        sleep(Duration::from_millis(20)).await;
+    }
+    ends_in_time(&client, "pool", 1).await;
+    let mut events = Events::of(&client, "pool", None).await;
+    for (round, key) in [ENDS, PARTITIONS].into_iter().enumerate() {
+        client.clone().admit_task(short("pool", &format!("broken-{round}"))).await.unwrap();
+        redis.command(&["SET", key, "no zset"]).await.unwrap();
+        assert_eq!(events.next().await.kind(), Kind::Admitted);
+        assert_eq!(events.next().await.kind(), Kind::Expired, "{key}");
+        client.clone().list_pools(pb::ListPoolsRequest::default()).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h5_a_failing_sweeper_logs_a_warning() {
+    let mut redis = OwnRedis::prepare();
+    redis.start_with(&["--appendonly", "no"]).await;
+    redis.command(&["SET", "tollgate:{admission:broken}:leases", "no zset"]).await.unwrap();
+    redis.command(&["ZADD", PARTITIONS, "1", "broken"]).await.unwrap();
+    let mut command = tollgate(&["serve", "--listen", "127.0.0.1:0", "--engine", &redis.url()]);
+    command.stderr(Stdio::piped());
+    let mut server = Server::spawn(command).await;
+    let log = BufReader::new(server.process.0.stderr.take().unwrap());
+    let warned = tokio::task::spawn_blocking(move || {
+        log.lines().map_while(Result::ok).find(|line| line.contains("the sweeper failed"))
+    });
+    let line = tokio::time::timeout(Duration::from_secs(20), warned).await.unwrap().unwrap();
+    assert!(line.as_ref().is_some_and(|line| line.contains("WARN")), "{line:?}");
+    // The sweeper continues with the other pools.
+    let client = server.client().await;
+    ends_in_time(&client, "pool", 1).await;
+}
