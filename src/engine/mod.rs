@@ -158,6 +158,24 @@ impl Engine {
         }
     }
 
+    /// Runs decisions whose outcomes no caller sees, in order. With a data directory they do not wait
+    /// for the disk.
+    pub(crate) async fn run_all_unwaited<D>(
+        &self,
+        decisions: &[D],
+        deadline: Instant,
+    ) -> Result<Vec<Result<D::Outcome, Error>>, Error>
+    where
+        D: Decision<State: Kept>,
+    {
+        match self {
+            Engine::Embedded(engine) => {
+                Ok(decisions.iter().map(|decision| engine.run_unwaited(decision)).collect())
+            }
+            Engine::Redis(_) => self.run_all(decisions, deadline).await,
+        }
+    }
+
     /// Reads a page of a listing, in atomic steps of at most `D::STEP` entries, so that no step
     /// holds the partition or Redis for long.
     ///

@@ -187,7 +187,9 @@ where
                 })
             };
             let attends: Vec<D::Attend> = dues.iter().map(attend).collect();
-            let attended = self.engine.run_all(&attends, monotonic() + ATTEND_MAX).await;
+            // A waiter that it wakes decides anew, and that answer waits for the disk.
+            let deadline = monotonic() + ATTEND_MAX;
+            let attended = self.engine.run_all_unwaited(&attends, deadline).await;
             let attended = attended.unwrap_or_else(|error| vec![Err(error); dues.len()]);
             let has_failed = attended.iter().any(Result::is_err);
             for (due, attended) in dues.into_iter().zip(attended) {

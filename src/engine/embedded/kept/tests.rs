@@ -1,10 +1,12 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 
 use super::{super::Ceiling, *};
 use crate::{
-    decision::names::Name,
+    decision::{names::Name, time::monotonic},
+    engine::Engine,
     rate::{CheckRate, LimitSpec, Meter, MeterName, RuleSpec},
 };
 
@@ -55,6 +57,21 @@ fn what_a_shard_notes_is_of_one_decision() {
     let (engine, writer) = open();
     let keys: usize = engine.shards.iter().map(|shard| Meter::table(&mut shard.lock()).len()).sum();
     assert_eq!(keys, 1);
+    drop((engine, writer));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// A caller's answer waits for the disk; the outcome of a heartbeat does not.
+#[tokio::test]
+async fn outcomes_that_no_caller_sees_do_not_wait_for_the_disk() {
+    let folder = std::env::temp_dir().join(format!("tollgate-unwaited-{}", std::process::id()));
+    let (disk, clock) = (Disk::directory(&folder).unwrap(), Clock::Stepped(Arc::default()));
+    let (engine, writer) = Embedded::open_unwritten(clock, disk, Durability::Always, 7).unwrap();
+    let (engine, checks) = (Engine::Embedded(engine), [check("key")]);
+    let deadline = monotonic() + Duration::from_secs(30);
+    assert!(engine.run_all(&checks, deadline).now_or_never().is_none());
+    let outcomes = engine.run_all_unwaited(&checks, deadline).now_or_never();
+    assert!(outcomes.is_some_and(|outcomes| outcomes.is_ok_and(|all| all[0].is_ok())));
     drop((engine, writer));
     std::fs::remove_dir_all(folder).unwrap();
 }
