@@ -11,7 +11,7 @@ use std::{
 use pb::{AdmitDecision, CompleteVerdict};
 use tokio::time::{sleep, timeout};
 use tollgate::grpc::client::pb;
-use tonic::{Code, transport::Channel};
+use tonic::{Code, Request, transport::Channel};
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
@@ -221,7 +221,9 @@ async fn s7_sigterm_lets_calls_in_flight_finish() {
     for device in 0..32 {
         let mut client = server.client().await;
         calls.push(tokio::spawn(async move {
-            client.admit_task(admit("p", &format!("d{device}"), "t")).await
+            let mut call = Request::new(admit("p", &format!("d{device}"), "t"));
+            call.set_timeout(PATIENCE);
+            client.admit_task(call).await
         }));
     }
     sleep(Duration::from_millis(100)).await;
