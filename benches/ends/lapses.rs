@@ -19,9 +19,6 @@ pub(crate) async fn measure(site: &Site, rounds: usize) {
     let mut last = Histogram::<u64>::new(3).unwrap();
     for round in 0..rounds {
         let all = lapse(site, &format!("pool-{round}")).await;
-        if std::env::var_os("SHOW").is_some() {
-            println!("{all:?}");
-        }
         all.iter().for_each(|late_by| late.record(*late_by).unwrap());
         last.record(*all.iter().max().unwrap()).unwrap();
     }
