@@ -6,8 +6,7 @@ for item = 0, #KEYS / KEYS_PER_ITEM - 1 do
   local argv = { unpack(ARGV, item * ARGV_PER_ITEM + 1, (item + 1) * ARGV_PER_ITEM) }
   local decided, reply = pcall(decide, keys, argv, now)
   if not decided then
-    -- redis.call raises a table since Redis 7, a string before.
-    reply = { -1, type(reply) == 'table' and reply.err or tostring(reply) }
+    reply = failure(reply)
   end
   replies[item + 1] = reply
 end

@@ -12,11 +12,6 @@
 -- all items that it covers.
 local replies, key, argument = {}, 0, 0
 
--- redis.call raises a table since Redis 7, a string before.
-local function failure(raised)
-  return { -1, type(raised) == 'table' and raised.err or tostring(raised) }
-end
-
 -- Writes the changes of the items from reply `first` on. A failure replaces their replies.
 local function finish(shared, first)
   local written, raised = pcall(write, shared, now)

@@ -15,6 +15,9 @@ pub enum Error {
     /// The deadline passed after the call was sent: its fate is unknown, and
     /// repeating it is safe.
     DeadlineExceeded,
+    /// Redis denied our user a command inside a script, perhaps after the first write of the call:
+    /// its fate is unknown.
+    Denied(String),
     /// Too few replicas acknowledged the write of the call.
     Unconfirmed {
         /// The number of acknowledgements and the number required.
@@ -45,7 +48,10 @@ pub enum Error {
 impl Error {
     /// Whether the call may have been executed.
     pub fn is_unsure(&self) -> bool {
-        matches!(self, Error::DeadlineExceeded | Error::Unconfirmed { is_void: false, .. })
+        matches!(
+            self,
+            Error::DeadlineExceeded | Error::Denied(_) | Error::Unconfirmed { is_void: false, .. }
+        )
     }
 }
 
@@ -56,6 +62,11 @@ impl fmt::Display for Error {
             Error::Refused(why) => write!(f, "the store refuses the call: {why}"),
             Error::DeadlineExceeded => f.write_str(
                 "no reply from the store in time; the call may have been executed: repeat it",
+            ),
+            Error::Denied(why) => write!(
+                f,
+                "Redis denied a command of the call's script ({why}); the call may have been \
+                 executed: allow the Redis user all commands of the scripts, then repeat the call"
             ),
             Error::Unconfirmed { why, is_void: true } => {
                 write!(f, "{why}; the call has no effect: try again")

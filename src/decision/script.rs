@@ -88,6 +88,7 @@ scripts! {
 }
 
 const CLOCK: &str = include_str!("../../lua/lib/clock.lua");
+const FAILURE: &str = include_str!("../../lua/lib/failure.lua");
 const BATCH: &str = include_str!("../../lua/lib/batch.lua");
 const SHARING: &str = include_str!("../../lua/lib/sharing.lua");
 
@@ -100,7 +101,7 @@ impl Script {
         let title = format!("-- tollgate {name}");
         let (sizes, batch) = self.batch();
         let fragments = fragments.join("\n");
-        [&title, clock.unwrap_or(CLOCK), &fragments, body, &sizes, batch].join("\n")
+        [&title, clock.unwrap_or(CLOCK), &fragments, body, &sizes, FAILURE, batch].join("\n")
     }
 
     /// The sizes of an item as Lua constants, and the loop that decides the items.

@@ -43,7 +43,9 @@ impl From<Error> for Status {
             Error::SlowWatcher => {
                 (Code::ResourceExhausted, again("WATCHER_TOO_SLOW", RETRY_OVERLOADED))
             }
-            Error::DeadlineExceeded => (Code::DeadlineExceeded, info("FATE_UNKNOWN")),
+            Error::DeadlineExceeded | Error::Denied(_) => {
+                (Code::DeadlineExceeded, info("FATE_UNKNOWN"))
+            }
             Error::Corrupt(_) => (Code::Internal, info("STORED_VALUE_UNREADABLE")),
         };
         Status::with_error_details(code, message, details)

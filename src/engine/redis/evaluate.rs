@@ -327,6 +327,10 @@ fn failed(message: &str) -> Error {
         "can't run this command",
         "NOPERM",
     ];
+    // `lua/lib/failure.lua` marks a denied command that can have come after a write.
+    if let Some(why) = message.strip_prefix("DENIED ") {
+        return Error::Denied(why.to_owned());
+    }
     match message.strip_prefix("CORRUPT ") {
         Some(what) => Error::Corrupt(what.to_owned()),
         None if REFUSALS.iter().any(|code| message.contains(code)) => {

@@ -1,5 +1,4 @@
-//! H1 and H7: the Redis time of a call, and the answer to a call during which Redis starts to
-//! refuse writes.
+//! H1: the Redis time of a call.
 //!
 //! SLOWLOG measures wall time, and on a busy machine a script may wait for a core. So calls are
 //! measured in two other ways. Some tests average the processor time of Redis over similar calls.
@@ -11,7 +10,6 @@ use futures_util::{StreamExt, stream};
 use pb::{EnqueueStatus, TaskState};
 use tokio::time::sleep;
 use tollgate::grpc::client::pb;
-use tonic::Code;
 
 use super::bystander::Bystander;
 use crate::support::{
@@ -28,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const TRIES: usize = 40;
 
 /// Starts a Redis without persistence: the cost of a call must not include disk writes.
-async fn redis_in_memory() -> OwnRedis {
+pub(super) async fn redis_in_memory() -> OwnRedis {
     let mut redis = OwnRedis::prepare();
     redis.start_with(&["--appendonly", "no", "--slowlog-log-slower-than", "5000"]).await;
     redis.command(&["CONFIG", "SET", "slowlog-max-len", "1024"]).await.unwrap();
@@ -36,7 +34,7 @@ async fn redis_in_memory() -> OwnRedis {
 }
 
 /// Returns a client of a server, after the server has reached its store.
-async fn client_of(server: &Server) -> Client {
+pub(super) async fn client_of(server: &Server) -> Client {
     let mut client = server.client().await;
     while client.get_pool(pb::GetPoolRequest { pool: "none".into() }).await.is_err() {
         sleep(Duration::from_millis(20)).await;
@@ -45,14 +43,14 @@ async fn client_of(server: &Server) -> Client {
 }
 
 /// A request with a deadline of [`PATIENCE`].
-fn patient<T>(message: T) -> tonic::Request<T> {
+pub(super) fn patient<T>(message: T) -> tonic::Request<T> {
     let mut request = tonic::Request::new(message);
     request.set_timeout(PATIENCE);
     request
 }
 
 /// A task with a payload of `bytes` bytes.
-fn large(device: &str, task: &str, bytes: usize) -> pb::QueuedTask {
+pub(super) fn large(device: &str, task: &str, bytes: usize) -> pb::QueuedTask {
     pb::QueuedTask {
         device_id: device.into(),
         task_id: task.into(),
@@ -270,108 +268,5 @@ async fn h1_no_call_holds_redis_for_long() {
         };
         let (calls, each) = script_costs(&redis, queued).await;
         assert!(each < CALL_MAX, "EnqueueTasks: {calls} script calls of {each:?} each");
-    }
-}
-
-/// Error codes of Redis, each with the command that causes the error and the command that ends it.
-const REFUSALS: [(&str, [&[&str]; 2]); 3] = [
-    ("OOM", [&["CONFIG", "SET", "maxmemory", "1mb"], &["CONFIG", "SET", "maxmemory", "0"]]),
-    (
-        "NOREPLICAS",
-        [
-            &["CONFIG", "SET", "min-replicas-to-write", "1"],
-            &["CONFIG", "SET", "min-replicas-to-write", "0"],
-        ],
-    ),
-    (
-        "NOPERM",
-        [
-            &["ACL", "SETUSER", "default", "-zadd", "-rpush", "-hset"],
-            &["ACL", "SETUSER", "default", "+@all"],
-        ],
-    ),
-];
-
-/// Number of tasks of a batch that takes several script calls.
-const TASKS: i64 = 400;
-
-/// Waits until more than `most` tasks are queued. Returns their number.
-async fn queued(redis: &OwnRedis, pool: &str, most: i64) -> i64 {
-    let key = format!("tollgate:{{admission:{pool}}}:backlog");
-    for _ in 0..2000 {
-        let redis::Value::Int(number) = redis.command(&["ZCARD", &key]).await.unwrap() else {
-            panic!("ZCARD returned no number")
-        };
-        if number > most {
-            return number;
-        }
-        sleep(Duration::from_millis(1)).await;
-    }
-    panic!("nothing was queued");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn h7_a_batch_refused_halfway_reports_each_task() {
-    let redis = redis_in_memory().await;
-    let server = Server::start(&["--engine", &redis.url()]).await;
-    let client = client_of(&server).await;
-    for (why, [refuse, take]) in REFUSALS {
-        let mut seen = false;
-        for round in 0..20 {
-            let pool = format!("{why}-{round}");
-            let tasks: Vec<_> =
-                (0..TASKS).map(|task| large(&format!("d{task:04}"), "t", 2000)).collect();
-            let (mut caller, request) = (client.clone(), batch(&pool, tasks));
-            let again = request.clone();
-            let call = tokio::spawn(async move { caller.enqueue_tasks(patient(request)).await });
-            queued(&redis, &pool, 0).await;
-            redis.command(refuse).await.unwrap();
-            let answer = call.await.unwrap();
-            redis.command(take).await.unwrap();
-            let there = queued(&redis, &pool, 0).await;
-            let results = match answer {
-                Ok(answer) => answer.into_inner().results,
-                // The fate of the tasks is unknown: some may be queued.
-                Err(status) => {
-                    assert_eq!(status.code(), Code::DeadlineExceeded, "{why}: {status:?}");
-                    continue;
-                }
-            };
-            let of = |wanted| results.iter().filter(|one| one.status() == wanted).count() as i64;
-            let refused = of(EnqueueStatus::Unavailable);
-            assert_eq!((of(EnqueueStatus::Enqueued), refused), (there, TASKS - there), "{why}");
-            if refused == 0 {
-                continue;
-            }
-            seen = true;
-            // Refused tasks can be queued again; the other tasks are duplicates.
-            let mut caller = client.clone();
-            let second = caller.enqueue_tasks(patient(again)).await.unwrap().into_inner().results;
-            for (first, second) in results.iter().zip(second) {
-                let expected = match first.status() {
-                    EnqueueStatus::Unavailable => EnqueueStatus::Enqueued,
-                    _ => EnqueueStatus::Duplicate,
-                };
-                assert_eq!(second.status(), expected, "{why}");
-            }
-            break;
-        }
-        assert!(seen, "{why}: no batch was refused halfway");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn h7_a_batch_refused_as_a_whole_is_unavailable() {
-    let redis = redis_in_memory().await;
-    let server = Server::start(&["--engine", &redis.url()]).await;
-    let mut client = client_of(&server).await;
-    for (why, [refuse, take]) in REFUSALS {
-        redis.command(refuse).await.unwrap();
-        let tasks = (0..100).map(|task| large(&format!("d{task}"), "t", 100)).collect();
-        let refused = client.enqueue_tasks(batch(why, tasks)).await.unwrap_err();
-        redis.command(take).await.unwrap();
-        assert_eq!(refused.code(), Code::Unavailable, "{why}: {refused:?}");
-        let key = format!("tollgate:{{admission:{why}}}:backlog");
-        assert_eq!(redis.command(&["ZCARD", &key]).await.unwrap(), redis::Value::Int(0), "{why}");
     }
 }

@@ -11,6 +11,7 @@ mod messages;
 mod overload;
 mod peers;
 mod protocol;
+mod refused;
 mod resets;
 mod shown;
 mod store;

@@ -155,7 +155,7 @@ impl Monitor {
             };
             let Probed { time, ahead, refusal } = match answer {
                 Ok(answer) => answer,
-                Err(Error::Refused(why)) => return Ok(Verdict::Refuses(why)),
+                Err(Error::Refused(why) | Error::Denied(why)) => return Ok(Verdict::Refuses(why)),
                 Err(error) => {
                     tracing::debug!(%error, "the write probe has failed");
                     return Ok(Verdict::Fit);
