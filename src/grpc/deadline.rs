@@ -9,7 +9,7 @@ use crate::decision::time::{Millis, monotonic};
 
 /// Deadline of calls without `grpc-timeout`.
 pub(super) const DEFAULT: Duration = Duration::from_secs(1);
-const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+pub(super) const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 /// Maximum time that is reserved for the way of the answer to the caller: a tenth of the timeout,
 /// at most this.
 const WAY_HOME_MAX: Duration = Duration::from_millis(50);
@@ -53,12 +53,6 @@ pub(super) fn timeout(headers: &HeaderMap) -> Option<Duration> {
     parse(headers.get(TIMEOUT)?.as_bytes())
 }
 
-/// Returns the value of `grpc-timeout` if it is malformed.
-pub(super) fn malformed(headers: &HeaderMap) -> Option<&[u8]> {
-    let value = headers.get(TIMEOUT)?.as_bytes();
-    parse(value).is_none().then_some(value)
-}
-
 /// Returns the instant by which the engine must have decided the call.
 pub(super) fn of<T>(request: &Request<T>) -> Instant {
     asked(request).or_default(Millis(0))
@@ -77,7 +71,7 @@ impl Asked {
 }
 
 /// Parses `grpc-timeout`: 1 to 8 digits and a unit.
-fn parse(value: &[u8]) -> Option<Duration> {
+pub(super) fn parse(value: &[u8]) -> Option<Duration> {
     let (unit, digits) = value.split_last()?;
     if digits.is_empty() || digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {
         return None;

@@ -16,7 +16,7 @@ use std::{cell::Cell, sync::LazyLock, time::Duration};
 
 use hyper::{HeaderMap, Response};
 
-use super::{deadline, status, unary::answer::AnswerBody};
+use super::{status, unary::answer::AnswerBody};
 use crate::decision::{
     budget::{self, Limit},
     time::coarse,
@@ -191,12 +191,12 @@ fn micros() -> u64 {
 }
 
 /// Takes a call into the queue of this thread; none if it is to be refused.
-pub(super) fn enter(method: &str, headers: &HeaderMap) -> Option<Ticket> {
+pub(super) fn enter(method: &str, timeout: Option<Duration>) -> Option<Ticket> {
     QUEUE.with(|queue| {
         let ahead = queue.waiting.get();
         let mut came = None;
         if queue.is_timed() {
-            let time = deadline::timeout(headers).unwrap_or(NO_DEADLINE).as_micros() as u64;
+            let time = timeout.unwrap_or(NO_DEADLINE).as_micros() as u64;
             let (now, is_freeing) = (micros(), FREEING.contains(&method));
             if !queue.takes(now, time, is_freeing) {
                 return None;

@@ -1,8 +1,10 @@
 //! Refuses calls that are not gRPC before anything is executed.
 
+use std::time::Duration;
+
 use hyper::{
     Method, Request, Response, StatusCode,
-    header::{ALLOW, CONTENT_TYPE, HeaderValue},
+    header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue},
 };
 use tonic::Status;
 
@@ -10,27 +12,71 @@ use super::{deadline, status, unary::AnswerBody};
 use crate::decision::text;
 
 const GRPC: &str = "application/grpc";
+pub(super) const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+/// The only encoding of messages that is accepted.
+pub(super) const GZIP: &[u8] = b"gzip";
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const POST: HeaderValue = HeaderValue::from_static("POST");
 /// Maximum number of bytes of a caller's value that an error repeats.
 const REPEATED_MAX: usize = 128;
 
-/// Returns the error for a call that is not gRPC, otherwise `None`. The message of the call is not
-/// read.
-pub(super) fn refuse<B>(request: &Request<B>) -> Option<Response<AnswerBody>> {
-    let content_type = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+/// The request headers of a call that Tollgate reads.
+#[derive(Debug, Default)]
+pub(super) struct Preamble {
+    /// The timeout of the caller.
+    pub(super) timeout: Option<Duration>,
+    pub(super) encoding: Encoding,
+}
+
+/// The encoding of the messages of a request.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Encoding {
+    #[default]
+    None,
+    Gzip,
+    Unknown,
+}
+
+/// Reads the headers of a call, in one pass: a lookup by name costs as much. Returns the error for
+/// a call that is not gRPC; its message is not read.
+pub(super) fn read<B>(request: &Request<B>) -> Result<Preamble, Box<Response<AnswerBody>>> {
+    let (mut content_type, mut timeout, mut encoding) = (None, None, None);
+    for (name, value) in request.headers() {
+        // Of repeated headers the first counts.
+        let place = match name {
+            name if name == CONTENT_TYPE => &mut content_type,
+            name if *name == deadline::TIMEOUT => &mut timeout,
+            name if *name == ENCODING => &mut encoding,
+            _ => continue,
+        };
+        place.get_or_insert(value.as_bytes());
+    }
     if request.method() != Method::POST {
         let status = status::not_post(&repeated(request.method().as_str().as_bytes()));
         let mut response = as_text(StatusCode::METHOD_NOT_ALLOWED, &status);
         response.headers_mut().insert(ALLOW, POST);
-        return Some(response);
+        return Err(response.into());
     }
     if !content_type.is_some_and(is_grpc) {
         let status = status::not_grpc(content_type.map(repeated).as_deref());
-        return Some(as_text(StatusCode::UNSUPPORTED_MEDIA_TYPE, &status));
+        return Err(as_text(StatusCode::UNSUPPORTED_MEDIA_TYPE, &status).into());
     }
-    let malformed = deadline::malformed(request.headers())?;
-    Some(status::malformed_timeout(&repeated(malformed)).into_http())
+    let encoding = match encoding {
+        None => Encoding::None,
+        Some(GZIP) => Encoding::Gzip,
+        Some(_) => Encoding::Unknown,
+    };
+    let timeout = match timeout {
+        None => None,
+        Some(value) => match deadline::parse(value) {
+            None => {
+                let malformed = status::malformed_timeout(&repeated(value));
+                return Err(malformed.into_http().into());
+            }
+            timeout => timeout,
+        },
+    };
+    Ok(Preamble { timeout, encoding })
 }
 
 /// Whether a content type is gRPC with protobuf messages.

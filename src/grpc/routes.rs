@@ -108,24 +108,25 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
 
     /// Always ready: there is no `poll_ready`.
     fn call(&self, request: Request<Incoming>) -> Answering {
-        if let Some(refusal) = protocol::refuse(&request) {
-            return Box::pin(ready(Ok(refusal)));
-        }
+        let preamble = match protocol::read(&request) {
+            Ok(preamble) => preamble,
+            Err(refusal) => return Box::pin(ready(Ok(*refusal))),
+        };
         let Connection { routes, holding } = self;
         if !holding.may_open() {
             return Box::pin(ready(Ok(status::too_many_streams().into_http())));
         }
         let path = request.uri().path();
         if let Some(by) = unary::by::<Admission>(path) {
-            unary::call(&routes.admission, by, request, holding)
+            unary::call(&routes.admission, by, request, &preamble, holding)
         } else if let Some(by) = unary::by::<Rate>(path) {
-            unary::call(&routes.rate, by, request, holding)
+            unary::call(&routes.rate, by, request, &preamble, holding)
         } else if let Some(by) = unary::by::<Sequence>(path) {
-            unary::call(&routes.sequence, by, request, holding)
+            unary::call(&routes.sequence, by, request, &preamble, holding)
         } else if let Some(by) = unary::by::<Lock>(path) {
-            unary::call(&routes.lock, by, request, holding)
+            unary::call(&routes.lock, by, request, &preamble, holding)
         } else if let Some(by) = unary::by::<Stock>(path) {
-            unary::call(&routes.stock, by, request, holding)
+            unary::call(&routes.stock, by, request, &preamble, holding)
         } else {
             self.other(request)
         }

@@ -2,6 +2,7 @@
 //! caller does not take its answer is reset.
 
 use std::{
+    mem::MaybeUninit,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker, ready},
@@ -25,7 +26,8 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, stream: F) {
-        let task = Task { stream, open: self.0.clone().open(), unsent: 0, late: None };
+        let open = self.0.clone().open();
+        let task = Task { stream, open, late: None, _room: MaybeUninit::uninit() };
         if !grpc::takes_first() {
             tokio::spawn(task);
             return;
@@ -46,30 +48,43 @@ pin_project! {
         #[pin]
         stream: F,
         open: OpenStream,
-        // The number of the answer part that waits for the caller; 0 for none.
-        unsent: u64,
-        // That number, and the time until when the caller must have taken the part.
-        late: Option<(u64, Pin<Box<Sleep>>)>,
+        // Runs out while a part of the answer waits for the caller.
+        late: Option<Box<Late>>,
+        // Grows the memory of the task from 384 to 512 bytes. mimalloc aligns powers of two without
+        // a search, and would take 512 bytes for 384 as well.
+        _room: MaybeUninit<[u8; 136]>,
     }
+}
+
+/// The time until when the caller must have taken a part of an answer.
+struct Late {
+    /// The number of the part.
+    part: u64,
+    sleep: Pin<Box<Sleep>>,
 }
 
 impl<F: Future<Output = ()>> Future for Task<F> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Projected { stream, open, unsent, late } = self.project();
-        if open.run(unsent, || stream.poll(cx)).is_ready() {
+        let Projected { stream, open, late, .. } = self.project();
+        let unsent = late.as_ref().map_or(0, |late| late.part);
+        let (polled, unsent) = open.run(unsent, || stream.poll(cx));
+        if polled.is_ready() {
             return Poll::Ready(());
         }
-        if *unsent == 0 {
+        if unsent == 0 {
             *late = None;
             return Poll::Pending;
         }
         let late = match late {
-            Some((part, late)) if *part == *unsent => late,
-            other => &mut other.insert((*unsent, Box::pin(sleep(open.answer_timeout())))).1,
+            Some(late) if late.part == unsent => late,
+            other => {
+                let sleep = Box::pin(sleep(open.answer_timeout()));
+                other.insert(Box::new(Late { part: unsent, sleep }))
+            }
         };
-        ready!(late.as_mut().poll(cx));
+        ready!(late.sleep.as_mut().poll(cx));
         // Dropping the stream resets it.
         budget::note(Limit::AnswerTime);
         Poll::Ready(())

@@ -124,19 +124,7 @@ where
                 outcome => return outcome.map(Answered::by_store),
             }
         }
-        self.answer_at_once(decision, deadline).await
-    }
-
-    /// Answers without waiting; repeats while more expired tickets stand before the call than one
-    /// step removes.
-    async fn answer_at_once(
-        &self,
-        decision: &D,
-        deadline: Instant,
-    ) -> Result<Answered<D::Outcome>, Error>
-    where
-        D: Shelved,
-    {
+        // Repeats while more expired tickets stand before the call than one step removes.
         loop {
             let answered = self.engine.answer(decision, deadline).await?;
             if D::turn(&answered.outcome) != Turn::Again || monotonic() >= deadline {

@@ -6,9 +6,10 @@
 //! Flow control bounds what is read before.
 
 use std::{
+    cell::Cell,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -80,8 +81,6 @@ impl Held {
             peer,
             streams: AtomicUsize::new(0),
             counted: AtomicUsize::new(0),
-            unsent: AtomicU64::new(0),
-            given: AtomicU64::new(0),
         })
     }
 }
@@ -103,11 +102,6 @@ pub struct Holding {
     streams: AtomicUsize,
     /// Those of them that its peer's bound counts, in blocks.
     counted: AtomicUsize,
-    /// The part of an answer that the stream which runs has given and that is not sent; 0 for
-    /// none.
-    unsent: AtomicU64,
-    /// The number of the part that was given last.
-    given: AtomicU64,
 }
 
 impl Holding {
@@ -188,18 +182,26 @@ impl Holding {
         self.streams.store(self.streams.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         OpenStream(self)
     }
+}
 
-    /// Notes that the stream which runs gives a part of an answer.
-    pub(super) fn give(&self) {
-        let given = self.given.load(Ordering::Relaxed) + 1;
-        self.given.store(given, Ordering::Relaxed);
-        self.unsent.store(given, Ordering::Relaxed);
-    }
+thread_local! {
+    /// The part of an answer that the running stream has given and that is not sent yet; 0 for
+    /// none.
+    static UNSENT: Cell<u64> = const { Cell::new(0) };
+    /// The number of the last given part.
+    static GIVEN: Cell<u64> = const { Cell::new(0) };
+}
 
-    /// Notes that all of what the stream which runs has given is sent.
-    pub(super) fn sent(&self) {
-        self.unsent.store(0, Ordering::Relaxed);
-    }
+/// Notes that the running stream gives a part of an answer.
+pub(super) fn give() {
+    let given = GIVEN.get() + 1;
+    GIVEN.set(given);
+    UNSENT.set(given);
+}
+
+/// Notes that all given parts of the running stream are sent.
+pub(super) fn sent() {
+    UNSENT.set(0);
 }
 
 /// A stream that counts until it is dropped.
@@ -212,13 +214,12 @@ impl OpenStream {
         self.0.answer_timeout()
     }
 
-    /// Runs the stream for a while; `unsent` is the part of its answer that was not sent before
-    /// and becomes the one that is not afterwards.
-    pub fn run<T>(&self, unsent: &mut u64, run: impl FnOnce() -> T) -> T {
-        self.0.unsent.store(*unsent, Ordering::Relaxed);
-        let ran = run();
-        *unsent = self.0.unsent.load(Ordering::Relaxed);
-        ran
+    /// Polls the stream. `unsent` is the number of the given part that was not sent before.
+    /// Returns that of now; 0 for none.
+    pub fn run<T>(&self, unsent: u64, poll: impl FnOnce() -> T) -> (T, u64) {
+        UNSENT.set(unsent);
+        let polled = poll();
+        (polled, UNSENT.get())
     }
 }
 

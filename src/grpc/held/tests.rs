@@ -48,17 +48,12 @@ fn streams_count_in_blocks_beyond_the_free_ones() {
 fn a_part_that_is_not_sent_is_known_to_its_stream_alone() {
     let (_peers, holding) = holding(CallerLimits::DEFAULT);
     let (one, other) = (holding.clone().open(), holding.clone().open());
-    let (mut first, mut second) = (0, 0);
-    one.run(&mut first, || holding.give());
-    other.run(&mut second, || ());
+    let (_, first) = one.run(0, give);
+    let (_, second) = other.run(0, || ());
     assert!(first > 0 && second == 0);
-    let before = first;
-    one.run(&mut first, || ());
-    assert_eq!(first, before, "it waits still");
-    one.run(&mut first, || holding.give());
-    assert_ne!(first, before, "the next part");
-    one.run(&mut first, || holding.sent());
-    assert_eq!(first, 0);
+    assert_eq!(one.run(first, || ()), ((), first), "it waits still");
+    assert_ne!(one.run(first, give), ((), first), "the next part");
+    assert_eq!(one.run(first, sent), ((), 0));
 }
 
 #[tokio::test]

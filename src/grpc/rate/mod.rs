@@ -69,7 +69,9 @@ impl Rate {
         if notes.is_empty() {
             return;
         }
-        let noted = self.engine.run_all(&notes, deadline.min(monotonic() + NOTE_TIME)).await;
+        let deadline = deadline.min(monotonic() + NOTE_TIME);
+        // Boxed: nearly all calls have no ban to add, and their futures stay below 1 KiB.
+        let noted = Box::pin(self.engine.run_all(&notes, deadline)).await;
         for (note, noted) in notes.iter().zip(noted.unwrap_or_default()) {
             match noted {
                 Ok(()) => self.noted.add(note),

@@ -57,14 +57,15 @@ impl Sequence {
 
     /// Takes the values of a request: on Redis through the coalescer, which combines requests of
     /// one sequence.
-    async fn allot(&self, next: NextSequence, deadline: Instant) -> Result<Allotment, Error> {
+    async fn allot(&self, next: &mut NextSequence, deadline: Instant) -> Result<Allotment, Error> {
         self.engine.admit()?;
         if self.engine.is_remote() {
-            return self.lanes.run(next, deadline).await;
+            // Boxed, to keep the futures of calls that this process decides below 1 KiB.
+            return Box::pin(self.lanes.run(next.clone(), deadline)).await;
         }
         // The embedded engine cannot fail over, so reserving values would have no use.
-        let next = NextSequence { reserve: None, ..next };
-        let allotment = self.engine.run(&next, deadline).await?;
+        next.reserve = None;
+        let allotment = self.engine.run(next, deadline).await?;
         self.given.note(&allotment);
         Ok(allotment)
     }
@@ -81,10 +82,9 @@ impl SequenceService for Sequence {
         request: Request<pb::NextSequenceRequest>,
     ) -> Answer<pb::NextSequenceResponse> {
         let deadline = deadline::of(&request);
-        let next = parse::next_sequence(request.into_inner(), &self.sequences)?;
-        let sequence = next.sequence.clone();
-        let allotment = self.allot(next, deadline).await?;
-        Ok(Response::new(convert::next_sequence(&allotment, &sequence)?))
+        let mut next = parse::next_sequence(request.into_inner(), &self.sequences)?;
+        let allotment = self.allot(&mut next, deadline).await?;
+        Ok(Response::new(convert::next_sequence(&allotment, &next.sequence)?))
     }
 
     async fn get_sequence(

@@ -17,7 +17,7 @@ use tonic::Status;
 
 use super::{
     super::{
-        held::{Hold, Holding, LARGE},
+        held::{self, Hold, Holding, LARGE},
         status,
     },
     unfinished::Refusal,
@@ -29,30 +29,48 @@ const OK: HeaderValue = HeaderValue::from_static("0");
 
 /// The body of an answer: message, trailers, and accounting of unread bytes.
 #[derive(Debug, Default)]
-pub struct AnswerBody {
-    rest: Rest,
-    /// The accounting of the connection; `None` for a text or an empty answer.
-    holding: Option<Arc<Holding>>,
+pub struct AnswerBody(Rest);
+
+/// The part of an answer that is still to be sent. Small, because the task of a stream contains it,
+/// and takes a fast path of mimalloc up to 256 bytes.
+#[derive(Debug, Default)]
+enum Rest {
+    /// A short message with its prefix, then the status OK.
+    Message(Vec<u8>),
+    /// The status OK.
+    Status,
+    /// A text for a client that does not speak gRPC.
+    Text(String),
+    /// Nothing.
+    #[default]
+    Done,
+    /// Parts that may be large.
+    Counted(Box<Counted>),
+}
+
+/// An answer whose large parts count until they are sent.
+#[derive(Debug)]
+struct Counted {
+    source: Source,
+    /// The accounting of the connection.
+    holding: Arc<Holding>,
     /// The permit of a listing, until its answer is sent.
     _listing: Option<Hold>,
     /// Completes when the last large part is sent.
     sending: Option<oneshot::Receiver<()>>,
 }
 
-/// The part of an answer that is still to be sent.
-#[derive(Debug, Default)]
-enum Rest {
-    /// A message, then the status OK.
+/// The next part of a [`Counted`] answer.
+#[derive(Debug)]
+enum Source {
+    /// A message with its prefix, then the status OK.
     Message(Bytes),
     /// The status OK.
     Status,
-    /// A text for a client that does not speak gRPC.
-    Text(Bytes),
     /// Nothing.
-    #[default]
     Done,
     /// A body of tonic, and the error that ends its request early.
-    Other(tonic::body::Body, Option<Refusal>),
+    Tonic(tonic::body::Body, Option<Refusal>),
 }
 
 /// Returns the end of an answer with an error.
@@ -63,15 +81,25 @@ fn error(status: &Status) -> Frame<Bytes> {
     Frame::trailers(trailers)
 }
 
+/// Returns the end of an answer with the status OK.
+fn ok() -> Frame<Bytes> {
+    let mut trailers = HeaderMap::with_capacity(1);
+    trailers.insert(STATUS, OK);
+    Frame::trailers(trailers)
+}
+
 impl AnswerBody {
     /// Creates a body with a framed message and the status OK.
-    pub(super) fn message(message: Bytes, holding: Arc<Holding>) -> AnswerBody {
-        AnswerBody { rest: Rest::Message(message), holding: Some(holding), ..AnswerBody::default() }
+    pub(super) fn message(message: Vec<u8>, holding: Arc<Holding>) -> AnswerBody {
+        if message.len() < LARGE {
+            return AnswerBody(Rest::Message(message));
+        }
+        AnswerBody::counted(Source::Message(message.into()), holding, None)
     }
 
     /// Creates a body with a text for a client that does not speak gRPC.
     pub(in super::super) fn text(text: String) -> AnswerBody {
-        AnswerBody { rest: Rest::Text(text.into()), ..AnswerBody::default() }
+        AnswerBody(Rest::Text(text))
     }
 
     /// Wraps a body of tonic; `listing` is the permit if it answers a listing. A `refusal` of the
@@ -82,31 +110,73 @@ impl AnswerBody {
         listing: Option<Hold>,
         refusal: Option<Refusal>,
     ) -> AnswerBody {
-        AnswerBody {
-            rest: Rest::Other(body, refusal),
-            holding: Some(holding),
-            _listing: listing,
-            sending: None,
-        }
+        AnswerBody::counted(Source::Tonic(body, refusal), holding, listing)
     }
 
+    fn counted(source: Source, holding: Arc<Holding>, listing: Option<Hold>) -> AnswerBody {
+        let counted = Counted { source, holding, _listing: listing, sending: None };
+        AnswerBody(Rest::Counted(Box::new(counted)))
+    }
+}
+
+impl Counted {
     /// Returns a part as a frame and accounts for it. A large part without space ends the answer
     /// with DEADLINE_EXCEEDED, because the call was executed.
     fn give(&mut self, data: Bytes) -> Frame<Bytes> {
-        let Some(holding) = &self.holding else { return Frame::data(data) };
         if data.len() < LARGE {
-            holding.give();
+            held::give();
             return Frame::data(data);
         }
-        let Some(hold) = holding.answer(data.len()) else {
+        let Some(hold) = self.holding.answer(data.len()) else {
             budget::note(Limit::AnswerBytes);
-            self.rest = Rest::Done;
+            self.source = Source::Done;
             return error(&status::answer_dropped(data.len()));
         };
-        holding.give();
+        held::give();
         let (sent, sending) = oneshot::channel();
         self.sending = Some(sending);
         Frame::data(Bytes::from_owner(Unsent { data, _hold: hold, _sent: sent }))
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if let Some(sending) = &mut self.sending {
+            // The stream must stay open until then. Its task resets it after the answer timeout.
+            let _ = ready!(Pin::new(sending).poll(cx));
+            self.sending = None;
+        }
+        if let Source::Tonic(body, refusal) = &mut self.source {
+            let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) else {
+                held::sent();
+                return Poll::Pending;
+            };
+            return Poll::Ready(match frame {
+                Some(Ok(frame)) => Some(Ok(match frame.into_data() {
+                    Ok(data) => self.give(data),
+                    Err(end) => match refusal.as_ref().and_then(|refusal| refusal.get()) {
+                        Some(refusal) => error(refusal),
+                        None => end,
+                    },
+                })),
+                ended => ended,
+            });
+        }
+        Poll::Ready(match mem::replace(&mut self.source, Source::Done) {
+            Source::Message(message) => {
+                self.source = Source::Status;
+                Some(Ok(self.give(message)))
+            }
+            Source::Status => Some(Ok(ok())),
+            _ => None,
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let is_over = match &self.source {
+            Source::Tonic(body, _) => body.is_end_stream(),
+            Source::Done => true,
+            _ => false,
+        };
+        is_over && self.sending.is_none()
     }
 }
 
@@ -132,49 +202,26 @@ impl Body for AnswerBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        if let Some(sending) = &mut self.sending {
-            // The stream must stay open until then. Its task resets it after the answer timeout.
-            let _ = ready!(Pin::new(sending).poll(cx));
-            self.sending = None;
+        if let Rest::Counted(counted) = &mut self.0 {
+            return counted.poll_frame(cx);
         }
-        if let Rest::Other(body, refusal) = &mut self.rest {
-            let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) else {
-                if let Some(holding) = &self.holding {
-                    holding.sent();
-                }
-                return Poll::Pending;
-            };
-            return Poll::Ready(match frame {
-                Some(Ok(frame)) => Some(Ok(match frame.into_data() {
-                    Ok(data) => self.give(data),
-                    Err(end) => match refusal.as_ref().and_then(|refusal| refusal.get()) {
-                        Some(refusal) => error(refusal),
-                        None => end,
-                    },
-                })),
-                ended => ended,
-            });
-        }
-        let frame = match mem::take(&mut self.rest) {
+        let frame = match mem::take(&mut self.0) {
             Rest::Message(message) => {
-                self.rest = Rest::Status;
-                Some(Ok(self.give(message)))
+                self.0 = Rest::Status;
+                held::give();
+                Some(Ok(Frame::data(message.into())))
             }
-            Rest::Status => {
-                let mut trailers = HeaderMap::with_capacity(1);
-                trailers.insert(STATUS, OK);
-                Some(Ok(Frame::trailers(trailers)))
-            }
-            Rest::Text(text) => Some(Ok(Frame::data(text))),
+            Rest::Status => Some(Ok(ok())),
+            Rest::Text(text) => Some(Ok(Frame::data(text.into()))),
             _ => None,
         };
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.rest {
-            Rest::Other(body, _) => self.sending.is_none() && body.is_end_stream(),
-            Rest::Done => self.sending.is_none(),
+        match &self.0 {
+            Rest::Counted(counted) => counted.is_end_stream(),
+            Rest::Done => true,
             _ => false,
         }
     }

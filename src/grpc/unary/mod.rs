@@ -18,7 +18,8 @@ use std::{convert::Infallible, future::ready, pin::Pin, sync::Arc};
 use hyper::{
     HeaderMap, Request, Response,
     body::{Bytes, Incoming},
-    header::{CONTENT_TYPE, HeaderName},
+    header::CONTENT_TYPE,
+    http::request::Parts,
 };
 use prost::Message;
 use tokio::time::timeout;
@@ -34,6 +35,7 @@ use super::{
     elements,
     held::{Hold, Holding},
     load::{self, Ticket},
+    protocol::{self, ENCODING, Encoding, Preamble},
     status,
 };
 use crate::decision::budget::{self, Limit};
@@ -41,9 +43,6 @@ pub use answer::AnswerBody;
 pub(super) use opened::Opened;
 pub(super) use retyped::retyped;
 
-const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
-/// The only encoding of messages that is accepted.
-const GZIP: &str = "gzip";
 /// Maximum frame size that the server accepts, bytes. A longer message comes in several frames;
 /// tonic checks the maximum of its service.
 pub const FRAME_BYTES_MAX: u32 = 16 * 1024;
@@ -64,7 +63,7 @@ pub(super) trait Unary: Sync {
         &self,
         method: &'static str,
         request: tonic::Request<Bytes>,
-    ) -> impl Future<Output = Result<tonic::Response<Bytes>, Status>> + Send;
+    ) -> impl Future<Output = Result<tonic::Response<Vec<u8>>, Status>> + Send;
 }
 
 /// Implements [`Unary`] for a service, with its methods and their handlers.
@@ -79,7 +78,7 @@ macro_rules! unary {
                 &self,
                 method: &'static str,
                 request: tonic::Request<bytes::Bytes>,
-            ) -> Result<tonic::Response<bytes::Bytes>, tonic::Status> {
+            ) -> Result<tonic::Response<Vec<u8>>, tonic::Status> {
                 match method {
                     $($method => {
                         super::unary::with(request, |request| self.$handler(request)).await
@@ -97,7 +96,7 @@ pub(super) use unary;
 pub(super) async fn with<Q, A, F>(
     request: tonic::Request<Bytes>,
     handle: impl FnOnce(tonic::Request<Q>) -> F,
-) -> Result<tonic::Response<Bytes>, Status>
+) -> Result<tonic::Response<Vec<u8>>, Status>
 where
     Q: elements::Request,
     A: Message,
@@ -161,6 +160,7 @@ pub(super) fn call<T, S>(
     served: &Arc<Served<T, S>>,
     by: By,
     request: Request<Incoming>,
+    preamble: &Preamble,
     holding: &Arc<Holding>,
 ) -> Answering
 where
@@ -172,7 +172,8 @@ where
     let served = served.clone();
     let (mut head, body) = request.into_parts();
     let mut body = Opened::new(body, holding.clone(), T::MESSAGE_BYTES_MAX);
-    let ticket = load::enter(by.method(), &head.headers);
+    let ticket = load::enter(by.method(), preamble.timeout);
+    let encoding = preamble.encoding;
     if ticket.as_ref().is_none_or(Ticket::is_timed) {
         if body.is_reset() {
             load::go_first();
@@ -180,7 +181,7 @@ where
         }
         if ticket.is_none() {
             load::go_first();
-            return Box::pin(refused(head.headers, body));
+            return refused(head.headers, body);
         }
     }
     // One box holds the whole call, and no value is stored twice, because the box is allocated per
@@ -189,15 +190,12 @@ where
         if !ticket.is_none_or(Ticket::start) {
             return refused(head.headers, body).await;
         }
-        let encoding = head.headers.get(ENCODING);
-        let is_gzip = encoding.is_some_and(|encoding| encoding == GZIP);
-        let is_known = is_gzip || encoding.is_none();
-        if is_gzip {
+        if encoding == Encoding::Gzip {
             // Decompresses what it reads.
             body.await_by_deadline(&head.headers, DEFAULT);
         }
         if let By::Us(method) = by
-            && is_known
+            && encoding != Encoding::Unknown
             && let Some(message) = body.message(&head.headers, DEFAULT).await
         {
             if let Some(begun) = body.begun() {
@@ -216,6 +214,20 @@ where
             drop(holds);
             return Ok(answered(answer, holding));
         }
+        by_tonic(served, head, body).await
+    })
+}
+
+/// Serves a call through tonic. Boxed, as [`refused`] is: the future of the fast path must stay
+/// below 1 KiB, from where on mimalloc takes three times as long.
+fn by_tonic<T, S>(served: Arc<Served<T, S>>, mut head: Parts, mut body: Opened) -> Answering
+where
+    T: Unary + Send + 'static,
+    S: Service<Request<Opened>, Response = Response<tonic::body::Body>, Error = Infallible>,
+    S: Clone + Send + Sync + 'static,
+    S::Future: Send,
+{
+    Box::pin(async move {
         if body.is_reset() {
             // The client has cancelled the call.
             return Ok(Response::new(AnswerBody::default()));
@@ -236,14 +248,16 @@ where
 
 /// Refuses a call that cannot be answered in time. Waits for its message first: an earlier answer
 /// would reset the stream, and some clients report that as a failure.
-async fn refused(headers: HeaderMap, mut body: Opened) -> Result<Response<AnswerBody>, Infallible> {
-    body.message(&headers, DEFAULT).await;
-    Ok(load::refusal())
+fn refused(headers: HeaderMap, mut body: Opened) -> Answering {
+    Box::pin(async move {
+        body.message(&headers, DEFAULT).await;
+        Ok(load::refusal())
+    })
 }
 
 /// Whether the messages of a request can be compressed with gzip.
 fn is_gzip(headers: &HeaderMap) -> bool {
-    headers.get(ENCODING).is_some_and(|encoding| encoding == GZIP)
+    headers.get(ENCODING).is_some_and(|encoding| encoding == protocol::GZIP)
 }
 
 /// Whether a call returns a page of a listing.
@@ -265,7 +279,7 @@ fn refuse_unread() -> Response<AnswerBody> {
 
 /// Builds the response of a fast-path call.
 fn answered(
-    answer: Result<tonic::Response<Bytes>, Status>,
+    answer: Result<tonic::Response<Vec<u8>>, Status>,
     holding: Arc<Holding>,
 ) -> Response<AnswerBody> {
     let (metadata, message, extensions) = match answer {
@@ -280,14 +294,14 @@ fn answered(
 }
 
 /// Encodes a message with its gRPC prefix.
-fn framed(message: &impl Message) -> Bytes {
+fn framed(message: &impl Message) -> Vec<u8> {
     let length = message.encoded_len();
     let mut bytes = Vec::with_capacity(PREFIX + length);
     bytes.push(0);
     // No answer is near 4 GiB.
     bytes.extend_from_slice(&(length as u32).to_be_bytes());
     message.encode_raw(&mut bytes);
-    bytes.into()
+    bytes
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub(in super::super) struct Opened {
     /// A frame that contains one complete message.
     whole: Option<Bytes>,
     /// The frame or error after `whole`, or in its place.
-    next: Option<Read>,
+    next: Option<Box<Read>>,
     rest: Incoming,
     holding: Arc<Holding>,
     /// The longest message of the service.
@@ -71,13 +71,13 @@ impl Opened {
         }
         // The frames that were already read count too.
         let whole = self.whole.take().map(|data| Ok(Frame::data(data)));
-        let read = whole.into_iter().chain(self.next.take()).collect();
+        let read = whole.into_iter().chain(self.next.take().map(|next| *next)).collect();
         let holding = self.holding.clone();
         let mut unfinished =
             Box::new(Unfinished::new(headers, default, holding, self.message_max, read));
         let begun = unfinished.begun();
         if let Err(refused) = unfinished.begin(headers) {
-            self.next = Some(Err(refused.into()));
+            self.next = Some(Box::new(Err(refused.into())));
         }
         self.unfinished = Some(unfinished);
         begun
@@ -118,7 +118,7 @@ impl Opened {
         if self.unfinished.is_none() && self.next.is_none() {
             let _ = self.poll_whole(&mut Context::from_waker(Waker::noop()));
         }
-        self.unfinished.is_none() && matches!(self.next, Some(Err(_)))
+        self.unfinished.is_none() && self.next.as_ref().is_some_and(|next| next.is_err())
     }
 
     /// Ready with the message, or with `None` if the fast path cannot take the call.
@@ -164,7 +164,7 @@ impl Opened {
 
     /// Stops the fast path and keeps the last frame for tonic.
     fn leave(&mut self, next: Read) -> Poll<()> {
-        self.next = Some(next);
+        self.next = Some(Box::new(next));
         Poll::Ready(())
     }
 
@@ -193,7 +193,7 @@ impl Body for Opened {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Read>> {
         let whole = self.whole.take().map(|data| Ok(Frame::data(data)));
-        match whole.or_else(|| self.next.take()) {
+        match whole.or_else(|| self.next.take().map(|next| *next)) {
             Some(frame) => Poll::Ready(Some(frame)),
             None => self.poll_rest(cx),
         }
