@@ -3,6 +3,6 @@
 -- call stays below 5 ms whatever has expired at the same time. A unit is about 3 µs of Redis
 -- time. The last entry may cost more than is left.
 local allowance = 500
--- An expired lease; a task that leaves its queue, with or without a lease. A lapsed waiter costs
--- one unit.
-local LEASE_COST, TASK_COST = 5, 8
+-- An expired lease; a task that leaves its queue, with or without a lease, and frees a payload of
+-- up to 64 KiB. A lapsed waiter costs one unit.
+local LEASE_COST, TASK_COST = 5, 12

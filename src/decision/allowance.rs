@@ -15,8 +15,8 @@ impl Allowance {
     const PLACE: i32 = 1;
     /// A lease that has ended and is reclaimed.
     const LEASE: i32 = 5;
-    /// A task that leaves its queue, with or without a lease.
-    const TASK: i32 = 8;
+    /// A task that leaves its queue, with or without a lease, and frees its payload.
+    const TASK: i32 = 12;
 
     /// A full allowance.
     pub fn new() -> Allowance {

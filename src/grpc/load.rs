@@ -8,8 +8,8 @@
 //! 100 ms waited less than 10 ms, and the queue is longer than 20 ms, the sum must be within a
 //! quarter of it, so that the queue stays short, and callers with little time, whose calls are
 //! the likeliest to be dead already, are refused first. Calls that free capacity have their
-//! whole time, and are polled before the
-//! queue, as health checks are. Sources: K. Nichols and V. Jacobson, "Controlling Queue Delay";
+//! whole time, and are polled before a queue that is longer than 20 ms, as health checks always
+//! are. Sources: K. Nichols and V. Jacobson, "Controlling Queue Delay";
 //! Netflix's concurrency-limits; "Handling Overload" in Google's SRE book.
 
 use std::{cell::Cell, sync::LazyLock, time::Duration};
@@ -123,7 +123,7 @@ impl Queue {
             // However long the last ones waited: else nothing would be measured any more.
             return true;
         }
-        let own = u64::from(waiting) * self.each.get() / 1000;
+        let own = self.length();
         if own <= SHORT.min(time) {
             // Who is late has waited before: on the way, or for the processor.
             return true;
@@ -133,6 +133,11 @@ impl Queue {
         let lag = if is_fresh { self.lag.get() } else { 0 };
         let share = if is_fresh && self.stands.get() && !is_freeing { SHARE } else { 1 };
         lag + own <= time / share
+    }
+
+    /// The time that the calls in the queue take, in µs.
+    fn length(&self) -> u64 {
+        u64::from(self.waiting.get()) * self.each.get() / 1000
     }
 
     /// Notes that a call is started now.
@@ -201,7 +206,9 @@ pub(super) fn enter(method: &str, timeout: Option<Duration>) -> Option<Ticket> {
             if !queue.takes(now, time, is_freeing) {
                 return None;
             }
-            if is_freeing {
+            // In a short queue a call gains nothing by going first, and its early answer costs the
+            // connection a write of its own.
+            if is_freeing && queue.length() > SHORT {
                 queue.is_first.set(true);
                 return Some(Ticket { came: None, is_waiting: false });
             }
