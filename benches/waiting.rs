@@ -28,7 +28,7 @@ type Locks = LockServiceClient<Channel>;
 const REDIS: u16 = 21987;
 const ROUNDS: usize = 5000;
 /// Calls on one connection, below the server's limit.
-const STREAMS: usize = 500;
+const STREAMS: usize = 250;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {

@@ -14,8 +14,10 @@ use tokio::net::TcpStream;
 
 use super::hpack;
 
-/// Most open streams of a connection; the server's limit.
-const STREAMS_MAX: usize = 1024;
+/// Most open streams of a connection until the server states its limit.
+const STREAMS_MAX: usize = 100;
+/// The setting with that limit.
+const MAX_CONCURRENT_STREAMS: u16 = 3;
 /// Unsent bytes above which no further request is written.
 const UNSENT_MAX: usize = 64 << 10;
 const FRAME_HEADER: usize = 9;
@@ -53,6 +55,7 @@ pub(crate) struct Line {
     open: HashMap<u32, Instant>,
     deadlines: BinaryHeap<Reverse<(Instant, u32)>>,
     window: i64,
+    streams_max: usize,
     headers: hpack::Request,
     message: Vec<u8>,
     /// Whether the server has sent GOAWAY.
@@ -80,6 +83,7 @@ impl Line {
             open: HashMap::new(),
             deadlines: BinaryHeap::new(),
             window: WINDOW,
+            streams_max: STREAMS_MAX,
             headers: hpack::Request::new(path),
             message: framed,
             is_going: false,
@@ -93,7 +97,7 @@ impl Line {
 
     /// Whether another call can be written now.
     pub(crate) fn has_room(&self) -> bool {
-        self.open.len() < STREAMS_MAX
+        self.open.len() < self.streams_max
             && self.unsent.len() < UNSENT_MAX
             && self.window >= self.message.len() as i64
     }
@@ -183,7 +187,15 @@ impl Line {
                 }
             }
             RST_STREAM if self.open.remove(&id).is_some() => end(End::Reset),
-            SETTINGS if flags & ACK == 0 => frame(&mut self.unsent, SETTINGS, ACK, 0, &[]),
+            SETTINGS if flags & ACK == 0 => {
+                for setting in payload.as_chunks::<6>().0 {
+                    let [a, b, value @ ..] = *setting;
+                    if u16::from_be_bytes([a, b]) == MAX_CONCURRENT_STREAMS {
+                        self.streams_max = u32::from_be_bytes(value) as usize;
+                    }
+                }
+                frame(&mut self.unsent, SETTINGS, ACK, 0, &[]);
+            }
             PING if flags & ACK == 0 => frame(&mut self.unsent, PING, ACK, 0, payload),
             GOAWAY => self.is_going = true,
             WINDOW_UPDATE if id == 0 => {

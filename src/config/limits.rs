@@ -40,6 +40,8 @@ pub(super) struct LimitsSection {
     connection_answer_bytes: Option<u32>,
     #[serde(default, deserialize_with = "peer_connections")]
     peer_connections: Option<usize>,
+    #[serde(default, deserialize_with = "connection_streams")]
+    connection_streams: Option<u32>,
     #[serde(default, deserialize_with = "peer_streams")]
     peer_streams: Option<usize>,
     #[serde(default, deserialize_with = "resets_per_second")]
@@ -65,6 +67,7 @@ impl LimitsSection {
                 .connection_answer_bytes
                 .unwrap_or(default.connection_answer_bytes),
             peer_connections: self.peer_connections,
+            connection_streams: self.connection_streams.unwrap_or(default.connection_streams),
             peer_streams: self.peer_streams.unwrap_or(default.peer_streams),
             resets_per_second: self.resets_per_second.unwrap_or(default.resets_per_second),
         };
@@ -121,6 +124,10 @@ fn connection_answer_bytes<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32
 
 fn peer_connections<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Error> {
     number(d, "limits.peer_connections", 1..=1_000_000).map(|number| Some(number as usize))
+}
+
+fn connection_streams<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
+    number(d, "limits.connection_streams", 1..=65_536).map(|number| Some(number as u32))
 }
 
 fn peer_streams<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Error> {

@@ -36,8 +36,6 @@ use workers::Workers;
 /// Time between NOT_SERVING and the end of the connections, so that load balancers choose another
 /// server first.
 const NOTICE: Duration = Duration::from_millis(250);
-/// Maximum number of open calls on one connection.
-const STREAMS_MAX: u32 = 1024;
 
 /// Limits of a server.
 #[derive(Debug, Clone, Copy)]

@@ -26,7 +26,7 @@ use tokio::{
 };
 
 use super::{
-    Limits, STREAMS_MAX,
+    Limits,
     connections::{Accepted, Connection, PREFACE_TIMEOUT},
     http1,
     pace::{RESET_STREAMS_MAX, Turn},
@@ -136,7 +136,8 @@ async fn serve(
                 // connection is closed already.
                 let Ok(stream) = TcpStream::from_std(stream) else { continue };
                 let connection = Connection::new(stream, permit, &callers);
-                open.spawn(serve_connection(connection, routes.connection(peer), draining.clone()));
+                let (services, streams_max) = (routes.connection(peer), callers.connection_streams);
+                open.spawn(serve_connection(connection, services, streams_max, draining.clone()));
             }
             Some(_) = open.join_next() => {}
             () = drain(&mut draining) => break,
@@ -151,6 +152,7 @@ async fn serve(
 async fn serve_connection(
     connection: Connection,
     services: grpc::Connection,
+    streams_max: u32,
     mut draining: watch::Receiver<bool>,
 ) {
     tokio::select! {
@@ -170,7 +172,7 @@ async fn serve_connection(
         .max_local_error_reset_streams(Some(FAULTS_MAX))
         // gRPC does not use the date header.
         .auto_date_header(false)
-        .max_concurrent_streams(STREAMS_MAX)
+        .max_concurrent_streams(streams_max)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(SEND_BYTES_MAX)

@@ -23,6 +23,9 @@ pub struct CallerLimits {
     pub connection_answer_bytes: u32,
     /// Connections of one peer address. `None` means three quarters of all connections.
     pub peer_connections: Option<usize>,
+    /// Open streams of one connection. Few, since under overload a call waits for all calls in
+    /// flight before it: those of a client that waits to send them cost the server nothing.
+    pub connection_streams: u32,
     /// Open streams of one peer address. The first few of each connection are not counted.
     pub peer_streams: usize,
     /// Streams that a connection may reset per second, beyond the number of its answered streams.
@@ -40,6 +43,7 @@ impl CallerLimits {
         answer_bytes: 64 << 20,
         connection_answer_bytes: 8 << 20,
         peer_connections: None,
+        connection_streams: 256,
         peer_streams: 16_384,
         resets_per_second: 2_000,
     };

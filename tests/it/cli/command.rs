@@ -28,6 +28,7 @@ fn bad_configuration_names_file_key_and_reason() {
         ("[limits]\nmessage_timeout = \"1ms\"", "limits.message_timeout", "100ms to 10m"),
         ("[limits]\nrequest_bytes = \"1MiB\"", "limits.request_bytes", "8MiB to 2GiB"),
         ("[limits]\npeer_streams = 0", "limits.peer_streams", "expected 1 to"),
+        ("[limits]\nconnection_streams = 70000", "limits.connection_streams", "expected 1 to"),
         ("[limits]\nspeed = 1", "speed", "unknown field"),
         (
             "[limits]\nanswer_bytes = \"8MiB\"\nconnection_answer_bytes = \"9MiB\"",

@@ -17,6 +17,8 @@ use crate::{
     },
 };
 
+/// Watchers of one connection, below `limits.connection_streams`.
+const CONNECTION_WATCHERS: usize = 200;
 const PATIENCE: Duration = Duration::from_secs(60);
 const KEY: &str = "tollgate:{admission:p}:events";
 /// The number before the first event.
@@ -81,9 +83,12 @@ fn retry(status: &Status) -> Duration {
 async fn a_thousand_watchers_cost_redis_as_much_as_one() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
-    let (_server, client) = serve(&redis, "").await;
+    let (server, mut client) = serve(&redis, "").await;
     let mut watchers = Vec::new();
-    for _ in 0..1000 {
+    for number in 1..=1000 {
+        if number % CONNECTION_WATCHERS == 0 {
+            client = server.client().await;
+        }
         watchers.push(Events::of(&client, "p", None).await);
     }
     redis.command(&["CONFIG", "RESETSTAT"]).await.unwrap();
@@ -227,9 +232,9 @@ async fn an_unreadable_history_ends_the_streams_of_its_pool_only() {
 async fn a_server_accepts_at_most_ten_thousand_watchers() {
     let server = Server::start(&[]).await;
     let mut watchers = Vec::new();
-    for _ in 0..10 {
+    for _ in 0..10_000 / CONNECTION_WATCHERS {
         let client = server.client().await;
-        for _ in 0..1000 {
+        for _ in 0..CONNECTION_WATCHERS {
             watchers.push(Events::of(&client, "p", None).await);
         }
     }

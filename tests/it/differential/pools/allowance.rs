@@ -14,7 +14,7 @@ use super::*;
 const TOTAL: usize = Allowance::TOTAL as usize;
 /// The cost of an ended lease, and of a task that leaves its queue.
 const LEASE_COST: usize = 5;
-const TASK_COST: usize = 8;
+const TASK_COST: usize = 12;
 const LEASES: usize = 200;
 const TASKS: usize = 100;
 
