@@ -3,6 +3,8 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
+#[path = "tidy/circles.rs"]
+mod circles;
 #[path = "tidy/pages.rs"]
 mod pages;
 

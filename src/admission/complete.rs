@@ -1,10 +1,10 @@
 //! `CompleteTask`: stores the result of a task and frees its slot.
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 
 use super::{
-    EventKind, Pool, Settings, Task, TaskName, TaskState, Usage, push_pool_keys, unknown_status,
+    EventKind, Outcome, Pool, Settings, Task, TaskName, TaskState, Usage, push_pool_keys,
+    unknown_status,
 };
 use crate::decision::{
     Call, Cost, Decision, Listing, Reply,
@@ -32,15 +32,6 @@ pub struct CompleteTask {
     pub result: Bytes,
     /// The pool's configured settings.
     pub settings: Settings,
-}
-
-/// Whether a task succeeded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outcome {
-    /// It ran and failed.
-    Failed,
-    /// It succeeded.
-    Succeeded,
 }
 
 /// The answer, and the use of the pool.

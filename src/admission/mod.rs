@@ -49,7 +49,7 @@ mod withdraw;
 pub use admit::{Admission, AdmitDecision, AdmitTask, Dispatched, FullPool};
 pub use attend::AttendPool;
 pub use cancel::{CancelTask, CancelVerdict, Cancellation};
-pub use complete::{CompleteTask, CompleteVerdict, Completion, Outcome};
+pub use complete::{CompleteTask, CompleteVerdict, Completion};
 pub use configure::ConfigurePool;
 pub use enqueue::{EnqueueStatus, EnqueueTask};
 pub use event::{Event, EventKind};
@@ -62,7 +62,7 @@ pub use read_events::ReadEvents;
 pub use renew::{RenewTask, RenewVerdict};
 pub use settings::{AfterFailover, Catalog, CatalogError, Overrides, PoolRule, Settings};
 pub use sweep::SweepPool;
-pub use task::{Queued, Standing, Task, TaskState};
+pub use task::{Outcome, Queued, Standing, Task, TaskState};
 pub use withdraw::WithdrawTask;
 
 pub use crate::decision::lease::Lease;

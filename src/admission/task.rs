@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{Lease, Outcome, Settings};
+use super::{Lease, Settings};
 use crate::decision::time::{Millis, Timestamp};
 
 /// The record of a task: its last lease, its result, and its place in the queue.
@@ -22,6 +22,15 @@ pub struct Task {
     pub is_told: bool,
     /// The queue data of a task that was queued, until a result is stored.
     pub queued: Option<Box<Queued>>,
+}
+
+/// Whether a task succeeded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// It ran and failed.
+    Failed,
+    /// It succeeded.
+    Succeeded,
 }
 
 /// The state of a task's last lease.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ban::Ban;
+use super::ban_record::Ban;
 use crate::decision::time::Millis;
 
 /// The verdict about a call, and the usage of the limits.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{
     Answer, Ban, BanIndex, FILL_MAX, LIMITS_MAX, LimitUse, Meter, MeterName, NAMES_MAX, Verdict,
-    ban::BanRecord,
+    ban_record::BanRecord,
     meter::{Counter, Notices},
     record::{BANNED, REPLAY},
     sliding_window::SlidingWindow,

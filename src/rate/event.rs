@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::ban::BanRecord;
+use super::ban_record::BanRecord;
 use crate::decision::{names::SEPARATOR, time::Timestamp};
 
 /// A notice about a key, or a change of its ban.

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::{
     Event,
     answer::Answer,
-    ban::BanRecord,
+    ban_record::BanRecord,
     rule::{Limit, Rule},
     usage::Usage,
 };

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{allotment::Range, reserve::Reservation};
+use super::allotment::Range;
 use crate::decision::{Bin, State, replay_cache::Memory, time::Timestamp};
 
 /// The state of a sequence. It never expires, because its values must not be allocated again.
@@ -23,6 +23,16 @@ pub(super) struct Marks {
     pub(super) reserved: u64,
     /// The replicas have acknowledged a reservation up to this.
     pub(super) confirmed: u64,
+}
+
+/// The reserved values of a sequence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reservation {
+    /// The reserved mark: no value above it was allocated.
+    pub upto: u64,
+    /// The epoch of the store: another one after a restart or a failover. Empty in the embedded
+    /// engine, which has only one.
+    pub epoch: Vec<u8>,
 }
 
 impl Counter {

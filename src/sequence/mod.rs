@@ -29,12 +29,12 @@ mod rules;
 pub use allotment::{Allotment, Range};
 pub(crate) use archive::split_calendar;
 pub use calendar::Unit;
-pub use counter::Counter;
+pub use counter::{Counter, Reservation};
 pub use dating::Dating;
 pub use get::GetSequence;
 pub use layout::Layout;
 pub use next::NextSequence;
-pub use reserve::{Reservation, ReserveSequence};
+pub use reserve::ReserveSequence;
 pub use rules::{Reserve, SequenceRule, Sequences};
 
 use std::sync::Arc;

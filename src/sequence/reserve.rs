@@ -1,6 +1,6 @@
 //! `ReserveSequence`: reserves values of a sequence before any of them is allocated.
 
-use super::{Counter, Sequence, VALUE_MAX, allotment::decimal};
+use super::{Counter, Sequence, VALUE_MAX, allotment::decimal, counter::Reservation};
 use crate::decision::{
     Call, Decision, Judge, Listing, Reply, Unconfirmed,
     acknowledgement::Confirmation,
@@ -32,16 +32,6 @@ impl ReserveSequence {
     fn upto(&self) -> u64 {
         self.last.saturating_add(self.ahead).min(self.sequence.value_max())
     }
-}
-
-/// The reserved values of a sequence.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reservation {
-    /// The reserved mark: no value above it was allocated.
-    pub upto: u64,
-    /// The epoch of the store: another one after a restart or a failover. Empty in the embedded
-    /// engine, which has only one.
-    pub epoch: Vec<u8>,
 }
 
 impl Decision for ReserveSequence {

@@ -18,6 +18,7 @@ mod progress;
 mod queue;
 mod report;
 mod sale;
+mod share;
 mod stage;
 mod tally;
 mod task_duration;

@@ -10,7 +10,7 @@
 
 use std::{cmp::Ordering, time::Duration};
 
-use redis::{RedisError, RedisResult, ServerErrorKind, Value};
+use redis::{RedisResult, Value};
 use tokio::time::timeout_at;
 
 use super::{
@@ -19,7 +19,7 @@ use super::{
     evaluate::{self, Run},
     job::Job,
     lane::Lane,
-    topology::Redirect,
+    shared::Redirect,
 };
 use crate::decision::{Cost, Reply, error::Error, time::monotonic};
 
@@ -40,7 +40,7 @@ impl Lane {
         }
         let deadline = jobs.iter().map(|job| job.deadline).max().unwrap_or_else(monotonic);
         let runs = self.group(jobs);
-        let sent = self.shared.scripts.send(connection, &runs, self.monitor.ahead());
+        let sent = self.shared.scripts.send(&mut connection.socket, &runs, self.monitor.ahead());
         match timeout_at(deadline.into(), sent).await {
             Ok(Ok(results)) => {
                 self.monitor.note_answer();
@@ -147,18 +147,18 @@ impl Lane {
     /// Sends a job where its node said. That node did not execute it.
     fn redirect(&self, job: Job, redirect: &Redirect) {
         job.note_unexecuted();
-        match self.shared.topology() {
-            Some(topology) => topology.redirect(job, redirect),
+        match self.shared.router() {
+            Some(router) => router.redirect(job, redirect),
             None => job.answer(Err(Error::Ending)),
         }
     }
 
     /// Sends a job a second time after its connection broke, if its decision is repeatable.
     fn send_again(&self, mut job: Job) {
-        match self.shared.topology() {
-            Some(topology) if job.sending.repeatable && !job.repeated => {
+        match self.shared.router() {
+            Some(router) if job.sending.repeatable && !job.repeated => {
                 job.repeated = true;
-                topology.push(job);
+                router.push(job);
             }
             _ => job.answer(Err(Error::DeadlineExceeded)),
         }
@@ -168,22 +168,4 @@ impl Lane {
 /// Whether a replica answered.
 fn is_read_only(reply: &Result<Reply, Error>) -> bool {
     matches!(reply, Err(Error::Refused(reason)) if reason.contains("READONLY"))
-}
-
-impl Redirect {
-    /// The redirect that an error contains, if any.
-    fn of(error: &RedisError) -> Option<Redirect> {
-        let to = |(place, slot): (&str, u16)| (place.to_owned(), slot);
-        match error.kind() {
-            redis::ErrorKind::Server(ServerErrorKind::Moved) => {
-                let (place, slot) = error.redirect_node().map(to)?;
-                Some(Redirect::Moved { place, slot })
-            }
-            redis::ErrorKind::Server(ServerErrorKind::Ask) => {
-                Some(Redirect::Ask { place: error.redirect_node().map(to)?.0 })
-            }
-            redis::ErrorKind::Server(ServerErrorKind::TryAgain) => Some(Redirect::TryAgain),
-            _ => None,
-        }
-    }
 }

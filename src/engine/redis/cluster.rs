@@ -25,7 +25,6 @@ use super::{
     StoreState,
     address::Template,
     map::{Part, parse_map},
-    monitor::Monitor,
     node::{Node, Plan},
     slot::{SLOTS, Slot},
     source::Source,
@@ -314,11 +313,11 @@ impl Cluster {
             Owners { nodes: owners, leading };
     }
 
-    /// The number in a hash tag whose slot belongs to the node of this monitor. Costs nothing for a
+    /// The number in a hash tag whose slot belongs to the node at `source`. Costs nothing for a
     /// node without slots, which has none.
-    pub(super) fn tag_of(&self, monitor: &Monitor) -> Option<u32> {
+    pub(super) fn tag_of(&self, source: &Source) -> Option<u32> {
         let owners = self.owners();
-        let is_followed = |node: &Arc<Node>| std::ptr::eq(&*node.monitor, monitor);
+        let is_followed = |node: &Arc<Node>| std::ptr::eq(node.monitor.source(), source);
         if !owners.leading.iter().any(is_followed) {
             return None;
         }

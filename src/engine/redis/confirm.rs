@@ -5,17 +5,16 @@
 //! not acknowledge in time, the decision is undone where possible: the call fails with
 //! [`Error::Unconfirmed`], which says whether the decision is void.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tokio::time::timeout_at;
 
 use super::{
-    LISTING,
     connection::Connection,
     evaluate,
-    job::{Answer, Job},
+    job::{Answer, Job, LISTING},
     lane::Lane,
-    topology::Topology,
+    shared::Router,
 };
 use crate::decision::{Reply, Unconfirmed, Withdrawal, error::Error, time::monotonic};
 
@@ -62,7 +61,7 @@ impl Lane {
             let deadline = waiting.iter().filter(|one| alike(one)).map(|one| one.job.deadline);
             let deadline = deadline.max().unwrap_or_else(monotonic);
             let left = deadline.saturating_duration_since(monotonic());
-            let waited = evaluate::wait(connection, confirmation, left);
+            let waited = evaluate::wait(&mut connection.socket, confirmation, left);
             let waited = match timeout_at(deadline.into(), waited).await {
                 Ok(Ok(waited)) => waited,
                 Ok(Err(_)) => return Err(waiting.into_iter().map(|waiting| waiting.job).collect()),
@@ -94,28 +93,24 @@ impl Lane {
                 return job.answer(Err(Error::Unconfirmed { why, is_void: false }));
             }
         };
-        let Some(topology) = self.shared.topology() else {
+        let Some(router) = self.shared.router() else {
             return job.answer(Err(Error::Unconfirmed { why, is_void: false }));
         };
         // A task: the call may have ended, and the pipeline serves others.
         tokio::spawn(async move {
-            let is_void = withdraw(&topology, &job, withdrawal).await.unwrap_or(false);
+            let is_void = withdraw(&*router, &job, withdrawal).await.unwrap_or(false);
             job.answer(Err(Error::Unconfirmed { why, is_void }));
         });
     }
 }
 
 /// Revokes a decision. Returns whether it is void; if not, another call has already reported it.
-async fn withdraw(
-    topology: &Arc<Topology>,
-    job: &Job,
-    withdrawal: Withdrawal,
-) -> Result<bool, Error> {
+async fn withdraw(router: &dyn Router, job: &Job, withdrawal: Withdrawal) -> Result<bool, Error> {
     let Withdrawal { script, arguments, is_done } = withdrawal;
     let now = monotonic();
     let times = (now, now + WITHDRAW_MAX);
     let (withdrawing, pending) = Job::new(script, arguments, job.slot, LISTING, times);
-    topology.push(withdrawing);
+    router.push(withdrawing);
     let Answer { mut reply, .. } = pending.wait().await?;
     is_done(&mut reply)
 }

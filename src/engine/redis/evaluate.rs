@@ -10,7 +10,7 @@ use redis::{
     Cmd, Pipeline, RedisError, RedisResult, ServerErrorKind, Value, aio::MultiplexedConnection,
 };
 
-use super::{connection::Connection, job::Job};
+use super::job::Job;
 use crate::decision::{
     Item, Reply,
     acknowledgement::Confirmation,
@@ -70,12 +70,12 @@ impl Scripts {
     /// token lead over the node's clock, in µs.
     pub(super) async fn send(
         &self,
-        connection: &mut Connection,
+        socket: &mut MultiplexedConnection,
         runs: &[Run],
         ahead: u64,
     ) -> RedisResult<Vec<RedisResult<Value>>> {
         let all: Vec<&Run> = runs.iter().collect();
-        let mut results = self.call(connection, &all, ahead, false).await?;
+        let mut results = self.call(socket, &all, ahead, false).await?;
         for _ in 0..RELOADS_MAX {
             let lost: Vec<usize> = (0..runs.len())
                 .filter(|index| results[*index].as_ref().is_err_and(forgotten))
@@ -85,7 +85,7 @@ impl Scripts {
             }
             // After a flush, a restart or a failover.
             let again: Vec<&Run> = lost.iter().map(|index| &runs[*index]).collect();
-            let reloaded = self.call(connection, &again, ahead, true).await?;
+            let reloaded = self.call(socket, &again, ahead, true).await?;
             for (index, result) in lost.into_iter().zip(reloaded) {
                 results[index] = result;
             }
@@ -97,7 +97,7 @@ impl Scripts {
     /// the calls.
     async fn call(
         &self,
-        connection: &mut Connection,
+        socket: &mut MultiplexedConnection,
         runs: &[&Run],
         ahead: u64,
         load: bool,
@@ -116,7 +116,7 @@ impl Scripts {
             calls.push(commands.len());
             commands.push(self.evalsha(run, ahead));
         }
-        let mut replies = pipeline(connection, commands).await?;
+        let mut replies = pipeline(socket, commands).await?;
         let taken = || Err((redis::ErrorKind::UnexpectedReturnType, "no reply").into());
         Ok(calls.into_iter().map(|place| std::mem::replace(&mut replies[place], taken())).collect())
     }
@@ -213,7 +213,7 @@ fn push<'a>(cmd: &mut Cmd, parts: impl Iterator<Item = &'a [u8]>) {
 /// Sends WAIT. It takes at most four fifths of the time left, so that an unacknowledged write can
 /// still be revoked before the deadline.
 pub(super) async fn wait(
-    connection: &mut Connection,
+    socket: &mut MultiplexedConnection,
     confirmation: Confirmation,
     left: Duration,
 ) -> RedisResult<Result<(), String>> {
@@ -221,7 +221,7 @@ pub(super) async fn wait(
     let timeout = left.mul_f32(0.8).min(confirmation.timeout.duration());
     let (replicas, millis) = (confirmation.replicas, (timeout.as_millis() as u64).max(1));
     let wait = redis::cmd("WAIT").arg(replicas).arg(millis).to_owned();
-    match wait.query_async::<u32>(&mut connection.socket).await {
+    match wait.query_async::<u32>(socket).await {
         Ok(have) if have >= replicas => Ok(Ok(())),
         Ok(have) => Ok(Err(format!("{have} of {replicas} replicas acknowledged the write"))),
         Err(broken) if broken.code().is_none() => Err(broken),
@@ -236,7 +236,7 @@ fn forgotten(error: &RedisError) -> bool {
 
 /// Sends commands in one write and returns all replies.
 async fn pipeline(
-    connection: &mut Connection,
+    socket: &mut MultiplexedConnection,
     commands: Vec<Cmd>,
 ) -> RedisResult<Vec<RedisResult<Value>>> {
     let count = commands.len();
@@ -245,7 +245,7 @@ async fn pipeline(
         pipeline.add_command(command);
     }
     pipeline.ignore_errors();
-    let replies: Vec<RedisResult<Value>> = pipeline.query_async(&mut connection.socket).await?;
+    let replies: Vec<RedisResult<Value>> = pipeline.query_async(socket).await?;
     match replies.len() == count {
         true => Ok(replies),
         false => {

@@ -3,10 +3,20 @@
 //! The monitor runs it on every new probe connection, and checks the role and the policy again with
 //! later probes. Fields that INFO does not contain are no reason to refuse.
 
-use super::{Eviction, leader::Leader};
+use super::leader::Leader;
 
 /// The oldest Redis version that has all commands of the scripts.
 const VERSION_MIN: (u32, u32) = (6, 2);
+
+/// The reaction to a Redis whose `maxmemory-policy` can evict keys. An evicted lease frees its
+/// slot, and an evicted sequence starts again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Eviction {
+    /// Does not use it.
+    Refuse,
+    /// Uses it, with a warning in the log.
+    Warn,
+}
 
 /// The fields of INFO that the preflight needs.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -24,6 +24,18 @@ use crate::decision::{
     time::monotonic,
 };
 
+/// How the sweeper's commands are sent: exempt from the limit on calls in flight, one item in a
+/// script call.
+pub(super) const UPKEEP: Sending = Sending {
+    repeatable: true,
+    confirmation: Confirmation::NONE,
+    is_upkeep: true,
+    goes_first: false,
+    cost: Cost::of(20),
+};
+/// How index notes and revocations are sent: several in one script call.
+pub(super) const LISTING: Sending = Sending { is_upkeep: false, ..UPKEEP };
+
 /// The shortest queue in which the wait for each job is measured.
 const FEW: u32 = 64;
 

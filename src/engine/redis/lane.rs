@@ -19,10 +19,7 @@
 use std::{
     collections::VecDeque,
     mem::take,
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -32,11 +29,9 @@ use tokio::sync::{Semaphore, watch};
 use super::{
     StoreState,
     connection::{self, Connection, Connector},
-    evaluate::Scripts,
     job::Job,
     monitor::Monitor,
-    skew::Skew,
-    topology::Topology,
+    shared::Shared,
 };
 use crate::decision::{Cost, time::monotonic};
 
@@ -48,24 +43,6 @@ const TAKE_MAX: usize = 512;
 const BULK_CONNECTIONS: u32 = 2;
 /// The most waiting jobs of a pipeline; further ones are refused.
 const WAITING_MAX: usize = 16_384;
-
-/// The state that all pipelines of an engine share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) scripts: Scripts,
-    /// The most decisions in one script call.
-    pub(super) batch_max: usize,
-    /// Routes jobs that a node has redirected.
-    pub(super) topology: OnceLock<Weak<Topology>>,
-    /// The number of lost connections: after each, the store may have lost data.
-    pub(super) losses: AtomicU64,
-    /// The number of failovers seen.
-    pub(super) failovers: AtomicU64,
-    /// The highest clock of all primaries, for the token lead.
-    pub(super) skew: Skew,
-    /// The prefix of probe keys.
-    pub(super) probe_key: String,
-}
 
 /// A pipeline to a node.
 #[derive(Debug)]
@@ -212,28 +189,6 @@ impl Lane {
             taken.extend(queue.waiting.pop_front().filter(|job| job.is_wanted(now)));
         }
         taken
-    }
-}
-
-impl Shared {
-    /// The number of failovers seen: another primary, or a restarted one.
-    pub(super) fn failovers(&self) -> u64 {
-        self.failovers.load(Ordering::Acquire)
-    }
-
-    /// Counts a failover.
-    pub(super) fn note_failover(&self) {
-        let failovers = self.failovers.fetch_add(1, Ordering::AcqRel) + 1;
-        tracing::warn!(
-            failovers,
-            "failover: another primary, or a restarted one; writes that were not replicated are \
-             lost"
-        );
-    }
-
-    /// The topology, while the engine lives.
-    pub(super) fn topology(&self) -> Option<Arc<Topology>> {
-        self.topology.get()?.upgrade()
     }
 }
 

@@ -8,11 +8,9 @@
 use std::time::Instant;
 
 use crate::decision::{
-    Leads, Sighting,
+    Sighting,
     time::{Millis, monotonic},
 };
-
-use super::topology::Topology;
 
 /// The primary id, as INFO reports it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -78,18 +76,6 @@ impl Seen {
         let length = Millis(self.since.elapsed().as_millis() as u64);
         let has_changed = self.has_changed;
         Sighting { leader: format!("{process}:{history}"), length, has_changed }
-    }
-}
-
-impl Leads for Topology {
-    /// The sighting of the primary that has a key; "-" if its id is not known.
-    fn sighting(&self, key: &[u8]) -> Option<Sighting> {
-        let seen = self.node(self.slot(key)).ok()?.monitor.sighting();
-        let unseen = || Sighting { leader: "-".to_owned(), length: Millis(0), has_changed: false };
-        let mut sighting = seen.unwrap_or_else(unseen);
-        // The slot may have come from another node, whose id this server has not seen.
-        sighting.has_changed |= self.has_changed();
-        Some(sighting)
     }
 }
 

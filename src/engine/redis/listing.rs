@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 use super::{
-    LISTING, PartitionCursor, PartitionPage, Pending, Redis, Sending,
+    PartitionCursor, PartitionPage, Redis,
     index::{self, Note},
+    job::{LISTING, Pending, Sending},
 };
 use crate::decision::{
     Cost, Decision, Ends, Listing, State,

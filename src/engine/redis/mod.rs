@@ -9,8 +9,8 @@
 //! - `topology`, `cluster`, `map`, `slot`: the routing from a key to a node
 //! - `node`, `monitor`, `fitness`, `leader`, `skew`: a node; its health, preflight, primary id, and
 //!   the token lead over its clock
-//! - `job`, `lane`, `batch`, `connection`, `evaluate`, `confirm`: the pipelines, and replica
-//!   acknowledgement
+//! - `job`, `lane`, `batch`, `connection`, `evaluate`, `confirm`, `shared`: the pipelines, and
+//!   replica acknowledgement
 //! - `index`, `listing`, `round`, `hints`: the index of partitions for listings and the sweeper,
 //!   and wake-ups
 //! - `archive`: every key, for exports and imports
@@ -50,6 +50,7 @@ mod monitor;
 mod node;
 mod options;
 mod round;
+mod shared;
 mod skew;
 mod slot;
 mod source;
@@ -60,7 +61,7 @@ use std::{
     pin::Pin,
     slice,
     sync::{
-        Arc, OnceLock,
+        Arc, OnceLock, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -73,7 +74,6 @@ use super::{
 };
 use crate::decision::{
     Arguments, Call, Cost, Decision,
-    acknowledgement::Confirmation,
     budget::{self, Limit},
     error::Error,
     script::Script,
@@ -81,30 +81,19 @@ use crate::decision::{
 };
 pub use archive::{Keyspace, unfinished_import};
 use evaluate::Scripts;
+pub use fitness::Eviction;
 use index::{Index, Note};
 use job::{Answer, Job, Pending, Sending};
-use lane::Shared;
 use listing::Noting;
 use node::Plan;
-pub use options::{Eviction, RedisOptions};
+pub use options::RedisOptions;
+use shared::{Router, Shared};
 use skew::Skew;
 use topology::Topology;
 
 /// The longest that a call waits for Redis, whatever its deadline: a peer that vanished must not
 /// occupy connections for longer.
 const ATTEMPT_MAX: Duration = Duration::from_secs(5);
-/// How the sweeper's commands are sent: exempt from the limit on calls in flight, one item in a
-/// script call.
-const UPKEEP: Sending = Sending {
-    repeatable: true,
-    confirmation: Confirmation::NONE,
-    is_upkeep: true,
-    goes_first: false,
-    cost: Cost::of(20),
-};
-/// How index notes and revocations are sent: several in one script call.
-const LISTING: Sending = Sending { is_upkeep: false, ..UPKEEP };
-
 /// The position of a decision in its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
@@ -155,7 +144,7 @@ impl Redis {
         let shared = Arc::new(Shared {
             scripts: Scripts::new(options.clock.as_deref()),
             batch_max: options.batch_max,
-            topology: OnceLock::new(),
+            router: OnceLock::new(),
             losses: AtomicU64::new(0),
             failovers: AtomicU64::new(0),
             skew: Skew::new(),
@@ -169,7 +158,8 @@ impl Redis {
         };
         let topology = Arc::new(Topology::new(address, plan));
         // Set once, here: nodes need the topology, which needs the nodes.
-        let _ = shared.topology.set(Arc::downgrade(&topology));
+        let router: Weak<Topology> = Arc::downgrade(&topology);
+        let _ = shared.router.set(router);
         Ok(Redis {
             shared,
             topology,

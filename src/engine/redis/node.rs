@@ -22,10 +22,12 @@ use tokio::sync::Semaphore;
 
 use super::{
     super::worker,
-    Eviction, StoreState,
+    StoreState,
+    fitness::Eviction,
     job::{Job, Sending},
-    lane::{Lane, Shared},
+    lane::Lane,
     monitor::Monitor,
+    shared::Shared,
     source::Source,
 };
 

@@ -3,6 +3,7 @@
 use super::{
     super::BATCH_MAX,
     address::{Address, Certificates, SentinelUser},
+    fitness::Eviction,
 };
 
 /// The options of the Redis engine.
@@ -61,14 +62,4 @@ impl RedisOptions {
     pub(super) fn address(&self) -> Result<Address, String> {
         Address::parse(&self.url, &self.certificates, &self.sentinel)
     }
-}
-
-/// The reaction to a Redis whose `maxmemory-policy` can evict keys. An evicted lease frees its
-/// slot, and an evicted sequence starts again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Eviction {
-    /// Does not use it.
-    Refuse,
-    /// Uses it, with a warning in the log.
-    Warn,
 }

@@ -7,8 +7,9 @@
 use std::time::Instant;
 
 use super::{
-    PartitionCursor, Redis, Sending, UPKEEP,
+    PartitionCursor, Redis,
     index::{self, Look},
+    job::{Sending, UPKEEP},
     listing::pages,
 };
 use crate::decision::{

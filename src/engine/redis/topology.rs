@@ -15,12 +15,16 @@ use super::{
     address::Address,
     cluster::Cluster,
     job::{Job, MOVED_TOO_LONG},
-    monitor::Monitor,
     node::{Node, Plan},
+    shared::{Redirect, Router},
     slot::Slot,
     source::Source,
 };
-use crate::decision::{error::Error, time::monotonic};
+use crate::decision::{
+    Leads, Sighting,
+    error::Error,
+    time::{Millis, monotonic},
+};
 
 /// The pause before a job is sent again to a slot that is migrating. Multiplied by the number of
 /// redirects, up to [`MIGRATION_PAUSES_MAX`].
@@ -34,18 +38,6 @@ pub(super) enum Topology {
     Single(Arc<Node>),
     /// Several nodes, each with some of the slots.
     Cluster(Box<Cluster>),
-}
-
-/// The answer of a node that did not execute a decision.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Redirect {
-    /// MOVED: another node has the slot.
-    Moved { place: String, slot: u16 },
-    /// ASK: the slot is migrating, and another node may have the keys already. ASKING must precede
-    /// the command there.
-    Ask { place: String },
-    /// TRYAGAIN: some keys of the decision have migrated already, others not.
-    TryAgain,
 }
 
 impl Topology {
@@ -65,51 +57,6 @@ impl Topology {
             Topology::Single(_) => Slot::default(),
             Topology::Cluster(_) => Slot::of(key),
         }
-    }
-
-    /// Sends a job to the node of its slot. Answers it with an error if that node is unreachable.
-    pub(super) fn push(&self, job: Job) {
-        match self.node(job.slot) {
-            Ok(node) => match node.monitor.check() {
-                Ok(()) => node.push(job),
-                Err(error) => job.answer(Err(error)),
-            },
-            Err(error) => job.answer(Err(error)),
-        }
-    }
-
-    /// Sends a job where a node said. Without a Cluster that is an error of the configuration.
-    pub(super) fn redirect(self: &Arc<Topology>, mut job: Job, redirect: &Redirect) {
-        let Topology::Cluster(cluster) = &**self else {
-            let why = "this Redis is a node of a Cluster: use redis+cluster:// instead of redis://";
-            return job.answer(Err(Error::Unavailable(why.to_owned())));
-        };
-        if !job.is_wanted(monotonic()) {
-            return job.answer(Err(Error::Unavailable(MOVED_TOO_LONG.to_owned())));
-        }
-        job.redirects += 1;
-        job.asking = false;
-        let node = match redirect {
-            Redirect::Moved { place, slot } => cluster.note_moved(place, *slot),
-            Redirect::Ask { place } => {
-                job.asking = true;
-                cluster.at(place)
-            }
-            Redirect::TryAgain => self.node(job.slot),
-        };
-        let node = match node {
-            Ok(node) => node,
-            Err(error) => return job.answer(Err(error)),
-        };
-        // Two redirects suffice where nodes agree. More mean a migration: wait.
-        if *redirect != Redirect::TryAgain && job.redirects <= 2 {
-            return node.push(job);
-        }
-        let pause = MIGRATION_PAUSE * job.redirects.min(MIGRATION_PAUSES_MAX);
-        tokio::spawn(async move {
-            sleep(pause).await;
-            node.push(job);
-        });
     }
 
     /// The node that has a slot.
@@ -152,25 +99,6 @@ impl Topology {
         }
     }
 
-    /// A probe key in a slot of the node of this monitor; `None` while its slots are unknown.
-    pub(super) fn probe_key(&self, monitor: &Monitor, prefix: &str) -> Option<String> {
-        match self {
-            Topology::Single(_) => Some(prefix.to_owned()),
-            Topology::Cluster(cluster) => {
-                cluster.tag_of(monitor).map(|tag| format!("{prefix}{{{tag}}}"))
-            }
-        }
-    }
-
-    /// Whether a slot has moved between nodes, or a node has failed over, since the start. Then a
-    /// pool's primary id may have changed without this server having seen it.
-    pub(super) fn has_changed(&self) -> bool {
-        match self {
-            Topology::Single(_) => false,
-            Topology::Cluster(cluster) => cluster.has_changed(),
-        }
-    }
-
     /// Keeps the state of all nodes current, until dropped.
     pub(super) async fn maintain(&self) {
         match self {
@@ -179,5 +107,78 @@ impl Topology {
             }
             Topology::Cluster(cluster) => cluster.maintain().await,
         }
+    }
+}
+
+impl Router for Topology {
+    fn push(&self, job: Job) {
+        match self.node(job.slot) {
+            Ok(node) => match node.monitor.check() {
+                Ok(()) => node.push(job),
+                Err(error) => job.answer(Err(error)),
+            },
+            Err(error) => job.answer(Err(error)),
+        }
+    }
+
+    fn redirect(&self, mut job: Job, redirect: &Redirect) {
+        let Topology::Cluster(cluster) = self else {
+            let why = "this Redis is a node of a Cluster: use redis+cluster:// instead of redis://";
+            return job.answer(Err(Error::Unavailable(why.to_owned())));
+        };
+        if !job.is_wanted(monotonic()) {
+            return job.answer(Err(Error::Unavailable(MOVED_TOO_LONG.to_owned())));
+        }
+        job.redirects += 1;
+        job.asking = false;
+        let node = match redirect {
+            Redirect::Moved { place, slot } => cluster.note_moved(place, *slot),
+            Redirect::Ask { place } => {
+                job.asking = true;
+                cluster.at(place)
+            }
+            Redirect::TryAgain => self.node(job.slot),
+        };
+        let node = match node {
+            Ok(node) => node,
+            Err(error) => return job.answer(Err(error)),
+        };
+        // Two redirects suffice where nodes agree. More mean a migration: wait.
+        if *redirect != Redirect::TryAgain && job.redirects <= 2 {
+            return node.push(job);
+        }
+        let pause = MIGRATION_PAUSE * job.redirects.min(MIGRATION_PAUSES_MAX);
+        tokio::spawn(async move {
+            sleep(pause).await;
+            node.push(job);
+        });
+    }
+
+    fn probe_key(&self, source: &Source, prefix: &str) -> Option<String> {
+        match self {
+            Topology::Single(_) => Some(prefix.to_owned()),
+            Topology::Cluster(cluster) => {
+                cluster.tag_of(source).map(|tag| format!("{prefix}{{{tag}}}"))
+            }
+        }
+    }
+
+    fn has_changed(&self) -> bool {
+        match self {
+            Topology::Single(_) => false,
+            Topology::Cluster(cluster) => cluster.has_changed(),
+        }
+    }
+}
+
+impl Leads for Topology {
+    /// The sighting of the primary that has a key; "-" if its id is not known.
+    fn sighting(&self, key: &[u8]) -> Option<Sighting> {
+        let seen = self.node(self.slot(key)).ok()?.monitor.sighting();
+        let unseen = || Sighting { leader: "-".to_owned(), length: Millis(0), has_changed: false };
+        let mut sighting = seen.unwrap_or_else(unseen);
+        // The slot may have come from another node, whose id this server has not seen.
+        sighting.has_changed |= self.has_changed();
+        Some(sighting)
     }
 }

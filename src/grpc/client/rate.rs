@@ -61,7 +61,7 @@ impl Client {
             cost: Some(cost),
             request_id: String::new(),
         };
-        convert::rate_answer(answered(self.rate.clone().check_rate(request(message))).await?)
+        answer(answered(self.rate.clone().check_rate(request(message))).await?)
     }
 }
 
@@ -114,4 +114,65 @@ fn tier(spec: &TierSpec) -> pb::Tier {
 
 fn millis(length: Millis) -> prost_types::Duration {
     convert::duration(length.duration())
+}
+
+/// Converts a response; one that violates the contract is an error.
+fn answer(response: pb::CheckRateResponse) -> Result<RateAnswer, CallError> {
+    let verdict = match response.verdict() {
+        pb::RateVerdict::Allow => Verdict::Allow,
+        pb::RateVerdict::Warn => Verdict::Warn,
+        pb::RateVerdict::Throttle => Verdict::Throttle,
+        pb::RateVerdict::Ban => Verdict::Ban,
+        pb::RateVerdict::Unspecified => return Err(CallError::malformed("verdict")),
+    };
+    let retry_after = match verdict {
+        Verdict::Allow | Verdict::Warn => None,
+        Verdict::Throttle | Verdict::Ban => {
+            Some(convert::millis(response.retry_after, "retry_after")?)
+        }
+    };
+    Ok(RateAnswer {
+        verdict,
+        crossed: response.crossed,
+        retry_after,
+        ban: response.ban.map(convert::ban).transpose()?,
+        limits: response.limits.into_iter().map(standing).collect::<Result<_, _>>()?,
+    })
+}
+
+fn standing(usage: pb::LimitUsage) -> Result<LimitStanding, CallError> {
+    Ok(LimitStanding {
+        name: usage.name,
+        max: usage.max,
+        count: usage.count,
+        remaining: usage.remaining,
+        // A duration of zero may be omitted.
+        reset_after: convert::millis(
+            usage.reset_after.or(Some(Default::default())),
+            "reset_after",
+        )?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_when_to_come_again_and_who_is_banned_until_when() {
+        let mut response = pb::CheckRateResponse::default();
+        assert!(super::answer(response.clone()).is_err(), "no verdict");
+        response.set_verdict(pb::RateVerdict::Allow);
+        response.limits = vec![pb::LimitUsage { max: 3, remaining: 3, ..Default::default() }];
+        let answer = super::answer(response.clone()).expect("well-formed");
+        assert!(answer.allowed() && answer.retry_after.is_none());
+        assert_eq!(answer.limits[0].reset_after, Millis(0));
+        response.set_verdict(pb::RateVerdict::Ban);
+        assert!(super::answer(response.clone()).is_err(), "no retry_after");
+        response.retry_after = Some(prost_types::Duration { seconds: 1, nanos: 0 });
+        response.ban = Some(pb::Ban::default());
+        assert!(super::answer(response.clone()).is_err(), "a ban without its end");
+        response.ban = None;
+        assert_eq!(super::answer(response).map(|answer| answer.allowed()), Ok(false));
+    }
 }

@@ -2,7 +2,8 @@
 
 use std::{fmt, iter, num::NonZeroU64};
 
-use super::{CallError, Client, answered, convert, pb, request};
+use super::{CallError, Client, answered, pb, request};
+use crate::sequence::COUNT_MAX;
 
 /// The values that `NextSequence` gave out. `Display` prints one per line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +54,41 @@ impl Client {
             floor,
             request_id: request_id.unwrap_or_default().to_owned(),
         };
-        convert::serials(answered(self.sequence.clone().next_sequence(request(message))).await?)
+        serials(answered(self.sequence.clone().next_sequence(request(message))).await?)
+    }
+}
+
+/// Converts serials. Without a layout, the values must form a range of at most [`COUNT_MAX`]
+/// values.
+fn serials(response: pb::NextSequenceResponse) -> Result<Serials, CallError> {
+    let pb::NextSequenceResponse { first, last, step, serials, .. } = response;
+    if !serials.is_empty() {
+        return Ok(Serials::Written(serials));
+    }
+    let values = NonZeroU64::new(step).filter(|step| {
+        let span = last.checked_sub(first);
+        span.is_some_and(|span| span % *step == 0 && span / *step < COUNT_MAX)
+    });
+    let step = values.ok_or_else(|| CallError::malformed("values"))?;
+    Ok(Serials::Values { first, last, step })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_no_request_asks_for_are_malformed() {
+        let values = |first, last, step| {
+            let response = pb::NextSequenceResponse { first, last, step, ..Default::default() };
+            serials(response).map(|serials| serials.to_string())
+        };
+        assert_eq!(values(10, 20, 5), Ok("10\n15\n20\n".to_owned()));
+        let most = i64::MAX as u64;
+        assert_eq!(values(most, most, 1), Ok(format!("{most}\n")));
+        assert!(values(1, 10_000, 1).is_ok());
+        for (first, last, step) in [(0, 0, 0), (2, 1, 1), (1, 3, 4), (1, 10_001, 1)] {
+            assert!(values(first, last, step).is_err(), "{first} to {last} by {step}");
+        }
     }
 }

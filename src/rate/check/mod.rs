@@ -1,17 +1,16 @@
 //! `CheckRate`: counts a call of a key and decides whether it may pass.
 
 mod denial;
+mod judge;
 
 use std::sync::Arc;
 
 pub use denial::RefusedKey;
+use judge::{Judge, Judgement};
 
 use super::{
     Algorithm, Answer, Ban, Event, EventKind, LimitUse, Meter, MeterName, NAMES_MAX, REPLAY, Rule,
-    Verdict,
-    ban::BanRecord,
-    judge::{Judge, Judgement},
-    unknown_status,
+    Verdict, ban_record::BanRecord, unknown_status,
 };
 use crate::decision::{
     Call, Cost, Decision, Listing, Reply,

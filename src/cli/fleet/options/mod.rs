@@ -5,7 +5,11 @@ use std::time::Duration;
 use clap::{Args, value_parser};
 
 use super::{
-    callers::CallerOptions, queue::QueueOptions, sale::SaleOptions, task_duration::TaskDuration,
+    callers::CallerOptions,
+    queue::QueueOptions,
+    sale::SaleOptions,
+    share::{SHARES_MAX, share},
+    task_duration::TaskDuration,
 };
 use crate::{
     admission::{CAPACITY_MAX, LEASE_MAX, LEASE_MIN},
@@ -15,8 +19,6 @@ use crate::{
 const DEVICES: &str = "Devices (without --rate or --sale)";
 /// Modes without devices.
 const MODES: [&str; 2] = ["rate", "sale"];
-/// Maximum sum of shares. Floating-point sums such as 0.7 + 0.2 + 0.1 can slightly exceed 1.
-pub(super) const SHARES_MAX: f64 = 1.0 + 1e-9;
 const DEVICES_MAX: i64 = 100_000;
 const REPORT_INTERVAL_MIN: Duration = Duration::from_millis(10);
 const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(86_400);
@@ -184,17 +186,6 @@ impl FleetOptions {
         }
         Ok(())
     }
-}
-
-pub(super) fn share(text: &str) -> Result<f64, String> {
-    let (digits, whole) = match text.strip_suffix('%') {
-        Some(percent) => (percent, 100.0),
-        None => (text, 1.0),
-    };
-    let share = digits.trim().parse::<f64>().ok().map(|number| number / whole);
-    share
-        .filter(|share| (0.0..=1.0).contains(share))
-        .ok_or_else(|| "expected a share, 0 to 1 or 0% to 100%".to_owned())
 }
 
 fn lease(text: &str) -> Result<Duration, String> {

@@ -4,7 +4,7 @@ use clap::{Args, value_parser};
 
 use crate::{
     admission::{ATTEMPTS_MAX, PAYLOAD_BYTES_MAX},
-    cli::fleet::options::share,
+    cli::fleet::share::share,
 };
 
 const TASKS_MAX: i64 = 1_000_000;

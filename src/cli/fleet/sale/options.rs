@@ -7,7 +7,7 @@ use clap::{Args, value_parser};
 use crate::{
     cli::{
         caller::between,
-        fleet::options::{SHARES_MAX, share},
+        fleet::share::{SHARES_MAX, share},
     },
     stock::HOLD_MIN,
 };

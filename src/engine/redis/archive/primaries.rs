@@ -11,9 +11,9 @@ use redis::{
 
 use super::super::{
     address::{Address, Template},
-    fitness::Fitness,
+    fitness::{Eviction, Fitness},
     map::parse_map,
-    options::{Eviction, RedisOptions},
+    options::RedisOptions,
     slot::Slot,
     source::{CONNECT_TIMEOUT, Source},
 };

@@ -13,7 +13,7 @@ fn a_probe_s_tag_is_in_a_slot_of_its_node_and_a_node_without_slots_has_none() {
     let Topology::Cluster(cluster) = &*redis.topology else { panic!("the URL of a Cluster") };
     let node = |place: &str| cluster.at(place).expect("a place");
     let slot_of = |node: &Node| {
-        let tag = cluster.tag_of(&node.monitor)?;
+        let tag = cluster.tag_of(node.monitor.source())?;
         Some(Slot::of(tag.to_string().as_bytes()).0)
     };
     let [most, one, idle] = ["h:1", "h:2", "h:3"].map(node);

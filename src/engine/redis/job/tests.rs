@@ -1,8 +1,5 @@
 use super::*;
-use crate::{
-    decision::{Call, script},
-    engine::redis::LISTING,
-};
+use crate::decision::{Call, script};
 
 const SOON: Duration = Duration::from_millis(5);
 const LATER: Duration = Duration::from_secs(60);

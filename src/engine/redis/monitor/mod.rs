@@ -30,9 +30,10 @@ use tokio::{
 };
 
 use super::{
-    Eviction, StoreState, evaluate,
-    lane::Shared,
+    StoreState, evaluate,
+    fitness::Eviction,
     leader::{Leader, Seen},
+    shared::Shared,
     skew::Reading,
     source::Source,
 };
@@ -329,7 +330,7 @@ impl Monitor {
 
     /// Whether another primary may have led before this one.
     fn is_successor(&self) -> bool {
-        let has_moved = self.shared.topology().is_some_and(|topology| topology.has_changed());
+        let has_moved = self.shared.router().is_some_and(|router| router.has_changed());
         has_moved || self.shared.failovers() > 0
     }
 
@@ -347,8 +348,8 @@ impl Monitor {
     fn probe_key(&self) -> Option<String> {
         let mut key = lock(&self.probe_key);
         if key.is_none() {
-            let topology = self.shared.topology()?;
-            *key = topology.probe_key(self, &self.shared.probe_key);
+            let router = self.shared.router()?;
+            *key = router.probe_key(&self.source, &self.shared.probe_key);
         }
         key.clone()
     }

@@ -11,7 +11,7 @@ fn monitor(state: StoreState) -> Monitor {
     let shared = Shared {
         scripts: Scripts::new(None),
         batch_max: 1,
-        topology: OnceLock::new(),
+        router: OnceLock::new(),
         losses: AtomicU64::new(0),
         failovers: AtomicU64::new(0),
         skew: Skew::new(),

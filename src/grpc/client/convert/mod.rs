@@ -2,19 +2,18 @@
 
 mod lock;
 
-use std::{num::NonZeroU64, time::Duration};
+use std::time::Duration;
 
 pub(super) use lock::{acquisition, lock_release, lock_renewal};
 
-use super::{CallError, LimitStanding, RateAnswer, Serials, pb};
+use super::{CallError, pb};
 use crate::{
     admission::{Admission, AdmitDecision, CompleteVerdict, Completion, Dispatched, Lease, Usage},
     decision::{
         time::{Millis, Timestamp},
         waiters::Turn,
     },
-    rate::{Ban, Verdict},
-    sequence::COUNT_MAX,
+    rate::Ban,
 };
 
 pub(super) fn admission(response: pb::AdmitTaskResponse) -> Result<Admission, CallError> {
@@ -54,38 +53,6 @@ pub(super) fn completion(response: pb::CompleteTaskResponse) -> Result<Completio
     Ok(Completion { verdict, usage: usage(response.usage)? })
 }
 
-pub(super) fn rate_answer(response: pb::CheckRateResponse) -> Result<RateAnswer, CallError> {
-    let verdict = match response.verdict() {
-        pb::RateVerdict::Allow => Verdict::Allow,
-        pb::RateVerdict::Warn => Verdict::Warn,
-        pb::RateVerdict::Throttle => Verdict::Throttle,
-        pb::RateVerdict::Ban => Verdict::Ban,
-        pb::RateVerdict::Unspecified => return Err(CallError::malformed("verdict")),
-    };
-    let retry_after = match verdict {
-        Verdict::Allow | Verdict::Warn => None,
-        Verdict::Throttle | Verdict::Ban => Some(millis(response.retry_after, "retry_after")?),
-    };
-    Ok(RateAnswer {
-        verdict,
-        crossed: response.crossed,
-        retry_after,
-        ban: response.ban.map(ban).transpose()?,
-        limits: response.limits.into_iter().map(standing).collect::<Result<_, _>>()?,
-    })
-}
-
-fn standing(usage: pb::LimitUsage) -> Result<LimitStanding, CallError> {
-    Ok(LimitStanding {
-        name: usage.name,
-        max: usage.max,
-        count: usage.count,
-        remaining: usage.remaining,
-        // A duration of zero may be omitted.
-        reset_after: millis(usage.reset_after.or(Some(Default::default())), "reset_after")?,
-    })
-}
-
 pub(super) fn ban(ban: pb::Ban) -> Result<Ban, CallError> {
     Ok(Ban {
         until: timestamp(ban.until)?,
@@ -93,21 +60,6 @@ pub(super) fn ban(ban: pb::Ban) -> Result<Ban, CallError> {
         reason: ban.reason.into_bytes(),
         actor: ban.actor.into_bytes(),
     })
-}
-
-/// Converts serials. Without a layout, the values must form a range of at most [`COUNT_MAX`]
-/// values.
-pub(super) fn serials(response: pb::NextSequenceResponse) -> Result<Serials, CallError> {
-    let pb::NextSequenceResponse { first, last, step, serials, .. } = response;
-    if !serials.is_empty() {
-        return Ok(Serials::Written(serials));
-    }
-    let values = NonZeroU64::new(step).filter(|step| {
-        let span = last.checked_sub(first);
-        span.is_some_and(|span| span % *step == 0 && span / *step < COUNT_MAX)
-    });
-    let step = values.ok_or_else(|| CallError::malformed("values"))?;
-    Ok(Serials::Values { first, last, step })
 }
 
 pub(super) fn pool_usage(pool: Option<pb::Pool>) -> Result<Usage, CallError> {
@@ -176,37 +128,5 @@ mod tests {
         let wait = prost_types::Duration { seconds: 2, nanos: 1 };
         assert_eq!(millis(Some(wait), "wait"), Ok(Millis(2001)));
         assert!(millis(Some(prost_types::Duration { seconds: -1, nanos: 0 }), "wait").is_err());
-    }
-
-    #[test]
-    fn a_refusal_says_when_to_come_again_and_who_is_banned_until_when() {
-        let mut response = pb::CheckRateResponse::default();
-        assert!(rate_answer(response.clone()).is_err(), "no verdict");
-        response.set_verdict(pb::RateVerdict::Allow);
-        response.limits = vec![pb::LimitUsage { max: 3, remaining: 3, ..Default::default() }];
-        let answer = rate_answer(response.clone()).expect("well-formed");
-        assert!(answer.allowed() && answer.retry_after.is_none());
-        assert_eq!(answer.limits[0].reset_after, Millis(0));
-        response.set_verdict(pb::RateVerdict::Ban);
-        assert!(rate_answer(response.clone()).is_err(), "no retry_after");
-        response.retry_after = Some(prost_types::Duration { seconds: 1, nanos: 0 });
-        response.ban = Some(pb::Ban::default());
-        assert!(rate_answer(response.clone()).is_err(), "a ban without its end");
-        response.ban = None;
-        assert_eq!(rate_answer(response).map(|answer| answer.allowed()), Ok(false));
-    }
-    #[test]
-    fn values_that_no_request_asks_for_are_malformed() {
-        let values = |first, last, step| {
-            let response = pb::NextSequenceResponse { first, last, step, ..Default::default() };
-            serials(response).map(|serials| serials.to_string())
-        };
-        assert_eq!(values(10, 20, 5), Ok("10\n15\n20\n".to_owned()));
-        let most = i64::MAX as u64;
-        assert_eq!(values(most, most, 1), Ok(format!("{most}\n")));
-        assert!(values(1, 10_000, 1).is_ok());
-        for (first, last, step) in [(0, 0, 0), (2, 1, 1), (1, 3, 4), (1, 10_001, 1)] {
-            assert!(values(first, last, step).is_err(), "{first} to {last} by {step}");
-        }
     }
 }

@@ -1,10 +1,13 @@
 //! Evaluates one check: the limits of a rule against the usage of a key.
 
 use super::{
-    CheckRate, Meter, Rule, Tier, TierAction, Verdict,
-    ban::BanRecord,
-    meter::{Loaded, Notices},
-    usage::Usage,
+    super::{
+        Meter, Rule, Tier, TierAction, Verdict,
+        ban_record::BanRecord,
+        meter::{Loaded, Notices},
+        usage::Usage,
+    },
+    CheckRate,
 };
 use crate::decision::time::Timestamp;
 

@@ -7,19 +7,18 @@
 //! The order of calls of an import is `begin`, `write` for each line, `flush`, a `read` to verify,
 //! `finish`.
 
-use std::{fmt, io, path::Path};
+mod failure;
+
+use std::path::Path;
+
+pub use failure::Failure;
+pub(crate) use failure::Sink;
 
 use super::{
-    embedded::{Directory, OpenError},
+    embedded::Directory,
     redis::{Keyspace, RedisOptions},
 };
-use crate::decision::{
-    export::{Line, Unfit},
-    time::Clock,
-};
-
-/// Receives lines one by one; an error ends the export.
-pub(crate) type Sink<'a> = dyn FnMut(Line) -> Result<(), Failure> + Send + 'a;
+use crate::decision::{export::Line, time::Clock};
 
 /// The source of an export or the target of an import.
 #[derive(Debug)]
@@ -28,45 +27,6 @@ pub enum Store {
     Directory(Box<Directory>),
     /// A Redis, of any topology.
     Redis(Keyspace),
-}
-
-/// The reason why an export or import failed.
-#[derive(Debug)]
-pub enum Failure {
-    /// The data directory cannot be used.
-    Directory(OpenError),
-    /// Redis cannot be used. The text says what to do.
-    Redis(String),
-    /// The stored state is damaged. The text says what to do.
-    Damaged(String),
-    /// The export file cannot be read or written.
-    File(io::Error),
-    /// The file is not a valid export.
-    Unfit(Unfit),
-    /// The target already holds state.
-    Occupied(String),
-    /// The lines that were read back differ from the written ones.
-    Unverified(String),
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Directory(error) => error.fmt(f),
-            Failure::File(error) => error.fmt(f),
-            Failure::Unfit(unfit) => unfit.fmt(f),
-            Failure::Redis(why)
-            | Failure::Damaged(why)
-            | Failure::Occupied(why)
-            | Failure::Unverified(why) => f.write_str(why),
-        }
-    }
-}
-
-impl From<OpenError> for Failure {
-    fn from(error: OpenError) -> Failure {
-        Failure::Directory(error)
-    }
 }
 
 impl Store {
