@@ -67,7 +67,8 @@ async fn the_queue_entries_of_a_dead_server_expire() {
 async fn waiting_calls_use_no_connection_to_redis() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
-    let config = TempFile::new("[redis]\nconnections = 2");
+    let config = "[redis]\nconnections = 2\n[limits]\nconnection_streams = 1000";
+    let config = TempFile::new(config);
     let server = Server::start(&["--engine", &redis.url(), "--config", config.path()]).await;
     let locks = Keeper::to(&server).await;
     let clients = async || {
