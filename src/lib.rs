@@ -27,9 +27,9 @@
 //! 2. [`grpc`] parses the request into a decision and reports all invalid fields at once. The
 //!    settings come from the configuration.
 //! 3. [`engine`] looks into the denial cache. A cached refusal is answered at once. A call with
-//!    `max_wait` is handled by [`engine::room`], which repeats the decision when a slot may be
+//!    `max_wait` is handled by [`engine::waiters`], which repeats the decision when a slot may be
 //!    free. Concurrent calls for numbers of one sequence are merged by the coalescer
-//!    ([`engine::lanes`]).
+//!    ([`engine::coalescer`]).
 //! 4. The store decides in one atomic step. The embedded engine locks the shard of the partition
 //!    and calls `decide`; with a data directory it also appends the changes to a write batch. The
 //!    Redis engine encodes KEYS and ARGV, sends them with other calls on a pipeline as one EVALSHA,

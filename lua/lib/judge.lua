@@ -1,4 +1,4 @@
--- Evaluates one check; twin of src/rate/judge.rs. With `look` nothing changes.
+-- Evaluates one check; twin of src/rate/check/evaluation.rs. With `look` nothing changes.
 
 -- Evaluates a key that is not banned and reaches no ban tier. Returns verdict, flags, wait (µs).
 local function count(meter, tiers, level, cost, look, now)

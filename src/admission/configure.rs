@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Event, EventKind, Overrides, Pool, PoolView, Settings, push_queue_keys};
 use crate::decision::{
     Call, Cost, Decision, Judge, Listing, Reply, Unconfirmed,
-    acknowledgement::Confirmation,
+    acknowledgement::Acknowledgement,
     denial::Effect,
     error::Error,
     names::Name,
@@ -52,7 +52,7 @@ impl Decision for ConfigurePool {
         Effect { keeps: view.map(|view| view.expiry_grace), ..Effect::frees(true) }
     }
 
-    fn confirmation(&self) -> Confirmation {
+    fn confirmation(&self) -> Acknowledgement {
         self.settings.confirmation
     }
 

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::decision::{
     Call, Cost, Decision, Ends, Judge, Listing, Reply, Unconfirmed,
-    acknowledgement::Confirmation,
+    acknowledgement::Acknowledgement,
     denial::Effect,
     error::Error,
     script::{self, Script},
@@ -75,7 +75,7 @@ impl Decision for RenewTask {
         Effect { holds: Some((self.name.member(), length)), ..Effect::frees(true) }
     }
 
-    fn confirmation(&self) -> Confirmation {
+    fn confirmation(&self) -> Acknowledgement {
         // A lost renewal would end the lease earlier than its holder expects.
         self.settings.confirmation
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::decision::{
-    Call, acknowledgement::Confirmation, denial::DENIAL_CACHE, fallback::OnStoreFailure,
+    Call, acknowledgement::Acknowledgement, denial::DENIAL_CACHE, fallback::OnStoreFailure,
     globs::Globs, names::Name, time::Millis,
 };
 
@@ -33,7 +33,7 @@ pub struct Settings {
     /// The answer while the store is unreachable.
     pub on_store_failure: OnStoreFailure,
     /// Replica acknowledgement for granted and renewed leases and for changed settings.
-    pub confirmation: Confirmation,
+    pub confirmation: Acknowledgement,
     /// Whether new tasks are admitted after a failover.
     pub after_failover: AfterFailover,
 }
@@ -61,7 +61,7 @@ impl Default for Settings {
             history: 10_000,
             denial_cache: DENIAL_CACHE,
             on_store_failure: OnStoreFailure::Fail,
-            confirmation: Confirmation::NONE,
+            confirmation: Acknowledgement::NONE,
             after_failover: AfterFailover::Admit,
         }
     }

@@ -10,7 +10,7 @@ use crate::{
         ATTEMPTS_MAX, AfterFailover, CAPACITY_MAX, GRACE_MAX, HISTORY_MAX, HISTORY_MIN, LEASE_MAX,
         LEASE_MIN, PoolRule, QUEUED_MAX, RETENTION_MAX, RETENTION_MIN, Settings,
     },
-    decision::{acknowledgement::Confirmation, time::Millis},
+    decision::{acknowledgement::Acknowledgement, time::Millis},
 };
 
 /// `[[pool]]`
@@ -81,7 +81,7 @@ impl From<PoolEntry> for PoolRule {
             history: entry.history.unwrap_or(defaults.history),
             denial_cache: entry.denial_cache.unwrap_or(defaults.denial_cache),
             on_store_failure: on_store_failure(entry.on_store_failure),
-            confirmation: Confirmation {
+            confirmation: Acknowledgement {
                 replicas: entry.wait_replicas.unwrap_or(defaults.confirmation.replicas),
                 timeout: entry.wait_timeout.unwrap_or(defaults.confirmation.timeout),
             },

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use super::value::{length, number, utc_offset, wait_replicas, wait_timeout};
 use crate::{
     decision::{
-        acknowledgement::{Confirmation, WAIT_TIMEOUT},
+        acknowledgement::{Acknowledgement, WAIT_TIMEOUT},
         time::Millis,
     },
     rate::UTC_OFFSET_MAX,
@@ -83,7 +83,7 @@ impl SequenceEntry {
                  ahead_max, because a failover skips that many"
             ));
         }
-        let confirmation = Confirmation {
+        let confirmation = Acknowledgement {
             replicas: self.wait_replicas.unwrap_or(1),
             timeout: self.wait_timeout.unwrap_or(WAIT_TIMEOUT),
         };

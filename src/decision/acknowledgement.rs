@@ -14,7 +14,7 @@ pub const REPLICAS_MAX: u32 = 100;
 
 /// The acknowledgement that a decision needs before its outcome counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Confirmation {
+pub struct Acknowledgement {
     /// The number of replicas; 0 for none.
     pub replicas: u32,
     /// How long to wait for them. The wait also ends after four fifths of the call's remaining
@@ -22,13 +22,13 @@ pub struct Confirmation {
     pub timeout: Millis,
 }
 
-impl Confirmation {
+impl Acknowledgement {
     /// No acknowledgement.
-    pub const NONE: Confirmation = Confirmation::by(0);
+    pub const NONE: Acknowledgement = Acknowledgement::by(0);
 
     /// Acknowledgement by this many replicas, within the default time.
-    pub const fn by(replicas: u32) -> Confirmation {
-        Confirmation { replicas, timeout: WAIT_TIMEOUT }
+    pub const fn by(replicas: u32) -> Acknowledgement {
+        Acknowledgement { replicas, timeout: WAIT_TIMEOUT }
     }
 
     /// Whether any acknowledgement is needed.

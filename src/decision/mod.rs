@@ -47,7 +47,7 @@ pub(crate) use reply::unknown_status;
 pub use reply::{Item, Reply};
 pub use unconfirmed::{Judge, Unconfirmed, Withdrawal};
 
-use acknowledgement::Confirmation;
+use acknowledgement::Acknowledgement;
 use denial::Effect;
 use error::Error;
 use script::Script;
@@ -87,8 +87,8 @@ pub trait Decision: fmt::Debug + Send + Sync + 'static {
     }
     /// Number of replicas that must acknowledge the write before the call is answered, and for how
     /// long the call waits for them. Redis only.
-    fn confirmation(&self) -> Confirmation {
-        Confirmation::NONE
+    fn confirmation(&self) -> Acknowledgement {
+        Acknowledgement::NONE
     }
     /// Returns the function that decides how to undo an outcome that replicas did not acknowledge.
     /// `None`: the outcome always counts. The engine asks only if [`Decision::confirmation`]

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::decision::{
-    incremental_map::Parted,
+    incremental_map::IncrementalMap,
     persistence::{Changes, Touched, Unreadable, decode},
     time::Timestamp,
 };
@@ -27,7 +27,7 @@ pub(crate) struct Memory<A> {
 
 #[derive(Debug)]
 struct Kept<A> {
-    things: Parted<Box<[u8]>, (Timestamp, A)>,
+    things: IncrementalMap<Box<[u8]>, (Timestamp, A)>,
     /// The same entries by expiry time.
     by_end: BTreeSet<(Timestamp, Box<[u8]>)>,
 }
@@ -52,7 +52,8 @@ impl<A> Memory<A> {
         if self.kept.as_ref().is_some_and(|kept| kept.things.len() > MANY) {
             self.sweep(now, 2);
         }
-        let empty = || Box::new(Kept { things: Parted::default(), by_end: BTreeSet::new() });
+        let empty =
+            || Box::new(Kept { things: IncrementalMap::default(), by_end: BTreeSet::new() });
         self.touched.note(&[name]);
         let kept = self.kept.get_or_insert_with(empty);
         if let Some((earlier, _)) = kept.things.insert(name.into(), (forget, what)) {
@@ -100,7 +101,8 @@ impl<A: Serialize + DeserializeOwned> Memory<A> {
 
     /// Restores one persisted entry. Call [`Memory::restored`] after the last one.
     pub(crate) fn restore(&mut self, name: &[u8], value: &[u8]) -> Result<(), Unreadable> {
-        let empty = || Box::new(Kept { things: Parted::default(), by_end: BTreeSet::new() });
+        let empty =
+            || Box::new(Kept { things: IncrementalMap::default(), by_end: BTreeSet::new() });
         let kept = self.kept.get_or_insert_with(empty);
         kept.things.insert(name.into(), decode(value)?);
         Ok(())

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::{
     Engine,
-    denials::{Recall, Shelved, Ticket},
+    denial_cache::{Recall, Shelved, Ticket},
 };
 use crate::decision::error::Error;
 
@@ -75,7 +75,7 @@ impl Engine {
         deadline: Instant,
     ) -> Result<Answered<D::Outcome>, Error> {
         if let (Engine::Redis(engine), Ok(outcome), Some(ticket)) = (self, &result, ticket) {
-            engine.denials.learn(decision, outcome, ticket);
+            engine.denial_cache.learn(decision, outcome, ticket);
         }
         self.or_degraded(decision, result, deadline)
     }
@@ -118,7 +118,7 @@ impl Engine {
         match self {
             // A decision here is as fast as a look into a cache.
             Engine::Embedded(_) => Recall::Ask(None),
-            Engine::Redis(engine) => engine.denials.recall(decision, engine.epoch()),
+            Engine::Redis(engine) => engine.denial_cache.recall(decision, engine.epoch()),
         }
     }
 }

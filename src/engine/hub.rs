@@ -1,6 +1,6 @@
 //! The registry of this server's long calls: waiting calls and watchers.
 //!
-//! The waiting room (`room`) registers each waiting call and gets a number for it. That number is
+//! `waiters` registers each waiting call and gets a number for it. That number is
 //! in the call's ticket, so a wake-up for the number reaches the call: directly on the embedded
 //! engine, by Redis pub/sub on [`Hub::channel`] otherwise. Feeds take a permit for each watcher. At
 //! shutdown [`Hub::close`] ends them all.

@@ -5,11 +5,11 @@
 //! [`Engine::sweep`] in the background. The kind of engine is chosen once, at start.
 //!
 //! # Stages of a call
-//! 1. `denials`: the denial cache repeats a recent refusal without asking the store. Redis only.
-//! 2. [`room`]: a call that may wait gets a ticket in the queue of its pool or lock.
-//! 3. [`lanes`]: the coalescer combines requests for values of one sequence into one decision.
+//! 1. `denial_cache`: the denial cache repeats a recent refusal without asking the store. Redis only.
+//! 2. [`waiters`]: a call that may wait gets a ticket in the queue of its pool or lock.
+//! 3. [`coalescer`]: the coalescer combines requests for values of one sequence into one decision.
 //! 4. [`embedded`] or [`redis`]: the store executes the decision.
-//! 5. `stand_in`: the fallback answers while the store is unreachable, if the configuration allows
+//! 5. `fallback`: the fallback answers while the store is unreachable, if the configuration allows
 //!    it. Redis only.
 //!
 //! A handler picks the stages by the method that it calls:
@@ -19,9 +19,9 @@
 //! | [`Engine::run`], [`Engine::run_all`], [`Engine::page`] | store |
 //! | [`Engine::answer`], [`Engine::answer_all`] | denial cache, store, fallback |
 //! | [`Engine::follow`] | store, fallback |
-//! | [`room::Room::run`] | waiters, store |
-//! | [`room::Room::answer`] | waiters, denial cache, store, fallback |
-//! | [`lanes::Lanes::run`] | coalescer, store |
+//! | [`waiters::WaitingCalls::run`] | waiters, store |
+//! | [`waiters::WaitingCalls::answer`] | waiters, denial cache, store, fallback |
+//! | [`coalescer::Coalescer::run`] | coalescer, store |
 //!
 //! # Guarantees
 //! - A decision is one atomic step on one partition. A batch is not atomic as a whole.
@@ -33,16 +33,16 @@
 //!   fallback.
 
 mod answered;
-mod denials;
+pub mod coalescer;
+mod denial_cache;
 pub mod embedded;
 pub mod export;
+mod fallback;
 pub mod feed;
 pub mod hub;
-pub mod lanes;
 pub mod redis;
-pub mod room;
-mod stand_in;
 mod sweeper;
+pub mod waiters;
 pub mod worker;
 
 use std::{slice, sync::Arc, time::Instant};
@@ -50,7 +50,7 @@ use std::{slice, sync::Arc, time::Instant};
 use tokio::sync::watch;
 
 pub use answered::{Answered, Source};
-pub use denials::Shelved;
+pub use denial_cache::Shelved;
 
 use crate::decision::{Decision, Paged, error::Error, names::Name};
 use embedded::{Embedded, Kept};
@@ -118,7 +118,7 @@ impl Engine {
                 Some(journal) => Box::pin(engine.run_kept(journal, decision, deadline)).await,
             },
             Engine::Redis(engine) => {
-                let watch = engine.denials.watch(slice::from_ref(decision));
+                let watch = engine.denial_cache.watch(slice::from_ref(decision));
                 // Boxed: calls that wait or decide in this process need no memory for a Redis
                 // exchange.
                 let outcome = Box::pin(engine.run(decision, deadline)).await;
@@ -147,7 +147,7 @@ impl Engine {
                 Some(journal) => Box::pin(engine.run_all_kept(journal, decisions, deadline)).await,
             },
             Engine::Redis(engine) => {
-                let watch = engine.denials.watch(decisions);
+                let watch = engine.denial_cache.watch(decisions);
                 let outcomes = engine.run_all(decisions, deadline).await;
                 match &outcomes {
                     Ok(outcomes) => watch.settle(outcomes.iter().map(Result::as_ref)),
@@ -286,7 +286,7 @@ impl Engine {
             Engine::Embedded(engine) => engine.maintain().await,
             Engine::Redis(engine) => {
                 // Boxed: the compiler has a limit on the depth of nested future types.
-                tokio::join!(Box::pin(engine.maintain()), engine.stand_in.maintain());
+                tokio::join!(Box::pin(engine.maintain()), engine.fallback.maintain());
             }
         }
     }

@@ -8,7 +8,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::decision::{Bin, State, incremental_map::Parted, persistence::Touched, time::Timestamp};
+use crate::decision::{
+    Bin, State, incremental_map::IncrementalMap, persistence::Touched, time::Timestamp,
+};
 
 /// The banned keys of one policy.
 #[derive(Debug, Default)]
@@ -16,7 +18,7 @@ pub struct BanIndex {
     /// The keys in order of the end of their ban.
     pub(super) by_end: BTreeSet<(Timestamp, Box<[u8]>)>,
     /// The end of the ban by key.
-    pub(super) ends: Parted<Box<[u8]>, Timestamp>,
+    pub(super) ends: IncrementalMap<Box<[u8]>, Timestamp>,
     /// The keys whose end has changed, for persistence.
     pub(super) touched: Touched,
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::allotment::Range;
+use super::allocation::Range;
 use crate::decision::{Bin, State, replay_cache::Memory, time::Timestamp};
 
 /// The state of a sequence. It never expires, because its values must not be allocated again.

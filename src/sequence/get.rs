@@ -1,6 +1,6 @@
 //! `GetSequence`: reads the last allocated value of a sequence.
 
-use super::{Counter, Sequence, allotment::decimal};
+use super::{Counter, Sequence, allocation::decimal};
 use crate::decision::{
     Call, Decision, Listing, Reply,
     error::Error,

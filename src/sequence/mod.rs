@@ -13,7 +13,7 @@
 //! | NextSequence | [`NextSequence`]; [`ReserveSequence`] before it, where values are reserved ahead | `lua/sequence/next.lua`, `lua/sequence/reserve.lua` |
 //! | GetSequence | [`GetSequence`] | `lua/sequence/get.lua` |
 
-mod allotment;
+mod allocation;
 mod archive;
 mod calendar;
 mod counter;
@@ -26,7 +26,7 @@ mod record;
 mod reserve;
 mod rules;
 
-pub use allotment::{Allotment, Range};
+pub use allocation::{Allocation, Range};
 pub(crate) use archive::split_calendar;
 pub use calendar::Unit;
 pub use counter::{Counter, Reservation};

@@ -2,7 +2,7 @@
 
 use super::{
     COUNT_MAX, Counter, REPLAY, Reservation, Reserve, Sequence, VALUE_MAX,
-    allotment::{Allotment, Range},
+    allocation::{Allocation, Range},
 };
 use crate::decision::{
     Call, Decision, Joined, Listing, Reply,
@@ -49,7 +49,7 @@ impl NextSequence {
 
     /// The allocation after `last`. `confirmed` is the last reserved value; `None` without
     /// reservations. `now` is the time of the calendar.
-    fn allot(&self, last: Option<u64>, confirmed: Option<u64>, now: Timestamp) -> Allotment {
+    fn allot(&self, last: Option<u64>, confirmed: Option<u64>, now: Timestamp) -> Allocation {
         let dating = self.sequence.dating();
         let base = dating.map(|dating| dating.first(now));
         // Both values have at most 63 bits, so their sum does not overflow.
@@ -59,26 +59,26 @@ impl NextSequence {
         let floor = self.floor.filter(|floor| *floor > next);
         let first = floor.unwrap_or(next);
         let range = first.checked_add(self.span()).filter(|end| *end <= self.sequence.value_max());
-        let Some(end) = range else { return Allotment::OutOfRange };
+        let Some(end) = range else { return Allocation::OutOfRange };
         if let Some(furthest) = dating.map(|dating| dating.furthest(now)) {
             // A sequence that is already beyond the limit may continue by its own numbers.
             let beyond = last.filter(|last| *last > furthest && floor.is_none());
             if end > beyond.map_or(furthest, |last| last + COUNT_MAX) {
                 let by_floor = floor.is_some_and(|floor| floor > furthest);
-                return Allotment::TooFarAhead { by_floor };
+                return Allocation::TooFarAhead { by_floor };
             }
         }
         if confirmed.is_some_and(|confirmed| end > confirmed) {
-            return Allotment::Unreserved { last: end };
+            return Allocation::Unreserved { last: end };
         }
         let range = Range { last: end, step: self.step, count: self.count };
-        Allotment::Given { range, floor_applied: floor.is_some(), replayed: false }
+        Allocation::Given { range, floor_applied: floor.is_some(), replayed: false }
     }
 }
 
 impl Decision for NextSequence {
     type State = Counter;
-    type Outcome = Allotment;
+    type Outcome = Allocation;
 
     const SCRIPT: &'static Script = &script::NEXT_SEQUENCE;
 
@@ -90,10 +90,10 @@ impl Decision for NextSequence {
         Listing::Same
     }
 
-    fn settles(&self, outcome: &Allotment) -> bool {
+    fn settles(&self, outcome: &Allocation) -> bool {
         // A refusal cannot exclude that the first try allocated values. With a request id it can,
         // because the repeat would have returned them.
-        self.request.is_some() || matches!(outcome, Allotment::Given { .. })
+        self.request.is_some() || matches!(outcome, Allocation::Given { .. })
     }
 
     fn encode(&self, call: &mut Call) {
@@ -115,20 +115,20 @@ impl Decision for NextSequence {
         call.bytes(&[self.confirmed.as_ref().map_or(&[], |confirmed| &confirmed.epoch)]);
     }
 
-    fn parse(reply: &mut Reply) -> Result<Allotment, Error> {
-        Allotment::parse(reply)
+    fn parse(reply: &mut Reply) -> Result<Allocation, Error> {
+        Allocation::parse(reply)
     }
 
-    fn decide(&self, counter: &mut Counter, now: Timestamp) -> Allotment {
+    fn decide(&self, counter: &mut Counter, now: Timestamp) -> Allocation {
         self.decide_above(counter, now, Timestamp(0))
     }
 
-    fn decide_above(&self, counter: &mut Counter, now: Timestamp, floor: Timestamp) -> Allotment {
+    fn decide_above(&self, counter: &mut Counter, now: Timestamp, floor: Timestamp) -> Allocation {
         let request = self.request.as_ref().map(Name::as_bytes);
         if let Some(&(range, floor_applied)) =
             request.and_then(|request| counter.replays.get(request, now))
         {
-            return Allotment::Given { range, floor_applied, replayed: true };
+            return Allocation::Given { range, floor_applied, replayed: true };
         }
         let mut last = counter.last.map(|(last, _)| last);
         let confirmed = self.reserve.map(|_| counter.confirmed(self.confirmed.as_ref()));
@@ -136,8 +136,8 @@ impl Decision for NextSequence {
             // Another server that reserves may already give out values up to this mark.
             last = last.max(Some(marks.reserved));
         }
-        let allotment = self.allot(last, confirmed, now.max(floor));
-        if let Allotment::Given { range, floor_applied, .. } = allotment {
+        let allocation = self.allot(last, confirmed, now.max(floor));
+        if let Allocation::Given { range, floor_applied, .. } = allocation {
             counter.last = Some((range.last, now));
             // Store the caller's knowledge, so that the next call need not reserve again.
             if let Some((marks, confirmed)) = counter.marks.as_mut().zip(confirmed) {
@@ -148,7 +148,7 @@ impl Decision for NextSequence {
                 counter.replays.keep(request, (range, floor_applied), forget, now);
             }
         }
-        allotment
+        allocation
     }
 }
 
@@ -168,7 +168,7 @@ impl Joined for NextSequence {
         alike && fits
     }
 
-    fn share(outcome: &Allotment, joined: &[NextSequence]) -> Option<Vec<Allotment>> {
+    fn share(outcome: &Allocation, joined: &[NextSequence]) -> Option<Vec<Allocation>> {
         outcome.share(joined.iter().map(|one| one.count))
     }
 }

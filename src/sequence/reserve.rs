@@ -1,9 +1,9 @@
 //! `ReserveSequence`: reserves values of a sequence before any of them is allocated.
 
-use super::{Counter, Sequence, VALUE_MAX, allotment::decimal, counter::Reservation};
+use super::{Counter, Sequence, VALUE_MAX, allocation::decimal, counter::Reservation};
 use crate::decision::{
     Call, Decision, Judge, Listing, Reply, Unconfirmed,
-    acknowledgement::Confirmation,
+    acknowledgement::Acknowledgement,
     error::Error,
     script::{self, Script},
     time::Timestamp,
@@ -24,7 +24,7 @@ pub struct ReserveSequence {
     /// The number of values to reserve beyond `last`, limited by the reach of the calendar.
     pub ahead: u64,
     /// The replicas that must acknowledge the mark.
-    pub confirmation: Confirmation,
+    pub confirmation: Acknowledgement,
 }
 
 impl ReserveSequence {
@@ -48,7 +48,7 @@ impl Decision for ReserveSequence {
         Listing::Same
     }
 
-    fn confirmation(&self) -> Confirmation {
+    fn confirmation(&self) -> Acknowledgement {
         self.confirmation
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Layout;
-use crate::decision::{acknowledgement::Confirmation, globs::Globs, names::Name};
+use crate::decision::{acknowledgement::Acknowledgement, globs::Globs, names::Name};
 
 /// The configuration of the sequences whose name matches a glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Reserve {
     /// The number of values of one reservation.
     pub block: u64,
     /// The replicas that must acknowledge a reservation before it is used.
-    pub confirmation: Confirmation,
+    pub confirmation: Acknowledgement,
 }
 
 /// The configuration of all sequences.

@@ -8,7 +8,7 @@ use tollgate::{
     engine::Engine,
     lock::Acquisition,
     rate::Checked,
-    sequence::{Allotment, GetSequence, NextSequence, Sequence},
+    sequence::{Allocation, GetSequence, NextSequence, Sequence},
 };
 
 use crate::{
@@ -25,14 +25,14 @@ fn sequence() -> Sequence {
 /// Advances the mark to `number`. Returns whether that was decided.
 pub fn advance(engine: &Arc<Engine>, number: u64) -> bool {
     let engine = engine.clone();
-    let mut advancing: Answering<Allotment> = Box::pin(async move {
+    let mut advancing: Answering<Allocation> = Box::pin(async move {
         let (sequence, count, step) = (sequence(), 1, 1);
         let (floor, request, reserve, confirmed) = (None, None, None, None);
         let next = NextSequence { sequence, count, step, floor, request, reserve, confirmed };
         engine.run(&next, deadline()).await
     });
     match poll(&mut advancing) {
-        Some(Ok(Allotment::Given { range, .. })) => {
+        Some(Ok(Allocation::Given { range, .. })) => {
             assert_eq!(range.last, number, "the mark rises by one");
             true
         }

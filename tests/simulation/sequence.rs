@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use tollgate::{
     decision::time::Timestamp,
     engine::Engine,
-    sequence::{AHEAD_DEFAULT, Allotment, GetSequence, Layout, NextSequence, Range, Sequence},
+    sequence::{AHEAD_DEFAULT, Allocation, GetSequence, Layout, NextSequence, Range, Sequence},
 };
 
 use crate::capability::{Answering, Capability, Checked, Part, deadline, holds, name, text};
@@ -28,7 +28,7 @@ pub enum Ask {
 
 #[derive(Debug, Clone)]
 pub enum Answer {
-    Given(Allotment),
+    Given(Allocation),
     Last(Option<(u64, Timestamp)>),
 }
 
@@ -50,13 +50,13 @@ fn sequence(part: Part) -> Sequence {
 }
 
 impl Serials {
-    fn given(&mut self, ask: &Ask, answer: &Allotment, now: u64) -> Checked {
+    fn given(&mut self, ask: &Ask, answer: &Allocation, now: u64) -> Checked {
         let Ask::Next { count, step, floor, request } = *ask else {
             return Err("the answer belongs to the call");
         };
         let known = request.and_then(|request| self.replays.get(&request));
         let known = known.filter(|(_, until)| now < *until).map(|(range, _)| *range);
-        let Allotment::Given { range, replayed, .. } = *answer else {
+        let Allocation::Given { range, replayed, .. } = *answer else {
             return Err("a request gets values");
         };
         if let Some(known) = known {
@@ -130,7 +130,7 @@ impl Capability for Serials {
 
     fn check(&mut self, ask: &Ask, answer: &Answer, now: u64) -> Checked {
         match answer {
-            Answer::Given(allotment) => self.given(ask, allotment, now),
+            Answer::Given(allocation) => self.given(ask, allocation, now),
             Answer::Last(last) => {
                 holds(last.map(|(last, _)| last) == self.last, "the view has the last value")
             }
@@ -138,6 +138,6 @@ impl Capability for Serials {
     }
 
     fn is_change(answer: &Answer) -> bool {
-        matches!(answer, Answer::Given(Allotment::Given { replayed: false, .. }))
+        matches!(answer, Answer::Given(Allocation::Given { replayed: false, .. }))
     }
 }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::decision::{
     Allowance, Call, Cost, Decision, Ends, Judge, Listing, Reply, Unconfirmed, Withdrawal,
-    acknowledgement::Confirmation,
+    acknowledgement::Acknowledgement,
     denial::Effect,
     error::Error,
     names::Name,
@@ -277,7 +277,7 @@ impl Decision for AdmitTask {
         self.effect_of(admission)
     }
 
-    fn confirmation(&self) -> Confirmation {
+    fn confirmation(&self) -> Acknowledgement {
         self.settings.confirmation
     }
 

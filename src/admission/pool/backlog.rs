@@ -4,7 +4,7 @@ use std::{cmp::Ordering, collections::BTreeSet};
 
 use super::Member;
 use crate::decision::{
-    incremental_map::Parted, names::SEPARATOR, persistence::Touched, time::Timestamp,
+    incremental_map::IncrementalMap, names::SEPARATOR, persistence::Touched, time::Timestamp,
 };
 
 /// The queued tasks of a pool, and the times at which tasks need a sweep.
@@ -15,7 +15,7 @@ pub(in crate::admission) struct Backlog {
     /// The schedule: when queued tasks expire, and when tasks that left the queue are forgotten.
     due: BTreeSet<(Timestamp, Member)>,
     /// The same schedule by member.
-    due_of: Parted<Member, Timestamp>,
+    due_of: IncrementalMap<Member, Timestamp>,
     /// Members whose schedule entry has changed, for persistence.
     pub(super) touched: Touched,
 }

@@ -12,7 +12,7 @@ use super::{Event, Overrides, Settings, Standing, Task, TaskState, Usage};
 use crate::decision::{
     Bin, State,
     events::History,
-    incremental_map::Parted,
+    incremental_map::IncrementalMap,
     persistence::Touched,
     time::Timestamp,
     waiters::{self, Hints, Queue},
@@ -47,7 +47,7 @@ pub struct Pool {
     /// The queued tasks.
     pub(super) backlog: Backlog,
     /// The task records by member.
-    tasks: Parted<Member, Task>,
+    tasks: IncrementalMap<Member, Task>,
     /// Leases by the end of their slot: running leases, and ended leases whose `Expired` event is
     /// not logged yet. Each is the last lease of its task record.
     leases: Ends,

@@ -27,7 +27,7 @@ fn hash(key: &[u8]) -> u64 {
 }
 
 /// An incremental map with byte strings as keys.
-pub struct Parted<K, V> {
+pub struct IncrementalMap<K, V> {
     first: Part<K, V>,
     /// The other segments. Empty for most maps, which then need no second allocation.
     rest: Vec<Part<K, V>>,
@@ -59,19 +59,19 @@ impl<K: Borrow<[u8]>, V> Entry<K, V> {
     }
 }
 
-impl<K, V> Default for Parted<K, V> {
-    fn default() -> Parted<K, V> {
-        Parted { first: Part::new(), rest: Vec::new(), len: 0 }
+impl<K, V> Default for IncrementalMap<K, V> {
+    fn default() -> IncrementalMap<K, V> {
+        IncrementalMap { first: Part::new(), rest: Vec::new(), len: 0 }
     }
 }
 
-impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Parted<K, V> {
+impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for IncrementalMap<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
     }
 }
 
-impl<K, V> Parted<K, V> {
+impl<K, V> IncrementalMap<K, V> {
     /// The number of entries.
     pub fn len(&self) -> usize {
         self.len
@@ -109,7 +109,7 @@ impl<K, V> Parted<K, V> {
     }
 }
 
-impl<K: Borrow<[u8]>, V> Parted<K, V> {
+impl<K: Borrow<[u8]>, V> IncrementalMap<K, V> {
     /// The stored key and its value.
     pub fn get_key_value(&self, key: &[u8]) -> Option<(&K, &V)> {
         let hash = hash(key);
@@ -190,7 +190,7 @@ impl<K: Borrow<[u8]>, V> Parted<K, V> {
     }
 
     /// Removes the entries of a segment for which `keep` is false, and returns them. The number of
-    /// segments can fall, so a loop over segments must read [`Parted::parts`] again.
+    /// segments can fall, so a loop over segments must read [`IncrementalMap::parts`] again.
     pub fn retain(
         &mut self,
         part: usize,

@@ -6,7 +6,7 @@ fn key(number: u64) -> Box<[u8]> {
 
 #[test]
 fn no_part_is_large_however_many_entries_there_are() {
-    let mut map = Parted::default();
+    let mut map = IncrementalMap::default();
     let mut largest = 0;
     for number in 0..100_000u64 {
         assert_eq!(map.insert(key(number), number), None);
@@ -30,7 +30,7 @@ fn no_part_is_large_however_many_entries_there_are() {
 
 #[test]
 fn a_part_at_a_time_all_are_gone_through() {
-    let mut map: Parted<_, _> = Parted::default();
+    let mut map: IncrementalMap<_, _> = IncrementalMap::default();
     for number in 0..10_000u64 {
         map.insert(key(number), number);
     }
@@ -55,7 +55,7 @@ fn a_part_at_a_time_all_are_gone_through() {
 
 #[test]
 fn a_default_is_put_there_once_however_the_map_grows() {
-    let mut map: Parted<Box<[u8]>, u64> = Parted::default();
+    let mut map: IncrementalMap<Box<[u8]>, u64> = IncrementalMap::default();
     for round in 1..=3 {
         for number in 0..10_000u64 {
             *map.get_or_default(&key(number)) += number;

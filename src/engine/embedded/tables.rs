@@ -1,6 +1,6 @@
 //! The state of one shard: a table of partitions for each capability.
 //!
-//! A table is an incremental map (`src/parted.rs`), written by hand for a reason. A map of the
+//! A table is an incremental map (`src/decision/incremental_map/`), written by hand for a reason. A map of the
 //! standard library moves all entries at once when it grows, under the mutex of the shard. Pauses
 //! of 359 ms were measured. The incremental map moves one or two segments of a few hundred entries
 //! at a time.
@@ -8,14 +8,14 @@
 use crate::{
     admission,
     decision::{
-        incremental_map::Parted,
+        incremental_map::IncrementalMap,
         persistence::{Changes, Recorded},
     },
     lock, rate, sequence, stock,
 };
 
 /// The partitions of one capability, by name.
-pub type Table<S> = Parted<Box<[u8]>, S>;
+pub type Table<S> = IncrementalMap<Box<[u8]>, S>;
 
 /// The tables of one shard.
 #[derive(Debug, Default)]

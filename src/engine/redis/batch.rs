@@ -18,7 +18,7 @@ use super::{
     connection::Connection,
     evaluate::{self, Run},
     job::Job,
-    lane::Lane,
+    pipeline::Pipeline,
     shared::Redirect,
 };
 use crate::decision::{Cost, Reply, error::Error, time::monotonic};
@@ -30,7 +30,7 @@ const YOUNG: Duration = Duration::from_secs(1);
 /// it reads and copies them.
 const SIZE_MAX: usize = 1 << 20;
 
-impl Lane {
+impl Pipeline {
     /// Sends jobs in one round trip and answers their calls. Skips jobs whose call was answered
     /// already.
     pub(super) async fn exchange(&self, connection: &mut Connection, mut jobs: Vec<Job>) {

@@ -13,7 +13,7 @@ use super::{
     connection::Connection,
     evaluate,
     job::{Answer, Job, LISTING},
-    lane::Lane,
+    pipeline::Pipeline,
     shared::Router,
 };
 use crate::decision::{Reply, Unconfirmed, Withdrawal, error::Error, time::monotonic};
@@ -45,7 +45,7 @@ impl Waiting {
     }
 }
 
-impl Lane {
+impl Pipeline {
     /// Waits until replicas have the writes of this connection, once for each number of replicas,
     /// and answers the calls. If the connection breaks, returns the jobs whose fate is unknown.
     pub(super) async fn confirm(

@@ -13,7 +13,7 @@ use redis::{
 use super::job::Job;
 use crate::decision::{
     Item, Reply,
-    acknowledgement::Confirmation,
+    acknowledgement::Acknowledgement,
     error::Error,
     script::{self, Script},
 };
@@ -214,7 +214,7 @@ fn push<'a>(cmd: &mut Cmd, parts: impl Iterator<Item = &'a [u8]>) {
 /// still be revoked before the deadline.
 pub(super) async fn wait(
     socket: &mut MultiplexedConnection,
-    confirmation: Confirmation,
+    confirmation: Acknowledgement,
     left: Duration,
 ) -> RedisResult<Result<(), String>> {
     // WAIT with a timeout of 0 would block for ever.

@@ -2,7 +2,7 @@
 //!
 //! Run by `Redis::maintain`. A script publishes the number of a waiting call on the channel of its
 //! server; the hub wakes that call. A lost wake-up costs a call some waiting time, never its place:
-//! heartbeats report the same (`engine::room`).
+//! heartbeats report the same (`engine::waiters`).
 
 use std::time::Duration;
 

@@ -17,7 +17,7 @@ use tokio::{sync::oneshot, time::timeout_at};
 use super::slot::Slot;
 use crate::decision::{
     Arguments, Cost, Judge, Reply,
-    acknowledgement::Confirmation,
+    acknowledgement::Acknowledgement,
     budget::{self, Limit},
     error::Error,
     script::Script,
@@ -28,7 +28,7 @@ use crate::decision::{
 /// script call.
 pub(super) const UPKEEP: Sending = Sending {
     repeatable: true,
-    confirmation: Confirmation::NONE,
+    confirmation: Acknowledgement::NONE,
     is_upkeep: true,
     goes_first: false,
     cost: Cost::of(20),
@@ -59,7 +59,7 @@ pub(super) struct Sending {
     /// Whether it may be sent again after its connection broke.
     pub(super) repeatable: bool,
     /// The replicas that must acknowledge its write before the reply counts.
-    pub(super) confirmation: Confirmation,
+    pub(super) confirmation: Acknowledgement,
     /// Background work: exempt from the limit on calls in flight, and alone in its script call.
     pub(super) is_upkeep: bool,
     /// Whether it goes before the waiting jobs.

@@ -7,9 +7,9 @@
 //!
 //! - `address`, `options`, `source`: the URL, the settings, and where a node is
 //! - `topology`, `cluster`, `map`, `slot`: the routing from a key to a node
-//! - `node`, `monitor`, `fitness`, `leader`, `skew`: a node; its health, preflight, primary id, and
+//! - `node`, `monitor`, `preflight`, `primary_id`, `skew`: a node; its health, preflight, primary id, and
 //!   the token lead over its clock
-//! - `job`, `lane`, `batch`, `connection`, `evaluate`, `confirm`, `shared`: the pipelines, and
+//! - `job`, `pipeline`, `batch`, `connection`, `evaluate`, `confirm`, `shared`: the pipelines, and
 //!   replica acknowledgement
 //! - `index`, `listing`, `round`, `hints`: the index of partitions for listings and the sweeper,
 //!   and wake-ups
@@ -38,17 +38,17 @@ mod cluster;
 mod confirm;
 mod connection;
 mod evaluate;
-mod fitness;
 mod hints;
 pub(super) mod index;
 mod job;
-mod lane;
-mod leader;
 mod listing;
 mod map;
 mod monitor;
 mod node;
 mod options;
+mod pipeline;
+mod preflight;
+mod primary_id;
 mod round;
 mod shared;
 mod skew;
@@ -70,7 +70,8 @@ use std::{
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use super::{
-    PartitionCursor, PartitionPage, StoreState, denials::Denials, hub::Hub, stand_in::StandIn,
+    PartitionCursor, PartitionPage, StoreState, denial_cache::DenialCache, fallback::Fallback,
+    hub::Hub,
 };
 use crate::decision::{
     Arguments, Call, Cost, Decision,
@@ -81,12 +82,12 @@ use crate::decision::{
 };
 pub use archive::{Keyspace, unfinished_import};
 use evaluate::Scripts;
-pub use fitness::Eviction;
 use index::{Index, Note};
 use job::{Answer, Job, Pending, Sending};
 use listing::Noting;
 use node::Plan;
 pub use options::RedisOptions;
+pub use preflight::Eviction;
 use shared::{Router, Shared};
 use skew::Skew;
 use topology::Topology;
@@ -117,9 +118,9 @@ pub struct Redis {
     /// The registry of waiting calls and watchers.
     hub: Arc<Hub>,
     /// The denial cache.
-    pub(super) denials: Box<Denials>,
+    pub(super) denial_cache: Box<DenialCache>,
     /// The fallback while the store is unreachable.
-    pub(super) stand_in: Box<StandIn>,
+    pub(super) fallback: Box<Fallback>,
     /// The prefix of every key.
     key_prefix: String,
 }
@@ -133,7 +134,7 @@ impl fmt::Debug for Redis {
 impl Redis {
     /// Replaces the clock of the denial cache, for tests that step the time.
     pub fn remembering_by(mut self, clock: Clock) -> Redis {
-        self.denials = Box::new(Denials::new(clock));
+        self.denial_cache = Box::new(DenialCache::new(clock));
         self
     }
 
@@ -166,8 +167,8 @@ impl Redis {
             calls: Semaphore::new(options.calls_max),
             index: Index::default(),
             hub: Hub::new(&options.key_prefix),
-            denials: Box::new(Denials::new(Clock::system())),
-            stand_in: Box::new(StandIn::new(options.replicas)),
+            denial_cache: Box::new(DenialCache::new(Clock::system())),
+            fallback: Box::new(Fallback::new(options.replicas)),
             key_prefix: options.key_prefix.clone(),
         })
     }

@@ -23,10 +23,10 @@ use tokio::sync::Semaphore;
 use super::{
     super::worker,
     StoreState,
-    fitness::Eviction,
     job::{Job, Sending},
-    lane::Lane,
     monitor::Monitor,
+    pipeline::Pipeline,
+    preflight::Eviction,
     shared::Shared,
     source::Source,
 };
@@ -39,21 +39,21 @@ pub(super) struct Node {
     /// The most connections of a plain or confirmed pipeline.
     connections: u32,
     /// The pipelines of each thread, created on first use: they need that thread's runtime.
-    lanes: Box<[OnceLock<Lanes>]>,
+    pipelines: Box<[OnceLock<ThreadPipelines>]>,
     /// Held by the bulk or upkeep batch in flight.
     turn: Arc<Semaphore>,
 }
 
 /// The pipelines of one thread.
-struct Lanes {
+struct ThreadPipelines {
     /// For most decisions.
-    plain: Arc<Lane>,
+    plain: Arc<Pipeline>,
     /// For decisions that replicas must acknowledge: WAIT blocks the connection.
-    confirmed: Arc<Lane>,
+    confirmed: Arc<Pipeline>,
     /// For listings and other decisions that hold Redis for long.
-    bulk: Arc<Lane>,
+    bulk: Arc<Pipeline>,
     /// For background work that holds Redis for long, so that calls need not queue behind it.
-    upkeep: Arc<Lane>,
+    upkeep: Arc<Pipeline>,
 }
 
 /// The settings of new nodes.
@@ -76,27 +76,34 @@ impl Node {
             shared: shared.clone(),
             connections: connections.div_ceil((*workers).max(1) as u32),
             // One more for threads that are not workers, such as the sweeper's.
-            lanes: (0..=*workers).map(|_| OnceLock::new()).collect(),
+            pipelines: (0..=*workers).map(|_| OnceLock::new()).collect(),
             turn: Arc::new(Semaphore::new(1)),
         })
     }
 
     /// Queues a job on the pipeline for its kind of decision.
     pub(super) fn push(&self, job: Job) {
-        let place = &self.lanes[worker::number() % self.lanes.len()];
-        let lanes = place.get_or_init(|| {
-            let lane = || Lane::new(self.shared.clone(), self.monitor.clone(), self.connections);
-            let bulk = || Lane::bulk(self.shared.clone(), self.monitor.clone(), self.turn.clone());
-            Lanes { plain: lane(), confirmed: lane(), bulk: bulk(), upkeep: bulk() }
+        let place = &self.pipelines[worker::number() % self.pipelines.len()];
+        let pipelines = place.get_or_init(|| {
+            let pipeline =
+                || Pipeline::new(self.shared.clone(), self.monitor.clone(), self.connections);
+            let bulk =
+                || Pipeline::bulk(self.shared.clone(), self.monitor.clone(), self.turn.clone());
+            ThreadPipelines {
+                plain: pipeline(),
+                confirmed: pipeline(),
+                bulk: bulk(),
+                upkeep: bulk(),
+            }
         });
         let Sending { confirmation, is_upkeep, cost, .. } = job.sending;
-        let lane = match (confirmation.is_needed(), cost.is_bulk()) {
-            (true, _) => &lanes.confirmed,
-            (false, false) => &lanes.plain,
-            (false, true) if is_upkeep => &lanes.upkeep,
-            (false, true) => &lanes.bulk,
+        let pipeline = match (confirmation.is_needed(), cost.is_bulk()) {
+            (true, _) => &pipelines.confirmed,
+            (false, false) => &pipelines.plain,
+            (false, true) if is_upkeep => &pipelines.upkeep,
+            (false, true) => &pipelines.bulk,
         };
-        lane.push(job);
+        pipeline.push(job);
     }
 }
 

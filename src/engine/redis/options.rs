@@ -3,7 +3,7 @@
 use super::{
     super::BATCH_MAX,
     address::{Address, Certificates, SentinelUser},
-    fitness::Eviction,
+    preflight::Eviction,
 };
 
 /// The options of the Redis engine.

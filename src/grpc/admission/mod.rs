@@ -27,7 +27,7 @@ use crate::{
         RenewVerdict, Settings,
     },
     decision::{error::Error, names::Name},
-    engine::{Engine, feed::Feeds, room::Room},
+    engine::{Engine, feed::Feeds, waiters::WaitingCalls},
 };
 use watch::PoolEvents;
 
@@ -39,7 +39,7 @@ const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub struct Admission {
     engine: Arc<Engine>,
     catalog: Arc<Catalog>,
-    room: Arc<Room<AdmitTask>>,
+    waiters: Arc<WaitingCalls<AdmitTask>>,
     feeds: Arc<Feeds<PoolEvents>>,
     refusals: Refusals,
 }
@@ -55,9 +55,9 @@ impl Admission {
 
     /// Creates the service.
     pub(super) fn new(engine: Arc<Engine>, catalog: Arc<Catalog>) -> Admission {
-        let room = Room::new(engine.clone());
+        let waiters = WaitingCalls::new(engine.clone());
         let (feeds, refusals) = (Feeds::new(engine.clone()), Refusals::default());
-        Admission { engine, catalog, room, feeds, refusals }
+        Admission { engine, catalog, waiters, feeds, refusals }
     }
 
     /// Wraps the service for tonic.
@@ -95,7 +95,7 @@ impl AdmissionService for Admission {
         let asked = deadline::asked(&request);
         let (decision, wait) = parse::admit_task(request.into_inner(), &self.catalog)?;
         let deadline = asked.or_default(wait);
-        let answered = self.room.answer(&decision, wait, deadline).await?;
+        let answered = self.waiters.answer(&decision, wait, deadline).await?;
         if let AdmitDecision::Full { .. } = answered.outcome.decision {
             self.refusals.add(&decision.pool, answered.is_cached());
         }

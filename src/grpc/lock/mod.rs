@@ -16,7 +16,7 @@ use super::{
     unary::unary,
 };
 use crate::{
-    engine::{Engine, room::Room},
+    engine::{Engine, waiters::WaitingCalls},
     lock::AcquireLock,
 };
 
@@ -27,7 +27,7 @@ const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct Lock {
     engine: Arc<Engine>,
-    room: Arc<Room<AcquireLock>>,
+    waiters: Arc<WaitingCalls<AcquireLock>>,
 }
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -38,8 +38,8 @@ impl Lock {
 
     /// Creates the service.
     pub(super) fn new(engine: Arc<Engine>) -> Lock {
-        let room = Room::new(engine.clone());
-        Lock { engine, room }
+        let waiters = WaitingCalls::new(engine.clone());
+        Lock { engine, waiters }
     }
 
     /// Wraps the service for tonic.
@@ -67,9 +67,9 @@ impl LockService for Lock {
         let (name, owner) = (decision.name.clone(), decision.owner.clone());
         let deadline = asked.or_default(wait);
         let acquisition = match wait.0 {
-            0 => self.room.run_at_once(&decision, deadline).await?,
+            0 => self.waiters.run_at_once(&decision, deadline).await?,
             // Boxed, so that calls that do not wait need no memory for it.
-            _ => Box::pin(self.room.run(decision, wait, deadline)).await?,
+            _ => Box::pin(self.waiters.run(decision, wait, deadline)).await?,
         };
         Ok(Response::new(convert::acquisition(&name, &owner, acquisition)))
     }

@@ -12,9 +12,9 @@ use crate::{
     decision::error::Error,
     engine::{
         BATCH_MAX, Engine,
-        lanes::{Outcomes, Take},
+        coalescer::{Outcomes, Take},
     },
-    sequence::{Allotment, Dating, NextSequence, Reservation, ReserveSequence},
+    sequence::{Allocation, Dating, NextSequence, Reservation, ReserveSequence},
 };
 
 /// Maximum number of reservations for a request. More than one is needed if other servers take the
@@ -37,8 +37,8 @@ pub(super) struct Allot {
 
 impl Given {
     /// Counts the values of an allocation, except for a repeat.
-    pub(super) fn note(&self, allotment: &Allotment) {
-        if let Allotment::Given { range, replayed: false, .. } = allotment {
+    pub(super) fn note(&self, allocation: &Allocation) {
+        if let Allocation::Given { range, replayed: false, .. } = allocation {
             self.values.fetch_add(range.count, Ordering::Relaxed);
         }
     }
@@ -60,7 +60,7 @@ impl Allot {
     }
 
     /// Runs the requests on the engine, in order.
-    async fn decide(&self, asked: &[NextSequence], deadline: Instant) -> Outcomes<Allotment> {
+    async fn decide(&self, asked: &[NextSequence], deadline: Instant) -> Outcomes<Allocation> {
         self.given.called(asked.len());
         self.engine.run_all(asked, deadline).await
     }
@@ -95,11 +95,11 @@ impl Allot {
 impl Take<NextSequence> for Allot {
     /// Decides the requests. Those that lack reserved values are decided again after a reservation,
     /// up to [`RESERVATIONS_MAX`] times.
-    async fn take(&self, asked: Vec<NextSequence>, deadline: Instant) -> Outcomes<Allotment> {
+    async fn take(&self, asked: Vec<NextSequence>, deadline: Instant) -> Outcomes<Allocation> {
         let mut outcomes = self.decide(&asked, deadline).await?;
         for _ in 0..RESERVATIONS_MAX {
             let unreserved = outcomes.iter().enumerate().filter_map(|(index, outcome)| {
-                let Ok(Allotment::Unreserved { last }) = outcome else { return None };
+                let Ok(Allocation::Unreserved { last }) = outcome else { return None };
                 Some((index, *last))
             });
             let (open, lasts): (Vec<usize>, Vec<u64>) = unreserved.unzip();
@@ -118,7 +118,7 @@ impl Take<NextSequence> for Allot {
                 outcomes[index] = outcome;
             }
         }
-        outcomes.iter().flatten().for_each(|allotment| self.given.note(allotment));
+        outcomes.iter().flatten().for_each(|allocation| self.given.note(allocation));
         Ok(outcomes)
     }
 }

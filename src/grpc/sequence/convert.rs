@@ -5,16 +5,16 @@ use tonic::Status;
 use super::super::{convert::timestamp, pb, status};
 use crate::{
     decision::{error::Error, time::Timestamp},
-    sequence::{AHEAD_DEFAULT, Allotment, Dating, Sequence},
+    sequence::{AHEAD_DEFAULT, Allocation, Dating, Sequence},
 };
 
 /// Converts an allocation. Fails if no values were given out.
 pub(super) fn next_sequence(
-    allotment: &Allotment,
+    allocation: &Allocation,
     sequence: &Sequence,
 ) -> Result<pb::NextSequenceResponse, Status> {
-    match allotment {
-        Allotment::Given { range, floor_applied, replayed } => {
+    match allocation {
+        Allocation::Given { range, floor_applied, replayed } => {
             let serials = sequence
                 .layout()
                 .into_iter()
@@ -28,15 +28,15 @@ pub(super) fn next_sequence(
                 replayed: *replayed,
             })
         }
-        Allotment::OutOfRange => Err(status::no_values_left()),
-        Allotment::TooFarAhead { by_floor } => {
+        Allocation::OutOfRange => Err(status::no_values_left()),
+        Allocation::TooFarAhead { by_floor } => {
             let ahead_max = sequence.dating().map_or(AHEAD_DEFAULT, Dating::ahead_max);
             Err(match by_floor {
                 true => status::floor_too_far_ahead(ahead_max),
                 false => status::numbers_used_up(ahead_max),
             })
         }
-        Allotment::Unreserved { .. } => {
+        Allocation::Unreserved { .. } => {
             Err(Error::Unavailable("other servers took the reserved values; retry".to_owned())
                 .into())
         }

@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     decision::error::Error,
-    engine::{Engine, lanes::Lanes},
-    sequence::{Allotment, GetSequence, NextSequence, Sequences},
+    engine::{Engine, coalescer::Coalescer},
+    sequence::{Allocation, GetSequence, NextSequence, Sequences},
 };
 use allot::{Allot, Given};
 
@@ -31,7 +31,7 @@ const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 pub struct Sequence {
     engine: Arc<Engine>,
     sequences: Arc<Sequences>,
-    lanes: Arc<Lanes<NextSequence, Allot>>,
+    coalescer: Arc<Coalescer<NextSequence, Allot>>,
     given: Arc<Given>,
 }
 
@@ -44,8 +44,8 @@ impl Sequence {
     /// Creates the service.
     pub(super) fn new(engine: Arc<Engine>, sequences: Arc<Sequences>) -> Sequence {
         let given = Arc::new(Given::default());
-        let lanes = Lanes::new(Allot::new(engine.clone(), given.clone()));
-        Sequence { engine, sequences, lanes, given }
+        let coalescer = Coalescer::new(Allot::new(engine.clone(), given.clone()));
+        Sequence { engine, sequences, coalescer, given }
     }
 
     /// Wraps the service for tonic.
@@ -57,17 +57,17 @@ impl Sequence {
 
     /// Takes the values of a request: on Redis through the coalescer, which combines requests of
     /// one sequence.
-    async fn allot(&self, next: &mut NextSequence, deadline: Instant) -> Result<Allotment, Error> {
+    async fn allot(&self, next: &mut NextSequence, deadline: Instant) -> Result<Allocation, Error> {
         self.engine.admit()?;
         if self.engine.is_remote() {
             // Boxed, to keep the futures of calls that this process decides below 1 KiB.
-            return Box::pin(self.lanes.run(next.clone(), deadline)).await;
+            return Box::pin(self.coalescer.run(next.clone(), deadline)).await;
         }
         // The embedded engine cannot fail over, so reserving values would have no use.
         next.reserve = None;
-        let allotment = self.engine.run(next, deadline).await?;
-        self.given.note(&allotment);
-        Ok(allotment)
+        let allocation = self.engine.run(next, deadline).await?;
+        self.given.note(&allocation);
+        Ok(allocation)
     }
 }
 
@@ -83,8 +83,8 @@ impl SequenceService for Sequence {
     ) -> Answer<pb::NextSequenceResponse> {
         let deadline = deadline::of(&request);
         let mut next = parse::next_sequence(request.into_inner(), &self.sequences)?;
-        let allotment = self.allot(&mut next, deadline).await?;
-        Ok(Response::new(convert::next_sequence(&allotment, &next.sequence)?))
+        let allocation = self.allot(&mut next, deadline).await?;
+        Ok(Response::new(convert::next_sequence(&allocation, &next.sequence)?))
     }
 
     async fn get_sequence(

@@ -1,12 +1,12 @@
 //! `CheckRate`: counts a call of a key and decides whether it may pass.
 
 mod denial;
-mod judge;
+mod evaluation;
 
 use std::sync::Arc;
 
 pub use denial::RefusedKey;
-use judge::{Judge, Judgement};
+use evaluation::{Evaluated, Evaluation};
 
 use super::{
     Algorithm, Answer, Ban, Event, EventKind, LimitUse, Meter, MeterName, NAMES_MAX, REPLAY, Rule,
@@ -69,8 +69,8 @@ impl CheckRate {
 
     /// Whether the same call would be refused now.
     fn is_refused(&self, meter: &Meter, now: Timestamp) -> bool {
-        let judgement = Judge::new(self, true, meter, now).judge(meter.ban(now));
-        !judgement.verdict.is_allowed()
+        let evaluated = Evaluation::new(self, true, meter, now).evaluate(meter.ban(now));
+        !evaluated.verdict.is_allowed()
     }
 
     /// The event of a call that crossed a tier or set a ban.
@@ -96,16 +96,17 @@ impl CheckRate {
 
     /// Evaluates the check and stores the result.
     fn answer(&self, meter: &mut Meter, now: Timestamp) -> Answer {
-        let mut judge = Judge::new(self, self.look(), meter, now);
-        let Judgement { verdict, crossed, wait, ban, banned, reached } =
-            judge.judge(meter.ban(now));
+        let mut evaluation = Evaluation::new(self, self.look(), meter, now);
+        let Evaluated { verdict, crossed, wait, ban, banned, reached } =
+            evaluation.evaluate(meter.ban(now));
         if self.name.has_events() && (banned || crossed) {
             meter.event = Some(Box::new(self.event(verdict, reached, ban.as_ref(), now)));
         }
-        let limits = judge.usages.iter().zip(&self.rule.limits).map(|(usage, limit)| LimitUse {
-            count: usage.count(now),
-            reset_after: Millis(usage.reset(limit, now).div_ceil(1000)),
-        });
+        let limits =
+            evaluation.usages.iter().zip(&self.rule.limits).map(|(usage, limit)| LimitUse {
+                count: usage.count(now),
+                reset_after: Millis(usage.reset(limit, now).div_ceil(1000)),
+            });
         let answer = Answer {
             verdict,
             crossed,
@@ -114,14 +115,14 @@ impl CheckRate {
             limits: limits.collect(),
         };
         // Only answers that changed something must be repeated.
-        if let Some(request) = self.request.as_ref().filter(|_| judge.changed || banned) {
+        if let Some(request) = self.request.as_ref().filter(|_| evaluation.changed || banned) {
             // A refusal is not repeated once the same call would pass.
             let keep = if wait > 0 { REPLAY.micros().min(wait) } else { REPLAY.micros() };
             let forget = Timestamp(now.0 + keep);
             meter.replays.keep(request.as_bytes(), answer.clone(), forget, now);
         }
-        if judge.changed {
-            meter.store(&self.rule, judge.usages, judge.notices, now);
+        if evaluation.changed {
+            meter.store(&self.rule, evaluation.usages, evaluation.notices, now);
         }
         if banned {
             meter.ban = ban.map(Box::new);

@@ -12,7 +12,7 @@ use super::{
     order::{Order, Reservation, ReservationState},
 };
 use crate::decision::{
-    Bin, State, incremental_map::Parted, persistence::Touched, replay_cache::Memory,
+    Bin, State, incremental_map::IncrementalMap, persistence::Touched, replay_cache::Memory,
     time::Timestamp,
 };
 
@@ -26,7 +26,7 @@ pub struct Sku {
     /// The records of orders, until their retention ends.
     orders: Memory<Order>,
     /// The quantity that each buyer has reserved and bought; no entry for 0.
-    buyers: Parted<Box<[u8]>, u64>,
+    buyers: IncrementalMap<Box<[u8]>, u64>,
     /// The stock after each AddStock, by request id.
     pub(super) replays: Memory<Stock>,
     /// The persisted holds and buyers that have changed.

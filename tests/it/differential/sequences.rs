@@ -7,9 +7,9 @@ use bytes::Bytes;
 use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate::{
-    decision::{acknowledgement::Confirmation, names::Name, time::Millis},
+    decision::{acknowledgement::Acknowledgement, names::Name, time::Millis},
     sequence::{
-        Allotment, Counter, GetSequence, Layout, NextSequence, Reservation, Reserve,
+        Allocation, Counter, GetSequence, Layout, NextSequence, Reservation, Reserve,
         ReserveSequence, Sequence,
     },
 };
@@ -92,7 +92,7 @@ fn sequence(number: usize, random: &mut ChaCha8Rng) -> (Sequence, Option<Reserve
     let offset = random.random_range(-840..=840);
     let layout = Layout::parse(pattern, offset, Millis(ahead)).unwrap();
     let layout = random.random_bool(0.8).then(|| Arc::new(layout));
-    let reserve = Reserve { block: 5, confirmation: Confirmation::NONE };
+    let reserve = Reserve { block: 5, confirmation: Acknowledgement::NONE };
     (Sequence::new(&name, layout), random.random_bool(0.3).then_some(reserve))
 }
 
@@ -138,7 +138,7 @@ impl History {
             _ => self.random.random_range(0..20),
         };
         let decision =
-            ReserveSequence { sequence, last: needed, ahead, confirmation: Confirmation::NONE };
+            ReserveSequence { sequence, last: needed, ahead, confirmation: Acknowledgement::NONE };
         let (native, redis) = self.twins.both(&mut self.counters, &decision).await;
         let redis = redis.unwrap();
         // Only Redis has an epoch.
@@ -206,10 +206,10 @@ impl History {
     }
 
     /// Checks the invariants of an answer, and counts its kind.
-    fn check(&mut self, index: usize, asked: &NextSequence, outcome: &Allotment, context: &str) {
+    fn check(&mut self, index: usize, asked: &NextSequence, outcome: &Allocation, context: &str) {
         let kind = match outcome {
-            Allotment::Given { replayed: true, .. } => "replayed",
-            Allotment::Given { range, .. } => {
+            Allocation::Given { replayed: true, .. } => "replayed",
+            Allocation::Given { range, .. } => {
                 let dating = self.sequences[index].0.dating();
                 let wire = |value| dating.map_or(value, |dating| dating.to_wire(value));
                 let (first, last) = (wire(range.first()), wire(range.last));
@@ -222,9 +222,9 @@ impl History {
                 assert_eq!((range.count, range.step), (asked.count, asked.step), "{context}");
                 "given"
             }
-            Allotment::OutOfRange => "out of range",
-            Allotment::TooFarAhead { .. } => "too far",
-            Allotment::Unreserved { .. } => "unreserved",
+            Allocation::OutOfRange => "out of range",
+            Allocation::TooFarAhead { .. } => "too far",
+            Allocation::Unreserved { .. } => "unreserved",
         };
         *self.outcomes.entry(kind).or_default() += 1;
     }

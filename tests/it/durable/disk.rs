@@ -25,7 +25,7 @@ use tollgate::{
         Engine, StoreState,
         embedded::{Disk, Durability, Embedded},
     },
-    sequence::{Allotment, GetSequence, NextSequence, Sequence},
+    sequence::{Allocation, GetSequence, NextSequence, Sequence},
 };
 
 const SECTOR: usize = 512;
@@ -165,7 +165,7 @@ async fn next(engine: &Engine, sequence: &str) -> Result<u64, Error> {
         confirmed: None,
     };
     match engine.run(&next, monotonic() + Duration::from_secs(30)).await? {
-        Allotment::Given { range, .. } => Ok(range.last),
+        Allocation::Given { range, .. } => Ok(range.last),
         other => panic!("{other:?}"),
     }
 }

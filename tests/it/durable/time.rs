@@ -75,7 +75,7 @@ impl Kept {
         let next = next("stamp", "timestamp17");
         let deadline = monotonic() + Duration::from_secs(30);
         match self.engine.run(&next, deadline).await.unwrap() {
-            tollgate::sequence::Allotment::Given { range, .. } => range.last,
+            tollgate::sequence::Allocation::Given { range, .. } => range.last,
             other => panic!("{other:?}"),
         }
     }

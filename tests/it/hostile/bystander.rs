@@ -7,7 +7,10 @@ use pb::AdmitDecision;
 use tokio::{sync::oneshot, task::JoinHandle, time::sleep};
 use tollgate::{decision::time::monotonic, grpc::client::pb};
 
-use crate::support::world::{Client, admit, complete};
+use crate::support::{
+    process::Server,
+    world::{Client, admit, complete},
+};
 
 /// Pause after each task.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -73,4 +76,13 @@ async fn call(mut client: Client, mut stopped: oneshot::Receiver<()>) -> Calls {
         sleep(PAUSE).await;
     }
     calls
+}
+
+/// The report of this test is the unloaded time that reports of attacks are compared with.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_an_attack_every_call_is_answered() {
+    let server = Server::start(&[]).await;
+    let bystander = Bystander::start(&server.address()).await;
+    sleep(Duration::from_secs(1)).await;
+    bystander.finish().await;
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tollgate::{
-    decision::{acknowledgement::Confirmation, names::Name},
-    sequence::{Allotment, NextSequence, Reservation, Reserve, ReserveSequence, Sequence},
+    decision::{acknowledgement::Acknowledgement, names::Name},
+    sequence::{Allocation, NextSequence, Reservation, Reserve, ReserveSequence, Sequence},
 };
 use tonic::Code;
 
@@ -274,7 +274,7 @@ async fn an_acknowledgement_of_another_epoch_is_invalid() {
         sequence: sequence.clone(),
         last: 1,
         ahead: 9,
-        confirmation: Confirmation::NONE,
+        confirmation: Acknowledgement::NONE,
     };
     let ours = twins.both(&mut states, &reserve).await.1.unwrap();
     let foreign = Reservation { upto: 10, epoch: b"another".to_vec() };
@@ -285,13 +285,13 @@ async fn an_acknowledgement_of_another_epoch_is_invalid() {
             step: 1,
             floor: None,
             request: None,
-            reserve: Some(Reserve { block: 5, confirmation: Confirmation::NONE }),
+            reserve: Some(Reserve { block: 5, confirmation: Acknowledgement::NONE }),
             confirmed: confirmed.clone(),
         };
         let outcome = twins.both(&mut states, &next).await.1.unwrap();
         let expected = match given {
-            true => matches!(outcome, Allotment::Given { .. }),
-            false => outcome == Allotment::Unreserved { last: 1 },
+            true => matches!(outcome, Allocation::Given { .. }),
+            false => outcome == Allocation::Unreserved { last: 1 },
         };
         assert!(expected, "{confirmed:?}: {outcome:?}");
     }

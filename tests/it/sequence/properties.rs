@@ -7,11 +7,11 @@ use proptest::prelude::*;
 use tollgate::{
     decision::{
         Decision, Joined,
-        acknowledgement::Confirmation,
+        acknowledgement::Acknowledgement,
         names::Name,
         time::{Millis, Timestamp},
     },
-    sequence::{Allotment, Counter, Layout, NextSequence, Reserve, Sequence},
+    sequence::{Allocation, Counter, Layout, NextSequence, Reserve, Sequence},
 };
 
 use crate::support::world::START;
@@ -43,7 +43,7 @@ fn decision(asked: &Asked, layout: Option<Arc<Layout>>, reserve: bool) -> NextSe
         step: asked.step,
         floor: asked.floor,
         request,
-        reserve: reserve.then_some(Reserve { block: 5, confirmation: Confirmation::NONE }),
+        reserve: reserve.then_some(Reserve { block: 5, confirmation: Acknowledgement::NONE }),
         confirmed: None,
     }
 }
@@ -53,7 +53,7 @@ fn decide_joined(
     decisions: &[NextSequence],
     counter: &mut Counter,
     now: Timestamp,
-) -> Vec<Allotment> {
+) -> Vec<Allocation> {
     let mut outcomes = Vec::new();
     let mut rest = decisions;
     while let Some(first) = rest.first() {
@@ -110,12 +110,12 @@ fn check(
             decision(&start, None, false).decide(counter, now);
         }
     }
-    let apart: Vec<Allotment> = all.iter().map(|ask| ask.decide(&mut one, now)).collect();
+    let apart: Vec<Allocation> = all.iter().map(|ask| ask.decide(&mut one, now)).collect();
     let joined = decide_joined(&all, &mut other, now);
     prop_assert_eq!(&apart, &joined);
     let mut last = None;
-    for (allotment, asked) in apart.iter().zip(requests) {
-        let Allotment::Given { range, replayed: false, .. } = allotment else { continue };
+    for (allocation, asked) in apart.iter().zip(requests) {
+        let Allocation::Given { range, replayed: false, .. } = allocation else { continue };
         prop_assert!(last < Some(range.first()) && asked.floor <= Some(range.first()));
         prop_assert!(range.last <= VALUE_MAX);
         prop_assert_eq!(range.values().count() as u64, asked.count);

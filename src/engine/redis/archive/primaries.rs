@@ -11,9 +11,9 @@ use redis::{
 
 use super::super::{
     address::{Address, Template},
-    fitness::{Eviction, Fitness},
     map::parse_map,
     options::RedisOptions,
+    preflight::{Eviction, Preflight},
     slot::Slot,
     source::{CONNECT_TIMEOUT, Source},
 };
@@ -70,11 +70,11 @@ impl Primaries {
     pub(super) async fn check(&mut self, eviction: Eviction) -> Result<(), String> {
         for node in &mut self.nodes {
             let info: String = cmd("INFO").query_async(&mut node.socket).await.map_err(told)?;
-            let fitness = Fitness::parse(&info);
-            if let Some(why) = fitness.refusal(eviction) {
+            let preflight = Preflight::parse(&info);
+            if let Some(why) = preflight.refusal(eviction) {
                 return Err(format!("this Redis must not be used: {why}"));
             }
-            node.epoch = fitness.leader.history.into_bytes();
+            node.epoch = preflight.leader.history.into_bytes();
         }
         Ok(())
     }

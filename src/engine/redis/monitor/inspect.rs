@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::{
     super::{
         evaluate::{self, Probed},
-        fitness::Fitness,
+        preflight::Preflight,
         skew::Reading,
         source::CONNECT_TIMEOUT,
     },
@@ -54,8 +54,8 @@ impl Monitor {
         if let Some(socket) = &mut probe.socket {
             probe.count = probe.count.wrapping_add(1);
             match still_there(socket, probe.count.is_multiple_of(POLICY_EVERY)).await {
-                Ok(fitness) => {
-                    if let Some(why) = self.note(fitness) {
+                Ok(preflight) => {
+                    if let Some(why) = self.note(preflight) {
                         return Ok(Verdict::Unfit(why));
                     }
                     if self.takes_writes() && !probe.count.is_multiple_of(WRITE_EVERY) {
@@ -70,8 +70,8 @@ impl Monitor {
         }
         let epoch = self.epoch();
         (probe.epoch, probe.count) = (epoch, 0);
-        let (mut socket, fitness) = self.inspect(epoch).await?;
-        if let Some(why) = self.note(fitness) {
+        let (mut socket, preflight) = self.inspect(epoch).await?;
+        if let Some(why) = self.note(preflight) {
             return Ok(Verdict::Unfit(why));
         }
         let verdict = self.try_write(&mut socket).await?;
@@ -80,13 +80,13 @@ impl Monitor {
     }
 
     /// Evaluates the answer of INFO. Returns the reason if the node must not be used.
-    fn note(&self, fitness: Fitness) -> Option<String> {
-        if let Some(eviction) = fitness.eviction() {
+    fn note(&self, preflight: Preflight) -> Option<String> {
+        if let Some(eviction) = preflight.eviction() {
             self.warn(&eviction);
         }
-        let refusal = fitness.refusal(self.eviction);
+        let refusal = preflight.refusal(self.eviction);
         if refusal.is_none() {
-            self.note_leader(fitness.leader);
+            self.note_leader(preflight.leader);
         }
         refusal
     }
@@ -101,15 +101,15 @@ impl Monitor {
     }
 
     /// Connects and runs the preflight.
-    async fn inspect(&self, epoch: u64) -> RedisResult<(MultiplexedConnection, Fitness)> {
+    async fn inspect(&self, epoch: u64) -> RedisResult<(MultiplexedConnection, Preflight)> {
         let mut socket = self.source.connect(epoch, CONNECT_TIMEOUT).await?;
         match redis::cmd("INFO").query_async::<String>(&mut socket).await {
-            Ok(info) => Ok((socket, Fitness::parse(&info))),
+            Ok(info) => Ok((socket, Preflight::parse(&info))),
             // The user may not run INFO.
             Err(error) if error.code() == Some("NOPERM") => {
                 tracing::warn!(%error, "cannot run the preflight of Redis: allow the user to \
                                         call INFO");
-                Ok((socket, Fitness::default()))
+                Ok((socket, Preflight::default()))
             }
             Err(error) => Err(error),
         }
@@ -122,8 +122,8 @@ impl Monitor {
         socket: &mut MultiplexedConnection,
     ) -> RedisResult<()> {
         let asked = async {
-            let fitness = still_there(socket, false).await?;
-            if self.note(fitness).is_none() {
+            let preflight = still_there(socket, false).await?;
+            if self.note(preflight).is_none() {
                 self.try_write(socket).await?;
             }
             RedisResult::Ok(())
@@ -181,17 +181,17 @@ impl Monitor {
 
 /// Asks for id and role: the node may have become a replica, or have been one in between. With
 /// `policy` also for the eviction policy. Falls back to PING if INFO is not permitted.
-async fn still_there(socket: &mut MultiplexedConnection, policy: bool) -> RedisResult<Fitness> {
+async fn still_there(socket: &mut MultiplexedConnection, policy: bool) -> RedisResult<Preflight> {
     let mut info = String::new();
     for section in ["replication", "memory"].iter().take(1 + usize::from(policy)) {
         match redis::cmd("INFO").arg(section).query_async::<String>(socket).await {
             Ok(text) => info += &text,
             Err(error) if error.code() == Some("NOPERM") => {
                 redis::cmd("PING").query_async::<()>(socket).await?;
-                return Ok(Fitness::default());
+                return Ok(Preflight::default());
             }
             Err(error) => return Err(error),
         }
     }
-    Ok(Fitness::parse(&info))
+    Ok(Preflight::parse(&info))
 }

@@ -9,7 +9,7 @@
 //! - The condition: up, refusing writes, or down with the reason.
 //! - The epoch of connections: a lost connection raises it, and older connections are not lent
 //!   again.
-//! - Failovers: another primary id than before, or a restarted primary (`leader`).
+//! - Failovers: another primary id than before, or a restarted primary (`primary_id`).
 //! - The token lead over the node's clock (`skew`). It is measured on every new connection before a
 //!   decision uses it.
 
@@ -31,8 +31,8 @@ use tokio::{
 
 use super::{
     StoreState, evaluate,
-    fitness::Eviction,
-    leader::{Leader, Seen},
+    preflight::Eviction,
+    primary_id::{PrimaryId, Seen},
     shared::Shared,
     skew::Reading,
     source::Source,
@@ -272,7 +272,7 @@ impl Monitor {
 
     /// Records the primary id. Another id is a failover: the clock must be measured again, and
     /// older connections are retired.
-    fn note_leader(&self, leader: Leader) {
+    fn note_leader(&self, leader: PrimaryId) {
         if leader.history.is_empty() {
             return; // It does not say.
         }

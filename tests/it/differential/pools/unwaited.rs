@@ -4,8 +4,8 @@
 use tollgate::{
     admission::{Admission, AdmitTask, GetPool, Pool, WithdrawTask},
     decision::{
-        Call, Decision, Listing, Reply, acknowledgement::Confirmation, error::Error, names::Name,
-        script::Script, time::Timestamp,
+        Call, Decision, Listing, Reply, acknowledgement::Acknowledgement, error::Error,
+        names::Name, script::Script, time::Timestamp,
     },
 };
 
@@ -45,7 +45,7 @@ impl History {
     /// Asks for a slot as `decision` does, in a pool that needs one replica acknowledgement.
     pub(super) async fn admit_unwaited(&mut self, decision: &AdmitTask, context: &str) {
         let mut unwaited = Unwaited(decision.clone());
-        unwaited.0.settings.confirmation = Confirmation::by(1);
+        unwaited.0.settings.confirmation = Acknowledgement::by(1);
         let admission = self.agree(&unwaited, context).await;
         self.asked(decision, &admission);
     }

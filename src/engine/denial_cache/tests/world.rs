@@ -12,7 +12,7 @@ use bytes::Bytes;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::super::{Denials, Recall, Shelved};
+use super::super::{DenialCache, Recall, Shelved};
 use crate::{
     admission::{
         AdmitTask, CompleteTask, ConfigurePool, EvictTask, Outcome, Overrides, RenewTask, Settings,
@@ -30,7 +30,7 @@ use crate::{
 };
 
 pub(super) struct World {
-    pub(super) denials: Denials,
+    pub(super) denials: DenialCache,
     pub(super) store: Embedded,
     now: Arc<AtomicU64>,
 }
@@ -55,7 +55,7 @@ impl World {
     pub(super) fn new() -> World {
         let now = Arc::new(AtomicU64::new(1_767_225_600_000_000));
         let clock = Clock::Stepped(now.clone());
-        World { denials: Denials::new(clock.clone()), store: Embedded::new(clock), now }
+        World { denials: DenialCache::new(clock.clone()), store: Embedded::new(clock), now }
     }
 
     pub(super) fn now(&self) -> u64 {

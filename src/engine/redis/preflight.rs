@@ -3,7 +3,7 @@
 //! The monitor runs it on every new probe connection, and checks the role and the policy again with
 //! later probes. Fields that INFO does not contain are no reason to refuse.
 
-use super::leader::Leader;
+use super::primary_id::PrimaryId;
 
 /// The oldest Redis version that has all commands of the scripts.
 const VERSION_MIN: (u32, u32) = (6, 2);
@@ -20,7 +20,7 @@ pub enum Eviction {
 
 /// The fields of INFO that the preflight needs.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Fitness {
+pub(super) struct Preflight {
     /// `redis_version`.
     version: Option<String>,
     /// `maxmemory_policy`.
@@ -28,27 +28,27 @@ pub(super) struct Fitness {
     /// `role`: `master` or `slave`.
     role: Option<String>,
     /// The primary id; empty if INFO is not permitted.
-    pub(super) leader: Leader,
+    pub(super) leader: PrimaryId,
 }
 
-impl Fitness {
+impl Preflight {
     /// Parses the answer of INFO.
-    pub(super) fn parse(info: &str) -> Fitness {
-        let mut fitness = Fitness::default();
+    pub(super) fn parse(info: &str) -> Preflight {
+        let mut preflight = Preflight::default();
         for (key, value) in info.lines().filter_map(|line| line.trim_end().split_once(':')) {
             let value = value.to_owned();
             match key {
                 // Valkey reports here the Redis version that it is compatible with.
-                "redis_version" => fitness.version = Some(value),
-                "maxmemory_policy" => fitness.policy = Some(value),
-                "role" => fitness.role = Some(value),
-                "run_id" => fitness.leader.process = value,
-                "master_replid" => fitness.leader.history = value,
-                "master_replid2" => fitness.leader.before = value,
+                "redis_version" => preflight.version = Some(value),
+                "maxmemory_policy" => preflight.policy = Some(value),
+                "role" => preflight.role = Some(value),
+                "run_id" => preflight.leader.process = value,
+                "master_replid" => preflight.leader.history = value,
+                "master_replid2" => preflight.leader.before = value,
                 _ => {}
             }
         }
-        fitness
+        preflight
     }
 
     /// The reason why this Redis must not be used now, and what to do.
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     fn told(info: &str) -> Option<String> {
-        Fitness::parse(info).refusal(Eviction::Refuse)
+        Preflight::parse(info).refusal(Eviction::Refuse)
     }
 
     #[test]
@@ -109,8 +109,8 @@ mod tests {
     fn a_redis_that_evicts_is_refused_unless_told_otherwise() {
         let info = "redis_version:7.0.15\r\nmaxmemory_policy:volatile-lru\r\n";
         assert!(told(info).is_some_and(|why| why.contains("noeviction")));
-        assert_eq!(Fitness::parse(info).refusal(Eviction::Warn), None);
-        assert!(Fitness::parse(info).eviction().is_some());
+        assert_eq!(Preflight::parse(info).refusal(Eviction::Warn), None);
+        assert!(Preflight::parse(info).eviction().is_some());
         assert_eq!(told("maxmemory_policy:noeviction\r\n"), None);
     }
 

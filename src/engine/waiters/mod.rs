@@ -1,4 +1,4 @@
-//! The waiting room: keeps calls in the queues of pools and locks until they may proceed.
+//! The waiting waiters: keeps calls in the queues of pools and locks until they may proceed.
 //!
 //! AdmitTask and AcquireLock use it when the caller is willing to wait. A call asks the store. If
 //! it has to wait, the store gives its waiter a ticket, and the call sleeps until a wake-up. Then
@@ -66,7 +66,7 @@ const ASK_PER_CALL: Duration = Duration::from_millis(1);
 
 /// The waiting calls of one kind.
 #[derive(Debug)]
-pub struct Room<D: Waits> {
+pub struct WaitingCalls<D: Waits> {
     engine: Arc<Engine>,
     /// The queues with waiting calls.
     register: Register<D>,
@@ -77,7 +77,7 @@ struct Waiting<'a, D>
 where
     D: Waits<State: Kept, Attend: Decision<State: Kept>>,
 {
-    room: &'a Arc<Room<D>>,
+    waiters: &'a Arc<WaitingCalls<D>>,
     decision: D,
     seat: Seat,
     ticket: u64,
@@ -85,13 +85,13 @@ where
     is_placed: bool,
 }
 
-impl<D> Room<D>
+impl<D> WaitingCalls<D>
 where
     D: Waits<State: Kept, Attend: Decision<State: Kept>>,
 {
-    /// Creates an empty waiting room.
-    pub fn new(engine: Arc<Engine>) -> Arc<Room<D>> {
-        Arc::new(Room { engine, register: Register::default() })
+    /// Creates it without waiting calls.
+    pub fn new(engine: Arc<Engine>) -> Arc<WaitingCalls<D>> {
+        Arc::new(WaitingCalls { engine, register: Register::default() })
     }
 
     /// Executes a decision without waiting. Repeats it while more expired tickets stand before it
@@ -110,7 +110,7 @@ where
     /// does not wait: [`Engine::answer`] decides, with the fallback. Boxed, to keep the futures of
     /// calls that do not wait small.
     pub async fn answer(
-        self: &Arc<Room<D>>,
+        self: &Arc<WaitingCalls<D>>,
         decision: &D,
         wait: Millis,
         deadline: Instant,
@@ -138,7 +138,7 @@ where
     /// The outcome is the last refusal if the time is over. Fails with [`Error::Ending`] if the
     /// server shuts down before that.
     pub async fn run(
-        self: &Arc<Room<D>>,
+        self: &Arc<WaitingCalls<D>>,
         decision: D,
         wait: Millis,
         deadline: Instant,
@@ -147,7 +147,7 @@ where
         let last_try = (deadline.saturating_duration_since(start) / 4).min(LAST_TRY_MAX);
         let until = (start + wait.duration()).min(deadline - last_try);
         let seat = self.engine.hub().seat()?;
-        let mut call = Waiting { room: self, decision, seat, ticket: 0, is_placed: false };
+        let mut call = Waiting { waiters: self, decision, seat, ticket: 0, is_placed: false };
         call.run(until, deadline).await
     }
 
@@ -157,7 +157,7 @@ where
     }
 
     /// Starts the heartbeat task if `is_due`.
-    fn begin(self: &Arc<Room<D>>, is_due: bool) {
+    fn begin(self: &Arc<WaitingCalls<D>>, is_due: bool) {
         // Without a runtime the process is ending: the tickets expire.
         if is_due && let Ok(runtime) = Handle::try_current() {
             runtime.spawn(self.clone().attend());
@@ -165,7 +165,7 @@ where
     }
 
     /// Sends heartbeats until no call waits.
-    async fn attend(self: Arc<Room<D>>) {
+    async fn attend(self: Arc<WaitingCalls<D>>) {
         while let Some(dues) = self.register.next(ATTENDED_MAX).await {
             let attend = |due: &Due<D>| {
                 due.asked.attend(Attend {
@@ -233,7 +233,7 @@ where
     /// Asks, sleeps and asks again until the call may proceed or `until` has passed. `until` leaves
     /// time for a last try before `deadline`.
     async fn run(&mut self, until: Instant, deadline: Instant) -> Result<D::Outcome, Error> {
-        let engine = &self.room.engine;
+        let engine = &self.waiters.engine;
         let mut refusal = None;
         // Whether an earlier try may have been granted: its reply was lost.
         let mut is_unsure = false;
@@ -257,7 +257,7 @@ where
                 ticket: self.ticket,
                 wait,
                 ticket_kept,
-                keep: self.room.keep(),
+                keep: self.waiters.keep(),
                 channel: engine.hub().channel().clone(),
             });
             self.is_placed |= wait.0 > 0;
@@ -302,7 +302,7 @@ where
                 },
             };
             if let Some(frees_in) = D::frees_in(&outcome) {
-                self.room.register.frees(self.decision.partition(), frees_in.duration());
+                self.waiters.register.frees(self.decision.partition(), frees_in.duration());
             }
             let ticket = match D::turn(&outcome) {
                 Turn::Waits(ticket) => ticket,
@@ -319,7 +319,7 @@ where
                 }
             };
             if self.ticket == 0 {
-                self.room.begin(self.room.register.enter(&self.decision, self.seat.number()));
+                self.waiters.begin(self.waiters.register.enter(&self.decision, self.seat.number()));
             }
             self.ticket = ticket;
             refusal = Some(outcome);
@@ -341,11 +341,11 @@ where
     fn drop(&mut self) {
         let number = self.seat.number();
         if self.ticket > 0 {
-            self.room.register.exit(self.decision.partition(), number);
+            self.waiters.register.exit(self.decision.partition(), number);
         }
         if self.is_placed {
             let waiter = self.decision.waiter().into();
-            self.room.begin(self.room.register.leave(self.decision.clone(), waiter, number));
+            self.waiters.begin(self.waiters.register.leave(self.decision.clone(), waiter, number));
         }
     }
 }

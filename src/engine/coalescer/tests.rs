@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::{
     decision::{names::Name, time::Timestamp},
-    sequence::{Allotment, Counter, NextSequence, Range, Sequence},
+    sequence::{Allocation, Counter, NextSequence, Range, Sequence},
 };
 
 /// Decides with the Rust rule, one batch for each permit, and reports the size of each batch.
@@ -17,7 +17,7 @@ struct Gate {
 }
 
 impl Take<NextSequence> for Gate {
-    async fn take(&self, asked: Vec<NextSequence>, _: Instant) -> Outcomes<Allotment> {
+    async fn take(&self, asked: Vec<NextSequence>, _: Instant) -> Outcomes<Allocation> {
         let _ = self.taken.send(asked.len());
         self.open.acquire().await.expect("never closed").forget();
         let mut counter = self.counter.lock().expect("no test panics in it");
@@ -43,29 +43,29 @@ fn one(step: u64, floor: Option<u64>) -> NextSequence {
 async fn together(others: Vec<NextSequence>) -> (Vec<Option<u64>>, Vec<usize>) {
     let (taken, mut sizes) = mpsc::unbounded_channel();
     let gate = Gate { counter: Mutex::default(), open: Semaphore::new(0), taken };
-    let lanes = Lanes::new(gate);
+    let coalescer = Coalescer::new(gate);
     let deadline = monotonic() + Duration::from_secs(60);
     let mut calls = Vec::new();
     for (index, asked) in [one(1, None)].into_iter().chain(others).enumerate() {
-        let own = lanes.clone();
+        let own = coalescer.clone();
         calls.push(tokio::spawn(async move { own.run(asked, deadline).await }));
-        while lanes.places.available_permits() > WAITING_MAX - index && index > 0 {
+        while coalescer.places.available_permits() > WAITING_MAX - index && index > 0 {
             tokio::task::yield_now().await;
         }
         if index == 0 {
             assert_eq!(sizes.recv().await, Some(1));
         }
     }
-    lanes.take.open.add_permits(100);
+    coalescer.take.open.add_permits(100);
     let mut lasts = Vec::new();
     for call in calls {
         lasts.push(match call.await.expect("no panic") {
-            Ok(Allotment::Given { range, .. }) => Some(range.last),
+            Ok(Allocation::Given { range, .. }) => Some(range.last),
             _ => None,
         });
     }
-    assert!(lanes.lock().lanes.is_empty(), "no lane stays");
-    drop(lanes);
+    assert!(coalescer.lock().lines.is_empty(), "no line stays");
+    drop(coalescer);
     let mut batches = vec![1];
     while let Some(size) = sizes.recv().await {
         batches.push(size);
@@ -98,73 +98,73 @@ async fn those_that_are_refused_together_are_decided_apart() {
 struct Stumble(Mutex<bool>);
 
 impl Take<NextSequence> for Stumble {
-    async fn take(&self, asked: Vec<NextSequence>, _: Instant) -> Outcomes<Allotment> {
+    async fn take(&self, asked: Vec<NextSequence>, _: Instant) -> Outcomes<Allocation> {
         let first = !std::mem::replace(&mut *self.0.lock().expect("not held"), true);
         assert!(!first, "the first one panics");
-        Ok(asked.iter().map(|_| Ok(Allotment::OutOfRange)).collect())
+        Ok(asked.iter().map(|_| Ok(Allocation::OutOfRange)).collect())
     }
 }
 
 #[tokio::test]
 async fn a_lane_that_panics_is_followed_by_another() {
-    let lanes = Lanes::new(Stumble(Mutex::default()));
+    let coalescer = Coalescer::new(Stumble(Mutex::default()));
     let deadline = monotonic() + Duration::from_secs(60);
     // No lock was held at the panic.
-    assert_eq!(lanes.run(one(1, None), deadline).await, Err(Error::DeadlineExceeded));
-    assert_eq!(lanes.run(one(1, None), deadline).await, Ok(Allotment::OutOfRange));
+    assert_eq!(coalescer.run(one(1, None), deadline).await, Err(Error::DeadlineExceeded));
+    assert_eq!(coalescer.run(one(1, None), deadline).await, Ok(Allocation::OutOfRange));
 }
 
 #[tokio::test]
 async fn who_gave_up_keeps_its_place_until_it_is_taken() {
     let (taken, mut sizes) = mpsc::unbounded_channel();
     let gate = Gate { counter: Mutex::default(), open: Semaphore::new(0), taken };
-    let lanes = Lanes::new(gate);
+    let coalescer = Coalescer::new(gate);
     let deadline = monotonic() + Duration::from_secs(60);
-    let first = lanes.clone();
+    let first = coalescer.clone();
     let first = tokio::spawn(async move { first.run(one(1, None), deadline).await });
     assert_eq!(sizes.recv().await, Some(1));
     for number in 1..=3 {
-        let gone = lanes.clone();
+        let gone = coalescer.clone();
         let gone = tokio::spawn(async move { gone.run(one(1, None), deadline).await });
-        while lanes.places.available_permits() > WAITING_MAX - number {
+        while coalescer.places.available_permits() > WAITING_MAX - number {
             tokio::task::yield_now().await;
         }
         gone.abort();
         assert!(gone.await.is_err());
     }
-    assert_eq!(lanes.places.available_permits(), WAITING_MAX - 3);
-    let all = lanes.places.clone().acquire_many_owned(WAITING_MAX as u32 - 3).await;
-    assert_eq!(lanes.run(one(1, None), deadline).await, Err(Error::Overloaded));
+    assert_eq!(coalescer.places.available_permits(), WAITING_MAX - 3);
+    let all = coalescer.places.clone().acquire_many_owned(WAITING_MAX as u32 - 3).await;
+    assert_eq!(coalescer.run(one(1, None), deadline).await, Err(Error::Overloaded));
     drop(all);
-    lanes.take.open.add_permits(100);
+    coalescer.take.open.add_permits(100);
     assert!(first.await.expect("no panic").is_ok());
     // The cancelled decisions took no value: the next one is the second.
-    let second = lanes.run(one(1, None), deadline).await;
+    let second = coalescer.run(one(1, None), deadline).await;
     let range = Range { last: 2, step: 1, count: 1 };
-    let given = Allotment::Given { range, floor_applied: false, replayed: false };
+    let given = Allocation::Given { range, floor_applied: false, replayed: false };
     assert_eq!(second, Ok(given));
-    assert_eq!(lanes.places.available_permits(), WAITING_MAX);
+    assert_eq!(coalescer.places.available_permits(), WAITING_MAX);
 }
 
 #[tokio::test]
 async fn a_lane_that_is_held_up_leaves_room_for_others() {
     let (taken, mut sizes) = mpsc::unbounded_channel();
     let gate = Gate { counter: Mutex::default(), open: Semaphore::new(0), taken };
-    let lanes = Lanes::new(gate);
+    let coalescer = Coalescer::new(gate);
     let deadline = monotonic() + Duration::from_secs(60);
     let mut calls = Vec::new();
-    for number in 0..=LANE_MAX {
-        let own = lanes.clone();
+    for number in 0..=LINE_MAX {
+        let own = coalescer.clone();
         calls.push(tokio::spawn(async move { own.run(one(1, None), deadline).await }));
         if number == 0 {
             assert_eq!(sizes.recv().await, Some(1));
         }
     }
-    while lanes.places.available_permits() > WAITING_MAX - LANE_MAX {
+    while coalescer.places.available_permits() > WAITING_MAX - LINE_MAX {
         tokio::task::yield_now().await;
     }
-    assert_eq!(lanes.run(one(1, None), deadline).await, Err(Error::Overloaded));
-    lanes.take.open.add_permits(100);
+    assert_eq!(coalescer.run(one(1, None), deadline).await, Err(Error::Overloaded));
+    coalescer.take.open.add_permits(100);
     for call in calls {
         assert!(call.await.expect("no panic").is_ok());
     }
@@ -174,25 +174,25 @@ async fn a_lane_that_is_held_up_leaves_room_for_others() {
 async fn what_is_not_taken_by_its_deadline_is_refused_counted_and_never_taken() {
     let (taken, mut sizes) = mpsc::unbounded_channel();
     let gate = Gate { counter: Mutex::default(), open: Semaphore::new(0), taken };
-    let lanes = Lanes::new(gate);
+    let coalescer = Coalescer::new(gate);
     let later = monotonic() + Duration::from_secs(60);
-    let first = lanes.clone();
+    let first = coalescer.clone();
     let first = tokio::spawn(async move { first.run(one(1, None), later).await });
     assert_eq!(sizes.recv().await, Some(1));
     let before = budget::count(Limit::Overload);
     for _ in 0..3 {
         let soon = monotonic() + Duration::from_millis(5);
-        assert_eq!(lanes.run(one(1, None), soon).await, Err(Error::Overloaded));
+        assert_eq!(coalescer.run(one(1, None), soon).await, Err(Error::Overloaded));
     }
     assert!(budget::count(Limit::Overload) >= before + 3);
-    assert_eq!(lanes.places.available_permits(), WAITING_MAX, "they gave up their places");
-    lanes.take.open.add_permits(1);
+    assert_eq!(coalescer.places.available_permits(), WAITING_MAX, "they gave up their places");
+    coalescer.take.open.add_permits(1);
     assert!(first.await.expect("no panic").is_ok());
     // One that was taken may be executed yet.
     let soon = monotonic() + Duration::from_secs(1);
-    assert_eq!(lanes.run(one(1, None), soon).await, Err(Error::DeadlineExceeded));
-    lanes.take.open.add_permits(100);
-    let third = lanes.run(one(1, None), later).await;
+    assert_eq!(coalescer.run(one(1, None), soon).await, Err(Error::DeadlineExceeded));
+    coalescer.take.open.add_permits(100);
+    let third = coalescer.run(one(1, None), later).await;
     let range = Range { last: 3, step: 1, count: 1 };
-    assert_eq!(third, Ok(Allotment::Given { range, floor_applied: false, replayed: false }));
+    assert_eq!(third, Ok(Allocation::Given { range, floor_applied: false, replayed: false }));
 }

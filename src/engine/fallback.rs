@@ -35,7 +35,7 @@ const CALM_MICROS: u64 = 1_000_000;
 
 /// The fallback engine. It needs almost no memory before its first grant.
 #[derive(Debug)]
-pub(super) struct StandIn {
+pub(super) struct Fallback {
     embedded: Embedded,
     /// The number of servers that share the store.
     replicas: u32,
@@ -50,11 +50,11 @@ pub(super) struct StandIn {
     used: Notify,
 }
 
-impl StandIn {
+impl Fallback {
     /// Creates the fallback of one of `replicas` servers.
-    pub(super) fn new(replicas: u32) -> StandIn {
+    pub(super) fn new(replicas: u32) -> Fallback {
         let clock = Clock::system();
-        StandIn {
+        Fallback {
             embedded: Embedded::new(clock.clone()),
             replicas,
             clock,
@@ -141,11 +141,11 @@ impl Engine {
     {
         let result = self.run(decision, deadline).await;
         let Engine::Redis(engine) = self else { return result.map(Answered::by_store) };
-        let stand_in = &engine.stand_in;
+        let fallback = &engine.fallback;
         if let Ok(outcome) = &result
             && D::is_unknown(outcome)
-            && stand_in.is_used.load(Ordering::Relaxed)
-            && let Some(answered) = stand_in.decide(decision)
+            && fallback.is_used.load(Ordering::Relaxed)
+            && let Some(answered) = fallback.decide(decision)
         {
             return Ok(answered);
         }
@@ -166,15 +166,15 @@ impl Engine {
     {
         match (self, result) {
             (Engine::Redis(engine), Err(error @ Error::Refused(_))) => {
-                engine.stand_in.answer(decision, error)
+                engine.fallback.answer(decision, error)
             }
             (Engine::Redis(engine), Err(error @ Error::Unavailable(_)))
                 if engine.check().is_err() || monotonic() < deadline =>
             {
-                engine.stand_in.answer(decision, error)
+                engine.fallback.answer(decision, error)
             }
             (Engine::Redis(engine), Ok(outcome)) => {
-                engine.stand_in.note_store();
+                engine.fallback.note_store();
                 Ok(Answered::by_store(outcome))
             }
             (_, result) => result.map(Answered::by_store),

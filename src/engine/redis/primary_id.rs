@@ -14,7 +14,7 @@ use crate::decision::{
 
 /// The primary id, as INFO reports it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Leader {
+pub(super) struct PrimaryId {
     /// `run_id`: changes with each restart, and differs between nodes.
     pub(super) process: String,
     /// `master_replid`: changes with each promotion, and sometimes without one.
@@ -27,14 +27,14 @@ pub(super) struct Leader {
 /// A primary id, and since when it is known.
 #[derive(Debug)]
 pub(super) struct Seen {
-    leader: Leader,
+    leader: PrimaryId,
     /// The time of the first sighting.
     since: Instant,
     /// Whether another primary led before it.
     has_changed: bool,
 }
 
-impl Leader {
+impl PrimaryId {
     /// Whether it was a replica before, as far as it remembers.
     fn is_promoted(&self) -> bool {
         self.before.bytes().any(|digit| digit != b'0')
@@ -43,20 +43,20 @@ impl Leader {
     /// Whether the same primary has led without interruption since it was seen as `before`. Its
     /// `master_replid` can change without a promotion: when its first replica connects, or after a
     /// long time without replicas.
-    fn led_as(&self, before: &Leader) -> bool {
+    fn led_as(&self, before: &PrimaryId) -> bool {
         self.process == before.process && (self.history == before.history || !self.is_promoted())
     }
 }
 
 impl Seen {
     /// The first sighting of a primary. `has_changed` says whether another one led before it.
-    pub(super) fn first(leader: Leader, has_changed: bool) -> Seen {
+    pub(super) fn first(leader: PrimaryId, has_changed: bool) -> Seen {
         Seen { leader, since: monotonic(), has_changed }
     }
 
     /// Records the id of the last answer. Returns whether another primary leads now. Without a
     /// `run_id` the answer is taken to be of the same process.
-    pub(super) fn note(&mut self, mut leader: Leader) -> bool {
+    pub(super) fn note(&mut self, mut leader: PrimaryId) -> bool {
         if leader.process.is_empty() {
             leader.process.clone_from(&self.leader.process);
         }
@@ -72,7 +72,7 @@ impl Seen {
     /// The sighting that is sent with a decision: "process:history", its length, and whether
     /// another primary led before.
     pub(super) fn sighting(&self) -> Sighting {
-        let Leader { process, history, .. } = &self.leader;
+        let PrimaryId { process, history, .. } = &self.leader;
         let length = Millis(self.since.elapsed().as_millis() as u64);
         let has_changed = self.has_changed;
         Sighting { leader: format!("{process}:{history}"), length, has_changed }
@@ -83,14 +83,14 @@ impl Seen {
 mod tests {
     use super::*;
 
-    fn leader(process: &str, history: &str, before: &str) -> Leader {
+    fn leader(process: &str, history: &str, before: &str) -> PrimaryId {
         let [process, history, before] = [process, history, before].map(str::to_owned);
-        Leader { process, history, before }
+        PrimaryId { process, history, before }
     }
 
     #[test]
     fn another_leader_is_one_that_may_have_lost_something() {
-        let led = |now: &Leader| now.led_as(&leader("a", "1", "0000"));
+        let led = |now: &PrimaryId| now.led_as(&leader("a", "1", "0000"));
         assert!(led(&leader("a", "1", "0000")));
         // A first replica connected.
         assert!(led(&leader("a", "2", "0000")));

@@ -12,7 +12,7 @@ use super::{
 use crate::decision::time::Timestamp;
 
 /// An evaluation: the usage before the call, and after it if it passes.
-pub(super) struct Judge<'a> {
+pub(super) struct Evaluation<'a> {
     rule: &'a Rule,
     cost: u32,
     /// Whether the evaluation must change nothing.
@@ -27,7 +27,7 @@ pub(super) struct Judge<'a> {
 }
 
 /// The result of an evaluation.
-pub(super) struct Judgement {
+pub(super) struct Evaluated {
     /// The verdict.
     pub(super) verdict: Verdict,
     /// Whether this call is the first above a tier in its window.
@@ -42,28 +42,36 @@ pub(super) struct Judgement {
     pub(super) reached: Option<(u32, u64)>,
 }
 
-impl<'a> Judge<'a> {
+impl<'a> Evaluation<'a> {
     /// Loads the usage of a key. Cost 0 is evaluated like 1.
     pub(super) fn new(
         check: &'a CheckRate,
         look: bool,
         meter: &Meter,
         now: Timestamp,
-    ) -> Judge<'a> {
+    ) -> Evaluation<'a> {
         let rule = &*check.rule;
         let Loaded { usages, notices, moved } = meter.load(rule, now);
-        Judge { rule, cost: check.cost.max(1), look, now, usages, notices, changed: moved && !look }
+        Evaluation {
+            rule,
+            cost: check.cost.max(1),
+            look,
+            now,
+            usages,
+            notices,
+            changed: moved && !look,
+        }
     }
 
     /// Evaluates the check. `known` is the key's last ban, in force or not.
-    pub(super) fn judge(&mut self, known: Option<&BanRecord>) -> Judgement {
+    pub(super) fn evaluate(&mut self, known: Option<&BanRecord>) -> Evaluated {
         let tier = self.tier();
         let reached = tier.map(|(_, tier, total)| (tier.above, total));
         if let Some(ban) = known.filter(|ban| ban.until > self.now) {
             // The call passes when the ban has ended and all limits have room.
             let wait = (ban.until.0 - self.now.0).max(self.longest_wait(0));
             let (verdict, ban) = (Verdict::Ban, Some(ban.clone()));
-            return Judgement { verdict, crossed: false, wait, ban, banned: false, reached };
+            return Evaluated { verdict, crossed: false, wait, ban, banned: false, reached };
         }
         if let Some((level, tier, _)) = tier.filter(|(_, tier, _)| tier.action == TierAction::Ban) {
             let strikes = known.map_or(0, |ban| ban.strikes).saturating_add(1);
@@ -74,11 +82,11 @@ impl<'a> Judge<'a> {
             let ban = BanRecord::new(self.now, length, memory, strikes, reason);
             let (crossed, ban) = (self.cross(level), Some(ban).filter(|_| !self.look));
             let banned = ban.is_some();
-            return Judgement { verdict: Verdict::Ban, crossed, wait, ban, banned, reached };
+            return Evaluated { verdict: Verdict::Ban, crossed, wait, ban, banned, reached };
         }
         let (verdict, crossed, wait) =
             self.count(tier.map(|(level, tier, _)| (level, tier.action)));
-        Judgement { verdict, crossed, wait, ban: None, banned: false, reached }
+        Evaluated { verdict, crossed, wait, ban: None, banned: false, reached }
     }
 
     /// Evaluates a key that is not banned and reaches no BAN tier.

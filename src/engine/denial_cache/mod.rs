@@ -49,7 +49,7 @@ use told::Told;
 const GENERATIONS: usize = 1 << 14;
 
 /// The denial cache of a server.
-pub(super) struct Denials {
+pub(super) struct DenialCache {
     /// The clock by which entries age.
     clock: Clock,
     /// Seeded at random, so callers cannot choose colliding keys.
@@ -72,19 +72,19 @@ pub(super) struct Denials {
 pub trait Shelved: Deniable<State: Kept> + Degradable {
     /// The cache of this kind of decision.
     #[expect(private_interfaces, reason = "only the engine's own decisions have one")]
-    fn shelf(denials: &Denials) -> &Shelf<Self::Denial>;
+    fn shelf(denials: &DenialCache) -> &Shelf<Self::Denial>;
 }
 
 impl Shelved for AdmitTask {
     #[expect(private_interfaces, reason = "as above")]
-    fn shelf(denials: &Denials) -> &Shelf<FullPool> {
+    fn shelf(denials: &DenialCache) -> &Shelf<FullPool> {
         &denials.pools
     }
 }
 
 impl Shelved for CheckRate {
     #[expect(private_interfaces, reason = "as above")]
-    fn shelf(denials: &Denials) -> &Shelf<RefusedKey> {
+    fn shelf(denials: &DenialCache) -> &Shelf<RefusedKey> {
         &denials.keys
     }
 }
@@ -111,16 +111,16 @@ pub(super) struct Ticket {
     since: Timestamp,
 }
 
-impl fmt::Debug for Denials {
+impl fmt::Debug for DenialCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Denials").field("clock", &self.clock).finish_non_exhaustive()
+        f.debug_struct("DenialCache").field("clock", &self.clock).finish_non_exhaustive()
     }
 }
 
-impl Denials {
+impl DenialCache {
     /// Creates an empty cache whose entries age by this clock.
-    pub(super) fn new(clock: Clock) -> Denials {
-        Denials {
+    pub(super) fn new(clock: Clock) -> DenialCache {
+        DenialCache {
             clock,
             hasher: RandomState::new(),
             generations: (0..GENERATIONS).map(|_| AtomicU32::new(0)).collect(),
@@ -223,7 +223,7 @@ impl Denials {
 
 /// Decisions in flight. If dropped before [`Watch::settle`], all of them count as executed.
 pub(super) struct Watch<'a, D: Decision> {
-    denials: &'a Denials,
+    denials: &'a DenialCache,
     /// Empty once their outcomes were applied.
     decisions: &'a [D],
 }

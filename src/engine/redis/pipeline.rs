@@ -46,7 +46,7 @@ const WAITING_MAX: usize = 16_384;
 
 /// A pipeline to a node.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct Pipeline {
     pub(super) shared: Arc<Shared>,
     pub(super) monitor: Arc<Monitor>,
     /// The connections of this pipeline.
@@ -72,11 +72,15 @@ struct Queue {
     is_starting: bool,
 }
 
-impl Lane {
+impl Pipeline {
     /// Creates a pipeline with at most `connections`. Call it on the thread that uses it: the pool
     /// belongs to that thread's runtime.
-    pub(super) fn new(shared: Arc<Shared>, monitor: Arc<Monitor>, connections: u32) -> Arc<Lane> {
-        Lane::with(shared, monitor, connections, None)
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        monitor: Arc<Monitor>,
+        connections: u32,
+    ) -> Arc<Pipeline> {
+        Pipeline::with(shared, monitor, connections, None)
     }
 
     /// Creates a bulk pipeline. Pipelines with the same `turn` have one batch in flight together.
@@ -84,8 +88,8 @@ impl Lane {
         shared: Arc<Shared>,
         monitor: Arc<Monitor>,
         turn: Arc<Semaphore>,
-    ) -> Arc<Lane> {
-        Lane::with(shared, monitor, BULK_CONNECTIONS, Some(turn))
+    ) -> Arc<Pipeline> {
+        Pipeline::with(shared, monitor, BULK_CONNECTIONS, Some(turn))
     }
 
     fn with(
@@ -93,7 +97,7 @@ impl Lane {
         monitor: Arc<Monitor>,
         connections: u32,
         turn: Option<Arc<Semaphore>>,
-    ) -> Arc<Lane> {
+    ) -> Arc<Pipeline> {
         let failed = Arc::new(watch::Sender::new(0));
         let pool = bb8::Pool::builder()
             .max_size(connections)
@@ -102,11 +106,11 @@ impl Lane {
             // The deadline of each call bounds the wait.
             .retry_connection(false)
             .build_unchecked(Connector::new(monitor.clone(), failed.clone()));
-        Arc::new(Lane { shared, monitor, pool, failed, queue: Mutex::default(), turn })
+        Arc::new(Pipeline { shared, monitor, pool, failed, queue: Mutex::default(), turn })
     }
 
     /// Queues a job, and starts a batch if fewer than the maximum are in flight.
-    pub(super) fn push(self: &Arc<Lane>, mut job: Job) {
+    pub(super) fn push(self: &Arc<Pipeline>, mut job: Job) {
         let mut queue = self.lock();
         job.ahead = queue.waiting.len();
         let line = match job.sending.goes_first {
@@ -137,7 +141,7 @@ impl Lane {
         queue.batches += 1;
         drop(queue);
         // A task: one caller may be cancelled while the others wait.
-        tokio::spawn(Batches { lane: self.clone(), is_counted: true }.drive());
+        tokio::spawn(Batches { pipeline: self.clone(), is_counted: true }.drive());
     }
 
     /// Fails all waiting jobs, because the node is unreachable.
@@ -212,7 +216,7 @@ impl Queue {
 
 /// A sequence of batches on one connection slot.
 struct Batches {
-    lane: Arc<Lane>,
+    pipeline: Arc<Pipeline>,
     /// Whether it counts towards the pipeline's batches in flight.
     is_counted: bool,
 }
@@ -222,11 +226,11 @@ impl Batches {
     async fn drive(mut self) {
         while self.goes_on() {
             // Borrows the connection first: jobs that arrive until then join the batch.
-            let lane = self.lane.clone();
-            match connection::borrow(&lane.pool, &lane.monitor, &lane.failed).await {
+            let pipeline = self.pipeline.clone();
+            match connection::borrow(&pipeline.pool, &pipeline.monitor, &pipeline.failed).await {
                 Ok(mut connection) => self.send(&mut connection).await,
                 Err(error) => {
-                    lane.take().into_iter().for_each(|job| job.answer(Err(error.clone())));
+                    pipeline.take().into_iter().for_each(|job| job.answer(Err(error.clone())));
                 }
             }
         }
@@ -234,7 +238,7 @@ impl Batches {
 
     /// Whether jobs wait. If not, the next job starts new batches.
     fn goes_on(&mut self) -> bool {
-        let mut queue = self.lane.lock();
+        let mut queue = self.pipeline.lock();
         if self.is_counted && queue.is_empty() {
             self.is_counted = false;
             queue.leave();
@@ -244,17 +248,17 @@ impl Batches {
 
     /// Sends one batch, and returns when it is answered.
     async fn send(&mut self, connection: &mut Connection) {
-        let lane = self.lane.clone();
-        let turn = match &lane.turn {
+        let pipeline = self.pipeline.clone();
+        let turn = match &pipeline.turn {
             Some(turn) => turn.acquire().await.ok(),
             None => None,
         };
-        let jobs = lane.take();
+        let jobs = pipeline.take();
         if jobs.is_empty() {
             return;
         }
-        let mut state = lane.monitor.state();
-        let exchange = lane.exchange(connection, jobs);
+        let mut state = pipeline.monitor.state();
+        let exchange = pipeline.exchange(connection, jobs);
         tokio::pin!(exchange);
         tokio::select! {
             () = &mut exchange => return,
@@ -264,14 +268,14 @@ impl Batches {
         // fail the waiting ones.
         self.release();
         drop(turn);
-        lane.fail_waiting();
+        pipeline.fail_waiting();
         exchange.await;
     }
 
     /// Frees the slot of a batch that no longer counts.
     fn release(&mut self) {
         if take(&mut self.is_counted) {
-            self.lane.lock().leave();
+            self.pipeline.lock().leave();
         }
     }
 }

@@ -29,7 +29,7 @@ impl Range {
 
 /// The answer to a request for values.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Allotment {
+pub enum Allocation {
     /// These values belong to the caller.
     Given {
         /// The values.
@@ -53,9 +53,9 @@ pub enum Allotment {
     },
 }
 
-impl Allotment {
+impl Allocation {
     /// Reads a reply of `lua/sequence/next.lua`. Fails if the range is not possible.
-    pub(super) fn parse(reply: &mut Reply) -> Result<Allotment, Error> {
+    pub(super) fn parse(reply: &mut Reply) -> Result<Allocation, Error> {
         const FLOOR_APPLIED: u64 = 1;
         const REPLAYED: u64 = 2;
         Ok(match reply.number()? {
@@ -71,19 +71,19 @@ impl Allotment {
                     )));
                 }
                 let floor_applied = flags & FLOOR_APPLIED != 0;
-                Allotment::Given { range, floor_applied, replayed }
+                Allocation::Given { range, floor_applied, replayed }
             }
-            1 => Allotment::OutOfRange,
-            2 => Allotment::TooFarAhead { by_floor: reply.number()? != 0 },
-            3 => Allotment::Unreserved { last: decimal(reply)? },
+            1 => Allocation::OutOfRange,
+            2 => Allocation::TooFarAhead { by_floor: reply.number()? != 0 },
+            3 => Allocation::Unreserved { last: decimal(reply)? },
             status => return unknown_status(status),
         })
     }
 
     /// Splits the allocation of merged requests into one for each count, in order. `None` if it was
     /// refused: each request is then decided separately.
-    pub(super) fn share(&self, counts: impl Iterator<Item = u64>) -> Option<Vec<Allotment>> {
-        let Allotment::Given { range, floor_applied, .. } = self else { return None };
+    pub(super) fn share(&self, counts: impl Iterator<Item = u64>) -> Option<Vec<Allocation>> {
+        let Allocation::Given { range, floor_applied, .. } = self else { return None };
         let mut given = 0;
         let parts = counts.map(|count| {
             // After the first part, the sequence is above the floor.
@@ -91,7 +91,7 @@ impl Allotment {
             given += count;
             let last = range.first() + (given - 1) * range.step;
             let range = Range { last, step: range.step, count };
-            Allotment::Given { range, floor_applied, replayed: false }
+            Allocation::Given { range, floor_applied, replayed: false }
         });
         Some(parts.collect())
     }

@@ -30,7 +30,7 @@ use crate::decision::{
 /// The most waiting decisions in all partitions. Further ones fail with [`Error::Overloaded`].
 const WAITING_MAX: usize = 4096;
 /// The most waiting decisions of one partition, so that a slow partition leaves room for others.
-const LANE_MAX: usize = 1024;
+const LINE_MAX: usize = 1024;
 /// The most decisions of a partition that are decided in one batch.
 const TAKE_MAX: usize = 512;
 
@@ -49,7 +49,7 @@ pub trait Take<D: Decision>: Send + Sync + 'static {
 
 /// The coalescer of one kind of decision.
 #[derive(Debug)]
-pub struct Lanes<D: Joined, T> {
+pub struct Coalescer<D: Joined, T> {
     take: T,
     /// The waiting decisions by partition. An entry exists while a task decides for its partition.
     waiting: Mutex<Queues<D>>,
@@ -60,8 +60,8 @@ pub struct Lanes<D: Joined, T> {
 /// The decisions that wait.
 #[derive(Debug)]
 struct Queues<D: Decision> {
-    /// By partition, in order of arrival; an entry is a lane that runs.
-    lanes: HashMap<Box<[u8]>, Vec<Waiting<D>>>,
+    /// By partition, in order of arrival; an entry is a line with a running task.
+    lines: HashMap<Box<[u8]>, Vec<Waiting<D>>>,
     /// The number of the next decision.
     next: u64,
 }
@@ -76,12 +76,12 @@ struct Waiting<D: Decision> {
     _place: OwnedSemaphorePermit,
 }
 
-impl<D: Joined<Outcome: Clone>, T: Take<D>> Lanes<D, T> {
+impl<D: Joined<Outcome: Clone>, T: Take<D>> Coalescer<D, T> {
     /// Creates a coalescer that decides batches with `take`.
-    pub fn new(take: T) -> Arc<Lanes<D, T>> {
+    pub fn new(take: T) -> Arc<Coalescer<D, T>> {
         let places = Arc::new(Semaphore::new(WAITING_MAX));
-        let waiting = Mutex::new(Queues { lanes: HashMap::new(), next: 0 });
-        Arc::new(Lanes { take, waiting, places })
+        let waiting = Mutex::new(Queues { lines: HashMap::new(), next: 0 });
+        Arc::new(Coalescer { take, waiting, places })
     }
 
     /// Decides `decision` together with others of its partition. Fails with [`Error::Overloaded`] if
@@ -101,7 +101,7 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Lanes<D, T> {
         if is_first {
             // A task, since the caller may be cancelled while others of the partition wait.
             let partition = partition.clone();
-            tokio::spawn(Lane { lanes: self.clone(), partition }.drive());
+            tokio::spawn(Line { coalescer: self.clone(), partition }.drive());
         }
         match timeout_at(deadline.into(), answer).await {
             Ok(Ok(outcome)) => outcome,
@@ -117,14 +117,14 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Lanes<D, T> {
         let mut queues = self.lock();
         let number = queues.next;
         waiting.number = number;
-        let is_first = match queues.lanes.get_mut(partition) {
-            Some(lane) if lane.len() >= LANE_MAX => return Err(budget::overloaded(Limit::Waiters)),
-            Some(lane) => {
-                lane.push(waiting);
+        let is_first = match queues.lines.get_mut(partition) {
+            Some(line) if line.len() >= LINE_MAX => return Err(budget::overloaded(Limit::Waiters)),
+            Some(line) => {
+                line.push(waiting);
                 false
             }
             None => {
-                queues.lanes.insert(partition.into(), vec![waiting]);
+                queues.lines.insert(partition.into(), vec![waiting]);
                 true
             }
         };
@@ -132,12 +132,12 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Lanes<D, T> {
         Ok((number, is_first))
     }
 
-    /// Takes a decision out of its lane; false if it has been taken already.
+    /// Takes a decision out of its line; false if it has been taken already.
     fn withdraw(&self, partition: &[u8], number: u64) -> bool {
         let mut queues = self.lock();
-        let Some(lane) = queues.lanes.get_mut(partition) else { return false };
-        let found = lane.binary_search_by_key(&number, |waiting| waiting.number);
-        found.map(|place| drop(lane.remove(place))).is_ok()
+        let Some(line) = queues.lines.get_mut(partition) else { return false };
+        let found = line.binary_search_by_key(&number, |waiting| waiting.number);
+        found.map(|place| drop(line.remove(place))).is_ok()
     }
 
     fn lock(&self) -> MutexGuard<'_, Queues<D>> {
@@ -224,38 +224,38 @@ fn all<T: Clone>(outcomes: Outcomes<T>, number: usize) -> Vec<Result<T, Error>> 
 }
 
 /// The task that decides for one partition.
-struct Lane<D: Joined<Outcome: Clone>, T: Take<D>> {
-    lanes: Arc<Lanes<D, T>>,
+struct Line<D: Joined<Outcome: Clone>, T: Take<D>> {
+    coalescer: Arc<Coalescer<D, T>>,
     partition: Box<[u8]>,
 }
 
-impl<D: Joined<Outcome: Clone>, T: Take<D>> Lane<D, T> {
+impl<D: Joined<Outcome: Clone>, T: Take<D>> Line<D, T> {
     /// Decides batches until none waits.
     async fn drive(self) {
         while let Some(taken) = self.next() {
-            self.lanes.decide(taken).await;
+            self.coalescer.decide(taken).await;
         }
     }
 
     /// Takes the next batch. If none waits, removes the partition's entry and ends the task.
     fn next(&self) -> Option<Vec<Waiting<D>>> {
-        let mut queues = self.lanes.lock();
-        let lane = queues.lanes.get_mut(&self.partition)?;
-        if lane.is_empty() {
-            queues.lanes.remove(&self.partition);
+        let mut queues = self.coalescer.lock();
+        let line = queues.lines.get_mut(&self.partition)?;
+        if line.is_empty() {
+            queues.lines.remove(&self.partition);
             return None;
         }
-        let number = lane.len().min(TAKE_MAX);
-        Some(lane.drain(..number).collect())
+        let number = line.len().min(TAKE_MAX);
+        Some(line.drain(..number).collect())
     }
 }
 
-impl<D: Joined<Outcome: Clone>, T: Take<D>> Drop for Lane<D, T> {
+impl<D: Joined<Outcome: Clone>, T: Take<D>> Drop for Line<D, T> {
     fn drop(&mut self) {
         // After a panic: waiting callers must not hang, and the next decision must start a new
         // task. Dropping the queue drops their senders.
         if std::thread::panicking() {
-            self.lanes.lock().lanes.remove(&self.partition);
+            self.coalescer.lock().lines.remove(&self.partition);
         }
     }
 }
