@@ -26,7 +26,7 @@ mod stock;
 mod unary;
 
 pub use admission::Admission;
-pub use held::{Holding, OpenStream};
+pub use held::{Holding, OpenStream, poll_stream};
 pub use load::takes_first;
 pub use lock::Lock;
 pub use rate::Rate;

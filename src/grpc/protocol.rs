@@ -21,7 +21,7 @@ const POST: HeaderValue = HeaderValue::from_static("POST");
 const REPEATED_MAX: usize = 128;
 
 /// The request headers of a call that Tollgate reads.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Preamble {
     /// The timeout of the caller.
     pub(super) timeout: Option<Duration>,
@@ -29,9 +29,8 @@ pub(super) struct Preamble {
 }
 
 /// The encoding of the messages of a request.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Encoding {
-    #[default]
     None,
     Gzip,
     Unknown,

@@ -27,7 +27,7 @@ where
 {
     fn execute(&self, stream: F) {
         let open = self.0.clone().open();
-        let task = Task { stream, open, late: None, _room: MaybeUninit::uninit() };
+        let task = Task { stream, open, late: None, _padding: MaybeUninit::uninit() };
         if !grpc::takes_first() {
             tokio::spawn(task);
             return;
@@ -52,7 +52,7 @@ pin_project! {
         late: Option<Box<Late>>,
         // Grows the memory of the task from 384 to 512 bytes. mimalloc aligns powers of two without
         // a search, and would take 512 bytes for 384 as well.
-        _room: MaybeUninit<[u8; 136]>,
+        _padding: MaybeUninit<[u8; 136]>,
     }
 }
 
@@ -69,7 +69,7 @@ impl<F: Future<Output = ()>> Future for Task<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Projected { stream, open, late, .. } = self.project();
         let unsent = late.as_ref().map_or(0, |late| late.part);
-        let (polled, unsent) = open.run(unsent, || stream.poll(cx));
+        let (polled, unsent) = grpc::poll_stream(unsent, || stream.poll(cx));
         if polled.is_ready() {
             return Poll::Ready(());
         }

@@ -1,9 +1,9 @@
 //! The state of one shard: a table of partitions for each capability.
 //!
-//! A table is an incremental map (`src/decision/incremental_map/`), written by hand for a reason. A map of the
-//! standard library moves all entries at once when it grows, under the mutex of the shard. Pauses
-//! of 359 ms were measured. The incremental map moves one or two segments of a few hundred entries
-//! at a time.
+//! A table is an incremental map (`src/decision/incremental_map/`), written by hand for a reason. A
+//! map of the standard library moves all entries at once when it grows, under the mutex of the
+//! shard. Pauses of 359 ms were measured. The incremental map moves one or two segments of a few
+//! hundred entries at a time.
 
 use crate::{
     admission,

@@ -7,8 +7,8 @@
 //!
 //! - `address`, `options`, `source`: the URL, the settings, and where a node is
 //! - `topology`, `cluster`, `map`, `slot`: the routing from a key to a node
-//! - `node`, `monitor`, `preflight`, `primary_id`, `skew`: a node; its health, preflight, primary id, and
-//!   the token lead over its clock
+//! - `node`, `monitor`, `preflight`, `primary_id`, `skew`: a node; its health, preflight, primary
+//!   id, and the token lead over its clock
 //! - `job`, `pipeline`, `batch`, `connection`, `evaluate`, `confirm`, `shared`: the pipelines, and
 //!   replica acknowledgement
 //! - `index`, `listing`, `round`, `hints`: the index of partitions for listings and the sweeper,

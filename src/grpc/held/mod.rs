@@ -204,6 +204,14 @@ pub(super) fn sent() {
     UNSENT.set(0);
 }
 
+/// Polls a stream. `unsent` is the number of its given part that was not sent before. Returns that
+/// of now; 0 for none.
+pub fn poll_stream<T>(unsent: u64, poll: impl FnOnce() -> T) -> (T, u64) {
+    UNSENT.set(unsent);
+    let polled = poll();
+    (polled, UNSENT.get())
+}
+
 /// A stream that counts until it is dropped.
 #[derive(Debug)]
 pub struct OpenStream(Arc<Holding>);
@@ -212,14 +220,6 @@ impl OpenStream {
     /// The time in which a caller must take a part of an answer.
     pub fn answer_timeout(&self) -> Duration {
         self.0.answer_timeout()
-    }
-
-    /// Polls the stream. `unsent` is the number of the given part that was not sent before.
-    /// Returns that of now; 0 for none.
-    pub fn run<T>(&self, unsent: u64, poll: impl FnOnce() -> T) -> (T, u64) {
-        UNSENT.set(unsent);
-        let polled = poll();
-        (polled, UNSENT.get())
     }
 }
 

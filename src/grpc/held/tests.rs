@@ -46,14 +46,12 @@ fn streams_count_in_blocks_beyond_the_free_ones() {
 
 #[test]
 fn a_part_that_is_not_sent_is_known_to_its_stream_alone() {
-    let (_peers, holding) = holding(CallerLimits::DEFAULT);
-    let (one, other) = (holding.clone().open(), holding.clone().open());
-    let (_, first) = one.run(0, give);
-    let (_, second) = other.run(0, || ());
+    let (_, first) = poll_stream(0, give);
+    let (_, second) = poll_stream(0, || ());
     assert!(first > 0 && second == 0);
-    assert_eq!(one.run(first, || ()), ((), first), "it waits still");
-    assert_ne!(one.run(first, give), ((), first), "the next part");
-    assert_eq!(one.run(first, sent), ((), 0));
+    assert_eq!(poll_stream(first, || ()), ((), first), "it waits still");
+    assert_ne!(poll_stream(first, give), ((), first), "the next part");
+    assert_eq!(poll_stream(first, sent), ((), 0));
 }
 
 #[tokio::test]
