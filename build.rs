@@ -1,15 +1,15 @@
-//! Compiles `proto/` without an installed protoc.
+//! Compiles `proto/` without an installed protoc, and builds the scripts of `lua/`.
 //!
-//! Generates two sets of Rust types from the same files:
-//! - `server`: every `string` is a `Bytes`, with the same wire format. A name is then a slice of
-//!   the received message instead of a copy. Text that is not UTF-8 reaches our validation,
-//!   which names all bad fields of a request at once. Prost would refuse the first one, without
-//!   the field's name.
-//! - `client`: plain types, for the commands that call a server, and for tests.
-//!
-//! Reflection serves the original descriptors.
+//! In the generated messages every `string` is a `Bytes`, with the same wire format. A name is then
+//! a slice of the received message instead of a copy. Text that is not UTF-8 reaches our
+//! validation, which names all bad fields of a request at once. Prost would refuse the first one,
+//! without the field's name. `clients/rust` has plain messages. Reflection serves the original
+//! descriptors.
 
-use std::{env, error::Error, fs, path::PathBuf};
+#[path = "src/decision/script/include.rs"]
+mod include;
+
+use std::{env, error::Error, fmt::Write, fs, path::PathBuf};
 
 use prost_types::{DescriptorProto, FileDescriptorSet, field_descriptor_proto::Type};
 
@@ -23,25 +23,19 @@ const PROTOS: [&str; 5] = [
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
+    println!("cargo:rerun-if-changed=lua");
     let out = PathBuf::from(env::var("OUT_DIR")?);
+    fs::write(out.join("scripts.rs"), scripts()?)?;
+
     let mut compiler = protox::Compiler::new(["proto"])?;
     compiler.include_source_info(true).include_imports(true).open_files(PROTOS)?;
     fs::write(out.join("descriptors.bin"), compiler.encode_file_descriptor_set())?;
 
-    let descriptors = compiler.file_descriptor_set();
-    generate(descriptors.clone(), out.join("client"), true)?;
-    generate(with_bytes(descriptors), out.join("server"), false)
-}
-
-fn generate(set: FileDescriptorSet, out: PathBuf, client: bool) -> Result<(), Box<dyn Error>> {
-    fs::create_dir_all(&out)?;
     tonic_prost_build::configure()
-        .build_client(client)
-        .build_server(!client)
-        .codec_path(if client { "tonic_prost::ProstCodec" } else { "crate::grpc::codec::Codec" })
+        .build_client(false)
+        .codec_path("crate::grpc::codec::Codec")
         .bytes(".")
-        .out_dir(out)
-        .compile_fds(set)?;
+        .compile_fds(with_bytes(compiler.file_descriptor_set()))?;
     Ok(())
 }
 
@@ -62,4 +56,40 @@ fn strings_to_bytes(message: &mut DescriptorProto) {
         }
     }
     message.nested_type.iter_mut().for_each(strings_to_bytes);
+}
+
+/// The table of all scripts, as Rust.
+fn scripts() -> Result<String, Box<dyn Error>> {
+    let (mut code, mut all, mut open) = (String::new(), String::new(), String::new());
+    for script in include::build(&lua_files()?)? {
+        let include::Built { name, keys, argv, shared, gives_tokens, text } = script;
+        let (folder, verb) = name.split_once('/').ok_or("a script outside a folder")?;
+        if open != folder {
+            let end = if open.is_empty() { "" } else { "}\n" };
+            writeln!(code, "{end}/// The scripts of `lua/{folder}/`.\npub mod {folder} {{")?;
+            writeln!(code, "use super::Script;")?;
+            folder.clone_into(&mut open);
+        }
+        let verb = verb.to_uppercase();
+        writeln!(code, "/// `lua/{name}.lua`\npub static {verb}: Script = Script {{")?;
+        writeln!(code, "name: {name:?}, keys: {keys}, argv: {argv}, shared: {shared:?},")?;
+        writeln!(code, "gives_tokens: {gives_tokens}, text: {text:?} }};")?;
+        write!(all, "&{folder}::{verb}, ")?;
+    }
+    writeln!(code, "}}\n/// All scripts.\npub static ALL: &[&Script] = &[{all}];")?;
+    Ok(code)
+}
+
+fn lua_files() -> Result<include::Files, Box<dyn Error>> {
+    let mut files = include::Files::new();
+    for folder in fs::read_dir("lua")?.collect::<Result<Vec<_>, _>>()? {
+        if folder.file_type()?.is_dir() {
+            for file in fs::read_dir(folder.path())?.collect::<Result<Vec<_>, _>>()? {
+                let path = file.path().with_extension("");
+                let name = path.strip_prefix("lua")?.to_str().ok_or("a name that is not UTF-8")?;
+                files.insert(name.to_owned(), fs::read_to_string(file.path())?);
+            }
+        }
+    }
+    Ok(files)
 }

@@ -15,10 +15,8 @@ mod process;
 use std::{env, time::Duration};
 
 use process::{Process, serve};
-use tollgate::{
-    decision::time::monotonic,
-    grpc::client::pb::{self, admission_service_client::AdmissionServiceClient},
-};
+use tollgate::decision::time::monotonic;
+use tollgate_client::pb::{self, admission_service_client::AdmissionServiceClient};
 use tonic::transport::Channel;
 
 type Client = AdmissionServiceClient<Channel>;

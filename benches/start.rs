@@ -67,7 +67,7 @@ async fn fill(folder: &Path, leases: usize, pools: usize) {
         let device = name(&format!("device-{:06}", lease / pools));
         let (task, lease_duration) = (Some(name(&format!("task-{lease}"))), None);
         let admit = AdmitTask { pool, device, task, lease_duration, settings, place: None };
-        let answer = engine.run(&admit, monotonic() + Duration::from_secs(60)).await.unwrap();
+        let answer = engine.store(&admit, monotonic() + Duration::from_secs(60)).await.unwrap();
         assert!(matches!(answer.decision, AdmitDecision::Admitted { replayed: false, .. }));
     }
     tokio::time::sleep(Duration::from_secs(5)).await;
@@ -81,7 +81,7 @@ async fn start(folder: &Path, leases: usize, pools: usize) {
     let mut found = 0;
     for pool in 0..pools {
         let view = GetPool { pool: name(&format!("ar:{pool:04}")), settings: settings() };
-        let view = engine.run(&view, monotonic() + Duration::from_secs(60)).await.unwrap();
+        let view = engine.store(&view, monotonic() + Duration::from_secs(60)).await.unwrap();
         found += view.usage.in_use as usize;
     }
     assert_eq!(found, leases, "every lease is there");

@@ -4,9 +4,8 @@
 //! trip. Two executors run each decision, and a differential test proves that they agree.
 //!
 //! # Map
-//! - [`cli`]: the `tollgate` command; `main` only calls it. [`cli::caller`]: the commands that make
-//!   single calls or watch. [`cli::fleet`]: simulated devices that create load.
-//!   [`cli::transfer`]: export and import.
+//! - [`cli`]: the `tollgate` command, one module per sub-command; `main` only calls it.
+//!   [`cli::fleet`]: simulated devices that create load.
 //! - [`config`]: flags, environment and `tollgate.toml`.
 //! - [`server`]: listeners, threads, routes, health, drain, logs.
 //! - [`grpc`]: parses requests into decisions and converts outcomes into responses.
@@ -18,8 +17,9 @@
 //!   time, leases, waiters, events, errors, scripts, persistence.
 //!
 //! Dependencies point one way: cli → config → server → grpc → engine → capabilities → decision; no
-//! two folders depend on each other. Only `grpc` uses the generated messages, only `grpc` and
-//! `server` use tonic, only `engine::redis` uses Redis.
+//! two folders depend on each other. The commands are clients of a server, by the crate
+//! `tollgate_client` of `clients/rust`. Only `grpc` uses the generated messages of the server, only
+//! `grpc` and `server` use tonic, only `engine::redis` uses Redis.
 //!
 //! # The path of a request
 //! 1. [`server`] assigns the connection to a thread. Each thread has a single-threaded runtime; a

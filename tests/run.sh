@@ -26,7 +26,7 @@ export TOLLGATE_TEST_REDIS="redis://127.0.0.1:$port"
 # More threads than cores: most tests spend their time waiting.
 export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * $(nproc 2>/dev/null || echo 2)))}"
 
-cargo test --locked "$@"
+cargo test --locked --workspace "$@"
 
 # The same tests again on a Redis Cluster, and on a Redis with Sentinels.
 if [ $# = 0 ]; then

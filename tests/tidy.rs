@@ -5,8 +5,12 @@
 
 #[path = "tidy/circles.rs"]
 mod circles;
+#[path = "tidy/fragments.rs"]
+mod fragments;
 #[path = "tidy/pages.rs"]
 mod pages;
+#[path = "tidy/scripts.rs"]
+mod scripts;
 
 use std::{
     collections::BTreeSet,
@@ -14,10 +18,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tollgate::decision::script;
-
 const LINES_MAX: usize = 400;
-const SCRIPT_LINES_MAX: usize = 110;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -65,13 +66,9 @@ fn names_of(group: &str) -> String {
 
 #[test]
 fn files_are_short() {
-    for (folder, ending, most) in
-        [("src", "rs", LINES_MAX), ("tests", "rs", LINES_MAX), ("lua", "lua", SCRIPT_LINES_MAX)]
-    {
-        for (path, text) in files(folder, ending) {
-            let lines = text.lines().count();
-            assert!(lines <= most, "{}: {lines} lines, at most {most}", path.display());
-        }
+    for (path, text) in ["src", "clients", "tests"].iter().flat_map(|folder| files(folder, "rs")) {
+        let lines = text.lines().count();
+        assert!(lines <= LINES_MAX, "{}: {lines} lines, at most {LINES_MAX}", path.display());
     }
 }
 
@@ -90,10 +87,11 @@ fn code_with_imports(text: &str) -> String {
 #[test]
 fn dependencies_are_named_in_their_own_places() {
     // A word, and the only places that may contain it.
-    let places: [(&str, &[&str]); 7] = [
+    let places: [(&str, &[&str]); 8] = [
         ("tonic::", &["src/grpc", "src/server"]),
         ("tonic_", &["src/grpc", "src/server"]),
-        ("pb::", &["src/grpc", "src/server/health.rs"]),
+        ("pb::", &["src/grpc", "src/server/health.rs", "src/cli"]),
+        ("tollgate_client", &["src/cli"]),
         ("redis::", &["src/engine", "src/config", "src/cli/mod.rs", "src/cli/command.rs"]),
         ("bb8", &["src/engine/redis"]),
         ("redb", &["src/engine/embedded/store"]),
@@ -173,153 +171,6 @@ fn capabilities_know_no_engine() {
     for (path, text) in capabilities.iter().flat_map(|folder| files(folder, "rs")) {
         for word in ["engine", "async", "std::time", "tokio"] {
             assert!(!code(&text).contains(word), "{} says {word}", path.display());
-        }
-    }
-}
-
-#[test]
-fn every_script_is_registered_once() {
-    let registered: BTreeSet<String> =
-        script::ALL.iter().map(|script| format!("lua/{}.lua", script.name)).collect();
-    let there: BTreeSet<String> = files("lua", "lua")
-        .into_iter()
-        .map(|(path, _)| path.to_str().unwrap().to_owned())
-        .filter(|path| !path.starts_with("lua/lib/"))
-        .collect();
-    assert_eq!(registered, there);
-    assert_eq!(registered.len(), script::ALL.len());
-}
-
-/// Commands by which scripts only read.
-const READS: [&str; 22] = [
-    "EXISTS",
-    "GET",
-    "HGET",
-    "HLEN",
-    "HMGET",
-    "INFO",
-    "LINDEX",
-    "LLEN",
-    "LRANGE",
-    "MGET",
-    "SISMEMBER",
-    "TIME",
-    "TYPE",
-    "ZCARD",
-    "ZCOUNT",
-    "ZRANGE",
-    "ZRANGEBYLEX",
-    "ZRANGEBYSCORE",
-    "ZRANK",
-    "ZREVRANGE",
-    "ZREVRANGEBYLEX",
-    "ZSCORE",
-];
-
-#[test]
-fn the_list_of_writing_commands_is_complete() {
-    let (mut called, mut listed) = (BTreeSet::new(), BTreeSet::new());
-    for (path, text) in files("lua", "lua") {
-        for call in code_of_script(&text).split("call('").skip(1) {
-            called.extend(call.split_once('\'').map(|(command, _)| command.to_owned()));
-        }
-        if path.ends_with("failure.lua") {
-            let list = text.split_once("local WRITES = {").unwrap().1.split_once('}').unwrap().0;
-            listed.extend(list.split('\'').skip(1).step_by(2).map(str::to_owned));
-        }
-    }
-    // Wake-ups may be denied: scripts call PUBLISH with pcall.
-    called.retain(|command| !READS.contains(&command.as_str()) && command != "PUBLISH");
-    assert_eq!(called, listed);
-}
-
-/// A script without its comments. `argv[i]` in a loop counts as reading all arguments.
-fn code_of_script(text: &str) -> String {
-    let code: Vec<&str> = text.lines().filter(|line| !line.starts_with("--")).collect();
-    let code = code.join("\n");
-    let loops = (1..=4).map(|i| format!(" argv[{i}]")).collect::<String>();
-    if code.contains("argv[i]") { code + &loops } else { code }
-}
-
-#[test]
-fn script_headers_declare_all_parameters() {
-    for script in script::ALL.iter() {
-        let (name, text) = (script.name, script.body());
-        let header: Vec<&str> = text
-            .lines()
-            .take_while(|line| line.starts_with("--"))
-            .map(|line| line[2..].trim())
-            .collect();
-        let rule = code_of_script(text);
-        let sentence = header.iter().take_while(|line| !line.is_empty()).copied();
-        assert!(
-            sentence.collect::<String>().ends_with('.'),
-            "{name}: the header does not start with a sentence"
-        );
-
-        // A fragment reads the shared parameters; the other ones are parameters of `decide`.
-        let (shared_keys, shared_argv) = script.shared().unwrap_or_default();
-        let shared = match shared_keys {
-            0 => format!("Shared argv[1..{shared_argv}]"),
-            _ => format!("Shared keys[1..{shared_keys}], argv[1..{shared_argv}]"),
-        };
-        assert_eq!(
-            header.contains(&shared.as_str()),
-            script.shared().is_some(),
-            "{name}: {shared}"
-        );
-        let mut parameters = vec!["now"];
-        for (kind, count, shared) in
-            [("keys", script.keys, shared_keys), ("argv", script.argv, shared_argv)]
-        {
-            let declared: Vec<&&str> =
-                header.iter().filter(|line| line.starts_with(&format!("{kind}["))).collect();
-            assert_eq!(declared.len(), count, "{name}: {kind} in the header");
-            for (index, line) in declared.iter().enumerate() {
-                let number = index + 1;
-                assert!(line.starts_with(&format!("{kind}[{number}] ")), "{name}: {line}");
-                let named = line.split(' ').nth(1).unwrap();
-                let read = format!("{kind}[{number}]");
-                match script.shared() {
-                    Some(_) if index >= shared => parameters.push(named),
-                    Some(_) => assert!(script.text(None).contains(&read), "{name}: {named}"),
-                    None => assert!(rule.contains(&read), "{name}: {named} is not read"),
-                }
-            }
-        }
-        let order: Vec<usize> = ["keys[1]", "argv[1]", "Returns", "Writes", "Cost"]
-            .iter()
-            .filter(|part| script.argv > 0 || **part != "argv[1]")
-            .map(|part| {
-                let at = header.iter().position(|line| line.starts_with(part));
-                at.unwrap_or_else(|| panic!("{name}: no {part} in the header"))
-            })
-            .collect();
-        assert!(order.is_sorted(), "{name}: the header is out of order");
-        let signature = text.lines().find_map(|line| line.strip_prefix("local function decide("));
-        let signature = signature.unwrap_or_else(|| panic!("{name}: no decide"));
-        match script.shared() {
-            Some(_) => {
-                assert!(signature.ends_with(&format!(", {})", parameters.join(", "))), "{name}")
-            }
-            None if script.argv > 0 => assert!(signature.starts_with("keys, argv, "), "{name}"),
-            None => assert!(signature.starts_with("keys, _, "), "{name}"),
-        }
-    }
-}
-
-#[test]
-fn scripts_follow_the_contract() {
-    for (path, text) in files("lua", "lua") {
-        let path = path.display();
-        let calls_clock = text.contains("'TIME'");
-        assert_eq!(calls_clock, path.to_string() == "lua/lib/clock.lua", "{path}: the clock");
-        for banned in ["cjson", "cmsgpack", "redis.log", "\t", "EVAL"] {
-            assert!(!text.contains(banned), "{path}: {banned:?}");
-        }
-        for (number, line) in text.lines().enumerate() {
-            assert!(line.len() <= 120, "{path}:{}: {} columns", number + 1, line.len());
-            assert_eq!(line, line.trim_end(), "{path}:{}", number + 1);
         }
     }
 }

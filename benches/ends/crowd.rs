@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
-use tollgate::grpc::client::pb::{self, PoolEventKind};
+use tollgate_client::pb::{self, PoolEventKind};
 
 use crate::{Client, Site, admit, micros, now};
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 use tonic::Request;
 
 use crate::{Client, Site, admit, micros};

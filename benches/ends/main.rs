@@ -25,10 +25,8 @@ use std::{
 };
 
 use process::{Process, serve_by};
-use tollgate::{
-    decision::time::{Clock, monotonic},
-    grpc::client::pb::{self, admission_service_client::AdmissionServiceClient},
-};
+use tollgate::decision::time::{Clock, monotonic};
+use tollgate_client::pb::{self, admission_service_client::AdmissionServiceClient};
 use tonic::transport::Channel;
 
 pub(crate) type Client = AdmissionServiceClient<Channel>;

@@ -49,7 +49,7 @@ where
     D: Decision<State: Kept>,
 {
     let began = waited.begin();
-    let outcome = engine.run(decision, monotonic() + PATIENCE).await;
+    let outcome = engine.store(decision, monotonic() + PATIENCE).await;
     let took = waited.but_for(began);
     if !matches!(outcome, Err(Error::Overloaded)) {
         outcome.unwrap();

@@ -89,7 +89,7 @@ impl Bench {
     {
         loop {
             let before = worked();
-            match self.engine.run(decision, monotonic() + PATIENCE).await {
+            match self.engine.store(decision, monotonic() + PATIENCE).await {
                 // Changes arrive faster than the disk writes them.
                 Err(Error::Overloaded) => sleep(Duration::from_millis(1)).await,
                 outcome => {

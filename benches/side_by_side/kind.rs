@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use prost_types::Duration;
-use tollgate::grpc::client::pb::{self, check_rate_request::Against};
+use tollgate_client::pb::{self, check_rate_request::Against};
 
 use crate::{
     call::{Call, Load, NUMBER, first_is},

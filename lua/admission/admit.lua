@@ -1,5 +1,19 @@
 -- Grants a task a lease if the pool has a free slot and no other waiter comes first.
 --
+-- @include admit
+-- @include changes
+-- @include expiry
+-- @include failover
+-- @include fencing
+-- @include grant
+-- @include leases
+-- @include pool
+-- @include pool_event
+-- @include queued
+-- @include task
+-- @include ticket
+-- @include wake_ups
+--
 -- keys[1] settings string: run-time settings.
 -- keys[2] token string: token record (lib/token.lua).
 -- keys[3] leases zset: leases by slot end.
@@ -20,86 +34,87 @@
 -- argv[7] history events kept at least, 100..1000000.
 -- argv[8] barging 1 if a call may take a free slot ahead of waiters, else 0.
 -- argv[9] confirmed 1 if a grant needs replica acknowledgement, else 0.
--- argv[10] seen "leader ms changed" (lib/failover.lua), empty for a pool without failover holds.
+-- argv[10] seen "primary_id ms changed" (lib/failover.lua), empty for a pool without failover holds.
 -- argv[11] device 1..256 bytes.
 -- argv[12] named the task, 1..256 bytes, empty for the device's oldest queued task.
 -- argv[13] asked_ms lease duration, ms, 100..86400000, empty for the pool's.
 -- argv[14] seed 0..2^32-1, spreads retry_after.
--- argv[15] place queue entry "number ticket wait_ms keep_ms kept_ms channel" (lib/turns.lua), empty
+-- argv[15] entry of the queue "number ticket wait_ms keep_ms kept_ms channel" (lib/ticket.lua), empty
 --          for a call that never waits.
 -- Shared keys[1..10], argv[1..10]
 --
 -- Returns {0 granted, capacity, in_use, token, grant, expire, (attempt, task, payload) if queued}.
 --         {1 replayed, the same}.
 --         {2 full, capacity, in_use, retry_after ms, ticket (0: does not wait, 1: ask again at
---          once), µs until a lease's end makes room or 0}.
+--          once), µs until the end of a lease frees a slot or 0}.
 --         {3 no queued task, capacity, in_use}.
 --         {4 paused, capacity 0, or failover hold: capacity, in_use, retry_after ms}.
 --         {5 finished, capacity, in_use}.
 -- Writes task, TTL: its slot end and retention; token, TTL: the pool's last slot end and retention,
---        with a leader 30 days more; leases, TTL: the same and 24 h; queue and places, TTL: 2 minutes;
+--        with a primary id 30 days more; leases, TTL: the same and 24 h; queue and places, TTL: 2 minutes;
 --        tickets, TTL: kept_ms; queued, backlog and due, permanent; events, TTL: 24 h.
 -- Cost O(log leases + log waiters + log queued): 15 µs, 30 µs for a call that waits, 150 µs for a
 --      dispatch of 64 KiB. A script call spends one allowance, at most 3 ms, on expired entries
 --      (lib/allowance.lua).
 local function share(keys, argv, now, first, last)
-  local pool = open_pool(keys, argv, now, first, last)
+  local pool = pool_open(keys, argv, now, first, last)
   pool.tickets, pool.barging, pool.confirmed = keys[10], argv[8] == '1', argv[9] == '1'
-  heed_failover(pool, argv[10], now)
-  pool.ended = reclaim(pool, call('ZCARD', pool.leases) - pool.in_use, now)
+  failover_hold(pool, argv[10], now)
+  pool.ended = expiry_reclaim(pool, call('ZCARD', pool.leases) - pool.in_use, now)
   return pool
 end
 
-local write = write_pool
+local write = changes_write
 
-local function decide(pool, now, task_key, device, named, asked_ms, seed, place)
+local function decide(pool, now, task_key, device, named, asked_ms, seed, entry)
   local waiter, member, task, more = device .. '\31' .. named, nil, nil, nil
   if named == '' then
     write(pool, now)
-    member, task, more = oldest_task(pool, device, now)
+    member, task, more = admit_oldest_task(pool, device, now)
   else
-    member, task, more = named_task(pool, waiter, task_key, now)
+    member, task, more = admit_named_task(pool, waiter, task_key, now)
   end
 
   local capacity, in_use = pool.capacity, pool.in_use
-  local free, own = capacity - in_use, task and holds_slot(pool, member, task, now) and 1 or 0
-  local answer = more and pack(NUMBERS6, 2, capacity, in_use, 1, AGAIN, 0)
-    or settled(pool, member, task, named, own, seed, now)
-  local turn, ticket = free > 0, 0
+  local free, own = capacity - in_use, task and leases_holds_slot(pool, member, task, now) and 1 or 0
+  local answer = more and pack(ADMIT_NUMBERS6, ADMIT_FULL, capacity, in_use, 1, TICKET_AGAIN, 0)
+    or admit_without_slot(pool, member, task, named, own, seed, now)
+  local proceeds, ticket = free > 0, 0
   if answer or own == 1 and free + own > 0 then
-    turn = true
-    if place ~= '' then
-      needs_no_turn(pool.queue, pool.places, waiter, place, free, now)
+    proceeds = true
+    if entry ~= '' then
+      ticket_drop(pool.queue, pool.places, waiter, entry, free, now)
     end
-  elseif place ~= '' or has_waiters(pool) then
+  elseif entry ~= '' or admit_has_waiters(pool) then
     call('LLEN', pool.events) -- fails if it has another type
     pool.waiters = nil
-    turn, ticket = take_turn(pool.queue, pool.places, pool.tickets, waiter, place, free, pool.barging, now)
+    proceeds, ticket = ticket_take_slot(pool.queue, pool.places, pool.tickets, waiter, entry, free, pool.barging, now)
   end
   if answer then
     if pool.confirmed and own == 1 and now < task.expire then
-      task.is_told = true
-      record_lease(pool, task_key, member, task, pool.last_token, now)
+      task.is_disclosed = true
+      grant_write_record(pool, task_key, member, task, pool.last_token, now)
     end
     return answer
-  elseif not turn then
-    local room = free <= 0 and until_room(pool, now)
-    return pack(NUMBERS6, 2, capacity, in_use, spread(room or KEPT_RETRY, seed, now), ticket, room or 0)
+  elseif not proceeds then
+    local wait = free <= 0 and admit_until_free(pool, now)
+    local retry = admit_spread(wait or ADMIT_RESERVED_RETRY, seed, now)
+    return pack(ADMIT_NUMBERS6, ADMIT_FULL, capacity, in_use, retry, ticket, wait or 0)
   end
 
   local lease = task and task.standing and task or { attempt = 0 }
-  local payload = lease.standing and payload_of(pool, member, lease)
+  local payload = lease.standing and queued_payload(pool, member, lease)
   if own == 1 then
-    end_lease(pool, member, task, now)
+    changes_replace_lease(pool, member, task, now)
   end
   lease.attempt = lease.standing and lease.attempt + 1 or 0
   -- Revoking a lease would free this slot, which an earlier lease of the task still holds.
-  lease.state, lease.is_told = 'L', pool.confirmed and own == 1
-  lease.token, lease.grant = next_token(pool.last_token, now), now
+  lease.state, lease.is_disclosed = TASK_LEASED, pool.confirmed and own == 1
+  lease.token, lease.grant = fencing_next_token(pool.last_token, now), now
   lease.expire = now + (tonumber(asked_ms) or pool.lease_ms) * 1000
   lease.slot_end = lease.expire + pool.grace_ms * 1000
-  pool.news[#pool.news + 1] = event(ADMITTED, lease.token, lease.attempt, member, now, nil, capacity)
-  put_lease(pool, task_key, member, lease, lease.token, now)
-  tell_end(pool.queue, pool.places, lease.slot_end - now)
-  return admitted(0, capacity, pool.in_use, member, lease, payload)
+  pool.news[#pool.news + 1] = pool_event(POOL_EVENT_ADMITTED, lease.token, lease.attempt, member, now, nil, capacity)
+  grant_write_lease(pool, task_key, member, lease, lease.token, now)
+  wake_ups_announce_end(pool.queue, pool.places, lease.slot_end - now)
+  return admit_reply(ADMIT_GRANTED, capacity, pool.in_use, member, lease, payload)
 end

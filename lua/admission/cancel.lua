@@ -1,5 +1,13 @@
 -- Removes a task from its device's queue.
 --
+-- @include events
+-- @include expiry
+-- @include leases
+-- @include pool_event
+-- @include queued
+-- @include strings
+-- @include task
+--
 -- keys[1] task string: task record.
 -- keys[2] leases zset: leases by slot end.
 -- keys[3] events list: history of the pool.
@@ -16,22 +24,25 @@
 --         {3 unknown or never queued, 0}.
 -- Writes queued, backlog and due, permanent; events, TTL: 24 h.
 -- Cost O(log queued): 35 µs.
+local CANCEL_CANCELLED, CANCEL_RUNNING, CANCEL_COMPLETED, CANCEL_UNKNOWN = 0, 1, 2, 3
+
 local function decide(keys, argv, now)
   local task_key, member = keys[1], argv[1]
   local pool = { leases = keys[2], events = keys[3], queued = keys[4], backlog = keys[5], due = keys[6] }
   pool.retention, pool.history = argv[2] * 1000, tonumber(argv[3])
 
-  local task = find_task(read(task_key)[1], pool, member, now)
-  if task and task.state == 'D' then
-    return { 2, 0 }
+  local task = queued_find_task(strings_read(task_key)[1], pool, member, now)
+  if task and task.state == TASK_DONE then
+    return { CANCEL_COMPLETED, 0 }
   elseif not task or not task.standing then
-    return { 3, 0 }
+    return { CANCEL_UNKNOWN, 0 }
   end
-  local verdict = holds_slot(pool, member, task, now) and 1 or 0
-  if task.standing == 'C' then
+  local verdict = leases_holds_slot(pool, member, task, now) and CANCEL_RUNNING or CANCEL_CANCELLED
+  if task.standing == QUEUED_CANCELLED then
     return { verdict, 1 }
   end
-  log_events(pool.events, pool.history, now, event(CANCELLED, task.token, task.attempt, member, now))
-  leave_queue(pool, member, task, 'C', now)
+  local event = pool_event(POOL_EVENT_CANCELLED, task.token, task.attempt, member, now)
+  events_append(pool.events, pool.history, now, event)
+  expiry_leave_queue(pool, member, task, QUEUED_CANCELLED, now)
   return { verdict, 0 }
 end

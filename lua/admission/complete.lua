@@ -1,5 +1,14 @@
 -- Stores a task's result and frees the slot of its lease.
 --
+-- @include changes
+-- @include expiry
+-- @include leases
+-- @include pool
+-- @include pool_event
+-- @include queued
+-- @include task
+-- @include wake_ups
+--
 -- keys[1] settings string: run-time settings.
 -- keys[2] token string: token record (lib/token.lua).
 -- keys[3] leases zset: leases by slot end.
@@ -32,50 +41,55 @@
 --        due, permanent; events, TTL: 24 h.
 -- Cost O(log leases + log waiters + log queued): 15 µs, 95 µs with a result of 64 KiB. A script call
 --      removes at most 500 lapsed waiters: 2.4 ms.
-local share, REPLY = open_pool, '<I8I8I8'
+local COMPLETE_COMPLETED, COMPLETE_ALREADY_COMPLETED, COMPLETE_LATE = 0, 1, 2
+local COMPLETE_STALE_TOKEN, COMPLETE_UNKNOWN = 3, 4
+-- An outcome.
+local FAILED = '2'
+local share, REPLY = pool_open, '<I8I8I8'
 
 local function write(pool, now)
-  write_pool(pool, now)
-  hand_on(pool.queue, pool.places, pool.capacity - pool.was_in_use, pool.capacity - pool.in_use, now)
+  changes_write(pool, now)
+  wake_ups_hand_on(pool.queue, pool.places, pool.capacity - pool.was_in_use, pool.capacity - pool.in_use, now)
   pool.was_in_use = pool.in_use
 end
 
 local function decide(pool, now, task_key, member, token, outcome, result)
-  local capacity, task = pool.capacity, known_task(pool, task_key, member, now)
-  if not task or task.state == 'N' then
-    return pack(REPLY, 4, capacity, pool.in_use)
+  local capacity, task = pool.capacity, pool_task(pool, task_key, member, now)
+  if not task or task.state == TASK_NEW then
+    return pack(REPLY, COMPLETE_UNKNOWN, capacity, pool.in_use)
   elseif token ~= '' and tonumber(token) ~= task.token then
-    return pack(REPLY, 3, capacity, pool.in_use)
-  elseif task.state == 'D' or task.state == 'F' then
-    return pack(REPLY, 1, capacity, pool.in_use)
+    return pack(REPLY, COMPLETE_STALE_TOKEN, capacity, pool.in_use)
+  elseif task.state == TASK_DONE or task.state == TASK_FAILED then
+    return pack(REPLY, COMPLETE_ALREADY_COMPLETED, capacity, pool.in_use)
   end
 
-  local running, news, standing = task.state == 'L' and now < task.expire, pool.news, nil
-  if is_lapsed(pool, member, task, now) then
+  local running, news, standing = task.state == TASK_LEASED and now < task.expire, pool.news, nil
+  if expiry_is_lapsed(pool, member, task, now) then
     write(pool, now)
-    expire(pool, member, task, now)
+    expiry_end_lease(pool, member, task, now)
     news = pool.news
   end
-  news[#news + 1] = event(running and COMPLETED or LATE, task.token, task.attempt, member, now, outcome)
-  local again = task.standing and outcome == '2'
+  local kind = running and POOL_EVENT_COMPLETED or POOL_EVENT_LATE
+  news[#news + 1] = pool_event(kind, task.token, task.attempt, member, now, outcome)
+  local again = task.standing and outcome == FAILED
   if again then
-    standing, news[#news + 1] = fate(pool, member, task, now)
+    standing, news[#news + 1] = expiry_standing(pool, member, task, now)
   end
-  if holds_slot(pool, member, task, now) then
-    list_lease(pool, lease_member(member, task), false)
+  if leases_holds_slot(pool, member, task, now) then
+    changes_list_lease(pool, leases_encode(member, task), false)
   end
   if task.standing then
     write(pool, now)
   end
   if again then
-    task.state = 'F'
-    end_attempt(pool, member, task, standing, now)
+    task.state = TASK_FAILED
+    expiry_end_attempt(pool, member, task, standing, now)
   else
     if task.standing then
-      drop_queued(pool, member, task)
+      queued_drop(pool, member, task)
     end
     local forget = now + pool.retention
-    put_record(pool, task_key, task_record('D', task, forget, outcome .. result), forget, now)
+    changes_put_record(pool, task_key, task_encode(TASK_DONE, task, forget, outcome .. result), forget, now)
   end
-  return pack(REPLY, running and 0 or 2, capacity, pool.in_use)
+  return pack(REPLY, running and COMPLETE_COMPLETED or COMPLETE_LATE, capacity, pool.in_use)
 end

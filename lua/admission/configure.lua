@@ -1,6 +1,15 @@
 -- Changes a pool's run-time settings. With reset it first drops them, and repairs stored values
 -- that cannot be read.
 --
+-- @include events
+-- @include pool_event
+-- @include pool_view
+-- @include repair
+-- @include settings
+-- @include strings
+-- @include token
+-- @include wake_ups
+--
 -- keys[1] settings string: run-time settings.
 -- keys[2] token string: token record (lib/token.lua).
 -- keys[3] leases zset: leases by slot end.
@@ -39,17 +48,17 @@ local function decide(keys, argv, now)
     tonumber(argv[7]), tonumber(argv[8]), tonumber(argv[9]), tonumber(argv[10]), tonumber(argv[11]),
   }
   local known, was = pcall(function()
-    return (read_settings(read(pool.settings)[1], defaults[1]))
+    return (settings_read(strings_read(pool.settings)[1], defaults[1]))
   end)
   if reset then
     repair(pool, now)
   end
 
-  local text = read(pool.settings)[1]
+  local text = strings_read(pool.settings)[1]
   local values = { '', '', '', '', '' }
   if text then
-    read_settings(text)
-    values = { parse_settings(text) }
+    settings_read(text)
+    values = { settings_decode(text) }
   end
   local asked = { argv[1], argv[2], argv[3], argv[4], argv[5] }
   for i = 1, 5 do
@@ -57,17 +66,17 @@ local function decide(keys, argv, now)
   end
   local record = table.concat(values, ',')
   -- Read before any write: an unreadable lease must leave everything unchanged.
-  local view = view_pool(0, pool.leases, now, read_settings(record, unpack(defaults)))
+  local view = pool_view(OK, pool.leases, now, settings_read(record, unpack(defaults)))
   local capacity, in_use = view[2], view[3]
   if reset or record ~= (text or ',,,,') then
-    log_events(pool.events, history, now, event(CONFIGURED, 0, 0, '', now, 0, capacity))
+    events_append(pool.events, history, now, pool_event(POOL_EVENT_CONFIGURED, 0, 0, '', now, 0, capacity))
   end
   if record ~= ',,,,' then
     call('SET', pool.settings, record)
   end
-  hand_on(pool.queue, pool.places, (known and was or 0) - in_use, capacity - in_use, now)
-  view[#view + 1] = count_waiters(pool.queue, pool.places, capacity - in_use, now)
+  wake_ups_hand_on(pool.queue, pool.places, (known and was or 0) - in_use, capacity - in_use, now)
+  view[#view + 1] = wake_ups_count_waiters(pool.queue, pool.places, capacity - in_use, now)
   view[#view + 1] = call('ZCARD', pool.backlog)
-  view[#view + 1] = held_until(pool.token, now)
+  view[#view + 1] = token_held_until(pool.token, now)
   return view
 end

@@ -1,5 +1,11 @@
 -- Queues a task for a device.
 --
+-- @include events
+-- @include pool_event
+-- @include queued
+-- @include strings
+-- @include task
+--
 -- keys[1] task string: task record.
 -- keys[2] events list: history of the pool.
 -- keys[3] queued hash: records of queued tasks.
@@ -18,6 +24,8 @@
 --         {3 full: queued_max tasks are queued}.
 -- Writes queued, backlog and due, permanent; events, TTL: 24 h.
 -- Cost O(log queued): 50 µs, and 2 µs for each KiB of the payload.
+local ENQUEUE_ENQUEUED, ENQUEUE_DUPLICATE, ENQUEUE_EXPIRED, ENQUEUE_FULL = 0, 1, 2, 3
+
 local function decide(keys, argv, now)
   local task_key, events_key, backlog_key, due_key = keys[1], keys[2], keys[4], keys[5]
   local pool = { queued = keys[3], backlog = backlog_key, due = due_key }
@@ -25,28 +33,28 @@ local function decide(keys, argv, now)
   local ends, queued_max, history = tonumber(argv[4]), tonumber(argv[5]), tonumber(argv[6])
 
   local member = device .. '\31' .. name
-  if find_task(read(task_key)[1], pool, member, now) then
-    return { 1 }
+  if queued_find_task(strings_read(task_key)[1], pool, member, now) then
+    return { ENQUEUE_DUPLICATE }
   elseif ends > 0 and ends <= now then
-    return { 2 }
+    return { ENQUEUE_EXPIRED }
   elseif call('ZCARD', backlog_key) >= queued_max then
-    return { 3 }
+    return { ENQUEUE_FULL }
   end
   call('ZCARD', due_key) -- fails if it has another type
   local from, to = '[' .. device .. '\31', '(' .. device .. ' '
   local newest = call('ZREVRANGEBYLEX', backlog_key, to, from, 'LIMIT', 0, 1)[1]
   local last = newest and tonumber(string.sub(newest, #device + 2, #device + 17)) or 0
   local task = {
-    standing = 'Q', state = 'N', token = 0, grant = 0, expire = 0, slot_end = 0, attempt = 0,
+    standing = QUEUED_WAITING, state = TASK_NEW, token = 0, grant = 0, expire = 0, slot_end = 0, attempt = 0,
     queued = math.max(now, last + 1), ends = ends, forget = 0, payload = payload,
   }
-  log_events(events_key, history, now, event(ENQUEUED, 0, 0, member, now))
-  write_queued(pool.queued, member, task)
-  call('ZADD', backlog_key, 0, line_of(member, task))
+  events_append(events_key, history, now, pool_event(POOL_EVENT_ENQUEUED, 0, 0, member, now))
+  queued_write(pool.queued, member, task)
+  call('ZADD', backlog_key, 0, queued_line(member, task))
   if ends > 0 then
     call('ZADD', due_key, format('%.0f', ends), member)
   else
     call('ZREM', due_key, member) -- the entry of a forgotten task with this name
   end
-  return { 0 }
+  return { ENQUEUE_ENQUEUED }
 end

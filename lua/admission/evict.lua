@@ -1,5 +1,15 @@
 -- Takes a task's slot away; drops a task record that cannot be read.
 --
+-- @include events
+-- @include expiry
+-- @include leases
+-- @include pool_event
+-- @include queued
+-- @include settings
+-- @include strings
+-- @include task
+-- @include wake_ups
+--
 -- keys[1] task string: task record.
 -- keys[2] leases zset: leases by slot end.
 -- keys[3] settings string: run-time settings.
@@ -23,6 +33,8 @@
 -- Writes task, TTL: the retention; leases, queue and places (removes); queued, backlog and
 --        due, permanent; events, TTL: 24 h.
 -- Cost O(log leases + log waiters + log queued): 40 µs. Removes at most 500 lapsed waiters: 2.4 ms.
+local EVICT_EVICTED, EVICT_REPLAYED, EVICT_ENDED, EVICT_UNKNOWN = 0, 1, 2, 3
+
 local function decide(keys, argv, now)
   local task_key, settings_key, queue_key, places_key = keys[1], keys[3], keys[4], keys[5]
   local pool = { leases = keys[2], events = keys[6], queued = keys[7], backlog = keys[8], due = keys[9] }
@@ -30,41 +42,41 @@ local function decide(keys, argv, now)
   pool.retention, pool.history = argv[5] * 1000, tonumber(argv[6])
 
   local readable, task = pcall(function()
-    return find_task(read(task_key)[1], pool, member, now)
+    return queued_find_task(strings_read(task_key)[1], pool, member, now)
   end)
   if not readable then
     -- Without a record the task's lease is unknown; it ends at its slot end.
     call('DEL', task_key)
     pcall(call, 'HDEL', pool.queued, member, '\31' .. member)
-    return { 3 }
-  elseif not task or task.state == 'N' then
-    return { 3 }
-  elseif task.state == 'E' then
-    return { 1 }
-  elseif not holds_slot(pool, member, task, now) then
-    return { 2 }
+    return { EVICT_UNKNOWN }
+  elseif not task or task.state == TASK_NEW then
+    return { EVICT_UNKNOWN }
+  elseif task.state == TASK_EVICTED then
+    return { EVICT_REPLAYED }
+  elseif not leases_holds_slot(pool, member, task, now) then
+    return { EVICT_ENDED }
   end
 
   -- Unreadable settings must not prevent an eviction.
   local known, capacity, _, _, _, max_attempts = pcall(function()
-    return read_settings(read(settings_key)[1], default, nil, nil, nil, attempts)
+    return settings_read(strings_read(settings_key)[1], default, nil, nil, nil, attempts)
   end)
   pool.max_attempts = known and max_attempts or attempts
-  local events, standing = { event(EVICTED, task.token, task.attempt, member, now) }, nil
+  local events, standing = { pool_event(POOL_EVENT_EVICTED, task.token, task.attempt, member, now) }, nil
   if task.standing then
-    standing, events[2] = fate(pool, member, task, now)
+    standing, events[2] = expiry_standing(pool, member, task, now)
   end
-  log_events(pool.events, pool.history, now, unpack(events))
-  call('ZREM', pool.leases, lease_member(member, task))
+  events_append(pool.events, pool.history, now, unpack(events))
+  call('ZREM', pool.leases, leases_encode(member, task))
   if task.standing then
-    task.state = 'E'
-    end_attempt(pool, member, task, standing, now)
+    task.state = TASK_EVICTED
+    expiry_end_attempt(pool, member, task, standing, now)
   else
-    write_task(task_key, 'E', task, now + pool.retention, now, reason)
+    task_write(task_key, TASK_EVICTED, task, now + pool.retention, now, reason)
   end
   if known then
-    local free = capacity - count_in_use(pool.leases, now)
-    hand_on(queue_key, places_key, free - 1, free, now)
+    local free = capacity - leases_count(pool.leases, now)
+    wake_ups_hand_on(queue_key, places_key, free - 1, free, now)
   end
-  return { 0 }
+  return { EVICT_EVICTED }
 end

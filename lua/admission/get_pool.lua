@@ -1,5 +1,11 @@
 -- Reads a pool's settings in force and its use.
 --
+-- @include pool_view
+-- @include settings
+-- @include strings
+-- @include token
+-- @include wake_ups
+--
 -- keys[1] settings string: run-time settings.
 -- keys[2] leases zset: leases by slot end.
 -- keys[3] queue zset: waiters by ticket.
@@ -21,12 +27,12 @@
 local function decide(keys, argv, now)
   local settings_key, leases_key, queue_key, places_key = keys[1], keys[2], keys[3], keys[4]
   local backlog_key, token_key = keys[5], keys[6]
-  local text = read(settings_key)[1]
-  local view = view_pool(0, leases_key, now, read_settings(
+  local text = strings_read(settings_key)[1]
+  local view = pool_view(OK, leases_key, now, settings_read(
     text, tonumber(argv[1]), tonumber(argv[2]), tonumber(argv[3]), tonumber(argv[4]), tonumber(argv[5])
   ))
-  view[#view + 1] = count_waiters(queue_key, places_key, view[2] - view[3], now)
+  view[#view + 1] = wake_ups_count_waiters(queue_key, places_key, view[2] - view[3], now)
   view[#view + 1] = call('ZCARD', backlog_key)
-  view[#view + 1] = held_until(token_key, now)
+  view[#view + 1] = token_held_until(token_key, now)
   return view
 end

@@ -20,7 +20,7 @@ local function decide(keys, argv, now)
     start = math.max(start, follows)
   end
   local page = call('ZRANGE', leases_key, start, start + limit, 'WITHSCORES')
-  local reply = { 0, page[2 * limit + 1] and 1 or 0 }
+  local reply = { OK, page[2 * limit + 1] and 1 or 0 }
   for i = 1, math.min(#page, 2 * limit) do
     reply[#reply + 1] = page[i]
   end

@@ -1,5 +1,8 @@
 -- Reads a page of the queued tasks, or of the tasks that left the queue.
 --
+-- @include queued
+-- @include task
+--
 -- keys[1] queued hash: records of queued tasks.
 -- keys[2] backlog zset: queued tasks by device and age.
 -- keys[3] due zset: queued tasks by when the sweeper must handle them.
@@ -49,7 +52,7 @@ local function decide(keys, argv, now)
     entries, members, dues = queued_entries(backlog_key, limit, after)
   end
   local more, last = entries[limit + 1] and 1 or 0, math.min(#entries, limit)
-  local reply = { 0, more, dues[last] or 0, entries[last] or '' }
+  local reply = { OK, more, dues[last] or 0, entries[last] or '' }
   local texts = {}
   if last > 0 then
     call('ZCARD', pool.backlog) -- fails if it has another type
@@ -57,10 +60,10 @@ local function decide(keys, argv, now)
     texts = call('HMGET', pool.queued, unpack(members, 1, last))
   end
   for i = 1, last do
-    local task = texts[i] and parse_queued(texts[i], now)
+    local task = texts[i] and queued_decode(texts[i], now)
     -- Queued tasks with a deadline are in due as well.
-    if task and not (left and task.standing == 'Q') then
-      local at, running = #reply, task.state == 'L' and now < task.slot_end and 1 or 0
+    if task and not (left and task.standing == QUEUED_WAITING) then
+      local at, running = #reply, task.state == TASK_LEASED and now < task.slot_end and 1 or 0
       reply[at + 1] = members[i]
       reply[at + 2] = task.standing .. task.state
         .. pack('<BI4I8I8I8', running, task.attempt, task.queued, task.ends, task.token)

@@ -1,6 +1,15 @@
 -- Extends a task's lease, counted from now, and revives it within its grace. During a failover
 -- hold it re-registers a lost lease.
 --
+-- @include changes
+-- @include failover
+-- @include grant
+-- @include leases
+-- @include pool
+-- @include pool_event
+-- @include re_register
+-- @include task
+--
 -- keys[1] settings string: run-time settings.
 -- keys[2] token string: token record (lib/token.lua).
 -- keys[3] leases zset: leases by slot end.
@@ -18,7 +27,7 @@
 -- argv[5] max_attempts default, 1..1000.
 -- argv[6] retention_ms ms, 60000..2592000000.
 -- argv[7] history events kept at least, 100..1000000.
--- argv[8] seen "leader ms changed" (lib/failover.lua), empty for a pool without failover holds.
+-- argv[8] seen "primary_id ms changed" (lib/failover.lua), empty for a pool without failover holds.
 -- argv[9] member device and task, joined by \31.
 -- argv[10] token the lease's fencing token, empty to accept any.
 -- argv[11] asked_ms lease duration, ms, 100..86400000, empty for the pool's.
@@ -30,45 +39,46 @@
 --         {3 stale token}.
 --         {4 unknown}.
 -- Writes task, TTL: its slot end and retention; token, TTL: the pool's last slot end and retention,
---        with a leader 30 days more; leases, TTL: the same and 24 h; queued and due, permanent;
+--        with a primary id 30 days more; leases, TTL: the same and 24 h; queued and due, permanent;
 --        events, TTL: 24 h.
 -- Cost O(log leases): 10 µs.
 local function share(keys, argv, now, first, last)
-  local pool = open_pool(keys, argv, now, first, last)
-  heed_failover(pool, argv[8], now)
+  local pool = pool_open(keys, argv, now, first, last)
+  failover_hold(pool, argv[8], now)
   return pool
 end
 
-local write, RENEWED_REPLY = write_pool, '<I8I8I8I8'
+local RENEW_RENEWED, RENEW_EXPIRED, RENEW_COMPLETED, RENEW_STALE_TOKEN, RENEW_UNKNOWN = 0, 1, 2, 3, 4
+local write, RENEWED_REPLY = changes_write, '<I8I8I8I8'
 
 -- Returns the status of a refusal, nil if the lease can be renewed.
 local function refused(pool, task, member, token, now)
-  if not task or task.state == 'N' then
-    return 4
+  if not task or task.state == TASK_NEW then
+    return RENEW_UNKNOWN
   elseif token ~= '' and tonumber(token) ~= task.token then
-    return 3
-  elseif task.state == 'D' or task.state == 'F' then
-    return 2
-  elseif not holds_slot(pool, member, task, now) then
-    return 1
+    return RENEW_STALE_TOKEN
+  elseif task.state == TASK_DONE or task.state == TASK_FAILED then
+    return RENEW_COMPLETED
+  elseif not leases_holds_slot(pool, member, task, now) then
+    return RENEW_EXPIRED
   end
 end
 
 local function decide(pool, now, task_key, member, token, asked_ms)
-  local task = known_task(pool, task_key, member, now)
+  local task = pool_task(pool, task_key, member, now)
   local expire = now + (tonumber(asked_ms) or pool.lease_ms) * 1000
-  if was_lost(pool, task, member, token, now) then
-    task = register_again(pool, task_key, task, member, tonumber(token), expire, now)
-    return pack(RENEWED_REPLY, 0, task.token, task.grant, task.expire)
+  if re_register_is_due(pool, task, member, token, now) then
+    task = re_register(pool, task_key, task, member, tonumber(token), expire, now)
+    return pack(RENEWED_REPLY, RENEW_RENEWED, task.token, task.grant, task.expire)
   end
   local refusal = refused(pool, task, member, token, now)
   if refusal then
     return pack('<I8', refusal)
   end
-  pool.news[#pool.news + 1] = event(RENEWED, task.token, task.attempt, member, now)
-  list_lease(pool, lease_member(member, task), false)
-  task.is_told, task.lease, task.expire = true, nil, expire
+  pool.news[#pool.news + 1] = pool_event(POOL_EVENT_RENEWED, task.token, task.attempt, member, now)
+  changes_list_lease(pool, leases_encode(member, task), false)
+  task.is_disclosed, task.lease, task.expire = true, nil, expire
   task.slot_end = task.expire + pool.grace_ms * 1000
-  put_lease(pool, task_key, member, task, max(pool.last_token, task.token), now)
-  return pack(RENEWED_REPLY, 0, task.token, task.grant, task.expire)
+  grant_write_lease(pool, task_key, member, task, max(pool.last_token, task.token), now)
+  return pack(RENEWED_REPLY, RENEW_RENEWED, task.token, task.grant, task.expire)
 end

@@ -1,5 +1,12 @@
 -- Expires leases and queued tasks of a pool in the background, and drops forgotten records.
 --
+-- @include allowance
+-- @include expiry
+-- @include leases
+-- @include queued
+-- @include settings
+-- @include strings
+--
 -- keys[1] settings string: the pool's run-time settings
 -- keys[2] leases zset: the pool's leases by the end of their slot
 -- keys[3] events list: the pool's history
@@ -17,11 +24,11 @@
 -- Cost O(log leases + log queued); spends one allowance (lib/allowance.lua): 100 leases (0.8 ms), 42
 --      leases whose tasks die or 42 expired tasks (3 ms with payloads of 64 KiB)
 
-local function see_to(pool, member, now)
-  local readable, task = pcall(read_queued, pool, member, now)
+local function sweep_task(pool, member, now)
+  local readable, task = pcall(queued_read, pool, member, now)
   if readable and not task then
     call('HDEL', pool.queued, member, '\31' .. member)
-  elseif readable and leave_if_over(pool, member, task, now) then
+  elseif readable and expiry_leave_if_over(pool, member, task, now) then
     return
   end
   -- If its lease is running, the end of the lease ends the task.
@@ -37,19 +44,19 @@ local function decide(keys, argv, now)
   local pool = { leases = keys[2], events = keys[3], queued = keys[4], backlog = keys[5], due = keys[6] }
   pool.retention, pool.history = argv[2] * 1000, tonumber(argv[3])
   local _, _, _, _, max_attempts =
-    read_settings(read(settings_key)[1], nil, nil, nil, nil, tonumber(argv[1]))
+    settings_read(strings_read(settings_key)[1], nil, nil, nil, nil, tonumber(argv[1]))
   pool.max_attempts = max_attempts
 
-  local left = reclaim(pool, call('ZCARD', pool.leases) - count_in_use(pool.leases, now), now)
+  local left = expiry_reclaim(pool, call('ZCARD', pool.leases) - leases_count(pool.leases, now), now)
   if left > 0 then
-    return { 0, 1, 0, 0 }
+    return { OK, 1, 0, 0 }
   end
-  local most = math.max(math.ceil(allowance / TASK_COST), 0)
+  local most = math.max(math.ceil(allowance / ALLOWANCE_TASK), 0)
   for _, member in ipairs(call('ZRANGEBYSCORE', pool.due, '-inf', format('%.0f', now), 'LIMIT', 0, most)) do
-    see_to(pool, member, now)
+    sweep_task(pool, member, now)
   end
   local lease, due = first_of(pool.leases), first_of(pool.due)
   local next = (lease > 0 and due > 0) and math.min(lease, due) or math.max(lease, due)
   local is_vacant = next == 0 and call('EXISTS', settings_key, pool.backlog, keys[7]) == 0
-  return { 0, next > 0 and next <= now and 1 or 0, next, is_vacant and 1 or 0 }
+  return { OK, next > 0 and next <= now and 1 or 0, next, is_vacant and 1 or 0 }
 end

@@ -1,5 +1,7 @@
 -- Reads the partitions that the sweeper must look at now, the longest due first.
 --
+-- @include index
+--
 -- keys[1] partitions zset: partition names by the time last noted
 -- keys[2] ends zset: partition names by the sweeper's next look
 -- argv[1] limit names, 1..1000
@@ -9,10 +11,10 @@
 -- Cost O(limit log partitions)
 local function decide(keys, argv, now)
   local partitions_key, ends_key, limit = keys[1], keys[2], tonumber(argv[1])
-  heal(partitions_key, 'zset')
-  heal(ends_key, 'zset')
+  index_heal(partitions_key, 'zset')
+  index_heal(ends_key, 'zset')
   local due = call('ZRANGEBYSCORE', ends_key, '-inf', format('%.0f', now), 'LIMIT', 0, limit + 1)
-  local reply = { 0, due[limit + 1] and 1 or 0 }
+  local reply = { OK, due[limit + 1] and 1 or 0 }
   for i = 1, math.min(#due, limit) do
     local noted = tonumber(call('ZSCORE', partitions_key, due[i]) or 0)
     reply[#reply + 1] = due[i]

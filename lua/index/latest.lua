@@ -1,5 +1,7 @@
 -- Reads the partitions with the latest notes, the latest first.
 --
+-- @include index
+--
 -- keys[1] partitions zset: partition names by the time last noted
 -- argv[1] limit names, 1..1000
 --
@@ -8,7 +10,7 @@
 -- Cost O(log partitions + limit)
 local function decide(keys, argv, _)
   local partitions_key, limit = keys[1], argv[1]
-  heal(partitions_key, 'zset')
+  index_heal(partitions_key, 'zset')
   local latest = call('ZRANGE', partitions_key, 0, limit - 1, 'REV', 'WITHSCORES')
-  return { 0, 0, unpack(latest) }
+  return { OK, 0, unpack(latest) }
 end

@@ -1,5 +1,7 @@
 -- Reads a page of partition names, the oldest note first.
 --
+-- @include index
+--
 -- keys[1] partitions zset: partition names by the time last noted
 -- argv[1] limit names, 1..1000
 -- argv[2] after_time when the previous page's last name was noted, µs, or empty
@@ -12,7 +14,7 @@ local function decide(keys, argv, _)
   local partitions_key = keys[1]
   local limit, after_time, after_name = tonumber(argv[1]), argv[2], argv[3]
 
-  heal(partitions_key, 'zset')
+  index_heal(partitions_key, 'zset')
   local start = 0
   if after_time ~= '' then
     -- A name with a new note has moved towards the end: continue at its old rank.
@@ -24,7 +26,7 @@ local function decide(keys, argv, _)
     end
   end
   local page = call('ZRANGE', partitions_key, start, start + limit, 'WITHSCORES')
-  local reply = { 0, page[2 * limit + 1] and 1 or 0 }
+  local reply = { OK, page[2 * limit + 1] and 1 or 0 }
   for i = 1, math.min(#page, 2 * limit) do
     reply[#reply + 1] = page[i]
   end

@@ -1,5 +1,7 @@
 -- Notes that a partition has state, for listings and for the sweeper.
 --
+-- @include index
+--
 -- keys[1] partitions zset: partition names by the time last noted
 -- keys[2] kept set: names of partitions with permanent settings
 -- keys[3] ends zset: partition names by the sweeper's next look
@@ -19,9 +21,9 @@ local olds = 100
 local function decide(keys, argv, now)
   local partitions_key, kept_key, ends_key, name, how = keys[1], keys[2], keys[3], argv[1], argv[2]
   local look_ms = argv[3]
-  heal(partitions_key, 'zset')
-  heal(kept_key, 'set')
-  heal(ends_key, 'zset')
+  index_heal(partitions_key, 'zset')
+  index_heal(kept_key, 'set')
+  index_heal(ends_key, 'zset')
   if how == '1' then
     call('SADD', kept_key, name)
   elseif how == '2' then
@@ -41,5 +43,5 @@ local function decide(keys, argv, now)
       call('ZREM', ends_key, old)
     end
   end
-  return { 0 }
+  return { OK }
 end

@@ -5,4 +5,4 @@
 local allowance = 500
 -- An expired lease; a task that leaves its queue, with or without a lease, and frees a payload of
 -- up to 64 KiB. A lapsed waiter costs one unit.
-local LEASE_COST, TASK_COST = 5, 12
+local ALLOWANCE_LEASE, ALLOWANCE_TASK = 5, 12

@@ -1,10 +1,12 @@
 -- A key's ban: ends u64, forget u64 (end of its strikes), strikes u32, reason and actor (each
 -- ends with 0). Times are in µs.
-local STRIKES_MAX = 4294967295
+--
+-- @include prefetch
+local BAN_STRIKES_MAX = 4294967295
 
 -- Returns the ban; nil if there is none or it is forgotten.
-local function read_ban(key, now)
-  local text = get(key)
+local function ban_read(key, now)
+  local text = prefetch_get(key)
   if not text then
     return nil
   end
@@ -18,7 +20,7 @@ local function read_ban(key, now)
   return { ends = ends, forget = forget, strikes = strikes, reason = reason, actor = actor }
 end
 
-local function write_ban(key, ban, now)
+local function ban_write(key, ban, now)
   local text = pack('<I8I8I4ss', ban.ends, ban.forget, ban.strikes, ban.reason, ban.actor)
-  set(key, text, ban.forget - now)
+  prefetch_set(key, text, ban.forget - now)
 end

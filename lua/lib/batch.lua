@@ -1,5 +1,7 @@
 -- Decides all items of the call in order. A failed item is answered {-1, message}; the other
 -- items are still decided.
+--
+-- @include failure
 local replies = {}
 for item = 0, #KEYS / KEYS_PER_ITEM - 1 do
   local keys = { unpack(KEYS, item * KEYS_PER_ITEM + 1, (item + 1) * KEYS_PER_ITEM) }

@@ -7,7 +7,7 @@
 
 -- Reads the counter at position `at`: name, kind, forget, number of notices, size, position of
 -- the usage, position of the next counter.
-local function read_counter(text, at)
+local function counters_read(text, at)
   local name, kind, forget, notices, size, usage = scan('<sBI8BI2', text, at)
   local next = usage + size + notices * 12
   assert(forget <= TIME_MAX and next <= #text + 1)

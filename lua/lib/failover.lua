@@ -2,57 +2,59 @@
 -- are lost, but may still run. The pool admits no new task until they have ended: for one lease
 -- duration plus grace.
 --
--- leader  "process:history", the run_id and master_replid of the Redis that last wrote the pool:
---         its primary id. A restart changes the process; a promotion changes both. The history
---         also changes when a first replica connects, or after a long time without replicas; no
---         earlier history (master_replid2) is known then.
--- began   when the leader was first seen as primary; never before it took over
--- held    end of the hold
--- floor   last known token of the earlier primary: the lost tokens are greater
-local process, history, is_promoted
-local function this_leader()
-  if not process then
+-- @include changes
+--
+-- primary_id  "process:history", the run_id and master_replid of the Redis that last wrote the pool.
+--             A restart changes the process; a promotion changes both. The history also changes
+--             when a first replica connects, or after a long time without replicas; no earlier
+--             history (master_replid2) is known then.
+-- began       when that primary was first seen; never before it took over
+-- held        end of the hold
+-- floor       last known token of the earlier primary: the lost tokens are greater
+local failover_process, failover_history, failover_is_promoted
+local function failover_primary_id()
+  if not failover_process then
     local replication = call('INFO', 'replication')
-    history = match(replication, 'master_replid:(%x+)')
-    is_promoted = match(replication, 'master_replid2:0*[1-9a-f]') ~= nil
-    process = match(call('INFO', 'server'), 'run_id:(%x+)')
-    if not history or not process then
+    failover_history = match(replication, 'master_replid:(%x+)')
+    failover_is_promoted = match(replication, 'master_replid2:0*[1-9a-f]') ~= nil
+    failover_process = match(call('INFO', 'server'), 'run_id:(%x+)')
+    if not failover_history or not failover_process then
       error('UNSUPPORTED INFO has no run_id or master_replid, so failovers cannot be detected; use Redis or Valkey', 0)
     end
   end
-  return process .. ':' .. history
+  return failover_process .. ':' .. failover_history
 end
 
 -- Whether `name` is the current primary. Its history may differ if there was no promotion.
-local function still_leads(name)
+local function failover_is_primary(name)
   local of_process, of_history = match(name, '^(%x+):(%x+)$')
-  return of_process == process and (of_history == history or not is_promoted)
+  return of_process == failover_process and (of_history == failover_history or not failover_is_promoted)
 end
 
--- Starts a hold after a failover. `seen` is "leader ms changed": the primary id that the server
--- saw, for how many ms, and 1 if another primary may have led before, else 0. It is empty for a
+-- Starts a hold after a failover. `seen` is "primary_id ms changed": the primary id that the server
+-- saw, for how many ms, and 1 if another primary may have preceded it, else 0. It is empty for a
 -- pool without holds.
-local function heed_failover(pool, seen, now)
+local function failover_hold(pool, seen, now)
   if seen == '' then
     return
   end
   local failover, length = pool.failover, (pool.lease_ms + pool.grace_ms) * 1000
-  local this = this_leader()
+  local this = failover_primary_id()
   local name, ms, changed = match(seen, '^(%S+) (%d+) ([01])$')
-  local is_seen, is_other = still_leads(name), nil
-  if failover.leader then
-    is_other = not still_leads(failover.leader)
+  local is_seen, is_other = failover_is_primary(name), nil
+  if failover.primary_id then
+    is_other = not failover_is_primary(failover.primary_id)
   else
     -- The pool is new, or the failover lost all of it.
     is_other = changed == '1' or name ~= '-' and not is_seen
   end
-  failover.leader = this
+  failover.primary_id = this
   if is_other then
     failover.began = is_seen and now - ms * 1000 or now
     failover.floor = pool.last_token
     failover.held = max(failover.held, failover.began + length)
     if failover.held > now then
-      keep(pool, failover.held + pool.retention)
+      changes_keep(pool, failover.held + pool.retention)
     end
   end
   pool.is_held = failover.held > now

@@ -3,28 +3,28 @@
 -- Redis checks the rights of its user at each command, so it can deny one after the first write of
 -- an item: then the message begins with DENIED. Nothing was written if the user may run all
 -- commands by which scripts write, since they read before they write, or none of them.
-local WRITES = {
+local FAILURE_WRITES = {
   'DEL', 'HDEL', 'HSET', 'LPUSH', 'LTRIM', 'PEXPIRE', 'PSETEX', 'RPUSH', 'SADD', 'SET', 'SREM', 'ZADD', 'ZREM',
   'ZREMRANGEBYRANK', 'ZREMRANGEBYSCORE',
 }
 
 -- Whether the user may run some of these commands, but not all.
-local function may_write_partly()
+local function failure_may_write_partly()
   if not redis.acl_check_cmd then
     return true -- unknown before Redis 7
   end
   local allowed = 0
-  for i = 1, #WRITES do
-    allowed = allowed + (redis.acl_check_cmd(WRITES[i], KEYS[1], 1, 1, 1) and 1 or 0)
+  for i = 1, #FAILURE_WRITES do
+    allowed = allowed + (redis.acl_check_cmd(FAILURE_WRITES[i], KEYS[1], 1, 1, 1) and 1 or 0)
   end
-  return allowed > 0 and allowed < #WRITES
+  return allowed > 0 and allowed < #FAILURE_WRITES
 end
 
 local function failure(raised)
   -- redis.call raises a table since Redis 7, a string before.
   local message = type(raised) == 'table' and raised.err or tostring(raised)
   local denied = string.find(message, "can't run this command", 1, true) or string.find(message, 'NOPERM', 1, true)
-  if denied and may_write_partly() then
+  if denied and failure_may_write_partly() then
     message = 'DENIED ' .. message
   end
   return { -1, message }

@@ -1,13 +1,16 @@
--- The listed leases, which are the pool's count.
+-- The listed leases, which are the pool's count: a zset by slot end of device\31task\31, token,
+-- grant, expire (u64 each, little-endian), attempt (u32, 0 where the task was not queued).
+--
+-- @include task
 
 -- Encodes the member of a task's lease in `leases`.
-local function lease_member(member, task)
+local function leases_encode(member, task)
   local lease = task.lease or '\31' .. pack('<I8I8I8I4', task.token, task.grant, task.expire, task.attempt)
   return member .. lease
 end
 
 -- Decodes a member: device and task, token, grant, expire, attempt; nil if it is malformed.
-local function parse_lease(lease)
+local function leases_decode(lease)
   local first = string.find(lease, '\31', 1, true)
   local second = first and string.find(lease, '\31', first + 1, true)
   if not second or first == 1 or second == first + 1 or #lease ~= second + 28 then
@@ -21,7 +24,7 @@ end
 
 -- Decodes grant and expire of a member; nil if it is malformed. Creates no string: a view of a
 -- pool reads hundreds.
-local function lease_times(lease)
+local function leases_times(lease)
   if #lease < 32 or string.byte(lease, -29) ~= 31 then
     return nil
   end
@@ -32,13 +35,13 @@ local function lease_times(lease)
 end
 
 -- Counts leases by slot end: an expired lease that is still listed does not count.
-local function count_in_use(leases_key, now)
+local function leases_count(leases_key, now)
   return call('ZCOUNT', leases_key, format('(%.0f', now), '+inf')
 end
 
--- Whether a lease is listed. Items of a run (lib/pool_changes.lua) see changes that are not
+-- Whether a lease is listed. Items of a run (lib/changes.lua) see changes that are not
 -- written yet.
-local function is_listed(pool, lease)
+local function leases_is_listed(pool, lease)
   local changed = pool.changed and pool.changed[lease]
   if changed ~= nil then
     return changed ~= false
@@ -46,6 +49,6 @@ local function is_listed(pool, lease)
   return call('ZSCORE', pool.leases, lease) ~= false
 end
 
-local function holds_slot(pool, member, task, now)
-  return task.state == 'L' and now < task.slot_end and is_listed(pool, lease_member(member, task))
+local function leases_holds_slot(pool, member, task, now)
+  return task.state == TASK_LEASED and now < task.slot_end and leases_is_listed(pool, leases_encode(member, task))
 end

@@ -3,14 +3,11 @@
 -- lock  "state token grant expire lease_ms owner", state H (held) or R (released at expire).
 --       Kept for 5 minutes after its end: to answer repeats of the release, and to let tokens
 --       grow even if the clock is set back
-local call, format, match = redis.call, string.format, string.match
-
--- Times and tokens stay below 2^52, the year 2112, so that their sums are exact.
-local TIME_MAX = 4503599627370495
-local RETENTION = 300000000
+local LOCK_HELD, LOCK_RELEASED = 'H', 'R'
+local LOCK_RETENTION = 300000000
 
 -- Returns the lock; one without a state if it was never held.
-local function read_lock(key)
+local function lock_read(key)
   local text = call('GET', key)
   if not text then
     return { token = 0, held = false, expire = 0 }
@@ -23,18 +20,24 @@ local function read_lock(key)
   return { state = state, token = token, grant = grant, expire = expire, lease_ms = lease_ms, owner = owner }
 end
 
-local function is_held(lock, now)
-  return lock.state == 'H' and now < lock.expire
+local function lock_is_held(lock, now)
+  return lock.state == LOCK_HELD and now < lock.expire
 end
 
-local function is_held_by(lock, owner, token, now)
-  return is_held(lock, now) and lock.owner == owner and (not token or token == lock.token)
+local function lock_is_held_by(lock, owner, token, now)
+  return lock_is_held(lock, now) and lock.owner == owner and (not token or token == lock.token)
 end
 
-local function write_lock(key, state, lock, now)
+-- Returns when an export leaves the record out: after its retention, and after its token has passed
+-- as a time, so that later tokens are higher.
+local function lock_kept_until(lock)
+  return math.max(lock.expire + LOCK_RETENTION, lock.token + 1)
+end
+
+local function lock_write(key, state, lock, now, forget)
   local text = format(
     '%s %.0f %.0f %.0f %.0f %s',
     state, lock.token, lock.grant, lock.expire, lock.lease_ms, lock.owner
   )
-  call('SET', key, text, 'PX', format('%.0f', math.ceil((lock.expire + RETENTION - now) / 1000)))
+  call('SET', key, text, 'PX', format('%.0f', math.ceil(((forget or lock.expire + LOCK_RETENTION) - now) / 1000)))
 end

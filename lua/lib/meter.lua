@@ -1,9 +1,12 @@
 -- Usage of a rule's limits by one key.
-local NAMES_MAX = 32
-local NONE = {}
+--
+-- @include counters
+-- @include prefetch
+local METER_NAMES_MAX = 32
+local METER_NONE = {}
 
 -- Decodes the notices of the current window; earlier ones are dropped.
-local function read_notices(text, number, at, since, now)
+local function meter_read_notices(text, number, at, since, now)
   local notices = {}
   for _ = 1, number do
     local above, noticed
@@ -17,7 +20,7 @@ local function read_notices(text, number, at, since, now)
 end
 
 -- Returns the limit with this name, nil if there is none.
-local function find(limits, name)
+local function meter_find(limits, name)
   for i = 1, #limits do
     if limits[i].name == name then
       return limits[i]
@@ -27,16 +30,16 @@ end
 
 -- Loads the usage of each limit into it. Returns the meter: the stored text, the limits, the
 -- live counters of other names, and the notices of the first limit.
-local function read_meter(limits, key, now)
-  local text = get(key) or ''
+local function meter_read(limits, key, now)
+  local text = prefetch_get(key) or ''
   for i = 1, #limits do
     limits[i].loaded, limits[i].moved = false, false
   end
-  local meter = { text = text, limits = limits, others = NONE, notices = NONE, changed = false }
+  local meter = { text = text, limits = limits, others = METER_NONE, notices = METER_NONE, changed = false }
   local at, noticed = 1, nil
   while at <= #text do
-    local name, kind, forget, notices, size, usage, next = read_counter(text, at)
-    local limit = forget > now and find(limits, name)
+    local name, kind, forget, notices, size, usage, next = counters_read(text, at)
+    local limit = forget > now and meter_find(limits, name)
     if limit then
       if limit.kind == kind then
         limit.algorithm.load(limit, text, usage, size, now)
@@ -52,7 +55,7 @@ local function read_meter(limits, key, now)
         noticed = { notices, usage + size }
       end
     elseif forget > now then
-      meter.others = meter.others == NONE and {} or meter.others
+      meter.others = meter.others == METER_NONE and {} or meter.others
       meter.others[#meter.others + 1] = { forget = forget, from = at, next = next }
     end
     at = next
@@ -64,13 +67,13 @@ local function read_meter(limits, key, now)
   end
   if noticed then
     local since = limits[1].algorithm.since(limits[1], now)
-    meter.notices = read_notices(text, noticed[1], noticed[2], since, now)
+    meter.notices = meter_read_notices(text, noticed[1], noticed[2], since, now)
   end
   return meter
 end
 
 -- Writes all live counters; drops the key if there is none.
-local function write_meter(key, meter, now)
+local function meter_write(key, meter, now)
   local parts, left = {}, 0
   for i = 1, #meter.others do
     local counter = meter.others[i]
@@ -79,7 +82,7 @@ local function write_meter(key, meter, now)
   end
   for i = 1, #meter.limits do
     local limit = meter.limits[i]
-    local notices = i == 1 and meter.notices or NONE
+    local notices = i == 1 and meter.notices or METER_NONE
     local lasts = max(limit.algorithm.reset(limit, now), #notices > 0 and limit.window or 0)
     if lasts > 0 then
       local usage = limit.algorithm.dump(limit, now)
@@ -91,8 +94,8 @@ local function write_meter(key, meter, now)
     end
   end
   if left > 0 then
-    set(key, #parts == 1 and parts[1] or table.concat(parts), left)
+    prefetch_set(key, #parts == 1 and parts[1] or table.concat(parts), left)
   else
-    drop(key)
+    prefetch_drop(key)
   end
 end

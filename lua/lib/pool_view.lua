@@ -1,13 +1,15 @@
 -- The reply of GetPool and ConfigurePool.
+--
+-- @include leases
 
 -- Leases that a view reads for its oldest grant and its next expiry.
-local VIEW_LEASES_MAX = 256
+local POOL_VIEW_LEASES_MAX = 256
 
-local function view_pool(status, leases_key, now, capacity, lease_ms, grace_ms, paused, max_attempts, set)
+local function pool_view(status, leases_key, now, capacity, lease_ms, grace_ms, paused, max_attempts, set)
   local oldest, next_expire = 0, 0
-  local first = call('ZRANGEBYSCORE', leases_key, format('(%.0f', now), '+inf', 'LIMIT', 0, VIEW_LEASES_MAX)
+  local first = call('ZRANGEBYSCORE', leases_key, format('(%.0f', now), '+inf', 'LIMIT', 0, POOL_VIEW_LEASES_MAX)
   for _, text in ipairs(first) do
-    local grant, expire = lease_times(text)
+    local grant, expire = leases_times(text)
     if not grant then
       error('CORRUPT lease in the pool; ConfigurePool with reset repairs it', 0)
     end
@@ -18,6 +20,6 @@ local function view_pool(status, leases_key, now, capacity, lease_ms, grace_ms, 
       next_expire = expire
     end
   end
-  local in_use = count_in_use(leases_key, now)
+  local in_use = leases_count(leases_key, now)
   return { status, capacity, in_use, lease_ms, grace_ms, paused, max_attempts, set, oldest, next_expire }
 end

@@ -1,5 +1,7 @@
 -- Waiters in order of arrival; twin of src/decision/waiters/queue.rs.
 --
+-- @include allowance
+--
 -- queue   zset of waiters (device and task, or owner) by ticket: their arrival, µs.
 -- places  hash: "p" and a waiter: "number until channel" of its call.
 --         "s" and a channel: until when its server counts as alive.
@@ -7,21 +9,22 @@
 --
 -- A waiter has lapsed after the end of its call, or when its server is not alive. Waiters with
 -- a rank below the number of free slots may proceed.
--- TTL in ms, longer than any wait: removes a queue without heartbeats. SLACK in µs: the last
+
+-- TTL in ms, longer than any wait: removes a queue without heartbeats. QUEUE_SLACK in µs: the last
 -- try of a call may end this much after its wait.
-local QUEUE_TTL, SLACK = '120000', 1000000
+local QUEUE_TTL, QUEUE_SLACK = '120000', 1000000
 
 -- Returns number, end and channel of a waiter's call; nil if it has none.
-local function read_place(places_key, waiter)
+local function queue_read_call(places_key, waiter)
   return match(call('HGET', places_key, 'p' .. waiter) or '', '^(%d+) (%d+) (.+)$')
 end
 
 -- Whether the server of a channel counts as alive.
-local function knows(places_key, channel, now)
+local function queue_is_alive(places_key, channel, now)
   return (tonumber(call('HGET', places_key, 's' .. channel) or '') or 0) > now
 end
 
-local function vacate(queue_key, places_key, waiter)
+local function queue_remove(queue_key, places_key, waiter)
   call('ZREM', queue_key, waiter)
   call('HDEL', places_key, 'p' .. waiter)
   if call('EXISTS', queue_key) == 0 then
@@ -31,10 +34,10 @@ end
 
 -- Removes lapsed waiters from the front, while the allowance lasts. Returns how many, and whether
 -- lapsed waiters remain.
-local function reap(queue_key, places_key, now)
+local function queue_reap(queue_key, places_key, now)
   local first = call('ZRANGE', queue_key, 0, 0)[1]
-  local _, ends, channel = read_place(places_key, first or '')
-  if not first or ends and tonumber(ends) > now and knows(places_key, channel, now) then
+  local _, ends, channel = queue_read_call(places_key, first or '')
+  if not first or ends and tonumber(ends) > now and queue_is_alive(places_key, channel, now) then
     return 0, false
   end
   -- One more than it may remove, to see whether lapsed waiters remain.
@@ -48,7 +51,7 @@ local function reap(queue_key, places_key, now)
   for i = 1, #waiters do
     ends, channel = match(places[i] or '', '^%d+ (%d+) (.+)$')
     if channel and known[channel] == nil then
-      known[channel] = knows(places_key, channel, now)
+      known[channel] = queue_is_alive(places_key, channel, now)
     end
     if channel and known[channel] and tonumber(ends) > now then
       break
@@ -76,13 +79,13 @@ local function reap(queue_key, places_key, now)
   return reaped, more
 end
 
--- Removes a waiter if the call is still its call. Returns how many of the first `told` remain.
-local function leave(queue_key, places_key, waiter, number, channel, told)
-  local held, _, theirs = read_place(places_key, waiter)
+-- Removes a waiter if the call is still its call. Returns how many of the first `woken` remain.
+local function queue_leave(queue_key, places_key, waiter, number, channel, woken)
+  local held, _, theirs = queue_read_call(places_key, waiter)
   if held ~= number or theirs ~= channel then
-    return told
+    return woken
   end
   local rank = call('ZRANK', queue_key, waiter)
-  vacate(queue_key, places_key, waiter)
-  return rank and rank < told and told - 1 or told
+  queue_remove(queue_key, places_key, waiter)
+  return rank and rank < woken and woken - 1 or woken
 end

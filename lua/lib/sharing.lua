@@ -1,9 +1,11 @@
 -- Decides all items of the call in order. Consecutive items with keys and arguments in common
 -- are a run: their shared state is read once, and their changes are written once.
 --
+-- @include failure
+--
 -- KEYS  for each run: the shared keys, then those of its items
 -- ARGV  for each run: its number of items, the shared arguments, then those of its items.
---       Scripts that grant fencing tokens have one more at the end (lib/ahead.lua)
+--       Scripts that grant fencing tokens have one more at the end (lib/fencing.lua)
 --
 -- A sharing script defines share(keys, argv, now, first, last), whose items have their keys in
 -- KEYS from `first` to `last`; decide(shared, now, ...) with an item's own keys and arguments;

@@ -1,11 +1,14 @@
--- Tiers of a rule, and the steps of an evaluation. Actions and verdicts have the same numbers.
-local WARN, THROTTLE, BAN = 1, 2, 3
+-- Tiers of a rule, and the steps of an evaluation.
+--
+-- @include check
+-- @include meter
+--
 -- Enough for the tiers of a few rules.
-local NOTICES_MAX = 32
+local TIERS_NOTICES_MAX = 32
 
-local function read_tiers(text)
+local function tiers_read(text)
   if text == '' then
-    return NONE
+    return METER_NONE
   end
   local tiers, at = {}, 1
   while at <= #text do
@@ -20,7 +23,7 @@ local function read_tiers(text)
 end
 
 -- Returns the highest tier whose `above` is exceeded, 0 for none.
-local function reached(tiers, count)
+local function tiers_reached(tiers, count)
   for level = #tiers, 1, -1 do
     if count > tiers[level].above then
       return level
@@ -31,7 +34,7 @@ end
 
 -- Returns the longest wait of limits `from` to `to` in µs: a whole window if the cost exceeds
 -- the ceiling, since waiting does not help then.
-local function longest_wait(limits, from, to, cost, now)
+local function tiers_longest_wait(limits, from, to, cost, now)
   local longest = 0
   for i = from, to do
     local limit = limits[i]
@@ -40,13 +43,13 @@ local function longest_wait(limits, from, to, cost, now)
   return longest
 end
 
--- Returns CROSSED if this call is the first of its window to reach the level, else 0. Stores a
+-- Returns CHECK_CROSSED if this call is the first of its window to reach the level, else 0. Stores a
 -- notice of the level and of those below.
-local function cross(meter, tiers, level, look, now)
+local function tiers_cross(meter, tiers, level, look, now)
   if look then
     return 0
   end
-  if meter.notices == NONE then
+  if meter.notices == METER_NONE then
     meter.notices = {}
   end
   local noticed = {}
@@ -58,18 +61,18 @@ local function cross(meter, tiers, level, look, now)
   end
   for i = 1, level do
     if not noticed[tiers[i].above] then
-      if #meter.notices >= NOTICES_MAX then
+      if #meter.notices >= TIERS_NOTICES_MAX then
         table.remove(meter.notices, 1)
       end
       meter.notices[#meter.notices + 1] = { above = tiers[i].above, at = now }
     end
   end
   meter.changed = true
-  return CROSSED
+  return CHECK_CROSSED
 end
 
 -- Counts the call on the first `number` limits.
-local function spend(meter, number, cost, look, now)
+local function tiers_spend(meter, number, cost, look, now)
   if look then
     return
   end

@@ -1,18 +1,19 @@
--- A pool's token record:
+-- A pool's token record, "token horizon": the last fencing token, and the last time at which a lease
+-- or record of the pool can matter. A pool with failover holds adds " primary_id began held floor"
+-- (lib/failover.lua).
 --
--- token  "token horizon": the last fencing token, and the last time at which a lease or record
---        of the pool can matter. A pool with failover holds adds
---        " leader began held floor" (lib/failover.lua)
+-- @include digits
+-- @include strings
 
--- Decodes the record; zeros and no leader if there is none.
-local function read_token(text)
+-- Decodes the record; zeros and no primary id if there is none.
+local function token_decode(text)
   if not text then
     return { token = 0, horizon = 0, began = 0, held = 0, floor = 0 }
   end
-  local token, horizon, leader, began, held, floor =
+  local token, horizon, primary_id, began, held, floor =
     match(text, '^(%d+) (%d+) ?([%x:]*) ?(%d*) ?(%d*) ?(%d*)$')
   local record = {
-    token = tonumber(token), horizon = tonumber(horizon), leader = leader ~= '' and leader or nil,
+    token = tonumber(token), horizon = tonumber(horizon), primary_id = primary_id ~= '' and primary_id or nil,
     began = tonumber(began) or 0, held = tonumber(held) or 0, floor = tonumber(floor) or 0,
   }
   if not token or max(record.token, record.horizon, record.began, record.held, record.floor) > TIME_MAX then
@@ -21,19 +22,19 @@ local function read_token(text)
   return record
 end
 
-local function token_record(token, horizon, failover)
+local function token_encode(token, horizon, failover)
   local record = digits(token) .. ' ' .. digits(horizon)
-  if failover.leader then
-    record = record .. ' ' .. failover.leader .. ' ' .. digits(failover.began) .. ' '
+  if failover.primary_id then
+    record = record .. ' ' .. failover.primary_id .. ' ' .. digits(failover.began) .. ' '
       .. digits(failover.held) .. ' ' .. digits(failover.floor)
   end
   return record
 end
 
 -- Returns the end of the failover hold; 0 if there is none or the record is unreadable.
-local function held_until(token_key, now)
+local function token_held_until(token_key, now)
   local fine, record = pcall(function()
-    return read_token(read(token_key)[1])
+    return token_decode(strings_read(token_key)[1])
   end)
   return fine and record.held > now and record.held or 0
 end

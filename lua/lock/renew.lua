@@ -1,5 +1,7 @@
 -- Extends the owner's lease, counted from now.
 --
+-- @include lock
+--
 -- keys[1] lock string: the lock's record.
 -- argv[1] owner 1..256 bytes.
 -- argv[2] token the lease's fencing token, empty to accept any.
@@ -9,16 +11,18 @@
 --         {1 not held}.
 -- Writes lock, TTL: the lease and 5 minutes.
 -- Cost O(1).
+local RENEW_RENEWED, RENEW_NOT_HELD = 0, 1
+
 local function decide(keys, argv, now)
   local lock_key = keys[1]
   local owner, token, lease_ms = argv[1], tonumber(argv[2]), tonumber(argv[3])
 
-  local lock = read_lock(lock_key)
-  if not is_held_by(lock, owner, token, now) then
-    return { 1 }
+  local lock = lock_read(lock_key)
+  if not lock_is_held_by(lock, owner, token, now) then
+    return { RENEW_NOT_HELD }
   end
   lock.lease_ms = lease_ms or lock.lease_ms
   lock.expire = now + lock.lease_ms * 1000
-  write_lock(lock_key, 'H', lock, now)
-  return { 0, lock.token, lock.grant, lock.expire }
+  lock_write(lock_key, LOCK_HELD, lock, now)
+  return { RENEW_RENEWED, lock.token, lock.grant, lock.expire }
 end

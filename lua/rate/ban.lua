@@ -1,5 +1,8 @@
 -- Bans a key, counted from now; replaces a ban in force.
 --
+-- @include ban
+-- @include rate_event
+--
 -- keys[1] ban string: the key's ban.
 -- keys[2] events list: history of the key's shard.
 -- argv[1] duration µs, 1000..2592000000000.
@@ -15,17 +18,17 @@ local function decide(keys, argv, now)
   local ban_key, events_key, subject = keys[1], keys[2], argv[5]
   local duration, memory, reason, actor = tonumber(argv[1]), tonumber(argv[2]), argv[3], argv[4]
 
-  local known = read_ban(ban_key, now)
+  local known = ban_read(ban_key, now)
   local strikes = 1
   if known then
     -- A ban that replaces one in force is the same strike.
-    strikes = known.ends > now and known.strikes or min(known.strikes + 1, STRIKES_MAX)
+    strikes = known.ends > now and known.strikes or min(known.strikes + 1, BAN_STRIKES_MAX)
   end
   local ends = now + duration
   local ban = { ends = ends, forget = ends + memory, strikes = strikes, reason = reason, actor = actor }
   if subject ~= '' then
-    log_rate_event(events_key, BANNED_EVENT, subject, now, nil, nil, ban, actor)
+    rate_event_append(events_key, RATE_EVENT_BANNED, subject, now, nil, nil, ban, actor)
   end
-  write_ban(ban_key, ban, now)
-  return { 0, ban.ends, ban.strikes, ban.reason, ban.actor }
+  ban_write(ban_key, ban, now)
+  return { OK, ban.ends, ban.strikes, ban.reason, ban.actor }
 end

@@ -1,5 +1,17 @@
 -- Counts a call of a key against a rule and decides whether it may pass.
 --
+-- @include ban
+-- @include check
+-- @include evaluate
+-- @include fast_path
+-- @include limits
+-- @include meter
+-- @include prefetch
+-- @include rate_event
+-- @include replay
+-- @include tiers
+-- @include usage
+--
 -- keys[1] usage_key string: the key's counters.
 -- keys[2] ban_key string: the key's ban.
 -- keys[3] replay_key string: the reply kept for repeats of this request.
@@ -27,9 +39,9 @@ local function share(_, argv, _, first, last)
   for i = first, last, 4 do
     read[#read + 1], read[#read + 2] = KEYS[i], KEYS[i + 1]
   end
-  read_ahead(read)
-  local limits, tiers = read_rule(argv[1]), read_tiers(argv[2])
-  limits[1].head = head_of(limits[1])
+  prefetch(read)
+  local limits, tiers = limits_read(argv[1]), tiers_read(argv[2])
+  limits[1].head = fast_path_head(limits[1])
   local plain = #limits == 1 and #tiers == 0 and limits[1]
   return { limits = limits, tiers = tiers, memory = tonumber(argv[3]), plain = plain }
 end
@@ -66,44 +78,44 @@ local function decide(rule, now, usage_key, ban_key, replay_key, events_key, cos
   local limits, tiers, memory = rule.limits, rule.tiers, rule.memory
   local look = cost == '0'
   keep, cost = look and 0 or tonumber(keep), max(tonumber(cost), 1)
-  local plain = rule.plain and keep == 0 and check_plain(rule.plain, usage_key, ban_key, cost, look, now)
+  local plain = rule.plain and keep == 0 and fast_path_check(rule.plain, usage_key, ban_key, cost, look, now)
   if plain then
     return plain
   end
 
-  local replay = keep > 0 and read_replay(replay_key, now)
-  if replay and replay[1] <= WARN then
+  local replay = keep > 0 and replay_read(replay_key, now)
+  if replay and replay[1] <= CHECK_WARN then
     return replay
   end
-  local readable, meter = pcall(read_meter, limits, usage_key, now)
+  local readable, meter = pcall(meter_read, limits, usage_key, now)
   if not readable then
-    error(UNREADABLE, 0)
-  elseif #meter.others + #limits > NAMES_MAX then
-    return { 4 }
+    error(USAGE_UNREADABLE, 0)
+  elseif #meter.others + #limits > METER_NAMES_MAX then
+    return { CHECK_TOO_MANY_NAMES }
   end
-  local known = read_ban(ban_key, now)
+  local known = ban_read(ban_key, now)
   -- A reset, a lifted ban or a raised limit takes effect at once.
-  if replay and judge(meter, tiers, known, memory, cost, true, now) > WARN then
+  if replay and evaluate(meter, tiers, known, memory, cost, true, now) > CHECK_WARN then
     return replay
   end
 
-  local verdict, flags, wait, ban, banned, level, total = judge(meter, tiers, known, memory, cost, look, now)
-  flags = flags + (ban and BANNED or 0)
+  local verdict, flags, wait, ban, banned, level, total = evaluate(meter, tiers, known, memory, cost, look, now)
+  flags = flags + (ban and CHECK_BAN_FOLLOWS or 0)
   local answer = (ban or keep > 0) and answer_of(verdict, flags, wait, ban, limits, now)
     or packed_answer(verdict, flags, wait, limits, now)
   local changed = meter.changed and not look
-  if subject ~= '' and (banned or flags == CROSSED) then
-    log_rate_event(events_key, verdict, subject, now, tiers[level].above, total, ban, '')
+  if subject ~= '' and (banned or flags == CHECK_CROSSED) then
+    rate_event_append(events_key, verdict, subject, now, tiers[level].above, total, ban, '')
   end
   if changed then
-    write_meter(usage_key, meter, now)
+    meter_write(usage_key, meter, now)
   end
   if banned then
-    write_ban(ban_key, ban, now)
+    ban_write(ban_key, ban, now)
   end
   if keep > 0 and (changed or banned) then
     -- A kept refusal must end once the same call would pass.
-    write_replay(replay_key, answer, wait > 0 and min(keep, wait) or keep, now)
+    replay_write(replay_key, answer, wait > 0 and min(keep, wait) or keep, now)
   end
   return answer
 end

@@ -13,7 +13,7 @@ local function decide(keys, argv, now)
   local limit, after_end, after_key = tonumber(argv[1]), argv[2], argv[3]
 
   if call('TYPE', banned_key).ok ~= 'zset' then
-    return { 0, 0 } -- the next note creates it again
+    return { OK, 0 } -- the next note creates it again
   end
   local start = call('ZCOUNT', banned_key, '-inf', format('%.0f', now))
   if after_end ~= '' then
@@ -24,7 +24,7 @@ local function decide(keys, argv, now)
     start = math.max(start, follows or call('ZCOUNT', banned_key, '-inf', '(' .. after_end))
   end
   local page = call('ZRANGE', banned_key, start, start + limit, 'WITHSCORES')
-  local reply = { 0, page[2 * limit + 1] and 1 or 0 }
+  local reply = { OK, page[2 * limit + 1] and 1 or 0 }
   for i = 1, math.min(#page, 2 * limit) do
     reply[#reply + 1] = page[i]
   end

@@ -30,5 +30,5 @@ local function decide(keys, argv, now)
   if last then
     call('PEXPIRE', banned_key, format('%.0f', math.max(math.ceil((tonumber(last) - now) / 1000), 1)))
   end
-  return { 0 }
+  return { OK }
 end

@@ -1,5 +1,7 @@
 -- Reads the last value of a sequence.
 --
+-- @include sequence
+--
 -- keys[1] counter hash: the sequence.
 -- argv[1] most highest value of the sequence, 1..2^63-1.
 --
@@ -8,11 +10,13 @@
 -- Writes nothing.
 -- Cost O(1).
 
+local GET_NONE, GET_LAST = 0, 1
+
 local function decide(keys, argv, _)
   local counter_key, most = keys[1], argv[1]
-  local last, time = read(counter_key, most)
+  local last, time = sequence_read(counter_key, most)
   if not last then
-    return { 0 }
+    return { GET_NONE }
   end
-  return { 1, last, time or '0' }
+  return { GET_LAST, last, time or '0' }
 end

@@ -1,5 +1,9 @@
 -- Gives out the next values of a sequence.
 --
+-- @include allocation
+-- @include decimal
+-- @include sequence
+--
 -- keys[1] counter hash: the sequence.
 -- keys[2] replay string: the reply kept for repeats of this request.
 -- argv[1] count values, 1..2^63-1.
@@ -25,26 +29,26 @@ local function decide(keys, argv, now)
   local ask = { step = argv[2], span = argv[3], floor = argv[4], most = argv[5], dating = argv[7] }
   local keep, reserve, known, known_in = tonumber(argv[6]), argv[8] == '1', argv[9], argv[10]
 
-  local replay = keep > 0 and read_replay(replay_key, ask.most, now)
+  local replay = keep > 0 and allocation_read_replay(replay_key, ask.most, now)
   if replay then
     return replay
   end
-  local this = reserve and epoch() or nil
-  local last, reserved, confirmed = read_reserved(counter_key, ask.most, this)
+  local this = reserve and sequence_epoch() or nil
+  local last, reserved, confirmed = sequence_read_reserved(counter_key, ask.most, this)
   if reserve and known_in == this and reserved ~= '0' then
-    confirmed = greater(confirmed, known)
+    confirmed = decimal_max(confirmed, known)
   end
-  local status, final, applied = allot(ask, last, now)
-  if status ~= GIVEN then
+  local status, final, applied = allocation_next(ask, last, now)
+  if status ~= ALLOCATION_GIVEN then
     return { status, applied }
-  elseif reserve and exceeds(final, confirmed) then
-    return { UNRESERVED, final }
+  elseif reserve and decimal_exceeds(final, confirmed) then
+    return { ALLOCATION_UNRESERVED, final }
   end
   local marks = reserve and { 'confirmed', confirmed } or {}
   call('HSET', counter_key, 'last', final, 'time', format('%.0f', now), unpack(marks))
-  local answer = { GIVEN, applied, final, ask.step, count }
+  local answer = { ALLOCATION_GIVEN, applied, final, ask.step, count }
   if keep > 0 then
-    write_replay(replay_key, answer, keep, now)
+    allocation_write_replay(replay_key, answer, keep, now)
   end
   return answer
 end

@@ -1,5 +1,9 @@
 -- Reserves values of a sequence ahead, in the epoch of this primary.
 --
+-- @include calendar
+-- @include decimal
+-- @include sequence
+--
 -- keys[1] counter hash: the sequence.
 -- argv[1] needed last value that is needed, 1..2^63-1.
 -- argv[2] upto value to reserve up to, within the reach of a calendar, needed..2^63-1.
@@ -12,14 +16,14 @@
 
 local function decide(keys, argv, now)
   local counter_key, needed, upto, most, dating = keys[1], argv[1], argv[2], argv[3], argv[4]
-  local this = epoch()
-  local last, reserved, confirmed = read_reserved(counter_key, most, this)
+  local this = sequence_epoch()
+  local last, reserved, confirmed = sequence_read_reserved(counter_key, most, this)
   if dating ~= '' then
-    local _, furthest = values_at(dating, now)
-    upto = exceeds(upto, furthest) and greater(needed, furthest) or upto
+    local _, furthest = calendar_values(dating, now)
+    upto = decimal_exceeds(upto, furthest) and decimal_max(needed, furthest) or upto
   end
-  reserved = greater(upto, reserved)
+  reserved = decimal_max(upto, reserved)
   local passed = last and { 'last', last } or {}
   call('HSET', counter_key, 'reserved', reserved, 'epoch', this, 'confirmed', confirmed, unpack(passed))
-  return { 0, reserved, this }
+  return { OK, reserved, this }
 end

@@ -1,5 +1,8 @@
 -- Cancels an order's reservation: its quantity is available again.
 --
+-- @include order
+-- @include stock
+--
 -- keys[1] stock hash: the sku's numbers.
 -- keys[2] holds zset: holds of orders by end.
 -- keys[3] buyers hash: quantity that each buyer has reserved and bought.
@@ -14,35 +17,39 @@
 --         {8}: no stock of the sku was ever set.
 -- Writes stock, permanent; order, TTL: 24 h; holds, buyers (removes).
 -- Cost O(log holds): 20 µs. A script call removes at most 250 lapsed holds: 1.5 ms.
+local CANCEL_CANCELLED, CANCEL_ALREADY_CANCELLED, CANCEL_ALREADY_CONFIRMED = 0, 1, 2
+local CANCEL_EXPIRED, CANCEL_UNKNOWN = 3, 4
 
 local function decide(keys, argv, now)
-  local kept = { stock = keys[1], holds = keys[2], buyers = keys[3] }
+  local sku = { stock = keys[1], holds = keys[2], buyers = keys[3] }
   local order_key, order = keys[4], argv[1]
 
-  local stock = read_stock(kept, now)
+  local stock = stock_read(sku, now)
   if not stock then
-    return { NO_STOCK }
+    return { STOCK_UNKNOWN }
   end
-  local record = read_order(order_key, now)
-  local held = is_held(kept, stock, order, record, now)
-  local left = held and buyer_count(kept, stock, record.buyer) - record.quantity or 0
+  local record = order_read(order_key, now)
+  local held = order_is_held(sku, stock, order, record, now)
+  local left = held and order_buyer_count(sku, stock, record.buyer) - record.quantity or 0
   if held and record.buyer ~= '' and left < 0 then
-    corrupt()
+    stock_corrupt()
   end
 
-  reclaim(kept, stock)
+  stock_reclaim(sku, stock)
   if not held then
-    local status = 4
-    if record then
-      status = record.state == 'X' and 1 or record.state == 'C' and 2 or 3
+    local status = record and CANCEL_EXPIRED or CANCEL_UNKNOWN
+    if record and record.state == ORDER_CANCELLED then
+      status = CANCEL_ALREADY_CANCELLED
+    elseif record and record.state == ORDER_CONFIRMED then
+      status = CANCEL_ALREADY_CONFIRMED
     end
     return { status, stock.on_hand, stock.reserved, stock.sold }
   end
 
-  call('ZREM', kept.holds, hold_member(order, record))
-  write_buyer(kept, record.buyer, left)
+  call('ZREM', sku.holds, order_hold(order, record))
+  order_write_buyer(sku, record.buyer, left)
   stock.reserved = stock.reserved - record.quantity
-  write_stock(kept, stock)
-  write_order(order_key, 'X', record, now + RETENTION, now)
-  return { 0, stock.on_hand, stock.reserved, stock.sold }
+  stock_write(sku, stock)
+  order_write(order_key, ORDER_CANCELLED, record, now + ORDER_RETENTION, now)
+  return { CANCEL_CANCELLED, stock.on_hand, stock.reserved, stock.sold }
 end

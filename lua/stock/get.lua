@@ -1,5 +1,7 @@
 -- Reads a sku's stock.
 --
+-- @include stock
+--
 -- keys[1] stock hash: the sku's numbers.
 -- keys[2] holds zset: holds of orders by end.
 -- keys[3] buyers hash: quantity that each buyer has reserved and bought.
@@ -11,15 +13,15 @@
 -- Cost O(log holds): 20 µs. A script call removes at most 250 lapsed holds: 1.5 ms.
 
 local function decide(keys, _, now)
-  local kept = { stock = keys[1], holds = keys[2], buyers = keys[3] }
+  local sku = { stock = keys[1], holds = keys[2], buyers = keys[3] }
 
-  local stock = read_stock(kept, now)
+  local stock = stock_read(sku, now)
   if not stock then
-    return { NO_STOCK }
+    return { STOCK_UNKNOWN }
   end
-  reclaim(kept, stock)
+  stock_reclaim(sku, stock)
   if stock.remain then
-    return { AGAIN }
+    return { STOCK_AGAIN }
   end
-  return { 0, stock.on_hand, stock.reserved, stock.sold }
+  return { OK, stock.on_hand, stock.reserved, stock.sold }
 end

@@ -1,5 +1,8 @@
 -- Reserves a quantity for an order.
 --
+-- @include order
+-- @include stock
+--
 -- keys[1] stock hash: the sku's numbers.
 -- keys[2] holds zset: holds of orders by end.
 -- keys[3] buyers hash: quantity that each buyer has reserved and bought.
@@ -19,6 +22,8 @@
 --         {9}: lapsed holds remain; decide again.
 -- Writes stock, holds, buyers, permanent; order, TTL: hold and 24 h.
 -- Cost O(log holds): 20 µs. A script call removes at most 250 lapsed holds: 1.5 ms.
+local RESERVE_RESERVED, RESERVE_REPLAYED, RESERVE_ALREADY_SETTLED = 0, 1, 2
+local RESERVE_SHORT, RESERVE_BUYER_LIMIT = 3, 4
 
 local function about(status, stock, record)
   return {
@@ -28,44 +33,44 @@ local function about(status, stock, record)
 end
 
 -- Returns the µs until a hold ends, 0 if no end can leave enough.
-local function wait(kept, stock, quantity, now)
-  local first = stock.on_hand >= quantity and call('ZRANGE', kept.holds, 0, 0, 'WITHSCORES')[2]
+local function wait(sku, stock, quantity, now)
+  local first = stock.on_hand >= quantity and call('ZRANGE', sku.holds, 0, 0, 'WITHSCORES')[2]
   return first and tonumber(first) - now or 0
 end
 
 local function decide(keys, argv, now)
-  local kept = { stock = keys[1], holds = keys[2], buyers = keys[3] }
+  local sku = { stock = keys[1], holds = keys[2], buyers = keys[3] }
   local order_key, order, quantity, hold = keys[4], argv[1], tonumber(argv[2]), tonumber(argv[3])
   local buyer, limit = argv[4], tonumber(argv[5])
 
-  local stock = read_stock(kept, now)
+  local stock = stock_read(sku, now)
   if not stock then
-    return { NO_STOCK }
+    return { STOCK_UNKNOWN }
   end
-  local record = read_order(order_key, now)
-  local held = is_held(kept, stock, order, record, now)
-  local count = buyer_count(kept, stock, buyer)
+  local record = order_read(order_key, now)
+  local held = order_is_held(sku, stock, order, record, now)
+  local count = order_buyer_count(sku, stock, buyer)
 
-  reclaim(kept, stock)
+  stock_reclaim(sku, stock)
   if held then
-    return about(1, stock, record)
-  elseif record and record.state ~= 'H' then
-    return about(2, stock, record)
+    return about(RESERVE_REPLAYED, stock, record)
+  elseif record and record.state ~= ORDER_HELD then
+    return about(RESERVE_ALREADY_SETTLED, stock, record)
   end
   local over, short = limit > 0 and count > limit - quantity, stock.on_hand - stock.reserved < quantity
   if (over or short) and stock.remain then
-    return { AGAIN }
+    return { STOCK_AGAIN }
   elseif over then
-    return { 4, stock.on_hand, stock.reserved, stock.sold, count }
+    return { RESERVE_BUYER_LIMIT, stock.on_hand, stock.reserved, stock.sold, count }
   elseif short then
-    return { 3, stock.on_hand, stock.reserved, stock.sold, wait(kept, stock, quantity, now) }
+    return { RESERVE_SHORT, stock.on_hand, stock.reserved, stock.sold, wait(sku, stock, quantity, now) }
   end
 
-  record = { state = 'H', quantity = quantity, grant = now, expire = now + hold, limit = limit, buyer = buyer }
+  record = { state = ORDER_HELD, quantity = quantity, grant = now, expire = now + hold, limit = limit, buyer = buyer }
   stock.reserved = stock.reserved + quantity
-  write_stock(kept, stock)
-  call('ZADD', kept.holds, format('%.0f', record.expire), hold_member(order, record))
-  write_buyer(kept, buyer, count + quantity)
-  write_order(order_key, 'H', record, record.expire + RETENTION, now)
-  return about(0, stock, record)
+  stock_write(sku, stock)
+  call('ZADD', sku.holds, format('%.0f', record.expire), order_hold(order, record))
+  order_write_buyer(sku, buyer, count + quantity)
+  order_write(order_key, ORDER_HELD, record, record.expire + ORDER_RETENTION, now)
+  return about(RESERVE_RESERVED, stock, record)
 end

@@ -1,5 +1,8 @@
 -- Sets a sku's quantity on hand.
 --
+-- @include restock
+-- @include stock
+--
 -- keys[1] stock hash: the sku's numbers.
 -- keys[2] holds zset: holds of orders by end.
 -- keys[3] buyers hash: quantity that each buyer has reserved and bought.
@@ -13,10 +16,10 @@
 -- Cost O(log holds): 20 µs. A script call removes at most 250 lapsed holds: 1.5 ms.
 
 local function decide(keys, argv, now)
-  local kept = { stock = keys[1], holds = keys[2], buyers = keys[3] }
+  local sku = { stock = keys[1], holds = keys[2], buyers = keys[3] }
   local on_hand = tonumber(argv[1])
 
-  local stock = read_stock(kept, now)
+  local stock = stock_read(sku, now)
   stock = stock or { on_hand = 0, reserved = 0, sold = 0, lapsed = 0, buyers = {} }
-  return restock(kept, stock, on_hand)
+  return restock(sku, stock, on_hand)
 end

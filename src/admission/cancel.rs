@@ -2,12 +2,15 @@
 
 use super::{EventKind, Pool, Settings, Standing, TaskName, TaskState, unknown_status};
 use crate::decision::{
-    Call, Decision, Listing, Reply,
+    Call, Decision, Reply,
     denial::Effect,
     error::Error,
     script::{self, Script},
+    stages, statuses,
     time::Timestamp,
 };
+
+statuses! { CANCEL_CANCELLED = 0, CANCEL_RUNNING = 1, CANCEL_COMPLETED = 2, CANCEL_UNKNOWN = 3 }
 
 /// Cancels a queued task.
 ///
@@ -68,15 +71,12 @@ impl CancelTask {
 impl Decision for CancelTask {
     type State = Pool;
     type Outcome = Cancellation;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::CANCEL_TASK;
+    const SCRIPT: &'static Script = &script::admission::CANCEL;
 
     fn partition(&self) -> &[u8] {
         self.name.pool.as_bytes()
-    }
-
-    fn listing(&self) -> Listing {
-        Listing::Same
     }
 
     fn effect(&self, cancellation: Option<&Cancellation>) -> Effect {
@@ -97,10 +97,10 @@ impl Decision for CancelTask {
 
     fn parse(reply: &mut Reply) -> Result<Cancellation, Error> {
         let verdict = match reply.number()? {
-            0 => CancelVerdict::Cancelled,
-            1 => CancelVerdict::Running,
-            2 => CancelVerdict::Completed,
-            3 => CancelVerdict::Unknown,
+            CANCEL_CANCELLED => CancelVerdict::Cancelled,
+            CANCEL_RUNNING => CancelVerdict::Running,
+            CANCEL_COMPLETED => CancelVerdict::Completed,
+            CANCEL_UNKNOWN => CancelVerdict::Unknown,
             status => return unknown_status(status),
         };
         Ok(Cancellation { verdict, replayed: reply.number()? != 0 })

@@ -7,12 +7,18 @@ use super::{
     unknown_status,
 };
 use crate::decision::{
-    Call, Cost, Decision, Listing, Reply,
+    Call, Cost, Decision, Delivery, Priority, Reply,
     denial::Effect,
     error::Error,
     script::{self, Script},
+    stages, statuses,
     time::Timestamp,
 };
+
+statuses! {
+    COMPLETE_COMPLETED = 0, COMPLETE_ALREADY_COMPLETED = 1, COMPLETE_LATE = 2,
+    COMPLETE_STALE_TOKEN = 3, COMPLETE_UNKNOWN = 4,
+}
 
 /// Reports the result of a task.
 ///
@@ -111,19 +117,12 @@ impl CompleteTask {
 impl Decision for CompleteTask {
     type State = Pool;
     type Outcome = Completion;
+    type Stages = stages::WithFallback;
 
-    const SCRIPT: &'static Script = &script::COMPLETE_TASK;
+    const SCRIPT: &'static Script = &script::admission::COMPLETE;
 
     fn partition(&self) -> &[u8] {
         self.name.pool.as_bytes()
-    }
-
-    fn listing(&self) -> Listing {
-        Listing::Same
-    }
-
-    fn frees_capacity(&self) -> bool {
-        true
     }
 
     fn effect(&self, completion: Option<&Completion>) -> Effect {
@@ -131,8 +130,12 @@ impl Decision for CompleteTask {
         Effect::frees(completion.is_none_or(|completion| !kept.contains(&completion.verdict)))
     }
 
-    fn cost(&self) -> Cost {
-        Cost::of(30).with_bytes(self.result.len())
+    fn delivery(&self) -> Delivery {
+        Delivery {
+            priority: Priority::FreesCapacity,
+            cost: Cost::of(30).with_bytes(self.result.len()),
+            ..Delivery::DEFAULT
+        }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -151,11 +154,11 @@ impl Decision for CompleteTask {
 
     fn parse(reply: &mut Reply) -> Result<Completion, Error> {
         let verdict = match reply.number()? {
-            0 => CompleteVerdict::Completed,
-            1 => CompleteVerdict::AlreadyCompleted,
-            2 => CompleteVerdict::Late,
-            3 => CompleteVerdict::StaleToken,
-            4 => CompleteVerdict::Unknown,
+            COMPLETE_COMPLETED => CompleteVerdict::Completed,
+            COMPLETE_ALREADY_COMPLETED => CompleteVerdict::AlreadyCompleted,
+            COMPLETE_LATE => CompleteVerdict::Late,
+            COMPLETE_STALE_TOKEN => CompleteVerdict::StaleToken,
+            COMPLETE_UNKNOWN => CompleteVerdict::Unknown,
             status => return unknown_status(status),
         };
         Ok(Completion { verdict, usage: Usage::parse(reply)? })

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::{Event, EventKind, Overrides, Pool, PoolView, Settings, push_queue_keys};
 use crate::decision::{
-    Call, Cost, Decision, Judge, Listing, Reply, Unconfirmed,
-    acknowledgement::Acknowledgement,
+    Call, Cost, Decision, Delivery, Listing, Reply, Undo, UndoRule,
     denial::Effect,
     error::Error,
     names::Name,
     script::{self, Script},
+    stages,
     time::Timestamp,
     waiters,
 };
@@ -33,36 +33,34 @@ pub struct ConfigurePool {
 impl Decision for ConfigurePool {
     type State = Pool;
     type Outcome = PoolView;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::CONFIGURE_POOL;
+    const SCRIPT: &'static Script = &script::admission::CONFIGURE;
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()
-    }
-
-    fn listing(&self) -> Listing {
-        match (self.overrides == Overrides::default(), self.reset) {
-            (false, _) => Listing::Kept,
-            (true, true) => Listing::Released,
-            (true, false) => Listing::Same,
-        }
     }
 
     fn effect(&self, view: Option<&PoolView>) -> Effect {
         Effect { keeps: view.map(|view| view.expiry_grace), ..Effect::frees(true) }
     }
 
-    fn confirmation(&self) -> Acknowledgement {
-        self.settings.confirmation
+    fn undo_rule(&self, _: &str) -> Option<UndoRule> {
+        Some(UndoRule::of::<ConfigurePool>(|_| Undo::Stands))
     }
 
-    fn judge(&self, _: &str) -> Option<Judge> {
-        Some(Judge::of::<ConfigurePool>(|_| Unconfirmed::Stands))
-    }
-
-    fn cost(&self) -> Cost {
-        // With `reset` the script checks up to 1,000 leases.
-        Cost::bulk(Cost::CALL_MAX)
+    fn delivery(&self) -> Delivery {
+        Delivery {
+            listing: match (self.overrides == Overrides::default(), self.reset) {
+                (false, _) => Listing::Kept,
+                (true, true) => Listing::Released,
+                (true, false) => Listing::Same,
+            },
+            acknowledgement: self.settings.acknowledgement,
+            // With `reset` the script checks up to 1,000 leases.
+            cost: Cost::bulk(Cost::CALL_MAX),
+            ..Delivery::DEFAULT
+        }
     }
 
     fn encode(&self, call: &mut Call) {

@@ -7,11 +7,14 @@ use super::{
     push_queue_keys, unknown_status,
 };
 use crate::decision::{
-    Call, Cost, Decision, Ends, Listing, Reply,
+    Call, Cost, Decision, Delivery, Ends, Listing, Reply,
     error::Error,
     script::{self, Script},
+    stages, statuses,
     time::Timestamp,
 };
+
+statuses! { ENQUEUE_ENQUEUED = 0, ENQUEUE_DUPLICATE = 1, ENQUEUE_EXPIRED = 2, ENQUEUE_FULL = 3 }
 
 /// Queues one task for a device.
 ///
@@ -45,23 +48,24 @@ pub enum EnqueueStatus {
 impl Decision for EnqueueTask {
     type State = Pool;
     type Outcome = EnqueueStatus;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::ENQUEUE_TASK;
+    const SCRIPT: &'static Script = &script::admission::ENQUEUE;
 
     fn partition(&self) -> &[u8] {
         self.name.pool.as_bytes()
-    }
-
-    fn listing(&self) -> Listing {
-        Listing::Held(self.ends.map_or(Ends::Never, Ends::At))
     }
 
     fn is_new(&self, pool: &Pool, now: Timestamp) -> bool {
         pool.task(&self.name.member(), now).is_none()
     }
 
-    fn cost(&self) -> Cost {
-        Cost::PLAIN.with_bytes(self.payload.len())
+    fn delivery(&self) -> Delivery {
+        Delivery {
+            listing: Listing::Held(self.ends.map_or(Ends::Never, Ends::At)),
+            cost: Cost::PLAIN.with_bytes(self.payload.len()),
+            ..Delivery::DEFAULT
+        }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -77,10 +81,10 @@ impl Decision for EnqueueTask {
 
     fn parse(reply: &mut Reply) -> Result<EnqueueStatus, Error> {
         Ok(match reply.number()? {
-            0 => EnqueueStatus::Enqueued,
-            1 => EnqueueStatus::Duplicate,
-            2 => EnqueueStatus::Expired,
-            3 => EnqueueStatus::Full,
+            ENQUEUE_ENQUEUED => EnqueueStatus::Enqueued,
+            ENQUEUE_DUPLICATE => EnqueueStatus::Duplicate,
+            ENQUEUE_EXPIRED => EnqueueStatus::Expired,
+            ENQUEUE_FULL => EnqueueStatus::Full,
             status => return unknown_status(status),
         })
     }

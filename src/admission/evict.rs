@@ -4,13 +4,16 @@ use bytes::Bytes;
 
 use super::{EventKind, Pool, Settings, TaskName, TaskState, push_queue_keys, unknown_status};
 use crate::decision::{
-    Call, Decision, Listing, Reply,
+    Call, Decision, Reply,
     denial::Effect,
     error::Error,
     script::{self, Script},
+    stages, statuses,
     time::Timestamp,
     waiters,
 };
+
+statuses! { EVICT_EVICTED = 0, EVICT_REPLAYED = 1, EVICT_ENDED = 2, EVICT_UNKNOWN = 3 }
 
 /// Ends the lease of a task for an operator.
 ///
@@ -44,15 +47,12 @@ pub enum EvictVerdict {
 impl Decision for EvictTask {
     type State = Pool;
     type Outcome = EvictVerdict;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::EVICT_TASK;
+    const SCRIPT: &'static Script = &script::admission::EVICT;
 
     fn partition(&self) -> &[u8] {
         self.name.pool.as_bytes()
-    }
-
-    fn listing(&self) -> Listing {
-        Listing::Same
     }
 
     fn effect(&self, verdict: Option<&EvictVerdict>) -> Effect {
@@ -77,10 +77,10 @@ impl Decision for EvictTask {
 
     fn parse(reply: &mut Reply) -> Result<EvictVerdict, Error> {
         Ok(match reply.number()? {
-            0 => EvictVerdict::Evicted { replayed: false },
-            1 => EvictVerdict::Evicted { replayed: true },
-            2 => EvictVerdict::Ended,
-            3 => EvictVerdict::Unknown,
+            EVICT_EVICTED => EvictVerdict::Evicted { replayed: false },
+            EVICT_REPLAYED => EvictVerdict::Evicted { replayed: true },
+            EVICT_ENDED => EvictVerdict::Ended,
+            EVICT_UNKNOWN => EvictVerdict::Unknown,
             status => return unknown_status(status),
         })
     }

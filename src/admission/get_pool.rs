@@ -2,11 +2,12 @@
 
 use super::{Pool, Settings, Usage, small, unknown_status};
 use crate::decision::{
-    Call, Cost, Decision, Listing, Reply,
+    Call, Cost, Decision, Delivery, OK, Reply,
     denial::Effect,
     error::Error,
     names::Name,
     script::{self, Script},
+    stages,
     time::{Millis, Timestamp},
     waiters,
 };
@@ -58,7 +59,7 @@ impl PoolView {
 
     pub(super) fn parse(reply: &mut Reply) -> Result<PoolView, Error> {
         let status = reply.number()?;
-        if status != 0 {
+        if status != OK {
             return unknown_status(status);
         }
         let time = |micros| (micros > 0).then_some(Timestamp(micros));
@@ -101,24 +102,24 @@ impl PoolView {
 impl Decision for GetPool {
     type State = Pool;
     type Outcome = PoolView;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::GET_POOL;
+    const SCRIPT: &'static Script = &script::admission::GET_POOL;
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()
-    }
-
-    fn listing(&self) -> Listing {
-        Listing::Same
     }
 
     fn effect(&self, view: Option<&PoolView>) -> Effect {
         Effect { keeps: view.map(|view| view.expiry_grace), ..Effect::default() }
     }
 
-    fn cost(&self) -> Cost {
-        // The script examines up to 256 leases.
-        Cost::bulk(900)
+    fn delivery(&self) -> Delivery {
+        Delivery {
+            // The script examines up to 256 leases.
+            cost: Cost::bulk(900),
+            ..Delivery::DEFAULT
+        }
     }
 
     fn encode(&self, call: &mut Call) {

@@ -4,10 +4,11 @@ use std::str;
 
 use super::{Lease, Pool, Task, unknown_status};
 use crate::decision::{
-    Call, Cost, Decision, Listing, Paged, Reply,
+    Call, Cost, Decision, Delivery, OK, Paged, Reply,
     error::Error,
     names::{Name, SEPARATOR},
     script::{self, Script},
+    stages,
     time::Timestamp,
 };
 
@@ -96,19 +97,16 @@ impl LeaseCursor {
 impl Decision for ListLeases {
     type State = Pool;
     type Outcome = LeasePage;
+    type Stages = stages::InSteps;
 
-    const SCRIPT: &'static Script = &script::LIST_LEASES;
+    const SCRIPT: &'static Script = &script::admission::LIST_LEASES;
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()
     }
 
-    fn listing(&self) -> Listing {
-        Listing::Same
-    }
-
-    fn cost(&self) -> Cost {
-        Cost::bulk(50 + 3 * self.limit)
+    fn delivery(&self) -> Delivery {
+        Delivery { cost: Cost::bulk(50 + 3 * self.limit), ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -128,7 +126,7 @@ impl Decision for ListLeases {
 
     fn parse(reply: &mut Reply) -> Result<LeasePage, Error> {
         let status = reply.number()?;
-        if status != 0 {
+        if status != OK {
             return unknown_status(status);
         }
         let more = reply.number()? != 0;

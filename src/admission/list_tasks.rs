@@ -8,10 +8,11 @@ use super::{
     unknown_status,
 };
 use crate::decision::{
-    Call, Cost, Decision, Listing, Paged, Reply,
+    Call, Cost, Decision, Delivery, OK, Paged, Reply,
     error::Error,
     names::{Name, SEPARATOR},
     script::{self, Script},
+    stages,
     time::Timestamp,
 };
 
@@ -163,19 +164,16 @@ impl TaskCursor {
 impl Decision for ListTasks {
     type State = Pool;
     type Outcome = TaskPage;
+    type Stages = stages::InSteps;
 
-    const SCRIPT: &'static Script = &script::LIST_TASKS;
+    const SCRIPT: &'static Script = &script::admission::LIST_TASKS;
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()
     }
 
-    fn listing(&self) -> Listing {
-        Listing::Same
-    }
-
-    fn cost(&self) -> Cost {
-        Cost::bulk(100 + 8 * self.limit)
+    fn delivery(&self) -> Delivery {
+        Delivery { cost: Cost::bulk(100 + 8 * self.limit), ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -190,7 +188,7 @@ impl Decision for ListTasks {
 
     fn parse(reply: &mut Reply) -> Result<TaskPage, Error> {
         let status = reply.number()?;
-        if status != 0 {
+        if status != OK {
             return unknown_status(status);
         }
         let more = reply.number()? != 0;

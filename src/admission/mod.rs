@@ -22,12 +22,11 @@
 //! | GetPool | [`GetPool`] | `lua/admission/get_pool.lua` |
 //! | ListLeases | [`ListLeases`] | `lua/admission/list_leases.lua` |
 //! | – (for WatchPool) | [`ReadEvents`] | `lua/admission/read_events.lua` |
-//! | – (revokes an unacknowledged lease) | [`WithdrawTask`] | `lua/admission/withdraw.lua` |
+//! | – (revokes an unacknowledged lease) | [`RevokeTask`] | `lua/admission/revoke.lua` |
 //! | ConfigurePool | [`ConfigurePool`] | `lua/admission/configure.lua` |
-//! | – (heartbeat of a server for its waiters) | [`AttendPool`] | `lua/admission/attend.lua` |
+//! | – (heartbeat of a server for its waiters) | [`HeartbeatPool`] | `lua/admission/heartbeat.lua` |
 
 mod admit;
-mod attend;
 mod cancel;
 mod complete;
 mod configure;
@@ -36,18 +35,18 @@ mod enqueue;
 mod event;
 mod evict;
 mod get_pool;
+mod heartbeat;
 mod list_leases;
 mod list_tasks;
 mod pool;
 mod read_events;
 mod renew;
+mod revoke;
 mod settings;
 mod sweep;
 mod task;
-mod withdraw;
 
 pub use admit::{Admission, AdmitDecision, AdmitTask, Dispatched, FullPool};
-pub use attend::AttendPool;
 pub use cancel::{CancelTask, CancelVerdict, Cancellation};
 pub use complete::{CompleteTask, CompleteVerdict, Completion};
 pub use configure::ConfigurePool;
@@ -55,15 +54,17 @@ pub use enqueue::{EnqueueStatus, EnqueueTask};
 pub use event::{Event, EventKind};
 pub use evict::{EvictTask, EvictVerdict};
 pub use get_pool::{GetPool, PoolView};
+pub use heartbeat::HeartbeatPool;
 pub use list_leases::{HeldLease, LeaseCursor, LeasePage, ListLeases};
 pub use list_tasks::{ListTasks, ListedState, ListedTask, TaskCursor, TaskPage};
 pub use pool::Pool;
+pub(crate) use pool::{PoolLine, TaskLine};
 pub use read_events::ReadEvents;
 pub use renew::{RenewTask, RenewVerdict};
+pub use revoke::RevokeTask;
 pub use settings::{AfterFailover, Catalog, CatalogError, Overrides, PoolRule, Settings};
 pub use sweep::SweepPool;
 pub use task::{Outcome, Queued, Standing, Task, TaskState};
-pub use withdraw::WithdrawTask;
 
 pub use crate::decision::lease::Lease;
 use crate::decision::{

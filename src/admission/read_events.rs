@@ -2,12 +2,13 @@
 
 use super::{Event, EventKind, Pool, unknown_status};
 use crate::decision::{
-    Call, Cost, Decision, Listing, Reply,
+    Call, Cost, Decision, Delivery, OK, Priority, Reply,
     denial::Effect,
     error::Error,
     events::{After, EventPage, History},
     names::Name,
     script::{self, Script},
+    stages,
     time::Timestamp,
 };
 
@@ -23,19 +24,12 @@ pub struct ReadEvents {
 impl Decision for ReadEvents {
     type State = Pool;
     type Outcome = EventPage<Event>;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::READ_EVENTS;
+    const SCRIPT: &'static Script = &script::admission::READ_EVENTS;
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()
-    }
-
-    fn listing(&self) -> Listing {
-        Listing::Same
-    }
-
-    fn is_upkeep(&self) -> bool {
-        true
     }
 
     fn effect(&self, page: Option<&EventPage<Event>>) -> Effect {
@@ -46,8 +40,12 @@ impl Decision for ReadEvents {
         }))
     }
 
-    fn cost(&self) -> Cost {
-        Cost::bulk(20 + 2 * self.after.limit)
+    fn delivery(&self) -> Delivery {
+        Delivery {
+            priority: Priority::Background,
+            cost: Cost::bulk(20 + 2 * self.after.limit),
+            ..Delivery::DEFAULT
+        }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -57,7 +55,7 @@ impl Decision for ReadEvents {
 
     fn parse(reply: &mut Reply) -> Result<EventPage<Event>, Error> {
         match reply.number()? {
-            0 => EventPage::parse(reply, Event::parse),
+            OK => EventPage::parse(reply, Event::parse),
             status => unknown_status(status),
         }
     }

@@ -5,20 +5,25 @@ use super::{
     unknown_status,
 };
 use crate::decision::{
-    Call, Cost, Decision, Ends, Judge, Listing, Reply, Unconfirmed,
-    acknowledgement::Acknowledgement,
+    Call, Cost, Decision, Delivery, Ends, Listing, Priority, Reply, Undo, UndoRule,
     denial::Effect,
     error::Error,
     script::{self, Script},
+    stages, statuses,
     time::{Millis, Timestamp},
 };
+
+statuses! {
+    RENEW_RENEWED = 0, RENEW_EXPIRED = 1, RENEW_COMPLETED = 2, RENEW_STALE_TOKEN = 3,
+    RENEW_UNKNOWN = 4,
+}
 
 /// Requests more time for a task.
 ///
 /// The lease keeps its token and runs for the given length from now. A lease within its grace is
 /// revived. The answer is `Expired` after the grace or an eviction, `Completed` after a result, and
 /// `StaleToken` or `Unknown` as for CompleteTask. A repeat extends the lease again, which is safe.
-/// On Redis, a pool on hold after a failover registers lost leases again (`lua/lib/lost.lua`).
+/// On Redis, a pool on hold after a failover registers lost leases again (`lua/lib/re_register.lua`).
 #[derive(Debug, Clone)]
 pub struct RenewTask {
     /// The task.
@@ -49,19 +54,12 @@ pub enum RenewVerdict {
 impl Decision for RenewTask {
     type State = Pool;
     type Outcome = RenewVerdict;
+    type Stages = stages::WithFallback;
 
-    const SCRIPT: &'static Script = &script::RENEW_TASK;
+    const SCRIPT: &'static Script = &script::admission::RENEW;
 
     fn partition(&self) -> &[u8] {
         self.name.pool.as_bytes()
-    }
-
-    fn listing(&self) -> Listing {
-        Listing::Held(Ends::After(self.lease_duration.unwrap_or(self.settings.lease_duration)))
-    }
-
-    fn frees_capacity(&self) -> bool {
-        true
     }
 
     fn effect(&self, verdict: Option<&RenewVerdict>) -> Effect {
@@ -75,20 +73,24 @@ impl Decision for RenewTask {
         Effect { holds: Some((self.name.member(), length)), ..Effect::frees(true) }
     }
 
-    fn confirmation(&self) -> Acknowledgement {
-        // A lost renewal would end the lease earlier than its holder expects.
-        self.settings.confirmation
-    }
-
-    fn judge(&self, _: &str) -> Option<Judge> {
-        Some(Judge::of::<RenewTask>(|verdict| match verdict {
-            RenewVerdict::Renewed(_) => Unconfirmed::Stands,
-            _ => Unconfirmed::Counts,
+    fn undo_rule(&self, _: &str) -> Option<UndoRule> {
+        Some(UndoRule::of::<RenewTask>(|verdict| match verdict {
+            RenewVerdict::Renewed(_) => Undo::Stands,
+            _ => Undo::Counts,
         }))
     }
 
-    fn cost(&self) -> Cost {
-        Cost::of(20)
+    fn delivery(&self) -> Delivery {
+        Delivery {
+            priority: Priority::FreesCapacity,
+            listing: Listing::Held(Ends::After(
+                self.lease_duration.unwrap_or(self.settings.lease_duration),
+            )),
+            // A lost renewal would end the lease earlier than its holder expects.
+            acknowledgement: self.settings.acknowledgement,
+            cost: Cost::of(20),
+            ..Delivery::DEFAULT
+        }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -104,11 +106,11 @@ impl Decision for RenewTask {
 
     fn parse(reply: &mut Reply) -> Result<RenewVerdict, Error> {
         Ok(match reply.number()? {
-            0 => RenewVerdict::Renewed(Lease::parse(reply)?),
-            1 => RenewVerdict::Expired,
-            2 => RenewVerdict::Completed,
-            3 => RenewVerdict::StaleToken,
-            4 => RenewVerdict::Unknown,
+            RENEW_RENEWED => RenewVerdict::Renewed(Lease::parse(reply)?),
+            RENEW_EXPIRED => RenewVerdict::Expired,
+            RENEW_COMPLETED => RenewVerdict::Completed,
+            RENEW_STALE_TOKEN => RenewVerdict::StaleToken,
+            RENEW_UNKNOWN => RenewVerdict::Unknown,
             status => return unknown_status(status),
         })
     }

@@ -33,7 +33,7 @@ pub struct Settings {
     /// The answer while the store is unreachable.
     pub on_store_failure: OnStoreFailure,
     /// Replica acknowledgement for granted and renewed leases and for changed settings.
-    pub confirmation: Acknowledgement,
+    pub acknowledgement: Acknowledgement,
     /// Whether new tasks are admitted after a failover.
     pub after_failover: AfterFailover,
 }
@@ -61,7 +61,7 @@ impl Default for Settings {
             history: 10_000,
             denial_cache: DENIAL_CACHE,
             on_store_failure: OnStoreFailure::Fail,
-            confirmation: Acknowledgement::NONE,
+            acknowledgement: Acknowledgement::NONE,
             after_failover: AfterFailover::Admit,
         }
     }
@@ -113,8 +113,10 @@ pub struct Overrides {
     /// The number of slots.
     pub capacity: Option<u32>,
     /// Length of a lease.
+    #[serde(rename = "lease_ms")]
     pub lease_duration: Option<Millis>,
     /// How long an expired lease keeps its slot.
+    #[serde(rename = "grace_ms")]
     pub expiry_grace: Option<Millis>,
     /// Whether new tasks are refused.
     pub paused: Option<bool>,

@@ -2,11 +2,12 @@
 
 use super::{Pool, Settings, unknown_status};
 use crate::decision::{
-    Allowance, Call, Cost, Decision, Listing, Reply, Swept,
+    Allowance, Call, Cost, Decision, Delivery, OK, Priority, Reply, Swept,
     denial::Effect,
     error::Error,
     names::Name,
     script::{self, Script},
+    stages,
     time::Timestamp,
 };
 
@@ -25,29 +26,26 @@ pub struct SweepPool {
 impl Decision for SweepPool {
     type State = Pool;
     type Outcome = Swept;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::SWEEP_POOL;
+    const SCRIPT: &'static Script = &script::admission::SWEEP;
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()
-    }
-
-    fn listing(&self) -> Listing {
-        Listing::Same
-    }
-
-    fn is_upkeep(&self) -> bool {
-        true
     }
 
     fn effect(&self, _: Option<&Swept>) -> Effect {
         Effect::frees(true)
     }
 
-    fn cost(&self) -> Cost {
-        // About 0.8 ms for 100 leases. Tasks that die or leave the queue take up to 3 ms: at most
-        // two sweeps share a script call.
-        Cost::bulk(1500)
+    fn delivery(&self) -> Delivery {
+        Delivery {
+            priority: Priority::Background,
+            // About 0.8 ms for 100 leases. Tasks that die or leave the queue take up to 3 ms: at most
+            // two sweeps share a script call.
+            cost: Cost::bulk(1500),
+            ..Delivery::DEFAULT
+        }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -63,7 +61,7 @@ impl Decision for SweepPool {
 
     fn parse(reply: &mut Reply) -> Result<Swept, Error> {
         match reply.number()? {
-            0 => Ok(Swept {
+            OK => Ok(Swept {
                 has_more: reply.number()? != 0,
                 next: Some(reply.number()?).filter(|next| *next > 0).map(Timestamp),
                 is_vacant: reply.number()? != 0,

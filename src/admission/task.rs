@@ -4,7 +4,10 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::{Lease, Settings};
-use crate::decision::time::{Millis, Timestamp};
+use crate::decision::{
+    export::text,
+    time::{Millis, Timestamp},
+};
 
 /// The record of a task: its last lease, its result, and its place in the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +61,7 @@ pub enum TaskState {
 
 /// The queue data of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Queued {
     /// The task's standing in the queue.
     pub standing: Standing,
@@ -68,11 +72,13 @@ pub struct Queued {
     /// When it expires: from then on it is not dispatched.
     pub ends: Option<Timestamp>,
     /// The payload for the device; empty once the task has left the queue.
+    #[serde(default, with = "text")]
     pub payload: Bytes,
 }
 
 /// Whether a task is in the queue, and why not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Standing {
     /// It was cancelled.
     Cancelled,

@@ -11,15 +11,13 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     cli::{
-        caller::{
-            lock::{self, LockOptions},
-            next::{self, NextOptions},
-            rate::{self, RateOptions},
-            stock::{self, StockOptions},
-            top::{self, TopOptions},
-            watch::{self, WatchOptions},
-        },
         fleet::{self, FleetOptions},
+        lock::{self, LockOptions},
+        next::{self, NextOptions},
+        rate::{self, RateOptions},
+        stock::{self, StockOptions},
+        top::{self, TopOptions},
+        watch::{self, WatchOptions},
     },
     config::{
         DataDir, EmbeddedOptions, EngineChoice, ServeFlags,
@@ -149,9 +147,9 @@ pub(crate) fn hand_over(text: &str) -> io::Result<()> {
 pub(crate) mod exit {
     use std::{fmt::Display, process::ExitCode};
 
-    use crate::{
-        decision::export::Unfit,
-        engine::{embedded::OpenError, export::Failure},
+    use crate::engine::{
+        embedded::OpenError,
+        export::{Failure, Unfit},
     };
 
     /// The table of exit codes for `--help`.

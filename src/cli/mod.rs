@@ -4,11 +4,18 @@
 //! second time.
 
 mod arguments;
-pub mod caller;
+mod client;
 mod command;
+mod flags;
 pub mod fleet;
+pub mod lock;
+pub mod next;
+pub mod rate;
 mod signals;
+pub mod stock;
+pub mod top;
 pub mod transfer;
+pub mod watch;
 
 use std::{error::Error, net::SocketAddr, path::Path, process::ExitCode, sync::Arc};
 
@@ -22,15 +29,8 @@ use tokio::{
 use crate::{
     admission::Catalog,
     cli::{
-        caller::{
-            lock::{self, LockOptions},
-            next::{self, NextOptions},
-            rate::{self, RateOptions},
-            stock::{self, StockOptions},
-            top::{self, TopOptions},
-            watch::{self, WatchOptions},
-        },
-        fleet::FleetOptions,
+        fleet::FleetOptions, lock::LockOptions, next::NextOptions, rate::RateOptions,
+        stock::StockOptions, top::TopOptions, watch::WatchOptions,
     },
     config::{
         Config, DataDir, EmbeddedOptions, EngineChoice, ServeFlags, secret,
@@ -45,6 +45,9 @@ use crate::{
     },
     server::{self, Limits, Rules, allocator, telemetry},
 };
+
+pub use client::ClientError;
+pub use flags::{AlgorithmName, RuleFlags};
 
 use command::{Command, exit};
 

@@ -81,9 +81,9 @@ impl From<PoolEntry> for PoolRule {
             history: entry.history.unwrap_or(defaults.history),
             denial_cache: entry.denial_cache.unwrap_or(defaults.denial_cache),
             on_store_failure: on_store_failure(entry.on_store_failure),
-            confirmation: Acknowledgement {
-                replicas: entry.wait_replicas.unwrap_or(defaults.confirmation.replicas),
-                timeout: entry.wait_timeout.unwrap_or(defaults.confirmation.timeout),
+            acknowledgement: Acknowledgement {
+                replicas: entry.wait_replicas.unwrap_or(defaults.acknowledgement.replicas),
+                timeout: entry.wait_timeout.unwrap_or(defaults.acknowledgement.timeout),
             },
             after_failover: match entry.after_failover {
                 None | Some(AfterFailoverName::Admit) => AfterFailover::Admit,

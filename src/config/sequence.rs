@@ -83,14 +83,14 @@ impl SequenceEntry {
                  ahead_max, because a failover skips that many"
             ));
         }
-        let confirmation = Acknowledgement {
+        let acknowledgement = Acknowledgement {
             replicas: self.wait_replicas.unwrap_or(1),
             timeout: self.wait_timeout.unwrap_or(WAIT_TIMEOUT),
         };
         Ok(SequenceRule {
             pattern: self.r#match.clone(),
             layout: layout.map(Arc::new),
-            reserve: self.reserve.map(|block| Reserve { block, confirmation }),
+            reserve: self.reserve.map(|block| Reserve { block, acknowledgement }),
         })
     }
 }

@@ -40,6 +40,8 @@ pub struct Call<'a> {
     tag: &'a [u8],
     leads: Option<&'a dyn Leads>,
     arguments: Arguments,
+    /// The bytes that all keys begin with: those of the first key before its part.
+    stem: usize,
 }
 
 impl<'a> Call<'a> {
@@ -71,13 +73,21 @@ impl<'a> Call<'a> {
     pub fn new(prefix: &'a str, capability: &'static str, tag: &'a [u8]) -> Call<'a> {
         let (buffer, ends) = (Vec::with_capacity(512), Vec::with_capacity(16));
         let arguments = Arguments { buffer, ends, keys: 0 };
-        Call { prefix, capability, tag, leads: None, arguments }
+        Call { prefix, capability, tag, leads: None, arguments, stem: 0 }
     }
 
     /// Appends a key: prefix, hash tag and `part`. All keys come before the first argument.
     pub fn key(&mut self, part: &[&[u8]]) {
         let buffer = &mut self.arguments.buffer;
-        names::push_key(buffer, self.prefix, self.capability, self.tag, part);
+        if self.stem == 0 {
+            names::push_stem(buffer, self.prefix, self.capability, self.tag);
+            self.stem = buffer.len();
+        } else {
+            buffer.extend_from_within(..self.stem);
+        }
+        for bytes in part {
+            buffer.extend_from_slice(bytes);
+        }
         self.arguments.keys += 1;
         self.end();
     }

@@ -19,7 +19,7 @@ pub enum Error {
     /// its fate is unknown.
     Denied(String),
     /// Too few replicas acknowledged the write of the call.
-    Unconfirmed {
+    Unacknowledged {
         /// The number of acknowledgements and the number required.
         why: String,
         /// Whether the call has no effect. Otherwise it may stand, and a failover may lose it.
@@ -50,7 +50,9 @@ impl Error {
     pub fn is_unsure(&self) -> bool {
         matches!(
             self,
-            Error::DeadlineExceeded | Error::Denied(_) | Error::Unconfirmed { is_void: false, .. }
+            Error::DeadlineExceeded
+                | Error::Denied(_)
+                | Error::Unacknowledged { is_void: false, .. }
         )
     }
 }
@@ -68,10 +70,10 @@ impl fmt::Display for Error {
                 "Redis denied a command of the call's script ({why}); the call may have been \
                  executed: allow the Redis user all commands of the scripts, then repeat the call"
             ),
-            Error::Unconfirmed { why, is_void: true } => {
+            Error::Unacknowledged { why, is_void: true } => {
                 write!(f, "{why}; the call has no effect: try again")
             }
-            Error::Unconfirmed { why, is_void: false } => {
+            Error::Unacknowledged { why, is_void: false } => {
                 write!(f, "{why}; the call may stand, and a failover may lose it: repeat it")
             }
             Error::Overloaded => f.write_str(

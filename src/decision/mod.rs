@@ -8,6 +8,7 @@
 //! Rules and engines share these modules; none of them names a rule or an engine.
 //! - [`names`] builds every key, [`time`] reads every clock, [`script`] lists every script,
 //!   [`error`] says why a call could not be decided.
+//! - [`stages`]: the path of a call through the engine.
 //! - [`lease`], [`waiters`], [`events`], `replay_cache`: parts that several capabilities have.
 //! - [`denial`]: which refusals a server may cache. [`fallback`]: answers while the store is
 //!   unreachable. [`acknowledgement`]: how many replicas must have a write.
@@ -20,6 +21,7 @@ mod allowance;
 pub mod budget;
 mod call;
 mod cost;
+mod delivery;
 pub mod denial;
 pub mod error;
 pub mod events;
@@ -33,9 +35,10 @@ pub mod persistence;
 pub(crate) mod replay_cache;
 mod reply;
 pub mod script;
+pub mod stages;
 pub(crate) mod text;
 pub mod time;
-mod unconfirmed;
+mod undo;
 pub mod waiters;
 
 use std::{any::Any, fmt};
@@ -43,11 +46,11 @@ use std::{any::Any, fmt};
 pub use allowance::Allowance;
 pub use call::{Arguments, Call, Leads, Sighting};
 pub use cost::Cost;
-pub(crate) use reply::unknown_status;
+pub use delivery::{Delivery, Ends, Listing, Priority};
 pub use reply::{Item, Reply};
-pub use unconfirmed::{Judge, Unconfirmed, Withdrawal};
+pub(crate) use reply::{OK, statuses, unknown_status};
+pub use undo::{Revocation, Undo, UndoRule};
 
-use acknowledgement::Acknowledgement;
 use denial::Effect;
 use error::Error;
 use script::Script;
@@ -63,6 +66,8 @@ pub trait Decision: fmt::Debug + Send + Sync + 'static {
     type State: State;
     /// The answer, refusals included. [`Error`] is only for calls that could not be decided.
     type Outcome: fmt::Debug + PartialEq + Send + 'static;
+    /// The stages of the engine that its calls pass: one of [`stages`].
+    type Stages;
 
     /// The Lua twin of `decide`.
     const SCRIPT: &'static Script;
@@ -73,51 +78,34 @@ pub trait Decision: fmt::Debug + Send + Sync + 'static {
     fn tag(&self) -> &[u8] {
         self.partition()
     }
-    /// Change that the decision may make to the partition's entry in the partition index.
-    fn listing(&self) -> Listing;
-    /// Whether executing the decision twice has the same effect as executing it once. Only then
-    /// does the engine send it again after a lost reply. Otherwise the fate of the call is unknown.
-    fn is_repeatable(&self) -> bool {
-        true
+    /// How the engine delivers the decision.
+    fn delivery(&self) -> Delivery {
+        Delivery::DEFAULT
     }
     /// Whether the outcome of a repeated decision also tells the fate of the first try, whose reply
     /// was lost. If not, the call fails with [`Error::DeadlineExceeded`].
     fn settles(&self, _: &Self::Outcome) -> bool {
         true
     }
-    /// Number of replicas that must acknowledge the write before the call is answered, and for how
-    /// long the call waits for them. Redis only.
-    fn confirmation(&self) -> Acknowledgement {
-        Acknowledgement::NONE
-    }
     /// Returns the function that decides how to undo an outcome that replicas did not acknowledge.
-    /// `None`: the outcome always counts. The engine asks only if [`Decision::confirmation`]
+    /// `None`: the outcome always counts. The engine asks only if [`Delivery::acknowledgement`]
     /// requires replicas. Keys of the undoing script start with `prefix`.
-    fn judge(&self, _prefix: &str) -> Option<Judge> {
+    fn undo_rule(&self, _prefix: &str) -> Option<UndoRule> {
         None
     }
-    /// Background work for calls that the server accepted before, such as heartbeats. It is exempt
-    /// from the in-flight limit and from load shedding, and is sent in a separate script call.
-    fn is_upkeep(&self) -> bool {
-        false
-    }
-    /// Whether the decision frees capacity or extends a lease. Such decisions go before waiting
-    /// ones, are exempt from the in-flight limit, and are never shed under load.
-    fn frees_capacity(&self) -> bool {
-        false
-    }
-    /// Length of the granted lease, if it is shorter than [`Decision::listing`] announced. A
+    /// Length of the granted lease, if it is shorter than [`Delivery::listing`] announced. A
     /// run-time setting of the pool can cause that. The engine then corrects the partition index.
     fn ends_sooner(&self, _: &Self::Outcome) -> Option<Millis> {
         None
     }
-    /// Upper bound on the Redis time of the decision.
-    fn cost(&self) -> Cost {
-        Cost::PLAIN
-    }
     /// Whether the decision would create an entry in this existing state. The embedded engine
     /// refuses such decisions while the process uses more memory than `memory_max`.
     fn is_new(&self, _: &Self::State, _: Timestamp) -> bool {
+        false
+    }
+    /// Whether the step only removed expired entries, as many as one step may. The engine then
+    /// repeats the decision.
+    fn is_unfinished(_: &Self::Outcome) -> bool {
         false
     }
     /// Effect on the cached denials of its partition. Without an outcome the decision may or may
@@ -147,12 +135,21 @@ pub trait Decision: fmt::Debug + Send + Sync + 'static {
 
 /// A decision that the coalescer can merge with waiting decisions on the same partition.
 pub trait Joined: Decision + Clone {
+    /// A decision that must run first for some others, such as a reservation of values.
+    type Preparation: Decision;
+
     /// Merges `next` into this decision. Returns false, and changes nothing, unless the merged
     /// decision gives both exactly what they would get one after the other.
     fn join(&mut self, next: &Self) -> bool;
     /// Splits the outcome of a merged decision into one outcome for each part, in order. `None` if
     /// the merged decision was refused: each part is then decided separately.
     fn share(outcome: &Self::Outcome, joined: &[Self]) -> Option<Vec<Self::Outcome>>;
+    /// Whether the decision was refused because it lacks its preparation.
+    fn is_unprepared(outcome: &Self::Outcome) -> bool;
+    /// The preparation for all of these unprepared decisions of one partition; `None` for none.
+    fn preparation(unprepared: &[(Self, Self::Outcome)]) -> Option<Self::Preparation>;
+    /// The same decision after its preparation.
+    fn prepared(&self, preparation: &<Self::Preparation as Decision>::Outcome) -> Self;
 }
 
 /// A decision that reads a page of a listing. Engines read a page in steps, so that no step holds a
@@ -180,30 +177,6 @@ pub struct Swept {
     pub next: Option<Timestamp>,
     /// Whether the partition holds nothing that a listing shows or that can expire.
     pub is_vacant: bool,
-}
-
-/// Change of a partition's entry in the partition index, which listings and the sweeper read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Listing {
-    /// No change.
-    Same,
-    /// The partition may hold something that expires at the given time.
-    Held(Ends),
-    /// The partition holds run-time settings, which do not expire.
-    Kept,
-    /// The partition no longer holds run-time settings.
-    Released,
-}
-
-/// Expiry of the things that a decision creates. The sweeper visits the partition at that time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ends {
-    /// This long after the decision, unless it is extended.
-    After(Millis),
-    /// At this time of the store.
-    At(Timestamp),
-    /// It does not expire.
-    Never,
 }
 
 /// Values removed from a state, to be dropped later outside the shard's mutex. Freeing a large

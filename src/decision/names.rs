@@ -84,21 +84,31 @@ pub fn check_text(bytes: &[u8]) -> Result<(), &'static str> {
 /// name are percent-encoded. The first `}` therefore ends the name, no two names build the same
 /// key, and names spread over the slots.
 pub fn push_key(buffer: &mut Vec<u8>, prefix: &str, capability: &str, name: &[u8], part: &[&[u8]]) {
+    push_stem(buffer, prefix, capability, name);
+    for bytes in part {
+        buffer.extend_from_slice(bytes);
+    }
+}
+
+/// Appends the part of a key that all keys of a name have in common: `prefix:{capability:name}:`.
+pub(super) fn push_stem(buffer: &mut Vec<u8>, prefix: &str, capability: &str, name: &[u8]) {
     buffer.extend_from_slice(prefix.as_bytes());
     buffer.extend_from_slice(b":{");
     buffer.extend_from_slice(capability.as_bytes());
     buffer.push(b':');
-    for &byte in name {
-        match byte {
-            b'%' => buffer.extend_from_slice(b"%25"),
-            b'}' => buffer.extend_from_slice(b"%7D"),
-            _ => buffer.push(byte),
+    // Nearly all names need no encoding; a fold without an early exit compiles to SIMD.
+    if name.iter().fold(true, |is_plain, byte| is_plain & (*byte != b'%') & (*byte != b'}')) {
+        buffer.extend_from_slice(name);
+    } else {
+        for &byte in name {
+            match byte {
+                b'%' => buffer.extend_from_slice(b"%25"),
+                b'}' => buffer.extend_from_slice(b"%7D"),
+                _ => buffer.push(byte),
+            }
         }
     }
     buffer.extend_from_slice(b"}:");
-    for bytes in part {
-        buffer.extend_from_slice(bytes);
-    }
 }
 
 #[cfg(test)]

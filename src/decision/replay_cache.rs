@@ -45,6 +45,11 @@ impl<A> Memory<A> {
         (*forget > now).then_some(what)
     }
 
+    /// The expiry time and the value of a name, unless it has expired: the stored entry.
+    pub(crate) fn entry(&self, name: &[u8], now: Timestamp) -> Option<&(Timestamp, A)> {
+        self.kept.as_ref()?.things.get(name).filter(|(forget, _)| *forget > now)
+    }
+
     /// Inserts or replaces a value that expires at `forget`. Above 1,000 entries, each insert also
     /// removes up to two expired ones, so that fast callers cannot grow the map faster than it
     /// shrinks.

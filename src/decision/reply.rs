@@ -51,6 +51,16 @@ impl Reply {
     }
 }
 
+/// The status of a reply that has only one; `OK` of `lua/lib/prelude.lua`.
+pub(crate) const OK: u64 = 0;
+
+/// Names the status numbers of a script's replies. `tests/tidy.rs` compares them with the constants
+/// of the same names in `lua/`.
+macro_rules! statuses {
+    ($($name:ident = $number:literal),+ $(,)?) => { $(const $name: u64 = $number;)+ };
+}
+pub(crate) use statuses;
+
 /// A reply that no script gives.
 pub(crate) fn unknown_status<T>(status: u64) -> Result<T, Error> {
     Err(Error::Corrupt(format!("a script replied with unknown status {status}")))

@@ -23,7 +23,6 @@ use super::{
     embedded::{Embedded, Kept},
 };
 use crate::decision::{
-    Decision,
     error::Error,
     fallback::{Degradable, OnStoreFailure},
     time::{Clock, monotonic},
@@ -70,7 +69,7 @@ impl Fallback {
     /// grants nothing.
     fn answer<D>(&self, decision: &D, error: Error) -> Result<Answered<D::Outcome>, Error>
     where
-        D: Degradable + Decision<State: Kept>,
+        D: Degradable<State: Kept>,
     {
         // The refusal of a decision that asks for something; a completion has none.
         let refused =
@@ -99,7 +98,7 @@ impl Fallback {
     /// Decides on this server's share. `None` for a call about a lease that was not granted here.
     fn decide<D>(&self, decision: &D) -> Option<Answered<D::Outcome>>
     where
-        D: Degradable + Decision<State: Kept>,
+        D: Degradable<State: Kept>,
     {
         let outcome = self.embedded.run(&decision.shared(self.replicas)).ok()?;
         if D::is_unknown(&outcome) {
@@ -129,55 +128,39 @@ impl Fallback {
 }
 
 impl Engine {
-    /// Executes a decision about an earlier grant, such as a completion. If the store does not know
-    /// the grant, the fallback that may have made it decides.
-    pub async fn follow<D>(
-        &self,
-        decision: &D,
-        deadline: Instant,
-    ) -> Result<Answered<D::Outcome>, Error>
-    where
-        D: Degradable + Decision<State: Kept>,
-    {
-        let result = self.run(decision, deadline).await;
-        let Engine::Redis(engine) = self else { return result.map(Answered::by_store) };
-        let fallback = &engine.fallback;
-        if let Ok(outcome) = &result
-            && D::is_unknown(outcome)
-            && fallback.is_used.load(Ordering::Relaxed)
-            && let Some(answered) = fallback.decide(decision)
-        {
-            return Ok(answered);
-        }
-        self.or_degraded(decision, result, deadline)
-    }
-
-    /// Passes an outcome of the store on, or lets the fallback answer. It does not answer
-    /// [`Error::Unavailable`] of a reachable store if the deadline has passed: that call had no
-    /// time to be sent. Short deadlines must not be a way around a cap.
-    pub(super) fn or_degraded<D>(
+    /// The fallback stage: passes an outcome of the store on, or lets the fallback answer.
+    ///
+    /// If the store does not know the grant that a call is about, the fallback that may have made
+    /// it decides. The fallback does not answer [`Error::Unavailable`] of a reachable store if the
+    /// deadline has passed: that call had no time to be sent. Short deadlines must not be a way
+    /// around a cap.
+    pub(super) fn fallback<D>(
         &self,
         decision: &D,
         result: Result<D::Outcome, Error>,
         deadline: Instant,
     ) -> Result<Answered<D::Outcome>, Error>
     where
-        D: Degradable + Decision<State: Kept>,
+        D: Degradable<State: Kept>,
     {
-        match (self, result) {
-            (Engine::Redis(engine), Err(error @ Error::Refused(_))) => {
-                engine.fallback.answer(decision, error)
-            }
-            (Engine::Redis(engine), Err(error @ Error::Unavailable(_)))
-                if engine.check().is_err() || monotonic() < deadline =>
-            {
-                engine.fallback.answer(decision, error)
-            }
-            (Engine::Redis(engine), Ok(outcome)) => {
-                engine.fallback.note_store();
+        let Engine::Redis(engine) = self else { return result.map(Answered::by_store) };
+        let fallback = &engine.fallback;
+        match result {
+            Ok(outcome) => {
+                let may_know = D::is_unknown(&outcome) && fallback.is_used.load(Ordering::Relaxed);
+                if may_know && let Some(answered) = fallback.decide(decision) {
+                    return Ok(answered);
+                }
+                fallback.note_store();
                 Ok(Answered::by_store(outcome))
             }
-            (_, result) => result.map(Answered::by_store),
+            Err(error @ Error::Refused(_)) => fallback.answer(decision, error),
+            Err(error @ Error::Unavailable(_))
+                if engine.check().is_err() || monotonic() < deadline =>
+            {
+                fallback.answer(decision, error)
+            }
+            Err(error) => Err(error),
         }
     }
 }

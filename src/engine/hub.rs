@@ -19,6 +19,7 @@ use std::{
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
+use super::by_type::ByType;
 use crate::decision::{
     budget::{self, Limit},
     error::Error,
@@ -42,6 +43,8 @@ pub struct Hub {
     watchers: Arc<Semaphore>,
     /// The waiting calls by number.
     calls: Mutex<HashMap<u64, Arc<Notify>>>,
+    /// The queues of waiters and the coalescer of each kind of decision.
+    by_type: ByType,
 }
 
 /// The registration of a waiting call; ends when dropped.
@@ -69,7 +72,13 @@ impl Hub {
             closed: watch::Sender::new(false),
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             calls: Mutex::default(),
+            by_type: ByType::default(),
         })
+    }
+
+    /// What the engine has once for each kind of decision.
+    pub(super) fn by_type<T: Default + Send + Sync + 'static>(&self) -> &T {
+        self.by_type.get()
     }
 
     /// The pub/sub channel of this server's wake-ups. It also identifies the server in queues.

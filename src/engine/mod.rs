@@ -5,23 +5,9 @@
 //! [`Engine::sweep`] in the background. The kind of engine is chosen once, at start.
 //!
 //! # Stages of a call
-//! 1. `denial_cache`: the denial cache repeats a recent refusal without asking the store. Redis only.
-//! 2. [`waiters`]: a call that may wait gets a ticket in the queue of its pool or lock.
-//! 3. [`coalescer`]: the coalescer combines requests for values of one sequence into one decision.
-//! 4. [`embedded`] or [`redis`]: the store executes the decision.
-//! 5. `fallback`: the fallback answers while the store is unreachable, if the configuration allows
-//!    it. Redis only.
-//!
-//! A handler picks the stages by the method that it calls:
-//!
-//! | method | stages |
-//! |---|---|
-//! | [`Engine::run`], [`Engine::run_all`], [`Engine::page`] | store |
-//! | [`Engine::answer`], [`Engine::answer_all`] | denial cache, store, fallback |
-//! | [`Engine::follow`] | store, fallback |
-//! | [`waiters::WaitingCalls::run`] | waiters, store |
-//! | [`waiters::WaitingCalls::answer`] | waiters, denial cache, store, fallback |
-//! | [`coalescer::Coalescer::run`] | coalescer, store |
+//! Handlers call [`Engine::submit`] or [`Engine::submit_all`], and [`feed`] for watches. `submit`
+//! names the stages of a call in order: `denial_cache`, [`waiters`], [`coalescer`], the store
+//! ([`embedded`] or [`redis`]), `fallback`.
 //!
 //! # Guarantees
 //! - A decision is one atomic step on one partition. A batch is not atomic as a whole.
@@ -33,6 +19,7 @@
 //!   fallback.
 
 mod answered;
+mod by_type;
 pub mod coalescer;
 mod denial_cache;
 pub mod embedded;
@@ -41,18 +28,20 @@ mod fallback;
 pub mod feed;
 pub mod hub;
 pub mod redis;
+mod registry;
+mod submit;
 mod sweeper;
 pub mod waiters;
 pub mod worker;
 
 use std::{slice, sync::Arc, time::Instant};
 
-use tokio::sync::watch;
+use tokio::{sync::watch, task::yield_now};
 
-pub use answered::{Answered, Source};
-pub use denial_cache::Shelved;
+pub use answered::{Answered, Batch, Source};
+pub use submit::{Stages, Submit};
 
-use crate::decision::{Decision, Paged, error::Error, names::Name};
+use crate::decision::{Decision, error::Error, names::Name};
 use embedded::{Embedded, Kept};
 use hub::Hub;
 use redis::Redis;
@@ -60,6 +49,10 @@ use redis::Redis;
 /// The default for the most decisions in one script call. Redis serves no other client during a
 /// script call, so this bounds the latency that a batch adds for everybody else.
 pub const BATCH_MAX: usize = 32;
+
+/// The most decisions of a batch that the embedded engine executes before other calls of the thread
+/// run.
+const EXECUTED_MAX: usize = 32;
 
 /// The condition of the store, as health reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,20 +96,22 @@ pub struct PartitionCursor {
 }
 
 impl Engine {
-    /// Executes a decision and returns by `deadline`, whatever the store does.
-    ///
-    /// The outcome may be of an earlier try: if a connection to Redis breaks, the engine sends a
-    /// repeatable decision a second time.
-    pub async fn run<D>(&self, decision: &D, deadline: Instant) -> Result<D::Outcome, Error>
+    /// The store stage: executes a decision once and returns by `deadline`, whatever the store
+    /// does. Tests compare engines by it; handlers call [`Engine::submit`].
+    pub async fn store<D>(&self, decision: &D, deadline: Instant) -> Result<D::Outcome, Error>
     where
         D: Decision<State: Kept>,
     {
         match self {
-            Engine::Embedded(engine) => match engine.journal() {
-                None => engine.run(decision),
-                // Boxed, as below, to keep the futures of calls without a data directory small.
-                Some(journal) => Box::pin(engine.run_kept(journal, decision, deadline)).await,
-            },
+            Engine::Embedded(engine) => {
+                engine.admit()?;
+                let (outcome, change) = engine.execute(decision);
+                if !engine.is_synced(change) {
+                    // Boxed, as below: nearly all calls need not wait for the disk.
+                    Box::pin(engine.synced(change, deadline)).await?;
+                }
+                outcome
+            }
             Engine::Redis(engine) => {
                 let watch = engine.denial_cache.watch(slice::from_ref(decision));
                 // Boxed: calls that wait or decide in this process need no memory for a Redis
@@ -128,24 +123,30 @@ impl Engine {
         }
     }
 
-    /// Executes decisions of one kind in one round trip. They run in order, each as an atomic step.
-    /// Returns by `deadline`, with one result for each decision.
-    ///
-    /// An error of the whole batch means that no decision was sent. The exception is
-    /// [`Error::DeadlineExceeded`]: the data directory did not sync the batch in time.
-    pub async fn run_all<D>(
-        &self,
-        decisions: &[D],
-        deadline: Instant,
-    ) -> Result<Vec<Result<D::Outcome, Error>>, Error>
+    /// The store stage of a batch.
+    pub async fn store_all<D>(&self, decisions: &[D], deadline: Instant) -> Batch<D::Outcome>
     where
         D: Decision<State: Kept>,
     {
         match self {
-            Engine::Embedded(engine) => match engine.journal() {
-                None => Ok(decisions.iter().map(|d| engine.run(d)).collect()),
-                Some(journal) => Box::pin(engine.run_all_kept(journal, decisions, deadline)).await,
-            },
+            Engine::Embedded(engine) => {
+                engine.admit()?;
+                let (mut outcomes, mut last) = (Vec::with_capacity(decisions.len()), 0);
+                for group in decisions.chunks(EXECUTED_MAX) {
+                    if !outcomes.is_empty() {
+                        yield_now().await;
+                    }
+                    for decision in group {
+                        let (outcome, change) = engine.execute(decision);
+                        outcomes.push(outcome);
+                        last = last.max(change);
+                    }
+                }
+                if !engine.is_synced(last) {
+                    Box::pin(engine.synced(last, deadline)).await?;
+                }
+                Ok(outcomes)
+            }
             Engine::Redis(engine) => {
                 let watch = engine.denial_cache.watch(decisions);
                 let outcomes = engine.run_all(decisions, deadline).await;
@@ -158,49 +159,16 @@ impl Engine {
         }
     }
 
-    /// Runs decisions whose outcomes no caller sees, in order. With a data directory they do not wait
-    /// for the disk.
-    pub(crate) async fn run_all_unwaited<D>(
-        &self,
-        decisions: &[D],
-        deadline: Instant,
-    ) -> Result<Vec<Result<D::Outcome, Error>>, Error>
+    /// Executes decisions whose outcomes no caller sees, in order. With a data directory they do
+    /// not wait for the disk.
+    async fn store_unsynced<D>(&self, decisions: &[D], deadline: Instant) -> Batch<D::Outcome>
     where
         D: Decision<State: Kept>,
     {
         match self {
-            Engine::Embedded(engine) => {
-                Ok(decisions.iter().map(|decision| engine.run_unwaited(decision)).collect())
-            }
-            Engine::Redis(_) => self.run_all(decisions, deadline).await,
+            Engine::Embedded(engine) => Ok(decisions.iter().map(|one| engine.run(one)).collect()),
+            Engine::Redis(_) => self.store_all(decisions, deadline).await,
         }
-    }
-
-    /// Reads a page of a listing, in atomic steps of at most `D::STEP` entries, so that no step
-    /// holds the partition or Redis for long.
-    ///
-    /// Fails if the first step fails. If a later step fails, the page is shorter and the caller
-    /// continues after its last entry.
-    pub async fn page<D>(&self, listing: &D, deadline: Instant) -> Result<D::Outcome, Error>
-    where
-        D: Paged<State: Kept>,
-    {
-        let mut size = listing.limit().min(D::STEP);
-        let mut left = listing.limit() - size;
-        let mut page = self.run(&listing.limited(size), deadline).await?;
-        while left > 0
-            && let Some(next) = listing.behind(&page)
-        {
-            // A step on the embedded engine would keep other calls off this thread.
-            tokio::task::yield_now().await;
-            size = left.min(D::STEP);
-            left -= size;
-            match self.run(&next.limited(size), deadline).await {
-                Ok(next) => D::append(&mut page, next),
-                Err(_) => break,
-            }
-        }
-        Ok(page)
     }
 
     /// Whether a decision costs a round trip. Only then is it worth waiting to combine several.
@@ -243,9 +211,9 @@ impl Engine {
     }
 
     /// Admits a call. Fails as [`Engine::check`] does, and counts the refusal.
-    pub fn admit(&self) -> Result<(), Error> {
+    fn admit(&self) -> Result<(), Error> {
         match self {
-            Engine::Embedded(engine) => engine.journal().map_or(Ok(()), |journal| journal.admit()),
+            Engine::Embedded(engine) => engine.admit(),
             Engine::Redis(engine) => engine.check(),
         }
     }

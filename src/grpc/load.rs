@@ -16,7 +16,7 @@ use std::{cell::Cell, sync::LazyLock, time::Duration};
 
 use hyper::{HeaderMap, Response};
 
-use super::{status, unary::answer::AnswerBody};
+use super::{fast_path::answer::AnswerBody, status};
 use crate::decision::{
     budget::{self, Limit},
     time::coarse,

@@ -3,7 +3,6 @@
 //! Each handler has three steps: parse the request into a decision and report all violations at
 //! once, run the decision, convert the outcome.
 
-pub mod client;
 pub(crate) mod reflection;
 
 mod admission;
@@ -12,6 +11,7 @@ mod convert;
 mod deadline;
 mod elements;
 mod events;
+mod fast_path;
 mod fields;
 mod held;
 mod load;
@@ -23,9 +23,9 @@ mod routes;
 mod sequence;
 mod status;
 mod stock;
-mod unary;
 
 pub use admission::Admission;
+pub use fast_path::{AnswerBody, FRAME_BYTES_MAX};
 pub use held::{Holding, OpenStream, poll_stream};
 pub use load::takes_first;
 pub use lock::Lock;
@@ -33,7 +33,6 @@ pub use rate::Rate;
 pub use routes::{Connection, Routes};
 pub use sequence::Sequence;
 pub use stock::Stock;
-pub use unary::{AnswerBody, FRAME_BYTES_MAX};
 
 /// Maximum message size of health, of reflection, and of services without their own maximum, bytes.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 64 * 1024;
@@ -47,5 +46,5 @@ pub const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 /// received message.
 #[allow(clippy::all, missing_docs, missing_debug_implementations, unreachable_pub)]
 pub(crate) mod pb {
-    include!(concat!(env!("OUT_DIR"), "/server/tollgate.v1.rs"));
+    include!(concat!(env!("OUT_DIR"), "/tollgate.v1.rs"));
 }

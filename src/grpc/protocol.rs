@@ -8,7 +8,7 @@ use hyper::{
 };
 use tonic::Status;
 
-use super::{deadline, status, unary::AnswerBody};
+use super::{deadline, fast_path::AnswerBody, status};
 use crate::decision::text;
 
 const GRPC: &str = "application/grpc";

@@ -12,6 +12,7 @@ use tonic::{body::Body, codegen::Service as _};
 
 use super::{
     Admission, Lock, MESSAGE_BYTES_MAX, Rate, Sequence, Stock,
+    fast_path::{self, AnswerBody, Answering, Opened, Served},
     held::{Held, Holding},
     load,
     pb::{
@@ -20,7 +21,6 @@ use super::{
         stock_service_server::StockServiceServer,
     },
     protocol, status,
-    unary::{self, AnswerBody, Answering, Opened, Served},
 };
 use crate::{
     admission::Catalog,
@@ -96,7 +96,7 @@ impl Connection {
             let (holds, refusal) = (body.holds(), body.refusal());
             let answer = others.call(Request::from_parts(head, Body::new(body))).await?;
             drop(holds);
-            Ok(unary::retyped(&path, answer, holding, None, refusal))
+            Ok(fast_path::retyped(&path, answer, holding, None, refusal))
         })
     }
 }
@@ -117,16 +117,16 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
             return Box::pin(ready(Ok(status::too_many_streams().into_http())));
         }
         let path = request.uri().path();
-        if let Some(by) = unary::by::<Admission>(path) {
-            unary::call(&routes.admission, by, request, &preamble, holding)
-        } else if let Some(by) = unary::by::<Rate>(path) {
-            unary::call(&routes.rate, by, request, &preamble, holding)
-        } else if let Some(by) = unary::by::<Sequence>(path) {
-            unary::call(&routes.sequence, by, request, &preamble, holding)
-        } else if let Some(by) = unary::by::<Lock>(path) {
-            unary::call(&routes.lock, by, request, &preamble, holding)
-        } else if let Some(by) = unary::by::<Stock>(path) {
-            unary::call(&routes.stock, by, request, &preamble, holding)
+        if let Some(by) = fast_path::by::<Admission>(path) {
+            fast_path::call(&routes.admission, by, request, &preamble, holding)
+        } else if let Some(by) = fast_path::by::<Rate>(path) {
+            fast_path::call(&routes.rate, by, request, &preamble, holding)
+        } else if let Some(by) = fast_path::by::<Sequence>(path) {
+            fast_path::call(&routes.sequence, by, request, &preamble, holding)
+        } else if let Some(by) = fast_path::by::<Lock>(path) {
+            fast_path::call(&routes.lock, by, request, &preamble, holding)
+        } else if let Some(by) = fast_path::by::<Stock>(path) {
+            fast_path::call(&routes.stock, by, request, &preamble, holding)
         } else {
             self.other(request)
         }

@@ -28,10 +28,10 @@ impl From<Error> for Status {
             }
             Error::Refused(_) => (Code::Unavailable, again("STORE_REFUSES", RETRY_UNAVAILABLE)),
             Error::Overloaded => (Code::ResourceExhausted, again("OVERLOADED", RETRY_OVERLOADED)),
-            Error::Unconfirmed { is_void: true, .. } => {
+            Error::Unacknowledged { is_void: true, .. } => {
                 (Code::Unavailable, again("UNCONFIRMED", RETRY_UNAVAILABLE))
             }
-            Error::Unconfirmed { .. } => (Code::DeadlineExceeded, info("UNCONFIRMED")),
+            Error::Unacknowledged { .. } => (Code::DeadlineExceeded, info("UNCONFIRMED")),
             Error::Ending => (Code::Unavailable, again("SERVER_ENDING", RETRY_UNAVAILABLE)),
             Error::MemoryFull => (Code::ResourceExhausted, again("MEMORY_FULL", RETRY_UNAVAILABLE)),
             Error::UnsyncedFull { .. } => {
@@ -265,9 +265,28 @@ pub(super) fn invalid(violations: Vec<FieldViolation>, unnamed: usize) -> Status
     Status::with_error_details(Code::InvalidArgument, fields.join("; "), details)
 }
 
+/// Returns the name of a gRPC code, such as `INVALID_ARGUMENT`.
+pub(super) fn code_name(code: Code) -> String {
+    let mut name = String::new();
+    for letter in format!("{code:?}").chars() {
+        if letter.is_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.push(letter.to_ascii_uppercase());
+    }
+    name
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn codes_have_their_names_on_the_wire() {
+        let codes = [Code::Ok, Code::InvalidArgument, Code::DeadlineExceeded, Code::Unavailable];
+        let names = ["OK", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "UNAVAILABLE"];
+        assert_eq!(codes.map(code_name), names);
+    }
 
     #[test]
     fn h7_a_call_is_unavailable_only_where_nothing_of_it_was_taken() {

@@ -2,15 +2,18 @@
 
 use bytes::Bytes;
 
-use super::{AttendLock, Lease, Lock, state::Tenure, unknown_status};
+use super::{HeartbeatLock, Lease, Lock, state::Tenure, unknown_status};
 use crate::decision::{
-    Allowance, Call, Decision, Listing, Reply,
+    Allowance, Call, Decision, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
+    stages, statuses,
     time::{Millis, Timestamp},
-    waiters::{self, Attend, Place, Turn, Waits},
+    waiters::{self, Heartbeat, Place, Turn, Waits},
 };
+
+statuses! { ACQUIRE_ACQUIRED = 0, ACQUIRE_REPLAYED = 1, ACQUIRE_HELD = 2 }
 
 /// `retry_after` if the lock is free but belongs to a waiter.
 const RETRY_MIN: Millis = Millis(50);
@@ -63,15 +66,16 @@ pub enum Acquisition {
 impl Decision for AcquireLock {
     type State = Lock;
     type Outcome = Acquisition;
+    type Stages = stages::Waiting;
 
-    const SCRIPT: &'static Script = &script::ACQUIRE_LOCK;
+    const SCRIPT: &'static Script = &script::lock::ACQUIRE;
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()
     }
 
-    fn listing(&self) -> Listing {
-        Listing::Same
+    fn is_unfinished(outcome: &Acquisition) -> bool {
+        AcquireLock::turn(outcome) == Turn::Again
     }
 
     fn encode(&self, call: &mut Call) {
@@ -85,9 +89,13 @@ impl Decision for AcquireLock {
 
     fn parse(reply: &mut Reply) -> Result<Acquisition, Error> {
         match reply.number()? {
-            0 => Ok(Acquisition::Acquired { lease: Lease::parse(reply)?, replayed: false }),
-            1 => Ok(Acquisition::Acquired { lease: Lease::parse(reply)?, replayed: true }),
-            2 => {
+            ACQUIRE_ACQUIRED => {
+                Ok(Acquisition::Acquired { lease: Lease::parse(reply)?, replayed: false })
+            }
+            ACQUIRE_REPLAYED => {
+                Ok(Acquisition::Acquired { lease: Lease::parse(reply)?, replayed: true })
+            }
+            ACQUIRE_HELD => {
                 let turn = Turn::parse(reply.number()?);
                 let retry_after = Millis(reply.number()?);
                 Ok(Acquisition::Held { holder: reply.bytes()?.into(), retry_after, turn })
@@ -132,7 +140,7 @@ impl Decision for AcquireLock {
 }
 
 impl Waits for AcquireLock {
-    type Attend = AttendLock;
+    type Heartbeat = HeartbeatLock;
 
     fn place(&mut self) -> &mut Option<Place> {
         &mut self.place
@@ -142,8 +150,8 @@ impl Waits for AcquireLock {
         self.owner.as_bytes().into()
     }
 
-    fn attend(&self, attend: Attend) -> AttendLock {
-        AttendLock { name: self.name.clone(), attend }
+    fn heartbeat(&self, heartbeat: Heartbeat) -> HeartbeatLock {
+        HeartbeatLock { name: self.name.clone(), heartbeat }
     }
 
     fn turn(outcome: &Acquisition) -> Turn {

@@ -4,13 +4,16 @@ use bytes::Bytes;
 
 use super::{Lease, Lock, unknown_status};
 use crate::decision::{
-    Call, Decision, Listing, Reply,
+    Call, Decision, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
+    stages, statuses,
     time::Timestamp,
     waiters,
 };
+
+statuses! { GET_FREE = 0, GET_HELD = 1 }
 
 /// Reads the view of a lock. Changes nothing but removes dead tickets from the queue.
 #[derive(Debug, Clone)]
@@ -40,15 +43,12 @@ pub struct Holder {
 impl Decision for GetLock {
     type State = Lock;
     type Outcome = LockView;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::GET_LOCK;
+    const SCRIPT: &'static Script = &script::lock::GET;
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()
-    }
-
-    fn listing(&self) -> Listing {
-        Listing::Same
     }
 
     fn encode(&self, call: &mut Call) {
@@ -59,8 +59,8 @@ impl Decision for GetLock {
     fn parse(reply: &mut Reply) -> Result<LockView, Error> {
         let (status, waiters) = (reply.number()?, reply.number()?);
         let holder = match status {
-            0 => None,
-            1 => {
+            GET_FREE => None,
+            GET_HELD => {
                 let lease = Lease::parse(reply)?;
                 Some(Holder { lease, owner: reply.bytes()?.into() })
             }

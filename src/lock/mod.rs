@@ -10,20 +10,22 @@
 //! | RenewLock | [`RenewLock`] | `lua/lock/renew.lua` |
 //! | ReleaseLock | [`ReleaseLock`] | `lua/lock/release.lua` |
 //! | GetLock | [`GetLock`] | `lua/lock/get.lua` |
-//! | – (heartbeat of a server for its waiters) | [`AttendLock`] | `lua/lock/attend.lua` |
+//! | – (heartbeat of a server for its waiters) | [`HeartbeatLock`] | `lua/lock/heartbeat.lua` |
 
 mod acquire;
-mod archive;
-mod attend;
+mod export;
 mod get;
+mod heartbeat;
+mod lines;
 mod record;
 mod release;
 mod renew;
 mod state;
 
 pub use acquire::{AcquireLock, Acquisition};
-pub use attend::AttendLock;
 pub use get::{GetLock, Holder, LockView};
+pub use heartbeat::HeartbeatLock;
+pub(crate) use lines::LockLine;
 pub use release::{Release, ReleaseLock};
 pub use renew::{RenewLock, Renewal};
 pub use state::Lock;

@@ -2,13 +2,16 @@
 
 use super::{Lock, state::RETENTION, unknown_status};
 use crate::decision::{
-    Call, Decision, Listing, Reply,
+    Call, Decision, Delivery, Priority, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
+    stages, statuses,
     time::Timestamp,
     waiters,
 };
+
+statuses! { RELEASE_RELEASED = 0, RELEASE_NOT_HELD = 1 }
 
 /// Releases a lock, which goes to the first waiter.
 ///
@@ -36,24 +39,21 @@ pub enum Release {
 impl Decision for ReleaseLock {
     type State = Lock;
     type Outcome = Release;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::RELEASE_LOCK;
+    const SCRIPT: &'static Script = &script::lock::RELEASE;
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()
     }
 
-    fn listing(&self) -> Listing {
-        Listing::Same
-    }
-
-    fn frees_capacity(&self) -> bool {
-        true
-    }
-
     fn settles(&self, outcome: &Release) -> bool {
         // `NotHeld` is ambiguous: another owner may have acquired the lock between the two tries.
         *outcome == Release::Released
+    }
+
+    fn delivery(&self) -> Delivery {
+        Delivery { priority: Priority::FreesCapacity, ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -65,8 +65,8 @@ impl Decision for ReleaseLock {
 
     fn parse(reply: &mut Reply) -> Result<Release, Error> {
         match reply.number()? {
-            0 => Ok(Release::Released),
-            1 => Ok(Release::NotHeld),
+            RELEASE_RELEASED => Ok(Release::Released),
+            RELEASE_NOT_HELD => Ok(Release::NotHeld),
             status => unknown_status(status),
         }
     }

@@ -2,12 +2,15 @@
 
 use super::{Lease, Lock, unknown_status};
 use crate::decision::{
-    Call, Decision, Listing, Reply,
+    Call, Decision, Delivery, Priority, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
+    stages, statuses,
     time::{Millis, Timestamp},
 };
+
+statuses! { RENEW_RENEWED = 0, RENEW_NOT_HELD = 1 }
 
 /// Requests more time for a lock.
 ///
@@ -37,19 +40,16 @@ pub enum Renewal {
 impl Decision for RenewLock {
     type State = Lock;
     type Outcome = Renewal;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::RENEW_LOCK;
+    const SCRIPT: &'static Script = &script::lock::RENEW;
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()
     }
 
-    fn listing(&self) -> Listing {
-        Listing::Same
-    }
-
-    fn frees_capacity(&self) -> bool {
-        true
+    fn delivery(&self) -> Delivery {
+        Delivery { priority: Priority::FreesCapacity, ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -61,8 +61,8 @@ impl Decision for RenewLock {
 
     fn parse(reply: &mut Reply) -> Result<Renewal, Error> {
         match reply.number()? {
-            0 => Ok(Renewal::Renewed(Lease::parse(reply)?)),
-            1 => Ok(Renewal::NotHeld),
+            RENEW_RENEWED => Ok(Renewal::Renewed(Lease::parse(reply)?)),
+            RENEW_NOT_HELD => Ok(Renewal::NotHeld),
             status => unknown_status(status),
         }
     }

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::ban_record::Ban;
-use crate::decision::time::Millis;
+use crate::decision::{error::Error, statuses, time::Millis, unknown_status};
+
+statuses! { CHECK_ALLOW = 0, CHECK_WARN = 1, CHECK_THROTTLE = 2, CHECK_BAN = 3 }
 
 /// The verdict about a call, and the usage of the limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -11,17 +13,21 @@ pub struct Answer {
     /// The verdict.
     pub verdict: Verdict,
     /// Whether this call is the first of its window above a tier: send one notice.
+    #[serde(default)]
     pub crossed: bool,
     /// When the same call passes; `None` if it passes now.
+    #[serde(rename = "retry_after_ms")]
     pub retry_after: Option<Millis>,
     /// The ban in force.
     pub ban: Option<Ban>,
     /// The usage of each limit, in the order of the rule.
+    #[serde(default)]
     pub limits: Vec<LimitUse>,
 }
 
 /// The verdict about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The call may pass.
     Allow,
@@ -41,6 +47,17 @@ impl Answer {
 }
 
 impl Verdict {
+    /// Reads a verdict from its number in the scripts.
+    pub(super) fn parse(number: u64) -> Result<Verdict, Error> {
+        Ok(match number {
+            CHECK_ALLOW => Verdict::Allow,
+            CHECK_WARN => Verdict::Warn,
+            CHECK_THROTTLE => Verdict::Throttle,
+            CHECK_BAN => Verdict::Ban,
+            status => return unknown_status(status),
+        })
+    }
+
     pub(super) fn is_allowed(self) -> bool {
         matches!(self, Verdict::Allow | Verdict::Warn)
     }
@@ -48,9 +65,11 @@ impl Verdict {
 
 /// The usage of one limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LimitUse {
     /// The count, with this call if it passed.
     pub count: u32,
     /// When the count is 0 again.
+    #[serde(rename = "reset_after_ms")]
     pub reset_after: Millis,
 }

@@ -2,10 +2,11 @@
 
 use super::{Ban, Event, EventKind, Meter, MeterName, ban_record::BanRecord, unknown_status};
 use crate::decision::{
-    Call, Decision, Listing, Reply,
+    Call, Decision, OK, Reply,
     denial::Effect,
     error::Error,
     script::{self, Script},
+    stages,
     time::{Millis, Timestamp},
 };
 
@@ -29,8 +30,9 @@ pub struct BanKey {
 impl Decision for BanKey {
     type State = Meter;
     type Outcome = Ban;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::BAN_KEY;
+    const SCRIPT: &'static Script = &script::rate::BAN;
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()
@@ -38,10 +40,6 @@ impl Decision for BanKey {
 
     fn tag(&self) -> &[u8] {
         self.name.tag()
-    }
-
-    fn listing(&self) -> Listing {
-        Listing::Same
     }
 
     fn effect(&self, _: Option<&Ban>) -> Effect {
@@ -60,7 +58,7 @@ impl Decision for BanKey {
 
     fn parse(reply: &mut Reply) -> Result<Ban, Error> {
         match reply.number()? {
-            0 => Ban::parse(reply),
+            OK => Ban::parse(reply),
             status => unknown_status(status),
         }
     }

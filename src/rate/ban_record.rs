@@ -5,24 +5,29 @@ use serde::{Deserialize, Serialize};
 use crate::decision::{
     Reply,
     error::Error,
+    export::text,
     time::{Millis, Timestamp},
 };
 
 /// A ban in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Ban {
     /// When the ban ends.
     pub until: Timestamp,
     /// The number of the ban, from 1. Each ban within the memory of the previous one adds 1.
     pub strikes: u32,
     /// The reason.
+    #[serde(default, with = "text")]
     pub reason: Vec<u8>,
     /// The person or program that set the ban; empty for a rule.
+    #[serde(default, with = "text")]
     pub actor: Vec<u8>,
 }
 
 /// A ban, and how long it counts for strikes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct BanRecord {
     /// When the ban ends.
     pub(super) until: Timestamp,
@@ -31,8 +36,10 @@ pub(super) struct BanRecord {
     /// The number of the ban, from 1.
     pub(super) strikes: u32,
     /// The reason.
+    #[serde(default, with = "text")]
     pub(super) reason: Vec<u8>,
     /// The person or program that set the ban; empty for a rule.
+    #[serde(default, with = "text")]
     pub(super) actor: Vec<u8>,
 }
 
@@ -63,13 +70,13 @@ impl Ban {
         Ok(Ban {
             until: Timestamp(reply.number()?),
             strikes: u32::try_from(reply.number()?).unwrap_or(u32::MAX),
-            reason: text(reply)?,
-            actor: text(reply)?,
+            reason: utf8(reply)?,
+            actor: utf8(reply)?,
         })
     }
 }
 
 /// Reads a text. Stored bytes can be anything, but answers are UTF-8.
-fn text(reply: &mut Reply) -> Result<Vec<u8>, Error> {
+fn utf8(reply: &mut Reply) -> Result<Vec<u8>, Error> {
     Ok(String::from_utf8_lossy(&reply.bytes()?).into_owned().into_bytes())
 }

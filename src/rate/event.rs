@@ -4,7 +4,10 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::ban_record::BanRecord;
-use crate::decision::{names::SEPARATOR, time::Timestamp};
+use crate::decision::{names::SEPARATOR, statuses, time::Timestamp};
+
+// Kinds of stored events; the first two are verdicts.
+statuses! { CHECK_WARN = 1, CHECK_THROTTLE = 2, RATE_EVENT_BANNED = 3, RATE_EVENT_UNBANNED = 4 }
 
 /// A notice about a key, or a change of its ban.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,10 +79,10 @@ impl Event {
             }
         };
         let kind = match number()?? {
-            1 => EventKind::Warned,
-            2 => EventKind::Throttled,
-            3 => EventKind::Banned,
-            4 => EventKind::Unbanned,
+            CHECK_WARN => EventKind::Warned,
+            CHECK_THROTTLE => EventKind::Throttled,
+            RATE_EVENT_BANNED => EventKind::Banned,
+            RATE_EVENT_UNBANNED => EventKind::Unbanned,
             _ => return None,
         };
         let (time, above, count) = (Timestamp(number()??), number()?, number()??);

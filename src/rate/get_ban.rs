@@ -2,11 +2,14 @@
 
 use super::{Ban, Meter, MeterName, unknown_status};
 use crate::decision::{
-    Call, Cost, Decision, Listing, Reply,
+    Call, Cost, Decision, Delivery, Reply,
     error::Error,
     script::{self, Script},
+    stages, statuses,
     time::Timestamp,
 };
+
+statuses! { GET_BAN_NONE = 0, GET_BAN_BANNED = 1 }
 
 /// Reads the ban of a key, if one is in force.
 #[derive(Debug, Clone)]
@@ -18,8 +21,9 @@ pub struct GetBan {
 impl Decision for GetBan {
     type State = Meter;
     type Outcome = Option<Ban>;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::GET_BAN;
+    const SCRIPT: &'static Script = &script::rate::GET_BAN;
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()
@@ -29,12 +33,8 @@ impl Decision for GetBan {
         self.name.tag()
     }
 
-    fn listing(&self) -> Listing {
-        Listing::Same
-    }
-
-    fn cost(&self) -> Cost {
-        Cost::of(10)
+    fn delivery(&self) -> Delivery {
+        Delivery { cost: Cost::of(10), ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -43,8 +43,8 @@ impl Decision for GetBan {
 
     fn parse(reply: &mut Reply) -> Result<Option<Ban>, Error> {
         match reply.number()? {
-            0 => Ok(None),
-            1 => Ban::parse(reply).map(Some),
+            GET_BAN_NONE => Ok(None),
+            GET_BAN_BANNED => Ban::parse(reply).map(Some),
             status => unknown_status(status),
         }
     }

@@ -4,10 +4,11 @@ use std::{ops::Bound, str};
 
 use super::{BanIndex, unknown_status};
 use crate::decision::{
-    Call, Cost, Decision, Listing, Paged, Reply,
+    Call, Cost, Decision, Delivery, OK, Paged, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
+    stages,
     time::Timestamp,
 };
 
@@ -45,19 +46,16 @@ pub struct BanPage {
 impl Decision for ListBans {
     type State = BanIndex;
     type Outcome = BanPage;
+    type Stages = stages::InSteps;
 
-    const SCRIPT: &'static Script = &script::LIST_BANS;
+    const SCRIPT: &'static Script = &script::rate::LIST_BANS;
 
     fn partition(&self) -> &[u8] {
         self.policy.as_ref().map_or(&[], Name::as_bytes)
     }
 
-    fn listing(&self) -> Listing {
-        Listing::Same
-    }
-
-    fn cost(&self) -> Cost {
-        Cost::bulk(50 + 2 * self.limit)
+    fn delivery(&self) -> Delivery {
+        Delivery { cost: Cost::bulk(50 + 2 * self.limit), ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -69,7 +67,7 @@ impl Decision for ListBans {
 
     fn parse(reply: &mut Reply) -> Result<BanPage, Error> {
         let status = reply.number()?;
-        if status != 0 {
+        if status != OK {
             return unknown_status(status);
         }
         let more = reply.number()? != 0;

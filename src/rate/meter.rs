@@ -2,7 +2,7 @@
 
 use std::{mem, sync::Arc};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smallvec::SmallVec;
 
 use super::{
@@ -10,9 +10,9 @@ use super::{
     answer::Answer,
     ban_record::BanRecord,
     rule::{Limit, Rule},
-    usage::Usage,
+    usage::{self, Usage},
 };
-use crate::decision::{Bin, State, replay_cache::Memory, time::Timestamp};
+use crate::decision::{Bin, State, export::text, replay_cache::Memory, time::Timestamp};
 
 /// The maximum number of notices that a limit stores: enough for the tiers of a few rules.
 const NOTICES_MAX: usize = 32;
@@ -35,12 +35,16 @@ pub struct Meter {
 
 /// The usage under one limit name.
 #[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Counter {
     /// The limit name.
+    #[serde(default, rename = "limit", with = "text")]
     pub(super) name: Arc<[u8]>,
     /// The count, in the form of the algorithm.
+    #[serde(with = "usage::form")]
     pub(super) usage: Usage,
     /// The notices sent for the tiers of this limit.
+    #[serde(default)]
     pub(super) notices: Notices,
     /// From this time on the counter has no effect.
     pub(super) forget: Timestamp,
@@ -73,13 +77,42 @@ pub(super) struct Loaded {
 /// The tiers for which a notice was sent, and when.
 ///
 /// Behind a pointer: most of a million keys have no notices.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default)]
 pub(super) struct Notices(Option<Box<Sent>>);
 
 /// Tier threshold (`above`) and time of each notice, the oldest first; not empty.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Sent {
     tiers: Vec<(u32, Timestamp)>,
+}
+
+/// A notice in an export.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Notice {
+    above: u32,
+    at: Timestamp,
+}
+
+impl Serialize for Notices {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if !serializer.is_human_readable() {
+            return self.0.serialize(serializer);
+        }
+        let notices = self.tiers().iter();
+        serializer.collect_seq(notices.map(|&(above, at)| Notice { above, at }))
+    }
+}
+
+impl<'de> Deserialize<'de> for Notices {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Notices, D::Error> {
+        if !deserializer.is_human_readable() {
+            return Deserialize::deserialize(deserializer).map(Notices);
+        }
+        let notices = Vec::<Notice>::deserialize(deserializer)?.into_iter();
+        let tiers: Vec<_> = notices.map(|notice| (notice.above, notice.at)).collect();
+        Ok(Notices((!tiers.is_empty()).then(|| Box::new(Sent { tiers }))))
+    }
 }
 
 impl Notices {
@@ -207,7 +240,7 @@ impl Meter {
     }
 
     /// The counters that still have an effect.
-    fn live(&self, now: Timestamp) -> impl Iterator<Item = &Counter> {
+    pub(super) fn live(&self, now: Timestamp) -> impl Iterator<Item = &Counter> {
         self.counters.iter().filter(move |counter| counter.forget > now)
     }
 }

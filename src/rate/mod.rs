@@ -24,14 +24,15 @@
 //! | ListBans | [`ListBans`], [`GetBan`] for each key, indexed by [`NoteBan`] | `lua/rate/list_bans.lua`, `lua/rate/get_ban.lua`, `lua/rate/note_ban.lua` |
 
 mod answer;
-mod archive;
 mod ban;
 mod ban_index;
 mod ban_record;
 mod check;
 mod degradation;
 mod event;
+mod export;
 mod get_ban;
+mod lines;
 mod list_bans;
 mod log;
 mod meter;
@@ -56,6 +57,7 @@ pub use ban_record::Ban;
 pub use check::{CheckRate, Checked, RefusedKey};
 pub use event::{Event, EventKind};
 pub use get_ban::GetBan;
+pub(crate) use lines::{AnswerLine, RateLine};
 pub use list_bans::{BanCursor, BanPage, ListBans};
 pub use log::{HISTORY, Log};
 pub use meter::Meter;

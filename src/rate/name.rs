@@ -68,11 +68,6 @@ impl MeterName {
         self.policy > 0
     }
 
-    /// Whether the key belongs to a policy.
-    pub(crate) fn has_policy(&self) -> bool {
-        self.has_events()
-    }
-
     /// Appends the Redis key of one part of the state.
     pub(super) fn push_key(&self, call: &mut Call, part: &[u8]) {
         match self.has_events() {
@@ -93,6 +88,27 @@ impl MeterName {
     pub(super) fn push_subject(&self, call: &mut Call) {
         call.bytes(&[if self.has_events() { self.key() } else { &[] }]);
     }
+}
+
+/// The part of a Redis key of a partition after the hash tag, as [`MeterName::push_key`] and
+/// [`MeterName::push_replay_key`] build it.
+pub(super) fn key_part(partition: &[u8], part: &[u8], request: Option<&[u8]>) -> Vec<u8> {
+    let key = match MeterName::split(partition) {
+        Some((Some(_), key)) => Some(key),
+        _ => None,
+    };
+    [Some(part), key, request].into_iter().flatten().enumerate().fold(
+        Vec::new(),
+        |mut joined, (index, part)| {
+            match (index, key) {
+                (0, _) => {}
+                (2, Some(_)) => joined.push(SEPARATOR),
+                _ => joined.push(b':'),
+            }
+            joined.extend_from_slice(part);
+            joined
+        },
+    )
 }
 
 /// The tag `POLICY/NN` of a shard. Tags of different policies differ, because the tag without its

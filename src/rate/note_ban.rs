@@ -2,9 +2,10 @@
 
 use super::{BANS_MAX, BanIndex, MeterName, unknown_status};
 use crate::decision::{
-    Call, Cost, Decision, Listing, Reply,
+    Call, Cost, Decision, Delivery, OK, Reply,
     error::Error,
     script::{self, Script},
+    stages,
     time::Timestamp,
 };
 
@@ -23,19 +24,16 @@ pub struct NoteBan {
 impl Decision for NoteBan {
     type State = BanIndex;
     type Outcome = ();
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::NOTE_BAN;
+    const SCRIPT: &'static Script = &script::rate::NOTE_BAN;
 
     fn partition(&self) -> &[u8] {
         self.name.policy()
     }
 
-    fn listing(&self) -> Listing {
-        Listing::Same
-    }
-
-    fn cost(&self) -> Cost {
-        Cost::of(20)
+    fn delivery(&self) -> Delivery {
+        Delivery { cost: Cost::of(20), ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -47,7 +45,7 @@ impl Decision for NoteBan {
 
     fn parse(reply: &mut Reply) -> Result<(), Error> {
         match reply.number()? {
-            0 => Ok(()),
+            OK => Ok(()),
             status => unknown_status(status),
         }
     }

@@ -2,11 +2,12 @@
 
 use super::{Event, Log, shard_tag, unknown_status};
 use crate::decision::{
-    Call, Cost, Decision, Listing, Reply,
+    Call, Cost, Decision, Delivery, OK, Priority, Reply,
     error::Error,
     events::{After, EventPage},
     names::Name,
     script::{self, Script},
+    stages,
     time::Timestamp,
 };
 
@@ -27,23 +28,20 @@ impl ReadRateEvents {
 impl Decision for ReadRateEvents {
     type State = Log;
     type Outcome = EventPage<Event>;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::READ_RATE_EVENTS;
+    const SCRIPT: &'static Script = &script::rate::READ_EVENTS;
 
     fn partition(&self) -> &[u8] {
         &self.tag
     }
 
-    fn listing(&self) -> Listing {
-        Listing::Same
-    }
-
-    fn is_upkeep(&self) -> bool {
-        true
-    }
-
-    fn cost(&self) -> Cost {
-        Cost::bulk(20 + 2 * self.after.limit)
+    fn delivery(&self) -> Delivery {
+        Delivery {
+            priority: Priority::Background,
+            cost: Cost::bulk(20 + 2 * self.after.limit),
+            ..Delivery::DEFAULT
+        }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -53,7 +51,7 @@ impl Decision for ReadRateEvents {
 
     fn parse(reply: &mut Reply) -> Result<EventPage<Event>, Error> {
         match reply.number()? {
-            0 => EventPage::parse(reply, Event::parse),
+            OK => EventPage::parse(reply, Event::parse),
             status => unknown_status(status),
         }
     }

@@ -2,12 +2,15 @@
 
 use super::{Meter, MeterName, unknown_status};
 use crate::decision::{
-    Call, Decision, Listing, Reply,
+    Call, Decision, Reply,
     denial::Effect,
     error::Error,
     script::{self, Script},
+    stages, statuses,
     time::Timestamp,
 };
+
+statuses! { RESET_NO_USAGE = 0, RESET_DROPPED = 1 }
 
 /// Removes the usage of a key, even if it is unreadable. Bans stay.
 ///
@@ -21,8 +24,9 @@ pub struct ResetRate {
 impl Decision for ResetRate {
     type State = Meter;
     type Outcome = bool;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::RESET_RATE;
+    const SCRIPT: &'static Script = &script::rate::RESET;
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()
@@ -30,10 +34,6 @@ impl Decision for ResetRate {
 
     fn tag(&self) -> &[u8] {
         self.name.tag()
-    }
-
-    fn listing(&self) -> Listing {
-        Listing::Same
     }
 
     fn effect(&self, _: Option<&bool>) -> Effect {
@@ -46,8 +46,8 @@ impl Decision for ResetRate {
 
     fn parse(reply: &mut Reply) -> Result<bool, Error> {
         match reply.number()? {
-            0 => Ok(false),
-            1 => Ok(true),
+            RESET_NO_USAGE => Ok(false),
+            RESET_DROPPED => Ok(true),
             status => unknown_status(status),
         }
     }

@@ -17,10 +17,12 @@ use crate::decision::time::Timestamp;
 
 /// The counts by sub-bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct SlidingWindow {
     /// The length of a sub-bucket in µs.
     pub(super) width: u64,
     /// Number (time divided by width) and count of each non-empty sub-bucket, in order of time.
+    #[serde(default)]
     pub(super) buckets: Vec<(u64, u32)>,
 }
 

@@ -19,17 +19,37 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The theoretical arrival time, and the numbers of the limit that produced it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct TokenBucket {
     /// The whole µs since the Unix epoch.
     pub(super) tat: u64,
     /// The fraction: this many times 1/max µs.
     pub(super) part: u32,
     pub(super) max: u32,
+    /// Not exported; it comes from the current limit.
+    #[serde(default, with = "unexported")]
     pub(super) burst: u32,
     pub(super) window: u64,
     /// When the bucket was stored. If this is later than now, the clock was set back by at least
     /// the difference.
     pub(super) seen: Timestamp,
+}
+
+/// Serializes a number that a data directory has and an export does not.
+mod unexported {
+    use serde::{Deserialize, Deserializer, Serializer, de::IgnoredAny};
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "for serde")]
+    pub(super) fn serialize<S: Serializer>(number: &u32, to: S) -> Result<S::Ok, S::Error> {
+        if to.is_human_readable() { to.serialize_none() } else { to.serialize_u32(*number) }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+        match from.is_human_readable() {
+            true => IgnoredAny::deserialize(from).map(|_| 0),
+            false => u32::deserialize(from),
+        }
+    }
 }
 
 /// A duration: whole µs, and a numerator over `max`.

@@ -4,12 +4,15 @@ use bytes::Bytes;
 
 use super::{Event, EventKind, Meter, MeterName, unknown_status};
 use crate::decision::{
-    Call, Decision, Listing, Reply,
+    Call, Decision, Reply,
     denial::Effect,
     error::Error,
     script::{self, Script},
+    stages, statuses,
     time::Timestamp,
 };
+
+statuses! { UNBAN_NOT_BANNED = 0, UNBAN_LIFTED = 1 }
 
 /// Lifts the ban of a key, and removes its strikes and usage, so that its next call passes.
 ///
@@ -25,8 +28,9 @@ pub struct UnbanKey {
 impl Decision for UnbanKey {
     type State = Meter;
     type Outcome = bool;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::UNBAN_KEY;
+    const SCRIPT: &'static Script = &script::rate::UNBAN;
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()
@@ -34,10 +38,6 @@ impl Decision for UnbanKey {
 
     fn tag(&self) -> &[u8] {
         self.name.tag()
-    }
-
-    fn listing(&self) -> Listing {
-        Listing::Same
     }
 
     fn effect(&self, _: Option<&bool>) -> Effect {
@@ -54,8 +54,8 @@ impl Decision for UnbanKey {
 
     fn parse(reply: &mut Reply) -> Result<bool, Error> {
         match reply.number()? {
-            0 => Ok(false),
-            1 => Ok(true),
+            UNBAN_NOT_BANNED => Ok(false),
+            UNBAN_LIFTED => Ok(true),
             status => unknown_status(status),
         }
     }

@@ -1,6 +1,6 @@
 //! The usage of a limit, for any algorithm.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
     rule::{Algorithm, Limit},
@@ -18,6 +18,36 @@ pub(super) enum Usage {
     // Boxed: most of a million keys need less than its size.
     Sliding(Box<SlidingWindow>),
     Bucket(Box<TokenBucket>),
+}
+
+/// The form in an export: the algorithm is a tag.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Usage", tag = "algorithm")]
+enum Tagged {
+    #[serde(rename = "fixed_window")]
+    Fixed(Window),
+    #[serde(rename = "calendar_window")]
+    Calendar(Window),
+    #[serde(rename = "sliding_window")]
+    Sliding(Box<SlidingWindow>),
+    #[serde(rename = "token_bucket")]
+    Bucket(Box<TokenBucket>),
+}
+
+/// Serializes a usage: tagged in JSON, plain in a data directory.
+pub(super) mod form {
+    use super::*;
+
+    pub(crate) fn serialize<S: Serializer>(usage: &Usage, to: S) -> Result<S::Ok, S::Error> {
+        if to.is_human_readable() { Tagged::serialize(usage, to) } else { usage.serialize(to) }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Usage, D::Error> {
+        match from.is_human_readable() {
+            true => Tagged::deserialize(from),
+            false => Usage::deserialize(from),
+        }
+    }
 }
 
 impl Usage {

@@ -10,6 +10,7 @@ use crate::decision::time::Timestamp;
 
 /// A window and its count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Window {
     pub(super) start: Timestamp,
     pub(super) count: u32,

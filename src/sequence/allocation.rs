@@ -2,7 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::decision::{Item, Reply, error::Error, unknown_status};
+use crate::decision::{Item, Reply, error::Error, statuses, unknown_status};
+
+statuses! {
+    ALLOCATION_GIVEN = 0, ALLOCATION_OUT_OF_RANGE = 1, ALLOCATION_TOO_FAR_AHEAD = 2,
+    ALLOCATION_UNRESERVED = 3,
+}
+// Flags of a reply.
+statuses! { ALLOCATION_FLOOR_APPLIED = 1, ALLOCATION_REPLAYED = 2 }
 
 /// A non-empty range of values with a constant step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,26 +63,24 @@ pub enum Allocation {
 impl Allocation {
     /// Reads a reply of `lua/sequence/next.lua`. Fails if the range is not possible.
     pub(super) fn parse(reply: &mut Reply) -> Result<Allocation, Error> {
-        const FLOOR_APPLIED: u64 = 1;
-        const REPLAYED: u64 = 2;
         Ok(match reply.number()? {
-            0 => {
+            ALLOCATION_GIVEN => {
                 let flags = reply.number()?;
                 let range =
                     Range { last: decimal(reply)?, step: decimal(reply)?, count: decimal(reply)? };
                 let values = range.count.checked_sub(1).and_then(|n| n.checked_mul(range.step));
-                let replayed = flags & REPLAYED != 0;
+                let replayed = flags & ALLOCATION_REPLAYED != 0;
                 if values.is_none_or(|span| span > range.last) {
                     return Err(Error::Corrupt(format!(
                         "a script replied with an impossible range: {range:?}"
                     )));
                 }
-                let floor_applied = flags & FLOOR_APPLIED != 0;
+                let floor_applied = flags & ALLOCATION_FLOOR_APPLIED != 0;
                 Allocation::Given { range, floor_applied, replayed }
             }
-            1 => Allocation::OutOfRange,
-            2 => Allocation::TooFarAhead { by_floor: reply.number()? != 0 },
-            3 => Allocation::Unreserved { last: decimal(reply)? },
+            ALLOCATION_OUT_OF_RANGE => Allocation::OutOfRange,
+            ALLOCATION_TOO_FAR_AHEAD => Allocation::TooFarAhead { by_floor: reply.number()? != 0 },
+            ALLOCATION_UNRESERVED => Allocation::Unreserved { last: decimal(reply)? },
             status => return unknown_status(status),
         })
     }

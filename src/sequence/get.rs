@@ -2,12 +2,15 @@
 
 use super::{Counter, Sequence, allocation::decimal};
 use crate::decision::{
-    Call, Decision, Listing, Reply,
+    Call, Decision, Reply,
     error::Error,
     script::{self, Script},
+    stages, statuses,
     time::Timestamp,
     unknown_status,
 };
+
+statuses! { GET_NONE = 0, GET_LAST = 1 }
 
 /// Reads the last allocated value and its time; `None` if no value was allocated. Changes nothing.
 #[derive(Debug, Clone)]
@@ -19,15 +22,12 @@ pub struct GetSequence {
 impl Decision for GetSequence {
     type State = Counter;
     type Outcome = Option<(u64, Timestamp)>;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::GET_SEQUENCE;
+    const SCRIPT: &'static Script = &script::sequence::GET;
 
     fn partition(&self) -> &[u8] {
         self.sequence.partition()
-    }
-
-    fn listing(&self) -> Listing {
-        Listing::Same
     }
 
     fn encode(&self, call: &mut Call) {
@@ -37,8 +37,8 @@ impl Decision for GetSequence {
 
     fn parse(reply: &mut Reply) -> Result<Option<(u64, Timestamp)>, Error> {
         match reply.number()? {
-            0 => Ok(None),
-            1 => Ok(Some((decimal(reply)?, Timestamp(decimal(reply)?)))),
+            GET_NONE => Ok(None),
+            GET_LAST => Ok(Some((decimal(reply)?, Timestamp(decimal(reply)?)))),
             status => unknown_status(status),
         }
     }

@@ -14,12 +14,13 @@
 //! | GetSequence | [`GetSequence`] | `lua/sequence/get.lua` |
 
 mod allocation;
-mod archive;
 mod calendar;
 mod counter;
 mod dating;
+mod export;
 mod get;
 mod layout;
+mod lines;
 mod next;
 mod pattern;
 mod record;
@@ -27,12 +28,12 @@ mod reserve;
 mod rules;
 
 pub use allocation::{Allocation, Range};
-pub(crate) use archive::split_calendar;
 pub use calendar::Unit;
 pub use counter::{Counter, Reservation};
 pub use dating::Dating;
 pub use get::GetSequence;
 pub use layout::Layout;
+pub(crate) use lines::{RangeLine, SequenceLine};
 pub use next::NextSequence;
 pub use reserve::ReserveSequence;
 pub use rules::{Reserve, SequenceRule, Sequences};

@@ -1,14 +1,15 @@
 //! `NextSequence`: allocates the next values of a sequence.
 
 use super::{
-    COUNT_MAX, Counter, REPLAY, Reservation, Reserve, Sequence, VALUE_MAX,
+    COUNT_MAX, Counter, Dating, REPLAY, Reservation, Reserve, ReserveSequence, Sequence, VALUE_MAX,
     allocation::{Allocation, Range},
 };
 use crate::decision::{
-    Call, Decision, Joined, Listing, Reply,
+    Call, Decision, Joined, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
+    stages,
     time::Timestamp,
 };
 
@@ -79,15 +80,12 @@ impl NextSequence {
 impl Decision for NextSequence {
     type State = Counter;
     type Outcome = Allocation;
+    type Stages = stages::Coalesced;
 
-    const SCRIPT: &'static Script = &script::NEXT_SEQUENCE;
+    const SCRIPT: &'static Script = &script::sequence::NEXT;
 
     fn partition(&self) -> &[u8] {
         self.sequence.partition()
-    }
-
-    fn listing(&self) -> Listing {
-        Listing::Same
     }
 
     fn settles(&self, outcome: &Allocation) -> bool {
@@ -153,6 +151,8 @@ impl Decision for NextSequence {
 }
 
 impl Joined for NextSequence {
+    type Preparation = ReserveSequence;
+
     /// Merges `next` if it then gets the same values as alone: it has the same step, its floor is
     /// not above the first request's floor, and neither has a request id.
     fn join(&mut self, next: &NextSequence) -> bool {
@@ -170,5 +170,33 @@ impl Joined for NextSequence {
 
     fn share(outcome: &Allocation, joined: &[NextSequence]) -> Option<Vec<Allocation>> {
         outcome.share(joined.iter().map(|one| one.count))
+    }
+
+    fn is_unprepared(outcome: &Allocation) -> bool {
+        matches!(outcome, Allocation::Unreserved { .. })
+    }
+
+    /// Reserves the values that the requests need plus one block.
+    fn preparation(unprepared: &[(NextSequence, Allocation)]) -> Option<ReserveSequence> {
+        let (first, _) = unprepared.first()?;
+        let reserve = first.reserve?;
+        let lasts = unprepared.iter().filter_map(|(_, outcome)| match outcome {
+            Allocation::Unreserved { last } => Some(*last),
+            _ => None,
+        });
+        // Together the requests reach further than each one separately. During the reservation, the
+        // clock of a dated sequence advances.
+        let per_second = first.sequence.dating().map_or(0, Dating::values_per_second);
+        let sizes = unprepared.iter().map(|(one, _)| one.count.saturating_mul(one.step));
+        Some(ReserveSequence {
+            sequence: first.sequence.clone(),
+            last: lasts.max()?,
+            ahead: sizes.fold(reserve.block.max(per_second), u64::saturating_add),
+            acknowledgement: reserve.acknowledgement,
+        })
+    }
+
+    fn prepared(&self, reservation: &Reservation) -> NextSequence {
+        NextSequence { confirmed: Some(reservation.clone()), ..self.clone() }
     }
 }

@@ -2,10 +2,11 @@
 
 use super::{Counter, Sequence, VALUE_MAX, allocation::decimal, counter::Reservation};
 use crate::decision::{
-    Call, Decision, Judge, Listing, Reply, Unconfirmed,
+    Call, Decision, Delivery, OK, Reply, Undo, UndoRule,
     acknowledgement::Acknowledgement,
     error::Error,
     script::{self, Script},
+    stages,
     time::Timestamp,
     unknown_status,
 };
@@ -24,7 +25,7 @@ pub struct ReserveSequence {
     /// The number of values to reserve beyond `last`, limited by the reach of the calendar.
     pub ahead: u64,
     /// The replicas that must acknowledge the mark.
-    pub confirmation: Acknowledgement,
+    pub acknowledgement: Acknowledgement,
 }
 
 impl ReserveSequence {
@@ -37,23 +38,20 @@ impl ReserveSequence {
 impl Decision for ReserveSequence {
     type State = Counter;
     type Outcome = Reservation;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::RESERVE_SEQUENCE;
+    const SCRIPT: &'static Script = &script::sequence::RESERVE;
 
     fn partition(&self) -> &[u8] {
         self.sequence.partition()
     }
 
-    fn listing(&self) -> Listing {
-        Listing::Same
+    fn undo_rule(&self, _: &str) -> Option<UndoRule> {
+        Some(UndoRule::of::<ReserveSequence>(|_| Undo::Void))
     }
 
-    fn confirmation(&self) -> Acknowledgement {
-        self.confirmation
-    }
-
-    fn judge(&self, _: &str) -> Option<Judge> {
-        Some(Judge::of::<ReserveSequence>(|_| Unconfirmed::Void))
+    fn delivery(&self) -> Delivery {
+        Delivery { acknowledgement: self.acknowledgement, ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -69,7 +67,7 @@ impl Decision for ReserveSequence {
 
     fn parse(reply: &mut Reply) -> Result<Reservation, Error> {
         match reply.number()? {
-            0 => Ok(Reservation { upto: decimal(reply)?, epoch: reply.bytes()? }),
+            OK => Ok(Reservation { upto: decimal(reply)?, epoch: reply.bytes()? }),
             status => unknown_status(status),
         }
     }

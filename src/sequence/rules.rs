@@ -23,7 +23,7 @@ pub struct Reserve {
     /// The number of values of one reservation.
     pub block: u64,
     /// The replicas that must acknowledge a reservation before it is used.
-    pub confirmation: Acknowledgement,
+    pub acknowledgement: Acknowledgement,
 }
 
 /// The configuration of all sequences.
@@ -39,6 +39,13 @@ impl Sequences {
     pub fn new(rules: Vec<SequenceRule>) -> Result<Sequences, globset::Error> {
         let patterns = Globs::new(rules.iter().map(|rule| &rule.pattern))?;
         Ok(Sequences { patterns, rules })
+    }
+
+    /// The same rules without reservations, for an engine that cannot fail over.
+    pub fn without_reserve(&self) -> Sequences {
+        let rules = self.rules.iter().cloned();
+        let rules = rules.map(|rule| SequenceRule { reserve: None, ..rule }).collect();
+        Sequences { patterns: self.patterns.clone(), rules }
     }
 
     /// The rule of a sequence, if one matches.

@@ -2,10 +2,11 @@
 
 use super::{REPLAY, Restocked, Ruling, Sku};
 use crate::decision::{
-    Call, Decision, Listing, Reply,
+    Call, Decision, Delivery, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
+    stages,
     time::Timestamp,
 };
 
@@ -27,19 +28,20 @@ pub struct AddStock {
 impl Decision for AddStock {
     type State = Sku;
     type Outcome = Ruling<Restocked>;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::ADD_STOCK;
+    const SCRIPT: &'static Script = &script::stock::ADD;
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()
     }
 
-    fn listing(&self) -> Listing {
-        Listing::Same
+    fn is_unfinished(ruling: &Ruling<Restocked>) -> bool {
+        matches!(ruling, Ruling::Again)
     }
 
-    fn is_repeatable(&self) -> bool {
-        self.request.is_some()
+    fn delivery(&self) -> Delivery {
+        Delivery { is_repeatable: self.request.is_some(), ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {

@@ -2,12 +2,18 @@
 
 use super::{Ruling, Sku, order::ReservationState};
 use crate::decision::{
-    Call, Decision, Listing, Reply,
+    Call, Decision, Delivery, Priority, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
+    stages, statuses,
     time::Timestamp,
 };
+
+statuses! {
+    CANCEL_CANCELLED = 0, CANCEL_ALREADY_CANCELLED = 1, CANCEL_ALREADY_CONFIRMED = 2,
+    CANCEL_EXPIRED = 3, CANCEL_UNKNOWN = 4,
+}
 
 /// Cancels the reservation of an order.
 ///
@@ -38,19 +44,20 @@ pub enum CancelOutcome {
 impl Decision for CancelReservation {
     type State = Sku;
     type Outcome = Ruling<CancelOutcome>;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::CANCEL_RESERVATION;
+    const SCRIPT: &'static Script = &script::stock::CANCEL;
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()
     }
 
-    fn listing(&self) -> Listing {
-        Listing::Same
+    fn is_unfinished(ruling: &Ruling<CancelOutcome>) -> bool {
+        matches!(ruling, Ruling::Again)
     }
 
-    fn frees_capacity(&self) -> bool {
-        true
+    fn delivery(&self) -> Delivery {
+        Delivery { priority: Priority::FreesCapacity, ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -64,11 +71,11 @@ impl Decision for CancelReservation {
     fn parse(reply: &mut Reply) -> Result<Ruling<CancelOutcome>, Error> {
         Ruling::parse(reply, |status, _| {
             Ok(Some(match status {
-                0 => CancelOutcome::Cancelled,
-                1 => CancelOutcome::AlreadyCancelled,
-                2 => CancelOutcome::AlreadyConfirmed,
-                3 => CancelOutcome::Expired,
-                4 => CancelOutcome::Unknown,
+                CANCEL_CANCELLED => CancelOutcome::Cancelled,
+                CANCEL_ALREADY_CANCELLED => CancelOutcome::AlreadyCancelled,
+                CANCEL_ALREADY_CONFIRMED => CancelOutcome::AlreadyConfirmed,
+                CANCEL_EXPIRED => CancelOutcome::Expired,
+                CANCEL_UNKNOWN => CancelOutcome::Unknown,
                 _ => return Ok(None),
             }))
         })

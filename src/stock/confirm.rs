@@ -2,12 +2,18 @@
 
 use super::{Ruling, Sku, order::ReservationState};
 use crate::decision::{
-    Call, Decision, Listing, Reply,
+    Call, Decision, Delivery, Priority, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
+    stages, statuses,
     time::Timestamp,
 };
+
+statuses! {
+    CONFIRM_CONFIRMED = 0, CONFIRM_RETAKEN = 1, CONFIRM_ALREADY_CONFIRMED = 2, CONFIRM_EXPIRED = 3,
+    CONFIRM_CANCELLED = 4, CONFIRM_UNKNOWN = 5,
+}
 
 /// Confirms the reservation of an order, usually after its payment.
 ///
@@ -42,19 +48,20 @@ pub enum ConfirmOutcome {
 impl Decision for ConfirmReservation {
     type State = Sku;
     type Outcome = Ruling<ConfirmOutcome>;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::CONFIRM_RESERVATION;
+    const SCRIPT: &'static Script = &script::stock::CONFIRM;
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()
     }
 
-    fn listing(&self) -> Listing {
-        Listing::Same
+    fn is_unfinished(ruling: &Ruling<ConfirmOutcome>) -> bool {
+        matches!(ruling, Ruling::Again)
     }
 
-    fn frees_capacity(&self) -> bool {
-        true
+    fn delivery(&self) -> Delivery {
+        Delivery { priority: Priority::FreesCapacity, ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -68,12 +75,12 @@ impl Decision for ConfirmReservation {
     fn parse(reply: &mut Reply) -> Result<Ruling<ConfirmOutcome>, Error> {
         Ruling::parse(reply, |status, _| {
             Ok(Some(match status {
-                0 => ConfirmOutcome::Confirmed { retaken: false },
-                1 => ConfirmOutcome::Confirmed { retaken: true },
-                2 => ConfirmOutcome::AlreadyConfirmed,
-                3 => ConfirmOutcome::Expired,
-                4 => ConfirmOutcome::Cancelled,
-                5 => ConfirmOutcome::Unknown,
+                CONFIRM_CONFIRMED => ConfirmOutcome::Confirmed { retaken: false },
+                CONFIRM_RETAKEN => ConfirmOutcome::Confirmed { retaken: true },
+                CONFIRM_ALREADY_CONFIRMED => ConfirmOutcome::AlreadyConfirmed,
+                CONFIRM_EXPIRED => ConfirmOutcome::Expired,
+                CONFIRM_CANCELLED => ConfirmOutcome::Cancelled,
+                CONFIRM_UNKNOWN => ConfirmOutcome::Unknown,
                 _ => return Ok(None),
             }))
         })

@@ -2,10 +2,11 @@
 
 use super::{Ruling, Sku};
 use crate::decision::{
-    Call, Decision, Listing, Reply,
+    Call, Decision, OK, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
+    stages,
     time::Timestamp,
 };
 
@@ -19,15 +20,16 @@ pub struct GetStock {
 impl Decision for GetStock {
     type State = Sku;
     type Outcome = Ruling<()>;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::GET_STOCK;
+    const SCRIPT: &'static Script = &script::stock::GET;
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()
     }
 
-    fn listing(&self) -> Listing {
-        Listing::Same
+    fn is_unfinished(ruling: &Ruling<()>) -> bool {
+        matches!(ruling, Ruling::Again)
     }
 
     fn encode(&self, call: &mut Call) {
@@ -37,7 +39,7 @@ impl Decision for GetStock {
     }
 
     fn parse(reply: &mut Reply) -> Result<Ruling<()>, Error> {
-        Ruling::parse(reply, |status, _| Ok((status == 0).then_some(())))
+        Ruling::parse(reply, |status, _| Ok((status == OK).then_some(())))
     }
 
     fn decide(&self, sku: &mut Sku, now: Timestamp) -> Ruling<()> {

@@ -33,6 +33,7 @@ pub use reserve::{Buyer, ReserveOutcome, ReserveStock};
 pub use ruling::{Restocked, Ruling, Stock};
 pub use set::SetStock;
 pub use sku::Sku;
+pub(crate) use sku::{BuyerLine, HoldLine, OrderLine, RestockLine, StockLine};
 
 use crate::decision::time::Millis;
 

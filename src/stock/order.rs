@@ -6,12 +6,14 @@ use super::{RESERVE_MAX, RETENTION};
 use crate::decision::{
     Reply,
     error::Error,
+    export::text,
     names::SEPARATOR,
     time::{Millis, Timestamp},
 };
 
 /// The state of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ReservationState {
     /// Held for its order. Expired once its hold is no longer stored.
     Held,
@@ -33,7 +35,19 @@ pub struct Reservation {
     /// When its hold expires.
     pub expire: Timestamp,
     /// The buyer; empty for an order without a buyer.
+    #[serde(default, with = "text")]
     pub buyer: Box<[u8]>,
+}
+
+impl ReservationState {
+    /// The letter of the scripts.
+    pub(super) fn letter(self) -> &'static [u8] {
+        match self {
+            ReservationState::Held => b"H",
+            ReservationState::Confirmed => b"C",
+            ReservationState::Cancelled => b"X",
+        }
+    }
 }
 
 impl Reservation {
@@ -54,14 +68,23 @@ impl Reservation {
         })
     }
 
-    /// The key of its hold, in the same bytes as the script's: holds that expire at the same time
-    /// are reclaimed in the order of these bytes.
+    /// The key of its hold.
     pub(super) fn hold(&self, order: &[u8]) -> (Timestamp, Box<[u8]>) {
         debug_assert!(self.quantity <= RESERVE_MAX, "{self:?}");
-        let (quantity, expire) = (self.quantity.to_string(), self.expire.0.to_string());
-        let parts = [order, quantity.as_bytes(), &self.buyer, expire.as_bytes()];
-        (self.expire, parts.join(&SEPARATOR).into())
+        (self.expire, hold_member(order, self.quantity, &self.buyer, self.expire))
     }
+}
+
+/// The key of a hold without its expiry, in the same bytes as the script's: holds that expire at the
+/// same time are reclaimed in the order of these bytes.
+pub(super) fn hold_member(
+    order: &[u8],
+    quantity: u64,
+    buyer: &[u8],
+    expire: Timestamp,
+) -> Box<[u8]> {
+    let (quantity, expire) = (quantity.to_string(), expire.0.to_string());
+    [order, quantity.as_bytes(), buyer, expire.as_bytes()].join(&SEPARATOR).into()
 }
 
 /// The record of an order.

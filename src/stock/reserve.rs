@@ -5,12 +5,18 @@ use super::{
     order::{Order, ReservationState},
 };
 use crate::decision::{
-    Call, Decision, Listing, Reply,
+    Call, Decision, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
+    stages, statuses,
     time::{Millis, Timestamp},
 };
+
+statuses! {
+    RESERVE_RESERVED = 0, RESERVE_REPLAYED = 1, RESERVE_ALREADY_SETTLED = 2, RESERVE_SHORT = 3,
+    RESERVE_BUYER_LIMIT = 4,
+}
 
 /// The buyer of an order.
 #[derive(Debug, Clone)]
@@ -86,19 +92,20 @@ fn retry_after(micros: u64) -> Option<Millis> {
 impl Decision for ReserveStock {
     type State = Sku;
     type Outcome = Ruling<ReserveOutcome>;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::RESERVE_STOCK;
+    const SCRIPT: &'static Script = &script::stock::RESERVE;
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()
     }
 
-    fn listing(&self) -> Listing {
-        Listing::Same
-    }
-
     fn is_new(&self, sku: &Sku, now: Timestamp) -> bool {
         sku.has(self.quantity) && sku.order(self.order.as_bytes(), now).is_none()
+    }
+
+    fn is_unfinished(ruling: &Ruling<ReserveOutcome>) -> bool {
+        matches!(ruling, Ruling::Again)
     }
 
     fn encode(&self, call: &mut Call) {
@@ -117,13 +124,17 @@ impl Decision for ReserveStock {
     fn parse(reply: &mut Reply) -> Result<Ruling<ReserveOutcome>, Error> {
         Ruling::parse(reply, |status, reply| {
             Ok(Some(match status {
-                0 | 1 => ReserveOutcome::Reserved {
+                RESERVE_RESERVED | RESERVE_REPLAYED => ReserveOutcome::Reserved {
                     reservation: Reservation::parse(reply)?,
-                    replayed: status == 1,
+                    replayed: status == RESERVE_REPLAYED,
                 },
-                2 => ReserveOutcome::AlreadySettled { reservation: Reservation::parse(reply)? },
-                3 => ReserveOutcome::Short { retry_after: retry_after(reply.number()?) },
-                4 => ReserveOutcome::BuyerLimit { has: reply.number()? },
+                RESERVE_ALREADY_SETTLED => {
+                    ReserveOutcome::AlreadySettled { reservation: Reservation::parse(reply)? }
+                }
+                RESERVE_SHORT => {
+                    ReserveOutcome::Short { retry_after: retry_after(reply.number()?) }
+                }
+                RESERVE_BUYER_LIMIT => ReserveOutcome::BuyerLimit { has: reply.number()? },
                 _ => return Ok(None),
             }))
         })

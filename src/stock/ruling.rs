@@ -2,7 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::decision::{Reply, error::Error, unknown_status};
+use crate::decision::{Reply, error::Error, statuses, unknown_status};
+
+statuses! { STOCK_UNKNOWN = 8, STOCK_AGAIN = 9 }
+statuses! {
+    RESTOCK_CHANGED = 0, RESTOCK_REPLAYED = 1, RESTOCK_BELOW_RESERVED = 2, RESTOCK_OUT_OF_RANGE = 3,
+}
 
 /// The stock of a sku.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -47,8 +52,8 @@ impl<T> Ruling<T> {
         outcome: impl FnOnce(u64, &mut Reply) -> Result<Option<T>, Error>,
     ) -> Result<Ruling<T>, Error> {
         let status = match reply.number()? {
-            8 => return Ok(Ruling::NotFound),
-            9 => return Ok(Ruling::Again),
+            STOCK_UNKNOWN => return Ok(Ruling::NotFound),
+            STOCK_AGAIN => return Ok(Ruling::Again),
             status => status,
         };
         let stock =
@@ -80,10 +85,10 @@ impl Restocked {
     pub(super) fn parse(reply: &mut Reply) -> Result<Ruling<Restocked>, Error> {
         Ruling::parse(reply, |status, _| {
             Ok(Some(match status {
-                0 => Restocked::Changed { replayed: false },
-                1 => Restocked::Changed { replayed: true },
-                2 => Restocked::BelowReserved,
-                3 => Restocked::OutOfRange,
+                RESTOCK_CHANGED => Restocked::Changed { replayed: false },
+                RESTOCK_REPLAYED => Restocked::Changed { replayed: true },
+                RESTOCK_BELOW_RESERVED => Restocked::BelowReserved,
+                RESTOCK_OUT_OF_RANGE => Restocked::OutOfRange,
                 _ => return Ok(None),
             }))
         })

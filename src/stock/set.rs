@@ -2,10 +2,11 @@
 
 use super::{Restocked, Ruling, Sku, Stock, sku::Standing};
 use crate::decision::{
-    Call, Decision, Listing, Reply,
+    Call, Decision, Delivery, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
+    stages,
     time::Timestamp,
 };
 
@@ -24,20 +25,24 @@ pub struct SetStock {
 impl Decision for SetStock {
     type State = Sku;
     type Outcome = Ruling<Restocked>;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::SET_STOCK;
+    const SCRIPT: &'static Script = &script::stock::SET;
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()
     }
 
-    fn listing(&self) -> Listing {
-        Listing::Same
+    fn is_unfinished(ruling: &Ruling<Restocked>) -> bool {
+        matches!(ruling, Ruling::Again)
     }
 
-    /// A repeat would put the quantity that was sold in between back on hand.
-    fn is_repeatable(&self) -> bool {
-        false
+    fn delivery(&self) -> Delivery {
+        Delivery {
+            // A repeat would put the quantity that was sold in between back on hand.
+            is_repeatable: false,
+            ..Delivery::DEFAULT
+        }
     }
 
     fn encode(&self, call: &mut Call) {

@@ -161,18 +161,20 @@ impl Capability for Lock {
                 Ask::Acquire { owner, length } => {
                     let (owner, lease_duration) = (of(owner), Millis(length));
                     let acquire = AcquireLock { name: lock, owner, lease_duration, place: None };
-                    Answer::Acquired(engine.run(&acquire, deadline()).await?)
+                    Answer::Acquired(engine.submit(&acquire, deadline()).await?.outcome)
                 }
                 Ask::Renew { owner, token, length } => {
                     let (owner, lease_duration) = (of(owner), length.map(Millis));
                     let renew = RenewLock { name: lock, owner, token, lease_duration };
-                    Answer::Renewed(engine.run(&renew, deadline()).await?)
+                    Answer::Renewed(engine.submit(&renew, deadline()).await?.outcome)
                 }
                 Ask::Release { owner, token } => {
                     let release = ReleaseLock { name: lock, owner: of(owner), token };
-                    Answer::Released(engine.run(&release, deadline()).await?)
+                    Answer::Released(engine.submit(&release, deadline()).await?.outcome)
                 }
-                Ask::Get => Answer::View(engine.run(&GetLock { name: lock }, deadline()).await?),
+                Ask::Get => {
+                    Answer::View(engine.submit(&GetLock { name: lock }, deadline()).await?.outcome)
+                }
             })
         })
     }

@@ -29,7 +29,7 @@ pub fn advance(engine: &Arc<Engine>, number: u64) -> bool {
         let (sequence, count, step) = (sequence(), 1, 1);
         let (floor, request, reserve, confirmed) = (None, None, None, None);
         let next = NextSequence { sequence, count, step, floor, request, reserve, confirmed };
-        engine.run(&next, deadline()).await
+        engine.submit(&next, deadline()).await.map(|given| given.outcome)
     });
     match poll(&mut advancing) {
         Some(Ok(Allocation::Given { range, .. })) => {
@@ -45,10 +45,10 @@ pub fn advance(engine: &Arc<Engine>, number: u64) -> bool {
 /// The value of the mark.
 pub fn read(engine: &Arc<Engine>) -> u64 {
     let engine = engine.clone();
-    let mut reading: Answering<_> =
-        Box::pin(
-            async move { engine.run(&GetSequence { sequence: sequence() }, deadline()).await },
-        );
+    let mut reading: Answering<_> = Box::pin(async move {
+        let get = GetSequence { sequence: sequence() };
+        engine.submit(&get, deadline()).await.map(|last| last.outcome)
+    });
     let last = poll(&mut reading).expect("nothing is written yet").unwrap();
     last.map_or(0, |(last, _)| last)
 }

@@ -219,20 +219,20 @@ impl Capability for Key {
                 Ask::Check { cost, request } => {
                     let request = request.map(|request| name(&text('r', request)));
                     let check = CheckRate { name: name_of, rule: rule(part), cost, request };
-                    Answer::Checked(engine.run(&check, deadline()).await?)
+                    Answer::Checked(engine.submit(&check, deadline()).await?.outcome)
                 }
-                Ask::Reset => {
-                    Answer::Reset(engine.run(&ResetRate { name: name_of }, deadline()).await?)
-                }
+                Ask::Reset => Answer::Reset(
+                    engine.submit(&ResetRate { name: name_of }, deadline()).await?.outcome,
+                ),
                 Ask::Ban(length) => {
                     let (duration, memory) = (Millis(length), Millis(1));
                     let (reason, actor) = (Vec::new(), Vec::new());
                     let ban = BanKey { name: name_of, duration, memory, reason, actor };
-                    Answer::Banned(engine.run(&ban, deadline()).await?)
+                    Answer::Banned(engine.submit(&ban, deadline()).await?.outcome)
                 }
                 Ask::Unban => {
                     let unban = UnbanKey { name: name_of, actor: Vec::new() };
-                    Answer::Unbanned(engine.run(&unban, deadline()).await?)
+                    Answer::Unbanned(engine.submit(&unban, deadline()).await?.outcome)
                 }
             })
         })

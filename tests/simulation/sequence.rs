@@ -121,9 +121,11 @@ impl Capability for Serials {
                     let (reserve, confirmed) = (None, None);
                     let next =
                         NextSequence { sequence, count, step, floor, request, reserve, confirmed };
-                    Answer::Given(engine.run(&next, deadline()).await?)
+                    Answer::Given(engine.submit(&next, deadline()).await?.outcome)
                 }
-                Ask::Get => Answer::Last(engine.run(&GetSequence { sequence }, deadline()).await?),
+                Ask::Get => Answer::Last(
+                    engine.submit(&GetSequence { sequence }, deadline()).await?.outcome,
+                ),
             })
         })
     }

@@ -6,7 +6,7 @@ use rand::{Rng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate::decision::{
     time::Millis,
-    waiters::{Attend, Place, Turn, Waits},
+    waiters::{Heartbeat, Place, Turn, Waits},
 };
 
 const SERVERS: usize = 3;
@@ -55,12 +55,12 @@ impl Callers {
     }
 
     /// A random heartbeat of a server, which may report the end of a waiting call.
-    pub fn attend(&self, random: &mut ChaCha8Rng) -> Attend {
+    pub fn heartbeat(&self, random: &mut ChaCha8Rng) -> Heartbeat {
         let number = random.random_range(1..=NUMBERS);
         let placed = self.placed.get(&number).filter(|_| random.random_bool(0.7));
         let gone = placed.map(|(waiter, _)| (waiter.clone(), number));
         let keep = Millis(*[300, 5000, 60_000].choose(random).unwrap());
-        Attend { channel: self.channel(number), keep, gone }
+        Heartbeat { channel: self.channel(number), keep, gone }
     }
 
     fn channel(&self, number: u64) -> Arc<str> {

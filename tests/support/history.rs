@@ -18,7 +18,7 @@ use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},
 };
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 
 use crate::{
     events::watch::Events,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pb::{AcquireLockOutcome, ReleaseLockOutcome, RenewLockOutcome};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 use tonic::Request;
 
 use crate::support::{

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pb::{AdmitDecision, CancelVerdict, EnqueueStatus, TaskState};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 
 use crate::support::world::{World, admit, complete};
 

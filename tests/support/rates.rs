@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 use tollgate::{
     admission::Catalog,
     config::{Config, ServeFlags},
-    grpc::client::pb::{self, Algorithm, TierAction, check_rate_request::Against},
     server::Rules,
 };
+use tollgate_client::pb::{self, Algorithm, TierAction, check_rate_request::Against};
 
 use crate::support::{
     process::TempFile,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 
 pub fn admit(pool: &str, device: &str, task: &str) -> pb::AdmitTaskRequest {
     pb::AdmitTaskRequest {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 
 use crate::support::{
     process::Server,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::grpc::client::pb::{
+use tollgate_client::pb::{
     self, CancelOutcome, ConfirmOutcome, ReserveOutcome, stock_service_client::StockServiceClient,
 };
 use tonic::{Response, Status, transport::Channel};

@@ -2,7 +2,8 @@
 //! in Redis.
 
 use std::{
-    collections::HashMap,
+    any::Any,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -13,6 +14,7 @@ use tollgate::{
     decision::{
         Decision, State,
         error::Error,
+        export::{Entry, Export, Exported, Import, Source},
         time::{Timestamp, monotonic},
     },
     engine::{Engine, embedded::Kept},
@@ -122,6 +124,62 @@ impl Twins {
         native
     }
 
+    /// Exports a partition and imports it under another name, on both executors. The export of the
+    /// copy must be equal. Returns the number of entries.
+    pub async fn copy<S: Exported + Kept>(
+        &self,
+        states: &mut States<S>,
+        [from, to]: [&[u8]; 2],
+        sources: &[Source],
+        context: &str,
+    ) -> usize {
+        let entries = self.exported(states, from, sources, context).await;
+        for Entry { part, value } in &entries {
+            if let Some(import) = Import::<S>::new(to, part, value).unwrap() {
+                self.agree(states, &import, context).await;
+            }
+        }
+        let copied = self.exported(states, to, sources, context).await;
+        assert_eq!(copied, entries, "{context}: {}", from.escape_ascii());
+        entries.len()
+    }
+
+    /// The entries of a partition, equal on both executors. The first entry of a part counts. Pages
+    /// may differ: Redis reads hashes in no order.
+    async fn exported<S: Exported + Kept>(
+        &self,
+        states: &mut States<S>,
+        partition: &[u8],
+        sources: &[Source],
+        context: &str,
+    ) -> Vec<Entry> {
+        let [mut native, mut redis] = [BTreeMap::new(), BTreeMap::new()];
+        let put = |entries: &mut BTreeMap<Vec<u8>, Vec<u8>>, of: &Export<S>, page| {
+            for Entry { part, value } in of.named(page) {
+                entries.entry(part).or_insert(value);
+            }
+        };
+        for source in sources {
+            let first = || Some(Export::<S>::new(partition.to_vec(), source.clone()));
+            let mut next = first();
+            while let Some(export) = next {
+                let page = self.native(states, &export);
+                next = export.behind(&page);
+                put(&mut native, &export, page);
+            }
+            let mut next = first();
+            while let Some(export) = next {
+                let deadline = monotonic() + Duration::from_secs(30);
+                let page = self.redis.store(&export, deadline).await.unwrap();
+                next = export.behind(&page);
+                put(&mut redis, &export, page);
+            }
+        }
+        let now = self.time.now();
+        assert_eq!(native, redis, "{context}, {now}: {}", partition.escape_ascii());
+        native.into_iter().map(|(part, value)| Entry { part, value }).collect()
+    }
+
     /// Runs a decision on both executors. Returns both outcomes.
     pub async fn both<D>(
         &self,
@@ -134,7 +192,7 @@ impl Twins {
     {
         let native = self.native(states, decision);
         let deadline = monotonic() + Duration::from_secs(30);
-        (native, self.redis.run(decision, deadline).await)
+        (native, self.redis.store(decision, deadline).await)
     }
 
     /// Runs decisions on both executors, in Redis as one batch, and compares the outcomes.
@@ -150,7 +208,7 @@ impl Twins {
     {
         let native: Vec<_> = decisions.iter().map(|d| self.native(states, d)).collect();
         let deadline = monotonic() + Duration::from_secs(30);
-        let redis = self.redis.run_all(decisions, deadline).await.expect("they are answered");
+        let redis = self.redis.store_all(decisions, deadline).await.expect("they are answered");
         let now = self.time.now();
         assert_eq!(native.len(), redis.len(), "{context}, {now}");
         for (index, (native, redis)) in native.iter().zip(&redis).enumerate() {
@@ -166,8 +224,10 @@ impl Twins {
         let now = Timestamp(self.time.now());
         let state = states.entry(decision.partition().into()).or_default();
         let native = self.reread.lock().unwrap().decide(decision, state, now);
-        let event = state.take_event().map(|event| (decision.tag().into(), *event, now));
-        self.events.lock().unwrap().extend(event);
+        // Only rates have events that are appended to another state.
+        let event = state.take_event().map(|event| event as Box<dyn Any>);
+        let event = event.map(|event| event.downcast().expect("an event of a rate"));
+        self.events.lock().unwrap().extend(event.map(|event| (decision.tag().into(), *event, now)));
         let told = state.take_hints().into_iter();
         self.told.lock().unwrap().extend(told.map(|(channel, call)| (channel.to_string(), call)));
         native

@@ -18,12 +18,11 @@ use tollgate::{
         embedded::Embedded,
         redis::{Redis, RedisOptions},
     },
-    grpc::client::pb::{
-        self, admission_service_client::AdmissionServiceClient,
-        lock_service_client::LockServiceClient, rate_service_client::RateServiceClient,
-        sequence_service_client::SequenceServiceClient,
-    },
     server::{self, Limits, Rules},
+};
+use tollgate_client::pb::{
+    self, admission_service_client::AdmissionServiceClient, lock_service_client::LockServiceClient,
+    rate_service_client::RateServiceClient, sequence_service_client::SequenceServiceClient,
 };
 use tonic::transport::Channel;
 

@@ -14,7 +14,7 @@ fn scenario(test: &str) -> Option<&str> {
 
 #[test]
 fn every_scenario_names_its_tests() {
-    let tests: BTreeSet<String> = ["src", "tests"]
+    let tests: BTreeSet<String> = ["src", "clients", "tests"]
         .into_iter()
         .flat_map(|folder| files(folder, "rs"))
         .flat_map(|(_, text)| {
@@ -53,7 +53,7 @@ fn links(text: &str) -> Vec<(&str, &str)> {
 
 #[test]
 fn pages_name_files_that_exist() {
-    let folders = ["docs", "lua", "deploy", "benches"];
+    let folders = ["docs", "lua", "deploy", "benches", "clients"];
     let mut pages: Vec<_> = folders.iter().flat_map(|folder| files(folder, "md")).collect();
     for page in ["README.md", "CONTRIBUTING.md", "tests/SCENARIOS.md"] {
         pages.push((page.into(), fs::read_to_string(root().join(page)).unwrap()));
@@ -75,7 +75,8 @@ fn pages_name_files_that_exist() {
 
 /// Whether a folder of this name is at the top of the project.
 fn is_folder(name: &str) -> bool {
-    ["src", "tests", "lua", "proto", "docs", "benches", "deploy", "examples"].contains(&name)
+    ["src", "clients", "tests", "lua", "proto", "docs", "benches", "deploy", "examples"]
+        .contains(&name)
 }
 
 /// Whether a file defines this name, or implements something for it.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::AdmitTask;
 use crate::{
-    admission::{Lease, TaskName, Usage, WithdrawTask, small},
+    admission::{Lease, RevokeTask, TaskName, Usage, small},
     decision::{Reply, error::Error, names::Name, time::Millis, waiters::Turn},
 };
 
@@ -78,7 +78,7 @@ impl AdmitDecision {
 impl AdmitTask {
     /// The decision that revokes the lease of this call; `None` if the call was granted no new
     /// lease.
-    pub(super) fn withdrawal(&self, admission: &Admission) -> Option<WithdrawTask> {
+    pub(super) fn revocation(&self, admission: &Admission) -> Option<RevokeTask> {
         let AdmitDecision::Admitted { lease, replayed: false, dispatched } = &admission.decision
         else {
             return None;
@@ -88,7 +88,7 @@ impl AdmitTask {
             None => self.task.clone()?,
         };
         let name = TaskName { pool: self.pool.clone(), device: self.device.clone(), task };
-        Some(WithdrawTask { name, token: lease.token, settings: self.settings })
+        Some(RevokeTask { name, token: lease.token, settings: self.settings })
     }
 }
 

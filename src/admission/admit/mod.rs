@@ -19,15 +19,20 @@ use super::{
     unknown_status,
 };
 use crate::decision::{
-    Allowance, Call, Cost, Decision, Ends, Judge, Listing, Reply, Unconfirmed, Withdrawal,
-    acknowledgement::Acknowledgement,
+    Allowance, Call, Cost, Decision, Delivery, Ends, Listing, Reply, Revocation, Undo, UndoRule,
     denial::Effect,
     error::Error,
     names::Name,
     script::{self, Script},
+    stages, statuses,
     time::{Millis, Timestamp},
     waiters::{self, Place, Turn},
 };
+
+statuses! {
+    ADMIT_GRANTED = 0, ADMIT_REPLAYED = 1, ADMIT_FULL = 2, ADMIT_NO_TASK = 3, ADMIT_PAUSED = 4,
+    ADMIT_FINISHED = 5,
+}
 
 /// `retry_after` of a paused pool, in µs, before it is spread: 10 s.
 const PAUSED_RETRY_MICROS: u64 = 10_000_000;
@@ -182,7 +187,7 @@ impl AdmitTask {
         if let Some(answer) = answer {
             // This call returns the lease of an earlier one, which may still wait for replicas.
             // That one must not revoke it now.
-            if settings.confirmation.is_needed() && answer.is_lease() {
+            if settings.acknowledgement.is_needed() && answer.is_lease() {
                 pool.note_told(member);
             }
             return answer;
@@ -214,7 +219,7 @@ impl AdmitTask {
         pool.last_token = lease.token;
         // A new lease in the slot of an earlier lease must not be revoked: that would free the slot
         // while the earlier holder may still run.
-        let is_told = settings.confirmation.is_needed()
+        let is_told = settings.acknowledgement.is_needed()
             && task.as_ref().is_some_and(|task| task.holds_slot(now));
         let mut queued = task.and_then(|task| task.queued);
         if let Some(queued) = &mut queued {
@@ -242,15 +247,12 @@ fn admitted(member: &[u8], task: &Task, replayed: bool) -> AdmitDecision {
 impl Decision for AdmitTask {
     type State = Pool;
     type Outcome = Admission;
+    type Stages = stages::WaitingOrCached;
 
-    const SCRIPT: &'static Script = &script::ADMIT_TASK;
+    const SCRIPT: &'static Script = &script::admission::ADMIT;
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()
-    }
-
-    fn listing(&self) -> Listing {
-        Listing::Held(Ends::After(self.lease_duration.unwrap_or(self.settings.lease_duration)))
     }
 
     fn ends_sooner(&self, admission: &Admission) -> Option<Millis> {
@@ -261,6 +263,10 @@ impl Decision for AdmitTask {
             }
             _ => None,
         }
+    }
+
+    fn is_unfinished(admission: &Admission) -> bool {
+        matches!(admission.decision, AdmitDecision::Full { turn: Turn::Again, .. })
     }
 
     fn is_new(&self, pool: &Pool, now: Timestamp) -> bool {
@@ -277,22 +283,25 @@ impl Decision for AdmitTask {
         self.effect_of(admission)
     }
 
-    fn confirmation(&self) -> Acknowledgement {
-        self.settings.confirmation
-    }
-
-    fn judge(&self, prefix: &str) -> Option<Judge> {
+    fn undo_rule(&self, prefix: &str) -> Option<UndoRule> {
         let (decision, prefix) = (self.clone(), prefix.to_owned());
-        Some(Judge::of::<AdmitTask>(move |admission| match decision.withdrawal(admission) {
-            Some(withdrawal) => Unconfirmed::Withdraw(Withdrawal::by(&withdrawal, &prefix)),
-            None if admission.is_granted() => Unconfirmed::Stands,
-            None => Unconfirmed::Counts,
+        Some(UndoRule::of::<AdmitTask>(move |admission| match decision.revocation(admission) {
+            Some(revocation) => Undo::Revoke(Revocation::by(&revocation, &prefix)),
+            None if admission.is_granted() => Undo::Stands,
+            None => Undo::Counts,
         }))
     }
 
-    fn cost(&self) -> Cost {
-        // Without a task name the answer may carry a payload, so the bound is higher.
-        Cost::of(if self.task.is_some() { 30 } else { 150 })
+    fn delivery(&self) -> Delivery {
+        Delivery {
+            listing: Listing::Held(Ends::After(
+                self.lease_duration.unwrap_or(self.settings.lease_duration),
+            )),
+            acknowledgement: self.settings.acknowledgement,
+            // Without a task name the answer may carry a payload, so the bound is higher.
+            cost: Cost::of(if self.task.is_some() { 30 } else { 150 }),
+            ..Delivery::DEFAULT
+        }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -302,7 +311,7 @@ impl Decision for AdmitTask {
         call.key(&[b"task:", &self.member()]);
         self.settings.encode_shared(call);
         call.number(self.settings.barging.into());
-        call.number(self.settings.confirmation.is_needed().into());
+        call.number(self.settings.acknowledgement.is_needed().into());
         self.settings.encode_sighting(call);
         call.bytes(&[self.device.as_bytes()]);
         call.bytes(&[task]);
@@ -315,19 +324,19 @@ impl Decision for AdmitTask {
         let status = reply.number()?;
         let usage = Usage::parse(reply)?;
         let decision = match status {
-            0 | 1 => AdmitDecision::Admitted {
+            ADMIT_GRANTED | ADMIT_REPLAYED => AdmitDecision::Admitted {
                 lease: Lease::parse(reply)?,
-                replayed: status == 1,
+                replayed: status == ADMIT_REPLAYED,
                 dispatched: Dispatched::parse(reply)?,
             },
-            2 => {
+            ADMIT_FULL => {
                 let retry_after = Millis(reply.number()?);
                 let turn = Turn::parse(reply.number()?);
                 AdmitDecision::Full { retry_after, turn, room_in: reply.number()? }
             }
-            3 => AdmitDecision::NoTask,
-            4 => AdmitDecision::Paused { retry_after: Millis(reply.number()?) },
-            5 => AdmitDecision::AlreadyCompleted,
+            ADMIT_NO_TASK => AdmitDecision::NoTask,
+            ADMIT_PAUSED => AdmitDecision::Paused { retry_after: Millis(reply.number()?) },
+            ADMIT_FINISHED => AdmitDecision::AlreadyCompleted,
             status => return unknown_status(status),
         };
         Ok(Admission { decision, usage })

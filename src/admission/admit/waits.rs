@@ -2,15 +2,15 @@
 
 use super::{Admission, AdmitDecision, AdmitTask};
 use crate::{
-    admission::AttendPool,
+    admission::HeartbeatPool,
     decision::{
         time::Millis,
-        waiters::{Attend, Place, Turn, Waits},
+        waiters::{Heartbeat, Place, Turn, Waits},
     },
 };
 
 impl Waits for AdmitTask {
-    type Attend = AttendPool;
+    type Heartbeat = HeartbeatPool;
 
     fn place(&mut self) -> &mut Option<Place> {
         &mut self.place
@@ -20,8 +20,8 @@ impl Waits for AdmitTask {
         self.member()
     }
 
-    fn attend(&self, attend: Attend) -> AttendPool {
-        AttendPool { pool: self.pool.clone(), settings: self.settings, attend }
+    fn heartbeat(&self, heartbeat: Heartbeat) -> HeartbeatPool {
+        HeartbeatPool { pool: self.pool.clone(), settings: self.settings, heartbeat }
     }
 
     fn turn(outcome: &Admission) -> Turn {

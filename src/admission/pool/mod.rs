@@ -1,9 +1,10 @@
 //! The state of one pool in the embedded engine.
 
-mod archive;
 mod backlog;
-mod endings;
 mod ends;
+mod expiry;
+mod export;
+mod lines;
 mod record;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -19,8 +20,9 @@ use crate::decision::{
 };
 use backlog::Backlog;
 pub(super) use backlog::{Line, device_and_task};
-pub(super) use endings::Oldest;
 use ends::Ends;
+pub(super) use expiry::Oldest;
+pub(crate) use lines::{PoolLine, TaskLine};
 
 /// A member: device and task, joined. Shared by the maps that hold it.
 pub(super) type Member = Arc<[u8]>;

@@ -1,209 +1,88 @@
 //! `tollgate fleet`: simulates clients against a running server over gRPC, for demonstrations,
-//! capacity planning and load. There are four kinds: devices that ask for slots, devices that run
-//! queued tasks, callers that check their rate, and buyers in a flash sale.
+//! capacity planning and load.
 //!
-//! The devices check the server. Each device knows when it was in flight, and the maximum number in
-//! flight at once is compared with the capacity of the pool. That number is a lower bound of the
-//! leases that the server granted. So a number above the cap proves a fault of the server. Two
-//! events would make the result wrong: an operator who evicts running tasks, and a server clock
-//! that is set forward, both during the run.
+//! There are three kinds: [`devices`] ask for slots or run queued tasks, callers ([`rates`]) check
+//! their rate, and buyers take part in a flash [`sale`]. Each kind has its actors, its counters and
+//! its checks. All share the schedule, the counters of calls, the progress display and the report
+//! ([`run`]).
+//!
+//! The actors check the server with what they know themselves ([`witness`]). What they count is a
+//! lower bound, so a violation proves a fault of the server. An operator who evicts tasks, resets
+//! keys or changes stock during the run would make the result wrong, and so would a server clock
+//! that is set forward.
 
-mod callers;
-mod device;
-mod dice;
-mod gauge;
+mod calls;
+mod counters;
+mod devices;
 mod options;
-mod plan;
 mod progress;
-mod queue;
+mod random;
+mod rates;
 mod report;
+mod run;
 mod sale;
-mod share;
-mod stage;
-mod tally;
+mod schedule;
 mod task_duration;
-mod uplink;
-mod watch;
+mod witness;
 
 use std::{
-    collections::hash_map::RandomState,
-    fmt,
-    hash::BuildHasher,
+    hash::{BuildHasher, RandomState},
     io::{Write, stderr},
     sync::Arc,
 };
 
-pub use callers::CallerOptions;
-pub use options::{FleetOptions, HELP};
-pub use queue::QueueOptions;
-pub use sale::SaleOptions;
+pub use options::{CallerOptions, DeviceOptions, FleetOptions, HELP, QueueOptions, SaleOptions};
+pub use report::Report;
 pub use task_duration::TaskDuration;
 
-use crate::{
-    cli::signals::Signals,
-    decision::text::escaped,
-    grpc::client::{CallError, Client},
+use self::{
+    calls::Calls,
+    run::{Simulation, World},
 };
-use stage::Stage;
-use tally::Tally;
+use crate::{
+    cli::{
+        client::{ClientError, advice, connect, failed},
+        signals::Signals,
+    },
+    decision::text::escaped,
+};
 
-const PLAYERS_PER_CONNECTION: u32 = 250;
+const ACTORS_PER_CONNECTION: u32 = 250;
 const CONNECTIONS_MAX: u32 = 16;
-
-/// A run that could not start: the error and what to do next.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FleetError(String);
-
-impl fmt::Display for FleetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for FleetError {}
-
-/// The result of a run. `Display` prints the whole report.
-#[derive(Debug, Clone)]
-pub struct Report {
-    text: String,
-    held: bool,
-}
-
-impl Report {
-    fn new(report: &impl fmt::Display, held: bool) -> Report {
-        Report { text: report.to_string(), held }
-    }
-
-    /// The exit code: 0 if the server kept its contract, otherwise 1.
-    pub fn exit_status(&self) -> u8 {
-        if self.held { 0 } else { 1 }
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
 
 /// Runs the fleet until its duration has passed or a signal ends it early. A second signal aborts
 /// the calls in flight.
-pub async fn run(options: &FleetOptions) -> Result<Report, FleetError> {
-    let signals = Signals::new().map_err(|error| FleetError(error.to_string()))?;
-    let seed = options.seed.unwrap_or_else(random);
+pub async fn run(options: &FleetOptions) -> Result<Report, ClientError> {
+    let signals = Signals::new().map_err(|error| ClientError(error.to_string()))?;
     if options.rate {
-        call(options, seed, signals).await
+        play::<rates::Callers>(options, signals).await
     } else if options.sale {
-        sell(options, seed, signals).await
-    } else if options.queued {
-        work_off(options, seed, signals).await
+        play::<sale::Sale>(options, signals).await
     } else {
-        admit(options, seed, signals).await
+        play::<devices::Devices>(options, signals).await
     }
 }
 
-/// Runs devices that ask for slots.
-async fn admit(options: &FleetOptions, seed: u64, signals: Signals) -> Result<Report, FleetError> {
-    let tally = Arc::new(Tally::default());
-    let unreachable = |error: CallError| unreachable(options, &error);
-    let clients = connect(options, options.devices).await.map_err(unreachable)?;
-    capacity(options, &clients, &tally).await.map_err(unreachable)?;
-    say(format_args!(
-        "{} devices, seed {seed}, pool `{}` at {}; Ctrl-C ends early",
-        options.devices, options.pool, options.server
-    ));
-    let report = Stage { options, seed, clients, tally }.play(signals).await;
-    Ok(Report::new(&report, report.cap_held()))
-}
-
-/// Runs callers that check their rate.
-async fn call(options: &FleetOptions, seed: u64, signals: Signals) -> Result<Report, FleetError> {
-    let against = options.callers.against().map_err(FleetError)?;
-    let unreachable = |error: CallError| unreachable(options, &error);
-    let clients = connect(options, options.callers.keys).await.map_err(unreachable)?;
-    if let Some(client) = clients.first() {
-        // A first call reports a permanent error at once, instead of in each call.
-        client.check_rate("fleet", &against, 0).await.map_err(unreachable)?;
-    }
-    say(format_args!(
-        "{} keys, seed {seed}, at {}; Ctrl-C ends early",
-        options.callers.keys, options.server
-    ));
-    let report = callers::Stage { options, seed, clients, against }.play(signals).await;
-    Ok(Report::new(&report, report.limit_held()))
-}
-
-/// Runs buyers in a flash sale.
-async fn sell(options: &FleetOptions, seed: u64, signals: Signals) -> Result<Report, FleetError> {
-    let unreachable = |error: CallError| unreachable(options, &error);
-    let sale = &options.sale_options;
-    let clients = connect(options, sale.buyers).await.map_err(unreachable)?;
-    let stage = sale::Stage::open(options, seed, clients).await.map_err(unreachable)?;
-    say(format_args!(
-        "{} buyers, {} items, seed {seed}, at {}; Ctrl-C ends early",
-        sale.buyers, sale.items, options.server
-    ));
-    let report = stage.play(signals).await;
-    Ok(Report::new(&report, report.stock_held()))
-}
-
-/// Runs devices with queued tasks.
-async fn work_off(
+async fn play<S: Simulation>(
     options: &FleetOptions,
-    seed: u64,
     signals: Signals,
-) -> Result<Report, FleetError> {
-    let unreachable = |error: CallError| unreachable(options, &error);
-    let clients = connect(options, options.devices).await.map_err(unreachable)?;
-    let stage = queue::Stage::open(options, seed, clients).await.map_err(unreachable)?;
-    say(format_args!(
-        "{} tasks for {} devices, seed {seed}, pool `{}` at {}; Ctrl-C ends early",
-        options.queue.tasks, options.devices, options.pool, options.server
-    ));
-    let report = stage.play(signals).await;
-    Ok(Report::new(&report, report.queue_held()))
-}
-
-/// Prints the start of the run to standard error. A failure is ignored, because standard error may
-/// be closed.
-fn say(what: fmt::Arguments<'_>) {
-    let _ = writeln!(stderr(), "{}", escaped(&what.to_string()));
-}
-
-/// Opens one connection for each 250 players, at most 16.
-async fn connect(options: &FleetOptions, players: u32) -> Result<Vec<Client>, CallError> {
-    let count = players.div_ceil(PLAYERS_PER_CONNECTION).min(CONNECTIONS_MAX);
-    let mut clients = Vec::new();
-    for _ in 0..count {
-        clients.push(Client::connect(&options.server).await?);
+) -> Result<Report, ClientError> {
+    let server = &options.server;
+    let (actors, in_flight) = S::actors(options);
+    let mut connections = Vec::new();
+    for _ in 0..actors.div_ceil(ACTORS_PER_CONNECTION).min(CONNECTIONS_MAX) {
+        connections.push(connect(server, "run the fleet").await?);
     }
-    Ok(clients)
-}
-
-/// Sets the capacity of the pool if the option is given, and reads it.
-async fn capacity(
-    options: &FleetOptions,
-    clients: &[Client],
-    tally: &Tally,
-) -> Result<(), CallError> {
-    if let Some(client) = clients.first() {
-        tally.usage(match options.capacity {
-            Some(_) => client.configure_pool(&options.pool, options.capacity, None).await?,
-            None => client.usage(&options.pool).await?,
-        });
-    }
-    Ok(())
-}
-
-fn unreachable(options: &FleetOptions, error: &CallError) -> FleetError {
-    FleetError(format!(
-        "cannot play against {}: {error}; start a server with `tollgate serve`, or name another \
-         with --server",
-        options.server
-    ))
-}
-
-/// Returns a random number of the operating system, for values that do not depend on the seed.
-fn random() -> u64 {
-    RandomState::new().hash_one(0u8)
+    // Random numbers of the operating system.
+    let random = || RandomState::new().hash_one(0u8);
+    let seed = options.seed.unwrap_or_else(random);
+    let calls = Arc::new(Calls::new(in_flight));
+    let world = World { options, seed, connections, calls, run: random() as u32 };
+    let opened = S::open(&world).await;
+    let simulation =
+        opened.map_err(|error| failed("run the fleet", server, &error, advice(error.code)))?;
+    let start = format!("{}, {actors} actors, at {server}", simulation.title(&world));
+    // Ignored: standard error may be closed.
+    let _ = writeln!(stderr(), "{}, seed {seed}; Ctrl-C ends early", escaped(&start));
+    Ok(run::play(&world, simulation, signals).await)
 }

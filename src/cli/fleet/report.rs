@@ -1,267 +1,156 @@
-//! The report of a run of devices.
+//! The report of a run: counted rows, then sentences, then the verdict.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{fmt, time::Duration};
 
 use super::{
-    plan::{Kind, Manner},
-    tally::{Tally, Times},
+    calls::Calls,
+    counters::{Counts, Times},
 };
 use crate::decision::text::{grouped, length};
 
-/// The results of a run; `Display` prints the report.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Report {
-    pub(super) server: String,
-    pub(super) pool: String,
-    pub(super) seed: u64,
-    pub(super) fleet: Fleet,
+/// The duration of a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Course {
     /// Time during which new work was started.
-    pub(super) asked_for: Duration,
-    /// Time after that, in which running tasks were finished.
-    pub(super) finished_in: Duration,
+    pub(super) working: Duration,
+    /// Time after that, in which running work was finished.
+    pub(super) finishing: Duration,
     /// Number of calls while new work was started.
-    pub(super) calls_asking: u64,
-    pub(super) in_flight_most: u64,
-    pub(super) capacity: u32,
-    pub(super) leases: Leases,
-    pub(super) answers: Answers,
     pub(super) calls: u64,
-    pub(super) failed: BTreeMap<&'static str, u64>,
-    /// Number of tasks that still waited for a slot at the end.
-    pub(super) unserved: u64,
-    pub(super) waits: Quantiles,
-    pub(super) latencies: Quantiles,
 }
 
-/// Number of devices of each kind.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Fleet {
-    pub(super) regular: u64,
-    pub(super) silent: u64,
-    pub(super) late: u64,
-    pub(super) crashing: u64,
-    pub(super) twice: u64,
-}
-
-/// Number of leases by their end.
+/// The result of a run. `Display` prints the whole report.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Leases {
-    pub(super) admitted: u64,
-    pub(super) reported: u64,
-    pub(super) expired: u64,
-    pub(super) left_running: u64,
-}
-
-/// Number of answers of each kind.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Answers {
-    pub(super) replayed: u64,
-    pub(super) full: u64,
-    pub(super) paused: u64,
-    pub(super) done_before: u64,
-    pub(super) completed: u64,
-    pub(super) already_completed: u64,
-    pub(super) late: u64,
-    pub(super) stale: u64,
-    pub(super) unknown: u64,
-}
-
-/// The median and the 99th percentile; `None` without values.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Quantiles(pub(super) Option<(Duration, Duration)>);
-
-impl Fleet {
-    /// Counts the kinds.
-    pub(super) fn of(kinds: &[Kind]) -> Fleet {
-        let count =
-            |is: &dyn Fn(&Kind) -> bool| kinds.iter().filter(|kind| is(kind)).count() as u64;
-        Fleet {
-            regular: count(&|kind| kind.manner == Manner::Regular),
-            silent: count(&|kind| kind.manner == Manner::Silent),
-            late: count(&|kind| kind.manner == Manner::Late),
-            crashing: count(&|kind| kind.manner == Manner::Crashing),
-            twice: count(&|kind| kind.twice),
-        }
-    }
+pub struct Report {
+    text: String,
+    /// Lines before the verdict.
+    notes: Vec<String>,
+    violations: Vec<String>,
 }
 
 impl Report {
-    /// Reads the counters.
-    pub(super) fn count(&mut self, tally: &Tally) {
-        self.in_flight_most = tally.gauge.most() as u64;
-        self.capacity = tally.capacity();
-        self.leases = Leases {
-            admitted: tally.admitted.get(),
-            reported: tally.reported.get(),
-            expired: tally.expired.get(),
-            left_running: tally.left_running(),
-        };
-        self.answers = Answers {
-            replayed: tally.replayed.get(),
-            full: tally.full.get(),
-            paused: tally.paused.get(),
-            done_before: tally.done_before.get(),
-            completed: tally.completed.get(),
-            already_completed: tally.already_completed.get(),
-            late: tally.late.get(),
-            stale: tally.stale.get(),
-            unknown: tally.unknown.get(),
-        };
-        self.calls = tally.calls.get();
-        self.failed = tally.failed.by_code();
-        self.unserved = tally.unserved.get();
-        self.waits = Quantiles::of(&tally.waits);
-        self.latencies = Quantiles::of(&tally.latencies);
+    /// The exit code: 0 if the server kept its contract, otherwise 1.
+    pub fn exit_status(&self) -> u8 {
+        if self.violations.is_empty() { 0 } else { 1 }
     }
 
-    /// Whether the number of devices in flight never exceeded the capacity.
-    pub(super) fn cap_held(&self) -> bool {
-        self.in_flight_most <= u64::from(self.capacity)
+    /// Adds a row. Parts of the last whole are indented by two spaces.
+    pub(super) fn row(&mut self, name: &str, number: u64) {
+        self.line(&format!("{name:<24}{:>12}", grouped(number)));
+    }
+
+    /// Adds a row for each actor or task, and one for each of its parts.
+    pub(super) fn rows(&mut self, name: &str, number: u64, parts: &[(&str, u64)]) {
+        self.row(name, number);
+        parts.iter().for_each(|(name, number)| self.row(&format!("  {name}"), *number));
+    }
+
+    /// Adds the answers to an RPC. A name such as `already completed` counts the outcome
+    /// `{prefix}ALREADY_COMPLETED`.
+    pub(super) fn answers(&mut self, rpc: &str, prefix: &str, counts: &Counts, names: &[&str]) {
+        self.line(&format!("Answers to {rpc}"));
+        for name in names {
+            let outcome = name.to_uppercase().replace(' ', "_");
+            self.row(&format!("  {name}"), counts.get(&format!("{prefix}{outcome}")));
+        }
+    }
+
+    /// Adds the calls. The rate is that of the time in which new work was started.
+    pub(super) fn calls(&mut self, calls: &Calls, course: &Course) {
+        let seconds = course.working.as_secs_f64();
+        let rate = if seconds > 0.0 { course.calls as f64 / seconds } else { 0.0 };
+        let failed = calls.failed.all();
+        let parts = [("per second", rate.round() as u64), ("failed", failed.values().sum())];
+        self.rows("Calls", calls.made.get(), &parts);
+        failed.iter().for_each(|(code, count)| self.row(&format!("    {code}"), *count));
+        self.times("Call latency", &calls.latencies, "");
+    }
+
+    /// Adds the median and the 99th percentile of durations.
+    pub(super) fn times(&mut self, name: &str, times: &Times, more: &str) {
+        let quantiles = match times.quantile(0.5).zip(times.quantile(0.99)) {
+            Some((p50, p99)) => format!("p50 {}, p99 {}", length(p50), length(p99)),
+            None => "none".to_owned(),
+        };
+        self.line(&format!("{name:<24}{quantiles}{more}"));
+    }
+
+    /// Adds a line.
+    pub(super) fn line(&mut self, text: &str) {
+        self.text += text;
+        self.text.push('\n');
+    }
+
+    /// Adds a line before the verdict.
+    pub(super) fn note(&mut self, text: String) {
+        self.notes.push(text);
+    }
+
+    /// Records a violation of the contract.
+    pub(super) fn check(&mut self, is_violated: bool, what: impl Into<String>) {
+        if is_violated {
+            self.violations.push(what.into());
+        }
+    }
+
+    /// Adds the notes and the verdict: `held`, or the violations.
+    pub(super) fn verdict(&mut self, measured: &str, held: &str) {
+        for note in std::mem::take(&mut self.notes) {
+            self.line(&note);
+        }
+        match self.violations.is_empty() {
+            true => self.line(&format!("{measured}: {held}")),
+            false => self.line(&format!("{measured}: {}", self.violations.join("\n"))),
+        }
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, number) in self.rows() {
-            let number = number.map(grouped).unwrap_or_default();
-            writeln!(f, "{}", format!("{name:<24}{number:>12}").trim_end())?;
-        }
-        writeln!(f, "Call latency            {}", self.latencies)?;
-        write!(f, "Wait for a slot         {}", self.waits)?;
-        match self.unserved {
-            0 => writeln!(f, "\n")?,
-            unserved => writeln!(f, "; {} still waited at the end\n", grouped(unserved))?,
-        }
-
-        let (asked, finished) = (self.asked_for.as_secs_f64(), self.finished_in.as_secs_f64());
-        writeln!(f, "Pool `{}` at {}, seed {}", self.pool, self.server, self.seed)?;
-        writeln!(f, "Asked for {asked:.1} s, finished what was in hand in {finished:.1} s")?;
-        let (most, cap) = (grouped(self.in_flight_most), grouped(self.capacity.into()));
-        let held = if self.cap_held() { "the cap held" } else { "THE CAP WAS EXCEEDED" };
-        writeln!(f, "In flight at most {most}, cap {cap}: {held}")
-    }
-}
-
-impl Report {
-    /// Returns the rows of the report. A row without a number is a heading.
-    fn rows(&self) -> Vec<(String, Option<u64>)> {
-        let (fleet, leases, answers) = (&self.fleet, &self.leases, &self.answers);
-        let devices = fleet.regular + fleet.silent + fleet.late + fleet.crashing;
-        let seconds = self.asked_for.as_secs_f64();
-        let rate = if seconds > 0.0 { self.calls_asking as f64 / seconds } else { 0.0 };
-        let rows = [
-            ("Devices", Some(devices)),
-            ("  regular", Some(fleet.regular)),
-            ("  silent", Some(fleet.silent)),
-            ("  late", Some(fleet.late)),
-            ("  crashing", Some(fleet.crashing)),
-            ("  sending twice", Some(fleet.twice)),
-            ("Leases admitted", Some(leases.admitted)),
-            ("  reported", Some(leases.reported)),
-            ("  expired, no result", Some(leases.expired)),
-            ("  left running", Some(leases.left_running)),
-            ("Answers to AdmitTask", None),
-            ("  full", Some(answers.full)),
-            ("  paused", Some(answers.paused)),
-            ("  replayed", Some(answers.replayed)),
-            ("  already completed", Some(answers.done_before)),
-            ("Answers to CompleteTask", None),
-            ("  completed", Some(answers.completed)),
-            ("  late", Some(answers.late)),
-            ("  already completed", Some(answers.already_completed)),
-            ("  stale token", Some(answers.stale)),
-            ("  unknown", Some(answers.unknown)),
-            ("Calls", Some(self.calls)),
-            ("  per second", Some(rate.round() as u64)),
-            ("  failed", Some(self.failed.values().sum())),
-        ];
-        let failed = self.failed.iter();
-        let failed = failed.map(|(code, count)| (format!("    {code}"), Some(*count)));
-        rows.into_iter().map(|(name, number)| (name.to_owned(), number)).chain(failed).collect()
-    }
-}
-
-impl Quantiles {
-    pub(super) fn of(times: &Times) -> Quantiles {
-        Quantiles(times.quantile(0.5).zip(times.quantile(0.99)))
-    }
-}
-
-impl fmt::Display for Quantiles {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some((p50, p99)) => write!(f, "p50 {}, p99 {}", length(p50), length(p99)),
-            None => f.write_str("none"),
-        }
+        f.write_str(&self.text)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{admission::Usage, decision::time::monotonic};
-
-    fn sample() -> Report {
-        Report {
-            server: "http://127.0.0.1:50051".to_owned(),
-            pool: "ar:0571".to_owned(),
-            seed: 42,
-            fleet: Fleet { regular: 1500, silent: 200, late: 200, crashing: 100, twice: 100 },
-            asked_for: Duration::from_secs(15),
-            finished_in: Duration::from_millis(2300),
-            calls_asking: 29_325,
-            in_flight_most: 60,
-            capacity: 60,
-            leases: Leases { admitted: 875, reported: 789, expired: 74, left_running: 12 },
-            answers: Answers { full: 28_088, completed: 709, late: 80, ..Answers::default() },
-            calls: 29_886,
-            failed: [("DEADLINE_EXCEEDED", 2), ("UNAVAILABLE", 1200)].into(),
-            unserved: 1125,
-            waits: Quantiles(Some((Duration::from_millis(5300), Duration::from_millis(14_300)))),
-            latencies: Quantiles(None),
-        }
-    }
 
     #[test]
-    fn the_report_tells_all_that_was_counted() {
-        let text = sample().to_string();
-        for line in [
-            "Devices                        2,000",
-            "  sending twice                  100",
-            "Leases admitted                  875",
-            "  expired, no result              74",
-            "Answers to AdmitTask",
-            "  full                        28,088",
-            "Calls                         29,886",
-            "  per second                   1,955",
-            "  failed                       1,202",
-            "    DEADLINE_EXCEEDED              2",
-            "    UNAVAILABLE                1,200",
-            "Call latency            none",
-            "Wait for a slot         p50 5.3 s, p99 14.3 s; 1,125 still waited at the end",
-            "Pool `ar:0571` at http://127.0.0.1:50051, seed 42",
-            "Asked for 15.0 s, finished what was in hand in 2.3 s",
-            "In flight at most 60, cap 60: the cap held",
-        ] {
-            assert!(text.lines().any(|is| is == line), "{line:?} is not in:\n{text}");
+    fn a_report_has_rows_calls_and_a_verdict() {
+        let (mut report, calls, answers) = (Report::default(), Calls::default(), Counts::default());
+        (0..1234).for_each(|_| calls.made.add());
+        for code in ["UNAVAILABLE", "UNAVAILABLE", "INTERNAL"] {
+            calls.failed.add(code);
         }
-    }
-
-    #[test]
-    fn one_device_above_the_cap_exceeds_it() {
-        let tally = Tally::default();
-        tally.usage(Usage { capacity: 60, in_use: 0 });
-        let end = monotonic() + Duration::from_secs(60);
-        let mut report = sample();
-        for _ in 0..60 {
-            tally.gauge.enter(end);
-        }
-        report.count(&tally);
-        assert!(report.cap_held());
-        tally.gauge.leave(tally.gauge.enter(end));
-        report.count(&tally);
-        assert!(!report.cap_held());
-        let text = report.to_string();
-        assert!(text.ends_with("In flight at most 61, cap 60: THE CAP WAS EXCEEDED\n"), "{text}");
+        (0..2).for_each(|_| answers.add("VERDICT_ALREADY_DONE"));
+        let course = Course { working: Duration::from_secs(30), calls: 1200, ..Course::default() };
+        report.rows("Devices", 2000, &[("silent", 200)]);
+        report.answers("AdmitTask", "VERDICT_", &answers, &["already done", "full"]);
+        report.calls(&calls, &course);
+        report.check(false, "NOT THIS");
+        report.verdict("In flight at most 60, cap 60", "the cap held");
+        assert_eq!(
+            report.to_string(),
+            "\
+Devices                        2,000
+  silent                         200
+Answers to AdmitTask
+  already done                     2
+  full                             0
+Calls                          1,234
+  per second                      40
+  failed                           3
+    INTERNAL                       1
+    UNAVAILABLE                    2
+Call latency            none
+In flight at most 60, cap 60: the cap held
+"
+        );
+        assert_eq!(report.exit_status(), 0);
+        report.check(true, "ONE");
+        report.check(true, "TWO");
+        report.verdict("Measured", "held");
+        assert!(report.to_string().ends_with("\nMeasured: ONE\nTWO\n"), "{report}");
+        assert_eq!(report.exit_status(), 1);
     }
 }

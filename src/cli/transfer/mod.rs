@@ -16,11 +16,8 @@ use std::{
 };
 
 use crate::{
-    decision::{
-        export::{Counts, Line, Reader, Unfit, Writer},
-        text::grouped,
-    },
-    engine::export::{Failure, Store},
+    decision::text::grouped,
+    engine::export::{Counts, Failure, Line, Reader, Store, Unfit, Writer},
 };
 use progress::Progress;
 

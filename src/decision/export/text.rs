@@ -1,7 +1,12 @@
 //! Bytes in JSON.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{Error, Visitor},
+};
 
 /// Bytes. A JSON string if they are UTF-8, otherwise `{"base64": "…"}`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -25,9 +30,45 @@ impl Text {
     pub(crate) fn new(bytes: &[u8]) -> Text {
         Text(bytes.to_vec())
     }
+}
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+/// Serializes bytes of a record, for `serde(with)`: as [`Text`] in JSON, as bytes in a data
+/// directory.
+pub(crate) fn serialize<T, S>(bytes: &T, serializer: S) -> Result<S::Ok, S::Error>
+where
+    T: AsRef<[u8]>,
+    S: Serializer,
+{
+    match serializer.is_human_readable() {
+        true => Text::new(bytes.as_ref()).serialize(serializer),
+        false => serializer.serialize_bytes(bytes.as_ref()),
+    }
+}
+
+/// Deserializes what [`serialize`] has written.
+pub(crate) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+where
+    T: From<Vec<u8>>,
+    D: Deserializer<'de>,
+{
+    match deserializer.is_human_readable() {
+        true => Text::deserialize(deserializer).map(|text| text.0.into()),
+        false => deserializer.deserialize_byte_buf(Plain).map(T::from),
+    }
+}
+
+/// Bytes of a data directory.
+struct Plain;
+
+impl Visitor<'_> for Plain {
+    type Value = Vec<u8>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("bytes")
+    }
+
+    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
+        Ok(bytes.to_vec())
     }
 }
 

@@ -9,7 +9,9 @@
 //! A key is the kind, the length of the partition, the partition, and the part. A part is a letter
 //! and a name; the part of the head is empty. A value is [`VERSION`] followed by the serde type in
 //! postcard. The order of fields and variants is therefore part of the format: a change to one must
-//! raise the version and still read the old one.
+//! raise the version and still read the old one. The same types are in the lines of exports, so the
+//! names of their fields are part of that format. `skip_serializing` would break postcard: the
+//! writer of exports leaves out empty fields.
 
 mod changes;
 

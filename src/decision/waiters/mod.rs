@@ -15,7 +15,7 @@
 //! ticket numbers stay reserved for a while: a waiter that calls another server gets its old
 //! position again. A reserved ticket delays no other waiter.
 
-mod attend;
+mod heartbeat;
 mod queue;
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::decision::{
     time::{Millis, Timestamp},
 };
 
-pub use attend::{Attend, Attendance};
+pub use heartbeat::{Heartbeat, HeartbeatAnswer};
 pub use queue::{Hints, Queue, Turn};
 
 /// The longest time that a call may wait.
@@ -70,7 +70,7 @@ impl Place {
 /// A decision that can wait in a queue for capacity.
 pub trait Waits: Decision + Clone {
     /// The heartbeat for the queue of its partition.
-    type Attend: Decision<Outcome = Attendance> + Clone;
+    type Heartbeat: Decision<Outcome = HeartbeatAnswer> + Clone;
 
     /// The ticket that the decision is sent with; `None` if the call does not wait.
     fn place(&mut self) -> &mut Option<Place>;
@@ -78,7 +78,7 @@ pub trait Waits: Decision + Clone {
     /// ticket.
     fn waiter(&self) -> Vec<u8>;
     /// The heartbeat decision for the queue that this decision waits in.
-    fn attend(&self, attend: Attend) -> Self::Attend;
+    fn heartbeat(&self, heartbeat: Heartbeat) -> Self::Heartbeat;
     /// Whether the waiter may proceed, according to the outcome.
     fn turn(outcome: &Self::Outcome) -> Turn;
     /// When the next lease expires, which may free a slot for a waiter.

@@ -1,5 +1,5 @@
 //! The queue of waiters of one partition, in order of arrival; the twin of `lua/lib/queue.lua`,
-//! `turns.lua` and `attend.lua`.
+//! `ticket.lua` and `heartbeat.lua`.
 //!
 //! The waiters whose rank is below the number of free slots may proceed.
 
@@ -210,7 +210,7 @@ impl Queue {
     /// Records a heartbeat, and gives up the ticket of one call if asked. Returns `None` if no call
     /// waits. Otherwise returns whether the server was alive and lost no ticket since its last
     /// heartbeat, and whether more dead tickets remain.
-    pub(super) fn attend(
+    pub(super) fn heartbeat(
         &mut self,
         channel: &Arc<str>,
         keep: Millis,

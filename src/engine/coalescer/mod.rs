@@ -9,9 +9,14 @@
 //! follows the load. The outcomes equal those of deciding one by one in order of arrival. If a
 //! merged decision is refused, its parts are decided one by one.
 
+mod prepare;
+
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Instant,
 };
 
@@ -20,6 +25,7 @@ use tokio::{
     time::timeout_at,
 };
 
+use super::{BATCH_MAX, Batch};
 use crate::decision::{
     Decision, Joined,
     budget::{self, Limit},
@@ -34,27 +40,25 @@ const LINE_MAX: usize = 1024;
 /// The most decisions of a partition that are decided in one batch.
 const TAKE_MAX: usize = 512;
 
-/// One result for each decision of a batch, or an error of the whole batch.
-pub type Outcomes<T> = Result<Vec<Result<T, Error>>, Error>;
-
-/// Decides batches for the coalescer.
-pub trait Take<D: Decision>: Send + Sync + 'static {
+/// Decides batches for the coalescer. A clone decides for the same store.
+pub(super) trait Take<D: Decision>: Clone + Send + Sync + 'static {
     /// Returns one result for each decision, in order, by `deadline`.
     fn take(
         &self,
         decisions: Vec<D>,
         deadline: Instant,
-    ) -> impl Future<Output = Outcomes<D::Outcome>> + Send;
+    ) -> impl Future<Output = Batch<D::Outcome>> + Send;
 }
 
 /// The coalescer of one kind of decision.
 #[derive(Debug)]
-pub struct Coalescer<D: Joined, T> {
-    take: T,
+pub(super) struct Coalescer<D: Decision> {
     /// The waiting decisions by partition. An entry exists while a task decides for its partition.
     waiting: Mutex<Queues<D>>,
     /// Free places for waiting decisions.
     places: Arc<Semaphore>,
+    /// The number of script calls so far.
+    calls: AtomicU64,
 }
 
 /// The decisions that wait.
@@ -76,19 +80,23 @@ struct Waiting<D: Decision> {
     _place: OwnedSemaphorePermit,
 }
 
-impl<D: Joined<Outcome: Clone>, T: Take<D>> Coalescer<D, T> {
-    /// Creates a coalescer that decides batches with `take`.
-    pub fn new(take: T) -> Arc<Coalescer<D, T>> {
-        let places = Arc::new(Semaphore::new(WAITING_MAX));
-        let waiting = Mutex::new(Queues { lines: HashMap::new(), next: 0 });
-        Arc::new(Coalescer { take, waiting, places })
+impl<D: Decision> Default for Coalescer<D> {
+    fn default() -> Coalescer<D> {
+        Coalescer {
+            waiting: Mutex::new(Queues { lines: HashMap::new(), next: 0 }),
+            places: Arc::new(Semaphore::new(WAITING_MAX)),
+            calls: AtomicU64::new(0),
+        }
     }
+}
 
+impl<D: Joined<Outcome: Clone>> Coalescer<D> {
     /// Decides `decision` together with others of its partition. Fails with [`Error::Overloaded`] if
     /// `deadline` ends before a batch takes the decision: it is not executed. Fails with
     /// [`Error::DeadlineExceeded`] if it ends later: the decision may be under way.
-    pub async fn run(
+    pub(super) async fn run(
         self: &Arc<Self>,
+        take: impl Take<D>,
         decision: D,
         deadline: Instant,
     ) -> Result<D::Outcome, Error> {
@@ -101,7 +109,7 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Coalescer<D, T> {
         if is_first {
             // A task, since the caller may be cancelled while others of the partition wait.
             let partition = partition.clone();
-            tokio::spawn(Line { coalescer: self.clone(), partition }.drive());
+            tokio::spawn(Line { coalescer: self.clone(), take, partition }.drive());
         }
         match timeout_at(deadline.into(), answer).await {
             Ok(Ok(outcome)) => outcome,
@@ -144,6 +152,13 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Coalescer<D, T> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Counts the script calls of this number of decisions.
+    fn count(&self, decisions: usize) {
+        self.calls.fetch_add(decisions.div_ceil(BATCH_MAX) as u64, Ordering::Relaxed);
+    }
+}
+
+impl<D: Joined<Outcome: Clone>, T: Take<D>> Line<D, T> {
     /// Decides a batch and sends each caller its outcome.
     async fn decide(&self, taken: Vec<Waiting<D>>) {
         let now = monotonic();
@@ -199,7 +214,7 @@ fn join<D: Joined>(decisions: &[D]) -> (Vec<D>, Vec<usize>) {
 
 /// Splits the outcomes of merged decisions. `None` for decisions that must be decided alone.
 fn share<D: Joined<Outcome: Clone>>(
-    outcomes: Outcomes<D::Outcome>,
+    outcomes: Batch<D::Outcome>,
     sizes: &[usize],
     decisions: &[D],
 ) -> Vec<Option<Result<D::Outcome, Error>>> {
@@ -219,13 +234,14 @@ fn share<D: Joined<Outcome: Clone>>(
 }
 
 /// One result for each of `number` decisions: an error of the batch becomes the error of each.
-fn all<T: Clone>(outcomes: Outcomes<T>, number: usize) -> Vec<Result<T, Error>> {
+fn all<T: Clone>(outcomes: Batch<T>, number: usize) -> Vec<Result<T, Error>> {
     outcomes.unwrap_or_else(|error| vec![Err(error); number])
 }
 
 /// The task that decides for one partition.
 struct Line<D: Joined<Outcome: Clone>, T: Take<D>> {
-    coalescer: Arc<Coalescer<D, T>>,
+    coalescer: Arc<Coalescer<D>>,
+    take: T,
     partition: Box<[u8]>,
 }
 
@@ -233,7 +249,7 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Line<D, T> {
     /// Decides batches until none waits.
     async fn drive(self) {
         while let Some(taken) = self.next() {
-            self.coalescer.decide(taken).await;
+            self.decide(taken).await;
         }
     }
 

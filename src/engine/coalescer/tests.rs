@@ -16,8 +16,8 @@ struct Gate {
     taken: mpsc::UnboundedSender<usize>,
 }
 
-impl Take<NextSequence> for Gate {
-    async fn take(&self, asked: Vec<NextSequence>, _: Instant) -> Outcomes<Allocation> {
+impl Take<NextSequence> for Arc<Gate> {
+    async fn take(&self, asked: Vec<NextSequence>, _: Instant) -> Batch<Allocation> {
         let _ = self.taken.send(asked.len());
         self.open.acquire().await.expect("never closed").forget();
         let mut counter = self.counter.lock().expect("no test panics in it");
@@ -43,12 +43,12 @@ fn one(step: u64, floor: Option<u64>) -> NextSequence {
 async fn together(others: Vec<NextSequence>) -> (Vec<Option<u64>>, Vec<usize>) {
     let (taken, mut sizes) = mpsc::unbounded_channel();
     let gate = Gate { counter: Mutex::default(), open: Semaphore::new(0), taken };
-    let coalescer = Coalescer::new(gate);
+    let (gate, coalescer) = (Arc::new(gate), Arc::<Coalescer<_>>::default());
     let deadline = monotonic() + Duration::from_secs(60);
     let mut calls = Vec::new();
     for (index, asked) in [one(1, None)].into_iter().chain(others).enumerate() {
-        let own = coalescer.clone();
-        calls.push(tokio::spawn(async move { own.run(asked, deadline).await }));
+        let (own, gate) = (coalescer.clone(), gate.clone());
+        calls.push(tokio::spawn(async move { own.run(gate, asked, deadline).await }));
         while coalescer.places.available_permits() > WAITING_MAX - index && index > 0 {
             tokio::task::yield_now().await;
         }
@@ -56,7 +56,7 @@ async fn together(others: Vec<NextSequence>) -> (Vec<Option<u64>>, Vec<usize>) {
             assert_eq!(sizes.recv().await, Some(1));
         }
     }
-    coalescer.take.open.add_permits(100);
+    gate.open.add_permits(100);
     let mut lasts = Vec::new();
     for call in calls {
         lasts.push(match call.await.expect("no panic") {
@@ -65,7 +65,7 @@ async fn together(others: Vec<NextSequence>) -> (Vec<Option<u64>>, Vec<usize>) {
         });
     }
     assert!(coalescer.lock().lines.is_empty(), "no line stays");
-    drop(coalescer);
+    drop((coalescer, gate));
     let mut batches = vec![1];
     while let Some(size) = sizes.recv().await {
         batches.push(size);
@@ -97,8 +97,8 @@ async fn those_that_are_refused_together_are_decided_apart() {
 /// Panics at the first batch.
 struct Stumble(Mutex<bool>);
 
-impl Take<NextSequence> for Stumble {
-    async fn take(&self, asked: Vec<NextSequence>, _: Instant) -> Outcomes<Allocation> {
+impl Take<NextSequence> for Arc<Stumble> {
+    async fn take(&self, asked: Vec<NextSequence>, _: Instant) -> Batch<Allocation> {
         let first = !std::mem::replace(&mut *self.0.lock().expect("not held"), true);
         assert!(!first, "the first one panics");
         Ok(asked.iter().map(|_| Ok(Allocation::OutOfRange)).collect())
@@ -106,26 +106,33 @@ impl Take<NextSequence> for Stumble {
 }
 
 #[tokio::test]
-async fn a_lane_that_panics_is_followed_by_another() {
-    let coalescer = Coalescer::new(Stumble(Mutex::default()));
+async fn a_task_that_panics_is_followed_by_another() {
+    let (stumble, coalescer) =
+        (Arc::new(Stumble(Mutex::default())), Arc::<Coalescer<_>>::default());
     let deadline = monotonic() + Duration::from_secs(60);
     // No lock was held at the panic.
-    assert_eq!(coalescer.run(one(1, None), deadline).await, Err(Error::DeadlineExceeded));
-    assert_eq!(coalescer.run(one(1, None), deadline).await, Ok(Allocation::OutOfRange));
+    assert_eq!(
+        coalescer.run(stumble.clone(), one(1, None), deadline).await,
+        Err(Error::DeadlineExceeded)
+    );
+    assert_eq!(
+        coalescer.run(stumble.clone(), one(1, None), deadline).await,
+        Ok(Allocation::OutOfRange)
+    );
 }
 
 #[tokio::test]
 async fn who_gave_up_keeps_its_place_until_it_is_taken() {
     let (taken, mut sizes) = mpsc::unbounded_channel();
     let gate = Gate { counter: Mutex::default(), open: Semaphore::new(0), taken };
-    let coalescer = Coalescer::new(gate);
+    let (gate, coalescer) = (Arc::new(gate), Arc::<Coalescer<_>>::default());
     let deadline = monotonic() + Duration::from_secs(60);
-    let first = coalescer.clone();
-    let first = tokio::spawn(async move { first.run(one(1, None), deadline).await });
+    let (first, own) = (coalescer.clone(), gate.clone());
+    let first = tokio::spawn(async move { first.run(own, one(1, None), deadline).await });
     assert_eq!(sizes.recv().await, Some(1));
     for number in 1..=3 {
-        let gone = coalescer.clone();
-        let gone = tokio::spawn(async move { gone.run(one(1, None), deadline).await });
+        let (gone, own) = (coalescer.clone(), gate.clone());
+        let gone = tokio::spawn(async move { gone.run(own, one(1, None), deadline).await });
         while coalescer.places.available_permits() > WAITING_MAX - number {
             tokio::task::yield_now().await;
         }
@@ -134,12 +141,12 @@ async fn who_gave_up_keeps_its_place_until_it_is_taken() {
     }
     assert_eq!(coalescer.places.available_permits(), WAITING_MAX - 3);
     let all = coalescer.places.clone().acquire_many_owned(WAITING_MAX as u32 - 3).await;
-    assert_eq!(coalescer.run(one(1, None), deadline).await, Err(Error::Overloaded));
+    assert_eq!(coalescer.run(gate.clone(), one(1, None), deadline).await, Err(Error::Overloaded));
     drop(all);
-    coalescer.take.open.add_permits(100);
+    gate.open.add_permits(100);
     assert!(first.await.expect("no panic").is_ok());
     // The cancelled decisions took no value: the next one is the second.
-    let second = coalescer.run(one(1, None), deadline).await;
+    let second = coalescer.run(gate.clone(), one(1, None), deadline).await;
     let range = Range { last: 2, step: 1, count: 1 };
     let given = Allocation::Given { range, floor_applied: false, replayed: false };
     assert_eq!(second, Ok(given));
@@ -147,15 +154,15 @@ async fn who_gave_up_keeps_its_place_until_it_is_taken() {
 }
 
 #[tokio::test]
-async fn a_lane_that_is_held_up_leaves_room_for_others() {
+async fn a_partition_that_is_held_up_leaves_room_for_others() {
     let (taken, mut sizes) = mpsc::unbounded_channel();
     let gate = Gate { counter: Mutex::default(), open: Semaphore::new(0), taken };
-    let coalescer = Coalescer::new(gate);
+    let (gate, coalescer) = (Arc::new(gate), Arc::<Coalescer<_>>::default());
     let deadline = monotonic() + Duration::from_secs(60);
     let mut calls = Vec::new();
     for number in 0..=LINE_MAX {
-        let own = coalescer.clone();
-        calls.push(tokio::spawn(async move { own.run(one(1, None), deadline).await }));
+        let (own, gate) = (coalescer.clone(), gate.clone());
+        calls.push(tokio::spawn(async move { own.run(gate, one(1, None), deadline).await }));
         if number == 0 {
             assert_eq!(sizes.recv().await, Some(1));
         }
@@ -163,8 +170,8 @@ async fn a_lane_that_is_held_up_leaves_room_for_others() {
     while coalescer.places.available_permits() > WAITING_MAX - LINE_MAX {
         tokio::task::yield_now().await;
     }
-    assert_eq!(coalescer.run(one(1, None), deadline).await, Err(Error::Overloaded));
-    coalescer.take.open.add_permits(100);
+    assert_eq!(coalescer.run(gate.clone(), one(1, None), deadline).await, Err(Error::Overloaded));
+    gate.open.add_permits(100);
     for call in calls {
         assert!(call.await.expect("no panic").is_ok());
     }
@@ -174,25 +181,25 @@ async fn a_lane_that_is_held_up_leaves_room_for_others() {
 async fn what_is_not_taken_by_its_deadline_is_refused_counted_and_never_taken() {
     let (taken, mut sizes) = mpsc::unbounded_channel();
     let gate = Gate { counter: Mutex::default(), open: Semaphore::new(0), taken };
-    let coalescer = Coalescer::new(gate);
+    let (gate, coalescer) = (Arc::new(gate), Arc::<Coalescer<_>>::default());
     let later = monotonic() + Duration::from_secs(60);
-    let first = coalescer.clone();
-    let first = tokio::spawn(async move { first.run(one(1, None), later).await });
+    let (first, own) = (coalescer.clone(), gate.clone());
+    let first = tokio::spawn(async move { first.run(own, one(1, None), later).await });
     assert_eq!(sizes.recv().await, Some(1));
     let before = budget::count(Limit::Overload);
     for _ in 0..3 {
         let soon = monotonic() + Duration::from_millis(5);
-        assert_eq!(coalescer.run(one(1, None), soon).await, Err(Error::Overloaded));
+        assert_eq!(coalescer.run(gate.clone(), one(1, None), soon).await, Err(Error::Overloaded));
     }
     assert!(budget::count(Limit::Overload) >= before + 3);
     assert_eq!(coalescer.places.available_permits(), WAITING_MAX, "they gave up their places");
-    coalescer.take.open.add_permits(1);
+    gate.open.add_permits(1);
     assert!(first.await.expect("no panic").is_ok());
     // One that was taken may be executed yet.
     let soon = monotonic() + Duration::from_secs(1);
-    assert_eq!(coalescer.run(one(1, None), soon).await, Err(Error::DeadlineExceeded));
-    coalescer.take.open.add_permits(100);
-    let third = coalescer.run(one(1, None), later).await;
+    assert_eq!(coalescer.run(gate.clone(), one(1, None), soon).await, Err(Error::DeadlineExceeded));
+    gate.open.add_permits(100);
+    let third = coalescer.run(gate.clone(), one(1, None), later).await;
     let range = Range { last: 3, step: 1, count: 1 };
     assert_eq!(third, Ok(Allocation::Given { range, floor_applied: false, replayed: false }));
 }

@@ -1,8 +1,8 @@
 //! The denial cache: recent refusals of this server, repeated without asking the store.
 //!
 //! A storm of calls on a full pool or a throttled key then costs Redis almost nothing.
-//! `Engine::answer` asks the cache for each AdmitTask and CheckRate (`recall`) and adds refusals of
-//! the store (`learn`). `Engine::run` passes each decision through `watch`, which invalidates the
+//! `Engine::submit` asks the cache for each AdmitTask and CheckRate (`recall`) and adds refusals of
+//! the store (`learn`). The store stage passes each decision through `watch`, which invalidates the
 //! entries that the decision may affect. The embedded engine has no cache.
 //!
 //! # Invariants
@@ -24,21 +24,17 @@ mod told;
 
 use std::{
     fmt,
-    hash::{BuildHasher, RandomState},
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use super::embedded::Kept;
-use crate::{
-    admission::{AdmitTask, FullPool},
-    decision::{
-        Decision, State,
-        denial::{Deniable, Effect},
-        error::Error,
-        fallback::Degradable,
-        time::{Clock, Millis, Timestamp},
-    },
-    rate::{CheckRate, RefusedKey},
+use ahash::RandomState;
+
+use super::by_type::ByType;
+use crate::decision::{
+    Decision, State,
+    denial::{Deniable, Effect},
+    error::Error,
+    time::{Clock, Millis, Timestamp},
 };
 use held::Held;
 use shelf::{Entry, Shelf};
@@ -62,31 +58,8 @@ pub(super) struct DenialCache {
     held: Held,
     /// The time since which each caller gets cached refusals.
     told: Told,
-    /// Refusals of AdmitTask: the pool is full.
-    pools: Shelf<FullPool>,
-    /// Refusals of CheckRate: the key is throttled or banned.
-    keys: Shelf<RefusedKey>,
-}
-
-/// A decision whose refusals are cached.
-pub trait Shelved: Deniable<State: Kept> + Degradable {
-    /// The cache of this kind of decision.
-    #[expect(private_interfaces, reason = "only the engine's own decisions have one")]
-    fn shelf(denials: &DenialCache) -> &Shelf<Self::Denial>;
-}
-
-impl Shelved for AdmitTask {
-    #[expect(private_interfaces, reason = "as above")]
-    fn shelf(denials: &DenialCache) -> &Shelf<FullPool> {
-        &denials.pools
-    }
-}
-
-impl Shelved for CheckRate {
-    #[expect(private_interfaces, reason = "as above")]
-    fn shelf(denials: &DenialCache) -> &Shelf<RefusedKey> {
-        &denials.keys
-    }
+    /// The refusals, one [`Shelf`] for each kind of decision.
+    shelves: ByType,
 }
 
 /// The result of asking the cache.
@@ -127,13 +100,12 @@ impl DenialCache {
             keeps: (0..GENERATIONS).map(|_| AtomicU32::new(0)).collect(),
             held: Held::default(),
             told: Told::default(),
-            pools: Shelf::default(),
-            keys: Shelf::default(),
+            shelves: ByType::default(),
         }
     }
 
     /// Asks the cache about a decision. `epoch` is the engine's count of lost connections.
-    pub(super) fn recall<D: Shelved>(&self, decision: &D, epoch: u64) -> Recall<D::Outcome> {
+    pub(super) fn recall<D: Deniable>(&self, decision: &D, epoch: u64) -> Recall<D::Outcome> {
         let Some(kind) = decision.kind() else { return Recall::Ask(None) };
         let partition = decision.partition();
         let home = self.home::<D::State>(partition);
@@ -142,7 +114,7 @@ impl DenialCache {
         let generation = self.generation(home).load(Ordering::Acquire);
         // Read before the call is sent: a change in between makes the refusal invalid.
         let ticket = Ticket { key, generation, epoch, since: now };
-        let outcome = D::shelf(self).with(key, |entry| {
+        let outcome = self.shelves.get::<Shelf<D::Denial>>().with(key, |entry| {
             let is_valid = entry.generation == generation
                 && entry.epoch == epoch
                 && (entry.since..entry.until).contains(&now)
@@ -165,13 +137,13 @@ impl DenialCache {
     }
 
     /// Adds the outcome of a decision if it is a refusal that may be repeated.
-    pub(super) fn learn<D: Shelved>(&self, decision: &D, outcome: &D::Outcome, ticket: Ticket) {
+    pub(super) fn learn<D: Deniable>(&self, decision: &D, outcome: &D::Outcome, ticket: Ticket) {
         let Some((denial, holds)) = decision.denial(outcome) else { return };
         let Ticket { key, generation, epoch, since } = ticket;
         let until = Timestamp(since.0 + holds);
         let partition = decision.partition().into();
         let entry = Entry { partition, generation, epoch, since, until, denial };
-        D::shelf(self).put(key, entry, self.clock.now());
+        self.shelves.get::<Shelf<D::Denial>>().put(key, entry, self.clock.now());
         if let Some(member) = decision.member() {
             let home = self.home::<D::State>(decision.partition());
             self.told.was_asked(self.place(home, &member));

@@ -5,6 +5,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use ahash::RandomState;
+
 use crate::decision::time::Timestamp;
 
 /// The number of shards, so that threads rarely wait for each other.
@@ -17,7 +19,7 @@ const SHARD_MAX: usize = 512;
 #[derive(Debug)]
 pub(super) struct Shelf<T>(Box<[Shard<T>]>);
 
-type Shard<T> = Mutex<HashMap<u64, Entry<T>>>;
+type Shard<T> = Mutex<HashMap<u64, Entry<T>, RandomState>>;
 
 /// A cached refusal and its validity.
 #[derive(Debug)]

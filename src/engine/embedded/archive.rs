@@ -5,17 +5,12 @@
 use std::{mem, path::Path};
 
 use super::{
-    super::export::{Failure, Sink},
+    super::export::{Failure, Line, Sink},
     store::{Batch, Disk, FILE, OpenError, Store},
 };
-use crate::{
-    admission,
-    decision::{
-        export::Line,
-        persistence::{Change, Changes, Recorded, Unreadable, split_key},
-        time::{Clock, Mark, Timestamp},
-    },
-    lock, rate, sequence, stock,
+use crate::decision::{
+    persistence::{Change, Changes, Unreadable, split_key},
+    time::{Clock, Mark, Timestamp},
 };
 
 /// A data directory, locked against servers.
@@ -64,7 +59,10 @@ impl Directory {
     pub(crate) fn read(&self, sink: &mut Sink<'_>) -> Result<(), Failure> {
         let mut failure = None;
         let scanned = self.store.scan(|key, value| {
-            let Some(line) = line(key, value)? else { return Ok(()) };
+            let parts =
+                split_key(key).ok_or_else(|| Unreadable("its key is truncated".to_owned()))?;
+            let (kind, partition, part) = parts;
+            let Some(line) = Line::of(kind, partition, part, value)? else { return Ok(()) };
             sink(line).map_err(|error| {
                 failure = Some(error);
                 Unreadable(String::new())
@@ -95,7 +93,7 @@ impl Directory {
     /// Adds a line to the batch.
     pub(crate) fn write(&mut self, line: &Line) -> Result<(), Failure> {
         let mut changes = Changes::default();
-        record(line, &mut changes).map_err(|why| Failure::Damaged(why.to_owned()))?;
+        line.record(&mut changes).map_err(|why| Failure::Damaged(why.to_owned()))?;
         changes.row().iter().for_each(|change| self.batch.add(change));
         Ok(())
     }
@@ -108,40 +106,4 @@ impl Directory {
         let written = self.store.write(&mem::take(&mut self.batch), mark);
         written.map_err(|why| Failure::Directory(OpenError::Unusable(why)))
     }
-}
-
-/// Converts an entry to a line; `None` for entries that are not exported.
-fn line(key: &[u8], value: &[u8]) -> Result<Option<Line>, Unreadable> {
-    let key = split_key(key).ok_or_else(|| Unreadable("its key is truncated".to_owned()))?;
-    let (kind, partition, part) = key;
-    match kind {
-        admission::Pool::KIND => admission::Pool::archive(partition, part, value),
-        rate::Meter::KIND => rate::Meter::archive(partition, part, value).map(Some),
-        sequence::Counter::KIND => sequence::Counter::archive(partition, part, value),
-        lock::Lock::KIND => lock::Lock::archive(partition, value).map(Some),
-        stock::Sku::KIND => stock::Sku::archive(partition, part, value).map(Some),
-        // Histories start anew, and the index of bans follows from the bans.
-        rate::Log::KIND | rate::BanIndex::KIND => Ok(None),
-        _ => Err(Unreadable(format!("unknown kind {kind}: a newer tollgate wrote it"))),
-    }
-}
-
-/// Converts a line to entries.
-fn record(line: &Line, to: &mut Changes) -> Result<(), &'static str> {
-    match line {
-        Line::Pool(line) => line.record(to),
-        Line::Task(line) => line.record(to),
-        Line::Rate(line) => return line.record(to),
-        Line::RateReplay(line) => return line.record(to),
-        Line::Sequence(line) => line.record(to),
-        Line::SequenceReplay(line) => line.record(to),
-        Line::Lock(line) => line.record(to),
-        Line::Stock(line) => line.record(to),
-        Line::Hold(line) => line.record(to),
-        Line::Order(line) => line.record(to),
-        Line::Buyer(line) => line.record(to),
-        Line::StockReplay(line) => line.record(to),
-        Line::End(_) => {}
-    }
-    Ok(())
 }

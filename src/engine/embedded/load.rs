@@ -12,17 +12,14 @@ use std::{
 };
 
 use super::{
+    super::registry::stored_states,
     Embedded,
     store::{OpenError, Store},
     tables::Kept,
 };
-use crate::{
-    admission,
-    decision::{
-        persistence::{Recorded, Unreadable, split_key},
-        time::Mark,
-    },
-    lock, rate, sequence, stock,
+use crate::decision::{
+    persistence::{Recorded, Unreadable, split_key},
+    time::Mark,
 };
 
 /// The bytes of a chunk that the reading thread hands over.
@@ -110,50 +107,47 @@ impl Chunk {
 struct Loader<'a> {
     engine: &'a mut Embedded,
     /// Kind, name and state of the current partition.
-    open: Option<(u8, Box<[u8]>, State)>,
+    open: Option<Open>,
     /// The number of entries read.
     count: usize,
 }
 
-macro_rules! states {
-    ($($name:ident($state:ty)),* $(,)?) => {
-        /// A state of any kind.
-        enum State {
-            $($name(Box<$state>),)*
-        }
+/// Kind, name and state of a partition.
+type Open = (u8, Box<[u8]>, Box<dyn Restored>);
 
-        impl State {
-            fn fresh(kind: u8) -> Option<State> {
-                match kind {
-                    $(<$state as Recorded>::KIND => Some(State::$name(Box::default())),)*
-                    _ => None,
-                }
-            }
+/// A state of any kind that is being restored.
+trait Restored {
+    fn restore(&mut self, part: &[u8], value: &[u8]) -> Result<(), Unreadable>;
+    /// Derives the unstored parts of the state and adds it to its shard.
+    fn insert(self: Box<Self>, engine: &mut Embedded, partition: Box<[u8]>);
+}
 
-            fn restore(&mut self, part: &[u8], value: &[u8]) -> Result<(), Unreadable> {
-                match self {
-                    $(State::$name(state) => state.restore(part, value),)*
-                }
-            }
+impl<S: Kept> Restored for S {
+    fn restore(&mut self, part: &[u8], value: &[u8]) -> Result<(), Unreadable> {
+        Recorded::restore(self, part, value)
+    }
 
-            fn insert(self, engine: &mut Embedded, partition: Box<[u8]>) {
-                match self {
-                    $(State::$name(state) => insert(engine, partition, *state),)*
-                }
+    fn insert(mut self: Box<Self>, engine: &mut Embedded, partition: Box<[u8]>) {
+        self.restored();
+        self.note_changes();
+        let mut tables = engine.shard(S::tag(&partition));
+        S::table(&mut tables).insert(partition, *self);
+    }
+}
+
+macro_rules! fresh {
+    ($($table:ident: $state:ty $(, events $event:ty => $history:ident)?;)*) => {
+        /// A fresh state of a kind; `None` if there is no such kind.
+        fn fresh(kind: u8) -> Option<Box<dyn Restored>> {
+            match kind {
+                $(<$state as Recorded>::KIND => Some(Box::<$state>::default()),)*
+                _ => None,
             }
         }
     };
 }
 
-states! {
-    Pool(admission::Pool),
-    Meter(rate::Meter),
-    Log(rate::Log),
-    Bans(rate::BanIndex),
-    Counter(sequence::Counter),
-    Lock(lock::Lock),
-    Sku(stock::Sku),
-}
+stored_states!(fresh);
 
 impl Loader<'_> {
     /// Restores one entry; a new partition completes the one before it.
@@ -165,7 +159,7 @@ impl Loader<'_> {
             self.open.as_ref().is_some_and(|open| open.0 == kind && *open.1 == *partition);
         if !is_open {
             self.finish();
-            let fresh = State::fresh(kind).ok_or_else(|| {
+            let fresh = fresh(kind).ok_or_else(|| {
                 Unreadable(format!("unknown kind {kind}: a newer tollgate wrote it"))
             })?;
             self.open = Some((kind, partition.into(), fresh));
@@ -182,12 +176,4 @@ impl Loader<'_> {
             state.insert(self.engine, partition);
         }
     }
-}
-
-/// Derives the unstored parts of a state and adds it to its shard.
-fn insert<S: Kept>(engine: &mut Embedded, partition: Box<[u8]>, mut state: S) {
-    state.restored();
-    state.note_changes();
-    let mut tables = engine.shard(S::tag(&partition));
-    S::table(&mut tables).insert(partition, state);
 }

@@ -5,8 +5,8 @@
 //! are also persisted.
 //!
 //! - `tables`: the state of a shard
-//! - `kept`: the executor with persistence; `journal`, `store`: its queue and its file
-//! - `load`: reads the data directory at start
+//! - `executor`: runs decisions; `journal`, `store`: the queue of their changes and its file
+//! - `open`, `load`: read the data directory at start
 //! - `sweep`: drops expired entries; `ceiling`: refuses new names above `memory_max`
 //! - `archive`: the data directory for exports and imports
 //!
@@ -22,9 +22,10 @@
 
 mod archive;
 mod ceiling;
+mod executor;
 mod journal;
-mod kept;
 mod load;
+mod open;
 mod store;
 mod sweep;
 mod tables;
@@ -49,7 +50,6 @@ pub use tables::{Kept, Table, Tables};
 
 use super::{PartitionCursor, PartitionPage, hub::Hub};
 use crate::decision::{
-    Decision, State,
     budget::{self, Limit},
     error::Error,
     names::Name,
@@ -121,52 +121,9 @@ impl Embedded {
         self
     }
 
-    /// Executes a decision without persistence. Fails only with [`Error::MemoryFull`].
-    pub fn run<D>(&self, decision: &D) -> Result<D::Outcome, Error>
-    where
-        D: Decision<State: Kept>,
-    {
-        let name = decision.partition();
-        let mut tables = self.shard(decision.tag());
-        // Read under the lock: time never runs backwards within a partition.
-        let now = self.clock.now();
-        let table = D::State::table(&mut tables);
-        let (outcome, event);
-        if let Some(state) = table.get_mut(name) {
-            if self.is_full() && decision.is_new(state, now) {
-                return Err(memory_full());
-            }
-            outcome = decision.decide(state, now);
-            event = state.take_event();
-            self.tell(state);
-        } else {
-            let mut state = D::State::default();
-            outcome = decision.decide(&mut state, now);
-            event = state.take_event();
-            if !state.is_vacant(now) {
-                // The new state is dropped, so nothing has changed.
-                if self.is_full() {
-                    return Err(memory_full());
-                }
-                table.add(name.into(), state);
-            }
-        }
-        if let Some(event) = event {
-            tables.rate_logs.get_or_default(decision.tag()).append(*event, now);
-        }
-        Ok(outcome)
-    }
-
     /// Whether decisions about new names are refused.
     fn is_full(&self) -> bool {
         self.ceiling.as_ref().is_some_and(Ceiling::is_reached)
-    }
-
-    /// Wakes up the waiting calls that may proceed.
-    fn tell<S: State>(&self, state: &mut S) {
-        for (_, number) in state.take_hints() {
-            self.hub.tell(number);
-        }
     }
 
     /// Locks the shard of a tag. Partitions with the same tag share a mutex, so an event is

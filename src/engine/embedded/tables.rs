@@ -5,33 +5,17 @@
 //! shard. Pauses of 359 ms were measured. The incremental map moves one or two segments of a few
 //! hundred entries at a time.
 
-use crate::{
-    admission,
-    decision::{
-        incremental_map::IncrementalMap,
-        persistence::{Changes, Recorded},
-    },
-    lock, rate, sequence, stock,
+use std::convert::Infallible;
+
+use super::super::registry::stored_states;
+use crate::decision::{
+    incremental_map::IncrementalMap,
+    persistence::{Changes, Recorded},
+    time::Timestamp,
 };
 
-/// The partitions of one capability, by name.
+/// The partitions of one kind of state, by name.
 pub type Table<S> = IncrementalMap<Box<[u8]>, S>;
-
-/// The tables of one shard.
-#[derive(Debug, Default)]
-pub struct Tables {
-    pub(super) admission: Table<admission::Pool>,
-    pub(super) rate: Table<rate::Meter>,
-    /// The histories of rate events, by the tag that they share with their keys.
-    pub(super) rate_logs: Table<rate::Log>,
-    /// The banned keys of each policy, for ListBans.
-    pub(super) bans: Table<rate::BanIndex>,
-    pub(super) sequences: Table<sequence::Counter>,
-    pub(super) locks: Table<lock::Lock>,
-    pub(super) stock: Table<stock::Sku>,
-    /// The changes of the current decision. Unused without a data directory.
-    pub(super) notes: Notes,
-}
 
 /// The changes of a decision, collected for the journal. Their memory is reused by the next
 /// decision of the shard.
@@ -45,42 +29,93 @@ pub struct Notes {
     pub(super) ticket: u64,
 }
 
+/// Collects the changes of a state.
+pub(super) fn drain<S: Kept>(state: &mut S, partition: &[u8], notes: &mut Notes) {
+    notes.changes.of::<S>(partition);
+    state.drain(&mut notes.changes);
+}
+
 /// A state that has a table in every shard.
 pub trait Kept: Recorded {
+    /// What a decision on the state appends to a history under the same tag.
+    type Event: Send + 'static;
+
     /// The table of this state.
     fn table(tables: &mut Tables) -> &mut Table<Self>;
     /// The table, and the collector of changes.
     fn table_and_notes(tables: &mut Tables) -> (&mut Table<Self>, &mut Notes);
-    /// Takes the event that the last decision has produced, for the log of its tag.
-    fn take_event(&mut self) -> Option<Box<rate::Event>> {
+    /// Takes the event that the last decision has produced.
+    fn take_event(&mut self) -> Option<Box<Self::Event>> {
         None
+    }
+    /// Appends an event to the history of its tag. With `is_recorded` collects that change, too.
+    fn append_event(
+        _tables: &mut Tables,
+        _tag: &[u8],
+        _event: Self::Event,
+        _now: Timestamp,
+        _is_recorded: bool,
+    ) {
     }
 }
 
-macro_rules! kept_in {
-    ($($state:ty, $place:ident $(, $event:item)?;)*) => {$(
-        impl Kept for $state {
-            fn table(tables: &mut Tables) -> &mut Table<$state> {
-                &mut tables.$place
-            }
-
-            fn table_and_notes(tables: &mut Tables) -> (&mut Table<$state>, &mut Notes) {
-                (&mut tables.$place, &mut tables.notes)
-            }
-
-            $($event)?
+macro_rules! tables {
+    ($($table:ident: $state:ty $(, events $event:ty => $history:ident)?;)*) => {
+        /// The tables of one shard.
+        #[derive(Debug, Default)]
+        pub struct Tables {
+            $($table: Table<$state>,)*
+            /// The changes of the current decision. Unused without a data directory.
+            pub(super) notes: Notes,
         }
-    )*};
+
+        $(
+            impl Kept for $state {
+                kept!($state, $table $(, $event, $history)?);
+            }
+        )*
+    };
 }
 
-kept_in! {
-    admission::Pool, admission;
-    rate::Meter, rate, fn take_event(&mut self) -> Option<Box<rate::Event>> {
-        rate::Meter::take_event(self)
+/// The items of [`Kept`] for a state, with or without events.
+macro_rules! kept {
+    ($state:ty, $table:ident) => {
+        type Event = Infallible;
+
+        kept!(@ $table);
     };
-    rate::Log, rate_logs;
-    rate::BanIndex, bans;
-    sequence::Counter, sequences;
-    lock::Lock, locks;
-    stock::Sku, stock;
+    ($state:ty, $table:ident, $event:ty, $history:ident) => {
+        type Event = $event;
+
+        kept!(@ $table);
+
+        fn take_event(&mut self) -> Option<Box<$event>> {
+            <$state>::take_event(self)
+        }
+
+        fn append_event(
+            tables: &mut Tables,
+            tag: &[u8],
+            event: $event,
+            now: Timestamp,
+            is_recorded: bool,
+        ) {
+            let history = tables.$history.get_or_default(tag);
+            history.append(event, now);
+            if is_recorded {
+                drain(history, tag, &mut tables.notes);
+            }
+        }
+    };
+    (@ $table:ident) => {
+        fn table(tables: &mut Tables) -> &mut Table<Self> {
+            &mut tables.$table
+        }
+
+        fn table_and_notes(tables: &mut Tables) -> (&mut Table<Self>, &mut Notes) {
+            (&mut tables.$table, &mut tables.notes)
+        }
+    };
 }
+
+stored_states!(tables);

@@ -2,8 +2,7 @@
 
 use std::{fmt, io};
 
-use super::super::embedded::OpenError;
-use crate::decision::export::{Line, Unfit};
+use super::{super::embedded::OpenError, file::Unfit, line::Line};
 
 /// Receives lines one by one; an error ends the export.
 pub(crate) type Sink<'a> = dyn FnMut(Line) -> Result<(), Failure> + Send + 'a;

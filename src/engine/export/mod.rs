@@ -1,24 +1,31 @@
 //! The state of an engine as export lines: the common interface of both kinds of store.
 //!
-//! `tollgate export` and `tollgate import` (`src/transfer.rs`) are the only callers. They run
+//! `tollgate export` and `tollgate import` (`src/cli/transfer/`) are the only callers. They run
 //! without an engine. A data directory is locked for that time. On Redis the operator stops the
 //! servers first; a marker key keeps servers from starting on an unfinished import.
 //!
 //! The order of calls of an import is `begin`, `write` for each line, `flush`, a `read` to verify,
 //! `finish`.
 
+mod counts;
 mod failure;
+mod file;
+mod line;
 
 use std::path::Path;
 
+pub use counts::Counts;
 pub use failure::Failure;
 pub(crate) use failure::Sink;
+pub use file::Unfit;
+pub(crate) use file::{Reader, Writer};
+pub(crate) use line::Line;
 
 use super::{
     embedded::Directory,
     redis::{Keyspace, RedisOptions},
 };
-use crate::decision::{export::Line, time::Clock};
+use crate::decision::time::Clock;
 
 /// The source of an export or the target of an import.
 #[derive(Debug)]
@@ -26,7 +33,7 @@ pub enum Store {
     /// The data directory of an embedded engine, locked.
     Directory(Box<Directory>),
     /// A Redis, of any topology.
-    Redis(Keyspace),
+    Redis(Box<Keyspace>),
 }
 
 impl Store {
@@ -42,7 +49,10 @@ impl Store {
 
     /// Connects to Redis. Fails if Redis does not answer, or fails the preflight.
     pub async fn redis(options: &RedisOptions) -> Result<Store, Failure> {
-        Keyspace::open(options).await.map(Store::Redis).map_err(Failure::Redis)
+        Keyspace::open(options)
+            .await
+            .map(|keys| Store::Redis(Box::new(keys)))
+            .map_err(Failure::Redis)
     }
 
     /// Replaces the clock, for tests that step the time.
@@ -77,7 +87,7 @@ impl Store {
         let mut unlapsed = |line: Line| if line.has_lapsed(now) { Ok(()) } else { sink(line) };
         match self {
             Store::Directory(directory) => directory.read(&mut unlapsed),
-            Store::Redis(keyspace) => keyspace.read(now, &mut unlapsed).await,
+            Store::Redis(keyspace) => keyspace.read(&mut unlapsed).await,
         }
     }
 

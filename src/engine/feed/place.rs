@@ -153,7 +153,7 @@ async fn ask<T: Topic>(
     let after = |history| After { number: seen(history), limit: limit as u32 };
     let reads: Vec<T::Read> =
         (0..T::HISTORIES).map(|history| topic.read(history, after(history))).collect();
-    engine.run_all(&reads, deadline).await?.into_iter().collect()
+    engine.store_all(&reads, deadline).await?.into_iter().collect()
 }
 
 /// Merges the events of all histories by time, with history and number. A history keeps its order,

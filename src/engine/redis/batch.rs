@@ -14,11 +14,11 @@ use redis::{RedisResult, Value};
 use tokio::time::timeout_at;
 
 use super::{
-    confirm::Waiting,
     connection::Connection,
     evaluate::{self, Run},
     job::Job,
     pipeline::Pipeline,
+    replicas::Waiting,
     shared::Redirect,
 };
 use crate::decision::{Cost, Reply, error::Error, time::monotonic};
@@ -52,7 +52,7 @@ impl Pipeline {
                 if is_read_only && connection.made.elapsed() > YOUNG {
                     self.lose(connection);
                 }
-                if let Err(unknown) = self.confirm(connection, waiting).await {
+                if let Err(unknown) = self.acknowledge(connection, waiting).await {
                     self.lose(connection);
                     unknown.into_iter().for_each(|job| self.send_again(job));
                 }
@@ -79,8 +79,9 @@ impl Pipeline {
 
     /// Groups jobs into script calls of one script and one slot.
     fn group(&self, mut jobs: Vec<Job>) -> Vec<Run> {
-        let kind =
-            |job: &Job| (job.script.name.as_ptr(), job.slot, job.asking, job.sending.is_upkeep);
+        let kind = |job: &Job| {
+            (job.script.name.as_ptr(), job.slot, job.asking, job.delivery.is_background())
+        };
         jobs.sort_by(|one, other| {
             // Neighbours of one pool or policy share keys and arguments.
             let share = || match one.script.shared() {
@@ -94,9 +95,9 @@ impl Pipeline {
         let (mut size, mut cost) = (0, 0);
         for job in jobs {
             size += job.arguments.size();
-            cost += job.sending.cost.micros();
+            cost += job.delivery.cost.micros();
             let fits = |run: &&mut Run| {
-                let most = if job.sending.is_upkeep { 1 } else { self.shared.batch_max };
+                let most = if job.delivery.is_background() { 1 } else { self.shared.batch_max };
                 let is_like = run.jobs.first().is_some_and(|first| kind(first) == kind(&job));
                 let is_short = size <= SIZE_MAX && cost <= Cost::CALL_MAX;
                 is_like && run.jobs.len() < most && is_short
@@ -104,7 +105,7 @@ impl Pipeline {
             match runs.last_mut().filter(fits) {
                 Some(run) => run.jobs.push(job),
                 None => {
-                    (size, cost) = (job.arguments.size(), job.sending.cost.micros());
+                    (size, cost) = (job.arguments.size(), job.delivery.cost.micros());
                     runs.push(Run { script: job.script, asking: job.asking, jobs: vec![job] });
                 }
             }
@@ -156,7 +157,7 @@ impl Pipeline {
     /// Sends a job a second time after its connection broke, if its decision is repeatable.
     fn send_again(&self, mut job: Job) {
         match self.shared.router() {
-            Some(router) if job.sending.repeatable && !job.repeated => {
+            Some(router) if job.delivery.is_repeatable && !job.repeated => {
                 job.repeated = true;
                 router.push(job);
             }

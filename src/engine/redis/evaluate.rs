@@ -16,7 +16,10 @@ use crate::decision::{
     acknowledgement::Acknowledgement,
     error::Error,
     script::{self, Script},
+    statuses, unknown_status,
 };
+
+statuses! { PROBE_WRITTEN = 0, PROBE_REFUSED = 1 }
 
 /// The scripts by name, with text and SHA-1.
 #[derive(Debug)]
@@ -178,7 +181,7 @@ impl Scripts {
         key: &str,
         ahead: u64,
     ) -> RedisResult<Result<Probed, Error>> {
-        let Prepared { text, sha1 } = &self.prepared[script::PROBE.name];
+        let Prepared { text, sha1 } = &self.prepared[script::index::PROBE.name];
         let mut call = redis::cmd("EVALSHA");
         call.arg(sha1).arg(1).arg(key).arg(ahead);
         let value = match call.query_async::<Value>(socket).await {
@@ -192,11 +195,12 @@ impl Scripts {
             let mut replies = replies(value, 1)?;
             let none = || Err(Error::Corrupt("a probe without a reply".to_owned()));
             let mut reply = replies.pop().unwrap_or_else(none)?;
-            let is_refused = reply.number()? == 1;
+            let status = reply.number()?;
             let (time, ahead) = (reply.number()?, reply.number()?);
-            let refusal = match is_refused {
-                true => Some(failed(&String::from_utf8_lossy(&reply.bytes()?))),
-                false => None,
+            let refusal = match status {
+                PROBE_WRITTEN => None,
+                PROBE_REFUSED => Some(failed(&String::from_utf8_lossy(&reply.bytes()?))),
+                status => return unknown_status(status),
             };
             Ok(Probed { time, ahead, refusal })
         };
@@ -214,12 +218,12 @@ fn push<'a>(cmd: &mut Cmd, parts: impl Iterator<Item = &'a [u8]>) {
 /// still be revoked before the deadline.
 pub(super) async fn wait(
     socket: &mut MultiplexedConnection,
-    confirmation: Acknowledgement,
+    acknowledgement: Acknowledgement,
     left: Duration,
 ) -> RedisResult<Result<(), String>> {
     // WAIT with a timeout of 0 would block for ever.
-    let timeout = left.mul_f32(0.8).min(confirmation.timeout.duration());
-    let (replicas, millis) = (confirmation.replicas, (timeout.as_millis() as u64).max(1));
+    let timeout = left.mul_f32(0.8).min(acknowledgement.timeout.duration());
+    let (replicas, millis) = (acknowledgement.replicas, (timeout.as_millis() as u64).max(1));
     let wait = redis::cmd("WAIT").arg(replicas).arg(millis).to_owned();
     match wait.query_async::<u32>(socket).await {
         Ok(have) if have >= replicas => Ok(Ok(())),

@@ -20,6 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ahash::RandomState;
 use bytes::Bytes;
 
 use super::{PartitionCursor, PartitionPage};
@@ -78,7 +79,7 @@ struct Noted {
     /// The number of lost connections: after each, Redis may have lost notes.
     epoch: u64,
     /// The last note of each partition.
-    last: HashMap<Box<[u8]>, Last>,
+    last: HashMap<Box<[u8]>, Last, RandomState>,
 }
 
 impl Default for Index {
@@ -130,7 +131,7 @@ impl Index {
     fn lock(&self, epoch: u64) -> MutexGuard<'_, Noted> {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         if epoch > noted.epoch {
-            *noted = Noted { epoch, last: HashMap::new() };
+            *noted = Noted { epoch, last: HashMap::default() };
         }
         noted
     }
@@ -213,9 +214,9 @@ pub(in super::super) struct Look {
     pub(in super::super) is_vacant: bool,
 }
 
-/// KEYS and ARGV of `lua/index/settle.lua`. Empty partitions that were noted before `before` leave
+/// KEYS and ARGV of `lua/index/schedule.lua`. Empty partitions that were noted before `before` leave
 /// the index.
-pub(super) fn settle<'a>(
+pub(super) fn schedule<'a>(
     prefix: &'a str,
     capability: &'static str,
     look: &Look,
@@ -232,8 +233,8 @@ pub(super) fn settle<'a>(
     call
 }
 
-/// KEYS and ARGV of `lua/index/lead.lua`.
-pub(super) fn lead<'a>(
+/// KEYS and ARGV of `lua/index/claim.lua`.
+pub(super) fn claim<'a>(
     prefix: &'a str,
     capability: &'static str,
     server: &str,

@@ -16,8 +16,7 @@ use tokio::{sync::oneshot, time::timeout_at};
 
 use super::slot::Slot;
 use crate::decision::{
-    Arguments, Cost, Judge, Reply,
-    acknowledgement::Acknowledgement,
+    Arguments, Cost, Delivery, Priority, Reply, UndoRule,
     budget::{self, Limit},
     error::Error,
     script::Script,
@@ -26,15 +25,10 @@ use crate::decision::{
 
 /// How the sweeper's commands are sent: exempt from the limit on calls in flight, one item in a
 /// script call.
-pub(super) const UPKEEP: Sending = Sending {
-    repeatable: true,
-    confirmation: Acknowledgement::NONE,
-    is_upkeep: true,
-    goes_first: false,
-    cost: Cost::of(20),
-};
+pub(super) const BACKGROUND: Delivery =
+    Delivery { priority: Priority::Background, cost: Cost::of(20), ..Delivery::DEFAULT };
 /// How index notes and revocations are sent: several in one script call.
-pub(super) const LISTING: Sending = Sending { is_upkeep: false, ..UPKEEP };
+pub(super) const LISTING: Delivery = Delivery { priority: Priority::Call, ..BACKGROUND };
 
 /// The shortest queue in which the wait for each job is measured.
 const FEW: u32 = 64;
@@ -53,21 +47,6 @@ const GIVEN_UP: u8 = 3;
 pub(super) const MOVED_TOO_LONG: &str =
     "the slot of the key was migrating until the deadline of the call";
 
-/// The delivery options of a decision.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Sending {
-    /// Whether it may be sent again after its connection broke.
-    pub(super) repeatable: bool,
-    /// The replicas that must acknowledge its write before the reply counts.
-    pub(super) confirmation: Acknowledgement,
-    /// Background work: exempt from the limit on calls in flight, and alone in its script call.
-    pub(super) is_upkeep: bool,
-    /// Whether it goes before the waiting jobs.
-    pub(super) goes_first: bool,
-    /// Its cost in Redis time, and whether it travels in bulk.
-    pub(super) cost: Cost,
-}
-
 /// A reply.
 #[derive(Debug)]
 pub(super) struct Answer {
@@ -84,7 +63,7 @@ pub(super) struct Job {
     pub(super) arguments: Arguments,
     /// The slot of its keys.
     pub(super) slot: Slot,
-    pub(super) sending: Sending,
+    pub(super) delivery: Delivery,
     pub(super) deadline: Instant,
     /// The time when the job was created.
     since: Instant,
@@ -94,7 +73,7 @@ pub(super) struct Job {
     pub(super) sheds: bool,
     /// Decides how to undo the outcome if replicas do not acknowledge it. `None` if it needs no
     /// acknowledgement.
-    pub(super) judge: Option<Judge>,
+    pub(super) undo_rule: Option<UndoRule>,
     /// Whether it belongs to the same call as the job before it; they travel together.
     pub(super) follows: bool,
     /// The number of redirects.
@@ -112,7 +91,7 @@ pub(super) struct Job {
 pub(super) struct Pending {
     deadline: Instant,
     /// Whether no caller waits for it.
-    is_upkeep: bool,
+    is_background: bool,
     progress: Arc<AtomicU8>,
     answer: oneshot::Receiver<Result<Answer, Error>>,
 }
@@ -124,23 +103,23 @@ impl Job {
         script: &'static Script,
         arguments: Arguments,
         slot: Slot,
-        sending: Sending,
+        delivery: Delivery,
         (since, deadline): (Instant, Instant),
     ) -> (Job, Pending) {
         let (reply, answer) = oneshot::channel();
         let progress = Arc::new(AtomicU8::new(WAITS));
-        let is_upkeep = sending.is_upkeep;
-        let pending = Pending { deadline, is_upkeep, progress: progress.clone(), answer };
+        let is_background = delivery.is_background();
+        let pending = Pending { deadline, is_background, progress: progress.clone(), answer };
         let job = Job {
             script,
             arguments,
             slot,
-            sending,
+            delivery,
             deadline,
             since,
             ahead: 0,
             sheds: false,
-            judge: None,
+            undo_rule: None,
             follows: false,
             redirects: 0,
             repeated: false,
@@ -217,7 +196,7 @@ impl Pending {
             SENT => return Err(Error::DeadlineExceeded),
             REDIRECTED => MOVED_TOO_LONG,
             _ if monotonic() < self.deadline => "its connection has ended before it was sent",
-            _ if self.is_upkeep => "no connection was free in time",
+            _ if self.is_background => "no connection was free in time",
             _ => return Err(budget::overloaded(Limit::Overload)),
         };
         Err(Error::Unavailable(why.to_owned()))

@@ -11,10 +11,10 @@ use tokio::time::timeout;
 use super::{
     PartitionCursor, PartitionPage, Redis,
     index::{self, Note},
-    job::{LISTING, Pending, Sending},
+    job::{LISTING, Pending},
 };
 use crate::decision::{
-    Cost, Decision, Ends, Listing, State,
+    Cost, Decision, Delivery, Ends, Listing, State,
     error::Error,
     script,
     time::{Millis, monotonic},
@@ -25,8 +25,8 @@ use crate::decision::{
 const NOTE_MAX: Duration = Duration::from_millis(20);
 
 /// The options for listing `limit` names: bulk, with the cost of that many names.
-pub(super) fn pages(sending: Sending, limit: u32) -> Sending {
-    Sending { cost: Cost::bulk(50 + 5 * limit / 2), ..sending }
+pub(super) fn pages(delivery: Delivery, limit: u32) -> Delivery {
+    Delivery { cost: Cost::bulk(50 + 5 * limit / 2), ..delivery }
 }
 
 /// A note in flight.
@@ -48,7 +48,7 @@ impl Redis {
     ) -> Noting {
         let call = index::note(&self.key_prefix, D::State::CAPABILITY, partition, note);
         let sent = monotonic();
-        let pending = self.send(&script::NOTE_PARTITION, call.finish(), LISTING, deadline);
+        let pending = self.send(&script::index::NOTE, call.finish(), LISTING, deadline);
         Noting { note, sent, pending }
     }
 
@@ -102,7 +102,9 @@ impl Redis {
         let mut due: Vec<(&[u8], Note)> = Vec::new();
         for decision in decisions {
             let partition = decision.partition();
-            let Some(note) = self.index.due(partition, decision.listing(), epoch) else { continue };
+            let Some(note) = self.index.due(partition, decision.delivery().listing, epoch) else {
+                continue;
+            };
             match due.last_mut() {
                 Some((last, first)) if *last == partition => *first = first.and(note),
                 _ => due.push((partition, note)),
@@ -123,7 +125,7 @@ impl Redis {
         let _permit = self.permit()?;
         let after = after.map(|cursor| (cursor.noted, cursor.name.as_bytes()));
         let list = index::list(&self.key_prefix, capability, limit, after).finish();
-        let pending = self.send(&script::LIST_PARTITIONS, list, pages(LISTING, limit), deadline);
+        let pending = self.send(&script::index::LIST, list, pages(LISTING, limit), deadline);
         index::parse_page(&mut pending.wait().await?.reply)
     }
 }

@@ -9,7 +9,7 @@
 //! - `topology`, `cluster`, `map`, `slot`: the routing from a key to a node
 //! - `node`, `monitor`, `preflight`, `primary_id`, `skew`: a node; its health, preflight, primary
 //!   id, and the token lead over its clock
-//! - `job`, `pipeline`, `batch`, `connection`, `evaluate`, `confirm`, `shared`: the pipelines, and
+//! - `job`, `pipeline`, `batch`, `connection`, `evaluate`, `replicas`, `shared`: the pipelines, and
 //!   replica acknowledgement
 //! - `index`, `listing`, `round`, `hints`: the index of partitions for listings and the sweeper,
 //!   and wake-ups
@@ -35,7 +35,6 @@ pub mod address;
 mod archive;
 mod batch;
 mod cluster;
-mod confirm;
 mod connection;
 mod evaluate;
 mod hints;
@@ -49,6 +48,7 @@ mod options;
 mod pipeline;
 mod preflight;
 mod primary_id;
+mod replicas;
 mod round;
 mod shared;
 mod skew;
@@ -74,7 +74,7 @@ use super::{
     hub::Hub,
 };
 use crate::decision::{
-    Arguments, Call, Cost, Decision,
+    Arguments, Call, Cost, Decision, Delivery, Priority,
     budget::{self, Limit},
     error::Error,
     script::Script,
@@ -83,7 +83,7 @@ use crate::decision::{
 pub use archive::{Keyspace, unfinished_import};
 use evaluate::Scripts;
 use index::{Index, Note};
-use job::{Answer, Job, Pending, Sending};
+use job::{Answer, Job, Pending};
 use listing::Noting;
 use node::Plan;
 pub use options::RedisOptions;
@@ -184,12 +184,12 @@ impl Redis {
         &self,
         script: &'static Script,
         arguments: Arguments,
-        sending: Sending,
+        delivery: Delivery,
         deadline: Instant,
     ) -> (Job, Pending) {
         let slot = self.topology.slot(arguments.keys().next().unwrap_or_default());
         let now = monotonic();
-        Job::new(script, arguments, slot, sending, (now, deadline.min(now + ATTEMPT_MAX)))
+        Job::new(script, arguments, slot, delivery, (now, deadline.min(now + ATTEMPT_MAX)))
     }
 
     /// Encodes a decision as a job and sends it.
@@ -197,10 +197,10 @@ impl Redis {
         &self,
         script: &'static Script,
         arguments: Arguments,
-        sending: Sending,
+        delivery: Delivery,
         deadline: Instant,
     ) -> Pending {
-        let (job, pending) = self.job(script, arguments, sending, deadline);
+        let (job, pending) = self.job(script, arguments, delivery, deadline);
         self.topology.push(job);
         pending
     }
@@ -212,16 +212,15 @@ impl Redis {
         deadline: Instant,
     ) -> Result<D::Outcome, Error> {
         self.check()?;
-        let is_upkeep = decision.is_upkeep();
+        let (partition, delivery) = (decision.partition(), decision.delivery());
         // Decisions that free capacity are not refused for lack of it.
-        let is_exempt = is_upkeep || decision.frees_capacity();
-        let _permit = if is_exempt { None } else { Some(self.permit()?) };
-        let (partition, listing) = (decision.partition(), decision.listing());
+        let is_counted = delivery.priority == Priority::Call;
+        let _permit = if is_counted { Some(self.permit()?) } else { None };
         let epoch = self.epoch();
-        let pending = self.send_decision(decision, decision.cost(), Part::All, deadline);
+        let pending = self.send_decision(decision, delivery, Part::All, deadline);
         let note = self
             .index
-            .due(partition, listing, epoch)
+            .due(partition, delivery.listing, epoch)
             .map(|note| self.note::<D>(partition, note, deadline));
         let answer = pending.wait().await;
         if let Some(note) = note {
@@ -248,17 +247,20 @@ impl Redis {
         deadline: Instant,
     ) -> Result<Vec<Result<D::Outcome, Error>>, Error> {
         self.check()?;
-        let is_upkeep = decisions.iter().all(D::is_upkeep);
-        let _permit = if is_upkeep { None } else { Some(self.permit()?) };
+        let deliveries: Vec<Delivery> = decisions.iter().map(D::delivery).collect();
+        let is_background = deliveries.iter().all(|one| one.is_background());
+        let _permit = if is_background { None } else { Some(self.permit()?) };
         let epoch = self.epoch();
         let unnoted = self.unnoted(decisions, epoch);
-        let in_bulk = Cost::are_bulk(decisions.iter().map(D::cost));
+        let in_bulk = Cost::are_bulk(deliveries.iter().map(|one| one.cost));
         // In order: an earlier task of a batch is queued before a later one.
-        let send = |(number, decision): (usize, &D)| {
-            let part = if number > 0 { Part::Next } else { Part::First };
-            self.send_decision(decision, decision.cost().apart(in_bulk), part, deadline)
-        };
-        let pending: Vec<Pending> = decisions.iter().enumerate().map(send).collect();
+        let mut part = Part::First;
+        let mut pending = Vec::with_capacity(decisions.len());
+        for (decision, delivery) in decisions.iter().zip(deliveries) {
+            let delivery = Delivery { cost: delivery.cost.apart(in_bulk), ..delivery };
+            pending.push(self.send_decision(decision, delivery, part, deadline));
+            part = Part::Next;
+        }
         let note = |(partition, note): &(&[u8], Note)| self.note::<D>(partition, *note, deadline);
         let notes: Vec<Noting> = unnoted.iter().map(note).collect();
         let (mut outcomes, mut again) = (Vec::with_capacity(decisions.len()), false);
@@ -297,28 +299,21 @@ impl Redis {
         self.calls.try_acquire().map_err(|_| budget::overloaded(Limit::CallsInFlight))
     }
 
-    /// Sends a decision with its delivery options.
+    /// Sends a decision.
     fn send_decision<D: Decision>(
         &self,
         decision: &D,
-        cost: Cost,
+        delivery: Delivery,
         part: Part,
         deadline: Instant,
     ) -> Pending {
-        let sending = Sending {
-            repeatable: decision.is_repeatable(),
-            confirmation: decision.confirmation(),
-            is_upkeep: decision.is_upkeep(),
-            goes_first: decision.frees_capacity(),
-            cost,
-        };
         let arguments = Call::led(decision, &self.key_prefix, &*self.topology).finish();
-        let (mut job, pending) = self.job(D::SCRIPT, arguments, sending, deadline);
+        let (mut job, pending) = self.job(D::SCRIPT, arguments, delivery, deadline);
         job.follows = part == Part::Next;
         // A decision of several is never refused alone: the others would be executed.
-        job.sheds = part == Part::All && !sending.is_upkeep && !sending.goes_first;
-        if sending.confirmation.is_needed() {
-            job.judge = decision.judge(&self.key_prefix);
+        job.sheds = part == Part::All && delivery.priority == Priority::Call;
+        if delivery.acknowledgement.is_needed() {
+            job.undo_rule = decision.undo_rule(&self.key_prefix);
         }
         self.topology.push(job);
         pending

@@ -6,7 +6,7 @@
 //! | pipeline | decisions |
 //! |---|---|
 //! | plain | most |
-//! | confirmed | those that replicas must acknowledge |
+//! | acknowledged | those that replicas must acknowledge |
 //! | bulk | listings and other decisions that hold Redis for long |
 //! | upkeep | the same for background work |
 //!
@@ -21,14 +21,8 @@ use std::{
 use tokio::sync::Semaphore;
 
 use super::{
-    super::worker,
-    StoreState,
-    job::{Job, Sending},
-    monitor::Monitor,
-    pipeline::Pipeline,
-    preflight::Eviction,
-    shared::Shared,
-    source::Source,
+    super::worker, StoreState, job::Job, monitor::Monitor, pipeline::Pipeline, preflight::Eviction,
+    shared::Shared, source::Source,
 };
 
 /// A node of the store.
@@ -36,7 +30,7 @@ pub(super) struct Node {
     /// Probes the node.
     pub(super) monitor: Arc<Monitor>,
     shared: Arc<Shared>,
-    /// The most connections of a plain or confirmed pipeline.
+    /// The most connections of a plain or acknowledged pipeline.
     connections: u32,
     /// The pipelines of each thread, created on first use: they need that thread's runtime.
     pipelines: Box<[OnceLock<ThreadPipelines>]>,
@@ -49,7 +43,7 @@ struct ThreadPipelines {
     /// For most decisions.
     plain: Arc<Pipeline>,
     /// For decisions that replicas must acknowledge: WAIT blocks the connection.
-    confirmed: Arc<Pipeline>,
+    acknowledged: Arc<Pipeline>,
     /// For listings and other decisions that hold Redis for long.
     bulk: Arc<Pipeline>,
     /// For background work that holds Redis for long, so that calls need not queue behind it.
@@ -91,16 +85,16 @@ impl Node {
                 || Pipeline::bulk(self.shared.clone(), self.monitor.clone(), self.turn.clone());
             ThreadPipelines {
                 plain: pipeline(),
-                confirmed: pipeline(),
+                acknowledged: pipeline(),
                 bulk: bulk(),
                 upkeep: bulk(),
             }
         });
-        let Sending { confirmation, is_upkeep, cost, .. } = job.sending;
-        let pipeline = match (confirmation.is_needed(), cost.is_bulk()) {
-            (true, _) => &pipelines.confirmed,
+        let delivery = &job.delivery;
+        let pipeline = match (delivery.acknowledgement.is_needed(), delivery.cost.is_bulk()) {
+            (true, _) => &pipelines.acknowledged,
             (false, false) => &pipelines.plain,
-            (false, true) if is_upkeep => &pipelines.upkeep,
+            (false, true) if delivery.is_background() => &pipelines.upkeep,
             (false, true) => &pipelines.bulk,
         };
         pipeline.push(job);

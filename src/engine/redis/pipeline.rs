@@ -113,7 +113,7 @@ impl Pipeline {
     pub(super) fn push(self: &Arc<Pipeline>, mut job: Job) {
         let mut queue = self.lock();
         job.ahead = queue.waiting.len();
-        let line = match job.sending.goes_first {
+        let line = match job.delivery.frees_capacity() {
             true => &mut queue.first,
             false => &mut queue.waiting,
         };
@@ -129,7 +129,7 @@ impl Pipeline {
             drop(queue);
             return job.refuse();
         }
-        match job.sending.goes_first {
+        match job.delivery.frees_capacity() {
             true => queue.first.push_back(job),
             false => queue.waiting.push_back(job),
         }
@@ -175,16 +175,16 @@ impl Pipeline {
         while taken.len() < most
             && let Some(first) = queue.first.pop_front()
         {
-            cost += first.sending.cost.micros();
+            cost += first.delivery.cost.micros();
             taken.extend(Some(first).filter(|job| job.is_wanted(now)));
         }
         while let Some(next) = queue.waiting.front() {
-            cost += next.sending.cost.micros();
+            cost += next.delivery.cost.micros();
             let is_full = match self.turn {
                 None => taken.len() >= TAKE_MAX && !next.follows,
                 // The jobs of one call go together, since Redis reads a bounded number of bytes at
                 // a time and serves others in between. Background work may be split.
-                Some(_) if next.follows && !next.sending.is_upkeep => false,
+                Some(_) if next.follows && !next.delivery.is_background() => false,
                 Some(_) => !taken.is_empty() && cost > Cost::CALL_MAX,
             };
             if is_full {

@@ -2,41 +2,46 @@
 //! schedule of looks.
 //!
 //! Called by `sweeper::shared`. One server sweeps at a time; any other takes over 1.2 s after its
-//! last `lead`.
+//! last `claim`.
 
 use std::time::Instant;
 
 use super::{
     PartitionCursor, Redis,
     index::{self, Look},
-    job::{Sending, UPKEEP},
+    job::{BACKGROUND, LISTING},
     listing::pages,
 };
 use crate::decision::{
-    Arguments, Reply,
+    Arguments, Delivery, OK, Reply,
     error::Error,
     script::{self, Script},
+    statuses,
     time::{Millis, Timestamp},
+    unknown_status,
 };
 
-/// The time for which a server counts as the sweeping one after `lead`.
+statuses! { CLAIM_ANOTHER = 0, CLAIM_THIS = 1 }
+
+/// The time for which a server counts as the sweeping one after `claim`.
 const HOLD: Millis = Millis(1200);
-/// The options of `settle`: unlike sweeps of pools, several fit in one script call.
-const TOGETHER: Sending = Sending { is_upkeep: false, ..UPKEEP };
 
 impl Redis {
     /// Claims to be the server that sweeps. Returns the time of the store, or `None` if another
     /// server sweeps.
-    pub(in super::super) async fn lead(
+    pub(in super::super) async fn claim(
         &self,
         capability: &'static str,
         deadline: Instant,
     ) -> Result<Option<Timestamp>, Error> {
         self.check()?;
-        let lead = index::lead(&self.key_prefix, capability, self.hub.channel(), HOLD).finish();
-        let mut reply = self.ask(&script::LEAD_SWEEP, lead, UPKEEP, deadline).await?;
-        let (leads, now) = (reply.number()? == 1, Timestamp(reply.number()?));
-        Ok(leads.then_some(now))
+        let claim = index::claim(&self.key_prefix, capability, self.hub.channel(), HOLD).finish();
+        let mut reply = self.ask(&script::index::CLAIM, claim, BACKGROUND, deadline).await?;
+        match (reply.number()?, Timestamp(reply.number()?)) {
+            (CLAIM_ANOTHER, _) => Ok(None),
+            (CLAIM_THIS, now) => Ok(Some(now)),
+            (status, _) => unknown_status(status),
+        }
     }
 
     /// The partitions whose scheduled look has come, at most `limit`, the longest overdue first.
@@ -48,8 +53,8 @@ impl Redis {
         deadline: Instant,
     ) -> Result<(Vec<PartitionCursor>, bool), Error> {
         let due = index::due(&self.key_prefix, capability, limit).finish();
-        let sending = pages(UPKEEP, limit);
-        index::parse_noted(&mut self.ask(&script::DUE_PARTITIONS, due, sending, deadline).await?)
+        let delivery = pages(BACKGROUND, limit);
+        index::parse_noted(&mut self.ask(&script::index::DUE, due, delivery, deadline).await?)
     }
 
     /// The partitions with the latest notes, at most `limit`.
@@ -60,8 +65,8 @@ impl Redis {
         deadline: Instant,
     ) -> Result<Vec<PartitionCursor>, Error> {
         let latest = index::latest(&self.key_prefix, capability, limit).finish();
-        let sending = pages(UPKEEP, limit);
-        let mut reply = self.ask(&script::LATEST_PARTITIONS, latest, sending, deadline).await?;
+        let delivery = pages(BACKGROUND, limit);
+        let mut reply = self.ask(&script::index::LATEST, latest, delivery, deadline).await?;
         Ok(index::parse_noted(&mut reply)?.0)
     }
 
@@ -75,13 +80,13 @@ impl Redis {
     ) -> Result<(Vec<PartitionCursor>, bool), Error> {
         let after = after.map(|cursor| (cursor.noted, cursor.name.as_bytes()));
         let list = index::list(&self.key_prefix, capability, limit, after).finish();
-        let sending = pages(UPKEEP, limit);
-        index::parse_noted(&mut self.ask(&script::LIST_PARTITIONS, list, sending, deadline).await?)
+        let delivery = pages(BACKGROUND, limit);
+        index::parse_noted(&mut self.ask(&script::index::LIST, list, delivery, deadline).await?)
     }
 
     /// Schedules the next look at partitions. Removes empty ones from the index if they were last
     /// noted before `before`. Returns for each whether it was removed.
-    pub(in super::super) async fn settle(
+    pub(in super::super) async fn schedule(
         &self,
         capability: &'static str,
         looks: &[Look],
@@ -89,14 +94,14 @@ impl Redis {
         deadline: Instant,
     ) -> Result<Vec<bool>, Error> {
         let send = |look| {
-            let settle = index::settle(&self.key_prefix, capability, look, before).finish();
-            self.send(&script::SETTLE_PARTITION, settle, TOGETHER, deadline)
+            let schedule = index::schedule(&self.key_prefix, capability, look, before).finish();
+            self.send(&script::index::SCHEDULE, schedule, LISTING, deadline)
         };
         let pending: Vec<_> = looks.iter().map(send).collect();
         let mut left = Vec::with_capacity(looks.len());
         for pending in pending {
             let mut reply = pending.wait().await?.reply;
-            left.push((reply.number()?, reply.number()?) == (0, 1));
+            left.push((reply.number()?, reply.number()?) == (OK, 1));
         }
         Ok(left)
     }
@@ -105,9 +110,9 @@ impl Redis {
         &self,
         script: &'static Script,
         arguments: Arguments,
-        sending: Sending,
+        delivery: Delivery,
         deadline: Instant,
     ) -> Result<Reply, Error> {
-        Ok(self.send(script, arguments, sending, deadline).wait().await?.reply)
+        Ok(self.send(script, arguments, delivery, deadline).wait().await?.reply)
     }
 }

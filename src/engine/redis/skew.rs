@@ -1,7 +1,7 @@
 //! The token lead: how far fencing tokens must be ahead of a primary's clock, so that they exceed
 //! the tokens of earlier primaries.
 //!
-//! A token is the time of the primary that grants it (`lua/lib/ahead.lua`). After a failover to a
+//! A token is the time of the primary that grants it (`lua/lib/fencing.lua`). After a failover to a
 //! primary whose clock is behind, new tokens would be smaller than old ones.
 //!
 //! Each probe reads the primary's clock together with this server's monotonic clock; the difference

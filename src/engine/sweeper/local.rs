@@ -83,7 +83,7 @@ impl Pass {
         }
         let begin = monotonic();
         while let Some(name) = self.found.pop_front() {
-            match engine.run_unwaited(&decision(name.clone())) {
+            match engine.run(&decision(name.clone())) {
                 Ok(Swept { has_more: true, .. }) => self.found.push_back(name),
                 Ok(_) => {}
                 Err(error) => failures.note(&error),

@@ -1,4 +1,4 @@
-//! The sweep of a Redis, by the one server that holds the claim (`lead`).
+//! The sweep of a Redis, by the one server that holds the claim (`claim`).
 //!
 //! # Due work
 //! The index has the time of the next look at each partition: when something in it ends. Due
@@ -18,7 +18,7 @@
 //!
 //! # When an empty name leaves
 //! A server notes a partition beside a decision, and relies on that note for a minute. Note and
-//! decision are two steps on two nodes, in any order. So `lua/index/settle.lua` removes an empty
+//! decision are two steps on two nodes, in any order. So `lua/index/schedule.lua` removes an empty
 //! name only if its last note is unchanged since the sweeper read it, and older than [`RELIED`]. A
 //! note in between keeps the name. A server with an older note sends a new one before the name can
 //! leave. [`RELIED`] is also counted on this server's monotonic clock, so a store clock that is set
@@ -106,7 +106,7 @@ pub(super) struct Known {
 /// The results of a group of looks.
 #[derive(Default)]
 struct Looked {
-    /// Finished looks, to be settled.
+    /// Finished looks, to be scheduled.
     looks: Vec<Look>,
     /// Partitions in which more has ended than one step takes.
     more: Vec<PartitionCursor>,
@@ -127,7 +127,7 @@ impl Engine {
         D: Decision<State: Kept, Outcome = Swept>,
     {
         let start = monotonic();
-        let Some(now) = engine.lead(D::State::CAPABILITY, start + ANSWER_MAX).await? else {
+        let Some(now) = engine.claim(D::State::CAPABILITY, start + ANSWER_MAX).await? else {
             *known = None;
             return Ok(());
         };
@@ -168,11 +168,11 @@ impl<F> Sweep<'_, F> {
                     budget::note(Limit::SweepTime);
                     return Ok(());
                 }
-                self.lead::<D>(known).await?;
+                self.claim::<D>(known).await?;
                 let begin = monotonic();
                 let group = group(&mut left, &mut crowds);
                 let looked = self.look(group, known, failures).await?;
-                self.settle::<D>(&looked.looks, known).await?;
+                self.schedule::<D>(&looked.looks, known).await?;
                 crowds.extend(looked.more);
                 worked += begin.elapsed();
                 if worked >= WORK {
@@ -194,9 +194,9 @@ impl<F> Sweep<'_, F> {
         let now = monotonic();
         let latest = self.engine.latest(D::State::CAPABILITY, LATEST, now + ANSWER_MAX).await?;
         for group in known.active(latest, now).chunks(CALLS) {
-            self.lead::<D>(known).await?;
+            self.claim::<D>(known).await?;
             let looked = self.look(group.to_vec(), known, failures).await?;
-            self.settle::<D>(&looked.looks, known).await?;
+            self.schedule::<D>(&looked.looks, known).await?;
         }
         Ok(())
     }
@@ -214,7 +214,7 @@ impl<F> Sweep<'_, F> {
     {
         while known.rested < end {
             sleep_until(known.rested.into()).await;
-            self.lead::<D>(known).await?;
+            self.claim::<D>(known).await?;
             let begin = monotonic();
             let is_early = known.began.is_some_and(|began| begin < began + ALL_EVERY);
             if !known.walks && is_early {
@@ -243,7 +243,7 @@ impl<F> Sweep<'_, F> {
         known.walks = has_more;
         for group in page.chunks(CALLS) {
             let looked = self.look(group.to_vec(), known, failures).await?;
-            let left = self.settle::<D>(&looked.looks, known).await?;
+            let left = self.schedule::<D>(&looked.looks, known).await?;
             // The cursor must be a name that stays, since others may have been noted at the same
             // time.
             let looks = looked.looks.into_iter().zip(left).map(|(look, left)| (look.seen, left));
@@ -271,7 +271,7 @@ impl<F> Sweep<'_, F> {
     {
         let decisions: Vec<D> =
             group.iter().map(|seen| (self.decision)(seen.name.clone())).collect();
-        let swept = self.all.run_all(&decisions, monotonic() + ANSWER_MAX).await?;
+        let swept = self.all.store_all(&decisions, monotonic() + ANSWER_MAX).await?;
         let mut looked = Looked::default();
         for (seen, swept) in group.into_iter().zip(swept) {
             looked.forget(&seen.name);
@@ -291,17 +291,17 @@ impl<F> Sweep<'_, F> {
     }
 
     /// Schedules the next looks. Returns for each look whether the name left the index.
-    async fn settle<D>(&self, looks: &[Look], known: &Known) -> Result<Vec<bool>, Error>
+    async fn schedule<D>(&self, looks: &[Look], known: &Known) -> Result<Vec<bool>, Error>
     where
         F: Fn(Name) -> D,
         D: Decision<State: Kept, Outcome = Swept>,
     {
         let deadline = monotonic() + ANSWER_MAX;
-        self.engine.settle(D::State::CAPABILITY, looks, known.before, deadline).await
+        self.engine.schedule(D::State::CAPABILITY, looks, known.before, deadline).await
     }
 
     /// Renews the claim if it is time.
-    async fn lead<D>(&self, known: &mut Known) -> Result<(), Error>
+    async fn claim<D>(&self, known: &mut Known) -> Result<(), Error>
     where
         F: Fn(Name) -> D,
         D: Decision<State: Kept, Outcome = Swept>,
@@ -311,7 +311,7 @@ impl<F> Sweep<'_, F> {
         }
         known.led = monotonic();
         // If another server sweeps too, no harm is done, and the next pass sees its claim.
-        let now = self.engine.lead(D::State::CAPABILITY, known.led + ANSWER_MAX).await?;
+        let now = self.engine.claim(D::State::CAPABILITY, known.led + ANSWER_MAX).await?;
         known.now = now.unwrap_or(known.now);
         Ok(())
     }

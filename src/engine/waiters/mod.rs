@@ -1,4 +1,4 @@
-//! The waiting waiters: keeps calls in the queues of pools and locks until they may proceed.
+//! The waiters: keeps calls in the queues of pools and locks until they may proceed.
 //!
 //! AdmitTask and AcquireLock use it when the caller is willing to wait. A call asks the store. If
 //! it has to wait, the store gives its waiter a ticket, and the call sleeps until a wake-up. Then
@@ -33,12 +33,12 @@ use tokio::{
     time::{sleep, timeout_at},
 };
 
-use super::{Answered, Engine, Shelved, embedded::Kept, hub::Seat};
+use super::{Engine, embedded::Kept, hub::Seat};
 use crate::decision::{
     Decision,
     error::Error,
     time::{Millis, monotonic},
-    waiters::{Attend, Attendance, Place, Turn, Waits},
+    waiters::{Heartbeat, HeartbeatAnswer, Place, Turn, Waits},
 };
 use register::{Due, Register};
 
@@ -64,20 +64,25 @@ const LEAVE_MAX: Duration = Duration::from_secs(1);
 const ASK_EVERY: Duration = Duration::from_secs(5);
 const ASK_PER_CALL: Duration = Duration::from_millis(1);
 
-/// The waiting calls of one kind.
+/// The queues of one kind that have waiting calls of this server.
 #[derive(Debug)]
-pub struct WaitingCalls<D: Waits> {
+struct WaitingCalls<D: Waits> {
     engine: Arc<Engine>,
-    /// The queues with waiting calls.
-    register: Register<D>,
+    register: Arc<Register<D>>,
+}
+
+impl<D: Waits> Clone for WaitingCalls<D> {
+    fn clone(&self) -> WaitingCalls<D> {
+        WaitingCalls { engine: self.engine.clone(), register: self.register.clone() }
+    }
 }
 
 /// A waiting call; leaves its queue when dropped.
-struct Waiting<'a, D>
+struct Waiting<D>
 where
-    D: Waits<State: Kept, Attend: Decision<State: Kept>>,
+    D: Waits<State: Kept, Heartbeat: Decision<State: Kept>>,
 {
-    waiters: &'a Arc<WaitingCalls<D>>,
+    waiters: WaitingCalls<D>,
     decision: D,
     seat: Seat,
     ticket: u64,
@@ -85,103 +90,63 @@ where
     is_placed: bool,
 }
 
+/// The waiters stage: executes a decision, and waits until it may proceed. Returns by the deadline.
+/// The outcome is the last refusal if the time is over. Fails with [`Error::Ending`] if the server
+/// shuts down before that.
+pub(super) async fn wait<D>(
+    engine: &Arc<Engine>,
+    decision: D,
+    wait: Millis,
+    deadline: Instant,
+) -> Result<D::Outcome, Error>
+where
+    D: Waits<State: Kept, Heartbeat: Decision<State: Kept>>,
+{
+    let start = monotonic();
+    let last_try = (deadline.saturating_duration_since(start) / 4).min(LAST_TRY_MAX);
+    let until = (start + wait.duration()).min(deadline - last_try);
+    let seat = engine.hub().seat()?;
+    let register = engine.hub().by_type::<Arc<Register<D>>>().clone();
+    let waiters = WaitingCalls { engine: engine.clone(), register };
+    let mut call = Waiting { waiters, decision, seat, ticket: 0, is_placed: false };
+    call.run(until, deadline).await
+}
+
 impl<D> WaitingCalls<D>
 where
-    D: Waits<State: Kept, Attend: Decision<State: Kept>>,
+    D: Waits<State: Kept, Heartbeat: Decision<State: Kept>>,
 {
-    /// Creates it without waiting calls.
-    pub fn new(engine: Arc<Engine>) -> Arc<WaitingCalls<D>> {
-        Arc::new(WaitingCalls { engine, register: Register::default() })
-    }
-
-    /// Executes a decision without waiting. Repeats it while more expired tickets stand before it
-    /// than one step removes.
-    pub async fn run_at_once(&self, decision: &D, deadline: Instant) -> Result<D::Outcome, Error> {
-        loop {
-            let outcome = self.engine.run(decision, deadline).await?;
-            if D::turn(&outcome) != Turn::Again || monotonic() >= deadline {
-                return Ok(outcome);
-            }
-            yield_now().await;
-        }
-    }
-
-    /// Executes a decision and waits at most `wait` for a free slot. Without a reachable store it
-    /// does not wait: [`Engine::answer`] decides, with the fallback. Boxed, to keep the futures of
-    /// calls that do not wait small.
-    pub async fn answer(
-        self: &Arc<WaitingCalls<D>>,
-        decision: &D,
-        wait: Millis,
-        deadline: Instant,
-    ) -> Result<Answered<D::Outcome>, Error>
-    where
-        D: Shelved,
-    {
-        if wait.0 > 0 {
-            match Box::pin(self.run(decision.clone(), wait, deadline)).await {
-                Err(Error::Unavailable(_) | Error::Refused(_)) => {}
-                outcome => return outcome.map(Answered::by_store),
-            }
-        }
-        // Repeats while more expired tickets stand before the call than one step removes.
-        loop {
-            let answered = self.engine.answer(decision, deadline).await?;
-            if D::turn(&answered.outcome) != Turn::Again || monotonic() >= deadline {
-                return Ok(answered);
-            }
-            yield_now().await;
-        }
-    }
-
-    /// Executes a decision, and waits at most `wait` until it may proceed. Returns by `deadline`.
-    /// The outcome is the last refusal if the time is over. Fails with [`Error::Ending`] if the
-    /// server shuts down before that.
-    pub async fn run(
-        self: &Arc<WaitingCalls<D>>,
-        decision: D,
-        wait: Millis,
-        deadline: Instant,
-    ) -> Result<D::Outcome, Error> {
-        let start = monotonic();
-        let last_try = (deadline.saturating_duration_since(start) / 4).min(LAST_TRY_MAX);
-        let until = (start + wait.duration()).min(deadline - last_try);
-        let seat = self.engine.hub().seat()?;
-        let mut call = Waiting { waiters: self, decision, seat, ticket: 0, is_placed: false };
-        call.run(until, deadline).await
-    }
-
     /// The time that a heartbeat of this server is valid.
     fn keep(&self) -> Millis {
         if self.engine.is_remote() { self.register.keep() } else { KEEP_ALONE }
     }
 
     /// Starts the heartbeat task if `is_due`.
-    fn begin(self: &Arc<WaitingCalls<D>>, is_due: bool) {
+    fn begin(&self, is_due: bool) {
         // Without a runtime the process is ending: the tickets expire.
         if is_due && let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(self.clone().attend());
+            runtime.spawn(self.clone().heartbeat());
         }
     }
 
     /// Sends heartbeats until no call waits.
-    async fn attend(self: Arc<WaitingCalls<D>>) {
+    async fn heartbeat(self) {
         while let Some(dues) = self.register.next(ATTENDED_MAX).await {
-            let attend = |due: &Due<D>| {
-                due.asked.attend(Attend {
+            let heartbeat = |due: &Due<D>| {
+                due.asked.heartbeat(Heartbeat {
                     channel: self.engine.hub().channel().clone(),
                     keep: self.keep(),
                     gone: due.gone.clone(),
                 })
             };
-            let attends: Vec<D::Attend> = dues.iter().map(attend).collect();
+            let heartbeats: Vec<D::Heartbeat> = dues.iter().map(heartbeat).collect();
             // A waiter that it wakes decides anew, and that answer waits for the disk.
             let deadline = monotonic() + ATTEND_MAX;
-            let attended = self.engine.run_all_unwaited(&attends, deadline).await;
-            let attended = attended.unwrap_or_else(|error| vec![Err(error); dues.len()]);
-            let has_failed = attended.iter().any(Result::is_err);
-            for (due, attended) in dues.into_iter().zip(attended) {
-                self.learn(due, attended);
+            let answers = self.engine.store_unsynced(&heartbeats, deadline).await;
+            let answers = answers.unwrap_or_else(|error| vec![Err(error); dues.len()]);
+            let has_failed = answers.iter().any(Result::is_err);
+            for (due, answer) in dues.into_iter().zip(answers) {
+                self.learn(due, answer);
             }
             if has_failed {
                 sleep(CROWDED).await;
@@ -193,10 +158,10 @@ where
 
     /// Processes the answer to a heartbeat: wakes the calls that may proceed, and schedules the
     /// next heartbeat of the queue.
-    fn learn(&self, due: Due<D>, attended: Result<Attendance, Error>) {
+    fn learn(&self, due: Due<D>, answer: Result<HeartbeatAnswer, Error>) {
         let (hub, asked) = (self.engine.hub(), due.asked);
-        let (ask_all, frees_in) = match attended {
-            Ok(Attendance { frees_in, again, turns }) => {
+        let (ask_all, frees_in) = match answer {
+            Ok(HeartbeatAnswer { frees_in, again, turns }) => {
                 for (number, waiter) in turns {
                     if !hub.tell(number) {
                         // The call has ended, and its leave was lost: send it again. The task runs
@@ -222,13 +187,13 @@ where
                 hub.tell(number);
             });
         }
-        self.register.attended(asked.partition(), frees_in);
+        self.register.answered(asked.partition(), frees_in);
     }
 }
 
-impl<D> Waiting<'_, D>
+impl<D> Waiting<D>
 where
-    D: Waits<State: Kept, Attend: Decision<State: Kept>>,
+    D: Waits<State: Kept, Heartbeat: Decision<State: Kept>>,
 {
     /// Asks, sleeps and asks again until the call may proceed or `until` has passed. `until` leaves
     /// time for a last try before `deadline`.
@@ -261,7 +226,7 @@ where
                 channel: engine.hub().channel().clone(),
             });
             self.is_placed |= wait.0 > 0;
-            let outcome = match engine.run(&self.decision, deadline).await {
+            let outcome = match engine.store(&self.decision, deadline).await {
                 Ok(outcome) => {
                     is_unsure = false;
                     outcome
@@ -334,9 +299,9 @@ where
     }
 }
 
-impl<D> Drop for Waiting<'_, D>
+impl<D> Drop for Waiting<D>
 where
-    D: Waits<State: Kept, Attend: Decision<State: Kept>>,
+    D: Waits<State: Kept, Heartbeat: Decision<State: Kept>>,
 {
     fn drop(&mut self) {
         let number = self.seat.number();

@@ -40,7 +40,7 @@ struct Queues<D> {
     /// Calls that left their queue, not reported to the store yet.
     left: VecDeque<Due<D>>,
     /// Whether a heartbeat task runs.
-    is_attended: bool,
+    has_heartbeats: bool,
 }
 
 /// The waiting calls of this server in one queue.
@@ -53,7 +53,7 @@ struct Line<D> {
     /// The time of the next heartbeat.
     next: Instant,
     /// The time of the last heartbeat.
-    attended: Option<Instant>,
+    heartbeat: Option<Instant>,
     /// The earliest lease end that a call has learned of since the last heartbeat was sent.
     frees_at: Option<Instant>,
 }
@@ -70,7 +70,7 @@ pub(super) struct Due<D> {
 impl<D> Default for Register<D> {
     fn default() -> Register<D> {
         let (by_partition, schedule, left) = (HashMap::new(), BTreeSet::new(), VecDeque::new());
-        let queues = Queues { by_partition, schedule, left, is_attended: false };
+        let queues = Queues { by_partition, schedule, left, has_heartbeats: false };
         Register { queues: Mutex::new(queues), changed: Notify::new() }
     }
 }
@@ -85,12 +85,12 @@ impl<D: Waits> Register<D> {
         } else {
             let partition: Arc<[u8]> = asked.partition().into();
             let (asked, calls) = (asked.clone(), HashSet::from([number]));
-            let line = Line { asked, calls, next: now, attended: None, frees_at: None };
+            let line = Line { asked, calls, next: now, heartbeat: None, frees_at: None };
             queues.by_partition.insert(partition.clone(), line);
             queues.schedule.insert((now, partition));
             self.changed.notify_one();
         }
-        !std::mem::replace(&mut queues.is_attended, true)
+        !std::mem::replace(&mut queues.has_heartbeats, true)
     }
 
     /// Removes a call; the last one of a queue ends its heartbeats.
@@ -111,7 +111,7 @@ impl<D: Waits> Register<D> {
         let mut queues = self.lock();
         queues.left.push_back(Due { asked, gone: Some((waiter, number)) });
         self.changed.notify_one();
-        !std::mem::replace(&mut queues.is_attended, true)
+        !std::mem::replace(&mut queues.has_heartbeats, true)
     }
 
     /// The numbers of the calls that wait in a queue.
@@ -134,7 +134,7 @@ impl<D: Waits> Register<D> {
                 match queues.schedule.first() {
                     Some((next, _)) => *next,
                     None => {
-                        queues.is_attended = false;
+                        queues.has_heartbeats = false;
                         return None;
                     }
                 }
@@ -145,11 +145,11 @@ impl<D: Waits> Register<D> {
 
     /// Records that a heartbeat was answered, and schedules the next one: at the next lease end
     /// `frees_in`, at the latest after the interval.
-    pub(super) fn attended(&self, partition: &[u8], frees_in: Option<Duration>) {
+    pub(super) fn answered(&self, partition: &[u8], frees_in: Option<Duration>) {
         let mut queues = self.lock();
         let (now, tick) = (monotonic(), queues.tick());
         let Some(line) = queues.by_partition.get_mut(partition) else { return };
-        line.attended = Some(now);
+        line.heartbeat = Some(now);
         let next = now + frees_in.map_or(tick, |due| due.min(tick));
         // A call may know of an earlier lease end, of a grant after the heartbeat was answered.
         let next = line.frees_at.map_or(next, |at| at.min(next)).max(now + REST);
@@ -161,7 +161,7 @@ impl<D: Waits> Register<D> {
         let mut queues = self.lock();
         let Some(line) = queues.by_partition.get_mut(partition) else { return };
         let at = monotonic() + frees_in;
-        let at = line.attended.map_or(at, |attended| at.max(attended + REST));
+        let at = line.heartbeat.map_or(at, |last| at.max(last + REST));
         line.frees_at = Some(line.frees_at.map_or(at, |first| first.min(at)));
         if at < line.next {
             queues.reschedule(partition, at);

@@ -5,29 +5,29 @@ mod parse;
 mod refusals;
 mod watch;
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
-use futures_util::{StreamExt, TryStreamExt, stream};
 use tonic::{Request, Response, Status, codec::CompressionEncoding};
 
 use refusals::Refusals;
 
 use super::{
-    deadline, events, page_token,
+    deadline, events,
+    fast_path::fast_path,
+    page_token,
     pb::{
         self,
         admission_service_server::{AdmissionService, AdmissionServiceServer},
     },
     status,
-    unary::unary,
 };
 use crate::{
     admission::{
-        AdmitDecision, AdmitTask, Catalog, CompleteVerdict, EvictVerdict, GetPool, Pool, PoolView,
+        AdmitDecision, Catalog, CompleteVerdict, EvictVerdict, GetPool, Pool, PoolView,
         RenewVerdict, Settings,
     },
     decision::{error::Error, names::Name},
-    engine::{Engine, feed::Feeds, waiters::WaitingCalls},
+    engine::{Engine, Submit, feed::Feeds},
 };
 use watch::PoolEvents;
 
@@ -39,13 +39,9 @@ const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub struct Admission {
     engine: Arc<Engine>,
     catalog: Arc<Catalog>,
-    waiters: Arc<WaitingCalls<AdmitTask>>,
     feeds: Arc<Feeds<PoolEvents>>,
     refusals: Refusals,
 }
-
-/// Number of pools of one listing that are read at the same time.
-const VIEWS_AT_ONCE: usize = 16;
 
 type Answer<T> = Result<Response<T>, Status>;
 
@@ -55,9 +51,8 @@ impl Admission {
 
     /// Creates the service.
     pub(super) fn new(engine: Arc<Engine>, catalog: Arc<Catalog>) -> Admission {
-        let waiters = WaitingCalls::new(engine.clone());
         let (feeds, refusals) = (Feeds::new(engine.clone()), Refusals::default());
-        Admission { engine, catalog, waiters, feeds, refusals }
+        Admission { engine, catalog, feeds, refusals }
     }
 
     /// Wraps the service for tonic.
@@ -72,15 +67,13 @@ impl Admission {
         convert::pool(pool, settings, view, self.refusals.of(pool))
     }
 
-    /// Reads a pool and its configured settings.
-    async fn view(&self, pool: &Name, deadline: Instant) -> Result<(Settings, PoolView), Error> {
-        let settings = self.catalog.settings(pool);
-        let decision = GetPool { pool: pool.clone(), settings };
-        Ok((settings, self.engine.run(&decision, deadline).await?))
+    /// The decision that reads a pool, with its configured settings.
+    fn get(&self, pool: Name) -> GetPool {
+        GetPool { settings: self.catalog.settings(&pool), pool }
     }
 }
 
-unary!(Admission, MESSAGE_BYTES_MAX, {
+fast_path!(Admission, MESSAGE_BYTES_MAX, {
     "AdmitTask" => admit_task,
     "CompleteTask" => complete_task,
     "RenewTask" => renew_task,
@@ -94,8 +87,8 @@ impl AdmissionService for Admission {
     ) -> Answer<pb::AdmitTaskResponse> {
         let asked = deadline::asked(&request);
         let (decision, wait) = parse::admit_task(request.into_inner(), &self.catalog)?;
-        let deadline = asked.or_default(wait);
-        let answered = self.waiters.answer(&decision, wait, deadline).await?;
+        let submit = Submit { wait, deadline: asked.or_default(wait) };
+        let answered = self.engine.submit(&decision, submit).await?;
         if let AdmitDecision::Full { .. } = answered.outcome.decision {
             self.refusals.add(&decision.pool, answered.is_cached());
         }
@@ -111,7 +104,7 @@ impl AdmissionService for Admission {
     ) -> Answer<pb::CompleteTaskResponse> {
         let deadline = deadline::of(&request);
         let decision = parse::complete_task(request.into_inner(), &self.catalog)?;
-        let completion = self.engine.follow(&decision, deadline).await?;
+        let completion = self.engine.submit(&decision, deadline).await?;
         if completion.outcome.verdict != CompleteVerdict::Completed {
             tracing::debug!(name = ?decision.name, ?completion, "refused");
         }
@@ -124,7 +117,7 @@ impl AdmissionService for Admission {
     ) -> Answer<pb::RenewTaskResponse> {
         let deadline = deadline::of(&request);
         let decision = parse::renew_task(request.into_inner(), &self.catalog)?;
-        let renewal = self.engine.follow(&decision, deadline).await?;
+        let renewal = self.engine.submit(&decision, deadline).await?;
         if !matches!(renewal.outcome, RenewVerdict::Renewed(_)) {
             tracing::debug!(name = ?decision.name, ?renewal, "refused");
         }
@@ -137,7 +130,7 @@ impl AdmissionService for Admission {
     ) -> Answer<pb::EvictTaskResponse> {
         let deadline = deadline::of(&request);
         let decision = parse::evict_task(request.into_inner(), &self.catalog)?;
-        let verdict = self.engine.run(&decision, deadline).await?;
+        let verdict = self.engine.submit(&decision, deadline).await?.outcome;
         if !matches!(verdict, EvictVerdict::Evicted { .. }) {
             tracing::debug!(name = ?decision.name, ?verdict, "refused");
         }
@@ -146,9 +139,9 @@ impl AdmissionService for Admission {
 
     async fn get_pool(&self, request: Request<pb::GetPoolRequest>) -> Answer<pb::GetPoolResponse> {
         let deadline = deadline::of(&request);
-        let pool = parse::get_pool(request.into_inner())?;
-        let (settings, view) = self.view(&pool, deadline).await?;
-        let pool = self.pool(&pool, &settings, &view);
+        let get = self.get(parse::get_pool(request.into_inner())?);
+        let view = self.engine.submit(&get, deadline).await?.outcome;
+        let pool = self.pool(&get.pool, &get.settings, &view);
         Ok(Response::new(pb::GetPoolResponse { pool: Some(pool) }))
     }
 
@@ -159,17 +152,17 @@ impl AdmissionService for Admission {
         let deadline = deadline::of(&request);
         let (limit, after) = parse::list_pools(&request.into_inner())?;
         let page = self.engine.partitions::<Pool>(limit, after, deadline).await?;
-        let views = page.names.into_iter().map(|name| async move {
-            match self.view(&name, deadline).await {
-                Ok((_, view)) if view.is_vacant() => Ok(None),
-                Ok((settings, view)) => Ok(Some(self.pool(&name, &settings, &view))),
+        let gets: Vec<GetPool> = page.names.into_iter().map(|pool| self.get(pool)).collect();
+        let mut pools = Vec::with_capacity(gets.len());
+        for (get, view) in gets.iter().zip(self.engine.submit_all(&gets, deadline).await?) {
+            match view.map(|view| view.outcome) {
+                Ok(view) if view.is_vacant() => {}
+                Ok(view) => pools.push(self.pool(&get.pool, &get.settings, &view)),
                 // An unreadable pool must not hide the others, so it is listed by name only.
-                Err(Error::Corrupt(_)) => Ok(Some(convert::unreadable_pool(&name))),
-                Err(error) => Err(error),
+                Err(Error::Corrupt(_)) => pools.push(convert::unreadable_pool(&get.pool)),
+                Err(error) => return Err(error.into()),
             }
-        });
-        let views: Vec<_> = stream::iter(views).buffered(VIEWS_AT_ONCE).try_collect().await?;
-        let pools = views.into_iter().flatten().collect();
+        }
         let next_page_token = page_token::encode(page.next.as_ref());
         Ok(Response::new(pb::ListPoolsResponse { pools, next_page_token }))
     }
@@ -180,7 +173,7 @@ impl AdmissionService for Admission {
     ) -> Answer<pb::ListLeasesResponse> {
         let deadline = deadline::of(&request);
         let decision = parse::list_leases(request.into_inner())?;
-        let page = self.engine.page(&decision, deadline).await?;
+        let page = self.engine.submit(&decision, deadline).await?.outcome;
         Ok(Response::new(convert::lease_page(&decision.pool, page)))
     }
 
@@ -190,7 +183,7 @@ impl AdmissionService for Admission {
     ) -> Answer<pb::EnqueueTasksResponse> {
         let deadline = deadline::of(&request);
         let decisions = parse::enqueue_tasks(request.into_inner(), &self.catalog)?;
-        let statuses = self.engine.run_all(&decisions, deadline).await?;
+        let statuses = self.engine.submit_all(&decisions, deadline).await?;
         if let Some(error) = status::none_known(&statuses) {
             return Err(error.into());
         }
@@ -207,7 +200,7 @@ impl AdmissionService for Admission {
     ) -> Answer<pb::CancelTaskResponse> {
         let deadline = deadline::of(&request);
         let decision = parse::cancel_task(request.into_inner(), &self.catalog)?;
-        let cancellation = self.engine.run(&decision, deadline).await?;
+        let cancellation = self.engine.submit(&decision, deadline).await?.outcome;
         Ok(Response::new(convert::cancellation(cancellation)))
     }
 
@@ -217,7 +210,7 @@ impl AdmissionService for Admission {
     ) -> Answer<pb::ListTasksResponse> {
         let deadline = deadline::of(&request);
         let (decision, wanted) = parse::list_tasks(request.into_inner())?;
-        let page = self.engine.page(&decision, deadline).await?;
+        let page = self.engine.submit(&decision, deadline).await?.outcome;
         Ok(Response::new(convert::task_page(&page, wanted)))
     }
 
@@ -239,7 +232,7 @@ impl AdmissionService for Admission {
     ) -> Answer<pb::ConfigurePoolResponse> {
         let deadline = deadline::of(&request);
         let decision = parse::configure_pool(request.into_inner(), &self.catalog)?;
-        let view = self.engine.run(&decision, deadline).await?;
+        let view = self.engine.submit(&decision, deadline).await?.outcome;
         let pool = self.pool(&decision.pool, &decision.settings, &view);
         Ok(Response::new(pb::ConfigurePoolResponse { pool: Some(pool) }))
     }

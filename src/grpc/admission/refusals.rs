@@ -6,6 +6,8 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use ahash::RandomState;
+
 use crate::decision::names::Name;
 
 /// Number of pools per generation. There are two generations, so at most twice as many pools are
@@ -29,8 +31,8 @@ pub(super) struct Refusals(Mutex<Counts>);
 /// When `young` is full it becomes `old`, and the previous `old` is dropped.
 #[derive(Debug, Default)]
 struct Counts {
-    young: HashMap<Box<[u8]>, Refused>,
-    old: HashMap<Box<[u8]>, Refused>,
+    young: HashMap<Box<[u8]>, Refused, RandomState>,
+    old: HashMap<Box<[u8]>, Refused, RandomState>,
 }
 
 impl Refusals {

@@ -9,16 +9,13 @@ use tonic::{Request, Response, Status, codec::CompressionEncoding};
 
 use super::{
     deadline,
+    fast_path::fast_path,
     pb::{
         self,
         lock_service_server::{LockService, LockServiceServer},
     },
-    unary::unary,
 };
-use crate::{
-    engine::{Engine, waiters::WaitingCalls},
-    lock::AcquireLock,
-};
+use crate::engine::{Engine, Submit};
 
 /// Maximum message size, bytes: more than all names together.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
@@ -27,7 +24,6 @@ const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct Lock {
     engine: Arc<Engine>,
-    waiters: Arc<WaitingCalls<AcquireLock>>,
 }
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -38,8 +34,7 @@ impl Lock {
 
     /// Creates the service.
     pub(super) fn new(engine: Arc<Engine>) -> Lock {
-        let waiters = WaitingCalls::new(engine.clone());
-        Lock { engine, waiters }
+        Lock { engine }
     }
 
     /// Wraps the service for tonic.
@@ -50,7 +45,7 @@ impl Lock {
     }
 }
 
-unary!(Lock, MESSAGE_BYTES_MAX, {
+fast_path!(Lock, MESSAGE_BYTES_MAX, {
     "AcquireLock" => acquire_lock,
     "RenewLock" => renew_lock,
     "ReleaseLock" => release_lock,
@@ -64,14 +59,9 @@ impl LockService for Lock {
     ) -> Answer<pb::AcquireLockResponse> {
         let asked = deadline::asked(&request);
         let (decision, wait) = parse::acquire_lock(request.into_inner())?;
-        let (name, owner) = (decision.name.clone(), decision.owner.clone());
-        let deadline = asked.or_default(wait);
-        let acquisition = match wait.0 {
-            0 => self.waiters.run_at_once(&decision, deadline).await?,
-            // Boxed, so that calls that do not wait need no memory for it.
-            _ => Box::pin(self.waiters.run(decision, wait, deadline)).await?,
-        };
-        Ok(Response::new(convert::acquisition(&name, &owner, acquisition)))
+        let submit = Submit { wait, deadline: asked.or_default(wait) };
+        let acquisition = self.engine.submit(&decision, submit).await?.outcome;
+        Ok(Response::new(convert::acquisition(&decision.name, &decision.owner, acquisition)))
     }
 
     async fn renew_lock(
@@ -80,7 +70,7 @@ impl LockService for Lock {
     ) -> Answer<pb::RenewLockResponse> {
         let deadline = deadline::of(&request);
         let decision = parse::renew_lock(request.into_inner())?;
-        let renewal = self.engine.run(&decision, deadline).await?;
+        let renewal = self.engine.submit(&decision, deadline).await?.outcome;
         Ok(Response::new(convert::renewal(&decision, renewal)))
     }
 
@@ -90,14 +80,14 @@ impl LockService for Lock {
     ) -> Answer<pb::ReleaseLockResponse> {
         let deadline = deadline::of(&request);
         let decision = parse::release_lock(request.into_inner())?;
-        let release = self.engine.run(&decision, deadline).await?;
+        let release = self.engine.submit(&decision, deadline).await?.outcome;
         Ok(Response::new(convert::release(release)))
     }
 
     async fn get_lock(&self, request: Request<pb::GetLockRequest>) -> Answer<pb::GetLockResponse> {
         let deadline = deadline::of(&request);
         let decision = parse::get_lock(request.into_inner())?;
-        let view = self.engine.run(&decision, deadline).await?;
+        let view = self.engine.submit(&decision, deadline).await?.outcome;
         Ok(Response::new(convert::view(&decision.name, view)))
     }
 }

@@ -4,7 +4,6 @@ use bytes::Bytes;
 use tonic::Status;
 
 use super::super::{
-    client::code_name,
     convert::{duration, timestamp},
     pb, status,
 };
@@ -55,7 +54,7 @@ fn decided(asked: &CheckRate, answer: Answer, replayed: bool) -> pb::CheckRateRe
 
 /// The response of a check that failed, in a batch with other checks.
 pub(super) fn undecided(status: &Status) -> pb::CheckRateResponse {
-    let error = format!("{}: {}", code_name(status.code()), status.message()).into();
+    let error = format!("{}: {}", status::code_name(status.code()), status.message()).into();
     pb::CheckRateResponse { error, ..pb::CheckRateResponse::default() }
 }
 

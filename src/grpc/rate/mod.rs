@@ -13,13 +13,14 @@ use std::{
 use tonic::{Request, Response, Status, codec::CompressionEncoding};
 
 use super::{
-    deadline, events, page_token,
+    deadline, events,
+    fast_path::fast_path,
+    page_token,
     pb::{
         self,
         rate_service_server::{RateService, RateServiceServer},
     },
     status,
-    unary::unary,
 };
 use crate::{
     decision::{error::Error, names::Name, time::monotonic},
@@ -71,10 +72,10 @@ impl Rate {
         }
         let deadline = deadline.min(monotonic() + NOTE_TIME);
         // Boxed: nearly all calls have no ban to add, and their futures stay below 1 KiB.
-        let noted = Box::pin(self.engine.run_all(&notes, deadline)).await;
+        let noted = Box::pin(self.engine.submit_all(&notes, deadline)).await;
         for (note, noted) in notes.iter().zip(noted.unwrap_or_default()) {
             match noted {
-                Ok(()) => self.noted.add(note),
+                Ok(_) => self.noted.add(note),
                 Err(error) => tracing::debug!(%error, ?note, "cannot add a ban to the ban index"),
             }
         }
@@ -92,7 +93,7 @@ fn ban_of(check: &CheckRate, checked: &Answered<Checked>) -> Option<NoteBan> {
     Some(NoteBan { name: check.name.clone(), until })
 }
 
-unary!(Rate, MESSAGE_BYTES_MAX, {
+fast_path!(Rate, MESSAGE_BYTES_MAX, {
     "CheckRate" => check_rate,
     "CheckRates" => check_rates,
 });
@@ -105,7 +106,7 @@ impl RateService for Rate {
     ) -> Answer<pb::CheckRateResponse> {
         let deadline = deadline::of(&request);
         let check = parse::check_rate(request.into_inner(), &self.policies)?;
-        let checked = self.engine.answer(&check, deadline).await?;
+        let checked = self.engine.submit(&check, deadline).await?;
         self.note(ban_of(&check, &checked).into_iter(), deadline).await;
         Ok(Response::new(convert::checked(&check, checked)?))
     }
@@ -116,7 +117,7 @@ impl RateService for Rate {
     ) -> Answer<pb::CheckRatesResponse> {
         let deadline = deadline::of(&request);
         let checks = parse::check_rates(request.into_inner(), &self.policies)?;
-        let all = self.engine.answer_all(&checks, deadline).await?;
+        let all = self.engine.submit_all(&checks, deadline).await?;
         // If no check has an answer, the store failed, and so does the call.
         if let Some(error) = status::of_all(&all) {
             return Err(error.into());
@@ -140,7 +141,7 @@ impl RateService for Rate {
         let deadline = deadline::of(&request);
         let request = request.into_inner();
         let name = parse::meter_name(request.key, request.policy, &self.policies)?;
-        let existed = self.engine.run(&ResetRate { name }, deadline).await?;
+        let existed = self.engine.submit(&ResetRate { name }, deadline).await?.outcome;
         Ok(Response::new(pb::ResetRateResponse { existed }))
     }
 
@@ -148,7 +149,7 @@ impl RateService for Rate {
         let deadline = deadline::of(&request);
         let actor = parse::actor(&request);
         let decision = parse::ban(request.into_inner(), actor, &self.policies)?;
-        let ban = self.engine.run(&decision, deadline).await?;
+        let ban = self.engine.submit(&decision, deadline).await?.outcome;
         let note = NoteBan { name: decision.name.clone(), until: ban.until };
         self.note(std::iter::once(note), deadline).await;
         let ban = Some(convert::ban(decision.name.key(), ban));
@@ -159,7 +160,7 @@ impl RateService for Rate {
         let deadline = deadline::of(&request);
         let actor = parse::actor(&request);
         let decision = parse::unban(request.into_inner(), actor, &self.policies)?;
-        let existed = self.engine.run(&decision, deadline).await?;
+        let existed = self.engine.submit(&decision, deadline).await?.outcome;
         Ok(Response::new(pb::UnbanResponse { existed }))
     }
 
@@ -169,14 +170,14 @@ impl RateService for Rate {
     ) -> Answer<pb::ListBansResponse> {
         let deadline = deadline::of(&request);
         let list = parse::list_bans(request.into_inner(), &self.policies)?;
-        let page = self.engine.page(&list, deadline).await?;
+        let page = self.engine.submit(&list, deadline).await?.outcome;
         let keys = page.keys.into_iter().filter_map(|key| Name::parse(key.into()).ok());
         let ask = |key| GetBan { name: MeterName::new(list.policy.as_ref(), &key) };
         let asked: Vec<GetBan> = keys.map(ask).collect();
         let mut bans = Vec::with_capacity(asked.len());
-        for (get, ban) in asked.iter().zip(self.engine.run_all(&asked, deadline).await?) {
+        for (get, ban) in asked.iter().zip(self.engine.submit_all(&asked, deadline).await?) {
             match ban {
-                Ok(ban) => bans.extend(ban.map(|ban| convert::ban(get.name.key(), ban))),
+                Ok(ban) => bans.extend(ban.outcome.map(|ban| convert::ban(get.name.key(), ban))),
                 // An unreadable ban must not hide the others, so it is listed by key only.
                 Err(Error::Corrupt(_)) => bans.push(convert::unreadable_ban(get.name.key())),
                 Err(error) => return Err(error.into()),

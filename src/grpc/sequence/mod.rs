@@ -1,27 +1,27 @@
 //! `SequenceService`.
 
-mod allot;
 mod convert;
 mod parse;
 
-use std::{sync::Arc, time::Instant};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use tonic::{Request, Response, Status, codec::CompressionEncoding};
 
 use super::{
     deadline,
+    fast_path::fast_path,
     pb::{
         self,
         sequence_service_server::{SequenceService, SequenceServiceServer},
     },
-    unary::unary,
 };
 use crate::{
-    decision::error::Error,
-    engine::{Engine, coalescer::Coalescer},
+    engine::Engine,
     sequence::{Allocation, GetSequence, NextSequence, Sequences},
 };
-use allot::{Allot, Given};
 
 /// Maximum message size, bytes: more than all names together.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
@@ -31,8 +31,8 @@ const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 pub struct Sequence {
     engine: Arc<Engine>,
     sequences: Arc<Sequences>,
-    coalescer: Arc<Coalescer<NextSequence, Allot>>,
-    given: Arc<Given>,
+    /// The number of values that this server has given out.
+    given: AtomicU64,
 }
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -43,9 +43,11 @@ impl Sequence {
 
     /// Creates the service.
     pub(super) fn new(engine: Arc<Engine>, sequences: Arc<Sequences>) -> Sequence {
-        let given = Arc::new(Given::default());
-        let coalescer = Coalescer::new(Allot::new(engine.clone(), given.clone()));
-        Sequence { engine, sequences, coalescer, given }
+        let sequences = match engine.is_remote() {
+            true => sequences,
+            false => Arc::new(sequences.without_reserve()),
+        };
+        Sequence { engine, sequences, given: AtomicU64::new(0) }
     }
 
     /// Wraps the service for tonic.
@@ -54,24 +56,9 @@ impl Sequence {
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip)
     }
-
-    /// Takes the values of a request: on Redis through the coalescer, which combines requests of
-    /// one sequence.
-    async fn allot(&self, next: &mut NextSequence, deadline: Instant) -> Result<Allocation, Error> {
-        self.engine.admit()?;
-        if self.engine.is_remote() {
-            // Boxed, to keep the futures of calls that this process decides below 1 KiB.
-            return Box::pin(self.coalescer.run(next.clone(), deadline)).await;
-        }
-        // The embedded engine cannot fail over, so reserving values would have no use.
-        next.reserve = None;
-        let allocation = self.engine.run(next, deadline).await?;
-        self.given.note(&allocation);
-        Ok(allocation)
-    }
 }
 
-unary!(Sequence, MESSAGE_BYTES_MAX, {
+fast_path!(Sequence, MESSAGE_BYTES_MAX, {
     "NextSequence" => next_sequence,
 });
 
@@ -82,8 +69,11 @@ impl SequenceService for Sequence {
         request: Request<pb::NextSequenceRequest>,
     ) -> Answer<pb::NextSequenceResponse> {
         let deadline = deadline::of(&request);
-        let mut next = parse::next_sequence(request.into_inner(), &self.sequences)?;
-        let allocation = self.allot(&mut next, deadline).await?;
+        let next = parse::next_sequence(request.into_inner(), &self.sequences)?;
+        let allocation = self.engine.submit(&next, deadline).await?.outcome;
+        if let Allocation::Given { range, replayed: false, .. } = &allocation {
+            self.given.fetch_add(range.count, Ordering::Relaxed);
+        }
         Ok(Response::new(convert::next_sequence(&allocation, &next.sequence)?))
     }
 
@@ -94,7 +84,9 @@ impl SequenceService for Sequence {
         let deadline = deadline::of(&request);
         let sequence = parse::get_sequence(request.into_inner(), &self.sequences)?;
         let get = GetSequence { sequence };
-        let last = self.engine.run(&get, deadline).await?;
-        Ok(Response::new(convert::get_sequence(last, &get.sequence, self.given.counts())))
+        let last = self.engine.submit(&get, deadline).await?.outcome;
+        let given = self.given.load(Ordering::Relaxed);
+        let calls = self.engine.script_calls::<NextSequence>();
+        Ok(Response::new(convert::get_sequence(last, &get.sequence, (given, calls))))
     }
 }

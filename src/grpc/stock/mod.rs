@@ -9,17 +9,17 @@ use tonic::{Request, Response, Status, codec::CompressionEncoding};
 
 use super::{
     deadline,
+    fast_path::fast_path,
     pb::{
         self,
         stock_service_server::{StockService, StockServiceServer},
     },
     status,
-    unary::unary,
 };
 use crate::{
-    decision::{Decision, error::Error, names::Name, time::monotonic},
-    engine::Engine,
-    stock::{GetStock, Ruling, Sku, Stock as Levels},
+    decision::{Decision, error::Error, names::Name},
+    engine::{Engine, Stages},
+    stock::{GetStock, Ruling, Stock as Levels},
 };
 
 /// Maximum message size, bytes: more than all names together.
@@ -49,9 +49,8 @@ impl Stock {
             .accept_compressed(CompressionEncoding::Gzip)
     }
 
-    /// Takes a decision on a sku. If many holds have lapsed, the decision is repeated until all are
-    /// returned to the stock; the earlier runs only return lapsed holds. Fails with NOT_FOUND for
-    /// an unknown sku.
+    /// Takes a decision on a sku. Fails with NOT_FOUND for an unknown sku, and with UNAVAILABLE if
+    /// too many holds have lapsed to return them to the stock within the deadline.
     async fn decide<D, T>(
         &self,
         decision: &D,
@@ -59,24 +58,20 @@ impl Stock {
         deadline: Instant,
     ) -> Result<(T, Levels), Status>
     where
-        D: Decision<State = Sku, Outcome = Ruling<T>>,
+        D: Decision<Outcome = Ruling<T>, Stages: Stages<D>>,
     {
-        loop {
-            match self.engine.run(decision, deadline).await? {
-                Ruling::Decided { outcome, stock } => return Ok((outcome, stock)),
-                Ruling::NotFound => return Err(status::no_stock(sku)),
-                // Lets other tasks of the thread run first.
-                Ruling::Again if monotonic() < deadline => tokio::task::yield_now().await,
-                Ruling::Again => {
-                    let why = "many holds have lapsed and are being returned to the stock; retry";
-                    return Err(Error::Unavailable(why.to_owned()).into());
-                }
+        match self.engine.submit(decision, deadline).await?.outcome {
+            Ruling::Decided { outcome, stock } => Ok((outcome, stock)),
+            Ruling::NotFound => Err(status::no_stock(sku)),
+            Ruling::Again => {
+                let why = "many holds have lapsed and are being returned to the stock; retry";
+                Err(Error::Unavailable(why.to_owned()).into())
             }
         }
     }
 }
 
-unary!(Stock, MESSAGE_BYTES_MAX, {
+fast_path!(Stock, MESSAGE_BYTES_MAX, {
     "ReserveStock" => reserve_stock,
     "ConfirmReservation" => confirm_reservation,
     "CancelReservation" => cancel_reservation,

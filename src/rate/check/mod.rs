@@ -10,16 +10,22 @@ use evaluation::{Evaluated, Evaluation};
 
 use super::{
     Algorithm, Answer, Ban, Event, EventKind, LimitUse, Meter, MeterName, NAMES_MAX, REPLAY, Rule,
-    Verdict, ban_record::BanRecord, unknown_status,
+    Verdict, ban_record::BanRecord,
 };
 use crate::decision::{
-    Call, Cost, Decision, Listing, Reply,
+    Call, Cost, Decision, Delivery, Reply,
     denial::Effect,
     error::Error,
     names::Name,
     script::{self, Script},
+    stages, statuses,
     time::{Millis, Timestamp},
 };
+
+// The status of a refusal without a verdict.
+statuses! { CHECK_TOO_MANY_NAMES = 4 }
+// Flags of a reply.
+statuses! { CHECK_CROSSED = 1, CHECK_REPLAYED = 2, CHECK_BAN_FOLLOWS = 4 }
 
 /// Checks one call of a key against a rule.
 ///
@@ -134,8 +140,9 @@ impl CheckRate {
 impl Decision for CheckRate {
     type State = Meter;
     type Outcome = Checked;
+    type Stages = stages::Cached;
 
-    const SCRIPT: &'static Script = &script::CHECK_RATE;
+    const SCRIPT: &'static Script = &script::rate::CHECK;
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()
@@ -145,24 +152,20 @@ impl Decision for CheckRate {
         self.name.tag()
     }
 
-    fn listing(&self) -> Listing {
-        Listing::Same
-    }
-
-    fn is_repeatable(&self) -> bool {
-        self.look() || self.request.is_some()
-    }
-
     fn effect(&self, checked: Option<&Checked>) -> Effect {
         self.effect_of(checked)
     }
 
-    fn cost(&self) -> Cost {
+    fn delivery(&self) -> Delivery {
         let limits = self.rule.limits.iter().map(|limit| match limit.algorithm {
             Algorithm::SlidingWindow => 55,
             _ => 5,
         });
-        Cost::of(15 + limits.sum::<u32>())
+        Delivery {
+            is_repeatable: self.look() || self.request.is_some(),
+            cost: Cost::of(15 + limits.sum::<u32>()),
+            ..Delivery::DEFAULT
+        }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -181,28 +184,21 @@ impl Decision for CheckRate {
     }
 
     fn parse(reply: &mut Reply) -> Result<Checked, Error> {
-        const CROSSED: u64 = 1;
-        const REPLAYED: u64 = 2;
-        const BANNED: u64 = 4;
-
         let verdict = match reply.number()? {
-            0 => Verdict::Allow,
-            1 => Verdict::Warn,
-            2 => Verdict::Throttle,
-            3 => Verdict::Ban,
-            4 => return Ok(Checked::TooManyNames),
-            status => return unknown_status(status),
+            CHECK_TOO_MANY_NAMES => return Ok(Checked::TooManyNames),
+            status => Verdict::parse(status)?,
         };
         let (flags, retry) = (reply.number()?, reply.number()?);
-        let ban = if flags & BANNED != 0 { Some(Ban::parse(reply)?) } else { None };
+        let ban = if flags & CHECK_BAN_FOLLOWS != 0 { Some(Ban::parse(reply)?) } else { None };
         let mut limits = Vec::with_capacity(2);
         while reply.has_more() {
             let count = u32::try_from(reply.number()?).unwrap_or(u32::MAX);
             limits.push(LimitUse { count, reset_after: Millis(reply.number()?) });
         }
         let retry_after = (retry > 0).then_some(Millis(retry));
-        let answer = Answer { verdict, crossed: flags & CROSSED != 0, retry_after, ban, limits };
-        Ok(Checked::Decided { answer, replayed: flags & REPLAYED != 0 })
+        let answer =
+            Answer { verdict, crossed: flags & CHECK_CROSSED != 0, retry_after, ban, limits };
+        Ok(Checked::Decided { answer, replayed: flags & CHECK_REPLAYED != 0 })
     }
 
     fn decide(&self, meter: &mut Meter, now: Timestamp) -> Checked {

@@ -1,6 +1,7 @@
 //! The state of one sku in the embedded engine.
 
-mod archive;
+mod export;
+mod lines;
 mod record;
 
 use std::collections::BTreeMap;
@@ -9,12 +10,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     QUANTITY_MAX, RECLAIM_MAX, Restocked, Ruling, Stock,
-    order::{Order, Reservation, ReservationState},
+    order::{Order, Reservation, ReservationState, hold_member},
 };
 use crate::decision::{
-    Bin, State, incremental_map::IncrementalMap, persistence::Touched, replay_cache::Memory,
-    time::Timestamp,
+    Bin, State, export::text, incremental_map::IncrementalMap, persistence::Touched,
+    replay_cache::Memory, time::Timestamp,
 };
+
+pub(crate) use lines::{BuyerLine, HoldLine, OrderLine, RestockLine, StockLine};
 
 /// The stock of a sku, its holds, and the records of its orders.
 #[derive(Debug, Default)]
@@ -37,7 +40,15 @@ pub struct Sku {
 #[derive(Debug, Serialize, Deserialize)]
 struct Hold {
     quantity: u64,
+    #[serde(default, with = "text")]
     buyer: Box<[u8]>,
+}
+
+impl Hold {
+    /// Its key without the expiry.
+    fn member(&self, order: &[u8], expire: Timestamp) -> Box<[u8]> {
+        hold_member(order, self.quantity, &self.buyer, expire)
+    }
 }
 
 /// The state of a sku after expired holds were reclaimed.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use prost::encoding::{WireType, encode_key, encode_varint};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 use tonic::{
     Code, Request, Status,
     codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use pb::{CompleteVerdict, EnqueueStatus, RenewVerdict};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 use tonic::Code;
 
 use crate::{

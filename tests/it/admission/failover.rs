@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pb::{AdmitDecision, PoolEventKind, RenewVerdict};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 
 use crate::{
     events::watch::Events,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pb::{AdmitDecision, CompleteVerdict, EvictVerdict, Outcome, RenewVerdict};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 
 use crate::support::world::{
     START, World, admit, capacity, complete, configure, duration, length, micros, renew,

@@ -1,8 +1,8 @@
 //! Pools and their tasks, on both engines: scenarios A, all other answers, refused requests,
 //! properties, replica acknowledgement and failovers.
 
+pub mod acknowledgement;
 pub mod bad_input;
-pub mod confirmation;
 pub mod damage;
 pub mod failover;
 pub mod lifecycle;

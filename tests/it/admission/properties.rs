@@ -74,7 +74,7 @@ fn task(device: u8) -> TaskName {
 
 impl Run {
     async fn take<D: Decision<State: Kept>>(&self, decision: D) -> D::Outcome {
-        self.engine.run(&decision, monotonic() + Duration::from_secs(30)).await.unwrap()
+        self.engine.store(&decision, monotonic() + Duration::from_secs(30)).await.unwrap()
     }
 
     /// Number of leases that hold a slot, as far as callers can tell.
@@ -272,7 +272,7 @@ async fn tokens_grow_after_all_is_gone(redis: bool) {
             let place = None;
             let decision = AdmitTask { pool, device, task, lease_duration, settings, place };
             let deadline = monotonic() + Duration::from_secs(30);
-            let admission = engine.run(&decision, deadline).await.unwrap();
+            let admission = engine.store(&decision, deadline).await.unwrap();
             let AdmitDecision::Admitted { lease, .. } = admission.decision else { panic!() };
             assert!(lease.token > last);
             last = lease.token;

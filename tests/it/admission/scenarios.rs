@@ -3,7 +3,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use pb::{AdmitDecision, CompleteVerdict, RenewVerdict};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 
 use crate::support::wire::Wire;
 use crate::support::world::{Client, World, admit, capacity, configure, duration, length, micros};

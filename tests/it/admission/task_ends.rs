@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pb::{AdmitDecision, CancelVerdict, CompleteVerdict, EnqueueStatus, RenewVerdict, TaskState};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 use tonic::Code;
 use tonic_types::StatusExt;
 

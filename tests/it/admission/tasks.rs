@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pb::{AdmitDecision, CompleteVerdict, EnqueueStatus, EvictVerdict, RenewVerdict, TaskState};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 
 use crate::support::{
     queue::{Dispatch, attempts},

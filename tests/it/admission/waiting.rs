@@ -7,8 +7,8 @@ use tokio::{task::JoinHandle, time::timeout};
 use tollgate::{
     admission::{AdmitTask, Pool, Settings},
     decision::{names::Name, time::Millis, waiters::Place},
-    grpc::client::pb,
 };
+use tollgate_client::pb;
 
 use crate::support::{
     rates::configured,

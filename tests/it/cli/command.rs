@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path, process::Output, time::Duration};
 
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 
 use crate::support::process::{Process, Server, TempFile, free_port, tollgate};
 

@@ -8,11 +8,11 @@ use tollgate::{
     cli::fleet::{self, FleetOptions},
     decision::time::Clock,
     engine::{Engine, embedded::Embedded},
-    grpc::client::pb::{
-        AdmitDecision, EvictTaskRequest, ListLeasesRequest,
-        admission_service_client::AdmissionServiceClient,
-    },
     server::{self, Limits, Rules},
+};
+use tollgate_client::pb::{
+    AdmitDecision, EvictTaskRequest, ListLeasesRequest,
+    admission_service_client::AdmissionServiceClient,
 };
 
 use crate::support::{

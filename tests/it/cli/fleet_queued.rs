@@ -3,11 +3,8 @@
 use std::{process::Stdio, time::Duration};
 
 use tokio::time::sleep;
-use tollgate::{
-    cli::fleet,
-    decision::time::Clock,
-    grpc::client::pb::{CancelTaskRequest, CancelVerdict, TaskState},
-};
+use tollgate::{cli::fleet, decision::time::Clock};
+use tollgate_client::pb::{CancelTaskRequest, CancelVerdict, TaskState};
 
 use crate::{
     cli::fleet::{number, options, serve},

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate::{
-    decision::{Decision, names::Name, time::Millis, waiters::Turn},
+    decision::{Decision, export::Source, names::Name, time::Millis, waiters::Turn},
     lock::{
-        AcquireLock, Acquisition, AttendLock, GetLock, Lock, Release, ReleaseLock, RenewLock,
+        AcquireLock, Acquisition, GetLock, HeartbeatLock, Lock, Release, ReleaseLock, RenewLock,
         Renewal,
     },
 };
@@ -23,6 +23,8 @@ const STEPS: usize = 15_000;
 const SEEDS: [u64; 3] = [1, 2, 3];
 /// Steps between two comparisons of wake-ups; each comparison costs a round trip.
 const HINTS_EVERY: usize = 20;
+/// Steps between two copies of a partition by export and import.
+const COPY_EVERY: usize = 500;
 
 struct History {
     twins: Twins,
@@ -50,6 +52,12 @@ async fn history(seed: u64) {
         if step % HINTS_EVERY == 0 {
             *history.met.entry("told").or_default() += history.twins.agree_on_hints(&context).await;
         }
+        if step % COPY_EVERY == 0 {
+            let (to, sources) = (format!("copy {step}"), [Source::new(b'l', b"")]);
+            let names = [&b"one"[..], to.as_bytes()];
+            let copied = history.twins.copy(&mut history.locks, names, &sources, &context).await;
+            *history.met.entry("copied").or_default() += copied;
+        }
     }
     for (what, least) in [
         ("acquired", 500),
@@ -62,6 +70,7 @@ async fn history(seed: u64) {
         ("turn", 100),
         ("again", 50),
         ("told", 300),
+        ("copied", 15),
     ] {
         let met = history.met.get(what).copied().unwrap_or_default();
         assert!(met >= least, "seed {seed}: {what} in {:?}", history.met);
@@ -120,12 +129,12 @@ impl History {
                 self.agree(&GetLock { name }, context).await;
             }
             _ => {
-                let attend = self.callers.attend(&mut self.random);
-                let attendance = self.agree(&AttendLock { name, attend }, context).await;
-                if attendance.again {
+                let heartbeat = self.callers.heartbeat(&mut self.random);
+                let answer = self.agree(&HeartbeatLock { name, heartbeat }, context).await;
+                if answer.again {
                     self.note("again");
                 }
-                if !attendance.turns.is_empty() {
+                if !answer.turns.is_empty() {
                     self.note("turn");
                 }
             }

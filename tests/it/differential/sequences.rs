@@ -7,16 +7,18 @@ use bytes::Bytes;
 use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate::{
-    decision::{acknowledgement::Acknowledgement, names::Name, time::Millis},
+    decision::{acknowledgement::Acknowledgement, export::Source, names::Name, time::Millis},
     sequence::{
-        Allocation, Counter, GetSequence, Layout, NextSequence, Reservation, Reserve,
-        ReserveSequence, Sequence,
+        Allocation, Counter, DATED_STEP_MAX, GetSequence, Layout, NextSequence, Reservation,
+        Reserve, ReserveSequence, Sequence,
     },
 };
 
 use crate::support::twins::{States, Twins, play};
 
 const STEPS: usize = 15_000;
+/// Steps between two copies of a sequence.
+const COPY_EVERY: usize = 500;
 const SEQUENCES: usize = 14;
 const SEEDS: [u64; 3] = [1, 2, 3];
 const VALUE_MAX: u64 = i64::MAX as u64;
@@ -51,6 +53,30 @@ async fn both_executors_of_every_sequence_decision_agree() {
     play(&SEEDS, history).await;
 }
 
+/// The highest value of a short serial is below the largest step.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeat_with_a_step_above_the_highest_value_gets_the_same_value() {
+    let (twins, mut counters) = (Twins::new().await, States::new());
+    let layout = Layout::parse("{yyyyMMdd}{n:01}", 0, Millis(0)).unwrap();
+    let name = |text: &'static str| Name::parse(Bytes::from(text)).unwrap();
+    let next = NextSequence {
+        sequence: Sequence::new(&name("short"), Some(Arc::new(layout))),
+        count: 1,
+        step: DATED_STEP_MAX,
+        floor: None,
+        request: Some(name("request")),
+        reserve: None,
+        confirmed: None,
+    };
+    assert!(next.sequence.value_max() < next.step);
+    for is_repeat in [false, true] {
+        let given = twins.agree(&mut counters, &next, "short").await;
+        let is_replayed =
+            matches!(given, Allocation::Given { replayed, .. } if replayed == is_repeat);
+        assert!(is_replayed, "{given:?}");
+    }
+}
+
 async fn history(seed: u64) {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let sequences = (0..SEQUENCES).map(|number| sequence(number, &mut random)).collect();
@@ -71,6 +97,9 @@ async fn history(seed: u64) {
         let context = format!("seed {seed}, step {step}");
         history.pass_time().await;
         history.decide(&context).await;
+        if step % COPY_EVERY == 0 {
+            history.copy(step, &context).await;
+        }
     }
     for (outcome, least) in [
         ("given", 1000),
@@ -78,6 +107,7 @@ async fn history(seed: u64) {
         ("out of range", 10),
         ("too far", 20),
         ("unreserved", 100),
+        ("copied", 20),
     ] {
         let met = history.outcomes.get(outcome).copied().unwrap_or_default();
         assert!(met >= least, "seed {seed}: {:?}", history.outcomes);
@@ -92,7 +122,7 @@ fn sequence(number: usize, random: &mut ChaCha8Rng) -> (Sequence, Option<Reserve
     let offset = random.random_range(-840..=840);
     let layout = Layout::parse(pattern, offset, Millis(ahead)).unwrap();
     let layout = random.random_bool(0.8).then(|| Arc::new(layout));
-    let reserve = Reserve { block: 5, confirmation: Acknowledgement::NONE };
+    let reserve = Reserve { block: 5, acknowledgement: Acknowledgement::NONE };
     (Sequence::new(&name, layout), random.random_bool(0.3).then_some(reserve))
 }
 
@@ -128,6 +158,17 @@ impl History {
         }
     }
 
+    /// Copies a sequence by export and import.
+    async fn copy(&mut self, step: usize, context: &str) {
+        let (from, _) = self.sequences.choose(&mut self.random).unwrap();
+        let replays = (b'a'..b'd').map(|request| Source::new(b'r', &[request]));
+        let sources: Vec<Source> = replays.chain([Source::new(b'c', b"")]).collect();
+        let (from, to) = (from.partition().to_vec(), format!("copy {step}"));
+        let names = [&from[..], to.as_bytes()];
+        let copied = self.twins.copy(&mut self.counters, names, &sources, context).await;
+        *self.outcomes.entry("copied").or_default() += copied;
+    }
+
     async fn reserve(&mut self, index: usize, context: &str) {
         let last = self.last(index).await;
         let sequence = self.sequences[index].0.clone();
@@ -137,8 +178,12 @@ impl History {
             0 => self.random.random_range(0..1_000_000),
             _ => self.random.random_range(0..20),
         };
-        let decision =
-            ReserveSequence { sequence, last: needed, ahead, confirmation: Acknowledgement::NONE };
+        let decision = ReserveSequence {
+            sequence,
+            last: needed,
+            ahead,
+            acknowledgement: Acknowledgement::NONE,
+        };
         let (native, redis) = self.twins.both(&mut self.counters, &decision).await;
         let redis = redis.unwrap();
         // Only Redis has an epoch.

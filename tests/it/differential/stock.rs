@@ -13,6 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use tollgate::{
     decision::{
         Decision,
+        export::Source,
         names::Name,
         time::{Millis, Timestamp},
     },
@@ -55,6 +56,9 @@ async fn history(seed: u64) {
         if step % 1000 == 999 {
             history.compare_state(&context).await;
         }
+        if step % 300 == 0 {
+            history.copy(step, &context).await;
+        }
         if !seed.is_multiple_of(2) && step % 3000 == 2999 {
             history.crowd(&context).await;
         }
@@ -76,6 +80,7 @@ async fn history(seed: u64) {
         ("Unknown", 20),
         ("NotFound", 1),
         ("()", 100),
+        ("copied", 100),
     ] {
         assert!(met(outcome) >= least, "seed {seed}: {outcome} of {:?}", history.outcomes);
     }
@@ -215,6 +220,20 @@ impl History {
             }
         }
         self.compare_state(context).await;
+    }
+
+    /// Copies a sku by export and import.
+    async fn copy(&mut self, step: usize, context: &str) {
+        let orders = ["a", "b", "c", "d", "e", "f", "g", "h}", "i j", "k%"];
+        let orders = orders.map(|order| Source::new(b'o', order.as_bytes()));
+        let replays = [b"r", b"s", b"t"].map(|request| Source::new(b'r', request));
+        let whole = [b's', b'h', b'b'].map(|letter| Source::new(letter, b""));
+        let sources: Vec<Source> = whole.into_iter().chain(orders).chain(replays).collect();
+        let to = format!("copy {step}");
+        let names = [self.name(&SKUS), parse(to)];
+        let names = names.each_ref().map(Name::as_bytes);
+        let copied = self.twins.copy(&mut self.skus, names, &sources, context).await;
+        *self.outcomes.entry("copied".to_owned()).or_default() += copied;
     }
 
     async fn agree<D, T>(&mut self, decision: &D, context: &str) -> D::Outcome

@@ -164,7 +164,7 @@ async fn next(engine: &Engine, sequence: &str) -> Result<u64, Error> {
         reserve: None,
         confirmed: None,
     };
-    match engine.run(&next, monotonic() + Duration::from_secs(30)).await? {
+    match engine.store(&next, monotonic() + Duration::from_secs(30)).await? {
         Allocation::Given { range, .. } => Ok(range.last),
         other => panic!("{other:?}"),
     }
@@ -172,7 +172,7 @@ async fn next(engine: &Engine, sequence: &str) -> Result<u64, Error> {
 
 async fn last(engine: &Engine, sequence: &str) -> u64 {
     let get = GetSequence { sequence: Sequence::new(&name(sequence), None) };
-    let last = engine.run(&get, monotonic() + Duration::from_secs(30)).await.unwrap();
+    let last = engine.store(&get, monotonic() + Duration::from_secs(30)).await.unwrap();
     last.map_or(0, |(last, _)| last)
 }
 

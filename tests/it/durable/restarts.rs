@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pb::{AdmitDecision, ConfirmOutcome, ReserveOutcome, TaskState};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 
 use crate::support::{
     process::{Server, TempFile, TempFolder},

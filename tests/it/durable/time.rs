@@ -45,7 +45,7 @@ impl Kept {
     async fn acquire(&self, owner: &str, length: Millis) -> Acquisition {
         let (name, owner) = (name("nightly"), name(owner));
         let decision = AcquireLock { name, owner, lease_duration: length, place: None };
-        self.engine.run(&decision, monotonic() + Duration::from_secs(30)).await.unwrap()
+        self.engine.store(&decision, monotonic() + Duration::from_secs(30)).await.unwrap()
     }
 
     fn advance(&self, micros: u64) {
@@ -74,7 +74,7 @@ impl Kept {
     async fn stamp(&self) -> u64 {
         let next = next("stamp", "timestamp17");
         let deadline = monotonic() + Duration::from_secs(30);
-        match self.engine.run(&next, deadline).await.unwrap() {
+        match self.engine.store(&next, deadline).await.unwrap() {
             tollgate::sequence::Allocation::Given { range, .. } => range.last,
             other => panic!("{other:?}"),
         }
@@ -82,7 +82,7 @@ impl Kept {
 
     async fn holder(&self) -> Option<Timestamp> {
         let get = GetLock { name: name("nightly") };
-        let view = self.engine.run(&get, monotonic() + Duration::from_secs(30)).await.unwrap();
+        let view = self.engine.store(&get, monotonic() + Duration::from_secs(30)).await.unwrap();
         view.holder.map(|holder| holder.lease.expire)
     }
 }
@@ -158,17 +158,17 @@ async fn a_returned_token_is_never_returned_again_after_a_loss() {
             let (name, place) = (lock.clone(), None);
             let acquire = AcquireLock { name, owner: owner.clone(), lease_duration: length, place };
             // What waits for the disk is not told, and is lost as well.
-            if let Some(acquired) = engine.run(&acquire, deadline).now_or_never() {
+            if let Some(acquired) = engine.store(&acquire, deadline).now_or_never() {
                 let token = lease(acquired.unwrap()).token;
                 assert!(token > last, "{start}: {token} after {last}");
                 last = token;
             }
             let release = ReleaseLock { name: lock, owner, token: None };
-            let _ = engine.run(&release, deadline).now_or_never();
+            let _ = engine.store(&release, deadline).now_or_never();
         }
         // It waits no longer than for the disk.
         let order = next("order", "{n}");
-        let mut giving = std::pin::pin!(engine.run(&order, deadline));
+        let mut giving = std::pin::pin!(engine.store(&order, deadline));
         waited.push((&mut giving).now_or_never().is_none());
         if start == 2 {
             writer.write();
@@ -249,7 +249,7 @@ impl Kept {
         let (name, owner) = (name(lock), name("anybody"));
         let acquire = AcquireLock { name, owner, lease_duration: Millis(1), place: None };
         let deadline = monotonic() + Duration::from_secs(30);
-        let acquired = self.engine.run(&acquire, deadline).now_or_never()?;
+        let acquired = self.engine.store(&acquire, deadline).now_or_never()?;
         Some(lease(acquired.unwrap()).token)
     }
 }

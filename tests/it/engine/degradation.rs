@@ -3,7 +3,7 @@
 use std::{collections::HashSet, fs, process::Stdio, time::Duration};
 
 use pb::{AdmitDecision, CompleteVerdict, RateVerdict, RenewVerdict};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 use tonic::Code;
 use tonic_health::pb::health_check_response::ServingStatus;
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use pb::AdmitDecision;
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 
 use crate::{
     engine::{

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use pb::{AdmitDecision, Algorithm, RateVerdict, TierAction};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 
 use crate::support::{
     rates::{check, configured, cost, limit, rule, tier, under},

@@ -15,9 +15,9 @@ use tollgate::{
         Engine,
         embedded::{Ceiling, Embedded},
     },
-    grpc::client::pb::{self, AdmitDecision, CompleteVerdict, RenewVerdict},
     server::Rules,
 };
+use tollgate_client::pb::{self, AdmitDecision, CompleteVerdict, RenewVerdict};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 

@@ -1,7 +1,7 @@
 //! Names may have any printable characters, and different names share no state.
 
 use pb::{AdmitDecision, CompleteVerdict};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 
 use crate::support::world::{World, capacity};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pb::AdmitDecision;
 use tokio::time::sleep;
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 
 use crate::support::{
     process::{OwnRedis, Server},

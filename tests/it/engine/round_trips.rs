@@ -8,7 +8,7 @@ use crate::support::{
     rates::{check, limit, rule, tier, under},
     world::{Rates, admit, capacity, complete, evict, renew},
 };
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 
 fn leases(pool: &str) -> pb::ListLeasesRequest {
     pb::ListLeasesRequest { pool: pool.into(), ..Default::default() }

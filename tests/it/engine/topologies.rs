@@ -4,7 +4,7 @@
 use std::{process::Command, time::Duration};
 
 use tokio::time::{sleep, timeout};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 use tonic::Code;
 
 use crate::support::{

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use tokio::time::sleep;
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 use tonic::{Code, Request};
 use tonic_health::pb::health_check_response::ServingStatus;
 

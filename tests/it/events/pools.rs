@@ -7,7 +7,7 @@ use std::{
 
 use futures_util::{StreamExt, stream};
 use pb::{Outcome, PoolEventKind as Kind};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 
 use crate::{
     events::watch::Events,

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use futures_util::{StreamExt, future::join_all};
+use futures_util::future::join_all;
 use pb::PoolEventKind;
 use tokio::time::timeout;
-use tollgate::grpc::client::{Client, pb};
+use tollgate_client::{Connection, Watch, Watched, pb};
 use tonic::{Code, Streaming};
 use tonic_types::StatusExt;
 
@@ -98,17 +98,13 @@ async fn an_event_has_the_fields_of_its_change(world: World) {
     assert_eq!((event.outcome(), event.capacity), (pb::Outcome::Unspecified, Some(60)));
     assert_eq!(micros(event.event_time), START + 1_000_000);
 
-    // The same event from the client of this crate.
-    let client = Client::connect(&world.address).await.unwrap();
-    let mut told = Box::pin(client.watch_pool("p", Some("0")).await.unwrap());
-    let first = told.next().await.unwrap().unwrap();
-    assert_eq!(first.cursor, event.cursor);
-    let first = first.event.unwrap();
-    assert_eq!(
-        (first.device_and_task(), first.token),
-        ((&b"d"[..], &b"t"[..]), lease.fencing_token)
-    );
-    let refused = client.watch_pool("", None).await.err().unwrap();
+    // The same event from the client library.
+    let connection = Connection::open(&world.address).await.unwrap();
+    let mut watch =
+        Watch::<pb::PoolEvent>::open(connection.clone(), "p", Some("0".to_owned())).await.unwrap();
+    let Ok(Watched::Event(first)) = watch.next().await else { panic!("no event") };
+    assert_eq!(first, event);
+    let refused = Watch::<pb::PoolEvent>::open(connection, "", None).await.unwrap_err();
     assert_eq!(refused.code, "INVALID_ARGUMENT");
 }
 

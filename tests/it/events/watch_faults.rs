@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
-use tollgate::{decision::time::monotonic, grpc::client::pb};
+use tollgate::decision::time::monotonic;
+use tollgate_client::pb;
 use tonic::{Code, Status, transport::Channel};
 use tonic_types::StatusExt;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pb::RateEventKind::{self, Banned, Gap, Throttled, Unbanned, Warned};
 use tokio::time::timeout;
-use tollgate::grpc::client::{Client, pb};
+use tollgate_client::{Connection, Watch, Watched, pb};
 use tonic::{Code, Request, Streaming};
 use tonic_types::StatusExt;
 
@@ -155,20 +155,15 @@ async fn bans_and_unbans_of_an_operator_are_events(world: World) {
     let times: Vec<u64> = told.iter().map(|event| micros(event.event_time)).collect();
     assert_eq!(times, [0, 1_000_000, 1_000_000, 1_000_000].map(|since| START + since));
 
-    // The same events from the client of this crate.
-    let client = Client::connect(&world.address).await.unwrap();
-    let mut stream = client.watch_rates("p", Some("0")).await.unwrap();
+    // The same events from the client library.
+    let connection = Connection::open(&world.address).await.unwrap();
+    let mut watch =
+        Watch::<pb::RateEvent>::open(connection.clone(), "p", Some("0".to_owned())).await.unwrap();
     for event in told {
-        let plain = stream.next().await.unwrap().unwrap();
-        assert_eq!((&*plain.cursor, &*plain.key), (&*event.cursor, "k"));
-        let kind = format!("RATE_EVENT_KIND_{}", plain.kind.name());
-        assert_eq!(kind, event.kind().as_str_name());
-        assert_eq!(plain.time.unwrap().0, micros(event.event_time));
-        assert_eq!(plain.actor, event.actor);
-        let until = plain.ban.map(|ban| ban.until.0);
-        assert_eq!(until, event.ban.map(|ban| micros(ban.until)));
+        let Ok(Watched::Event(same)) = watch.next().await else { panic!("no event") };
+        assert_eq!(same, event);
     }
-    let refused = client.watch_rates("none", None).await.unwrap_err();
+    let refused = Watch::<pb::RateEvent>::open(connection, "none", None).await.unwrap_err();
     assert_eq!(refused.code, "NOT_FOUND");
 }
 

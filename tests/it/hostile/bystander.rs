@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use pb::AdmitDecision;
 use tokio::{sync::oneshot, task::JoinHandle, time::sleep};
-use tollgate::{decision::time::monotonic, grpc::client::pb};
+use tollgate::decision::time::monotonic;
+use tollgate_client::pb;
 
 use crate::support::{
     process::Server,

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 use futures_util::{StreamExt, stream};
 use pb::{EnqueueStatus, TaskState};
 use tokio::time::sleep;
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 
 use super::bystander::Bystander;
 use crate::support::{

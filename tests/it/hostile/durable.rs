@@ -22,9 +22,9 @@ use tollgate::{
         Engine,
         embedded::{Durability, Embedded},
     },
-    grpc::client::pb,
     server::Rules,
 };
+use tollgate_client::pb;
 use tonic::{Code, Request, transport::Channel};
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,

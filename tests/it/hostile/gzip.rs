@@ -8,7 +8,7 @@ use pb::{
 };
 use prost::Message;
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 use tonic::{Code, Status, codec::CompressionEncoding, transport::Channel};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_types::StatusExt;

@@ -7,7 +7,7 @@ use flate2::{Compression, write::GzEncoder};
 use h2::client::SendRequest;
 use prost::Message;
 use tokio::{net::TcpSocket, time::timeout};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 use tonic::{
     Code, Status,
     codegen::http::{HeaderMap, Request},

@@ -24,10 +24,8 @@ use tokio::{
     task::{JoinHandle, JoinSet},
     time::{sleep, timeout},
 };
-use tollgate::{
-    decision::time::monotonic,
-    grpc::client::pb::{self, CompleteVerdict},
-};
+use tollgate::decision::time::monotonic;
+use tollgate_client::pb::{self, CompleteVerdict};
 use tonic::{
     Code, Status,
     codegen::http::{HeaderMap, Request as Http},

@@ -9,7 +9,8 @@ use tokio::{
     net::TcpStream,
     time::{sleep, timeout},
 };
-use tollgate::{decision::time::monotonic, grpc::client::pb};
+use tollgate::decision::time::monotonic;
+use tollgate_client::pb;
 use tonic::Code;
 use tonic_types::StatusExt;
 

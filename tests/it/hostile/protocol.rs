@@ -10,7 +10,7 @@ use tokio::{
     net::TcpStream,
     time::timeout,
 };
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 use tonic::codegen::http::{HeaderMap, Method, Request};
 
 use super::bystander::Bystander;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pb::EnqueueStatus;
 use tokio::time::sleep;
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 use tonic::{Code, Status};
 
 use super::cost::{client_of, large, patient, redis_in_memory};

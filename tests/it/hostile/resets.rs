@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tollgate::{decision::time::monotonic, grpc::client::pb};
+use tollgate::decision::time::monotonic;
+use tollgate_client::pb;
 
 use super::{
     bystander::Bystander,

@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::task::spawn_blocking;
-use tollgate::grpc::client::pb::{
+use tollgate_client::pb::{
     self, lock_service_client::LockServiceClient, rate_service_client::RateServiceClient,
 };
 

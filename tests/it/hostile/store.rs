@@ -7,7 +7,7 @@ mod repeats;
 use std::{fs, process::Stdio};
 
 use pb::{AdmitDecision, CompleteVerdict, RateVerdict};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 use tonic::{Code, Status};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_types::StatusExt;

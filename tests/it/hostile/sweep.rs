@@ -24,8 +24,8 @@ use tollgate::{
         Engine,
         embedded::{Disk, Durability, Embedded},
     },
-    grpc::client::pb,
 };
+use tollgate_client::pb;
 
 use super::{
     bystander::Bystander,
@@ -85,7 +85,7 @@ async fn admit_all(
             place: None,
         };
         let decisions: Vec<AdmitTask> = (first..tasks.min(first + 1000)).map(task).collect();
-        let answers = engine.run_all(&decisions, monotonic() + PATIENCE).await.unwrap();
+        let answers = engine.store_all(&decisions, monotonic() + PATIENCE).await.unwrap();
         assert!(answers.iter().all(|answer| answer.as_ref().unwrap().is_granted()));
     }
 }
@@ -93,7 +93,7 @@ async fn admit_all(
 /// Returns the number of a pool's last event. The read itself ends no lease.
 async fn last_event(engine: &Engine, pool: &str) -> u64 {
     let read = ReadEvents { pool: name(pool), after: After { number: None, limit: 1 } };
-    engine.run(&read, monotonic() + PATIENCE).await.unwrap().last
+    engine.store(&read, monotonic() + PATIENCE).await.unwrap().last
 }
 
 /// Steps the time beyond all leases. Returns the time until the pool has so many more events.
@@ -200,7 +200,7 @@ async fn h5_many_pools_of_one_process_end_in_time() {
     for number in (0..POOLS).step_by(1000) {
         let (pool, begin) = (format!("pool-{number}"), monotonic());
         let read = ReadEvents { pool: name(&pool), after: After { number: Some(0), limit: 10 } };
-        while engine.run(&read, monotonic() + PATIENCE).await.unwrap().events.len() < 2 {
+        while engine.store(&read, monotonic() + PATIENCE).await.unwrap().events.len() < 2 {
             assert!(begin.elapsed() < IN_TIME + SLACK, "{pool}");
             sleep(Duration::from_millis(10)).await;
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use prost::Message;
 use tokio::time::{sleep, timeout};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 
 use super::{
     bystander::Bystander,

@@ -8,7 +8,7 @@ mod lapse;
 use std::time::Duration;
 
 use tokio::{task::JoinHandle, time::timeout};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 use tonic::{Request, Status};
 
 use crate::support::{

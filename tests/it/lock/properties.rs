@@ -10,10 +10,10 @@ use tollgate::{
         Decision, State,
         names::Name,
         time::{Millis, Timestamp},
-        waiters::{Attend, Place, Turn, Waits},
+        waiters::{Heartbeat, Place, Turn, Waits},
     },
     lock::{
-        AcquireLock, Acquisition, AttendLock, GetLock, Lock, Release, ReleaseLock, RenewLock,
+        AcquireLock, Acquisition, GetLock, HeartbeatLock, Lock, Release, ReleaseLock, RenewLock,
         Renewal,
     },
 };
@@ -35,7 +35,7 @@ enum Op {
         owner: u8,
     },
     /// A heartbeat of a server.
-    Attend {
+    Heartbeat {
         server: u8,
     },
     /// The client of a waiting call disconnects.
@@ -53,7 +53,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         5 => (owner.clone(), any::<bool>()).prop_map(|(owner, waits)| Op::Acquire { owner, waits }),
         3 => (owner.clone(), any::<bool>()).prop_map(|(owner, stale)| Op::Release { owner, stale }),
         1 => owner.clone().prop_map(|owner| Op::Renew { owner }),
-        3 => (0..2u8).prop_map(|server| Op::Attend { server }),
+        3 => (0..2u8).prop_map(|server| Op::Heartbeat { server }),
         1 => owner.prop_map(|owner| Op::Leave { owner }),
         2 => (0..900u64).prop_map(|millis| Op::Pass { millis }),
     ];
@@ -188,32 +188,32 @@ impl Seen {
                     Renewal::NotHeld => assert!(!self.held_by(owner)),
                 }
             }
-            Op::Attend { server } => self.attend(server, None),
+            Op::Heartbeat { server } => self.heartbeat(server, None),
             Op::Leave { owner } => {
                 let gone = (owner.to_string().into_bytes().into(), u64::from(owner) + 1);
                 self.waiting.retain(|_, (by, _)| *by != owner);
-                self.attend(owner % 2, Some(gone));
+                self.heartbeat(owner % 2, Some(gone));
             }
         }
     }
 
-    fn attend(&mut self, server: u8, gone: Option<(Box<[u8]>, u64)>) {
+    fn heartbeat(&mut self, server: u8, gone: Option<(Box<[u8]>, u64)>) {
         let channel = format!("server{server}").into();
-        let attend = Attend { channel, keep: KEEP, gone };
+        let heartbeat = Heartbeat { channel, keep: KEEP, gone };
         let was_known = self.known[usize::from(server)] > self.now;
-        let attendance = self.take(&AttendLock { name: name("l".into()), attend });
+        let answer = self.take(&HeartbeatLock { name: name("l".into()), heartbeat });
         if self.take(&GetLock { name: name("l".into()) }).waiters == 0 {
             self.waiting.clear();
             return;
         }
         // The places of the server are kept, unless other calls have removed them.
         let was_lost = std::mem::take(&mut self.lost[usize::from(server)]);
-        assert_eq!(attendance.again, was_lost || !was_known);
+        assert_eq!(answer.again, was_lost || !was_known);
         self.known[usize::from(server)] = self.now + KEEP.micros();
         let is_free = self.holder.is_none_or(|(_, _, end)| end <= self.now);
         let next = self.first().filter(|first| is_free && first % 2 == server);
         let next: Vec<u64> = next.map(|first| u64::from(first) + 1).into_iter().collect();
-        let turns: Vec<u64> = attendance.turns.iter().map(|(number, _)| *number).collect();
+        let turns: Vec<u64> = answer.turns.iter().map(|(number, _)| *number).collect();
         assert_eq!(turns, next);
     }
 }

@@ -7,11 +7,11 @@ use tollgate::{
     decision::{
         names::Name,
         time::Millis,
-        waiters::{Attend, Place, Turn},
+        waiters::{Heartbeat, Place, Turn},
     },
-    grpc::client::pb::{self, lock_service_client::LockServiceClient},
-    lock::{AcquireLock, Acquisition, AttendLock, GetLock, Lock},
+    lock::{AcquireLock, Acquisition, GetLock, HeartbeatLock, Lock},
 };
+use tollgate_client::pb::{self, lock_service_client::LockServiceClient};
 use tonic::{Request, transport::Channel};
 
 use crate::support::{
@@ -179,9 +179,9 @@ async fn an_owner_with_two_waiting_calls_has_one_ticket() {
     assert_eq!(ticket(&decide(ask("b", Some((3, 0, "s")))).await), first);
     // The first call ends: the place belongs to the second call.
     let gone = Some((Box::from(&b"b"[..]), 1));
-    let attend = Attend { channel: "s".into(), keep: Millis(60_000), gone };
+    let heartbeat = Heartbeat { channel: "s".into(), keep: Millis(60_000), gone };
     let name = ask("a", None).name;
-    twins.agree(&mut locks, &AttendLock { name: name.clone(), attend }, "").await;
+    twins.agree(&mut locks, &HeartbeatLock { name: name.clone(), heartbeat }, "").await;
     let view = twins.agree(&mut locks, &GetLock { name }, "").await;
     assert_eq!(view.waiters, 2);
     twins.time.advance(30_000_000).await;

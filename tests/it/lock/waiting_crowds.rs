@@ -4,9 +4,9 @@ use tollgate::{
     admission::{AdmitTask, ConfigurePool, Overrides, Pool},
     decision::{
         time::Millis,
-        waiters::{Attend, Turn, Waits},
+        waiters::{Heartbeat, Turn, Waits},
     },
-    lock::{AcquireLock, Acquisition, AttendLock, GetLock, Lock, ReleaseLock},
+    lock::{AcquireLock, Acquisition, GetLock, HeartbeatLock, Lock, ReleaseLock},
 };
 
 use crate::{
@@ -94,13 +94,13 @@ async fn waiters_of_a_dead_server_delay_no_other_waiter() {
     let (twins, mut locks) = dead_crowd().await;
     let alive = ask("b", Some((1, 0, "alive")));
     let ticket = ticket(&twins.agree(&mut locks, &alive, "").await);
-    let attend = Attend { channel: "alive".into(), keep: Millis(1500), gone: None };
-    let attend = AttendLock { name: ask("a", None).name, attend };
+    let heartbeat = Heartbeat { channel: "alive".into(), keep: Millis(1500), gone: None };
+    let heartbeat = HeartbeatLock { name: ask("a", None).name, heartbeat };
     // The call and the first heartbeat have removed 500 places each, and more may have lapsed.
-    let attended = twins.agree(&mut locks, &attend, "").await;
-    assert_eq!((attended.frees_in, &*attended.turns), (Some(Millis(1)), &[][..]));
-    let attended = twins.agree(&mut locks, &attend, "").await;
-    assert_eq!((attended.frees_in, attended.turns.len()), (None, 1));
+    let answer = twins.agree(&mut locks, &heartbeat, "").await;
+    assert_eq!((answer.frees_in, &*answer.turns), (Some(Millis(1)), &[][..]));
+    let answer = twins.agree(&mut locks, &heartbeat, "").await;
+    assert_eq!((answer.frees_in, answer.turns.len()), (None, 1));
     let outcome = twins.agree(&mut locks, &ask("b", Some((1, ticket, "alive"))), "").await;
     assert!(matches!(outcome, Acquisition::Acquired { .. }), "{outcome:?}");
 }

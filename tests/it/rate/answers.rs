@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pb::{Algorithm, RateVerdict, TierAction};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 use tonic::{Code, Request};
 
 use crate::support::{

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pb::{Algorithm, TierAction};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt;
 

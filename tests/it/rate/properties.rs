@@ -71,7 +71,7 @@ impl Run {
         let (name, rule) = (MeterName::new(None, &key), self.rule.clone());
         let check = CheckRate { name, rule, cost, request: None };
         let deadline = monotonic() + Duration::from_secs(30);
-        match self.engine.run(&check, deadline).await.unwrap() {
+        match self.engine.store(&check, deadline).await.unwrap() {
             Checked::Decided { answer, .. } => answer,
             Checked::TooManyNames => panic!("one name"),
         }

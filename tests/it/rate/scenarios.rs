@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pb::{Algorithm, RateVerdict, TierAction};
 use tokio::task::JoinSet;
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 use tonic::Code;
 
 use crate::support::{

@@ -1,6 +1,6 @@
 //! Invalid requests for serial numbers, and invalid entries of their configuration.
 
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 use tonic::Code;
 use tonic_types::StatusExt;
 

@@ -274,7 +274,7 @@ async fn an_acknowledgement_of_another_epoch_is_invalid() {
         sequence: sequence.clone(),
         last: 1,
         ahead: 9,
-        confirmation: Acknowledgement::NONE,
+        acknowledgement: Acknowledgement::NONE,
     };
     let ours = twins.both(&mut states, &reserve).await.1.unwrap();
     let foreign = Reservation { upto: 10, epoch: b"another".to_vec() };
@@ -285,7 +285,7 @@ async fn an_acknowledgement_of_another_epoch_is_invalid() {
             step: 1,
             floor: None,
             request: None,
-            reserve: Some(Reserve { block: 5, confirmation: Acknowledgement::NONE }),
+            reserve: Some(Reserve { block: 5, acknowledgement: Acknowledgement::NONE }),
             confirmed: confirmed.clone(),
         };
         let outcome = twins.both(&mut states, &next).await.1.unwrap();

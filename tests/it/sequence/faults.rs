@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 use tonic::Code;
 
 use crate::support::{

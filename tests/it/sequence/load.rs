@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tokio::task::JoinSet;
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 
 use crate::support::{
     process::{OwnRedis, Server},

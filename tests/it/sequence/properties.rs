@@ -43,7 +43,7 @@ fn decision(asked: &Asked, layout: Option<Arc<Layout>>, reserve: bool) -> NextSe
         step: asked.step,
         floor: asked.floor,
         request,
-        reserve: reserve.then_some(Reserve { block: 5, confirmation: Acknowledgement::NONE }),
+        reserve: reserve.then_some(Reserve { block: 5, acknowledgement: Acknowledgement::NONE }),
         confirmed: None,
     }
 }

@@ -260,7 +260,7 @@ async fn e22_a_repeat_gets_the_same_numbers(world: World) {
         world.advance(Duration::from_secs(299)).await;
         let again = world.next(asked.clone()).await;
         let expected =
-            tollgate::grpc::client::pb::NextSequenceResponse { replayed: true, ..first.clone() };
+            tollgate_client::pb::NextSequenceResponse { replayed: true, ..first.clone() };
         assert_eq!(again, expected);
         // The same request id in another sequence is another request.
         let other = world.next(many(3, named("order 17", next(&format!("{name}, other"))))).await;

@@ -6,7 +6,7 @@ use futures_util::future::{Either, select};
 use h2::{RecvStream, SendStream, client::SendRequest};
 use prost::Message;
 use tokio::{net::TcpStream, time::timeout};
-use tollgate::grpc::client::pb::{self, AdmitDecision};
+use tollgate_client::pb::{self, AdmitDecision};
 use tonic::{
     Code,
     codegen::http::{HeaderMap, Request},

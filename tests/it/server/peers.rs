@@ -8,7 +8,7 @@ use tokio::{
     net::TcpStream,
     time::{sleep, timeout},
 };
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 use tonic::{Code, Request, transport::Channel};
 use tonic_types::StatusExt;
 

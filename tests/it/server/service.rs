@@ -10,7 +10,7 @@ use std::{
 
 use pb::{AdmitDecision, CompleteVerdict};
 use tokio::time::{sleep, timeout};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 use tonic::{Code, Request, transport::Channel};
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::grpc::client::pb::{
-    self, CancelOutcome, ConfirmOutcome, ReservationState, ReserveOutcome,
-};
+use tollgate_client::pb::{self, CancelOutcome, ConfirmOutcome, ReservationState, ReserveOutcome};
 use tonic::Code;
 use tonic_types::StatusExt;
 

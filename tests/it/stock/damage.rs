@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tollgate::grpc::client::pb::{ConfirmOutcome, ReserveOutcome};
+use tollgate_client::pb::{ConfirmOutcome, ReserveOutcome};
 use tonic::Code;
 
 use crate::support::{

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tollgate::grpc::client::pb::{CancelOutcome, ConfirmOutcome, ReserveOutcome};
+use tollgate_client::pb::{CancelOutcome, ConfirmOutcome, ReserveOutcome};
 use tonic::Code;
 
 use crate::support::{

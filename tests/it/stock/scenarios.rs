@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tollgate::grpc::client::pb::{ConfirmOutcome, ReservationState, ReserveOutcome};
+use tollgate_client::pb::{ConfirmOutcome, ReservationState, ReserveOutcome};
 use tonic::Code;
 use tonic_types::StatusExt;
 

@@ -1,5 +1,7 @@
 //! The requests of callers to a pool.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -111,7 +113,7 @@ impl Pool {
     }
 }
 
-pub async fn run(part: Part, ask: Ask, engine: &Engine) -> Result<Answer, Error> {
+pub async fn run(part: Part, ask: Ask, engine: &Arc<Engine>) -> Result<Answer, Error> {
     let (pool, settings) = (name(&part.text('p')), settings(part));
     let of = |(device, task): Task| TaskName {
         pool: name(&part.text('p')),
@@ -125,47 +127,49 @@ pub async fn run(part: Part, ask: Ask, engine: &Engine) -> Result<Answer, Error>
                 (name(&text('d', device)), task.map(|task| name(&text('t', task))));
             let lease_duration = Some(Millis(length));
             let admit = AdmitTask { pool, device, task, lease_duration, settings, place: None };
-            Answer::Admitted(engine.run(&admit, by).await?)
+            Answer::Admitted(engine.submit(&admit, by).await?.outcome)
         }
         Ask::Complete { task, token, is_done } => {
             let outcome = if is_done { Outcome::Succeeded } else { Outcome::Failed };
             let (name, result) = (of(task), Bytes::new());
             let complete = CompleteTask { name, token, outcome, result, settings };
-            Answer::Completed(engine.run(&complete, by).await?)
+            Answer::Completed(engine.submit(&complete, by).await?.outcome)
         }
         Ask::Renew { task, token, length } => {
             let (name, lease_duration) = (of(task), Some(Millis(length)));
             let renew = RenewTask { name, token, lease_duration, settings };
-            Answer::Renewed(engine.run(&renew, by).await?)
+            Answer::Renewed(engine.submit(&renew, by).await?.outcome)
         }
         Ask::Evict(task) => {
             let (name, reason) = (of(task), Bytes::new());
-            Answer::Evicted(engine.run(&EvictTask { name, reason, settings }, by).await?)
+            Answer::Evicted(engine.submit(&EvictTask { name, reason, settings }, by).await?.outcome)
         }
         Ask::Enqueue(task) => {
             let (name, payload) = (of(task), Bytes::new());
             let enqueue = EnqueueTask { name, payload, ends: None, settings };
-            Answer::Enqueued(engine.run(&enqueue, by).await?)
+            Answer::Enqueued(engine.submit(&enqueue, by).await?.outcome)
         }
         Ask::Cancel(task) => {
             let cancel = CancelTask { name: of(task), settings };
-            Answer::Cancelled(engine.run(&cancel, by).await?)
+            Answer::Cancelled(engine.submit(&cancel, by).await?.outcome)
         }
         Ask::Configure { capacity, is_paused } => {
             let (capacity, paused) = (Some(capacity), Some(is_paused));
             let overrides = Overrides { capacity, paused, ..Overrides::default() };
             let configure = ConfigurePool { pool, overrides, reset: false, settings };
-            Answer::View(engine.run(&configure, by).await?)
+            Answer::View(engine.submit(&configure, by).await?.outcome)
         }
         Ask::Events { after } => {
             let after = After { number: Some(after), limit: 100 };
-            Answer::Events(engine.run(&ReadEvents { pool, after }, by).await?)
+            Answer::Events(engine.submit(&ReadEvents { pool, after }, by).await?.outcome)
         }
-        Ask::Sweep => Answer::Swept(engine.run(&SweepPool { pool, settings }, by).await?),
-        Ask::View => Answer::View(engine.run(&GetPool { pool, settings }, by).await?),
+        Ask::Sweep => {
+            Answer::Swept(engine.submit(&SweepPool { pool, settings }, by).await?.outcome)
+        }
+        Ask::View => Answer::View(engine.submit(&GetPool { pool, settings }, by).await?.outcome),
         Ask::Leases => {
             let list = ListLeases { pool, limit: 100, after: None };
-            Answer::Leases(engine.run(&list, by).await?)
+            Answer::Leases(engine.submit(&list, by).await?.outcome)
         }
     })
 }

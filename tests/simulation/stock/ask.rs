@@ -1,5 +1,7 @@
 //! The requests of callers about a SKU.
 
+use std::sync::Arc;
+
 use tollgate::{
     decision::time::Millis,
     engine::Engine,
@@ -33,31 +35,31 @@ pub enum Answer {
 pub async fn run(
     part: Part,
     ask: Ask,
-    engine: &Engine,
+    engine: &Arc<Engine>,
 ) -> Result<Answer, tollgate::decision::error::Error> {
     let (sku, of) = (name(&part.text('k')), |order: u32| name(&text('o', order)));
     Ok(match ask {
         Ask::Set(on_hand) => {
-            Answer::Stocked(engine.run(&SetStock { sku, on_hand }, deadline()).await?)
+            Answer::Stocked(engine.submit(&SetStock { sku, on_hand }, deadline()).await?.outcome)
         }
         Ask::Add { delta, request } => {
             let add = AddStock { sku, delta, request: Some(of(request)) };
-            Answer::Stocked(engine.run(&add, deadline()).await?)
+            Answer::Stocked(engine.submit(&add, deadline()).await?.outcome)
         }
         Ask::Reserve { order, quantity, hold, buyer } => {
             let buyer = buyer.map(|(buyer, limit)| Buyer { name: name(&text('b', buyer)), limit });
             let (order, hold) = (of(order), Millis(hold));
             let reserve = ReserveStock { sku, order, quantity, hold, buyer };
-            Answer::Reserved(engine.run(&reserve, deadline()).await?)
+            Answer::Reserved(engine.submit(&reserve, deadline()).await?.outcome)
         }
         Ask::Confirm(order) => {
             let confirm = ConfirmReservation { sku, order: of(order) };
-            Answer::Confirmed(engine.run(&confirm, deadline()).await?)
+            Answer::Confirmed(engine.submit(&confirm, deadline()).await?.outcome)
         }
         Ask::Cancel(order) => {
             let cancel = CancelReservation { sku, order: of(order) };
-            Answer::Cancelled(engine.run(&cancel, deadline()).await?)
+            Answer::Cancelled(engine.submit(&cancel, deadline()).await?.outcome)
         }
-        Ask::Get => Answer::View(engine.run(&GetStock { sku }, deadline()).await?),
+        Ask::Get => Answer::View(engine.submit(&GetStock { sku }, deadline()).await?.outcome),
     })
 }

@@ -1,28 +1,27 @@
 //! Options of `tollgate fleet`, with validation.
 
+mod callers;
+
 use std::time::Duration;
 
 use clap::{Args, value_parser};
 
-use super::{
-    callers::CallerOptions,
-    queue::QueueOptions,
-    sale::SaleOptions,
-    share::{SHARES_MAX, share},
-    task_duration::TaskDuration,
-};
+pub use self::callers::CallerOptions;
+
+use super::task_duration::TaskDuration;
 use crate::{
-    admission::{CAPACITY_MAX, LEASE_MAX, LEASE_MIN},
-    cli::caller::{between, name, server},
+    admission::{ATTEMPTS_MAX, CAPACITY_MAX, LEASE_MAX, LEASE_MIN, PAYLOAD_BYTES_MAX},
+    cli::flags::{between, name, server},
+    stock::HOLD_MIN,
 };
 
-const DEVICES: &str = "Devices (without --rate or --sale)";
-/// Modes without devices.
-const MODES: [&str; 2] = ["rate", "sale"];
-const DEVICES_MAX: i64 = 100_000;
-const REPORT_INTERVAL_MIN: Duration = Duration::from_millis(10);
-const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(86_400);
-const DURATION_MAX: Duration = Duration::from_secs(30 * 86_400);
+const DAY: Duration = Duration::from_secs(86_400);
+/// Maximum sum of shares. Floating-point sums such as 0.7 + 0.2 + 0.1 can slightly exceed 1.
+const SHARES_MAX: f64 = 1.0 + 1e-9;
+/// Maximum number of devices or buyers.
+const ACTORS_MAX: i64 = 100_000;
+/// Maximum number of tasks or items.
+const ITEMS_MAX: i64 = 1_000_000;
 
 /// Text after the options in `--help`.
 pub const HELP: &str = "\
@@ -93,79 +92,151 @@ pub struct FleetOptions {
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
 
+    /// Options of devices.
+    #[command(flatten)]
+    pub device: DeviceOptions,
+
+    /// Options of --queued.
+    #[command(flatten)]
+    pub queue: QueueOptions,
+
+    /// Options of --rate.
+    #[command(flatten)]
+    pub callers: CallerOptions,
+
+    /// Options of --sale.
+    #[command(flatten)]
+    pub sale_options: SaleOptions,
+}
+
+/// Options of devices.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Devices (without --rate or --sale)")]
+#[group(conflicts_with_all = ["rate", "sale"])]
+pub struct DeviceOptions {
     /// The pool to ask for slots
-    #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "NAME", default_value = "fleet", value_parser = name)]
     pub pool: String,
 
     /// Number of devices
-    #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "N", default_value_t = 100)]
-    #[arg(value_parser = value_parser!(u32).range(1..=DEVICES_MAX))]
+    #[arg(value_parser = value_parser!(u32).range(1..=ACTORS_MAX))]
     pub devices: u32,
 
     /// Interval between two reports of a device; varied by a tenth, starts spread over one interval
     /// (200ms)
-    #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = report_interval)]
     #[arg(default_value_if("queued", "true", "200ms"))]
     pub report_interval: Duration,
 
     /// Duration of a task: `3s`, or drawn from `2s..5s` (uniform), `exp:3s` (exponential),
     /// `normal:3s,500ms` (mean, deviation) (50ms..150ms)
-    #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "DURATION", default_value = "2s..5s")]
     #[arg(default_value_if("queued", "true", "50ms..150ms"))]
     pub task_duration: TaskDuration,
 
     /// Requested lease; a full pool refuses devices until a lease ends or a task is reported
     /// (500ms)
-    #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = lease)]
     #[arg(default_value_if("queued", "true", "500ms"))]
     pub lease: Duration,
 
     /// Set the capacity of the pool before the start [default: unchanged]
-    #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "SLOTS")]
     #[arg(value_parser = value_parser!(u32).range(0..=i64::from(CAPACITY_MAX)))]
     pub capacity: Option<u32>,
 
     /// Share of devices that take a task and never report: 0..1 or `10%` (5%)
-    #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
     #[arg(default_value_if("queued", "true", "5%"))]
     pub silent: f64,
 
     /// Share of devices that report only after the end of the lease (5%)
-    #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
     #[arg(default_value_if("queued", "true", "5%"))]
     pub late: f64,
 
     /// Share of devices that crash during a task, restart and run it again (5%)
-    #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
     #[arg(default_value_if("queued", "true", "5%"))]
     pub crashes: f64,
 
     /// Share of devices, of any kind, that send every message twice (5%)
-    #[arg(help_heading = DEVICES, conflicts_with_all = MODES)]
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
     #[arg(default_value_if("queued", "true", "5%"))]
     pub duplicates: f64,
+}
 
-    /// Options of --rate.
-    #[command(flatten)]
-    pub callers: CallerOptions,
+/// Options of queued tasks.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Queued tasks (with --queued)")]
+#[group(requires = "queued")]
+pub struct QueueOptions {
+    /// Number of tasks, distributed over the devices
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(value_parser = value_parser!(u32).range(1..=ITEMS_MAX))]
+    pub tasks: u32,
 
-    /// Options of --queued.
-    #[command(flatten)]
-    pub queue: QueueOptions,
+    /// Share of attempts that fail
+    #[arg(long, value_name = "SHARE", default_value = "5%")]
+    #[arg(value_parser = share)]
+    pub fail: f64,
 
-    /// Options of --sale.
-    #[command(flatten)]
-    pub sale_options: SaleOptions,
+    /// Maximum number of attempts before a task is dead
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = value_parser!(u32).range(1..=i64::from(ATTEMPTS_MAX)))]
+    pub max_attempts: u32,
+
+    /// Size of each task's payload, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 64)]
+    #[arg(value_parser = value_parser!(u32).range(0..=PAYLOAD_BYTES_MAX as i64))]
+    pub payload: u32,
+}
+
+/// Options of the flash sale.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Buyers (with --sale)")]
+#[group(requires = "sale")]
+pub struct SaleOptions {
+    /// Number of items on sale
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(value_parser = value_parser!(u32).range(1..=ITEMS_MAX))]
+    pub items: u32,
+
+    /// Number of buyers; each wants one item
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(value_parser = value_parser!(u32).range(1..=ACTORS_MAX))]
+    pub buyers: u32,
+
+    /// Time within which all buyers arrive
+    #[arg(long, value_name = "DURATION", default_value = "1s")]
+    #[arg(value_parser = up_to_a_day)]
+    pub rush: Duration,
+
+    /// Duration of a hold; paying buyers pay within half of it
+    #[arg(long, value_name = "DURATION", default_value = "2s")]
+    #[arg(value_parser = hold)]
+    pub hold: Duration,
+
+    /// Share of buyers that never pay, so that their hold lapses: 0..1 or `10%`
+    #[arg(long, value_name = "SHARE", default_value = "10%")]
+    #[arg(value_parser = share)]
+    pub never_pay: f64,
+
+    /// Share of buyers that pay after their hold has lapsed
+    #[arg(long, value_name = "SHARE", default_value = "10%")]
+    #[arg(value_parser = share)]
+    pub pay_late: f64,
+
+    /// Share of buyers that cancel
+    #[arg(long, value_name = "SHARE", default_value = "10%")]
+    #[arg(value_parser = share)]
+    pub cancel: f64,
+
+    /// Share of buyers, of any kind, that make every call twice at once
+    #[arg(long, value_name = "SHARE", default_value = "20%")]
+    #[arg(value_parser = share)]
+    pub repeat: f64,
 }
 
 impl FleetOptions {
@@ -173,15 +244,22 @@ impl FleetOptions {
     pub fn check(&self) -> Result<(), String> {
         if self.rate {
             return self.callers.check();
-        } else if self.sale {
-            return self.sale_options.check();
         }
-        let sum = self.silent + self.late + self.crashes;
+        let (flags, sum) = match self.sale {
+            true => {
+                let sale = &self.sale_options;
+                let sum = sale.never_pay + sale.pay_late + sale.cancel;
+                ("--never-pay, --pay-late and --cancel", sum)
+            }
+            false => {
+                let sum = self.device.silent + self.device.late + self.device.crashes;
+                ("--silent, --late and --crashes", sum)
+            }
+        };
         if sum > SHARES_MAX {
+            let percent = (sum * 1e4).round() / 100.0;
             return Err(format!(
-                "--silent, --late and --crashes exclude each other and must add up to at most \
-                 100%, not {}%",
-                (sum * 1e4).round() / 100.0
+                "{flags} exclude each other and must add up to at most 100%, not {percent}%"
             ));
         }
         Ok(())
@@ -193,12 +271,32 @@ fn lease(text: &str) -> Result<Duration, String> {
 }
 
 fn report_interval(text: &str) -> Result<Duration, String> {
-    between(text, REPORT_INTERVAL_MIN, REPORT_INTERVAL_MAX)
+    between(text, Duration::from_millis(10), DAY)
+}
+
+fn hold(text: &str) -> Result<Duration, String> {
+    between(text, HOLD_MIN.duration(), DAY)
+}
+
+fn up_to_a_day(text: &str) -> Result<Duration, String> {
+    between(text, Duration::from_millis(1), DAY)
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    between(text, Duration::from_millis(1), DURATION_MAX)
+    between(text, Duration::from_millis(1), 30 * DAY)
+}
+
+/// Parses a share of actors: 0 to 1, or `10%`.
+fn share(text: &str) -> Result<f64, String> {
+    let (digits, whole) = match text.strip_suffix('%') {
+        Some(percent) => (percent, 100.0),
+        None => (text, 1.0),
+    };
+    let share = digits.trim().parse::<f64>().ok().map(|number| number / whole);
+    share
+        .filter(|share| (0.0..=1.0).contains(share))
+        .ok_or_else(|| "expected a share, 0 to 1 or 0% to 100%".to_owned())
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

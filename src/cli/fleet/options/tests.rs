@@ -8,9 +8,11 @@ struct Cli {
     fleet: FleetOptions,
 }
 
-fn parse(flags: &[&str]) -> Result<FleetOptions, String> {
-    let arguments = ["fleet"].iter().chain(flags);
-    Cli::try_parse_from(arguments).map(|cli| cli.fleet).map_err(|error| error.to_string())
+/// Parses and checks flags, which spaces separate.
+pub(in crate::cli::fleet) fn parse(flags: &str) -> Result<FleetOptions, String> {
+    let arguments = ["fleet"].into_iter().chain(flags.split_whitespace());
+    let cli = Cli::try_parse_from(arguments).map_err(|error| error.to_string())?;
+    cli.fleet.check().map(|()| cli.fleet)
 }
 
 #[test]
@@ -25,82 +27,107 @@ fn shares_are_fractions_or_percents() {
 
 #[test]
 fn errors_name_the_flag() {
-    for (flag, value) in [
-        ("--server", "https://tollgate:443"),
-        ("--pool", ""),
-        ("--devices", "0"),
-        ("--devices", "100001"),
-        ("--report-interval", "1ms"),
-        ("--task-duration", "5s..2s"),
-        ("--lease", "99ms"),
-        ("--capacity", "1000001"),
-        ("--silent", "11"),
-        ("--late", "-5%"),
-        ("--crashes", "x"),
-        ("--duplicates", "2"),
-        ("--duration", "0s"),
-        ("--seed", "1.5"),
-    ] {
-        let error = parse(&[&format!("{flag}={value}")]).expect_err(flag);
-        assert!(error.contains(flag), "{flag} {value}: {error}");
-    }
-}
-
-#[test]
-fn options_of_one_mode_are_not_taken_in_the_other() {
-    for flags in [
-        "--pool=x",
-        "--devices=5",
-        "--report-interval=1s",
-        "--task-duration=1s",
-        "--lease=1s",
-        "--capacity=1",
-        "--silent=1",
-        "--late=1",
-        "--crashes=1",
-        "--duplicates=1",
-    ] {
-        for mode in ["--rate", "--sale"] {
-            let error = parse(&[mode, flags]).expect_err(flags);
-            let flag = flags.split('=').next().unwrap_or_default();
-            assert!(error.contains("cannot be used with") && error.contains(flag), "{error}");
+    let wrong = [
+        "--server=https://tollgate:443 --pool= --devices=0 --devices=100001 --lease=99ms \
+         --report-interval=1ms --task-duration=5s..2s --capacity=1000001 --silent=11 --late=-5% \
+         --crashes=x --duplicates=2 --duration=0s --seed=1.5",
+        "--queued --tasks=0 --tasks=1000001 --fail=2 --max-attempts=0 --max-attempts=1001 \
+         --payload=65537 --silent=101% --silent=91%",
+        "--rate --keys=0 --keys=10001 --hits=-1 --hits=NaN --volley=0 --burst=5",
+        "--sale --items=0 --items=1000001 --buyers=0 --buyers=100001 --rush=0s --hold=0ms \
+         --never-pay=11 --pay-late=-1% --cancel=x --repeat=2 --pay-late=91%",
+    ];
+    for mode in wrong {
+        let flags: Vec<&str> = mode.split_whitespace().collect();
+        let (mode, flags) = flags.split_at(usize::from(!flags[0].contains('=')));
+        for flag in flags {
+            let error = parse(&format!("{} {flag}", mode.join(" "))).expect_err(flag);
+            let name = flag.split('=').next().unwrap_or_default();
+            assert!(error.contains(name), "{flag}: {error}");
         }
     }
-    for modes in [["--rate", "--sale"], ["--rate", "--queued"], ["--sale", "--queued"]] {
-        assert!(parse(&modes).is_err(), "{modes:?}");
-    }
-    for flags in ["--tasks=5", "--fail=1", "--max-attempts=5", "--payload=1"] {
-        let error = parse(&[flags]).expect_err(flags);
-        assert!(error.contains("required") && error.contains("--queued"), "{error}");
-    }
-    for flags in ["--items=5", "--buyers=5", "--rush=1s", "--hold=1s", "--never-pay=1"] {
-        let error = parse(&[flags]).expect_err(flags);
-        assert!(error.contains("required") && error.contains("--sale"), "{error}");
-    }
-    for flags in [
-        "--keys=5",
-        "--hits=5",
-        "--volley=5",
-        "--patient",
-        "--max=5",
-        "--window=1s",
-        "--algorithm=fixed-window",
-        "--burst=5",
-        "--warn-above=5",
-        "--ban-above=5",
+    for (flags, part) in [
+        ("--rate --hits 0", "--volley"),
+        ("--rate --volley-every 1s", "--volley"),
+        ("--rate --keys 1000 --volley 21", "--keys times --volley"),
+        ("--rate --max 10 --warn-above 10", "--warn-above"),
+        ("--silent=70% --late=31%", "--silent, --late and --crashes"),
+        ("--silent=70% --late=31%", "101%"),
     ] {
-        let error = parse(&[flags]).expect_err(flags);
-        assert!(error.contains("required") && error.contains("--rate"), "{error}");
+        let error = parse(flags).expect_err(flags);
+        assert!(error.contains(part), "{flags}: {error}");
     }
-    let both = parse(&["--rate", "--seed=1", "--duration=1s", "--max=5"]).expect("parses");
-    assert_eq!(both.check(), Ok(()));
+    assert!(parse("--silent=70% --late=20% --crashes=10% --duplicates=100%").is_ok());
+    assert!(parse("--sale --never-pay 70% --pay-late 20% --cancel 10% --repeat 100%").is_ok());
 }
 
 #[test]
-fn shares_that_exclude_each_other_have_room_for_all() {
-    let most = ["--silent=70%", "--late=20%", "--crashes=10%", "--duplicates=100%"];
-    assert_eq!(parse(&most).expect("parses").check(), Ok(()));
-    let over = parse(&["--silent=70%", "--late=31%"]).expect("parses").check();
-    let error = over.expect_err("more than all devices");
-    assert!(error.contains("--silent") && error.contains("101%"), "{error}");
+fn options_of_one_mode_are_refused_in_another() {
+    let devices = "--pool=x --devices=5 --report-interval=1s --task-duration=1s --lease=1s \
+        --capacity=1 --silent=1 --late=1 --crashes=1 --duplicates=1";
+    for flag in devices.split_whitespace() {
+        for mode in ["--rate", "--sale"] {
+            let error = parse(&format!("{mode} {flag}")).expect_err(flag);
+            let name = flag.split('=').next().unwrap_or_default();
+            assert!(error.contains("cannot be used with") && error.contains(name), "{error}");
+        }
+    }
+    for modes in ["--rate --sale", "--rate --queued", "--sale --queued"] {
+        assert!(parse(modes).is_err(), "{modes:?}");
+    }
+    for (mode, flags) in [
+        ("--queued", "--tasks=5 --fail=1 --max-attempts=5 --payload=1"),
+        ("--sale", "--items=5 --buyers=5 --rush=1s --hold=1s --never-pay=1"),
+        (
+            "--rate",
+            "--keys=5 --hits=5 --volley=5 --patient --max=5 --window=1s --burst=5 \
+             --algorithm=fixed-window --warn-above=5 --ban-above=5",
+        ),
+    ] {
+        for flag in flags.split_whitespace() {
+            let error = parse(flag).expect_err(flag);
+            assert!(error.contains("required") && error.contains(mode), "{error}");
+        }
+    }
+    assert!(parse("--rate --seed=1 --duration=1s --max=5").is_ok());
+}
+
+#[test]
+fn defaults_depend_on_the_mode() {
+    let queued = parse("--queued").expect("good");
+    assert_eq!((queued.device.devices, queued.queue.tasks), (100, 1000));
+    assert_eq!(queued.device.lease, Duration::from_millis(500));
+    assert_eq!((queued.device.silent, queued.device.duplicates), (0.05, 0.05));
+    let device = parse("--queued --lease 2s --silent 0").expect("good").device;
+    assert_eq!((device.lease, device.silent), (Duration::from_secs(2), 0.0));
+    let sale = parse("--sale").expect("good").sale_options;
+    assert_eq!((sale.items, sale.buyers), (50, 10_000));
+    assert_eq!(parse("--rate").expect("good").callers.rule.window.0, 1000);
+    let callers = parse("--rate --window 1m --keys 3").expect("good").callers;
+    assert_eq!(callers.sustained(), 0.5);
+}
+
+#[test]
+fn calls_in_flight_are_bounded_for_any_number_of_keys() {
+    let in_flight = |flags: &str| parse(flags).expect(flags).callers.in_flight();
+    assert_eq!(in_flight("--rate"), 16);
+    assert_eq!(in_flight("--rate --volley 100"), 100);
+    assert_eq!(in_flight("--rate --keys 5000"), 4);
+    assert_eq!(in_flight("--rate --keys 10000 --volley 2"), 2);
+}
+
+#[test]
+fn each_algorithm_permits_its_own_number_of_calls() {
+    for (flags, permitted) in [
+        ("--max 10", 10),
+        ("--max 10 --ban-above 4", 4),
+        ("--max 10 --algorithm fixed-window", 20),
+        ("--max 10 --algorithm calendar-window", 20),
+        ("--max 10 --algorithm token-bucket", 20),
+        ("--max 10 --algorithm token-bucket --burst 40", 50),
+        ("--max 0 --algorithm token-bucket --burst 40", 0),
+    ] {
+        let options = parse(&format!("--rate {flags}")).expect(flags);
+        assert_eq!(options.callers.permitted(), permitted, "{flags}");
+    }
 }

@@ -1,14 +1,22 @@
 //! One simulated buyer: asks until it has an item or all are sold, then pays or not.
 
-use std::time::{Duration, Instant};
-
-use tokio::{sync::watch, time::sleep_until};
-
-use super::{
-    options::SaleOptions,
-    till::{Asked, Till},
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
 };
-use crate::{cli::fleet::dice::Dice, decision::time::monotonic};
+
+use tokio::time::sleep_until;
+use tollgate_client::{
+    ConfirmOutcome, Connection, Order, ReserveOutcome,
+    pb::{Reservation, ReserveStockResponse},
+    time,
+};
+
+use super::Shared;
+use crate::{
+    cli::fleet::{options::SaleOptions, random::Random, schedule::Stop},
+    decision::time::monotonic,
+};
 
 /// Pause after a failed call.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
@@ -30,136 +38,177 @@ pub(super) enum Manner {
     Cancels,
 }
 
-/// Returns the behaviour of each buyer, and whether it makes each call twice. Shares are exact.
-pub(super) fn kinds(options: &SaleOptions, seed: u64) -> Vec<(Manner, bool)> {
-    let buyers = options.buyers as usize;
-    // Shares are summed before rounding, so that they never exceed the number of buyers.
-    let upto = |share: f64| ((share * buyers as f64).round() as usize).min(buyers);
-    let never = upto(options.never_pay);
-    let late = upto(options.never_pay + options.pay_late);
-    let cancelling = upto(options.never_pay + options.pay_late + options.cancel);
-    let manner = |rank| match rank {
-        rank if rank < never => Manner::NeverPays,
-        rank if rank < late => Manner::PaysLate,
-        rank if rank < cancelling => Manner::Cancels,
-        _ => Manner::Pays,
-    };
-    let mut manners: Vec<Manner> = (0..buyers).map(manner).collect();
-    let mut twice: Vec<bool> = (0..buyers).map(|rank| rank < upto(options.repeat)).collect();
-    let mut dice = Dice::new(seed, 0);
-    dice.shuffle(&mut manners);
-    dice.shuffle(&mut twice);
+/// Returns the behaviour of each buyer, and whether it makes each call twice.
+pub(super) fn kinds(options: &SaleOptions, mut random: Random) -> Vec<(Manner, bool)> {
+    let shares = [
+        (Manner::NeverPays, options.never_pay),
+        (Manner::PaysLate, options.pay_late),
+        (Manner::Cancels, options.cancel),
+    ];
+    let manners = random.deal(options.buyers, &shares, Manner::Pays);
+    let twice = random.deal(options.buyers, &[(true, options.repeat)], false);
     manners.into_iter().zip(twice).collect()
 }
 
 /// A buyer of the sale.
 #[derive(Debug)]
 pub(super) struct Buyer {
+    pub(super) connection: Connection,
+    /// Name of the buyer and of its order.
+    pub(super) order: String,
     pub(super) manner: Manner,
+    /// Whether it makes each call twice.
+    pub(super) twice: bool,
     /// Time of its first call.
     pub(super) arrives: Instant,
-    pub(super) till: Till,
-    pub(super) dice: Dice,
-    /// Becomes true when no new calls are to be made.
-    pub(super) stop: watch::Receiver<bool>,
+    pub(super) random: Random,
+    pub(super) shared: Arc<Shared>,
+    pub(super) stop: Stop,
+}
+
+/// The result of a reservation; of two answers the better one, which is the lower one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Reserved {
+    /// The buyer has a hold.
+    Held,
+    /// An item may be available after this time.
+    Short(Duration),
+    /// All items are sold.
+    Over,
 }
 
 impl Buyer {
     /// Runs until the buyer has an item or cannot get one.
     pub(super) async fn live(mut self) {
         let mut until = self.arrives;
-        while self.pause(until).await {
-            until = match self.till.reserve().await {
-                Asked::Held => return self.held().await,
-                Asked::Over => return,
+        while self.stop.pause(until).await {
+            until = match self.reserve().await {
+                Some(Reserved::Held) => return self.settle().await,
+                Some(Reserved::Over) => return,
                 // A random delay, so that not all buyers retry at the instant at which a hold may
                 // lapse.
-                Asked::Short(wait) => monotonic() + wait + self.some(self.till.hold / 2),
-                Asked::Failed => monotonic() + AFTER_FAILURE + self.some(AFTER_FAILURE),
+                Some(Reserved::Short(wait)) => {
+                    monotonic() + wait + self.part_of(self.shared.hold / 2)
+                }
+                None => monotonic() + AFTER_FAILURE + self.part_of(AFTER_FAILURE),
             };
         }
     }
 
+    /// Reserves an item. Returns `None` without an answer.
+    async fn reserve(&self) -> Option<Reserved> {
+        let shared = &self.shared;
+        let order = Order {
+            sku: &shared.sku,
+            order: &self.order,
+            quantity: 1,
+            hold: Some(shared.hold),
+            buyer: &self.order,
+            buyer_limit: Some(1),
+        };
+        let call = || self.connection.reserve_stock(&order);
+        let answers = shared.calls.repeat(self.twice, &shared.calls.requests, call).await;
+        let fresh: Vec<_> = answers.iter().flatten().filter_map(|(it, _)| fresh(it)).collect();
+        if let [one, other] = fresh[..]
+            && overlap(one, other)
+        {
+            shared.doubled.add();
+        }
+        for (answer, stock) in answers.iter().flatten() {
+            shared.stock(stock);
+            let is_repeat = answer.outcome() == ReserveOutcome::Reserved && answer.replayed;
+            let outcome = answer.outcome().as_str_name();
+            shared.reservations.add(if is_repeat { "RESERVE_OUTCOME_REPLAYED" } else { outcome });
+        }
+        answers.iter().flatten().map(|(answer, _)| reserved(answer)).min()
+    }
+
     /// Pays or cancels according to its behaviour. Once the sale is over, it pays at once.
-    async fn held(mut self) {
-        let (now, hold) = (monotonic(), self.till.hold);
-        match self.manner {
-            Manner::NeverPays => {}
-            Manner::Cancels => {
-                let thought = now + self.some(hold / 2);
-                self.pause(thought).await;
-                self.insist(false).await;
-            }
-            Manner::Pays => {
-                let thought = now + self.some(hold / 2);
-                self.pause(thought).await;
-                self.pay().await;
-            }
-            Manner::PaysLate => {
-                let late = now + hold + BEYOND + self.some(hold / 2);
-                if self.pause(late).await {
-                    self.pay().await;
-                }
-            }
+    async fn settle(mut self) {
+        let (now, hold) = (monotonic(), self.shared.hold);
+        let (late, thought) = match self.manner {
+            Manner::NeverPays => return,
+            Manner::PaysLate => (true, now + hold + BEYOND + self.part_of(hold / 2)),
+            Manner::Pays | Manner::Cancels => (false, now + self.part_of(hold / 2)),
+        };
+        if !self.stop.pause(thought).await && late {
+            return;
         }
-    }
-
-    async fn pay(&mut self) {
-        if !self.insist(true).await {
-            // The payment may have been executed.
-            self.till.tally.unsure.add();
-        }
-    }
-
-    /// Pays or cancels until the server answers; false if it never does.
-    async fn insist(&mut self, pays: bool) -> bool {
+        let pays = self.manner != Manner::Cancels;
         for _ in 0..TRIES_MAX {
-            let answered = if pays { self.till.confirm().await } else { self.till.cancel().await };
-            if answered {
-                return true;
+            let is_answered = if pays { self.confirm().await } else { self.cancel().await };
+            if is_answered {
+                return;
             }
             sleep_until((monotonic() + AFTER_FAILURE).into()).await;
         }
-        false
+        if pays {
+            // The payment may have been executed.
+            self.shared.unsure.add();
+        }
+    }
+
+    /// Pays; false without an answer.
+    async fn confirm(&self) -> bool {
+        let shared = &self.shared;
+        let call = || self.connection.confirm_reservation(&shared.sku, &self.order);
+        let answers = shared.calls.repeat(self.twice, &shared.calls.results, call).await;
+        let (mut confirmed, mut is_buyer) = (0, false);
+        for (answer, stock) in answers.iter().flatten() {
+            shared.stock(stock);
+            let outcome = answer.outcome();
+            let is_confirmed = outcome == ConfirmOutcome::Confirmed;
+            let is_retaken = is_confirmed && answer.retaken;
+            let name = if is_retaken { "CONFIRM_OUTCOME_RETAKEN" } else { outcome.as_str_name() };
+            shared.confirmations.add(name);
+            confirmed += u8::from(is_confirmed);
+            is_buyer |= is_confirmed || outcome == ConfirmOutcome::AlreadyConfirmed;
+        }
+        if confirmed > 1 {
+            shared.doubled.add();
+        }
+        if is_buyer {
+            shared.buys(monotonic());
+        }
+        answers.iter().any(Option::is_some)
+    }
+
+    /// Cancels; false without an answer.
+    async fn cancel(&self) -> bool {
+        let shared = &self.shared;
+        let call = || self.connection.cancel_reservation(&shared.sku, &self.order);
+        let answers = shared.calls.repeat(self.twice, &shared.calls.results, call).await;
+        for (outcome, stock) in answers.iter().flatten() {
+            shared.stock(stock);
+            shared.cancellations.add(outcome.as_str_name());
+        }
+        answers.iter().any(Option::is_some)
     }
 
     /// Returns a random part of a duration.
-    fn some(&mut self, most: Duration) -> Duration {
-        most.mul_f64(self.dice.fraction())
-    }
-
-    /// Waits until an instant; false as soon as the sale is over.
-    async fn pause(&mut self, until: Instant) -> bool {
-        tokio::select! {
-            biased;
-            _ = self.stop.wait_for(|stop| *stop) => false,
-            () = sleep_until(until.into()) => true,
-        }
+    fn part_of(&mut self, most: Duration) -> Duration {
+        most.mul_f64(self.random.fraction())
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
+/// Returns the reservation if this answer made it.
+fn fresh(answer: &ReserveStockResponse) -> Option<&Reservation> {
+    let is_fresh = answer.outcome() == ReserveOutcome::Reserved && !answer.replayed;
+    answer.reservation.as_ref().filter(|_| is_fresh)
+}
 
-    use super::*;
+/// Whether two reservations held an item at the same time.
+fn overlap(one: &Reservation, other: &Reservation) -> bool {
+    let starts = time::time(one.reserve_time).ok().max(time::time(other.reserve_time).ok());
+    let ends = [one, other].map(|it| time::time(it.expire_time).ok());
+    starts < ends[0].min(ends[1])
+}
 
-    #[derive(Debug, Parser)]
-    struct Cli {
-        #[command(flatten)]
-        fleet: crate::cli::fleet::FleetOptions,
-    }
-
-    #[test]
-    fn shares_are_exact_and_the_same_for_a_seed() {
-        let flags = ["fleet", "--sale", "--buyers=1000", "--never-pay=10%", "--pay-late=5%"];
-        let options = Cli::try_parse_from(flags).expect("good flags").fleet.sale_options;
-        let kinds_of = |seed| kinds(&options, seed);
-        let count = |manner| kinds_of(1).iter().filter(|kind| kind.0 == manner).count();
-        let manners = [Manner::Pays, Manner::PaysLate, Manner::NeverPays, Manner::Cancels];
-        assert_eq!(manners.map(count), [750, 50, 100, 100]);
-        assert_eq!(kinds_of(1).iter().filter(|kind| kind.1).count(), 200);
-        assert_eq!(kinds_of(1), kinds_of(1));
-        assert_ne!(kinds_of(1), kinds_of(2));
+fn reserved(answer: &ReserveStockResponse) -> Reserved {
+    let wait = time::length(answer.retry_after, "retry_after");
+    match (answer.outcome(), wait) {
+        (ReserveOutcome::Reserved, _) => Reserved::Held,
+        (ReserveOutcome::Short, Ok(wait)) => Reserved::Short(wait),
+        _ => Reserved::Over,
     }
 }

@@ -9,8 +9,8 @@ use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
 use super::*;
 use crate::{
-    admission::{Admission, AdmitDecision},
-    rate::{Answer, Checked, ResetRate, UnbanKey, Verdict},
+    admission::{Admission, AdmitDecision, AdmitTask},
+    rate::{Answer, CheckRate, Checked, ResetRate, UnbanKey, Verdict},
 };
 use world::*;
 

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::super::{DenialCache, Recall, Shelved};
+use super::super::{DenialCache, Recall};
 use crate::{
     admission::{
         AdmitTask, CompleteTask, ConfigurePool, EvictTask, Outcome, Overrides, RenewTask, Settings,
@@ -20,6 +20,7 @@ use crate::{
     },
     decision::{
         Decision,
+        denial::Deniable,
         names::Name,
         time::{Clock, Millis},
     },
@@ -75,7 +76,7 @@ impl World {
     }
 
     /// Answers a decision as the engine does. Returns whether the answer came from the cache.
-    pub(super) fn asked<D: Shelved>(&self, decision: &D) -> (D::Outcome, bool) {
+    pub(super) fn asked<D: Deniable<State: Kept>>(&self, decision: &D) -> (D::Outcome, bool) {
         let ticket = match self.denials.recall(decision, 0) {
             Recall::Denied(outcome) => return (outcome, true),
             Recall::Ask(ticket) => ticket,

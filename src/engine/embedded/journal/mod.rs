@@ -247,32 +247,33 @@ impl Journal {
         ticket
     }
 
-    /// Returns once a call may be answered that has seen changes up to this number. Under
-    /// `interval` that is usually at once. Fails with [`Error::DeadlineExceeded`].
-    pub(super) async fn settle(&self, ticket: u64, deadline: Instant) -> Result<(), Error> {
+    /// Whether a call may be answered that has seen changes up to this number. Under `interval`
+    /// that is usually so at once.
+    pub(super) fn is_synced(&self, change: u64) -> bool {
         let shared = &self.shared;
-        // All of it is synced already.
-        if shared.progress.borrow().written >= ticket {
-            return Ok(());
+        if shared.progress.borrow().written >= change {
+            return true;
         }
         // An early answer needs three conditions: its tokens are within the synced reservation,
         // writes succeed, and no change is too old.
-        if shared.durability == Durability::Interval {
-            let source = self.clock.source();
-            let is_reserved = self.clock.is_reserved(source);
-            let is_early = is_reserved
-                && !shared.is_failing.load(Ordering::Acquire)
-                && lock(&shared.queue).age(source) < AGE_MAX;
-            if is_early {
-                return Ok(());
-            }
-            if !is_reserved {
-                self.ask_for_write(&mut lock(&shared.queue));
-            }
+        let source = self.clock.source();
+        shared.durability == Durability::Interval
+            && self.clock.is_reserved(source)
+            && !shared.is_failing.load(Ordering::Acquire)
+            && lock(&shared.queue).age(source) < AGE_MAX
+    }
+
+    /// Returns once all changes up to this number are synced. Fails with
+    /// [`Error::DeadlineExceeded`].
+    pub(super) async fn synced(&self, change: u64, deadline: Instant) -> Result<(), Error> {
+        let shared = &self.shared;
+        if shared.durability == Durability::Interval && !self.clock.is_reserved(self.clock.source())
+        {
+            self.ask_for_write(&mut lock(&shared.queue));
         }
         let mut progress = shared.progress.subscribe();
-        let is_down = |progress: &Progress| progress.written >= ticket;
-        match timeout_at(deadline.into(), progress.wait_for(is_down)).await {
+        let is_synced = |progress: &Progress| progress.written >= change;
+        match timeout_at(deadline.into(), progress.wait_for(is_synced)).await {
             Ok(Ok(_)) => Ok(()),
             _ => Err(Error::DeadlineExceeded),
         }

@@ -19,21 +19,15 @@ use tokio::{
 use budget::Budget;
 
 use super::{
+    super::registry::stored_states,
     Ceiling, Embedded, SHARDS,
+    executor::line_up,
     journal::Journal,
-    kept::{drain, line_up},
-    tables::{Kept, Tables},
+    tables::{Kept, Tables, drain},
 };
-use crate::{
-    admission,
-    decision::{
-        Bin,
-        time::{Timestamp, monotonic},
-    },
-    lock::Lock,
-    rate,
-    sequence::Counter,
-    stock::Sku,
+use crate::decision::{
+    Bin,
+    time::{Timestamp, monotonic},
 };
 
 /// A turn sweeps a quarter of the shards, so each shard is swept once a second.
@@ -89,16 +83,14 @@ struct Swept {
 /// dropped values.
 type Sweep = fn(&mut Tables, usize, Timestamp, bool, &mut Budget, &mut Bin) -> Swept;
 
-/// The sweep of each capability's table, in a fixed order.
-const KINDS: [Sweep; 7] = [
-    sweep::<admission::Pool>,
-    sweep::<rate::Meter>,
-    sweep::<rate::Log>,
-    sweep::<rate::BanIndex>,
-    sweep::<Counter>,
-    sweep::<Lock>,
-    sweep::<Sku>,
-];
+macro_rules! kinds {
+    ($($table:ident: $state:ty $(, events $event:ty => $history:ident)?;)*) => {
+        /// The sweep of each table, in a fixed order.
+        const KINDS: &[Sweep] = &[$(sweep::<$state>),*];
+    };
+}
+
+stored_states!(kinds);
 
 impl Embedded {
     /// Runs the background work of the engine until dropped.

@@ -36,9 +36,10 @@ fn a_step_sees_to_a_few_of_a_shards_partitions() {
     let (engine, _) = engine();
     for number in 0..10_000u64 {
         let key: Box<[u8]> = number.to_be_bytes().into();
-        rate::Meter::table(&mut engine.shards[0].lock()).insert(key, rate::Meter::default());
+        crate::rate::Meter::table(&mut engine.shards[0].lock())
+            .insert(key, crate::rate::Meter::default());
     }
-    let left = || rate::Meter::table(&mut engine.shards[0].lock()).len();
+    let left = || crate::rate::Meter::table(&mut engine.shards[0].lock()).len();
     let (mut steps, mut next) = (0, None);
     while left() > 0 {
         let before = left();
@@ -129,14 +130,14 @@ async fn a_turn_of_a_crowd_ends_and_the_next_one_goes_on() {
     let (shard, _) = held(&engine);
     // Another shard of the quarter has work, too: it gets its steps in the same turn.
     let (other, key) = ((shard + 1) % SHARDS, b"key");
-    let idle = rate::Meter::default();
-    rate::Meter::table(&mut engine.shards[other].lock()).insert(key.as_slice().into(), idle);
+    let idle = crate::rate::Meter::default();
+    crate::rate::Meter::table(&mut engine.shards[other].lock()).insert(key.as_slice().into(), idle);
     let mut places = vec![Place::default(); SHARDS];
     engine.sweep_quarter(&[shard, other], &mut places).await;
     let left = held(&engine).1;
     // The other shard's key counts as one of the entries dropped.
     assert!((1000 - DROPPED_MAX..=1001).contains(&left), "{left} are left");
-    assert!(rate::Meter::table(&mut engine.shards[other].lock()).is_empty());
+    assert!(crate::rate::Meter::table(&mut engine.shards[other].lock()).is_empty());
     engine.sweep_quarter(&[shard], &mut places).await;
     assert_eq!(held(&engine).1, 0);
     assert_eq!(places, vec![Place::default(); SHARDS]);
@@ -150,12 +151,14 @@ async fn a_turn_waits_while_the_disk_has_enough_to_do() {
     let (engine, mut writer) = opened.unwrap();
     let quarter = [0, 1];
     let left = || {
-        let len = |shard: &usize| rate::Meter::table(&mut engine.shards[*shard].lock()).len();
+        let len =
+            |shard: &usize| crate::rate::Meter::table(&mut engine.shards[*shard].lock()).len();
         quarter.iter().map(len).sum::<usize>()
     };
     for shard in quarter {
         let key = shard.to_be_bytes().as_slice().into();
-        rate::Meter::table(&mut engine.shards[shard].lock()).insert(key, rate::Meter::default());
+        crate::rate::Meter::table(&mut engine.shards[shard].lock())
+            .insert(key, crate::rate::Meter::default());
     }
     let mut changes = Changes::default();
     changes.remove(&[b"none"]);
@@ -179,8 +182,8 @@ fn none_that_is_there_all_the_time_is_left_out() {
     let (engine, _) = engine();
     let key = |number: u64| -> Box<[u8]> { number.to_be_bytes().into() };
     let add = |number: u64| {
-        let meter = rate::Meter::default();
-        rate::Meter::table(&mut engine.shards[0].lock()).insert(key(number), meter);
+        let meter = crate::rate::Meter::default();
+        crate::rate::Meter::table(&mut engine.shards[0].lock()).insert(key(number), meter);
     };
     (0..STAY).for_each(add);
     std::thread::scope(|scope| {
@@ -188,13 +191,13 @@ fn none_that_is_there_all_the_time_is_left_out() {
             for _ in 0..20 {
                 (STAY..5000).for_each(add);
                 for number in STAY..5000 {
-                    rate::Meter::table(&mut engine.shards[0].lock()).remove(&key(number));
+                    crate::rate::Meter::table(&mut engine.shards[0].lock()).remove(&key(number));
                 }
             }
         });
         while !churn.is_finished() {
             let mut seen = std::collections::BTreeSet::new();
-            engine.each_part::<rate::Meter>(0, |table, part| {
+            engine.each_part::<crate::rate::Meter>(0, |table, part| {
                 seen.extend(table.part(part).map(|(name, _)| name.clone()));
             });
             assert!((0..STAY).all(|number| seen.contains(&key(number))));

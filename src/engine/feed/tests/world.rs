@@ -6,9 +6,10 @@ use super::super::*;
 use crate::{
     admission::Pool,
     decision::{
-        Call, Listing, Reply,
+        Call, Reply,
         events::History,
         script::{self, Script},
+        stages,
         time::Clock,
     },
     engine::embedded::Embedded,
@@ -73,15 +74,12 @@ impl Topic for Numbers {
 impl Decision for Read {
     type State = Pool;
     type Outcome = EventPage<u64>;
+    type Stages = stages::Direct;
 
-    const SCRIPT: &'static Script = &script::READ_EVENTS;
+    const SCRIPT: &'static Script = &script::admission::READ_EVENTS;
 
     fn partition(&self) -> &[u8] {
         b"log"
-    }
-
-    fn listing(&self) -> Listing {
-        Listing::Same
     }
 
     fn encode(&self, _: &mut Call) {}

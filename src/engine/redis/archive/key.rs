@@ -1,7 +1,5 @@
 //! Builds keys, and parses them.
 
-use crate::decision::names::push_key;
-
 /// Builds keys under a prefix.
 #[derive(Debug, Clone)]
 pub(super) struct KeyBuilder {
@@ -24,13 +22,6 @@ impl KeyBuilder {
         KeyBuilder { prefix: prefix.to_owned() }
     }
 
-    /// Builds a key of a partition, as the decisions do.
-    pub(super) fn key(&self, capability: &str, name: &[u8], part: &[&[u8]]) -> Vec<u8> {
-        let mut key = Vec::with_capacity(64);
-        push_key(&mut key, &self.prefix, capability, name, part);
-        key
-    }
-
     /// The MATCH pattern for all keys. A prefix contains no special character of patterns.
     pub(super) fn pattern(&self) -> String {
         format!("{}:{{*", self.prefix)
@@ -41,8 +32,8 @@ impl KeyBuilder {
         format!("{}:import", self.prefix).into_bytes()
     }
 
-    /// The prefix with the hash tag, which all keys of a partition share.
-    pub(super) fn tag<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
+    /// The prefix with the hash tag.
+    fn tag<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
         let close = key.iter().position(|byte| *byte == b'}')?;
         key.starts_with(format!("{}:{{", self.prefix).as_bytes()).then_some(&key[..=close])
     }
@@ -84,12 +75,14 @@ fn decoded(name: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decision::names::push_key;
 
     #[test]
     fn keys_are_read_back() {
         let keys = KeyBuilder::new("t:x");
         for name in ["a", "a}b%", "%7D", "{", "p/05", "\u{1f}user:7"] {
-            let key = keys.key("rate", name.as_bytes(), &[b"usage:", b"a}:b"]);
+            let mut key = Vec::new();
+            push_key(&mut key, "t:x", "rate", name.as_bytes(), &[b"usage:", b"a}:b"]);
             let (capability, name) = (b"rate".to_vec(), name.as_bytes().to_vec());
             let part = b"usage:a}:b".to_vec();
             assert_eq!(keys.parse(&key), Some(Named { capability, name, part }));

@@ -1,46 +1,60 @@
 //! Every key of a Redis as export lines, for `engine::export`.
 //!
+//! The keys are found by SCAN. Scripts beside the verbs read and write the values
+//! ([`Export`], [`Import`]); only they know the formats.
+//!
 //! # Consistency of an export
-//! All keys of a partition share a hash tag and are read in one MULTI, so the lines of a partition
-//! are of one instant. The keys are found by SCAN before that. A lease that begins after the SCAN
-//! is found through the pool's list of leases. A result or an answer for repeats may be missed.
+//! A script call reads one key, or a page of a collection. Each entry is of one instant; two
+//! entries of a partition may be of different ones if a server uses the Redis.
+//! [`Exported::reconcile`] makes them agree, so that the export can be imported. A lease that
+//! begins after the SCAN is found through the pool's list of leases. A result or an answer for
+//! repeats may be missed.
 //!
 //! # Atomicity of an import
-//! An import takes many commands. A marker key exists until the lines are verified. Servers refuse
-//! to start while it exists.
-//!
-//! The modules parse and build the same bytes as the scripts (`lua/README.md`). A change of a
-//! format must be made in both.
+//! An import takes many script calls. A marker key exists until the lines are verified. Servers
+//! refuse to start while it exists.
 
-mod counters;
 mod key;
-mod pool;
 mod primaries;
-mod read;
-mod values;
-mod write;
+mod sources;
+mod unsent;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::HashSet,
     fmt,
-    time::Duration,
+    marker::PhantomData,
+    slice,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
-use futures_util::{StreamExt, TryStreamExt, stream};
-use tokio::time::timeout;
+use tokio::{task::JoinHandle, time::timeout};
 
 use super::{
-    super::export::{Failure, Sink},
+    super::{
+        StoreState,
+        export::{Failure, Line, Sink},
+    },
+    Redis,
     options::RedisOptions,
 };
-use crate::decision::{export::Line, time::Clock};
+use crate::decision::{
+    Decision,
+    error::Error,
+    export::{Entry, Export, Exported, Page, Source},
+    time::{Clock, monotonic},
+};
 use key::KeyBuilder;
 use primaries::Primaries;
+use sources::Sources;
+use unsent::Unsent;
 
-/// The number of partitions that are read concurrently.
-const READS: usize = 64;
-/// The number of commands in one pipeline.
-const WRITES: usize = 500;
+/// The number of decisions that are sent at once.
+const BATCH: usize = 500;
+/// The time limit of a batch.
+const BATCH_TIMEOUT: Duration = Duration::from_secs(30);
+/// The time limit for the first answer of all nodes.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time limit for reading the marker when a server starts.
 const MARKER_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -48,22 +62,24 @@ const MARKER_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct Keyspace {
     primaries: Primaries,
     keys: KeyBuilder,
-    /// The buffered commands, each with its key.
-    unsent: Vec<(Vec<u8>, redis::Cmd)>,
+    /// Runs the scripts.
+    redis: Arc<Redis>,
+    maintain: JoinHandle<()>,
+    /// The buffered entries of an import.
+    unsent: Unsent,
     /// A replacement for the clock of Redis, in tests.
     clock: Option<Clock>,
-    /// The clock of Redis when the import began, in µs.
-    now: u64,
-    /// Of each imported pool: its last token, and the time at which the last of its records is
-    /// forgotten.
-    pools: HashMap<Vec<u8>, (u64, u64)>,
-    /// Of each policy with bans: the end of the last ban.
-    bans: HashMap<Vec<u8>, u64>,
 }
 
 impl fmt::Debug for Keyspace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keyspace").field("keys", &self.keys).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Keyspace {
+    fn drop(&mut self) {
+        self.maintain.abort();
     }
 }
 
@@ -90,15 +106,19 @@ impl Keyspace {
     pub(in super::super) async fn open(options: &RedisOptions) -> Result<Keyspace, String> {
         let mut primaries = Primaries::connect(options).await?;
         primaries.check(options.eviction).await?;
-        Ok(Keyspace {
-            primaries,
-            keys: KeyBuilder::new(&options.key_prefix),
-            unsent: Vec::new(),
-            clock: None,
-            now: 0,
-            pools: HashMap::new(),
-            bans: HashMap::new(),
-        })
+        let redis = Arc::new(Redis::new(options)?);
+        let run = redis.clone();
+        let maintain = tokio::spawn(async move { run.maintain().await });
+        let mut state = redis.state();
+        let is_up = state.wait_for(|state| *state == StoreState::Up);
+        let answered = timeout(START_TIMEOUT, is_up).await.is_ok_and(|state| state.is_ok());
+        let keys = KeyBuilder::new(&options.key_prefix);
+        let unsent = Unsent::default();
+        let keyspace = Keyspace { primaries, keys, redis, maintain, unsent, clock: None };
+        match keyspace.redis.check() {
+            Err(error) if !answered => Err(format!("cannot use this Redis: {error}")),
+            _ => Ok(keyspace),
+        }
     }
 
     /// Replaces the clock, for tests.
@@ -137,41 +157,67 @@ impl Keyspace {
     }
 
     /// Passes the lines of every partition to `sink`.
-    pub(in super::super) async fn read(
-        &mut self,
-        now: u64,
-        sink: &mut Sink<'_>,
-    ) -> Result<(), Failure> {
-        let mut partitions: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>> = BTreeMap::new();
+    pub(in super::super) async fn read(&mut self, sink: &mut Sink<'_>) -> Result<(), Failure> {
+        let (mut sources, mut unknown) = (Sources::default(), None);
         let (pattern, keys) = (self.keys.pattern(), self.keys.clone());
         let found = |found: Vec<Vec<u8>>| {
-            for key in found {
-                if let Some(tag) = keys.tag(&key) {
-                    partitions.entry(tag.to_vec()).or_default().insert(key);
-                }
-            }
-            true
+            unknown = found.into_iter().find(|key| !sources.add(&keys, key));
+            unknown.is_none()
         };
         self.primaries.scan(&pattern, found).await.map_err(Failure::Redis)?;
-        let primaries = &self.primaries;
-        let read = partitions.into_iter().map(|(tag, found)| {
-            let (primaries, keys) = (primaries.clone(), self.keys.clone());
-            async move { read::partition(primaries, &keys, &tag, found, now).await }
-        });
-        let mut read = stream::iter(read).buffered(READS);
-        while let Some(lines) = read.try_next().await? {
-            lines.into_iter().try_for_each(&mut *sink)?;
+        if let Some(key) = unknown {
+            let key = key.escape_ascii();
+            return Err(damaged(&key, &"it is not a key of tollgate"));
         }
-        Ok(())
+        sources.read(self, sink).await
+    }
+
+    /// Passes the lines of the states of one kind to `sink`.
+    async fn read_all<S: Exported>(
+        &self,
+        sources: impl IntoIterator<Item = (Vec<u8>, Source)> + Send,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), Failure> {
+        let mut sources = sources.into_iter();
+        let mut open = Opened::<S>::default();
+        loop {
+            let batch = sources.by_ref().take(BATCH);
+            let batch = batch.map(|(partition, source)| Export::<S>::new(partition, source));
+            let batch: Vec<Export<S>> = batch.collect();
+            if batch.is_empty() {
+                return open.pass(sink);
+            }
+            let pages =
+                self.redis.run_all(&batch, deadline()).await.map_err(|error| redis(&error))?;
+            for (mut export, page) in batch.into_iter().zip(pages) {
+                if export.partition != open.partition {
+                    open.pass(sink)?;
+                    open.partition.clone_from(&export.partition);
+                }
+                let mut page = page.map_err(|error| failure::<S>(&export.partition, &error))?;
+                while let Some(next) = export.behind(&page) {
+                    open.add(export.named(page));
+                    (page, export) = (self.page(&next).await?, next);
+                }
+                open.add(export.named(page));
+            }
+        }
+    }
+
+    /// Reads one page.
+    async fn page<S: Exported>(&self, export: &Export<S>) -> Result<Page, Failure> {
+        let pages = self.redis.run_all(slice::from_ref(export), deadline()).await;
+        let page = pages.map_err(|error| redis(&error))?.pop();
+        page.unwrap_or(Err(Error::DeadlineExceeded))
+            .map_err(|error| failure::<S>(&export.partition, &error))
     }
 
     /// Starts an import: sets the marker and removes all keys under the prefix.
     pub(in super::super) async fn begin(&mut self) -> Result<(), Failure> {
-        // TTLs count on the clock of Redis, even in tests.
-        self.now = self.primaries.time().await.map_err(Failure::Redis)?;
+        let now = self.primaries.time().await.map_err(Failure::Redis)?;
         let marker = self.keys.marker();
         let mut set = redis::cmd("SET");
-        set.arg(&marker).arg(self.now);
+        set.arg(&marker).arg(now);
         self.primaries.ask::<()>(&marker, &set).await.map_err(Failure::Redis)?;
         let mut found: Vec<Vec<u8>> = Vec::new();
         let all = |keys: Vec<Vec<u8>>| {
@@ -180,29 +226,35 @@ impl Keyspace {
         };
         let pattern = self.keys.pattern();
         self.primaries.scan(&pattern, all).await.map_err(Failure::Redis)?;
-        for key in found {
-            // UNLINK frees memory in the background, so Redis is not blocked.
-            let mut unlink = redis::cmd("UNLINK");
-            unlink.arg(&key);
-            self.send((key, unlink)).await?;
-        }
-        self.send_all().await
-    }
-
-    /// Adds a line; sends commands when enough are buffered.
-    pub(in super::super) async fn write(&mut self, line: &Line) -> Result<(), Failure> {
-        for command in self.commands(line) {
-            self.send(command).await?;
+        for keys in found.chunks(BATCH) {
+            self.primaries.unlink(keys).await.map_err(Failure::Redis)?;
         }
         Ok(())
     }
 
-    /// Sends all buffered commands, and those for whole pools and policies.
-    pub(in super::super) async fn flush(&mut self) -> Result<(), Failure> {
-        for command in self.last_commands() {
-            self.send(command).await?;
+    /// Adds a line; sends its entries when enough are buffered.
+    pub(in super::super) async fn write(&mut self, line: &Line) -> Result<(), Failure> {
+        self.unsent.add(line).map_err(Failure::Damaged)?;
+        match self.unsent.len() < BATCH {
+            true => Ok(()),
+            false => self.flush().await,
         }
-        self.send_all().await
+    }
+
+    /// Sends all buffered entries.
+    pub(in super::super) async fn flush(&mut self) -> Result<(), Failure> {
+        let unsent = std::mem::take(&mut self.unsent);
+        unsent.send(self).await
+    }
+
+    /// Runs decisions that write. All must succeed.
+    async fn write_all<D: Decision<Outcome = ()>>(&self, decisions: &[D]) -> Result<(), Failure> {
+        if decisions.is_empty() {
+            return Ok(());
+        }
+        let written = self.redis.run_all(decisions, deadline()).await;
+        let written = written.and_then(|written| written.into_iter().collect::<Result<(), _>>());
+        written.map_err(|error| redis(&error))
     }
 
     /// Removes the marker: servers may start.
@@ -212,17 +264,64 @@ impl Keyspace {
         delete.arg(&marker);
         self.primaries.ask::<()>(&marker, &delete).await.map_err(Failure::Redis)
     }
+}
 
-    async fn send(&mut self, command: (Vec<u8>, redis::Cmd)) -> Result<(), Failure> {
-        self.unsent.push(command);
-        if self.unsent.len() < WRITES {
-            return Ok(());
+/// The entries of the partition that is being read.
+struct Opened<S> {
+    partition: Vec<u8>,
+    entries: Vec<Entry>,
+    parts: HashSet<Vec<u8>>,
+    state: PhantomData<fn() -> S>,
+}
+
+impl<S> Default for Opened<S> {
+    fn default() -> Opened<S> {
+        let (partition, entries, parts) = Default::default();
+        Opened { partition, entries, parts, state: PhantomData }
+    }
+}
+
+impl<S: Exported> Opened<S> {
+    /// Adds entries. The first entry of a part counts.
+    fn add(&mut self, mut entries: Vec<Entry>) {
+        entries.retain(|entry| self.parts.insert(entry.part.clone()));
+        self.entries.extend(entries);
+    }
+
+    /// Passes the lines of the partition to `sink`.
+    fn pass(&mut self, sink: &mut Sink<'_>) -> Result<(), Failure> {
+        S::reconcile(&mut self.entries);
+        for Entry { part, value } in self.entries.drain(..) {
+            let line = Line::of(S::KIND, &self.partition, &part, &value);
+            let line = line.map_err(|why| failure::<S>(&self.partition, &Error::Corrupt(why.0)))?;
+            line.into_iter().try_for_each(&mut *sink)?;
         }
-        self.send_all().await
+        self.parts.clear();
+        Ok(())
     }
+}
 
-    async fn send_all(&mut self) -> Result<(), Failure> {
-        let unsent = std::mem::take(&mut self.unsent);
-        self.primaries.send(&unsent).await.map_err(Failure::Redis)
+fn deadline() -> Instant {
+    monotonic() + BATCH_TIMEOUT
+}
+
+/// The failure of a call that no entry has caused.
+fn redis(error: &Error) -> Failure {
+    Failure::Redis(format!("Redis command failed: {error}"))
+}
+
+/// The failure of an export.
+fn failure<S: Exported>(partition: &[u8], error: &Error) -> Failure {
+    let tag = format!("{{{}:{}}}", S::CAPABILITY, partition.escape_ascii());
+    match error {
+        Error::Corrupt(why) | Error::Refused(why) => damaged(&tag, why),
+        error => redis(error),
     }
+}
+
+/// The failure for an unreadable key or partition.
+fn damaged(of: &dyn fmt::Display, why: &dyn fmt::Display) -> Failure {
+    Failure::Damaged(format!(
+        "a key of this Redis cannot be exported: {of}: {why}; lua/README.md describes the repair"
+    ))
 }

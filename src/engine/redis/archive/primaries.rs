@@ -5,7 +5,7 @@
 //! export or import.
 
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisError, Value,
+    AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisError,
     aio::MultiplexedConnection, cmd,
 };
 
@@ -31,8 +31,6 @@ struct Primary {
     /// The `host:port`; empty without a Cluster.
     place: String,
     socket: MultiplexedConnection,
-    /// The `master_replid`, for values that were reserved under it.
-    epoch: Vec<u8>,
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
@@ -46,12 +44,7 @@ impl Primaries {
         let address = options.address()?;
         let failed = |error: RedisError| format!("cannot connect to Redis: {error}");
         let single = |socket| Primaries {
-            nodes: vec![Primary {
-                slots: Vec::new(),
-                place: String::new(),
-                socket,
-                epoch: Vec::new(),
-            }],
+            nodes: vec![Primary { slots: Vec::new(), place: String::new(), socket }],
         };
         match address {
             Address::Single(client) => {
@@ -74,7 +67,6 @@ impl Primaries {
             if let Some(why) = preflight.refusal(eviction) {
                 return Err(format!("this Redis must not be used: {why}"));
             }
-            node.epoch = preflight.leader.history.into_bytes();
         }
         Ok(())
     }
@@ -112,11 +104,6 @@ impl Primaries {
         Ok(())
     }
 
-    /// The `master_replid` of the node that has a key.
-    pub(super) fn epoch(&self, key: &[u8]) -> &[u8] {
-        self.position(key).map_or(&[], |position| &self.nodes[position].epoch)
-    }
-
     /// Sends a command to the node that has its key.
     pub(super) async fn ask<T: FromRedisValue>(
         &mut self,
@@ -127,21 +114,11 @@ impl Primaries {
         command.query_async(&mut self.nodes[position].socket).await.map_err(told)
     }
 
-    /// Runs a MULTI on the node that has the key; all its keys are of one partition.
-    pub(super) async fn read_at_once(
-        &mut self,
-        key: &[u8],
-        pipeline: &Pipeline,
-    ) -> Result<Vec<Value>, String> {
-        let position = self.position(key)?;
-        pipeline.query_async(&mut self.nodes[position].socket).await.map_err(told)
-    }
-
-    /// Sends commands, each to the node that has its key.
-    pub(super) async fn send(&mut self, commands: &[(Vec<u8>, Cmd)]) -> Result<(), String> {
+    /// Removes keys. UNLINK frees their memory in the background, so Redis is not blocked.
+    pub(super) async fn unlink(&mut self, keys: &[Vec<u8>]) -> Result<(), String> {
         let mut pipelines = vec![Pipeline::new(); self.nodes.len()];
-        for (key, command) in commands {
-            pipelines[self.position(key)?].add_command(command.clone()).ignore();
+        for key in keys {
+            pipelines[self.position(key)?].cmd("UNLINK").arg(key).ignore();
         }
         for (node, pipeline) in self.nodes.iter_mut().zip(pipelines) {
             if !pipeline.is_empty() {
@@ -189,8 +166,7 @@ async fn cluster(seeds: &[Template]) -> Result<Primaries, String> {
                 None => {
                     let failed = |error| format!("cannot reach {}: {error}", part.primary);
                     let socket = connect(seed, &part.primary).await.map_err(failed)?;
-                    let (slots, place, epoch) = (vec![slots], part.primary, Vec::new());
-                    nodes.push(Primary { slots, place, socket, epoch });
+                    nodes.push(Primary { slots: vec![slots], place: part.primary, socket });
                 }
             }
         }

@@ -8,6 +8,7 @@ use crate::{
         CancelVerdict, Cancellation, Dispatched, EnqueueStatus, ListedState, ListedTask, TaskPage,
     },
     decision::error::Error,
+    engine::Answered,
 };
 
 pub(super) fn dispatched(dispatched: &Dispatched) -> pb::DispatchedTask {
@@ -22,9 +23,9 @@ pub(super) fn dispatched(dispatched: &Dispatched) -> pb::DispatchedTask {
 /// fail the whole call.
 pub(in crate::grpc::admission) fn enqueued(
     task_id: Bytes,
-    status: &Result<EnqueueStatus, Error>,
+    status: &Result<Answered<EnqueueStatus>, Error>,
 ) -> pb::EnqueueResult {
-    let status = match status {
+    let status = match status.as_ref().map(|answered| &answered.outcome) {
         Ok(EnqueueStatus::Duplicate) => pb::EnqueueStatus::Duplicate,
         Ok(EnqueueStatus::Enqueued) => pb::EnqueueStatus::Enqueued,
         Ok(EnqueueStatus::Expired) => pb::EnqueueStatus::Expired,

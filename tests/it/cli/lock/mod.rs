@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::net::TcpListener;
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 
 use running::{Folder, LONG, WORK};
 

@@ -105,7 +105,7 @@ async fn without_a_terminal_it_prints_a_table() {
 async fn refusals_are_counted() {
     let server = Server::start(&[]).await;
     let mut client = server.client().await;
-    let configure = tollgate::grpc::client::pb::ConfigurePoolRequest {
+    let configure = tollgate_client::pb::ConfigurePoolRequest {
         pool: "small".to_owned(),
         capacity: Some(1),
         ..Default::default()

@@ -11,13 +11,14 @@ use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate::{
     admission::{
-        AdmitTask, AttendPool, CancelTask, CompleteTask, ConfigurePool, EnqueueTask, EvictTask,
-        GetPool, LeaseCursor, ListLeases, ListTasks, Outcome, Overrides, Pool, Queued, ReadEvents,
-        Settings, Standing, SweepPool, Task, TaskCursor, TaskName, TaskState,
+        AdmitTask, CancelTask, CompleteTask, ConfigurePool, EnqueueTask, EvictTask, GetPool,
+        HeartbeatPool, LeaseCursor, ListLeases, ListTasks, Outcome, Overrides, Pool, Queued,
+        ReadEvents, Settings, Standing, SweepPool, Task, TaskCursor, TaskName, TaskState,
     },
     decision::{
         Decision,
         events::After,
+        export::Source,
         names::Name,
         time::{Millis, Timestamp},
     },
@@ -54,7 +55,7 @@ struct History {
     hints: usize,
     kinds: HashSet<u8>,
     /// Number of revocations without effect, and number of freed slots.
-    withdrawn: [usize; 2],
+    revoked: [usize; 2],
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -68,7 +69,7 @@ async fn history(seed: u64) {
     let callers = Callers::default();
     let twins = Twins::listening(&callers.channels()).await;
     let (hints, kinds) = (0, HashSet::new());
-    let (listed, seen, withdrawn) = (Vec::new(), vec![0], [0; 2]);
+    let (listed, seen, revoked) = (Vec::new(), vec![0], [0; 2]);
     let mut history = History {
         twins,
         pools,
@@ -80,9 +81,9 @@ async fn history(seed: u64) {
         callers,
         hints,
         kinds,
-        withdrawn,
+        revoked,
     };
-    let mut compared = 0;
+    let (mut compared, mut copied) = (0, 0);
     for step in 0..STEPS {
         let context = format!("seed {seed}, step {step}");
         history.pass_time().await;
@@ -90,13 +91,17 @@ async fn history(seed: u64) {
         if step % HINTS_EVERY == 0 {
             history.hints += history.twins.agree_on_hints(&context).await;
         }
+        if step % 500 == 0 {
+            copied += history.copy(step, &context).await;
+        }
         if step % 1000 == 999 {
             compared += history.compare_state(&context).await;
         }
     }
     assert!(compared > 100, "seed {seed}: only {compared} records to compare");
+    assert!(copied > 100, "seed {seed}: only {copied} entries copied");
     assert_eq!(history.kinds.len(), 10, "seed {seed}: some kinds of events did not occur");
-    assert!(history.withdrawn.iter().all(|of| *of > 20), "seed {seed}: {:?}", history.withdrawn);
+    assert!(history.revoked.iter().all(|of| *of > 20), "seed {seed}: {:?}", history.revoked);
     assert!(history.hints > 3, "seed {seed}: only {} wake-ups", history.hints);
 }
 
@@ -133,7 +138,7 @@ impl History {
         let settings = settings(&pool);
         let name = self.task_name(&pool);
         match self.random.random_range(0..160) {
-            150.. => self.withdraw(&pool, context).await,
+            150.. => self.revoke(&pool, context).await,
             140.. => self.decide_together(context).await,
             110..140 => self.decide_of_queue(name, settings, context).await,
             0..40 | 100..110 => {
@@ -160,8 +165,8 @@ impl History {
                 self.agree(&GetPool { pool, settings }, context).await;
             }
             92..95 => {
-                let attend = self.callers.attend(&mut self.random);
-                self.agree(&AttendPool { pool, settings, attend }, context).await;
+                let heartbeat = self.callers.heartbeat(&mut self.random);
+                self.agree(&HeartbeatPool { pool, settings, heartbeat }, context).await;
             }
             95..97 => {
                 let after = self.cursors.choose(&mut self.random).cloned();
@@ -219,6 +224,20 @@ impl History {
                 self.kinds.extend(page.events.iter().map(|event| event.kind as u8));
             }
         }
+    }
+
+    /// Copies a pool by export and import.
+    async fn copy(&mut self, step: usize, context: &str) -> usize {
+        let now = Timestamp(self.twins.time.now());
+        let from = self.name(&["one", "two", "three{}"]);
+        let pool = self.pools.get(from.as_bytes());
+        let tasks = pool.into_iter().flat_map(|pool| pool.tasks(now));
+        let tasks = tasks.map(|(member, _)| Source::new(b't', member));
+        let mut sources = vec![Source::new(b'p', b""), Source::new(b'q', b"")];
+        sources.extend(tasks.chain([Source::new(b'x', b"")]));
+        let to = format!("copy {step}");
+        let names = [from.as_bytes(), to.as_bytes()];
+        self.twins.copy(&mut self.pools, names, &sources, context).await
     }
 
     async fn agree<D>(&mut self, decision: &D, context: &str) -> D::Outcome

@@ -2,10 +2,10 @@
 //! same, and a lease that was not acknowledged can be revoked.
 
 use tollgate::{
-    admission::{Admission, AdmitTask, GetPool, Pool, WithdrawTask},
+    admission::{Admission, AdmitTask, GetPool, Pool, RevokeTask},
     decision::{
-        Call, Decision, Listing, Reply, acknowledgement::Acknowledgement, error::Error,
-        names::Name, script::Script, time::Timestamp,
+        Call, Decision, Delivery, Reply, acknowledgement::Acknowledgement, error::Error,
+        names::Name, script::Script, stages, time::Timestamp,
     },
 };
 
@@ -17,6 +17,7 @@ pub(super) struct Unwaited(pub(super) AdmitTask);
 impl Decision for Unwaited {
     type State = Pool;
     type Outcome = Admission;
+    type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = AdmitTask::SCRIPT;
 
@@ -24,8 +25,8 @@ impl Decision for Unwaited {
         self.0.partition()
     }
 
-    fn listing(&self) -> Listing {
-        self.0.listing()
+    fn delivery(&self) -> Delivery {
+        Delivery { acknowledgement: Acknowledgement::NONE, ..self.0.delivery() }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -45,13 +46,13 @@ impl History {
     /// Asks for a slot as `decision` does, in a pool that needs one replica acknowledgement.
     pub(super) async fn admit_unwaited(&mut self, decision: &AdmitTask, context: &str) {
         let mut unwaited = Unwaited(decision.clone());
-        unwaited.0.settings.confirmation = Acknowledgement::by(1);
+        unwaited.0.settings.acknowledgement = Acknowledgement::by(1);
         let admission = self.agree(&unwaited, context).await;
         self.asked(decision, &admission);
     }
 
     /// Revokes a lease: the current one of a task, or one that may have ended long ago.
-    pub(super) async fn withdraw(&mut self, pool: &Name, context: &str) {
+    pub(super) async fn revoke(&mut self, pool: &Name, context: &str) {
         let name = self.task_name(pool);
         let settings = super::settings(pool);
         let member = [name.device.as_bytes(), b"\x1f", name.task.as_bytes()].concat();
@@ -61,11 +62,11 @@ impl History {
         let token = held.map(|(_, task)| task.lease.token).filter(|token| *token > 0);
         if let Some(token) = token.or_else(|| self.tokens.last().copied()) {
             let before = self.agree(&GetPool { pool: pool.clone(), settings }, context).await;
-            let withdrawn = self.agree(&WithdrawTask { name, token, settings }, context).await;
+            let revoked = self.agree(&RevokeTask { name, token, settings }, context).await;
             let after = self.agree(&GetPool { pool: pool.clone(), settings }, context).await;
             let is_fewer = after.usage.in_use < before.usage.in_use;
-            self.withdrawn[0] += usize::from(!withdrawn);
-            self.withdrawn[1] += usize::from(is_fewer);
+            self.revoked[0] += usize::from(!revoked);
+            self.revoked[1] += usize::from(is_fewer);
         }
     }
 }

@@ -14,6 +14,7 @@ use rand_chacha::ChaCha8Rng;
 use tollgate::{
     decision::{
         events::After,
+        export::Source,
         names::Name,
         time::{Millis, Timestamp},
     },
@@ -37,6 +38,8 @@ struct History {
     numbers: Vec<u64>,
     /// Number of equal events that both executors returned.
     events: usize,
+    /// Number of entries that were copied by export and import.
+    copied: usize,
     random: ChaCha8Rng,
     rules: Vec<Arc<Rule>>,
     cursors: Vec<BanCursor>,
@@ -65,6 +68,7 @@ async fn history(seed: u64) {
         logs: States::new(),
         numbers: vec![0, 1],
         events: 0,
+        copied: 0,
         random,
         rules,
         cursors: Vec::new(),
@@ -83,8 +87,10 @@ async fn history(seed: u64) {
         history.log();
         if step % 500 == 499 {
             history.look_at_all(&context).await;
+            history.copy(step, &context).await;
         }
     }
+    assert!(history.copied > 15, "seed {seed}: {} entries copied", history.copied);
     assert!(history.events > 1000, "seed {seed}: {} events", history.events);
 }
 
@@ -260,6 +266,17 @@ impl History {
             let ttl = self.twins.time.tamper(&["PTTL", &format!("{{}}:{key}")]).await.unwrap();
             assert_ne!(ttl, redis::Value::Int(-1), "{context}: {key} has no TTL");
         }
+    }
+
+    /// Copies a key by export and import.
+    async fn copy(&mut self, step: usize, context: &str) {
+        let from = self.name();
+        let to = [from.tag(), b"\x1f", format!("copy {step}").as_bytes()].concat();
+        let to = if from.policy().is_empty() { to[from.tag().len()..].to_vec() } else { to };
+        let replays = [b"r1", b"r2", b"r3"].map(|request| Source::new(b'r', request));
+        let sources: Vec<Source> = replays.into_iter().chain([Source::new(b'm', b"")]).collect();
+        let names = [from.as_bytes(), &to];
+        self.copied += self.twins.copy(&mut self.meters, names, &sources, context).await;
     }
 
     fn policy(&mut self) -> Option<Name> {

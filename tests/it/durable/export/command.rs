@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Output, time::Duration};
 
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 
 use crate::{
     durable::restarts::{POLICIES, end, start},

@@ -38,18 +38,18 @@ pub struct History {
     orders: u64,
 }
 
-fn name(text: &str) -> Name {
+pub fn name(text: &str) -> Name {
     Name::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap()
 }
 
 /// Takes a decision on each engine. All outcomes must be equal.
-async fn agree<D: Decision<State: Kept>>(sides: &[&Side], decision: &D, context: &str) {
+pub async fn agree<D: Decision<State: Kept>>(sides: &[&Side], decision: &D, context: &str) {
     let deadline = || monotonic() + Duration::from_secs(30);
     let (first, rest) = sides.split_first().unwrap();
-    let expected = first.engine.run(decision, deadline()).await;
+    let expected = first.engine.store(decision, deadline()).await;
     assert!(expected.is_ok(), "{context}: {decision:?}: {expected:?}");
     for (index, side) in rest.iter().enumerate() {
-        let outcome = side.engine.run(decision, deadline()).await;
+        let outcome = side.engine.store(decision, deadline()).await;
         assert_eq!(outcome, expected, "{context}, engine {}: {decision:?}", index + 1);
     }
 }

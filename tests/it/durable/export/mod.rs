@@ -1,8 +1,10 @@
 //! `tollgate export` and `tollgate import` between all engines: the moved state is equal, record by
 //! record, and later decisions have equal outcomes.
 
+mod before;
 mod command;
 mod history;
+mod pages;
 mod refusals;
 mod sides;
 
@@ -17,6 +19,22 @@ use sides::{Side, stepped};
 /// Number of decisions before the first move, and after each move.
 const BEFORE: usize = 2500;
 const AFTER: usize = 300;
+
+/// The kinds of lines, without the first and the last.
+const KINDS: [&str; 12] = [
+    "pool",
+    "task",
+    "rate",
+    "rate_replay",
+    "sequence",
+    "sequence_replay",
+    "lock",
+    "stock",
+    "hold",
+    "order",
+    "buyer",
+    "stock_replay",
+];
 
 /// The sorted lines of an export without its first and its last line. Lines that have lapsed at
 /// `now` are left out.
@@ -53,6 +71,7 @@ fn unlapsed(line: &str, now: u64) -> Option<String> {
         _ if !lives(&value) => return None,
         _ => {}
     }
+    value.sort_all_objects();
     Some(value.to_string())
 }
 
@@ -95,20 +114,7 @@ async fn moved(seed: u64) {
     let mut directory = kept_in(&folders[0], history.now);
     transfer::import(&mut directory, &archive, false).await.unwrap();
     let kinds = same(&mut redis.store().await, &mut directory, scratch, history.now).await;
-    for kind in [
-        "pool",
-        "task",
-        "rate",
-        "rate_replay",
-        "sequence",
-        "sequence_replay",
-        "lock",
-        "stock",
-        "hold",
-        "order",
-        "buyer",
-        "stock_replay",
-    ] {
+    for kind in KINDS {
         let tag = format!("\"kind\":\"{kind}\"");
         assert!(kinds.iter().any(|line| line.contains(&tag)), "seed {seed}: no {kind}");
     }

@@ -126,7 +126,7 @@ async fn unreadable_state_is_not_exported() {
     let out = files.path().join("out.jsonl");
     for (key, value, says) in [
         ("tollgate:{lock:nightly}:lock", "x", "{lock:nightly}"),
-        ("tollgate:{admission:p}:token", "7 9 ab:cd 1 9999999999999999 1", "after a failover"),
+        ("tollgate:{admission:p}:token", "7 9 ab:cd 1 4503599627370000 1", "after a failover"),
         ("tollgate:{admission:p}:queued", "x", "{admission:p}"),
         ("tollgate:{admission:p}:task:a\x1fb", "L", "{admission:p}"),
     ] {

@@ -76,6 +76,11 @@ impl Side {
         store.on_clock(stepped(self.time.now()))
     }
 
+    /// Deletes a key of a Redis.
+    pub async fn remove(&self, key: &str) {
+        self.time.tamper(&["DEL", &format!("{{}}:{key}")]).await.unwrap();
+    }
+
     /// Sets the clock. The clock of a data directory follows after its mark is written.
     pub async fn set(&self, now: u64) {
         self.time.advance(now - self.time.now()).await;

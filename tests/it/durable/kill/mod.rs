@@ -18,7 +18,8 @@ use std::{
 
 use book::{Book, Item, Kind, Told};
 use rand::Rng;
-use tollgate::{decision::time::monotonic, grpc::client::pb};
+use tollgate::decision::time::monotonic;
+use tollgate_client::pb;
 
 use crate::{
     durable::restarts::end,

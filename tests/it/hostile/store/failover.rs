@@ -32,7 +32,7 @@ const ADMIT: &str = "[[pool]]\nmatch = \"*\"\ncapacity = 100000\nlease_duration 
 /// Takes from AdmitTask and AcquireLock how far tokens run ahead. Every script begins with
 /// this text: it knows the two by how many keys and arguments a call of them has.
 fn naive() -> String {
-    let (lock, pool) = (&script::ACQUIRE_LOCK, &script::ADMIT_TASK);
+    let (lock, pool) = (&script::lock::ACQUIRE, &script::admission::ADMIT);
     let (shared_keys, shared_argv) = pool.shared().expect("its items share a pool");
     format!(
         "

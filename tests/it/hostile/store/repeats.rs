@@ -4,7 +4,7 @@
 use std::{fs, path::Path};
 
 use pb::{CompleteVerdict, EnqueueStatus};
-use tollgate::grpc::client::pb;
+use tollgate_client::pb;
 
 use crate::support::{
     farm::eventually,

@@ -11,14 +11,14 @@ use tollgate::decision::script::{self, Script};
 use super::*;
 use crate::support::process::tollgate;
 
-/// The sweeper settles names, one of which is noted again. Only the vacant one leaves the index.
+/// The sweeper schedules names, one of which is noted again. Only the vacant one leaves the index.
 #[tokio::test(flavor = "multi_thread")]
 async fn h5_a_name_used_again_during_a_sweep_stays_in_the_index() {
     let mut redis = OwnRedis::prepare();
     redis.start_with(&["--appendonly", "no"]).await;
     let mut connection = connect(&redis.url()).await.unwrap();
-    let settle = redis::Script::new(&script::SETTLE_PARTITION.text(None));
-    let note = redis::Script::new(&script::NOTE_PARTITION.text(None));
+    let schedule = redis::Script::new(&script::index::SCHEDULE.text(None));
+    let note = redis::Script::new(&script::index::NOTE.text(None));
     let now = Clock::system().now().0;
     let (old, before) = (now - 600_000_000, now - 120_000_000);
     let mut add = redis::cmd("ZADD");
@@ -38,9 +38,9 @@ async fn h5_a_name_used_again_during_a_sweep_stays_in_the_index() {
     assert_eq!(noted, [0]);
     for (name, next, is_vacant) in [("vacant", 0, 1), ("noted", 0, 1), ("held", now + 1_000_000, 0)]
     {
-        let mut settle = settle.key(PARTITIONS);
-        settle.key(ENDS).arg(name).arg(old).arg(next).arg(is_vacant).arg(before);
-        let reply: Vec<Vec<u64>> = settle.invoke_async(&mut connection).await.unwrap();
+        let mut schedule = schedule.key(PARTITIONS);
+        schedule.key(ENDS).arg(name).arg(old).arg(next).arg(is_vacant).arg(before);
+        let reply: Vec<Vec<u64>> = schedule.invoke_async(&mut connection).await.unwrap();
         settled.insert(name, reply[0][1]);
     }
     assert_eq!((settled["vacant"], settled["noted"], settled["held"]), (1, 0, 0));
@@ -70,9 +70,9 @@ async fn h5_a_name_used_again_during_a_sweep_stays_in_the_index() {
         .query_async(&mut connection)
         .await
         .unwrap();
-    let mut settle = settle.key(PARTITIONS);
-    settle.key(ENDS).arg("noted").arg(score).arg(0).arg(1).arg(before);
-    let reply: Vec<Vec<u64>> = settle.invoke_async(&mut connection).await.unwrap();
+    let mut schedule = schedule.key(PARTITIONS);
+    schedule.key(ENDS).arg("noted").arg(score).arg(0).arg(1).arg(before);
+    let reply: Vec<Vec<u64>> = schedule.invoke_async(&mut connection).await.unwrap();
     assert_eq!(reply[0], [0, 0]);
     let look: f64 =
         redis::cmd("ZSCORE").arg(ENDS).arg("noted").query_async(&mut connection).await.unwrap();
@@ -111,7 +111,7 @@ async fn h5_a_vacant_name_is_looked_at_again_when_it_can_leave() {
         let before = (now - 86_400_000_000 * 7).to_string();
         let keys = [PARTITIONS, ENDS];
         let arguments = [name, &noted_at, "0", "1", &before];
-        let reply = run(&mut connection, &script::SETTLE_PARTITION, &keys, &arguments).await;
+        let reply = run(&mut connection, &script::index::SCHEDULE, &keys, &arguments).await;
         assert_eq!(reply, [redis::Value::Int(0), redis::Value::Int(0)], "{name}: it stays");
         let look: f64 =
             redis::cmd("ZSCORE").arg(ENDS).arg(name).query_async(&mut connection).await.unwrap();
@@ -128,10 +128,10 @@ async fn h5_each_script_of_the_index_heals_it() {
     let mut connection = connect(&redis.url()).await.unwrap();
     let (both, partitions) = ([PARTITIONS, ENDS], [PARTITIONS]);
     let calls: [(&Script, &[&str], &[&str]); 4] = [
-        (&script::DUE_PARTITIONS, &both, &["10"]),
-        (&script::LATEST_PARTITIONS, &partitions, &["10"]),
-        (&script::LIST_PARTITIONS, &partitions, &["10", "", ""]),
-        (&script::SETTLE_PARTITION, &both, &["pool", "0", "0", "0", "0"]),
+        (&script::index::DUE, &both, &["10"]),
+        (&script::index::LATEST, &partitions, &["10"]),
+        (&script::index::LIST, &partitions, &["10", "", ""]),
+        (&script::index::SCHEDULE, &both, &["pool", "0", "0", "0", "0"]),
     ];
     for (script, keys, arguments) in calls {
         for key in keys {

@@ -5,11 +5,11 @@
 
 use bytes::Bytes;
 use tollgate::{
-    admission::{AdmitTask, AttendPool, Overrides, Pool},
+    admission::{AdmitTask, HeartbeatPool, Overrides, Pool},
     decision::{
         names::Name,
         time::Millis,
-        waiters::{Attend, Place},
+        waiters::{Heartbeat, Place},
     },
     lock::{AcquireLock, Lock},
 };
@@ -192,17 +192,17 @@ async fn h14_a_heartbeat_reports_the_next_end_while_slots_are_free() {
         let waits = ask(&format!("w{number}"), 60_000, Some(place));
         assert!(!twins.agree(&mut pools, &waits, "").await.is_granted());
     }
-    let attend = Attend { channel: "s".into(), keep: Millis(60_000), gone: None };
-    let attend = AttendPool { pool: name("p"), settings, attend };
-    let mut attended = Vec::new();
+    let heartbeat = Heartbeat { channel: "s".into(), keep: Millis(60_000), gone: None };
+    let heartbeat = HeartbeatPool { pool: name("p"), settings, heartbeat };
+    let mut answers = Vec::new();
     for step in [0, 1000, 4, 5, 1] {
         twins.time.advance(step * 1000).await;
-        let seen = twins.agree(&mut pools, &attend, "").await;
-        attended.push((seen.frees_in.map(|in_| in_.0), seen.turns.len()));
+        let seen = twins.agree(&mut pools, &heartbeat, "").await;
+        answers.push((seen.frees_in.map(|in_| in_.0), seen.turns.len()));
     }
     // No slot was taken in between: all three are free, and no lease is left to end.
     let expected = [(Some(1000), 0), (Some(4), 1), (Some(5), 2), (None, 3), (None, 3)];
-    assert_eq!(attended, expected);
+    assert_eq!(answers, expected);
     // With more leases than slots, the reported end is the first one that frees a slot.
     for number in 1..=3 {
         let place = None;
@@ -214,6 +214,6 @@ async fn h14_a_heartbeat_reports_the_next_end_while_slots_are_free() {
     let lower =
         tollgate::admission::ConfigurePool { pool: name("p"), overrides, reset: false, settings };
     twins.agree(&mut pools, &lower, "").await;
-    let seen = twins.agree(&mut pools, &attend, "").await;
+    let seen = twins.agree(&mut pools, &heartbeat, "").await;
     assert_eq!((seen.frees_in, seen.turns.len()), (Some(Millis(2000)), 0));
 }

@@ -9,7 +9,8 @@ use std::{
 };
 
 use tokio::{task::JoinSet, time::sleep};
-use tollgate::{decision::time::monotonic, grpc::client::pb};
+use tollgate::decision::time::monotonic;
+use tollgate_client::pb;
 use tonic::{Code, Request};
 
 use crate::support::world::{Client, admit, complete};

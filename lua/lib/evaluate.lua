@@ -1,0 +1,59 @@
+-- Evaluates one check; twin of src/rate/check/evaluation.rs. With `look` nothing changes.
+--
+-- @include ban
+-- @include check
+-- @include tiers
+
+-- Evaluates a key that is not banned and reaches no ban tier. Returns verdict, flags, wait (µs).
+local function evaluate_unbanned(meter, tiers, level, cost, look, now)
+  local limits, flags = meter.limits, 0
+  local others = tiers_longest_wait(limits, 2, #limits, cost, now)
+  local wait = tiers_longest_wait(limits, 1, 1, cost, now)
+  if others > 0 then
+    return CHECK_THROTTLE, 0, max(others, wait)
+  elseif wait > 0 then
+    -- A throttled call counts if a stricter tier follows: otherwise the count would never reach
+    -- that tier. The last tier is the strictest.
+    if level < #tiers and tiers[#tiers].action ~= CHECK_WARN and cost <= limits[1].ceiling then
+      tiers_spend(meter, 1, cost, look, now)
+    end
+    if level > 0 and tiers[level].action == CHECK_THROTTLE then
+      flags = tiers_cross(meter, tiers, level, look, now)
+    end
+    return CHECK_THROTTLE, flags, tiers_longest_wait(limits, 1, 1, cost, now)
+  end
+  tiers_spend(meter, #limits, cost, look, now)
+  if level > 0 then
+    return CHECK_WARN, tiers_cross(meter, tiers, level, look, now), 0
+  end
+  return CHECK_ALLOW, 0, 0
+end
+
+-- Returns a ban by a tier, with the duration of this strike.
+local function evaluate_ban(tier, known, memory, now)
+  local strikes = min((known and known.strikes or 0) + 1, BAN_STRIKES_MAX)
+  local ban = { strikes = strikes, reason = format('above %.0f', tier.above), actor = '' }
+  ban.ends = now + tier[min(strikes, #tier)]
+  ban.forget = ban.ends + memory
+  return ban
+end
+
+-- Evaluates a check; `known` is the key's last ban. Returns verdict, flags, wait (µs), ban in
+-- force, whether this call set it, the level reached, and the count including this call.
+local function evaluate(meter, tiers, known, memory, cost, look, now)
+  local limits = meter.limits
+  local level, total = 0, nil
+  if #tiers > 0 then
+    total = limits[1].algorithm.count(limits[1]) + cost
+    level = tiers_reached(tiers, total)
+  end
+  if known and known.ends > now then
+    return CHECK_BAN, 0, max(known.ends - now, tiers_longest_wait(limits, 1, #limits, cost, now)), known, false
+  elseif level > 0 and tiers[level].action == CHECK_BAN then
+    local ban = evaluate_ban(tiers[level], known, memory, now)
+    local wait = max(ban.ends - now, tiers_longest_wait(limits, 1, #limits, cost, now))
+    return CHECK_BAN, tiers_cross(meter, tiers, level, look, now), wait, not look and ban, not look, level, total
+  end
+  local verdict, flags, wait = evaluate_unbanned(meter, tiers, level, cost, look, now)
+  return verdict, flags, wait, nil, false, level, total
+end

@@ -1,0 +1,57 @@
+-- Fast path of a check: one limit, no tiers, and a key with no ban and no other counter. Most
+-- checks take it. Same answers as meter_read, evaluate and meter_write, at half the cost.
+--
+-- @include check
+-- @include prefetch
+
+-- Encodes the part of a counter before its `forget`.
+local function fast_path_head(limit)
+  return pack('<sB', limit.name, limit.kind)
+end
+
+-- Loads the usage of the limit. Returns its `forget`, 0 without usage, nil if the fast path
+-- does not apply.
+local function fast_path_load(limit, text, now)
+  local algorithm = limit.algorithm
+  limit.moved = false
+  if not text then
+    algorithm.load(limit, nil, nil, nil, now)
+    return 0
+  end
+  local head = limit.head
+  if sub(text, 1, #head) ~= head or #text < #head + 11 then
+    return nil
+  end
+  local forget, notices, size, usage = scan('<I8BI2', text, #head + 1)
+  local fits = usage + size == #text + 1 and size >= algorithm.least and (size - algorithm.least) % algorithm.each == 0
+  if notices > 0 or not fits or forget <= now or forget > TIME_MAX then
+    return nil
+  end
+  algorithm.load(limit, text, usage, size, now)
+  return forget
+end
+
+-- Returns the reply, nil if the fast path does not apply.
+local function fast_path_check(limit, usage_key, ban_key, cost, look, now)
+  local algorithm = limit.algorithm
+  local forget = not prefetch_get(ban_key) and fast_path_load(limit, prefetch_get(usage_key), now)
+  if not forget then
+    return nil
+  end
+  local reset = algorithm.reset(limit, now)
+  local wait = cost > limit.ceiling and limit.window or algorithm.wait(limit, cost, now)
+  local changed = forget > 0 and (limit.moved or now + reset > forget)
+  if wait == 0 and not look then
+    algorithm.spend(limit, cost, now)
+    changed, reset = true, algorithm.reset(limit, now)
+  end
+  if changed and not look and reset > 0 then
+    local usage = algorithm.dump(limit, now)
+    prefetch_set(usage_key, limit.head .. pack('<I8BI2', now + reset, 0, #usage) .. usage, reset)
+  elseif changed and not look then
+    prefetch_drop(usage_key)
+  end
+  local count = algorithm.count(limit)
+  local verdict = wait > 0 and CHECK_THROTTLE or CHECK_ALLOW
+  return pack('<I8I8I8I8I8', verdict, 0, ceil(wait / 1000), count, ceil(reset / 1000))
+end

@@ -1,0 +1,11 @@
+-- Aliases of library functions, at the start of every script: a local costs less than a field of a
+-- global table.
+local call, format, match, sub = redis.call, string.format, string.match, string.sub
+local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
+local pack, scan = struct.pack, struct.unpack
+
+-- The status of a reply that has only one.
+local OK = 0
+
+-- Times and tokens stay below 2^52 µs, the year 2112, so that their sums are exact.
+local TIME_MAX = 4503599627370495

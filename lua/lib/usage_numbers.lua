@@ -1,0 +1,42 @@
+-- The numbers of a stored usage, by kind of its algorithm, for exports and imports: start and count
+-- of a window; width of a sliding window, then number and count of each bucket; tat, part, max,
+-- window and seen of a token bucket.
+--
+-- @include sliding_bucket
+-- @include usage
+local USAGE_NUMBERS_FORMS = { '<I8I4', '<I8I4', nil, '<I8I4I4I8I8' }
+
+-- Appends the number of numbers, and the numbers.
+local function usage_numbers_push(reply, kind, text, at, size)
+  local numbers = {}
+  if kind == 3 then
+    local width, last, _, from = scan('<I8I8I8', text, at)
+    numbers[1] = width
+    while from < at + size do
+      local low, count, next = scan('<BI4', text, from)
+      numbers[#numbers + 1], numbers[#numbers + 2] = sliding_bucket_number(last, low), count
+      from = next
+    end
+  else
+    numbers = { scan(USAGE_NUMBERS_FORMS[kind] or error(USAGE_UNREADABLE, 0), text, at) }
+    numbers[#numbers] = nil -- the position after them
+  end
+  reply[#reply + 1] = #numbers
+  for i = 1, #numbers do
+    reply[#reply + 1] = numbers[i]
+  end
+end
+
+-- Encodes a usage.
+local function usage_numbers_pack(kind, numbers)
+  if kind ~= 3 then
+    return pack(USAGE_NUMBERS_FORMS[kind], unpack(numbers))
+  end
+  local parts, total = {}, 0
+  for i = 2, #numbers, 2 do
+    parts[#parts + 1] = pack('<BI4', numbers[i] % 256, numbers[i + 1])
+    total = total + numbers[i + 1]
+  end
+  local last = #numbers > 1 and numbers[#numbers - 1] or 0
+  return pack('<I8I8I8', numbers[1], last, total) .. table.concat(parts)
+end

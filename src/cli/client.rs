@@ -1,0 +1,43 @@
+//! What the client commands share: the connection, and errors that say what to do next.
+
+use std::fmt;
+
+use tollgate_client::{Connection, Error};
+
+use crate::decision::text::escaped_lines;
+
+/// A failed command: the error and what to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientError(pub(super) String);
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&escaped_lines(&self.0))
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+/// Connects to a server. `what` names the purpose in the error.
+pub(super) async fn connect(server: &str, what: &str) -> Result<Connection, ClientError> {
+    Connection::open(server).await.map_err(|error| {
+        let todo = "start a server with `tollgate serve`, or name another with --server";
+        failed(what, server, &error, todo)
+    })
+}
+
+/// Builds the error of a failed call: `todo` says what to do next.
+pub(super) fn failed(what: &str, server: &str, error: &Error, todo: &str) -> ClientError {
+    ClientError(format!("cannot {what} at {server}: {error}; {todo}"))
+}
+
+/// Returns what to do about a failed call, for any command.
+pub(super) fn advice(code: &str) -> &'static str {
+    match code {
+        "INVALID_ARGUMENT" => "correct that and try again",
+        "RESOURCE_EXHAUSTED" | "UNAVAILABLE" => {
+            "try again in a moment; if the error persists, see the server's log"
+        }
+        _ => "the server's log may say more",
+    }
+}

@@ -1,0 +1,282 @@
+//! Flags that several client commands share.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::{Args, ValueEnum, value_parser};
+
+use tollgate_client::{Against, check_url, pb, time};
+
+use crate::{
+    decision::{names::Name, time::Millis},
+    rate::{
+        Algorithm, BUCKET_MAX, COUNT_MAX, LENGTH_MAX, LENGTH_MIN, LimitSpec, RuleSpec, TierAction,
+        TierSpec, Violation,
+    },
+};
+
+/// Default of `--max` without `--ban-above`.
+const MAX: u32 = 10;
+
+/// A limit with warn and ban levels.
+#[derive(Debug, Clone, Args)]
+pub struct RuleFlags {
+    /// Maximum number of calls of a key in a window [default: --ban-above, or 10 without it]
+    #[arg(long, value_name = "CALLS")]
+    #[arg(value_parser = value_parser!(u32).range(0..=i64::from(COUNT_MAX)))]
+    pub max: Option<u32>,
+
+    /// Length of the window, 1ms to 30days: `500ms`, `1s`, `1m`, `1h`, `1day`
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = length)]
+    pub window: Millis,
+
+    /// Algorithm that counts the calls
+    #[arg(long, value_name = "NAME", default_value = "sliding-window")]
+    pub algorithm: AlgorithmName,
+
+    /// Maximum number of calls at once, for token-bucket [default: --max]
+    #[arg(long, value_name = "CALLS")]
+    #[arg(value_parser = value_parser!(u32).range(1..=i64::from(BUCKET_MAX)))]
+    pub burst: Option<u32>,
+
+    /// Warn of calls above this count, which is below --max; they pass
+    #[arg(long, value_name = "CALLS")]
+    #[arg(value_parser = value_parser!(u32).range(0..=i64::from(COUNT_MAX)))]
+    pub warn_above: Option<u32>,
+
+    /// Ban a key whose count exceeds this; refused calls count too
+    #[arg(long, value_name = "CALLS")]
+    #[arg(value_parser = value_parser!(u32).range(0..=i64::from(COUNT_MAX)))]
+    pub ban_above: Option<u32>,
+
+    /// Duration of a ban, 1ms to 30days: of the first, the second, …; the last value repeats
+    /// [default: --window]
+    #[arg(long, value_name = "DURATION,…", requires = "ban_above")]
+    #[arg(value_parser = length, value_delimiter = ',')]
+    pub ban_for: Vec<Millis>,
+}
+
+/// Names of the flags, for commands with conflicting flags.
+pub(crate) const RULE_FLAGS: [&str; 7] =
+    ["max", "window", "algorithm", "burst", "warn_above", "ban_above", "ban_for"];
+
+/// Algorithms that count calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AlgorithmName {
+    /// At most max calls in any interval of the window's length
+    SlidingWindow,
+    /// A window starts with its first call
+    FixedWindow,
+    /// Windows of the clock: whole seconds that divide a day
+    CalendarWindow,
+    /// Max calls per window evenly, and burst calls at once
+    TokenBucket,
+}
+
+impl From<AlgorithmName> for Algorithm {
+    fn from(name: AlgorithmName) -> Algorithm {
+        match name {
+            AlgorithmName::SlidingWindow => Algorithm::SlidingWindow,
+            AlgorithmName::FixedWindow => Algorithm::FixedWindow,
+            AlgorithmName::CalendarWindow => Algorithm::CalendarWindow,
+            AlgorithmName::TokenBucket => Algorithm::TokenBucket,
+        }
+    }
+}
+
+impl From<AlgorithmName> for pb::Algorithm {
+    fn from(name: AlgorithmName) -> pb::Algorithm {
+        match name {
+            AlgorithmName::SlidingWindow => pb::Algorithm::SlidingWindow,
+            AlgorithmName::FixedWindow => pb::Algorithm::FixedWindow,
+            AlgorithmName::CalendarWindow => pb::Algorithm::CalendarWindow,
+            AlgorithmName::TokenBucket => pb::Algorithm::TokenBucket,
+        }
+    }
+}
+
+fn action(action: TierAction) -> pb::TierAction {
+    match action {
+        TierAction::Warn => pb::TierAction::Warn,
+        TierAction::Throttle => pb::TierAction::Throttle,
+        TierAction::Ban => pb::TierAction::Ban,
+    }
+}
+
+impl RuleFlags {
+    /// Returns the maximum number of calls in a window.
+    pub fn max(&self) -> u32 {
+        self.max.or(self.ban_above).unwrap_or(MAX)
+    }
+
+    /// Builds the rule. The error names flags that do not fit together.
+    pub fn spec(&self) -> Result<RuleSpec, String> {
+        if self.warn_above.zip(self.ban_above).is_some_and(|(warn, ban)| warn >= ban) {
+            return Err("--warn-above must be below --ban-above".to_owned());
+        }
+        if self.warn_above.is_some_and(|above| above >= self.max()) {
+            return Err(format!("--warn-above must be below --max, {}", self.max()));
+        }
+        let limit = LimitSpec {
+            name: Vec::new(),
+            max: Some(self.max().into()),
+            window: Some(self.window),
+            algorithm: Some(self.algorithm.into()),
+            burst: self.burst.map(u64::from),
+        };
+        let spec = RuleSpec { limits: vec![limit], tiers: self.tiers(), ..RuleSpec::default() };
+        match spec.clone().build() {
+            Ok(_) => Ok(spec),
+            Err(violations) => {
+                Err(violations.iter().map(explain).collect::<Vec<String>>().join("; "))
+            }
+        }
+    }
+
+    /// Builds the rule of a call. The error names flags that do not fit together.
+    pub fn against(&self) -> Result<Against, String> {
+        let RuleSpec { limits, tiers, .. } = self.spec()?;
+        let wire = |length: Millis| time::wire(length.duration());
+        let limit = |limit: LimitSpec| pb::Limit {
+            max: limit.max,
+            window: limit.window.map(wire),
+            algorithm: pb::Algorithm::from(self.algorithm).into(),
+            burst: limit.burst,
+            ..pb::Limit::default()
+        };
+        let tier = |tier: TierSpec| pb::Tier {
+            above: tier.above,
+            action: tier.action.map_or(pb::TierAction::Unspecified, action).into(),
+            ban_durations: tier.ban_durations.into_iter().map(wire).collect(),
+        };
+        Ok(Against::Rule(pb::Rule {
+            limits: limits.into_iter().map(limit).collect(),
+            tiers: tiers.into_iter().map(tier).collect(),
+            ..pb::Rule::default()
+        }))
+    }
+
+    fn tiers(&self) -> Vec<TierSpec> {
+        let tier = |above: u32, action| TierSpec {
+            above: Some(above.into()),
+            action: Some(action),
+            ban_durations: Vec::new(),
+        };
+        let mut tiers: Vec<TierSpec> =
+            self.warn_above.map(|above| tier(above, TierAction::Warn)).into_iter().collect();
+        if let Some(above) = self.ban_above {
+            // A separate level, so that the first call above `max` sends a notice.
+            if above > self.max() {
+                tiers.push(tier(self.max(), TierAction::Throttle));
+            }
+            tiers.push(TierSpec {
+                ban_durations: self.ban_for.clone(),
+                ..tier(above, TierAction::Ban)
+            });
+        }
+        tiers
+    }
+}
+
+/// Describes a violation with the names of the flags.
+fn explain(bad: &Violation) -> String {
+    let (field, description) = (bad.field.as_str(), bad.description.as_str());
+    if field == "limits[0].algorithm" {
+        return "--warn-above and --ban-above need a window: --algorithm token-bucket has none"
+            .to_owned();
+    }
+    match field.strip_prefix("limits[0].") {
+        Some(flag) => format!("--{flag} {}", description.replace("TOKEN_BUCKET", "token-bucket")),
+        None if field.ends_with("ban_durations") => format!("--ban-for {description}"),
+        None => format!("{field} {description}"),
+    }
+}
+
+/// Parses the URL of a server; the scheme defaults to http.
+pub(crate) fn server(text: &str) -> Result<String, String> {
+    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    check_url(&url).map(|()| url)
+}
+
+/// Parses a name of the API.
+pub(crate) fn name(text: &str) -> Result<String, String> {
+    let name = Name::parse(Bytes::copy_from_slice(text.as_bytes()))?;
+    Ok(name.as_str().to_owned())
+}
+
+/// Parses a duration of the API, rounded up to milliseconds.
+pub(crate) fn length(text: &str) -> Result<Millis, String> {
+    let length = between(text, LENGTH_MIN.duration(), LENGTH_MAX.duration())?;
+    Ok(Millis(length.as_nanos().div_ceil(1_000_000) as u64))
+}
+
+/// Parses a duration and checks its range.
+pub(crate) fn between(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
+    let parsed = humantime::parse_duration(text);
+    parsed.ok().filter(|length| (least..=most).contains(length)).ok_or_else(|| {
+        let (least, most) = (humantime::format_duration(least), humantime::format_duration(most));
+        format!("expected a duration such as `5s`, {least} to {most}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        rule: RuleFlags,
+    }
+
+    fn spec(flags: &str) -> Result<RuleSpec, String> {
+        let arguments = ["rate"].into_iter().chain(flags.split_whitespace());
+        Cli::try_parse_from(arguments).expect("good flags").rule.spec()
+    }
+
+    #[test]
+    fn a_ban_above_the_max_leaves_the_max_in_force() {
+        let levels = |flags: &str| -> Vec<_> {
+            let tiers = spec(flags).expect("a rule").tiers;
+            tiers.iter().map(|tier| (tier.above, tier.action)).collect()
+        };
+        let warn = (Some(5), Some(TierAction::Warn));
+        let throttle = (Some(10), Some(TierAction::Throttle));
+        let ban = |above| (Some(above), Some(TierAction::Ban));
+        assert_eq!(levels(""), []);
+        assert_eq!(levels("--warn-above 5"), [warn]);
+        assert_eq!(levels("--max 10 --ban-above 20"), [throttle, ban(20)]);
+        assert_eq!(levels("--max 10 --warn-above 5 --ban-above 10"), [warn, ban(10)]);
+        // Without --max, the ban level is the limit.
+        assert_eq!(levels("--warn-above 5 --ban-above 20"), [warn, ban(20)]);
+    }
+
+    #[test]
+    fn errors_name_the_flags() {
+        for (flags, part) in [
+            ("--warn-above 10", "--warn-above must be below --max, 10"),
+            ("--warn-above 5 --ban-above 5", "--warn-above must be below --ban-above"),
+            ("--burst 5", "--burst is for token-bucket only"),
+            ("--algorithm calendar-window --window 7s", "--window must be whole seconds"),
+            ("--algorithm token-bucket --ban-above 20", "--ban-above need a window"),
+            ("--algorithm token-bucket --max 1 --window 30days --burst 100", "--burst must fill"),
+            ("--algorithm token-bucket --max 1000000000", "--max must be 0 to 90000000"),
+        ] {
+            let error = spec(flags).expect_err(flags);
+            assert!(error.contains(part), "{flags}: {error}");
+        }
+    }
+
+    #[test]
+    fn lengths_are_whole_milliseconds_rounded_up() {
+        assert_eq!(length("1500us"), Ok(Millis(2)));
+        assert!(length("999us").is_err() && length("31days").is_err());
+    }
+
+    #[test]
+    fn a_server_without_a_scheme_is_plain_http() {
+        assert_eq!(server("tollgate:50051"), Ok("http://tollgate:50051".to_owned()));
+    }
+}

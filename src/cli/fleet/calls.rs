@@ -1,0 +1,76 @@
+//! The calls of all actors: makes each once or twice, and counts them.
+
+use tokio::{join, sync::Semaphore};
+use tollgate_client::Error;
+
+use super::counters::{Counter, Counts, Times};
+use crate::decision::time::monotonic;
+
+/// Permits and counters of all calls.
+#[derive(Debug)]
+pub(super) struct Calls {
+    /// Permits of requests, and of results. These are apart, so that requests do not delay results.
+    pub(super) requests: Semaphore,
+    pub(super) results: Semaphore,
+    /// Calls, answered or failed.
+    pub(super) made: Counter,
+    /// Failed calls, by gRPC code.
+    pub(super) failed: Counts,
+    /// Latencies of answered calls.
+    pub(super) latencies: Times,
+}
+
+impl Default for Calls {
+    fn default() -> Calls {
+        Calls::new(Semaphore::MAX_PERMITS)
+    }
+}
+
+impl Calls {
+    /// Permits this number of requests in flight, and as many results.
+    pub(super) fn new(in_flight: usize) -> Calls {
+        Calls {
+            requests: Semaphore::new(in_flight),
+            results: Semaphore::new(in_flight),
+            made: Counter::default(),
+            failed: Counts::default(),
+            latencies: Times::default(),
+        }
+    }
+
+    /// Makes a call and counts it. Returns `None` if it failed.
+    pub(super) async fn make<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Option<T> {
+        let sent = monotonic();
+        // Boxed, so that actors without a call in flight use no memory for one.
+        let answer = Box::pin(call).await;
+        self.made.add();
+        match answer {
+            Ok(answer) => {
+                self.latencies.add(sent.elapsed());
+                Some(answer)
+            }
+            Err(error) => {
+                self.failed.add(error.code);
+                None
+            }
+        }
+    }
+
+    /// Makes a call once, or twice at once, each as soon as it gets one of the permits.
+    pub(super) async fn repeat<T, F: Future<Output = Result<T, Error>>>(
+        &self,
+        twice: bool,
+        permits: &Semaphore,
+        call: impl Fn() -> F,
+    ) -> Vec<Option<T>> {
+        let once = async || {
+            // The semaphore is never closed.
+            let _permit = permits.acquire().await.ok()?;
+            self.make(call()).await
+        };
+        match twice {
+            true => <[Option<T>; 2]>::from(join!(once(), once())).into(),
+            false => vec![once().await],
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Counters of a run.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use hdrhistogram::Histogram;
+
+/// A counter. It orders no other memory accesses.
+#[derive(Debug, Default)]
+pub(super) struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds one.
+    pub(super) fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Raises the counter to a value.
+    pub(super) fn raise(&self, value: u64) {
+        self.0.fetch_max(value, Ordering::Relaxed);
+    }
+
+    /// Returns the count.
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counters by name: of gRPC codes, or of outcomes by their names on the wire.
+#[derive(Debug, Default)]
+pub(super) struct Counts(Mutex<BTreeMap<&'static str, u64>>);
+
+impl Counts {
+    /// Adds one.
+    pub(super) fn add(&self, name: &'static str) {
+        *lock(&self.0).entry(name).or_default() += 1;
+    }
+
+    /// Returns the count of a name.
+    pub(super) fn get(&self, name: &str) -> u64 {
+        lock(&self.0).get(name).copied().unwrap_or_default()
+    }
+
+    /// Returns all counts, by name.
+    pub(super) fn all(&self) -> BTreeMap<&'static str, u64> {
+        lock(&self.0).clone()
+    }
+}
+
+/// Durations, with three significant digits.
+#[derive(Debug)]
+pub(super) struct Times(Mutex<Option<Histogram<u64>>>);
+
+impl Default for Times {
+    fn default() -> Times {
+        // Up to one day in µs; longer values count as one day.
+        Times(Mutex::new(Histogram::new_with_bounds(1, 86_400_000_000, 3).ok()))
+    }
+}
+
+impl Times {
+    /// Adds a duration.
+    pub(super) fn add(&self, length: Duration) {
+        let micros = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
+        if let Some(histogram) = &mut *lock(&self.0) {
+            histogram.saturating_record(micros);
+        }
+    }
+
+    /// Returns the duration that `share` of the values do not exceed; `None` without values.
+    pub(super) fn quantile(&self, share: f64) -> Option<Duration> {
+        let histogram = lock(&self.0);
+        let histogram = histogram.as_ref().filter(|histogram| !histogram.is_empty())?;
+        Some(Duration::from_micros(histogram.value_at_quantile(share)))
+    }
+}
+
+/// Locks a mutex. A panic of another task leaves counters that can still be read.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_the_added_values() {
+        let times = Times::default();
+        assert_eq!(times.quantile(0.5), None);
+        (1..=100).for_each(|millis| times.add(Duration::from_millis(millis)));
+        times.add(Duration::from_secs(1_000_000));
+        let near = |share: f64| times.quantile(share).expect("not empty").as_millis();
+        assert_eq!((near(0.5), near(0.98)), (51, 99));
+    }
+}

@@ -1,0 +1,301 @@
+//! One simulated device.
+
+use std::{
+    cmp::Reverse,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::time::sleep_until;
+use tollgate_client::{Admission, Outcome, Permit, Pool};
+
+use super::{
+    Shared,
+    plan::{Kind, Manner, TaskPlan, Tasks},
+};
+use crate::{
+    cli::fleet::{
+        random::Random,
+        schedule::{Periodic, Stop},
+        witness::{Hold, certain_end},
+    },
+    decision::time::monotonic,
+};
+
+/// Delay of a late report after the end of the lease.
+const LATE_BY: Duration = Duration::from_millis(50);
+
+/// A device of the fleet.
+#[derive(Debug)]
+pub(super) struct Device {
+    pub(super) pool: Pool,
+    pub(super) name: String,
+    pub(super) kind: Kind,
+    pub(super) tasks: Tasks,
+    pub(super) reports: Periodic,
+    /// Decides which attempts fail, and which late results are held back.
+    pub(super) random: Random,
+    pub(super) shared: Arc<Shared>,
+    pub(super) stop: Stop,
+    /// The task that it held when it crashed or its lease ended. It runs the next task without a
+    /// crash or a delay.
+    pub(super) held: Option<Held>,
+    /// The instant before the first request without an answer. It may have been granted; a later
+    /// one is then answered as a repeat.
+    pub(super) lost_since: Option<Instant>,
+    /// Time of the first request for the task that it waits for.
+    pub(super) asked_since: Option<Instant>,
+}
+
+/// A task that the device holds.
+#[derive(Debug, Clone)]
+pub(super) struct Held {
+    task: String,
+    plan: TaskPlan,
+    token: u64,
+    hold: Hold,
+    /// Instant at which the lease has certainly ended on the server.
+    ended_by: Instant,
+    /// Whether the lease is counted as ended without a result.
+    is_expired: bool,
+}
+
+impl Held {
+    /// Counts a lease that ended without a result, once.
+    fn expire(&mut self, shared: &Shared) {
+        if !self.is_expired {
+            self.is_expired = true;
+            shared.concurrency.leave(self.hold);
+            shared.expired.add();
+        }
+    }
+}
+
+impl Device {
+    /// Asks for a task at each report, but not before `retry_after`, and runs it. Ends when the
+    /// fleet stops, or when no queued task of the device is left.
+    pub(super) async fn live(mut self) {
+        let (mut due, mut number) = (self.reports.first, 1u64);
+        while self.wait(due).await {
+            // Read before the call, because this answer cannot know of tasks that are queued later.
+            let all_queued = self.shared.queue.as_ref().is_some_and(|queue| queue.is_complete());
+            let task = match self.shared.queue {
+                Some(_) => String::new(),
+                None => format!("task-{number}"),
+            };
+            let sent = monotonic();
+            if self.held.is_none() {
+                self.asked_since.get_or_insert(sent);
+            }
+            let (answer, is_lost) = self.ask(&task).await;
+            if is_lost {
+                self.shared.lost.add();
+                self.lost_since.get_or_insert(sent);
+            }
+            let mut wait = Duration::ZERO;
+            match answer {
+                Some(Admission::Admitted(permit)) => {
+                    if let Some(restart) = self.run(task, permit, sent).await {
+                        due = restart;
+                        continue;
+                    }
+                    number += 1;
+                }
+                Some(Admission::AlreadyCompleted) => {
+                    self.expire_held();
+                    (self.held, self.asked_since) = (None, None);
+                    number += 1;
+                }
+                Some(Admission::Full { retry_after } | Admission::Paused { retry_after }) => {
+                    // If the lease still ran, the server would have returned it.
+                    self.expire_held();
+                    wait = retry_after;
+                }
+                Some(Admission::NoTask) => {
+                    self.asked_since = None;
+                    if all_queued && !is_lost {
+                        return;
+                    }
+                }
+                None => {}
+            }
+            let now = monotonic();
+            due = self.reports.after(now).max(now + wait);
+        }
+        if self.asked_since.is_some() {
+            self.shared.unserved.add();
+        }
+    }
+
+    /// Waits until the next request. While the fleet stops, only a device that crashed asks, until
+    /// its lease has ended, because its work is not new.
+    async fn wait(&mut self, due: Instant) -> bool {
+        if self.stop.pause(due).await {
+            return true;
+        }
+        let running = self.held.as_ref().filter(|held| !held.is_expired);
+        let Some(ended_by) = running.map(|held| held.ended_by) else { return false };
+        sleep_until(due.min(ended_by).into()).await;
+        if monotonic() < ended_by {
+            return true;
+        }
+        self.expire_held();
+        false
+    }
+
+    /// Asks for a slot. Returns the best answer, and whether a message had none.
+    async fn ask(&self, task: &str) -> (Option<Admission>, bool) {
+        let shared = &self.shared;
+        let call = || self.pool.admit(&self.name, task, Some(shared.lease));
+        let mut answers = shared.calls.repeat(self.kind.twice, &shared.calls.requests, call).await;
+        let is_lost = answers.iter().any(Option::is_none);
+        // Two calls at once may be granted in one order and answered in another.
+        answers.sort_by_key(|answer| answer.as_ref().map(|(admission, _)| favour(admission)));
+        for (admission, usage) in answers.iter().flatten() {
+            shared.admission(admission, usage);
+            if let (Some(queue), Admission::Admitted(permit)) = (&shared.queue, admission) {
+                queue.dispatched(permit, is_lost || shared.lost.get() > 0);
+            }
+        }
+        (answers.pop().flatten().map(|(admission, _)| admission), is_lost)
+    }
+
+    /// Runs a task. Returns the time of the restart if the device crashes.
+    async fn run(&mut self, asked: String, permit: Permit, sent: Instant) -> Option<Instant> {
+        let task = permit.task.as_ref().map_or(asked, |task| task.task_id.clone());
+        let queue = self.shared.queue.as_ref();
+        if queue.is_some_and(|queue| queue.attempts.number(&task).is_none()) {
+            return None;
+        }
+        if let Some(asked) = self.asked_since.take() {
+            self.shared.waits.add(asked.elapsed());
+        }
+        let before = self.held.take();
+        let is_again = before.is_some();
+        let plan = before.as_ref().map_or_else(|| self.tasks.next(), |held| held.plan);
+        let mut held = match before {
+            Some(held) if held.token == permit.fencing_token => held,
+            stale => {
+                let held = self.take(task, plan, &permit, sent);
+                match (stale, self.kind.manner) {
+                    // The result of an attempt that was followed by a newer one.
+                    (Some(stale), Manner::Late) => self.report(stale, Outcome::Succeeded).await,
+                    (Some(mut stale), _) => stale.expire(&self.shared),
+                    (None, _) => {}
+                }
+                held
+            }
+        };
+        self.lost_since = None;
+        match self.kind.manner {
+            Manner::Silent => {
+                // If the fleet stops first, nothing is left to do.
+                if self.stop.pause(held.ended_by).await {
+                    held.expire(&self.shared);
+                }
+            }
+            Manner::Late if !is_again => {
+                sleep_until((held.ended_by + LATE_BY).into()).await;
+                match self.shared.queue.is_some() && self.random.fraction() < 0.5 {
+                    true => self.held = Some(held),
+                    false => self.report(held, Outcome::Succeeded).await,
+                }
+            }
+            Manner::Crashing if !is_again => {
+                self.held = Some(held);
+                return Some(monotonic() + plan.restart_after);
+            }
+            Manner::Regular | Manner::Late | Manner::Crashing => {
+                sleep_until((monotonic() + plan.duration).into()).await;
+                let fail = self.shared.queue.as_ref().map_or(0.0, |queue| queue.fail);
+                let fails = fail > 0.0 && self.random.fraction() < fail;
+                self.report(held, if fails { Outcome::Failed } else { Outcome::Succeeded }).await;
+            }
+        }
+        None
+    }
+
+    fn take(&self, task: String, plan: TaskPlan, permit: &Permit, sent: Instant) -> Held {
+        let lost_since = self.lost_since.filter(|_| permit.replayed);
+        self.shared.admitted.add();
+        let end = certain_end(lost_since.unwrap_or(sent), permit.lease);
+        let hold = self.shared.concurrency.enter(end);
+        let (token, ended_by) = (permit.fencing_token, monotonic() + permit.lease);
+        Held { task, plan, token, hold, ended_by, is_expired: false }
+    }
+
+    /// Reports a result, again at each report until the server answers. While the fleet stops, it
+    /// gives up when the lease ends.
+    async fn report(&mut self, mut held: Held, outcome: Outcome) {
+        self.shared.concurrency.leave(held.hold);
+        loop {
+            let shared = &self.shared;
+            let call = || self.pool.complete(&self.name, &held.task, held.token, outcome);
+            let answers = shared.calls.repeat(self.kind.twice, &shared.calls.results, call).await;
+            for (verdict, usage) in answers.iter().flatten() {
+                shared.capacity.raise(usage.capacity.into());
+                shared.verdicts.add(verdict.as_str_name());
+                if let Some(queue) = &shared.queue
+                    && let Some(number) = queue.attempts.number(&held.task)
+                {
+                    queue.attempts.reported(number, held.token, outcome, *verdict);
+                }
+            }
+            if answers.iter().any(Option::is_some) {
+                return shared.reported.add();
+            }
+            let now = monotonic();
+            if self.stop.is_set() && now >= held.ended_by {
+                return held.expire(&self.shared);
+            }
+            let again = self.reports.after(now);
+            if !self.stop.pause(again).await {
+                sleep_until(again.min(held.ended_by).into()).await;
+            }
+        }
+    }
+
+    fn expire_held(&mut self) {
+        if let Some(held) = &mut self.held {
+            held.expire(&self.shared);
+        }
+    }
+}
+
+/// Ranks answers: a slot before none, of two leases the newest, of two waits the longest, because a
+/// device never asks earlier than an answer allows.
+fn favour(admission: &Admission) -> (u8, u64, Reverse<bool>, Duration) {
+    match admission {
+        Admission::Admitted(permit) => {
+            (3, permit.fencing_token, Reverse(permit.replayed), Duration::ZERO)
+        }
+        Admission::AlreadyCompleted => (2, 0, Reverse(false), Duration::ZERO),
+        Admission::Full { retry_after } | Admission::Paused { retry_after } => {
+            (1, 0, Reverse(false), *retry_after)
+        }
+        Admission::NoTask => (0, 0, Reverse(false), Duration::ZERO),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_answers_the_more_favourable_counts() {
+        let admitted = |fencing_token, replayed| {
+            let lease = Duration::from_secs(1);
+            Admission::Admitted(Permit { fencing_token, lease, replayed, task: None })
+        };
+        let full = |seconds| Admission::Full { retry_after: Duration::from_secs(seconds) };
+        for (one, other) in [
+            (admitted(1, false), full(5)),
+            (admitted(1, false), admitted(1, true)),
+            (admitted(2, true), admitted(1, false)),
+            (full(9), full(5)),
+            (full(1), Admission::NoTask),
+        ] {
+            assert!(favour(&one) > favour(&other), "{one:?}, {other:?}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Devices that ask for slots. With `--queued` the answer is the device's oldest queued task, and
+//! the run ends when each task is completed or dead.
+//!
+//! Each device knows when it was in flight. The maximum number in flight at once is compared with
+//! the capacity of the pool. [`queue`] checks the attempts of queued tasks.
+
+mod device;
+mod plan;
+mod queue;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::{sync::Semaphore, task::JoinSet};
+use tollgate_client::{Admission, Error, Pool, Usage};
+
+use self::{
+    device::Device,
+    plan::{Kind, Manner, Tasks, kinds},
+    queue::Queue,
+};
+use super::{
+    calls::Calls,
+    counters::{Counter, Counts, Times},
+    options::FleetOptions,
+    progress::Level,
+    report::{Course, Report},
+    run::{Simulation, World},
+    schedule::{Periodic, Stop},
+    witness::Concurrency,
+};
+use crate::decision::text::grouped;
+
+/// Maximum number of requests in flight of all devices, and of results, with a queue. A higher
+/// number would increase the latency but not the throughput.
+const QUEUED_IN_FLIGHT: usize = 64;
+/// First random stream that decides which attempts of a device fail.
+const FAILURES: u64 = 1 << 40;
+
+/// A fleet of devices.
+#[derive(Debug)]
+pub(super) struct Devices {
+    kinds: Vec<Kind>,
+    shared: Arc<Shared>,
+}
+
+/// What the devices share. Leases count once. Answers count each, so a message that is sent twice
+/// counts twice.
+#[derive(Debug, Default)]
+struct Shared {
+    lease: Duration,
+    queue: Option<Queue>,
+    calls: Arc<Calls>,
+    /// Devices in flight.
+    concurrency: Concurrency,
+    /// The highest capacity of the pool.
+    capacity: Counter,
+    /// Leases of devices.
+    admitted: Counter,
+    /// Leases with an answered report.
+    reported: Counter,
+    /// Leases that ended without a result.
+    expired: Counter,
+    /// Tasks that waited for a slot when the fleet stopped. `waits` does not contain them, so its
+    /// values are too low then.
+    unserved: Counter,
+    /// Time from the first request to the admission of each task.
+    waits: Times,
+    /// Requests without an answer. Each may have got a lease.
+    lost: Counter,
+    admissions: Counts,
+    verdicts: Counts,
+}
+
+impl Shared {
+    fn admission(&self, admission: &Admission, usage: &Usage) {
+        self.capacity.raise(usage.capacity.into());
+        self.admissions.add(match admission {
+            Admission::Admitted(permit) if permit.replayed => "REPLAYED",
+            Admission::Admitted(_) => "ADMITTED",
+            Admission::Full { .. } => "FULL",
+            Admission::Paused { .. } => "PAUSED",
+            Admission::NoTask => "NO_TASK",
+            Admission::AlreadyCompleted => "ALREADY_COMPLETED",
+        });
+    }
+}
+
+fn pool(world: &World<'_>, actor: usize) -> Pool {
+    world.connection(actor).pool(&world.options.device.pool)
+}
+
+impl Simulation for Devices {
+    fn actors(options: &FleetOptions) -> (u32, usize) {
+        // A device without a queue has at most two calls in flight.
+        let in_flight = if options.queued { QUEUED_IN_FLIGHT } else { Semaphore::MAX_PERMITS };
+        (options.device.devices, in_flight)
+    }
+
+    /// Sets the capacity of the pool if the option is given, and reads it.
+    async fn open(world: &World<'_>) -> Result<Devices, Error> {
+        let (options, pool) = (&world.options.device, pool(world, 0));
+        let attempts = world.options.queued.then_some(world.options.queue.max_attempts);
+        let usage = match options.capacity.is_some() || attempts.is_some() {
+            true => pool.configure(options.capacity, attempts).await?,
+            false => pool.usage().await?,
+        };
+        let queue = match world.options.queued {
+            true => Some(Queue::open(world, &pool).await),
+            false => None,
+        };
+        let (lease, calls) = (options.lease, world.calls.clone());
+        let shared = Shared { lease, queue, calls, ..Shared::default() };
+        shared.capacity.raise(usage.capacity.into());
+        Ok(Devices { kinds: kinds(options, world.random(0)), shared: Arc::new(shared) })
+    }
+
+    fn title(&self, world: &World<'_>) -> String {
+        format!("Pool `{}`", world.options.device.pool)
+    }
+
+    fn start(&mut self, world: &World<'_>, start: Instant, stop: &Stop) -> JoinSet<()> {
+        let (options, mut actors) = (&world.options.device, JoinSet::new());
+        for (number, kind) in self.kinds.iter().enumerate() {
+            // Stream 0 decides the kinds; each device has two more.
+            let stream = 2 * number as u64;
+            let reports = world.random(stream + 2);
+            let device = Device {
+                pool: pool(world, number),
+                name: format!("{:08x}/device-{number}", world.run),
+                kind: *kind,
+                tasks: Tasks::new(options, world.random(stream + 1)),
+                reports: Periodic::new(reports, start, options.report_interval),
+                random: world.random(FAILURES + number as u64),
+                shared: self.shared.clone(),
+                stop: stop.clone(),
+                held: None,
+                lost_since: None,
+                asked_since: None,
+            };
+            actors.spawn(device.live());
+        }
+        if self.shared.queue.is_some() {
+            let (shared, pool, stop) = (self.shared.clone(), pool(world, 0), stop.clone());
+            actors.spawn(async move {
+                if let Some(queue) = &shared.queue {
+                    queue.produce(&pool, &shared.calls, stop).await;
+                }
+            });
+        }
+        actors
+    }
+
+    fn level(&self, _: &World<'_>) -> Level {
+        let shared = &self.shared;
+        let in_flight = shared.concurrency.now() as u64;
+        let full = ("full", shared.admissions.get("FULL"));
+        match &shared.queue {
+            Some(queue) => queue.level(vec![("in flight", in_flight), full]),
+            None => Level {
+                name: "in flight",
+                value: in_flight,
+                per_second: false,
+                cap: shared.capacity.get(),
+                counts: vec![("admitted", shared.admitted.get()), full],
+            },
+        }
+    }
+
+    fn count(&self, report: &mut Report) {
+        let shared = &self.shared;
+        let of = |is: &dyn Fn(&Kind) -> bool| self.kinds.iter().filter(|it| is(it)).count() as u64;
+        let parts = [
+            ("regular", of(&|kind| kind.manner == Manner::Regular)),
+            ("silent", of(&|kind| kind.manner == Manner::Silent)),
+            ("late", of(&|kind| kind.manner == Manner::Late)),
+            ("crashing", of(&|kind| kind.manner == Manner::Crashing)),
+            ("sending twice", of(&|kind| kind.twice)),
+        ];
+        report.rows("Devices", self.kinds.len() as u64, &parts);
+        match &shared.queue {
+            Some(queue) => queue.count(report),
+            None => {
+                let (admitted, reported) = (shared.admitted.get(), shared.reported.get());
+                let expired = shared.expired.get();
+                let running = admitted.saturating_sub(reported + expired);
+                let ends = [("reported", reported), ("expired, no result", expired)];
+                report.rows("Leases admitted", admitted, &ends);
+                report.row("  left running", running);
+            }
+        }
+        let answers = ["full", "paused", "replayed", "no task", "already completed"];
+        report.answers("AdmitTask", "", &shared.admissions, &answers);
+        let verdicts = ["completed", "late", "already completed", "stale token", "unknown"];
+        report.answers("CompleteTask", "COMPLETE_VERDICT_", &shared.verdicts, &verdicts);
+    }
+
+    fn chart(&self, _: &Course, report: &mut Report) {
+        if self.shared.queue.is_none() {
+            let more = match self.shared.unserved.get() {
+                0 => String::new(),
+                unserved => format!("; {} still waited at the end", grouped(unserved)),
+            };
+            report.times("Wait for a slot", &self.shared.waits, &more);
+        }
+    }
+
+    async fn check(&self, world: &World<'_>, _: &Course, report: &mut Report) -> (String, String) {
+        let shared = &self.shared;
+        let (most, capacity) = (shared.concurrency.most() as u64, shared.capacity.get());
+        let mut held = "the cap held".to_owned();
+        let seen = match &shared.queue {
+            Some(queue) => Some(queue.seen(report).await),
+            None => None,
+        };
+        let over_cap = most > capacity || seen.as_ref().is_some_and(|seen| seen.over_cap > 0);
+        report.check(over_cap, "THE CAP WAS EXCEEDED");
+        if let (Some(queue), Some(seen)) = (&shared.queue, seen) {
+            let lost = shared.lost.get();
+            let lists = queue.lists(&pool(world, 0), lost > 0).await.ok();
+            queue.check(lists, &seen, lost, report);
+            held += "\nEach task ran as often as its attempts say, and is done or dead";
+        }
+        let (most, capacity) = (grouped(most), grouped(capacity));
+        (format!("In flight at most {most}, cap {capacity}"), held)
+    }
+}

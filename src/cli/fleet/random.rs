@@ -1,0 +1,96 @@
+//! Seeded random numbers: the same seed gives the same numbers on every machine.
+
+use rand_chacha::{
+    ChaCha8Rng,
+    rand_core::{RngCore, SeedableRng},
+};
+
+/// One independent stream of random numbers.
+#[derive(Debug, Clone)]
+pub(super) struct Random(ChaCha8Rng);
+
+impl Random {
+    /// Creates a stream. Streams of one seed are independent, however many numbers are taken from
+    /// each.
+    pub(super) fn new(seed: u64, stream: u64) -> Random {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        random.set_stream(stream);
+        Random(random)
+    }
+
+    /// Uniform in [0, 1).
+    pub(super) fn fraction(&mut self) -> f64 {
+        // The 53 bits that a double holds exactly.
+        (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Exponential with mean 1.
+    pub(super) fn exponential(&mut self) -> f64 {
+        -(1.0 - self.fraction()).ln()
+    }
+
+    /// Normal with mean 0 and deviation 1 (Box and Muller).
+    pub(super) fn normal(&mut self) -> f64 {
+        let radius = (2.0 * self.exponential()).sqrt();
+        radius * (std::f64::consts::TAU * self.fraction()).cos()
+    }
+
+    /// Gives each of `count` actors a behaviour, in random order. Shares are exact: 10 % of 2,000
+    /// are 200 actors. The others get `rest`.
+    pub(super) fn deal<T: Copy>(&mut self, count: u32, shares: &[(T, f64)], rest: T) -> Vec<T> {
+        let count = count as usize;
+        let (mut dealt, mut sum) = (Vec::with_capacity(count), 0.0);
+        for (behaviour, share) in shares {
+            // Shares are summed before rounding, so that shares of 100 % give exactly all actors.
+            sum += share;
+            let up_to = ((sum * count as f64).round() as usize).min(count);
+            dealt.resize(up_to, *behaviour);
+        }
+        dealt.resize(count, rest);
+        // Fisher and Yates.
+        for last in (1..count).rev() {
+            dealt.swap(last, (self.fraction() * (last + 1) as f64) as usize);
+        }
+        dealt
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distributions_have_their_means() {
+        let mut random = Random::new(1, 0);
+        let mut mean = |draw: fn(&mut Random) -> f64| {
+            (0..10_000).map(|_| draw(&mut random)).sum::<f64>() / 10_000.0
+        };
+        assert!((mean(Random::fraction) - 0.5).abs() < 0.02);
+        assert!((mean(Random::exponential) - 1.0).abs() < 0.05);
+        assert!(mean(Random::normal).abs() < 0.05);
+        assert!((mean(|random| random.normal().powi(2)) - 1.0).abs() < 0.05);
+    }
+
+    #[test]
+    fn streams_differ_and_repeat() {
+        let draw = |seed, stream| {
+            let mut random = Random::new(seed, stream);
+            [random.fraction(), random.fraction()]
+        };
+        assert_eq!(draw(7, 3), draw(7, 3));
+        assert_ne!(draw(7, 3), draw(7, 4));
+        assert_ne!(draw(7, 3), draw(8, 3));
+    }
+
+    #[test]
+    fn shares_are_exact_for_every_seed() {
+        for seed in 0..20 {
+            let shares = [('a', 0.1), ('b', 0.1), ('c', 0.05)];
+            let dealt = Random::new(seed, 0).deal(2000, &shares, 'd');
+            let count = |kind| dealt.iter().filter(|dealt| **dealt == kind).count();
+            assert_eq!(['a', 'b', 'c', 'd'].map(count), [200, 200, 100, 1500]);
+            let halves = Random::new(seed, 0).deal(3, &[('a', 0.5), ('b', 0.5)], 'd');
+            assert!(!halves.contains(&'d'), "{halves:?}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! One run: starts the actors, shows the progress, stops the actors and reports.
+
+use std::{sync::Arc, time::Instant};
+
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{MissedTickBehavior, interval, sleep_until},
+};
+use tollgate_client::{Connection, Error};
+
+use super::{
+    calls::Calls,
+    options::FleetOptions,
+    progress::{Level, Progress},
+    random::Random,
+    report::{Course, Report},
+    schedule::Stop,
+};
+use crate::{cli::signals::Signals, decision::time::monotonic};
+
+/// What all actors of a run share.
+#[derive(Debug)]
+pub(super) struct World<'a> {
+    pub(super) options: &'a FleetOptions,
+    pub(super) seed: u64,
+    /// At least one.
+    pub(super) connections: Vec<Connection>,
+    pub(super) calls: Arc<Calls>,
+    /// Random number that makes the names of the run unique: the server still stores the tasks,
+    /// counts and sales of the last run.
+    pub(super) run: u32,
+}
+
+impl World<'_> {
+    /// Returns a stream of the run's seed.
+    pub(super) fn random(&self, stream: u64) -> Random {
+        Random::new(self.seed, stream)
+    }
+
+    /// Returns the connection of an actor.
+    pub(super) fn connection(&self, actor: usize) -> &Connection {
+        &self.connections[actor % self.connections.len()]
+    }
+}
+
+/// A kind of fleet: its actors, its counters and its checks.
+pub(super) trait Simulation: Sized {
+    /// Returns the number of actors, and the maximum number of requests in flight and of results.
+    fn actors(options: &FleetOptions) -> (u32, usize);
+
+    /// Prepares the server. Fails with errors that every call would have.
+    async fn open(world: &World<'_>) -> Result<Self, Error>;
+
+    /// Describes the run.
+    fn title(&self, world: &World<'_>) -> String;
+
+    /// Starts the actors.
+    fn start(&mut self, world: &World<'_>, start: Instant, stop: &Stop) -> JoinSet<()>;
+
+    /// Returns the counters to show.
+    fn level(&self, world: &World<'_>) -> Level;
+
+    /// Adds the counted rows.
+    fn count(&self, report: &mut Report);
+
+    /// Adds what stands between the calls and the title.
+    fn chart(&self, _course: &Course, _report: &mut Report) {}
+
+    /// Checks the contract. Returns the measured values as a sentence, and the verdict without a violation.
+    async fn check(
+        &self,
+        world: &World<'_>,
+        course: &Course,
+        report: &mut Report,
+    ) -> (String, String);
+}
+
+/// Runs until the duration has passed, all actors have ended, or a signal arrives; then lets the
+/// actors finish their work. A second signal aborts the calls in flight.
+pub(super) async fn play<S: Simulation>(
+    world: &World<'_>,
+    mut simulation: S,
+    mut signals: Signals,
+) -> Report {
+    let start = monotonic();
+    let (stop, stopped) = watch::channel(false);
+    let mut actors = simulation.start(world, start, &Stop(stopped));
+    let mut progress = Progress::new(world.options.duration);
+    let mut ticks = interval(progress.period());
+    // The first tick is after one period, because there is nothing to show before.
+    ticks.reset();
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut working = None;
+    loop {
+        let end = sleep_until((start + world.options.duration).into());
+        tokio::select! {
+            ended = actors.join_next() => match ended {
+                Some(_) => continue,
+                None => break,
+            },
+            () = end, if working.is_none() => {}
+            () = signals.next() => if working.is_some() { actors.abort_all() },
+            _ = ticks.tick() => {
+                let (level, finishing) = (simulation.level(world), working.map(|_| actors.len()));
+                progress.show(&level, start.elapsed(), world.calls.made.get(), finishing);
+                continue;
+            }
+        }
+        working.get_or_insert_with(|| (start.elapsed(), world.calls.made.get()));
+        // Fails only if all actors have already ended.
+        let _ = stop.send(true);
+    }
+    progress.end();
+    let (working, calls) = working.unwrap_or_else(|| (start.elapsed(), world.calls.made.get()));
+    let finishing = start.elapsed().saturating_sub(working);
+    let course = Course { working, finishing, calls };
+
+    let mut report = Report::default();
+    let (measured, held) = simulation.check(world, &course, &mut report).await;
+    simulation.count(&mut report);
+    report.calls(&world.calls, &course);
+    simulation.chart(&course, &mut report);
+    report.line("");
+    let title = simulation.title(world);
+    report.line(&format!("{title} at {}, seed {}", world.options.server, world.seed));
+    let (working, finishing) = (course.working.as_secs_f64(), course.finishing.as_secs_f64());
+    report.line(&format!("Ran for {working:.1} s, then finished in {finishing:.1} s"));
+    report.verdict(&measured, &held);
+    report
+}

@@ -1,0 +1,171 @@
+//! When each actor acts. The times depend on the seed only; answers of the server do not influence
+//! them.
+
+use std::time::{Duration, Instant};
+
+use tokio::{sync::watch, time::sleep_until};
+
+use super::random::Random;
+
+/// Maximum delay of a report, as a share of the interval. A report is never early, because its due
+/// time would then still be in the future and be used twice.
+const JITTER: f64 = 0.1;
+
+/// The end of a run, as its actors see it.
+#[derive(Debug, Clone)]
+pub(super) struct Stop(pub(super) watch::Receiver<bool>);
+
+impl Stop {
+    /// Waits until an instant; false as soon as no new work is to be started.
+    pub(super) async fn pause(&mut self, until: Instant) -> bool {
+        tokio::select! {
+            biased;
+            _ = self.0.wait_for(|stop| *stop) => false,
+            () = sleep_until(until.into()) => true,
+        }
+    }
+
+    /// Whether no new work is to be started.
+    pub(super) fn is_set(&self) -> bool {
+        *self.0.borrow()
+    }
+}
+
+/// Periodic times of one actor.
+#[derive(Debug)]
+pub(super) struct Periodic {
+    random: Random,
+    /// The first time, within one interval after the start.
+    pub(super) first: Instant,
+    interval: Duration,
+}
+
+impl Periodic {
+    /// Creates the times of an actor, with a random phase.
+    pub(super) fn new(mut random: Random, start: Instant, interval: Duration) -> Periodic {
+        let first = start + interval.mul_f64(random.fraction());
+        Periodic { random, first, interval }
+    }
+
+    /// Returns the next time after `now`. Times stay on a grid, so that each actor keeps its phase
+    /// and the fleet stays spread.
+    pub(super) fn after(&mut self, now: Instant) -> Instant {
+        let passed = now.saturating_duration_since(self.first);
+        let periods = passed.as_secs_f64() / self.interval.as_secs_f64();
+        let due = periods.floor() + 1.0 + JITTER * self.random.fraction();
+        self.first + self.interval.mul_f64(due)
+    }
+}
+
+/// Single calls at random instants, and volleys of several calls at once.
+#[derive(Debug)]
+pub(super) struct Arrivals {
+    random: Random,
+    /// Time of the next single call, and the mean interval.
+    single: Option<(Instant, Duration)>,
+    /// Time of the next volley, the interval, and the size.
+    volley: Option<(Instant, Duration, u32)>,
+}
+
+impl Arrivals {
+    /// Creates the times of an actor. `hits` single calls per second are a Poisson process; volleys
+    /// are periodic with a random phase.
+    pub(super) fn new(
+        random: [Random; 2],
+        start: Instant,
+        hits: f64,
+        volley: Option<(Duration, u32)>,
+    ) -> Arrivals {
+        let [random, mut phase] = random;
+        let volley =
+            volley.map(|(every, size)| (start + every.mul_f64(phase.fraction()), every, size));
+        let mut arrivals = Arrivals { random, single: None, volley };
+        if hits > 0.0 {
+            let mean = Duration::from_secs_f64(1.0 / hits);
+            arrivals.single = Some((start + arrivals.gap(mean), mean));
+        }
+        arrivals
+    }
+
+    /// Returns the time of the next call or volley, and its size.
+    pub(super) fn next(&mut self) -> Option<(Instant, u32)> {
+        let single = self.single.map(|(next, _)| next);
+        if let Some((next, every, size)) = &mut self.volley
+            && single.is_none_or(|single| *next <= single)
+        {
+            let due = *next;
+            *next += *every;
+            return Some((due, *size));
+        }
+        let (due, mean) = self.single?;
+        self.single = Some((due + self.gap(mean), mean));
+        Some((due, 1))
+    }
+
+    /// Postpones all calls that are due before an instant to that instant.
+    pub(super) fn postpone(&mut self, until: Instant) {
+        if let Some((next, _)) = &mut self.single {
+            *next = until.max(*next);
+        }
+        if let Some((next, _, _)) = &mut self.volley {
+            *next = until.max(*next);
+        }
+    }
+
+    fn gap(&mut self, mean: Duration) -> Duration {
+        mean.mul_f64(self.random.exponential())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::time::monotonic;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn arrivals(start: Instant, hits: f64, volley: (u32, u32)) -> Arrivals {
+        let random = [Random::new(1, 0), Random::new(1, 1)];
+        Arrivals::new(random, start, hits, Some((SECOND * volley.0, volley.1)))
+    }
+
+    #[test]
+    fn reports_come_about_once_an_interval() {
+        let start = monotonic();
+        let mut reports = Periodic::new(Random::new(1, 0), start, SECOND);
+        assert!(start <= reports.first && reports.first < start + SECOND);
+        let mut now = reports.first;
+        for _ in 0..100 {
+            let next = reports.after(now);
+            assert!(now + SECOND.mul_f64(0.89) < next && next < now + SECOND.mul_f64(1.11));
+            now = next;
+        }
+    }
+
+    #[test]
+    fn calls_come_as_often_as_the_options_say() {
+        let start = monotonic();
+        let counts = |hits, volley| {
+            let mut arrivals = arrivals(start, hits, volley);
+            let calls = std::iter::from_fn(|| arrivals.next());
+            let calls: Vec<_> = calls.take_while(|(due, _)| *due < start + 100 * SECOND).collect();
+            assert!(calls.is_sorted_by_key(|(due, _)| *due));
+            let volleys = calls.iter().filter(|(_, size)| *size > 1).count();
+            (calls.len() - volleys, volleys)
+        };
+        let (single, volleys) = counts(20.0, (4, 30));
+        assert!((1800..2200).contains(&single) && volleys == 25, "{single}, {volleys}");
+        assert_eq!(counts(0.0, (50, 2)), (0, 2));
+    }
+
+    #[test]
+    fn postponed_calls_come_at_that_time() {
+        let start = monotonic();
+        let mut arrivals = arrivals(start, 20.0, (1, 5));
+        arrivals.postpone(start + 9 * SECOND);
+        arrivals.postpone(start);
+        assert_eq!(arrivals.next(), Some((start + 9 * SECOND, 5)));
+        assert_eq!(arrivals.next(), Some((start + 9 * SECOND, 1)));
+        assert!(arrivals.next().is_some_and(|(due, _)| due > start + 9 * SECOND));
+    }
+}

@@ -1,0 +1,327 @@
+//! What the devices know of queued tasks: their attempts, and the results that the server accepted.
+
+use std::{collections::BTreeSet, sync::Mutex};
+
+use bytes::Bytes;
+use tollgate_client::{CompleteVerdict, Outcome};
+
+use crate::cli::fleet::counters::lock;
+
+/// Maximum number of faults that are described; the others are only counted.
+const DESCRIBED_MAX: usize = 5;
+
+/// All tasks by number. Task `n` belongs to device `n % devices`. The tasks of a device are queued
+/// in the order of their numbers.
+#[derive(Debug)]
+pub(in crate::cli::fleet) struct Attempts {
+    devices: usize,
+    max_attempts: u32,
+    payload: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    tasks: Vec<Entry>,
+    totals: Totals,
+    faults: Faults,
+}
+
+/// The record of a task.
+#[derive(Debug, Clone, Copy, Default)]
+struct Entry {
+    /// Token of the last attempt.
+    token: u64,
+    /// Number of attempts.
+    attempt: u32,
+    /// Whether some answer with the last attempt was not marked as a repeat.
+    is_fresh: bool,
+    /// Whether an answer says that the task is completed.
+    is_done: bool,
+    /// Whether an answer accepted the successful result.
+    is_taken: bool,
+}
+
+/// Sums over all tasks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::cli::fleet) struct Totals {
+    /// Completed tasks.
+    pub(in crate::cli::fleet) done: u64,
+    /// Tasks completed by a late result.
+    pub(in crate::cli::fleet) done_late: u64,
+    /// Attempts.
+    pub(in crate::cli::fleet) dispatched: u64,
+    /// Attempts whose answer was lost; they are known from later answers.
+    pub(in crate::cli::fleet) missed: u64,
+    /// Accepted results that report a failure.
+    pub(in crate::cli::fleet) failed: u64,
+}
+
+/// Violations of the contract.
+#[derive(Debug, Clone, Default)]
+pub(in crate::cli::fleet) struct Faults {
+    pub(in crate::cli::fleet) count: u64,
+    /// Descriptions of the first ones.
+    pub(in crate::cli::fleet) described: Vec<String>,
+}
+
+/// A task in an answer to a device.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cli::fleet) struct Dispatch<'a> {
+    pub(in crate::cli::fleet) number: usize,
+    pub(in crate::cli::fleet) attempt: u32,
+    pub(in crate::cli::fleet) token: u64,
+    /// Whether the answer is marked as a repeat.
+    pub(in crate::cli::fleet) replayed: bool,
+    /// Whether a request had no answer. Such a request may have got other tasks.
+    pub(in crate::cli::fleet) may_lack: bool,
+    pub(in crate::cli::fleet) payload: &'a [u8],
+}
+
+impl Attempts {
+    /// Creates an empty record of all tasks.
+    pub(in crate::cli::fleet) fn new(
+        tasks: usize,
+        devices: usize,
+        max_attempts: u32,
+        payload: usize,
+    ) -> Attempts {
+        let tasks = vec![Entry::default(); tasks];
+        let state = Mutex::new(State { tasks, ..State::default() });
+        Attempts { devices, max_attempts, payload, state }
+    }
+
+    /// Returns the payload of a task: its number, repeated. Unique from three bytes on.
+    pub(in crate::cli::fleet) fn payload(&self, number: usize) -> Bytes {
+        let digits = (number as u64).to_le_bytes();
+        digits.into_iter().cycle().take(self.payload).collect()
+    }
+
+    /// Parses the number in a task's name.
+    pub(in crate::cli::fleet) fn number(&self, task: &str) -> Option<usize> {
+        let number = task.strip_prefix("task-")?.parse().ok()?;
+        (number < lock(&self.state).tasks.len()).then_some(number)
+    }
+
+    /// Records that a device got a task.
+    pub(in crate::cli::fleet) fn dispatched(&self, it: Dispatch<'_>) {
+        let is_intact = it.payload == self.payload(it.number);
+        let state = &mut *lock(&self.state);
+        if !is_intact {
+            state.faults.add(it.number, "came with another payload");
+        }
+        let mut before = it.number.checked_sub(self.devices);
+        while let Some(older) = before.filter(|older| !self.is_over(&state.tasks[*older])) {
+            if !it.may_lack {
+                state.faults.add(it.number, "came before an older task was over");
+                break;
+            }
+            self.miss(state, older);
+            before = older.checked_sub(self.devices);
+        }
+        let entry = &mut state.tasks[it.number];
+        if it.token == entry.token && it.attempt == entry.attempt {
+            if !it.replayed && entry.is_fresh {
+                let what = format!("was given attempt {} twice", it.attempt);
+                return state.faults.add(it.number, &what);
+            }
+            entry.is_fresh |= !it.replayed;
+        } else if it.token < entry.token {
+            // Of two concurrent answers, the older one.
+        } else if entry.is_done || it.attempt <= entry.attempt {
+            let done = if entry.is_done { " when it was done" } else { "" };
+            let what = format!("was given attempt {} after {}{done}", it.attempt, entry.attempt);
+            state.faults.add(it.number, &what);
+        } else if it.attempt > self.max_attempts {
+            let what = format!("was given attempt {} of {}", it.attempt, self.max_attempts);
+            state.faults.add(it.number, &what);
+        } else {
+            let more = u64::from(it.attempt - entry.attempt);
+            let (token, attempt, is_fresh) = (it.token, it.attempt, !it.replayed);
+            *entry = Entry { token, attempt, is_fresh, ..Entry::default() };
+            state.totals.dispatched += more;
+            state.totals.missed += more - 1;
+        }
+    }
+
+    /// Records the answer to a result.
+    pub(in crate::cli::fleet) fn reported(
+        &self,
+        number: usize,
+        token: u64,
+        outcome: Outcome,
+        verdict: CompleteVerdict,
+    ) {
+        let state = &mut *lock(&self.state);
+        let entry = &mut state.tasks[number];
+        let is_taken = matches!(verdict, CompleteVerdict::Completed | CompleteVerdict::Late);
+        match (outcome, verdict) {
+            (_, CompleteVerdict::Unknown) => state.faults.add(number, "is not known"),
+            (_, CompleteVerdict::StaleToken) if token == entry.token => {
+                state.faults.add(number, "has another token than it was given last");
+            }
+            (_, CompleteVerdict::StaleToken) => {}
+            (Outcome::Succeeded, _) if entry.is_taken && is_taken => {
+                state.faults.add(number, "was completed twice");
+            }
+            (Outcome::Succeeded, _) => {
+                state.totals.done += u64::from(!entry.is_done);
+                state.totals.done_late += u64::from(verdict == CompleteVerdict::Late);
+                entry.is_done = true;
+                entry.is_taken |= is_taken;
+            }
+            (Outcome::Failed | Outcome::Unspecified, _) => {
+                state.totals.failed += u64::from(is_taken);
+            }
+        }
+    }
+
+    /// Records that the server lists a task as dead. If answers were lost, its last attempts may
+    /// have been among them.
+    pub(in crate::cli::fleet) fn is_dead(&self, number: usize, may_lack: bool) {
+        let state = &mut *lock(&self.state);
+        if may_lack && !self.is_over(&state.tasks[number]) {
+            self.miss(state, number);
+        }
+    }
+
+    /// Counts the remaining attempts of a task as missed.
+    fn miss(&self, state: &mut State, number: usize) {
+        let entry = &mut state.tasks[number];
+        let more = u64::from(self.max_attempts - entry.attempt);
+        *entry = Entry { attempt: self.max_attempts, ..*entry };
+        state.totals.dispatched += more;
+        state.totals.missed += more;
+    }
+
+    /// Returns the sums so far.
+    pub(in crate::cli::fleet) fn totals(&self) -> Totals {
+        lock(&self.state).totals
+    }
+
+    pub(in crate::cli::fleet) fn faults(&self) -> Faults {
+        lock(&self.state).faults.clone()
+    }
+
+    /// Returns the numbers of the tasks that have used all attempts and are not completed.
+    pub(in crate::cli::fleet) fn dead(&self) -> BTreeSet<usize> {
+        let state = lock(&self.state);
+        let is_dead = |entry: &Entry| !entry.is_done && self.is_over(entry);
+        let tasks = state.tasks.iter().enumerate();
+        tasks.filter(|(_, entry)| is_dead(entry)).map(|(number, _)| number).collect()
+    }
+
+    /// Returns the number of tasks that are neither completed nor dead.
+    pub(in crate::cli::fleet) fn open(&self) -> u64 {
+        lock(&self.state).tasks.iter().filter(|entry| !self.is_over(entry)).count() as u64
+    }
+
+    fn is_over(&self, entry: &Entry) -> bool {
+        entry.is_done || entry.attempt >= self.max_attempts
+    }
+}
+
+impl Faults {
+    fn add(&mut self, number: usize, what: &str) {
+        self.count += 1;
+        if self.described.len() < DESCRIBED_MAX {
+            self.described.push(format!("task-{number} {what}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use CompleteVerdict::{AlreadyCompleted, Completed, Late, StaleToken, Unknown};
+    use Outcome::{Failed, Succeeded};
+
+    use super::*;
+
+    /// Four tasks of two devices, with two attempts each. Dispatches the first.
+    fn attempts() -> Attempts {
+        let attempts = Attempts::new(4, 2, 2, 4);
+        give(&attempts, 0, 1, 10, false);
+        attempts
+    }
+
+    fn give(attempts: &Attempts, number: usize, attempt: u32, token: u64, replayed: bool) {
+        let payload = &attempts.payload(number);
+        let may_lack = false;
+        attempts.dispatched(Dispatch { number, attempt, token, replayed, may_lack, payload });
+    }
+
+    fn described(attempts: &Attempts) -> String {
+        attempts.faults().described.join("; ")
+    }
+
+    #[test]
+    fn a_task_runs_as_often_as_its_attempts_say() {
+        let attempts = attempts();
+        give(&attempts, 0, 1, 10, true);
+        attempts.reported(0, 10, Failed, Completed);
+        give(&attempts, 0, 2, 11, false);
+        attempts.reported(0, 10, Succeeded, StaleToken);
+        attempts.reported(0, 11, Succeeded, Late);
+        attempts.reported(0, 11, Succeeded, AlreadyCompleted);
+        // Two concurrent calls; the second is answered first.
+        give(&attempts, 2, 1, 12, true);
+        give(&attempts, 2, 1, 12, false);
+        give(&attempts, 2, 2, 13, false);
+        assert_eq!(described(&attempts), "");
+        let totals = Totals { done: 1, done_late: 1, dispatched: 4, missed: 0, failed: 1 };
+        assert_eq!(attempts.totals(), totals);
+        assert_eq!((attempts.dead(), attempts.open()), ([2].into(), 2));
+        give(&attempts, 1, 1, 14, false);
+        attempts.reported(1, 14, Succeeded, AlreadyCompleted);
+        attempts.reported(1, 14, Succeeded, Completed);
+        assert_eq!((described(&attempts), attempts.totals().done), (String::new(), 2));
+        // The result of its last attempt arrives late.
+        attempts.reported(2, 13, Succeeded, Late);
+        assert_eq!((attempts.dead(), attempts.totals().done), (BTreeSet::new(), 3));
+    }
+
+    #[test]
+    fn violations_of_the_contract_are_described() {
+        type Act = fn(&Attempts);
+        let wrong_payload: Act = |it| {
+            let (payload, may_lack) = (&it.payload(0), false);
+            let (number, attempt, token, replayed) = (1, 1, 12, false);
+            it.dispatched(Dispatch { number, attempt, token, replayed, may_lack, payload });
+        };
+        let done: Act = |it| it.reported(0, 10, Succeeded, Completed);
+        let violations: [(&[Act], &str); 9] = [
+            (&[|it| give(it, 0, 1, 10, false)], "given attempt 1 twice"),
+            (&[|it| give(it, 0, 1, 11, false)], "given attempt 1 after 1"),
+            (&[|it| give(it, 0, 3, 11, false)], "given attempt 3 of 2"),
+            (&[|it| give(it, 2, 1, 11, false)], "before an older task was over"),
+            (&[done, |it| give(it, 0, 2, 11, false)], "after 1 when it was done"),
+            (&[done, done], "completed twice"),
+            (&[|it| it.reported(0, 10, Failed, Unknown)], "not known"),
+            (
+                &[|it| it.reported(0, 10, Failed, StaleToken)],
+                "another token than it was given last",
+            ),
+            (&[wrong_payload], "task-1 came with another payload"),
+        ];
+        for (acts, part) in violations {
+            let attempts = attempts();
+            acts.iter().for_each(|act| act(&attempts));
+            assert_eq!(attempts.faults().count, 1, "{part}");
+            assert!(described(&attempts).contains(part), "{part}: {}", described(&attempts));
+        }
+    }
+
+    #[test]
+    fn attempts_whose_answers_were_lost_are_missed() {
+        let attempts = Attempts::new(6, 2, 2, 4);
+        give(&attempts, 0, 2, 11, false);
+        let (payload, may_lack) = (&attempts.payload(4), true);
+        let (number, attempt, token, replayed) = (4, 1, 19, false);
+        attempts.dispatched(Dispatch { number, attempt, token, replayed, may_lack, payload });
+        assert_eq!((described(&attempts), attempts.totals().missed), (String::new(), 3));
+        attempts.is_dead(1, true);
+        assert_eq!((attempts.totals().missed, attempts.dead()), (5, [0, 1, 2].into()));
+        assert_eq!(attempts.number("task-3"), Some(3));
+        assert!(attempts.number("task-6").is_none() && attempts.number("3").is_none());
+    }
+}

@@ -1,0 +1,132 @@
+//! Number of devices in flight, as the devices see it.
+
+use std::{
+    collections::BTreeSet,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use crate::{cli::fleet::counters::lock, decision::time::monotonic};
+
+/// Fraction 1/1000 of a lease by which the server's clock may gain on ours: twice the rate of a
+/// clock under correction.
+const DRIFT: u32 = 1000;
+
+/// Counts the leases that certainly run on the server, and keeps the maximum.
+///
+/// The count never exceeds the server's own, otherwise it could report a false fault. A lease
+/// counts from the receipt of its grant, which follows the grant. It counts until just before its
+/// report is sent, which precedes the release, and at most until [`certain_end`], which precedes
+/// its end.
+/// The clock is read and the count taken under one lock, so a late timer cannot falsify it.
+#[derive(Debug, Default)]
+pub(in crate::cli::fleet) struct Concurrency(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// The earliest end first.
+    running: BTreeSet<Hold>,
+    entered: u64,
+    most: usize,
+}
+
+/// A counted lease: its end, and a unique number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::cli::fleet) struct Hold(Instant, u64);
+
+/// Returns when to stop counting a lease. It was granted after `sent`, the instant before the
+/// granted call was sent, so it still runs at the returned instant.
+pub(in crate::cli::fleet) fn certain_end(sent: Instant, length: Duration) -> Instant {
+    sent + (length - length / DRIFT)
+}
+
+impl Concurrency {
+    /// Starts counting a lease.
+    pub(in crate::cli::fleet) fn enter(&self, end: Instant) -> Hold {
+        let mut state = lock(&self.0);
+        // Read under the lock: an earlier reading would count ended leases.
+        state.enter(monotonic(), end)
+    }
+
+    /// Stops counting a lease; does nothing if it has ended.
+    pub(in crate::cli::fleet) fn leave(&self, hold: Hold) {
+        lock(&self.0).running.remove(&hold);
+    }
+
+    /// Returns the number in flight now.
+    pub(in crate::cli::fleet) fn now(&self) -> usize {
+        let mut state = lock(&self.0);
+        state.reclaim(monotonic());
+        state.running.len()
+    }
+
+    /// Returns the maximum.
+    pub(in crate::cli::fleet) fn most(&self) -> usize {
+        lock(&self.0).most
+    }
+}
+
+impl State {
+    fn enter(&mut self, now: Instant, end: Instant) -> Hold {
+        self.reclaim(now);
+        self.entered += 1;
+        let hold = Hold(end, self.entered);
+        // The lease has ended if the answer took longer than the lease.
+        if end > now {
+            self.running.insert(hold);
+            self.most = self.most.max(self.running.len());
+        }
+        hold
+    }
+
+    /// Removes ended leases. Each lease ends once, so the work is amortized over the grants.
+    fn reclaim(&mut self, now: Instant) {
+        while self.running.first().is_some_and(|hold| hold.0 <= now) {
+            self.running.pop_first();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_most_stays_when_the_count_falls() {
+        let (devices, end) = (Concurrency::default(), monotonic() + 60 * SECOND);
+        let holds: Vec<Hold> = (0..3).map(|_| devices.enter(end)).collect();
+        devices.leave(holds[1]);
+        devices.leave(holds[1]);
+        assert_eq!((devices.now(), devices.most()), (2, 3));
+        devices.enter(end);
+        assert_eq!((devices.now(), devices.most()), (3, 3));
+    }
+
+    #[test]
+    fn a_lease_counts_until_its_end_without_a_timer() {
+        let (mut state, start) = (State::default(), monotonic());
+        state.enter(start, start + SECOND);
+        // Granted at the instant at which the first one ended, so never two at once.
+        state.enter(start + SECOND, start + 2 * SECOND);
+        assert_eq!((state.running.len(), state.most), (1, 1));
+        // An older reading of the clock does not bring ended leases back.
+        state.enter(start + SECOND / 2, start + 3 * SECOND);
+        assert_eq!((state.running.len(), state.most), (2, 2));
+    }
+
+    #[test]
+    fn an_answer_that_outlasted_its_lease_does_not_count() {
+        let (mut state, start) = (State::default(), monotonic());
+        let hold = state.enter(start + SECOND, start + SECOND);
+        assert_eq!((state.running.contains(&hold), state.most), (false, 0));
+    }
+
+    #[test]
+    fn an_end_is_never_after_the_servers() {
+        let sent = monotonic();
+        assert!(certain_end(sent, 300 * SECOND) < sent + 300 * SECOND);
+        assert!(certain_end(sent, 300 * SECOND) > sent + 299 * SECOND);
+    }
+}

@@ -1,0 +1,126 @@
+//! Maximum number of allowed calls of one key in a window, as its caller sees it.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+/// Number of slots per window. The watched window is shorter by one slot, because the server's
+/// clock may gain that much on ours: twice the rate of a clock under correction.
+const SLOTS: u32 = 1000;
+
+/// Computes the maximum number of allowed calls that certainly fell into one window.
+///
+/// A call is decided at some instant between its sending and its receipt. So calls were all decided
+/// within one window if the first was sent and the last was received within it. Each receipt counts
+/// the calls that were sent in the window that ends there, which finds the maximum.
+/// Sending times are rounded down to slots. That can only lower the count, and it bounds the memory
+/// for any limit.
+#[derive(Debug)]
+pub(in crate::cli::fleet) struct Window {
+    start: Instant,
+    /// Length of a slot, ns.
+    slot: u128,
+    /// Slot numbers and counts, the earliest first.
+    sent: VecDeque<(u64, u32)>,
+    /// Sum of the counts.
+    count: u64,
+    most: u64,
+}
+
+impl Window {
+    /// Watches windows of this length. No call may be sent before `start`.
+    pub(in crate::cli::fleet) fn new(start: Instant, window: Duration) -> Window {
+        let slot = (window.as_nanos() / u128::from(SLOTS)).max(1);
+        Window { start, slot, sent: VecDeque::new(), count: 0, most: 0 }
+    }
+
+    /// Records an allowed call. Returns the maximum in a window so far.
+    pub(in crate::cli::fleet) fn allowed(&mut self, sent: Instant, received: Instant) -> u64 {
+        let (sent, received) = (self.number(sent), self.number(received));
+        // A slot that starts at the start of the window or earlier is outside.
+        let oldest = (received + 2).saturating_sub(u64::from(SLOTS));
+        while let Some((_, count)) = self.sent.front().filter(|(number, _)| *number < oldest) {
+            self.count -= u64::from(*count);
+            self.sent.pop_front();
+        }
+        if sent >= oldest {
+            self.add(sent);
+            self.count += 1;
+        }
+        self.most = self.most.max(self.count);
+        self.most
+    }
+
+    /// Adds a sending. Answers may overtake each other, so the slot may be earlier than the last
+    /// one.
+    fn add(&mut self, number: u64) {
+        let at = self.sent.partition_point(|(other, _)| *other < number);
+        match self.sent.get_mut(at).filter(|(other, _)| *other == number) {
+            Some((_, count)) => *count += 1,
+            None => self.sent.insert(at, (number, 1)),
+        }
+    }
+
+    fn number(&self, instant: Instant) -> u64 {
+        let passed = instant.saturating_duration_since(self.start).as_nanos();
+        u64::try_from(passed / self.slot).unwrap_or(u64::MAX / 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::time::monotonic;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    /// Returns the maximum for calls that were sent and received at these milliseconds.
+    fn most(calls: &[(u64, u64)]) -> u64 {
+        let start = monotonic();
+        let mut seen = Window::new(start, MS(1000));
+        let counts = calls
+            .iter()
+            .map(|(sent, received)| seen.allowed(start + MS(*sent), start + MS(*received)));
+        counts.last().unwrap_or(0)
+    }
+
+    #[test]
+    fn calls_within_a_window_are_counted() {
+        assert_eq!(most(&[]), 0);
+        assert_eq!(most(&[(0, 1), (500, 501), (990, 998)]), 3);
+        assert_eq!(most(&[(0, 1), (0, 1), (2000, 2001)]), 2, "the most stays");
+    }
+
+    #[test]
+    fn what_may_have_been_decided_in_another_window_is_not() {
+        // Received one window after the first was sent, including drift.
+        for last in [999, 1000, 1001] {
+            assert_eq!(most(&[(0, 1), (500, last)]), 1, "{last}");
+        }
+        // Sent in time, received too late.
+        assert_eq!(most(&[(0, 1), (10, 1500)]), 1);
+        // A call that took longer than a window does not certainly fall into any.
+        assert_eq!(most(&[(0, 1200)]), 0);
+    }
+
+    #[test]
+    fn answers_may_overtake_each_other() {
+        assert_eq!(most(&[(30, 35), (20, 40), (10, 45)]), 3);
+        assert_eq!(most(&[(900, 905), (100, 1000), (500, 1090), (950, 1095)]), 4);
+        assert_eq!(most(&[(900, 905), (100, 1000), (500, 1110)]), 2);
+    }
+
+    #[test]
+    fn memory_is_bounded_by_the_slots() {
+        let start = monotonic();
+        let mut seen = Window::new(start, MS(1));
+        for micros in 0..100_000 {
+            let at = start + Duration::from_micros(micros);
+            seen.allowed(at, at);
+            seen.allowed(at, at);
+        }
+        assert!(seen.sent.len() <= SLOTS as usize, "{}", seen.sent.len());
+        assert!((1990..=2000).contains(&seen.most), "{}", seen.most);
+    }
+}

@@ -1,0 +1,89 @@
+//! `tollgate stock`: sets, reserves and sells stock.
+
+mod line;
+mod options;
+
+pub use options::{HELP, StockOptions, StockVerb};
+
+use tollgate_client::{CancelOutcome, ConfirmOutcome, Connection, Error, Order, ReserveOutcome};
+
+use super::client::{self, ClientError, connect, failed};
+
+/// The answer to a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StockAnswer {
+    /// The answer as one line.
+    pub text: String,
+    /// Whether the requested state is reached, by this call or an earlier one. If not, the call was
+    /// refused.
+    pub done: bool,
+}
+
+/// Makes the call.
+pub async fn run(options: &StockOptions) -> Result<StockAnswer, ClientError> {
+    let StockOptions { verb, server } = options;
+    let what = verb.what();
+    let connection = connect(server, &what).await?;
+    let answer = call(&connection, verb).await;
+    answer.map_err(|error| failed(&what, server, &error, advice(error.code, verb)))
+}
+
+async fn call(connection: &Connection, verb: &StockVerb) -> Result<StockAnswer, Error> {
+    let sku = verb.sku();
+    let (word, done, stock) = match verb {
+        StockVerb::Set { on_hand, .. } => {
+            (String::new(), true, connection.set_stock(sku, *on_hand).await?)
+        }
+        StockVerb::Add { delta, request_id, .. } => {
+            let (stock, replayed) =
+                connection.add_stock(sku, *delta, request_id.as_deref()).await?;
+            let word =
+                if replayed { "replayed; the stock at the time of the first call" } else { "" };
+            (word.to_owned(), true, stock)
+        }
+        StockVerb::Reserve { sku, order, quantity, hold, buyer, buyer_limit } => {
+            let wanted = Order {
+                sku,
+                order,
+                quantity: *quantity,
+                hold: hold.map(|hold| hold.duration()),
+                buyer: buyer.as_deref().unwrap_or_default(),
+                buyer_limit: *buyer_limit,
+            };
+            let (answer, stock) = connection.reserve_stock(&wanted).await?;
+            let done = answer.outcome() == ReserveOutcome::Reserved;
+            (line::reserved(&answer), done, stock)
+        }
+        StockVerb::Confirm { order, .. } => {
+            let (answer, stock) = connection.confirm_reservation(sku, order).await?;
+            let sold = [ConfirmOutcome::Confirmed, ConfirmOutcome::AlreadyConfirmed];
+            (line::confirmed(&answer), sold.contains(&answer.outcome()), stock)
+        }
+        StockVerb::Cancel { order, .. } => {
+            let (outcome, stock) = connection.cancel_reservation(sku, order).await?;
+            let done = [CancelOutcome::Cancelled, CancelOutcome::AlreadyCancelled];
+            (line::cancelled(outcome).to_owned(), done.contains(&outcome), stock)
+        }
+        StockVerb::Get { .. } => (String::new(), true, connection.get_stock(sku).await?),
+    };
+    Ok(StockAnswer { text: line::line(&word, sku, &stock), done })
+}
+
+/// Returns what to do about a failed call.
+fn advice(code: &str, verb: &StockVerb) -> &'static str {
+    match code {
+        // A broken connection is reported as UNKNOWN or CANCELLED.
+        "CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN" if verb.is_repeatable() => {
+            "the change may have been made: repeat the same command to find out"
+        }
+        "CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN" => {
+            "the change may have been made: check with `tollgate stock get` before you repeat it"
+        }
+        "FAILED_PRECONDITION" => "cancel reservations, or wait until their holds lapse",
+        "INTERNAL" => "other skus are not affected; lua/README.md describes how to repair this one",
+        "NOT_FOUND" => "`tollgate stock set` does this",
+        "OUT_OF_RANGE" => "set or add fewer",
+        "UNIMPLEMENTED" => "this server does not know stock: update it",
+        _ => client::advice(code),
+    }
+}

@@ -1,0 +1,151 @@
+//! Builds the text of each script from `lua/`; `build.rs` and `tests/tidy.rs` compile this file.
+//!
+//! A file names the fragments whose functions it calls, by lines `-- @include pool` in its first
+//! comment. The text of a script contains each fragment once, after the fragments that it includes.
+//! Constants are replaced by their values.
+
+pub(crate) mod constants;
+
+use std::collections::BTreeMap;
+
+/// The text of each file below `lua/`, by its path without `.lua`.
+pub(crate) type Files = BTreeMap<String, String>;
+
+/// A script with all that it includes.
+#[derive(Debug)]
+pub(crate) struct Built {
+    /// `capability/verb`.
+    pub(crate) name: String,
+    /// The number of KEYS of one decision.
+    pub(crate) keys: usize,
+    /// The number of ARGV of one decision.
+    pub(crate) argv: usize,
+    /// The number of leading KEYS and ARGV that a run of items shares; (0, 0) without sharing.
+    pub(crate) shared: (usize, usize),
+    /// Whether the script issues fencing tokens.
+    pub(crate) gives_tokens: bool,
+    /// The text without the clock.
+    pub(crate) text: String,
+}
+
+/// Aliases of library functions, at the start of every script.
+pub(crate) const PRELUDE: &str = "prelude";
+/// The fragment of the scripts that issue fencing tokens.
+const TOKENS: &str = "fencing";
+
+/// Builds all scripts. Fails if a file includes an unknown fragment or includes outside its header,
+/// if fragments include each other, or if a header does not number its keys and arguments from 1.
+pub(crate) fn build(files: &Files) -> Result<Vec<Built>, String> {
+    let scripts = files.keys().filter(|name| !name.starts_with("lib/"));
+    scripts.map(|name| script(files, name)).collect()
+}
+
+fn script(files: &Files, name: &str) -> Result<Built, String> {
+    let header = header(&files[name]);
+    let (keys, argv) = (count(name, &header, "keys")?, count(name, &header, "argv")?);
+    let shared = shared(name, &header)?;
+    if shared.is_some_and(|(shared_keys, shared_argv)| shared_keys > keys || shared_argv > argv) {
+        return Err(format!("lua/{name}.lua: shares more keys or arguments than it has"));
+    }
+    let driver = if shared.is_some() { "lib/sharing" } else { "lib/batch" };
+    let mut order = Vec::new();
+    for root in [&format!("lib/{PRELUDE}"), name] {
+        visit(files, root, &mut Vec::new(), &mut order)?;
+    }
+    let of_rule = order.len();
+    visit(files, driver, &mut Vec::new(), &mut order)?;
+    let gives_tokens = order.contains(&format!("lib/{TOKENS}"));
+    let mut parts: Vec<&str> = order.iter().map(|file| &*files[file]).collect();
+    let sizes = sizes(keys, argv, shared);
+    parts.insert(of_rule, &sizes);
+    let text = constants::replace(&parts.join("\n"));
+    let text = text.map_err(|error| format!("lua/{name}.lua and its fragments: {error}"))?;
+    let shared = shared.unwrap_or_default();
+    Ok(Built { name: name.to_owned(), keys, argv, shared, gives_tokens, text })
+}
+
+/// Appends the files that a file includes, and then the file, unless `order` has them. `path` leads
+/// to the file, for the error message.
+fn visit<'a>(
+    files: &'a Files,
+    file: &str,
+    path: &mut Vec<&'a str>,
+    order: &mut Vec<String>,
+) -> Result<(), String> {
+    let Some((file, text)) = files.get_key_value(file) else {
+        let by = path.last().map_or("the build", |by| *by);
+        return Err(format!("lua/{by}.lua includes lua/{file}.lua, which does not exist"));
+    };
+    if let Some(first) = path.iter().position(|before| before == file) {
+        let circle: Vec<&str> = path[first..].iter().chain([&&**file]).copied().collect();
+        return Err(format!("files below lua/ include each other: {}", circle.join(" → ")));
+    }
+    if order.contains(file) {
+        return Ok(());
+    }
+    if includes(text).len() != text.matches("@include").count() {
+        return Err(format!("lua/{file}.lua: an @include that is no line of the header"));
+    }
+    path.push(file);
+    for included in includes(text) {
+        visit(files, &format!("lib/{included}"), path, order)?;
+    }
+    path.pop();
+    order.push(file.clone());
+    Ok(())
+}
+
+/// The fragments that a file includes.
+pub(crate) fn includes(text: &str) -> Vec<&str> {
+    header(text).into_iter().filter_map(|line| line.strip_prefix("@include ")).collect()
+}
+
+/// The lines of the first comment, without the `-- ` at their start.
+pub(crate) fn header(text: &str) -> Vec<&str> {
+    let lines = text.lines().map_while(|line| line.strip_prefix("--"));
+    lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect()
+}
+
+/// The number of keys or arguments that a header declares.
+fn count(name: &str, header: &[&str], kind: &str) -> Result<usize, String> {
+    let declared = header.iter().filter(|line| line.starts_with(&format!("{kind}[")));
+    let mut number = 0;
+    for line in declared {
+        number += 1;
+        if !line.starts_with(&format!("{kind}[{number}] ")) {
+            return Err(format!("lua/{name}.lua: expected {kind}[{number}], found {line:?}"));
+        }
+    }
+    Ok(number)
+}
+
+/// The numbers of `Shared keys[1..n], argv[1..m]` or `Shared argv[1..m]`.
+fn shared(name: &str, header: &[&str]) -> Result<Option<(usize, usize)>, String> {
+    let Some(line) = header.iter().find(|line| line.starts_with("Shared ")) else {
+        return Ok(None);
+    };
+    let number = |kind: &str| match line.split_once(&format!("{kind}[1..")) {
+        None => Some(0),
+        Some((_, rest)) => rest.split_once(']')?.0.parse().ok(),
+    };
+    match (number("keys"), number("argv")) {
+        (Some(keys), Some(argv)) if keys + argv > 0 => Ok(Some((keys, argv))),
+        _ => Err(format!("lua/{name}.lua: expected `Shared keys[1..n], argv[1..m]`: {line:?}")),
+    }
+}
+
+/// The sizes of an item as Lua constants, for the loop that decides the items.
+fn sizes(keys: usize, argv: usize, shared: Option<(usize, usize)>) -> String {
+    let Some((shared_keys, shared_argv)) = shared else {
+        return format!("local KEYS_PER_ITEM, ARGV_PER_ITEM = {keys}, {argv}\n");
+    };
+    let (keys, argv) = (keys - shared_keys, argv - shared_argv);
+    let parts = (1..=keys).map(|i| format!("KEYS[key + {i}]"));
+    let parts: Vec<_> = parts.chain((1..=argv).map(|i| format!("ARGV[argument + {i}]"))).collect();
+    format!(
+        "local SHARED_KEYS, SHARED_ARGV = {shared_keys}, {shared_argv}\n\
+         local ITEM_KEYS, ITEM_ARGV = {keys}, {argv}\n\
+         local function item(key, argument)\n  return {}\nend\n",
+        parts.join(", ")
+    )
+}

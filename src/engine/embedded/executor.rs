@@ -1,0 +1,155 @@
+//! The executor: runs decisions on the tables of their shard, with or without a data directory.
+//!
+//! With a data directory the executor collects the changes of each decision and queues them for the
+//! journal. Without one it collects nothing.
+//!
+//! # Invariants
+//! - Changes are queued under the mutex of their shard. The file therefore always equals some past
+//!   state of each shard.
+//! - A call is answered once everything that it can have seen is as durable as `--durability`
+//!   promises: its own changes, and all earlier changes of its shard.
+//! - While the journal cannot accept changes, calls are refused before the decision.
+
+use std::time::Instant;
+
+use super::{
+    Embedded,
+    journal::Journal,
+    memory_full,
+    tables::{Kept, Notes},
+};
+use crate::decision::{Decision, State, error::Error, persistence::Recorded, time::Timestamp};
+
+/// The event that a decision on a state has produced.
+type Produced<S> = Box<<S as Kept>::Event>;
+
+impl Embedded {
+    /// Executes a decision, and does not wait until its changes are synced. Fails like
+    /// [`Embedded::admit`], and with [`Error::MemoryFull`].
+    pub fn run<D>(&self, decision: &D) -> Result<D::Outcome, Error>
+    where
+        D: Decision<State: Kept>,
+    {
+        self.admit()?;
+        self.execute(decision).0
+    }
+
+    /// Admits a call. Fails while the journal cannot accept changes, and counts the refusal.
+    pub(in super::super) fn admit(&self) -> Result<(), Error> {
+        self.journal().map_or(Ok(()), Journal::admit)
+    }
+
+    /// Whether a call may be answered that has seen changes up to this number.
+    pub(in super::super) fn is_synced(&self, change: u64) -> bool {
+        self.journal().is_none_or(|journal| journal.is_synced(change))
+    }
+
+    /// Returns once [`Embedded::is_synced`]. Fails with [`Error::DeadlineExceeded`].
+    pub(in super::super) async fn synced(
+        &self,
+        change: u64,
+        deadline: Instant,
+    ) -> Result<(), Error> {
+        match self.journal() {
+            None => Ok(()),
+            Some(journal) => journal.synced(change, deadline).await,
+        }
+    }
+
+    /// Executes a decision and queues its changes. Returns the number of the shard's last change in
+    /// the journal, which the outcome depends on. Fails with [`Error::MemoryFull`].
+    pub(in super::super) fn execute<D>(&self, decision: &D) -> (Result<D::Outcome, Error>, u64)
+    where
+        D: Decision<State: Kept>,
+    {
+        let mut tables = self.shard(decision.tag());
+        // Read under the lock: time never runs backwards within a partition.
+        let now = self.clock.now();
+        let journal = self.journal();
+        let (table, notes) = D::State::table_and_notes(&mut tables);
+        let (outcome, event) = match table.get_mut(decision.partition()) {
+            Some(state) if self.is_full() && decision.is_new(state, now) => {
+                return (Err(memory_full()), notes.ticket);
+            }
+            Some(state) => self.decide(decision, state, journal.map(|_| &mut *notes), now),
+            None => {
+                let mut state = D::State::default();
+                if journal.is_some() {
+                    state.note_changes();
+                }
+                let decided = self.decide(decision, &mut state, journal.map(|_| &mut *notes), now);
+                if state.is_vacant(now) {
+                    // An empty state is not stored, so its changes are dropped.
+                    notes.changes.forget();
+                } else if self.is_full() {
+                    notes.changes.forget();
+                    return (Err(memory_full()), notes.ticket);
+                } else {
+                    table.add(decision.partition().into(), state);
+                }
+                decided
+            }
+        };
+        if let Some(event) = event {
+            let is_recorded = journal.is_some();
+            D::State::append_event(&mut tables, decision.tag(), *event, now, is_recorded);
+        }
+        let change = journal.map_or(0, |journal| line_up(&mut tables.notes, journal));
+        (Ok(outcome), change)
+    }
+
+    /// Decides. With `notes`, collects the changes of the state: the head if it differs, and the
+    /// changed parts.
+    fn decide<D>(
+        &self,
+        decision: &D,
+        state: &mut D::State,
+        notes: Option<&mut Notes>,
+        now: Timestamp,
+    ) -> (D::Outcome, Option<Produced<D::State>>)
+    where
+        D: Decision<State: Kept>,
+    {
+        let Some(notes) = notes else {
+            let outcome = decision.decide(state, now);
+            self.tell(state);
+            return (outcome, state.take_event());
+        };
+        let [before, after] = &mut notes.heads;
+        before.clear();
+        after.clear();
+        state.head(before);
+        let outcome = match now <= self.token_floor {
+            true => decision.decide_above(state, now, self.token_floor),
+            false => decision.decide(state, now),
+        };
+        let event = state.take_event();
+        self.tell(state);
+        state.head(after);
+        notes.changes.of::<D::State>(decision.partition());
+        if before != after {
+            notes.changes.head(after);
+        }
+        state.drain(&mut notes.changes);
+        (outcome, event)
+    }
+
+    /// Wakes up the waiting calls that may proceed.
+    fn tell<S: State>(&self, state: &mut S) {
+        for (_, number) in state.take_hints() {
+            self.hub.tell(number);
+        }
+    }
+}
+
+/// Queues the collected changes, if there are any. Returns the number of the shard's last change.
+pub(super) fn line_up(notes: &mut Notes, journal: &Journal) -> u64 {
+    if !notes.changes.row().is_empty() {
+        notes.ticket = journal.push(notes.changes.row());
+        notes.changes.forget();
+    }
+    notes.ticket
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+
+use super::{
+    super::{Ceiling, Disk, Durability},
+    *,
+};
+use crate::{
+    decision::{
+        names::Name,
+        time::{Clock, Millis, monotonic},
+    },
+    engine::Engine,
+    rate::{CheckRate, LimitSpec, Meter, MeterName, RuleSpec},
+};
+
+fn check(key: &str) -> CheckRate {
+    let limit = LimitSpec {
+        name: b"minute".to_vec(),
+        max: Some(10),
+        window: Some(Millis::from_secs(60)),
+        algorithm: None,
+        burst: None,
+    };
+    let rule = RuleSpec { limits: vec![limit], ..RuleSpec::default() }.build().unwrap();
+    let key = Name::parse(Bytes::copy_from_slice(key.as_bytes())).unwrap();
+    CheckRate { name: MeterName::new(None, &key), rule: Arc::new(rule), cost: 1, request: None }
+}
+
+/// A decision leaves no changes to the next one of its shard, whether they were queued or dropped.
+#[test]
+fn what_a_shard_notes_is_of_one_decision() {
+    let folder = std::env::temp_dir().join(format!("tollgate-kept-{}", std::process::id()));
+    let open = || {
+        let (disk, clock) = (Disk::directory(&folder).unwrap(), Clock::Stepped(Arc::default()));
+        Embedded::open_unwritten(clock, disk, Durability::Always, 7).unwrap()
+    };
+    let (engine, mut writer) = open();
+    let known = check("known");
+    engine.execute(&known).0.unwrap();
+    assert!(engine.shard(known.tag()).notes.changes.row().is_empty());
+    writer.write();
+    drop((engine, writer));
+
+    // The limit on memory is reached.
+    let ceiling = Ceiling::by(1, || Some(2));
+    ceiling.look();
+    let (engine, mut writer) = open();
+    let engine = engine.below(Some(ceiling));
+    for number in 0..5000 {
+        let new = check(&format!("new-{number}"));
+        assert_eq!(engine.execute(&new).0, Err(Error::MemoryFull));
+        assert!(engine.shard(new.tag()).notes.changes.row().is_empty());
+    }
+    engine.execute(&known).0.unwrap();
+    writer.write();
+    drop((engine, writer));
+
+    let (engine, writer) = open();
+    let keys: usize = engine.shards.iter().map(|shard| Meter::table(&mut shard.lock()).len()).sum();
+    assert_eq!(keys, 1);
+    drop((engine, writer));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// A caller's answer waits for the disk; the outcome of a heartbeat does not.
+#[tokio::test]
+async fn outcomes_that_no_caller_sees_do_not_wait_for_the_disk() {
+    let folder = std::env::temp_dir().join(format!("tollgate-unwaited-{}", std::process::id()));
+    let (disk, clock) = (Disk::directory(&folder).unwrap(), Clock::Stepped(Arc::default()));
+    let (engine, writer) = Embedded::open_unwritten(clock, disk, Durability::Always, 7).unwrap();
+    let (engine, checks) = (Engine::Embedded(engine), [check("key")]);
+    let deadline = monotonic() + Duration::from_secs(30);
+    assert!(engine.store_all(&checks, deadline).now_or_never().is_none());
+    let outcomes = engine.store_unsynced(&checks, deadline).now_or_never();
+    assert!(outcomes.is_some_and(|outcomes| outcomes.is_ok_and(|all| all[0].is_ok())));
+    drop((engine, writer));
+    std::fs::remove_dir_all(folder).unwrap();
+}

@@ -1,0 +1,312 @@
+//! The one entry to the engine: the stages of a call, in order.
+//!
+//! | stage | applies to | its part |
+//! |---|---|---|
+//! | 1. denial cache | AdmitTask without `max_wait`, CheckRate; Redis only | repeats a recent refusal |
+//! | 2. waiters | AdmitTask and AcquireLock with `max_wait` | the call keeps a ticket in the queue |
+//! | 3. coalescer | NextSequence; Redis only | combines requests for values of one sequence |
+//! | 4. store | all | executes the decision, in this process or in Redis |
+//! | 5. fallback | AdmitTask, CompleteTask, RenewTask, CheckRate; Redis only | answers while the store is unreachable |
+//!
+//! [`Decision::Stages`] selects the stages at compile time, so a stage that does not apply costs
+//! nothing. Futures of stages that few calls enter are boxed: the future of every call would
+//! otherwise be as large as theirs.
+
+use std::{sync::Arc, time::Instant};
+
+use tokio::task::yield_now;
+
+use super::{
+    Answered, Batch, Engine, Source,
+    coalescer::Coalescer,
+    denial_cache::{Recall, Ticket},
+    embedded::Kept,
+    waiters,
+};
+use crate::decision::{
+    Decision, Joined, Paged,
+    denial::Deniable,
+    error::Error,
+    fallback::Degradable,
+    stages::{Cached, Coalesced, Direct, InSteps, Waiting, WaitingOrCached, WithFallback},
+    time::{Millis, monotonic},
+    waiters::Waits,
+};
+
+/// How a call is submitted.
+#[derive(Debug, Clone, Copy)]
+pub struct Submit {
+    /// The longest that the call waits for capacity; 0 if the decision cannot wait.
+    pub wait: Millis,
+    /// The call returns by this time, whatever the store does.
+    pub deadline: Instant,
+}
+
+impl From<Instant> for Submit {
+    /// Without waiting.
+    fn from(deadline: Instant) -> Submit {
+        Submit { wait: Millis(0), deadline }
+    }
+}
+
+/// The stages of a decision.
+pub trait Stages<D: Decision> {
+    /// Passes a decision through the stages.
+    fn submit(
+        engine: &Arc<Engine>,
+        decision: &D,
+        submit: Submit,
+    ) -> impl Future<Output = Result<Answered<D::Outcome>, Error>> + Send;
+
+    /// Passes a batch through the stages.
+    fn submit_all(
+        engine: &Arc<Engine>,
+        decisions: &[D],
+        deadline: Instant,
+    ) -> impl Future<Output = Batch<Answered<D::Outcome>>> + Send
+    where
+        D: Decision<State: Kept>,
+    {
+        async move {
+            let outcomes = engine.store_all(decisions, deadline).await?;
+            Ok(outcomes.into_iter().map(|outcome| outcome.map(Answered::by_store)).collect())
+        }
+    }
+}
+
+impl Engine {
+    /// Decides a call. Returns by its deadline.
+    ///
+    /// The outcome may be of an earlier try: if a connection to Redis breaks, the engine sends a
+    /// repeatable decision a second time.
+    pub async fn submit<D>(
+        self: &Arc<Engine>,
+        decision: &D,
+        submit: impl Into<Submit>,
+    ) -> Result<Answered<D::Outcome>, Error>
+    where
+        D: Decision<Stages: Stages<D>>,
+    {
+        D::Stages::submit(self, decision, submit.into()).await
+    }
+
+    /// Decides a batch of one kind, in order and in one round trip. Each decision is an atomic step;
+    /// the batch is not. Returns by `deadline`.
+    ///
+    /// An error of the whole batch means that no decision was sent. The exception is
+    /// [`Error::DeadlineExceeded`]: the data directory did not sync the batch in time.
+    pub async fn submit_all<D>(
+        self: &Arc<Engine>,
+        decisions: &[D],
+        deadline: Instant,
+    ) -> Batch<Answered<D::Outcome>>
+    where
+        D: Decision<State: Kept, Stages: Stages<D>>,
+    {
+        D::Stages::submit_all(self, decisions, deadline).await
+    }
+
+    /// Looks for a cached refusal. A decision on the embedded engine is as fast as a look into a
+    /// cache, so that engine has none.
+    fn recall<D: Deniable>(&self, decision: &D) -> Recall<D::Outcome> {
+        match self {
+            Engine::Embedded(_) => Recall::Ask(None),
+            Engine::Redis(engine) => engine.denial_cache.recall(decision, engine.epoch()),
+        }
+    }
+
+    /// Adds a refusal of the store to the denial cache, if it may be repeated.
+    fn learn<D: Deniable>(
+        &self,
+        decision: &D,
+        result: &Result<D::Outcome, Error>,
+        ticket: Option<Ticket>,
+    ) {
+        if let (Engine::Redis(engine), Ok(outcome), Some(ticket)) = (self, result, ticket) {
+            engine.denial_cache.learn(decision, outcome, ticket);
+        }
+    }
+
+    /// Executes a decision, and repeats it while a step only removes expired entries.
+    async fn store_whole<D>(&self, decision: &D, deadline: Instant) -> Result<D::Outcome, Error>
+    where
+        D: Decision<State: Kept>,
+    {
+        loop {
+            let outcome = self.store(decision, deadline).await?;
+            if !D::is_unfinished(&outcome) || monotonic() >= deadline {
+                return Ok(outcome);
+            }
+            // Other calls of this thread go first.
+            yield_now().await;
+        }
+    }
+}
+
+impl<D: Decision<State: Kept>> Stages<D> for Direct {
+    async fn submit(
+        engine: &Arc<Engine>,
+        decision: &D,
+        submit: Submit,
+    ) -> Result<Answered<D::Outcome>, Error> {
+        engine.store_whole(decision, submit.deadline).await.map(Answered::by_store)
+    }
+}
+
+impl<D: Paged<State: Kept>> Stages<D> for InSteps {
+    /// Reads a page in atomic steps of at most `D::STEP` entries, so that no step holds the
+    /// partition or Redis for long. Fails if the first step fails. If a later step fails, the page
+    /// is shorter, and the caller continues after its last entry.
+    async fn submit(
+        engine: &Arc<Engine>,
+        listing: &D,
+        submit: Submit,
+    ) -> Result<Answered<D::Outcome>, Error> {
+        let mut size = listing.limit().min(D::STEP);
+        let mut left = listing.limit() - size;
+        let mut page = engine.store(&listing.limited(size), submit.deadline).await?;
+        while left > 0
+            && let Some(next) = listing.behind(&page)
+        {
+            // A step on the embedded engine would keep other calls off this thread.
+            yield_now().await;
+            size = left.min(D::STEP);
+            left -= size;
+            match engine.store(&next.limited(size), submit.deadline).await {
+                Ok(next) => D::append(&mut page, next),
+                Err(_) => break,
+            }
+        }
+        Ok(Answered::by_store(page))
+    }
+}
+
+impl<D: Degradable<State: Kept>> Stages<D> for WithFallback {
+    async fn submit(
+        engine: &Arc<Engine>,
+        decision: &D,
+        submit: Submit,
+    ) -> Result<Answered<D::Outcome>, Error> {
+        let result = engine.store_whole(decision, submit.deadline).await;
+        engine.fallback(decision, result, submit.deadline)
+    }
+}
+
+impl<D: Deniable<State: Kept> + Degradable + Clone> Stages<D> for Cached {
+    async fn submit(
+        engine: &Arc<Engine>,
+        decision: &D,
+        submit: Submit,
+    ) -> Result<Answered<D::Outcome>, Error> {
+        let ticket = match engine.recall(decision) {
+            Recall::Denied(outcome) => {
+                return Ok(Answered { outcome, source: Source::DenialCache });
+            }
+            Recall::Ask(ticket) => ticket,
+        };
+        let result = engine.store_whole(decision, submit.deadline).await;
+        engine.learn(decision, &result, ticket);
+        engine.fallback(decision, result, submit.deadline)
+    }
+
+    /// Cached refusals come from the denial cache. The store decides all others in one batch. If
+    /// that was certainly not executed, the fallback decides each.
+    async fn submit_all(
+        engine: &Arc<Engine>,
+        decisions: &[D],
+        deadline: Instant,
+    ) -> Batch<Answered<D::Outcome>> {
+        let recalled: Vec<_> = decisions.iter().map(|decision| engine.recall(decision)).collect();
+        let open = recalled.iter().zip(decisions);
+        let open = open.filter(|(recall, _)| matches!(recall, Recall::Ask(_)));
+        let open: Vec<D> = open.map(|(_, decision)| decision.clone()).collect();
+        let outcomes = match open.is_empty() {
+            true => Vec::new(),
+            false => match engine.store_all(&open, deadline).await {
+                Err(error @ (Error::Unavailable(_) | Error::Refused(_))) => {
+                    open.iter().map(|_| Err(error.clone())).collect()
+                }
+                outcomes => outcomes?,
+            },
+        };
+        let mut outcomes = outcomes.into_iter();
+        let answers = recalled.into_iter().zip(decisions).map(|(recall, decision)| {
+            let ticket = match recall {
+                Recall::Denied(outcome) => {
+                    return Ok(Answered { outcome, source: Source::DenialCache });
+                }
+                Recall::Ask(ticket) => ticket,
+            };
+            let none =
+                || Err(Error::Corrupt("a batch has fewer outcomes than decisions".to_owned()));
+            let result = outcomes.next().unwrap_or_else(none);
+            engine.learn(decision, &result, ticket);
+            engine.fallback(decision, result, deadline)
+        });
+        Ok(answers.collect())
+    }
+}
+
+impl<D> Stages<D> for Waiting
+where
+    D: Waits<State: Kept, Heartbeat: Decision<State: Kept>>,
+{
+    async fn submit(
+        engine: &Arc<Engine>,
+        decision: &D,
+        submit: Submit,
+    ) -> Result<Answered<D::Outcome>, Error> {
+        let outcome = match submit.wait.0 {
+            0 => engine.store_whole(decision, submit.deadline).await,
+            _ => {
+                Box::pin(waiters::wait(engine, decision.clone(), submit.wait, submit.deadline))
+                    .await
+            }
+        };
+        outcome.map(Answered::by_store)
+    }
+}
+
+impl<D> Stages<D> for WaitingOrCached
+where
+    D: Waits<State: Kept, Heartbeat: Decision<State: Kept>> + Deniable + Degradable,
+{
+    /// Without a reachable store a call does not wait: the other stages decide.
+    async fn submit(
+        engine: &Arc<Engine>,
+        decision: &D,
+        submit: Submit,
+    ) -> Result<Answered<D::Outcome>, Error> {
+        if submit.wait.0 > 0 {
+            match Box::pin(waiters::wait(engine, decision.clone(), submit.wait, submit.deadline))
+                .await
+            {
+                Err(Error::Unavailable(_) | Error::Refused(_)) => {}
+                outcome => return outcome.map(Answered::by_store),
+            }
+        }
+        <Cached as Stages<D>>::submit(engine, decision, submit).await
+    }
+}
+
+impl<D> Stages<D> for Coalesced
+where
+    D: Joined<State: Kept, Outcome: Clone, Preparation: Decision<State: Kept>>,
+{
+    /// Only a round trip is worth combining requests for.
+    async fn submit(
+        engine: &Arc<Engine>,
+        decision: &D,
+        submit: Submit,
+    ) -> Result<Answered<D::Outcome>, Error> {
+        let outcome = match &**engine {
+            Engine::Embedded(_) => engine.store(decision, submit.deadline).await,
+            Engine::Redis(_) => {
+                engine.admit()?;
+                let coalescer = engine.hub().by_type::<Arc<Coalescer<D>>>();
+                Box::pin(coalescer.run(engine.clone(), decision.clone(), submit.deadline)).await
+            }
+        };
+        outcome.map(Answered::by_store)
+    }
+}

@@ -1,0 +1,336 @@
+//! The fast path of unary calls whose message is complete in one HTTP/2 frame: nearly all calls.
+//!
+//! tonic is made for streams: it boxes the body, the decoder and the answer, and copies messages
+//! into a buffer. Without the fast path a call on the embedded engine takes 23 to 25 % more
+//! instructions of the server (benches/EXPERIMENTS.md). Here a message is decoded in place, and
+//! names are slices of the connection's read buffer. A message that is split or followed by more
+//! data goes through tonic, together with the bytes that were already read. A message that is
+//! compressed with gzip is decompressed first, on both paths.
+
+pub(super) mod answer;
+mod gzip;
+mod messages;
+mod opened;
+mod retyped;
+mod unfinished;
+
+use std::{convert::Infallible, future::ready, pin::Pin, sync::Arc};
+
+use hyper::{
+    HeaderMap, Request, Response,
+    body::{Bytes, Incoming},
+    header::CONTENT_TYPE,
+    http::request::Parts,
+};
+use prost::Message;
+use tokio::time::timeout;
+use tonic::{
+    Status,
+    codegen::Service,
+    metadata::{GRPC_CONTENT_TYPE, MetadataMap},
+};
+
+use super::{
+    codec,
+    deadline::{self, DEFAULT},
+    elements,
+    held::{Hold, Holding},
+    load::{self, Ticket},
+    protocol::{self, ENCODING, Encoding, Preamble},
+    status,
+};
+use crate::decision::budget::{self, Limit};
+pub use answer::AnswerBody;
+pub(super) use opened::Opened;
+pub(super) use retyped::retyped;
+
+/// The switch of the fast path. Without it all calls go through tonic, with the same answers.
+const IS_ON: bool = true;
+/// Maximum frame size that the server accepts, bytes. A longer message comes in several frames;
+/// tonic checks the maximum of its service.
+pub const FRAME_BYTES_MAX: u32 = 16 * 1024;
+/// Length of the gRPC prefix of a message, bytes: the compression flag and the message length.
+const PREFIX: usize = 5;
+
+/// A service with methods on the fast path.
+pub(super) trait FastPath: Sync {
+    /// Name of the service.
+    const NAME: &'static str;
+    /// Names of the methods on the fast path.
+    const METHODS: &'static [&'static str];
+    /// The longest message of a request, compressed or not.
+    const MESSAGE_BYTES_MAX: usize;
+
+    /// Decodes a message, calls its handler, and encodes the answer.
+    fn answer(
+        &self,
+        method: &'static str,
+        request: tonic::Request<Bytes>,
+    ) -> impl Future<Output = Result<tonic::Response<Vec<u8>>, Status>> + Send;
+}
+
+/// Implements [`FastPath`] for a service, with its methods and their handlers.
+macro_rules! fast_path {
+    ($service:ty, $message_bytes_max:expr, { $($method:literal => $handler:ident),* $(,)? }) => {
+        impl super::fast_path::FastPath for $service {
+            const NAME: &'static str = <$service>::NAME;
+            const METHODS: &'static [&'static str] = &[$($method),*];
+            const MESSAGE_BYTES_MAX: usize = $message_bytes_max;
+
+            async fn answer(
+                &self,
+                method: &'static str,
+                request: tonic::Request<bytes::Bytes>,
+            ) -> Result<tonic::Response<Vec<u8>>, tonic::Status> {
+                match method {
+                    $($method => {
+                        super::fast_path::with(request, |request| self.$handler(request)).await
+                    })*
+                    // Unreachable: [`by`] returns only names of METHODS.
+                    _ => Err(tonic::Status::unimplemented(method)),
+                }
+            }
+        }
+    };
+}
+pub(super) use fast_path;
+
+/// Decodes a message, calls the handler and frames the answer.
+pub(super) async fn with<Q, A, F>(
+    request: tonic::Request<Bytes>,
+    handle: impl FnOnce(tonic::Request<Q>) -> F,
+) -> Result<tonic::Response<Vec<u8>>, Status>
+where
+    Q: elements::Request,
+    A: Message,
+    F: Future<Output = Result<tonic::Response<A>, Status>>,
+{
+    let (metadata, extensions, message) = request.into_parts();
+    let message = codec::decode(message)?;
+    let answer = handle(tonic::Request::from_parts(metadata, extensions, message)).await?;
+    Ok(answer.map(|answer| framed(&answer)))
+}
+
+/// A service, and its tonic server.
+#[derive(Debug)]
+pub(super) struct Served<T, S> {
+    service: Arc<T>,
+    tonic: S,
+}
+
+impl<T, S> Served<T, S> {
+    pub(super) fn new(service: T, tonic: fn(Arc<T>) -> S) -> Arc<Served<T, S>> {
+        let service = Arc::new(service);
+        Arc::new(Served { tonic: tonic(service.clone()), service })
+    }
+}
+
+/// The path that a call takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum By {
+    /// The fast path, with the name of the method.
+    Us(&'static str),
+    /// tonic.
+    Tonic,
+}
+
+impl By {
+    /// The name of the method on the fast path; empty for tonic.
+    fn method(self) -> &'static str {
+        match self {
+            By::Us(method) => method,
+            By::Tonic => "",
+        }
+    }
+}
+
+/// Selects the path of a call; `None` if the URL is not of this service.
+pub(super) fn by<T: FastPath>(path: &str) -> Option<By> {
+    let method = path.strip_prefix('/')?.strip_prefix(T::NAME)?.strip_prefix('/')?;
+    let method = T::METHODS.iter().find(|known| IS_ON && **known == method);
+    Some(method.map_or(By::Tonic, |method| By::Us(method)))
+}
+
+/// The future response of a call.
+pub(super) type Answering =
+    Pin<Box<dyn Future<Output = Result<Response<AnswerBody>, Infallible>> + Send>>;
+
+/// Serves a call of a service, on the fast path or through tonic.
+///
+/// Refuses it first if the server is overloaded or the connection holds too many unread answers.
+/// The message must be complete by the deadline of the call.
+pub(super) fn call<T, S>(
+    served: &Arc<Served<T, S>>,
+    by: By,
+    request: Request<Incoming>,
+    preamble: &Preamble,
+    holding: &Arc<Holding>,
+) -> Answering
+where
+    T: FastPath + Send + 'static,
+    S: Service<Request<Opened>, Response = Response<tonic::body::Body>, Error = Infallible>,
+    S: Clone + Send + Sync + 'static,
+    S::Future: Send,
+{
+    let served = served.clone();
+    let (mut head, body) = request.into_parts();
+    let mut body = Opened::new(body, holding.clone(), T::MESSAGE_BYTES_MAX);
+    let ticket = load::enter(by.method(), preamble.timeout);
+    let encoding = preamble.encoding;
+    if ticket.as_ref().is_none_or(Ticket::is_timed) {
+        if body.is_reset() {
+            load::go_first();
+            return Box::pin(ready(Ok(Response::new(AnswerBody::default()))));
+        }
+        if ticket.is_none() {
+            load::go_first();
+            return refused(head.headers, body);
+        }
+    }
+    // One box holds the whole call, and no value is stored twice, because the box is allocated per
+    // call.
+    Box::pin(async move {
+        if !ticket.is_none_or(Ticket::start) {
+            return refused(head.headers, body).await;
+        }
+        if encoding == Encoding::Gzip {
+            // Decompresses what it reads.
+            body.await_by_deadline(&head.headers, DEFAULT);
+        }
+        if let By::Us(method) = by
+            && encoding != Encoding::Unknown
+            && let Some(message) = body.message(&head.headers, DEFAULT).await
+        {
+            if let Some(begun) = body.begun() {
+                head.extensions.insert(begun);
+            }
+            // Dropped early, because it keeps the read buffer of the connection, and an answer can
+            // take a minute.
+            drop(head.uri);
+            let (holding, holds) = body.end();
+            if !holding.may_answer() {
+                return Ok(refuse_unread());
+            }
+            let metadata = MetadataMap::from_headers(head.headers);
+            let request = tonic::Request::from_parts(metadata, head.extensions, message);
+            let answer = served.service.answer(method, request).await;
+            drop(holds);
+            return Ok(answered(answer, holding));
+        }
+        by_tonic(served, head, body).await
+    })
+}
+
+/// Serves a call through tonic. Boxed, as [`refused`] is: the future of the fast path must stay
+/// below 1 KiB, from where on mimalloc takes three times as long.
+fn by_tonic<T, S>(served: Arc<Served<T, S>>, mut head: Parts, mut body: Opened) -> Answering
+where
+    T: FastPath + Send + 'static,
+    S: Service<Request<Opened>, Response = Response<tonic::body::Body>, Error = Infallible>,
+    S: Clone + Send + Sync + 'static,
+    S::Future: Send,
+{
+    Box::pin(async move {
+        if body.is_reset() {
+            // The client has cancelled the call.
+            return Ok(Response::new(AnswerBody::default()));
+        }
+        head.extensions.insert(body.await_by_deadline(&head.headers, DEFAULT));
+        let (holding, holds) = (body.holding().clone(), body.holds());
+        let is_listing = is_listing(head.uri.path());
+        let listing = if is_listing { listing(&holding, &head.headers).await } else { None };
+        if !(listing.is_some() || !is_listing && holding.may_answer()) {
+            return Ok(refuse_unread());
+        }
+        let path = head.uri.clone();
+        let answer = served.tonic.clone().call(Request::from_parts(head, body)).await?;
+        drop(holds);
+        Ok(retyped(&path, answer, holding, listing, None))
+    })
+}
+
+/// Refuses a call that cannot be answered in time. Waits for its message first: an earlier answer
+/// would reset the stream, and some clients report that as a failure.
+fn refused(headers: HeaderMap, mut body: Opened) -> Answering {
+    Box::pin(async move {
+        body.message(&headers, DEFAULT).await;
+        Ok(load::refusal())
+    })
+}
+
+/// Whether the messages of a request can be compressed with gzip.
+fn is_gzip(headers: &HeaderMap) -> bool {
+    headers.get(ENCODING).is_some_and(|encoding| encoding == protocol::GZIP)
+}
+
+/// Whether a call returns a page of a listing.
+fn is_listing(path: &str) -> bool {
+    path.rsplit('/').next().is_some_and(|method| method.starts_with("List"))
+}
+
+/// Waits until the caller has taken enough answers of other listings; `None` on timeout.
+async fn listing(holding: &Holding, headers: &HeaderMap) -> Option<Hold> {
+    let patience = deadline::timeout(headers).unwrap_or(DEFAULT).min(holding.answer_timeout());
+    timeout(patience, holding.listing()).await.ok().flatten()
+}
+
+/// Refuses a call because its connection or the server holds too many unread answers.
+fn refuse_unread() -> Response<AnswerBody> {
+    budget::note(Limit::AnswerBytes);
+    status::answers_not_taken().into_http()
+}
+
+/// Builds the response of a fast-path call.
+fn answered(
+    answer: Result<tonic::Response<Vec<u8>>, Status>,
+    holding: Arc<Holding>,
+) -> Response<AnswerBody> {
+    let (metadata, message, extensions) = match answer {
+        Ok(answer) => answer.into_parts(),
+        Err(status) => return status.into_http(),
+    };
+    let mut response = Response::new(AnswerBody::message(message, holding));
+    *response.headers_mut() = metadata.into_headers();
+    *response.extensions_mut() = extensions;
+    response.headers_mut().insert(CONTENT_TYPE, GRPC_CONTENT_TYPE);
+    response
+}
+
+/// Encodes a message with its gRPC prefix.
+fn framed(message: &impl Message) -> Vec<u8> {
+    let length = message.encoded_len();
+    let mut bytes = Vec::with_capacity(PREFIX + length);
+    bytes.push(0);
+    // No answer is near 4 GiB.
+    bytes.extend_from_slice(&(length as u32).to_be_bytes());
+    message.encode_raw(&mut bytes);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use prost_types::FileDescriptorSet;
+
+    use super::{super::*, *};
+
+    /// A misspelt name would silently go through tonic.
+    #[test]
+    fn the_methods_answered_here_are_those_of_the_services() {
+        let set = FileDescriptorSet::decode(reflection::DESCRIPTORS).unwrap();
+        let services: Vec<_> = set.file.iter().flat_map(|file| &file.service).collect();
+        for (name, methods) in [
+            (Admission::NAME, Admission::METHODS),
+            (Lock::NAME, Lock::METHODS),
+            (Rate::NAME, Rate::METHODS),
+            (Sequence::NAME, Sequence::METHODS),
+            (Stock::NAME, Stock::METHODS),
+        ] {
+            let name = name.rsplit('.').next().unwrap();
+            let service = services.iter().find(|service| service.name() == name).unwrap();
+            for method in methods {
+                let found = service.method.iter().find(|known| known.name() == *method);
+                assert!(!found.expect(method).server_streaming());
+            }
+        }
+    }
+}
