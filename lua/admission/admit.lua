@@ -1,17 +1,6 @@
 -- Grants a task a lease if the pool has a free slot and no other waiter comes first.
 --
--- @include admit
--- @include changes
--- @include expiry
--- @include failover
--- @include fencing
--- @include grant
--- @include leases
--- @include pool
--- @include pool_event
--- @include queued
--- @include task
--- @include ticket
+-- @include admit changes expiry failover fencing grant leases pool pool_event queued task ticket
 -- @include wake_ups
 --
 -- keys[1] settings string: run-time settings.

@@ -1,12 +1,6 @@
 -- Removes a task from its device's queue.
 --
--- @include events
--- @include expiry
--- @include leases
--- @include pool_event
--- @include queued
--- @include strings
--- @include task
+-- @include events expiry leases pool_event queued strings task
 --
 -- keys[1] task string: task record.
 -- keys[2] leases zset: leases by slot end.

@@ -1,13 +1,6 @@
 -- Stores a task's result and frees the slot of its lease.
 --
--- @include changes
--- @include expiry
--- @include leases
--- @include pool
--- @include pool_event
--- @include queued
--- @include task
--- @include wake_ups
+-- @include changes expiry leases pool pool_event queued task wake_ups
 --
 -- keys[1] settings string: run-time settings.
 -- keys[2] token string: token record (lib/token.lua).

@@ -1,14 +1,7 @@
 -- Changes a pool's run-time settings. With reset it first drops them, and repairs stored values
 -- that cannot be read.
 --
--- @include events
--- @include pool_event
--- @include pool_view
--- @include repair
--- @include settings
--- @include strings
--- @include token
--- @include wake_ups
+-- @include events pool_event pool_view repair settings strings token wake_ups
 --
 -- keys[1] settings string: run-time settings.
 -- keys[2] token string: token record (lib/token.lua).

@@ -1,10 +1,6 @@
 -- Queues a task for a device.
 --
--- @include events
--- @include pool_event
--- @include queued
--- @include strings
--- @include task
+-- @include events pool_event queued strings task
 --
 -- keys[1] task string: task record.
 -- keys[2] events list: history of the pool.

@@ -1,14 +1,6 @@
 -- Takes a task's slot away; drops a task record that cannot be read.
 --
--- @include events
--- @include expiry
--- @include leases
--- @include pool_event
--- @include queued
--- @include settings
--- @include strings
--- @include task
--- @include wake_ups
+-- @include events expiry leases pool_event queued settings strings task wake_ups
 --
 -- keys[1] task string: task record.
 -- keys[2] leases zset: leases by slot end.

@@ -1,11 +1,6 @@
 -- Reads a page of the stored entries of a pool, for an export.
 --
--- @include leases
--- @include queued
--- @include settings
--- @include strings
--- @include task
--- @include token
+-- @include leases queued settings strings task token
 --
 -- keys[1] settings string: the pool's run-time settings.
 -- keys[2] token string: its last fencing token.

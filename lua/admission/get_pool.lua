@@ -1,10 +1,6 @@
 -- Reads a pool's settings in force and its use.
 --
--- @include pool_view
--- @include settings
--- @include strings
--- @include token
--- @include wake_ups
+-- @include pool_view settings strings token wake_ups
 --
 -- keys[1] settings string: run-time settings.
 -- keys[2] leases zset: leases by slot end.

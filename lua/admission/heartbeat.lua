@@ -1,9 +1,6 @@
 -- Renews a server's waiters for a slot, and returns the waiters that may proceed.
 --
--- @include heartbeat
--- @include leases
--- @include settings
--- @include strings
+-- @include heartbeat leases settings strings
 --
 -- keys[1] settings string: run-time settings.
 -- keys[2] leases zset: leases by slot end.

@@ -1,11 +1,6 @@
 -- Stores an entry of a pool from an export.
 --
--- @include digits
--- @include leases
--- @include queued
--- @include strings
--- @include task
--- @include token
+-- @include digits leases queued strings task token
 --
 -- keys[1] settings string: the pool's run-time settings.
 -- keys[2] token string: its last fencing token.

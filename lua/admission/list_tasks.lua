@@ -1,7 +1,6 @@
 -- Reads a page of the queued tasks, or of the tasks that left the queue.
 --
--- @include queued
--- @include task
+-- @include queued task
 --
 -- keys[1] queued hash: records of queued tasks.
 -- keys[2] backlog zset: queued tasks by device and age.

@@ -1,14 +1,7 @@
 -- Extends a task's lease, counted from now, and revives it within its grace. During a failover
 -- hold it re-registers a lost lease.
 --
--- @include changes
--- @include failover
--- @include grant
--- @include leases
--- @include pool
--- @include pool_event
--- @include re_register
--- @include task
+-- @include changes failover grant leases pool pool_event re_register task
 --
 -- keys[1] settings string: run-time settings.
 -- keys[2] token string: token record (lib/token.lua).

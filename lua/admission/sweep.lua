@@ -1,11 +1,6 @@
 -- Expires leases and queued tasks of a pool in the background, and drops forgotten records.
 --
--- @include allowance
--- @include expiry
--- @include leases
--- @include queued
--- @include settings
--- @include strings
+-- @include allowance expiry leases queued settings strings
 --
 -- keys[1] settings string: the pool's run-time settings
 -- keys[2] leases zset: the pool's leases by the end of their slot

@@ -1,19 +1,12 @@
 -- Parts of AdmitTask: its statuses, retry delays, and the task that a call is about.
 --
--- @include allowance
--- @include changes
--- @include expiry
--- @include pool
--- @include queued
--- @include task
--- @include ticket
+-- @include allowance changes expiry pool queued task ticket
 local ADMIT_GRANTED, ADMIT_REPLAYED, ADMIT_FULL, ADMIT_NO_TASK, ADMIT_PAUSED, ADMIT_FINISHED = 0, 1, 2, 3, 4, 5
 -- Formats of replies with 3, 4 and 6 numbers.
 local ADMIT_NUMBERS3, ADMIT_NUMBERS4, ADMIT_NUMBERS6 = '<I8I8I8', '<I8I8I8I8', '<I8I8I8I8I8I8'
-local ADMIT_PAUSED_RETRY = 10 * 1000000
+-- Retry delays, µs: of a paused pool, and if a free slot is reserved for waiters.
+local ADMIT_PAUSED_RETRY, ADMIT_RESERVED_RETRY = 10 * 1000000, 50 * 1000
 local ADMIT_SPREAD_MIN, ADMIT_SPREAD_MAX = 50 * 1000, 5 * 1000000
--- Retry delay if a free slot is reserved for waiters, µs.
-local ADMIT_RESERVED_RETRY = 50 * 1000
 
 -- Returns the delay in ms plus up to an eighth of it (50 ms to 5 s). Callers whose long waits
 -- end together then return at different times, and no slot stays idle for long.

@@ -1,8 +1,7 @@
 -- Allocates the next values of a sequence, and keeps replies for repeats. A kept reply is text:
 -- "forget last step count floor_applied".
 --
--- @include calendar
--- @include decimal
+-- @include calendar decimal
 local ALLOCATION_GIVEN, ALLOCATION_OUT_OF_RANGE = 0, 1
 local ALLOCATION_TOO_FAR_AHEAD, ALLOCATION_UNRESERVED = 2, 3
 -- Flags of a reply.

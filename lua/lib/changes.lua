@@ -1,11 +1,7 @@
 -- Changes of a run's items to their pool, collected until `changes_write` writes them. Events come
 -- first: if they cannot be appended, nothing has changed.
 --
--- @include digits
--- @include events
--- @include leases
--- @include pool_event
--- @include token
+-- @include digits events leases pool_event token
 --
 -- news     events
 -- changed  by lease: the end of its slot as text if it was listed, false if it was removed

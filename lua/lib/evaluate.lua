@@ -1,8 +1,6 @@
 -- Evaluates one check; twin of src/rate/check/evaluation.rs. With `look` nothing changes.
 --
--- @include ban
--- @include check
--- @include tiers
+-- @include ban check tiers
 
 -- Evaluates a key that is not banned and reaches no ban tier. Returns verdict, flags, wait (µs).
 local function evaluate_unbanned(meter, tiers, level, cost, look, now)

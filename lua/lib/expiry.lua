@@ -1,13 +1,7 @@
--- Ends leases, attempts and queued tasks, with their events. A pool is a table of its keys
--- (leases, events, backlog, queued, due), history (events kept at least), max_attempts and
--- retention (µs).
+-- Ends leases, attempts and queued tasks, with their events. A pool is a table of its keys, history
+-- (events kept at least), max_attempts and retention (µs).
 --
--- @include allowance
--- @include events
--- @include leases
--- @include pool_event
--- @include queued
--- @include task
+-- @include allowance events leases pool_event queued task
 
 -- Moves a task out of the queue. Its record stays for the retention, counted from the slot end
 -- of its lease if it has one. Writes no event.

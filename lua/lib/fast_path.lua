@@ -1,8 +1,7 @@
 -- Fast path of a check: one limit, no tiers, and a key with no ban and no other counter. Most
 -- checks take it. Same answers as meter_read, evaluate and meter_write, at half the cost.
 --
--- @include check
--- @include prefetch
+-- @include check prefetch
 
 -- Encodes the part of a counter before its `forget`.
 local function fast_path_head(limit)

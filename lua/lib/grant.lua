@@ -1,10 +1,6 @@
 -- Writes leases, for the scripts that grant or extend one.
 --
--- @include changes
--- @include digits
--- @include leases
--- @include queued
--- @include task
+-- @include changes digits leases queued task
 --
 -- With replica acknowledgement, a repeat or a renewal can be answered with a lease before replicas
 -- have it. The lease is then disclosed (`is_disclosed`), and never revoked (admission/revoke.lua).

@@ -1,7 +1,6 @@
 -- Heartbeat of a server for its waiters.
 --
--- @include queue
--- @include wake_ups
+-- @include queue wake_ups
 
 -- Most waiters of one reply that may proceed.
 local HEARTBEAT_WAITERS_MAX = 100

@@ -1,8 +1,6 @@
 -- The limits of a rule. Times are in µs.
 --
--- @include fixed_window
--- @include sliding_window
--- @include token_bucket
+-- @include fixed_window sliding_window token_bucket
 --
 -- limit    name (ends with 0), kind u8, ceiling u32, window u64, extra u64
 --

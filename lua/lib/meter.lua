@@ -1,7 +1,6 @@
 -- Usage of a rule's limits by one key.
 --
--- @include counters
--- @include prefetch
+-- @include counters prefetch
 local METER_NAMES_MAX = 32
 local METER_NONE = {}
 

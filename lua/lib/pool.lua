@@ -1,11 +1,6 @@
 -- A pool as the items of a run share it: read once, and written once.
 --
--- @include leases
--- @include queued
--- @include settings
--- @include strings
--- @include task
--- @include token
+-- @include leases queued settings strings task token
 --
 -- keys[1] settings, keys[2] token, keys[3] leases, keys[4] events, keys[5] queued,
 -- keys[6] backlog, keys[7] due, keys[8] queue, keys[9] places

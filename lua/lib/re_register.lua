@@ -3,11 +3,7 @@
 -- A known lease that had ended before may have freed the slot of a lost one. A lost renewal is
 -- therefore accepted only if its lease had not ended when the new primary took over.
 --
--- @include changes
--- @include grant
--- @include leases
--- @include pool_event
--- @include task
+-- @include changes grant leases pool_event task
 
 -- Highest possible lead of a token over the clock, µs.
 local RE_REGISTER_LEAD_MAX = 86400 * 1000000

@@ -1,10 +1,7 @@
 -- ConfigurePool with reset: drops the run-time settings and unreadable values, and ends a
 -- failover hold. At most REPAIR_MAX leases are checked.
 --
--- @include events
--- @include leases
--- @include strings
--- @include token
+-- @include events leases strings token
 local REPAIR_LEASES_MAX = 1000
 -- No slot ends later: 24 h of lease and 30 days of grace, µs.
 local REPAIR_SLOT_MAX = 31 * 86400 * 1000000

@@ -2,8 +2,7 @@
 -- (ms). With flag 4 the ban (ends u64, strikes u32, reason, actor, each ends with 0). Then of
 -- each limit count u32 and reset u64 (ms).
 --
--- @include check
--- @include prefetch
+-- @include check prefetch
 local function replay_decode(text, now)
   local forget, status, flags, retry, at = scan('<I8BBI8', text)
   assert(forget <= TIME_MAX and status <= CHECK_BAN and retry <= TIME_MAX)

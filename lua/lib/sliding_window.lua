@@ -2,8 +2,7 @@
 -- number mod 256 u8, count u32. A bucket's number is its time divided by the width; `last` is
 -- the number of the newest bucket. `extra` is the bucket width in µs, a power of two.
 --
--- @include sliding_bucket
--- @include usage
+-- @include sliding_bucket usage
 local sliding_window = { least = 24, each = 5 }
 
 local function sliding_window_add(limit, number, cost)

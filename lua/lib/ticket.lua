@@ -1,7 +1,6 @@
 -- Tickets of waiters: their positions in the queue, for the scripts that grant.
 --
--- @include queue
--- @include wake_ups
+-- @include queue wake_ups
 --
 -- tickets  hash by waiter of "ticket until": its server is shutting down. The waiter is not in
 --          the queue, so it blocks nobody; if its next call comes in time, it gets the ticket.

@@ -1,7 +1,6 @@
 -- Tiers of a rule, and the steps of an evaluation.
 --
--- @include check
--- @include meter
+-- @include check meter
 --
 -- Enough for the tiers of a few rules.
 local TIERS_NOTICES_MAX = 32

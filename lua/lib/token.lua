@@ -2,8 +2,7 @@
 -- or record of the pool can matter. A pool with failover holds adds " primary_id began held floor"
 -- (lib/failover.lua).
 --
--- @include digits
--- @include strings
+-- @include digits strings
 
 -- Decodes the record; zeros and no primary id if there is none.
 local function token_decode(text)

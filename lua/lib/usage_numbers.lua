@@ -2,8 +2,7 @@
 -- of a window; width of a sliding window, then number and count of each bucket; tat, part, max,
 -- window and seen of a token bucket.
 --
--- @include sliding_bucket
--- @include usage
+-- @include sliding_bucket usage
 local USAGE_NUMBERS_FORMS = { '<I8I4', '<I8I4', nil, '<I8I4I4I8I8' }
 
 -- Appends the number of numbers, and the numbers.

@@ -1,9 +1,6 @@
 -- Grants an owner the lock if it is free and no other waiter comes first.
 --
--- @include fencing
--- @include lock
--- @include ticket
--- @include wake_ups
+-- @include fencing lock ticket wake_ups
 --
 -- keys[1] lock string: the lock's record.
 -- keys[2] queue zset: waiters by ticket.

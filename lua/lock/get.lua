@@ -1,7 +1,6 @@
 -- Reads the lock's holder and the number of waiters.
 --
--- @include lock
--- @include wake_ups
+-- @include lock wake_ups
 --
 -- keys[1] lock string: the lock's record.
 -- keys[2] queue zset: waiters by ticket.

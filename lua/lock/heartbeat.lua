@@ -1,7 +1,6 @@
 -- Renews a server's waiters for the lock, and returns the one that may proceed.
 --
--- @include heartbeat
--- @include lock
+-- @include heartbeat lock
 --
 -- keys[1] lock string: the lock's record.
 -- keys[2] queue zset: waiters by ticket.

@@ -1,7 +1,6 @@
 -- Ends the owner's lease and wakes the first waiter.
 --
--- @include lock
--- @include wake_ups
+-- @include lock wake_ups
 --
 -- keys[1] lock string: the lock's record.
 -- keys[2] queue zset: waiters by ticket.

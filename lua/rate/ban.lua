@@ -1,7 +1,6 @@
 -- Bans a key, counted from now; replaces a ban in force.
 --
--- @include ban
--- @include rate_event
+-- @include ban rate_event
 --
 -- keys[1] ban string: the key's ban.
 -- keys[2] events list: history of the key's shard.

@@ -1,16 +1,6 @@
 -- Counts a call of a key against a rule and decides whether it may pass.
 --
--- @include ban
--- @include check
--- @include evaluate
--- @include fast_path
--- @include limits
--- @include meter
--- @include prefetch
--- @include rate_event
--- @include replay
--- @include tiers
--- @include usage
+-- @include ban check evaluate fast_path limits meter prefetch rate_event replay tiers usage
 --
 -- keys[1] usage_key string: the key's counters.
 -- keys[2] ban_key string: the key's ban.
@@ -27,8 +17,7 @@
 --
 -- Returns {verdict, flags, retry_after ms or 0, (ends, strikes, reason, actor) with flag 4,
 --          then of each limit count, reset_after ms}.
---         verdict: 0 allow, 1 warn, 2 throttle, 3 ban.
---         flags: 1 crossed, 2 replayed, 4 the ban follows.
+--         verdict: 0 allow, 1 warn, 2 throttle, 3 ban. flags: 1 crossed, 2 replayed, 4 the ban follows.
 --         {4}: the key has usage under too many limit names.
 -- Writes usage, TTL: until all of it is given back; ban, TTL: its end and memory; replay,
 --        TTL: keep, of a refusal at most its retry_after; events, TTL: 24 h.

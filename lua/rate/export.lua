@@ -1,12 +1,6 @@
 -- Reads the usage and the ban of a key, or a reply kept for repeats, for an export.
 --
--- @include ban
--- @include check
--- @include counters
--- @include prefetch
--- @include replay
--- @include usage
--- @include usage_numbers
+-- @include ban check counters prefetch replay usage usage_numbers
 --
 -- keys[1] usage string: the counters of the key.
 -- keys[2] ban string: the ban of the key.

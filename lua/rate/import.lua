@@ -1,10 +1,6 @@
 -- Stores the usage and the ban of a key, or a reply kept for repeats, from an export.
 --
--- @include ban
--- @include check
--- @include prefetch
--- @include replay
--- @include usage_numbers
+-- @include ban check prefetch replay usage_numbers
 --
 -- keys[1] usage string: the counters of the key.
 -- keys[2] ban string: the ban of the key.

@@ -1,7 +1,6 @@
 -- Lifts a key's ban and drops its strikes and its usage, readable or not.
 --
--- @include ban
--- @include rate_event
+-- @include ban rate_event
 --
 -- keys[1] usage string: the key's counters.
 -- keys[2] ban string: the key's ban.

@@ -1,8 +1,6 @@
 -- Reads the state of a sequence, or a reply kept for repeats, for an export.
 --
--- @include allocation
--- @include decimal
--- @include sequence
+-- @include allocation decimal sequence
 --
 -- keys[1] counter hash: the sequence.
 -- keys[2] replay string: the reply to a request.

@@ -1,8 +1,6 @@
 -- Gives out the next values of a sequence.
 --
--- @include allocation
--- @include decimal
--- @include sequence
+-- @include allocation decimal sequence
 --
 -- keys[1] counter hash: the sequence.
 -- keys[2] replay string: the reply kept for repeats of this request.

@@ -1,8 +1,6 @@
 -- Reserves values of a sequence ahead, in the epoch of this primary.
 --
--- @include calendar
--- @include decimal
--- @include sequence
+-- @include calendar decimal sequence
 --
 -- keys[1] counter hash: the sequence.
 -- argv[1] needed last value that is needed, 1..2^63-1.

@@ -1,7 +1,6 @@
 -- Adds to a sku's quantity on hand, or subtracts from it.
 --
--- @include restock
--- @include stock
+-- @include restock stock
 --
 -- keys[1] stock hash: the sku's numbers.
 -- keys[2] holds zset: holds of orders by end.

@@ -1,7 +1,6 @@
 -- Cancels an order's reservation: its quantity is available again.
 --
--- @include order
--- @include stock
+-- @include order stock
 --
 -- keys[1] stock hash: the sku's numbers.
 -- keys[2] holds zset: holds of orders by end.

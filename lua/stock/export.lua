@@ -1,8 +1,6 @@
 -- Reads a page of the stored entries of a sku, for an export.
 --
--- @include order
--- @include restock
--- @include stock
+-- @include order restock stock
 --
 -- keys[1] stock hash: the sku's numbers.
 -- keys[2] holds zset: holds of orders by end.

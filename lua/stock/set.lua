@@ -1,7 +1,6 @@
 -- Sets a sku's quantity on hand.
 --
--- @include restock
--- @include stock
+-- @include restock stock
 --
 -- keys[1] stock hash: the sku's numbers.
 -- keys[2] holds zset: holds of orders by end.

@@ -1,6 +1,6 @@
 //! Builds the text of each script from `lua/`; `build.rs` and `tests/tidy.rs` compile this file.
 //!
-//! A file names the fragments whose functions it calls, by lines `-- @include pool` in its first
+//! A file names the fragments whose functions it calls, by lines `-- @include pool task` in its first
 //! comment. The text of a script contains each fragment once, after the fragments that it includes.
 //! Constants are replaced by their values.
 
@@ -30,6 +30,8 @@ pub(crate) struct Built {
 
 /// Aliases of library functions, at the start of every script.
 pub(crate) const PRELUDE: &str = "prelude";
+/// The start of a header line that names fragments.
+const INCLUDE: &str = "@include ";
 /// The fragment of the scripts that issue fencing tokens.
 const TOKENS: &str = "fencing";
 
@@ -83,7 +85,8 @@ fn visit<'a>(
     if order.contains(file) {
         return Ok(());
     }
-    if includes(text).len() != text.matches("@include").count() {
+    let lines = header(text).iter().filter(|line| line.starts_with(INCLUDE)).count();
+    if lines != text.matches("@include").count() {
         return Err(format!("lua/{file}.lua: an @include that is no line of the header"));
     }
     path.push(file);
@@ -97,7 +100,8 @@ fn visit<'a>(
 
 /// The fragments that a file includes.
 pub(crate) fn includes(text: &str) -> Vec<&str> {
-    header(text).into_iter().filter_map(|line| line.strip_prefix("@include ")).collect()
+    let lines = header(text).into_iter().filter_map(|line| line.strip_prefix(INCLUDE));
+    lines.flat_map(str::split_whitespace).collect()
 }
 
 /// The lines of the first comment, without the `-- ` at their start.
