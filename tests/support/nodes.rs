@@ -13,7 +13,11 @@ pub struct Nodes(Vec<MultiplexedConnection>);
 impl Nodes {
     /// Connects to the nodes in `TOLLGATE_TEST_NODES`, or else to `TOLLGATE_TEST_REDIS`.
     pub async fn connect() -> Nodes {
-        let urls = std::env::var("TOLLGATE_TEST_NODES").unwrap_or_else(|_| redis_url());
+        Nodes::at(&std::env::var("TOLLGATE_TEST_NODES").unwrap_or_else(|_| redis_url())).await
+    }
+
+    /// Connects to the nodes at these URLs, with spaces between them.
+    pub async fn at(urls: &str) -> Nodes {
         let mut nodes = Vec::new();
         for url in urls.split(' ') {
             let client = redis::Client::open(url).unwrap();

@@ -279,14 +279,19 @@ end";
 
 /// An engine on the shared Redis, with a new key prefix.
 pub async fn redis_engine() -> (Arc<Engine>, Time) {
+    redis_engine_at(&redis_url(), Nodes::connect().await).await
+}
+
+/// An engine on this Redis, with a new key prefix.
+pub async fn redis_engine_at(url: &str, nodes: Nodes) -> (Arc<Engine>, Time) {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Ordering::SeqCst);
     let prefix = format!("test-{}-{number}", process::id());
-    let (now, nodes) = (Arc::new(AtomicU64::new(START)), Nodes::connect().await);
+    let now = Arc::new(AtomicU64::new(START));
     let time = Time::Redis { prefix: prefix.clone(), now: now.clone(), nodes };
     time.write(START).await;
     let clock = Some(STEPPED.to_owned());
-    let options = RedisOptions { clock, key_prefix: prefix, ..RedisOptions::new(&redis_url()) };
+    let options = RedisOptions { clock, key_prefix: prefix, ..RedisOptions::new(url) };
     let redis = Redis::new(&options).unwrap().remembering_by(Clock::Stepped(now));
     (Arc::new(Engine::Redis(redis)), time)
 }

@@ -76,8 +76,8 @@ const RELIED: Duration = Duration::from_secs(120);
 const DAY: Millis = Millis::from_secs(24 * 3600);
 /// The interval at which the store's time is recorded with this server's.
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
-/// The time after which a failed partition is looked at again.
-const RETRY: Millis = Millis::from_secs(10);
+/// The time after which a failed partition is looked at again: other due partitions come first.
+const RETRY: Millis = Millis::from_secs(1);
 
 /// The state of the sweeping server.
 #[derive(Debug)]
@@ -195,8 +195,8 @@ impl<F> Sweep<'_, F> {
         let latest = self.engine.latest(D::State::CAPABILITY, LATEST, now + ANSWER_MAX).await?;
         for group in known.active(latest, now).chunks(CALLS) {
             self.claim::<D>(known).await?;
-            let looked = self.look(group.to_vec(), known, failures).await?;
-            self.schedule::<D>(&looked.looks, known).await?;
+            let looks = self.look(group.to_vec(), known, failures).await?.all(known.now);
+            self.schedule::<D>(&looks, known).await?;
         }
         Ok(())
     }
@@ -242,13 +242,12 @@ impl<F> Sweep<'_, F> {
         }
         known.walks = has_more;
         for group in page.chunks(CALLS) {
-            let looked = self.look(group.to_vec(), known, failures).await?;
-            let left = self.schedule::<D>(&looked.looks, known).await?;
+            let looks = self.look(group.to_vec(), known, failures).await?.all(known.now);
+            let left = self.schedule::<D>(&looks, known).await?;
             // The cursor must be a name that stays, since others may have been noted at the same
             // time.
-            let looks = looked.looks.into_iter().zip(left).map(|(look, left)| (look.seen, left));
-            let stays = looks.chain(looked.more.into_iter().map(|seen| (seen, false)));
-            let stays = stays.filter(|(_, left)| !left).map(|(seen, _)| seen);
+            let looks = looks.into_iter().zip(left);
+            let stays = looks.filter(|(_, left)| !left).map(|(look, _)| look.seen);
             let last = stays.max_by(|one, other| one.place().cmp(&other.place()));
             known.after = last.or(known.after.take());
         }
@@ -332,6 +331,13 @@ fn group(
 }
 
 impl Looked {
+    /// All looks; a partition in which more has ended is due at once.
+    fn all(mut self, now: Timestamp) -> Vec<Look> {
+        let due = |seen| Look { seen, next: Some(now), is_vacant: false };
+        self.looks.extend(self.more.into_iter().map(due));
+        self.looks
+    }
+
     /// Removes the result of an earlier step at a partition.
     fn forget(&mut self, name: &Name) {
         self.looks.retain(|look| look.seen.name != *name);

@@ -34,8 +34,9 @@ use super::{
 use crate::{
     events::watch::Events,
     support::{
+        nodes::Nodes,
         process::{OwnRedis, Server, TempFolder, connect},
-        world::{Client, START, Time, admit, embedded_engine, redis_engine, up},
+        world::{Client, START, Time, admit, embedded_engine, redis_engine, redis_engine_at, up},
     },
 };
 
@@ -46,6 +47,9 @@ const SLACK: Duration = Duration::from_secs(13);
 /// Number of leases that end together.
 const CROWD: usize = 10_000;
 const PATIENCE: Duration = Duration::from_secs(30);
+const STEP: Duration = Duration::from_millis(10);
+/// The clock stands still after this time: work that is scheduled for later does not begin.
+const GOES_ON: Duration = Duration::from_secs(8);
 /// Longer than a lease of the default length.
 const LEASE: Duration = Duration::from_secs(301);
 const PARTITIONS: &str = "tollgate:{index:admission}:partitions";
@@ -100,14 +104,23 @@ async fn last_event(engine: &Engine, pool: &str) -> u64 {
 async fn outlive(engine: &Engine, time: &Time, pool: &str, tasks: usize) -> Duration {
     let before = last_event(engine, pool).await;
     time.advance(LEASE.as_micros() as u64).await;
-    let begin = monotonic();
-    while last_event(engine, pool).await < before + tasks as u64 {
-        assert!(begin.elapsed() < PATIENCE, "{pool}: not all of {tasks} leases have ended");
-        sleep(Duration::from_millis(10)).await;
-    }
-    let took = begin.elapsed();
+    let took = reach(engine, time, pool, before + tasks as u64).await;
     eprintln!("{tasks} leases: the last event after {took:?}");
     took
+}
+
+/// Lets the time go on for `GOES_ON` in small steps. Returns how long the pool's event takes.
+async fn reach(engine: &Engine, time: &Time, pool: &str, event: u64) -> Duration {
+    let (begin, mut left) = (monotonic(), GOES_ON);
+    while last_event(engine, pool).await < event {
+        assert!(begin.elapsed() < PATIENCE, "{pool}: event {event} does not come");
+        sleep(STEP).await;
+        if left > Duration::ZERO {
+            time.advance(STEP.as_micros() as u64).await;
+            left -= STEP;
+        }
+    }
+    begin.elapsed()
 }
 
 /// Many leases end at once while no calls arrive. The sweeper must end them in time.
@@ -186,6 +199,27 @@ async fn h22_many_leases_end_in_time_on_redis() {
     beside.abort();
     let _ = beside.await;
     end_a_crowd(engine, time, CROWD).await;
+}
+
+/// A step of the sweep fails because the store is silent for longer than the sweeper waits. The pool
+/// is looked at again in time.
+#[tokio::test(flavor = "multi_thread")]
+async fn h22_many_leases_end_in_time_after_a_silence_of_redis() {
+    let mut redis = OwnRedis::prepare();
+    redis.start_with(&["--appendonly", "no"]).await;
+    let (engine, time) = redis_engine_at(&redis.url(), Nodes::at(&redis.url()).await).await;
+    let maintenance = maintain(&engine);
+    up(engine.state()).await;
+    admit_all(&engine, |_| "crowd".to_owned(), CROWD, None).await;
+    let before = last_event(&engine, "crowd").await;
+    time.advance(LEASE.as_micros() as u64).await;
+    reach(&engine, &time, "crowd", before + 1).await;
+    redis.signal("-STOP");
+    sleep(Duration::from_secs(3)).await;
+    redis.signal("-CONT");
+    up(engine.state()).await;
+    reach(&engine, &time, "crowd", before + CROWD as u64).await;
+    maintenance.abort();
 }
 
 /// Many pools with one lease each: the sweeper ends each lease in time.
