@@ -88,7 +88,7 @@ pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr) {
             "the embedded engine, in memory: state ends with the process".to_owned()
         }
         EngineChoice::Embedded(EmbeddedOptions { data_dir: Some(data_dir), .. }) => {
-            let DataDir { path, durability, .. } = data_dir;
+            let DataDir { path, durability } = data_dir;
             let what = match durability {
                 Durability::Always => "each answer is synced before it is sent",
                 Durability::Interval => "a kill or power loss loses at most one second of answers",

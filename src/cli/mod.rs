@@ -36,7 +36,7 @@ use crate::{
         Config, DataDir, EmbeddedOptions, EngineChoice, ServeFlags, secret,
         store::{ExportFlags, ImportFlags, StoreFlags},
     },
-    decision::time::Clock,
+    decision::{budget::CallerLimits, time::Clock},
     engine::{
         Engine,
         embedded::{Ceiling, Disk, Embedded, OpenError},
@@ -221,7 +221,7 @@ async fn serve(flags: &ServeFlags) -> ExitCode {
     }
     // Each connection is a file descriptor. The default soft limit is often 1024.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
-    let engine = match engine(&config.engine).await {
+    let engine = match engine(&config.engine, &config.limits).await {
         Ok(engine) => engine,
         Err(code) => return code,
     };
@@ -237,14 +237,14 @@ async fn serve(flags: &ServeFlags) -> ExitCode {
 
 /// Opens the engine. The error is the exit code, for instance if Redis fails the preflight or has
 /// an unfinished import.
-async fn engine(choice: &EngineChoice) -> Result<Engine, ExitCode> {
+async fn engine(choice: &EngineChoice, limits: &CallerLimits) -> Result<Engine, ExitCode> {
     match choice {
         EngineChoice::Embedded(EmbeddedOptions { data_dir, memory_max }) => {
             let engine = match data_dir {
                 None => Embedded::new(Clock::system()),
                 Some(data_dir) => open(data_dir.clone()).await?,
             };
-            Ok(Engine::Embedded(engine.below(memory_max.map(Ceiling::new))))
+            Ok(Engine::Embedded(engine.below(memory_max.map(Ceiling::new)).with_limits(limits)))
         }
         EngineChoice::Redis(options) => {
             let redis =
@@ -259,16 +259,14 @@ async fn engine(choice: &EngineChoice) -> Result<Engine, ExitCode> {
 }
 
 /// Opens a data directory on a blocking thread, because reading it may take long.
-async fn open(DataDir { path, durability, unsynced_bytes }: DataDir) -> Result<Embedded, ExitCode> {
+async fn open(DataDir { path, durability }: DataDir) -> Result<Embedded, ExitCode> {
     let file = path.display().to_string();
     let opened = spawn_blocking(move || {
         let disk = Disk::directory(&path)?;
         Embedded::open(Clock::system(), disk, durability)
     });
     match opened.await {
-        Ok(opened) => opened
-            .map(|engine| engine.with_unsynced_max(unsynced_bytes))
-            .map_err(|error| exit::data_dir(&error)),
+        Ok(opened) => opened.map_err(|error| exit::data_dir(&error)),
         // A panic: damage that the checks of the store did not find.
         Err(error) => Err(exit::data_dir(&OpenError::Damaged(format!("{file}: {error}")))),
     }

@@ -7,14 +7,14 @@ use serde::{Deserialize, Deserializer, de::Error};
 
 use super::{
     flags::{self, DurabilityName, LogFormat},
-    limits::LimitsSection,
+    limits,
     policy::PolicyEntry,
     pool::PoolEntry,
     redis::RedisSection,
     sequence::SequenceEntry,
     value::{length, number, text},
 };
-use crate::decision::{fallback::REPLICAS_MAX, time::Millis};
+use crate::decision::{budget::CallerLimits, fallback::REPLICAS_MAX, time::Millis};
 
 /// A parsed configuration file.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -40,8 +40,8 @@ pub(super) struct File {
     pub(super) replicas: Option<u32>,
     #[serde(default)]
     pub(super) redis: RedisSection,
-    #[serde(default)]
-    pub(super) limits: LimitsSection,
+    #[serde(default, deserialize_with = "limits::read")]
+    pub(super) limits: CallerLimits,
     #[serde(default)]
     pub(super) pool: Vec<PoolEntry>,
     #[serde(default)]

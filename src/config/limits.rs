@@ -1,163 +1,134 @@
 //! `[limits]` of `tollgate.toml`: limits on what callers can make the server hold.
 
-use std::ops::RangeInclusive;
+use std::{fmt, ops::RangeInclusive, time::Duration};
 
 use bytesize::ByteSize;
-use serde::{Deserialize, Deserializer, de::Error};
-
-use super::{
-    ConfigError,
-    value::{length, number},
-};
-use crate::{
-    decision::{budget::CallerLimits, time::Millis},
-    engine::embedded::UNSYNCED_BYTES,
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, Error, MapAccess, Visitor},
 };
 
-/// Smallest byte limit: the largest message must fit into the share for large messages.
-const BYTES_MIN: u64 = 8 << 20;
-/// Largest byte limit: bytes are permits of a semaphore, and one acquire takes a `u32`.
-const BYTES_MAX: u64 = 2 << 30;
+use super::value::{length, number};
+use crate::decision::{budget::CallerLimits, time::Millis};
+
+/// Range of the timeouts.
+const TIMES: RangeInclusive<Millis> = Millis(100)..=Millis(600_000);
+/// Range of byte limits. The largest message must fit into the share for large messages. Bytes are
+/// permits of a semaphore, and one acquire takes a `u32`.
+const BYTES: RangeInclusive<u64> = 8 << 20..=2 << 30;
 /// Range of `unsynced_bytes`. The minimum holds a batch of tasks; the maximum fits the address
 /// space.
 const UNSYNCED: RangeInclusive<u64> = 1 << 20..=4 << 30;
 
-/// `[limits]`
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct LimitsSection {
-    #[serde(default, deserialize_with = "message_timeout")]
-    message_timeout: Option<Millis>,
-    #[serde(default, deserialize_with = "answer_timeout")]
-    answer_timeout: Option<Millis>,
-    #[serde(default, deserialize_with = "request_bytes")]
-    request_bytes: Option<u32>,
-    #[serde(default, deserialize_with = "connection_request_bytes")]
-    connection_request_bytes: Option<u32>,
-    #[serde(default, deserialize_with = "answer_bytes")]
-    answer_bytes: Option<u32>,
-    #[serde(default, deserialize_with = "connection_answer_bytes")]
-    connection_answer_bytes: Option<u32>,
-    #[serde(default, deserialize_with = "peer_connections")]
-    peer_connections: Option<usize>,
-    #[serde(default, deserialize_with = "connection_streams")]
-    connection_streams: Option<u32>,
-    #[serde(default, deserialize_with = "peer_streams")]
-    peer_streams: Option<usize>,
-    #[serde(default, deserialize_with = "resets_per_second")]
-    resets_per_second: Option<u32>,
-    #[serde(default, deserialize_with = "unsynced_bytes")]
-    unsynced_bytes: Option<usize>,
+/// Reads the section. A missing key has its default. Fails if a value is out of range, or if a
+/// connection may hold more than the server.
+pub(super) fn read<'de, D: Deserializer<'de>>(d: D) -> Result<CallerLimits, D::Error> {
+    d.deserialize_map(Section)
 }
 
-impl LimitsSection {
-    /// Returns the limits, with defaults for missing keys. Fails if a connection may hold more than
-    /// the server.
-    pub(super) fn limits(&self) -> Result<CallerLimits, ConfigError> {
-        let default = CallerLimits::DEFAULT;
-        let limits = CallerLimits {
-            message_timeout: self.message_timeout.map_or(default.message_timeout, Millis::duration),
-            answer_timeout: self.answer_timeout.map_or(default.answer_timeout, Millis::duration),
-            request_bytes: self.request_bytes.unwrap_or(default.request_bytes),
-            connection_request_bytes: self
-                .connection_request_bytes
-                .unwrap_or(default.connection_request_bytes),
-            answer_bytes: self.answer_bytes.unwrap_or(default.answer_bytes),
-            connection_answer_bytes: self
-                .connection_answer_bytes
-                .unwrap_or(default.connection_answer_bytes),
-            peer_connections: self.peer_connections,
-            connection_streams: self.connection_streams.unwrap_or(default.connection_streams),
-            peer_streams: self.peer_streams.unwrap_or(default.peer_streams),
-            resets_per_second: self.resets_per_second.unwrap_or(default.resets_per_second),
-        };
-        let pairs = [
-            ("request_bytes", limits.connection_request_bytes, limits.request_bytes),
-            ("answer_bytes", limits.connection_answer_bytes, limits.answer_bytes),
-        ];
-        for (key, connection, server) in pairs {
-            if connection > server {
-                return Err(ConfigError(format!(
-                    "limits.connection_{key} = {}: expected at most limits.{key}, {}",
-                    ByteSize(connection.into()),
-                    ByteSize(server.into())
-                )));
+/// Reads a section with these keys, fields of [`CallerLimits`]. A row has the type of the value, the
+/// function that reads it, and its range.
+macro_rules! section {
+    ($($key:ident: $type:ty = $read:ident($range:expr);)*) => {
+        #[derive(Deserialize)]
+        #[serde(field_identifier)]
+        #[allow(non_camel_case_types, reason = "the names of the keys")]
+        enum Key { $($key),* }
+
+        struct Section;
+
+        impl<'de> Visitor<'de> for Section {
+            type Value = CallerLimits;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the keys of [limits]")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<CallerLimits, M::Error> {
+                let mut limits = CallerLimits::DEFAULT;
+                while let Some(key) = map.next_key()? {
+                    match key {$(
+                        Key::$key => {
+                            struct Value;
+                            impl<'de> DeserializeSeed<'de> for Value {
+                                type Value = $type;
+                                fn deserialize<D>(self, d: D) -> Result<$type, D::Error>
+                                where
+                                    D: Deserializer<'de>,
+                                {
+                                    $read(d, concat!("limits.", stringify!($key)), $range)
+                                }
+                            }
+                            limits.$key = map.next_value_seed(Value)?.into();
+                        }
+                    )*}
+                }
+                check(&limits).map_err(M::Error::custom)?;
+                Ok(limits)
             }
         }
-        Ok(limits)
+    };
+}
+
+section! {
+    message_timeout: Duration = time(TIMES);
+    answer_timeout: Duration = time(TIMES);
+    request_bytes: u32 = size(BYTES);
+    connection_request_bytes: u32 = size(BYTES);
+    answer_bytes: u32 = size(BYTES);
+    connection_answer_bytes: u32 = size(BYTES);
+    peer_connections: usize = count(1..=1_000_000);
+    connection_streams: u32 = count(1..=65_536);
+    peer_streams: usize = count(1..=1_000_000_000);
+    resets_per_second: u32 = count(1..=1_000_000);
+    unsynced_bytes: usize = size(UNSYNCED);
+}
+
+/// Fails if a connection may hold more than the server.
+fn check(limits: &CallerLimits) -> Result<(), String> {
+    let pairs = [
+        ("request_bytes", limits.connection_request_bytes, limits.request_bytes),
+        ("answer_bytes", limits.connection_answer_bytes, limits.answer_bytes),
+    ];
+    match pairs.into_iter().find(|(_, connection, server)| connection > server) {
+        None => Ok(()),
+        Some((key, connection, server)) => Err(format!(
+            "limits.connection_{key} = {}: expected at most limits.{key}, {}",
+            ByteSize(connection.into()),
+            ByteSize(server.into())
+        )),
     }
-
-    /// Maximum number of bytes of changes that may wait for the disk.
-    pub(super) fn unsynced_bytes(&self) -> usize {
-        self.unsynced_bytes.unwrap_or(UNSYNCED_BYTES)
-    }
 }
 
-fn message_timeout<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::Error> {
-    length(d, "limits.message_timeout", times()).map(Some)
+fn time<'de, D>(d: D, key: &str, range: RangeInclusive<Millis>) -> Result<Duration, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    length(d, key, range).map(Millis::duration)
 }
 
-fn answer_timeout<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::Error> {
-    length(d, "limits.answer_timeout", times()).map(Some)
+fn count<'de, D, T>(d: D, key: &str, range: RangeInclusive<i64>) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: TryFrom<i64, Error: fmt::Display>,
+{
+    T::try_from(number(d, key, range)?).map_err(D::Error::custom)
 }
 
-/// Range of both timeouts.
-fn times() -> RangeInclusive<Millis> {
-    Millis(100)..=Millis::from_secs(600)
-}
-
-fn request_bytes<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
-    size(d, "limits.request_bytes").map(Some)
-}
-
-fn connection_request_bytes<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
-    size(d, "limits.connection_request_bytes").map(Some)
-}
-
-fn answer_bytes<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
-    size(d, "limits.answer_bytes").map(Some)
-}
-
-fn connection_answer_bytes<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
-    size(d, "limits.connection_answer_bytes").map(Some)
-}
-
-fn peer_connections<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Error> {
-    number(d, "limits.peer_connections", 1..=1_000_000).map(|number| Some(number as usize))
-}
-
-fn connection_streams<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
-    number(d, "limits.connection_streams", 1..=65_536).map(|number| Some(number as u32))
-}
-
-fn peer_streams<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Error> {
-    number(d, "limits.peer_streams", 1..=1_000_000_000).map(|number| Some(number as usize))
-}
-
-fn resets_per_second<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
-    number(d, "limits.resets_per_second", 1..=1_000_000).map(|number| Some(number as u32))
-}
-
-/// Reads a size in bytes, in the range that holds a whole message.
-fn size<'de, D: Deserializer<'de>>(d: D, key: &str) -> Result<u32, D::Error> {
+/// Reads a size in bytes such as `64MiB` and checks its range. The error names `key`.
+fn size<'de, D, T>(d: D, key: &str, range: RangeInclusive<u64>) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: TryFrom<u64>,
+{
     let text = String::deserialize(d)?;
     let size = text.parse::<ByteSize>().ok().map(|size| size.as_u64());
-    size.filter(|size| (BYTES_MIN..=BYTES_MAX).contains(size)).map(|size| size as u32).ok_or_else(
-        || {
-            D::Error::custom(format!(
-                "{key} = \"{text}\": expected a size of 8MiB to 2GiB, such as \"64MiB\""
-            ))
-        },
-    )
-}
-
-fn unsynced_bytes<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Error> {
-    let text = String::deserialize(d)?;
-    let size = text.parse::<ByteSize>().ok().map(|size| size.as_u64());
-    let size = size.filter(|size| UNSYNCED.contains(size)).and_then(|size| size.try_into().ok());
-    size.map(Some).ok_or_else(|| {
+    let size = size.filter(|size| range.contains(size)).and_then(|size| size.try_into().ok());
+    size.ok_or_else(|| {
+        let show = |bytes: &u64| format!("{:.0}", ByteSize(*bytes)).replace(' ', "");
+        let (least, most) = (show(range.start()), show(range.end()));
         D::Error::custom(format!(
-            "limits.unsynced_bytes = \"{text}\": expected a size of 1MiB to 4GiB, such as \"16MiB\""
+            "{key} = \"{text}\": expected a size of {least} to {most}, such as \"64MiB\""
         ))
     })
 }
@@ -166,14 +137,47 @@ fn unsynced_bytes<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::E
 mod tests {
     use super::*;
 
+    fn limits(text: &str) -> Result<CallerLimits, String> {
+        let section = toml::de::Deserializer::parse(text).map_err(|error| error.to_string())?;
+        read(section).map_err(|error| error.to_string())
+    }
+
     #[test]
-    fn sizes_are_bounded_and_have_defaults() {
-        let read = |text: &str| toml::from_str::<LimitsSection>(text);
-        assert_eq!(read("").map(|limits| limits.unsynced_bytes()), Ok(UNSYNCED_BYTES));
-        let small = read("unsynced_bytes = \"1MiB\"").map(|limits| limits.unsynced_bytes());
-        assert_eq!(small, Ok(1 << 20));
-        for bad in ["\"1000\"", "\"5GiB\"", "\"much\"", "16"] {
-            assert!(read(&format!("unsynced_bytes = {bad}")).is_err(), "{bad}");
+    fn missing_keys_have_defaults_and_given_ones_their_values() {
+        assert_eq!(limits(""), Ok(CallerLimits::DEFAULT));
+        let text = "peer_connections = 7\nanswer_timeout = \"1s\"\nunsynced_bytes = \"1MiB\"";
+        let expected = CallerLimits {
+            peer_connections: Some(7),
+            answer_timeout: Duration::from_secs(1),
+            unsynced_bytes: 1 << 20,
+            ..CallerLimits::DEFAULT
+        };
+        assert_eq!(limits(text), Ok(expected));
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused_and_the_error_names_key_line_and_range() {
+        for (key, bad, expected) in [
+            ("answer_timeout", &["\"99ms\"", "\"11m\"", "\"soon\""][..], "100ms to 10m"),
+            ("answer_bytes", &["\"7MiB\"", "\"3GiB\"", "\"1000\"", "\"much\""], "8MiB to 2GiB"),
+            ("unsynced_bytes", &["\"1000\"", "\"5GiB\"", "\"much\""], "1MiB to 4GiB"),
+            ("peer_streams", &["0", "-1", "1000000001"], "1 to 1000000000"),
+        ] {
+            for bad in bad {
+                let error = limits(&format!("\n{key} = {bad}")).expect_err(bad);
+                let named = format!("limits.{key} = {bad}: expected");
+                assert!(error.contains(&named) && error.contains(expected), "{error}");
+                assert!(error.contains("line 2"), "{error}");
+            }
+        }
+        for (text, expected) in [
+            ("unsynced_bytes = 16", "invalid type"),
+            ("peer_streams = \"many\"", "invalid type"),
+            ("speed = 1", "unknown field `speed`, expected one of `message_timeout`"),
+            ("request_bytes = \"8MiB\"\nconnection_request_bytes = \"9MiB\"", "at most limits.req"),
+        ] {
+            let error = limits(text).expect_err(text);
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

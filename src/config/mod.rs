@@ -88,8 +88,6 @@ pub struct DataDir {
     pub path: PathBuf,
     /// The promise of an answer: synced before it is sent, or within a second.
     pub durability: Durability,
-    /// Maximum number of bytes of changes that may wait for the disk.
-    pub unsynced_bytes: usize,
 }
 
 /// Format and level of the log.
@@ -124,7 +122,6 @@ impl Config {
         let data_dir = data_dir(
             flags.data_dir.clone().or(file.data_dir),
             flags.durability.or(file.durability),
-            file.limits.unsynced_bytes(),
         )?;
         let memory_max = flags.memory_max.or(file.memory_max);
         let workers = file.workers.unwrap_or_else(cores);
@@ -166,7 +163,7 @@ impl Config {
             },
             log,
             connections_max: file.connections_max.unwrap_or(CONNECTIONS_MAX),
-            limits: file.limits.limits()?,
+            limits: file.limits,
             drain_timeout: file.drain_timeout.unwrap_or(DRAIN_TIMEOUT),
             workers,
             pools: file.pool.into_iter().map(PoolRule::from).collect(),
@@ -185,7 +182,6 @@ impl Config {
 fn data_dir(
     path: Option<PathBuf>,
     durability: Option<DurabilityName>,
-    unsynced_bytes: usize,
 ) -> Result<Option<DataDir>, ConfigError> {
     match (path, durability) {
         (None, Some(_)) => Err(ConfigError(
@@ -194,7 +190,6 @@ fn data_dir(
         (path, durability) => Ok(path.map(|path| DataDir {
             path,
             durability: durability.map(Durability::from).unwrap_or_default(),
-            unsynced_bytes,
         })),
     }
 }
@@ -219,6 +214,5 @@ fn read(path: &Path) -> Result<(File, Policies, Sequences), ConfigError> {
     }
     let policies = policy::policies(&file.policy).map_err(|error| failed(&error))?;
     let sequences = sequence::sequences(&file.sequence).map_err(|error| failed(&error))?;
-    file.limits.limits().map_err(|error| failed(&error))?;
     Ok((file, policies, sequences))
 }

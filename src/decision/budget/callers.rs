@@ -31,6 +31,8 @@ pub struct CallerLimits {
     /// Streams that a connection may reset per second, beyond the number of its answered streams.
     /// Five times as many may be reset at once.
     pub resets_per_second: u32,
+    /// Bytes of changes that wait for the disk of a data directory.
+    pub unsynced_bytes: usize,
 }
 
 impl CallerLimits {
@@ -46,6 +48,7 @@ impl CallerLimits {
         connection_streams: 256,
         peer_streams: 16_384,
         resets_per_second: 2_000,
+        unsynced_bytes: 16 << 20,
     };
 
     /// Returns how many listings can be unread where answers can have so many bytes: their answers

@@ -44,13 +44,13 @@ use parking_lot::{Mutex, MutexGuard};
 
 pub use archive::Directory;
 pub use ceiling::{Ceiling, Gauge};
-pub use journal::{Durability, UNSYNCED_BYTES, Writer};
+pub use journal::{Durability, Writer};
 pub use store::{Disk, OpenError};
 pub use tables::{Kept, Table, Tables};
 
 use super::{PartitionCursor, PartitionPage, hub::Hub};
 use crate::decision::{
-    budget::{self, Limit},
+    budget::{self, CallerLimits, Limit},
     error::Error,
     names::Name,
     time::{Clock, Timestamp},
@@ -113,10 +113,10 @@ impl Embedded {
         self
     }
 
-    /// Sets the most bytes of changes that may wait for the disk. Default: 16 MiB.
-    pub fn with_unsynced_max(self, bytes: usize) -> Embedded {
+    /// Sets the limits on what callers can make the engine hold. Call it before the first call.
+    pub fn with_limits(self, limits: &CallerLimits) -> Embedded {
         if let Some(journal) = &self.journal {
-            journal.set_unsynced_max(bytes);
+            journal.set_unsynced_max(limits.unsynced_bytes);
         }
         self
     }

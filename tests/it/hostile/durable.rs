@@ -17,7 +17,7 @@ use hanging::Hanging;
 use pb::{AcquireLockOutcome, AdmitDecision, EnqueueStatus, ReserveOutcome};
 use tokio::time::sleep;
 use tollgate::{
-    decision::time::Clock,
+    decision::{budget::CallerLimits, time::Clock},
     engine::{
         Engine,
         embedded::{Durability, Embedded},
@@ -232,8 +232,9 @@ async fn enqueue(
 /// NOT_SERVING, and both recover.
 async fn hang(durability: Durability) {
     let disk = Hanging::default();
+    let limits = CallerLimits { unsynced_bytes: LIMIT, ..CallerLimits::DEFAULT };
     let engine = Embedded::open(Clock::system(), disk.disk(), durability).unwrap();
-    let engine = Arc::new(Engine::Embedded(engine.with_unsynced_max(LIMIT)));
+    let engine = Arc::new(Engine::Embedded(engine.with_limits(&limits)));
     let world = Arc::new(World::on(engine.clone(), embedded_engine().1, Rules::default()).await);
     assert_eq!(enqueue(&world, "before", PATIENT).await.unwrap().unwrap(), EnqueueStatus::Enqueued);
     assert_eq!(health(&world).await, ServingStatus::Serving);

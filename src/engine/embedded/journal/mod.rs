@@ -46,7 +46,7 @@ use super::{
     store::{Batch, Store},
 };
 use crate::decision::{
-    budget::{self, Limit},
+    budget::{self, CallerLimits, Limit},
     error::Error,
     persistence::Row,
     time::{Keeps, KeptClock},
@@ -63,8 +63,6 @@ const AGE_MAX: Duration = Duration::from_millis(950);
 const RETRY_EVERY: Duration = Duration::from_millis(250);
 /// The age of an unsynced change at which the disk counts as hanging.
 const STALLED_AFTER: Duration = Duration::from_secs(2);
-/// The default for the most bytes of unsynced changes.
-pub const UNSYNCED_BYTES: usize = 16 << 20;
 /// A write starts at once if more than this fraction of the bytes is queued.
 const MUCH: usize = 4;
 /// A write starts at once if this number of changes is queued.
@@ -146,7 +144,7 @@ impl Journal {
             state: watch::Sender::new(StoreState::Up),
             is_failing: AtomicBool::new(false),
             is_stalled: AtomicBool::new(false),
-            unsynced_max: AtomicUsize::new(UNSYNCED_BYTES),
+            unsynced_max: AtomicUsize::new(CallerLimits::DEFAULT.unsynced_bytes),
         });
         let writer =
             Writer { shared: shared.clone(), store, clock: clock.clone(), batch: Batch::default() };
