@@ -252,7 +252,7 @@ async fn engine(choice: &EngineChoice, limits: &CallerLimits) -> Result<Engine, 
             let (unfit, unfinished) = tokio::join!(redis.unfit(), unfinished_import(options));
             match unfit.or(unfinished) {
                 Some(why) => Err(exit::config(&format!("engine: cannot use this Redis: {why}"))),
-                None => Ok(Engine::Redis(redis)),
+                None => Ok(Engine::Redis(redis.with_limits(limits))),
             }
         }
     }

@@ -71,6 +71,7 @@ macro_rules! section {
 }
 
 section! {
+    preface_timeout: Duration = time(TIMES);
     message_timeout: Duration = time(TIMES);
     answer_timeout: Duration = time(TIMES);
     request_bytes: u32 = size(BYTES);
@@ -81,6 +82,9 @@ section! {
     connection_streams: u32 = count(1..=65_536);
     peer_streams: usize = count(1..=1_000_000_000);
     resets_per_second: u32 = count(1..=1_000_000);
+    waiters: usize = count(1..=1_000_000);
+    sequence_waiters: usize = count(4..=1_000_000);
+    watchers: usize = count(1..=1_000_000);
     unsynced_bytes: usize = size(UNSYNCED);
 }
 
@@ -173,7 +177,7 @@ mod tests {
         for (text, expected) in [
             ("unsynced_bytes = 16", "invalid type"),
             ("peer_streams = \"many\"", "invalid type"),
-            ("speed = 1", "unknown field `speed`, expected one of `message_timeout`"),
+            ("speed = 1", "unknown field `speed`, expected one of `preface_timeout`"),
             ("request_bytes = \"8MiB\"\nconnection_request_bytes = \"9MiB\"", "at most limits.req"),
         ] {
             let error = limits(text).expect_err(text);

@@ -89,7 +89,10 @@ impl fmt::Display for Error {
                 "{max} bytes of changes wait for the disk, the maximum of limits.unsynced_bytes; \
                  nothing was decided: try again"
             ),
-            Error::TooManyWatchers => f.write_str("too many watchers on this server"),
+            Error::TooManyWatchers => f.write_str(
+                "this server has its maximum of watchers, limits.watchers: watch another server, \
+                 or try again later",
+            ),
             Error::SlowWatcher => f.write_str(
                 "the watcher reads too slowly; to continue, watch again with the cursor of the \
                  last event as `after`",

@@ -16,10 +16,15 @@ struct Entry {
 impl ByType {
     /// The value of this type.
     pub(super) fn get<T: Default + Send + Sync + 'static>(&self) -> &T {
+        self.get_or(T::default)
+    }
+
+    /// The value of this type. Its first use calls `create`.
+    pub(super) fn get_or<T: Send + Sync + 'static>(&self, create: impl Fn() -> T) -> &T {
         let mut entries = self;
         loop {
             let entry = entries.0.get_or_init(|| {
-                Box::new(Entry { value: Box::<T>::default(), next: ByType::default() })
+                Box::new(Entry { value: Box::new(create()), next: ByType::default() })
             });
             match entry.value.downcast_ref() {
                 Some(value) => return value,

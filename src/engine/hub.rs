@@ -21,15 +21,9 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::by_type::ByType;
 use crate::decision::{
-    budget::{self, Limit},
+    budget::{self, CallerLimits, Limit},
     error::Error,
 };
-
-/// The most waiting calls of a server. Each needs memory, but no thread and no connection to the
-/// store.
-const SEATS_MAX: usize = 65_536;
-/// The most watchers of a server.
-const WATCHERS_MAX: usize = 10_000;
 
 /// The waiting calls by number, and the permits of watchers.
 pub struct Hub {
@@ -39,6 +33,7 @@ pub struct Hub {
     next: AtomicU64,
     /// Whether [`Hub::close`] was called.
     closed: watch::Sender<bool>,
+    limits: CallerLimits,
     /// The free permits for watchers.
     watchers: Arc<Semaphore>,
     /// The waiting calls by number.
@@ -64,21 +59,25 @@ impl fmt::Debug for Hub {
 
 impl Hub {
     /// Creates a registry with a unique channel name that starts with `prefix`.
-    pub fn new(prefix: &str) -> Arc<Hub> {
+    pub fn new(prefix: &str, limits: &CallerLimits) -> Arc<Hub> {
         let random = || RandomState::new().build_hasher().finish();
         Arc::new(Hub {
             channel: format!("{prefix}:hints:{:016x}{:016x}", random(), random()).into(),
             next: AtomicU64::new(1),
             closed: watch::Sender::new(false),
-            watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
+            limits: *limits,
+            watchers: Arc::new(Semaphore::new(limits.watchers)),
             calls: Mutex::default(),
             by_type: ByType::default(),
         })
     }
 
-    /// What the engine has once for each kind of decision.
-    pub(super) fn by_type<T: Default + Send + Sync + 'static>(&self) -> &T {
-        self.by_type.get()
+    /// What the engine has once for each kind of decision. Its first use calls `create`.
+    pub(super) fn by_type<T: Send + Sync + 'static>(
+        &self,
+        create: impl Fn(&CallerLimits) -> T,
+    ) -> &T {
+        self.by_type.get_or(|| create(&self.limits))
     }
 
     /// The pub/sub channel of this server's wake-ups. It also identifies the server in queues.
@@ -86,13 +85,13 @@ impl Hub {
         &self.channel
     }
 
-    /// Registers a call that is about to wait. Fails with [`Error::Overloaded`] at 65,536 waiting
-    /// calls.
+    /// Registers a call that is about to wait. Fails with [`Error::Overloaded`] at
+    /// `limits.waiters` waiting calls.
     pub fn seat(self: &Arc<Hub>) -> Result<Seat, Error> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let told = Arc::new(Notify::new());
         let mut calls = self.lock();
-        if calls.len() >= SEATS_MAX {
+        if calls.len() >= self.limits.waiters {
             return Err(budget::overloaded(Limit::Waiters));
         }
         calls.insert(number, told.clone());
@@ -100,7 +99,7 @@ impl Hub {
     }
 
     /// A permit for a watcher, free again when dropped. Fails with [`Error::TooManyWatchers`] at
-    /// 10,000 watchers, and with [`Error::Ending`] after [`Hub::close`].
+    /// `limits.watchers` watchers, and with [`Error::Ending`] after [`Hub::close`].
     pub fn place(&self) -> Result<OwnedSemaphorePermit, Error> {
         if self.is_closed() {
             return Err(Error::Ending);

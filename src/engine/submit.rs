@@ -18,7 +18,6 @@ use tokio::task::yield_now;
 
 use super::{
     Answered, Batch, Engine, Source,
-    coalescer::Coalescer,
     denial_cache::{Recall, Ticket},
     embedded::Kept,
     waiters,
@@ -303,8 +302,8 @@ where
             Engine::Embedded(_) => engine.store(decision, submit.deadline).await,
             Engine::Redis(_) => {
                 engine.admit()?;
-                let coalescer = engine.hub().by_type::<Arc<Coalescer<D>>>();
-                Box::pin(coalescer.run(engine.clone(), decision.clone(), submit.deadline)).await
+                Box::pin(engine.coalescer().run(engine.clone(), decision.clone(), submit.deadline))
+                    .await
             }
         };
         outcome.map(Answered::by_store)

@@ -6,7 +6,6 @@ use std::{
     io, mem,
     pin::Pin,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use tokio::{
@@ -18,9 +17,6 @@ use tokio::{
 
 use super::pace::{PREFACE_BYTES, Pace, Turn};
 use crate::decision::budget::{CallerLimits, PeerConnection};
-
-/// Time until a peer must have sent the HTTP/2 preface.
-pub(super) const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An accepted connection that moves to its worker thread.
 #[derive(Debug)]
@@ -56,7 +52,7 @@ impl Connection {
         // Small answers must not wait for TCP acknowledgements. A socket that is closed already
         // fails at its first read.
         let _ = stream.set_nodelay(true);
-        let mute = Some(Box::pin(sleep(PREFACE_TIMEOUT)));
+        let mute = Some(Box::pin(sleep(callers.preface_timeout)));
         let pace = Pace::new(callers.resets_per_second);
         let (is_blocked, put_off) = (false, false);
         Connection { stream, mute, received: 0, pace, is_blocked, put_off, _permit: permit }

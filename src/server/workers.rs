@@ -27,7 +27,7 @@ use tokio::{
 
 use super::{
     Limits,
-    connections::{Accepted, Connection, PREFACE_TIMEOUT},
+    connections::{Accepted, Connection},
     http1,
     pace::{RESET_STREAMS_MAX, Turn},
     pings::{KEEPALIVE, PingTimer},
@@ -136,8 +136,8 @@ async fn serve(
                 // connection is closed already.
                 let Ok(stream) = TcpStream::from_std(stream) else { continue };
                 let connection = Connection::new(stream, permit, &callers);
-                let (services, streams_max) = (routes.connection(peer), callers.connection_streams);
-                open.spawn(serve_connection(connection, services, streams_max, draining.clone()));
+                let services = routes.connection(peer);
+                open.spawn(serve_connection(connection, services, callers, draining.clone()));
             }
             Some(_) = open.join_next() => {}
             () = drain(&mut draining) => break,
@@ -152,11 +152,11 @@ async fn serve(
 async fn serve_connection(
     connection: Connection,
     services: grpc::Connection,
-    streams_max: u32,
+    callers: CallerLimits,
     mut draining: watch::Receiver<bool>,
 ) {
     tokio::select! {
-        is_http2 = timeout(PREFACE_TIMEOUT, http1::is_http2(&connection)) => match is_http2 {
+        is_http2 = timeout(callers.preface_timeout, http1::is_http2(&connection)) => match is_http2 {
             Ok(true) => {}
             Ok(false) => return http1::refuse(connection).await,
             Err(_) => return,
@@ -172,7 +172,7 @@ async fn serve_connection(
         .max_local_error_reset_streams(Some(FAULTS_MAX))
         // gRPC does not use the date header.
         .auto_date_header(false)
-        .max_concurrent_streams(streams_max)
+        .max_concurrent_streams(callers.connection_streams)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(SEND_BYTES_MAX)

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use tollgate_client::pb;
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
 
 pub fn admit(pool: &str, device: &str, task: &str) -> pb::AdmitTaskRequest {
     pb::AdmitTaskRequest {
@@ -65,4 +67,13 @@ pub fn micros(instant: Option<prost_types::Timestamp>) -> u64 {
 
 pub fn seconds(seconds: f64) -> prost_types::Duration {
     Duration::from_secs_f64(seconds).try_into().unwrap()
+}
+
+/// Fails unless a call was refused at a limit, for this reason and with a time to retry.
+pub fn assert_at_limit(refused: &Status, reason: &str) {
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
+    let details = refused.get_error_details();
+    assert_eq!(details.error_info().expect("ErrorInfo").reason, reason, "{refused:?}");
+    let retry = details.retry_info().and_then(|retry| retry.retry_delay).expect("RetryInfo");
+    assert!(retry > Duration::ZERO, "{refused:?}");
 }

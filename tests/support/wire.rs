@@ -11,6 +11,7 @@ use std::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    sync::watch,
     task::{JoinHandle, JoinSet},
 };
 
@@ -28,6 +29,7 @@ struct Faults {
     lose_decision: AtomicBool,
     garble: AtomicBool,
     tear: AtomicBool,
+    hold: watch::Sender<bool>,
     delay_ms: AtomicU64,
     slow_start_ms: AtomicU64,
 }
@@ -89,6 +91,11 @@ impl Wire {
         self.faults.tear.store(tear, Ordering::SeqCst);
     }
 
+    /// Holds back the answers of Redis to decisions, or lets them go.
+    pub fn hold(&self, hold: bool) {
+        self.faults.hold.send_replace(hold);
+    }
+
     /// Makes new connections silent for this long at first.
     pub fn start_slowly(&self, silent: Duration) {
         self.faults.slow_start_ms.store(silent.as_millis() as u64, Ordering::SeqCst);
@@ -128,6 +135,10 @@ async fn forward(near: TcpStream, far: TcpStream, faults: Arc<Faults>) {
         let delay = faults.delay_ms.load(Ordering::SeqCst);
         if delay > 0 {
             tokio::time::sleep(Duration::from_millis(delay)).await;
+        }
+        if decides.load(Ordering::SeqCst) {
+            // The sender lives as long as `faults`.
+            let _ = faults.hold.subscribe().wait_for(|hold| !hold).await;
         }
         let lost = faults.cut.load(Ordering::SeqCst)
             || faults.lose.swap(false, Ordering::SeqCst)

@@ -11,6 +11,8 @@ const LISTING: usize = 1 << 20;
 pub struct CallerLimits {
     /// Time until the message of a call must be complete, whatever the deadline of the call.
     pub message_timeout: Duration,
+    /// Time until a peer must have sent the HTTP/2 preface.
+    pub preface_timeout: Duration,
     /// Time until a caller must take a ready answer.
     pub answer_timeout: Duration,
     /// Bytes of unfinished requests (messages of more than one frame), of the whole server.
@@ -31,6 +33,14 @@ pub struct CallerLimits {
     /// Streams that a connection may reset per second, beyond the number of its answered streams.
     /// Five times as many may be reset at once.
     pub resets_per_second: u32,
+    /// Calls that wait for a slot or a lock. Each needs memory, but no thread and no connection to
+    /// the store.
+    pub waiters: usize,
+    /// NextSequence calls that wait for the store, at least 4. Those of one sequence may have a
+    /// quarter, so that a slow sequence leaves room for others.
+    pub sequence_waiters: usize,
+    /// Streams of events.
+    pub watchers: usize,
     /// Bytes of changes that wait for the disk of a data directory.
     pub unsynced_bytes: usize,
 }
@@ -39,6 +49,7 @@ impl CallerLimits {
     /// The defaults.
     pub const DEFAULT: CallerLimits = CallerLimits {
         message_timeout: Duration::from_secs(10),
+        preface_timeout: Duration::from_secs(10),
         answer_timeout: Duration::from_secs(20),
         request_bytes: 64 << 20,
         connection_request_bytes: 8 << 20,
@@ -48,6 +59,9 @@ impl CallerLimits {
         connection_streams: 256,
         peer_streams: 16_384,
         resets_per_second: 2_000,
+        waiters: 65_536,
+        sequence_waiters: 4096,
+        watchers: 10_000,
         unsynced_bytes: 16 << 20,
     };
 

@@ -33,10 +33,9 @@ use crate::decision::{
     time::monotonic,
 };
 
-/// The most waiting decisions in all partitions. Further ones fail with [`Error::Overloaded`].
-const WAITING_MAX: usize = 4096;
-/// The most waiting decisions of one partition, so that a slow partition leaves room for others.
-const LINE_MAX: usize = 1024;
+/// One partition may have this fraction of the waiting decisions, so that a slow partition leaves
+/// room for others.
+const SHARE: usize = 4;
 /// The most decisions of a partition that are decided in one batch.
 const TAKE_MAX: usize = 512;
 
@@ -57,6 +56,8 @@ pub(super) struct Coalescer<D: Decision> {
     waiting: Mutex<Queues<D>>,
     /// Free places for waiting decisions.
     places: Arc<Semaphore>,
+    /// The most waiting decisions of one partition.
+    line_max: usize,
     /// The number of script calls so far.
     calls: AtomicU64,
 }
@@ -80,11 +81,14 @@ struct Waiting<D: Decision> {
     _place: OwnedSemaphorePermit,
 }
 
-impl<D: Decision> Default for Coalescer<D> {
-    fn default() -> Coalescer<D> {
+impl<D: Decision> Coalescer<D> {
+    /// Creates a coalescer for at most `waiting_max` waiting decisions in all partitions. Further
+    /// ones fail with [`Error::Overloaded`].
+    pub(super) fn new(waiting_max: usize) -> Coalescer<D> {
         Coalescer {
             waiting: Mutex::new(Queues { lines: HashMap::new(), next: 0 }),
-            places: Arc::new(Semaphore::new(WAITING_MAX)),
+            places: Arc::new(Semaphore::new(waiting_max)),
+            line_max: waiting_max / SHARE,
             calls: AtomicU64::new(0),
         }
     }
@@ -126,7 +130,9 @@ impl<D: Joined<Outcome: Clone>> Coalescer<D> {
         let number = queues.next;
         waiting.number = number;
         let is_first = match queues.lines.get_mut(partition) {
-            Some(line) if line.len() >= LINE_MAX => return Err(budget::overloaded(Limit::Waiters)),
+            Some(line) if line.len() >= self.line_max => {
+                return Err(budget::overloaded(Limit::Waiters));
+            }
             Some(line) => {
                 line.push(waiting);
                 false

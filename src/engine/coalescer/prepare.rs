@@ -16,9 +16,14 @@ use crate::decision::{Decision, Joined};
 const PREPARATIONS_MAX: usize = 4;
 
 impl Engine {
+    /// The coalescer of this kind of decision.
+    pub(in super::super) fn coalescer<D: Joined>(&self) -> &Arc<Coalescer<D>> {
+        self.hub().by_type(|limits| Arc::new(Coalescer::new(limits.sequence_waiters)))
+    }
+
     /// The number of script calls for coalesced decisions of this kind; 0 on the embedded engine.
     pub fn script_calls<D: Joined>(&self) -> u64 {
-        self.hub().by_type::<Arc<Coalescer<D>>>().calls.load(Ordering::Relaxed)
+        self.coalescer::<D>().calls.load(Ordering::Relaxed)
     }
 }
 
@@ -29,7 +34,7 @@ where
     /// Decides a batch. Decisions that lack a preparation are decided again after it, up to
     /// [`PREPARATIONS_MAX`] times.
     async fn take(&self, decisions: Vec<D>, deadline: Instant) -> Batch<D::Outcome> {
-        let coalescer = self.hub().by_type::<Arc<Coalescer<D>>>();
+        let coalescer = self.coalescer::<D>();
         coalescer.count(decisions.len());
         let mut outcomes = self.store_all(&decisions, deadline).await?;
         for _ in 0..PREPARATIONS_MAX {

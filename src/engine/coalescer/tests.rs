@@ -25,6 +25,12 @@ impl Take<NextSequence> for Arc<Gate> {
     }
 }
 
+const WAITING_MAX: usize = 512;
+
+fn coalescer() -> Arc<Coalescer<NextSequence>> {
+    Arc::new(Coalescer::new(WAITING_MAX))
+}
+
 fn one(step: u64, floor: Option<u64>) -> NextSequence {
     let name = Name::parse(Bytes::from_static(b"order")).expect("a name");
     NextSequence {
@@ -43,7 +49,7 @@ fn one(step: u64, floor: Option<u64>) -> NextSequence {
 async fn together(others: Vec<NextSequence>) -> (Vec<Option<u64>>, Vec<usize>) {
     let (taken, mut sizes) = mpsc::unbounded_channel();
     let gate = Gate { counter: Mutex::default(), open: Semaphore::new(0), taken };
-    let (gate, coalescer) = (Arc::new(gate), Arc::<Coalescer<_>>::default());
+    let (gate, coalescer) = (Arc::new(gate), coalescer());
     let deadline = monotonic() + Duration::from_secs(60);
     let mut calls = Vec::new();
     for (index, asked) in [one(1, None)].into_iter().chain(others).enumerate() {
@@ -107,8 +113,7 @@ impl Take<NextSequence> for Arc<Stumble> {
 
 #[tokio::test]
 async fn a_task_that_panics_is_followed_by_another() {
-    let (stumble, coalescer) =
-        (Arc::new(Stumble(Mutex::default())), Arc::<Coalescer<_>>::default());
+    let (stumble, coalescer) = (Arc::new(Stumble(Mutex::default())), coalescer());
     let deadline = monotonic() + Duration::from_secs(60);
     // No lock was held at the panic.
     assert_eq!(
@@ -125,7 +130,7 @@ async fn a_task_that_panics_is_followed_by_another() {
 async fn who_gave_up_keeps_its_place_until_it_is_taken() {
     let (taken, mut sizes) = mpsc::unbounded_channel();
     let gate = Gate { counter: Mutex::default(), open: Semaphore::new(0), taken };
-    let (gate, coalescer) = (Arc::new(gate), Arc::<Coalescer<_>>::default());
+    let (gate, coalescer) = (Arc::new(gate), coalescer());
     let deadline = monotonic() + Duration::from_secs(60);
     let (first, own) = (coalescer.clone(), gate.clone());
     let first = tokio::spawn(async move { first.run(own, one(1, None), deadline).await });
@@ -157,17 +162,17 @@ async fn who_gave_up_keeps_its_place_until_it_is_taken() {
 async fn a_partition_that_is_held_up_leaves_room_for_others() {
     let (taken, mut sizes) = mpsc::unbounded_channel();
     let gate = Gate { counter: Mutex::default(), open: Semaphore::new(0), taken };
-    let (gate, coalescer) = (Arc::new(gate), Arc::<Coalescer<_>>::default());
+    let (gate, coalescer) = (Arc::new(gate), coalescer());
     let deadline = monotonic() + Duration::from_secs(60);
     let mut calls = Vec::new();
-    for number in 0..=LINE_MAX {
+    for number in 0..=WAITING_MAX / 4 {
         let (own, gate) = (coalescer.clone(), gate.clone());
         calls.push(tokio::spawn(async move { own.run(gate, one(1, None), deadline).await }));
         if number == 0 {
             assert_eq!(sizes.recv().await, Some(1));
         }
     }
-    while coalescer.places.available_permits() > WAITING_MAX - LINE_MAX {
+    while coalescer.places.available_permits() > WAITING_MAX - WAITING_MAX / 4 {
         tokio::task::yield_now().await;
     }
     assert_eq!(coalescer.run(gate.clone(), one(1, None), deadline).await, Err(Error::Overloaded));
@@ -181,7 +186,7 @@ async fn a_partition_that_is_held_up_leaves_room_for_others() {
 async fn what_is_not_taken_by_its_deadline_is_refused_counted_and_never_taken() {
     let (taken, mut sizes) = mpsc::unbounded_channel();
     let gate = Gate { counter: Mutex::default(), open: Semaphore::new(0), taken };
-    let (gate, coalescer) = (Arc::new(gate), Arc::<Coalescer<_>>::default());
+    let (gate, coalescer) = (Arc::new(gate), coalescer());
     let later = monotonic() + Duration::from_secs(60);
     let (first, own) = (coalescer.clone(), gate.clone());
     let first = tokio::spawn(async move { first.run(own, one(1, None), later).await });

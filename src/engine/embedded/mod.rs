@@ -96,7 +96,7 @@ impl Embedded {
     /// repeat it.
     fn salted(clock: Clock, salt: u64) -> Embedded {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        let hub = Hub::new("embedded");
+        let hub = Hub::new("embedded", &CallerLimits::DEFAULT);
         let seed = |number: u64| {
             let mut hasher = DefaultHasher::new();
             (salt, number).hash(&mut hasher);
@@ -114,7 +114,8 @@ impl Embedded {
     }
 
     /// Sets the limits on what callers can make the engine hold. Call it before the first call.
-    pub fn with_limits(self, limits: &CallerLimits) -> Embedded {
+    pub fn with_limits(mut self, limits: &CallerLimits) -> Embedded {
+        self.hub = Hub::new("embedded", limits);
         if let Some(journal) = &self.journal {
             journal.set_unsynced_max(limits.unsynced_bytes);
         }

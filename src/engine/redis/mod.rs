@@ -75,7 +75,7 @@ use super::{
 };
 use crate::decision::{
     Arguments, Call, Cost, Decision, Delivery, Priority,
-    budget::{self, Limit},
+    budget::{self, CallerLimits, Limit},
     error::Error,
     script::Script,
     time::{Clock, Millis, monotonic},
@@ -138,6 +138,12 @@ impl Redis {
         self
     }
 
+    /// Sets the limits on what callers can make the engine hold. Call it before the first call.
+    pub fn with_limits(mut self, limits: &CallerLimits) -> Redis {
+        self.hub = Hub::new(&self.key_prefix, limits);
+        self
+    }
+
     /// Creates an engine. Redis need not be reachable yet. The error says which part of the URL or
     /// options is wrong.
     pub fn new(options: &RedisOptions) -> Result<Redis, String> {
@@ -166,7 +172,7 @@ impl Redis {
             topology,
             calls: Semaphore::new(options.calls_max),
             index: Index::default(),
-            hub: Hub::new(&options.key_prefix),
+            hub: Hub::new(&options.key_prefix, &CallerLimits::DEFAULT),
             denial_cache: Box::new(DenialCache::new(Clock::system())),
             fallback: Box::new(Fallback::new(options.replicas)),
             key_prefix: options.key_prefix.clone(),

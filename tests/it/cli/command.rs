@@ -29,6 +29,10 @@ fn bad_configuration_names_file_key_and_reason() {
         ("[limits]\nrequest_bytes = \"1MiB\"", "limits.request_bytes", "8MiB to 2GiB"),
         ("[limits]\npeer_streams = 0", "limits.peer_streams", "expected 1 to"),
         ("[limits]\nconnection_streams = 70000", "limits.connection_streams", "expected 1 to"),
+        ("[limits]\npreface_timeout = \"11m\"", "limits.preface_timeout", "100ms to 10m"),
+        ("[limits]\nwaiters = 0", "limits.waiters", "expected 1 to 1000000"),
+        ("[limits]\nsequence_waiters = 3", "limits.sequence_waiters", "expected 4 to 1000000"),
+        ("[limits]\nwatchers = 1000001", "limits.watchers", "expected 1 to 1000000"),
         ("[limits]\nspeed = 1", "speed", "unknown field"),
         (
             "[limits]\nanswer_bytes = \"8MiB\"\nconnection_answer_bytes = \"9MiB\"",

@@ -14,6 +14,7 @@ use crate::{
     events::{watch::Events, watch_rates},
     support::{
         process::{OwnRedis, Server, TempFile},
+        requests::assert_at_limit,
         world::{Client, Rates},
     },
 };
@@ -230,20 +231,16 @@ async fn an_unreadable_history_ends_the_streams_of_its_pool_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_accepts_at_most_ten_thousand_watchers() {
-    let server = Server::start(&[]).await;
+async fn h26_watchers_above_the_limit_are_refused() {
+    let config = TempFile::new("[limits]\nwatchers = 10\n");
+    let server = Server::start(&["--config", config.path()]).await;
+    let clients = [server.client().await, server.client().await];
     let mut watchers = Vec::new();
-    for _ in 0..10_000 / CONNECTION_WATCHERS {
-        let client = server.client().await;
-        for _ in 0..CONNECTION_WATCHERS {
-            watchers.push(Events::of(&client, "p", None).await);
-        }
+    for number in 0..10 {
+        watchers.push(Events::of(&clients[number % 2], "p", None).await);
     }
     let client = server.client().await;
-    let refused = watch(&client, None).await.unwrap_err();
-    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
-    assert_eq!(reason(&refused), "TOO_MANY_WATCHERS");
-    assert!(retry(&refused) > Duration::ZERO);
+    assert_at_limit(&watch(&client, None).await.unwrap_err(), "TOO_MANY_WATCHERS");
     // After a watcher has left, another one is accepted.
     watchers.pop();
     up(&client).await;

@@ -1,4 +1,4 @@
-//! Hostile and unlucky callers: scenarios H1 to H25 of `tests/SCENARIOS.md`. Most attacks run
+//! Hostile and unlucky callers: scenarios H1 to H26 of `tests/SCENARIOS.md`. Most attacks run
 //! beside a well-behaved [`bystander`] on another connection, whose calls must all succeed.
 
 mod arguments;

@@ -1,7 +1,8 @@
-//! Failures of the store: Redis refuses writes, may evict keys, or is unreachable while the share
-//! of a server is 0; and calls that a server repeats.
+//! Failures of the store: Redis refuses writes, may evict keys, does not answer, or is unreachable
+//! while the share of a server is 0; and calls that a server repeats.
 
 mod failover;
+mod held_up;
 mod repeats;
 
 use std::{fs, process::Stdio};

@@ -1,7 +1,8 @@
-//! Waiting calls: slots that end together (H14) and a server that shuts down (H15), for pools and
-//! locks, on both engines.
+//! Waiting calls: slots that end together (H14), a server that shuts down (H15) and the limit on
+//! waiting calls (H26), for pools and locks, on both engines.
 
 mod ending;
+mod full;
 mod kept;
 mod lapse;
 
@@ -13,7 +14,7 @@ use tonic::{Request, Status};
 
 use crate::support::{
     locks::{Keeper, acquire, waiting},
-    process::{OwnRedis, Server},
+    process::{OwnRedis, Server, TempFile},
     world::{Client, admit, micros, seconds},
 };
 
@@ -43,20 +44,26 @@ struct Granted {
 type Call = JoinHandle<Result<Option<Granted>, Status>>;
 
 impl Site {
-    async fn on(engine: &str) -> Site {
-        let server = Server::start(&["--engine", engine]).await;
+    async fn on(engine: &str, config: &str) -> Site {
+        let config = TempFile::new(config);
+        let server = Server::start(&["--engine", engine, "--config", config.path()]).await;
         let (client, locks) = (server.client().await, Keeper::to(&server).await);
         Site { server, client, locks }
     }
 
     /// A server on the embedded engine, or on its own Redis.
     async fn one(redis: bool) -> (Option<OwnRedis>, Site) {
+        Site::with(redis, "").await
+    }
+
+    /// The same with a configuration.
+    async fn with(redis: bool, config: &str) -> (Option<OwnRedis>, Site) {
         if !redis {
-            return (None, Site::on("embedded").await);
+            return (None, Site::on("embedded", config).await);
         }
         let mut redis = OwnRedis::prepare();
         redis.start().await;
-        let site = Site::on(&redis.url()).await;
+        let site = Site::on(&redis.url(), config).await;
         (Some(redis), site)
     }
 

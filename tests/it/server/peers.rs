@@ -85,7 +85,8 @@ async fn limits_hold_and_refusals_have_retry_info() {
 async fn s6_hostile_peers_do_not_affect_other_callers() {
     const IDLE: usize = 10_000;
     rlimit::increase_nofile_limit(u64::MAX).unwrap();
-    let server = Server::start(&[]).await;
+    let config = TempFile::new("[limits]\npreface_timeout = \"2s\"\n");
+    let server = Server::start(&["--config", config.path()]).await;
     let mut client = server.client().await;
     let address = format!("127.0.0.1:{}", server.port);
     let connect = || async { TcpStream::connect(&address).await.unwrap() };

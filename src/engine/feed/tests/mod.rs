@@ -3,7 +3,7 @@ mod world;
 use tokio::time::{sleep, timeout};
 
 use super::*;
-use world::{MOST, Numbers, Told, World};
+use world::{MOST, Numbers, Told, WATCHERS_MAX, World};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -190,7 +190,7 @@ async fn the_watchers_of_a_server_are_bounded_and_end_with_it() {
             Err(error) => break assert_eq!(error, Error::TooManyWatchers),
         }
     }
-    assert_eq!(watchers.len(), 10_000);
+    assert_eq!(watchers.len(), WATCHERS_MAX);
     watchers.pop();
     watchers.push(world.watch(Start::Now).await);
     world.append(0, 1);

@@ -7,6 +7,7 @@ use crate::{
     admission::Pool,
     decision::{
         Call, Reply,
+        budget::CallerLimits,
         events::History,
         script::{self, Script},
         stages,
@@ -16,6 +17,8 @@ use crate::{
 };
 
 pub(super) const MOST: u32 = 20_000;
+/// The most watchers of the engine.
+pub(super) const WATCHERS_MAX: usize = 1000;
 
 /// Two histories of numbered events. A number also stands for the time of its event.
 #[derive(Debug, Default)]
@@ -103,7 +106,9 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new() -> World {
-        let engine = Arc::new(Engine::Embedded(Embedded::new(Clock::system())));
+        let limits = CallerLimits { watchers: WATCHERS_MAX, ..CallerLimits::DEFAULT };
+        let engine = Embedded::new(Clock::system()).with_limits(&limits);
+        let engine = Arc::new(Engine::Embedded(engine));
         let topic = Numbers(Arc::default());
         World { feeds: Feeds::new(engine), topic, now: AtomicU64::new(1_000_000_000) }
     }

@@ -50,7 +50,7 @@ async fn are_sent_elsewhere(redis: bool) {
 async fn crowd(kind: Kind, own: usize, others: usize) -> (OwnRedis, Site, Vec<Call>) {
     let (redis, mut ending) = Site::one(true).await;
     let redis = redis.unwrap();
-    let other = Site::on(&redis.url()).await;
+    let other = Site::on(&redis.url(), "").await;
     other.set_capacity("x", 1).await;
     other.hold(kind, "x", "holder", 300.0).await;
     let mut calls = Vec::new();

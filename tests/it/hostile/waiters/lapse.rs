@@ -49,7 +49,7 @@ async fn h14_waiters_of_two_servers_get_slots_as_they_end_without_wake_ups() {
     let user = ["ACL", "SETUSER", "deaf", "on", ">secret", "~*", "+@all", "resetchannels"];
     redis.command(&user).await.unwrap();
     let url = format!("redis://deaf:secret@127.0.0.1:{}", redis.port);
-    let (one, other) = (Site::on(&url).await, Site::on(&url).await);
+    let (one, other) = (Site::on(&url, "").await, Site::on(&url, "").await);
     are_in_time(&[&one, &other]).await;
 }
 
@@ -57,7 +57,7 @@ async fn h14_waiters_of_two_servers_get_slots_as_they_end_without_wake_ups() {
 async fn h14_waiters_of_two_servers_get_slots_as_they_end() {
     let mut redis = OwnRedis::prepare();
     redis.start().await;
-    let (one, other) = (Site::on(&redis.url()).await, Site::on(&redis.url()).await);
+    let (one, other) = (Site::on(&redis.url(), "").await, Site::on(&redis.url(), "").await);
     are_in_time(&[&one, &other]).await;
 }
 
