@@ -86,6 +86,7 @@ section! {
     sequence_waiters: usize = count(4..=1_000_000);
     watchers: usize = count(1..=1_000_000);
     unsynced_bytes: usize = size(UNSYNCED);
+    unsynced_changes: usize = count(1_000..=100_000_000);
 }
 
 /// Fails if a connection may hold more than the server.

@@ -43,6 +43,8 @@ pub struct CallerLimits {
     pub watchers: usize,
     /// Bytes of changes that wait for the disk of a data directory.
     pub unsynced_bytes: usize,
+    /// Changes in line for that disk, at least 4.
+    pub unsynced_changes: usize,
 }
 
 impl CallerLimits {
@@ -63,6 +65,7 @@ impl CallerLimits {
         sequence_waiters: 4096,
         watchers: 10_000,
         unsynced_bytes: 16 << 20,
+        unsynced_changes: 1_000_000,
     };
 
     /// Returns how many listings can be unread where answers can have so many bytes: their answers

@@ -117,7 +117,7 @@ impl Embedded {
     pub fn with_limits(mut self, limits: &CallerLimits) -> Embedded {
         self.hub = Hub::new("embedded", limits);
         if let Some(journal) = &self.journal {
-            journal.set_unsynced_max(limits.unsynced_bytes);
+            journal.set_limits(limits);
         }
         self
     }

@@ -33,6 +33,7 @@ fn bad_configuration_names_file_key_and_reason() {
         ("[limits]\nwaiters = 0", "limits.waiters", "expected 1 to 1000000"),
         ("[limits]\nsequence_waiters = 3", "limits.sequence_waiters", "expected 4 to 1000000"),
         ("[limits]\nwatchers = 1000001", "limits.watchers", "expected 1 to 1000000"),
+        ("[limits]\nunsynced_changes = 999", "limits.unsynced_changes", "1000 to 100000000"),
         ("[limits]\nspeed = 1", "speed", "unknown field"),
         (
             "[limits]\nanswer_bytes = \"8MiB\"\nconnection_answer_bytes = \"9MiB\"",

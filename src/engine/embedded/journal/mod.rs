@@ -15,7 +15,8 @@
 //! # If a write hangs
 //! When the oldest unsynced change is [`STALLED_AFTER`] old, the store counts as down and health
 //! reports NOT_SERVING. Calls wait as for a slow disk. Once `unsynced_bytes` of changes wait,
-//! further calls are refused before they are decided ([`Error::UnsyncedFull`]).
+//! further calls are refused before they are decided ([`Error::UnsyncedFull`]). With
+//! `unsynced_changes` in line they are refused as well ([`Error::Overloaded`]).
 //!
 //! # What a kill loses
 //! - [`Durability::Always`]: no acknowledged change.
@@ -63,12 +64,10 @@ const AGE_MAX: Duration = Duration::from_millis(950);
 const RETRY_EVERY: Duration = Duration::from_millis(250);
 /// The age of an unsynced change at which the disk counts as hanging.
 const STALLED_AFTER: Duration = Duration::from_secs(2);
-/// A write starts at once if more than this fraction of the bytes is queued.
+/// A write starts at once if this fraction of the bytes, or of the changes, is queued.
 const MUCH: usize = 4;
 /// A write starts at once if this number of changes is queued.
 const MANY: usize = 50_000;
-/// With this number of queued changes, further calls are refused.
-const MOST: usize = 1_000_000;
 /// With this number of queued changes, the sweeper pauses, so that calls need not wait for its
 /// changes. Under `interval` calls rarely wait, so it may be more.
 const SWEPT_ALWAYS_MAX: usize = 5000;
@@ -118,7 +117,9 @@ struct Shared {
     /// Whether a write hangs.
     is_stalled: AtomicBool,
     /// The most bytes of unsynced changes.
-    unsynced_max: AtomicUsize,
+    bytes_max: AtomicUsize,
+    /// The most queued changes.
+    changes_max: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -144,7 +145,8 @@ impl Journal {
             state: watch::Sender::new(StoreState::Up),
             is_failing: AtomicBool::new(false),
             is_stalled: AtomicBool::new(false),
-            unsynced_max: AtomicUsize::new(CallerLimits::DEFAULT.unsynced_bytes),
+            bytes_max: AtomicUsize::new(CallerLimits::DEFAULT.unsynced_bytes),
+            changes_max: AtomicUsize::new(CallerLimits::DEFAULT.unsynced_changes),
         });
         let writer =
             Writer { shared: shared.clone(), store, clock: clock.clone(), batch: Batch::default() };
@@ -181,19 +183,20 @@ impl Journal {
             return Err(self.shared.unavailable());
         }
         let queue = lock(&self.shared.queue);
-        let unsynced_max = self.shared.unsynced_max.load(Ordering::Relaxed);
-        if queue.unsynced_bytes() >= unsynced_max {
-            return Err(Error::UnsyncedFull { max: unsynced_max });
+        let max = self.shared.bytes_max.load(Ordering::Relaxed);
+        if queue.unsynced_bytes() >= max {
+            return Err(Error::UnsyncedFull { max });
         }
-        match queue.count < MOST {
+        match queue.count < self.shared.changes_max.load(Ordering::Relaxed) {
             true => Ok(()),
             false => Err(Error::Overloaded),
         }
     }
 
-    /// Sets the most bytes of unsynced changes.
-    pub(super) fn set_unsynced_max(&self, bytes: usize) {
-        self.shared.unsynced_max.store(bytes, Ordering::Relaxed);
+    /// Sets the most bytes of unsynced changes, and the most queued changes.
+    pub(super) fn set_limits(&self, limits: &CallerLimits) {
+        self.shared.bytes_max.store(limits.unsynced_bytes, Ordering::Relaxed);
+        self.shared.changes_max.store(limits.unsynced_changes, Ordering::Relaxed);
     }
 
     /// Checks whether the disk hangs, and reports a change of that. Called every 250 ms.
@@ -236,9 +239,7 @@ impl Journal {
     pub(super) fn push(&self, changes: &Row) -> u64 {
         let mut queue = lock(&self.shared.queue);
         let ticket = queue.push(changes, self.clock.source());
-        let is_urgent = self.shared.durability == Durability::Always
-            || queue.count >= MANY
-            || self.shared.is_much(&queue);
+        let is_urgent = self.shared.durability == Durability::Always || self.shared.is_much(&queue);
         if is_urgent && mem::take(&mut queue.is_idle) {
             self.shared.wake.notify_one();
         }
@@ -341,9 +342,10 @@ impl Shared {
         });
     }
 
-    /// Whether enough bytes are queued for a write at once.
+    /// Whether enough bytes or changes are queued for a write at once.
     fn is_much(&self, queue: &Queue) -> bool {
-        queue.bytes() >= self.unsynced_max.load(Ordering::Relaxed) / MUCH
+        queue.bytes() >= self.bytes_max.load(Ordering::Relaxed) / MUCH
+            || queue.count >= MANY.min(self.changes_max.load(Ordering::Relaxed) / MUCH)
     }
 }
 

@@ -17,9 +17,12 @@ fn a_call_that_finds_too_many_changes_in_line_is_refused_and_counted() {
     let (disk, clock) = (Disk::directory(&folder).unwrap(), Clock::Stepped(Arc::default()));
     let opened = Embedded::open_unwritten(clock, disk, Durability::Always, 7);
     let (engine, _writer) = opened.unwrap();
+    let engine = engine.with_limits(&CallerLimits { unsynced_changes: 8, ..CallerLimits::DEFAULT });
     let journal = engine.journal().unwrap();
     assert_eq!(journal.admit(), Ok(()));
-    lock(&journal.shared.queue).count = MOST;
+    lock(&journal.shared.queue).count = 7;
+    assert_eq!(journal.admit(), Ok(()));
+    lock(&journal.shared.queue).count = 8;
     let before = budget::count(Limit::Overload);
     assert_eq!(journal.admit(), Err(Error::Overloaded));
     assert!(budget::count(Limit::Overload) > before);
@@ -48,6 +51,14 @@ fn a_write_starts_at_once_when_the_sweeper_has_no_room() {
         writer.write();
         assert!(!is_due() && journal.has_room());
         assert_eq!(clock.now(), Timestamp(0), "no time has passed");
+
+        // A small limit on changes leaves room for a quarter of them.
+        journal.set_limits(&CallerLimits { unsynced_changes: 40, ..CallerLimits::DEFAULT });
+        for _ in 0..10 {
+            assert!(journal.has_room());
+            journal.push(changes.row());
+        }
+        assert!(!journal.has_room());
         drop((journal, writer));
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     super::store::{Batch, Store},
-    Durability, MANY, RETRY_EVERY, Shared, WRITE_EVERY, lock,
+    Durability, Queue, RETRY_EVERY, Shared, WRITE_EVERY, lock,
 };
 use crate::decision::time::{KeptClock, monotonic};
 
@@ -88,20 +88,16 @@ impl Writer {
     /// write is followed by the next without a pause.
     fn wait(&self, began: Instant) {
         let shared = &self.shared;
-        let (end, enough) = match shared.durability {
-            _ if shared.is_failing.load(Ordering::Acquire) => {
-                (monotonic() + RETRY_EVERY, usize::MAX)
-            }
-            Durability::Always => (began + WRITE_EVERY, 1),
-            Durability::Interval => (began + WRITE_EVERY, MANY),
+        let is_failing = shared.is_failing.load(Ordering::Acquire);
+        let end = if is_failing { monotonic() + RETRY_EVERY } else { began + WRITE_EVERY };
+        let is_urgent = |queue: &Queue| {
+            let is_awaited = shared.durability == Durability::Always && queue.count > 0;
+            !is_failing && (queue.is_write_due || is_awaited || shared.is_much(queue))
         };
         let mut queue = lock(&shared.queue);
         loop {
             let left = end.saturating_duration_since(monotonic());
-            let is_asked = queue.is_write_due && enough < usize::MAX;
-            let is_much = enough < usize::MAX && shared.is_much(&queue);
-            let is_enough = queue.count >= enough || is_much;
-            if queue.is_closing || is_asked || is_enough || left.is_zero() {
+            if queue.is_closing || is_urgent(&queue) || left.is_zero() {
                 break;
             }
             queue.is_idle = true;

@@ -1,0 +1,136 @@
+//! H6: a disk that hangs. The changes that wait for it are bounded, in bytes and in number.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use tollgate::{
+    decision::{budget::CallerLimits, time::Clock},
+    engine::{
+        Engine,
+        embedded::{Durability, Embedded},
+    },
+    server::Rules,
+};
+use tollgate_client::pb::{self, EnqueueStatus};
+use tonic::{Code, Request, transport::Channel};
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
+
+use super::hanging::Hanging;
+use crate::support::{
+    farm::eventually,
+    queue::batch,
+    requests::assert_at_limit,
+    world::{World, embedded_engine},
+};
+
+const LIMIT: usize = 1 << 20;
+const PAYLOAD: usize = 16 << 10;
+const CALLERS: usize = 16;
+/// Deadline of a call while the disk hangs.
+const IMPATIENT: Duration = Duration::from_millis(300);
+const PATIENT: Duration = Duration::from_secs(20);
+
+async fn health(world: &World) -> ServingStatus {
+    let channel = Channel::from_shared(world.address.clone()).unwrap().connect().await.unwrap();
+    let request = HealthCheckRequest { service: String::new() };
+    HealthClient::new(channel).check(request).await.unwrap().into_inner().status()
+}
+
+/// Queues a task with a payload of 16 KiB. Returns `None` if the call failed and its fate is
+/// unknown.
+async fn enqueue(
+    world: &World,
+    task: &str,
+    within: Duration,
+) -> Option<Result<EnqueueStatus, tonic::Status>> {
+    let payload = vec![b'x'; PAYLOAD].into();
+    let (device_id, task_id) = ("d".to_owned(), task.to_owned());
+    let task = pb::QueuedTask { device_id, task_id, payload, expire_time: None };
+    let mut request = Request::new(batch("p", vec![task]));
+    request.set_timeout(within);
+    match world.client.clone().enqueue_tasks(request).await {
+        Ok(answer) => Some(Ok(answer.into_inner().results[0].status())),
+        Err(status) if [Code::DeadlineExceeded, Code::Cancelled].contains(&status.code()) => None,
+        Err(status) => Some(Err(status)),
+    }
+}
+
+/// A disk that hangs under load: a bounded number of tasks waits for it, further calls are refused
+/// for this reason, health is NOT_SERVING, and both recover.
+async fn hang(durability: Durability, limits: CallerLimits, expected: &str, tasks: usize) {
+    let disk = Hanging::default();
+    let engine = Embedded::open(Clock::system(), disk.disk(), durability).unwrap();
+    let engine = Arc::new(Engine::Embedded(engine.with_limits(&limits)));
+    let world = Arc::new(World::on(engine.clone(), embedded_engine().1, Rules::default()).await);
+    assert_eq!(enqueue(&world, "before", PATIENT).await.unwrap().unwrap(), EnqueueStatus::Enqueued);
+    assert_eq!(health(&world).await, ServingStatus::Serving);
+
+    let hung = disk.hang();
+    // Each caller queues tasks until it is refused.
+    let callers = (0..CALLERS).map(|caller| {
+        let world = world.clone();
+        tokio::spawn(async move {
+            for number in 0.. {
+                let task = format!("{caller}-{number}");
+                if let Some(Err(status)) = enqueue(&world, &task, IMPATIENT).await {
+                    return (task, status);
+                }
+            }
+            unreachable!("the disk hangs")
+        })
+    });
+    let callers: Vec<_> = callers.collect();
+    let mut refused = HashSet::new();
+    for caller in callers {
+        let (task, status) = caller.await.unwrap();
+        assert_at_limit(&status, expected);
+        let is_named = status.message().contains("limits.unsynced_bytes");
+        assert_eq!(is_named, expected == "DISK_TOO_SLOW", "{status:?}");
+        refused.insert(task);
+    }
+    eventually("health NOT_SERVING", async || health(&world).await == ServingStatus::NotServing)
+        .await;
+
+    drop(hung);
+    eventually("health SERVING", async || health(&world).await == ServingStatus::Serving).await;
+    // Tasks that were accepted while the disk hung: up to the limit, and one more per caller.
+    let taken = world.queued("p").await as usize;
+    assert!(taken <= 1 + tasks + CALLERS, "{durability:?}: {taken} tasks accepted");
+    for task in refused {
+        let again = enqueue(&world, &task, PATIENT).await;
+        assert_eq!(again.unwrap().unwrap(), EnqueueStatus::Enqueued, "a refused task was queued");
+    }
+    engine.close();
+}
+
+async fn hang_with_bytes(durability: Durability) {
+    let limits = CallerLimits { unsynced_bytes: LIMIT, ..CallerLimits::DEFAULT };
+    hang(durability, limits, "DISK_TOO_SLOW", LIMIT / PAYLOAD).await;
+}
+
+/// The changes that are being written are not in line: up to as many tasks again.
+async fn hang_with_changes(durability: Durability) {
+    let limits = CallerLimits { unsynced_changes: 40, ..CallerLimits::DEFAULT };
+    hang(durability, limits, "OVERLOADED", 2 * 40).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h6_a_hanging_disk_bounds_unsynced_bytes_and_fails_health_interval() {
+    hang_with_bytes(Durability::Interval).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h6_a_hanging_disk_bounds_unsynced_bytes_and_fails_health_always() {
+    hang_with_bytes(Durability::Always).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h6_a_hanging_disk_bounds_unsynced_changes_and_fails_health_interval() {
+    hang_with_changes(Durability::Interval).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h6_a_hanging_disk_bounds_unsynced_changes_and_fails_health_always() {
+    hang_with_changes(Durability::Always).await;
+}
