@@ -189,3 +189,23 @@ async fn an_unknown_method_is_unimplemented() {
         assert_eq!(answer.unwrap_err().code(), Code::Unimplemented);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s6_a_peer_without_preface_is_closed_after_the_configured_time() {
+    let start = async |time: &str| {
+        let config = TempFile::new(&format!("[limits]\npreface_timeout = \"{time}\"\n"));
+        Server::start(&["--config", config.path()]).await
+    };
+    let (patient, server) = (start("10m").await, start("100ms").await);
+    // Peers send nothing, or half of the preface. Those of the patient server connect first.
+    for sent in [0, 10] {
+        let mut stays = TcpStream::connect(("127.0.0.1", patient.port)).await.unwrap();
+        stays.write_all(&HELLO[..sent]).await.unwrap();
+        let mut peer = TcpStream::connect(("127.0.0.1", server.port)).await.unwrap();
+        peer.write_all(&HELLO[..sent]).await.unwrap();
+        let closed = timeout(PATIENCE, peer.read_to_end(&mut Vec::new())).await;
+        closed.expect("the peer is closed").ok();
+        stays.write_all(&HELLO[sent..]).await.unwrap();
+        timeout(PATIENCE, stays.read_exact(&mut [0; 9])).await.unwrap().unwrap();
+    }
+}
