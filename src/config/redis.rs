@@ -21,6 +21,8 @@ pub(super) struct RedisSection {
     connections: Option<u32>,
     #[serde(default, deserialize_with = "calls_max")]
     calls_max: Option<usize>,
+    #[serde(default, deserialize_with = "queued_max")]
+    queued_max: Option<usize>,
     #[serde(default, deserialize_with = "batch_max")]
     batch_max: Option<usize>,
     #[serde(default, deserialize_with = "key_prefix")]
@@ -50,6 +52,7 @@ impl RedisSection {
             sentinel: SentinelUser { name: self.sentinel_user, password: self.sentinel_password },
             connections: self.connections.unwrap_or(defaults.connections),
             calls_max: self.calls_max.unwrap_or(defaults.calls_max),
+            queued_max: self.queued_max.unwrap_or(defaults.queued_max),
             batch_max: self.batch_max.unwrap_or(defaults.batch_max),
             key_prefix: self.key_prefix.unwrap_or(defaults.key_prefix.clone()),
             eviction: self.eviction.map_or(defaults.eviction, Eviction::from),
@@ -94,6 +97,11 @@ fn connections<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error>
 
 fn calls_max<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Error> {
     number(d, "redis.calls_max", 1..=1_000_000).map(|number| Some(number as usize))
+}
+
+/// The minimum holds the decisions of one call.
+fn queued_max<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Error> {
+    number(d, "redis.queued_max", 1_000..=1_000_000).map(|number| Some(number as usize))
 }
 
 fn batch_max<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Error> {

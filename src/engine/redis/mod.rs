@@ -151,6 +151,7 @@ impl Redis {
         let shared = Arc::new(Shared {
             scripts: Scripts::new(options.clock.as_deref()),
             batch_max: options.batch_max,
+            queued_max: options.queued_max,
             router: OnceLock::new(),
             losses: AtomicU64::new(0),
             failovers: AtomicU64::new(0),

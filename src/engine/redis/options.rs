@@ -27,6 +27,8 @@ pub struct RedisOptions {
     pub workers: usize,
     /// The most calls in flight; further ones are refused at once.
     pub calls_max: usize,
+    /// The most decisions in each queue of a pipeline; further ones are refused at once.
+    pub queued_max: usize,
     /// The prefix of every key.
     pub key_prefix: String,
     /// The number of servers on this Redis, 1 to 1000. The fallback grants each of them its share.
@@ -48,6 +50,7 @@ impl RedisOptions {
             eviction: Eviction::Refuse,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             calls_max: 4096,
+            queued_max: 16_384,
             key_prefix: "tollgate".to_owned(),
             replicas: 1,
             clock: None,

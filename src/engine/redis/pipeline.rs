@@ -10,8 +10,9 @@
 //!
 //! # Order and overload
 //! - Jobs that free capacity go first. They take at most half of a batch while others wait.
-//! - A job is refused if 16,384 jobs wait. The only job of a call is also refused if its expected
-//!   wait exceeds three quarters of its time.
+//! - A job is refused if `redis.queued_max` jobs of its kind wait: those that free capacity, or the
+//!   others. The only job of a call is also refused if its expected wait exceeds three quarters of
+//!   its time.
 //! - A job whose call has ended is dropped before it is sent.
 //! - If the node becomes unreachable, waiting jobs fail at once. Jobs in flight keep their
 //!   deadlines.
@@ -41,8 +42,6 @@ const BATCHES_MAX: usize = 4;
 const TAKE_MAX: usize = 512;
 /// The connections of a bulk pipeline: one in use, and one in case its batch hangs.
 const BULK_CONNECTIONS: u32 = 2;
-/// The most waiting jobs of a pipeline; further ones are refused.
-const WAITING_MAX: usize = 16_384;
 
 /// A pipeline to a node.
 #[derive(Debug)]
@@ -117,11 +116,12 @@ impl Pipeline {
             true => &mut queue.first,
             false => &mut queue.waiting,
         };
-        if line.len() >= WAITING_MAX {
+        let queued_max = self.shared.queued_max;
+        if line.len() >= queued_max {
             let now = monotonic();
             line.retain(|job| job.is_wanted(now));
         }
-        if line.len() >= WAITING_MAX {
+        if line.len() >= queued_max {
             drop(queue);
             return job.refuse();
         }
@@ -199,7 +199,7 @@ impl Pipeline {
 impl Queue {
     /// The expected wait of a further job.
     fn wait(&self) -> Duration {
-        // The cast is safe: a pipeline has at most 16,384 waiting jobs.
+        // The cast is safe: at most `queued_max` jobs wait.
         self.each * self.waiting.len() as u32
     }
 

@@ -65,6 +65,8 @@ pub(super) struct Shared {
     pub(super) scripts: Scripts,
     /// The most decisions in one script call.
     pub(super) batch_max: usize,
+    /// The most waiting jobs in each queue of a pipeline.
+    pub(super) queued_max: usize,
     /// Routes jobs that a node has redirected, or that are sent again.
     pub(super) router: OnceLock<Weak<dyn Router>>,
     /// The number of lost connections: after each, the store may have lost data.

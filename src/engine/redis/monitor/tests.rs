@@ -10,6 +10,7 @@ use super::{
 fn monitor(state: StoreState) -> Monitor {
     let shared = Shared {
         scripts: Scripts::new(None),
+        queued_max: 0,
         batch_max: 1,
         router: OnceLock::new(),
         losses: AtomicU64::new(0),
