@@ -6,11 +6,14 @@ use serde::{Deserialize, Deserializer};
 
 use super::{
     ConfigError,
-    value::{number, text},
+    value::{length, number, text},
 };
-use crate::engine::redis::{
-    Eviction, RedisOptions,
-    address::{Certificates, SentinelUser},
+use crate::{
+    decision::time::Millis,
+    engine::redis::{
+        Eviction, RedisOptions,
+        address::{Certificates, SentinelUser},
+    },
 };
 
 /// `[redis]`
@@ -25,6 +28,8 @@ pub(super) struct RedisSection {
     queued_max: Option<usize>,
     #[serde(default, deserialize_with = "batch_max")]
     batch_max: Option<usize>,
+    #[serde(default, deserialize_with = "answer_timeout")]
+    answer_timeout: Option<Millis>,
     #[serde(default, deserialize_with = "key_prefix")]
     key_prefix: Option<String>,
     eviction: Option<EvictionName>,
@@ -54,6 +59,7 @@ impl RedisSection {
             calls_max: self.calls_max.unwrap_or(defaults.calls_max),
             queued_max: self.queued_max.unwrap_or(defaults.queued_max),
             batch_max: self.batch_max.unwrap_or(defaults.batch_max),
+            answer_timeout: self.answer_timeout.map_or(defaults.answer_timeout, Millis::duration),
             key_prefix: self.key_prefix.unwrap_or(defaults.key_prefix.clone()),
             eviction: self.eviction.map_or(defaults.eviction, Eviction::from),
             workers,
@@ -106,6 +112,10 @@ fn queued_max<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Error
 
 fn batch_max<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Error> {
     number(d, "redis.batch_max", 1..=256).map(|number| Some(number as usize))
+}
+
+fn answer_timeout<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Millis>, D::Error> {
+    length(d, "redis.answer_timeout", Millis(100)..=Millis::from_secs(600)).map(Some)
 }
 
 fn key_prefix<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {

@@ -26,6 +26,9 @@ use crate::{
     support::world::{Time, redis_engine, redis_url, up},
 };
 
+/// The machine may stand still for a while.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// The states of a capability, by partition.
 pub type States<S> = HashMap<Box<[u8]>, S>;
 
@@ -169,7 +172,7 @@ impl Twins {
             }
             let mut next = first();
             while let Some(export) = next {
-                let deadline = monotonic() + Duration::from_secs(30);
+                let deadline = monotonic() + PATIENCE;
                 let page = self.redis.store(&export, deadline).await.unwrap();
                 next = export.behind(&page);
                 put(&mut redis, &export, page);
@@ -191,7 +194,7 @@ impl Twins {
         D::State: Kept,
     {
         let native = self.native(states, decision);
-        let deadline = monotonic() + Duration::from_secs(30);
+        let deadline = monotonic() + PATIENCE;
         (native, self.redis.store(decision, deadline).await)
     }
 
@@ -207,7 +210,7 @@ impl Twins {
         D::State: Kept,
     {
         let native: Vec<_> = decisions.iter().map(|d| self.native(states, d)).collect();
-        let deadline = monotonic() + Duration::from_secs(30);
+        let deadline = monotonic() + PATIENCE;
         let redis = self.redis.store_all(decisions, deadline).await.expect("they are answered");
         let now = self.time.now();
         assert_eq!(native.len(), redis.len(), "{context}, {now}");

@@ -291,7 +291,9 @@ pub async fn redis_engine_at(url: &str, nodes: Nodes) -> (Arc<Engine>, Time) {
     let time = Time::Redis { prefix: prefix.clone(), now: now.clone(), nodes };
     time.write(START).await;
     let clock = Some(STEPPED.to_owned());
-    let options = RedisOptions { clock, key_prefix: prefix, ..RedisOptions::new(url) };
+    // The machine may stand still for a while; only the deadline of a call ends it.
+    let (key_prefix, answer_timeout) = (prefix, Duration::from_secs(60));
+    let options = RedisOptions { clock, key_prefix, answer_timeout, ..RedisOptions::new(url) };
     let redis = Redis::new(&options).unwrap().remembering_by(Clock::Stepped(now));
     (Arc::new(Engine::Redis(redis)), time)
 }

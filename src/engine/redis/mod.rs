@@ -92,9 +92,6 @@ use shared::{Router, Shared};
 use skew::Skew;
 use topology::Topology;
 
-/// The longest that a call waits for Redis, whatever its deadline: a peer that vanished must not
-/// occupy connections for longer.
-const ATTEMPT_MAX: Duration = Duration::from_secs(5);
 /// The position of a decision in its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
@@ -123,6 +120,8 @@ pub struct Redis {
     pub(super) fallback: Box<Fallback>,
     /// The prefix of every key.
     key_prefix: String,
+    /// The longest that a call waits for Redis, whatever its deadline.
+    answer_timeout: Duration,
 }
 
 impl fmt::Debug for Redis {
@@ -177,6 +176,7 @@ impl Redis {
             denial_cache: Box::new(DenialCache::new(Clock::system())),
             fallback: Box::new(Fallback::new(options.replicas)),
             key_prefix: options.key_prefix.clone(),
+            answer_timeout: options.answer_timeout,
         })
     }
 
@@ -196,7 +196,7 @@ impl Redis {
     ) -> (Job, Pending) {
         let slot = self.topology.slot(arguments.keys().next().unwrap_or_default());
         let now = monotonic();
-        Job::new(script, arguments, slot, delivery, (now, deadline.min(now + ATTEMPT_MAX)))
+        Job::new(script, arguments, slot, delivery, (now, deadline.min(now + self.answer_timeout)))
     }
 
     /// Encodes a decision as a job and sends it.

@@ -1,5 +1,7 @@
 //! The options of the Redis engine, from the configuration.
 
+use std::time::Duration;
+
 use super::{
     super::BATCH_MAX,
     address::{Address, Certificates, SentinelUser},
@@ -29,6 +31,9 @@ pub struct RedisOptions {
     pub calls_max: usize,
     /// The most decisions in each queue of a pipeline; further ones are refused at once.
     pub queued_max: usize,
+    /// The longest that a call waits for Redis, whatever its deadline: a node that vanished must not
+    /// occupy connections for longer.
+    pub answer_timeout: Duration,
     /// The prefix of every key.
     pub key_prefix: String,
     /// The number of servers on this Redis, 1 to 1000. The fallback grants each of them its share.
@@ -51,6 +56,7 @@ impl RedisOptions {
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             calls_max: 4096,
             queued_max: 16_384,
+            answer_timeout: Duration::from_secs(5),
             key_prefix: "tollgate".to_owned(),
             replicas: 1,
             clock: None,

@@ -42,6 +42,7 @@ fn bad_configuration_names_file_key_and_reason() {
         ),
         ("[redis]\nconnections = 0", "connections", "expected 1 to 1024"),
         ("[redis]\nqueued_max = 999", "redis.queued_max", "expected 1000 to 1000000"),
+        ("[redis]\nanswer_timeout = \"99ms\"", "redis.answer_timeout", "100ms to 10m"),
         ("[redis]\nkey_prefix = \"a{b\"", "key_prefix", "expected 1 to 64"),
         ("[redis]\nport = 1", "port", "unknown field"),
         ("[[pool]]\ncapacity = 1", "match", "missing field"),

@@ -122,3 +122,14 @@ async fn h26_decisions_in_line_for_redis_above_the_limit_are_refused() {
     }
     try_next(&sequences, next("warm")).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h26_a_call_waits_for_redis_as_long_as_configured() {
+    let (_redis, wire, server) = behind_proxy("[redis]\nanswer_timeout = \"300ms\"\n").await;
+    let sequences = answering(&server, "warm").await;
+    wire.hold(true);
+    let error = sequences.clone().next_sequence(patient(next("warm"))).await.unwrap_err();
+    assert_eq!(error.code(), Code::DeadlineExceeded, "{error:?}");
+    wire.hold(false);
+    answering(&server, "warm").await;
+}
