@@ -57,11 +57,11 @@ const DUE_PAGE: u32 = 256;
 const PAGE: u32 = 64;
 /// Script calls in one round trip.
 const CALLS: usize = 8;
-/// After this time of due work the sweeper rests as long as it has worked.
+/// After this time of due work the sweeper rests as long as it has worked, at most [`REST_MAX`].
 const WORK: Duration = Duration::from_millis(2);
 /// After a page of the index the sweeper rests this many times as long.
 const REST: u32 = 24;
-/// The longest rest. A page takes Redis a few milliseconds, however long the answer takes.
+/// The longest rest. A page or group takes Redis a few milliseconds, however long the answer takes.
 const REST_MAX: Duration = Duration::from_millis(500);
 /// The shortest time between two walks of the whole index.
 const ALL_EVERY: Duration = Duration::from_secs(60);
@@ -176,7 +176,7 @@ impl<F> Sweep<'_, F> {
                 crowds.extend(looked.more);
                 worked += begin.elapsed();
                 if worked >= WORK {
-                    sleep(std::mem::take(&mut worked)).await;
+                    sleep(std::mem::take(&mut worked).min(REST_MAX)).await;
                 }
             }
             if !has_more {
