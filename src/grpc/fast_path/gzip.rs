@@ -3,18 +3,33 @@
 //! A member of gzip ends with the length of its content. A message is gathered, permits for
 //! that length are reserved, and nothing beyond it is inflated. Inflating as data comes would
 //! reserve step by step: calls that each have a part could wait for each other.
+//!
+//! Inflating 4 MiB can take 20 ms. So a thread inflates one long content at a time, in pieces,
+//! and serves other calls after each piece.
 
-use std::{io::Read, mem};
+use std::{
+    io::{Read, Take},
+    mem,
+    sync::Arc,
+};
 
 use bytes::BytesMut;
 use flate2::bufread::GzDecoder;
 use hyper::body::Bytes;
+use tokio::{sync::Semaphore, task::yield_now};
 use tonic::Status;
 
-use super::{super::status, PREFIX, messages::too_large};
+use super::{super::status, FRAME_BYTES_MAX, PREFIX, messages::too_large};
 
 /// How much shorter gzip makes data at most: two bits stand for up to 258 bytes.
 const RATIO_MAX: usize = 258 * 8 / 2;
+/// Bytes of content that are inflated without a pause, in at most 0.1 ms.
+const PIECE: u32 = FRAME_BYTES_MAX;
+
+thread_local! {
+    /// The right to inflate a content of more than a piece.
+    static TURN: Arc<Semaphore> = Arc::new(Semaphore::new(1));
+}
 
 /// The data of a request whose messages may be compressed.
 #[derive(Debug, Default)]
@@ -33,6 +48,8 @@ pub(super) enum Next {
     Reserve(usize),
     /// A message with its prefix, uncompressed.
     Message(Bytes),
+    /// Pass the member and the length of its content to [`inflate_in_turn`].
+    Inflate(Bytes, u32),
 }
 
 impl Gathered {
@@ -71,8 +88,13 @@ impl Gathered {
             return Ok(Next::Reserve(content as usize));
         }
         self.is_reserved = false;
-        let message = self.data.split_to(end);
-        inflate(&message[PREFIX..], content).map(Next::Message)
+        let member = self.data.split_to(end).freeze().slice(PREFIX..);
+        if content > PIECE {
+            return Ok(Next::Inflate(member, content));
+        }
+        let mut content = Content::new(&member, content);
+        content.inflate(u64::MAX)?;
+        content.end().map(Next::Message)
     }
 }
 
@@ -85,18 +107,96 @@ fn content_length(member: &[u8]) -> Result<u32, Status> {
         .ok_or_else(status::not_gzip)
 }
 
-/// Returns the content of a member as an uncompressed message with its prefix. Fails if the
-/// content has another length, or if more data follows the member.
-fn inflate(member: &[u8], length: u32) -> Result<Bytes, Status> {
-    let mut message = Vec::with_capacity(PREFIX + length as usize);
-    message.push(0);
-    message.extend_from_slice(&length.to_be_bytes());
-    let mut decoder = GzDecoder::new(member);
-    // A longer content shows in its next byte.
-    let read = (&mut decoder).take(u64::from(length) + 1).read_to_end(&mut message);
-    let is_sound = read.is_ok_and(|read| read == length as usize);
-    if !is_sound || !decoder.into_inner().is_empty() {
-        return Err(status::not_gzip());
+/// Inflates a member in pieces, when no other member of this thread is being inflated. Returns and
+/// fails as [`Content::end`].
+///
+/// The caller must poll it whenever it is woken: other calls wait for its turn.
+pub(super) async fn inflate_in_turn(member: Bytes, length: u32) -> Result<Bytes, Status> {
+    // The semaphore is never closed.
+    let _turn = TURN.with(Arc::clone).acquire_owned().await;
+    let mut content = Content::new(&member, length);
+    while content.inflate(PIECE.into())? {
+        // Also lets the thread read from its connections.
+        yield_now().await;
     }
-    Ok(message.into())
+    content.end()
+}
+
+/// The content of a member, inflated up to some byte.
+struct Content<'a> {
+    /// Ends one byte after the stated length: a longer content shows in that byte.
+    rest: Take<GzDecoder<&'a [u8]>>,
+    length: usize,
+    /// An uncompressed message with its prefix.
+    message: Vec<u8>,
+}
+
+impl Content<'_> {
+    fn new(member: &[u8], length: u32) -> Content<'_> {
+        let mut message = Vec::with_capacity(PREFIX + length as usize);
+        message.push(0);
+        message.extend_from_slice(&length.to_be_bytes());
+        let rest = GzDecoder::new(member).take(u64::from(length) + 1);
+        Content { rest, length: length as usize, message }
+    }
+
+    /// Inflates so many more bytes. Returns whether there may be more.
+    fn inflate(&mut self, bytes: u64) -> Result<bool, Status> {
+        let read = (&mut self.rest).take(bytes).read_to_end(&mut self.message);
+        read.map(|read| read as u64 == bytes).map_err(|_| status::not_gzip())
+    }
+
+    /// Returns the message. Fails if the content has another length, or if more data follows the
+    /// member.
+    fn end(self) -> Result<Bytes, Status> {
+        let rest = self.rest.into_inner().into_inner();
+        match rest.is_empty() && self.message.len() == PREFIX + self.length {
+            true => Ok(self.message.into()),
+            false => Err(status::not_gzip()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::Write,
+        pin::Pin,
+        task::{Context, Poll, Waker},
+    };
+
+    use flate2::{Compression, write::GzEncoder};
+
+    use super::*;
+
+    type Inflating = Pin<Box<dyn Future<Output = Result<Bytes, Status>>>>;
+
+    #[test]
+    fn long_contents_of_a_thread_are_inflated_in_turn_and_in_pieces() {
+        let mut cx = Context::from_waker(Waker::noop());
+        for length in [PIECE + 1, 2 * PIECE, 2 * PIECE + 1] {
+            let content = vec![7; length as usize];
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+            encoder.write_all(&content).unwrap();
+            let member = Bytes::from(encoder.finish().unwrap());
+            let inflate = || -> Inflating { Box::pin(inflate_in_turn(member.clone(), length)) };
+            let (mut first, mut cancelled, mut last) = (inflate(), inflate(), inflate());
+            let mut polled = |inflating: &mut Inflating| match inflating.as_mut().poll(&mut cx) {
+                Poll::Ready(message) => Some(message.unwrap()),
+                Poll::Pending => None,
+            };
+            for _ in 0..length / PIECE {
+                assert!(polled(&mut first).is_none());
+                assert!(polled(&mut cancelled).is_none());
+                assert!(polled(&mut last).is_none());
+            }
+            let expected = [&[0][..], &length.to_be_bytes(), &content].concat();
+            assert_eq!(polled(&mut first).unwrap(), expected);
+            drop((first, cancelled));
+            for _ in 0..length / PIECE {
+                assert!(polled(&mut last).is_none());
+            }
+            assert_eq!(polled(&mut last).unwrap(), expected);
+        }
+    }
 }

@@ -24,7 +24,7 @@ use super::{
         status,
     },
     FRAME_BYTES_MAX, PREFIX,
-    gzip::{Gathered, Next},
+    gzip::{self, Gathered, Next},
     is_gzip,
     messages::Messages,
 };
@@ -44,7 +44,7 @@ pub(in super::super) type Refusal = Arc<OnceLock<Status>>;
 /// A frame of a body that was read.
 pub(super) type Read = Result<Frame<Bytes>, StdError>;
 
-type Waiting = Pin<Box<dyn Future<Output = Option<Hold>> + Send>>;
+type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A request that is waited for.
 pub(super) struct Unfinished {
@@ -64,8 +64,16 @@ pub(super) struct Unfinished {
     is_longest: bool,
     /// Data that came and is not handed on yet.
     data: Data,
-    /// Permits that are waited for. Until then nothing is handed on, and nothing more is read.
-    waits: Option<Waiting>,
+    /// What is waited for. Until then nothing is handed on, and nothing more is read.
+    waits: Option<Waits>,
+}
+
+/// What a request waits for, other than its data.
+enum Waits {
+    /// Permits.
+    Permits(Waiting<Option<Hold>>),
+    /// A compressed message that is being inflated.
+    Message(Waiting<Result<Bytes, Status>>),
 }
 
 /// Data that is not handed on yet.
@@ -141,19 +149,30 @@ impl Unfinished {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Read>> {
         loop {
-            if let Some(waiting) = &mut self.waits {
-                let hold = match waiting.as_mut().poll(cx) {
-                    Poll::Ready(hold) => hold,
-                    Poll::Pending => {
-                        ready!(self.deadline.as_mut().poll(cx));
-                        None
+            match &mut self.waits {
+                Some(Waits::Permits(waiting)) => {
+                    let hold = match waiting.as_mut().poll(cx) {
+                        Poll::Ready(hold) => hold,
+                        Poll::Pending => {
+                            ready!(self.deadline.as_mut().poll(cx));
+                            None
+                        }
+                    };
+                    self.waits = None;
+                    match hold {
+                        Some(hold) => self.holds.lock().push(hold),
+                        None => return self.refuse(no_permits()),
                     }
-                };
-                self.waits = None;
-                match hold {
-                    Some(hold) => self.holds.lock().push(hold),
-                    None => return self.refuse(no_permits()),
                 }
+                Some(Waits::Message(inflating)) => {
+                    let inflated = ready!(inflating.as_mut().poll(cx));
+                    self.waits = None;
+                    return match inflated {
+                        Ok(message) => Poll::Ready(Some(Ok(Frame::data(message)))),
+                        Err(refused) => self.refuse(refused),
+                    };
+                }
+                None => {}
             }
             match self.next() {
                 Ok(Some(data)) => return Poll::Ready(Some(Ok(Frame::data(data)))),
@@ -252,6 +271,10 @@ impl Unfinished {
                 Next::Read => break,
                 Next::Message(message) => return Ok(Some(message)),
                 Next::Reserve(content) => self.reserve_content(content)?,
+                Next::Inflate(member, content) => {
+                    let inflating = Box::pin(gzip::inflate_in_turn(member, content));
+                    self.waits = Some(Waits::Message(inflating));
+                }
             }
         }
         Ok(None)
@@ -275,11 +298,11 @@ impl Unfinished {
 
     /// Reserves permits; large messages may wait for others of the connection.
     fn reserve(&mut self, bytes: usize) -> Result<(), Status> {
-        let mut waiting: Waiting = Box::pin(self.holding.clone().request(bytes));
+        let mut waiting: Waiting<_> = Box::pin(self.holding.clone().request(bytes));
         // Usually nothing is waited for.
         match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(hold) => self.holds.lock().push(hold.ok_or_else(no_permits)?),
-            Poll::Pending => self.waits = Some(waiting),
+            Poll::Pending => self.waits = Some(Waits::Permits(waiting)),
         }
         Ok(())
     }

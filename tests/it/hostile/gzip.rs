@@ -1,5 +1,8 @@
 //! H17: messages that are compressed with gzip.
 
+use std::io::Write;
+
+use flate2::{Compression, write::GzEncoder};
 use futures_util::future::join_all;
 use pb::{
     AdmitDecision, admission_service_client::AdmissionServiceClient,
@@ -215,4 +218,29 @@ async fn h17_large_gzip_messages_of_one_connection_take_turns() {
     for answer in join_all(calls).await {
         assert_eq!(answer.code(), Code::Ok, "{answer:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h17_gzip_that_is_slow_to_inflate_does_not_stop_other_calls() {
+    let server = Server::start(&[]).await;
+    let bystander = Bystander::start(&server.address()).await;
+    // Of two letters at random, in 1 MiB.
+    let letters = noise(0, 4 * MIB - 16).iter().map(|byte| byte & 1).collect::<Vec<_>>();
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(&field(15, &letters, 1)).unwrap();
+    let slow = framed(true, &encoder.finish().unwrap());
+    assert!(slow.len() < 5 * MIB / 4);
+    let mut peers = Vec::new();
+    for _ in 0..4 {
+        peers.push(Peer::of(&server).await);
+    }
+    let calls = peers.iter().flat_map(|peer| {
+        let call = || peer.call(ENQUEUE, "gzip", slow.clone());
+        std::iter::repeat_with(call).take(12)
+    });
+    for refused in join_all(calls).await {
+        assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
+        assert!(refused.message().contains("tasks must be 1 to 1000"), "{refused:?}");
+    }
+    bystander.finish().await;
 }
