@@ -6,7 +6,7 @@ use std::{
     io::{BufRead, BufReader},
     net::TcpStream,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, Output, Stdio},
     sync::atomic::{AtomicU16, Ordering},
     time::Duration,
 };
@@ -72,6 +72,21 @@ pub fn tollgate(arguments: &[&str]) -> Command {
     }
     command.args(arguments).stdin(Stdio::null());
     command
+}
+
+/// Runs a `tollgate` command to its end.
+pub async fn run(arguments: &[&str]) -> Output {
+    let mut command = tollgate(arguments);
+    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+}
+
+/// Runs a command that must succeed. Returns its standard output.
+pub async fn done(arguments: &[&str]) -> String {
+    let output = run(arguments).await;
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    assert!(!errors.contains('\u{1b}'), "a progress bar without a terminal: {errors:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// A server process on a free port.

@@ -59,6 +59,11 @@ impl Exported for Pool {
         export.push_page(&[member], call);
     }
 
+    /// Queued tasks bring their payloads: 20 of the largest are 1.25 MiB.
+    fn export_limit(export: &Export<Pool>) -> u32 {
+        if export.source.letter == QUEUED { 20 } else { 100 }
+    }
+
     fn export_cost(export: &Export<Pool>) -> Cost {
         match export.source.letter {
             QUEUED | LEASES => Cost::bulk(2000),

@@ -17,7 +17,7 @@ use crate::decision::{
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Number of entries that one decision reads, about.
+/// Largest number of entries that one decision reads, about.
 const PAGE: u32 = 100;
 
 /// A state whose entries can be moved to another store.
@@ -38,6 +38,10 @@ pub trait Exported: Recorded {
     fn source(tag: &[u8], part: &[u8]) -> Option<(Vec<u8>, Source)>;
     /// Appends KEYS and ARGV of [`Exported::EXPORT`].
     fn encode_export(export: &Export<Self>, call: &mut Call);
+    /// Number of entries that one decision reads, about.
+    fn export_limit(_: &Export<Self>) -> u32 {
+        PAGE
+    }
     /// Upper bound on the Redis time of a page.
     fn export_cost(_: &Export<Self>) -> Cost {
         Cost::PLAIN
@@ -189,7 +193,7 @@ impl<S: Exported> Export<S> {
         call.bytes(&[&[self.source.letter]]);
         more.iter().for_each(|argument| call.bytes(&[argument]));
         call.bytes(&[&self.after]);
-        call.number(PAGE.into());
+        call.number(S::export_limit(self).into());
     }
 }
 

@@ -13,7 +13,7 @@ use tollgate_client::pb;
 
 use super::bystander::Bystander;
 use crate::support::{
-    process::{OwnRedis, Server},
+    process::{OwnRedis, Server, TempFile, done},
     queue::{batch, listing},
     world::{Client, admit},
 };
@@ -62,7 +62,7 @@ pub(super) fn large(device: &str, task: &str, bytes: usize) -> pb::QueuedTask {
 /// Queues `tasks` tasks with payloads of `bytes` bytes each.
 async fn fill(client: &mut Client, pool: &str, tasks: usize, bytes: usize) {
     let tasks: Vec<_> = (0..tasks).map(|task| large(&format!("d{task:04}"), "t", bytes)).collect();
-    for tasks in tasks.chunks((3 << 20) / (bytes + 64)) {
+    for tasks in tasks.chunks(((3 << 20) / (bytes + 64)).min(1000)) {
         let request = patient(batch(pool, tasks.to_vec()));
         let results = client.enqueue_tasks(request).await.unwrap();
         let results = results.into_inner().results;
@@ -269,4 +269,27 @@ async fn h1_no_call_holds_redis_for_long() {
         let (calls, each) = script_costs(&redis, queued).await;
         assert!(each < CALL_MAX, "EnqueueTasks: {calls} script calls of {each:?} each");
     }
+}
+
+/// An export reads large payloads in small pages, beside a server that goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn h1_exports_and_imports_delay_no_other_call() {
+    let (redis, target) = (redis_in_memory().await, redis_in_memory().await);
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    let mut client = client_of(&server).await;
+    fill(&mut client, "large", 500, 65_000).await;
+    fill(&mut client, "small", 3000, 500).await;
+    let archive = TempFile::new("");
+    let bystander = Bystander::start(&server.address()).await;
+    is_quick(&redis, "export", async |_| {
+        let moved = ["export", "--engine", &redis.url(), "--output", archive.path()];
+        assert_eq!(done(&moved).await, "");
+    })
+    .await;
+    bystander.finish().await;
+    is_quick(&target, "import", async |_| {
+        let moved = ["import", "--engine", &target.url(), "--replace", archive.path()];
+        assert!(done(&moved).await.starts_with("imported and counted: "));
+    })
+    .await;
 }

@@ -110,8 +110,8 @@ impl Keyspace {
         let run = redis.clone();
         let maintain = tokio::spawn(async move { run.maintain().await });
         let mut state = redis.state();
-        let is_up = state.wait_for(|state| *state == StoreState::Up);
-        let answered = timeout(START_TIMEOUT, is_up).await.is_ok_and(|state| state.is_ok());
+        let answers = state.wait_for(|state| *state != StoreState::Down);
+        let answered = timeout(START_TIMEOUT, answers).await.is_ok_and(|state| state.is_ok());
         let keys = KeyBuilder::new(&options.key_prefix);
         let unsent = Unsent::default();
         let keyspace = Keyspace { primaries, keys, redis, maintain, unsent, clock: None };

@@ -1,13 +1,13 @@
 //! The commands on real files and in real time: running leases survive the moves.
 
-use std::{fs, path::Path, process::Output, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use tollgate_client::pb;
 
 use crate::{
     durable::restarts::{POLICIES, end, start},
     support::{
-        process::{OwnRedis, Server, TempFile, TempFolder, tollgate},
+        process::{OwnRedis, Server, TempFile, TempFolder, done, run},
         queue::{batch, queued},
         rates::under,
         sequences::next,
@@ -15,20 +15,6 @@ use crate::{
         world::{World, capacity},
     },
 };
-
-async fn run(arguments: &[&str]) -> Output {
-    let mut command = tollgate(arguments);
-    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
-}
-
-/// Runs a command that must succeed. Returns its standard output.
-async fn done(arguments: &[&str]) -> String {
-    let output = run(arguments).await;
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{arguments:?}: {errors}");
-    assert!(!errors.contains('\u{1b}'), "a progress bar without a terminal: {errors:?}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_moves_to_redis_and_back_with_its_leases() {
@@ -77,14 +63,18 @@ async fn a_server_moves_to_redis_and_back_with_its_leases() {
     moved(&server, &lease, serial.last, 2).await;
 }
 
-/// Checks the state after each move.
-async fn moved(server: &Server, lease: &pb::Lease, last: u64, moves: u64) {
+/// Returns the clients of a server that has reached its Redis; it listens before that.
+async fn reached(server: &Server) -> World {
     let world = World::at(server.address()).await;
-    let listed = || pb::ListPoolsRequest::default();
-    // A server listens before it has reached its Redis.
-    while world.client.clone().list_pools(listed()).await.is_err() {
+    while world.client.clone().list_pools(pb::ListPoolsRequest::default()).await.is_err() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    world
+}
+
+/// Checks the state after each move.
+async fn moved(server: &Server, lease: &pb::Lease, last: u64, moves: u64) {
+    let world = reached(server).await;
     let again = world.admit("p", "camera-1", "a").await;
     assert!(again.replayed);
     assert_eq!(again.lease.as_ref(), Some(lease), "the same token, the same end");
@@ -95,7 +85,7 @@ async fn moved(server: &Server, lease: &pb::Lease, last: u64, moves: u64) {
     assert!(dispatched.fencing_token > lease.fencing_token);
     let full = world.admit("p", "camera-4", "a").await;
     assert_eq!(full.decision(), pb::AdmitDecision::Full);
-    let pools = world.client.clone().list_pools(listed()).await.unwrap();
+    let pools = world.client.clone().list_pools(pb::ListPoolsRequest::default()).await.unwrap();
     assert_eq!(pools.into_inner().pools.len(), 1);
     let banned = world.rates.clone().check_rate(under("crawler", "reads")).await.unwrap();
     assert!(banned.into_inner().ban.is_some());
@@ -145,6 +135,18 @@ async fn a_missing_source_is_named() {
     let absent = run(&["import", "--data-dir", TempFolder::new().text(), "/nowhere"]).await;
     assert_eq!(absent.status.code(), Some(66));
     assert!(String::from_utf8_lossy(&absent.stderr).contains("/nowhere: "));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_refuses_writes_is_exported() {
+    let mut redis = OwnRedis::prepare();
+    redis.start().await;
+    let server = Server::start(&["--engine", &redis.url()]).await;
+    reached(&server).await.admit("p", "camera-1", "a").await;
+    end(server, "-TERM").await;
+    redis.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await.unwrap();
+    let lines = done(&["export", "--engine", &redis.url()]).await;
+    assert!(lines.contains("camera-1"), "{lines}");
 }
 
 /// Number of leases in the test of a large export.
