@@ -21,10 +21,12 @@ pub(super) struct Asked {
     timeout: Option<Duration>,
 }
 
-/// Returns the start of a call and its timeout, if it has one.
-pub(super) fn asked<T>(request: &Request<T>) -> Asked {
-    let begun = request.extensions().get().copied().unwrap_or_else(Begun::now);
-    Asked { start: begun.0, timeout: timeout(request.metadata().as_ref()) }
+/// Returns the start of a call, its timeout if it has one, and its message. Consumes the request:
+/// a handler that borrows it keeps it, and its headers, as long as the call waits.
+pub(super) fn asked<T>(request: Request<T>) -> (Asked, T) {
+    let (metadata, extensions, message) = request.into_parts();
+    let begun = extensions.get().copied().unwrap_or_else(Begun::now);
+    (Asked { start: begun.0, timeout: timeout(metadata.as_ref()) }, message)
 }
 
 /// The start of a call. In the extensions of a request whose message was not complete at once.
@@ -53,9 +55,10 @@ pub(super) fn timeout(headers: &HeaderMap) -> Option<Duration> {
     parse(headers.get(TIMEOUT)?.as_bytes())
 }
 
-/// Returns the instant by which the engine must have decided the call.
-pub(super) fn of<T>(request: &Request<T>) -> Instant {
-    asked(request).or_default(Millis(0))
+/// Returns the instant by which the engine must have decided the call, and its message.
+pub(super) fn of<T>(request: Request<T>) -> (Instant, T) {
+    let (asked, message) = asked(request);
+    (asked.or_default(Millis(0)), message)
 }
 
 impl Asked {

@@ -172,15 +172,24 @@ impl Frames {
             if bytes.is_empty() {
                 return seen;
             }
-            let more = (HEAD_BYTES - self.have).min(bytes.len());
-            self.head[self.have..self.have + more].copy_from_slice(&bytes[..more]);
-            self.have += more;
-            bytes = &bytes[more..];
-            if self.have < HEAD_BYTES {
-                return seen;
-            }
-            self.have = 0;
-            let [a, b, c, kind, _, stream @ ..] = self.head;
+            let head = match bytes.split_first_chunk() {
+                Some((head, rest)) if self.have == 0 => {
+                    bytes = rest;
+                    *head
+                }
+                _ => {
+                    let more = (HEAD_BYTES - self.have).min(bytes.len());
+                    self.head[self.have..self.have + more].copy_from_slice(&bytes[..more]);
+                    self.have += more;
+                    bytes = &bytes[more..];
+                    if self.have < HEAD_BYTES {
+                        return seen;
+                    }
+                    self.have = 0;
+                    self.head
+                }
+            };
+            let [a, b, c, kind, _, stream @ ..]: [u8; HEAD_BYTES] = head;
             self.skip = u32::from_be_bytes([0, a, b, c]) as usize;
             let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
             match kind {

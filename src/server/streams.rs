@@ -2,7 +2,6 @@
 //! caller does not take its answer is reset.
 
 use std::{
-    mem::MaybeUninit,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker, ready},
@@ -27,14 +26,12 @@ where
 {
     fn execute(&self, stream: F) {
         let open = self.0.clone().open();
-        let task = Task { stream, open, late: None, _padding: MaybeUninit::uninit() };
-        if !grpc::takes_first() {
-            tokio::spawn(task);
-            return;
-        }
-        let mut task = Box::pin(task);
+        // In a box: tokio moves a task several times.
+        let mut task = Box::pin(Task { stream, open, late: None });
         // The stream registers its wakers again when the spawned task polls it.
-        if task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+        if !grpc::takes_first()
+            || task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
+        {
             tokio::spawn(task);
         }
     }
@@ -50,9 +47,6 @@ pin_project! {
         open: OpenStream,
         // Runs out while a part of the answer waits for the caller.
         late: Option<Box<Late>>,
-        // Grows the memory of the task from 384 to 512 bytes. mimalloc aligns powers of two without
-        // a search, and would take 512 bytes for 384 as well.
-        _padding: MaybeUninit<[u8; 136]>,
     }
 }
 

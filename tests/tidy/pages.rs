@@ -74,6 +74,35 @@ fn pages_name_files_that_exist() {
     }
 }
 
+/// The existing files that name the capability `stock` are the steps to add another one.
+#[test]
+fn contributing_names_every_file_that_a_capability_needs() {
+    let page = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
+    let steps = page.split_once("## Add a verb").unwrap().1;
+    let steps = steps.split_once("## Add a limit").unwrap().0;
+    let names = |line: &str| {
+        let code = line.split("//").next().unwrap();
+        ["stock::", "mod stock", "Stock"].iter().any(|name| {
+            code.match_indices(name).any(|(at, _)| !code[..at].ends_with(char::is_alphanumeric))
+        })
+    };
+    let sources = ["src", "clients/rust/src"].into_iter().flat_map(|folder| files(folder, "rs"));
+    let mut edited = Vec::new();
+    for (path, text) in sources {
+        let path = path.to_str().unwrap().to_owned();
+        // The capability's own files, and a load that uses it.
+        if ["/stock", "/fleet/", "build.rs"].iter().any(|own| path.contains(own)) {
+            continue;
+        }
+        if text.lines().any(names) {
+            assert!(steps.contains(&format!("`{path}`")), "no step names {path}");
+            edited.push(path);
+        }
+    }
+    assert!(edited.len() <= 12, "a capability edits {}: {edited:?}", edited.len());
+    assert!(edited.contains(&"src/engine/registry.rs".to_owned()), "{edited:?}");
+}
+
 /// Whether a folder of this name is at the top of the project.
 fn is_folder(name: &str) -> bool {
     ["src", "clients", "tests", "lua", "proto", "docs", "benches", "deploy", "examples"]

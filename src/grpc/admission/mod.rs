@@ -85,8 +85,8 @@ impl AdmissionService for Admission {
         &self,
         request: Request<pb::AdmitTaskRequest>,
     ) -> Answer<pb::AdmitTaskResponse> {
-        let asked = deadline::asked(&request);
-        let (decision, wait) = parse::admit_task(request.into_inner(), &self.catalog)?;
+        let (asked, request) = deadline::asked(request);
+        let (decision, wait) = parse::admit_task(request, &self.catalog)?;
         let submit = Submit { wait, deadline: asked.or_default(wait) };
         let answered = self.engine.submit(&decision, submit).await?;
         if let AdmitDecision::Full { .. } = answered.outcome.decision {
@@ -102,8 +102,8 @@ impl AdmissionService for Admission {
         &self,
         request: Request<pb::CompleteTaskRequest>,
     ) -> Answer<pb::CompleteTaskResponse> {
-        let deadline = deadline::of(&request);
-        let decision = parse::complete_task(request.into_inner(), &self.catalog)?;
+        let (deadline, request) = deadline::of(request);
+        let decision = parse::complete_task(request, &self.catalog)?;
         let completion = self.engine.submit(&decision, deadline).await?;
         if completion.outcome.verdict != CompleteVerdict::Completed {
             tracing::debug!(name = ?decision.name, ?completion, "refused");
@@ -115,8 +115,8 @@ impl AdmissionService for Admission {
         &self,
         request: Request<pb::RenewTaskRequest>,
     ) -> Answer<pb::RenewTaskResponse> {
-        let deadline = deadline::of(&request);
-        let decision = parse::renew_task(request.into_inner(), &self.catalog)?;
+        let (deadline, request) = deadline::of(request);
+        let decision = parse::renew_task(request, &self.catalog)?;
         let renewal = self.engine.submit(&decision, deadline).await?;
         if !matches!(renewal.outcome, RenewVerdict::Renewed(_)) {
             tracing::debug!(name = ?decision.name, ?renewal, "refused");
@@ -128,8 +128,8 @@ impl AdmissionService for Admission {
         &self,
         request: Request<pb::EvictTaskRequest>,
     ) -> Answer<pb::EvictTaskResponse> {
-        let deadline = deadline::of(&request);
-        let decision = parse::evict_task(request.into_inner(), &self.catalog)?;
+        let (deadline, request) = deadline::of(request);
+        let decision = parse::evict_task(request, &self.catalog)?;
         let verdict = self.engine.submit(&decision, deadline).await?.outcome;
         if !matches!(verdict, EvictVerdict::Evicted { .. }) {
             tracing::debug!(name = ?decision.name, ?verdict, "refused");
@@ -138,8 +138,8 @@ impl AdmissionService for Admission {
     }
 
     async fn get_pool(&self, request: Request<pb::GetPoolRequest>) -> Answer<pb::GetPoolResponse> {
-        let deadline = deadline::of(&request);
-        let get = self.get(parse::get_pool(request.into_inner())?);
+        let (deadline, request) = deadline::of(request);
+        let get = self.get(parse::get_pool(request)?);
         let view = self.engine.submit(&get, deadline).await?.outcome;
         let pool = self.pool(&get.pool, &get.settings, &view);
         Ok(Response::new(pb::GetPoolResponse { pool: Some(pool) }))
@@ -149,8 +149,8 @@ impl AdmissionService for Admission {
         &self,
         request: Request<pb::ListPoolsRequest>,
     ) -> Answer<pb::ListPoolsResponse> {
-        let deadline = deadline::of(&request);
-        let (limit, after) = parse::list_pools(&request.into_inner())?;
+        let (deadline, request) = deadline::of(request);
+        let (limit, after) = parse::list_pools(&request)?;
         let page = self.engine.partitions::<Pool>(limit, after, deadline).await?;
         let gets: Vec<GetPool> = page.names.into_iter().map(|pool| self.get(pool)).collect();
         let mut pools = Vec::with_capacity(gets.len());
@@ -171,8 +171,8 @@ impl AdmissionService for Admission {
         &self,
         request: Request<pb::ListLeasesRequest>,
     ) -> Answer<pb::ListLeasesResponse> {
-        let deadline = deadline::of(&request);
-        let decision = parse::list_leases(request.into_inner())?;
+        let (deadline, request) = deadline::of(request);
+        let decision = parse::list_leases(request)?;
         let page = self.engine.submit(&decision, deadline).await?.outcome;
         Ok(Response::new(convert::lease_page(&decision.pool, page)))
     }
@@ -181,8 +181,8 @@ impl AdmissionService for Admission {
         &self,
         request: Request<pb::EnqueueTasksRequest>,
     ) -> Answer<pb::EnqueueTasksResponse> {
-        let deadline = deadline::of(&request);
-        let decisions = parse::enqueue_tasks(request.into_inner(), &self.catalog)?;
+        let (deadline, request) = deadline::of(request);
+        let decisions = parse::enqueue_tasks(request, &self.catalog)?;
         let statuses = self.engine.submit_all(&decisions, deadline).await?;
         if let Some(error) = status::none_known(&statuses) {
             return Err(error.into());
@@ -198,8 +198,8 @@ impl AdmissionService for Admission {
         &self,
         request: Request<pb::CancelTaskRequest>,
     ) -> Answer<pb::CancelTaskResponse> {
-        let deadline = deadline::of(&request);
-        let decision = parse::cancel_task(request.into_inner(), &self.catalog)?;
+        let (deadline, request) = deadline::of(request);
+        let decision = parse::cancel_task(request, &self.catalog)?;
         let cancellation = self.engine.submit(&decision, deadline).await?.outcome;
         Ok(Response::new(convert::cancellation(cancellation)))
     }
@@ -208,8 +208,8 @@ impl AdmissionService for Admission {
         &self,
         request: Request<pb::ListTasksRequest>,
     ) -> Answer<pb::ListTasksResponse> {
-        let deadline = deadline::of(&request);
-        let (decision, wanted) = parse::list_tasks(request.into_inner())?;
+        let (deadline, request) = deadline::of(request);
+        let (decision, wanted) = parse::list_tasks(request)?;
         let page = self.engine.submit(&decision, deadline).await?.outcome;
         Ok(Response::new(convert::task_page(&page, wanted)))
     }
@@ -220,8 +220,8 @@ impl AdmissionService for Admission {
         &self,
         request: Request<pb::WatchPoolRequest>,
     ) -> Answer<Self::WatchPoolStream> {
-        let deadline = deadline::of(&request);
-        let (pool, start) = watch::parse(request.into_inner())?;
+        let (deadline, request) = deadline::of(request);
+        let (pool, start) = watch::parse(request)?;
         let watcher = self.feeds.watch(pool, start, deadline).await?;
         Ok(Response::new(events::of(watcher)))
     }
@@ -230,8 +230,8 @@ impl AdmissionService for Admission {
         &self,
         request: Request<pb::ConfigurePoolRequest>,
     ) -> Answer<pb::ConfigurePoolResponse> {
-        let deadline = deadline::of(&request);
-        let decision = parse::configure_pool(request.into_inner(), &self.catalog)?;
+        let (deadline, request) = deadline::of(request);
+        let decision = parse::configure_pool(request, &self.catalog)?;
         let view = self.engine.submit(&decision, deadline).await?.outcome;
         let pool = self.pool(&decision.pool, &decision.settings, &view);
         Ok(Response::new(pb::ConfigurePoolResponse { pool: Some(pool) }))

@@ -84,7 +84,9 @@ macro_rules! fast_path {
             ) -> Result<tonic::Response<Vec<u8>>, tonic::Status> {
                 match method {
                     $($method => {
-                        super::fast_path::with(request, |request| self.$handler(request)).await
+                        let handled =
+                            super::fast_path::handled(request, |request| self.$handler(request))?;
+                        handled.await.map(super::fast_path::framed)
                     })*
                     // Unreachable: [`by`] returns only names of METHODS.
                     _ => Err(tonic::Status::unimplemented(method)),
@@ -95,20 +97,15 @@ macro_rules! fast_path {
 }
 pub(super) use fast_path;
 
-/// Decodes a message, calls the handler and frames the answer.
-pub(super) async fn with<Q, A, F>(
+/// Decodes the message of a request and passes it to its handler. Not async: the future of a call
+/// would store the request twice.
+pub(super) fn handled<Q: elements::Request, F>(
     request: tonic::Request<Bytes>,
     handle: impl FnOnce(tonic::Request<Q>) -> F,
-) -> Result<tonic::Response<Vec<u8>>, Status>
-where
-    Q: elements::Request,
-    A: Message,
-    F: Future<Output = Result<tonic::Response<A>, Status>>,
-{
+) -> Result<F, Status> {
     let (metadata, extensions, message) = request.into_parts();
     let message = codec::decode(message)?;
-    let answer = handle(tonic::Request::from_parts(metadata, extensions, message)).await?;
-    Ok(answer.map(|answer| framed(&answer)))
+    Ok(handle(tonic::Request::from_parts(metadata, extensions, message)))
 }
 
 /// A service, and its tonic server.
@@ -296,8 +293,12 @@ fn answered(
     response
 }
 
-/// Encodes a message with its gRPC prefix.
-fn framed(message: &impl Message) -> Vec<u8> {
+/// Encodes an answer with its gRPC prefix.
+pub(super) fn framed<A: Message>(answer: tonic::Response<A>) -> tonic::Response<Vec<u8>> {
+    answer.map(|message| encoded(&message))
+}
+
+fn encoded(message: &impl Message) -> Vec<u8> {
     let length = message.encoded_len();
     let mut bytes = Vec::with_capacity(PREFIX + length);
     bytes.push(0);

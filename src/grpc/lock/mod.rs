@@ -57,8 +57,8 @@ impl LockService for Lock {
         &self,
         request: Request<pb::AcquireLockRequest>,
     ) -> Answer<pb::AcquireLockResponse> {
-        let asked = deadline::asked(&request);
-        let (decision, wait) = parse::acquire_lock(request.into_inner())?;
+        let (asked, request) = deadline::asked(request);
+        let (decision, wait) = parse::acquire_lock(request)?;
         let submit = Submit { wait, deadline: asked.or_default(wait) };
         let acquisition = self.engine.submit(&decision, submit).await?.outcome;
         Ok(Response::new(convert::acquisition(&decision.name, &decision.owner, acquisition)))
@@ -68,8 +68,8 @@ impl LockService for Lock {
         &self,
         request: Request<pb::RenewLockRequest>,
     ) -> Answer<pb::RenewLockResponse> {
-        let deadline = deadline::of(&request);
-        let decision = parse::renew_lock(request.into_inner())?;
+        let (deadline, request) = deadline::of(request);
+        let decision = parse::renew_lock(request)?;
         let renewal = self.engine.submit(&decision, deadline).await?.outcome;
         Ok(Response::new(convert::renewal(&decision, renewal)))
     }
@@ -78,15 +78,15 @@ impl LockService for Lock {
         &self,
         request: Request<pb::ReleaseLockRequest>,
     ) -> Answer<pb::ReleaseLockResponse> {
-        let deadline = deadline::of(&request);
-        let decision = parse::release_lock(request.into_inner())?;
+        let (deadline, request) = deadline::of(request);
+        let decision = parse::release_lock(request)?;
         let release = self.engine.submit(&decision, deadline).await?.outcome;
         Ok(Response::new(convert::release(release)))
     }
 
     async fn get_lock(&self, request: Request<pb::GetLockRequest>) -> Answer<pb::GetLockResponse> {
-        let deadline = deadline::of(&request);
-        let decision = parse::get_lock(request.into_inner())?;
+        let (deadline, request) = deadline::of(request);
+        let decision = parse::get_lock(request)?;
         let view = self.engine.submit(&decision, deadline).await?.outcome;
         Ok(Response::new(convert::view(&decision.name, view)))
     }

@@ -104,8 +104,8 @@ impl RateService for Rate {
         &self,
         request: Request<pb::CheckRateRequest>,
     ) -> Answer<pb::CheckRateResponse> {
-        let deadline = deadline::of(&request);
-        let check = parse::check_rate(request.into_inner(), &self.policies)?;
+        let (deadline, request) = deadline::of(request);
+        let check = parse::check_rate(request, &self.policies)?;
         let checked = self.engine.submit(&check, deadline).await?;
         self.note(ban_of(&check, &checked).into_iter(), deadline).await;
         Ok(Response::new(convert::checked(&check, checked)?))
@@ -115,8 +115,8 @@ impl RateService for Rate {
         &self,
         request: Request<pb::CheckRatesRequest>,
     ) -> Answer<pb::CheckRatesResponse> {
-        let deadline = deadline::of(&request);
-        let checks = parse::check_rates(request.into_inner(), &self.policies)?;
+        let (deadline, request) = deadline::of(request);
+        let checks = parse::check_rates(request, &self.policies)?;
         let all = self.engine.submit_all(&checks, deadline).await?;
         // If no check has an answer, the store failed, and so does the call.
         if let Some(error) = status::of_all(&all) {
@@ -138,17 +138,16 @@ impl RateService for Rate {
         &self,
         request: Request<pb::ResetRateRequest>,
     ) -> Answer<pb::ResetRateResponse> {
-        let deadline = deadline::of(&request);
-        let request = request.into_inner();
+        let (deadline, request) = deadline::of(request);
         let name = parse::meter_name(request.key, request.policy, &self.policies)?;
         let existed = self.engine.submit(&ResetRate { name }, deadline).await?.outcome;
         Ok(Response::new(pb::ResetRateResponse { existed }))
     }
 
     async fn ban(&self, request: Request<pb::BanRequest>) -> Answer<pb::BanResponse> {
-        let deadline = deadline::of(&request);
         let actor = parse::actor(&request);
-        let decision = parse::ban(request.into_inner(), actor, &self.policies)?;
+        let (deadline, request) = deadline::of(request);
+        let decision = parse::ban(request, actor, &self.policies)?;
         let ban = self.engine.submit(&decision, deadline).await?.outcome;
         let note = NoteBan { name: decision.name.clone(), until: ban.until };
         self.note(std::iter::once(note), deadline).await;
@@ -157,9 +156,9 @@ impl RateService for Rate {
     }
 
     async fn unban(&self, request: Request<pb::UnbanRequest>) -> Answer<pb::UnbanResponse> {
-        let deadline = deadline::of(&request);
         let actor = parse::actor(&request);
-        let decision = parse::unban(request.into_inner(), actor, &self.policies)?;
+        let (deadline, request) = deadline::of(request);
+        let decision = parse::unban(request, actor, &self.policies)?;
         let existed = self.engine.submit(&decision, deadline).await?.outcome;
         Ok(Response::new(pb::UnbanResponse { existed }))
     }
@@ -168,8 +167,8 @@ impl RateService for Rate {
         &self,
         request: Request<pb::ListBansRequest>,
     ) -> Answer<pb::ListBansResponse> {
-        let deadline = deadline::of(&request);
-        let list = parse::list_bans(request.into_inner(), &self.policies)?;
+        let (deadline, request) = deadline::of(request);
+        let list = parse::list_bans(request, &self.policies)?;
         let page = self.engine.submit(&list, deadline).await?.outcome;
         let keys = page.keys.into_iter().filter_map(|key| Name::parse(key.into()).ok());
         let ask = |key| GetBan { name: MeterName::new(list.policy.as_ref(), &key) };
@@ -195,8 +194,8 @@ impl RateService for Rate {
         &self,
         request: Request<pb::WatchRatesRequest>,
     ) -> Answer<Self::WatchRatesStream> {
-        let deadline = deadline::of(&request);
-        let (policy, start) = watch::parse(request.into_inner(), &self.policies)?;
+        let (deadline, request) = deadline::of(request);
+        let (policy, start) = watch::parse(request, &self.policies)?;
         let watcher = self.feeds.watch(policy, start, deadline).await?;
         Ok(Response::new(events::of(watcher)))
     }
