@@ -66,7 +66,7 @@ async fn fill(folder: &Path, leases: usize, pools: usize) {
         let pool = name(&format!("ar:{:04}", lease % pools));
         let device = name(&format!("device-{:06}", lease / pools));
         let (task, lease_duration) = (Some(name(&format!("task-{lease}"))), None);
-        let admit = AdmitTask { pool, device, task, lease_duration, settings, place: None };
+        let admit = AdmitTask { pool, device, task, lease_duration, settings, waiting: None };
         let answer = engine.store(&admit, monotonic() + Duration::from_secs(60)).await.unwrap();
         assert!(matches!(answer.decision, AdmitDecision::Admitted { replayed: false, .. }));
     }

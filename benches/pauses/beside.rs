@@ -12,7 +12,7 @@ use tokio::runtime::Builder;
 use tollgate::{
     admission::AdmitTask,
     decision::{Decision, error::Error, time::monotonic},
-    engine::{Engine, embedded::Kept},
+    engine::{Engine, embedded::Sharded},
     rate::CheckRate,
 };
 
@@ -46,7 +46,7 @@ pub(crate) fn ask(engine: Arc<Engine>, task: AdmitTask, end: Arc<AtomicBool>) ->
 /// Measures a decision that may wait for another thread, in wall-clock time.
 async fn asked<D>(engine: &Engine, decision: &D, waited: &Waited, times: &mut Times)
 where
-    D: Decision<State: Kept>,
+    D: Decision<State: Sharded>,
 {
     let began = waited.begin();
     let outcome = engine.store(decision, monotonic() + PATIENCE).await;

@@ -43,7 +43,7 @@ use tollgate::{
     },
     engine::{
         Engine,
-        embedded::{Disk, Durability, Embedded, Kept},
+        embedded::{Disk, Durability, Embedded, Sharded},
     },
     rate::{Algorithm, CheckRate, LimitSpec, MeterName, Rule, RuleSpec},
     server::allocator::{self, Allocator},
@@ -85,7 +85,7 @@ impl Bench {
 
     async fn run<D>(&self, decision: &D, times: &mut Times) -> D::Outcome
     where
-        D: Decision<State: Kept>,
+        D: Decision<State: Sharded>,
     {
         loop {
             let before = worked();
@@ -107,7 +107,7 @@ impl Bench {
             task: Some(name("task")),
             lease_duration: None,
             settings: self.settings,
-            place: None,
+            waiting: None,
         }
     }
 

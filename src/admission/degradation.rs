@@ -7,7 +7,7 @@ use super::{
 use crate::decision::{
     fallback::{Degradable, OnStoreFailure},
     time::Millis,
-    waiters::Turn,
+    waiters::Proceed,
 };
 
 /// `retry_after` of a refusal by the fallback.
@@ -31,7 +31,8 @@ impl Degradable for AdmitTask {
     }
 
     fn refused(&self) -> Option<Admission> {
-        let decision = AdmitDecision::Full { retry_after: RETRY, turn: Turn::Refused, room_in: 0 };
+        let decision =
+            AdmitDecision::Full { retry_after: RETRY, turn: Proceed::Refused, room_in: 0 };
         let capacity = self.settings.capacity;
         Some(Admission { decision, usage: Usage { capacity, in_use: capacity } })
     }
@@ -42,7 +43,7 @@ impl Degradable for AdmitTask {
 
     /// No call waits for a share.
     fn shared(&self, replicas: u32) -> AdmitTask {
-        AdmitTask { settings: self.settings.shared(replicas), place: None, ..self.clone() }
+        AdmitTask { settings: self.settings.shared(replicas), waiting: None, ..self.clone() }
     }
 }
 

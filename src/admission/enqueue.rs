@@ -116,7 +116,7 @@ impl Decision for EnqueueTask {
             slot_end: none,
             forget: NEVER,
             state: TaskState::New,
-            is_told: false,
+            is_disclosed: false,
             queued: Some(Box::new(queued)),
         };
         // A forgotten task of the same name may still have a schedule entry.

@@ -137,7 +137,7 @@ impl Decision for RenewTask {
         task.lease.expire = now.after(self.lease_duration.unwrap_or(settings.lease_duration));
         let (slot_end, forget) = ends(task.lease.expire, settings.expiry_grace, settings.retention);
         task.slot_end = slot_end;
-        task.is_told = true;
+        task.is_disclosed = true;
         // A queued task has no forget time.
         task.forget = if task.queued.is_some() && task.is_open() { NEVER } else { forget };
         let lease = task.lease;

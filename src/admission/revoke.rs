@@ -101,7 +101,7 @@ impl Decision for RevokeTask {
         }
         match task.state {
             TaskState::Completed { .. } | TaskState::Failed => false,
-            TaskState::Leased if task.is_told => false,
+            TaskState::Leased if task.is_disclosed => false,
             TaskState::Leased if task.holds_slot(now) => {
                 self.revoke(pool, &member, task, now);
                 true

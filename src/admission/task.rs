@@ -22,7 +22,7 @@ pub struct Task {
     pub state: TaskState,
     /// Whether the lease must not be revoked: another call was answered with it, or it took over
     /// the slot of an earlier lease. Meaningful only while the task is leased.
-    pub is_told: bool,
+    pub is_disclosed: bool,
     /// The queue data of a task that was queued, until a result is stored.
     pub queued: Option<Box<Queued>>,
 }

@@ -55,7 +55,7 @@ use denial::Effect;
 use error::Error;
 use script::Script;
 use time::{Millis, Timestamp};
-use waiters::Hints;
+use waiters::WakeUps;
 
 /// One atomic decision about one partition: the request of one RPC verb.
 ///
@@ -198,7 +198,7 @@ pub trait State: Default + Send + 'static {
     /// Whether a fresh state would give the same answers. The engine then drops this one.
     fn is_vacant(&self, now: Timestamp) -> bool;
     /// Takes the wake-ups that the last decision produced.
-    fn take_hints(&mut self) -> Hints {
-        Hints::new()
+    fn take_wake_ups(&mut self) -> WakeUps {
+        WakeUps::new()
     }
 }

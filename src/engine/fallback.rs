@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 use super::{
     Answered, Engine, Source,
-    embedded::{Embedded, Kept},
+    embedded::{Embedded, Sharded},
 };
 use crate::decision::{
     error::Error,
@@ -69,7 +69,7 @@ impl Fallback {
     /// grants nothing.
     fn answer<D>(&self, decision: &D, error: Error) -> Result<Answered<D::Outcome>, Error>
     where
-        D: Degradable<State: Kept>,
+        D: Degradable<State: Sharded>,
     {
         // The refusal of a decision that asks for something; a completion has none.
         let refused =
@@ -98,7 +98,7 @@ impl Fallback {
     /// Decides on this server's share. `None` for a call about a lease that was not granted here.
     fn decide<D>(&self, decision: &D) -> Option<Answered<D::Outcome>>
     where
-        D: Degradable<State: Kept>,
+        D: Degradable<State: Sharded>,
     {
         let outcome = self.embedded.run(&decision.shared(self.replicas)).ok()?;
         if D::is_unknown(&outcome) {
@@ -141,7 +141,7 @@ impl Engine {
         deadline: Instant,
     ) -> Result<Answered<D::Outcome>, Error>
     where
-        D: Degradable<State: Kept>,
+        D: Degradable<State: Sharded>,
     {
         let Engine::Redis(engine) = self else { return result.map(Answered::by_store) };
         let fallback = &engine.fallback;

@@ -44,7 +44,7 @@ pub struct Hub {
 
 /// The registration of a waiting call; ends when dropped.
 #[derive(Debug)]
-pub struct Seat {
+pub struct Registration {
     hub: Arc<Hub>,
     number: u64,
     /// Notified by each wake-up.
@@ -87,7 +87,7 @@ impl Hub {
 
     /// Registers a call that is about to wait. Fails with [`Error::Overloaded`] at
     /// `limits.waiters` waiting calls.
-    pub fn seat(self: &Arc<Hub>) -> Result<Seat, Error> {
+    pub fn seat(self: &Arc<Hub>) -> Result<Registration, Error> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let told = Arc::new(Notify::new());
         let mut calls = self.lock();
@@ -95,7 +95,7 @@ impl Hub {
             return Err(budget::overloaded(Limit::Waiters));
         }
         calls.insert(number, told.clone());
-        Ok(Seat { hub: self.clone(), number, told })
+        Ok(Registration { hub: self.clone(), number, told })
     }
 
     /// A permit for a watcher, free again when dropped. Fails with [`Error::TooManyWatchers`] at
@@ -145,7 +145,7 @@ impl Hub {
     }
 }
 
-impl Seat {
+impl Registration {
     /// The number of the call, unique on this server.
     pub fn number(&self) -> u64 {
         self.number
@@ -157,7 +157,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Registration {
     fn drop(&mut self) {
         self.hub.lock().remove(&self.number);
     }

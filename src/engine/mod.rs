@@ -42,7 +42,7 @@ pub use answered::{Answered, Batch, Source};
 pub use submit::{Stages, Submit};
 
 use crate::decision::{Decision, error::Error, names::Name};
-use embedded::{Embedded, Kept};
+use embedded::{Embedded, Sharded};
 use hub::Hub;
 use redis::Redis;
 
@@ -100,7 +100,7 @@ impl Engine {
     /// does. Tests compare engines by it; handlers call [`Engine::submit`].
     pub async fn store<D>(&self, decision: &D, deadline: Instant) -> Result<D::Outcome, Error>
     where
-        D: Decision<State: Kept>,
+        D: Decision<State: Sharded>,
     {
         match self {
             Engine::Embedded(engine) => {
@@ -126,7 +126,7 @@ impl Engine {
     /// The store stage of a batch.
     pub async fn store_all<D>(&self, decisions: &[D], deadline: Instant) -> Batch<D::Outcome>
     where
-        D: Decision<State: Kept>,
+        D: Decision<State: Sharded>,
     {
         match self {
             Engine::Embedded(engine) => {
@@ -163,7 +163,7 @@ impl Engine {
     /// not wait for the disk.
     async fn store_unsynced<D>(&self, decisions: &[D], deadline: Instant) -> Batch<D::Outcome>
     where
-        D: Decision<State: Kept>,
+        D: Decision<State: Sharded>,
     {
         match self {
             Engine::Embedded(engine) => Ok(decisions.iter().map(|one| engine.run(one)).collect()),
@@ -179,7 +179,7 @@ impl Engine {
     /// Lists partitions of a capability, at most `limit`, after the cursor `after`. On Redis these
     /// are the names in the index (`redis/index.rs`), which keeps an empty partition for some
     /// minutes. On the embedded engine these are the partitions with state.
-    pub async fn partitions<S: Kept>(
+    pub async fn partitions<S: Sharded>(
         &self,
         limit: u32,
         after: Option<PartitionCursor>,

@@ -19,7 +19,7 @@ use tokio::task::yield_now;
 use super::{
     Answered, Batch, Engine, Source,
     denial_cache::{Recall, Ticket},
-    embedded::Kept,
+    embedded::Sharded,
     waiters,
 };
 use crate::decision::{
@@ -64,7 +64,7 @@ pub trait Stages<D: Decision> {
         deadline: Instant,
     ) -> impl Future<Output = Batch<Answered<D::Outcome>>> + Send
     where
-        D: Decision<State: Kept>,
+        D: Decision<State: Sharded>,
     {
         async move {
             let outcomes = engine.store_all(decisions, deadline).await?;
@@ -100,7 +100,7 @@ impl Engine {
         deadline: Instant,
     ) -> Batch<Answered<D::Outcome>>
     where
-        D: Decision<State: Kept, Stages: Stages<D>>,
+        D: Decision<State: Sharded, Stages: Stages<D>>,
     {
         D::Stages::submit_all(self, decisions, deadline).await
     }
@@ -129,7 +129,7 @@ impl Engine {
     /// Executes a decision, and repeats it while a step only removes expired entries.
     async fn store_whole<D>(&self, decision: &D, deadline: Instant) -> Result<D::Outcome, Error>
     where
-        D: Decision<State: Kept>,
+        D: Decision<State: Sharded>,
     {
         loop {
             let outcome = self.store(decision, deadline).await?;
@@ -142,7 +142,7 @@ impl Engine {
     }
 }
 
-impl<D: Decision<State: Kept>> Stages<D> for Direct {
+impl<D: Decision<State: Sharded>> Stages<D> for Direct {
     async fn submit(
         engine: &Arc<Engine>,
         decision: &D,
@@ -152,7 +152,7 @@ impl<D: Decision<State: Kept>> Stages<D> for Direct {
     }
 }
 
-impl<D: Paged<State: Kept>> Stages<D> for InSteps {
+impl<D: Paged<State: Sharded>> Stages<D> for InSteps {
     /// Reads a page in atomic steps of at most `D::STEP` entries, so that no step holds the
     /// partition or Redis for long. Fails if the first step fails. If a later step fails, the page
     /// is shorter, and the caller continues after its last entry.
@@ -180,7 +180,7 @@ impl<D: Paged<State: Kept>> Stages<D> for InSteps {
     }
 }
 
-impl<D: Degradable<State: Kept>> Stages<D> for WithFallback {
+impl<D: Degradable<State: Sharded>> Stages<D> for WithFallback {
     async fn submit(
         engine: &Arc<Engine>,
         decision: &D,
@@ -191,7 +191,7 @@ impl<D: Degradable<State: Kept>> Stages<D> for WithFallback {
     }
 }
 
-impl<D: Deniable<State: Kept> + Degradable + Clone> Stages<D> for Cached {
+impl<D: Deniable<State: Sharded> + Degradable + Clone> Stages<D> for Cached {
     async fn submit(
         engine: &Arc<Engine>,
         decision: &D,
@@ -248,7 +248,7 @@ impl<D: Deniable<State: Kept> + Degradable + Clone> Stages<D> for Cached {
 
 impl<D> Stages<D> for Waiting
 where
-    D: Waits<State: Kept, Heartbeat: Decision<State: Kept>>,
+    D: Waits<State: Sharded, Heartbeat: Decision<State: Sharded>>,
 {
     async fn submit(
         engine: &Arc<Engine>,
@@ -268,7 +268,7 @@ where
 
 impl<D> Stages<D> for WaitingOrCached
 where
-    D: Waits<State: Kept, Heartbeat: Decision<State: Kept>> + Deniable + Degradable,
+    D: Waits<State: Sharded, Heartbeat: Decision<State: Sharded>> + Deniable + Degradable,
 {
     /// Without a reachable store a call does not wait: the other stages decide.
     async fn submit(
@@ -290,7 +290,7 @@ where
 
 impl<D> Stages<D> for Coalesced
 where
-    D: Joined<State: Kept, Outcome: Clone, Preparation: Decision<State: Kept>>,
+    D: Joined<State: Sharded, Outcome: Clone, Preparation: Decision<State: Sharded>>,
 {
     /// Only a round trip is worth combining requests for.
     async fn submit(

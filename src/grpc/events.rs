@@ -12,7 +12,7 @@ use crate::engine::feed::{Start, Topic, Watcher};
 pub(super) type Events<M> = Pin<Box<dyn Stream<Item = Result<M, Status>> + Send>>;
 
 /// Converts a watcher to a response stream.
-pub(super) fn of<T: Topic>(watcher: Watcher<T>) -> Events<T::Told> {
+pub(super) fn of<T: Topic>(watcher: Watcher<T>) -> Events<T::Message> {
     Box::pin(watcher.into_stream().map(|told| told.map_err(Status::from)))
 }
 

@@ -10,7 +10,7 @@ use crate::decision::{
     script::{self, Script},
     stages, statuses,
     time::{Millis, Timestamp},
-    waiters::{self, Heartbeat, Place, Turn, Waits},
+    waiters::{self, Heartbeat, Proceed, WaitingCall, Waits},
 };
 
 statuses! { ACQUIRE_ACQUIRED = 0, ACQUIRE_REPLAYED = 1, ACQUIRE_HELD = 2 }
@@ -32,7 +32,7 @@ pub struct AcquireLock {
     /// Length of the lease.
     pub lease_duration: Millis,
     /// The ticket of a call that waits.
-    pub place: Option<Place>,
+    pub waiting: Option<WaitingCall>,
 }
 
 impl AcquireLock {
@@ -59,7 +59,7 @@ pub enum Acquisition {
         /// When to ask again; above 0.
         retry_after: Millis,
         /// Whether the call waits, and its ticket number.
-        turn: Turn,
+        turn: Proceed,
     },
 }
 
@@ -75,7 +75,7 @@ impl Decision for AcquireLock {
     }
 
     fn is_unfinished(outcome: &Acquisition) -> bool {
-        AcquireLock::turn(outcome) == Turn::Again
+        AcquireLock::turn(outcome) == Proceed::Again
     }
 
     fn encode(&self, call: &mut Call) {
@@ -84,7 +84,7 @@ impl Decision for AcquireLock {
         waiters::push_tickets_key(call);
         call.bytes(&[self.owner.as_bytes()]);
         call.number(self.lease_duration.0);
-        waiters::push_place(call, self.place.as_ref());
+        waiters::push_waiting(call, self.waiting.as_ref());
     }
 
     fn parse(reply: &mut Reply) -> Result<Acquisition, Error> {
@@ -96,7 +96,7 @@ impl Decision for AcquireLock {
                 Ok(Acquisition::Acquired { lease: Lease::parse(reply)?, replayed: true })
             }
             ACQUIRE_HELD => {
-                let turn = Turn::parse(reply.number()?);
+                let turn = Proceed::parse(reply.number()?);
                 let retry_after = Millis(reply.number()?);
                 Ok(Acquisition::Held { holder: reply.bytes()?.into(), retry_after, turn })
             }
@@ -112,15 +112,15 @@ impl Decision for AcquireLock {
         let owner = self.owner.as_bytes();
         if let Some(tenure) = lock.held_by(owner, None, now) {
             let lease = tenure.lease;
-            if let (Some(queue), Some(place)) = (&mut lock.queue, &self.place) {
-                queue.needs_no_turn(owner, place, 0, &mut Allowance::new(), now);
+            if let (Some(queue), Some(waiting)) = (&mut lock.queue, &self.waiting) {
+                queue.needs_no_turn(owner, waiting, 0, &mut Allowance::new(), now);
             }
             return Acquisition::Acquired { lease, replayed: true };
         }
-        let (free, place) = (lock.free(now), self.place.as_ref());
+        let (free, waiting) = (lock.free(now), self.waiting.as_ref());
         let (queue, allowance) = (&mut lock.queue, &mut Allowance::new());
-        let turn = waiters::take_turn(queue, owner, place, free, false, allowance, now);
-        if turn != Turn::Now {
+        let turn = waiters::take_turn(queue, owner, waiting, free, false, allowance, now);
+        if turn != Proceed::Now {
             let holder = lock.holder(now);
             return Acquisition::Held {
                 holder: holder.map(|held| Bytes::copy_from_slice(&held.owner)).unwrap_or_default(),
@@ -142,8 +142,8 @@ impl Decision for AcquireLock {
 impl Waits for AcquireLock {
     type Heartbeat = HeartbeatLock;
 
-    fn place(&mut self) -> &mut Option<Place> {
-        &mut self.place
+    fn waiting(&mut self) -> &mut Option<WaitingCall> {
+        &mut self.waiting
     }
 
     fn waiter(&self) -> Vec<u8> {
@@ -154,10 +154,10 @@ impl Waits for AcquireLock {
         HeartbeatLock { name: self.name.clone(), heartbeat }
     }
 
-    fn turn(outcome: &Acquisition) -> Turn {
+    fn turn(outcome: &Acquisition) -> Proceed {
         match outcome {
             Acquisition::Held { turn, .. } => *turn,
-            Acquisition::Acquired { .. } => Turn::Now,
+            Acquisition::Acquired { .. } => Proceed::Now,
         }
     }
 

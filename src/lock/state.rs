@@ -6,7 +6,7 @@ use super::Lease;
 use crate::decision::{
     Bin, State,
     time::{Millis, Timestamp},
-    waiters::{self, Hints, Queue},
+    waiters::{self, Queue, WakeUps},
 };
 
 /// How long the record of a lock is stored after its end: for repeats of its release, and so that
@@ -76,7 +76,7 @@ impl State for Lock {
         self.last.is_none() && self.queue.as_ref().is_none_or(|queue| queue.is_empty())
     }
 
-    fn take_hints(&mut self) -> Hints {
-        waiters::take_hints(&mut self.queue)
+    fn take_wake_ups(&mut self) -> WakeUps {
+        waiters::take_wake_ups(&mut self.queue)
     }
 }

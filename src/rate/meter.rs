@@ -12,7 +12,7 @@ use super::{
     rule::{Limit, Rule},
     usage::{self, Usage},
 };
-use crate::decision::{Bin, State, export::text, replay_cache::Memory, time::Timestamp};
+use crate::decision::{Bin, State, export::text, replay_cache::ReplayCache, time::Timestamp};
 
 /// The maximum number of notices that a limit stores: enough for the tiers of a few rules.
 const NOTICES_MAX: usize = 32;
@@ -28,7 +28,7 @@ pub struct Meter {
     /// The last ban, while it counts as a strike.
     pub(super) ban: Option<Box<BanRecord>>,
     /// Answers for repeats, by request id.
-    pub(super) replays: Memory<Answer>,
+    pub(super) replays: ReplayCache<Answer>,
     /// The event of the last decision, which the engine appends to the log of the shard.
     pub(super) event: Option<Box<Event>>,
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::allocation::Range;
-use crate::decision::{Bin, State, replay_cache::Memory, time::Timestamp};
+use crate::decision::{Bin, State, replay_cache::ReplayCache, time::Timestamp};
 
 /// The state of a sequence. It never expires, because its values must not be allocated again.
 #[derive(Debug, Default)]
@@ -13,7 +13,7 @@ pub struct Counter {
     /// The marks of a sequence that reserves values ahead.
     pub(super) marks: Option<Marks>,
     /// Allocated ranges by request id, for repeats; true if the floor was applied.
-    pub(super) replays: Memory<(Range, bool)>,
+    pub(super) replays: ReplayCache<(Range, bool)>,
 }
 
 /// High-water marks.

@@ -160,7 +160,7 @@ impl Capability for Lock {
             Ok(match ask {
                 Ask::Acquire { owner, length } => {
                     let (owner, lease_duration) = (of(owner), Millis(length));
-                    let acquire = AcquireLock { name: lock, owner, lease_duration, place: None };
+                    let acquire = AcquireLock { name: lock, owner, lease_duration, waiting: None };
                     Answer::Acquired(engine.submit(&acquire, deadline()).await?.outcome)
                 }
                 Ask::Renew { owner, token, length } => {

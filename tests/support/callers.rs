@@ -6,7 +6,7 @@ use rand::{Rng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate::decision::{
     time::Millis,
-    waiters::{Heartbeat, Place, Turn, Waits},
+    waiters::{Heartbeat, Proceed, WaitingCall, Waits},
 };
 
 const SERVERS: usize = 3;
@@ -33,10 +33,10 @@ impl Callers {
     }
 
     /// A random place in the queue, or none.
-    pub fn place(&self, random: &mut ChaCha8Rng) -> Option<Place> {
+    pub fn waiting(&self, random: &mut ChaCha8Rng) -> Option<WaitingCall> {
         let number = random.random_range(1..=NUMBERS);
         let known = self.placed.get(&number).filter(|_| random.random_bool(0.5));
-        random.random_bool(0.7).then(|| Place {
+        random.random_bool(0.7).then(|| WaitingCall {
             number,
             ticket: known.map_or(0, |(_, ticket)| *ticket),
             wait: Millis(*[0, 0, 5000, 60_000].choose(random).unwrap()),
@@ -49,8 +49,9 @@ impl Callers {
     /// Records the ticket of a call that has to wait.
     pub fn asked<D: Waits>(&mut self, decision: &D, outcome: &D::Outcome) {
         let mut asked = decision.clone();
-        if let (Some(place), Turn::Waits(ticket)) = (asked.place().take(), D::turn(outcome)) {
-            self.placed.insert(place.number, (decision.waiter().into(), ticket));
+        if let (Some(waiting), Proceed::Waits(ticket)) = (asked.waiting().take(), D::turn(outcome))
+        {
+            self.placed.insert(waiting.number, (decision.waiter().into(), ticket));
         }
     }
 

@@ -9,7 +9,7 @@ use tollgate::{
         persistence::{Change, Changes, Recorded, split_key},
         time::Timestamp,
     },
-    engine::embedded::Kept,
+    engine::embedded::Sharded,
 };
 
 /// Number of decisions between two reads.
@@ -29,7 +29,7 @@ impl Reread {
     /// read back first.
     pub fn decide<D>(&mut self, decision: &D, state: &mut D::State, now: Timestamp) -> D::Outcome
     where
-        D: Decision<State: Kept>,
+        D: Decision<State: Sharded>,
     {
         self.decided += 1;
         // Places of waiting calls are not stored.

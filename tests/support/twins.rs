@@ -17,7 +17,7 @@ use tollgate::{
         export::{Entry, Export, Exported, Import, Source},
         time::{Timestamp, monotonic},
     },
-    engine::{Engine, embedded::Kept},
+    engine::{Engine, embedded::Sharded},
     rate,
 };
 
@@ -93,7 +93,7 @@ impl Twins {
     }
 
     /// Compares the wake-ups of both executors since the last comparison. Returns their number.
-    pub async fn agree_on_hints(&mut self, context: &str) -> usize {
+    pub async fn agree_on_wake_ups(&mut self, context: &str) -> usize {
         let mut native = std::mem::take(&mut *self.told.lock().unwrap());
         let (sink, stream) = self.listener.as_mut().expect("Twins::listening was not used");
         // Messages that were published before the answer to PING arrive before it.
@@ -119,7 +119,7 @@ impl Twins {
     ) -> D::Outcome
     where
         D: Decision,
-        D::State: Kept,
+        D::State: Sharded,
     {
         let (native, redis) = self.both(states, decision).await;
         let now = self.time.now();
@@ -129,7 +129,7 @@ impl Twins {
 
     /// Exports a partition and imports it under another name, on both executors. The export of the
     /// copy must be equal. Returns the number of entries.
-    pub async fn copy<S: Exported + Kept>(
+    pub async fn copy<S: Exported + Sharded>(
         &self,
         states: &mut States<S>,
         [from, to]: [&[u8]; 2],
@@ -149,7 +149,7 @@ impl Twins {
 
     /// The entries of a partition, equal on both executors. The first entry of a part counts. Pages
     /// may differ: Redis reads hashes in no order.
-    async fn exported<S: Exported + Kept>(
+    async fn exported<S: Exported + Sharded>(
         &self,
         states: &mut States<S>,
         partition: &[u8],
@@ -191,7 +191,7 @@ impl Twins {
     ) -> (D::Outcome, Result<D::Outcome, Error>)
     where
         D: Decision,
-        D::State: Kept,
+        D::State: Sharded,
     {
         let native = self.native(states, decision);
         let deadline = monotonic() + PATIENCE;
@@ -207,7 +207,7 @@ impl Twins {
     ) -> Vec<D::Outcome>
     where
         D: Decision,
-        D::State: Kept,
+        D::State: Sharded,
     {
         let native: Vec<_> = decisions.iter().map(|d| self.native(states, d)).collect();
         let deadline = monotonic() + PATIENCE;
@@ -222,7 +222,7 @@ impl Twins {
 
     fn native<D: Decision>(&self, states: &mut States<D::State>, decision: &D) -> D::Outcome
     where
-        D::State: Kept,
+        D::State: Sharded,
     {
         let now = Timestamp(self.time.now());
         let state = states.entry(decision.partition().into()).or_default();
@@ -231,7 +231,7 @@ impl Twins {
         let event = state.take_event().map(|event| event as Box<dyn Any>);
         let event = event.map(|event| event.downcast().expect("an event of a rate"));
         self.events.lock().unwrap().extend(event.map(|event| (decision.tag().into(), *event, now)));
-        let told = state.take_hints().into_iter();
+        let told = state.take_wake_ups().into_iter();
         self.told.lock().unwrap().extend(told.map(|(channel, call)| (channel.to_string(), call)));
         native
     }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::AdmitTask;
 use crate::{
     admission::{Lease, RevokeTask, TaskName, Usage, small},
-    decision::{Reply, error::Error, names::Name, time::Millis, waiters::Turn},
+    decision::{Reply, error::Error, names::Name, time::Millis, waiters::Proceed},
 };
 
 /// The answer, and the use of the pool.
@@ -36,7 +36,7 @@ pub enum AdmitDecision {
         /// When to ask again; above 0.
         retry_after: Millis,
         /// Whether the call waits, and its ticket number.
-        turn: Turn,
+        turn: Proceed,
         /// Time until a lease expires and frees the slot that the task needs, in µs and without
         /// spreading. 0 if the task waits for something else.
         room_in: u64,

@@ -6,7 +6,7 @@ use crate::{
     decision::{
         denial::{Deniable, Effect},
         time::{Millis, Timestamp},
-        waiters::Turn,
+        waiters::Proceed,
     },
 };
 
@@ -27,7 +27,7 @@ impl Deniable for AdmitTask {
     /// and only the store knows the next queued task of a device.
     fn kind(&self) -> Option<u64> {
         let can_be =
-            self.place.is_none() && self.task.is_some() && self.settings.denial_cache.0 > 0;
+            self.waiting.is_none() && self.task.is_some() && self.settings.denial_cache.0 > 0;
         can_be.then_some(0)
     }
 
@@ -39,7 +39,7 @@ impl Deniable for AdmitTask {
         match outcome.decision {
             // Without `room_in` a slot is free and belongs to a waiter; that can change at any
             // moment.
-            AdmitDecision::Full { turn: Turn::Refused, room_in, .. } if room_in > 0 => {
+            AdmitDecision::Full { turn: Proceed::Refused, room_in, .. } if room_in > 0 => {
                 let full = FullPool { settings: self.settings, usage: outcome.usage, room_in };
                 Some((full, room_in.min(self.settings.denial_cache.micros())))
             }
@@ -53,7 +53,7 @@ impl Deniable for AdmitTask {
         }
         let room_in = denial.room_in.saturating_sub(passed).max(1);
         let retry_after = self.spread(room_in, now);
-        let decision = AdmitDecision::Full { retry_after, turn: Turn::Refused, room_in };
+        let decision = AdmitDecision::Full { retry_after, turn: Proceed::Refused, room_in };
         Some(Admission { decision, usage: denial.usage })
     }
 }

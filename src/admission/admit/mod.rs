@@ -26,7 +26,7 @@ use crate::decision::{
     script::{self, Script},
     stages, statuses,
     time::{Millis, Timestamp},
-    waiters::{self, Place, Turn},
+    waiters::{self, Proceed, WaitingCall},
 };
 
 statuses! {
@@ -68,7 +68,7 @@ pub struct AdmitTask {
     /// The pool's configured settings, without run-time overrides.
     pub settings: Settings,
     /// The ticket of a call that waits.
-    pub place: Option<Place>,
+    pub waiting: Option<WaitingCall>,
 }
 
 impl AdmitTask {
@@ -135,7 +135,7 @@ impl AdmitTask {
             // the slot ends; until then the slot cannot pass to another task.
             Some(task) if task.holds_slot(now) && task.is_over(settings, now) => {
                 let retry_after = self.spread(task.slot_end.0 - now.0, now);
-                Some(AdmitDecision::Full { retry_after, turn: Turn::Refused, room_in: 0 })
+                Some(AdmitDecision::Full { retry_after, turn: Proceed::Refused, room_in: 0 })
             }
             _ => None,
         }
@@ -144,7 +144,7 @@ impl AdmitTask {
     /// The decision under the settings in force. First reclaims ended leases within the allowance.
     fn rule(&self, pool: &mut Pool, settings: &Settings, now: Timestamp) -> AdmitDecision {
         const AGAIN: AdmitDecision =
-            AdmitDecision::Full { retry_after: Millis(1), turn: Turn::Again, room_in: 0 };
+            AdmitDecision::Full { retry_after: Millis(1), turn: Proceed::Again, room_in: 0 };
         let mut allowance = Allowance::new();
         let ended = pool.reclaim(settings, &mut allowance, now) as u32;
         let waiter = self.member();
@@ -174,15 +174,15 @@ impl AdmitTask {
         let free = capacity.saturating_sub(in_use);
         // A call that is answered already, or that reuses its slot, needs no ticket.
         let turn = if answer.is_some() || own == 1 && has_room {
-            if let (Some(queue), Some(place)) = (&mut pool.queue, &self.place) {
-                queue.needs_no_turn(&waiter, place, free, &mut allowance, now);
+            if let (Some(queue), Some(waiting)) = (&mut pool.queue, &self.waiting) {
+                queue.needs_no_turn(&waiter, waiting, free, &mut allowance, now);
             }
-            Turn::Now
+            Proceed::Now
         } else {
-            let place = self.place.as_ref();
+            let waiting = self.waiting.as_ref();
             let queue = &mut pool.queue;
             let barging = settings.barging;
-            waiters::take_turn(queue, &waiter, place, free, barging, &mut allowance, now)
+            waiters::take_turn(queue, &waiter, waiting, free, barging, &mut allowance, now)
         };
         if let Some(answer) = answer {
             // This call returns the lease of an earlier one, which may still wait for replicas.
@@ -192,7 +192,7 @@ impl AdmitTask {
             }
             return answer;
         }
-        if turn != Turn::Now {
+        if turn != Proceed::Now {
             // `None` if a slot is free but belongs to a waiter.
             let room = pool.makes_room(capacity).map(|end| end.0 - now.0);
             let retry_after = self.spread(room.unwrap_or(KEPT_RETRY_MICROS), now);
@@ -219,14 +219,14 @@ impl AdmitTask {
         pool.last_token = lease.token;
         // A new lease in the slot of an earlier lease must not be revoked: that would free the slot
         // while the earlier holder may still run.
-        let is_told = settings.acknowledgement.is_needed()
+        let is_disclosed = settings.acknowledgement.is_needed()
             && task.as_ref().is_some_and(|task| task.holds_slot(now));
         let mut queued = task.and_then(|task| task.queued);
         if let Some(queued) = &mut queued {
             queued.attempt += 1;
         }
         let forget = if queued.is_some() { NEVER } else { forget };
-        let task = Task { lease, slot_end, forget, state: TaskState::Leased, is_told, queued };
+        let task = Task { lease, slot_end, forget, state: TaskState::Leased, is_disclosed, queued };
         let answer = admitted(member, &task, false);
         let member = pool.put(member, task.clone(), now);
         pool.log_task(EventKind::Admitted, member, &task, None, settings, now);
@@ -266,7 +266,7 @@ impl Decision for AdmitTask {
     }
 
     fn is_unfinished(admission: &Admission) -> bool {
-        matches!(admission.decision, AdmitDecision::Full { turn: Turn::Again, .. })
+        matches!(admission.decision, AdmitDecision::Full { turn: Proceed::Again, .. })
     }
 
     fn is_new(&self, pool: &Pool, now: Timestamp) -> bool {
@@ -317,7 +317,7 @@ impl Decision for AdmitTask {
         call.bytes(&[task]);
         call.optional(self.lease_duration.map(|duration| duration.0));
         call.number(self.seed());
-        waiters::push_place(call, self.place.as_ref());
+        waiters::push_waiting(call, self.waiting.as_ref());
     }
 
     fn parse(reply: &mut Reply) -> Result<Admission, Error> {
@@ -331,7 +331,7 @@ impl Decision for AdmitTask {
             },
             ADMIT_FULL => {
                 let retry_after = Millis(reply.number()?);
-                let turn = Turn::parse(reply.number()?);
+                let turn = Proceed::parse(reply.number()?);
                 AdmitDecision::Full { retry_after, turn, room_in: reply.number()? }
             }
             ADMIT_NO_TASK => AdmitDecision::NoTask,

@@ -5,15 +5,15 @@ use crate::{
     admission::HeartbeatPool,
     decision::{
         time::Millis,
-        waiters::{Heartbeat, Place, Turn, Waits},
+        waiters::{Heartbeat, Proceed, WaitingCall, Waits},
     },
 };
 
 impl Waits for AdmitTask {
     type Heartbeat = HeartbeatPool;
 
-    fn place(&mut self) -> &mut Option<Place> {
-        &mut self.place
+    fn waiting(&mut self) -> &mut Option<WaitingCall> {
+        &mut self.waiting
     }
 
     fn waiter(&self) -> Vec<u8> {
@@ -24,10 +24,10 @@ impl Waits for AdmitTask {
         HeartbeatPool { pool: self.pool.clone(), settings: self.settings, heartbeat }
     }
 
-    fn turn(outcome: &Admission) -> Turn {
+    fn turn(outcome: &Admission) -> Proceed {
         match outcome.decision {
             AdmitDecision::Full { turn, .. } => turn,
-            _ => Turn::Now,
+            _ => Proceed::Now,
         }
     }
 

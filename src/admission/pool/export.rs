@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{
     Member, NEVER, Pool,
-    record::{DUE, Kept, TASK},
+    record::{DUE, TASK, TaskRecord},
 };
 use crate::{
     admission::{Lease, Outcome, Overrides, Queued, Standing, Task, TaskState},
@@ -101,7 +101,7 @@ impl Exported for Pool {
     }
 
     fn reconcile(entries: &mut Vec<Entry>) {
-        let tasks = entries.iter().filter_map(|entry| entry.read::<Kept<Task>>(TASK));
+        let tasks = entries.iter().filter_map(|entry| entry.read::<TaskRecord<Task>>(TASK));
         let given = tasks.map(|kept| kept.task.lease.token).max().unwrap_or(0);
         if entries.iter().all(|entry| !entry.part.is_empty()) && given > 0 {
             entries.insert(0, Entry::new(&[], &(Overrides::default(), 0u64)));
@@ -116,12 +116,12 @@ impl Exported for Pool {
     fn page(&self, export: &Export<Pool>, now: Timestamp) -> Page {
         let Source { letter, name } = &export.source;
         let entry = |member: &[u8], task: &Task| {
-            let is_told = task.is_told && task.state == TaskState::Leased;
+            let is_disclosed = task.is_disclosed && task.state == TaskState::Leased;
             let is_ended =
                 task.state == TaskState::Leased && !self.leases.contains(task.slot_end, member);
             Entry::new(
                 &[&[TASK], member],
-                &Kept { task: Task { is_told, ..task.clone() }, is_ended },
+                &TaskRecord { task: Task { is_disclosed, ..task.clone() }, is_ended },
             )
         };
         match *letter {
@@ -142,7 +142,7 @@ impl Exported for Pool {
                 let leases = self.leases(after).filter(|(_, task)| task.slot_end > now);
                 let entries = leases.map(|(member, task)| {
                     let lost =
-                        Kept { task: unrecorded(task.lease, task.slot_end), is_ended: false };
+                        TaskRecord { task: unrecorded(task.lease, task.slot_end), is_ended: false };
                     ((member, task), Entry::new(&[&[TASK], member], &lost))
                 });
                 Page::first(entries, |(member, task)| position(member, task))
@@ -195,7 +195,7 @@ impl Exported for Pool {
             (self.overrides, self.last_token) = (overrides, last_token.max(self.last_token));
             return Ok(());
         };
-        let Kept { task, is_ended } = decode::<Kept<Task>>(value)?;
+        let TaskRecord { task, is_ended } = decode::<TaskRecord<Task>>(value)?;
         if task.forget <= now {
             return Ok(());
         }
@@ -223,7 +223,7 @@ impl Exported for Pool {
 /// The task of a lease whose record is missing: it is forgotten with its slot.
 fn unrecorded(lease: Lease, slot_end: Timestamp) -> Task {
     let (state, forget) = (TaskState::Leased, slot_end);
-    Task { lease, slot_end, forget, state, is_told: false, queued: None }
+    Task { lease, slot_end, forget, state, is_disclosed: false, queued: None }
 }
 
 /// The position of a lease in `leases`: its slot end in 16 digits, and its member.
@@ -265,7 +265,7 @@ fn parse_task(reply: &mut Reply) -> Result<Entry, Error> {
     let unknown =
         |what: &[u8]| Err(Error::Corrupt(format!("unknown state {}", what.escape_ascii())));
     let (member, state) = (reply.bytes()?, reply.bytes()?);
-    let (is_told, is_listed) = (reply.number()? != 0, reply.number()? != 0);
+    let (is_disclosed, is_listed) = (reply.number()? != 0, reply.number()? != 0);
     let lease = Lease::parse(reply)?;
     let (slot_end, forget) = (Timestamp(reply.number()?), time(reply.number()?).unwrap_or(NEVER));
     let (outcome, text) = (reply.number()?, reply.bytes()?.into());
@@ -294,13 +294,16 @@ fn parse_task(reply: &mut Reply) -> Result<Entry, Error> {
         other => return unknown(other),
     };
     let is_ended = state == TaskState::Leased && !is_listed;
-    let task = Task { lease, slot_end, forget, state, is_told, queued };
-    Ok(Entry::new(&[&[TASK], &member], &Kept { task, is_ended }))
+    let task = Task { lease, slot_end, forget, state, is_disclosed, queued };
+    Ok(Entry::new(&[&[TASK], &member], &TaskRecord { task, is_ended }))
 }
 
 /// The arguments of a task.
-fn task_arguments(parts: Parts, member: &[u8], kept: Kept<Task>) -> Parts {
-    let Kept { task: Task { lease, slot_end, forget, state, is_told, queued }, is_ended } = kept;
+fn task_arguments(parts: Parts, member: &[u8], kept: TaskRecord<Task>) -> Parts {
+    let TaskRecord {
+        task: Task { lease, slot_end, forget, state, is_disclosed, queued },
+        is_ended,
+    } = kept;
     let is_leased = state == TaskState::Leased;
     let (letter, rest): (&[u8], Vec<u8>) = match state {
         TaskState::New => (b"N", Vec::new()),
@@ -315,7 +318,8 @@ fn task_arguments(parts: Parts, member: &[u8], kept: Kept<Task>) -> Parts {
     let forget = if forget == NEVER { 0 } else { forget.0 };
     let times = [lease.token, lease.grant.0, lease.expire.0, slot_end.0, forget];
     let parts = parts.bytes(b"t").numbers([0]).empty(5, b"").bytes(member).bytes(letter);
-    let parts = parts.numbers([(is_told && is_leased).into(), (is_leased && !is_ended).into()]);
+    let parts =
+        parts.numbers([(is_disclosed && is_leased).into(), (is_leased && !is_ended).into()]);
     let parts = parts.packed(&times).bytes(&rest);
     match queued {
         None => parts.bytes(b"").packed(&[0; 3]).bytes(b""),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     NEVER, Pool, device_and_task,
     export::Head,
-    record::{DUE, Kept, TASK},
+    record::{DUE, TASK, TaskRecord},
 };
 use crate::{
     admission::{Lease, Outcome, Overrides, Queued, Standing, Task, TaskState},
@@ -82,8 +82,8 @@ impl PoolLine {
 impl TaskLine {
     /// The line of a task record.
     pub(crate) fn of(pool: &[u8], member: &[u8], value: &[u8]) -> Result<TaskLine, Unreadable> {
-        let Kept { task, is_ended } = decode::<Kept<Task>>(value)?;
-        let Task { lease, slot_end, forget, state, is_told, queued } = task;
+        let TaskRecord { task, is_ended } = decode::<TaskRecord<Task>>(value)?;
+        let Task { lease, slot_end, forget, state, is_disclosed, queued } = task;
         let (state, succeeded, text) = match state {
             TaskState::New => (StateName::New, None, Box::default()),
             TaskState::Leased => (StateName::Leased, None, Box::default()),
@@ -103,7 +103,7 @@ impl TaskLine {
             lease,
             slot_end,
             forget: (forget != NEVER).then_some(forget),
-            told: is_told && is_leased,
+            told: is_disclosed && is_leased,
             listed: is_leased && !is_ended,
             succeeded,
             text: Text(text.into()),
@@ -129,7 +129,7 @@ impl TaskLine {
                 StateName::Evicted => TaskState::Evicted { reason: text() },
                 StateName::Completed => TaskState::Completed { outcome, result: text() },
             },
-            is_told: self.told,
+            is_disclosed: self.told,
             queued: self.queued.clone(),
         }
     }
@@ -215,7 +215,7 @@ impl EntryLine for TaskLine {
         let member = [&self.device.0[..], &[SEPARATOR], &self.task.0].concat();
         let is_ended = self.state == StateName::Leased && !self.listed;
         to.of::<Pool>(&self.pool.0);
-        to.put(&[&[TASK], &member], &Kept { task: self.task(), is_ended });
+        to.put(&[&[TASK], &member], &TaskRecord { task: self.task(), is_ended });
         if let Some(due) = self.due() {
             to.put(&[&[DUE], &member], &due);
         }

@@ -16,7 +16,7 @@ use crate::decision::{
     incremental_map::IncrementalMap,
     persistence::Touched,
     time::Timestamp,
-    waiters::{self, Hints, Queue},
+    waiters::{self, Queue, WakeUps},
 };
 use backlog::Backlog;
 pub(super) use backlog::{Line, device_and_task};
@@ -150,7 +150,7 @@ impl Pool {
     /// Marks the lease of a task as returned to another call, so that it is not revoked.
     pub(super) fn note_told(&mut self, member: &[u8]) {
         if let Some(task) = self.tasks.get_mut(member) {
-            task.is_told = true;
+            task.is_disclosed = true;
             self.touched.note(&[&[record::TASK], member]);
         }
     }
@@ -260,8 +260,8 @@ impl State for Pool {
             && self.queue.as_ref().is_none_or(|queue| queue.is_empty())
     }
 
-    fn take_hints(&mut self) -> Hints {
-        waiters::take_hints(&mut self.queue)
+    fn take_wake_ups(&mut self) -> WakeUps {
+        waiters::take_wake_ups(&mut self.queue)
     }
 }
 

@@ -25,7 +25,7 @@ const LAPSED: u8 = b'l';
 
 /// The persisted form of a task record.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Kept<T> {
+pub(super) struct TaskRecord<T> {
     pub(super) task: T,
     /// Whether the expiry of its last lease is logged.
     pub(super) is_ended: bool,
@@ -82,7 +82,7 @@ impl Recorded for Pool {
             let (letter, member) = split_part(&part);
             match self.tasks.get_key_value(member).filter(|_| letter == TASK) {
                 Some((member, task)) => {
-                    to.put(&[&part], &Kept { task, is_ended: self.is_ended(member, task) });
+                    to.put(&[&part], &TaskRecord { task, is_ended: self.is_ended(member, task) });
                 }
                 None if letter == EVENT => to.clear(&[&part]),
                 None if letter == LAPSED && self.is_listed(member) => to.put(&[&part], &()),
@@ -104,7 +104,7 @@ impl Recorded for Pool {
         match split_part(part) {
             (0, _) => (self.overrides, self.last_token) = decode(value)?,
             (TASK, member) => {
-                let Kept { task, is_ended } = decode::<Kept<Task>>(value)?;
+                let TaskRecord { task, is_ended } = decode::<TaskRecord<Task>>(value)?;
                 let member = Member::from(member);
                 let restoring = self.restoring.get_or_insert_default();
                 restoring.0.push((member.clone(), is_ended));

@@ -5,7 +5,7 @@ use crate::{
 };
 
 fn leased(lease: Lease, slot_end: Timestamp, forget: Timestamp) -> Task {
-    Task { lease, slot_end, forget, state: TaskState::Leased, is_told: false, queued: None }
+    Task { lease, slot_end, forget, state: TaskState::Leased, is_disclosed: false, queued: None }
 }
 
 #[test]

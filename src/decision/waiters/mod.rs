@@ -26,14 +26,14 @@ use crate::decision::{
 };
 
 pub use heartbeat::{Heartbeat, HeartbeatAnswer};
-pub use queue::{Hints, Queue, Turn};
+pub use queue::{Proceed, Queue, WakeUps};
 
 /// The longest time that a call may wait.
 pub const WAIT_MAX: Millis = Millis::from_secs(60);
 
 /// The ticket of a waiting call, as the call states it with each try.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct WaitingCall {
     /// The number of the call, unique on its server. Wake-ups name it.
     pub number: u64,
     /// The ticket number from the previous answer; 0 before the first. A ticket that the queue has
@@ -50,7 +50,7 @@ pub struct Place {
     pub channel: Arc<str>,
 }
 
-impl Place {
+impl WaitingCall {
     /// Whether the call waits for capacity.
     fn waits(&self) -> bool {
         self.wait.0 > 0
@@ -73,14 +73,14 @@ pub trait Waits: Decision + Clone {
     type Heartbeat: Decision<Outcome = HeartbeatAnswer> + Clone;
 
     /// The ticket that the decision is sent with; `None` if the call does not wait.
-    fn place(&mut self) -> &mut Option<Place>;
+    fn waiting(&mut self) -> &mut Option<WaitingCall>;
     /// The name of the waiter in the queue, such as device and task. One waiter has at most one
     /// ticket.
     fn waiter(&self) -> Vec<u8>;
     /// The heartbeat decision for the queue that this decision waits in.
     fn heartbeat(&self, heartbeat: Heartbeat) -> Self::Heartbeat;
     /// Whether the waiter may proceed, according to the outcome.
-    fn turn(outcome: &Self::Outcome) -> Turn;
+    fn turn(outcome: &Self::Outcome) -> Proceed;
     /// When the next lease expires, which may free a slot for a waiter.
     fn frees_in(outcome: &Self::Outcome) -> Option<Millis>;
 }
@@ -97,8 +97,8 @@ pub(crate) fn push_tickets_key(call: &mut Call) {
 }
 
 /// Appends a ticket as `number ticket wait_ms keep_ms kept_ms channel`; empty for none.
-pub(crate) fn push_place(call: &mut Call, place: Option<&Place>) {
-    let text = place.map(|Place { number, ticket, wait, ticket_kept, keep, channel }| {
+pub(crate) fn push_waiting(call: &mut Call, waiting: Option<&WaitingCall>) {
+    let text = waiting.map(|WaitingCall { number, ticket, wait, ticket_kept, keep, channel }| {
         format!("{number} {ticket} {} {} {} {channel}", wait.0, keep.0, ticket_kept.0)
     });
     call.bytes(&[text.unwrap_or_default().as_bytes()]);
@@ -108,18 +108,20 @@ pub(crate) fn push_place(call: &mut Call, place: Option<&Place>) {
 pub(crate) fn take_turn(
     queue: &mut Option<Box<Queue>>,
     waiter: &[u8],
-    place: Option<&Place>,
+    waiting: Option<&WaitingCall>,
     free: u32,
     barging: bool,
     allowance: &mut Allowance,
     now: Timestamp,
-) -> Turn {
+) -> Proceed {
     match queue {
-        None if free > 0 => Turn::Now,
-        None if place.is_none_or(|place| !place.waits() && !place.leaves()) => Turn::Refused,
+        None if free > 0 => Proceed::Now,
+        None if waiting.is_none_or(|waiting| !waiting.waits() && !waiting.leaves()) => {
+            Proceed::Refused
+        }
         queue => {
             let queue = queue.get_or_insert_default();
-            queue.take_turn(waiter, place, free, barging, allowance, now)
+            queue.take_turn(waiter, waiting, free, barging, allowance, now)
         }
     }
 }
@@ -144,8 +146,8 @@ pub(crate) fn count(queue: &mut Option<Box<Queue>>, free: u32, now: Timestamp) -
 }
 
 /// Takes the wake-ups of a queue, and drops the queue if it is empty.
-pub(crate) fn take_hints(queue: &mut Option<Box<Queue>>) -> Hints {
-    let hints = queue.as_mut().map(|queue| queue.take_hints()).unwrap_or_default();
+pub(crate) fn take_wake_ups(queue: &mut Option<Box<Queue>>) -> WakeUps {
+    let wake_ups = queue.as_mut().map(|queue| queue.take_wake_ups()).unwrap_or_default();
     queue.take_if(|queue| queue.is_vacant());
-    hints
+    wake_ups
 }

@@ -8,14 +8,14 @@ use std::{
     sync::Arc,
 };
 
-use super::Place;
+use super::WaitingCall;
 use crate::decision::{
     Allowance,
     time::{Millis, Timestamp},
 };
 
 /// Only this many waiters that may proceed get a wake-up; the next ones follow as these take slots.
-const HINT_MAX: u32 = 100;
+const WAKE_UPS_MAX: u32 = 100;
 /// The maximum number of waiters in one answer to a heartbeat.
 const TURNS_MAX: usize = 100;
 /// A slot that expires this soon may expire before the next heartbeat.
@@ -26,17 +26,17 @@ const SLACK: Millis = Millis::from_secs(1);
 type Waiter = Arc<[u8]>;
 
 /// Wake-ups: the channel of the waiter's server, and the number of its call.
-pub type Hints = Vec<(Arc<str>, u64)>;
+pub type WakeUps = Vec<(Arc<str>, u64)>;
 
 /// The tickets of a partition, and the wake-ups to send.
 ///
-/// Invariant: while n slots are free, the first `min(n, HINT_MAX)` waiters have been sent a
+/// Invariant: while n slots are free, the first `min(n, WAKE_UPS_MAX)` waiters have been sent a
 /// wake-up. The methods below count these waiters, minus those that they remove, as `told`.
 #[derive(Debug, Default)]
 pub struct Queue {
     /// Waiters by ticket number.
     order: BTreeSet<(u64, Waiter)>,
-    places: HashMap<Waiter, Held>,
+    held: HashMap<Waiter, Held>,
     /// Servers by channel, and until when each is considered alive.
     servers: HashMap<Arc<str>, Timestamp>,
     /// The channels of servers that lost a dead ticket since their last heartbeat.
@@ -45,7 +45,7 @@ pub struct Queue {
     /// reservation. They hold no position. Empty in the embedded engine, which ends with its
     /// server.
     tickets: HashMap<Waiter, (u64, Timestamp)>,
-    hints: Hints,
+    wake_ups: WakeUps,
 }
 
 #[derive(Debug)]
@@ -63,7 +63,7 @@ struct Held {
 
 /// Whether a caller may take a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum Proceed {
     /// It may.
     Now,
     /// It may not, and the call does not wait.
@@ -74,13 +74,13 @@ pub enum Turn {
     Waits(u64),
 }
 
-impl Turn {
+impl Proceed {
     /// Reads the ticket number in the reply of a refusal: 0 and 1 are not ticket numbers.
-    pub(crate) fn parse(ticket: u64) -> Turn {
+    pub(crate) fn parse(ticket: u64) -> Proceed {
         match ticket {
-            0 => Turn::Refused,
-            1 => Turn::Again,
-            ticket => Turn::Waits(ticket),
+            0 => Proceed::Refused,
+            1 => Proceed::Again,
+            ticket => Proceed::Waits(ticket),
         }
     }
 }
@@ -103,12 +103,12 @@ impl Queue {
 
     /// Whether a waiter has a ticket.
     pub(crate) fn holds(&self, waiter: &[u8]) -> bool {
-        self.places.contains_key(waiter)
+        self.held.contains_key(waiter)
     }
 
     /// Takes the wake-ups produced since the last call.
-    pub fn take_hints(&mut self) -> Hints {
-        std::mem::take(&mut self.hints)
+    pub fn take_wake_ups(&mut self) -> WakeUps {
+        std::mem::take(&mut self.wake_ups)
     }
 
     /// Decides whether a caller may take one of the free slots. A waiter proceeds if its rank is
@@ -117,63 +117,63 @@ impl Queue {
     pub(crate) fn take_turn(
         &mut self,
         waiter: &[u8],
-        place: Option<&Place>,
+        waiting: Option<&WaitingCall>,
         free: u32,
         barging: bool,
         allowance: &mut Allowance,
         now: Timestamp,
-    ) -> Turn {
-        let stays = place.filter(|place| place.waits());
-        let leaves = place.filter(|place| place.leaves());
-        let asked = place.map_or(0, |place| self.claim_ticket(waiter, place, now));
+    ) -> Proceed {
+        let stays = waiting.filter(|waiting| waiting.waits());
+        let leaves = waiting.filter(|waiting| waiting.leaves());
+        let asked = waiting.map_or(0, |waiting| self.claim_ticket(waiter, waiting, now));
         match (self.is_empty(), stays.or(leaves)) {
-            (true, _) if free > 0 => return Turn::Now,
-            (true, None) => return Turn::Refused,
+            (true, _) if free > 0 => return Proceed::Now,
+            (true, None) => return Proceed::Refused,
             _ => {}
         }
         // Read before `leave` removes it: a call that leaves reserves this number.
-        let held_ticket = self.places.get(waiter).map(|held| held.ticket);
-        let ticket = stays.map(|place| self.enter(waiter, place, asked, now));
+        let held_ticket = self.held.get(waiter).map(|held| held.ticket);
+        let ticket = stays.map(|waiting| self.enter(waiter, waiting, asked, now));
         let (reaped, more) = self.reap(allowance, now);
-        let mut told = free.min(HINT_MAX).saturating_sub(reaped);
+        let mut told = free.min(WAKE_UPS_MAX).saturating_sub(reaped);
         let rank = self.rank_below(waiter, free);
         // A caller without a ticket comes after all waiters.
-        let free_for_all = (self.len() as u32) < free && !self.places.contains_key(waiter);
+        let free_for_all = (self.len() as u32) < free && !self.held.contains_key(waiter);
         let turn = rank.is_some() || free_for_all || barging && free > 0;
         let mut is_elsewhere = false;
-        if let Some(held) = self.places.get(waiter) {
+        if let Some(held) = self.held.get(waiter) {
             let (number, channel) = (held.number, held.channel.clone());
-            is_elsewhere = !place.is_some_and(|place| place.is_of(number, &channel));
+            is_elsewhere = !waiting.is_some_and(|waiting| waiting.is_of(number, &channel));
             if turn || !is_elsewhere && stays.is_none() {
                 told = self.leave(waiter, number, &channel, told);
                 if is_elsewhere {
                     // Another call of the same waiter: wake it, so that it gets the same lease.
-                    self.hints.push((channel, number));
+                    self.wake_ups.push((channel, number));
                 }
             }
         }
         // The caller takes one of the free slots; wake the waiters for the others. If dead tickets
         // remain, the decision that removes them wakes.
         if !more {
-            self.hint(told, if turn { free - 1 } else { free });
+            self.wake(told, if turn { free - 1 } else { free });
         }
         // The server shuts down: reserve the ticket number for a call at another server.
-        if let Some(place) = leaves.filter(|_| !turn && !is_elsewhere) {
+        if let Some(waiting) = leaves.filter(|_| !turn && !is_elsewhere) {
             let asked = Some(asked).filter(|ticket| *ticket > 0);
             let ticket = held_ticket.or(asked).unwrap_or_else(|| self.next_ticket(now));
-            self.tickets.insert(waiter.into(), (ticket, now.after(place.ticket_kept)));
+            self.tickets.insert(waiter.into(), (ticket, now.after(waiting.ticket_kept)));
         }
         match (turn, ticket) {
-            (true, _) => Turn::Now,
-            (false, Some(ticket)) => Turn::Waits(ticket),
-            (false, None) if free > 0 && more => Turn::Again,
-            (false, None) => Turn::Refused,
+            (true, _) => Proceed::Now,
+            (false, Some(ticket)) => Proceed::Waits(ticket),
+            (false, None) if free > 0 && more => Proceed::Again,
+            (false, None) => Proceed::Refused,
         }
     }
 
     /// The number of waiters. Dead tickets at the front are removed and not counted.
     pub(crate) fn count(&mut self, free: u32, now: Timestamp) -> usize {
-        self.reap_and_hint(free.min(HINT_MAX), free, &mut Allowance::new(), now);
+        self.reap_and_wake(free.min(WAKE_UPS_MAX), free, &mut Allowance::new(), now);
         self.len()
     }
 
@@ -181,21 +181,21 @@ impl Queue {
     pub(crate) fn needs_no_turn(
         &mut self,
         waiter: &[u8],
-        place: &Place,
+        waiting: &WaitingCall,
         free: u32,
         allowance: &mut Allowance,
         now: Timestamp,
     ) {
         if !self.is_empty() {
-            let told = self.leave(waiter, place.number, &place.channel, free.min(HINT_MAX));
-            self.reap_and_hint(told, free, allowance, now);
+            let told = self.leave(waiter, waiting.number, &waiting.channel, free.min(WAKE_UPS_MAX));
+            self.reap_and_wake(told, free, allowance, now);
         }
     }
 
     /// Wakes waiters after the number of free slots grew from `was_free` to `free`.
     pub(crate) fn hand_on(&mut self, was_free: u32, free: u32, now: Timestamp) {
         if free > was_free {
-            self.reap_and_hint(was_free.min(HINT_MAX), free, &mut Allowance::new(), now);
+            self.reap_and_wake(was_free.min(WAKE_UPS_MAX), free, &mut Allowance::new(), now);
         }
     }
 
@@ -203,7 +203,7 @@ impl Queue {
     /// The waiter then learns the time, and its server sends a heartbeat at that moment.
     pub(super) fn tell_end(&mut self, end: Timestamp, now: Timestamp) {
         if end <= now.after(SOON) {
-            self.hint(0, 1);
+            self.wake(0, 1);
         }
     }
 
@@ -218,14 +218,14 @@ impl Queue {
         free: u32,
         now: Timestamp,
     ) -> Option<(bool, bool)> {
-        let told = free.min(HINT_MAX);
+        let told = free.min(WAKE_UPS_MAX);
         let told = gone.map_or(told, |(waiter, number)| self.leave(waiter, number, channel, told));
         if self.is_empty() {
             return None;
         }
         let known = !self.lost.remove(channel) && self.knows(channel, now);
         self.servers.insert(channel.clone(), now.after(keep));
-        let more = self.reap_and_hint(told, free, &mut Allowance::new(), now);
+        let more = self.reap_and_wake(told, free, &mut Allowance::new(), now);
         Some((known, more))
     }
 
@@ -234,11 +234,11 @@ impl Queue {
     pub(super) fn turns(&mut self, channel: &str, free: u32) -> Vec<(u64, Box<[u8]>)> {
         let mut own = Vec::new();
         for (_, waiter) in self.order.iter().take(TURNS_MAX.min(free as usize)) {
-            match self.places.get(waiter) {
+            match self.held.get(waiter) {
                 Some(held) if *held.channel == *channel => {
                     own.push((held.number, (**waiter).into()));
                 }
-                Some(held) => self.hints.push((held.channel.clone(), held.number)),
+                Some(held) => self.wake_ups.push((held.channel.clone(), held.number)),
                 None => {}
             }
         }
@@ -247,13 +247,13 @@ impl Queue {
 
     /// The ticket number that a call asks with: its own, or the one reserved for its waiter. The
     /// reservation ends.
-    fn claim_ticket(&mut self, waiter: &[u8], place: &Place, now: Timestamp) -> u64 {
-        if place.ticket != 0 && !place.leaves() {
-            return place.ticket;
+    fn claim_ticket(&mut self, waiter: &[u8], waiting: &WaitingCall, now: Timestamp) -> u64 {
+        if waiting.ticket != 0 && !waiting.leaves() {
+            return waiting.ticket;
         }
         match self.tickets.remove(waiter) {
-            Some((kept, until)) if place.ticket == 0 && until > now => kept,
-            _ => place.ticket,
+            Some((kept, until)) if waiting.ticket == 0 && until > now => kept,
+            _ => waiting.ticket,
         }
     }
 
@@ -264,24 +264,24 @@ impl Queue {
 
     /// Enters a ticket or extends the existing one; returns its number. A new ticket gets the
     /// number `asked`, or the next one if that is 0.
-    fn enter(&mut self, waiter: &[u8], place: &Place, asked: u64, now: Timestamp) -> u64 {
-        let (waiter, ticket) = match self.places.remove_entry(waiter) {
+    fn enter(&mut self, waiter: &[u8], waiting: &WaitingCall, asked: u64, now: Timestamp) -> u64 {
+        let (waiter, ticket) = match self.held.remove_entry(waiter) {
             Some((waiter, held)) => (waiter, held.ticket),
             None if asked == 0 => (Waiter::from(waiter), self.next_ticket(now)),
             None => (Waiter::from(waiter), asked),
         };
         self.order.insert((ticket, waiter.clone()));
-        let ends = now.after(place.wait).after(SLACK);
-        let (number, channel) = (place.number, place.channel.clone());
-        self.servers.insert(channel.clone(), now.after(place.keep));
-        self.places.insert(waiter, Held { ticket, number, ends, channel });
+        let ends = now.after(waiting.wait).after(SLACK);
+        let (number, channel) = (waiting.number, waiting.channel.clone());
+        self.servers.insert(channel.clone(), now.after(waiting.keep));
+        self.held.insert(waiter, Held { ticket, number, ends, channel });
         ticket
     }
 
     /// Removes the ticket of this call, if it has one; returns the new `told`.
     fn leave(&mut self, waiter: &[u8], number: u64, channel: &str, told: u32) -> u32 {
         let is_of = |held: &Held| held.number == number && *held.channel == *channel;
-        if !self.places.get(waiter).is_some_and(is_of) {
+        if !self.held.get(waiter).is_some_and(is_of) {
             return told;
         }
         let rank = self.rank_below(waiter, told);
@@ -290,7 +290,7 @@ impl Queue {
     }
 
     fn vacate(&mut self, waiter: &[u8]) {
-        if let Some((waiter, held)) = self.places.remove_entry(waiter) {
+        if let Some((waiter, held)) = self.held.remove_entry(waiter) {
             self.order.remove(&(held.ticket, waiter));
         }
         if self.is_empty() {
@@ -307,7 +307,7 @@ impl Queue {
         let (mut reaped, mut more) = (0, false);
         while let Some((_, first)) = self.order.first() {
             let first = first.clone();
-            if let Some(held) = self.places.get(&first) {
+            if let Some(held) = self.held.get(&first) {
                 if held.ends > now && self.knows(&held.channel, now) {
                     break;
                 }
@@ -331,7 +331,7 @@ impl Queue {
     /// Removes dead tickets, then wakes the waiters that may proceed; the first `told` have
     /// already been woken. If dead tickets remain, wakes none: the decision that removes them does.
     /// Returns whether dead tickets remain.
-    fn reap_and_hint(
+    fn reap_and_wake(
         &mut self,
         told: u32,
         free: u32,
@@ -340,7 +340,7 @@ impl Queue {
     ) -> bool {
         let (reaped, more) = self.reap(allowance, now);
         if !more {
-            self.hint(told.saturating_sub(reaped), free);
+            self.wake(told.saturating_sub(reaped), free);
         }
         more
     }
@@ -350,12 +350,12 @@ impl Queue {
     }
 
     /// Sends wake-ups to the waiters from rank `told` up to the number of free slots.
-    fn hint(&mut self, told: u32, free: u32) {
-        let count = free.min(HINT_MAX).saturating_sub(told) as usize;
+    fn wake(&mut self, told: u32, free: u32) {
+        let count = free.min(WAKE_UPS_MAX).saturating_sub(told) as usize;
         let next = self.order.iter().skip(told as usize).take(count);
-        let held = next.filter_map(|(_, waiter)| self.places.get(waiter));
-        let hints: Vec<_> = held.map(|held| (held.channel.clone(), held.number)).collect();
-        self.hints.extend(hints);
+        let held = next.filter_map(|(_, waiter)| self.held.get(waiter));
+        let wake_ups: Vec<_> = held.map(|held| (held.channel.clone(), held.number)).collect();
+        self.wake_ups.extend(wake_ups);
     }
 
     /// The rank of a waiter, if it is below `bound`.

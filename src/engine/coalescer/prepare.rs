@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    super::{Batch, Engine, embedded::Kept},
+    super::{Batch, Engine, embedded::Sharded},
     Coalescer, Take,
 };
 use crate::decision::{Decision, Joined};
@@ -29,7 +29,7 @@ impl Engine {
 
 impl<D> Take<D> for Arc<Engine>
 where
-    D: Joined<State: Kept, Outcome: Clone, Preparation: Decision<State: Kept>>,
+    D: Joined<State: Sharded, Outcome: Clone, Preparation: Decision<State: Sharded>>,
 {
     /// Decides a batch. Decisions that lack a preparation are decided again after it, up to
     /// [`PREPARATIONS_MAX`] times.

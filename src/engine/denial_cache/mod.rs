@@ -18,9 +18,9 @@
 //! - A caller that holds a lease through this server always reaches the store (`held`). A caller
 //!   that holds one through another server does so after a second (`told`).
 
-mod held;
-mod shelf;
-mod told;
+mod first_refusals;
+mod holders;
+mod refusals;
 
 use std::{
     fmt,
@@ -36,9 +36,9 @@ use crate::decision::{
     error::Error,
     time::{Clock, Millis, Timestamp},
 };
-use held::Held;
-use shelf::{Entry, Shelf};
-use told::Told;
+use first_refusals::FirstRefusals;
+use holders::Holders;
+use refusals::{CachedRefusals, Entry};
 
 /// The number of generation counters. Partitions with the same hash share one; a needless new
 /// generation costs one call to the store.
@@ -55,10 +55,10 @@ pub(super) struct DenialCache {
     /// The grace of leases in seconds, by the same hash as generations.
     keeps: Box<[AtomicU32]>,
     /// The lease ends of this server's holders.
-    held: Held,
+    held: Holders,
     /// The time since which each caller gets cached refusals.
-    told: Told,
-    /// The refusals, one [`Shelf`] for each kind of decision.
+    told: FirstRefusals,
+    /// The refusals, one [`CachedRefusals`] for each kind of decision.
     shelves: ByType,
 }
 
@@ -98,8 +98,8 @@ impl DenialCache {
             hasher: RandomState::new(),
             generations: (0..GENERATIONS).map(|_| AtomicU32::new(0)).collect(),
             keeps: (0..GENERATIONS).map(|_| AtomicU32::new(0)).collect(),
-            held: Held::default(),
-            told: Told::default(),
+            held: Holders::default(),
+            told: FirstRefusals::default(),
             shelves: ByType::default(),
         }
     }
@@ -114,7 +114,7 @@ impl DenialCache {
         let generation = self.generation(home).load(Ordering::Acquire);
         // Read before the call is sent: a change in between makes the refusal invalid.
         let ticket = Ticket { key, generation, epoch, since: now };
-        let outcome = self.shelves.get::<Shelf<D::Denial>>().with(key, |entry| {
+        let outcome = self.shelves.get::<CachedRefusals<D::Denial>>().with(key, |entry| {
             let is_valid = entry.generation == generation
                 && entry.epoch == epoch
                 && (entry.since..entry.until).contains(&now)
@@ -124,14 +124,14 @@ impl DenialCache {
                 false => None,
             }
         });
-        let may_be_told = || {
+        let may_repeat = || {
             decision.member().is_none_or(|member| {
                 let place = self.place(home, &member);
-                !self.held.holds(place, now) && self.told.may_be_told(place, now)
+                !self.held.holds(place, now) && self.told.may_repeat(place, now)
             })
         };
         match outcome {
-            Some(outcome) if may_be_told() => Recall::Denied(outcome),
+            Some(outcome) if may_repeat() => Recall::Denied(outcome),
             _ => Recall::Ask(Some(ticket)),
         }
     }
@@ -143,10 +143,10 @@ impl DenialCache {
         let until = Timestamp(since.0 + holds);
         let partition = decision.partition().into();
         let entry = Entry { partition, generation, epoch, since, until, denial };
-        self.shelves.get::<Shelf<D::Denial>>().put(key, entry, self.clock.now());
+        self.shelves.get::<CachedRefusals<D::Denial>>().put(key, entry, self.clock.now());
         if let Some(member) = decision.member() {
             let home = self.home::<D::State>(decision.partition());
-            self.told.was_asked(self.place(home, &member));
+            self.told.forget(self.place(home, &member));
         }
     }
 

@@ -16,19 +16,19 @@ use super::{
     Embedded,
     journal::Journal,
     memory_full,
-    tables::{Kept, Notes},
+    tables::{Notes, Sharded},
 };
 use crate::decision::{Decision, State, error::Error, persistence::Recorded, time::Timestamp};
 
 /// The event that a decision on a state has produced.
-type Produced<S> = Box<<S as Kept>::Event>;
+type Produced<S> = Box<<S as Sharded>::Event>;
 
 impl Embedded {
     /// Executes a decision, and does not wait until its changes are synced. Fails like
     /// [`Embedded::admit`], and with [`Error::MemoryFull`].
     pub fn run<D>(&self, decision: &D) -> Result<D::Outcome, Error>
     where
-        D: Decision<State: Kept>,
+        D: Decision<State: Sharded>,
     {
         self.admit()?;
         self.execute(decision).0
@@ -60,7 +60,7 @@ impl Embedded {
     /// the journal, which the outcome depends on. Fails with [`Error::MemoryFull`].
     pub(in super::super) fn execute<D>(&self, decision: &D) -> (Result<D::Outcome, Error>, u64)
     where
-        D: Decision<State: Kept>,
+        D: Decision<State: Sharded>,
     {
         let mut tables = self.shard(decision.tag());
         // Read under the lock: time never runs backwards within a partition.
@@ -108,7 +108,7 @@ impl Embedded {
         now: Timestamp,
     ) -> (D::Outcome, Option<Produced<D::State>>)
     where
-        D: Decision<State: Kept>,
+        D: Decision<State: Sharded>,
     {
         let Some(notes) = notes else {
             let outcome = decision.decide(state, now);
@@ -136,7 +136,7 @@ impl Embedded {
 
     /// Wakes up the waiting calls that may proceed.
     fn tell<S: State>(&self, state: &mut S) {
-        for (_, number) in state.take_hints() {
+        for (_, number) in state.take_wake_ups() {
             self.hub.tell(number);
         }
     }

@@ -15,7 +15,7 @@ use super::{
     super::registry::stored_states,
     Embedded,
     store::{OpenError, Store},
-    tables::Kept,
+    tables::Sharded,
 };
 use crate::decision::{
     persistence::{Recorded, Unreadable, split_key},
@@ -122,7 +122,7 @@ trait Restored {
     fn insert(self: Box<Self>, engine: &mut Embedded, partition: Box<[u8]>);
 }
 
-impl<S: Kept> Restored for S {
+impl<S: Sharded> Restored for S {
     fn restore(&mut self, part: &[u8], value: &[u8]) -> Result<(), Unreadable> {
         Recorded::restore(self, part, value)
     }

@@ -8,7 +8,7 @@
 //! - `executor`: runs decisions; `journal`, `store`: the queue of their changes and its file
 //! - `open`, `load`: read the data directory at start
 //! - `sweep`: drops expired entries; `ceiling`: refuses new names above `memory_max`
-//! - `archive`: the data directory for exports and imports
+//! - `export`: the data directory for exports and imports
 //!
 //! # Guarantees
 //! - Decisions on one shard run one after the other. Its mutex is never held over an `.await`.
@@ -20,9 +20,9 @@
 //! - A panic in a decision, which would be a bug, does not block the shard: mutexes of parking_lot
 //!   are not poisoned.
 
-mod archive;
 mod ceiling;
 mod executor;
+mod export;
 mod journal;
 mod load;
 mod open;
@@ -42,11 +42,11 @@ use ahash::RandomState;
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 
-pub use archive::Directory;
 pub use ceiling::{Ceiling, Gauge};
+pub use export::Directory;
 pub use journal::{Durability, Writer};
 pub use store::{Disk, OpenError};
-pub use tables::{Kept, Table, Tables};
+pub use tables::{Sharded, Table, Tables};
 
 use super::{PartitionCursor, PartitionPage, hub::Hub};
 use crate::decision::{
@@ -169,7 +169,7 @@ impl Embedded {
 
     /// Appends the names of a shard's partitions in which something has expired. Returns whether
     /// the shard has any partition of this capability.
-    pub(super) fn ended<S: Kept>(&self, shard: usize, ended: &mut VecDeque<Name>) -> bool {
+    pub(super) fn ended<S: Sharded>(&self, shard: usize, ended: &mut VecDeque<Name>) -> bool {
         let now = self.clock.now();
         let mut has_any = false;
         self.each_part::<S>(shard, |table, part| {
@@ -184,7 +184,7 @@ impl Embedded {
     /// Visits the partitions of a shard, one segment of the table at a time, and releases the mutex
     /// in between. A partition that exists all the time is seen at least once; others may be missed
     /// or seen twice.
-    fn each_part<S: Kept>(&self, shard: usize, mut see: impl FnMut(&Table<S>, usize)) {
+    fn each_part<S: Sharded>(&self, shard: usize, mut see: impl FnMut(&Table<S>, usize)) {
         let (mut part, mut parts) = (0, 0);
         loop {
             let mut tables = self.shards[shard].lock();
@@ -210,7 +210,7 @@ impl Embedded {
 
     /// Lists names in byte order, at most `limit`, after the cursor. Looks at every partition, so
     /// it yields to calls after each shard.
-    pub(super) async fn partitions<S: Kept>(
+    pub(super) async fn partitions<S: Sharded>(
         &self,
         limit: u32,
         after: Option<&PartitionCursor>,

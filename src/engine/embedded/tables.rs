@@ -30,13 +30,13 @@ pub struct Notes {
 }
 
 /// Collects the changes of a state.
-pub(super) fn drain<S: Kept>(state: &mut S, partition: &[u8], notes: &mut Notes) {
+pub(super) fn drain<S: Sharded>(state: &mut S, partition: &[u8], notes: &mut Notes) {
     notes.changes.of::<S>(partition);
     state.drain(&mut notes.changes);
 }
 
 /// A state that has a table in every shard.
-pub trait Kept: Recorded {
+pub trait Sharded: Recorded {
     /// What a decision on the state appends to a history under the same tag.
     type Event: Send + 'static;
 
@@ -70,14 +70,14 @@ macro_rules! tables {
         }
 
         $(
-            impl Kept for $state {
+            impl Sharded for $state {
                 kept!($state, $table $(, $event, $history)?);
             }
         )*
     };
 }
 
-/// The items of [`Kept`] for a state, with or without events.
+/// The items of [`Sharded`] for a state, with or without events.
 macro_rules! kept {
     ($state:ty, $table:ident) => {
         type Event = Infallible;

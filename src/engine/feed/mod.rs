@@ -13,7 +13,7 @@
 //! A watcher gets the events of a history in order, without repeats. If events are missing because
 //! they are no longer stored, a gap message takes their place.
 
-mod place;
+mod position;
 mod reader;
 mod ring;
 mod watcher;
@@ -31,7 +31,7 @@ use tokio::{
     time::timeout_at,
 };
 
-use super::{Engine, embedded::Kept};
+use super::{Engine, embedded::Sharded};
 use crate::decision::{
     Decision,
     budget::{self, Limit},
@@ -39,9 +39,9 @@ use crate::decision::{
     events::{After, EventPage},
     time::{Timestamp, monotonic},
 };
-use place::Place;
+use position::Position;
 use reader::Reader;
-use ring::{Ring, Seat};
+use ring::{Ring, RingReader};
 pub use watcher::Watcher;
 
 /// The interval of a feed's reads, and the time that each further feed adds to it: with ten
@@ -66,9 +66,9 @@ pub trait Topic: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
     /// The type of stored events.
     type Event: Send + 'static;
     /// The decision that reads a page of one history.
-    type Read: Decision<State: Kept, Outcome = EventPage<Self::Event>>;
+    type Read: Decision<State: Sharded, Outcome = EventPage<Self::Event>>;
     /// The message for watchers. A clone shares its memory.
-    type Told: Clone + Send + Sync + 'static;
+    type Message: Clone + Send + Sync + 'static;
 
     /// The number of histories.
     const HISTORIES: usize;
@@ -79,7 +79,7 @@ pub trait Topic: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
     fn time(event: &Self::Event) -> Timestamp;
     /// Creates the message for an event, or for a gap (`None`). `seen` is the cursor after it: the
     /// number of the last event of each history.
-    fn told(event: Option<Self::Event>, seen: &[u64]) -> Self::Told;
+    fn told(event: Option<Self::Event>, seen: &[u64]) -> Self::Message;
 }
 
 /// The position at which a watcher starts.
@@ -105,7 +105,7 @@ pub struct Feeds<T: Topic> {
 /// The feed of a topic.
 struct Feed<T: Topic> {
     /// Notifies the watchers on each change; closed once none is left.
-    ring: watch::Sender<Ring<T::Told>>,
+    ring: watch::Sender<Ring<T::Message>>,
 }
 
 impl<T: Topic> fmt::Debug for Feeds<T> {
@@ -145,13 +145,13 @@ impl<T: Topic> Feeds<T> {
         topic: &T,
         start: Start,
         deadline: Instant,
-    ) -> Result<(Place, Vec<T::Told>), Error> {
+    ) -> Result<(Position, Vec<T::Message>), Error> {
         let mut place = match start {
             Start::Now => {
-                return Ok((Place::now(&self.engine, topic, deadline).await?, Vec::new()));
+                return Ok((Position::now(&self.engine, topic, deadline).await?, Vec::new()));
             }
-            Start::Oldest => Place::oldest(T::HISTORIES),
-            Start::After(seen) => Place::after(seen),
+            Start::Oldest => Position::oldest(T::HISTORIES),
+            Start::After(seen) => Position::after(seen),
         };
         let batch = place.read_on(&self.engine, topic, OWN_PAGE, deadline).await?;
         let gap = batch.gap.map(|gap| gap.told);
@@ -160,7 +160,7 @@ impl<T: Topic> Feeds<T> {
     }
 
     /// Joins the ring of a topic. The first watcher starts the feed's reader at its own position.
-    fn join(self: &Arc<Feeds<T>>, topic: &T, place: &Place) -> Seat<T::Told> {
+    fn join(self: &Arc<Feeds<T>>, topic: &T, place: &Position) -> RingReader<T::Message> {
         let mut feeds = self.lock();
         if let Some(feed) = feeds.get(topic) {
             return feed.join();
@@ -196,14 +196,14 @@ impl<T: Topic> Feeds<T> {
 
 impl<T: Topic> Feed<T> {
     /// Adds a watcher to the ring.
-    fn join(&self) -> Seat<T::Told> {
+    fn join(&self) -> RingReader<T::Message> {
         let mut seat = None;
         self.ring.send_if_modified(|ring| {
             seat = Some(ring.join());
             // Other watchers need no notification.
             false
         });
-        Seat::new(self.ring.subscribe(), seat.unwrap_or_default())
+        RingReader::new(self.ring.subscribe(), seat.unwrap_or_default())
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::{task::yield_now, time::sleep};
 use super::{
     FEED_PAGE, Feed, Feeds, READ_EVERY, READ_MAX, READ_PER_FEED, RING_MAX, RING_MIN, RINGS_MAX,
     Topic, forget,
-    place::{Gap, Place},
+    position::{Gap, Position},
 };
 use crate::decision::{error::Error, time::monotonic};
 
@@ -17,7 +17,7 @@ pub(super) struct Reader<T: Topic> {
     topic: T,
     feed: Arc<Feed<T>>,
     /// The position up to which the histories were read.
-    place: Place,
+    place: Position,
     /// Whether the last read failed: the store may have lost events since.
     was_down: bool,
     /// The engine's epoch at the last read.
@@ -32,7 +32,7 @@ impl<T: Topic> Reader<T> {
         feeds: Arc<Feeds<T>>,
         topic: T,
         feed: Arc<Feed<T>>,
-        place: Place,
+        place: Position,
     ) -> Reader<T> {
         let epoch = feeds.engine.epoch();
         Reader { feeds, topic, feed, place, was_down: false, epoch, end: Error::Ending }

@@ -14,7 +14,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::place::{Batch, Entry, Place};
+use super::position::{Batch, Entry, Position};
 use crate::decision::error::Error;
 
 /// The events that some watcher has not taken yet.
@@ -43,7 +43,7 @@ pub(super) struct Joined {
 
 /// A watcher's access to the ring.
 #[derive(Debug)]
-pub(super) struct Seat<N> {
+pub(super) struct RingReader<N> {
     ring: watch::Receiver<Ring<N>>,
     joined: Joined,
 }
@@ -52,7 +52,7 @@ pub(super) struct Seat<N> {
 #[derive(Debug)]
 pub(super) enum Taken<N> {
     /// The next message for the watcher.
-    Told(N),
+    Message(N),
     /// No new entry yet.
     Nothing,
     /// The watcher's next entry was dropped: it was too slow.
@@ -121,10 +121,10 @@ impl<N> Ring<N> {
     }
 }
 
-impl<N: Clone> Seat<N> {
+impl<N: Clone> RingReader<N> {
     /// A watcher's access, from the position at which it joined.
-    pub(super) fn new(ring: watch::Receiver<Ring<N>>, joined: Joined) -> Seat<N> {
-        Seat { ring, joined }
+    pub(super) fn new(ring: watch::Receiver<Ring<N>>, joined: Joined) -> RingReader<N> {
+        RingReader { ring, joined }
     }
 
     /// The number of the last event of each history that was read before the watcher joined.
@@ -134,7 +134,7 @@ impl<N: Clone> Seat<N> {
 
     /// Takes the next message that is ahead of `place`. Fails with the reason once the feed has
     /// ended.
-    pub(super) fn take(&mut self, place: &mut Place) -> Result<Taken<N>, Error> {
+    pub(super) fn take(&mut self, place: &mut Position) -> Result<Taken<N>, Error> {
         let ring = self.ring.borrow_and_update();
         if let Some(why) = &ring.ended {
             return Err(why.clone());
@@ -148,7 +148,7 @@ impl<N: Clone> Seat<N> {
                 && let Some(told) = &entry.told
             {
                 self.joined.mark.store(next, Ordering::Relaxed);
-                return Ok(Taken::Told(told.clone()));
+                return Ok(Taken::Message(told.clone()));
             }
         }
         self.joined.mark.store(next, Ordering::Relaxed);

@@ -7,8 +7,8 @@ use tokio::{sync::OwnedSemaphorePermit, time::sleep};
 
 use super::{
     Feeds, OWN_PAGE, READ_EVERY, READ_MAX, Topic,
-    place::Place,
-    ring::{Seat, Taken},
+    position::Position,
+    ring::{RingReader, Taken},
 };
 use crate::decision::{error::Error, time::monotonic};
 
@@ -17,11 +17,11 @@ pub struct Watcher<T: Topic> {
     feeds: Arc<Feeds<T>>,
     topic: T,
     /// The position up to which it has delivered or read events.
-    place: Place,
+    place: Position,
     /// The messages that it has read from the store itself.
-    ready: VecDeque<T::Told>,
+    ready: VecDeque<T::Message>,
     /// Its access to the ring.
-    seat: Seat<T::Told>,
+    seat: RingReader<T::Message>,
     /// Whether it must read the store until it reaches the position at which it joined the ring.
     is_behind: bool,
     /// Whether it has taken from the ring; from then on a missed entry ends it.
@@ -41,9 +41,9 @@ impl<T: Topic> Watcher<T> {
     pub(super) fn new(
         feeds: Arc<Feeds<T>>,
         topic: T,
-        place: Place,
-        ready: Vec<T::Told>,
-        seat: Seat<T::Told>,
+        place: Position,
+        ready: Vec<T::Message>,
+        seat: RingReader<T::Message>,
         permit: OwnedSemaphorePermit,
     ) -> Watcher<T> {
         let (ready, is_behind) = (ready.into(), !place.covers(seat.joined()));
@@ -51,7 +51,7 @@ impl<T: Topic> Watcher<T> {
     }
 
     /// The messages as a stream, up to the error that ends it.
-    pub fn into_stream(self) -> impl Stream<Item = Result<T::Told, Error>> + Send {
+    pub fn into_stream(self) -> impl Stream<Item = Result<T::Message, Error>> + Send {
         stream::unfold(Some(self), async |watcher| {
             let mut watcher = watcher?;
             match watcher.next().await {
@@ -64,7 +64,7 @@ impl<T: Topic> Watcher<T> {
 
     /// Waits for the next message. Fails with [`Error::SlowWatcher`] if it fell behind, and with
     /// [`Error::Ending`] at shutdown.
-    pub async fn next(&mut self) -> Result<T::Told, Error> {
+    pub async fn next(&mut self) -> Result<T::Message, Error> {
         loop {
             if let Some(told) = self.ready.pop_front() {
                 return Ok(told);
@@ -74,7 +74,7 @@ impl<T: Topic> Watcher<T> {
                 continue;
             }
             match self.seat.take(&mut self.place)? {
-                Taken::Told(told) => {
+                Taken::Message(told) => {
                     self.is_live = true;
                     return Ok(told);
                 }

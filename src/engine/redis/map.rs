@@ -1,6 +1,6 @@
 //! Reads CLUSTER SLOTS: the ranges of slots with their primary and replicas.
 //!
-//! `cluster` and `archive` ask it of any node. An answer of another form is an error, never a
+//! `cluster` and `export` ask it of any node. An answer of another form is an error, never a
 //! partial map.
 
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, RedisResult, Value};

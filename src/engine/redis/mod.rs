@@ -11,9 +11,9 @@
 //!   id, and the token lead over its clock
 //! - `job`, `pipeline`, `batch`, `connection`, `evaluate`, `replicas`, `shared`: the pipelines, and
 //!   replica acknowledgement
-//! - `index`, `listing`, `round`, `hints`: the index of partitions for listings and the sweeper,
+//! - `index`, `listing`, `round`, `wake_ups`: the index of partitions for listings and the sweeper,
 //!   and wake-ups
-//! - `archive`: every key, for exports and imports
+//! - `export`: every key, for exports and imports
 //!
 //! # Guarantees
 //! - [`Error::Unavailable`] and [`Error::Refused`] mean that Redis certainly did not execute the
@@ -32,12 +32,11 @@
 //! written to a socket, and a redirect counts as not executed.
 
 pub mod address;
-mod archive;
 mod batch;
 mod cluster;
 mod connection;
 mod evaluate;
-mod hints;
+mod export;
 pub(super) mod index;
 mod job;
 mod listing;
@@ -55,6 +54,7 @@ mod skew;
 mod slot;
 mod source;
 mod topology;
+mod wake_ups;
 
 use std::{
     fmt,
@@ -80,8 +80,8 @@ use crate::decision::{
     script::Script,
     time::{Clock, Millis, monotonic},
 };
-pub use archive::{Keyspace, unfinished_import};
 use evaluate::Scripts;
+pub use export::{Keyspace, unfinished_import};
 use index::{Index, Note};
 use job::{Answer, Job, Pending};
 use listing::Noting;
@@ -356,8 +356,8 @@ impl Redis {
         // build.
         type Endless<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
         let topology: Endless<'_> = Box::pin(self.topology.maintain());
-        let hints: Endless<'_> = Box::pin(hints::listen(&self.topology, &self.hub));
-        tokio::join!(topology, hints);
+        let wake_ups: Endless<'_> = Box::pin(wake_ups::listen(&self.topology, &self.hub));
+        tokio::join!(topology, wake_ups);
     }
 }
 

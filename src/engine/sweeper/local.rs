@@ -10,7 +10,7 @@ use std::{collections::VecDeque, time::Duration};
 use tokio::{task::yield_now, time::sleep};
 
 use super::{
-    super::embedded::{Embedded, Kept, SHARDS},
+    super::embedded::{Embedded, SHARDS, Sharded},
     PASS_MAX,
     failures::Failures,
 };
@@ -46,7 +46,7 @@ impl Pass {
         decision: &impl Fn(Name) -> D,
         failures: &mut Failures,
     ) where
-        D: Decision<State: Kept, Outcome = Swept>,
+        D: Decision<State: Sharded, Outcome = Swept>,
     {
         let end = monotonic() + PASS_MAX;
         let mut unseen = SHARDS;
@@ -76,7 +76,7 @@ impl Pass {
         decision: &impl Fn(Name) -> D,
         failures: &mut Failures,
     ) where
-        D: Decision<State: Kept, Outcome = Swept>,
+        D: Decision<State: Sharded, Outcome = Swept>,
     {
         if !engine.has_room() {
             return sleep(ROOM_PAUSE).await;

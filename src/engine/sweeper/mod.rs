@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tokio::time::sleep_until;
 
-use super::{Engine, embedded::Kept};
+use super::{Engine, embedded::Sharded};
 use crate::decision::{Decision, Swept, names::Name, time::monotonic};
 use failures::Failures;
 
@@ -31,7 +31,7 @@ impl Engine {
     /// Sweeps for ever. `decision` creates the sweep decision of a partition.
     pub async fn sweep<D>(&self, decision: impl Fn(Name) -> D)
     where
-        D: Decision<State: Kept, Outcome = Swept>,
+        D: Decision<State: Sharded, Outcome = Swept>,
     {
         let mut failures = Failures::default();
         let (mut local, mut shared) = (local::Pass::default(), None);

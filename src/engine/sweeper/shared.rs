@@ -34,7 +34,7 @@ use tokio::time::{sleep, sleep_until};
 use super::{
     super::{
         Engine, PartitionCursor,
-        embedded::Kept,
+        embedded::Sharded,
         redis::{Redis, index::Look},
     },
     ANSWER_MAX, PASS_MAX,
@@ -124,7 +124,7 @@ impl Engine {
         failures: &mut Failures,
     ) -> Result<(), Error>
     where
-        D: Decision<State: Kept, Outcome = Swept>,
+        D: Decision<State: Sharded, Outcome = Swept>,
     {
         let start = monotonic();
         let Some(now) = engine.claim(D::State::CAPABILITY, start + ANSWER_MAX).await? else {
@@ -152,7 +152,7 @@ impl<F> Sweep<'_, F> {
     async fn due<D>(&self, known: &mut Known, failures: &mut Failures) -> Result<(), Error>
     where
         F: Fn(Name) -> D,
-        D: Decision<State: Kept, Outcome = Swept>,
+        D: Decision<State: Sharded, Outcome = Swept>,
     {
         let (end, mut worked) = (monotonic() + PASS_MAX, Duration::ZERO);
         loop {
@@ -189,7 +189,7 @@ impl<F> Sweep<'_, F> {
     async fn latest<D>(&self, known: &mut Known, failures: &mut Failures) -> Result<(), Error>
     where
         F: Fn(Name) -> D,
-        D: Decision<State: Kept, Outcome = Swept>,
+        D: Decision<State: Sharded, Outcome = Swept>,
     {
         let now = monotonic();
         let latest = self.engine.latest(D::State::CAPABILITY, LATEST, now + ANSWER_MAX).await?;
@@ -210,7 +210,7 @@ impl<F> Sweep<'_, F> {
     ) -> Result<(), Error>
     where
         F: Fn(Name) -> D,
-        D: Decision<State: Kept, Outcome = Swept>,
+        D: Decision<State: Sharded, Outcome = Swept>,
     {
         while known.rested < end {
             sleep_until(known.rested.into()).await;
@@ -231,7 +231,7 @@ impl<F> Sweep<'_, F> {
     async fn page<D>(&self, known: &mut Known, failures: &mut Failures) -> Result<(), Error>
     where
         F: Fn(Name) -> D,
-        D: Decision<State: Kept, Outcome = Swept>,
+        D: Decision<State: Sharded, Outcome = Swept>,
     {
         let deadline = monotonic() + ANSWER_MAX;
         let after = known.after.as_ref();
@@ -266,7 +266,7 @@ impl<F> Sweep<'_, F> {
     ) -> Result<Looked, Error>
     where
         F: Fn(Name) -> D,
-        D: Decision<State: Kept, Outcome = Swept>,
+        D: Decision<State: Sharded, Outcome = Swept>,
     {
         let decisions: Vec<D> =
             group.iter().map(|seen| (self.decision)(seen.name.clone())).collect();
@@ -293,7 +293,7 @@ impl<F> Sweep<'_, F> {
     async fn schedule<D>(&self, looks: &[Look], known: &Known) -> Result<Vec<bool>, Error>
     where
         F: Fn(Name) -> D,
-        D: Decision<State: Kept, Outcome = Swept>,
+        D: Decision<State: Sharded, Outcome = Swept>,
     {
         let deadline = monotonic() + ANSWER_MAX;
         self.engine.schedule(D::State::CAPABILITY, looks, known.before, deadline).await
@@ -303,7 +303,7 @@ impl<F> Sweep<'_, F> {
     async fn claim<D>(&self, known: &mut Known) -> Result<(), Error>
     where
         F: Fn(Name) -> D,
-        D: Decision<State: Kept, Outcome = Swept>,
+        D: Decision<State: Sharded, Outcome = Swept>,
     {
         if known.led.elapsed() < LEAD_EVERY {
             return Ok(());

@@ -33,12 +33,12 @@ use tokio::{
     time::{sleep, timeout_at},
 };
 
-use super::{Engine, embedded::Kept, hub::Seat};
+use super::{Engine, embedded::Sharded, hub::Registration};
 use crate::decision::{
     Decision,
     error::Error,
     time::{Millis, monotonic},
-    waiters::{Heartbeat, HeartbeatAnswer, Place, Turn, Waits},
+    waiters::{Heartbeat, HeartbeatAnswer, Proceed, WaitingCall, Waits},
 };
 use register::{Due, Register};
 
@@ -80,11 +80,11 @@ impl<D: Waits> Clone for WaitingCalls<D> {
 /// A waiting call; leaves its queue when dropped.
 struct Waiting<D>
 where
-    D: Waits<State: Kept, Heartbeat: Decision<State: Kept>>,
+    D: Waits<State: Sharded, Heartbeat: Decision<State: Sharded>>,
 {
     waiters: WaitingCalls<D>,
     decision: D,
-    seat: Seat,
+    seat: Registration,
     ticket: u64,
     /// Whether the queue may hold a ticket of this call.
     is_placed: bool,
@@ -100,7 +100,7 @@ pub(super) async fn wait<D>(
     deadline: Instant,
 ) -> Result<D::Outcome, Error>
 where
-    D: Waits<State: Kept, Heartbeat: Decision<State: Kept>>,
+    D: Waits<State: Sharded, Heartbeat: Decision<State: Sharded>>,
 {
     let start = monotonic();
     let last_try = (deadline.saturating_duration_since(start) / 4).min(LAST_TRY_MAX);
@@ -114,7 +114,7 @@ where
 
 impl<D> WaitingCalls<D>
 where
-    D: Waits<State: Kept, Heartbeat: Decision<State: Kept>>,
+    D: Waits<State: Sharded, Heartbeat: Decision<State: Sharded>>,
 {
     /// The time that a heartbeat of this server is valid.
     fn keep(&self) -> Millis {
@@ -193,7 +193,7 @@ where
 
 impl<D> Waiting<D>
 where
-    D: Waits<State: Kept, Heartbeat: Decision<State: Kept>>,
+    D: Waits<State: Sharded, Heartbeat: Decision<State: Sharded>>,
 {
     /// Asks, sleeps and asks again until the call may proceed or `until` has passed. `until` leaves
     /// time for a last try before `deadline`.
@@ -217,7 +217,7 @@ where
                 Some(_) if engine.is_remote() => (Millis(0), TICKET_KEPT),
                 Some(_) => (Millis(0), Millis(0)),
             };
-            *self.decision.place() = Some(Place {
+            *self.decision.waiting() = Some(WaitingCall {
                 number: self.seat.number(),
                 ticket: self.ticket,
                 wait,
@@ -270,15 +270,15 @@ where
                 self.waiters.register.frees(self.decision.partition(), frees_in.duration());
             }
             let ticket = match D::turn(&outcome) {
-                Turn::Waits(ticket) => ticket,
-                Turn::Again if monotonic() < deadline => {
+                Proceed::Waits(ticket) => ticket,
+                Proceed::Again if monotonic() < deadline => {
                     yield_now().await;
                     continue;
                 }
                 turn => {
                     self.is_placed = false;
                     return match leaves_by {
-                        Some(_) if turn != Turn::Now => Err(Error::Ending),
+                        Some(_) if turn != Proceed::Now => Err(Error::Ending),
                         _ => Ok(outcome),
                     };
                 }
@@ -301,7 +301,7 @@ where
 
 impl<D> Drop for Waiting<D>
 where
-    D: Waits<State: Kept, Heartbeat: Decision<State: Kept>>,
+    D: Waits<State: Sharded, Heartbeat: Decision<State: Sharded>>,
 {
     fn drop(&mut self) {
         let number = self.seat.number();

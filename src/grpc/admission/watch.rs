@@ -37,7 +37,7 @@ fn cursor(text: &[u8]) -> Option<Box<[u64]>> {
 impl Topic for PoolEvents {
     type Event = Event;
     type Read = ReadEvents;
-    type Told = pb::WatchPoolResponse;
+    type Message = pb::WatchPoolResponse;
 
     const HISTORIES: usize = 1;
 

@@ -18,7 +18,7 @@ pub(super) fn acquire_lock(
     let wait = fields.max_wait(request.max_wait);
     fields.finish(held.map(|(name, owner)| {
         let lease_duration = lease_duration.unwrap_or(LEASE_DEFAULT);
-        let asked = AcquireLock { name, owner, lease_duration, place: None };
+        let asked = AcquireLock { name, owner, lease_duration, waiting: None };
         // Copied, so that a waiting call does not keep the connection's read buffer in memory.
         (if wait.0 > 0 { asked.detached() } else { asked }, wait)
     }))

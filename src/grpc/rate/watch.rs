@@ -69,7 +69,7 @@ fn decode(text: &[u8]) -> Option<Box<[u64]>> {
 impl Topic for RateEvents {
     type Event = Event;
     type Read = ReadRateEvents;
-    type Told = pb::WatchRatesResponse;
+    type Message = pb::WatchRatesResponse;
 
     const HISTORIES: usize = SHARDS;
 

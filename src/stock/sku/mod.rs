@@ -14,7 +14,7 @@ use super::{
 };
 use crate::decision::{
     Bin, State, export::text, incremental_map::IncrementalMap, persistence::Touched,
-    replay_cache::Memory, time::Timestamp,
+    replay_cache::ReplayCache, time::Timestamp,
 };
 
 pub(crate) use lines::{BuyerLine, HoldLine, OrderLine, RestockLine, StockLine};
@@ -27,11 +27,11 @@ pub struct Sku {
     /// The holds in order of their expiry. Their sum is the reserved quantity.
     holds: BTreeMap<(Timestamp, Box<[u8]>), Hold>,
     /// The records of orders, until their retention ends.
-    orders: Memory<Order>,
+    orders: ReplayCache<Order>,
     /// The quantity that each buyer has reserved and bought; no entry for 0.
     buyers: IncrementalMap<Box<[u8]>, u64>,
     /// The stock after each AddStock, by request id.
-    pub(super) replays: Memory<Stock>,
+    pub(super) replays: ReplayCache<Stock>,
     /// The persisted holds and buyers that have changed.
     touched: Touched,
 }

@@ -16,7 +16,7 @@ use tollgate::{
         names::Name,
         time::{Millis, monotonic},
     },
-    engine::{Engine, embedded::Kept},
+    engine::{Engine, embedded::Sharded},
 };
 
 use crate::support::world::{Time, embedded_engine, redis_engine, up};
@@ -73,7 +73,7 @@ fn task(device: u8) -> TaskName {
 }
 
 impl Run {
-    async fn take<D: Decision<State: Kept>>(&self, decision: D) -> D::Outcome {
+    async fn take<D: Decision<State: Sharded>>(&self, decision: D) -> D::Outcome {
         self.engine.store(&decision, monotonic() + Duration::from_secs(30)).await.unwrap()
     }
 
@@ -128,7 +128,7 @@ impl Run {
                 let TaskName { pool, device: by, task } = task(device);
                 let (lease_duration, task) = (lease.map(Millis), Some(task));
                 let decision =
-                    AdmitTask { pool, device: by, task, lease_duration, settings, place: None };
+                    AdmitTask { pool, device: by, task, lease_duration, settings, waiting: None };
                 let admission = self.take(decision).await;
                 match admission.decision {
                     AdmitDecision::Admitted { lease, replayed: false, .. } => {
@@ -269,8 +269,8 @@ async fn tokens_grow_after_all_is_gone(redis: bool) {
         for device in 0..3 {
             let TaskName { pool, device, task } = task(device + 3 * round);
             let (task, lease_duration, settings) = (Some(task), None, Settings::default());
-            let place = None;
-            let decision = AdmitTask { pool, device, task, lease_duration, settings, place };
+            let waiting = None;
+            let decision = AdmitTask { pool, device, task, lease_duration, settings, waiting };
             let deadline = monotonic() + Duration::from_secs(30);
             let admission = engine.store(&decision, deadline).await.unwrap();
             let AdmitDecision::Admitted { lease, .. } = admission.decision else { panic!() };

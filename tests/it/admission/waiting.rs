@@ -6,7 +6,7 @@ use pb::AdmitDecision;
 use tokio::{task::JoinHandle, time::timeout};
 use tollgate::{
     admission::{AdmitTask, Pool, Settings},
-    decision::{names::Name, time::Millis, waiters::Place},
+    decision::{names::Name, time::Millis, waiters::WaitingCall},
 };
 use tollgate_client::pb;
 
@@ -187,7 +187,7 @@ async fn the_cap_holds_while_many_wait(world: World) {
 /// AdmitTask for the pool `p`, which has one slot. With `waits` the call waits up to 60 s.
 pub fn ask(device: &str, barging: bool, waits: bool) -> AdmitTask {
     let name = |text: &str| Name::parse(bytes::Bytes::copy_from_slice(text.as_bytes())).unwrap();
-    let place = waits.then(|| Place {
+    let waiting = waits.then(|| WaitingCall {
         number: 1,
         ticket: 0,
         wait: Millis(60_000),
@@ -201,7 +201,7 @@ pub fn ask(device: &str, barging: bool, waits: bool) -> AdmitTask {
         task: Some(name("t")),
         lease_duration: Some(Millis(1000)),
         settings: Settings { capacity: 1, barging, ..Settings::default() },
-        place,
+        waiting,
     }
 }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate::{
-    decision::{Decision, export::Source, names::Name, time::Millis, waiters::Turn},
+    decision::{Decision, export::Source, names::Name, time::Millis, waiters::Proceed},
     lock::{
         AcquireLock, Acquisition, GetLock, HeartbeatLock, Lock, Release, ReleaseLock, RenewLock,
         Renewal,
@@ -50,7 +50,7 @@ async fn history(seed: u64) {
         history.pass_time().await;
         history.decide(&context).await;
         if step % HINTS_EVERY == 0 {
-            *history.met.entry("told").or_default() += history.twins.agree_on_hints(&context).await;
+            *history.met.entry("told").or_default() += history.twins.agree_on_wake_ups(&context).await;
         }
         if step % COPY_EVERY == 0 {
             let (to, sources) = (format!("copy {step}"), [Source::new(b'l', b"")]);
@@ -100,8 +100,8 @@ impl History {
         };
         match self.random.random_range(0..100) {
             0..55 => {
-                let place = self.callers.place(&mut self.random);
-                let decision = AcquireLock { name, owner, lease_duration: length, place };
+                let waiting = self.callers.waiting(&mut self.random);
+                let decision = AcquireLock { name, owner, lease_duration: length, waiting };
                 let acquisition = self.agree(&decision, context).await;
                 self.callers.asked(&decision, &acquisition);
                 match acquisition {
@@ -109,7 +109,7 @@ impl History {
                         self.note(if replayed { "replayed" } else { "acquired" });
                         self.tokens.push(lease.token);
                     }
-                    Acquisition::Held { turn: Turn::Waits(_), .. } => self.note("waits"),
+                    Acquisition::Held { turn: Proceed::Waits(_), .. } => self.note("waits"),
                     Acquisition::Held { .. } => self.note("held"),
                 }
             }

@@ -44,7 +44,7 @@ impl Kept {
 
     async fn acquire(&self, owner: &str, length: Millis) -> Acquisition {
         let (name, owner) = (name("nightly"), name(owner));
-        let decision = AcquireLock { name, owner, lease_duration: length, place: None };
+        let decision = AcquireLock { name, owner, lease_duration: length, waiting: None };
         self.engine.store(&decision, monotonic() + Duration::from_secs(30)).await.unwrap()
     }
 
@@ -155,8 +155,9 @@ async fn a_returned_token_is_never_returned_again_after_a_loss() {
         for owner in ["one", "two", "three"] {
             let (lock, owner) = (name("nightly"), name(owner));
             let length = Millis::from_secs(60);
-            let (name, place) = (lock.clone(), None);
-            let acquire = AcquireLock { name, owner: owner.clone(), lease_duration: length, place };
+            let (name, waiting) = (lock.clone(), None);
+            let acquire =
+                AcquireLock { name, owner: owner.clone(), lease_duration: length, waiting };
             // What waits for the disk is not told, and is lost as well.
             if let Some(acquired) = engine.store(&acquire, deadline).now_or_never() {
                 let token = lease(acquired.unwrap()).token;
@@ -247,7 +248,7 @@ impl Kept {
     /// The token of a lock that is free, if it is told before it is synced.
     async fn told(&self, lock: &str) -> Option<u64> {
         let (name, owner) = (name(lock), name("anybody"));
-        let acquire = AcquireLock { name, owner, lease_duration: Millis(1), place: None };
+        let acquire = AcquireLock { name, owner, lease_duration: Millis(1), waiting: None };
         let deadline = monotonic() + Duration::from_secs(30);
         let acquired = self.engine.store(&acquire, deadline).now_or_never()?;
         Some(lease(acquired.unwrap()).token)

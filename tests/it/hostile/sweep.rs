@@ -83,7 +83,7 @@ async fn admit_all(
             task: Some(name("task")),
             lease_duration: lease.map(|lease| Millis(lease.as_millis() as u64)),
             settings: settings(tasks as u32),
-            place: None,
+            waiting: None,
         };
         let decisions: Vec<AdmitTask> = (first..tasks.min(first + 1000)).map(task).collect();
         let answers = engine.store_all(&decisions, monotonic() + PATIENCE).await.unwrap();

@@ -10,7 +10,7 @@ use tollgate::{
         Decision, State,
         names::Name,
         time::{Millis, Timestamp},
-        waiters::{Heartbeat, Place, Turn, Waits},
+        waiters::{Heartbeat, Proceed, WaitingCall, Waits},
     },
     lock::{
         AcquireLock, Acquisition, GetLock, HeartbeatLock, Lock, Release, ReleaseLock, RenewLock,
@@ -68,12 +68,12 @@ struct Seen {
     /// Owner, token and end of the lease in force.
     holder: Option<(u8, u64, u64)>,
     last_token: u64,
-    /// By ticket: the waiter, and the earliest end of its place.
+    /// By ticket: the waiter, and the earliest end of its waiting.
     waiting: BTreeMap<u64, (u8, u64)>,
     known: [u64; 2],
     /// Whether places of a server were removed since its last heartbeat.
     lost: [bool; 2],
-    hints: usize,
+    wake_ups: usize,
 }
 
 fn name(text: String) -> Name {
@@ -83,7 +83,7 @@ fn name(text: String) -> Name {
 impl Seen {
     fn take<D: Decision<State = Lock>>(&mut self, decision: &D) -> D::Outcome {
         let outcome = decision.decide(&mut self.lock, Timestamp(self.now));
-        self.hints += self.lock.take_hints().len();
+        self.wake_ups += self.lock.take_wake_ups().len();
         outcome
     }
 
@@ -108,7 +108,7 @@ impl Seen {
     fn acquire(&mut self, owner: u8, waits: bool) {
         let number = u64::from(owner) + 1;
         let ticket = self.waiting.iter().find(|(_, (by, _))| *by == owner).map(|(t, _)| *t);
-        let place = waits.then(|| Place {
+        let waiting = waits.then(|| WaitingCall {
             number,
             ticket: ticket.unwrap_or(0),
             wait: Millis(10_000),
@@ -123,7 +123,7 @@ impl Seen {
         }
         let lease_duration = Millis(1000);
         let (l, by) = (name("l".into()), name(owner.to_string()));
-        let decision = AcquireLock { name: l, owner: by, lease_duration, place };
+        let decision = AcquireLock { name: l, owner: by, lease_duration, waiting };
         // A repeat without a place does not look at the queue.
         let first = if is_repeat && !waits { None } else { self.first() };
         let outcome = self.take(&decision);
@@ -144,8 +144,8 @@ impl Seen {
                 // The call itself removes lapsed places.
                 assert!(must_wait, "the lock is free and {owner} is first, but refused");
                 let turn = AcquireLock::turn(&outcome);
-                assert_eq!(matches!(turn, Turn::Waits(_)), waits);
-                if let Turn::Waits(ticket) = turn {
+                assert_eq!(matches!(turn, Proceed::Waits(_)), waits);
+                if let Proceed::Waits(ticket) = turn {
                     self.waiting.retain(|_, (by, _)| *by != owner);
                     // One second longer than the wait, for the last attempt.
                     self.waiting.insert(ticket, (owner, self.now + 11_000_000));
@@ -163,18 +163,18 @@ impl Seen {
                 let (l, by) = (name("l".into()), name(owner.to_string()));
                 let was_held = self.held_by(owner);
                 let waits = was_held && !stale && self.first().is_some();
-                let told = self.hints;
+                let told = self.wake_ups;
                 let release = self.take(&ReleaseLock { name: l, owner: by, token });
                 if was_held && !stale {
                     assert_eq!(release, Release::Released);
                     self.holder = None;
                     assert_eq!(
-                        self.hints - told,
+                        self.wake_ups - told,
                         usize::from(waits),
                         "a release wakes one waiter, if any waits"
                     );
                 } else {
-                    assert_eq!(self.hints, told);
+                    assert_eq!(self.wake_ups, told);
                 }
             }
             Op::Renew { owner } => {

@@ -7,7 +7,7 @@ use tollgate::{
     decision::{
         names::Name,
         time::Millis,
-        waiters::{Heartbeat, Place, Turn},
+        waiters::{Heartbeat, Proceed, WaitingCall},
     },
     lock::{AcquireLock, Acquisition, GetLock, HeartbeatLock, Lock},
 };
@@ -150,20 +150,20 @@ async fn a_repeat_of_the_holder_does_not_wait(world: World) {
 }
 
 /// AcquireLock for the lock `l`. `place` is a call number, a ticket and the channel of a server.
-pub fn ask(owner: &str, place: Option<(u64, u64, &str)>) -> AcquireLock {
+pub fn ask(owner: &str, waiting: Option<(u64, u64, &str)>) -> AcquireLock {
     let name = |text: &str| Name::parse(bytes::Bytes::copy_from_slice(text.as_bytes())).unwrap();
-    let place = place.map(|(number, ticket, channel)| {
+    let waiting = waiting.map(|(number, ticket, channel)| {
         let (wait, ticket_kept, keep) = (Millis(60_000), Millis(0), Millis(1500));
-        Place { number, ticket, wait, ticket_kept, keep, channel: channel.into() }
+        WaitingCall { number, ticket, wait, ticket_kept, keep, channel: channel.into() }
     });
     let lease_duration = Millis::from_secs(30);
-    AcquireLock { name: name("l"), owner: name(owner), lease_duration, place }
+    AcquireLock { name: name("l"), owner: name(owner), lease_duration, waiting }
 }
 
 /// The ticket of a call that has to wait.
 pub fn ticket(outcome: &Acquisition) -> u64 {
     match outcome {
-        Acquisition::Held { turn: Turn::Waits(ticket), .. } => *ticket,
+        Acquisition::Held { turn: Proceed::Waits(ticket), .. } => *ticket,
         other => panic!("{other:?}"),
     }
 }
@@ -205,7 +205,7 @@ async fn a_call_that_does_not_wait_does_not_overtake() {
     decide(ask("c", Some((2, second, "dead")))).await;
     twins.time.advance(1_000_000).await;
     match decide(ask("d", None)).await {
-        Acquisition::Held { holder, retry_after, turn: Turn::Refused } => {
+        Acquisition::Held { holder, retry_after, turn: Proceed::Refused } => {
             assert!(holder.is_empty() && retry_after > Millis(0));
         }
         other => panic!("{other:?}"),

@@ -4,7 +4,7 @@ use tollgate::{
     admission::{AdmitTask, ConfigurePool, Overrides, Pool},
     decision::{
         time::Millis,
-        waiters::{Heartbeat, Turn, Waits},
+        waiters::{Heartbeat, Proceed, Waits},
     },
     lock::{AcquireLock, Acquisition, GetLock, HeartbeatLock, Lock, ReleaseLock},
 };
@@ -25,10 +25,10 @@ async fn d21_one_release_wakes_one_of_1000_waiters() {
         let owner = format!("o{number}");
         ticket(&twins.agree(&mut locks, &ask(&owner, Some((number, 0, &channel))), "").await);
     }
-    assert_eq!(twins.agree_on_hints("").await, 0);
+    assert_eq!(twins.agree_on_wake_ups("").await, 0);
     let AcquireLock { name, owner, .. } = ask("a", None);
     twins.agree(&mut locks, &ReleaseLock { name, owner, token: None }, "").await;
-    assert_eq!(twins.agree_on_hints("").await, 1);
+    assert_eq!(twins.agree_on_wake_ups("").await, 1);
 }
 
 /// More waiters than one step wakes: each waiter that is served wakes further ones.
@@ -39,28 +39,29 @@ async fn many_free_slots_reach_all_waiters() {
     let mut pools = States::<Pool>::new();
     let device = |number: u64, ticket: u64| {
         let mut decision = ask_pool(&format!("d{number}"), false, true);
-        let place = decision.place.as_mut().unwrap();
-        (place.number, place.ticket, place.channel) = (number, ticket, channel.as_str().into());
+        let waiting = decision.waiting.as_mut().unwrap();
+        (waiting.number, waiting.ticket, waiting.channel) =
+            (number, ticket, channel.as_str().into());
         decision
     };
     assert!(twins.agree(&mut pools, &ask_pool("holder", false, false), "").await.is_granted());
     let mut tickets = Vec::new();
     for number in 0..300 {
         let outcome = twins.agree(&mut pools, &device(number, 0), "").await;
-        let Turn::Waits(ticket) = AdmitTask::turn(&outcome) else { panic!("{outcome:?}") };
+        let Proceed::Waits(ticket) = AdmitTask::turn(&outcome) else { panic!("{outcome:?}") };
         tickets.push(ticket);
     }
     let AdmitTask { pool, settings, .. } = ask_pool("holder", false, false);
     let overrides = Overrides { capacity: Some(301), ..Overrides::default() };
     let raise = ConfigurePool { pool, overrides, reset: false, settings };
     twins.agree(&mut pools, &raise, "").await;
-    let mut told = twins.agree_on_hints("").await;
+    let mut told = twins.agree_on_wake_ups("").await;
     assert_eq!(told, 100);
     for (number, ticket) in tickets.into_iter().enumerate() {
         assert!(told > number, "{number} was told");
         let outcome = twins.agree(&mut pools, &device(number as u64, ticket), "").await;
         assert!(outcome.is_granted());
-        told += twins.agree_on_hints("").await;
+        told += twins.agree_on_wake_ups("").await;
     }
     assert_eq!(told, 300);
 }
@@ -70,8 +71,8 @@ async fn dead_crowd() -> (Twins, States<Lock>) {
     let (twins, mut locks) = (Twins::new().await, States::<Lock>::new());
     twins.agree(&mut locks, &ask("a", None), "").await;
     for number in 1..=1200 {
-        let place = Some((number, 0, "dead"));
-        ticket(&twins.agree(&mut locks, &ask(&format!("o{number}"), place), "").await);
+        let waiting = Some((number, 0, "dead"));
+        ticket(&twins.agree(&mut locks, &ask(&format!("o{number}"), waiting), "").await);
     }
     twins.time.advance(30_000_000).await;
     (twins, locks)
@@ -83,7 +84,7 @@ async fn waiters_of_a_dead_server_do_not_refuse_other_calls() {
     for _ in 0..2 {
         // The server must repeat the decision at once.
         let outcome = twins.agree(&mut locks, &ask("b", None), "").await;
-        assert_eq!(AcquireLock::turn(&outcome), Turn::Again, "{outcome:?}");
+        assert_eq!(AcquireLock::turn(&outcome), Proceed::Again, "{outcome:?}");
     }
     let outcome = twins.agree(&mut locks, &ask("b", None), "").await;
     assert!(matches!(outcome, Acquisition::Acquired { .. }), "{outcome:?}");

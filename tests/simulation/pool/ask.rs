@@ -126,7 +126,7 @@ pub async fn run(part: Part, ask: Ask, engine: &Arc<Engine>) -> Result<Answer, E
             let (device, task) =
                 (name(&text('d', device)), task.map(|task| name(&text('t', task))));
             let lease_duration = Some(Millis(length));
-            let admit = AdmitTask { pool, device, task, lease_duration, settings, place: None };
+            let admit = AdmitTask { pool, device, task, lease_duration, settings, waiting: None };
             Answer::Admitted(engine.submit(&admit, by).await?.outcome)
         }
         Ask::Complete { task, token, is_done } => {

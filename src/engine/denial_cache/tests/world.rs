@@ -24,7 +24,7 @@ use crate::{
         names::Name,
         time::{Clock, Millis},
     },
-    engine::embedded::{Embedded, Kept},
+    engine::embedded::{Embedded, Sharded},
     rate::{
         Algorithm, BanKey, CheckRate, LimitSpec, MeterName, Rule, RuleSpec, TierAction, TierSpec,
     },
@@ -68,7 +68,7 @@ impl World {
     }
 
     /// Runs a decision as the engine does, without asking the cache.
-    pub(super) fn run<D: Decision<State: Kept>>(&self, decision: &D) -> D::Outcome {
+    pub(super) fn run<D: Decision<State: Sharded>>(&self, decision: &D) -> D::Outcome {
         let watch = self.denials.watch(slice::from_ref(decision));
         let outcome = self.store.run(decision).unwrap();
         watch.settle([Ok(&outcome)].into_iter());
@@ -76,7 +76,7 @@ impl World {
     }
 
     /// Answers a decision as the engine does. Returns whether the answer came from the cache.
-    pub(super) fn asked<D: Deniable<State: Kept>>(&self, decision: &D) -> (D::Outcome, bool) {
+    pub(super) fn asked<D: Deniable<State: Sharded>>(&self, decision: &D) -> (D::Outcome, bool) {
         let ticket = match self.denials.recall(decision, 0) {
             Recall::Denied(outcome) => return (outcome, true),
             Recall::Ask(ticket) => ticket,
@@ -135,7 +135,7 @@ fn task_name(pool: &str, task: &str) -> TaskName {
 pub(super) fn admit(pool: &str, task: &str) -> AdmitTask {
     let TaskName { pool, device, task } = task_name(pool, task);
     let settings = settings();
-    AdmitTask { pool, device, task: Some(task), lease_duration: None, settings, place: None }
+    AdmitTask { pool, device, task: Some(task), lease_duration: None, settings, waiting: None }
 }
 
 pub(super) fn complete(pool: &str, task: &str) -> CompleteTask {

@@ -23,7 +23,7 @@ use super::{
     Ceiling, Embedded, SHARDS,
     executor::line_up,
     journal::Journal,
-    tables::{Kept, Tables, drain},
+    tables::{Sharded, Tables, drain},
 };
 use crate::decision::{
     Bin,
@@ -52,7 +52,7 @@ const LOOKED_MAX: usize = 500;
 
 /// The position at which the sweep of a shard continues.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct SweepPosition {
     /// The index of the table in [`KINDS`].
     kind: usize,
     /// The segment of the table.
@@ -62,7 +62,7 @@ struct Place {
 /// The result of a step.
 struct Step {
     /// The position of the shard's next step; `None` at the end of its tables.
-    next: Option<Place>,
+    next: Option<SweepPosition>,
     /// The number of partitions looked at.
     looked: usize,
     /// The number of entries dropped.
@@ -106,7 +106,7 @@ impl Embedded {
     async fn sweep_for_ever(&self) {
         let mut tick = interval(SWEEP_EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut places = vec![Place::default(); SHARDS];
+        let mut places = vec![SweepPosition::default(); SHARDS];
         let shards: Vec<usize> = (0..SHARDS).collect();
         for quarter in shards.chunks(QUARTER).cycle() {
             tick.tick().await;
@@ -116,7 +116,7 @@ impl Embedded {
 
     /// Sweeps a quarter of the shards. Unfinished shards continue in the next turn where they
     /// stopped.
-    async fn sweep_quarter(&self, quarter: &[usize], places: &mut [Place]) {
+    async fn sweep_quarter(&self, quarter: &[usize], places: &mut [SweepPosition]) {
         let mut unfinished: VecDeque<usize> = quarter.iter().copied().collect();
         let (mut dropped, mut paused) = (0, 0);
         while dropped < QUARTER_MAX
@@ -144,7 +144,7 @@ impl Embedded {
     /// Sweeps all shards at once, without a time limit. For tests and the simulation.
     pub fn sweep_all(&self) {
         for shard in 0..SHARDS {
-            let mut next = Some(Place::default());
+            let mut next = Some(SweepPosition::default());
             while let Some(place) = next.filter(|_| self.has_room()) {
                 next = self.sweep_step(shard, place, None).next;
             }
@@ -152,7 +152,7 @@ impl Embedded {
     }
 
     /// Takes one step in a shard. `time` bounds its duration; `None` makes it reproducible.
-    fn sweep_step(&self, shard: usize, mut place: Place, time: Option<Duration>) -> Step {
+    fn sweep_step(&self, shard: usize, mut place: SweepPosition, time: Option<Duration>) -> Step {
         let mut bin = Bin::new();
         let mut tables = self.shards[shard].lock();
         let journal = self.journal();
@@ -169,8 +169,8 @@ impl Embedded {
             looked += swept.looked;
             place = match swept {
                 Swept { is_done: false, .. } => place,
-                Swept { has_next: true, .. } => Place { part: place.part + 1, ..place },
-                _ => Place { kind: place.kind + 1, part: 0 },
+                Swept { has_next: true, .. } => SweepPosition { part: place.part + 1, ..place },
+                _ => SweepPosition { kind: place.kind + 1, part: 0 },
             };
         }
         if let Some(journal) = journal {
@@ -208,7 +208,7 @@ async fn watch_disk(journal: Option<&Journal>) {
 }
 
 /// Sweeps one segment of a table as far as the budget allows.
-fn sweep<S: Kept>(
+fn sweep<S: Sharded>(
     tables: &mut Tables,
     part: usize,
     now: Timestamp,

@@ -60,14 +60,14 @@ fn crowd(tasks: usize) -> Embedded {
         Settings { capacity: 1, retention: Millis::from_secs(60), ..Settings::default() };
     for number in 0..tasks {
         let (pool, device, task) = (name("p"), name(&format!("d{number}")), name("t"));
-        let place = None;
+        let waiting = None;
         let admit = AdmitTask {
             pool: pool.clone(),
             device: device.clone(),
             task: Some(task.clone()),
             lease_duration: None,
             settings,
-            place,
+            waiting,
         };
         assert!(engine.run(&admit).unwrap().is_granted());
         let (name, outcome) = (TaskName { pool, device, task }, Outcome::Succeeded);
@@ -94,9 +94,9 @@ fn a_pool_is_swept_until_nothing_is_left_of_it() {
     let (shard, mut before) = held(&engine);
     assert_eq!(before, 5000);
     // No step exceeds its budget.
-    let mut next = Some(Place::default());
-    while let Some(place) = next {
-        let step = engine.sweep_step(shard, place, None);
+    let mut next = Some(SweepPosition::default());
+    while let Some(waiting) = next {
+        let step = engine.sweep_step(shard, waiting, None);
         let left = held(&engine).1;
         assert!(before - left <= DROPPED_MAX);
         assert_eq!(before - left, step.dropped);
@@ -111,9 +111,9 @@ fn a_pool_is_swept_until_nothing_is_left_of_it() {
 fn a_step_ends_with_its_time_and_none_is_in_vain() {
     let engine = crowd(1000);
     let (shard, mut before) = held(&engine);
-    let mut next = Some(Place::default());
-    while let Some(place) = next {
-        let step = engine.sweep_step(shard, place, Some(Duration::ZERO));
+    let mut next = Some(SweepPosition::default());
+    while let Some(waiting) = next {
+        let step = engine.sweep_step(shard, waiting, Some(Duration::ZERO));
         let left = held(&engine).1;
         assert!(step.dropped < DROPPED_MAX / 4, "{} in one step", step.dropped);
         assert!(step.dropped > 0 || step.next.is_none(), "a step for nothing");
@@ -132,7 +132,7 @@ async fn a_turn_of_a_crowd_ends_and_the_next_one_goes_on() {
     let (other, key) = ((shard + 1) % SHARDS, b"key");
     let idle = crate::rate::Meter::default();
     crate::rate::Meter::table(&mut engine.shards[other].lock()).insert(key.as_slice().into(), idle);
-    let mut places = vec![Place::default(); SHARDS];
+    let mut places = vec![SweepPosition::default(); SHARDS];
     engine.sweep_quarter(&[shard, other], &mut places).await;
     let left = held(&engine).1;
     // The other shard's key counts as one of the entries dropped.
@@ -140,7 +140,7 @@ async fn a_turn_of_a_crowd_ends_and_the_next_one_goes_on() {
     assert!(crate::rate::Meter::table(&mut engine.shards[other].lock()).is_empty());
     engine.sweep_quarter(&[shard], &mut places).await;
     assert_eq!(held(&engine).1, 0);
-    assert_eq!(places, vec![Place::default(); SHARDS]);
+    assert_eq!(places, vec![SweepPosition::default(); SHARDS]);
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn a_turn_waits_while_the_disk_has_enough_to_do() {
     while engine.has_room() {
         engine.journal().unwrap().push(changes.row());
     }
-    let mut places = vec![Place::default(); SHARDS];
+    let mut places = vec![SweepPosition::default(); SHARDS];
     let mut turn = pin!(engine.sweep_quarter(&quarter, &mut places));
     assert!(timeout(3 * ROOM_PAUSE, &mut turn).await.is_err());
     assert_eq!(left(), 2);

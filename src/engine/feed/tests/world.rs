@@ -57,7 +57,7 @@ pub(super) type Told = (Option<u64>, Vec<u64>);
 impl Topic for Numbers {
     type Event = u64;
     type Read = Read;
-    type Told = Told;
+    type Message = Told;
 
     const HISTORIES: usize = 2;
 

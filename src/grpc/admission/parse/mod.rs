@@ -30,7 +30,7 @@ pub(super) fn admit_task(
     let wait = fields.max_wait(request.max_wait);
     fields.finish(pool.zip(device).map(|(pool, device)| {
         let settings = catalog.settings(&pool);
-        let asked = AdmitTask { pool, device, task, lease_duration, settings, place: None };
+        let asked = AdmitTask { pool, device, task, lease_duration, settings, waiting: None };
         // Copied, so that a waiting call does not keep the connection's read buffer in memory.
         (if wait.0 > 0 { asked.detached() } else { asked }, wait)
     }))

@@ -5,7 +5,7 @@ use tollgate::{
     admission::{Admission, AdmitDecision},
     decision::{
         Allowance,
-        waiters::{Place, Turn},
+        waiters::{Proceed, WaitingCall},
     },
 };
 
@@ -56,10 +56,15 @@ impl Both {
         self.twins.agree(&mut self.pools, &enqueue, "").await;
     }
 
-    async fn admit(&mut self, device: &str, task: Option<&str>, place: Option<Place>) -> Admission {
+    async fn admit(
+        &mut self,
+        device: &str,
+        task: Option<&str>,
+        waiting: Option<WaitingCall>,
+    ) -> Admission {
         let (pool, device, task) = (name("p"), name(device), task.map(name));
         let (lease_duration, settings) = (Some(Millis(1000)), self.settings);
-        let admit = AdmitTask { pool, device, task, lease_duration, settings, place };
+        let admit = AdmitTask { pool, device, task, lease_duration, settings, waiting };
         self.twins.agree(&mut self.pools, &admit, "").await
     }
 
@@ -77,7 +82,7 @@ impl Both {
 }
 
 fn is_to_be_asked_again(admission: &Admission) -> bool {
-    matches!(admission.decision, AdmitDecision::Full { turn: Turn::Again, .. })
+    matches!(admission.decision, AdmitDecision::Full { turn: Proceed::Again, .. })
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -119,8 +124,8 @@ async fn h1_waiters_share_the_allowance_of_leases() {
     for number in 1..=TOTAL as u64 {
         let (wait, keep, channel) = (Millis(500), Millis(500), "gone".into());
         let (ticket, ticket_kept) = (0, Millis(0));
-        let place = Place { number, ticket, wait, ticket_kept, keep, channel };
-        let waits = both.admit(&format!("w{number}"), Some("t"), Some(place)).await;
+        let waiting = WaitingCall { number, ticket, wait, ticket_kept, keep, channel };
+        let waits = both.admit(&format!("w{number}"), Some("t"), Some(waiting)).await;
         assert!(!waits.is_granted());
     }
     both.twins.time.advance(3_000_000).await;

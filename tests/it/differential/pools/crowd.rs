@@ -37,8 +37,15 @@ async fn crowd(seed: u64) {
         }
         let admit = |device: u32, named: bool| {
             let TaskName { pool, device, task } = task(device, "named");
-            let (lease_duration, place) = (Some(Millis(1000)), None);
-            AdmitTask { pool, device, task: named.then_some(task), lease_duration, settings, place }
+            let (lease_duration, waiting) = (Some(Millis(1000)), None);
+            AdmitTask {
+                pool,
+                device,
+                task: named.then_some(task),
+                lease_duration,
+                settings,
+                waiting,
+            }
         };
         for device in 0..DEVICES {
             let admit = admit(device, random.random_bool(0.5));

@@ -101,7 +101,7 @@ fn record(pool: &[u8], member: &[u8], task: &Task) -> (String, String) {
     let member = String::from_utf8_lossy(member);
     let (letter, rest) = match &task.state {
         TaskState::New => ("N", String::new()),
-        TaskState::Leased if task.is_told => ("l", String::new()),
+        TaskState::Leased if task.is_disclosed => ("l", String::new()),
         TaskState::Leased => ("L", String::new()),
         TaskState::Failed => ("F", String::new()),
         TaskState::Completed { outcome, result } => {

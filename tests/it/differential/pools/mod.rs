@@ -89,7 +89,7 @@ async fn history(seed: u64) {
         history.pass_time().await;
         history.decide(&context).await;
         if step % HINTS_EVERY == 0 {
-            history.hints += history.twins.agree_on_hints(&context).await;
+            history.hints += history.twins.agree_on_wake_ups(&context).await;
         }
         if step % 500 == 0 {
             copied += history.copy(step, &context).await;

@@ -9,8 +9,9 @@ impl History {
     pub(super) fn admit(&mut self, name: TaskName, settings: Settings) -> AdmitTask {
         let TaskName { pool, device, task } = name;
         let task = self.random.random_bool(0.7).then_some(task);
-        let (lease_duration, place) = (self.length(1..20), self.callers.place(&mut self.random));
-        AdmitTask { pool, device, task, lease_duration, settings, place }
+        let (lease_duration, waiting) =
+            (self.length(1..20), self.callers.waiting(&mut self.random));
+        AdmitTask { pool, device, task, lease_duration, settings, waiting }
     }
 
     pub(super) fn asked(&mut self, decision: &AdmitTask, admission: &Admission) {

@@ -64,7 +64,7 @@ fn task(device: &str, task: &str) -> TaskName {
 fn admit(device: &str, task: Option<&str>) -> AdmitTask {
     let (device, task) = (name(device), task.map(name));
     let settings = settings();
-    AdmitTask { pool: pool(), device, task, lease_duration: None, settings, place: None }
+    AdmitTask { pool: pool(), device, task, lease_duration: None, settings, waiting: None }
 }
 
 fn enqueue(device: &str, of: &str, payload: &[u8], ends: Option<u64>) -> EnqueueTask {
@@ -129,7 +129,7 @@ fn named(sequence: &str, layout: Option<&str>) -> Sequence {
 const DATED: Option<&str> = Some("R-{yyyyMMdd}-{n:06}");
 
 fn acquire(lock: &str, owner: &str) -> AcquireLock {
-    AcquireLock { name: name(lock), owner: name(owner), lease_duration: HOUR, place: None }
+    AcquireLock { name: name(lock), owner: name(owner), lease_duration: HOUR, waiting: None }
 }
 
 fn reserve(order: &str, buyer: Option<&str>) -> ReserveStock {

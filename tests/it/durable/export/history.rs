@@ -15,7 +15,7 @@ use tollgate::{
         names::Name,
         time::{Clock, Millis, Timestamp, monotonic},
     },
-    engine::embedded::Kept,
+    engine::embedded::Sharded,
     lock::{AcquireLock, GetLock, ReleaseLock, RenewLock},
     rate::{BanKey, CheckRate, GetBan, MeterName, Rule, UnbanKey},
     sequence::{GetSequence, Layout, NextSequence, Sequence},
@@ -43,7 +43,7 @@ pub fn name(text: &str) -> Name {
 }
 
 /// Takes a decision on each engine. All outcomes must be equal.
-pub async fn agree<D: Decision<State: Kept>>(sides: &[&Side], decision: &D, context: &str) {
+pub async fn agree<D: Decision<State: Sharded>>(sides: &[&Side], decision: &D, context: &str) {
     let deadline = || monotonic() + Duration::from_secs(30);
     let (first, rest) = sides.split_first().unwrap();
     let expected = first.engine.store(decision, deadline()).await;
@@ -104,7 +104,8 @@ impl History {
             0..14 => {
                 let task = some.then_some(task);
                 let lease_duration = self.random.random_bool(0.6).then_some(length);
-                let admit = AdmitTask { pool, device, task, lease_duration, settings, place: None };
+                let admit =
+                    AdmitTask { pool, device, task, lease_duration, settings, waiting: None };
                 agree(sides, &admit, context).await;
             }
             14..18 => {
@@ -195,8 +196,8 @@ impl History {
         let length = Millis(self.random.random_range(1..100) * 100);
         match self.random.random_range(0..10) {
             0..5 => {
-                let (lease_duration, place) = (length, None);
-                let acquire = AcquireLock { name: of, owner, lease_duration, place };
+                let (lease_duration, waiting) = (length, None);
+                let acquire = AcquireLock { name: of, owner, lease_duration, waiting };
                 agree(sides, &acquire, context).await;
             }
             5 | 6 => {

@@ -37,8 +37,9 @@ async fn large_partitions_are_exported_completely() {
             embedded.set(now).await;
         }
         let (device, task) = (name(&format!("device {number}")), Some(name("t")));
-        let (lease_duration, place) = (None, None);
-        let admit = AdmitTask { pool: pool.clone(), device, task, lease_duration, settings, place };
+        let (lease_duration, waiting) = (None, None);
+        let admit =
+            AdmitTask { pool: pool.clone(), device, task, lease_duration, settings, waiting };
         agree(&sides, &admit, context).await;
         let (device, task) = (name(&format!("queue {number}")), name("t"));
         let of = TaskName { pool: pool.clone(), device, task };

@@ -30,15 +30,15 @@ impl Queue {
         (queue, tickets)
     }
 
-    async fn asks(&mut self, owner: &str, place: Option<(u64, u64, &str)>) -> Acquisition {
-        self.twins.agree(&mut self.locks, &ask(owner, place), "").await
+    async fn asks(&mut self, owner: &str, waiting: Option<(u64, u64, &str)>) -> Acquisition {
+        self.twins.agree(&mut self.locks, &ask(owner, waiting), "").await
     }
 
     /// The server of this waiter shuts down: the waiter leaves the queue, and its ticket is kept.
-    async fn leaves(&mut self, owner: &str, place: (u64, u64, &str)) -> Acquisition {
-        let mut decision = ask(owner, Some(place));
-        let place = decision.place.as_mut().unwrap();
-        (place.wait, place.ticket_kept) = (Millis(0), KEPT);
+    async fn leaves(&mut self, owner: &str, waiting: (u64, u64, &str)) -> Acquisition {
+        let mut decision = ask(owner, Some(waiting));
+        let waiting = decision.waiting.as_mut().unwrap();
+        (waiting.wait, waiting.ticket_kept) = (Millis(0), KEPT);
         self.twins.agree(&mut self.locks, &decision, "").await
     }
 
@@ -84,7 +84,7 @@ async fn h15_a_kept_ticket_counts_once_and_lapses() {
     assert!(ticket(&queue.asks("b", Some((8, 0, "other"))).await) > later);
     // A waiter that gives up without a shutdown keeps no ticket.
     let mut gives_up = ask("c", Some((7, tickets[1], "other")));
-    gives_up.place.as_mut().unwrap().wait = Millis(0);
+    gives_up.waiting.as_mut().unwrap().wait = Millis(0);
     queue.twins.agree(&mut queue.locks, &gives_up, "").await;
     assert!(ticket(&queue.asks("c", Some((9, 0, "other"))).await) > later);
 }

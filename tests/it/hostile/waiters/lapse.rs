@@ -9,7 +9,7 @@ use tollgate::{
     decision::{
         names::Name,
         time::Millis,
-        waiters::{Heartbeat, Place},
+        waiters::{Heartbeat, WaitingCall},
     },
     lock::{AcquireLock, Lock},
 };
@@ -155,7 +155,7 @@ async fn h14_the_first_waiter_is_woken_for_a_short_lease() {
             let lock = AcquireLock { lease_duration: Millis(lease), ..lock };
             let pool = crate::admission::waiting::ask(who, false, false);
             let lease_duration = Some(Millis(lease));
-            let pool = AdmitTask { lease_duration, place: lock.place.clone(), ..pool };
+            let pool = AdmitTask { lease_duration, waiting: lock.waiting.clone(), ..pool };
             twins.agree(&mut pools, &pool, "").await;
             twins.agree(&mut locks, &lock, "").await;
         };
@@ -164,7 +164,7 @@ async fn h14_the_first_waiter_is_woken_for_a_short_lease() {
         both("next", lease, Some(2)).await;
         twins.time.advance(1_000_000).await;
         both("first", lease, Some(1)).await;
-        assert_eq!(twins.agree_on_hints("").await, 2 * told, "{lease} ms");
+        assert_eq!(twins.agree_on_wake_ups("").await, 2 * told, "{lease} ms");
     }
 }
 
@@ -174,13 +174,13 @@ async fn h14_a_heartbeat_reports_the_next_end_while_slots_are_free() {
     let (twins, mut pools) = (Twins::new().await, States::<Pool>::new());
     let settings = crate::admission::waiting::ask("d", false, false).settings;
     let settings = tollgate::admission::Settings { capacity: 3, ..settings };
-    let ask = |device: &str, lease: u64, place: Option<Place>| AdmitTask {
+    let ask = |device: &str, lease: u64, waiting: Option<WaitingCall>| AdmitTask {
         pool: name("p"),
         device: name(device),
         task: Some(name("t")),
         lease_duration: Some(Millis(lease)),
         settings,
-        place,
+        waiting,
     };
     for (device, lease) in [("a", 1000), ("b", 1004), ("c", 1009)] {
         assert!(twins.agree(&mut pools, &ask(device, lease, None), "").await.is_granted());
@@ -188,8 +188,8 @@ async fn h14_a_heartbeat_reports_the_next_end_while_slots_are_free() {
     for number in 1..=5 {
         let (ticket, wait, keep) = (0, Millis(60_000), Millis(60_000));
         let channel = "s".into();
-        let place = Place { number, ticket, wait, ticket_kept: Millis(0), keep, channel };
-        let waits = ask(&format!("w{number}"), 60_000, Some(place));
+        let waiting = WaitingCall { number, ticket, wait, ticket_kept: Millis(0), keep, channel };
+        let waits = ask(&format!("w{number}"), 60_000, Some(waiting));
         assert!(!twins.agree(&mut pools, &waits, "").await.is_granted());
     }
     let heartbeat = Heartbeat { channel: "s".into(), keep: Millis(60_000), gone: None };
@@ -205,8 +205,8 @@ async fn h14_a_heartbeat_reports_the_next_end_while_slots_are_free() {
     assert_eq!(answers, expected);
     // With more leases than slots, the reported end is the first one that frees a slot.
     for number in 1..=3 {
-        let place = None;
-        let mut taken = ask(&format!("w{number}"), 1000 * number, place);
+        let waiting = None;
+        let mut taken = ask(&format!("w{number}"), 1000 * number, waiting);
         taken.settings.barging = true;
         assert!(twins.agree(&mut pools, &taken, "").await.is_granted());
     }

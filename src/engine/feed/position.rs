@@ -10,7 +10,7 @@ use crate::decision::{
 
 /// The position up to which the histories of a topic were read.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct Position {
     /// The number of the last event seen of each history; 0 if it was empty.
     seen: Box<[u64]>,
     /// Whether nothing was read yet: 0 then means the oldest stored event.
@@ -55,26 +55,26 @@ pub(super) struct Gap<N> {
 
 type Pages<T> = Vec<EventPage<<T as Topic>::Event>>;
 
-impl Place {
+impl Position {
     /// The position after all events so far.
     pub(super) async fn now<T: Topic>(
         engine: &Engine,
         topic: &T,
         deadline: Instant,
-    ) -> Result<Place, Error> {
+    ) -> Result<Position, Error> {
         let pages = ask(engine, topic, |_| None, 1, deadline).await?;
         let seen = pages.into_iter().map(|page| page.last).collect();
-        Ok(Place { seen, is_new: false })
+        Ok(Position { seen, is_new: false })
     }
 
     /// The position before the oldest stored event.
-    pub(super) fn oldest(histories: usize) -> Place {
-        Place { seen: vec![0; histories].into(), is_new: true }
+    pub(super) fn oldest(histories: usize) -> Position {
+        Position { seen: vec![0; histories].into(), is_new: true }
     }
 
     /// The position after these events.
-    pub(super) fn after(seen: Box<[u64]>) -> Place {
-        Place { seen, is_new: false }
+    pub(super) fn after(seen: Box<[u64]>) -> Position {
+        Position { seen, is_new: false }
     }
 
     /// The number of the last event seen of each history.
@@ -105,7 +105,7 @@ impl Place {
         topic: &T,
         most: usize,
         deadline: Instant,
-    ) -> Result<Batch<T::Told>, Error> {
+    ) -> Result<Batch<T::Message>, Error> {
         let seen = |history: usize| self.seen.get(history).copied();
         let pages = ask(engine, topic, seen, most.div_ceil(T::HISTORIES), deadline).await?;
         let gap = self.pass_gaps::<T>(&pages);
@@ -120,7 +120,7 @@ impl Place {
     }
 
     /// Moves to the positions where the histories continue.
-    fn pass_gaps<T: Topic>(&mut self, pages: &Pages<T>) -> Option<Gap<T::Told>> {
+    fn pass_gaps<T: Topic>(&mut self, pages: &Pages<T>) -> Option<Gap<T::Message>> {
         let (mut resets, mut may_be_lapse) = (Vec::new(), true);
         // Each history is checked alone: one may have lost events while the others are complete.
         for (history, page) in pages.iter().enumerate() {

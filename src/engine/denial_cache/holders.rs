@@ -14,25 +14,25 @@ use std::sync::{
 use crate::decision::time::Timestamp;
 
 /// The number of slots, 4 bytes each. Allocated with the first grant.
-const PLACES: usize = 1 << 20;
+const SLOTS: usize = 1 << 20;
 
 /// The latest lease end of each slot, in seconds since the Unix epoch.
 #[derive(Debug, Default)]
-pub(super) struct Held(OnceLock<Box<[AtomicU32]>>);
+pub(super) struct Holders(OnceLock<Box<[AtomicU32]>>);
 
-impl Held {
+impl Holders {
     /// Records a lease that ends at `until`.
-    pub(super) fn hold(&self, place: u64, until: Timestamp) {
-        let empty = || (0..PLACES).map(|_| AtomicU32::new(0)).collect();
+    pub(super) fn hold(&self, slot: u64, until: Timestamp) {
+        let empty = || (0..SLOTS).map(|_| AtomicU32::new(0)).collect();
         let ends = self.0.get_or_init(empty);
         let seconds = u32::try_from(until.0.div_ceil(1_000_000)).unwrap_or(u32::MAX);
-        ends[place as usize % PLACES].fetch_max(seconds, Ordering::AcqRel);
+        ends[slot as usize % SLOTS].fetch_max(seconds, Ordering::AcqRel);
     }
 
     /// Whether the caller with this hash may hold a lease.
-    pub(super) fn holds(&self, place: u64, now: Timestamp) -> bool {
+    pub(super) fn holds(&self, slot: u64, now: Timestamp) -> bool {
         let Some(ends) = self.0.get() else { return false };
-        u64::from(ends[place as usize % PLACES].load(Ordering::Acquire)) * 1_000_000 > now.0
+        u64::from(ends[slot as usize % SLOTS].load(Ordering::Acquire)) * 1_000_000 > now.0
     }
 }
 
@@ -42,15 +42,15 @@ mod tests {
 
     #[test]
     fn holders_are_known_to_their_end_whoever_else_comes() {
-        let held = Held::default();
+        let held = Holders::default();
         let now = Timestamp(1_000_000_500);
         assert!(!held.holds(7, now));
         held.hold(7, Timestamp(1_002_000_001));
         // A shorter lease with the same slot does not shorten it.
-        held.hold(7 + PLACES as u64, Timestamp(1_001_000_000));
+        held.hold(7 + SLOTS as u64, Timestamp(1_001_000_000));
         assert!(held.holds(7, now) && held.holds(7, Timestamp(1_002_000_001)));
         assert!(!held.holds(7, Timestamp(1_003_000_000)) && !held.holds(8, now));
-        (0..300_000).for_each(|place| held.hold(place, now));
+        (0..300_000).for_each(|slot| held.hold(slot, now));
         assert!(held.holds(7, Timestamp(1_002_000_001)));
     }
 }

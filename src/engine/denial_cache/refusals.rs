@@ -14,10 +14,10 @@ const SHARDS: usize = 64;
 /// Entries of a shard: 32,768 for each kind of decision, 65,536 for both.
 const SHARD_MAX: usize = 512;
 
-/// Refusals by the hash of partition and kind of question. A shard's lock is never held over an
+/// CachedRefusals by the hash of partition and kind of question. A shard's lock is never held over an
 /// `.await`.
 #[derive(Debug)]
-pub(super) struct Shelf<T>(Box<[Shard<T>]>);
+pub(super) struct CachedRefusals<T>(Box<[Shard<T>]>);
 
 type Shard<T> = Mutex<HashMap<u64, Entry<T>, RandomState>>;
 
@@ -37,13 +37,13 @@ pub(super) struct Entry<T> {
     pub(super) denial: T,
 }
 
-impl<T> Default for Shelf<T> {
-    fn default() -> Shelf<T> {
-        Shelf((0..SHARDS).map(|_| Mutex::default()).collect())
+impl<T> Default for CachedRefusals<T> {
+    fn default() -> CachedRefusals<T> {
+        CachedRefusals((0..SHARDS).map(|_| Mutex::default()).collect())
     }
 }
 
-impl<T> Shelf<T> {
+impl<T> CachedRefusals<T> {
     /// Applies `read` to the entry of a key, if there is one.
     pub(super) fn with<R>(&self, key: u64, read: impl FnOnce(&Entry<T>) -> Option<R>) -> Option<R> {
         let shard = self.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,41 +87,41 @@ mod tests {
         Entry { partition: Box::default(), generation: 0, epoch: 0, since, until, denial: since.0 }
     }
 
-    fn denial(shelf: &Shelf<u64>, key: u64) -> Option<u64> {
-        shelf.with(key, |entry| Some(entry.denial))
+    fn denial(refusals: &CachedRefusals<u64>, key: u64) -> Option<u64> {
+        refusals.with(key, |entry| Some(entry.denial))
     }
 
     #[test]
     fn those_whose_time_is_over_go_first_and_there_are_never_more() {
-        let shelf = Shelf::default();
+        let refusals = CachedRefusals::default();
         // All keys belong to one shard.
         for key in 0..SHARD_MAX as u64 {
             let until = if key % 2 == 0 { 100 } else { 1000 + key };
-            shelf.put(key, entry(key, until), Timestamp(0));
+            refusals.put(key, entry(key, until), Timestamp(0));
         }
-        assert_eq!(shelf.len(), SHARD_MAX);
+        assert_eq!(refusals.len(), SHARD_MAX);
         // A replacement needs no free space.
-        shelf.put(0, entry(9999, 100), Timestamp(0));
-        assert_eq!((shelf.len(), denial(&shelf, 0)), (SHARD_MAX, Some(9999)));
-        shelf.put(10_000, entry(1, 1500), Timestamp(100));
-        assert_eq!(shelf.len(), SHARD_MAX / 2 + 1);
-        assert_eq!((denial(&shelf, 2), denial(&shelf, 1)), (None, Some(1)));
+        refusals.put(0, entry(9999, 100), Timestamp(0));
+        assert_eq!((refusals.len(), denial(&refusals, 0)), (SHARD_MAX, Some(9999)));
+        refusals.put(10_000, entry(1, 1500), Timestamp(100));
+        assert_eq!(refusals.len(), SHARD_MAX / 2 + 1);
+        assert_eq!((denial(&refusals, 2), denial(&refusals, 1)), (None, Some(1)));
         // None is expired: the entry that expires first is dropped.
         for key in 20_000..30_000 {
-            shelf.put(key, entry(key, key), Timestamp(100));
-            assert!(shelf.len() <= SHARD_MAX);
+            refusals.put(key, entry(key, key), Timestamp(100));
+            assert!(refusals.len() <= SHARD_MAX);
         }
-        assert_eq!(denial(&shelf, 10_000), None);
-        assert!((30_000 - SHARD_MAX as u64..30_000).all(|key| denial(&shelf, key) == Some(key)));
+        assert_eq!(denial(&refusals, 10_000), None);
+        assert!((30_000 - SHARD_MAX as u64..30_000).all(|key| denial(&refusals, key) == Some(key)));
     }
 
     #[test]
     fn all_shards_together_are_bounded() {
-        let shelf = Shelf::default();
+        let refusals = CachedRefusals::default();
         for key in 0..100_000u64 {
             let spread = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            shelf.put(spread, entry(0, 1000), Timestamp(0));
+            refusals.put(spread, entry(0, 1000), Timestamp(0));
         }
-        assert!((30_000..=SHARDS * SHARD_MAX).contains(&shelf.len()), "{}", shelf.len());
+        assert!((30_000..=SHARDS * SHARD_MAX).contains(&refusals.len()), "{}", refusals.len());
     }
 }
