@@ -294,7 +294,7 @@ pub async fn redis_engine_at(url: &str, nodes: Nodes) -> (Arc<Engine>, Time) {
     // The machine may stand still for a while; only the deadline of a call ends it.
     let (key_prefix, answer_timeout) = (prefix, Duration::from_secs(60));
     let options = RedisOptions { clock, key_prefix, answer_timeout, ..RedisOptions::new(url) };
-    let redis = Redis::new(&options).unwrap().remembering_by(Clock::Stepped(now));
+    let redis = Redis::new(&options).unwrap().with_clock(Clock::Stepped(now));
     (Arc::new(Engine::Redis(redis)), time)
 }
 

@@ -132,7 +132,7 @@ impl fmt::Debug for Redis {
 
 impl Redis {
     /// Replaces the clock of the denial cache, for tests that step the time.
-    pub fn remembering_by(mut self, clock: Clock) -> Redis {
+    pub fn with_clock(mut self, clock: Clock) -> Redis {
         self.denial_cache = Box::new(DenialCache::new(clock));
         self
     }

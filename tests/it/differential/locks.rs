@@ -50,7 +50,8 @@ async fn history(seed: u64) {
         history.pass_time().await;
         history.decide(&context).await;
         if step % HINTS_EVERY == 0 {
-            *history.met.entry("told").or_default() += history.twins.agree_on_wake_ups(&context).await;
+            *history.met.entry("told").or_default() +=
+                history.twins.agree_on_wake_ups(&context).await;
         }
         if step % COPY_EVERY == 0 {
             let (to, sources) = (format!("copy {step}"), [Source::new(b'l', b"")]);

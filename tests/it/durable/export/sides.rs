@@ -46,7 +46,7 @@ impl Side {
             key_prefix: prefix,
             ..RedisOptions::new(&redis_url())
         };
-        let redis = Redis::new(&options).unwrap().remembering_by(Clock::Stepped(clock));
+        let redis = Redis::new(&options).unwrap().with_clock(Clock::Stepped(clock));
         let engine = Arc::new(Engine::Redis(redis));
         let run = engine.clone();
         let maintain = tokio::spawn(async move { run.maintain().await }).abort_handle();
