@@ -4,6 +4,7 @@ use std::fmt;
 
 use tollgate_client::{Connection, Error};
 
+use super::flags::AccessFlags;
 use crate::decision::text::escaped_lines;
 
 /// A failed command: the error and what to do next.
@@ -19,9 +20,21 @@ impl fmt::Display for ClientError {
 impl std::error::Error for ClientError {}
 
 /// Connects to a server. `what` names the purpose in the error.
-pub(super) async fn connect(server: &str, what: &str) -> Result<Connection, ClientError> {
-    Connection::open(server).await.map_err(|error| {
-        let todo = "start a server with `tollgate serve`, or name another with --server";
+pub(super) async fn connect(
+    server: &str,
+    access: &AccessFlags,
+    what: &str,
+) -> Result<Connection, ClientError> {
+    Connection::open_with(server, &access.into()).await.map_err(|error| {
+        let todo = match error.code {
+            "INVALID_ARGUMENT" => {
+                "correct the files of --tls-ca, --tls-cert, --tls-key, --token-file"
+            }
+            _ if error.message.contains("certificate") => {
+                "name the authority of the server's certificate with --tls-ca"
+            }
+            _ => "start a server with `tollgate serve`, or name another with --server",
+        };
         failed(what, server, &error, todo)
     })
 }

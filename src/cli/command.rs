@@ -82,7 +82,7 @@ pub(crate) enum Command {
 }
 
 /// Prints the engine, the address and example calls.
-pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr) {
+pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr, has_tls: bool) {
     let engine = match engine {
         EngineChoice::Embedded(EmbeddedOptions { data_dir: None, .. }) => {
             "the embedded engine, in memory: state ends with the process".to_owned()
@@ -97,6 +97,7 @@ pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr) {
         }
         EngineChoice::Redis(_) => "the Redis engine".to_owned(),
     };
+    let transport = if has_tls { "-cacert ca.crt" } else { "-plaintext" };
     let admit = r#"{"pool":"demo","device_id":"camera-1","task_id":"snapshot-1"}"#;
     let check = r#"{"key":"user:7","rule":{"limits":[{"max":2,"window":"600s"}]}}"#;
     let next = r#"{"name":"order"}"#;
@@ -105,15 +106,15 @@ pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr) {
     say(&format!(
         "Tollgate {version} on {engine}\n\
          Listening on {listen}. Try:\n\n  \
-         grpcurl -plaintext -d '{admit}' \\\n    \
+         grpcurl {transport} -d '{admit}' \\\n    \
          {listen} tollgate.v1.AdmissionService/AdmitTask\n  \
-         grpcurl -plaintext -d '{check}' \\\n    \
+         grpcurl {transport} -d '{check}' \\\n    \
          {listen} tollgate.v1.RateService/CheckRate\n  \
-         grpcurl -plaintext -d '{next}' \\\n    \
+         grpcurl {transport} -d '{next}' \\\n    \
          {listen} tollgate.v1.SequenceService/NextSequence\n  \
-         grpcurl -plaintext -d '{acquire}' \\\n    \
+         grpcurl {transport} -d '{acquire}' \\\n    \
          {listen} tollgate.v1.LockService/AcquireLock\n  \
-         grpcurl -plaintext -d '{set}' \\\n    \
+         grpcurl {transport} -d '{set}' \\\n    \
          {listen} tollgate.v1.StockService/SetStock\n",
         version = env!("CARGO_PKG_VERSION"),
     ));

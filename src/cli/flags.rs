@@ -1,11 +1,11 @@
 //! Flags that several client commands share.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use bytes::Bytes;
 use clap::{Args, ValueEnum, value_parser};
 
-use tollgate_client::{Against, check_url, pb, time};
+use tollgate_client::{Access, Against, check_url, pb, time};
 
 use crate::{
     decision::{names::Name, time::Millis},
@@ -17,6 +17,34 @@ use crate::{
 
 /// Default of `--max` without `--ban-above`.
 const MAX: u32 = 10;
+
+/// TLS and token of a client command.
+#[derive(Debug, Clone, Default, Args)]
+pub struct AccessFlags {
+    /// Authorities that sign the certificate of the server, PEM; for https
+    /// [default: those that the system trusts]
+    #[arg(long, value_name = "FILE", env = "TOLLGATE_TLS_CA", global = true)]
+    pub tls_ca: Option<PathBuf>,
+
+    /// Client certificate, PEM; for https
+    #[arg(long, value_name = "FILE", env = "TOLLGATE_TLS_CERT", global = true)]
+    pub tls_cert: Option<PathBuf>,
+
+    /// Private key of the client certificate, PEM
+    #[arg(long, value_name = "FILE", env = "TOLLGATE_TLS_KEY", global = true)]
+    pub tls_key: Option<PathBuf>,
+
+    /// File with a token, which every call sends as `authorization: Bearer`
+    #[arg(long, value_name = "FILE", env = "TOLLGATE_TOKEN_FILE", global = true)]
+    pub token_file: Option<PathBuf>,
+}
+
+impl From<&AccessFlags> for Access {
+    fn from(flags: &AccessFlags) -> Access {
+        let AccessFlags { tls_ca, tls_cert, tls_key, token_file } = flags.clone();
+        Access { ca: tls_ca, cert: tls_cert, key: tls_key, token_file }
+    }
+}
 
 /// A limit with warn and ban levels.
 #[derive(Debug, Clone, Args)]

@@ -43,11 +43,11 @@ use crate::{
         export::{Failure, Store},
         redis::{Redis, unfinished_import},
     },
-    server::{self, Limits, Rules, allocator, telemetry},
+    server::{self, Limits, Rules, allocator, telemetry, tls::Tls},
 };
 
 pub use client::ClientError;
-pub use flags::{AlgorithmName, RuleFlags};
+pub use flags::{AccessFlags, AlgorithmName, RuleFlags};
 
 use command::{Command, exit};
 
@@ -219,6 +219,12 @@ async fn serve(flags: &ServeFlags) -> ExitCode {
     if flags.shows_password {
         tracing::warn!("{}", secret::IN_ARGUMENTS);
     }
+    let tls =
+        config.tls.clone().map(|tls| Tls::load(tls.files, tls.max_connection_age)).transpose();
+    let tls = match tls {
+        Ok(tls) => tls,
+        Err(error) => return exit::config(&error),
+    };
     // Each connection is a file descriptor. The default soft limit is often 1024.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let engine = match engine(&config.engine, &config.limits).await {
@@ -229,7 +235,7 @@ async fn serve(flags: &ServeFlags) -> ExitCode {
         Ok(listener) => listener,
         Err(code) => return code,
     };
-    match serve_on(config, engine, listener).await {
+    match serve_on(config, tls, engine, listener).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => exit::unavailable(&error),
     }
@@ -285,6 +291,7 @@ fn bind(address: SocketAddr) -> Result<TcpListener, ExitCode> {
 /// Serves until SIGTERM or SIGINT, then drains and closes the engine.
 async fn serve_on(
     config: Config,
+    tls: Option<Tls>,
     engine: Engine,
     listener: TcpListener,
 ) -> Result<(), Box<dyn Error>> {
@@ -301,7 +308,7 @@ async fn serve_on(
         drain_timeout: config.drain_timeout,
         workers: config.workers,
     };
-    command::greet(&config.engine, listener.local_addr()?);
+    command::greet(&config.engine, listener.local_addr()?, tls.is_some());
     let shutdown = async {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -309,7 +316,7 @@ async fn serve_on(
         }
     };
     let engine = Arc::new(engine);
-    let ended = server::run(listener, engine.clone(), rules, limits, shutdown).await;
+    let ended = server::run(listener, tls, engine.clone(), rules, limits, shutdown).await;
     // Waits for the disk. It may block, because no other task needs this thread now.
     engine.close();
     Ok(ended?)

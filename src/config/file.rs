@@ -12,6 +12,7 @@ use super::{
     pool::PoolEntry,
     redis::RedisSection,
     sequence::SequenceEntry,
+    tls::TlsSection,
     value::{length, number, text},
 };
 use crate::decision::{budget::CallerLimits, fallback::REPLICAS_MAX, time::Millis};
@@ -38,6 +39,8 @@ pub(super) struct File {
     pub(super) workers: Option<usize>,
     #[serde(default, deserialize_with = "replicas")]
     pub(super) replicas: Option<u32>,
+    #[serde(default)]
+    pub(super) tls: TlsSection,
     #[serde(default)]
     pub(super) redis: RedisSection,
     #[serde(default, deserialize_with = "limits::read")]

@@ -6,6 +6,7 @@ use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
+use super::tls::TlsFlags;
 use crate::{
     engine::{embedded::Durability, redis::RedisOptions},
     server::telemetry,
@@ -20,6 +21,10 @@ pub struct ServeFlags {
     /// Address and port to listen on [default: 127.0.0.1:50051]
     #[arg(long, value_name = "ADDR:PORT", env = "TOLLGATE_LISTEN")]
     pub listen: Option<SocketAddr>,
+
+    /// TLS.
+    #[command(flatten)]
+    pub tls: TlsFlags,
 
     /// Engine that takes the decisions: `embedded` (in this process) or the URL of a Redis (6.2 or
     /// newer): redis://[user:password@]host:port[/db], redis+unix:///path,

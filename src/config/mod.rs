@@ -10,6 +10,7 @@ mod redis;
 pub mod secret;
 mod sequence;
 pub mod store;
+mod tls;
 mod value;
 
 use std::{
@@ -22,6 +23,7 @@ use std::{
 use file::File;
 use flags::DurabilityName;
 pub use flags::ServeFlags;
+pub use tls::{ClientAuth, TlsFlags, TlsOptions};
 
 use crate::{
     admission::{Catalog, PoolRule},
@@ -43,6 +45,8 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Config {
     /// Address to listen on.
     pub listen: SocketAddr,
+    /// TLS; `None` for plain text.
+    pub tls: Option<TlsOptions>,
     /// The engine that runs the decisions.
     pub engine: EngineChoice,
     /// Format and level of the log.
@@ -131,6 +135,7 @@ impl Config {
         };
         Ok(Config {
             listen: flags.listen.or(file.listen).unwrap_or(LISTEN),
+            tls: file.tls.options(&flags.tls)?,
             engine: match engine.as_deref() {
                 None | Some("embedded") => {
                     if data_dir.is_some() && memory_max.is_some_and(|most| most < KEPT_MEMORY_MIN) {

@@ -14,6 +14,7 @@ use super::{
     Admission, Lock, MESSAGE_BYTES_MAX, Rate, Sequence, Stock,
     fast_path::{self, AnswerBody, Answering, Opened, Served},
     held::{Held, Holding},
+    identity::CertificateNames,
     load,
     pb::{
         admission_service_server::AdmissionServiceServer, lock_service_server::LockServiceServer,
@@ -47,6 +48,7 @@ pub struct Routes {
 pub struct Connection {
     routes: Routes,
     holding: Arc<Holding>,
+    certificate: Option<Arc<CertificateNames>>,
 }
 
 impl Routes {
@@ -70,9 +72,14 @@ impl Routes {
         }
     }
 
-    /// Returns the services for a new connection of a peer.
-    pub fn connection(&self, peer: PeerConnection) -> Connection {
-        Connection { holding: self.held.connection(peer), routes: self.clone() }
+    /// Returns the services for a new connection of a peer. `certificate` has the names in its
+    /// verified client certificate, if it has presented one.
+    pub fn connection(
+        &self,
+        peer: PeerConnection,
+        certificate: Option<Arc<CertificateNames>>,
+    ) -> Connection {
+        Connection { holding: self.held.connection(peer), routes: self.clone(), certificate }
     }
 }
 
@@ -80,6 +87,11 @@ impl Connection {
     /// Returns the accounting of the connection: its bytes and streams.
     pub fn holding(&self) -> Arc<Holding> {
         self.holding.clone()
+    }
+
+    /// Returns the names in the verified client certificate of the peer.
+    pub fn certificate(&self) -> Option<&CertificateNames> {
+        self.certificate.as_deref()
     }
 
     /// Calls health or reflection through tonic.
@@ -112,7 +124,7 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
             Ok(preamble) => preamble,
             Err(refusal) => return Box::pin(ready(Ok(*refusal))),
         };
-        let Connection { routes, holding } = self;
+        let Connection { routes, holding, .. } = self;
         if !holding.may_open() {
             return Box::pin(ready(Ok(status::too_many_streams().into_http())));
         }

@@ -10,12 +10,14 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
     sync::OwnedSemaphorePermit,
     time::{Sleep, sleep},
 };
 
-use super::pace::{PREFACE_BYTES, Pace, Turn};
+use super::{
+    pace::{PREFACE_BYTES, Pace, Turn},
+    stream::Stream,
+};
 use crate::decision::budget::{CallerLimits, PeerConnection};
 
 /// An accepted connection that moves to its worker thread.
@@ -29,7 +31,7 @@ pub(super) struct Accepted {
 /// A connection, which counts towards the limit until it is closed.
 #[derive(Debug)]
 pub(super) struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     /// Runs out unless the preface arrives.
     mute: Option<Pin<Box<Sleep>>>,
     received: usize,
@@ -45,13 +47,10 @@ pub(super) struct Connection {
 impl Connection {
     /// Wraps a stream that is registered with the runtime of this thread.
     pub(super) fn new(
-        stream: TcpStream,
+        stream: Stream,
         permit: OwnedSemaphorePermit,
         callers: &CallerLimits,
     ) -> Connection {
-        // Small answers must not wait for TCP acknowledgements. A socket that is closed already
-        // fails at its first read.
-        let _ = stream.set_nodelay(true);
         let mute = Some(Box::pin(sleep(callers.preface_timeout)));
         let pace = Pace::new(callers.resets_per_second);
         let (is_blocked, put_off) = (false, false);
@@ -64,7 +63,7 @@ impl Connection {
     }
 
     /// Records whether the client takes the sent bytes; wakes a read that waits for that.
-    fn sent(&mut self, cx: &Context<'_>, sent: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn sent<T>(&mut self, cx: &Context<'_>, sent: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         self.is_blocked = sent.is_pending();
         if !self.is_blocked && mem::take(&mut self.put_off) {
             cx.waker().wake_by_ref();
@@ -74,9 +73,9 @@ impl Connection {
 }
 
 impl Connection {
-    /// Returns the socket.
-    pub(super) fn stream(&self) -> &TcpStream {
-        &self.stream
+    /// Returns the stream, for bytes that are not HTTP/2.
+    pub(super) fn stream(&mut self) -> &mut Stream {
+        &mut self.stream
     }
 }
 
@@ -118,7 +117,9 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        // TLS accepts some bytes that the socket does not take. A socket needs no flush.
+        let sent = Pin::new(&mut self.stream).poll_flush(cx);
+        self.sent(cx, sent)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

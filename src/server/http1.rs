@@ -1,66 +1,127 @@
-//! Answers peers that do not speak HTTP/2 with a line of text.
+//! Answers peers that do not speak HTTP/2, or not as the port does, with a line of text.
 
-use std::{future::poll_fn, io::ErrorKind, pin::Pin, time::Duration};
+use std::time::Duration;
 
-use tokio::{io::AsyncWrite, net::TcpStream, time::timeout};
+use tokio::{
+    io::{self, AsyncReadExt, AsyncWriteExt},
+    time::timeout,
+};
+use tracing::field::display;
 
-use super::connections::Connection;
+use super::{rare::Rare, stream::Stream};
 
 /// The HTTP/2 connection preface.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// The answer to every other peer.
-const ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
+/// The first byte of a TLS connection: a handshake record.
+const HANDSHAKE: u8 = 22;
+
+/// The answer to peers without HTTP/2 on a port without TLS.
+const WITHOUT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
     content-type: text/plain; charset=utf-8\r\n\
     connection: close\r\n\
     \r\n\
     Tollgate speaks gRPC over HTTP/2 without TLS. Call it with a gRPC client, \
     for instance `grpcurl -plaintext`.\n";
+/// The answer to peers without HTTP/2 on a port with TLS, and to those without TLS there.
+const WITH_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
+    content-type: text/plain; charset=utf-8\r\n\
+    connection: close\r\n\
+    \r\n\
+    Tollgate speaks gRPC over HTTP/2 with TLS. Call it with a gRPC client, \
+    for instance `grpcurl -cacert FILE`.\n";
+/// The answer to HTTP/2 without TLS on a port with TLS: SETTINGS, then GOAWAY with the error
+/// INADEQUATE_SECURITY and a text.
+const GOAWAY: &[u8] = b"\0\0\0\x04\0\0\0\0\0\
+    \0\0\x35\x07\0\0\0\0\0\
+    \0\0\0\0\0\0\0\x0c\
+    this port of Tollgate requires TLS: use https";
+
 /// Time until a peer must have read the answer.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Number of request bytes that are read and discarded, so that closing does not reset the answer.
-const UNREAD_BYTES_MAX: usize = 64 * 1024;
+const UNREAD_BYTES_MAX: u64 = 64 * 1024;
 
-/// Peeks at the first bytes of a connection and returns whether they begin the HTTP/2 preface. The
-/// HTTP/2 code handles a peer that closes or sends only a part of the preface.
-pub(super) async fn is_http2(connection: &Connection) -> bool {
-    let mut first = [0; PREFACE.len()];
-    let peeked = connection.stream().peek(&mut first).await;
-    peeked.is_ok_and(|length| PREFACE.starts_with(&first[..length]))
+/// Lines about peers that use TLS where the server has none.
+static TLS: Rare = Rare::new();
+/// Lines about peers that do not use TLS where the server requires it.
+static PLAINTEXT: Rare = Rare::new();
+
+/// What the first bytes of a connection begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Opening {
+    /// The HTTP/2 preface.
+    Http2,
+    /// A TLS handshake.
+    Tls,
+    /// The peer has closed without a byte.
+    Closed,
+    /// Neither.
+    Other,
 }
 
-/// Sends the answer and closes the connection.
-pub(super) async fn refuse(mut connection: Connection) {
-    tracing::debug!("a peer does not speak HTTP/2; its connection is closed");
+/// Peeks at the first bytes of a connection. Of a preface, the first byte is enough: the HTTP/2 code
+/// handles a peer that sends only a part of it.
+pub(super) async fn opening(stream: &mut Stream) -> io::Result<Opening> {
+    let mut first = [0; PREFACE.len()];
+    let length = stream.peek(&mut first).await?;
+    Ok(match &first[..length] {
+        [] => Opening::Closed,
+        [HANDSHAKE, ..] => Opening::Tls,
+        first if PREFACE.starts_with(first) => Opening::Http2,
+        _ => Opening::Other,
+    })
+}
+
+/// Answers a peer whose first bytes do not fit the port, and closes the connection. `is_tls`:
+/// whether the port requires TLS.
+pub(super) async fn refuse(stream: &mut Stream, opening: Opening, is_tls: bool) {
+    let answer = match opening {
+        Opening::Http2 => GOAWAY,
+        _ if is_tls => WITH_TLS,
+        _ => WITHOUT_TLS,
+    };
+    note(stream, opening, is_tls);
     // A peer that does not read the answer in time gets none.
     let _ = timeout(FAREWELL, async {
-        if read(connection.stream()).await.is_none() {
-            return;
-        }
-        let stream = connection.stream();
-        // The socket is new, so the answer fits into its send buffer.
-        if stream.writable().await.is_err() || stream.try_write(ANSWER).is_err() {
-            return;
-        }
-        let _ = poll_fn(|cx| Pin::new(&mut connection).poll_shutdown(cx)).await;
-        let mut unread = UNREAD_BYTES_MAX;
-        while let Some(length @ 1..) = read(connection.stream()).await {
-            unread = unread.saturating_sub(length);
-            if unread == 0 {
-                return;
-            }
+        if stream.read(&mut [0; 4096]).await.is_ok() && stream.write_all(answer).await.is_ok() {
+            close(stream).await;
         }
     })
     .await;
 }
 
-/// Reads and discards bytes; returns their number. `None` if the read fails.
-async fn read(stream: &TcpStream) -> Option<usize> {
-    let mut bytes = [0; 4096];
-    loop {
-        stream.readable().await.ok()?;
-        match stream.try_read(&mut bytes) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            read => return read.ok(),
+/// Logs why the connection is closed.
+fn note(stream: &Stream, opening: Opening, is_tls: bool) {
+    let peer = stream.peer().map(display);
+    match (opening, stream) {
+        (Opening::Tls, _) if !is_tls => {
+            if let Some(suppressed) = TLS.due() {
+                tracing::warn!(
+                    peer,
+                    suppressed,
+                    "a peer uses TLS on a port without TLS: call it with http, or configure [tls]"
+                );
+            }
         }
+        (_, Stream::Plain(_)) if is_tls => {
+            if let Some(suppressed) = PLAINTEXT.due() {
+                tracing::warn!(
+                    peer,
+                    suppressed,
+                    "a peer does not use TLS on a port that requires it: call it with https"
+                );
+            }
+        }
+        _ => tracing::debug!(peer, "a peer does not speak HTTP/2; its connection is closed"),
     }
+}
+
+/// Closes the connection. First reads what the peer has sent, at most for a second, because unread
+/// bytes would reset the connection, and with it the last answer.
+pub(super) async fn close(stream: &mut Stream) {
+    let _ = timeout(FAREWELL, async {
+        stream.shutdown().await?;
+        io::copy(&mut stream.take(UNREAD_BYTES_MAX), &mut io::sink()).await
+    })
+    .await;
 }

@@ -7,11 +7,20 @@ mod health;
 mod http1;
 mod pace;
 mod pings;
+mod rare;
+mod stream;
 mod streams;
 pub mod telemetry;
+pub mod tls;
 mod workers;
 
-use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    future::{Future, pending},
+    io,
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{
     net::TcpListener,
@@ -31,6 +40,7 @@ use crate::{
     sequence::Sequences,
 };
 use accept::accept;
+use tls::Tls;
 use workers::Workers;
 
 /// Time between NOT_SERVING and the end of the connections, so that load balancers choose another
@@ -61,13 +71,14 @@ pub struct Rules {
     pub sequences: Arc<Sequences>,
 }
 
-/// Serves until `shutdown` completes. Then drains: calls in flight finish, or are dropped after the
+/// Serves until `shutdown` completes, with TLS if given. Then drains: calls in flight finish, or are dropped after the
 /// drain timeout.
 ///
 /// Health changes to NOT_SERVING first, and for 250 ms new connections are still accepted. Fails if
 /// a thread cannot be started or ends early.
 pub async fn run(
     listener: TcpListener,
+    tls: Option<Tls>,
     engine: Arc<Engine>,
     rules: Rules,
     limits: Limits,
@@ -78,11 +89,18 @@ pub async fn run(
     let (health, health_service) = health::new(initial).await;
     let follow = health::follow(&health, state);
     let (maintenance, pools, hub) = (engine.clone(), rules.pools.clone(), engine.hub().clone());
+    let certificates = tls.as_ref().map(Tls::current);
+    let reload = async {
+        match tls {
+            Some(tls) => tls.follow().await,
+            None => pending().await,
+        }
+    };
     // Boxed, because the nested future types exceed the compiler's limit.
     let mut maintain: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
         let settings = |pool: &Name| pools.settings(pool);
         let sweep = maintenance.sweep(|pool| SweepPool { settings: settings(&pool), pool });
-        tokio::join!(maintenance.maintain(), sweep, budget::report());
+        tokio::join!(maintenance.maintain(), sweep, budget::report(), reload);
     });
 
     let others = tonic::service::Routes::new(health_service)
@@ -90,7 +108,7 @@ pub async fn run(
         .add_service(grpc::reflection::v1alpha());
     let Rules { pools, policies, sequences } = rules;
     let routes = grpc::Routes::new(&engine, pools, policies, sequences, others, limits.callers);
-    let mut workers = Workers::start(&limits, &routes)?;
+    let mut workers = Workers::start(&limits, &routes, certificates.as_ref())?;
     let permits = Arc::new(Semaphore::new(limits.connections_max));
     let peers = Peers::new(&limits.callers, limits.connections_max);
     tokio::select! {

@@ -8,8 +8,10 @@ use std::{
     future::poll_fn,
     io,
     pin::{Pin, pin},
+    sync::Arc,
     task::{Context, Poll},
     thread,
+    time::Duration,
 };
 
 use hyper::server::conn::http2;
@@ -18,6 +20,7 @@ use tokio::{
     net::TcpStream,
     runtime::Builder,
     sync::{
+        OwnedSemaphorePermit,
         mpsc::{self, error::TrySendError},
         oneshot, watch,
     },
@@ -28,13 +31,15 @@ use tokio::{
 use super::{
     Limits,
     connections::{Accepted, Connection},
-    http1,
+    http1::{self, Opening},
     pace::{RESET_STREAMS_MAX, Turn},
     pings::{KEEPALIVE, PingTimer},
+    stream::Stream,
     streams::Streams,
+    tls,
 };
 use crate::{
-    decision::budget::CallerLimits,
+    decision::budget::{CallerLimits, PeerConnection},
     engine::worker,
     grpc::{self, CONNECTION_WINDOW, FRAME_BYTES_MAX, Routes, STREAM_WINDOW},
 };
@@ -63,14 +68,24 @@ pub(super) struct Workers {
 
 impl Workers {
     /// Starts the threads with these routes. Fails if a runtime or a thread cannot be created.
-    pub(super) fn start(limits: &Limits, routes: &Routes) -> io::Result<Workers> {
+    pub(super) fn start(
+        limits: &Limits,
+        routes: &Routes,
+        tls: Option<&Arc<tls::Current>>,
+    ) -> io::Result<Workers> {
         let (drain, end) = (watch::Sender::new(false), watch::Sender::new(()));
         let (mut dealt, mut finished) = (Vec::new(), Vec::new());
         for number in 1..=limits.workers {
             let runtime = Builder::new_current_thread().enable_all().build()?;
             let (sender, receiver) = mpsc::channel(DEALT_MAX);
             let (finish, finishing) = oneshot::channel();
-            let serve = serve(receiver, routes.clone(), limits.callers, drain.subscribe());
+            let serving = Serving {
+                routes: routes.clone(),
+                callers: limits.callers,
+                tls: tls.cloned(),
+                draining: drain.subscribe(),
+            };
+            let serve = serve(receiver, serving);
             let mut end = end.subscribe();
             thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
                 worker::enter(number);
@@ -120,14 +135,19 @@ impl Workers {
     }
 }
 
-/// Serves connections until the drain begins and all of them have finished.
-async fn serve(
-    mut dealt: mpsc::Receiver<Accepted>,
+/// What a thread needs to serve a connection.
+#[derive(Clone)]
+struct Serving {
     routes: Routes,
     callers: CallerLimits,
-    mut draining: watch::Receiver<bool>,
-) {
+    tls: Option<Arc<tls::Current>>,
+    draining: watch::Receiver<bool>,
+}
+
+/// Serves connections until the drain begins and all of them have finished.
+async fn serve(mut dealt: mpsc::Receiver<Accepted>, serving: Serving) {
     let mut open = JoinSet::new();
+    let mut draining = serving.draining.clone();
     loop {
         tokio::select! {
             accepted = dealt.recv() => {
@@ -135,9 +155,17 @@ async fn serve(
                 // The stream is registered with the runtime here. A failure means that the
                 // connection is closed already.
                 let Ok(stream) = TcpStream::from_std(stream) else { continue };
-                let connection = Connection::new(stream, permit, &callers);
-                let services = routes.connection(peer);
-                open.spawn(serve_connection(connection, services, callers, draining.clone()));
+                // Small answers must not wait for TCP acknowledgements. A socket that is closed
+                // already fails at its first read.
+                let _ = stream.set_nodelay(true);
+                if let Some(tls) = serving.tls.clone() {
+                    open.spawn(serve_tls(tls, stream, peer, permit, serving.clone()));
+                    continue;
+                }
+                let connection = Connection::new(Stream::Plain(stream), permit, &serving.callers);
+                let services = serving.routes.connection(peer, None);
+                let draining = draining.clone();
+                open.spawn(serve_connection(connection, services, serving.callers, None, draining));
             }
             Some(_) = open.join_next() => {}
             () = drain(&mut draining) => break,
@@ -147,21 +175,44 @@ async fn serve(
     while open.join_next().await.is_some() {}
 }
 
-/// Serves one connection: checks the preface, then serves HTTP/2 until it ends or the drain
-/// completes.
+/// Serves one connection with TLS, from its handshake.
+async fn serve_tls(
+    tls: Arc<tls::Current>,
+    stream: TcpStream,
+    peer: PeerConnection,
+    permit: OwnedSemaphorePermit,
+    serving: Serving,
+) {
+    let Serving { routes, callers, mut draining, .. } = serving;
+    let accepted = tokio::select! {
+        accepted = tls.accept(stream) => accepted,
+        () = drain(&mut draining) => return,
+    };
+    let Some(tls::Accepted { stream, names }) = accepted else { return };
+    let connection = Connection::new(stream, permit, &callers);
+    let services = routes.connection(peer, names);
+    serve_connection(connection, services, callers, Some(tls), draining).await;
+}
+
+/// Serves one connection: checks the preface, then serves HTTP/2 until it ends, reaches its maximum
+/// age, or the drain completes.
 async fn serve_connection(
-    connection: Connection,
+    mut connection: Connection,
     services: grpc::Connection,
     callers: CallerLimits,
+    tls: Option<Arc<tls::Current>>,
     mut draining: watch::Receiver<bool>,
 ) {
-    tokio::select! {
-        is_http2 = timeout(callers.preface_timeout, http1::is_http2(&connection)) => match is_http2 {
-            Ok(true) => {}
-            Ok(false) => return http1::refuse(connection).await,
-            Err(_) => return,
-        },
+    let opening = tokio::select! {
+        opening = timeout(callers.preface_timeout, http1::opening(connection.stream())) => opening,
         () = drain(&mut draining) => return,
+    };
+    match opening {
+        Ok(Ok(Opening::Http2 | Opening::Closed)) => {}
+        Ok(Ok(opening)) => {
+            return http1::refuse(connection.stream(), opening, tls.is_some()).await;
+        }
+        Ok(Err(_)) | Err(_) => return,
     }
     let mut http2 = http2::Builder::new(Streams(services.holding()));
     http2
@@ -180,11 +231,12 @@ async fn serve_connection(
         .keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(KEEPALIVE);
     let turn = connection.turn();
+    let age = tls.and_then(|tls| tls.connection_age());
     let mut served = pin!(http2.serve_connection(TokioIo::new(connection), services));
     let ended = tokio::select! {
         biased;
         ended = poll_fn(|cx| poll(served.as_mut(), &turn, cx)) => ended,
-        () = drain(&mut draining) => {
+        () = retire(&mut draining, age) => {
             served.as_mut().graceful_shutdown();
             poll_fn(|cx| poll(served.as_mut(), &turn, cx)).await
         }
@@ -198,6 +250,17 @@ async fn serve_connection(
 fn poll<F: Future>(served: Pin<&mut F>, turn: &Turn, cx: &mut Context<'_>) -> Poll<F::Output> {
     turn.begin();
     served.poll(cx)
+}
+
+/// Completes when the connection must end gracefully: when the drain begins, or at its maximum age.
+async fn retire(draining: &mut watch::Receiver<bool>, age: Option<Duration>) {
+    match age {
+        None => drain(draining).await,
+        Some(age) => {
+            // The drain began, or the age was reached.
+            let _ = timeout(age, drain(draining)).await;
+        }
+    }
 }
 
 /// Completes when the drain begins.

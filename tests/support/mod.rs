@@ -4,6 +4,7 @@
 pub mod world;
 
 pub mod callers;
+pub mod certificates;
 pub mod farm;
 pub mod history;
 pub mod locks;

@@ -98,7 +98,7 @@ impl World {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let state = engine.state();
-        let run = server::run(listener, engine, rules, LIMITS, pending());
+        let run = server::run(listener, None, engine, rules, LIMITS, pending());
         let server = tokio::spawn(run).abort_handle();
         up(state).await;
         World::to(address, time, server).await

@@ -3,13 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::timeout;
-use tonic::{
-    Code, Request, Response, Status,
-    transport::{Channel, Endpoint},
-};
+use tonic::{Code, Request, Response, Status, transport::Endpoint};
 
 use crate::{
-    Error, Pool,
+    Access, Error, Pool,
+    access::Authorized,
     pb::{
         admission_service_client::AdmissionServiceClient, lock_service_client::LockServiceClient,
         rate_service_client::RateServiceClient, sequence_service_client::SequenceServiceClient,
@@ -23,27 +21,42 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
 /// Interval of keepalive pings, and the timeout of each. A server that disappears without a reset
 /// is detected after at most twice this time.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-const EXPECTED: &str = "expected http://host:port (TLS is not supported)";
+const EXPECTED: &str = "expected http://host:port or https://host:port";
 
 /// A connection to a server. Clones share it. It reconnects when it is lost.
 #[derive(Debug, Clone)]
 pub struct Connection {
-    channel: Channel,
+    channel: Authorized,
     url: Arc<str>,
+    access: Arc<Access>,
 }
 
 impl Connection {
     /// Connects to a server such as `http://127.0.0.1:50051`. Fails if the URL is invalid or the
     /// server is unreachable.
     pub async fn open(url: &str) -> Result<Connection, Error> {
-        let endpoint = endpoint(url).map_err(|error| Error::new(Code::InvalidArgument, error))?;
-        let channel = endpoint.connect().await.map_err(|error| Error::unreachable(&error))?;
-        Ok(Connection { channel, url: url.into() })
+        Connection::open_with(url, &Access::default()).await
     }
 
-    /// Opens a new connection to the same URL, whose host may resolve to another address now.
+    /// Connects with these certificates and this token; a URL with `https` uses TLS. Fails if the
+    /// URL or a file is invalid, or if the server is unreachable.
+    pub async fn open_with(url: &str, access: &Access) -> Result<Connection, Error> {
+        let mut endpoint =
+            endpoint(url).map_err(|error| Error::new(Code::InvalidArgument, error))?;
+        if endpoint.uri().scheme_str() == Some("https") {
+            let tls = endpoint.tls_config(access.tls()?);
+            endpoint = tls.map_err(|error| Error::invalid_tls(&error))?;
+        }
+        let authorization = access.authorization()?;
+        let channel = endpoint.connect().await.map_err(|error| Error::unreachable(&error))?;
+        let channel = Authorized { channel, authorization };
+        Ok(Connection { channel, url: url.into(), access: Arc::new(access.clone()) })
+    }
+
+    /// Opens a new connection to the same URL, whose host may resolve to another address now. Reads
+    /// the certificates and the token again.
     pub async fn reopen(&self) -> Result<Connection, Error> {
-        Connection::open(&self.url).await
+        Connection::open_with(&self.url, &self.access).await
     }
 
     /// Returns the pool of this name.
@@ -51,23 +64,23 @@ impl Connection {
         Pool::new(self.clone(), name)
     }
 
-    pub(crate) fn admission(&self) -> AdmissionServiceClient<Channel> {
+    pub(crate) fn admission(&self) -> AdmissionServiceClient<Authorized> {
         AdmissionServiceClient::new(self.channel.clone())
     }
 
-    pub(crate) fn locks(&self) -> LockServiceClient<Channel> {
+    pub(crate) fn locks(&self) -> LockServiceClient<Authorized> {
         LockServiceClient::new(self.channel.clone())
     }
 
-    pub(crate) fn rates(&self) -> RateServiceClient<Channel> {
+    pub(crate) fn rates(&self) -> RateServiceClient<Authorized> {
         RateServiceClient::new(self.channel.clone())
     }
 
-    pub(crate) fn sequences(&self) -> SequenceServiceClient<Channel> {
+    pub(crate) fn sequences(&self) -> SequenceServiceClient<Authorized> {
         SequenceServiceClient::new(self.channel.clone())
     }
 
-    pub(crate) fn stock(&self) -> StockServiceClient<Channel> {
+    pub(crate) fn stock(&self) -> StockServiceClient<Authorized> {
         StockServiceClient::new(self.channel.clone())
     }
 }
@@ -81,7 +94,7 @@ pub fn check_url(url: &str) -> Result<(), String> {
 fn endpoint(url: &str) -> Result<Endpoint, String> {
     let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|_| EXPECTED.to_owned())?;
     let uri = endpoint.uri();
-    if uri.scheme_str() != Some("http") || uri.host().is_none_or(str::is_empty) {
+    if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
         return Err(EXPECTED.to_owned());
     }
     Ok(endpoint
@@ -126,13 +139,11 @@ mod tests {
     use super::check_url;
 
     #[test]
-    fn only_plain_http_urls_are_accepted() {
-        for good in ["http://127.0.0.1:50051", "http://[::1]:1", "http://tollgate:50051/"] {
+    fn only_http_and_https_urls_are_accepted() {
+        for good in ["http://127.0.0.1:50051", "http://[::1]:1", "https://tollgate:50051/"] {
             assert_eq!(check_url(good), Ok(()), "{good}");
         }
-        for bad in
-            ["", "127.0.0.1:50051", "https://tollgate:443", "ftp://x", "http://", "http://a b"]
-        {
+        for bad in ["", "127.0.0.1:50051", "ftp://x", "http://", "https://", "http://a b"] {
             assert!(check_url(bad).is_err(), "{bad}");
         }
     }

@@ -4,6 +4,9 @@ use std::fmt;
 
 use tonic::{Code, Status, TimeoutExpired, transport};
 
+/// The cause of the HTTP library for a call that was not sent.
+const UNSENT: &str = "connection closed";
+
 /// A call that returned no decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
@@ -37,13 +40,14 @@ impl Error {
         Error::new(Code::Internal, format!("malformed answer: {what}"))
     }
 
-    /// No connection. Uses the innermost cause, because the outer ones are only "transport error".
+    /// No connection.
     pub(crate) fn unreachable(error: &transport::Error) -> Error {
-        let mut cause: &dyn std::error::Error = error;
-        while let Some(inner) = cause.source() {
-            cause = inner;
-        }
-        Error::new(Code::Unavailable, cause.to_string())
+        Error::new(Code::Unavailable, cause(error))
+    }
+
+    /// Certificates that cannot be used.
+    pub(crate) fn invalid_tls(error: &transport::Error) -> Error {
+        Error::new(Code::InvalidArgument, format!("invalid certificate or key: {}", cause(error)))
     }
 }
 
@@ -53,7 +57,16 @@ impl From<Status> for Error {
         if status.code() == Code::Cancelled && status.message() == TimeoutExpired(()).to_string() {
             return Error::deadline();
         }
-        Error::new(status.code(), status.message())
+        match std::error::Error::source(&status).map(cause) {
+            // Under TLS 1.3 a client learns only with its first call that it was refused.
+            Some(cause) if cause.contains("received fatal alert") => {
+                Error::new(Code::Unavailable, format!("the server refuses TLS: {cause}"))
+            }
+            Some(cause) if cause == UNSENT => {
+                Error::new(Code::Unavailable, "the server ended the connection before the call")
+            }
+            _ => Error::new(status.code(), status.message()),
+        }
     }
 }
 
@@ -64,6 +77,15 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// The innermost cause, because the outer ones are only "transport error".
+fn cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
 
 fn name(code: Code) -> &'static str {
     match code {

@@ -24,12 +24,14 @@
 //! }
 //! ```
 //!
+//! - [`Access`]: TLS, client certificate and token of a connection.
 //! - [`Pool`]: admits and completes tasks, queues them, reads the state of a pool.
 //! - [`Lock`]: acquires a lock, keeps its lease and releases it.
 //! - [`Connection::check`], [`Connection::next`]: rates and sequences.
 //! - [`Connection::reserve_stock`] and the other calls of stock.
 //! - [`Watch`]: the events of a pool or policy, over lost connections.
 
+mod access;
 mod connection;
 mod error;
 mod lock;
@@ -39,6 +41,7 @@ mod sequence;
 mod stock;
 mod watch;
 
+pub use access::Access;
 pub use connection::{Connection, check_url};
 pub use error::Error;
 pub use lock::{Acquisition, Lease, Lock, Lost};

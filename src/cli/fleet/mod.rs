@@ -71,7 +71,7 @@ async fn play<S: Simulation>(
     let (actors, in_flight) = S::actors(options);
     let mut connections = Vec::new();
     for _ in 0..actors.div_ceil(ACTORS_PER_CONNECTION).min(CONNECTIONS_MAX) {
-        connections.push(connect(server, "run the fleet").await?);
+        connections.push(connect(server, &options.access, "run the fleet").await?);
     }
     // Random numbers of the operating system.
     let random = || RandomState::new().hash_one(0u8);

@@ -88,7 +88,7 @@ pub async fn run(options: &LockOptions, tell: impl Fn(&str)) -> Result<End, Clie
 async fn reach(options: &LockOptions) -> Result<Connection, ClientError> {
     let until = monotonic().checked_add(options.wait);
     loop {
-        match connect(&options.server, &acquire(options)).await {
+        match connect(&options.server, &options.access, &acquire(options)).await {
             Err(_) if until.is_none_or(|until| monotonic() < until) => sleep(PAUSE).await,
             connected => return connected,
         }

@@ -91,6 +91,10 @@ pub struct LockOptions {
     #[arg(default_value = "http://127.0.0.1:50051")]
     pub server: String,
 
+    /// TLS and token.
+    #[command(flatten)]
+    pub access: flags::AccessFlags,
+
     /// Command to run, with its arguments
     #[arg(value_name = "COMMAND", required = true, last = true)]
     pub command: Vec<OsString>,
@@ -186,7 +190,7 @@ mod tests {
             ("n --if-lost kill -- ls", "--if-lost"),
             ("n --owner= -- ls", "--owner"),
             ("n --kill-after soon -- ls", "--kill-after"),
-            ("n --server https://x -- ls", "--server"),
+            ("n --server ftp://x -- ls", "--server"),
         ] {
             let error = parse(arguments).expect_err(arguments);
             assert!(error.contains(part), "{arguments}: {error}");

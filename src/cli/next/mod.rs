@@ -12,9 +12,9 @@ use super::client::{self, ClientError, connect, failed};
 
 /// Takes the numbers in one call.
 pub async fn run(options: &NextOptions) -> Result<Serials, ClientError> {
-    let NextOptions { name, count, step, floor, request_id, server } = options;
+    let NextOptions { name, count, step, floor, request_id, server, access } = options;
     let what = format!("take numbers of `{name}`");
-    let connection = connect(server, &what).await?;
+    let connection = connect(server, access, &what).await?;
     let request_id = request_id.as_deref();
     let taken = connection.next(name, *count, *step, *floor, request_id).await;
     taken.map_err(|error| failed(&what, server, &error, &advice(error.code, request_id)))

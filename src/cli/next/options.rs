@@ -56,6 +56,10 @@ pub struct NextOptions {
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]
     #[arg(default_value = "http://127.0.0.1:50051")]
     pub server: String,
+
+    /// TLS and token.
+    #[command(flatten)]
+    pub access: flags::AccessFlags,
 }
 
 #[cfg(test)]
@@ -99,7 +103,7 @@ mod tests {
             ("n --floor=-1", "--floor"),
             ("n --floor 9223372036854775808", "--floor"),
             ("n --request-id ", "--request-id"),
-            ("n --server https://x", "--server"),
+            ("n --server ftp://x", "--server"),
         ] {
             let error = parse(flags).expect_err(flags);
             assert!(error.contains(part), "{flags}: {error}");

@@ -16,7 +16,7 @@ use super::client::{self, ClientError, connect, failed};
 pub async fn run(options: &RateOptions, mut tell: impl FnMut(&str)) -> Result<bool, ClientError> {
     let against = against(options).map_err(ClientError)?;
     let what = format!("check `{}`", options.key);
-    let connection = connect(&options.server, &what).await?;
+    let connection = connect(&options.server, &options.access, &what).await?;
     let mut allowed = false;
     for number in 1..=options.count {
         let answer = connection.check(&options.key, &against, options.cost).await;

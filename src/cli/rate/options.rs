@@ -55,6 +55,10 @@ pub struct RateOptions {
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]
     #[arg(default_value = "http://127.0.0.1:50051")]
     pub server: String,
+
+    /// TLS and token.
+    #[command(flatten)]
+    pub access: flags::AccessFlags,
 }
 
 impl RateOptions {
@@ -105,7 +109,7 @@ mod tests {
             ("k --ban-above 20 --ban-for 5", "--ban-for"),
             ("k --cost 1000000001", "--cost"),
             ("k --count 0", "--count"),
-            ("k --server https://x", "--server"),
+            ("k --server ftp://x", "--server"),
         ] {
             let error = parse(flags).expect_err(flags);
             assert!(error.contains(part), "{flags}: {error}");

@@ -21,9 +21,9 @@ pub struct StockAnswer {
 
 /// Makes the call.
 pub async fn run(options: &StockOptions) -> Result<StockAnswer, ClientError> {
-    let StockOptions { verb, server } = options;
+    let StockOptions { verb, server, access } = options;
     let what = verb.what();
-    let connection = connect(server, &what).await?;
+    let connection = connect(server, access, &what).await?;
     let answer = call(&connection, verb).await;
     answer.map_err(|error| failed(&what, server, &error, advice(error.code, verb)))
 }

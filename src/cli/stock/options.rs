@@ -50,6 +50,10 @@ pub struct StockOptions {
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]
     #[arg(default_value = "http://127.0.0.1:50051", global = true)]
     pub server: String,
+
+    /// TLS and token.
+    #[command(flatten)]
+    pub access: flags::AccessFlags,
 }
 
 /// Verbs of `tollgate stock`.
@@ -227,7 +231,7 @@ mod tests {
             ("reserve s o --buyer b --buyer-limit 0", "--buyer-limit"),
             ("confirm s", "<ORDER>"),
             ("cancel s", "<ORDER>"),
-            ("get s --server https://x", "--server"),
+            ("get s --server ftp://x", "--server"),
         ] {
             let error = parse(flags).expect_err(flags);
             assert!(error.contains(part), "{flags}: {error}");

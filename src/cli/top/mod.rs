@@ -41,7 +41,7 @@ const WHAT: &str = "show the pools";
 /// Shows the pools until the user quits. Without a terminal, or with `--once`, returns a table
 /// instead.
 pub async fn run(options: &TopOptions) -> Result<Option<String>, ClientError> {
-    let connection = connect(&options.server, WHAT).await?;
+    let connection = connect(&options.server, &options.access, WHAT).await?;
     let error = |error: Error| failed(WHAT, &options.server, &error, advice(error.code));
     if options.once || !stdout().is_terminal() {
         return once(&connection).await.map(Some).map_err(error);

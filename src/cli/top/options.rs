@@ -41,4 +41,8 @@ pub struct TopOptions {
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]
     #[arg(default_value = "http://127.0.0.1:50051")]
     pub server: String,
+
+    /// TLS and token.
+    #[command(flatten)]
+    pub access: flags::AccessFlags,
 }

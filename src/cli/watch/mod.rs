@@ -60,7 +60,7 @@ async fn watch(
     let (target, server) = (options.target(), &options.server);
     let (name, what) = (target.name(), format!("watch `{}`", target.name()));
     let error = |error: Error| failed(&what, server, &error, advice(error.code, target));
-    let connection = connect(server, &what).await?;
+    let connection = connect(server, &options.access, &what).await?;
     let after = options.after();
     let (json, from_now_on) = (options.json, after.is_none());
     let ended = match target {

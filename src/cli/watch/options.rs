@@ -62,6 +62,10 @@ pub struct WatchOptions {
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]
     #[arg(default_value = "http://127.0.0.1:50051")]
     pub server: String,
+
+    /// TLS and token.
+    #[command(flatten)]
+    pub access: flags::AccessFlags,
 }
 
 /// The watched pool or policy.
@@ -128,7 +132,7 @@ mod tests {
             ("p --policy q", "--policy"),
             ("p --count 0", "--count"),
             ("p --after 1 --from-start", "--from-start"),
-            ("p --server https://x", "--server"),
+            ("p --server ftp://x", "--server"),
         ] {
             let error = parse(arguments).expect_err(arguments);
             assert!(error.contains(part), "{arguments}: {error}");

@@ -42,6 +42,8 @@ limits! {
     Connections => "connections",
     /// Connections of one peer address.
     PeerConnections => "peer_connections",
+    /// Time until a TLS handshake is complete.
+    HandshakeTime => "handshake_time",
     /// Open streams of one peer address.
     PeerStreams => "peer_streams",
     /// Streams that a client resets faster than the server can take.

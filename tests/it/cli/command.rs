@@ -108,8 +108,9 @@ fn the_documented_configuration_is_good() {
 
 /// The sections of a configuration file: the prefix of their keys in `docs/configuration.md`, and
 /// the lines before a key.
-const SECTIONS: [(&str, &str); 9] = [
+const SECTIONS: [(&str, &str); 10] = [
     ("", ""),
+    ("tls.", "[tls]"),
     ("limits.", "[limits]"),
     ("redis.", "[redis]"),
     ("pool.", "[[pool]]"),
@@ -158,7 +159,7 @@ fn every_key_is_documented() {
     }
     assert_eq!(documented, keys_of(&read("deploy/tollgate.toml")), "docs and deploy");
 
-    let sections = ["limits", "redis", "pool", "policy", "sequence"];
+    let sections = ["tls", "limits", "redis", "pool", "policy", "sequence"];
     let accepted: BTreeSet<String> = SECTIONS
         .iter()
         .flat_map(|(prefix, text)| {

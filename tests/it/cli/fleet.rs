@@ -39,7 +39,14 @@ pub async fn serve(clock: Clock) -> SocketAddr {
     let engine = Arc::new(Engine::Embedded(Embedded::new(clock)));
     let limits =
         Limits { connections_max: 64, drain_timeout: Duration::from_secs(1), workers: 1, ..LIMITS };
-    tokio::spawn(server::run(listener, engine, Rules::default(), limits, std::future::pending()));
+    tokio::spawn(server::run(
+        listener,
+        None,
+        engine,
+        Rules::default(),
+        limits,
+        std::future::pending(),
+    ));
     address
 }
 

@@ -11,7 +11,7 @@ pub use self::callers::CallerOptions;
 use super::task_duration::TaskDuration;
 use crate::{
     admission::{ATTEMPTS_MAX, CAPACITY_MAX, LEASE_MAX, LEASE_MIN, PAYLOAD_BYTES_MAX},
-    cli::flags::{between, name, server},
+    cli::flags::{AccessFlags, between, name, server},
     stock::HOLD_MIN,
 };
 
@@ -81,6 +81,10 @@ pub struct FleetOptions {
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = server)]
     #[arg(default_value = "http://127.0.0.1:50051")]
     pub server: String,
+
+    /// TLS and token.
+    #[command(flatten)]
+    pub access: AccessFlags,
 
     /// Time during which new calls are made; running tasks are then finished (10m)
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]

@@ -28,7 +28,7 @@ fn shares_are_fractions_or_percents() {
 #[test]
 fn errors_name_the_flag() {
     let wrong = [
-        "--server=https://tollgate:443 --pool= --devices=0 --devices=100001 --lease=99ms \
+        "--server=ftp://tollgate --pool= --devices=0 --devices=100001 --lease=99ms \
          --report-interval=1ms --task-duration=5s..2s --capacity=1000001 --silent=11 --late=-5% \
          --crashes=x --duplicates=2 --duration=0s --seed=1.5",
         "--queued --tasks=0 --tasks=1000001 --fail=2 --max-attempts=0 --max-attempts=1001 \

@@ -1,0 +1,10 @@
+//! The names of a caller, as its client certificate states them.
+
+/// The names in a verified client certificate.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CertificateNames {
+    /// URI names, such as SPIFFE IDs: `spiffe://acme/backend/eu`.
+    pub uris: Vec<String>,
+    /// DNS names, such as `backend.acme.svc`.
+    pub dns: Vec<String>,
+}

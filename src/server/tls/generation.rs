@@ -1,0 +1,205 @@
+//! A generation of certificates: certificate, key, authorities and revocation lists. It is
+//! validated as a whole.
+
+use std::{
+    fmt::Display,
+    fs,
+    hash::{BuildHasher, Hash, Hasher},
+    io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use ahash::RandomState;
+use rustls::{
+    RootCertStore, ServerConfig,
+    crypto::ring,
+    pki_types::{
+        CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime,
+        pem::{self, PemObject},
+    },
+    server::{NoServerSessionStorage, WebPkiClientVerifier, danger::ClientCertVerifier},
+};
+use webpki::{EndEntityCert, Error, KeyUsage};
+
+use crate::decision::time::Clock;
+
+/// The protocol of gRPC, for ALPN.
+const HTTP2: &[u8] = b"h2";
+
+/// The files of TLS, PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate of the server, then its intermediates.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// The files that verify client certificates. `None` if clients need none.
+    pub client: Option<ClientFiles>,
+}
+
+/// The files that verify client certificates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientFiles {
+    /// The authorities that sign client certificates.
+    pub ca: PathBuf,
+    /// Revocation lists of these authorities.
+    pub crl: Option<PathBuf>,
+    /// Whether clients without a certificate are refused.
+    pub required: bool,
+}
+
+/// The contents of the files.
+#[derive(Debug)]
+pub(super) struct Contents {
+    cert: File,
+    key: File,
+    client: Option<ClientContents>,
+}
+
+#[derive(Debug)]
+struct ClientContents {
+    ca: File,
+    crl: Option<File>,
+    required: bool,
+}
+
+impl Contents {
+    pub(super) fn read(files: &TlsFiles) -> Contents {
+        let client = files.client.as_ref().map(|client| ClientContents {
+            ca: File::read("client_ca", &client.ca),
+            crl: client.crl.as_deref().map(|path| File::read("crl", path)),
+            required: client.required,
+        });
+        let (cert, key) = (File::read("cert", &files.cert), File::read("key", &files.key));
+        Contents { cert, key, client }
+    }
+
+    /// Returns a hash of all files. A file that cannot be read has a hash as well.
+    pub(super) fn fingerprint(&self, hashes: &RandomState) -> u64 {
+        let mut hasher = hashes.build_hasher();
+        let client = self.client.as_ref();
+        let files = [Some(&self.cert), Some(&self.key), client.map(|client| &client.ca)];
+        for file in files.into_iter().chain([client.and_then(|client| client.crl.as_ref())]) {
+            file.map(|file| file.bytes.as_ref().map_err(io::Error::kind)).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
+    /// Builds the settings of connections. The error names the key, the file and the reason.
+    pub(super) fn build(&self) -> Result<ServerConfig, String> {
+        let chain: Vec<CertificateDer<'static>> = self.cert.all("certificate")?;
+        check_validity(&chain[0]).map_err(|reason| self.cert.error(reason))?;
+        let key = PrivateKeyDer::from_pem_slice(self.key.bytes()?);
+        let key = key.map_err(|error| match error {
+            pem::Error::NoItemsFound => self.key.error("no private key; it must not be encrypted"),
+            error => self.key.error(error),
+        })?;
+        self.key.warn_if_readable_by_others();
+
+        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let builder = builder.with_safe_default_protocol_versions();
+        let builder = builder.map_err(|error| format!("tls: {error}"))?;
+        let builder = match &self.client {
+            None => builder.with_no_client_auth(),
+            Some(client) => builder.with_client_cert_verifier(client.verifier()?),
+        };
+        let config = builder.with_single_cert(chain, key).map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => {
+                self.key.error(format_args!("not the key of tls.cert: {error}"))
+            }
+            error => self.key.error(error),
+        });
+        let mut config = config?;
+        config.alpn_protocols = vec![HTTP2.to_vec()];
+        config.send_tls13_tickets = 1;
+        if self.client.is_some() {
+            // A resumed session would not check the expiry and revocation of the certificate.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
+        Ok(config)
+    }
+}
+
+impl ClientContents {
+    fn verifier(&self) -> Result<Arc<dyn ClientCertVerifier>, String> {
+        let mut roots = RootCertStore::empty();
+        for authority in self.ca.all("certificate")? {
+            roots.add(authority).map_err(|error| self.ca.error(error))?;
+        }
+        let provider = Arc::new(ring::default_provider());
+        let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+        if let Some(crl) = &self.crl {
+            let lists: Vec<CertificateRevocationListDer<'static>> = crl.all("revocation list")?;
+            builder = builder.with_crls(lists);
+        }
+        if !self.required {
+            builder = builder.allow_unauthenticated();
+        }
+        // The authorities were checked above, so that an error is one of the lists.
+        builder.build().map_err(|error| self.crl.as_ref().unwrap_or(&self.ca).error(error))
+    }
+}
+
+/// A file: its key in `[tls]`, its path, and its bytes or the error of reading them.
+#[derive(Debug)]
+struct File {
+    key: &'static str,
+    path: PathBuf,
+    bytes: io::Result<Vec<u8>>,
+}
+
+impl File {
+    fn read(key: &'static str, path: &Path) -> File {
+        File { key, path: path.to_owned(), bytes: fs::read(path) }
+    }
+
+    fn bytes(&self) -> Result<&[u8], String> {
+        self.bytes.as_deref().map_err(|error| self.error(error))
+    }
+
+    fn error(&self, reason: impl Display) -> String {
+        format!("tls.{} = \"{}\": {reason}", self.key, self.path.display())
+    }
+
+    /// Parses all items of a kind, at least one.
+    fn all<T: PemObject>(&self, kind: &str) -> Result<Vec<T>, String> {
+        let items: Result<Vec<T>, _> = T::pem_slice_iter(self.bytes()?).collect();
+        match items.map_err(|error| self.error(error))? {
+            items if items.is_empty() => Err(self.error(format_args!("no PEM {kind} in the file"))),
+            items => Ok(items),
+        }
+    }
+
+    fn warn_if_readable_by_others(&self) {
+        let mode = fs::metadata(&self.path).map(|metadata| metadata.permissions().mode());
+        if mode.is_ok_and(|mode| mode & 0o077 != 0) {
+            let file = self.path.display();
+            tracing::warn!(%file, "other users can access the private key; use chmod 600");
+        }
+    }
+}
+
+/// Fails if the certificate is damaged, expired or not yet valid.
+fn check_validity(certificate: &CertificateDer<'_>) -> Result<(), String> {
+    let leaf = EndEntityCert::try_from(certificate).map_err(|error| error.to_string())?;
+    let now = Duration::from_micros(Clock::system().now().0);
+    let (now, usage) = (UnixTime::since_unix_epoch(now), KeyUsage::server_auth());
+    // Validity is checked before the authorities, of which there are none here.
+    match leaf.verify_for_usage(&[], &[], &[], now, usage, None, None) {
+        Err(Error::CertExpired { not_after, .. }) => {
+            Err(format!("the certificate expired at {}", shown(not_after)))
+        }
+        Err(Error::CertNotValidYet { not_before, .. }) => {
+            Err(format!("the certificate is not valid before {}", shown(not_before)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn shown(time: UnixTime) -> impl Display {
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(time.as_secs()))
+}

@@ -1,0 +1,8 @@
+//! Transport: TLS, client certificates, their reload, and peers that do not fit.
+
+mod commands;
+mod documented;
+mod misfits;
+mod refused;
+mod reload;
+mod transport;
