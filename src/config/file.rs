@@ -24,6 +24,7 @@ pub(super) struct File {
     pub(super) listen: Option<SocketAddr>,
     #[serde(default, deserialize_with = "engine")]
     pub(super) engine: Option<String>,
+    pub(super) engine_password_file: Option<PathBuf>,
     pub(super) data_dir: Option<PathBuf>,
     pub(super) durability: Option<DurabilityName>,
     #[serde(default, deserialize_with = "memory_max")]

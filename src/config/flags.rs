@@ -29,12 +29,17 @@ pub struct ServeFlags {
     /// Engine that takes the decisions: `embedded` (in this process) or the URL of a Redis (6.2 or
     /// newer): redis://[user:password@]host:port[/db], redis+unix:///path,
     /// redis+sentinel://host:port[,host:port]/name[/db], redis+cluster://host:port[,host:port];
-    /// rediss for TLS. Give a URL with a password in TOLLGATE_ENGINE or in the configuration file:
-    /// every user of the machine can read arguments [default: embedded]
+    /// rediss for TLS. Give a URL with a password in TOLLGATE_ENGINE or in the configuration file,
+    /// or the password in --engine-password-file: every user of the machine can read arguments
+    /// [default: embedded]
     #[arg(long, value_name = "ENGINE", env = "TOLLGATE_ENGINE", value_parser = engine)]
     // The value may contain a password.
     #[arg(hide_env_values = true)]
     pub engine: Option<String>,
+
+    /// File with the password of the Redis; the URL has none then
+    #[arg(long, value_name = "FILE", env = "TOLLGATE_ENGINE_PASSWORD_FILE")]
+    pub engine_password_file: Option<PathBuf>,
 
     /// Whether `engine` comes from the arguments and contains a password.
     #[arg(skip)]

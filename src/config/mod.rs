@@ -127,6 +127,9 @@ impl Config {
             flags.data_dir.clone().or(file.data_dir),
             flags.durability.or(file.durability),
         )?;
+        let password_file = flags.engine_password_file.clone().or(file.engine_password_file);
+        let password = password_file.map(|path| secret::read(&path, engine.as_deref()));
+        let password = password.transpose()?;
         let memory_max = flags.memory_max.or(file.memory_max);
         let workers = file.workers.unwrap_or_else(cores);
         let log = Log {
@@ -163,6 +166,7 @@ impl Config {
                 }
                 Some(url) => EngineChoice::Redis(Box::new(RedisOptions {
                     replicas: file.replicas.unwrap_or(1),
+                    password,
                     ..file.redis.options(url, workers)?
                 })),
             },

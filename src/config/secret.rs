@@ -1,16 +1,42 @@
 //! Keeps passwords out of logs, errors and terminals.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt, fs, path::Path};
+
+use super::ConfigError;
+use crate::engine::redis::address::Password;
 
 /// The warning about a password in the arguments.
 pub const IN_ARGUMENTS: &str = "the password of --engine is in the arguments, which every user \
-    of this machine can read (ps): give the URL as TOLLGATE_ENGINE or in the configuration file";
+    of this machine can read (ps): give the URL as TOLLGATE_ENGINE or in the configuration file, or \
+    the password in --engine-password-file";
 
 /// Whether the URL of an engine contains a password.
 pub fn has_password(engine: &str) -> bool {
     let rest = engine.split_once("://").map_or("", |(_, rest)| rest);
     let user = rest.rsplit_once('@').and_then(|(user, _)| user.split_once(':'));
     user.is_some_and(|(_, password)| !password.is_empty()) || rest.contains("pass=")
+}
+
+/// Reads the password of an engine from a file, without the line break at its end. Fails if the
+/// engine is not a Redis, or if its URL has a password already.
+pub(super) fn read(path: &Path, engine: Option<&str>) -> Result<Password, ConfigError> {
+    let failed = |reason: &dyn fmt::Display| {
+        ConfigError(format!("engine_password_file = \"{}\": {reason}", path.display()))
+    };
+    match engine {
+        None | Some("embedded") => {
+            return Err(failed(&"applies to a Redis only; remove it, or give its URL in engine"));
+        }
+        Some(url) if has_password(url) => {
+            return Err(failed(&"the URL in engine has a password already; remove one of them"));
+        }
+        Some(_) => {}
+    }
+    let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
+    match text.trim_end_matches(['\r', '\n']) {
+        "" => Err(failed(&"expected a password in the file")),
+        password => Ok(Password(password.to_owned())),
+    }
 }
 
 /// Removes passwords from an error of the TOML parser, which quotes lines of the file.

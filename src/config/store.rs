@@ -16,6 +16,10 @@ pub struct StoreFlags {
     #[arg(hide_env_values = true)]
     pub(crate) engine: Option<String>,
 
+    /// File with the password of the Redis; the URL has none then
+    #[arg(long, value_name = "FILE", env = "TOLLGATE_ENGINE_PASSWORD_FILE")]
+    engine_password_file: Option<PathBuf>,
+
     /// Whether `engine` comes from the arguments and contains a password.
     #[arg(skip)]
     pub(crate) shows_password: bool,
@@ -35,6 +39,7 @@ impl StoreFlags {
     pub fn choice(&self) -> Result<EngineChoice, ConfigError> {
         let flags = ServeFlags {
             engine: self.engine.clone(),
+            engine_password_file: self.engine_password_file.clone(),
             data_dir: self.data_dir.clone(),
             config: self.config.clone(),
             ..ServeFlags::default()

@@ -10,6 +10,8 @@
 //! `rediss` in place of `redis` means TLS. User and password are those of the data nodes; Sentinels
 //! have their own in the configuration.
 
+use std::fmt;
+
 use redis::{
     Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError,
     TlsCertificates, TlsMode,
@@ -30,6 +32,16 @@ pub struct Certificates {
     pub authority: Option<Vec<u8>>,
     /// The client certificate and its key, if the store requires one.
     pub own: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// A password, which is not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(pub String);
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
 }
 
 /// The user for Sentinels. Their users are separate from those of the data nodes.
@@ -59,9 +71,11 @@ pub(super) struct Template {
 }
 
 impl Address {
-    /// Parses a URL. The error says which part is wrong, without the password.
+    /// Parses a URL. The error says which part is wrong, without the password. `password` applies
+    /// to the data nodes.
     pub(super) fn parse(
         url: &str,
+        password: Option<&Password>,
         certificates: &Certificates,
         sentinel: &SentinelUser,
     ) -> Result<Address, String> {
@@ -79,10 +93,10 @@ impl Address {
             return Err(format!("expected `embedded` or {FORMS}"));
         }
         match kind {
-            "sentinel" => parse_sentinel(plain, rest, certificates, sentinel),
-            "cluster" => parse_cluster(plain, rest, &certificates),
+            "sentinel" => parse_sentinel(plain, rest, password, certificates, sentinel),
+            "cluster" => parse_cluster(plain, rest, password, &certificates),
             "" | "unix" => {
-                let info = url.into_connection_info().map_err(told)?;
+                let info = with(password, url.into_connection_info().map_err(told)?);
                 Template { info, certificates }.client().map(Address::Single).map_err(told)
             }
             _ => Err(format!("expected `embedded` or {FORMS}")),
@@ -144,10 +158,22 @@ fn split<'a>(
     Ok((infos.collect::<Result<_, _>>()?, path))
 }
 
+/// The same connection with this password, if any.
+fn with(password: Option<&Password>, info: ConnectionInfo) -> ConnectionInfo {
+    match password {
+        None => info,
+        Some(Password(password)) => {
+            let settings = info.redis_settings().clone().set_password(password);
+            info.set_redis_settings(settings)
+        }
+    }
+}
+
 /// Parses the rest of a `redis+sentinel` URL.
 fn parse_sentinel(
     scheme: &str,
     rest: &str,
+    password: Option<&Password>,
     certificates: TlsCertificates,
     user: &SentinelUser,
 ) -> Result<Address, String> {
@@ -159,7 +185,8 @@ fn parse_sentinel(
     let db: i64 = db.parse().map_err(|_| "expected a database number: …/name/0".to_owned())?;
     let is_tls = infos.iter().any(|info| matches!(info.addr(), ConnectionAddr::TcpTls { .. }));
     // The user of the URL is that of the data nodes.
-    let data = infos.first().map(|info| info.redis_settings().clone()).unwrap_or_default();
+    let data = infos.first().map(|info| with(password, info.clone()).redis_settings().clone());
+    let data = data.unwrap_or_default();
     let sentinels = infos.into_iter().map(|info| info.addr().clone());
     let builder = SentinelClientBuilder::new(sentinels, name, SentinelServerType::Master);
     let mut builder = builder.map_err(told)?.set_client_to_redis_db(db);
@@ -189,13 +216,15 @@ fn parse_sentinel(
 fn parse_cluster(
     scheme: &str,
     rest: &str,
+    password: Option<&Password>,
     certificates: &TlsCertificates,
 ) -> Result<Address, String> {
     let (infos, path) = split(scheme, rest, 6379)?;
     if !matches!(path, "" | "0") {
         return Err("expected no database number: a Cluster has only database 0".to_owned());
     }
-    let template = |info| Template { info, certificates: certificates.clone() };
+    let certificates = || certificates.clone();
+    let template = |info| Template { info: with(password, info), certificates: certificates() };
     let seeds: Vec<_> = infos.into_iter().map(template).collect();
     seeds.iter().try_for_each(|seed| seed.client().map(drop)).map_err(told)?;
     Ok(Address::Cluster(seeds))

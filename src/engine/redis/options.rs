@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     super::BATCH_MAX,
-    address::{Address, Certificates, SentinelUser},
+    address::{Address, Certificates, Password, SentinelUser},
     preflight::Eviction,
 };
 
@@ -13,6 +13,8 @@ use super::{
 pub struct RedisOptions {
     /// The URL, in one of the [`FORMS`](super::address::FORMS).
     pub url: String,
+    /// The password of the data nodes, if the URL has none.
+    pub password: Option<Password>,
     /// The certificates for TLS.
     pub certificates: Certificates,
     /// The user for Sentinels.
@@ -48,6 +50,7 @@ impl RedisOptions {
     pub fn new(url: &str) -> RedisOptions {
         RedisOptions {
             url: url.to_owned(),
+            password: None,
             certificates: Certificates::default(),
             sentinel: SentinelUser::default(),
             connections: 32,
@@ -69,6 +72,6 @@ impl RedisOptions {
     }
 
     pub(super) fn address(&self) -> Result<Address, String> {
-        Address::parse(&self.url, &self.certificates, &self.sentinel)
+        Address::parse(&self.url, self.password.as_ref(), &self.certificates, &self.sentinel)
     }
 }

@@ -33,12 +33,19 @@ async fn h12_a_password_in_the_arguments_causes_a_warning() {
     let url = format!("redis://:{PASSWORD}@127.0.0.1:{}", redis.port);
     let wrong = format!("redis://:{PASSWORD}-wrong@127.0.0.1:{}", redis.port);
     let file = TempFile::new(&format!("engine = \"{url}\"\n"));
+    let plain = redis.url();
+    let password = TempFile::new(&format!("{PASSWORD}\n"));
+    let in_a_file = ["--engine", &plain, "--engine-password-file", password.path()];
+    let configured = format!("engine = {plain:?}\nengine_password_file = {:?}\n", password.path());
+    let configured = TempFile::new(&configured);
     let in_arguments: &[&str] = &["--engine", &url];
 
     for (name, arguments, variable, is_warned) in [
         ("flag", in_arguments, "", true),
         ("variable", &[], &*url, false),
         ("file", &["--config", file.path()], "", false),
+        ("password file", &in_a_file, "", false),
+        ("configured file", &["--config", configured.path()], "", false),
         ("wrong", &["--engine", &wrong], "", true),
     ] {
         let mut server = tollgate(&["serve", "--listen", "127.0.0.1:0", "--log-level", "debug"]);
@@ -114,6 +121,27 @@ async fn h12_no_error_shows_a_password() {
     let file = TempFile::new("[redis]\nsentinel_password = s3cr3t\n");
     let (code, said) = end(tollgate(&["check-config", file.path()])).await;
     assert!(code == Some(78) && !said.contains(PASSWORD), "{code:?} {said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h12_a_password_file_that_does_not_fit_is_refused() {
+    let (good, empty) = (TempFile::new(PASSWORD), TempFile::new("\n"));
+    for (engine, path, reason) in [
+        ("embedded", good.path(), "applies to a Redis only"),
+        ("redis://user:s3cr3t@127.0.0.1:1", good.path(), "has a password already"),
+        ("redis://127.0.0.1:1", empty.path(), "expected a password in the file"),
+        ("redis://127.0.0.1:1", "/nowhere/password", "No such file"),
+    ] {
+        for command in ["serve", "export"] {
+            let mut command = tollgate(&[command, "--engine-password-file", path]);
+            command.env("TOLLGATE_ENGINE", engine);
+            let (code, said) = end(command).await;
+            assert_eq!(code, Some(78), "{said}");
+            let named = format!("engine_password_file = \"{path}\": ");
+            assert!(said.contains(&named) && said.contains(reason), "{said}");
+            assert!(!said.contains(PASSWORD), "{said}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
