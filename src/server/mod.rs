@@ -71,8 +71,8 @@ pub struct Rules {
     pub sequences: Arc<Sequences>,
 }
 
-/// Serves until `shutdown` completes, with TLS if given. Then drains: calls in flight finish, or are dropped after the
-/// drain timeout.
+/// Serves until `shutdown` completes, with TLS if given. Then drains: calls in flight finish, or are
+/// dropped after the drain timeout.
 ///
 /// Health changes to NOT_SERVING first, and for 250 ms new connections are still accepted. Fails if
 /// a thread cannot be started or ends early.

@@ -39,7 +39,10 @@ use super::{
     tls,
 };
 use crate::{
-    decision::budget::{CallerLimits, PeerConnection},
+    decision::{
+        budget::{CallerLimits, PeerConnection},
+        waiters::WAIT_MAX,
+    },
     engine::worker,
     grpc::{self, CONNECTION_WINDOW, FRAME_BYTES_MAX, Routes, STREAM_WINDOW},
 };
@@ -135,7 +138,7 @@ impl Workers {
     }
 }
 
-/// What a thread needs to serve a connection.
+/// The state that a thread shares with its connections.
 #[derive(Clone)]
 struct Serving {
     routes: Routes,
@@ -236,9 +239,18 @@ async fn serve_connection(
     let ended = tokio::select! {
         biased;
         ended = poll_fn(|cx| poll(served.as_mut(), &turn, cx)) => ended,
-        () = retire(&mut draining, age) => {
+        is_old = retire(&mut draining, age) => {
             served.as_mut().graceful_shutdown();
-            poll_fn(|cx| poll(served.as_mut(), &turn, cx)).await
+            let finish = poll_fn(|cx| poll(served.as_mut(), &turn, cx));
+            match is_old {
+                // A watch could keep the connection, and a revoked certificate, for ever.
+                true => match timeout(WAIT_MAX.duration(), finish).await {
+                    Ok(ended) => ended,
+                    Err(_) => return,
+                },
+                // The server ends its drain.
+                false => finish.await,
+            }
         }
     };
     if let Err(error) = ended {
@@ -252,15 +264,14 @@ fn poll<F: Future>(served: Pin<&mut F>, turn: &Turn, cx: &mut Context<'_>) -> Po
     served.poll(cx)
 }
 
-/// Completes when the connection must end gracefully: when the drain begins, or at its maximum age.
-async fn retire(draining: &mut watch::Receiver<bool>, age: Option<Duration>) {
+/// Completes when the connection must end gracefully: with true at its maximum age, with false when
+/// the drain begins.
+async fn retire(draining: &mut watch::Receiver<bool>, age: Option<Duration>) -> bool {
     match age {
         None => drain(draining).await,
-        Some(age) => {
-            // The drain began, or the age was reached.
-            let _ = timeout(age, drain(draining)).await;
-        }
+        Some(age) => return timeout(age, drain(draining)).await.is_err(),
     }
+    false
 }
 
 /// Completes when the drain begins.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::time::timeout;
-use tollgate_client::pb::AdmitDecision;
+use tollgate_client::pb::{AdmitDecision, WatchPoolRequest};
 use tonic::{Code, Request, Status};
 
 use crate::support::{
@@ -194,4 +194,17 @@ async fn outlasts(server: &TlsServer, ours: &Authority) {
     client.complete_task(complete("full", "d", "first")).await.unwrap();
     let answer = waiting.await.unwrap().unwrap().into_inner();
     assert_eq!(answer.decision(), AdmitDecision::Admitted);
+}
+
+/// A watch is a call without an end. A connection at its maximum age waits for calls as long as a
+/// call can wait for capacity: 60 s.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_does_not_keep_a_connection_beyond_its_age() {
+    let ours = Authority::new("ours");
+    let server = TlsServer::start(&ours.server(), "max_connection_age = \"1s\"").await;
+    let mut client: Client = server.client(&ours.pem(), None).await.unwrap();
+    let watch = WatchPoolRequest { pool: "p".into(), ..Default::default() };
+    let mut events = client.watch_pool(watch).await.unwrap().into_inner();
+    let ended = timeout(PATIENCE + PATIENCE, events.message()).await.expect("the watch ends");
+    assert!(!matches!(ended, Ok(Some(_))), "{ended:?}");
 }
