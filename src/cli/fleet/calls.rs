@@ -20,12 +20,6 @@ pub(super) struct Calls {
     pub(super) latencies: Times,
 }
 
-impl Default for Calls {
-    fn default() -> Calls {
-        Calls::new(Semaphore::MAX_PERMITS)
-    }
-}
-
 impl Calls {
     /// Permits this number of requests in flight, and as many results.
     pub(super) fn new(in_flight: usize) -> Calls {
@@ -56,21 +50,23 @@ impl Calls {
         }
     }
 
-    /// Makes a call once, or twice at once, each as soon as it gets one of the permits.
+    /// Makes a call once, or twice at once, each as soon as it gets one of the permits. Returns the
+    /// answers; a failed call has none.
     pub(super) async fn repeat<T, F: Future<Output = Result<T, Error>>>(
         &self,
         twice: bool,
         permits: &Semaphore,
         call: impl Fn() -> F,
-    ) -> Vec<Option<T>> {
+    ) -> Vec<T> {
         let once = async || {
             // The semaphore is never closed.
             let _permit = permits.acquire().await.ok()?;
             self.make(call()).await
         };
-        match twice {
-            true => <[Option<T>; 2]>::from(join!(once(), once())).into(),
-            false => vec![once().await],
-        }
+        let answers = match twice {
+            true => <[Option<T>; 2]>::from(join!(once(), once())),
+            false => [once().await, None],
+        };
+        answers.into_iter().flatten().collect()
     }
 }

@@ -6,8 +6,8 @@
 //! its checks. All share the schedule, the counters of calls, the progress display and the report
 //! ([`run`]).
 //!
-//! The actors check the server with what they know themselves ([`witness`]). What they count is a
-//! lower bound, so a violation proves a fault of the server. An operator who evicts tasks, resets
+//! The actors check the server with what they know themselves. What they count is a lower bound, so
+//! a violation proves a fault of the server. An operator who evicts tasks, resets
 //! keys or changes stock during the run would make the result wrong, and so would a server clock
 //! that is set forward.
 
@@ -23,12 +23,10 @@ mod run;
 mod sale;
 mod schedule;
 mod task_duration;
-mod witness;
 
 use std::{
     hash::{BuildHasher, RandomState},
     io::{Write, stderr},
-    sync::Arc,
 };
 
 pub use options::{CallerOptions, DeviceOptions, FleetOptions, HELP, QueueOptions, SaleOptions};
@@ -38,13 +36,14 @@ pub use task_duration::TaskDuration;
 use self::{
     calls::Calls,
     run::{Simulation, World},
+    schedule::Stop,
 };
 use crate::{
     cli::{
         client::{ClientError, advice, connect, failed},
         signals::Signals,
     },
-    decision::text::escaped,
+    decision::{text::escaped, time::monotonic},
 };
 
 const ACTORS_PER_CONNECTION: u32 = 250;
@@ -75,14 +74,21 @@ async fn play<S: Simulation>(
     }
     // Random numbers of the operating system.
     let random = || RandomState::new().hash_one(0u8);
-    let seed = options.seed.unwrap_or_else(random);
-    let calls = Arc::new(Calls::new(in_flight));
-    let world = World { options, seed, connections, calls, run: random() as u32 };
+    let mut world = World {
+        options: options.clone(),
+        seed: options.seed.unwrap_or_else(random),
+        connections,
+        calls: Calls::new(in_flight),
+        run: format!("{:08x}", random() as u32),
+        start: monotonic(),
+        stop: Stop::default(),
+    };
     let opened = S::open(&world).await;
     let simulation =
         opened.map_err(|error| failed("run the fleet", server, &error, advice(error.code)))?;
+    world.start = monotonic();
     let start = format!("{}, {actors} actors, at {server}", simulation.title(&world));
     // Ignored: standard error may be closed.
-    let _ = writeln!(stderr(), "{}, seed {seed}; Ctrl-C ends early", escaped(&start));
-    Ok(run::play(&world, simulation, signals).await)
+    let _ = writeln!(stderr(), "{}, seed {}; Ctrl-C ends early", escaped(&start), world.seed);
+    Ok(run::play(world, simulation, signals).await)
 }

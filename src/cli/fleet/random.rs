@@ -5,6 +5,15 @@ use rand_chacha::{
     rand_core::{RngCore, SeedableRng},
 };
 
+/// Behaviour of an actor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Kind<M> {
+    /// What it does with a task or an item.
+    pub(super) manner: M,
+    /// Whether it makes each call twice.
+    pub(super) twice: bool,
+}
+
 /// One independent stream of random numbers.
 #[derive(Debug, Clone)]
 pub(super) struct Random(ChaCha8Rng);
@@ -35,9 +44,23 @@ impl Random {
         radius * (std::f64::consts::TAU * self.fraction()).cos()
     }
 
+    /// Gives each of `count` actors a manner, `rest` to those without a share. A share of all kinds
+    /// makes each call `twice`.
+    pub(super) fn kinds<M: Copy>(
+        &mut self,
+        count: u32,
+        shares: &[(M, f64)],
+        rest: M,
+        twice: f64,
+    ) -> Vec<Kind<M>> {
+        let manners = self.deal(count, shares, rest);
+        let twice = self.deal(count, &[(true, twice)], false);
+        manners.into_iter().zip(twice).map(|(manner, twice)| Kind { manner, twice }).collect()
+    }
+
     /// Gives each of `count` actors a behaviour, in random order. Shares are exact: 10 % of 2,000
     /// are 200 actors. The others get `rest`.
-    pub(super) fn deal<T: Copy>(&mut self, count: u32, shares: &[(T, f64)], rest: T) -> Vec<T> {
+    fn deal<T: Copy>(&mut self, count: u32, shares: &[(T, f64)], rest: T) -> Vec<T> {
         let count = count as usize;
         let (mut dealt, mut sum) = (Vec::with_capacity(count), 0.0);
         for (behaviour, share) in shares {

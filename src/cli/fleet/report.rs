@@ -1,23 +1,13 @@
 //! The report of a run: counted rows, then sentences, then the verdict.
 
-use std::{fmt, time::Duration};
+use std::fmt;
 
 use super::{
     calls::Calls,
     counters::{Counts, Times},
+    random::Kind,
 };
 use crate::decision::text::{grouped, length};
-
-/// The duration of a run.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Course {
-    /// Time during which new work was started.
-    pub(super) working: Duration,
-    /// Time after that, in which running work was finished.
-    pub(super) finishing: Duration,
-    /// Number of calls while new work was started.
-    pub(super) calls: u64,
-}
 
 /// The result of a run. `Display` prints the whole report.
 #[derive(Debug, Clone, Default)]
@@ -45,6 +35,23 @@ impl Report {
         parts.iter().for_each(|(name, number)| self.row(&format!("  {name}"), *number));
     }
 
+    /// Adds the number of actors of each kind.
+    pub(super) fn kinds<M: PartialEq>(
+        &mut self,
+        name: &str,
+        kinds: &[Kind<M>],
+        manners: &[(&str, M)],
+        twice: &str,
+    ) {
+        self.row(name, kinds.len() as u64);
+        for (name, manner) in manners {
+            let count = kinds.iter().filter(|kind| kind.manner == *manner).count();
+            self.row(&format!("  {name}"), count as u64);
+        }
+        let count = kinds.iter().filter(|kind| kind.twice).count();
+        self.row(&format!("  {twice}"), count as u64);
+    }
+
     /// Adds the answers to an RPC. A name such as `already completed` counts the outcome
     /// `{prefix}ALREADY_COMPLETED`.
     pub(super) fn answers(&mut self, rpc: &str, prefix: &str, counts: &Counts, names: &[&str]) {
@@ -55,12 +62,10 @@ impl Report {
         }
     }
 
-    /// Adds the calls. The rate is that of the time in which new work was started.
-    pub(super) fn calls(&mut self, calls: &Calls, course: &Course) {
-        let seconds = course.working.as_secs_f64();
-        let rate = if seconds > 0.0 { course.calls as f64 / seconds } else { 0.0 };
+    /// Adds the calls. `per_second` is the rate while new work was started.
+    pub(super) fn calls(&mut self, calls: &Calls, per_second: f64) {
         let failed = calls.failed.all();
-        let parts = [("per second", rate.round() as u64), ("failed", failed.values().sum())];
+        let parts = [("per second", per_second.round() as u64), ("failed", failed.values().sum())];
         self.rows("Calls", calls.made.get(), &parts);
         failed.iter().for_each(|(code, count)| self.row(&format!("    {code}"), *count));
         self.times("Call latency", &calls.latencies, "");
@@ -117,16 +122,15 @@ mod tests {
 
     #[test]
     fn a_report_has_rows_calls_and_a_verdict() {
-        let (mut report, calls, answers) = (Report::default(), Calls::default(), Counts::default());
+        let (mut report, calls, answers) = (Report::default(), Calls::new(1), Counts::default());
         (0..1234).for_each(|_| calls.made.add());
         for code in ["UNAVAILABLE", "UNAVAILABLE", "INTERNAL"] {
             calls.failed.add(code);
         }
         (0..2).for_each(|_| answers.add("VERDICT_ALREADY_DONE"));
-        let course = Course { working: Duration::from_secs(30), calls: 1200, ..Course::default() };
         report.rows("Devices", 2000, &[("silent", 200)]);
         report.answers("AdmitTask", "VERDICT_", &answers, &["already done", "full"]);
-        report.calls(&calls, &course);
+        report.calls(&calls, 40.0);
         report.check(false, "NOT THIS");
         report.verdict("In flight at most 60, cap 60", "the cap held");
         assert_eq!(

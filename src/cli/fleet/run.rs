@@ -1,9 +1,11 @@
 //! One run: starts the actors, shows the progress, stops the actors and reports.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio::{
-    sync::watch,
     task::JoinSet,
     time::{MissedTickBehavior, interval, sleep_until},
 };
@@ -14,25 +16,28 @@ use super::{
     options::FleetOptions,
     progress::{Level, Progress},
     random::Random,
-    report::{Course, Report},
+    report::Report,
     schedule::Stop,
 };
-use crate::{cli::signals::Signals, decision::time::monotonic};
+use crate::cli::signals::Signals;
 
 /// What all actors of a run share.
 #[derive(Debug)]
-pub(super) struct World<'a> {
-    pub(super) options: &'a FleetOptions,
+pub(super) struct World {
+    pub(super) options: FleetOptions,
     pub(super) seed: u64,
     /// At least one.
     pub(super) connections: Vec<Connection>,
-    pub(super) calls: Arc<Calls>,
-    /// Random number that makes the names of the run unique: the server still stores the tasks,
+    pub(super) calls: Calls,
+    /// Random text that makes the names of the run unique: the server still stores the tasks,
     /// counts and sales of the last run.
-    pub(super) run: u32,
+    pub(super) run: String,
+    /// The instant at which the actors start.
+    pub(super) start: Instant,
+    pub(super) stop: Stop,
 }
 
-impl World<'_> {
+impl World {
     /// Returns a stream of the run's seed.
     pub(super) fn random(&self, stream: u64) -> Random {
         Random::new(self.seed, stream)
@@ -50,42 +55,39 @@ pub(super) trait Simulation: Sized {
     fn actors(options: &FleetOptions) -> (u32, usize);
 
     /// Prepares the server. Fails with errors that every call would have.
-    async fn open(world: &World<'_>) -> Result<Self, Error>;
+    async fn open(world: &World) -> Result<Self, Error>;
 
     /// Describes the run.
-    fn title(&self, world: &World<'_>) -> String;
+    fn title(&self, world: &World) -> String;
 
     /// Starts the actors.
-    fn start(&mut self, world: &World<'_>, start: Instant, stop: &Stop) -> JoinSet<()>;
+    fn start(self: &Arc<Self>, world: &Arc<World>) -> JoinSet<()>;
 
     /// Returns the counters to show.
-    fn level(&self, world: &World<'_>) -> Level;
+    fn level(&self, world: &World) -> Level;
 
     /// Adds the counted rows.
-    fn count(&self, report: &mut Report);
+    fn count(&self, world: &World, report: &mut Report);
 
-    /// Adds what stands between the calls and the title.
-    fn chart(&self, _course: &Course, _report: &mut Report) {}
+    /// Adds what stands between the calls and the title. `working` is the time during which new
+    /// work was started.
+    fn chart(&self, _world: &World, _working: Duration, _report: &mut Report) {}
 
-    /// Checks the contract. Returns the measured values as a sentence, and the verdict without a violation.
-    async fn check(
-        &self,
-        world: &World<'_>,
-        course: &Course,
-        report: &mut Report,
-    ) -> (String, String);
+    /// Checks the contract. Returns the measured values as a sentence, and the verdict without a
+    /// violation.
+    async fn check(&self, world: &World, report: &mut Report) -> (String, String);
 }
 
 /// Runs until the duration has passed, all actors have ended, or a signal arrives; then lets the
 /// actors finish their work. A second signal aborts the calls in flight.
 pub(super) async fn play<S: Simulation>(
-    world: &World<'_>,
-    mut simulation: S,
+    world: World,
+    simulation: S,
     mut signals: Signals,
 ) -> Report {
-    let start = monotonic();
-    let (stop, stopped) = watch::channel(false);
-    let mut actors = simulation.start(world, start, &Stop(stopped));
+    let (world, simulation) = (Arc::new(world), Arc::new(simulation));
+    let course = || (world.start.elapsed(), world.calls.made.get());
+    let mut actors = simulation.start(&world);
     let mut progress = Progress::new(world.options.duration);
     let mut ticks = interval(progress.period());
     // The first tick is after one period, because there is nothing to show before.
@@ -93,7 +95,7 @@ pub(super) async fn play<S: Simulation>(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut working = None;
     loop {
-        let end = sleep_until((start + world.options.duration).into());
+        let end = sleep_until((world.start + world.options.duration).into());
         tokio::select! {
             ended = actors.join_next() => match ended {
                 Some(_) => continue,
@@ -102,29 +104,28 @@ pub(super) async fn play<S: Simulation>(
             () = end, if working.is_none() => {}
             () = signals.next() => if working.is_some() { actors.abort_all() },
             _ = ticks.tick() => {
-                let (level, finishing) = (simulation.level(world), working.map(|_| actors.len()));
-                progress.show(&level, start.elapsed(), world.calls.made.get(), finishing);
+                let (elapsed, calls) = course();
+                let finishing = working.map(|_| actors.len());
+                progress.show(&simulation.level(&world), elapsed, calls, finishing);
                 continue;
             }
         }
-        working.get_or_insert_with(|| (start.elapsed(), world.calls.made.get()));
-        // Fails only if all actors have already ended.
-        let _ = stop.send(true);
+        working.get_or_insert_with(course);
+        world.stop.set();
     }
     progress.end();
-    let (working, calls) = working.unwrap_or_else(|| (start.elapsed(), world.calls.made.get()));
-    let finishing = start.elapsed().saturating_sub(working);
-    let course = Course { working, finishing, calls };
+    let (working, calls) = working.unwrap_or_else(course);
+    let finishing = world.start.elapsed().saturating_sub(working);
 
     let mut report = Report::default();
-    let (measured, held) = simulation.check(world, &course, &mut report).await;
-    simulation.count(&mut report);
-    report.calls(&world.calls, &course);
-    simulation.chart(&course, &mut report);
+    let (measured, held) = simulation.check(&world, &mut report).await;
+    simulation.count(&world, &mut report);
+    report.calls(&world.calls, calls as f64 / working.as_secs_f64());
+    simulation.chart(&world, working, &mut report);
     report.line("");
-    let title = simulation.title(world);
+    let title = simulation.title(&world);
     report.line(&format!("{title} at {}, seed {}", world.options.server, world.seed));
-    let (working, finishing) = (course.working.as_secs_f64(), course.finishing.as_secs_f64());
+    let (working, finishing) = (working.as_secs_f64(), finishing.as_secs_f64());
     report.line(&format!("Ran for {working:.1} s, then finished in {finishing:.1} s"));
     report.verdict(&measured, &held);
     report

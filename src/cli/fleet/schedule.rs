@@ -11,18 +11,24 @@ use super::random::Random;
 /// time would then still be in the future and be used twice.
 const JITTER: f64 = 0.1;
 
-/// The end of a run, as its actors see it.
-#[derive(Debug, Clone)]
-pub(super) struct Stop(pub(super) watch::Receiver<bool>);
+/// The end of a run, which its actors wait for.
+#[derive(Debug, Default)]
+pub(super) struct Stop(watch::Sender<bool>);
 
 impl Stop {
     /// Waits until an instant; false as soon as no new work is to be started.
-    pub(super) async fn pause(&mut self, until: Instant) -> bool {
+    pub(super) async fn pause(&self, until: Instant) -> bool {
+        let mut stopped = self.0.subscribe();
         tokio::select! {
             biased;
-            _ = self.0.wait_for(|stop| *stop) => false,
+            _ = stopped.wait_for(|stop| *stop) => false,
             () = sleep_until(until.into()) => true,
         }
+    }
+
+    /// Lets the actors start no new work.
+    pub(super) fn set(&self) {
+        self.0.send_replace(true);
     }
 
     /// Whether no new work is to be started.

@@ -10,14 +10,15 @@ use tokio::time::sleep_until;
 use tollgate_client::{Admission, Outcome, Permit, Pool};
 
 use super::{
-    Shared,
-    plan::{Kind, Manner, TaskPlan, Tasks},
+    Devices,
+    concurrency::{Hold, certain_end},
+    plan::{Manner, TaskPlan},
 };
 use crate::{
     cli::fleet::{
-        random::Random,
-        schedule::{Periodic, Stop},
-        witness::{Hold, certain_end},
+        random::{Kind, Random},
+        run::World,
+        schedule::Periodic,
     },
     decision::time::monotonic,
 };
@@ -30,13 +31,14 @@ const LATE_BY: Duration = Duration::from_millis(50);
 pub(super) struct Device {
     pub(super) pool: Pool,
     pub(super) name: String,
-    pub(super) kind: Kind,
-    pub(super) tasks: Tasks,
+    pub(super) kind: Kind<Manner>,
+    /// Decides the durations of its tasks.
+    pub(super) plans: Random,
     pub(super) reports: Periodic,
     /// Decides which attempts fail, and which late results are held back.
     pub(super) random: Random,
-    pub(super) shared: Arc<Shared>,
-    pub(super) stop: Stop,
+    pub(super) world: Arc<World>,
+    pub(super) fleet: Arc<Devices>,
     /// The task that it held when it crashed or its lease ended. It runs the next task without a
     /// crash or a delay.
     pub(super) held: Option<Held>,
@@ -62,11 +64,11 @@ pub(super) struct Held {
 
 impl Held {
     /// Counts a lease that ended without a result, once.
-    fn expire(&mut self, shared: &Shared) {
+    fn expire(&mut self, fleet: &Devices) {
         if !self.is_expired {
             self.is_expired = true;
-            shared.concurrency.leave(self.hold);
-            shared.expired.add();
+            fleet.concurrency.leave(self.hold);
+            fleet.expired.add();
         }
     }
 }
@@ -78,8 +80,8 @@ impl Device {
         let (mut due, mut number) = (self.reports.first, 1u64);
         while self.wait(due).await {
             // Read before the call, because this answer cannot know of tasks that are queued later.
-            let all_queued = self.shared.queue.as_ref().is_some_and(|queue| queue.is_complete());
-            let task = match self.shared.queue {
+            let all_queued = self.fleet.queue.as_ref().is_some_and(|queue| queue.is_complete());
+            let task = match self.fleet.queue {
                 Some(_) => String::new(),
                 None => format!("task-{number}"),
             };
@@ -89,7 +91,7 @@ impl Device {
             }
             let (answer, is_lost) = self.ask(&task).await;
             if is_lost {
-                self.shared.lost.add();
+                self.fleet.lost.add();
                 self.lost_since.get_or_insert(sent);
             }
             let mut wait = Duration::ZERO;
@@ -123,14 +125,14 @@ impl Device {
             due = self.reports.after(now).max(now + wait);
         }
         if self.asked_since.is_some() {
-            self.shared.unserved.add();
+            self.fleet.unserved.add();
         }
     }
 
     /// Waits until the next request. While the fleet stops, only a device that crashed asks, until
     /// its lease has ended, because its work is not new.
     async fn wait(&mut self, due: Instant) -> bool {
-        if self.stop.pause(due).await {
+        if self.world.stop.pause(due).await {
             return true;
         }
         let running = self.held.as_ref().filter(|held| !held.is_expired);
@@ -145,34 +147,38 @@ impl Device {
 
     /// Asks for a slot. Returns the best answer, and whether a message had none.
     async fn ask(&self, task: &str) -> (Option<Admission>, bool) {
-        let shared = &self.shared;
-        let call = || self.pool.admit(&self.name, task, Some(shared.lease));
-        let mut answers = shared.calls.repeat(self.kind.twice, &shared.calls.requests, call).await;
-        let is_lost = answers.iter().any(Option::is_none);
+        let (fleet, calls, twice) = (&self.fleet, &self.world.calls, self.kind.twice);
+        let lease = self.world.options.device.lease;
+        let call = || self.pool.admit(&self.name, task, Some(lease));
+        let mut answers = calls.repeat(twice, &calls.requests, call).await;
+        let is_lost = answers.len() < if twice { 2 } else { 1 };
         // Two calls at once may be granted in one order and answered in another.
-        answers.sort_by_key(|answer| answer.as_ref().map(|(admission, _)| favour(admission)));
-        for (admission, usage) in answers.iter().flatten() {
-            shared.admission(admission, usage);
-            if let (Some(queue), Admission::Admitted(permit)) = (&shared.queue, admission) {
-                queue.dispatched(permit, is_lost || shared.lost.get() > 0);
+        answers.sort_by_key(|(admission, _)| favour(admission));
+        for (admission, usage) in &answers {
+            fleet.admission(admission, usage);
+            if let (Some(queue), Admission::Admitted(permit)) = (&fleet.queue, admission) {
+                queue.attempts.dispatched(permit, is_lost || fleet.lost.get() > 0);
             }
         }
-        (answers.pop().flatten().map(|(admission, _)| admission), is_lost)
+        (answers.pop().map(|(admission, _)| admission), is_lost)
     }
 
     /// Runs a task. Returns the time of the restart if the device crashes.
     async fn run(&mut self, asked: String, permit: Permit, sent: Instant) -> Option<Instant> {
         let task = permit.task.as_ref().map_or(asked, |task| task.task_id.clone());
-        let queue = self.shared.queue.as_ref();
+        let queue = self.fleet.queue.as_ref();
         if queue.is_some_and(|queue| queue.attempts.number(&task).is_none()) {
             return None;
         }
         if let Some(asked) = self.asked_since.take() {
-            self.shared.waits.add(asked.elapsed());
+            self.fleet.waits.add(asked.elapsed());
         }
         let before = self.held.take();
         let is_again = before.is_some();
-        let plan = before.as_ref().map_or_else(|| self.tasks.next(), |held| held.plan);
+        let plan = match &before {
+            Some(held) => held.plan,
+            None => TaskPlan::draw(&self.world.options.device, &mut self.plans),
+        };
         let mut held = match before {
             Some(held) if held.token == permit.fencing_token => held,
             stale => {
@@ -180,7 +186,7 @@ impl Device {
                 match (stale, self.kind.manner) {
                     // The result of an attempt that was followed by a newer one.
                     (Some(stale), Manner::Late) => self.report(stale, Outcome::Succeeded).await,
-                    (Some(mut stale), _) => stale.expire(&self.shared),
+                    (Some(mut stale), _) => stale.expire(&self.fleet),
                     (None, _) => {}
                 }
                 held
@@ -190,13 +196,13 @@ impl Device {
         match self.kind.manner {
             Manner::Silent => {
                 // If the fleet stops first, nothing is left to do.
-                if self.stop.pause(held.ended_by).await {
-                    held.expire(&self.shared);
+                if self.world.stop.pause(held.ended_by).await {
+                    held.expire(&self.fleet);
                 }
             }
             Manner::Late if !is_again => {
                 sleep_until((held.ended_by + LATE_BY).into()).await;
-                match self.shared.queue.is_some() && self.random.fraction() < 0.5 {
+                match self.fleet.queue.is_some() && self.random.fraction() < 0.5 {
                     true => self.held = Some(held),
                     false => self.report(held, Outcome::Succeeded).await,
                 }
@@ -207,8 +213,8 @@ impl Device {
             }
             Manner::Regular | Manner::Late | Manner::Crashing => {
                 sleep_until((monotonic() + plan.duration).into()).await;
-                let fail = self.shared.queue.as_ref().map_or(0.0, |queue| queue.fail);
-                let fails = fail > 0.0 && self.random.fraction() < fail;
+                let options = &self.world.options;
+                let fails = options.queued && self.random.fraction() < options.queue.fail;
                 self.report(held, if fails { Outcome::Failed } else { Outcome::Succeeded }).await;
             }
         }
@@ -217,9 +223,9 @@ impl Device {
 
     fn take(&self, task: String, plan: TaskPlan, permit: &Permit, sent: Instant) -> Held {
         let lost_since = self.lost_since.filter(|_| permit.replayed);
-        self.shared.admitted.add();
+        self.fleet.admitted.add();
         let end = certain_end(lost_since.unwrap_or(sent), permit.lease);
-        let hold = self.shared.concurrency.enter(end);
+        let hold = self.fleet.concurrency.enter(end);
         let (token, ended_by) = (permit.fencing_token, monotonic() + permit.lease);
         Held { task, plan, token, hold, ended_by, is_expired: false }
     }
@@ -227,29 +233,27 @@ impl Device {
     /// Reports a result, again at each report until the server answers. While the fleet stops, it
     /// gives up when the lease ends.
     async fn report(&mut self, mut held: Held, outcome: Outcome) {
-        self.shared.concurrency.leave(held.hold);
+        self.fleet.concurrency.leave(held.hold);
         loop {
-            let shared = &self.shared;
+            let (fleet, calls) = (&self.fleet, &self.world.calls);
             let call = || self.pool.complete(&self.name, &held.task, held.token, outcome);
-            let answers = shared.calls.repeat(self.kind.twice, &shared.calls.results, call).await;
-            for (verdict, usage) in answers.iter().flatten() {
-                shared.capacity.raise(usage.capacity.into());
-                shared.verdicts.add(verdict.as_str_name());
-                if let Some(queue) = &shared.queue
-                    && let Some(number) = queue.attempts.number(&held.task)
-                {
-                    queue.attempts.reported(number, held.token, outcome, *verdict);
+            let answers = calls.repeat(self.kind.twice, &calls.results, call).await;
+            for (verdict, usage) in &answers {
+                fleet.capacity.raise(usage.capacity.into());
+                fleet.verdicts.add(verdict.as_str_name());
+                if let Some(queue) = &fleet.queue {
+                    queue.attempts.reported(&held.task, held.token, outcome, *verdict);
                 }
             }
-            if answers.iter().any(Option::is_some) {
-                return shared.reported.add();
+            if !answers.is_empty() {
+                return fleet.reported.add();
             }
             let now = monotonic();
-            if self.stop.is_set() && now >= held.ended_by {
-                return held.expire(&self.shared);
+            if self.world.stop.is_set() && now >= held.ended_by {
+                return held.expire(&self.fleet);
             }
             let again = self.reports.after(now);
-            if !self.stop.pause(again).await {
+            if !self.world.stop.pause(again).await {
                 sleep_until(again.min(held.ended_by).into()).await;
             }
         }
@@ -257,7 +261,7 @@ impl Device {
 
     fn expire_held(&mut self) {
         if let Some(held) = &mut self.held {
-            held.expire(&self.shared);
+            held.expire(&self.fleet);
         }
     }
 }

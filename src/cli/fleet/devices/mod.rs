@@ -4,32 +4,27 @@
 //! Each device knows when it was in flight. The maximum number in flight at once is compared with
 //! the capacity of the pool. [`queue`] checks the attempts of queued tasks.
 
+mod attempts;
+mod concurrency;
 mod device;
+mod events;
 mod plan;
 mod queue;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::Semaphore, task::JoinSet};
 use tollgate_client::{Admission, Error, Pool, Usage};
 
-use self::{
-    device::Device,
-    plan::{Kind, Manner, Tasks, kinds},
-    queue::Queue,
-};
+use self::{concurrency::Concurrency, device::Device, plan::Manner, queue::Queue};
 use super::{
-    calls::Calls,
     counters::{Counter, Counts, Times},
     options::FleetOptions,
     progress::Level,
-    report::{Course, Report},
+    random::Kind,
+    report::Report,
     run::{Simulation, World},
-    schedule::{Periodic, Stop},
-    witness::Concurrency,
+    schedule::Periodic,
 };
 use crate::decision::text::grouped;
 
@@ -39,20 +34,12 @@ const QUEUED_IN_FLIGHT: usize = 64;
 /// First random stream that decides which attempts of a device fail.
 const FAILURES: u64 = 1 << 40;
 
-/// A fleet of devices.
-#[derive(Debug)]
-pub(super) struct Devices {
-    kinds: Vec<Kind>,
-    shared: Arc<Shared>,
-}
-
 /// What the devices share. Leases count once. Answers count each, so a message that is sent twice
 /// counts twice.
 #[derive(Debug, Default)]
-struct Shared {
-    lease: Duration,
+pub(super) struct Devices {
+    kinds: Vec<Kind<Manner>>,
     queue: Option<Queue>,
-    calls: Arc<Calls>,
     /// Devices in flight.
     concurrency: Concurrency,
     /// The highest capacity of the pool.
@@ -74,7 +61,7 @@ struct Shared {
     verdicts: Counts,
 }
 
-impl Shared {
+impl Devices {
     fn admission(&self, admission: &Admission, usage: &Usage) {
         self.capacity.raise(usage.capacity.into());
         self.admissions.add(match admission {
@@ -88,7 +75,7 @@ impl Shared {
     }
 }
 
-fn pool(world: &World<'_>, actor: usize) -> Pool {
+fn pool(world: &World, actor: usize) -> Pool {
     world.connection(actor).pool(&world.options.device.pool)
 }
 
@@ -100,7 +87,7 @@ impl Simulation for Devices {
     }
 
     /// Sets the capacity of the pool if the option is given, and reads it.
-    async fn open(world: &World<'_>) -> Result<Devices, Error> {
+    async fn open(world: &World) -> Result<Devices, Error> {
         let (options, pool) = (&world.options.device, pool(world, 0));
         let attempts = world.options.queued.then_some(world.options.queue.max_attempts);
         let usage = match options.capacity.is_some() || attempts.is_some() {
@@ -111,17 +98,23 @@ impl Simulation for Devices {
             true => Some(Queue::open(world, &pool).await),
             false => None,
         };
-        let (lease, calls) = (options.lease, world.calls.clone());
-        let shared = Shared { lease, queue, calls, ..Shared::default() };
-        shared.capacity.raise(usage.capacity.into());
-        Ok(Devices { kinds: kinds(options, world.random(0)), shared: Arc::new(shared) })
+        let shares = [
+            (Manner::Silent, options.silent),
+            (Manner::Late, options.late),
+            (Manner::Crashing, options.crashes),
+        ];
+        let mut random = world.random(0);
+        let kinds = random.kinds(options.devices, &shares, Manner::Regular, options.duplicates);
+        let devices = Devices { kinds, queue, ..Devices::default() };
+        devices.capacity.raise(usage.capacity.into());
+        Ok(devices)
     }
 
-    fn title(&self, world: &World<'_>) -> String {
+    fn title(&self, world: &World) -> String {
         format!("Pool `{}`", world.options.device.pool)
     }
 
-    fn start(&mut self, world: &World<'_>, start: Instant, stop: &Stop) -> JoinSet<()> {
+    fn start(self: &Arc<Self>, world: &Arc<World>) -> JoinSet<()> {
         let (options, mut actors) = (&world.options.device, JoinSet::new());
         for (number, kind) in self.kinds.iter().enumerate() {
             // Stream 0 decides the kinds; each device has two more.
@@ -129,62 +122,56 @@ impl Simulation for Devices {
             let reports = world.random(stream + 2);
             let device = Device {
                 pool: pool(world, number),
-                name: format!("{:08x}/device-{number}", world.run),
+                name: format!("{}/device-{number}", world.run),
                 kind: *kind,
-                tasks: Tasks::new(options, world.random(stream + 1)),
-                reports: Periodic::new(reports, start, options.report_interval),
+                plans: world.random(stream + 1),
+                reports: Periodic::new(reports, world.start, options.report_interval),
                 random: world.random(FAILURES + number as u64),
-                shared: self.shared.clone(),
-                stop: stop.clone(),
+                world: world.clone(),
+                fleet: self.clone(),
                 held: None,
                 lost_since: None,
                 asked_since: None,
             };
             actors.spawn(device.live());
         }
-        if self.shared.queue.is_some() {
-            let (shared, pool, stop) = (self.shared.clone(), pool(world, 0), stop.clone());
-            actors.spawn(async move {
-                if let Some(queue) = &shared.queue {
-                    queue.produce(&pool, &shared.calls, stop).await;
-                }
-            });
-        }
+        let (fleet, world) = (self.clone(), world.clone());
+        actors.spawn(async move {
+            if let Some(queue) = &fleet.queue {
+                queue.produce(&world, &pool(&world, 0)).await;
+            }
+        });
         actors
     }
 
-    fn level(&self, _: &World<'_>) -> Level {
-        let shared = &self.shared;
-        let in_flight = shared.concurrency.now() as u64;
-        let full = ("full", shared.admissions.get("FULL"));
-        match &shared.queue {
+    fn level(&self, _: &World) -> Level {
+        let in_flight = self.concurrency.now() as u64;
+        let full = ("full", self.admissions.get("FULL"));
+        match &self.queue {
             Some(queue) => queue.level(vec![("in flight", in_flight), full]),
             None => Level {
                 name: "in flight",
                 value: in_flight,
                 per_second: false,
-                cap: shared.capacity.get(),
-                counts: vec![("admitted", shared.admitted.get()), full],
+                cap: self.capacity.get(),
+                counts: vec![("admitted", self.admitted.get()), full],
             },
         }
     }
 
-    fn count(&self, report: &mut Report) {
-        let shared = &self.shared;
-        let of = |is: &dyn Fn(&Kind) -> bool| self.kinds.iter().filter(|it| is(it)).count() as u64;
-        let parts = [
-            ("regular", of(&|kind| kind.manner == Manner::Regular)),
-            ("silent", of(&|kind| kind.manner == Manner::Silent)),
-            ("late", of(&|kind| kind.manner == Manner::Late)),
-            ("crashing", of(&|kind| kind.manner == Manner::Crashing)),
-            ("sending twice", of(&|kind| kind.twice)),
+    fn count(&self, _: &World, report: &mut Report) {
+        let manners = [
+            ("regular", Manner::Regular),
+            ("silent", Manner::Silent),
+            ("late", Manner::Late),
+            ("crashing", Manner::Crashing),
         ];
-        report.rows("Devices", self.kinds.len() as u64, &parts);
-        match &shared.queue {
+        report.kinds("Devices", &self.kinds, &manners, "sending twice");
+        match &self.queue {
             Some(queue) => queue.count(report),
             None => {
-                let (admitted, reported) = (shared.admitted.get(), shared.reported.get());
-                let expired = shared.expired.get();
+                let (admitted, reported) = (self.admitted.get(), self.reported.get());
+                let expired = self.expired.get();
                 let running = admitted.saturating_sub(reported + expired);
                 let ends = [("reported", reported), ("expired, no result", expired)];
                 report.rows("Leases admitted", admitted, &ends);
@@ -192,33 +179,32 @@ impl Simulation for Devices {
             }
         }
         let answers = ["full", "paused", "replayed", "no task", "already completed"];
-        report.answers("AdmitTask", "", &shared.admissions, &answers);
+        report.answers("AdmitTask", "", &self.admissions, &answers);
         let verdicts = ["completed", "late", "already completed", "stale token", "unknown"];
-        report.answers("CompleteTask", "COMPLETE_VERDICT_", &shared.verdicts, &verdicts);
+        report.answers("CompleteTask", "COMPLETE_VERDICT_", &self.verdicts, &verdicts);
     }
 
-    fn chart(&self, _: &Course, report: &mut Report) {
-        if self.shared.queue.is_none() {
-            let more = match self.shared.unserved.get() {
+    fn chart(&self, _: &World, _: Duration, report: &mut Report) {
+        if self.queue.is_none() {
+            let more = match self.unserved.get() {
                 0 => String::new(),
                 unserved => format!("; {} still waited at the end", grouped(unserved)),
             };
-            report.times("Wait for a slot", &self.shared.waits, &more);
+            report.times("Wait for a slot", &self.waits, &more);
         }
     }
 
-    async fn check(&self, world: &World<'_>, _: &Course, report: &mut Report) -> (String, String) {
-        let shared = &self.shared;
-        let (most, capacity) = (shared.concurrency.most() as u64, shared.capacity.get());
+    async fn check(&self, world: &World, report: &mut Report) -> (String, String) {
+        let (most, capacity) = (self.concurrency.most() as u64, self.capacity.get());
         let mut held = "the cap held".to_owned();
-        let seen = match &shared.queue {
+        let seen = match &self.queue {
             Some(queue) => Some(queue.seen(report).await),
             None => None,
         };
         let over_cap = most > capacity || seen.as_ref().is_some_and(|seen| seen.over_cap > 0);
         report.check(over_cap, "THE CAP WAS EXCEEDED");
-        if let (Some(queue), Some(seen)) = (&shared.queue, seen) {
-            let lost = shared.lost.get();
+        if let (Some(queue), Some(seen)) = (&self.queue, seen) {
+            let lost = self.lost.get();
             let lists = queue.lists(&pool(world, 0), lost > 0).await.ok();
             queue.check(lists, &seen, lost, report);
             held += "\nEach task ran as often as its attempts say, and is done or dead";

@@ -11,19 +11,16 @@ use std::{
 };
 
 use tokio::time::{sleep, timeout};
-use tollgate_client::{EnqueueStatus, Error, Permit, Pool, QueuedTask, TaskState, Watch};
+use tollgate_client::{EnqueueStatus, Error, Pool, QueuedTask, TaskState, Watch};
 
+use super::{
+    attempts::Attempts,
+    events::{Events, Seen},
+};
 use crate::{
     admission::ENQUEUE_MAX,
     cli::fleet::{
-        calls::Calls,
-        counters::Counter,
-        options::FleetOptions,
-        progress::Level,
-        report::Report,
-        run::World,
-        schedule::Stop,
-        witness::{Attempts, Dispatch, Events, Seen},
+        counters::Counter, options::FleetOptions, progress::Level, report::Report, run::World,
     },
     decision::{text::grouped, time::monotonic},
 };
@@ -50,9 +47,6 @@ pub(super) struct Queue {
     prefix: String,
     tasks: usize,
     devices: usize,
-    payload: usize,
-    /// Share of attempts that fail.
-    pub(super) fail: f64,
     queued: Counter,
     /// Tasks that the pool refused.
     refused: Counter,
@@ -62,8 +56,8 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Creates the tasks, and opens the stream of the pool's events.
-    pub(super) async fn open(world: &World<'_>, pool: &Pool) -> Queue {
-        let queue = Queue::new(world.options, world.run);
+    pub(super) async fn open(world: &World, pool: &Pool) -> Queue {
+        let queue = Queue::new(&world.options, &world.run);
         match Watch::open(pool.connection().clone(), pool.name(), None).await {
             Ok(watch) => drop(tokio::spawn(queue.events.clone().follow(watch))),
             Err(error) => queue.events.lack(error.to_string()),
@@ -71,18 +65,14 @@ impl Queue {
         queue
     }
 
-    fn new(options: &FleetOptions, run: u32) -> Queue {
-        let (devices, options) = (options.device.devices as usize, &options.queue);
-        let (tasks, payload) = (options.tasks as usize, options.payload as usize);
-        let prefix = format!("{run:08x}/");
+    fn new(options: &FleetOptions, run: &str) -> Queue {
+        let prefix = format!("{run}/");
         Queue {
-            attempts: Attempts::new(tasks, devices, options.max_attempts, payload),
+            attempts: Attempts::new(options),
             events: Events::new(prefix.clone()),
             prefix,
-            tasks,
-            devices,
-            payload,
-            fail: options.fail,
+            tasks: options.queue.tasks as usize,
+            devices: options.device.devices as usize,
             queued: Counter::default(),
             refused: Counter::default(),
             is_complete: AtomicBool::new(false),
@@ -94,24 +84,13 @@ impl Queue {
         self.is_complete.load(Ordering::Relaxed)
     }
 
-    /// Records the task that a device got. `may_lack` means that answers were lost, which may have
-    /// got other tasks.
-    pub(super) fn dispatched(&self, permit: &Permit, may_lack: bool) {
-        let Some(task) = &permit.task else { return };
-        if let Some(number) = self.attempts.number(&task.task_id) {
-            let (token, replayed) = (permit.fencing_token, permit.replayed);
-            let (attempt, payload) = (task.attempt, &*task.payload);
-            let got = Dispatch { number, attempt, token, replayed, may_lack, payload };
-            self.attempts.dispatched(got);
-        }
-    }
-
     /// Queues all tasks in batches, one call after the other, so that the tasks of each device are
     /// queued in order. Ends early when the fleet stops or the pool refuses a task.
-    pub(super) async fn produce(&self, pool: &Pool, calls: &Calls, mut stop: Stop) {
-        let batch = (BATCH_BYTES_MAX / (self.payload + TASK_BYTES)).clamp(1, ENQUEUE_MAX);
+    pub(super) async fn produce(&self, world: &World, pool: &Pool) {
+        let size = world.options.queue.payload as usize + TASK_BYTES;
+        let batch = (BATCH_BYTES_MAX / size).clamp(1, ENQUEUE_MAX);
         let mut first = 0;
-        while first < self.tasks && !stop.is_set() && self.refused.get() == 0 {
+        while first < self.tasks && !world.stop.is_set() && self.refused.get() == 0 {
             // A pool stores a limited number of events.
             if self.events.behind(self.queued.get()) > BEHIND_MAX {
                 sleep(BEHIND).await;
@@ -120,8 +99,8 @@ impl Queue {
             let numbers = first..(first + batch).min(self.tasks);
             let tasks = numbers.clone().map(|number| self.task(number)).collect();
             // Again until the server answers: skipping a batch would change the order.
-            let Some(statuses) = calls.make(pool.enqueue(tasks)).await else {
-                stop.pause(monotonic() + AFTER_FAILURE).await;
+            let Some(statuses) = world.calls.make(pool.enqueue(tasks)).await else {
+                world.stop.pause(monotonic() + AFTER_FAILURE).await;
                 continue;
             };
             for status in statuses {
@@ -257,7 +236,7 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_client::{CompleteVerdict, DispatchedTask, Outcome};
+    use tollgate_client::{CompleteVerdict, DispatchedTask, Outcome, Permit};
 
     use super::*;
     use crate::cli::fleet::options::tests::parse;
@@ -265,14 +244,15 @@ mod tests {
     /// One task that is completed at its first attempt, and one that is dead after it.
     fn verdict(lists: Option<(usize, usize)>, seen: &Seen) -> String {
         let flags = "--queued --tasks 2 --devices 2 --max-attempts 1 --payload 0";
-        let queue = Queue::new(&parse(flags).expect("good flags"), 7);
+        let queue = Queue::new(&parse(flags).expect("good flags"), "7");
         for (number, fencing_token) in [(0, 10), (1, 11)] {
             let task_id = format!("task-{number}");
             let task = Some(DispatchedTask { task_id, attempt: 1, ..DispatchedTask::default() });
             let lease = Duration::from_secs(1);
-            queue.dispatched(&Permit { fencing_token, lease, replayed: false, task }, false);
+            let permit = Permit { fencing_token, lease, replayed: false, task };
+            queue.attempts.dispatched(&permit, false);
         }
-        queue.attempts.reported(0, 10, Outcome::Succeeded, CompleteVerdict::Completed);
+        queue.attempts.reported("task-0", 10, Outcome::Succeeded, CompleteVerdict::Completed);
         let mut report = Report::default();
         queue.check(lists, seen, 0, &mut report);
         report.verdict("Tasks", "held");

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use clap::{Args, value_parser};
-use tollgate_client::Against;
 
 use crate::cli::flags::{AlgorithmName, RuleFlags, between};
 
@@ -61,11 +60,6 @@ impl CallerOptions {
             return Err(format!("--keys times --volley must be at most {IN_FLIGHT_MAX}"));
         }
         self.rule.spec().map(drop)
-    }
-
-    /// Returns the rule of every call, which `check` has checked.
-    pub(in crate::cli::fleet) fn against(&self) -> Result<Against, String> {
-        self.rule.against()
     }
 
     /// Returns the maximum number of calls in flight of one caller. If the server is slow, the

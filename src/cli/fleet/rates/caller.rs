@@ -8,13 +8,9 @@ use std::{
 use tokio::task::JoinSet;
 use tollgate_client::{Connection, time};
 
-use super::Shared;
+use super::{Callers, window::Window};
 use crate::{
-    cli::fleet::{
-        counters::lock,
-        schedule::{Arrivals, Stop},
-        witness::Window,
-    },
+    cli::fleet::{counters::lock, run::World, schedule::Arrivals},
     decision::time::monotonic,
 };
 
@@ -23,11 +19,6 @@ use crate::{
 pub(super) struct Caller {
     pub(super) schedule: Arrivals,
     pub(super) key: Arc<Key>,
-    /// Maximum number of its calls in flight.
-    pub(super) in_flight: usize,
-    /// Whether it waits for `retry_after` after a refusal.
-    pub(super) patient: bool,
-    pub(super) stop: Stop,
 }
 
 /// A key, with the connection of its calls.
@@ -35,23 +26,23 @@ pub(super) struct Caller {
 pub(super) struct Key {
     pub(super) connection: Connection,
     pub(super) name: String,
-    /// Start of the run.
-    pub(super) start: Instant,
     /// Checks the allowed calls.
     pub(super) window: Mutex<Window>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) world: Arc<World>,
+    pub(super) fleet: Arc<Callers>,
 }
 
 impl Caller {
     /// Makes calls until the fleet stops, then waits for the answers.
     pub(super) async fn live(mut self) {
-        let mut calls = JoinSet::new();
+        let (world, mut calls) = (&self.key.world, JoinSet::new());
+        let options = &world.options.callers;
         while let Some((due, size)) = self.schedule.next() {
-            if !self.stop.pause(due).await {
+            if !world.stop.pause(due).await {
                 break;
             }
             for _ in 0..size {
-                while calls.len() >= self.in_flight {
+                while calls.len() >= options.in_flight() {
                     calls.join_next().await;
                 }
                 calls.spawn(self.key.clone().call());
@@ -59,7 +50,7 @@ impl Caller {
             while calls.try_join_next().is_some() {}
             // A patient caller waits for all answers, and postpones the next call until all of
             // them allow it.
-            while self.patient
+            while options.patient
                 && let Some(again) = calls.join_next().await
             {
                 if let Ok(Some(again)) = again {
@@ -74,19 +65,19 @@ impl Caller {
 impl Key {
     /// Makes a call. Returns when to retry if it was refused.
     async fn call(self: Arc<Key>) -> Option<Instant> {
-        let (shared, sent) = (&self.shared, monotonic());
-        let call = self.connection.check(&self.name, &shared.against, 1);
-        let answer = shared.calls.make(call).await?;
-        shared.verdicts.add(answer.verdict().as_str_name());
+        let (fleet, world, sent) = (&self.fleet, &self.world, monotonic());
+        let call = self.connection.check(&self.name, &fleet.against, 1);
+        let answer = world.calls.make(call).await?;
+        fleet.verdicts.add(answer.verdict().as_str_name());
         if answer.crossed {
-            shared.notices.add();
+            fleet.notices.add();
         }
         if answer.allowed {
             let mut window = lock(&self.window);
             // Read under the lock, so that receipts are recorded in order.
             let received = monotonic();
-            shared.most.raise(window.allowed(sent, received));
-            shared.timeline.add(received.saturating_duration_since(self.start));
+            fleet.most.raise(window.allowed(sent, received));
+            fleet.timeline.add(received.saturating_duration_since(world.start));
             return None;
         }
         let wait = time::length(answer.retry_after, "retry_after").ok()?;

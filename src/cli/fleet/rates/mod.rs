@@ -5,10 +5,11 @@
 
 mod caller;
 mod chart;
+mod window;
 
 use std::{
     sync::{Arc, Mutex},
-    time::Instant,
+    time::Duration,
 };
 
 use clap::ValueEnum;
@@ -18,31 +19,22 @@ use tollgate_client::{Against, Error};
 use self::{
     caller::{Caller, Key},
     chart::{Chart, Timeline},
+    window::Window,
 };
 use super::{
-    calls::Calls,
     counters::{Counter, Counts},
-    options::{CallerOptions, FleetOptions},
+    options::FleetOptions,
     progress::Level,
-    report::{Course, Report},
+    report::Report,
     run::{Simulation, World},
-    schedule::{Arrivals, Stop},
-    witness::Window,
+    schedule::Arrivals,
 };
 use crate::{cli::flags::RuleFlags, decision::text::grouped};
 
-/// A fleet of callers.
-#[derive(Debug)]
-pub(super) struct Callers {
-    options: CallerOptions,
-    shared: Arc<Shared>,
-}
-
 /// What the callers share.
 #[derive(Debug)]
-struct Shared {
+pub(super) struct Callers {
     against: Against,
-    calls: Arc<Calls>,
     verdicts: Counts,
     /// Answers that ask for a notice, with any verdict.
     notices: Counter,
@@ -52,105 +44,94 @@ struct Shared {
     most: Counter,
 }
 
-impl Shared {
-    fn allowed(&self) -> u64 {
-        self.verdicts.get("RATE_VERDICT_ALLOW") + self.verdicts.get("RATE_VERDICT_WARN")
-    }
-}
-
 impl Simulation for Callers {
     fn actors(options: &FleetOptions) -> (u32, usize) {
         // Each caller has its own maximum.
         (options.callers.keys, Semaphore::MAX_PERMITS)
     }
 
-    async fn open(world: &World<'_>) -> Result<Callers, Error> {
-        let options = world.options.callers.clone();
-        let against = options.against();
+    async fn open(world: &World) -> Result<Callers, Error> {
+        let rule = &world.options.callers.rule;
+        let against = rule.against();
         let against = against.map_err(|message| Error { code: "INVALID_ARGUMENT", message })?;
         // A first call reports a permanent error at once, instead of in each call.
         world.connection(0).check("fleet", &against, 0).await?;
-        let shared = Shared {
+        Ok(Callers {
             against,
-            calls: world.calls.clone(),
             verdicts: Counts::default(),
             notices: Counter::default(),
-            timeline: Timeline::new(world.options.duration, options.rule.window.duration()),
+            timeline: Timeline::new(world.options.duration, rule.window.duration()),
             most: Counter::default(),
-        };
-        Ok(Callers { options, shared: Arc::new(shared) })
+        })
     }
 
-    fn title(&self, _: &World<'_>) -> String {
-        let rule = &self.options.rule;
-        let window = humantime::format_duration(rule.window.duration());
-        let algorithm = rule.algorithm.to_possible_value();
+    fn title(&self, world: &World) -> String {
+        let options = &world.options.callers;
+        let window = humantime::format_duration(options.rule.window.duration());
+        let algorithm = options.rule.algorithm.to_possible_value();
         let algorithm = algorithm.as_ref().map_or("", |value| value.get_name());
-        let most = grouped(self.options.ceiling());
-        format!("At most {most} in {window}, {algorithm}{}", levels(rule))
+        let most = grouped(options.ceiling());
+        format!("At most {most} in {window}, {algorithm}{}", levels(&options.rule))
     }
 
-    fn start(&mut self, world: &World<'_>, start: Instant, stop: &Stop) -> JoinSet<()> {
-        let (options, mut actors) = (&self.options, JoinSet::new());
+    fn start(self: &Arc<Self>, world: &Arc<World>) -> JoinSet<()> {
+        let (options, mut actors) = (&world.options.callers, JoinSet::new());
         let volley = options.volley.map(|size| (options.volley_every, size));
         for number in 0..options.keys as usize {
             let key = Key {
                 connection: world.connection(number).clone(),
-                name: format!("fleet/{:08x}/{number}", world.run),
-                start,
-                window: Mutex::new(Window::new(start, options.rule.window.duration())),
-                shared: self.shared.clone(),
+                name: format!("fleet/{}/{number}", world.run),
+                window: Mutex::new(Window::new(world.start, options.rule.window.duration())),
+                world: world.clone(),
+                fleet: self.clone(),
             };
             let stream = 2 * number as u64;
             let random = [world.random(stream), world.random(stream + 1)];
-            let caller = Caller {
-                schedule: Arrivals::new(random, start, options.hits, volley),
-                key: Arc::new(key),
-                in_flight: options.in_flight(),
-                patient: options.patient,
-                stop: stop.clone(),
-            };
-            actors.spawn(caller.live());
+            let schedule = Arrivals::new(random, world.start, options.hits, volley);
+            actors.spawn(Caller { schedule, key: Arc::new(key) }.live());
         }
         actors
     }
 
-    fn level(&self, _: &World<'_>) -> Level {
-        let (allowed, verdicts) = (self.shared.allowed(), &self.shared.verdicts);
+    fn level(&self, world: &World) -> Level {
+        let of = |name: &str| self.verdicts.get(name);
+        let allowed = of("RATE_VERDICT_ALLOW") + of("RATE_VERDICT_WARN");
         Level {
             name: "allowed/s",
             value: allowed,
             per_second: true,
-            cap: self.options.sustained().round() as u64,
+            cap: world.options.callers.sustained().round() as u64,
             counts: vec![
                 ("allowed", allowed),
-                ("throttled", verdicts.get("RATE_VERDICT_THROTTLE")),
-                ("banned", verdicts.get("RATE_VERDICT_BAN")),
+                ("throttled", of("RATE_VERDICT_THROTTLE")),
+                ("banned", of("RATE_VERDICT_BAN")),
             ],
         }
     }
 
-    fn count(&self, report: &mut Report) {
-        report.row("Keys", self.options.keys.into());
+    fn count(&self, world: &World, report: &mut Report) {
+        report.row("Keys", world.options.callers.keys.into());
         let names = ["allow", "warn", "throttle", "ban"];
-        report.answers("CheckRate", "RATE_VERDICT_", &self.shared.verdicts, &names);
-        report.row("  with a notice", self.shared.notices.get());
+        report.answers("CheckRate", "RATE_VERDICT_", &self.verdicts, &names);
+        report.row("  with a notice", self.notices.get());
     }
 
-    fn chart(&self, course: &Course, report: &mut Report) {
-        let title = match self.options.keys {
+    fn chart(&self, world: &World, working: Duration, report: &mut Report) {
+        let options = &world.options.callers;
+        let title = match options.keys {
             1 => "Allowed per second",
             _ => "Allowed per second, all keys together",
         };
-        let columns = self.shared.timeline.columns(course.working);
-        let chart = Chart { title, columns: &columns, limit: self.options.sustained() };
+        let columns = self.timeline.columns(working);
+        let chart = Chart { title, columns: &columns, limit: options.sustained() };
         report.line(&format!("\n{}", chart.to_string().trim_end()));
     }
 
-    async fn check(&self, _: &World<'_>, _: &Course, report: &mut Report) -> (String, String) {
-        let (most, permitted) = (self.shared.most.get(), self.options.permitted());
+    async fn check(&self, world: &World, report: &mut Report) -> (String, String) {
+        let options = &world.options.callers;
+        let (most, permitted) = (self.most.get(), options.permitted());
         report.check(most > permitted, "THE LIMIT WAS EXCEEDED");
-        let window = humantime::format_duration(self.options.rule.window.duration());
+        let window = humantime::format_duration(options.rule.window.duration());
         let (most, permitted) = (grouped(most), grouped(permitted));
         let measured =
             format!("Of one key at most {most} allowed in any {window}, {permitted} permitted");

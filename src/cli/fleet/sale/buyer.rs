@@ -12,9 +12,12 @@ use tollgate_client::{
     time,
 };
 
-use super::Shared;
+use super::Sale;
 use crate::{
-    cli::fleet::{options::SaleOptions, random::Random, schedule::Stop},
+    cli::fleet::{
+        random::{Kind, Random},
+        run::World,
+    },
     decision::time::monotonic,
 };
 
@@ -38,32 +41,18 @@ pub(super) enum Manner {
     Cancels,
 }
 
-/// Returns the behaviour of each buyer, and whether it makes each call twice.
-pub(super) fn kinds(options: &SaleOptions, mut random: Random) -> Vec<(Manner, bool)> {
-    let shares = [
-        (Manner::NeverPays, options.never_pay),
-        (Manner::PaysLate, options.pay_late),
-        (Manner::Cancels, options.cancel),
-    ];
-    let manners = random.deal(options.buyers, &shares, Manner::Pays);
-    let twice = random.deal(options.buyers, &[(true, options.repeat)], false);
-    manners.into_iter().zip(twice).collect()
-}
-
 /// A buyer of the sale.
 #[derive(Debug)]
 pub(super) struct Buyer {
     pub(super) connection: Connection,
     /// Name of the buyer and of its order.
     pub(super) order: String,
-    pub(super) manner: Manner,
-    /// Whether it makes each call twice.
-    pub(super) twice: bool,
+    pub(super) kind: Kind<Manner>,
     /// Time of its first call.
     pub(super) arrives: Instant,
     pub(super) random: Random,
-    pub(super) shared: Arc<Shared>,
-    pub(super) stop: Stop,
+    pub(super) world: Arc<World>,
+    pub(super) sale: Arc<Sale>,
 }
 
 /// The result of a reservation; of two answers the better one, which is the lower one.
@@ -81,15 +70,13 @@ impl Buyer {
     /// Runs until the buyer has an item or cannot get one.
     pub(super) async fn live(mut self) {
         let mut until = self.arrives;
-        while self.stop.pause(until).await {
+        while self.world.stop.pause(until).await {
             until = match self.reserve().await {
                 Some(Reserved::Held) => return self.settle().await,
                 Some(Reserved::Over) => return,
                 // A random delay, so that not all buyers retry at the instant at which a hold may
                 // lapse.
-                Some(Reserved::Short(wait)) => {
-                    monotonic() + wait + self.part_of(self.shared.hold / 2)
-                }
+                Some(Reserved::Short(wait)) => monotonic() + wait + self.part_of(self.hold() / 2),
                 None => monotonic() + AFTER_FAILURE + self.part_of(AFTER_FAILURE),
             };
         }
@@ -97,44 +84,44 @@ impl Buyer {
 
     /// Reserves an item. Returns `None` without an answer.
     async fn reserve(&self) -> Option<Reserved> {
-        let shared = &self.shared;
+        let (sale, calls) = (&self.sale, &self.world.calls);
         let order = Order {
-            sku: &shared.sku,
+            sku: &sale.sku,
             order: &self.order,
             quantity: 1,
-            hold: Some(shared.hold),
+            hold: Some(self.hold()),
             buyer: &self.order,
             buyer_limit: Some(1),
         };
         let call = || self.connection.reserve_stock(&order);
-        let answers = shared.calls.repeat(self.twice, &shared.calls.requests, call).await;
-        let fresh: Vec<_> = answers.iter().flatten().filter_map(|(it, _)| fresh(it)).collect();
+        let answers = calls.repeat(self.kind.twice, &calls.requests, call).await;
+        let fresh: Vec<_> = answers.iter().filter_map(|(it, _)| fresh(it)).collect();
         if let [one, other] = fresh[..]
             && overlap(one, other)
         {
-            shared.doubled.add();
+            sale.doubled.add();
         }
-        for (answer, stock) in answers.iter().flatten() {
-            shared.stock(stock);
+        for (answer, stock) in &answers {
+            sale.stock(stock);
             let is_repeat = answer.outcome() == ReserveOutcome::Reserved && answer.replayed;
             let outcome = answer.outcome().as_str_name();
-            shared.reservations.add(if is_repeat { "RESERVE_OUTCOME_REPLAYED" } else { outcome });
+            sale.reservations.add(if is_repeat { "RESERVE_OUTCOME_REPLAYED" } else { outcome });
         }
-        answers.iter().flatten().map(|(answer, _)| reserved(answer)).min()
+        answers.iter().map(|(answer, _)| reserved(answer)).min()
     }
 
     /// Pays or cancels according to its behaviour. Once the sale is over, it pays at once.
     async fn settle(mut self) {
-        let (now, hold) = (monotonic(), self.shared.hold);
-        let (late, thought) = match self.manner {
+        let (now, hold) = (monotonic(), self.hold());
+        let (late, thought) = match self.kind.manner {
             Manner::NeverPays => return,
             Manner::PaysLate => (true, now + hold + BEYOND + self.part_of(hold / 2)),
             Manner::Pays | Manner::Cancels => (false, now + self.part_of(hold / 2)),
         };
-        if !self.stop.pause(thought).await && late {
+        if !self.world.stop.pause(thought).await && late {
             return;
         }
-        let pays = self.manner != Manner::Cancels;
+        let pays = self.kind.manner != Manner::Cancels;
         for _ in 0..TRIES_MAX {
             let is_answered = if pays { self.confirm().await } else { self.cancel().await };
             if is_answered {
@@ -144,45 +131,49 @@ impl Buyer {
         }
         if pays {
             // The payment may have been executed.
-            self.shared.unsure.add();
+            self.sale.unsure.add();
         }
     }
 
     /// Pays; false without an answer.
     async fn confirm(&self) -> bool {
-        let shared = &self.shared;
-        let call = || self.connection.confirm_reservation(&shared.sku, &self.order);
-        let answers = shared.calls.repeat(self.twice, &shared.calls.results, call).await;
+        let (sale, calls) = (&self.sale, &self.world.calls);
+        let call = || self.connection.confirm_reservation(&sale.sku, &self.order);
+        let answers = calls.repeat(self.kind.twice, &calls.results, call).await;
         let (mut confirmed, mut is_buyer) = (0, false);
-        for (answer, stock) in answers.iter().flatten() {
-            shared.stock(stock);
+        for (answer, stock) in &answers {
+            sale.stock(stock);
             let outcome = answer.outcome();
             let is_confirmed = outcome == ConfirmOutcome::Confirmed;
             let is_retaken = is_confirmed && answer.retaken;
             let name = if is_retaken { "CONFIRM_OUTCOME_RETAKEN" } else { outcome.as_str_name() };
-            shared.confirmations.add(name);
+            sale.confirmations.add(name);
             confirmed += u8::from(is_confirmed);
             is_buyer |= is_confirmed || outcome == ConfirmOutcome::AlreadyConfirmed;
         }
         if confirmed > 1 {
-            shared.doubled.add();
+            sale.doubled.add();
         }
         if is_buyer {
-            shared.buys(monotonic());
+            sale.buys();
         }
-        answers.iter().any(Option::is_some)
+        !answers.is_empty()
     }
 
     /// Cancels; false without an answer.
     async fn cancel(&self) -> bool {
-        let shared = &self.shared;
-        let call = || self.connection.cancel_reservation(&shared.sku, &self.order);
-        let answers = shared.calls.repeat(self.twice, &shared.calls.results, call).await;
-        for (outcome, stock) in answers.iter().flatten() {
-            shared.stock(stock);
-            shared.cancellations.add(outcome.as_str_name());
+        let (sale, calls) = (&self.sale, &self.world.calls);
+        let call = || self.connection.cancel_reservation(&sale.sku, &self.order);
+        let answers = calls.repeat(self.kind.twice, &calls.results, call).await;
+        for (outcome, stock) in &answers {
+            sale.stock(stock);
+            sale.cancellations.add(outcome.as_str_name());
         }
-        answers.iter().any(Option::is_some)
+        !answers.is_empty()
+    }
+
+    fn hold(&self) -> Duration {
+        self.world.options.sale_options.hold
     }
 
     /// Returns a random part of a duration.

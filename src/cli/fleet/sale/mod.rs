@@ -7,45 +7,38 @@ mod buyer;
 
 use std::{
     sync::{Arc, OnceLock},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use tokio::task::JoinSet;
 use tollgate_client::{Error, Stock};
 
-use self::buyer::{Buyer, Manner, kinds};
+use self::buyer::{Buyer, Manner};
 use super::{
-    calls::Calls,
     counters::{Counter, Counts},
     options::FleetOptions,
     progress::Level,
-    report::{Course, Report},
+    random::Kind,
+    report::Report,
     run::{Simulation, World},
-    schedule::Stop,
 };
-use crate::decision::text::{grouped, length};
+use crate::decision::{
+    text::{grouped, length},
+    time::monotonic,
+};
 
 /// Maximum number of reservations in flight of all buyers, and of payments and cancellations. It
 /// bounds the memory of a run and keeps below the limits of a server.
 const IN_FLIGHT_MAX: usize = 500;
 
-/// A flash sale.
-#[derive(Debug)]
-pub(super) struct Sale {
-    kinds: Vec<(Manner, bool)>,
-    start: Option<Instant>,
-    shared: Arc<Shared>,
-}
-
 /// What the buyers share. Answers count each, so a call that is made twice counts twice; buyers
 /// count once.
 #[derive(Debug, Default)]
-struct Shared {
+pub(super) struct Sale {
+    kinds: Vec<Kind<Manner>>,
     sku: String,
     /// Number of items on sale.
     items: u64,
-    hold: Duration,
-    calls: Arc<Calls>,
     reservations: Counts,
     confirmations: Counts,
     cancellations: Counts,
@@ -61,7 +54,7 @@ struct Shared {
     sold_out: OnceLock<Instant>,
 }
 
-impl Shared {
+impl Sale {
     /// Whether a stock adds up to the items on sale: only the sale changes it.
     fn adds_up(&self, stock: &Stock) -> bool {
         stock.on_hand + stock.sold == self.items
@@ -75,15 +68,15 @@ impl Shared {
     }
 
     /// Counts a buyer whose order is confirmed.
-    fn buys(&self, now: Instant) {
+    fn buys(&self) {
         self.bought.add();
         if self.bought.get() >= self.items {
-            self.sold_out.get_or_init(|| now);
+            self.sold_out.get_or_init(monotonic);
         }
     }
 
     /// Compares the counts with the stock at the end, if it could be read.
-    fn check(&self, left: Option<Stock>, report: &mut Report) {
+    fn compare(&self, left: Option<Stock>, report: &mut Report) {
         let (bought, unsure) = (self.bought.get(), self.unsure.get());
         let sold = left.as_ref().map_or(bought, |left| left.sold);
         let oversold = bought.max(sold) > self.items;
@@ -102,48 +95,50 @@ impl Simulation for Sale {
     }
 
     /// Sets the stock of the sale.
-    async fn open(world: &World<'_>) -> Result<Sale, Error> {
+    async fn open(world: &World) -> Result<Sale, Error> {
         let options = &world.options.sale_options;
-        let (sku, items) = (format!("sale/{:08x}", world.run), options.items.into());
+        let (sku, items) = (format!("sale/{}", world.run), options.items.into());
         world.connection(0).set_stock(&sku, items).await?;
-        let (hold, calls) = (options.hold, world.calls.clone());
-        let shared = Shared { sku, items, hold, calls, ..Shared::default() };
-        Ok(Sale { kinds: kinds(options, world.random(0)), start: None, shared: Arc::new(shared) })
+        let shares = [
+            (Manner::NeverPays, options.never_pay),
+            (Manner::PaysLate, options.pay_late),
+            (Manner::Cancels, options.cancel),
+        ];
+        let kinds = world.random(0).kinds(options.buyers, &shares, Manner::Pays, options.repeat);
+        Ok(Sale { kinds, sku, items, ..Sale::default() })
     }
 
-    fn title(&self, _: &World<'_>) -> String {
-        format!("Sale of `{}`", self.shared.sku)
+    fn title(&self, _: &World) -> String {
+        format!("Sale of `{}`", self.sku)
     }
 
-    fn start(&mut self, world: &World<'_>, start: Instant, stop: &Stop) -> JoinSet<()> {
-        self.start = Some(start);
+    fn start(self: &Arc<Self>, world: &Arc<World>) -> JoinSet<()> {
         let mut actors = JoinSet::new();
-        for (number, (manner, twice)) in (1..).zip(&self.kinds) {
+        for (number, kind) in (1..).zip(&self.kinds) {
             // Stream 0 decides the kinds of the buyers.
             let mut random = world.random(number as u64);
+            let arrives = world.options.sale_options.rush.mul_f64(random.fraction());
             let buyer = Buyer {
                 connection: world.connection(number).clone(),
                 order: format!("buyer-{number}"),
-                manner: *manner,
-                twice: *twice,
-                arrives: start + world.options.sale_options.rush.mul_f64(random.fraction()),
+                kind: *kind,
+                arrives: world.start + arrives,
                 random,
-                shared: self.shared.clone(),
-                stop: stop.clone(),
+                world: world.clone(),
+                sale: self.clone(),
             };
             actors.spawn(buyer.live());
         }
         actors
     }
 
-    fn level(&self, _: &World<'_>) -> Level {
-        let shared = &self.shared;
-        let count = |name, outcome| (name, shared.reservations.get(outcome));
+    fn level(&self, _: &World) -> Level {
+        let count = |name, outcome| (name, self.reservations.get(outcome));
         Level {
             name: "sold",
-            value: shared.bought.get(),
+            value: self.bought.get(),
             per_second: false,
-            cap: shared.items,
+            cap: self.items,
             counts: vec![
                 count("reserved", "RESERVE_OUTCOME_RESERVED"),
                 count("short", "RESERVE_OUTCOME_SHORT"),
@@ -151,37 +146,32 @@ impl Simulation for Sale {
         }
     }
 
-    fn count(&self, report: &mut Report) {
-        let of = |manner| self.kinds.iter().filter(|kind| kind.0 == manner).count() as u64;
-        let parts = [
-            ("paying", of(Manner::Pays)),
-            ("paying late", of(Manner::PaysLate)),
-            ("never paying", of(Manner::NeverPays)),
-            ("cancelling", of(Manner::Cancels)),
-            ("calling twice", self.kinds.iter().filter(|kind| kind.1).count() as u64),
+    fn count(&self, _: &World, report: &mut Report) {
+        let manners = [
+            ("paying", Manner::Pays),
+            ("paying late", Manner::PaysLate),
+            ("never paying", Manner::NeverPays),
+            ("cancelling", Manner::Cancels),
         ];
-        report.rows("Buyers", self.kinds.len() as u64, &parts);
-        let shared = &self.shared;
+        report.kinds("Buyers", &self.kinds, &manners, "calling twice");
         let names = ["reserved", "replayed", "short", "buyer limit", "already settled"];
-        report.answers("ReserveStock", "RESERVE_OUTCOME_", &shared.reservations, &names);
+        report.answers("ReserveStock", "RESERVE_OUTCOME_", &self.reservations, &names);
         let names =
             ["confirmed", "retaken", "already confirmed", "expired", "cancelled", "unknown"];
-        report.answers("ConfirmReservation", "CONFIRM_OUTCOME_", &shared.confirmations, &names);
+        report.answers("ConfirmReservation", "CONFIRM_OUTCOME_", &self.confirmations, &names);
         let names = ["cancelled", "already cancelled", "already confirmed", "expired", "unknown"];
-        report.answers("CancelReservation", "CANCEL_OUTCOME_", &shared.cancellations, &names);
+        report.answers("CancelReservation", "CANCEL_OUTCOME_", &self.cancellations, &names);
     }
 
-    async fn check(&self, world: &World<'_>, _: &Course, report: &mut Report) -> (String, String) {
-        let shared = &self.shared;
-        shared.check(world.connection(0).get_stock(&shared.sku).await.ok(), report);
-        let sold_out = shared.sold_out.get().zip(self.start);
-        report.note(match sold_out {
-            Some((at, start)) => {
-                format!("Sold out after {}", length(at.saturating_duration_since(start)))
+    async fn check(&self, world: &World, report: &mut Report) -> (String, String) {
+        self.compare(world.connection(0).get_stock(&self.sku).await.ok(), report);
+        report.note(match self.sold_out.get() {
+            Some(at) => {
+                format!("Sold out after {}", length(at.saturating_duration_since(world.start)))
             }
             None => "Not sold out".to_owned(),
         });
-        let (bought, items) = (grouped(shared.bought.get()), grouped(shared.items));
+        let (bought, items) = (grouped(self.bought.get()), grouped(self.items));
         (format!("Sold {bought} of {items}"), "none twice, never oversold".to_owned())
     }
 }
@@ -189,19 +179,18 @@ impl Simulation for Sale {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decision::time::monotonic;
 
     #[test]
     fn one_item_too_many_is_a_violation() {
         let sale = |bought| {
-            let shared = Shared { items: 50, ..Shared::default() };
-            (0..bought).for_each(|_| shared.buys(monotonic()));
-            shared
+            let sale = Sale { items: 50, ..Sale::default() };
+            (0..bought).for_each(|_| sale.buys());
+            sale
         };
-        let verdict = |shared: &Shared, left: Option<(u64, u64)>| {
+        let verdict = |sale: &Sale, left: Option<(u64, u64)>| {
             let mut report = Report::default();
             let left = left.map(|(on_hand, sold)| Stock { on_hand, sold, ..Stock::default() });
-            shared.check(left, &mut report);
+            sale.compare(left, &mut report);
             report.verdict("Sold", "held");
             report.to_string()
         };

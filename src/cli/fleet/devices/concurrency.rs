@@ -20,7 +20,7 @@ const DRIFT: u32 = 1000;
 /// its end.
 /// The clock is read and the count taken under one lock, so a late timer cannot falsify it.
 #[derive(Debug, Default)]
-pub(in crate::cli::fleet) struct Concurrency(Mutex<State>);
+pub(super) struct Concurrency(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -32,36 +32,36 @@ struct State {
 
 /// A counted lease: its end, and a unique number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::cli::fleet) struct Hold(Instant, u64);
+pub(super) struct Hold(Instant, u64);
 
 /// Returns when to stop counting a lease. It was granted after `sent`, the instant before the
 /// granted call was sent, so it still runs at the returned instant.
-pub(in crate::cli::fleet) fn certain_end(sent: Instant, length: Duration) -> Instant {
+pub(super) fn certain_end(sent: Instant, length: Duration) -> Instant {
     sent + (length - length / DRIFT)
 }
 
 impl Concurrency {
     /// Starts counting a lease.
-    pub(in crate::cli::fleet) fn enter(&self, end: Instant) -> Hold {
+    pub(super) fn enter(&self, end: Instant) -> Hold {
         let mut state = lock(&self.0);
         // Read under the lock: an earlier reading would count ended leases.
         state.enter(monotonic(), end)
     }
 
     /// Stops counting a lease; does nothing if it has ended.
-    pub(in crate::cli::fleet) fn leave(&self, hold: Hold) {
+    pub(super) fn leave(&self, hold: Hold) {
         lock(&self.0).running.remove(&hold);
     }
 
     /// Returns the number in flight now.
-    pub(in crate::cli::fleet) fn now(&self) -> usize {
+    pub(super) fn now(&self) -> usize {
         let mut state = lock(&self.0);
         state.reclaim(monotonic());
         state.running.len()
     }
 
     /// Returns the maximum.
-    pub(in crate::cli::fleet) fn most(&self) -> usize {
+    pub(super) fn most(&self) -> usize {
         lock(&self.0).most
     }
 }

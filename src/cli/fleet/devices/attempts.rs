@@ -3,9 +3,9 @@
 use std::{collections::BTreeSet, sync::Mutex};
 
 use bytes::Bytes;
-use tollgate_client::{CompleteVerdict, Outcome};
+use tollgate_client::{CompleteVerdict, Outcome, Permit};
 
-use crate::cli::fleet::counters::lock;
+use crate::cli::fleet::{counters::lock, options::FleetOptions};
 
 /// Maximum number of faults that are described; the others are only counted.
 const DESCRIBED_MAX: usize = 5;
@@ -13,7 +13,7 @@ const DESCRIBED_MAX: usize = 5;
 /// All tasks by number. Task `n` belongs to device `n % devices`. The tasks of a device are queued
 /// in the order of their numbers.
 #[derive(Debug)]
-pub(in crate::cli::fleet) struct Attempts {
+pub(super) struct Attempts {
     devices: usize,
     max_attempts: u32,
     payload: usize,
@@ -44,114 +44,103 @@ struct Entry {
 
 /// Sums over all tasks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::cli::fleet) struct Totals {
+pub(super) struct Totals {
     /// Completed tasks.
-    pub(in crate::cli::fleet) done: u64,
+    pub(super) done: u64,
     /// Tasks completed by a late result.
-    pub(in crate::cli::fleet) done_late: u64,
+    pub(super) done_late: u64,
     /// Attempts.
-    pub(in crate::cli::fleet) dispatched: u64,
+    pub(super) dispatched: u64,
     /// Attempts whose answer was lost; they are known from later answers.
-    pub(in crate::cli::fleet) missed: u64,
+    pub(super) missed: u64,
     /// Accepted results that report a failure.
-    pub(in crate::cli::fleet) failed: u64,
+    pub(super) failed: u64,
 }
 
 /// Violations of the contract.
 #[derive(Debug, Clone, Default)]
-pub(in crate::cli::fleet) struct Faults {
-    pub(in crate::cli::fleet) count: u64,
+pub(super) struct Faults {
+    pub(super) count: u64,
     /// Descriptions of the first ones.
-    pub(in crate::cli::fleet) described: Vec<String>,
-}
-
-/// A task in an answer to a device.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::cli::fleet) struct Dispatch<'a> {
-    pub(in crate::cli::fleet) number: usize,
-    pub(in crate::cli::fleet) attempt: u32,
-    pub(in crate::cli::fleet) token: u64,
-    /// Whether the answer is marked as a repeat.
-    pub(in crate::cli::fleet) replayed: bool,
-    /// Whether a request had no answer. Such a request may have got other tasks.
-    pub(in crate::cli::fleet) may_lack: bool,
-    pub(in crate::cli::fleet) payload: &'a [u8],
+    pub(super) described: Vec<String>,
 }
 
 impl Attempts {
     /// Creates an empty record of all tasks.
-    pub(in crate::cli::fleet) fn new(
-        tasks: usize,
-        devices: usize,
-        max_attempts: u32,
-        payload: usize,
-    ) -> Attempts {
-        let tasks = vec![Entry::default(); tasks];
-        let state = Mutex::new(State { tasks, ..State::default() });
-        Attempts { devices, max_attempts, payload, state }
+    pub(super) fn new(options: &FleetOptions) -> Attempts {
+        let tasks = vec![Entry::default(); options.queue.tasks as usize];
+        Attempts {
+            devices: options.device.devices as usize,
+            max_attempts: options.queue.max_attempts,
+            payload: options.queue.payload as usize,
+            state: Mutex::new(State { tasks, ..State::default() }),
+        }
     }
 
     /// Returns the payload of a task: its number, repeated. Unique from three bytes on.
-    pub(in crate::cli::fleet) fn payload(&self, number: usize) -> Bytes {
+    pub(super) fn payload(&self, number: usize) -> Bytes {
         let digits = (number as u64).to_le_bytes();
         digits.into_iter().cycle().take(self.payload).collect()
     }
 
     /// Parses the number in a task's name.
-    pub(in crate::cli::fleet) fn number(&self, task: &str) -> Option<usize> {
+    pub(super) fn number(&self, task: &str) -> Option<usize> {
         let number = task.strip_prefix("task-")?.parse().ok()?;
         (number < lock(&self.state).tasks.len()).then_some(number)
     }
 
-    /// Records that a device got a task.
-    pub(in crate::cli::fleet) fn dispatched(&self, it: Dispatch<'_>) {
-        let is_intact = it.payload == self.payload(it.number);
+    /// Records the task that a device got; does nothing for tasks of others. `may_lack` says that a
+    /// request had no answer: it may have got other tasks.
+    pub(super) fn dispatched(&self, permit: &Permit, may_lack: bool) {
+        let Some(task) = &permit.task else { return };
+        let Some(number) = self.number(&task.task_id) else { return };
+        let (token, attempt) = (permit.fencing_token, task.attempt);
         let state = &mut *lock(&self.state);
-        if !is_intact {
-            state.faults.add(it.number, "came with another payload");
+        if task.payload != self.payload(number) {
+            state.faults.add(number, "came with another payload");
         }
-        let mut before = it.number.checked_sub(self.devices);
+        let mut before = number.checked_sub(self.devices);
         while let Some(older) = before.filter(|older| !self.is_over(&state.tasks[*older])) {
-            if !it.may_lack {
-                state.faults.add(it.number, "came before an older task was over");
+            if !may_lack {
+                state.faults.add(number, "came before an older task was over");
                 break;
             }
             self.miss(state, older);
             before = older.checked_sub(self.devices);
         }
-        let entry = &mut state.tasks[it.number];
-        if it.token == entry.token && it.attempt == entry.attempt {
-            if !it.replayed && entry.is_fresh {
-                let what = format!("was given attempt {} twice", it.attempt);
-                return state.faults.add(it.number, &what);
+        let entry = &mut state.tasks[number];
+        if (token, attempt) == (entry.token, entry.attempt) {
+            if !permit.replayed && entry.is_fresh {
+                return state.faults.add(number, &format!("was given attempt {attempt} twice"));
             }
-            entry.is_fresh |= !it.replayed;
-        } else if it.token < entry.token {
+            entry.is_fresh |= !permit.replayed;
+        } else if token < entry.token {
             // Of two concurrent answers, the older one.
-        } else if entry.is_done || it.attempt <= entry.attempt {
+        } else if entry.is_done || attempt <= entry.attempt {
             let done = if entry.is_done { " when it was done" } else { "" };
-            let what = format!("was given attempt {} after {}{done}", it.attempt, entry.attempt);
-            state.faults.add(it.number, &what);
-        } else if it.attempt > self.max_attempts {
-            let what = format!("was given attempt {} of {}", it.attempt, self.max_attempts);
-            state.faults.add(it.number, &what);
+            let what = format!("was given attempt {attempt} after {}{done}", entry.attempt);
+            state.faults.add(number, &what);
+        } else if attempt > self.max_attempts {
+            let what = format!("was given attempt {attempt} of {}", self.max_attempts);
+            state.faults.add(number, &what);
         } else {
-            let more = u64::from(it.attempt - entry.attempt);
-            let (token, attempt, is_fresh) = (it.token, it.attempt, !it.replayed);
+            let more = u64::from(attempt - entry.attempt);
+            let is_fresh = !permit.replayed;
             *entry = Entry { token, attempt, is_fresh, ..Entry::default() };
             state.totals.dispatched += more;
             state.totals.missed += more - 1;
         }
     }
 
-    /// Records the answer to a result.
-    pub(in crate::cli::fleet) fn reported(
+    /// Records the answer to a result; does nothing for tasks of others.
+    pub(super) fn reported(
         &self,
-        number: usize,
+        task: &str,
         token: u64,
         outcome: Outcome,
         verdict: CompleteVerdict,
     ) {
+        let Some(number) = self.number(task) else { return };
         let state = &mut *lock(&self.state);
         let entry = &mut state.tasks[number];
         let is_taken = matches!(verdict, CompleteVerdict::Completed | CompleteVerdict::Late);
@@ -178,7 +167,7 @@ impl Attempts {
 
     /// Records that the server lists a task as dead. If answers were lost, its last attempts may
     /// have been among them.
-    pub(in crate::cli::fleet) fn is_dead(&self, number: usize, may_lack: bool) {
+    pub(super) fn is_dead(&self, number: usize, may_lack: bool) {
         let state = &mut *lock(&self.state);
         if may_lack && !self.is_over(&state.tasks[number]) {
             self.miss(state, number);
@@ -195,16 +184,16 @@ impl Attempts {
     }
 
     /// Returns the sums so far.
-    pub(in crate::cli::fleet) fn totals(&self) -> Totals {
+    pub(super) fn totals(&self) -> Totals {
         lock(&self.state).totals
     }
 
-    pub(in crate::cli::fleet) fn faults(&self) -> Faults {
+    pub(super) fn faults(&self) -> Faults {
         lock(&self.state).faults.clone()
     }
 
     /// Returns the numbers of the tasks that have used all attempts and are not completed.
-    pub(in crate::cli::fleet) fn dead(&self) -> BTreeSet<usize> {
+    pub(super) fn dead(&self) -> BTreeSet<usize> {
         let state = lock(&self.state);
         let is_dead = |entry: &Entry| !entry.is_done && self.is_over(entry);
         let tasks = state.tasks.iter().enumerate();
@@ -212,7 +201,7 @@ impl Attempts {
     }
 
     /// Returns the number of tasks that are neither completed nor dead.
-    pub(in crate::cli::fleet) fn open(&self) -> u64 {
+    pub(super) fn open(&self) -> u64 {
         lock(&self.state).tasks.iter().filter(|entry| !self.is_over(entry)).count() as u64
     }
 
@@ -234,20 +223,39 @@ impl Faults {
 mod tests {
     use CompleteVerdict::{AlreadyCompleted, Completed, Late, StaleToken, Unknown};
     use Outcome::{Failed, Succeeded};
+    use std::time::Duration;
+    use tollgate_client::DispatchedTask;
 
     use super::*;
+    use crate::cli::fleet::options::tests::parse;
 
-    /// Four tasks of two devices, with two attempts each. Dispatches the first.
+    /// Tasks of two devices, with two attempts each.
+    fn empty(tasks: usize) -> Attempts {
+        let flags = format!("--queued --devices 2 --max-attempts 2 --payload 4 --tasks {tasks}");
+        Attempts::new(&parse(&flags).expect("good flags"))
+    }
+
+    /// Four tasks; dispatches the first.
     fn attempts() -> Attempts {
-        let attempts = Attempts::new(4, 2, 2, 4);
+        let attempts = empty(4);
         give(&attempts, 0, 1, 10, false);
         attempts
     }
 
     fn give(attempts: &Attempts, number: usize, attempt: u32, token: u64, replayed: bool) {
-        let payload = &attempts.payload(number);
-        let may_lack = false;
-        attempts.dispatched(Dispatch { number, attempt, token, replayed, may_lack, payload });
+        attempts.dispatched(&permit(attempts, number, attempt, token, replayed), false);
+    }
+
+    fn permit(
+        attempts: &Attempts,
+        number: usize,
+        attempt: u32,
+        token: u64,
+        replayed: bool,
+    ) -> Permit {
+        let (task_id, payload) = (format!("task-{number}"), attempts.payload(number));
+        let task = DispatchedTask { task_id, attempt, payload };
+        Permit { fencing_token: token, lease: Duration::ZERO, replayed, task: Some(task) }
     }
 
     fn described(attempts: &Attempts) -> String {
@@ -258,11 +266,11 @@ mod tests {
     fn a_task_runs_as_often_as_its_attempts_say() {
         let attempts = attempts();
         give(&attempts, 0, 1, 10, true);
-        attempts.reported(0, 10, Failed, Completed);
+        attempts.reported("task-0", 10, Failed, Completed);
         give(&attempts, 0, 2, 11, false);
-        attempts.reported(0, 10, Succeeded, StaleToken);
-        attempts.reported(0, 11, Succeeded, Late);
-        attempts.reported(0, 11, Succeeded, AlreadyCompleted);
+        attempts.reported("task-0", 10, Succeeded, StaleToken);
+        attempts.reported("task-0", 11, Succeeded, Late);
+        attempts.reported("task-0", 11, Succeeded, AlreadyCompleted);
         // Two concurrent calls; the second is answered first.
         give(&attempts, 2, 1, 12, true);
         give(&attempts, 2, 1, 12, false);
@@ -272,11 +280,11 @@ mod tests {
         assert_eq!(attempts.totals(), totals);
         assert_eq!((attempts.dead(), attempts.open()), ([2].into(), 2));
         give(&attempts, 1, 1, 14, false);
-        attempts.reported(1, 14, Succeeded, AlreadyCompleted);
-        attempts.reported(1, 14, Succeeded, Completed);
+        attempts.reported("task-1", 14, Succeeded, AlreadyCompleted);
+        attempts.reported("task-1", 14, Succeeded, Completed);
         assert_eq!((described(&attempts), attempts.totals().done), (String::new(), 2));
         // The result of its last attempt arrives late.
-        attempts.reported(2, 13, Succeeded, Late);
+        attempts.reported("task-2", 13, Succeeded, Late);
         assert_eq!((attempts.dead(), attempts.totals().done), (BTreeSet::new(), 3));
     }
 
@@ -284,11 +292,11 @@ mod tests {
     fn violations_of_the_contract_are_described() {
         type Act = fn(&Attempts);
         let wrong_payload: Act = |it| {
-            let (payload, may_lack) = (&it.payload(0), false);
-            let (number, attempt, token, replayed) = (1, 1, 12, false);
-            it.dispatched(Dispatch { number, attempt, token, replayed, may_lack, payload });
+            let mut permit = permit(it, 1, 1, 12, false);
+            permit.task.as_mut().expect("a task").payload = it.payload(0);
+            it.dispatched(&permit, false);
         };
-        let done: Act = |it| it.reported(0, 10, Succeeded, Completed);
+        let done: Act = |it| it.reported("task-0", 10, Succeeded, Completed);
         let violations: [(&[Act], &str); 9] = [
             (&[|it| give(it, 0, 1, 10, false)], "given attempt 1 twice"),
             (&[|it| give(it, 0, 1, 11, false)], "given attempt 1 after 1"),
@@ -296,9 +304,9 @@ mod tests {
             (&[|it| give(it, 2, 1, 11, false)], "before an older task was over"),
             (&[done, |it| give(it, 0, 2, 11, false)], "after 1 when it was done"),
             (&[done, done], "completed twice"),
-            (&[|it| it.reported(0, 10, Failed, Unknown)], "not known"),
+            (&[|it| it.reported("task-0", 10, Failed, Unknown)], "not known"),
             (
-                &[|it| it.reported(0, 10, Failed, StaleToken)],
+                &[|it| it.reported("task-0", 10, Failed, StaleToken)],
                 "another token than it was given last",
             ),
             (&[wrong_payload], "task-1 came with another payload"),
@@ -313,11 +321,9 @@ mod tests {
 
     #[test]
     fn attempts_whose_answers_were_lost_are_missed() {
-        let attempts = Attempts::new(6, 2, 2, 4);
+        let attempts = empty(6);
         give(&attempts, 0, 2, 11, false);
-        let (payload, may_lack) = (&attempts.payload(4), true);
-        let (number, attempt, token, replayed) = (4, 1, 19, false);
-        attempts.dispatched(Dispatch { number, attempt, token, replayed, may_lack, payload });
+        attempts.dispatched(&permit(&attempts, 4, 1, 19, false), true);
         assert_eq!((described(&attempts), attempts.totals().missed), (String::new(), 3));
         attempts.is_dead(1, true);
         assert_eq!((attempts.totals().missed, attempts.dead()), (5, [0, 1, 2].into()));

@@ -17,7 +17,7 @@ const SLOTS: u32 = 1000;
 /// Sending times are rounded down to slots. That can only lower the count, and it bounds the memory
 /// for any limit.
 #[derive(Debug)]
-pub(in crate::cli::fleet) struct Window {
+pub(super) struct Window {
     start: Instant,
     /// Length of a slot, ns.
     slot: u128,
@@ -30,13 +30,13 @@ pub(in crate::cli::fleet) struct Window {
 
 impl Window {
     /// Watches windows of this length. No call may be sent before `start`.
-    pub(in crate::cli::fleet) fn new(start: Instant, window: Duration) -> Window {
+    pub(super) fn new(start: Instant, window: Duration) -> Window {
         let slot = (window.as_nanos() / u128::from(SLOTS)).max(1);
         Window { start, slot, sent: VecDeque::new(), count: 0, most: 0 }
     }
 
     /// Records an allowed call. Returns the maximum in a window so far.
-    pub(in crate::cli::fleet) fn allowed(&mut self, sent: Instant, received: Instant) -> u64 {
+    pub(super) fn allowed(&mut self, sent: Instant, received: Instant) -> u64 {
         let (sent, received) = (self.number(sent), self.number(received));
         // A slot that starts at the start of the window or earlier is outside.
         let oldest = (received + 2).saturating_sub(u64::from(SLOTS));

@@ -25,34 +25,34 @@ struct State {
 
 /// Sums over the events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::cli::fleet) struct Seen {
-    pub(in crate::cli::fleet) events: u64,
+pub(super) struct Seen {
+    pub(super) events: u64,
     /// Tasks of the run that were queued, dispatched and dead.
-    pub(in crate::cli::fleet) queued: u64,
-    pub(in crate::cli::fleet) dispatched: u64,
-    pub(in crate::cli::fleet) dead: u64,
+    pub(super) queued: u64,
+    pub(super) dispatched: u64,
+    pub(super) dead: u64,
     /// Running admissions.
-    pub(in crate::cli::fleet) running: usize,
+    pub(super) running: usize,
     /// Admissions above the capacity in their event.
-    pub(in crate::cli::fleet) over_cap: u64,
+    pub(super) over_cap: u64,
     /// Ends of admissions that had already ended.
-    pub(in crate::cli::fleet) ended_twice: u64,
+    pub(super) ended_twice: u64,
     /// The reason why events are missing. The sums prove nothing then.
-    pub(in crate::cli::fleet) lack: Option<String>,
+    pub(super) lack: Option<String>,
 }
 
 /// Reads the events of a pool, and checks them.
 #[derive(Debug, Clone, Default)]
-pub(in crate::cli::fleet) struct Events(Arc<Mutex<State>>);
+pub(super) struct Events(Arc<Mutex<State>>);
 
 impl Events {
     /// Counts the tasks of devices whose names have this prefix.
-    pub(in crate::cli::fleet) fn new(prefix: String) -> Events {
+    pub(super) fn new(prefix: String) -> Events {
         Events(Arc::new(Mutex::new(State { prefix, ..State::default() })))
     }
 
     /// Reads the stream until it fails permanently.
-    pub(in crate::cli::fleet) async fn follow(self, mut watch: Watch<PoolEvent>) {
+    pub(super) async fn follow(self, mut watch: Watch<PoolEvent>) {
         loop {
             match watch.next().await {
                 Ok(Watched::Event(event)) => lock(&self.0).see(&event),
@@ -68,12 +68,12 @@ impl Events {
     }
 
     /// Records that events are missing.
-    pub(in crate::cli::fleet) fn lack(&self, why: String) {
+    pub(super) fn lack(&self, why: String) {
         lock(&self.0).seen.lack.get_or_insert(why);
     }
 
     /// Returns how many of the queued tasks have no event yet; 0 if events are missing.
-    pub(in crate::cli::fleet) fn behind(&self, queued: u64) -> u64 {
+    pub(super) fn behind(&self, queued: u64) -> u64 {
         match lock(&self.0).seen {
             Seen { lack: Some(_), .. } => 0,
             Seen { queued: seen, .. } => queued.saturating_sub(seen),
@@ -81,7 +81,7 @@ impl Events {
     }
 
     /// Returns the sums so far.
-    pub(in crate::cli::fleet) fn seen(&self) -> Seen {
+    pub(super) fn seen(&self) -> Seen {
         let state = lock(&self.0);
         Seen { running: state.running.len(), ..state.seen.clone() }
     }
