@@ -1,9 +1,9 @@
 //! Flags that several client commands share.
 
-use std::{path::PathBuf, time::Duration};
+use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use bytes::Bytes;
-use clap::{Args, ValueEnum, value_parser};
+use clap::{Args, ValueEnum, builder::RangedI64ValueParser, value_parser};
 
 use tollgate_client::{Access, Against, check_url, pb, time};
 
@@ -50,8 +50,7 @@ impl From<&AccessFlags> for Access {
 #[derive(Debug, Clone, Args)]
 pub struct RuleFlags {
     /// Maximum number of calls of a key in a window [default: --ban-above, or 10 without it]
-    #[arg(long, value_name = "CALLS")]
-    #[arg(value_parser = value_parser!(u32).range(0..=i64::from(COUNT_MAX)))]
+    #[arg(long, value_name = "CALLS", value_parser = number(0..=COUNT_MAX))]
     pub max: Option<u32>,
 
     /// Length of the window, 1ms to 30days: `500ms`, `1s`, `1m`, `1h`, `1day`
@@ -63,18 +62,15 @@ pub struct RuleFlags {
     pub algorithm: AlgorithmName,
 
     /// Maximum number of calls at once, for token-bucket [default: --max]
-    #[arg(long, value_name = "CALLS")]
-    #[arg(value_parser = value_parser!(u32).range(1..=i64::from(BUCKET_MAX)))]
+    #[arg(long, value_name = "CALLS", value_parser = number(1..=BUCKET_MAX))]
     pub burst: Option<u32>,
 
     /// Warn of calls above this count, which is below --max; they pass
-    #[arg(long, value_name = "CALLS")]
-    #[arg(value_parser = value_parser!(u32).range(0..=i64::from(COUNT_MAX)))]
+    #[arg(long, value_name = "CALLS", value_parser = number(0..=COUNT_MAX))]
     pub warn_above: Option<u32>,
 
     /// Ban a key whose count exceeds this; refused calls count too
-    #[arg(long, value_name = "CALLS")]
-    #[arg(value_parser = value_parser!(u32).range(0..=i64::from(COUNT_MAX)))]
+    #[arg(long, value_name = "CALLS", value_parser = number(0..=COUNT_MAX))]
     pub ban_above: Option<u32>,
 
     /// Duration of a ban, 1ms to 30days: of the first, the second, …; the last value repeats
@@ -236,6 +232,19 @@ pub(crate) fn name(text: &str) -> Result<String, String> {
 pub(crate) fn length(text: &str) -> Result<Millis, String> {
     let length = between(text, LENGTH_MIN.duration(), LENGTH_MAX.duration())?;
     Ok(Millis(length.as_nanos().div_ceil(1_000_000) as u64))
+}
+
+/// Returns a parser of durations in this range.
+pub(crate) fn duration(
+    least: Duration,
+    most: Duration,
+) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
+    move |text| between(text, least, most)
+}
+
+/// Returns a parser of whole numbers in this range.
+pub(crate) fn number(range: RangeInclusive<u32>) -> RangedI64ValueParser<u32> {
+    value_parser!(u32).range(i64::from(*range.start())..=i64::from(*range.end()))
 }
 
 /// Parses a duration and checks its range.

@@ -67,59 +67,59 @@ impl Periodic {
 #[derive(Debug)]
 pub(super) struct Arrivals {
     random: Random,
-    /// Time of the next single call, and the mean interval.
-    single: Option<(Instant, Duration)>,
-    /// Time of the next volley, the interval, and the size.
-    volley: Option<(Instant, Duration, u32)>,
+    sources: Vec<Source>,
+}
+
+/// Repeated calls.
+#[derive(Debug)]
+struct Source {
+    next: Instant,
+    /// Mean interval.
+    interval: Duration,
+    /// Whether the interval is constant; otherwise the calls are a Poisson process.
+    is_periodic: bool,
+    /// Number of calls at once.
+    size: u32,
 }
 
 impl Arrivals {
-    /// Creates the times of an actor. `hits` single calls per second are a Poisson process; volleys
-    /// are periodic with a random phase.
+    /// Creates the times of an actor: `hits` single calls per second on average, and volleys with a
+    /// random phase.
     pub(super) fn new(
-        random: [Random; 2],
+        [mut random, mut phase]: [Random; 2],
         start: Instant,
         hits: f64,
         volley: Option<(Duration, u32)>,
     ) -> Arrivals {
-        let [random, mut phase] = random;
-        let volley =
-            volley.map(|(every, size)| (start + every.mul_f64(phase.fraction()), every, size));
-        let mut arrivals = Arrivals { random, single: None, volley };
-        if hits > 0.0 {
-            let mean = Duration::from_secs_f64(1.0 / hits);
-            arrivals.single = Some((start + arrivals.gap(mean), mean));
+        let mut sources = Vec::new();
+        if let Some((interval, size)) = volley {
+            let next = start + interval.mul_f64(phase.fraction());
+            sources.push(Source { next, interval, is_periodic: true, size });
         }
-        arrivals
+        if hits > 0.0 {
+            let interval = Duration::from_secs_f64(1.0 / hits);
+            let next = start + interval.mul_f64(random.exponential());
+            sources.push(Source { next, interval, is_periodic: false, size: 1 });
+        }
+        Arrivals { random, sources }
     }
 
     /// Returns the time of the next call or volley, and its size.
     pub(super) fn next(&mut self) -> Option<(Instant, u32)> {
-        let single = self.single.map(|(next, _)| next);
-        if let Some((next, every, size)) = &mut self.volley
-            && single.is_none_or(|single| *next <= single)
-        {
-            let due = *next;
-            *next += *every;
-            return Some((due, *size));
-        }
-        let (due, mean) = self.single?;
-        self.single = Some((due + self.gap(mean), mean));
-        Some((due, 1))
+        let source = self.sources.iter_mut().min_by_key(|source| source.next)?;
+        let due = source.next;
+        source.next += match source.is_periodic {
+            true => source.interval,
+            false => source.interval.mul_f64(self.random.exponential()),
+        };
+        Some((due, source.size))
     }
 
     /// Postpones all calls that are due before an instant to that instant.
     pub(super) fn postpone(&mut self, until: Instant) {
-        if let Some((next, _)) = &mut self.single {
-            *next = until.max(*next);
+        for source in &mut self.sources {
+            source.next = until.max(source.next);
         }
-        if let Some((next, _, _)) = &mut self.volley {
-            *next = until.max(*next);
-        }
-    }
-
-    fn gap(&mut self, mean: Duration) -> Duration {
-        mean.mul_f64(self.random.exponential())
     }
 }
 

@@ -94,17 +94,6 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn the_most_stays_when_the_count_falls() {
-        let (devices, end) = (Concurrency::default(), monotonic() + 60 * SECOND);
-        let holds: Vec<Hold> = (0..3).map(|_| devices.enter(end)).collect();
-        devices.leave(holds[1]);
-        devices.leave(holds[1]);
-        assert_eq!((devices.now(), devices.most()), (2, 3));
-        devices.enter(end);
-        assert_eq!((devices.now(), devices.most()), (3, 3));
-    }
-
-    #[test]
     fn a_lease_counts_until_its_end_without_a_timer() {
         let (mut state, start) = (State::default(), monotonic());
         state.enter(start, start + SECOND);

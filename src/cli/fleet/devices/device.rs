@@ -1,7 +1,6 @@
 //! One simulated device.
 
 use std::{
-    cmp::Reverse,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -268,16 +267,14 @@ impl Device {
 
 /// Ranks answers: a slot before none, of two leases the newest, of two waits the longest, because a
 /// device never asks earlier than an answer allows.
-fn favour(admission: &Admission) -> (u8, u64, Reverse<bool>, Duration) {
+fn favour(admission: &Admission) -> (u8, u64, bool, Duration) {
+    use Admission::{Admitted, AlreadyCompleted, Full, NoTask, Paused};
+
     match admission {
-        Admission::Admitted(permit) => {
-            (3, permit.fencing_token, Reverse(permit.replayed), Duration::ZERO)
-        }
-        Admission::AlreadyCompleted => (2, 0, Reverse(false), Duration::ZERO),
-        Admission::Full { retry_after } | Admission::Paused { retry_after } => {
-            (1, 0, Reverse(false), *retry_after)
-        }
-        Admission::NoTask => (0, 0, Reverse(false), Duration::ZERO),
+        Admitted(it) => (3, it.fencing_token, !it.replayed, Duration::ZERO),
+        AlreadyCompleted => (2, 0, false, Duration::ZERO),
+        Full { retry_after } | Paused { retry_after } => (1, 0, false, *retry_after),
+        NoTask => (0, 0, false, Duration::ZERO),
     }
 }
 

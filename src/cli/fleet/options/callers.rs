@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use clap::{Args, value_parser};
+use clap::Args;
 
-use crate::cli::flags::{AlgorithmName, RuleFlags, between};
+use super::{DAY, MILLISECOND};
+use crate::cli::flags::{AlgorithmName, RuleFlags, duration, number};
 
-const KEYS_MAX: i64 = 10_000;
-const VOLLEY_MAX: i64 = 1_000;
+const KEYS_MAX: u32 = 10_000;
+const VOLLEY_MAX: u32 = 1_000;
 /// Maximum number of calls in flight of all callers; bounds the memory of a run.
 const IN_FLIGHT_MAX: u32 = 20_000;
 /// Maximum number of calls in flight of one caller, in addition to a volley.
@@ -23,7 +24,7 @@ const HITS_MAX: f64 = 100_000.0;
 pub struct CallerOptions {
     /// Number of keys, with one caller each
     #[arg(long, value_name = "N", default_value_t = 10, requires = "rate")]
-    #[arg(value_parser = value_parser!(u32).range(1..=KEYS_MAX))]
+    #[arg(value_parser = number(1..=KEYS_MAX))]
     pub keys: u32,
 
     /// Calls of each caller per second on average, at random instants
@@ -33,12 +34,12 @@ pub struct CallerOptions {
 
     /// Number of calls that each caller makes at once, in addition to --hits
     #[arg(long, value_name = "CALLS", requires = "rate")]
-    #[arg(value_parser = value_parser!(u32).range(1..=VOLLEY_MAX))]
+    #[arg(value_parser = number(1..=VOLLEY_MAX))]
     pub volley: Option<u32>,
 
     /// Interval between two volleys
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = volley_every)]
-    #[arg(requires = "volley")]
+    #[arg(long, value_name = "DURATION", default_value = "5s", requires = "volley")]
+    #[arg(value_parser = duration(MILLISECOND, DAY))]
     pub volley_every: Duration,
 
     /// Callers wait for `retry_after` after a refusal [default: they ignore it]
@@ -99,8 +100,4 @@ impl CallerOptions {
 fn hits(text: &str) -> Result<f64, String> {
     let hits = text.parse::<f64>().ok().filter(|hits| (0.0..=HITS_MAX).contains(hits));
     hits.ok_or_else(|| format!("expected calls per second such as `20` or `0.5`, 0 to {HITS_MAX}"))
-}
-
-fn volley_every(text: &str) -> Result<Duration, String> {
-    between(text, Duration::from_millis(1), Duration::from_secs(86_400))
 }

@@ -4,24 +4,25 @@ mod callers;
 
 use std::time::Duration;
 
-use clap::{Args, value_parser};
+use clap::Args;
 
 pub use self::callers::CallerOptions;
 
 use super::task_duration::TaskDuration;
 use crate::{
     admission::{ATTEMPTS_MAX, CAPACITY_MAX, LEASE_MAX, LEASE_MIN, PAYLOAD_BYTES_MAX},
-    cli::flags::{AccessFlags, between, name, server},
+    cli::flags::{AccessFlags, duration, name, number, server},
     stock::HOLD_MIN,
 };
 
+const MILLISECOND: Duration = Duration::from_millis(1);
 const DAY: Duration = Duration::from_secs(86_400);
 /// Maximum sum of shares. Floating-point sums such as 0.7 + 0.2 + 0.1 can slightly exceed 1.
 const SHARES_MAX: f64 = 1.0 + 1e-9;
 /// Maximum number of devices or buyers.
-const ACTORS_MAX: i64 = 100_000;
+const ACTORS_MAX: u32 = 100_000;
 /// Maximum number of tasks or items.
-const ITEMS_MAX: i64 = 1_000_000;
+const ITEMS_MAX: u32 = 1_000_000;
 
 /// Text after the options in `--help`.
 pub const HELP: &str = "\
@@ -87,7 +88,8 @@ pub struct FleetOptions {
     pub access: AccessFlags,
 
     /// Time during which new calls are made; running tasks are then finished (10m)
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "30s")]
+    #[arg(value_parser = duration(MILLISECOND, 30 * DAY))]
     #[arg(default_value_if("queued", "true", "10m"))]
     pub duration: Duration,
 
@@ -123,13 +125,13 @@ pub struct DeviceOptions {
     pub pool: String,
 
     /// Number of devices
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    #[arg(value_parser = value_parser!(u32).range(1..=ACTORS_MAX))]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = number(1..=ACTORS_MAX))]
     pub devices: u32,
 
     /// Interval between two reports of a device; varied by a tenth, starts spread over one interval
     /// (200ms)
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = report_interval)]
+    #[arg(long, value_name = "DURATION", default_value = "2s")]
+    #[arg(value_parser = duration(10 * MILLISECOND, DAY))]
     #[arg(default_value_if("queued", "true", "200ms"))]
     pub report_interval: Duration,
 
@@ -141,13 +143,13 @@ pub struct DeviceOptions {
 
     /// Requested lease; a full pool refuses devices until a lease ends or a task is reported
     /// (500ms)
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = lease)]
+    #[arg(long, value_name = "DURATION", default_value = "10s")]
+    #[arg(value_parser = duration(LEASE_MIN.duration(), LEASE_MAX.duration()))]
     #[arg(default_value_if("queued", "true", "500ms"))]
     pub lease: Duration,
 
     /// Set the capacity of the pool before the start [default: unchanged]
-    #[arg(long, value_name = "SLOTS")]
-    #[arg(value_parser = value_parser!(u32).range(0..=i64::from(CAPACITY_MAX)))]
+    #[arg(long, value_name = "SLOTS", value_parser = number(0..=CAPACITY_MAX))]
     pub capacity: Option<u32>,
 
     /// Share of devices that take a task and never report: 0..1 or `10%` (5%)
@@ -177,23 +179,20 @@ pub struct DeviceOptions {
 #[group(requires = "queued")]
 pub struct QueueOptions {
     /// Number of tasks, distributed over the devices
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    #[arg(value_parser = value_parser!(u32).range(1..=ITEMS_MAX))]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = number(1..=ITEMS_MAX))]
     pub tasks: u32,
 
     /// Share of attempts that fail
-    #[arg(long, value_name = "SHARE", default_value = "5%")]
-    #[arg(value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share)]
     pub fail: f64,
 
     /// Maximum number of attempts before a task is dead
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    #[arg(value_parser = value_parser!(u32).range(1..=i64::from(ATTEMPTS_MAX)))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = number(1..=ATTEMPTS_MAX))]
     pub max_attempts: u32,
 
     /// Size of each task's payload, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
-    #[arg(value_parser = value_parser!(u32).range(0..=PAYLOAD_BYTES_MAX as i64))]
+    #[arg(value_parser = number(0..=PAYLOAD_BYTES_MAX as u32))]
     pub payload: u32,
 }
 
@@ -203,91 +202,58 @@ pub struct QueueOptions {
 #[group(requires = "sale")]
 pub struct SaleOptions {
     /// Number of items on sale
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    #[arg(value_parser = value_parser!(u32).range(1..=ITEMS_MAX))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = number(1..=ITEMS_MAX))]
     pub items: u32,
 
     /// Number of buyers; each wants one item
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
-    #[arg(value_parser = value_parser!(u32).range(1..=ACTORS_MAX))]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = number(1..=ACTORS_MAX))]
     pub buyers: u32,
 
     /// Time within which all buyers arrive
     #[arg(long, value_name = "DURATION", default_value = "1s")]
-    #[arg(value_parser = up_to_a_day)]
+    #[arg(value_parser = duration(MILLISECOND, DAY))]
     pub rush: Duration,
 
     /// Duration of a hold; paying buyers pay within half of it
     #[arg(long, value_name = "DURATION", default_value = "2s")]
-    #[arg(value_parser = hold)]
+    #[arg(value_parser = duration(HOLD_MIN.duration(), DAY))]
     pub hold: Duration,
 
     /// Share of buyers that never pay, so that their hold lapses: 0..1 or `10%`
-    #[arg(long, value_name = "SHARE", default_value = "10%")]
-    #[arg(value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = share)]
     pub never_pay: f64,
 
     /// Share of buyers that pay after their hold has lapsed
-    #[arg(long, value_name = "SHARE", default_value = "10%")]
-    #[arg(value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = share)]
     pub pay_late: f64,
 
     /// Share of buyers that cancel
-    #[arg(long, value_name = "SHARE", default_value = "10%")]
-    #[arg(value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = share)]
     pub cancel: f64,
 
     /// Share of buyers, of any kind, that make every call twice at once
-    #[arg(long, value_name = "SHARE", default_value = "20%")]
-    #[arg(value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "20%", value_parser = share)]
     pub repeat: f64,
 }
 
 impl FleetOptions {
     /// Checks rules that concern several flags at once.
     pub fn check(&self) -> Result<(), String> {
-        if self.rate {
-            return self.callers.check();
-        }
-        let (flags, sum) = match self.sale {
-            true => {
-                let sale = &self.sale_options;
-                let sum = sale.never_pay + sale.pay_late + sale.cancel;
-                ("--never-pay, --pay-late and --cancel", sum)
+        let (device, sale) = (&self.device, &self.sale_options);
+        for (flags, shares) in [
+            ("--silent, --late and --crashes", [device.silent, device.late, device.crashes]),
+            ("--never-pay, --pay-late and --cancel", [sale.never_pay, sale.pay_late, sale.cancel]),
+        ] {
+            let sum: f64 = shares.iter().sum();
+            if sum > SHARES_MAX {
+                let percent = (sum * 1e4).round() / 100.0;
+                return Err(format!(
+                    "{flags} exclude each other and must add up to at most 100%, not {percent}%"
+                ));
             }
-            false => {
-                let sum = self.device.silent + self.device.late + self.device.crashes;
-                ("--silent, --late and --crashes", sum)
-            }
-        };
-        if sum > SHARES_MAX {
-            let percent = (sum * 1e4).round() / 100.0;
-            return Err(format!(
-                "{flags} exclude each other and must add up to at most 100%, not {percent}%"
-            ));
         }
-        Ok(())
+        self.callers.check()
     }
-}
-
-fn lease(text: &str) -> Result<Duration, String> {
-    between(text, LEASE_MIN.duration(), LEASE_MAX.duration())
-}
-
-fn report_interval(text: &str) -> Result<Duration, String> {
-    between(text, Duration::from_millis(10), DAY)
-}
-
-fn hold(text: &str) -> Result<Duration, String> {
-    between(text, HOLD_MIN.duration(), DAY)
-}
-
-fn up_to_a_day(text: &str) -> Result<Duration, String> {
-    between(text, Duration::from_millis(1), DAY)
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    between(text, Duration::from_millis(1), 30 * DAY)
 }
 
 /// Parses a share of actors: 0 to 1, or `10%`.

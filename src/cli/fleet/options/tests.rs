@@ -27,21 +27,27 @@ fn shares_are_fractions_or_percents() {
 
 #[test]
 fn errors_name_the_flag() {
-    let wrong = [
-        "--server=ftp://tollgate --pool= --devices=0 --devices=100001 --lease=99ms \
-         --report-interval=1ms --task-duration=5s..2s --capacity=1000001 --silent=11 --late=-5% \
-         --crashes=x --duplicates=2 --duration=0s --seed=1.5",
-        "--queued --tasks=0 --tasks=1000001 --fail=2 --max-attempts=0 --max-attempts=1001 \
-         --payload=65537 --silent=101% --silent=91%",
-        "--rate --keys=0 --keys=10001 --hits=-1 --hits=NaN --volley=0 --burst=5",
-        "--sale --items=0 --items=1000001 --buyers=0 --buyers=100001 --rush=0s --hold=0ms \
-         --never-pay=11 --pay-late=-1% --cancel=x --repeat=2 --pay-late=91%",
-    ];
-    for mode in wrong {
-        let flags: Vec<&str> = mode.split_whitespace().collect();
-        let (mode, flags) = flags.split_at(usize::from(!flags[0].contains('=')));
-        for flag in flags {
-            let error = parse(&format!("{} {flag}", mode.join(" "))).expect_err(flag);
+    for (mode, flags) in [
+        (
+            "",
+            "--server=ftp://tollgate --pool= --devices=0 --devices=100001 --lease=99ms \
+             --report-interval=1ms --task-duration=5s..2s --capacity=1000001 --silent=11 \
+             --late=-5% --crashes=x --duplicates=2 --duration=0s --seed=1.5",
+        ),
+        (
+            "--queued",
+            "--tasks=0 --tasks=1000001 --fail=2 --max-attempts=0 --max-attempts=1001 \
+             --payload=65537 --silent=101% --silent=91%",
+        ),
+        ("--rate", "--keys=0 --keys=10001 --hits=-1 --hits=NaN --volley=0 --burst=5"),
+        (
+            "--sale",
+            "--items=0 --items=1000001 --buyers=0 --buyers=100001 --rush=0s --hold=0ms \
+             --never-pay=11 --pay-late=-1% --cancel=x --repeat=2 --pay-late=91%",
+        ),
+    ] {
+        for flag in flags.split_whitespace() {
+            let error = parse(&format!("{mode} {flag}")).expect_err(flag);
             let name = flag.split('=').next().unwrap_or_default();
             assert!(error.contains(name), "{flag}: {error}");
         }
@@ -65,28 +71,20 @@ fn errors_name_the_flag() {
 fn options_of_one_mode_are_refused_in_another() {
     let devices = "--pool=x --devices=5 --report-interval=1s --task-duration=1s --lease=1s \
         --capacity=1 --silent=1 --late=1 --crashes=1 --duplicates=1";
-    for flag in devices.split_whitespace() {
-        for mode in ["--rate", "--sale"] {
-            let error = parse(&format!("{mode} {flag}")).expect_err(flag);
-            let name = flag.split('=').next().unwrap_or_default();
-            assert!(error.contains("cannot be used with") && error.contains(name), "{error}");
-        }
-    }
-    for modes in ["--rate --sale", "--rate --queued", "--sale --queued"] {
-        assert!(parse(modes).is_err(), "{modes:?}");
-    }
-    for (mode, flags) in [
-        ("--queued", "--tasks=5 --fail=1 --max-attempts=5 --payload=1"),
-        ("--sale", "--items=5 --buyers=5 --rush=1s --hold=1s --never-pay=1"),
-        (
-            "--rate",
-            "--keys=5 --hits=5 --volley=5 --patient --max=5 --window=1s --burst=5 \
-             --algorithm=fixed-window --warn-above=5 --ban-above=5",
-        ),
+    let callers = "--keys=5 --hits=5 --volley=5 --patient --max=5 --window=1s --burst=5 \
+        --algorithm=fixed-window --warn-above=5 --ban-above=5";
+    for (mode, flags, part) in [
+        ("--rate", devices, "cannot be used with"),
+        ("--sale", devices, "cannot be used with"),
+        ("--rate", "--sale --queued", "cannot be used with"),
+        ("--sale", "--queued", "cannot be used with"),
+        ("", "--tasks=5 --fail=1 --max-attempts=5 --payload=1", "--queued"),
+        ("", "--items=5 --buyers=5 --rush=1s --hold=1s --never-pay=1", "--sale"),
+        ("", callers, "--rate"),
     ] {
         for flag in flags.split_whitespace() {
-            let error = parse(flag).expect_err(flag);
-            assert!(error.contains("required") && error.contains(mode), "{error}");
+            let error = parse(&format!("{mode} {flag}")).expect_err(flag);
+            assert!(error.contains(part), "{mode} {flag}: {error}");
         }
     }
     assert!(parse("--rate --seed=1 --duration=1s --max=5").is_ok());
@@ -119,11 +117,8 @@ fn calls_in_flight_are_bounded_for_any_number_of_keys() {
 #[test]
 fn each_algorithm_permits_its_own_number_of_calls() {
     for (flags, permitted) in [
-        ("--max 10", 10),
         ("--max 10 --ban-above 4", 4),
         ("--max 10 --algorithm fixed-window", 20),
-        ("--max 10 --algorithm calendar-window", 20),
-        ("--max 10 --algorithm token-bucket", 20),
         ("--max 10 --algorithm token-bucket --burst 40", 50),
         ("--max 0 --algorithm token-bucket --burst 40", 0),
     ] {

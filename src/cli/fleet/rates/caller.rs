@@ -14,18 +14,11 @@ use crate::{
     decision::time::monotonic,
 };
 
-/// A caller of the fleet.
+/// A caller of the fleet, with its own key.
 #[derive(Debug)]
 pub(super) struct Caller {
-    pub(super) schedule: Arrivals,
-    pub(super) key: Arc<Key>,
-}
-
-/// A key, with the connection of its calls.
-#[derive(Debug)]
-pub(super) struct Key {
     pub(super) connection: Connection,
-    pub(super) name: String,
+    pub(super) key: String,
     /// Checks the allowed calls.
     pub(super) window: Mutex<Window>,
     pub(super) world: Arc<World>,
@@ -34,18 +27,17 @@ pub(super) struct Key {
 
 impl Caller {
     /// Makes calls until the fleet stops, then waits for the answers.
-    pub(super) async fn live(mut self) {
-        let (world, mut calls) = (&self.key.world, JoinSet::new());
-        let options = &world.options.callers;
-        while let Some((due, size)) = self.schedule.next() {
-            if !world.stop.pause(due).await {
+    pub(super) async fn live(self: Arc<Caller>, mut schedule: Arrivals) {
+        let (options, mut calls) = (&self.world.options.callers, JoinSet::new());
+        while let Some((due, size)) = schedule.next() {
+            if !self.world.stop.pause(due).await {
                 break;
             }
             for _ in 0..size {
                 while calls.len() >= options.in_flight() {
                     calls.join_next().await;
                 }
-                calls.spawn(self.key.clone().call());
+                calls.spawn(self.clone().call());
             }
             while calls.try_join_next().is_some() {}
             // A patient caller waits for all answers, and postpones the next call until all of
@@ -54,19 +46,17 @@ impl Caller {
                 && let Some(again) = calls.join_next().await
             {
                 if let Ok(Some(again)) = again {
-                    self.schedule.postpone(again);
+                    schedule.postpone(again);
                 }
             }
         }
         while calls.join_next().await.is_some() {}
     }
-}
 
-impl Key {
     /// Makes a call. Returns when to retry if it was refused.
-    async fn call(self: Arc<Key>) -> Option<Instant> {
+    async fn call(self: Arc<Caller>) -> Option<Instant> {
         let (fleet, world, sent) = (&self.fleet, &self.world, monotonic());
-        let call = self.connection.check(&self.name, &fleet.against, 1);
+        let call = self.connection.check(&self.key, &fleet.against, 1);
         let answer = world.calls.make(call).await?;
         fleet.verdicts.add(answer.verdict().as_str_name());
         if answer.crossed {

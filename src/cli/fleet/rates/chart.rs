@@ -1,7 +1,7 @@
 //! Allowed calls over time, as a column chart in plain text with the limit as a horizontal line.
 
 use std::{
-    fmt,
+    iter::repeat_n,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
@@ -23,13 +23,13 @@ pub(super) struct Timeline {
     counts: Vec<AtomicU64>,
 }
 
-/// The chart: calls per second in each interval.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// The columns of the chart.
+#[derive(Debug)]
 pub(super) struct Columns {
     /// Calls per second, one number per column.
-    pub(super) per_second: Vec<f64>,
+    per_second: Vec<f64>,
     /// Time that one column covers.
-    pub(super) length: Duration,
+    length: Duration,
 }
 
 impl Timeline {
@@ -84,98 +84,73 @@ const ROWS: usize = 8;
 /// Characters for zero to eight eighths of a row.
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The chart; `Display` draws it.
-#[derive(Debug)]
-pub(super) struct Chart<'a> {
-    /// Title of the columns.
-    pub(super) title: &'a str,
-    pub(super) columns: &'a Columns,
-    /// Value of the horizontal line.
-    pub(super) limit: f64,
-}
-
-/// A range of the vertical scale, one row high, with the label of its top.
+/// A row of the chart, or a line between rows.
 struct Row {
-    from: f64,
-    to: f64,
     label: String,
+    /// The axis at this row.
+    axis: char,
+    cells: String,
 }
 
-impl fmt::Display for Chart<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let values = &self.columns.per_second;
-        let most = values.iter().copied().fold(0.0, f64::max);
-        let (above, below) = self.rows(most);
-        let line = format!("limit {}", number(self.limit));
-        let labels = above.iter().chain(&below).map(|row| row.label.len());
-        let margin = labels.chain([line.len()]).max().unwrap_or(0);
-        let wide = (WIDTH / values.len().max(1)).max(1);
-
-        writeln!(f, "{}, a column for each {}:", self.title, length(self.columns.length))?;
-        for row in &above {
-            self.draw(f, margin, wide, row)?;
-        }
-        // A column that exceeds the limit covers the line.
-        let crossing = |value: f64| if value > self.limit * 1.01 { '█' } else { '─' };
-        write!(f, "{line:>margin$} ┼")?;
-        for value in values {
-            write!(f, "{}", crossing(*value).to_string().repeat(wide))?;
-        }
-        writeln!(f)?;
-        for row in &below {
-            self.draw(f, margin, wide, row)?;
-        }
-        writeln!(f, "{:>margin$} └{}", 0, "─".repeat(wide * values.len()))?;
-        writeln!(f, "{:margin$}  {}", "", self.times(wide * values.len()))
-    }
-}
-
-impl Chart<'_> {
-    /// Returns the rows above and below the line, from the top. Both parts get about the same
-    /// scale.
-    fn rows(&self, most: f64) -> (Vec<Row>, Vec<Row>) {
-        let below = match self.limit {
+impl Columns {
+    /// Draws the chart, with a horizontal line at the limit. The parts above and below the line get
+    /// about the same scale.
+    pub(super) fn draw(&self, title: &str, limit: f64) -> String {
+        let most = self.per_second.iter().copied().fold(0.0, f64::max);
+        let below = match limit {
             limit if limit <= 0.0 => 0,
             limit if most <= limit => ROWS,
             limit => ((limit / most * ROWS as f64).round() as usize).clamp(1, ROWS - 1),
         };
-        let above = if most > self.limit { ROWS - below } else { 0 };
-        let mut above = stretch(self.limit, most, above);
-        if let Some(top) = above.first_mut() {
-            top.label = number(top.to);
+        let above = if most > limit { ROWS - below } else { 0 };
+        // A column that exceeds the limit covers the line.
+        let line = self.cells(|value| if value > limit * 1.01 { '█' } else { '─' });
+        let bottom = self.cells(|_| '─');
+        let times = self.times(bottom.chars().count());
+
+        let mut rows = self.rows(limit, limit, most, above);
+        rows.push(Row { label: format!("limit {}", number(limit)), axis: '┼', cells: line });
+        rows.extend(self.rows(limit, 0.0, limit, below));
+        rows.push(Row { label: "0".to_owned(), axis: '└', cells: bottom });
+        rows.push(Row { label: String::new(), axis: ' ', cells: times });
+
+        let margin = rows.iter().map(|row| row.label.len()).max().unwrap_or(0);
+        let mut text = format!("{title}, a column for each {}:", length(self.length));
+        for Row { label, axis, cells } in &rows {
+            text += &format!("\n{label:>margin$} {axis}{}", cells.trim_end());
         }
-        let mut below = stretch(0.0, self.limit, below);
-        // The line has its own label.
-        if let Some(top) = below.first_mut() {
-            top.label.clear();
-        }
-        (above, below)
+        text
     }
 
-    fn draw(
-        &self,
-        f: &mut fmt::Formatter<'_>,
-        margin: usize,
-        wide: usize,
-        row: &Row,
-    ) -> fmt::Result {
-        let mut cells = String::new();
-        for value in &self.columns.per_second {
-            let share = ((value - row.from) / (row.to - row.from)).clamp(0.0, 1.0);
-            let mut eighths = (share * 8.0).round() as usize;
-            // A small value is drawn as one eighth, not as zero.
-            if row.from == 0.0 && *value > 0.0 {
-                eighths = eighths.max(1);
-            }
-            cells.extend(std::iter::repeat_n(BLOCKS[eighths.min(8)], wide));
-        }
-        let tick = if row.label.is_empty() { '│' } else { '┤' };
-        writeln!(f, "{:>margin$} {tick}{}", row.label, cells.trim_end())
+    /// Divides a range into rows of equal height, from the top; every second row has a label.
+    fn rows(&self, limit: f64, from: f64, to: f64, count: usize) -> Vec<Row> {
+        let height = (to - from) / count as f64;
+        let row = |index: usize| {
+            let (top, is_lowest) = (to - height * index as f64, index + 1 == count);
+            // The line of the limit has its own label.
+            let is_labelled = index.is_multiple_of(2) && top != limit;
+            let label = if is_labelled { number(top) } else { String::new() };
+            let axis = if label.is_empty() { '│' } else { '┤' };
+            let cells = self.cells(|value| {
+                let eighths = ((value - top + height) / height * 8.0).round().clamp(0.0, 8.0);
+                // A small value is drawn as one eighth, not as zero.
+                let least = usize::from(from == 0.0 && is_lowest && value > 0.0);
+                BLOCKS[(eighths as usize).max(least)]
+            });
+            Row { label, axis, cells }
+        };
+        (0..count).map(row).collect()
+    }
+
+    /// Draws one character for each column, as wide as the column.
+    fn cells(&self, draw: impl Fn(f64) -> char) -> String {
+        let wide = (WIDTH / self.per_second.len().max(1)).max(1);
+        self.per_second.iter().flat_map(|value| repeat_n(draw(*value), wide)).collect()
     }
 
     /// Labels of the time axis: both ends and the middle.
     fn times(&self, width: usize) -> String {
-        let whole = self.columns.length * self.columns.per_second.len() as u32;
+        let whole = self.length * self.per_second.len() as u32;
         let (middle, end) = (length(whole / 2), length(whole));
         let space = width.saturating_sub("0 s".len() + middle.len() + end.len());
         if space < 4 {
@@ -184,17 +159,6 @@ impl Chart<'_> {
         let before = (width / 2).saturating_sub("0 s".len() + middle.len() / 2).min(space - 1);
         format!("0 s{:before$}{middle}{:after$}{end}", "", "", after = space - before)
     }
-}
-
-/// Divides a range into rows of equal height, from the top; every second row has a label.
-fn stretch(from: f64, to: f64, rows: usize) -> Vec<Row> {
-    let height = (to - from) / rows.max(1) as f64;
-    let row = |index: usize| {
-        let top = from + height * (rows - index) as f64;
-        let label = if index.is_multiple_of(2) { number(top) } else { String::new() };
-        Row { from: from + height * (rows - index - 1) as f64, to: top, label }
-    };
-    (0..rows).map(row).collect()
 }
 
 fn number(value: f64) -> String {
@@ -212,7 +176,7 @@ mod tests {
 
     fn plot(per_second: &[f64], limit: f64) -> String {
         let columns = Columns { per_second: per_second.to_vec(), length: Duration::from_secs(1) };
-        Chart { title: "Allowed", columns: &columns, limit }.to_string()
+        columns.draw("Allowed", limit)
     }
 
     #[test]
@@ -230,8 +194,7 @@ limit 10 ┼────────────██████████�
        5 ┤            ████████████            ████████████████████████
          │            ████████████▁▁▁▁▁▁▁▁▁▁▁▁████████████████████████
        0 └────────────────────────────────────────────────────────────
-          0 s                         2.5 s                      5.0 s
-";
+          0 s                         2.5 s                      5.0 s";
         assert_eq!(seen, expected, "\n{seen}");
     }
 

@@ -16,11 +16,7 @@ use clap::ValueEnum;
 use tokio::{sync::Semaphore, task::JoinSet};
 use tollgate_client::{Against, Error};
 
-use self::{
-    caller::{Caller, Key},
-    chart::{Chart, Timeline},
-    window::Window,
-};
+use self::{caller::Caller, chart::Timeline, window::Window};
 use super::{
     counters::{Counter, Counts},
     options::FleetOptions,
@@ -78,9 +74,9 @@ impl Simulation for Callers {
         let (options, mut actors) = (&world.options.callers, JoinSet::new());
         let volley = options.volley.map(|size| (options.volley_every, size));
         for number in 0..options.keys as usize {
-            let key = Key {
+            let caller = Caller {
                 connection: world.connection(number).clone(),
-                name: format!("fleet/{}/{number}", world.run),
+                key: format!("fleet/{}/{number}", world.run),
                 window: Mutex::new(Window::new(world.start, options.rule.window.duration())),
                 world: world.clone(),
                 fleet: self.clone(),
@@ -88,7 +84,7 @@ impl Simulation for Callers {
             let stream = 2 * number as u64;
             let random = [world.random(stream), world.random(stream + 1)];
             let schedule = Arrivals::new(random, world.start, options.hits, volley);
-            actors.spawn(Caller { schedule, key: Arc::new(key) }.live());
+            actors.spawn(Arc::new(caller).live(schedule));
         }
         actors
     }
@@ -123,8 +119,7 @@ impl Simulation for Callers {
             _ => "Allowed per second, all keys together",
         };
         let columns = self.timeline.columns(working);
-        let chart = Chart { title, columns: &columns, limit: options.sustained() };
-        report.line(&format!("\n{}", chart.to_string().trim_end()));
+        report.line(&format!("\n{}", columns.draw(title, options.sustained())));
     }
 
     async fn check(&self, world: &World, report: &mut Report) -> (String, String) {
