@@ -257,20 +257,21 @@ pub(crate) fn between(text: &str, least: Duration, most: Duration) -> Result<Dur
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::Parser;
+pub(crate) mod tests {
+    use clap::Command;
 
     use super::*;
 
-    #[derive(Debug, Parser)]
-    struct Cli {
-        #[command(flatten)]
-        rule: RuleFlags,
+    /// Parses flags, which spaces separate.
+    pub(crate) fn parse<T: Args>(flags: &str) -> Result<T, String> {
+        let command = T::augment_args(Command::new("tollgate").no_binary_name(true));
+        let matches = command.try_get_matches_from(flags.split_whitespace());
+        let parsed = matches.and_then(|matches| T::from_arg_matches(&matches));
+        parsed.map_err(|error| error.to_string())
     }
 
     fn spec(flags: &str) -> Result<RuleSpec, String> {
-        let arguments = ["rate"].into_iter().chain(flags.split_whitespace());
-        Cli::try_parse_from(arguments).expect("good flags").rule.spec()
+        parse::<RuleFlags>(flags)?.spec()
     }
 
     #[test]

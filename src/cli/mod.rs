@@ -73,19 +73,20 @@ pub fn main() -> ExitCode {
 }
 
 async fn run(command: Command) -> ExitCode {
-    match command {
-        Command::Serve(flags) => serve(&flags).await,
-        Command::CheckConfig { file } => check_config(&file),
-        Command::Export(flags) => export(&flags).await,
-        Command::Import(flags) => import(&flags).await,
+    let ended = match command {
+        Command::Serve(flags) => return serve(&flags).await,
+        Command::CheckConfig { file } => return check_config(&file),
+        Command::Export(flags) => return export(&flags).await,
+        Command::Import(flags) => return import(&flags).await,
         Command::Fleet(options) => play(&options).await,
         Command::Rate(options) => check_rate(&options).await,
         Command::Next(options) => take_serials(&options).await,
         Command::Stock(options) => sell(&options).await,
         Command::Lock(options) => run_locked(&options).await,
-        Command::Watch(options) => watch_pool(&options).await,
+        Command::Watch(options) => watch_events(&options).await,
         Command::Top(options) => show_pools(&options).await,
-    }
+    };
+    ended.unwrap_or_else(|error| exit::unavailable(&error))
 }
 
 fn check_config(file: &Path) -> ExitCode {
@@ -145,68 +146,46 @@ async fn store(
     opened.map_err(|failure| exit::transfer(&failure))
 }
 
-async fn play(options: &FleetOptions) -> ExitCode {
-    match fleet::run(options).await {
-        Ok(report) => {
-            command::say(&report.to_string());
-            ExitCode::from(report.exit_status())
-        }
-        Err(error) => exit::unavailable(&error),
-    }
+async fn play(options: &FleetOptions) -> Result<ExitCode, ClientError> {
+    let report = fleet::run(options).await?;
+    command::say(&report.to_string());
+    Ok(ExitCode::from(report.exit_status()))
 }
 
-async fn check_rate(options: &RateOptions) -> ExitCode {
-    match rate::run(options, command::say).await {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(exit::REFUSED),
-        Err(error) => exit::unavailable(&error),
-    }
+async fn check_rate(options: &RateOptions) -> Result<ExitCode, ClientError> {
+    let is_allowed = rate::run(options, command::say).await?;
+    Ok(ExitCode::from(if is_allowed { 0 } else { exit::REFUSED }))
 }
 
-async fn take_serials(options: &NextOptions) -> ExitCode {
-    match next::run(options).await {
-        Ok(serials) => match command::hand_over(&command::shown(&serials.to_string())) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => exit::unavailable(&next::unprinted(options, &error)),
-        },
-        Err(error) => exit::unavailable(&error),
-    }
+async fn take_serials(options: &NextOptions) -> Result<ExitCode, ClientError> {
+    let serials = next::run(options).await?;
+    let printed = command::hand_over(&command::shown(&serials.to_string()));
+    printed.map_err(|error| next::unprinted(options, &error))?;
+    Ok(ExitCode::SUCCESS)
 }
 
-async fn sell(options: &StockOptions) -> ExitCode {
-    match stock::run(options).await {
-        Ok(answer) => {
-            command::say(&answer.text);
-            ExitCode::from(if answer.done { 0 } else { exit::REFUSED })
-        }
-        Err(error) => exit::unavailable(&error),
-    }
+async fn sell(options: &StockOptions) -> Result<ExitCode, ClientError> {
+    let answer = stock::run(options).await?;
+    command::say(&answer.text);
+    Ok(ExitCode::from(if answer.done { 0 } else { exit::REFUSED }))
 }
 
-async fn run_locked(options: &LockOptions) -> ExitCode {
-    match lock::run(options, command::warn).await {
-        Ok(lock::End::Exited(code)) => ExitCode::from(code),
-        Ok(lock::End::Refused) => ExitCode::from(options.conflict_exit_code),
-        Ok(lock::End::Lost) => ExitCode::from(exit::LOST),
-        Err(error) => exit::unavailable(&error),
-    }
+async fn run_locked(options: &LockOptions) -> Result<ExitCode, ClientError> {
+    Ok(ExitCode::from(match lock::run(options, command::warn).await? {
+        lock::End::Exited(code) => code,
+        lock::End::Refused => options.conflict_exit_code,
+        lock::End::Lost => exit::LOST,
+    }))
 }
 
-async fn watch_pool(options: &WatchOptions) -> ExitCode {
-    match watch::run(options, command::warn).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => exit::unavailable(&error),
-    }
+async fn watch_events(options: &WatchOptions) -> Result<ExitCode, ClientError> {
+    watch::run(options, command::warn).await.map(|()| ExitCode::SUCCESS)
 }
 
-async fn show_pools(options: &TopOptions) -> ExitCode {
-    match top::run(options).await {
-        Ok(table) => match command::hand_over(&table.unwrap_or_default()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => exit::unavailable(&error),
-        },
-        Err(error) => exit::unavailable(&error),
-    }
+async fn show_pools(options: &TopOptions) -> Result<ExitCode, ClientError> {
+    let table = top::run(options).await?.unwrap_or_default();
+    command::hand_over(&table).map_err(|error| ClientError(error.to_string()))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs `tollgate serve`: configuration, logs, engine, listener, then the server until a signal.

@@ -66,7 +66,8 @@ pub struct LockOptions {
     pub owner: Option<String>,
 
     /// Duration of the lease, 1s to 30days; the lock is free after it unless the lease is renewed
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = lease)]
+    #[arg(long, value_name = "DURATION", default_value = "30s")]
+    #[arg(value_parser = flags::duration(LEASE_MIN, LEASE_MAX.duration()))]
     pub lease: Duration,
 
     /// How long to wait for the lock, 0s to 30days, or `forever`; after each 60 s the wait starts
@@ -83,7 +84,8 @@ pub struct LockOptions {
     pub if_lost: IfLost,
 
     /// Send SIGKILL this long after the SIGTERM of a lost lock, 0s to 1day [default: never]
-    #[arg(long, value_name = "DURATION", value_parser = kill_after)]
+    #[arg(long, value_name = "DURATION")]
+    #[arg(value_parser = flags::duration(Duration::ZERO, LEASE_MAX.duration()))]
     pub kill_after: Option<Duration>,
 
     /// URL of the server
@@ -126,10 +128,6 @@ impl LockOptions {
     }
 }
 
-fn lease(text: &str) -> Result<Duration, String> {
-    flags::between(text, LEASE_MIN, LEASE_MAX.duration())
-}
-
 /// Parses `--wait`; `forever` is the maximum duration.
 fn wait(text: &str) -> Result<Duration, String> {
     match text {
@@ -138,42 +136,28 @@ fn wait(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn kill_after(text: &str) -> Result<Duration, String> {
-    flags::between(text, Duration::ZERO, LEASE_MAX.duration())
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Cli {
-        #[command(flatten)]
-        lock: LockOptions,
-    }
-
-    fn parse(arguments: &str) -> Result<LockOptions, String> {
-        let arguments = ["lock"].into_iter().chain(arguments.split_whitespace());
-        Cli::try_parse_from(arguments).map(|cli| cli.lock).map_err(|error| error.to_string())
-    }
+    use crate::cli::flags::tests::parse;
 
     #[test]
     fn what_follows_the_dashes_is_the_commands() {
-        let options = parse("n --wait 90s -- ls --wait -- x").expect("good");
+        let options: LockOptions = parse("n --wait 90s -- ls --wait -- x").expect("good");
         assert_eq!(options.command, ["ls", "--wait", "--", "x"]);
         assert_eq!((options.lease.as_secs(), options.wait.as_secs()), (30, 90));
         assert_eq!((options.if_lost, options.kill_after), (IfLost::Term, None));
-        assert_eq!(parse("n --wait forever -- ls").expect("good").wait, Duration::MAX);
+        let options: LockOptions = parse("n --wait forever -- ls").expect("good");
+        assert_eq!(options.wait, Duration::MAX);
     }
 
     #[test]
     fn owners_differ_unless_they_are_given() {
-        let options = parse("n -- ls").expect("good");
+        let options: LockOptions = parse("n -- ls").expect("good");
         assert_ne!(options.owner(), options.owner());
         assert!(options.owner().contains(&format!("-{}-", process::id())));
-        assert_eq!(parse("n --owner me -- ls").expect("good").owner(), "me");
+        let options: LockOptions = parse("n --owner me -- ls").expect("good");
+        assert_eq!(options.owner(), "me");
     }
 
     #[test]
@@ -192,7 +176,7 @@ mod tests {
             ("n --kill-after soon -- ls", "--kill-after"),
             ("n --server ftp://x -- ls", "--server"),
         ] {
-            let error = parse(arguments).expect_err(arguments);
+            let error = parse::<LockOptions>(arguments).expect_err(arguments);
             assert!(error.contains(part), "{arguments}: {error}");
         }
     }

@@ -64,29 +64,18 @@ pub struct NextOptions {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Cli {
-        #[command(flatten)]
-        next: NextOptions,
-    }
-
-    fn parse(flags: &str) -> Result<NextOptions, String> {
-        let arguments = ["next"].into_iter().chain(flags.split(' '));
-        Cli::try_parse_from(arguments).map(|cli| cli.next).map_err(|error| error.to_string())
-    }
+    use crate::cli::flags::tests::parse;
 
     #[test]
     fn the_bounds_are_those_of_the_contract() {
         let most = format!("n --count 10000 --step {VALUE_MAX} --floor {VALUE_MAX}");
-        let most = parse(&most).expect("the most of each");
+        let most: NextOptions = parse(&most).expect("the most of each");
         assert_eq!((most.count, most.step, most.floor), (10_000, i64::MAX, Some(VALUE_MAX)));
-        let least = parse("n --count 1 --step 1 --floor 0").expect("the least of each");
+        let least: NextOptions =
+            parse("n --count 1 --step 1 --floor 0").expect("the least of each");
         assert_eq!((least.count, least.step, least.floor), (1, 1, Some(0)));
-        let none = parse("n").expect("a name is enough");
+        let none: NextOptions = parse("n").expect("a name is enough");
         assert_eq!((none.count, none.step, none.floor, none.request_id), (1, 1, None, None));
     }
 
@@ -102,10 +91,10 @@ mod tests {
             ("n --step 9223372036854775808", "--step"),
             ("n --floor=-1", "--floor"),
             ("n --floor 9223372036854775808", "--floor"),
-            ("n --request-id ", "--request-id"),
+            ("n --request-id=", "--request-id"),
             ("n --server ftp://x", "--server"),
         ] {
-            let error = parse(flags).expect_err(flags);
+            let error = parse::<NextOptions>(flags).expect_err(flags);
             assert!(error.contains(part), "{flags}: {error}");
         }
     }

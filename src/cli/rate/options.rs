@@ -73,26 +73,15 @@ impl RateOptions {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Cli {
-        #[command(flatten)]
-        rate: RateOptions,
-    }
-
-    fn parse(flags: &str) -> Result<RateOptions, String> {
-        let arguments = ["rate"].into_iter().chain(flags.split_whitespace());
-        Cli::try_parse_from(arguments).map(|cli| cli.rate).map_err(|error| error.to_string())
-    }
+    use crate::cli::flags::tests::parse;
 
     #[test]
     fn a_policy_brings_its_own_rule() {
-        assert_eq!(parse("k --policy login").expect("good").check(), Ok(()));
+        let options: RateOptions = parse("k --policy login").expect("good");
+        assert_eq!(options.check(), Ok(()));
         for flag in ["--max 3", "--window 1s", "--algorithm token-bucket", "--ban-above 3"] {
-            let error = parse(&format!("k --policy login {flag}")).expect_err(flag);
+            let error = parse::<RateOptions>(&format!("k --policy login {flag}")).expect_err(flag);
             assert!(error.contains("cannot be used with"), "{error}");
         }
     }
@@ -111,7 +100,7 @@ mod tests {
             ("k --count 0", "--count"),
             ("k --server ftp://x", "--server"),
         ] {
-            let error = parse(flags).expect_err(flags);
+            let error = parse::<RateOptions>(flags).expect_err(flags);
             assert!(error.contains(part), "{flags}: {error}");
         }
     }

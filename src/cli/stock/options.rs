@@ -177,20 +177,8 @@ fn hold(text: &str) -> Result<Millis, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Cli {
-        #[command(flatten)]
-        stock: StockOptions,
-    }
-
-    fn parse(flags: &str) -> Result<StockOptions, String> {
-        let arguments = ["stock"].into_iter().chain(flags.split_whitespace());
-        Cli::try_parse_from(arguments).map(|cli| cli.stock).map_err(|error| error.to_string())
-    }
+    use crate::cli::flags::tests::parse;
 
     #[test]
     fn the_bounds_are_those_of_the_contract() {
@@ -204,9 +192,10 @@ mod tests {
             "reserve s o --hold 1ms --server tollgate:1",
             "--server tollgate:1 get s",
         ] {
-            assert!(parse(flags).is_ok(), "{flags}: {:?}", parse(flags));
+            let parsed = parse::<StockOptions>(flags);
+            assert!(parsed.is_ok(), "{flags}: {parsed:?}");
         }
-        let one = parse("reserve s o").expect("one").verb;
+        let one = parse::<StockOptions>("reserve s o").expect("one").verb;
         assert!(matches!(one, StockVerb::Reserve { quantity: 1, hold: None, .. }), "{one:?}");
     }
 
@@ -233,7 +222,7 @@ mod tests {
             ("cancel s", "<ORDER>"),
             ("get s --server ftp://x", "--server"),
         ] {
-            let error = parse(flags).expect_err(flags);
+            let error = parse::<StockOptions>(flags).expect_err(flags);
             assert!(error.contains(part), "{flags}: {error}");
         }
     }

@@ -1,56 +1,42 @@
 //! An event in protobuf's JSON format on one line, as grpcurl prints it.
 
-use serde::Serialize;
+use serde_json::{Value, json};
 use tollgate_client::{Outcome, PoolEvent};
 
 use super::line::{micros, name};
 use crate::decision::text::escaped_json;
 
-#[derive(Serialize)]
-struct Message<'a> {
-    event: Fields<'a>,
-}
-
-/// Fields with their default value are omitted.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Fields<'a> {
-    cursor: &'a str,
-    kind: String,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    device_id: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    task_id: &'a str,
-    /// A string, as in protobuf's JSON format: JSON numbers cannot hold 64 bits.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fencing_token: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    attempt: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    outcome: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    event_time: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    capacity: Option<u32>,
-}
-
-/// Formats an event as a JSON object.
+/// Formats an event as a JSON object. 64-bit numbers are strings, because JSON numbers cannot hold
+/// them.
 pub(super) fn json(event: &PoolEvent) -> String {
     let outcome = Some(event.outcome()).filter(|outcome| *outcome != Outcome::Unspecified);
-    let fields = Fields {
-        cursor: &event.cursor,
-        kind: format!("POOL_EVENT_KIND_{}", name(event)),
-        device_id: &event.device_id,
-        task_id: &event.task_id,
-        fencing_token: Some(event.fencing_token).filter(|it| *it > 0).map(|it| it.to_string()),
-        attempt: Some(event.attempt).filter(|attempt| *attempt > 0),
-        outcome: outcome.map(|outcome| outcome.as_str_name()),
-        event_time: micros(event.event_time),
-        capacity: event.capacity,
-    };
-    // Strings and numbers can always be written as JSON.
-    let json = serde_json::to_string(&Message { event: fields }).unwrap_or_default();
-    escaped_json(&json).into_owned()
+    object(json!({
+        "cursor": event.cursor,
+        "kind": format!("POOL_EVENT_KIND_{}", name(event)),
+        "deviceId": event.device_id,
+        "taskId": event.task_id,
+        "fencingToken": Some(event.fencing_token).filter(|it| *it > 0).map(|it| it.to_string()),
+        "attempt": Some(event.attempt).filter(|attempt| *attempt > 0),
+        "outcome": outcome.map(|outcome| outcome.as_str_name()),
+        "eventTime": micros(event.event_time),
+        "capacity": event.capacity,
+    }))
+}
+
+/// Writes an event with these fields. Omits empty ones, as protobuf's JSON format does.
+pub(super) fn object(fields: Value) -> String {
+    escaped_json(&json!({ "event": without_empty(fields) }).to_string()).into_owned()
+}
+
+fn without_empty(value: Value) -> Value {
+    let is_empty = |value: &Value| value.is_null() || value.as_str().is_some_and(str::is_empty);
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.into_iter().filter(|(_, value)| !is_empty(value));
+            fields.map(|(name, value)| (name, without_empty(value))).collect()
+        }
+        value => value,
+    }
 }
 
 #[cfg(test)]

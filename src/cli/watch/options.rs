@@ -100,29 +100,19 @@ impl WatchOptions {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Cli {
-        #[command(flatten)]
-        watch: WatchOptions,
-    }
-
-    fn parse(arguments: &str) -> Result<WatchOptions, String> {
-        let arguments = ["watch"].into_iter().chain(arguments.split_whitespace());
-        Cli::try_parse_from(arguments).map(|cli| cli.watch).map_err(|error| error.to_string())
-    }
+    use crate::cli::flags::tests::parse;
 
     #[test]
     fn a_watch_begins_now_unless_it_is_told_where() {
-        let after = |arguments: &str| parse(arguments).expect("good").after();
+        let after = |arguments: &str| parse::<WatchOptions>(arguments).expect("good").after();
         assert_eq!(after("p"), None);
         assert_eq!(after("p --from-start").as_deref(), Some("0"));
         assert_eq!(after("p --after 17").as_deref(), Some("17"));
-        assert_eq!(parse("p").expect("good").target(), Target::Pool("p"));
-        assert_eq!(parse("--policy q").expect("good").target(), Target::Policy("q"));
+        let pool: WatchOptions = parse("p").expect("good");
+        assert_eq!(pool.target(), Target::Pool("p"));
+        let policy: WatchOptions = parse("--policy q").expect("good");
+        assert_eq!(policy.target(), Target::Policy("q"));
     }
 
     #[test]
@@ -134,7 +124,7 @@ mod tests {
             ("p --after 1 --from-start", "--from-start"),
             ("p --server ftp://x", "--server"),
         ] {
-            let error = parse(arguments).expect_err(arguments);
+            let error = parse::<WatchOptions>(arguments).expect_err(arguments);
             assert!(error.contains(part), "{arguments}: {error}");
         }
     }

@@ -1,70 +1,36 @@
 //! An event of a policy's key, as a line of text and in protobuf's JSON format.
 
-use serde::Serialize;
+use serde_json::json;
 use tollgate_client::{RateEvent, RateEventKind, pb::Ban};
 
-use super::line::{micros, time};
-use crate::decision::text::{escaped, escaped_json};
+use super::{
+    json::object,
+    line::{micros, time},
+};
+use crate::decision::text::escaped;
 
-#[derive(Serialize)]
-struct Message<'a> {
-    event: Fields<'a>,
-}
-
-/// Fields with their default value are omitted. 64-bit numbers are strings, because JSON numbers
-/// cannot hold them.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Fields<'a> {
-    cursor: &'a str,
-    kind: String,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    key: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    event_time: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    above: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    count: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ban: Option<BanFields<'a>>,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    actor: &'a str,
-}
-
-#[derive(Serialize)]
-struct BanFields<'a> {
-    key: &'a str,
-    until: Option<String>,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    reason: &'a str,
-    strikes: u32,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    actor: &'a str,
-}
-
-/// Formats an event as a JSON object.
+/// Formats an event as a JSON object. 64-bit numbers are strings, because JSON numbers cannot hold
+/// them.
 pub(super) fn json(event: &RateEvent) -> String {
-    let ban = event.ban.as_ref().map(|ban| BanFields {
-        key: &event.key,
-        until: micros(ban.until),
-        reason: &ban.reason,
-        strikes: ban.strikes,
-        actor: &ban.actor,
+    let ban = event.ban.as_ref().map(|ban| {
+        json!({
+            "key": event.key,
+            "until": micros(ban.until),
+            "reason": ban.reason,
+            "strikes": ban.strikes,
+            "actor": ban.actor,
+        })
     });
-    let event = Fields {
-        cursor: &event.cursor,
-        kind: format!("RATE_EVENT_KIND_{}", name(event)),
-        key: &event.key,
-        event_time: micros(event.event_time),
-        above: event.above.map(|above| above.to_string()),
-        count: Some(event.count).filter(|count| *count > 0).map(|count| count.to_string()),
-        ban,
-        actor: &event.actor,
-    };
-    // Strings and numbers can always be written as JSON.
-    let json = serde_json::to_string(&Message { event }).unwrap_or_default();
-    escaped_json(&json).into_owned()
+    object(json!({
+        "cursor": event.cursor,
+        "kind": format!("RATE_EVENT_KIND_{}", name(event)),
+        "key": event.key,
+        "eventTime": micros(event.event_time),
+        "above": event.above.map(|above| above.to_string()),
+        "count": Some(event.count).filter(|count| *count > 0).map(|count| count.to_string()),
+        "ban": ban,
+        "actor": event.actor,
+    }))
 }
 
 /// Formats an event as a line.

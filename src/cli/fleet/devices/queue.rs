@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tollgate_client::{EnqueueStatus, Error, Pool, QueuedTask, TaskState, Watch};
 
 use super::{
@@ -35,6 +35,8 @@ const BEHIND_MAX: u64 = 4000;
 const BEHIND: Duration = Duration::from_millis(10);
 /// Pause after a failed call.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
+/// Pause before the last events are read again.
+const EVENTS_AGAIN: Duration = Duration::from_millis(50);
 /// Time to wait for the last events.
 const EVENTS_LATE: Duration = Duration::from_secs(10);
 
@@ -152,24 +154,24 @@ impl Queue {
 
     /// Waits for the events of all attempts, at most 10 s, and returns their sums.
     pub(super) async fn seen(&self, report: &mut Report) -> Seen {
-        let all = async {
-            loop {
-                let seen = self.events.seen();
-                let is_all = seen.dispatched >= self.attempts.totals().dispatched;
-                if is_all && seen.running == 0 || seen.lack.is_some() {
-                    return;
-                }
-                sleep(Duration::from_millis(50)).await;
-            }
-        };
-        // After the timeout, the sums differ.
-        let _ = timeout(EVENTS_LATE, all).await;
-        let seen = self.events.seen();
+        let until = monotonic() + EVENTS_LATE;
+        let mut seen = self.events.seen();
+        // After the time, the sums differ.
+        while !self.is_whole(&seen) && monotonic() < until {
+            sleep(EVENTS_AGAIN).await;
+            seen = self.events.seen();
+        }
         report.note(match &seen.lack {
             None => format!("Events: {} seen, none is missing", grouped(seen.events)),
             Some(why) => format!("Events: not compared, some are missing: {why}"),
         });
         seen
+    }
+
+    /// Whether the events of all attempts are seen, or some will never be.
+    fn is_whole(&self, seen: &Seen) -> bool {
+        let is_all = seen.dispatched >= self.attempts.totals().dispatched && seen.running == 0;
+        is_all || seen.lack.is_some()
     }
 
     /// Compares attempts, lists and events. `lost` is the number of requests without an answer.

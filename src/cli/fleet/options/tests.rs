@@ -1,18 +1,10 @@
-use clap::Parser;
-
 use super::*;
-
-#[derive(Debug, Parser)]
-struct Cli {
-    #[command(flatten)]
-    fleet: FleetOptions,
-}
+use crate::cli::flags;
 
 /// Parses and checks flags, which spaces separate.
 pub(in crate::cli::fleet) fn parse(flags: &str) -> Result<FleetOptions, String> {
-    let arguments = ["fleet"].into_iter().chain(flags.split_whitespace());
-    let cli = Cli::try_parse_from(arguments).map_err(|error| error.to_string())?;
-    cli.fleet.check().map(|()| cli.fleet)
+    let options: FleetOptions = flags::tests::parse(flags)?;
+    options.check().map(|()| options)
 }
 
 #[test]
