@@ -22,7 +22,6 @@ use std::{error::Error, net::SocketAddr, path::Path, process::ExitCode, sync::Ar
 use tokio::{
     net::{TcpListener, TcpSocket},
     runtime::Builder,
-    signal::unix::{SignalKind, signal},
     task::spawn_blocking,
 };
 
@@ -30,7 +29,7 @@ use crate::{
     admission::Catalog,
     cli::{
         fleet::FleetOptions, lock::LockOptions, next::NextOptions, rate::RateOptions,
-        stock::StockOptions, top::TopOptions, watch::WatchOptions,
+        signals::Signals, stock::StockOptions, top::TopOptions, watch::WatchOptions,
     },
     config::{
         Config, DataDir, EmbeddedOptions, EngineChoice, ServeFlags, secret,
@@ -74,10 +73,10 @@ pub fn main() -> ExitCode {
 
 async fn run(command: Command) -> ExitCode {
     let ended = match command {
-        Command::Serve(flags) => return serve(&flags).await,
-        Command::CheckConfig { file } => return check_config(&file),
-        Command::Export(flags) => return export(&flags).await,
-        Command::Import(flags) => return import(&flags).await,
+        Command::Serve(flags) => return done(serve(&flags).await),
+        Command::CheckConfig { file } => return done(check_config(&file)),
+        Command::Export(flags) => return done(export(&flags).await),
+        Command::Import(flags) => return done(import(&flags).await),
         Command::Fleet(options) => play(&options).await,
         Command::Rate(options) => check_rate(&options).await,
         Command::Next(options) => take_serials(&options).await,
@@ -89,43 +88,32 @@ async fn run(command: Command) -> ExitCode {
     ended.unwrap_or_else(|error| exit::unavailable(&error))
 }
 
-fn check_config(file: &Path) -> ExitCode {
-    match Config::check(file) {
-        Ok(()) => {
-            command::say(&format!("{}: valid", file.display()));
-            ExitCode::SUCCESS
-        }
-        Err(error) => exit::config(&error),
-    }
+/// The exit code of a command that succeeds or has reported its error.
+fn done(ended: Result<(), ExitCode>) -> ExitCode {
+    ended.err().unwrap_or(ExitCode::SUCCESS)
 }
 
-async fn export(flags: &ExportFlags) -> ExitCode {
-    let mut store = match store(&flags.store, Store::existing).await {
-        Ok(store) => store,
-        Err(code) => return code,
-    };
-    match transfer::export(&mut store, flags.output.as_deref()).await {
-        Ok(counts) => {
-            // The export itself may be written to standard output.
-            command::warn(&format!("exported: {counts}"));
-            ExitCode::SUCCESS
-        }
-        Err(failure) => exit::transfer(&failure),
-    }
+fn check_config(file: &Path) -> Result<(), ExitCode> {
+    Config::check(file).map_err(|error| exit::config(&error))?;
+    command::say(&format!("{}: valid", file.display()));
+    Ok(())
 }
 
-async fn import(flags: &ImportFlags) -> ExitCode {
-    let mut store = match store(&flags.store, Store::directory).await {
-        Ok(store) => store,
-        Err(code) => return code,
-    };
-    match transfer::import(&mut store, &flags.file, flags.replace).await {
-        Ok(imported) => {
-            command::say(&imported.to_string());
-            ExitCode::SUCCESS
-        }
-        Err(failure) => exit::transfer(&failure),
-    }
+async fn export(flags: &ExportFlags) -> Result<(), ExitCode> {
+    let mut store = store(&flags.store, Store::existing).await?;
+    let exported = transfer::export(&mut store, flags.output.as_deref()).await;
+    let counts = exported.map_err(|failure| exit::transfer(&failure))?;
+    // The export itself may be written to standard output.
+    command::warn(&format!("exported: {counts}"));
+    Ok(())
+}
+
+async fn import(flags: &ImportFlags) -> Result<(), ExitCode> {
+    let mut store = store(&flags.store, Store::directory).await?;
+    let imported = transfer::import(&mut store, &flags.file, flags.replace).await;
+    let imported = imported.map_err(|failure| exit::transfer(&failure))?;
+    command::say(&imported.to_string());
+    Ok(())
 }
 
 /// Opens the engine that the flags name, for an export or import; warns about a password in the
@@ -189,35 +177,19 @@ async fn show_pools(options: &TopOptions) -> Result<ExitCode, ClientError> {
 }
 
 /// Runs `tollgate serve`: configuration, logs, engine, listener, then the server until a signal.
-async fn serve(flags: &ServeFlags) -> ExitCode {
-    let config = match Config::load(flags) {
-        Ok(config) => config,
-        Err(error) => return exit::config(&error),
-    };
+async fn serve(flags: &ServeFlags) -> Result<(), ExitCode> {
+    let config = Config::load(flags).map_err(|error| exit::config(&error))?;
     telemetry::init(config.log.json, &config.log.level);
     if flags.shows_password {
         tracing::warn!("{}", secret::IN_ARGUMENTS);
     }
-    let tls =
-        config.tls.clone().map(|tls| Tls::load(tls.files, tls.max_connection_age)).transpose();
-    let tls = match tls {
-        Ok(tls) => tls,
-        Err(error) => return exit::config(&error),
-    };
+    let tls = config.tls.clone().map(|tls| Tls::load(tls.files, tls.max_connection_age));
+    let tls = tls.transpose().map_err(|error| exit::config(&error))?;
     // Each connection is a file descriptor. The default soft limit is often 1024.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
-    let engine = match engine(&config.engine, &config.limits).await {
-        Ok(engine) => engine,
-        Err(code) => return code,
-    };
-    let listener = match bind(config.listen) {
-        Ok(listener) => listener,
-        Err(code) => return code,
-    };
-    match serve_on(config, tls, engine, listener).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => exit::unavailable(&error),
-    }
+    let engine = engine(&config.engine, &config.limits).await?;
+    let listener = bind(config.listen)?;
+    serve_on(config, tls, engine, listener).await.map_err(|error| exit::unavailable(&error))
 }
 
 /// Opens the engine. The error is the exit code, for instance if Redis fails the preflight or has
@@ -274,8 +246,7 @@ async fn serve_on(
     engine: Engine,
     listener: TcpListener,
 ) -> Result<(), Box<dyn Error>> {
-    let (mut terminate, mut interrupt) =
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut signals = Signals::new()?;
     let rules = Rules {
         pools: Arc::new(Catalog::new(&config.pools)?),
         policies: Arc::new(config.policies),
@@ -288,14 +259,8 @@ async fn serve_on(
         workers: config.workers,
     };
     command::greet(&config.engine, listener.local_addr()?, tls.is_some());
-    let shutdown = async {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    };
     let engine = Arc::new(engine);
-    let ended = server::run(listener, tls, engine.clone(), rules, limits, shutdown).await;
+    let ended = server::run(listener, tls, engine.clone(), rules, limits, signals.next()).await;
     // Waits for the disk. It may block, because no other task needs this thread now.
     engine.close();
     Ok(ended?)

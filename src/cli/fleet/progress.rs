@@ -21,8 +21,17 @@ pub(super) struct Progress {
     bar: Option<ProgressBar>,
     /// Time during which new work is started.
     total: Duration,
-    /// Time, calls and value of the bar at the last update, from which rates are computed.
-    shown: (Duration, u64, u64),
+    /// Course and value of the bar at the last update, from which rates are computed.
+    shown: (Course, u64),
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Course {
+    /// Time since the start.
+    pub(super) elapsed: Duration,
+    /// Calls, answered or failed.
+    pub(super) calls: u64,
 }
 
 /// The counters of a run that are shown.
@@ -48,7 +57,7 @@ impl Progress {
             let style = style.unwrap_or_else(ProgressStyle::default_bar);
             ProgressBar::new(1).with_style(style.progress_chars("█▉▊▋▌▍▎▏ "))
         });
-        Progress { bar, total, shown: (Duration::ZERO, 0, 0) }
+        Progress { bar, total, shown: Default::default() }
     }
 
     /// Returns the interval between updates.
@@ -57,16 +66,10 @@ impl Progress {
     }
 
     /// Shows the state of a run. `finishing` is the number of actors that still finish their work.
-    pub(super) fn show(
-        &mut self,
-        now: &Level,
-        elapsed: Duration,
-        calls: u64,
-        finishing: Option<usize>,
-    ) {
-        let (value, rest) = self.texts(now, elapsed, calls, finishing);
-        let name = format!("{} of {}  {}", seconds(elapsed), seconds(self.total), now.name);
-        self.shown = (elapsed, calls, now.value);
+    pub(super) fn show(&mut self, now: &Level, course: Course, finishing: Option<usize>) {
+        let (value, rest) = self.texts(now, course, finishing);
+        let name = format!("{} of {}  {}", seconds(course.elapsed), seconds(self.total), now.name);
+        self.shown = (course, now.value);
         let Some(bar) = &self.bar else {
             // Ignored: standard error may be closed.
             let (value, cap) = (grouped(value), grouped(now.cap));
@@ -89,22 +92,17 @@ impl Progress {
     }
 
     /// Returns the value of the bar, and the text beside it.
-    fn texts(
-        &self,
-        now: &Level,
-        elapsed: Duration,
-        calls: u64,
-        finishing: Option<usize>,
-    ) -> (u64, String) {
-        let seconds = elapsed.saturating_sub(self.shown.0).as_secs_f64();
-        let rate = |count: u64, shown| {
-            let more = count.saturating_sub(shown) as f64;
+    fn texts(&self, now: &Level, course: Course, finishing: Option<usize>) -> (u64, String) {
+        let (before, value_before) = self.shown;
+        let seconds = course.elapsed.saturating_sub(before.elapsed).as_secs_f64();
+        let rate = |count: u64, before| {
+            let more = count.saturating_sub(before) as f64;
             if seconds > 0.0 { (more / seconds).round() as u64 } else { 0 }
         };
-        let value = if now.per_second { rate(now.value, self.shown.2) } else { now.value };
+        let value = if now.per_second { rate(now.value, value_before) } else { now.value };
         let counts = now.counts.iter().map(|(name, count)| format!("{name} {}  ", grouped(*count)));
         let mut text: String = counts.collect();
-        text += &format!("{} calls/s", grouped(rate(calls, self.shown.1)));
+        text += &format!("{} calls/s", grouped(rate(course.calls, before.calls)));
         if let Some(actors) = finishing {
             text += &format!("  finishing {}", grouped(actors as u64));
         }
@@ -123,16 +121,16 @@ mod tests {
 
     #[test]
     fn rates_are_those_since_the_last_update() {
-        let shown = (Duration::from_secs(4), 1000, 10);
+        let shown = (Course { elapsed: Duration::from_secs(4), calls: 1000 }, 10);
         let progress = Progress { bar: None, total: Duration::from_secs(90), shown };
         let counts = vec![("admitted", 1234), ("full", 5)];
         let mut now = Level { name: "in flight", value: 59, per_second: false, cap: 60, counts };
-        let elapsed = Duration::from_millis(5990);
-        let (value, text) = progress.texts(&now, elapsed, 3985, None);
+        let course = Course { elapsed: Duration::from_millis(5990), calls: 3985 };
+        let (value, text) = progress.texts(&now, course, None);
         assert_eq!((value, &*text), (59, "admitted 1,234  full 5  1,500 calls/s"));
         (now.per_second, now.value) = (true, 408);
-        let (value, text) = progress.texts(&now, elapsed, 3985, Some(7));
+        let (value, text) = progress.texts(&now, course, Some(7));
         assert!(value == 200 && text.ends_with("finishing 7"), "{value} {text}");
-        assert_eq!([elapsed, progress.total].map(seconds), ["6s", "1m 30s"]);
+        assert_eq!([course.elapsed, progress.total].map(seconds), ["6s", "1m 30s"]);
     }
 }

@@ -14,7 +14,7 @@ use tollgate_client::{Connection, Error};
 use super::{
     calls::Calls,
     options::FleetOptions,
-    progress::{Level, Progress},
+    progress::{Course, Level, Progress},
     random::Random,
     report::Report,
     schedule::Stop,
@@ -86,7 +86,7 @@ pub(super) async fn play<S: Simulation>(
     mut signals: Signals,
 ) -> Report {
     let (world, simulation) = (Arc::new(world), Arc::new(simulation));
-    let course = || (world.start.elapsed(), world.calls.made.get());
+    let course = || Course { elapsed: world.start.elapsed(), calls: world.calls.made.get() };
     let mut actors = simulation.start(&world);
     let mut progress = Progress::new(world.options.duration);
     let mut ticks = interval(progress.period());
@@ -104,9 +104,8 @@ pub(super) async fn play<S: Simulation>(
             () = end, if working.is_none() => {}
             () = signals.next() => if working.is_some() { actors.abort_all() },
             _ = ticks.tick() => {
-                let (elapsed, calls) = course();
                 let finishing = working.map(|_| actors.len());
-                progress.show(&simulation.level(&world), elapsed, calls, finishing);
+                progress.show(&simulation.level(&world), course(), finishing);
                 continue;
             }
         }
@@ -114,7 +113,7 @@ pub(super) async fn play<S: Simulation>(
         world.stop.set();
     }
     progress.end();
-    let (working, calls) = working.unwrap_or_else(course);
+    let Course { elapsed: working, calls } = working.unwrap_or_else(course);
     let finishing = world.start.elapsed().saturating_sub(working);
 
     let mut report = Report::default();

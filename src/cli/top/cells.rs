@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tollgate_client::PoolState;
 
-use super::model::{Rates, Row};
+use super::model::Row;
 use crate::decision::{text::grouped, time::Timestamp};
 
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
@@ -30,11 +30,6 @@ pub(super) fn usage(state: &PoolState) -> String {
     }
 }
 
-/// The rates, in the order of their columns.
-pub(super) fn rates(rates: Rates) -> [String; 4] {
-    [rates.admitted, rates.full, rates.late, rates.expired].map(rate)
-}
-
 /// Age of the oldest lease.
 pub(super) fn oldest(state: &PoolState, now: Timestamp) -> String {
     let held = |grant| wall(now).duration_since(grant).unwrap_or_default();
@@ -51,7 +46,8 @@ pub(super) fn wall(time: Timestamp) -> SystemTime {
     UNIX_EPOCH + Duration::from_micros(time.0)
 }
 
-fn rate(rate: Option<f64>) -> String {
+/// A rate, or `-` if it is unknown.
+pub(super) fn rate(rate: Option<f64>) -> String {
     match rate {
         None => dash(),
         Some(rate) if rate > 0.0 && rate < 10.0 => format!("{rate:.1}"),

@@ -49,15 +49,6 @@ pub(super) struct Row {
     full: Rate,
 }
 
-/// Events per second; `None` if the pool is not watched.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Rates {
-    pub(super) admitted: Option<f64>,
-    pub(super) full: Option<f64>,
-    pub(super) late: Option<f64>,
-    pub(super) expired: Option<f64>,
-}
-
 impl Model {
     /// Creates an empty model.
     pub(super) fn new(server: &str, now: Timestamp) -> Model {
@@ -145,16 +136,13 @@ impl Model {
         self.events.iter().filter(move |(pool, _)| shown(pool))
     }
 
-    /// Returns the rates of a pool.
-    pub(super) fn rates(&self, row: &Row) -> Rates {
+    /// Returns how many tasks of a pool were admitted, refused as FULL, late and expired, each per
+    /// second; `None` if unknown, because the pool is not watched.
+    pub(super) fn rates(&self, row: &Row) -> [Option<f64>; 4] {
         let second = self.second();
         let watched = |rate: &Rate| row.watched.map(|since| rate.per_second(second, since));
-        Rates {
-            admitted: watched(&row.admitted),
-            full: Some(row.full.per_second(second, row.since)),
-            late: watched(&row.late),
-            expired: watched(&row.expired),
-        }
+        let full = row.full.per_second(second, row.since);
+        [watched(&row.admitted), Some(full), watched(&row.late), watched(&row.expired)]
     }
 
     /// Moves the selection by `down` rows; selects the first row if there is no selection.
@@ -213,9 +201,9 @@ mod tests {
             model.now = Timestamp(second * 1_000_000);
             model.state(state("a", 1, refused));
         }
-        let rates = model.rates(model.rows()[0]);
+        let [admitted, full, ..] = model.rates(model.rows()[0]);
         // 10 and 10 more in four seconds; the count before the restart is unknown.
-        assert_eq!((rates.full, rates.admitted), (Some(5.0), None));
+        assert_eq!((full, admitted), (Some(5.0), None));
     }
 
     #[test]

@@ -111,7 +111,7 @@ fn pool<'a>(model: &Model, row: &'a Row) -> TableRow<'a> {
     }
     let mut usage = Line::from(cells::bar(state, BAR).fg(color));
     usage.push_span(format!(" {}", cells::usage(state)));
-    let numbers = cells::rates(model.rates(row)).into_iter();
+    let numbers = model.rates(row).map(cells::rate).into_iter();
     let numbers = numbers.chain([cells::oldest(state, model.now)]).chain(cells::queues(row));
     let numbers = numbers.zip(2..).map(|(text, at)| aligned(text, at));
     TableRow::new([Cell::from(name), Cell::from(usage)].into_iter().chain(numbers))

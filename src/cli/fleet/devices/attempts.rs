@@ -221,9 +221,10 @@ impl Faults {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use CompleteVerdict::{AlreadyCompleted, Completed, Late, StaleToken, Unknown};
     use Outcome::{Failed, Succeeded};
-    use std::time::Duration;
     use tollgate_client::DispatchedTask;
 
     use super::*;
