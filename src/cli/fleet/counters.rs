@@ -2,14 +2,12 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
 use hdrhistogram::Histogram;
+use parking_lot::Mutex;
 
 /// A counter. It orders no other memory accesses.
 #[derive(Debug, Default)]
@@ -39,17 +37,17 @@ pub(super) struct Counts(Mutex<BTreeMap<&'static str, u64>>);
 impl Counts {
     /// Adds one.
     pub(super) fn add(&self, name: &'static str) {
-        *lock(&self.0).entry(name).or_default() += 1;
+        *self.0.lock().entry(name).or_default() += 1;
     }
 
     /// Returns the count of a name.
     pub(super) fn get(&self, name: &str) -> u64 {
-        lock(&self.0).get(name).copied().unwrap_or_default()
+        self.0.lock().get(name).copied().unwrap_or_default()
     }
 
     /// Returns all counts, by name.
     pub(super) fn all(&self) -> BTreeMap<&'static str, u64> {
-        lock(&self.0).clone()
+        self.0.lock().clone()
     }
 }
 
@@ -68,22 +66,17 @@ impl Times {
     /// Adds a duration.
     pub(super) fn add(&self, length: Duration) {
         let micros = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
-        if let Some(histogram) = &mut *lock(&self.0) {
+        if let Some(histogram) = &mut *self.0.lock() {
             histogram.saturating_record(micros);
         }
     }
 
     /// Returns the duration that `share` of the values do not exceed; `None` without values.
     pub(super) fn quantile(&self, share: f64) -> Option<Duration> {
-        let histogram = lock(&self.0);
+        let histogram = self.0.lock();
         let histogram = histogram.as_ref().filter(|histogram| !histogram.is_empty())?;
         Some(Duration::from_micros(histogram.value_at_quantile(share)))
     }
-}
-
-/// Locks a mutex. A panic of another task leaves counters that can still be read.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

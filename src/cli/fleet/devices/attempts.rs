@@ -1,11 +1,12 @@
 //! What the devices know of queued tasks: their attempts, and the results that the server accepted.
 
-use std::{collections::BTreeSet, sync::Mutex};
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tollgate_client::{CompleteVerdict, Outcome, Permit};
 
-use crate::cli::fleet::{counters::lock, options::FleetOptions};
+use crate::cli::fleet::options::FleetOptions;
 
 /// Maximum number of faults that are described; the others are only counted.
 const DESCRIBED_MAX: usize = 5;
@@ -86,7 +87,7 @@ impl Attempts {
     /// Parses the number in a task's name.
     pub(super) fn number(&self, task: &str) -> Option<usize> {
         let number = task.strip_prefix("task-")?.parse().ok()?;
-        (number < lock(&self.state).tasks.len()).then_some(number)
+        (number < self.state.lock().tasks.len()).then_some(number)
     }
 
     /// Records the task that a device got; does nothing for tasks of others. `may_lack` says that a
@@ -95,7 +96,7 @@ impl Attempts {
         let Some(task) = &permit.task else { return };
         let Some(number) = self.number(&task.task_id) else { return };
         let (token, attempt) = (permit.fencing_token, task.attempt);
-        let state = &mut *lock(&self.state);
+        let state = &mut *self.state.lock();
         if task.payload != self.payload(number) {
             state.faults.add(number, "came with another payload");
         }
@@ -141,7 +142,7 @@ impl Attempts {
         verdict: CompleteVerdict,
     ) {
         let Some(number) = self.number(task) else { return };
-        let state = &mut *lock(&self.state);
+        let state = &mut *self.state.lock();
         let entry = &mut state.tasks[number];
         let is_taken = matches!(verdict, CompleteVerdict::Completed | CompleteVerdict::Late);
         match (outcome, verdict) {
@@ -168,7 +169,7 @@ impl Attempts {
     /// Records that the server lists a task as dead. If answers were lost, its last attempts may
     /// have been among them.
     pub(super) fn is_dead(&self, number: usize, may_lack: bool) {
-        let state = &mut *lock(&self.state);
+        let state = &mut *self.state.lock();
         if may_lack && !self.is_over(&state.tasks[number]) {
             self.miss(state, number);
         }
@@ -185,16 +186,16 @@ impl Attempts {
 
     /// Returns the sums so far.
     pub(super) fn totals(&self) -> Totals {
-        lock(&self.state).totals
+        self.state.lock().totals
     }
 
     pub(super) fn faults(&self) -> Faults {
-        lock(&self.state).faults.clone()
+        self.state.lock().faults.clone()
     }
 
     /// Returns the numbers of the tasks that have used all attempts and are not completed.
     pub(super) fn dead(&self) -> BTreeSet<usize> {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let is_dead = |entry: &Entry| !entry.is_done && self.is_over(entry);
         let tasks = state.tasks.iter().enumerate();
         tasks.filter(|(_, entry)| is_dead(entry)).map(|(number, _)| number).collect()
@@ -202,7 +203,7 @@ impl Attempts {
 
     /// Returns the number of tasks that are neither completed nor dead.
     pub(super) fn open(&self) -> u64 {
-        lock(&self.state).tasks.iter().filter(|entry| !self.is_over(entry)).count() as u64
+        self.state.lock().tasks.iter().filter(|entry| !self.is_over(entry)).count() as u64
     }
 
     fn is_over(&self, entry: &Entry) -> bool {

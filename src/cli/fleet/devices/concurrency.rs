@@ -2,11 +2,12 @@
 
 use std::{
     collections::BTreeSet,
-    sync::Mutex,
     time::{Duration, Instant},
 };
 
-use crate::{cli::fleet::counters::lock, decision::time::monotonic};
+use parking_lot::Mutex;
+
+use crate::decision::time::monotonic;
 
 /// Fraction 1/1000 of a lease by which the server's clock may gain on ours: twice the rate of a
 /// clock under correction.
@@ -43,26 +44,26 @@ pub(super) fn certain_end(sent: Instant, length: Duration) -> Instant {
 impl Concurrency {
     /// Starts counting a lease.
     pub(super) fn enter(&self, end: Instant) -> Hold {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         // Read under the lock: an earlier reading would count ended leases.
         state.enter(monotonic(), end)
     }
 
     /// Stops counting a lease; does nothing if it has ended.
     pub(super) fn leave(&self, hold: Hold) {
-        lock(&self.0).running.remove(&hold);
+        self.0.lock().running.remove(&hold);
     }
 
     /// Returns the number in flight now.
     pub(super) fn now(&self) -> usize {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         state.reclaim(monotonic());
         state.running.len()
     }
 
     /// Returns the maximum.
     pub(super) fn most(&self) -> usize {
-        lock(&self.0).most
+        self.0.lock().most
     }
 }
 

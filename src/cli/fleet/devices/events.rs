@@ -1,13 +1,9 @@
 //! Checks the events of the pool against the contract.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex},
-};
+use std::{collections::HashSet, sync::Arc};
 
+use parking_lot::Mutex;
 use tollgate_client::{PoolEvent, PoolEventKind, Watch, Watched};
-
-use crate::cli::fleet::counters::lock;
 
 /// The state that is needed to check the next event.
 #[derive(Debug, Default)]
@@ -55,7 +51,7 @@ impl Events {
     pub(super) async fn follow(self, mut watch: Watch<PoolEvent>) {
         loop {
             match watch.next().await {
-                Ok(Watched::Event(event)) => lock(&self.0).see(&event),
+                Ok(Watched::Event(event)) => self.0.lock().see(&event),
                 // A lost stream continues at its last event. Without any event it has no cursor and
                 // misses events.
                 Ok(Watched::Lost(error)) if !watch.has_cursor() => {
@@ -69,20 +65,18 @@ impl Events {
 
     /// Records that events are missing.
     pub(super) fn lack(&self, why: String) {
-        lock(&self.0).seen.lack.get_or_insert(why);
+        self.0.lock().seen.lack.get_or_insert(why);
     }
 
     /// Returns how many of the queued tasks have no event yet; 0 if events are missing.
     pub(super) fn behind(&self, queued: u64) -> u64 {
-        match lock(&self.0).seen {
-            Seen { lack: Some(_), .. } => 0,
-            Seen { queued: seen, .. } => queued.saturating_sub(seen),
-        }
+        let seen = &self.0.lock().seen;
+        if seen.lack.is_some() { 0 } else { queued.saturating_sub(seen.queued) }
     }
 
     /// Returns the sums so far.
     pub(super) fn seen(&self) -> Seen {
-        let state = lock(&self.0);
+        let state = self.0.lock();
         Seen { running: state.running.len(), ..state.seen.clone() }
     }
 }
@@ -142,7 +136,7 @@ mod tests {
             let (capacity, device_id) = (Some(2), "run/device-1".to_owned());
             let event =
                 PoolEvent { kind, fencing_token, capacity, device_id, ..Default::default() };
-            lock(&watched.0).see(&event);
+            watched.0.lock().see(&event);
         }
         watched.seen()
     }

@@ -1,16 +1,14 @@
 //! One simulated caller.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Instant,
-};
+use std::{sync::Arc, time::Instant};
 
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tollgate_client::{Connection, time};
 
 use super::{Callers, window::Window};
 use crate::{
-    cli::fleet::{counters::lock, run::World, schedule::Arrivals},
+    cli::fleet::{run::World, schedule::Arrivals},
     decision::time::monotonic,
 };
 
@@ -63,7 +61,7 @@ impl Caller {
             fleet.notices.add();
         }
         if answer.allowed {
-            let mut window = lock(&self.window);
+            let mut window = self.window.lock();
             // Read under the lock, so that receipts are recorded in order.
             let received = monotonic();
             fleet.most.raise(window.allowed(sent, received));

@@ -7,12 +7,10 @@ mod caller;
 mod chart;
 mod window;
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use clap::ValueEnum;
+use parking_lot::Mutex;
 use tokio::{sync::Semaphore, task::JoinSet};
 use tollgate_client::{Against, Error};
 
