@@ -22,8 +22,8 @@ use crate::Error;
 /// connection is opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Authorities that sign the certificate of the server, PEM. `None` for those that the system
-    /// trusts. Only `https` uses it, and the certificate.
+    /// Authorities that sign the certificate of the server, PEM. `None` for the authorities of the
+    /// system. Plain `http` uses no authority and no certificate.
     pub ca: Option<PathBuf>,
     /// Client certificate, PEM.
     pub cert: Option<PathBuf>,

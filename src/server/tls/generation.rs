@@ -188,7 +188,7 @@ fn check_validity(certificate: &CertificateDer<'_>) -> Result<(), String> {
     let leaf = EndEntityCert::try_from(certificate).map_err(|error| error.to_string())?;
     let now = Duration::from_micros(Clock::system().now().0);
     let (now, usage) = (UnixTime::since_unix_epoch(now), KeyUsage::server_auth());
-    // Validity is checked before the authorities, of which there are none here.
+    // Validity is checked first. The later checks fail, because this call has no authorities.
     match leaf.verify_for_usage(&[], &[], &[], now, usage, None, None) {
         Err(Error::CertExpired { not_after, .. }) => {
             Err(format!("the certificate expired at {}", shown(not_after)))

@@ -95,3 +95,22 @@ async fn http1_over_tls_gets_a_text_and_silence_is_closed() {
     // A protocol that the server does not have.
     server.raw(&ours.pem(), &[b"http/1.1"]).await.unwrap_err();
 }
+
+/// The limits on frames apply to the decrypted bytes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_resets_its_streams_over_tls_is_slowed_down() {
+    let ours = Authority::new("ours");
+    let server = TlsServer::start(&ours.server(), "[limits]\nresets_per_second = 1").await;
+    let mut client = server.client(&ours.pem(), None).await.unwrap();
+    let mut peer = server.raw(&ours.pem(), &[b"h2"]).await.unwrap();
+    let mut frames = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+    for stream in (1..200u32).step_by(2).map(u32::to_be_bytes) {
+        // HEADERS of a POST, then RST_STREAM with the code CANCEL.
+        frames.extend([&b"\0\0\x03\x01\x04"[..], &stream, b"\x83\x86\x84"].concat());
+        frames.extend([&b"\0\0\x04\x03\0"[..], &stream, b"\0\0\0\x08"].concat());
+    }
+    peer.write_all(&frames).await.unwrap();
+    peer.flush().await.unwrap();
+    client.admit_task(admit("p", "d", "t")).await.unwrap();
+    server.files.logged("resets=", 1).await;
+}

@@ -6,6 +6,7 @@ use tollgate_client::pb::AdmitDecision;
 
 use crate::support::{
     certificates::{Authority, Files, Leaf, TlsServer},
+    process::{Server, tollgate},
     world::admit,
 };
 
@@ -38,10 +39,26 @@ async fn flags_and_variables_select_the_files() {
     files.write("ca.crt", &ours.pem());
     let (cert, key) = (files.text("tls.crt"), files.text("tls.key"));
     let ca = files.text("ca.crt");
-    let arguments = ["--tls-cert", &cert, "--tls-key", &key, "--tls-client-ca", &ca];
-    let server = files.serve(&[&arguments[..], &["--tls-client-auth", "required"]].concat()).await;
-    call(&server, &ours.pem(), None).await.unwrap_err();
-    call(&server, &ours.pem(), Some(&ours.client("backend", 1))).await.unwrap();
+    files.write("ca.crl", &ours.revocations(&[7]));
+    let crl = files.text("ca.crl");
+    let settings = [
+        ("--tls-cert", "TOLLGATE_TLS_CERT", &*cert),
+        ("--tls-key", "TOLLGATE_TLS_KEY", &key),
+        ("--tls-client-ca", "TOLLGATE_TLS_CLIENT_CA", &ca),
+        ("--tls-client-auth", "TOLLGATE_TLS_CLIENT_AUTH", "required"),
+        ("--tls-crl", "TOLLGATE_TLS_CRL", &crl),
+    ];
+    let works = async |server: &TlsServer| {
+        call(server, &ours.pem(), None).await.unwrap_err();
+        call(server, &ours.pem(), Some(&ours.client("seven", 7))).await.unwrap_err();
+        call(server, &ours.pem(), Some(&ours.client("eight", 8))).await.unwrap();
+    };
+    let mut command = tollgate(&["serve", "--listen", "127.0.0.1:0"]);
+    command.envs(settings.map(|(_, variable, value)| (variable, value)));
+    let server = TlsServer { server: Server::spawn(command).await, files };
+    works(&server).await;
+    let flags = settings.map(|(flag, _, value)| [flag, value]).concat();
+    works(&server.files.serve(&flags).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
