@@ -7,7 +7,7 @@
 //! - [`cli`]: the `tollgate` command, one module per sub-command; `main` only calls it.
 //!   [`cli::fleet`]: simulated devices that create load.
 //! - [`config`]: flags, environment and `tollgate.toml`.
-//! - [`server`]: listeners, threads, routes, health, drain, logs.
+//! - [`server`]: listeners, TLS, threads, routes, health, drain, logs.
 //! - [`grpc`]: parses requests into decisions and converts outcomes into responses.
 //! - [`engine`]: runs decisions, in this process or in Redis. Contains the denial cache, the
 //!   waiters, the event feeds and the sweeper.

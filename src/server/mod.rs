@@ -1,4 +1,4 @@
-//! The gRPC server: listener, worker threads, health, reflection, limits, drain.
+//! The gRPC server: listener, TLS, worker threads, health, reflection, limits, drain.
 
 mod accept;
 pub mod allocator;
