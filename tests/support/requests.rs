@@ -3,8 +3,15 @@
 use std::time::Duration;
 
 use tollgate_client::pb;
-use tonic::{Code, Status};
+use tonic::{Code, Request, Status};
 use tonic_types::StatusExt;
+
+/// A call that outlasts a machine that stands still for a while. The default deadline is 1 s.
+pub fn patient<T>(message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(Duration::from_secs(60));
+    request
+}
 
 pub fn admit(pool: &str, device: &str, task: &str) -> pb::AdmitTaskRequest {
     pb::AdmitTaskRequest {

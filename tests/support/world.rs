@@ -147,29 +147,49 @@ impl World {
     }
 
     pub async fn admit(&self, pool: &str, device: &str, task: &str) -> pb::AdmitTaskResponse {
-        self.client.clone().admit_task(admit(pool, device, task)).await.unwrap().into_inner()
+        self.client
+            .clone()
+            .admit_task(patient(admit(pool, device, task)))
+            .await
+            .unwrap()
+            .into_inner()
     }
 
     pub async fn complete(&self, pool: &str, device: &str, task: &str) -> pb::CompleteTaskResponse {
-        self.client.clone().complete_task(complete(pool, device, task)).await.unwrap().into_inner()
+        self.client
+            .clone()
+            .complete_task(patient(complete(pool, device, task)))
+            .await
+            .unwrap()
+            .into_inner()
     }
 
     pub async fn renew(&self, pool: &str, device: &str, task: &str) -> pb::RenewTaskResponse {
-        self.client.clone().renew_task(renew(pool, device, task)).await.unwrap().into_inner()
+        self.client
+            .clone()
+            .renew_task(patient(renew(pool, device, task)))
+            .await
+            .unwrap()
+            .into_inner()
     }
 
     pub async fn evict(&self, pool: &str, device: &str, task: &str) -> pb::EvictTaskResponse {
-        self.client.clone().evict_task(evict(pool, device, task)).await.unwrap().into_inner()
+        self.client
+            .clone()
+            .evict_task(patient(evict(pool, device, task)))
+            .await
+            .unwrap()
+            .into_inner()
     }
 
     pub async fn configure(&self, request: pb::ConfigurePoolRequest) -> pb::Pool {
-        let response = self.client.clone().configure_pool(request).await.unwrap();
+        let response = self.client.clone().configure_pool(patient(request)).await.unwrap();
         response.into_inner().pool.unwrap()
     }
 
     pub async fn pool(&self, pool: &str) -> pb::Pool {
         let request = pb::GetPoolRequest { pool: pool.into() };
-        self.client.clone().get_pool(request).await.unwrap().into_inner().pool.unwrap()
+        self.client.clone().get_pool(patient(request)).await.unwrap().into_inner().pool.unwrap()
     }
 
     pub async fn in_use(&self, pool: &str) -> u32 {

@@ -1,10 +1,13 @@
-//! A well-behaved caller beside an attack. It admits and completes tasks on its own connection, and
-//! records each failed call and the latency of each call.
+//! A well-behaved caller beside an attack. It admits and completes tasks on its own connection and
+//! thread, and records each failed call and the latency of each call.
 
-use std::time::Duration;
+use std::{
+    thread::{self, JoinHandle},
+    time::Duration,
+};
 
 use pb::AdmitDecision;
-use tokio::{sync::oneshot, task::JoinHandle, time::sleep};
+use tokio::{runtime, sync::oneshot, task::spawn_blocking, time::sleep};
 use tollgate::decision::time::monotonic;
 use tollgate_client::pb;
 
@@ -32,16 +35,27 @@ pub struct Calls {
 impl Bystander {
     /// Connects to `address` and starts calling.
     pub async fn start(address: &str) -> Bystander {
-        let client = Client::connect(address.to_owned()).await.unwrap();
         let (stop, stopped) = oneshot::channel();
-        Bystander { stop, calls: tokio::spawn(call(client, stopped)) }
+        let (connected, is_connected) = oneshot::channel();
+        let address = address.to_owned();
+        // The attack must not delay the caller in the test's own runtime.
+        let calls = thread::spawn(move || {
+            let alone = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            alone.block_on(async {
+                let client = Client::connect(address).await.unwrap();
+                let _ = connected.send(());
+                call(client, stopped).await
+            })
+        });
+        is_connected.await.expect("the caller connects");
+        Bystander { stop, calls }
     }
 
     /// Stops the caller. Returns the 99th percentile of the latency, for reports. Panics unless
     /// every call was answered.
     pub async fn finish(self) -> Duration {
         let _ = self.stop.send(());
-        let mut calls = self.calls.await.unwrap();
+        let mut calls = spawn_blocking(move || self.calls.join().unwrap()).await.unwrap();
         assert!(
             calls.failed.is_empty(),
             "{} calls of the bystander failed, the first: {:?}",
