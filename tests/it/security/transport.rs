@@ -1,6 +1,9 @@
 //! Calls over TLS, with and without client certificates.
 
-use std::{env, process::Command};
+use std::{
+    env,
+    process::{Command, Output},
+};
 
 use tollgate_client::pb::AdmitDecision;
 
@@ -100,13 +103,8 @@ async fn a_revoked_certificate_is_refused() {
     call(&server, &ours.pem(), Some(&ours.client("nine", 9))).await.unwrap();
 }
 
-/// grpcurl is a client with another TLS library.
-#[tokio::test(flavor = "multi_thread")]
-async fn grpcurl_calls_with_a_client_certificate() {
-    let Ok(grpcurl) = env::var("TOLLGATE_TEST_GRPCURL") else {
-        println!("skipped: no TOLLGATE_TEST_GRPCURL");
-        return;
-    };
+/// A server that requires client certificates, with those of a client in its folder.
+async fn mutual() -> (TlsServer, [String; 3]) {
     let ours = Authority::new("ours");
     let files = Files::new(&ours.server());
     files.write("ca.crt", &ours.pem());
@@ -115,16 +113,70 @@ async fn grpcurl_calls_with_a_client_certificate() {
     files.write("client.key", &key);
     let config = "client_ca = \"DIR/ca.crt\"\nclient_auth = \"required\"";
     let server = TlsServer::with(files, config).await;
-    let [ca, cert, key] = ["ca.crt", "client.crt", "client.key"].map(|it| server.files.text(it));
+    let paths = ["ca.crt", "client.crt", "client.key"].map(|it| server.files.text(it));
+    (server, paths)
+}
+
+async fn output(mut command: Command) -> Output {
+    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+}
+
+/// grpcurl calls by grpc-go, with the TLS library of Go.
+#[tokio::test(flavor = "multi_thread")]
+async fn grpcurl_calls_with_a_client_certificate() {
+    let Ok(grpcurl) = env::var("TOLLGATE_TEST_GRPCURL") else {
+        println!("skipped: no TOLLGATE_TEST_GRPCURL");
+        return;
+    };
+    let (server, [ca, cert, key]) = mutual().await;
     let address = format!("127.0.0.1:{}", server.server.port);
     let method = "tollgate.v1.SequenceService/NextSequence";
     let call = async |arguments: &[&str]| {
         let mut command = Command::new(&grpcurl);
         command.args(arguments).args(["-d", r#"{"name":"n"}"#, &address, method]);
-        tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+        output(command).await
     };
-    let output = call(&["-cacert", &ca, "-cert", &cert, "-key", &key]).await;
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let answered = call(&["-cacert", &ca, "-cert", &cert, "-key", &key]).await;
+    assert!(answered.status.success(), "{}", String::from_utf8_lossy(&answered.stderr));
     assert!(!call(&["-cacert", &ca]).await.status.success());
     assert!(!call(&["-plaintext"]).await.status.success());
+}
+
+const PYTHON: &str = r#"
+import sys, grpc
+sys.path.insert(0, "examples/python/generated")
+from tollgate.v1 import admission_pb2 as pb
+from tollgate.v1.admission_pb2_grpc import AdmissionServiceStub
+address, ca, *own = sys.argv[1:]
+read = lambda path: open(path, "rb").read()
+cert, key = map(read, own) if own else (None, None)
+credentials = grpc.ssl_channel_credentials(read(ca), key, cert)
+with grpc.secure_channel(address, credentials) as channel:
+    request = pb.AdmitTaskRequest(pool="p", device_id="d", task_id="t")
+    answer = AdmissionServiceStub(channel).AdmitTask(request, timeout=60)
+    print(pb.AdmitDecision.Name(answer.decision))
+"#;
+
+/// grpcio of Python has the TLS library of gRPC's C core, as clients in Ruby, PHP and C++ have.
+#[tokio::test(flavor = "multi_thread")]
+async fn python_calls_with_a_client_certificate() {
+    let Ok(python) = env::var("TOLLGATE_TEST_PYTHON") else {
+        println!("skipped: no TOLLGATE_TEST_PYTHON");
+        return;
+    };
+    let (server, [ca, cert, key]) = mutual().await;
+    let address = format!("localhost:{}", server.server.port);
+    let call = async |files: &[&str]| {
+        let mut command = Command::new(&python);
+        command.args(["-c", PYTHON, &address]).args(files);
+        output(command).await
+    };
+    let answered = call(&[&ca, &cert, &key]).await;
+    let errors = String::from_utf8_lossy(&answered.stderr);
+    assert_eq!(
+        String::from_utf8_lossy(&answered.stdout).trim(),
+        "ADMIT_DECISION_ADMITTED",
+        "{errors}"
+    );
+    assert!(!call(&[&ca]).await.status.success(), "a client without a certificate is refused");
 }
