@@ -2,7 +2,7 @@
 --
 -- @include index
 --
--- keys[1] partitions zset: partition names by the time last noted
+-- keys[1] partitions zset: partition names by the time last noted, of all or of one namespace
 -- argv[1] limit names, 1..1000
 -- argv[2] after_time when the previous page's last name was noted, µs, or empty
 -- argv[3] after_name that name, or empty

@@ -9,7 +9,9 @@
 --
 -- keys[1] partitions zset: partition names by the time last noted
 -- keys[2] ends zset: partition names by the sweeper's next look
--- argv[1] name the partition, 1..256 bytes
+-- keys[3] listed zset: the names of one namespace, with the scores of partitions, for its
+--         listings; partitions itself for the default namespace
+-- argv[1] name the partition, 1..321 bytes
 -- argv[2] noted time of the last note that the sweeper read, µs; 0 for none
 -- argv[3] next next end of its state, µs; 0 for none
 -- argv[4] vacant 1 if it has no state, else 0
@@ -17,7 +19,7 @@
 --
 -- Returns {0, 0}: it stays
 --         {0, 1}: it was removed
--- Writes partitions and ends, permanent; deletes a key of another type
+-- Writes partitions, ends and listed, permanent; deletes a key of another type
 -- Cost O(log partitions)
 
 -- By then the decision beside a note has usually been taken, µs.
@@ -29,7 +31,7 @@ local SOON = 100000
 local RECHECK = 150 * 1000000
 
 local function decide(keys, argv, now)
-  local partitions_key, ends_key, name = keys[1], keys[2], argv[1]
+  local partitions_key, ends_key, listed_key, name = keys[1], keys[2], keys[3], argv[1]
   local noted, next, is_vacant, before = tonumber(argv[2]), tonumber(argv[3]), argv[4] == '1', tonumber(argv[5])
   index_heal(partitions_key, 'zset')
   index_heal(ends_key, 'zset')
@@ -42,9 +44,17 @@ local function decide(keys, argv, now)
   elseif is_vacant and is < before then
     call('ZREM', partitions_key, name)
     call('ZREM', ends_key, name)
+    if listed_key ~= partitions_key then
+      call('ZREM', listed_key, name)
+    end
     return { OK, 1 }
   elseif is == 0 and not is_vacant then
     call('ZADD', partitions_key, format('%.0f', now), name)
+  end
+  if listed_key ~= partitions_key and not is_vacant then
+    -- A lost zset is filled again by the walk of the index.
+    index_heal(listed_key, 'zset')
+    call('ZADD', listed_key, 'GT', format('%.0f', is > 0 and is or now), name)
   end
   local look = next > 0 and next or math.huge
   if is <= now and is + TAKEN > now then

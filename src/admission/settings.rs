@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::decision::{
     Call, acknowledgement::Acknowledgement, denial::DENIAL_CACHE, fallback::OnStoreFailure,
-    globs::Globs, names::Name, time::Millis,
+    globs::ScopedGlobs, names::Name, time::Millis,
 };
 
 /// The settings of a pool.
@@ -159,6 +159,8 @@ impl Overrides {
 /// One entry of the configuration: the settings of all pools whose name matches a glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolRule {
+    /// The glob of the namespaces of the pools; `None` for the default namespace only.
+    pub namespace: Option<String>,
     /// The glob.
     pub pattern: String,
     /// The settings.
@@ -171,14 +173,15 @@ pub type CatalogError = globset::Error;
 /// The configured settings of all pools.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
-    patterns: Globs,
+    patterns: ScopedGlobs,
     settings: Vec<Settings>,
 }
 
 impl Catalog {
     /// A catalog of these entries. The first entry that matches a pool's name applies.
     pub fn new(rules: &[PoolRule]) -> Result<Catalog, CatalogError> {
-        let patterns = Globs::new(rules.iter().map(|rule| &rule.pattern))?;
+        let globs = rules.iter().map(|rule| (rule.namespace.as_deref(), &rule.pattern));
+        let patterns = ScopedGlobs::new(globs)?;
         Ok(Catalog { patterns, settings: rules.iter().map(|rule| rule.settings).collect() })
     }
 

@@ -216,10 +216,12 @@ fn read(path: &Path) -> Result<(File, Policies, Sequences), ConfigError> {
     let parsed = toml::from_str(&text);
     let file: File = parsed.map_err(|error| failed(&secret::masked(&error.to_string())))?;
     for (index, entry) in file.pool.iter().enumerate() {
-        entry.check().map_err(|error| failed(&format!("pool[{index}].{error}")))?;
+        let path = format!("pool[{index}]");
+        entry.check().map_err(|error| failed(&format!("{path}.{error}")))?;
+        value::namespace(&path, entry.namespace.as_deref()).map_err(|error| failed(&error))?;
         let rule = PoolRule::from(entry.clone());
         Catalog::new(&[rule])
-            .map_err(|error| failed(&format!("pool[{index}].match: not a glob: {error}")))?;
+            .map_err(|error| failed(&format!("{path}.match: not a glob: {error}")))?;
     }
     let policies = policy::policies(&file.policy).map_err(|error| failed(&error))?;
     let sequences = sequence::sequences(&file.sequence).map_err(|error| failed(&error))?;

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::{Deserialize, Deserializer, de::Error};
 
 use super::value::{
-    OnStoreFailureName, denial_cache, length, on_store_failure, parse_length, utc_offset,
+    OnStoreFailureName, denial_cache, length, namespace, on_store_failure, parse_length, utc_offset,
 };
 use crate::{
     decision::{names::Name, time::Millis},
@@ -20,6 +20,7 @@ use crate::{
 #[serde(deny_unknown_fields)]
 pub(super) struct PolicyEntry {
     name: String,
+    namespace: Option<String>,
     #[serde(default)]
     limit: Vec<LimitEntry>,
     #[serde(default)]
@@ -91,8 +92,11 @@ pub(super) fn policies(entries: &[PolicyEntry]) -> Result<Policies, String> {
         let path = format!("policy[{index}]");
         let name = Name::parse(entry.name.clone().into())
             .map_err(|expected| format!("{path}.name = \"{}\": {expected}", entry.name))?;
-        if !names.insert(&entry.name) {
-            return Err(format!("{path}.name = \"{name}\": expected a unique name"));
+        namespace(&path, entry.namespace.as_deref())?;
+        if !names.insert((&entry.name, &entry.namespace)) {
+            return Err(format!(
+                "{path}.name = \"{name}\": expected a unique name, or another namespace"
+            ));
         }
         let rule = Arc::new(entry.rule(&path, &entry.limit, &entry.tier)?);
         let overrides = entry.r#override.iter().enumerate().map(|(number, one)| {
@@ -106,7 +110,7 @@ pub(super) fn policies(entries: &[PolicyEntry]) -> Result<Policies, String> {
             Ok(Override { pattern, rule })
         });
         let overrides = overrides.collect::<Result<_, String>>()?;
-        policies.push(Policy { name, rule, overrides });
+        policies.push(Policy { name, namespace: entry.namespace.clone(), rule, overrides });
     }
     Policies::new(policies).map_err(|error| format!("policy: not a glob: {error}"))
 }

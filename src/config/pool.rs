@@ -18,6 +18,7 @@ use crate::{
 #[serde(deny_unknown_fields)]
 pub(super) struct PoolEntry {
     r#match: String,
+    pub(super) namespace: Option<String>,
     #[serde(default, deserialize_with = "capacity")]
     capacity: Option<u32>,
     #[serde(default, deserialize_with = "lease")]
@@ -90,7 +91,7 @@ impl From<PoolEntry> for PoolRule {
                 Some(AfterFailoverName::Hold) => AfterFailover::Hold,
             },
         };
-        PoolRule { pattern: entry.r#match, settings }
+        PoolRule { namespace: entry.namespace, pattern: entry.r#match, settings }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
 
-use super::value::{length, number, utc_offset, wait_replicas, wait_timeout};
+use super::value::{length, namespace, number, utc_offset, wait_replicas, wait_timeout};
 use crate::{
     decision::{
         acknowledgement::{Acknowledgement, WAIT_TIMEOUT},
@@ -21,6 +21,7 @@ use crate::{
 #[serde(deny_unknown_fields)]
 pub(super) struct SequenceEntry {
     r#match: String,
+    namespace: Option<String>,
     layout: Option<String>,
     #[serde(default, deserialize_with = "offset")]
     utc_offset: Option<i32>,
@@ -41,6 +42,7 @@ pub(super) fn sequences(entries: &[SequenceEntry]) -> Result<Sequences, String> 
         let path = format!("sequence[{index}]");
         globset::Glob::new(&entry.r#match)
             .map_err(|error| format!("{path}.match: not a glob: {error}"))?;
+        namespace(&path, entry.namespace.as_deref())?;
         rules.push(entry.rule(&path)?);
     }
     Sequences::new(rules).map_err(|error| format!("sequence: not a glob: {error}"))
@@ -88,6 +90,7 @@ impl SequenceEntry {
             timeout: self.wait_timeout.unwrap_or(WAIT_TIMEOUT),
         };
         Ok(SequenceRule {
+            namespace: self.namespace.clone(),
             pattern: self.r#match.clone(),
             layout: layout.map(Arc::new),
             reserve: self.reserve.map(|block| Reserve { block, acknowledgement }),

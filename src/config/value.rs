@@ -9,6 +9,7 @@ use crate::decision::{
     acknowledgement::{REPLICAS_MAX, WAIT_TIMEOUT_MAX, WAIT_TIMEOUT_MIN},
     denial::DENIAL_CACHE_MAX,
     fallback::OnStoreFailure,
+    globs::NamespaceGlob,
     time::Millis,
 };
 
@@ -26,6 +27,14 @@ pub(super) fn on_store_failure(name: Option<OnStoreFailureName>) -> OnStoreFailu
         None | Some(OnStoreFailureName::Fail) => OnStoreFailure::Fail,
         Some(OnStoreFailureName::Deny) => OnStoreFailure::Deny,
         Some(OnStoreFailureName::Allow) => OnStoreFailure::Allow,
+    }
+}
+
+/// Checks the glob of the namespaces of an entry. The error names the key.
+pub(super) fn namespace(path: &str, glob: Option<&str>) -> Result<(), String> {
+    match NamespaceGlob::new(glob) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("{path}.namespace: not a glob: {error}")),
     }
 }
 

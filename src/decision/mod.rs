@@ -187,6 +187,11 @@ pub type Bin = Vec<Box<dyn Any + Send>>;
 pub trait State: Default + Send + 'static {
     /// The name of the capability, as it appears in keys and listings.
     const CAPABILITY: &'static str;
+    /// Whether a listing shows the names of its partitions.
+    const IS_LISTED: bool = false;
+    /// Whether a partition counts as a name of its namespace. False for histories and indexes, which
+    /// lie beside named partitions.
+    const IS_NAMED: bool = true;
 
     /// Drops expired records that no answer needs. Drops at most `budget` entries, or one step of
     /// the state's own. Returns the number of dropped entries. Large values go to `bin`.

@@ -41,7 +41,11 @@ use tokio::{sync::watch, task::yield_now};
 pub use answered::{Answered, Batch, Source};
 pub use submit::{Stages, Submit};
 
-use crate::decision::{Decision, error::Error, names::Name};
+use crate::decision::{
+    Decision,
+    error::Error,
+    names::{Name, Namespace},
+};
 use embedded::{Embedded, Sharded};
 use hub::Hub;
 use redis::Redis;
@@ -93,6 +97,13 @@ pub struct PartitionCursor {
     pub noted: u64,
     /// The name of the partition.
     pub name: Name,
+}
+
+impl PartitionCursor {
+    /// The same position in this namespace.
+    pub(crate) fn within(self, namespace: &Namespace) -> PartitionCursor {
+        PartitionCursor { name: self.name.within(namespace), ..self }
+    }
 }
 
 impl Engine {
@@ -176,19 +187,21 @@ impl Engine {
         matches!(self, Engine::Redis(_))
     }
 
-    /// Lists partitions of a capability, at most `limit`, after the cursor `after`. On Redis these
+    /// Lists partitions of a capability in a namespace, at most `limit`, after the cursor `after`. On Redis these
     /// are the names in the index (`redis/index.rs`), which keeps an empty partition for some
     /// minutes. On the embedded engine these are the partitions with state.
     pub async fn partitions<S: Sharded>(
         &self,
+        namespace: &Namespace,
         limit: u32,
         after: Option<PartitionCursor>,
         deadline: Instant,
     ) -> Result<PartitionPage, Error> {
+        let after = after.as_ref();
         match self {
-            Engine::Embedded(engine) => Ok(engine.partitions::<S>(limit, after.as_ref()).await),
+            Engine::Embedded(engine) => Ok(engine.partitions::<S>(namespace, limit, after).await),
             Engine::Redis(engine) => {
-                engine.partitions(S::CAPABILITY, limit, after.as_ref(), deadline).await
+                engine.partitions(S::CAPABILITY, namespace, limit, after, deadline).await
             }
         }
     }

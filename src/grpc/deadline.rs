@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use hyper::{HeaderMap, header::HeaderName};
 use tonic::Request;
 
+use super::scope::Scope;
 use crate::decision::time::{Millis, monotonic};
 
 /// Deadline of calls without `grpc-timeout`.
@@ -21,12 +22,13 @@ pub(super) struct Asked {
     timeout: Option<Duration>,
 }
 
-/// Returns the start of a call, its timeout if it has one, and its message. Consumes the request:
-/// a handler that borrows it keeps it, and its headers, as long as the call waits.
-pub(super) fn asked<T>(request: Request<T>) -> (Asked, T) {
-    let (metadata, extensions, message) = request.into_parts();
+/// Returns the start of a call, its timeout if it has one, its scope and its message. Consumes the
+/// request: a handler that borrows it keeps it, and its headers, as long as the call waits.
+pub(super) fn asked<T>(request: Request<T>) -> (Asked, Scope, T) {
+    let (metadata, mut extensions, message) = request.into_parts();
     let begun = extensions.get().copied().unwrap_or_else(Begun::now);
-    (Asked { start: begun.0, timeout: timeout(metadata.as_ref()) }, message)
+    let asked = Asked { start: begun.0, timeout: timeout(metadata.as_ref()) };
+    (asked, Scope::take(&mut extensions), message)
 }
 
 /// The start of a call. In the extensions of a request whose message was not complete at once.
@@ -55,10 +57,10 @@ pub(super) fn timeout(headers: &HeaderMap) -> Option<Duration> {
     parse(headers.get(TIMEOUT)?.as_bytes())
 }
 
-/// Returns the instant by which the engine must have decided the call, and its message.
-pub(super) fn of<T>(request: Request<T>) -> (Instant, T) {
-    let (asked, message) = asked(request);
-    (asked.or_default(Millis(0)), message)
+/// Returns the instant by which the engine must have decided the call, its scope and its message.
+pub(super) fn of<T>(request: Request<T>) -> (Instant, Scope, T) {
+    let (asked, scope, message) = asked(request);
+    (asked.or_default(Millis(0)), scope, message)
 }
 
 impl Asked {

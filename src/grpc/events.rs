@@ -2,11 +2,18 @@
 
 use std::pin::Pin;
 
+use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use tonic::Status;
 
 use super::fields::Fields;
-use crate::engine::feed::{Start, Topic, Watcher};
+use crate::{
+    decision::names::{Name, Namespace},
+    engine::feed::{Start, Topic, Watcher},
+};
+
+/// Ends the namespace in a cursor. Neither namespaces nor cursors contain it.
+const SLASH: u8 = b'/';
 
 /// The response of a watch call.
 pub(super) type Events<M> = Pin<Box<dyn Stream<Item = Result<M, Status>> + Send>>;
@@ -14,6 +21,23 @@ pub(super) type Events<M> = Pin<Box<dyn Stream<Item = Result<M, Status>> + Send>
 /// Converts a watcher to a response stream.
 pub(super) fn of<T: Topic>(watcher: Watcher<T>) -> Events<T::Message> {
     Box::pin(watcher.into_stream().map(|told| told.map_err(Status::from)))
+}
+
+/// Returns a cursor of a topic for callers. It carries the namespace of the topic:
+/// `NAMESPACE/CURSOR`, and `CURSOR` in the default namespace.
+pub(super) fn cursor(topic: &Name, cursor: Bytes) -> Bytes {
+    match Namespace::split(topic.as_bytes()) {
+        ([], _) => cursor,
+        (namespace, _) => [namespace, &[SLASH], &cursor].concat().into(),
+    }
+}
+
+/// Returns the cursor without the namespace of the caller; `None` for another namespace.
+fn own<'c>(namespace: &Namespace, cursor: &'c [u8]) -> Option<&'c [u8]> {
+    if namespace.is_default() {
+        return Some(cursor);
+    }
+    cursor.strip_prefix(namespace.as_str().as_bytes())?.strip_prefix(&[SLASH])
 }
 
 /// Parses the field `after`: missing means the present, "0" the oldest stored event. `cursor`
@@ -26,9 +50,11 @@ pub(super) fn start(
     match after {
         None => Start::Now,
         Some(b"0") => Start::Oldest,
-        Some(text) => cursor(text).map(Start::After).unwrap_or_else(|| {
-            fields.violation("after", "must be 0, or the cursor of an event of this stream");
-            Start::Now
-        }),
+        Some(text) => {
+            own(fields.namespace(), text).and_then(cursor).map(Start::After).unwrap_or_else(|| {
+                fields.violation("after", "must be 0, or the cursor of an event of this stream");
+                Start::Now
+            })
+        }
     }
 }

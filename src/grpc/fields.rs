@@ -9,9 +9,9 @@ use bytes::Bytes;
 use tonic::Status;
 use tonic_types::FieldViolation;
 
-use super::status;
+use super::{scope::Scope, status};
 use crate::decision::{
-    names::{Name, check_text},
+    names::{Name, Namespace, check_text},
     time::{Millis, Timestamp},
     waiters::WAIT_MAX,
 };
@@ -28,14 +28,23 @@ const TIME_MAX: u64 = 4_481_049_600_000_000 - 1;
 /// The violations of a request so far.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
+    /// The scope of the request.
+    scope: Scope,
     /// Prefix of field names: the path of the message that is being parsed.
     path: String,
     violations: Vec<FieldViolation>,
     /// Number of further violations.
     unnamed: usize,
+    /// The first field with a name that the caller may not use.
+    denied: Option<String>,
 }
 
 impl Fields {
+    /// Starts to parse a request of this scope.
+    pub(super) fn new(scope: Scope) -> Fields {
+        Fields { scope, ..Fields::default() }
+    }
+
     /// Adds a violation. Only the first violation of a field is kept.
     pub(super) fn violation(&mut self, field: &str, description: impl Into<String>) {
         if self.violations.len() >= VIOLATIONS_MAX {
@@ -62,9 +71,30 @@ impl Fields {
         parsed
     }
 
+    /// The namespace of the request.
+    pub(super) fn namespace(&self) -> &Namespace {
+        self.scope.namespace()
+    }
+
     /// Parses a required name.
     pub(super) fn name(&mut self, field: &str, value: Bytes) -> Option<Name> {
         Name::parse(value).map_err(|description| self.violation(field, description)).ok()
+    }
+
+    /// Parses the required name of a partition: of a pool, policy, sequence, lock or sku, or of a
+    /// key without a policy. Returns it in the namespace of the request. A name that the caller may
+    /// not use fails the request with PERMISSION_DENIED.
+    pub(super) fn partition(&mut self, field: &str, value: Bytes) -> Option<Name> {
+        let name = self.name(field, value)?;
+        if self.denied.is_none() && !self.scope.permits(&name) {
+            self.denied = Some(format!("{}{field}", self.path));
+        }
+        Some(self.scope.name(name))
+    }
+
+    /// Parses the name of a partition; `None` if it is empty.
+    pub(super) fn optional_partition(&mut self, field: &str, value: Bytes) -> Option<Name> {
+        if value.is_empty() { None } else { self.partition(field, value) }
     }
 
     /// Parses a name; `None` if it is empty.
@@ -150,10 +180,14 @@ impl Fields {
     }
 
     /// Returns `parsed` if there is no violation, otherwise INVALID_ARGUMENT. The fields of
-    /// `parsed` are `Some` whenever there is no violation.
+    /// `parsed` are `Some` whenever there is no violation. Fails with PERMISSION_DENIED if a name
+    /// is not permitted.
     pub(super) fn finish<T>(self, parsed: Option<T>) -> Result<T, Status> {
-        match parsed {
-            Some(parsed) if self.violations.is_empty() => Ok(parsed),
+        match (parsed, self.denied) {
+            (Some(_), Some(field)) if self.violations.is_empty() => {
+                Err(status::name_denied(self.scope.caller(), &field))
+            }
+            (Some(parsed), None) if self.violations.is_empty() => Ok(parsed),
             _ => Err(status::invalid(self.violations, self.unnamed)),
         }
     }
@@ -172,4 +206,53 @@ fn micros(value: &prost_types::Timestamp) -> Option<u64> {
     let seconds = u64::try_from(value.seconds).ok()?;
     let nanos = u64::try_from(value.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
     seconds.checked_mul(1_000_000)?.checked_add(nanos.div_ceil(1000))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tonic::Code;
+
+    use super::*;
+    use crate::decision::globs::Globs;
+
+    fn fields(namespace: &str, names: &[&str]) -> Fields {
+        let names: Vec<String> = names.iter().map(|&glob| glob.into()).collect();
+        let names = Arc::new(Globs::new(names.iter()).unwrap());
+        let namespace = Namespace::parse(namespace.as_bytes()).unwrap();
+        Fields::new(Scope::new("backend", namespace, Some(names)))
+    }
+
+    #[test]
+    fn a_name_is_of_the_namespace_of_its_caller_and_permitted() {
+        let mut acme = fields("acme", &["ar:*"]);
+        let pool = acme.partition("pool", "ar:1".into());
+        let pool = acme.finish(pool).unwrap();
+        assert_eq!(pool.as_bytes(), b"acme\x1ear:1");
+        let mut anybody = Fields::new(Scope::default());
+        let pool = anybody.partition("pool", "ar:1".into());
+        assert_eq!(anybody.finish(pool).unwrap().as_bytes(), b"ar:1");
+    }
+
+    #[test]
+    fn a_name_that_is_not_permitted_is_denied_once_the_request_is_valid() {
+        let denied = |name: &'static str| {
+            let mut fields = fields("", &["ar:*"]);
+            let name = fields.below(format_args!("checks[1]."), |fields| {
+                fields.optional_partition("policy", name.into())
+            });
+            fields.finish(name).unwrap_err()
+        };
+        let (one, other) = (denied("login"), denied("checkout"));
+        assert_eq!(one.code(), Code::PermissionDenied);
+        assert!(one.message().starts_with("checks[1].policy is not among the names"));
+        assert_eq!((one.message(), one.details()), (other.message(), other.details()));
+        assert_eq!(denied("\n").code(), Code::InvalidArgument);
+
+        let mut fields = fields("", &["ar:*"]);
+        let name = fields.partition("pool", "other".into());
+        fields.violation("capacity", "must be 0 to 3");
+        assert_eq!(fields.finish(name).unwrap_err().code(), Code::InvalidArgument);
+    }
 }

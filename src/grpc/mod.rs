@@ -21,6 +21,7 @@ mod page_token;
 mod protocol;
 mod rate;
 mod routes;
+pub(crate) mod scope;
 mod sequence;
 mod status;
 mod stock;

@@ -1,4 +1,5 @@
-//! Page tokens: encoded cursors of listings, opaque to callers.
+//! Page tokens: encoded cursors of listings, opaque to callers. A token carries the namespace of its
+//! listing, and is valid in no other.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
@@ -7,7 +8,7 @@ use super::fields::Fields;
 use crate::{
     admission::{LeaseCursor, TaskCursor},
     decision::{
-        names::{Name, SEPARATOR},
+        names::{Name, Namespace, SEPARATOR},
         time::Timestamp,
     },
     engine::PartitionCursor,
@@ -23,9 +24,10 @@ pub(super) trait Cursor: Sized {
 }
 
 /// Returns the token of the page after `cursor`; empty if there is no further page.
-pub(super) fn encode(cursor: Option<&impl Cursor>) -> Bytes {
+pub(super) fn encode(namespace: &Namespace, cursor: Option<&impl Cursor>) -> Bytes {
     let Some((number, bytes)) = cursor.map(Cursor::parts) else { return Bytes::new() };
-    let text = [number.to_string().as_bytes(), &[SEPARATOR], bytes].concat();
+    let number = number.to_string();
+    let text = [namespace.prefix(), number.as_bytes(), &[SEPARATOR], bytes].concat();
     URL_SAFE_NO_PAD.encode(text).into()
 }
 
@@ -34,7 +36,10 @@ pub(super) fn decode<C: Cursor>(fields: &mut Fields, token: &[u8]) -> Option<C> 
     if token.is_empty() {
         return None;
     }
+    let namespace = fields.namespace();
     let cursor = URL_SAFE_NO_PAD.decode(token).ok().and_then(|text| {
+        // In the default namespace, a namespace in the token fails as part of the number.
+        let text = text.strip_prefix(namespace.prefix())?;
         let end = text.iter().position(|byte| *byte == SEPARATOR)?;
         let number = std::str::from_utf8(&text[..end]).ok()?.parse().ok()?;
         C::of(number, &text[end + 1..])
@@ -81,7 +86,7 @@ impl Cursor for BanCursor {
 
 impl Cursor for PartitionCursor {
     fn parts(&self) -> (u64, &[u8]) {
-        (self.noted, self.name.as_bytes())
+        (self.noted, self.name.local())
     }
 
     fn of(number: u64, bytes: &[u8]) -> Option<PartitionCursor> {

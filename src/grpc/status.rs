@@ -191,6 +191,17 @@ fn refused(message: &str, reason: &str) -> Status {
     Status::with_error_details(Code::ResourceExhausted, message, details)
 }
 
+/// PERMISSION_DENIED: a field has a name that the caller may not use, whether or not it exists.
+pub(super) fn name_denied(caller: &str, field: &str) -> Status {
+    let message = format!(
+        "{field} is not among the names that caller `{caller}` may use; see `names` of its \
+         [[caller]] entry; nothing was executed"
+    );
+    let metadata = HashMap::from([("field".to_owned(), field.to_owned())]);
+    let details = ErrorDetails::with_error_info("NAME_NOT_PERMITTED", DOMAIN, metadata);
+    Status::with_error_details(Code::PermissionDenied, message, details)
+}
+
 /// NOT_FOUND: no policy of this name is configured.
 pub(super) fn no_policy(policy: &Name) -> Status {
     let message = format!("no policy `{policy}`; ListPolicies lists the configured policies");

@@ -60,6 +60,7 @@ impl BanIndex {
 
 impl State for BanIndex {
     const CAPABILITY: &'static str = "bans";
+    const IS_NAMED: bool = false;
 
     fn sweep(&mut self, now: Timestamp, budget: usize, _: &mut Bin) -> usize {
         self.trim(now, usize::MAX, budget)

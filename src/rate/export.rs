@@ -17,7 +17,7 @@ use crate::decision::{
     Call, Cost, Reply,
     error::Error,
     export::{Entry, Export, Exported, Page, Parts, Source, unknown_letter},
-    names::{Name, SEPARATOR},
+    names::{Name, Namespace, SEPARATOR},
     persistence::{Unreadable, decode, split_part, unknown_part},
     script::{self, Script},
     time::{Millis, Timestamp},
@@ -50,7 +50,7 @@ impl Exported for Meter {
         };
         // With a policy the rate key is in the part, without one in the tag.
         let (key, request) = match rest.iter().position(|byte| *byte == SEPARATOR) {
-            _ if tag.first() == Some(&SEPARATOR) => (None, rest),
+            _ if Namespace::split(tag).1.first() == Some(&SEPARATOR) => (None, rest),
             Some(at) => (Some(&rest[..at]), &rest[at + 1..]),
             None => (Some(rest), &[][..]),
         };
@@ -178,8 +178,9 @@ impl NoteBan {
         value: &[u8],
     ) -> Result<Option<NoteBan>, Unreadable> {
         let (BANNED, key) = split_part(part) else { return unknown_part(part) };
-        let parse = |name: &[u8]| Name::parse(Bytes::copy_from_slice(name)).ok();
-        let (Some(policy), Some(key)) = (parse(policy), parse(key)) else { return Ok(None) };
+        let policy = Name::stored(Bytes::copy_from_slice(policy));
+        let key = Name::parse(Bytes::copy_from_slice(key));
+        let (Ok(policy), Ok(key)) = (policy, key) else { return Ok(None) };
         let name = MeterName::new(Some(&policy), &key);
         Ok(Some(NoteBan { name, until: decode(value)? }))
     }

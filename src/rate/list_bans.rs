@@ -6,7 +6,7 @@ use super::{BanIndex, unknown_status};
 use crate::decision::{
     Call, Cost, Decision, Delivery, OK, Paged, Reply,
     error::Error,
-    names::Name,
+    names::{Name, Namespace},
     script::{self, Script},
     stages,
     time::Timestamp,
@@ -19,6 +19,8 @@ use crate::decision::{
 pub struct ListBans {
     /// The policy; `None` for the rules that come with calls.
     pub policy: Option<Name>,
+    /// The namespace, for a listing without a policy.
+    pub namespace: Namespace,
     /// The maximum number of keys of the page.
     pub limit: u32,
     /// The last key of the previous page.
@@ -51,7 +53,7 @@ impl Decision for ListBans {
     const SCRIPT: &'static Script = &script::rate::LIST_BANS;
 
     fn partition(&self) -> &[u8] {
-        self.policy.as_ref().map_or(&[], Name::as_bytes)
+        self.policy.as_ref().map_or(self.namespace.prefix(), Name::as_bytes)
     }
 
     fn delivery(&self) -> Delivery {

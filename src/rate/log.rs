@@ -32,6 +32,7 @@ impl Log {
 
 impl State for Log {
     const CAPABILITY: &'static str = "rate";
+    const IS_NAMED: bool = false;
 
     fn sweep(&mut self, now: Timestamp, _: usize, bin: &mut Bin) -> usize {
         let lapsed = self.history.take_if(|history| history.has_lapsed(now));

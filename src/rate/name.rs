@@ -2,7 +2,7 @@
 
 use crate::decision::{
     Call,
-    names::{Name, SEPARATOR},
+    names::{Name, Namespace, SEPARATOR},
 };
 
 /// The number of shards of a policy. Each shard has its own hash slot and event history.
@@ -17,21 +17,26 @@ const SHARD_BYTES: usize = 3;
 /// that come with calls have no events; each of their keys has its own slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MeterName {
-    /// The length of the policy's name; 0 for rules that come with calls.
+    /// The length of the policy's name with its namespace; 0 for rules that come with calls.
     policy: usize,
-    /// `POLICY/NN`, the separator, `KEY`. Without a policy, nothing precedes the separator. Names
-    /// contain no separator, so no two pairs are equal.
+    /// The length of what precedes the separator.
+    head: usize,
+    /// `POLICY/NN`, the separator, `KEY`. Without a policy, only the prefix of the namespace
+    /// precedes the separator. Names contain no separator, and a shard ends with a digit, so no two
+    /// pairs are equal.
     joined: Box<[u8]>,
 }
 
 impl MeterName {
-    /// The name of a key under a policy, or under the rules that come with calls.
+    /// The name of a key under a policy, or under the rules that come with calls. The namespace is
+    /// that of the policy, otherwise that of the key.
     pub fn new(policy: Option<&Name>, key: &Name) -> MeterName {
-        let shard = policy.map(|policy| shard_tag(policy, shard(key.as_bytes())));
-        let joined = [shard.as_deref().unwrap_or_default(), &[SEPARATOR], key.as_bytes()].concat();
+        let shard = policy.map(|policy| shard_tag(policy, shard(key.local())));
+        let head = shard.as_deref().unwrap_or(key.prefix());
         MeterName {
             policy: policy.map_or(0, |policy| policy.as_bytes().len()),
-            joined: joined.into(),
+            head: head.len(),
+            joined: [head, &[SEPARATOR], key.local()].concat().into(),
         }
     }
 
@@ -40,27 +45,31 @@ impl MeterName {
         &self.joined
     }
 
-    /// Splits a partition into policy and key. The policy is `None` for rules that come with calls.
+    /// Splits a partition into policy and key. The policy has its namespace. It is `None` for rules
+    /// that come with calls.
     pub(crate) fn split(partition: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
         let at = partition.iter().position(|byte| *byte == SEPARATOR)?;
-        let policy = partition[..at].len().checked_sub(SHARD_BYTES).map(|end| &partition[..end]);
-        Some((policy, &partition[at + 1..]))
+        let (head, key) = (&partition[..at], &partition[at + 1..]);
+        let is_bare = Namespace::split(head).1.is_empty();
+        let policy = head.len().checked_sub(SHARD_BYTES).filter(|_| !is_bare);
+        Some((policy.map(|end| &head[..end]), key))
     }
 
     /// The hash tag: the shard, or the partition without a policy.
     pub fn tag(&self) -> &[u8] {
-        if self.has_events() { &self.joined[..self.policy + SHARD_BYTES] } else { &self.joined }
+        if self.has_events() { &self.joined[..self.head] } else { &self.joined }
     }
 
-    /// The policy; empty for rules that come with calls.
-    pub fn policy(&self) -> &[u8] {
-        &self.joined[..self.policy]
+    /// The partition of its ban index: the policy, or the prefix of the namespace for rules that
+    /// come with calls.
+    pub fn index(&self) -> &[u8] {
+        let end = if self.has_events() { self.policy } else { self.head };
+        &self.joined[..end]
     }
 
-    /// The key.
+    /// The key, as callers see it.
     pub fn key(&self) -> &[u8] {
-        let shard = if self.has_events() { SHARD_BYTES } else { 0 };
-        &self.joined[self.policy + shard + 1..]
+        &self.joined[self.head + 1..]
     }
 
     /// Whether changes of this key produce events.
@@ -150,13 +159,21 @@ mod tests {
     #[test]
     fn parts_are_found_again_and_no_two_pairs_meet() {
         let names = ["p", "p/05", "p/05/05", "/", "a b", "%", "}"];
-        let policies = names.iter().map(|policy| Some(name(policy))).chain([None]);
+        let namespaces = ["", "p", "a"].map(|text| Namespace::parse(text.as_bytes()).expect(text));
         let mut seen = std::collections::HashMap::new();
-        for policy in policies {
-            for key in names.map(name) {
+        let pairs = namespaces.iter().flat_map(|namespace| {
+            let policies = names.iter().map(|policy| Some(name(policy).within(namespace)));
+            policies.chain([None]).map(move |policy| (namespace, policy))
+        });
+        for (namespace, policy) in pairs {
+            for key in names.map(|key| name(key).within(namespace)) {
                 let meter = MeterName::new(policy.as_ref(), &key);
-                assert_eq!(meter.key(), key.as_bytes());
-                assert_eq!(meter.policy(), policy.as_ref().map_or(&[][..], Name::as_bytes));
+                assert_eq!(meter.key(), key.local());
+                let index = policy.as_ref().map_or(namespace.prefix(), Name::as_bytes);
+                assert_eq!(meter.index(), index);
+                let split = (policy.as_ref().map(Name::as_bytes), key.local());
+                assert_eq!(MeterName::split(meter.as_bytes()), Some(split));
+                assert!(meter.as_bytes().starts_with(namespace.prefix()));
                 let mut call = Call::new("t", "rate", meter.tag());
                 meter.push_key(&mut call, b"usage");
                 meter.push_replay_key(&mut call, b"r");

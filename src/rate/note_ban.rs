@@ -29,7 +29,7 @@ impl Decision for NoteBan {
     const SCRIPT: &'static Script = &script::rate::NOTE_BAN;
 
     fn partition(&self) -> &[u8] {
-        self.name.policy()
+        self.name.index()
     }
 
     fn delivery(&self) -> Delivery {

@@ -3,13 +3,18 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::Rule;
-use crate::decision::{globs::Globs, names::Name};
+use crate::decision::{
+    globs::{Globs, NamespaceGlob},
+    names::{Name, Namespace},
+};
 
 /// A policy: a named rule of the configuration, with other rules for some keys.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    /// The name of the policy.
+    /// The name of the policy, without a namespace.
     pub name: Name,
+    /// The glob of the namespaces that have the policy; `None` for the default namespace only.
+    pub namespace: Option<String>,
     /// The rule for keys without an override.
     pub rule: Arc<Rule>,
     /// The overrides. The first one that matches a key applies.
@@ -25,34 +30,53 @@ pub struct Override {
     pub rule: Arc<Rule>,
 }
 
-/// All policies, by name.
+/// All policies, by name. Of several with one name, the first one that matches the namespace applies.
 #[derive(Debug, Clone, Default)]
-pub struct Policies(BTreeMap<Box<[u8]>, (Policy, Globs)>);
+pub struct Policies(BTreeMap<Box<[u8]>, Vec<Entry>>);
+
+#[derive(Debug, Clone)]
+struct Entry {
+    policy: Policy,
+    namespace: NamespaceGlob,
+    /// The globs of the overrides.
+    overrides: Globs,
+}
 
 impl Policies {
     /// Creates the set of policies. Fails if a glob is invalid.
     pub fn new(policies: Vec<Policy>) -> Result<Policies, globset::Error> {
-        let mut by_name = BTreeMap::new();
+        let mut by_name = BTreeMap::<Box<[u8]>, Vec<Entry>>::new();
         for policy in policies {
-            let patterns = Globs::new(policy.overrides.iter().map(|one| &one.pattern))?;
-            by_name.insert(policy.name.as_bytes().into(), (policy, patterns));
+            let namespace = NamespaceGlob::new(policy.namespace.as_deref())?;
+            let overrides = Globs::new(policy.overrides.iter().map(|one| &one.pattern))?;
+            let entries = by_name.entry(policy.name.local().into()).or_default();
+            entries.push(Entry { policy, namespace, overrides });
         }
         Ok(Policies(by_name))
     }
 
     /// The rule of a policy for a key; `None` if the policy does not exist.
     pub fn rule(&self, policy: &Name, key: &Name) -> Option<&Arc<Rule>> {
-        let (policy, patterns) = self.0.get(policy.as_bytes())?;
-        Some(patterns.first(key).map_or(&policy.rule, |index| &policy.overrides[index].rule))
+        let Entry { policy, overrides, .. } = self.entry(policy)?;
+        Some(overrides.first(key).map_or(&policy.rule, |index| &policy.overrides[index].rule))
+    }
+
+    fn entry(&self, policy: &Name) -> Option<&Entry> {
+        let prefix = policy.prefix();
+        self.0.get(policy.local())?.iter().find(|entry| entry.namespace.matches(prefix))
     }
 
     /// Whether the policy exists.
     pub fn contains(&self, policy: &Name) -> bool {
-        self.0.contains_key(policy.as_bytes())
+        self.entry(policy).is_some()
     }
 
-    /// All policies in order of name.
-    pub fn iter(&self) -> impl Iterator<Item = &Policy> {
-        self.0.values().map(|(policy, _)| policy)
+    /// The policies of a namespace, in order of name.
+    pub fn of(&self, namespace: &Namespace) -> impl Iterator<Item = &Policy> {
+        self.0.values().filter_map(|entries| {
+            let mut entries = entries.iter();
+            let entry = entries.find(|entry| entry.namespace.matches(namespace.prefix()));
+            entry.map(|entry| &entry.policy)
+        })
     }
 }

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use super::Layout;
-use crate::decision::{acknowledgement::Acknowledgement, globs::Globs, names::Name};
+use crate::decision::{acknowledgement::Acknowledgement, globs::ScopedGlobs, names::Name};
 
 /// The configuration of the sequences whose name matches a glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SequenceRule {
+    /// The glob of the namespaces of the sequences; `None` for the default namespace only.
+    pub namespace: Option<String>,
     /// The glob.
     pub pattern: String,
     /// The layout of the values; `None` for values only.
@@ -29,7 +31,7 @@ pub struct Reserve {
 /// The configuration of all sequences.
 #[derive(Debug, Clone, Default)]
 pub struct Sequences {
-    patterns: Globs,
+    patterns: ScopedGlobs,
     rules: Vec<SequenceRule>,
 }
 
@@ -37,7 +39,8 @@ impl Sequences {
     /// Creates the set of rules. The first one that matches a name applies. Fails if a glob is
     /// invalid.
     pub fn new(rules: Vec<SequenceRule>) -> Result<Sequences, globset::Error> {
-        let patterns = Globs::new(rules.iter().map(|rule| &rule.pattern))?;
+        let globs = rules.iter().map(|rule| (rule.namespace.as_deref(), &rule.pattern));
+        let patterns = ScopedGlobs::new(globs)?;
         Ok(Sequences { patterns, rules })
     }
 

@@ -225,7 +225,11 @@ impl Time {
         let mut keys = nodes.keys(&format!("{prefix}:{{*")).await;
         keys.iter_mut().for_each(|key| *key = key.split_off(prefix.len() + 1));
         // Keys that only the sweeper writes are left out.
-        keys.retain(|key| !key.ends_with("}:sweeper") && key != "{index:admission}:ends");
+        let is_sweepers = |key: &str| {
+            key.ends_with("}:sweeper")
+                || ["{index:admission}:ends", "{namespaces:admission}:ends"].contains(&key)
+        };
+        keys.retain(|key| !is_sweepers(key));
         keys.sort();
         keys
     }

@@ -233,6 +233,7 @@ impl Pool {
 
 impl State for Pool {
     const CAPABILITY: &'static str = "admission";
+    const IS_LISTED: bool = true;
 
     fn sweep(&mut self, now: Timestamp, budget: usize, bin: &mut Bin) -> usize {
         self.lapse(now);

@@ -9,6 +9,7 @@ use std::iter::from_fn;
 use serde::Serialize;
 
 use super::{Recorded, encode};
+use crate::decision::names::Namespace;
 
 /// Buffer size that a shard retains between decisions, in bytes. Small, because there are about a
 /// thousand shards.
@@ -128,18 +129,28 @@ impl Row {
 /// Collects the changes of decisions into a write batch.
 #[derive(Debug, Default)]
 pub struct Changes {
+    /// The kind of state, the length of the partition, and the partition.
     partition: Vec<u8>,
+    /// What the partitions begin with: the namespace of an imported line.
+    prefix: Vec<u8>,
     row: Row,
 }
 
 impl Changes {
+    /// Puts the partitions of the following changes into this namespace. For lines of an export,
+    /// which name partitions without their namespace.
+    pub(crate) fn within(&mut self, namespace: &Namespace) {
+        self.prefix = namespace.prefix().to_vec();
+    }
+
     /// Sets the partition of the following changes.
     pub fn of<S: Recorded>(&mut self, partition: &[u8]) {
         self.partition.clear();
-        // A partition has at most two names and a few bytes.
-        let length = u16::try_from(partition.len()).unwrap_or(u16::MAX);
+        // A partition has at most two names, a namespace and a few bytes.
+        let length = u16::try_from(self.prefix.len() + partition.len()).unwrap_or(u16::MAX);
         self.partition.push(S::KIND);
         self.partition.extend_from_slice(&length.to_be_bytes());
+        self.partition.extend_from_slice(&self.prefix);
         self.partition.extend_from_slice(partition);
     }
 

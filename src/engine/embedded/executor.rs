@@ -86,6 +86,7 @@ impl Embedded {
                     return (Err(memory_full()), notes.ticket);
                 } else {
                     table.add(decision.partition().into(), state);
+                    self.namespaces.add::<D::State>(decision.partition());
                 }
                 decided
             }

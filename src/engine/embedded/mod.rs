@@ -7,6 +7,7 @@
 //! - `tables`: the state of a shard
 //! - `executor`: runs decisions; `journal`, `store`: the queue of their changes and its file
 //! - `open`, `load`: read the data directory at start
+//! - `listing`, `namespaces`: list partitions
 //! - `sweep`: drops expired entries; `ceiling`: refuses new names above `memory_max`
 //! - `export`: the data directory for exports and imports
 //!
@@ -24,14 +25,16 @@ mod ceiling;
 mod executor;
 mod export;
 mod journal;
+mod listing;
 mod load;
+mod namespaces;
 mod open;
 mod store;
 mod sweep;
 mod tables;
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::VecDeque,
     fmt,
     hash::{DefaultHasher, Hash, Hasher},
     hint::spin_loop,
@@ -48,7 +51,7 @@ pub use journal::{Durability, Writer};
 pub use store::{Disk, OpenError};
 pub use tables::{Sharded, Table, Tables};
 
-use super::{PartitionCursor, PartitionPage, hub::Hub};
+use super::hub::Hub;
 use crate::decision::{
     budget::{self, CallerLimits, Limit},
     error::Error,
@@ -56,6 +59,7 @@ use crate::decision::{
     time::{Clock, Timestamp},
 };
 use journal::Journal;
+use namespaces::Namespaces;
 
 /// The number of shards. With a million partitions, one shard is swept in a fraction of a
 /// millisecond.
@@ -71,6 +75,8 @@ pub struct Embedded {
     shards: Vec<Mutex<Tables>>,
     /// The registry of waiting calls and watchers.
     hub: Arc<Hub>,
+    /// The partitions of the namespaces other than the default one.
+    namespaces: Namespaces,
     /// Persists changes; `None` without a data directory.
     journal: Option<Journal>,
     /// The limit on memory; `None` if there is none.
@@ -104,7 +110,9 @@ impl Embedded {
         };
         let hasher = RandomState::with_seeds(seed(0), seed(1), seed(2), seed(3));
         let token_floor = Timestamp(0);
-        Embedded { clock, hasher, shards, hub, journal: None, ceiling: None, token_floor }
+        let namespaces = Namespaces::default();
+        let (journal, ceiling) = (None, None);
+        Embedded { clock, hasher, shards, hub, namespaces, journal, ceiling, token_floor }
     }
 
     /// Sets the limit on memory, if any.
@@ -175,7 +183,7 @@ impl Embedded {
         self.each_part::<S>(shard, |table, part| {
             has_any |= !table.is_empty();
             let of_part = table.part(part).filter(|(_, state)| state.has_ended(now));
-            let names = of_part.map(|(name, _)| Name::parse(Bytes::copy_from_slice(name)));
+            let names = of_part.map(|(name, _)| Name::stored(Bytes::copy_from_slice(name)));
             ended.extend(names.filter_map(Result::ok));
         });
         has_any
@@ -206,40 +214,6 @@ impl Embedded {
 
     pub(super) fn hub(&self) -> &Arc<Hub> {
         &self.hub
-    }
-
-    /// Lists names in byte order, at most `limit`, after the cursor. Looks at every partition, so
-    /// it yields to calls after each shard.
-    pub(super) async fn partitions<S: Sharded>(
-        &self,
-        limit: u32,
-        after: Option<&PartitionCursor>,
-    ) -> PartitionPage {
-        let limit = limit as usize;
-        let after = after.map_or(&[][..], |cursor| cursor.name.as_bytes());
-        // The smallest names of all shards, one more than `limit`.
-        let mut least: BTreeSet<Box<[u8]>> = BTreeSet::new();
-        for shard in 0..SHARDS {
-            self.each_part::<S>(shard, |table, part| {
-                for (name, _) in table.part(part) {
-                    if **name > *after && (least.len() <= limit || least.last() > Some(name)) {
-                        least.insert(name.clone());
-                        if least.len() > limit + 1 {
-                            least.pop_last();
-                        }
-                    }
-                }
-            });
-            // Calls go first.
-            tokio::task::yield_now().await;
-        }
-        let least = least.into_iter();
-        let mut names: Vec<Name> =
-            least.filter_map(|name| Name::parse(Bytes::from(name)).ok()).collect();
-        let more = names.len() > limit;
-        names.truncate(limit);
-        let last = names.last().filter(|_| more).cloned();
-        PartitionPage { names, next: last.map(|name| PartitionCursor { noted: 0, name }) }
     }
 }
 

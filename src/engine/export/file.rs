@@ -77,7 +77,9 @@ impl<W: Write> Writer<W> {
 
     /// Writes the last line and flushes. Without it every import refuses the file.
     pub(crate) fn end(mut self) -> io::Result<(W, Counts)> {
-        write_line(&mut self.to, &Line::End(self.counts.clone()))?;
+        let mut value = serde_json::to_value(Line::end(self.counts.clone()))?;
+        strip(&mut value);
+        write_line(&mut self.to, &value)?;
         self.to.flush()?;
         Ok((self.to, self.counts))
     }
@@ -176,8 +178,8 @@ impl<R: BufRead> Reader<R> {
             wrong(format!("column {column}: {text}"))
         })?;
         line.check().map_err(wrong)?;
-        if let Line::End(counts) = line {
-            self.finish(&counts)?;
+        if let Some(counts) = line.counts() {
+            self.finish(counts)?;
             return Ok(None);
         }
         self.counts.add(line.kind());

@@ -6,7 +6,8 @@ use super::counts::Counts;
 use crate::{
     admission::{Pool, PoolLine, TaskLine},
     decision::{
-        export::{Checked, EntryLine},
+        export::{Checked, EntryLine, Text},
+        names::Namespace,
         persistence::{Changes, Recorded, Unreadable, split_part, unknown_part},
     },
     lock::{Lock, LockLine},
@@ -17,10 +18,10 @@ use crate::{
 
 macro_rules! lines {
     ($($name:ident($line:ty) = $kind:literal),* $(,)?) => {
-        /// A line of an export, except the first.
+        /// The contents of a line. Names are those that callers see, without their namespace.
         #[derive(Debug, Serialize, Deserialize)]
         #[serde(tag = "kind")]
-        pub(crate) enum Line {
+        pub(crate) enum Contents {
             $(
                 #[serde(rename = $kind)]
                 $name($line),
@@ -30,36 +31,32 @@ macro_rules! lines {
             End(Counts),
         }
 
-        impl Line {
-            /// The `kind` field of the line, which is also its key in [`Counts`].
-            pub(crate) fn kind(&self) -> &'static str {
+        impl Contents {
+            fn kind(&self) -> &'static str {
                 match self {
-                    $(Line::$name(_) => $kind,)*
-                    Line::End(_) => "end",
+                    $(Contents::$name(_) => $kind,)*
+                    Contents::End(_) => "end",
                 }
             }
 
-            /// Returns when the entry expires, µs. `None` for an entry that never expires.
-            pub(crate) fn forget(&self) -> Option<u64> {
+            fn forget(&self) -> Option<u64> {
                 match self {
-                    $(Line::$name(line) => line.forget(),)*
-                    Line::End(_) => None,
+                    $(Contents::$name(line) => line.forget(),)*
+                    Contents::End(_) => None,
                 }
             }
 
-            /// Refuses values that no engine can have stored. The error names the field.
-            pub(crate) fn check(&self) -> Result<(), String> {
+            fn check(&self) -> Result<(), String> {
                 match self {
-                    $(Line::$name(line) => Checked::line(line),)*
-                    Line::End(_) => Ok(()),
+                    $(Contents::$name(line) => Checked::line(line),)*
+                    Contents::End(_) => Ok(()),
                 }
             }
 
-            /// Appends the entries of the line to a write batch.
-            pub(in super::super) fn record(&self, to: &mut Changes) -> Result<(), &'static str> {
+            fn record(&self, to: &mut Changes) -> Result<(), &'static str> {
                 match self {
-                    $(Line::$name(line) => line.record(to),)*
-                    Line::End(_) => Ok(()),
+                    $(Contents::$name(line) => line.record(to),)*
+                    Contents::End(_) => Ok(()),
                 }
             }
         }
@@ -81,10 +78,51 @@ lines! {
     StockReplay(RestockLine) = "stock_replay",
 }
 
+impl Contents {
+    /// The contents of the line of a stored entry. `of` is its partition without the namespace.
+    fn of(kind: u8, of: &[u8], part: &[u8], value: &[u8]) -> Result<Option<Contents>, Unreadable> {
+        let (letter, name) = split_part(part);
+        Ok(Some(match (kind, letter) {
+            (Pool::KIND, 0) => Contents::Pool(PoolLine::of(of, value)?),
+            (Pool::KIND, b't') => Contents::Task(TaskLine::of(of, name, value)?),
+            (Meter::KIND, 0) => Contents::Rate(RateLine::of(of, value)?),
+            (Meter::KIND, b'r') => Contents::RateReplay(AnswerLine::of(of, name, value)?),
+            (Counter::KIND, 0) => return Ok(SequenceLine::of(of, value)?.map(Contents::Sequence)),
+            (Counter::KIND, b'r') => Contents::SequenceReplay(RangeLine::of(of, name, value)?),
+            (Lock::KIND, 0) => Contents::Lock(LockLine::of(of, value)?),
+            (Sku::KIND, 0) => Contents::Stock(StockLine::of(of, value)?),
+            (Sku::KIND, b'h') => Contents::Hold(HoldLine::of(of, name, value)?),
+            (Sku::KIND, b'b') => Contents::Buyer(BuyerLine::of(of, name, value)?),
+            (Sku::KIND, b'o') => Contents::Order(OrderLine::of(of, name, value)?),
+            (Sku::KIND, b'r') => Contents::StockReplay(RestockLine::of(of, name, value)?),
+            (Pool::KIND | Log::KIND | BanIndex::KIND, _) => return Ok(None),
+            (Meter::KIND | Counter::KIND | Lock::KIND | Sku::KIND, _) => return unknown_part(part),
+            _ => return Err(Unreadable(format!("unknown kind {kind}: a newer tollgate wrote it"))),
+        }))
+    }
+}
+
+/// A line of an export, except the first.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Line {
+    #[serde(flatten)]
+    contents: Contents,
+    /// The namespace of the names in the line; unset for the default one.
+    namespace: Option<Text>,
+}
+
 impl Line {
-    /// Whether the entry has expired at `now`, µs.
-    pub(crate) fn has_lapsed(&self, now: u64) -> bool {
-        self.forget().is_some_and(|forget| forget <= now)
+    /// The last line.
+    pub(crate) fn end(counts: Counts) -> Line {
+        Line { contents: Contents::End(counts), namespace: None }
+    }
+
+    /// The counts of the last line; `None` for any other line.
+    pub(crate) fn counts(&self) -> Option<&Counts> {
+        match &self.contents {
+            Contents::End(counts) => Some(counts),
+            _ => None,
+        }
     }
 
     /// The line of a stored entry; `None` for entries that are not exported: histories start anew,
@@ -95,23 +133,41 @@ impl Line {
         part: &[u8],
         value: &[u8],
     ) -> Result<Option<Line>, Unreadable> {
-        let (letter, name) = split_part(part);
-        Ok(Some(match (kind, letter) {
-            (Pool::KIND, 0) => Line::Pool(PoolLine::of(of, value)?),
-            (Pool::KIND, b't') => Line::Task(TaskLine::of(of, name, value)?),
-            (Meter::KIND, 0) => Line::Rate(RateLine::of(of, value)?),
-            (Meter::KIND, b'r') => Line::RateReplay(AnswerLine::of(of, name, value)?),
-            (Counter::KIND, 0) => return Ok(SequenceLine::of(of, value)?.map(Line::Sequence)),
-            (Counter::KIND, b'r') => Line::SequenceReplay(RangeLine::of(of, name, value)?),
-            (Lock::KIND, 0) => Line::Lock(LockLine::of(of, value)?),
-            (Sku::KIND, 0) => Line::Stock(StockLine::of(of, value)?),
-            (Sku::KIND, b'h') => Line::Hold(HoldLine::of(of, name, value)?),
-            (Sku::KIND, b'b') => Line::Buyer(BuyerLine::of(of, name, value)?),
-            (Sku::KIND, b'o') => Line::Order(OrderLine::of(of, name, value)?),
-            (Sku::KIND, b'r') => Line::StockReplay(RestockLine::of(of, name, value)?),
-            (Pool::KIND | Log::KIND | BanIndex::KIND, _) => return Ok(None),
-            (Meter::KIND | Counter::KIND | Lock::KIND | Sku::KIND, _) => return unknown_part(part),
-            _ => return Err(Unreadable(format!("unknown kind {kind}: a newer tollgate wrote it"))),
-        }))
+        let (namespace, of) = Namespace::split(of);
+        let namespace = (!namespace.is_empty()).then(|| Text::new(namespace));
+        let contents = Contents::of(kind, of, part, value)?;
+        Ok(contents.map(|contents| Line { contents, namespace }))
+    }
+
+    /// The `kind` field of the line, which is also its key in [`Counts`].
+    pub(crate) fn kind(&self) -> &'static str {
+        self.contents.kind()
+    }
+
+    /// Whether the entry has expired at `now`, µs.
+    pub(crate) fn has_lapsed(&self, now: u64) -> bool {
+        self.forget().is_some_and(|forget| forget <= now)
+    }
+
+    /// Returns when the entry expires, µs. `None` for an entry that never expires.
+    pub(crate) fn forget(&self) -> Option<u64> {
+        self.contents.forget()
+    }
+
+    /// Refuses values that no engine can have stored. The error names the field.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.namespace().map_err(|why| format!("namespace {why}"))?;
+        self.contents.check()
+    }
+
+    fn namespace(&self) -> Result<Namespace, &'static str> {
+        let namespace = self.namespace.as_ref().map_or(&[][..], |namespace| &namespace.0);
+        Namespace::parse(namespace)
+    }
+
+    /// Appends the entries of the line to a write batch.
+    pub(in super::super) fn record(&self, to: &mut Changes) -> Result<(), &'static str> {
+        to.within(&self.namespace()?);
+        self.contents.record(to)
     }
 }

@@ -79,7 +79,7 @@ pub trait Topic: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
     fn time(event: &Self::Event) -> Timestamp;
     /// Creates the message for an event, or for a gap (`None`). `seen` is the cursor after it: the
     /// number of the last event of each history.
-    fn told(event: Option<Self::Event>, seen: &[u64]) -> Self::Message;
+    fn told(&self, event: Option<Self::Event>, seen: &[u64]) -> Self::Message;
 }
 
 /// The position at which a watcher starts.

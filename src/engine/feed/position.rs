@@ -108,19 +108,19 @@ impl Position {
     ) -> Result<Batch<T::Message>, Error> {
         let seen = |history: usize| self.seen.get(history).copied();
         let pages = ask(engine, topic, seen, most.div_ceil(T::HISTORIES), deadline).await?;
-        let gap = self.pass_gaps::<T>(&pages);
+        let gap = self.pass_gaps(topic, &pages);
         self.is_new = false;
         let has_more = pages.iter().any(has_more);
         let entries = in_order::<T>(pages).into_iter().map(|(history, number, event)| {
             let entry = Entry { history, number, resets: false, told: None };
             self.step(&entry);
-            Entry { told: Some(T::told(Some(event), &self.seen)), ..entry }
+            Entry { told: Some(topic.told(Some(event), &self.seen)), ..entry }
         });
         Ok(Batch { gap, entries: entries.collect(), has_more })
     }
 
     /// Moves to the positions where the histories continue.
-    fn pass_gaps<T: Topic>(&mut self, pages: &Pages<T>) -> Option<Gap<T::Message>> {
+    fn pass_gaps<T: Topic>(&mut self, topic: &T, pages: &Pages<T>) -> Option<Gap<T::Message>> {
         let (mut resets, mut may_be_lapse) = (Vec::new(), true);
         // Each history is checked alone: one may have lost events while the others are complete.
         for (history, page) in pages.iter().enumerate() {
@@ -137,7 +137,7 @@ impl Position {
                 may_be_lapse &= page.last == 0;
             }
         }
-        let told = || T::told(None, &self.seen);
+        let told = || topic.told(None, &self.seen);
         (!resets.is_empty()).then(|| Gap { told: told(), resets, may_be_lapse })
     }
 }

@@ -5,6 +5,10 @@
 //! another hash slot than the partitions, so it cannot be written in the atomic step of a decision.
 //! It decides nothing.
 //!
+//! Names of the default namespace have an index of their own; those of all other namespaces share
+//! one ([`IndexOf`]). The shared index has a further zset for each namespace, `partitions:NAMESPACE`,
+//! which its listings read. So the listings of a namespace do not depend on other names.
+//!
 //! A server notes a partition beside a decision, in the same round trip. [`Index`] remembers these
 //! notes, so that a partition is noted about once a minute only. A note says how long nothing in
 //! the partition ends: the sweeper's look is scheduled for then.
@@ -27,7 +31,7 @@ use super::{PartitionCursor, PartitionPage};
 use crate::decision::{
     Call, Ends, Listing, Reply,
     error::Error,
-    names::Name,
+    names::{Name, Namespace},
     time::{Clock, Millis, Timestamp, monotonic},
 };
 
@@ -36,8 +40,10 @@ const NOTE_EVERY: Duration = Duration::from_secs(60);
 /// The most names that are remembered. Above it all are forgotten and noted again.
 const NOTED_MAX: usize = 65_536;
 
-/// The capability in the index's keys.
-const CAPABILITY: &str = "index";
+/// The capability in the keys of an index of the default namespace.
+const DEFAULT: &str = "index";
+/// The capability in the keys of an index of all other namespaces.
+const NAMESPACES: &str = "namespaces";
 /// The zset of names by the time of their last note.
 const PARTITIONS: &[u8] = b"partitions";
 /// The set of names with permanent entries, such as settings.
@@ -46,6 +52,39 @@ const KEPT: &[u8] = b"kept";
 const SWEEPER: &[u8] = b"sweeper";
 /// The zset of names by the time of the sweeper's next look.
 const ENDS: &[u8] = b"ends";
+
+/// An index: of the partitions of a capability in the default namespace, or in all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) struct IndexOf {
+    pub(in super::super) capability: &'static str,
+    pub(in super::super) is_default: bool,
+}
+
+impl IndexOf {
+    /// Both indexes of a capability.
+    pub(in super::super) fn both(capability: &'static str) -> [IndexOf; 2] {
+        [true, false].map(|is_default| IndexOf { capability, is_default })
+    }
+
+    /// The index of a partition.
+    pub(super) fn of(capability: &'static str, partition: &[u8]) -> IndexOf {
+        IndexOf { capability, is_default: Namespace::split(partition).0.is_empty() }
+    }
+
+    /// KEYS and ARGV of a script on this index.
+    fn call(self, prefix: &str) -> Call<'_> {
+        let index = if self.is_default { DEFAULT } else { NAMESPACES };
+        Call::new(prefix, index, self.capability.as_bytes())
+    }
+}
+
+/// Appends the key of the zset that the listings of a partition's namespace read.
+fn push_listed(call: &mut Call, partition: &[u8]) {
+    match Namespace::split(partition).0 {
+        [] => call.key(&[PARTITIONS]),
+        namespace => call.key(&[PARTITIONS, b":", namespace]),
+    }
+}
 
 /// The recent notes of this server.
 #[derive(Debug)]
@@ -172,10 +211,11 @@ pub(super) fn note<'a>(
     partition: &[u8],
     note: Note,
 ) -> Call<'a> {
-    let mut call = Call::new(prefix, CAPABILITY, capability.as_bytes());
+    let mut call = IndexOf::of(capability, partition).call(prefix);
     call.key(&[PARTITIONS]);
     call.key(&[KEPT]);
     call.key(&[ENDS]);
+    push_listed(&mut call, partition);
     call.bytes(&[partition]);
     call.number(match note.listing {
         Listing::Same | Listing::Held(_) => 0,
@@ -187,8 +227,8 @@ pub(super) fn note<'a>(
 }
 
 /// KEYS and ARGV of `lua/index/due.lua`.
-pub(super) fn due<'a>(prefix: &'a str, capability: &'static str, limit: u32) -> Call<'a> {
-    let mut call = Call::new(prefix, CAPABILITY, capability.as_bytes());
+pub(super) fn due(prefix: &str, index: IndexOf, limit: u32) -> Call<'_> {
+    let mut call = index.call(prefix);
     call.key(&[PARTITIONS]);
     call.key(&[ENDS]);
     call.number(limit.into());
@@ -196,8 +236,8 @@ pub(super) fn due<'a>(prefix: &'a str, capability: &'static str, limit: u32) -> 
 }
 
 /// KEYS and ARGV of `lua/index/latest.lua`.
-pub(super) fn latest<'a>(prefix: &'a str, capability: &'static str, limit: u32) -> Call<'a> {
-    let mut call = Call::new(prefix, CAPABILITY, capability.as_bytes());
+pub(super) fn latest(prefix: &str, index: IndexOf, limit: u32) -> Call<'_> {
+    let mut call = index.call(prefix);
     call.key(&[PARTITIONS]);
     call.number(limit.into());
     call
@@ -218,13 +258,14 @@ pub(in super::super) struct Look {
 /// the index.
 pub(super) fn schedule<'a>(
     prefix: &'a str,
-    capability: &'static str,
+    index: IndexOf,
     look: &Look,
     before: Timestamp,
 ) -> Call<'a> {
-    let mut call = Call::new(prefix, CAPABILITY, capability.as_bytes());
+    let mut call = index.call(prefix);
     call.key(&[PARTITIONS]);
     call.key(&[ENDS]);
+    push_listed(&mut call, look.seen.name.as_bytes());
     call.bytes(&[look.seen.name.as_bytes()]);
     call.number(look.seen.noted);
     call.number(look.next.map_or(0, |next| next.0));
@@ -234,29 +275,25 @@ pub(super) fn schedule<'a>(
 }
 
 /// KEYS and ARGV of `lua/index/claim.lua`.
-pub(super) fn claim<'a>(
-    prefix: &'a str,
-    capability: &'static str,
-    server: &str,
-    hold: Millis,
-) -> Call<'a> {
-    let mut call = Call::new(prefix, CAPABILITY, capability.as_bytes());
+pub(super) fn claim<'a>(prefix: &'a str, index: IndexOf, server: &str, hold: Millis) -> Call<'a> {
+    let mut call = index.call(prefix);
     call.key(&[SWEEPER]);
     call.bytes(&[server.as_bytes()]);
     call.number(hold.0);
     call
 }
 
-/// KEYS and ARGV of `lua/index/list.lua`. `after` is the time of the last note, in µs, and the
-/// name.
+/// KEYS and ARGV of `lua/index/list.lua`. With a namespace, lists the names of that one only.
+/// `after` is the time of the last note, in µs, and the name.
 pub(super) fn list<'a>(
     prefix: &'a str,
-    capability: &'static str,
+    index: IndexOf,
+    namespace: &Namespace,
     limit: u32,
     after: Option<(u64, &[u8])>,
 ) -> Call<'a> {
-    let mut call = Call::new(prefix, CAPABILITY, capability.as_bytes());
-    call.key(&[PARTITIONS]);
+    let mut call = index.call(prefix);
+    push_listed(&mut call, namespace.prefix());
     call.number(limit.into());
     call.optional(after.map(|(noted, _)| noted));
     call.bytes(&[after.map_or(&[][..], |(_, name)| name)]);
@@ -276,7 +313,7 @@ pub(super) fn parse_noted(reply: &mut Reply) -> Result<(Vec<PartitionCursor>, bo
     let (_, more) = (reply.number()?, reply.number()? != 0);
     let mut listed = Vec::new();
     while reply.has_more() {
-        let name = Name::parse(Bytes::from(reply.bytes()?));
+        let name = Name::stored(Bytes::from(reply.bytes()?));
         let noted = reply.bytes()?;
         let noted = str::from_utf8(&noted).ok().and_then(|text| text.parse().ok());
         // Skips an entry that is no valid name.

@@ -10,12 +10,13 @@ use tokio::time::timeout;
 
 use super::{
     PartitionCursor, PartitionPage, Redis,
-    index::{self, Note},
+    index::{self, IndexOf, Note},
     job::{LISTING, Pending},
 };
 use crate::decision::{
     Cost, Decision, Delivery, Ends, Listing, State,
     error::Error,
+    names::Namespace,
     script,
     time::{Millis, monotonic},
 };
@@ -113,10 +114,11 @@ impl Redis {
         due
     }
 
-    /// Lists a page of partition names from the index.
+    /// Lists a page of the partition names of a namespace from the index.
     pub(in super::super) async fn partitions(
         &self,
         capability: &'static str,
+        namespace: &Namespace,
         limit: u32,
         after: Option<&PartitionCursor>,
         deadline: Instant,
@@ -124,7 +126,8 @@ impl Redis {
         self.check()?;
         let _permit = self.permit()?;
         let after = after.map(|cursor| (cursor.noted, cursor.name.as_bytes()));
-        let list = index::list(&self.key_prefix, capability, limit, after).finish();
+        let index = IndexOf { capability, is_default: namespace.is_default() };
+        let list = index::list(&self.key_prefix, index, namespace, limit, after).finish();
         let pending = self.send(&script::index::LIST, list, pages(LISTING, limit), deadline);
         index::parse_page(&mut pending.wait().await?.reply)
     }

@@ -8,13 +8,14 @@ use std::time::Instant;
 
 use super::{
     PartitionCursor, Redis,
-    index::{self, Look},
+    index::{self, IndexOf, Look},
     job::{BACKGROUND, LISTING},
     listing::pages,
 };
 use crate::decision::{
     Arguments, Delivery, OK, Reply,
     error::Error,
+    names::Namespace,
     script::{self, Script},
     statuses,
     time::{Millis, Timestamp},
@@ -31,11 +32,11 @@ impl Redis {
     /// server sweeps.
     pub(in super::super) async fn claim(
         &self,
-        capability: &'static str,
+        index: IndexOf,
         deadline: Instant,
     ) -> Result<Option<Timestamp>, Error> {
         self.check()?;
-        let claim = index::claim(&self.key_prefix, capability, self.hub.channel(), HOLD).finish();
+        let claim = index::claim(&self.key_prefix, index, self.hub.channel(), HOLD).finish();
         let mut reply = self.ask(&script::index::CLAIM, claim, BACKGROUND, deadline).await?;
         match (reply.number()?, Timestamp(reply.number()?)) {
             (CLAIM_ANOTHER, _) => Ok(None),
@@ -48,11 +49,11 @@ impl Redis {
     /// Returns whether there are more.
     pub(in super::super) async fn due(
         &self,
-        capability: &'static str,
+        index: IndexOf,
         limit: u32,
         deadline: Instant,
     ) -> Result<(Vec<PartitionCursor>, bool), Error> {
-        let due = index::due(&self.key_prefix, capability, limit).finish();
+        let due = index::due(&self.key_prefix, index, limit).finish();
         let delivery = pages(BACKGROUND, limit);
         index::parse_noted(&mut self.ask(&script::index::DUE, due, delivery, deadline).await?)
     }
@@ -60,26 +61,26 @@ impl Redis {
     /// The partitions with the latest notes, at most `limit`.
     pub(in super::super) async fn latest(
         &self,
-        capability: &'static str,
+        index: IndexOf,
         limit: u32,
         deadline: Instant,
     ) -> Result<Vec<PartitionCursor>, Error> {
-        let latest = index::latest(&self.key_prefix, capability, limit).finish();
+        let latest = index::latest(&self.key_prefix, index, limit).finish();
         let delivery = pages(BACKGROUND, limit);
         let mut reply = self.ask(&script::index::LATEST, latest, delivery, deadline).await?;
         Ok(index::parse_noted(&mut reply)?.0)
     }
 
-    /// A page of the index after a cursor. Returns whether more follow.
+    /// A page of the whole index after a cursor. Returns whether more follow.
     pub(in super::super) async fn page(
         &self,
-        capability: &'static str,
+        index: IndexOf,
         limit: u32,
         after: Option<&PartitionCursor>,
         deadline: Instant,
     ) -> Result<(Vec<PartitionCursor>, bool), Error> {
         let after = after.map(|cursor| (cursor.noted, cursor.name.as_bytes()));
-        let list = index::list(&self.key_prefix, capability, limit, after).finish();
+        let list = index::list(&self.key_prefix, index, &Namespace::DEFAULT, limit, after).finish();
         let delivery = pages(BACKGROUND, limit);
         index::parse_noted(&mut self.ask(&script::index::LIST, list, delivery, deadline).await?)
     }
@@ -88,13 +89,13 @@ impl Redis {
     /// noted before `before`. Returns for each whether it was removed.
     pub(in super::super) async fn schedule(
         &self,
-        capability: &'static str,
+        index: IndexOf,
         looks: &[Look],
         before: Timestamp,
         deadline: Instant,
     ) -> Result<Vec<bool>, Error> {
         let send = |look| {
-            let schedule = index::schedule(&self.key_prefix, capability, look, before).finish();
+            let schedule = index::schedule(&self.key_prefix, index, look, before).finish();
             self.send(&script::index::SCHEDULE, schedule, LISTING, deadline)
         };
         let pending: Vec<_> = looks.iter().map(send).collect();

@@ -5,7 +5,8 @@
 //! calls. `Engine::sweep` runs for the life of the server, one pass every 500 ms.
 //!
 //! An embedded engine looks through its own shards ([`local`]). Of the servers that share a Redis,
-//! one sweeps, by a schedule in Redis ([`shared`]). A sweep is a decision like any other
+//! one sweeps, by a schedule in Redis ([`shared`]). The default namespace and all others have a
+//! schedule each, swept side by side, so that one never waits for the other. A sweep is a decision like any other
 //! (`SweepPool`), so two sweeping servers do no harm.
 
 mod failures;
@@ -16,8 +17,12 @@ use std::time::Duration;
 
 use tokio::time::sleep_until;
 
-use super::{Engine, embedded::Sharded};
-use crate::decision::{Decision, Swept, names::Name, time::monotonic};
+use super::{
+    Engine,
+    embedded::{Embedded, Sharded},
+    redis::{Redis, index::IndexOf},
+};
+use crate::decision::{Decision, State, Swept, names::Name, time::monotonic};
 use failures::Failures;
 
 /// The time from the start of one pass to the start of the next.
@@ -33,22 +38,43 @@ impl Engine {
     where
         D: Decision<State: Sharded, Outcome = Swept>,
     {
-        let mut failures = Failures::default();
-        let (mut local, mut shared) = (local::Pass::default(), None);
+        match self {
+            Engine::Embedded(engine) => self.sweep_local(engine, decision).await,
+            Engine::Redis(engine) => {
+                let [own, others] = IndexOf::both(D::State::CAPABILITY)
+                    .map(|index| self.sweep_shared(engine, index, &decision));
+                tokio::join!(own, others);
+            }
+        }
+    }
+
+    async fn sweep_local<D>(&self, engine: &Embedded, decision: impl Fn(Name) -> D)
+    where
+        D: Decision<State: Sharded, Outcome = Swept>,
+    {
+        let (mut failures, mut pass) = (Failures::default(), local::Pass::default());
         loop {
             let next = monotonic() + SWEEP_EVERY;
             // An unusable store is reported elsewhere, and swept later.
             if self.check().is_ok() {
-                match self {
-                    Engine::Embedded(engine) => {
-                        local.run(engine, &decision, &mut failures).await;
-                    }
-                    Engine::Redis(engine) => {
-                        let pass = self.pass(engine, &decision, &mut shared, next, &mut failures);
-                        if let Err(error) = pass.await {
-                            failures.note(&error);
-                        }
-                    }
+                pass.run(engine, &decision, &mut failures).await;
+            }
+            failures.report(monotonic());
+            sleep_until(next.into()).await;
+        }
+    }
+
+    async fn sweep_shared<D>(&self, engine: &Redis, index: IndexOf, decision: &impl Fn(Name) -> D)
+    where
+        D: Decision<State: Sharded, Outcome = Swept>,
+    {
+        let (mut failures, mut known) = (Failures::default(), None);
+        loop {
+            let next = monotonic() + SWEEP_EVERY;
+            if self.check().is_ok() {
+                let pass = self.pass(engine, index, decision, &mut known, next, &mut failures);
+                if let Err(error) = pass.await {
+                    failures.note(&error);
                 }
             }
             failures.report(monotonic());

@@ -1,4 +1,4 @@
-//! The sweep of a Redis, by the one server that holds the claim (`claim`).
+//! The sweep of an index of a Redis, by the one server that holds its claim (`claim`).
 //!
 //! # Due work
 //! The index has the time of the next look at each partition: when something in it ends. Due
@@ -35,13 +35,16 @@ use super::{
     super::{
         Engine, PartitionCursor,
         embedded::Sharded,
-        redis::{Redis, index::Look},
+        redis::{
+            Redis,
+            index::{IndexOf, Look},
+        },
     },
     ANSWER_MAX, PASS_MAX,
     failures::Failures,
 };
 use crate::decision::{
-    Decision, State, Swept,
+    Decision, Swept,
     budget::{self, Limit},
     error::Error,
     names::Name,
@@ -71,12 +74,11 @@ const LATEST: u32 = 128;
 const ACTIVE: Duration = Duration::from_secs(90);
 /// A note is relied on for one minute, and the call beside it lasts seconds.
 const RELIED: Duration = Duration::from_secs(120);
-/// The same for a server that has just begun to sweep: the store's clock may have been set forward
-/// before.
+/// The same for a server that begins to sweep: the store's clock may have been set forward before.
 const DAY: Millis = Millis::from_secs(24 * 3600);
 /// The interval at which the store's time is recorded with this server's.
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
-/// The time after which a failed partition is looked at again: other due partitions come first.
+/// The time until a failed partition is looked at again: other due partitions come first.
 const RETRY: Millis = Millis::from_secs(1);
 
 /// The state of the sweeping server.
@@ -118,6 +120,7 @@ impl Engine {
     pub(super) async fn pass<D>(
         &self,
         engine: &Redis,
+        index: IndexOf,
         decision: &impl Fn(Name) -> D,
         known: &mut Option<Known>,
         next: Instant,
@@ -127,13 +130,13 @@ impl Engine {
         D: Decision<State: Sharded, Outcome = Swept>,
     {
         let start = monotonic();
-        let Some(now) = engine.claim(D::State::CAPABILITY, start + ANSWER_MAX).await? else {
+        let Some(now) = engine.claim(index, start + ANSWER_MAX).await? else {
             *known = None;
             return Ok(());
         };
         let known = known.get_or_insert_with(|| Known::new(start, now));
         known.begin(start, now);
-        let sweep = Sweep { engine, all: self, decision };
+        let sweep = Sweep { engine, all: self, index, decision };
         sweep.due(known, failures).await?;
         sweep.latest(known, failures).await?;
         sweep.pages(known, next, failures).await
@@ -144,6 +147,7 @@ impl Engine {
 struct Sweep<'a, F> {
     engine: &'a Redis,
     all: &'a Engine,
+    index: IndexOf,
     decision: &'a F,
 }
 
@@ -157,7 +161,7 @@ impl<F> Sweep<'_, F> {
         let (end, mut worked) = (monotonic() + PASS_MAX, Duration::ZERO);
         loop {
             let deadline = monotonic() + ANSWER_MAX;
-            let (due, has_more) = self.engine.due(D::State::CAPABILITY, DUE_PAGE, deadline).await?;
+            let (due, has_more) = self.engine.due(self.index, DUE_PAGE, deadline).await?;
             if due.is_empty() {
                 return Ok(());
             }
@@ -192,7 +196,7 @@ impl<F> Sweep<'_, F> {
         D: Decision<State: Sharded, Outcome = Swept>,
     {
         let now = monotonic();
-        let latest = self.engine.latest(D::State::CAPABILITY, LATEST, now + ANSWER_MAX).await?;
+        let latest = self.engine.latest(self.index, LATEST, now + ANSWER_MAX).await?;
         for group in known.active(latest, now).chunks(CALLS) {
             self.claim::<D>(known).await?;
             let looks = self.look(group.to_vec(), known, failures).await?.all(known.now);
@@ -235,8 +239,7 @@ impl<F> Sweep<'_, F> {
     {
         let deadline = monotonic() + ANSWER_MAX;
         let after = known.after.as_ref();
-        let (page, has_more) =
-            self.engine.page(D::State::CAPABILITY, PAGE, after, deadline).await?;
+        let (page, has_more) = self.engine.page(self.index, PAGE, after, deadline).await?;
         if !known.walks {
             known.began = Some(monotonic());
         }
@@ -296,7 +299,7 @@ impl<F> Sweep<'_, F> {
         D: Decision<State: Sharded, Outcome = Swept>,
     {
         let deadline = monotonic() + ANSWER_MAX;
-        self.engine.schedule(D::State::CAPABILITY, looks, known.before, deadline).await
+        self.engine.schedule(self.index, looks, known.before, deadline).await
     }
 
     /// Renews the claim if it is time.
@@ -310,7 +313,7 @@ impl<F> Sweep<'_, F> {
         }
         known.led = monotonic();
         // If another server sweeps too, no harm is done, and the next pass sees its claim.
-        let now = self.engine.claim(D::State::CAPABILITY, known.led + ANSWER_MAX).await?;
+        let now = self.engine.claim(self.index, known.led + ANSWER_MAX).await?;
         known.now = now.unwrap_or(known.now);
         Ok(())
     }

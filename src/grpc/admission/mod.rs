@@ -85,8 +85,8 @@ impl AdmissionService for Admission {
         &self,
         request: Request<pb::AdmitTaskRequest>,
     ) -> Answer<pb::AdmitTaskResponse> {
-        let (asked, request) = deadline::asked(request);
-        let (decision, wait) = parse::admit_task(request, &self.catalog)?;
+        let (asked, scope, request) = deadline::asked(request);
+        let (decision, wait) = parse::admit_task(request, scope, &self.catalog)?;
         let submit = Submit { wait, deadline: asked.or_default(wait) };
         let answered = self.engine.submit(&decision, submit).await?;
         if let AdmitDecision::Full { .. } = answered.outcome.decision {
@@ -102,8 +102,8 @@ impl AdmissionService for Admission {
         &self,
         request: Request<pb::CompleteTaskRequest>,
     ) -> Answer<pb::CompleteTaskResponse> {
-        let (deadline, request) = deadline::of(request);
-        let decision = parse::complete_task(request, &self.catalog)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let decision = parse::complete_task(request, scope, &self.catalog)?;
         let completion = self.engine.submit(&decision, deadline).await?;
         if completion.outcome.verdict != CompleteVerdict::Completed {
             tracing::debug!(name = ?decision.name, ?completion, "refused");
@@ -115,8 +115,8 @@ impl AdmissionService for Admission {
         &self,
         request: Request<pb::RenewTaskRequest>,
     ) -> Answer<pb::RenewTaskResponse> {
-        let (deadline, request) = deadline::of(request);
-        let decision = parse::renew_task(request, &self.catalog)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let decision = parse::renew_task(request, scope, &self.catalog)?;
         let renewal = self.engine.submit(&decision, deadline).await?;
         if !matches!(renewal.outcome, RenewVerdict::Renewed(_)) {
             tracing::debug!(name = ?decision.name, ?renewal, "refused");
@@ -128,8 +128,8 @@ impl AdmissionService for Admission {
         &self,
         request: Request<pb::EvictTaskRequest>,
     ) -> Answer<pb::EvictTaskResponse> {
-        let (deadline, request) = deadline::of(request);
-        let decision = parse::evict_task(request, &self.catalog)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let decision = parse::evict_task(request, scope, &self.catalog)?;
         let verdict = self.engine.submit(&decision, deadline).await?.outcome;
         if !matches!(verdict, EvictVerdict::Evicted { .. }) {
             tracing::debug!(name = ?decision.name, ?verdict, "refused");
@@ -138,8 +138,8 @@ impl AdmissionService for Admission {
     }
 
     async fn get_pool(&self, request: Request<pb::GetPoolRequest>) -> Answer<pb::GetPoolResponse> {
-        let (deadline, request) = deadline::of(request);
-        let get = self.get(parse::get_pool(request)?);
+        let (deadline, scope, request) = deadline::of(request);
+        let get = self.get(parse::get_pool(request, scope)?);
         let view = self.engine.submit(&get, deadline).await?.outcome;
         let pool = self.pool(&get.pool, &get.settings, &view);
         Ok(Response::new(pb::GetPoolResponse { pool: Some(pool) }))
@@ -149,10 +149,12 @@ impl AdmissionService for Admission {
         &self,
         request: Request<pb::ListPoolsRequest>,
     ) -> Answer<pb::ListPoolsResponse> {
-        let (deadline, request) = deadline::of(request);
-        let (limit, after) = parse::list_pools(&request)?;
-        let page = self.engine.partitions::<Pool>(limit, after, deadline).await?;
-        let gets: Vec<GetPool> = page.names.into_iter().map(|pool| self.get(pool)).collect();
+        let (deadline, scope, request) = deadline::of(request);
+        let (limit, after) = parse::list_pools(&request, scope.clone())?;
+        let namespace = scope.namespace();
+        let page = self.engine.partitions::<Pool>(namespace, limit, after, deadline).await?;
+        let permitted = page.names.into_iter().filter(|pool| scope.permits(pool));
+        let gets: Vec<GetPool> = permitted.map(|pool| self.get(pool)).collect();
         let mut pools = Vec::with_capacity(gets.len());
         for (get, view) in gets.iter().zip(self.engine.submit_all(&gets, deadline).await?) {
             match view.map(|view| view.outcome) {
@@ -163,7 +165,7 @@ impl AdmissionService for Admission {
                 Err(error) => return Err(error.into()),
             }
         }
-        let next_page_token = page_token::encode(page.next.as_ref());
+        let next_page_token = page_token::encode(namespace, page.next.as_ref());
         Ok(Response::new(pb::ListPoolsResponse { pools, next_page_token }))
     }
 
@@ -171,18 +173,18 @@ impl AdmissionService for Admission {
         &self,
         request: Request<pb::ListLeasesRequest>,
     ) -> Answer<pb::ListLeasesResponse> {
-        let (deadline, request) = deadline::of(request);
-        let decision = parse::list_leases(request)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let decision = parse::list_leases(request, scope.clone())?;
         let page = self.engine.submit(&decision, deadline).await?.outcome;
-        Ok(Response::new(convert::lease_page(&decision.pool, page)))
+        Ok(Response::new(convert::lease_page(&decision.pool, scope.namespace(), page)))
     }
 
     async fn enqueue_tasks(
         &self,
         request: Request<pb::EnqueueTasksRequest>,
     ) -> Answer<pb::EnqueueTasksResponse> {
-        let (deadline, request) = deadline::of(request);
-        let decisions = parse::enqueue_tasks(request, &self.catalog)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let decisions = parse::enqueue_tasks(request, scope, &self.catalog)?;
         let statuses = self.engine.submit_all(&decisions, deadline).await?;
         if let Some(error) = status::none_known(&statuses) {
             return Err(error.into());
@@ -198,8 +200,8 @@ impl AdmissionService for Admission {
         &self,
         request: Request<pb::CancelTaskRequest>,
     ) -> Answer<pb::CancelTaskResponse> {
-        let (deadline, request) = deadline::of(request);
-        let decision = parse::cancel_task(request, &self.catalog)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let decision = parse::cancel_task(request, scope, &self.catalog)?;
         let cancellation = self.engine.submit(&decision, deadline).await?.outcome;
         Ok(Response::new(convert::cancellation(cancellation)))
     }
@@ -208,10 +210,10 @@ impl AdmissionService for Admission {
         &self,
         request: Request<pb::ListTasksRequest>,
     ) -> Answer<pb::ListTasksResponse> {
-        let (deadline, request) = deadline::of(request);
-        let (decision, wanted) = parse::list_tasks(request)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let (decision, wanted) = parse::list_tasks(request, scope.clone())?;
         let page = self.engine.submit(&decision, deadline).await?.outcome;
-        Ok(Response::new(convert::task_page(&page, wanted)))
+        Ok(Response::new(convert::task_page(&page, scope.namespace(), wanted)))
     }
 
     type WatchPoolStream = events::Events<pb::WatchPoolResponse>;
@@ -220,8 +222,8 @@ impl AdmissionService for Admission {
         &self,
         request: Request<pb::WatchPoolRequest>,
     ) -> Answer<Self::WatchPoolStream> {
-        let (deadline, request) = deadline::of(request);
-        let (pool, start) = watch::parse(request)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let (pool, start) = watch::parse(request, scope)?;
         let watcher = self.feeds.watch(pool, start, deadline).await?;
         Ok(Response::new(events::of(watcher)))
     }
@@ -230,8 +232,8 @@ impl AdmissionService for Admission {
         &self,
         request: Request<pb::ConfigurePoolRequest>,
     ) -> Answer<pb::ConfigurePoolResponse> {
-        let (deadline, request) = deadline::of(request);
-        let decision = parse::configure_pool(request, &self.catalog)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let decision = parse::configure_pool(request, scope, &self.catalog)?;
         let view = self.engine.submit(&decision, deadline).await?.outcome;
         let pool = self.pool(&decision.pool, &decision.settings, &view);
         Ok(Response::new(pb::ConfigurePoolResponse { pool: Some(pool) }))

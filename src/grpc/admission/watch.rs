@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tonic::Status;
 
-use super::super::{convert::timestamp, events, fields::Fields, pb};
+use super::super::{convert::timestamp, events, fields::Fields, pb, scope::Scope};
 use crate::{
     admission::{Event, EventKind, Outcome, ReadEvents},
     decision::{events::After, names::Name, time::Timestamp},
@@ -18,9 +18,12 @@ const DIGITS_MAX: usize = 16;
 pub(super) struct PoolEvents(Name);
 
 /// Parses the pool and the start of the stream.
-pub(super) fn parse(request: pb::WatchPoolRequest) -> Result<(PoolEvents, Start), Status> {
-    let mut fields = Fields::default();
-    let pool = fields.name("pool", request.pool);
+pub(super) fn parse(
+    request: pb::WatchPoolRequest,
+    scope: Scope,
+) -> Result<(PoolEvents, Start), Status> {
+    let mut fields = Fields::new(scope);
+    let pool = fields.partition("pool", request.pool);
     let start = events::start(&mut fields, request.after.as_deref(), cursor);
     fields.finish(pool.map(|pool| (PoolEvents(pool.detached()), start)))
 }
@@ -49,10 +52,10 @@ impl Topic for PoolEvents {
         event.time
     }
 
-    fn told(event: Option<Event>, seen: &[u64]) -> pb::WatchPoolResponse {
+    fn told(&self, event: Option<Event>, seen: &[u64]) -> pb::WatchPoolResponse {
         let number = seen.first().copied().unwrap_or_default();
         let mut told = event.map_or_else(gap, pool_event);
-        told.cursor = number.to_string().into();
+        told.cursor = events::cursor(&self.0, number.to_string().into());
         pb::WatchPoolResponse { event: Some(told) }
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn view(name: &Name, view: LockView) -> pb::GetLockResponse {
 
 fn lease(name: &Name, owner: Bytes, lease: &Lease) -> pb::LockLease {
     pb::LockLease {
-        name: name.to_bytes(),
+        name: name.local_bytes(),
         owner,
         fencing_token: lease.token,
         grant_time: Some(timestamp(lease.grant)),

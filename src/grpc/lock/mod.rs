@@ -57,8 +57,8 @@ impl LockService for Lock {
         &self,
         request: Request<pb::AcquireLockRequest>,
     ) -> Answer<pb::AcquireLockResponse> {
-        let (asked, request) = deadline::asked(request);
-        let (decision, wait) = parse::acquire_lock(request)?;
+        let (asked, scope, request) = deadline::asked(request);
+        let (decision, wait) = parse::acquire_lock(request, scope)?;
         let submit = Submit { wait, deadline: asked.or_default(wait) };
         let acquisition = self.engine.submit(&decision, submit).await?.outcome;
         Ok(Response::new(convert::acquisition(&decision.name, &decision.owner, acquisition)))
@@ -68,8 +68,8 @@ impl LockService for Lock {
         &self,
         request: Request<pb::RenewLockRequest>,
     ) -> Answer<pb::RenewLockResponse> {
-        let (deadline, request) = deadline::of(request);
-        let decision = parse::renew_lock(request)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let decision = parse::renew_lock(request, scope)?;
         let renewal = self.engine.submit(&decision, deadline).await?.outcome;
         Ok(Response::new(convert::renewal(&decision, renewal)))
     }
@@ -78,15 +78,15 @@ impl LockService for Lock {
         &self,
         request: Request<pb::ReleaseLockRequest>,
     ) -> Answer<pb::ReleaseLockResponse> {
-        let (deadline, request) = deadline::of(request);
-        let decision = parse::release_lock(request)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let decision = parse::release_lock(request, scope)?;
         let release = self.engine.submit(&decision, deadline).await?.outcome;
         Ok(Response::new(convert::release(release)))
     }
 
     async fn get_lock(&self, request: Request<pb::GetLockRequest>) -> Answer<pb::GetLockResponse> {
-        let (deadline, request) = deadline::of(request);
-        let decision = parse::get_lock(request)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let decision = parse::get_lock(request, scope)?;
         let view = self.engine.submit(&decision, deadline).await?.outcome;
         Ok(Response::new(convert::view(&decision.name, view)))
     }

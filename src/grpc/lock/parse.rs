@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tonic::Status;
 
-use super::super::{fields::Fields, pb};
+use super::super::{fields::Fields, pb, scope::Scope};
 use crate::{
     decision::{names::Name, time::Millis},
     lock::{AcquireLock, GetLock, LEASE_DEFAULT, LEASE_MAX, LEASE_MIN, ReleaseLock, RenewLock},
@@ -11,8 +11,9 @@ use crate::{
 
 pub(super) fn acquire_lock(
     request: pb::AcquireLockRequest,
+    scope: Scope,
 ) -> Result<(AcquireLock, Millis), Status> {
-    let mut fields = Fields::default();
+    let mut fields = Fields::new(scope);
     let held = name_and_owner(&mut fields, request.name, request.owner);
     let lease_duration = lease_duration(&mut fields, request.lease_duration);
     let wait = fields.max_wait(request.max_wait);
@@ -24,29 +25,32 @@ pub(super) fn acquire_lock(
     }))
 }
 
-pub(super) fn renew_lock(request: pb::RenewLockRequest) -> Result<RenewLock, Status> {
-    let mut fields = Fields::default();
+pub(super) fn renew_lock(request: pb::RenewLockRequest, scope: Scope) -> Result<RenewLock, Status> {
+    let mut fields = Fields::new(scope);
     let held = name_and_owner(&mut fields, request.name, request.owner);
     let lease_duration = lease_duration(&mut fields, request.lease_duration);
     let token = request.fencing_token;
     fields.finish(held.map(|(name, owner)| RenewLock { name, owner, token, lease_duration }))
 }
 
-pub(super) fn release_lock(request: pb::ReleaseLockRequest) -> Result<ReleaseLock, Status> {
-    let mut fields = Fields::default();
+pub(super) fn release_lock(
+    request: pb::ReleaseLockRequest,
+    scope: Scope,
+) -> Result<ReleaseLock, Status> {
+    let mut fields = Fields::new(scope);
     let held = name_and_owner(&mut fields, request.name, request.owner);
     let token = request.fencing_token;
     fields.finish(held.map(|(name, owner)| ReleaseLock { name, owner, token }))
 }
 
-pub(super) fn get_lock(request: pb::GetLockRequest) -> Result<GetLock, Status> {
-    let mut fields = Fields::default();
-    let name = fields.name("name", request.name);
+pub(super) fn get_lock(request: pb::GetLockRequest, scope: Scope) -> Result<GetLock, Status> {
+    let mut fields = Fields::new(scope);
+    let name = fields.partition("name", request.name);
     fields.finish(name.map(|name| GetLock { name }))
 }
 
 fn name_and_owner(fields: &mut Fields, name: Bytes, owner: Bytes) -> Option<(Name, Name)> {
-    let (name, owner) = (fields.name("name", name), fields.name("owner", owner));
+    let (name, owner) = (fields.partition("name", name), fields.name("owner", owner));
     name.zip(owner)
 }
 

@@ -89,7 +89,7 @@ pub(super) fn policy(policy: &Policy) -> pb::Policy {
         rule: Some(rule(&one.rule)),
     });
     pb::Policy {
-        name: policy.name.to_bytes(),
+        name: policy.name.local_bytes(),
         rule: Some(rule(&policy.rule)),
         overrides: overrides.collect(),
     }

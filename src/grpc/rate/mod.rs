@@ -104,8 +104,8 @@ impl RateService for Rate {
         &self,
         request: Request<pb::CheckRateRequest>,
     ) -> Answer<pb::CheckRateResponse> {
-        let (deadline, request) = deadline::of(request);
-        let check = parse::check_rate(request, &self.policies)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let check = parse::check_rate(request, scope, &self.policies)?;
         let checked = self.engine.submit(&check, deadline).await?;
         self.note(ban_of(&check, &checked).into_iter(), deadline).await;
         Ok(Response::new(convert::checked(&check, checked)?))
@@ -115,8 +115,8 @@ impl RateService for Rate {
         &self,
         request: Request<pb::CheckRatesRequest>,
     ) -> Answer<pb::CheckRatesResponse> {
-        let (deadline, request) = deadline::of(request);
-        let checks = parse::check_rates(request, &self.policies)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let checks = parse::check_rates(request, scope, &self.policies)?;
         let all = self.engine.submit_all(&checks, deadline).await?;
         // If no check has an answer, the store failed, and so does the call.
         if let Some(error) = status::of_all(&all) {
@@ -138,16 +138,16 @@ impl RateService for Rate {
         &self,
         request: Request<pb::ResetRateRequest>,
     ) -> Answer<pb::ResetRateResponse> {
-        let (deadline, request) = deadline::of(request);
-        let name = parse::meter_name(request.key, request.policy, &self.policies)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let name = parse::meter_name(request.key, request.policy, scope, &self.policies)?;
         let existed = self.engine.submit(&ResetRate { name }, deadline).await?.outcome;
         Ok(Response::new(pb::ResetRateResponse { existed }))
     }
 
     async fn ban(&self, request: Request<pb::BanRequest>) -> Answer<pb::BanResponse> {
         let actor = parse::actor(&request);
-        let (deadline, request) = deadline::of(request);
-        let decision = parse::ban(request, actor, &self.policies)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let decision = parse::ban(request, scope, actor, &self.policies)?;
         let ban = self.engine.submit(&decision, deadline).await?.outcome;
         let note = NoteBan { name: decision.name.clone(), until: ban.until };
         self.note(std::iter::once(note), deadline).await;
@@ -157,8 +157,8 @@ impl RateService for Rate {
 
     async fn unban(&self, request: Request<pb::UnbanRequest>) -> Answer<pb::UnbanResponse> {
         let actor = parse::actor(&request);
-        let (deadline, request) = deadline::of(request);
-        let decision = parse::unban(request, actor, &self.policies)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let decision = parse::unban(request, scope, actor, &self.policies)?;
         let existed = self.engine.submit(&decision, deadline).await?.outcome;
         Ok(Response::new(pb::UnbanResponse { existed }))
     }
@@ -167,11 +167,16 @@ impl RateService for Rate {
         &self,
         request: Request<pb::ListBansRequest>,
     ) -> Answer<pb::ListBansResponse> {
-        let (deadline, request) = deadline::of(request);
-        let list = parse::list_bans(request, &self.policies)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let list = parse::list_bans(request, scope.clone(), &self.policies)?;
         let page = self.engine.submit(&list, deadline).await?.outcome;
         let keys = page.keys.into_iter().filter_map(|key| Name::parse(key.into()).ok());
-        let ask = |key| GetBan { name: MeterName::new(list.policy.as_ref(), &key) };
+        // Without a policy, the keys are the names.
+        let keys = keys.filter(|key| list.policy.is_some() || scope.permits(key));
+        let ask = |key: Name| {
+            let key = key.within(&list.namespace);
+            GetBan { name: MeterName::new(list.policy.as_ref(), &key) }
+        };
         let asked: Vec<GetBan> = keys.map(ask).collect();
         let mut bans = Vec::with_capacity(asked.len());
         for (get, ban) in asked.iter().zip(self.engine.submit_all(&asked, deadline).await?) {
@@ -184,7 +189,7 @@ impl RateService for Rate {
         }
         // The ban may have been replaced after its end was added to the index.
         bans.sort_by_key(|ban| ban.until.map(|until| (until.seconds, until.nanos)));
-        let next_page_token = page_token::encode(page.next.as_ref());
+        let next_page_token = page_token::encode(&list.namespace, page.next.as_ref());
         Ok(Response::new(pb::ListBansResponse { bans, next_page_token }))
     }
 
@@ -194,17 +199,20 @@ impl RateService for Rate {
         &self,
         request: Request<pb::WatchRatesRequest>,
     ) -> Answer<Self::WatchRatesStream> {
-        let (deadline, request) = deadline::of(request);
-        let (policy, start) = watch::parse(request, &self.policies)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let (policy, start) = watch::parse(request, scope, &self.policies)?;
         let watcher = self.feeds.watch(policy, start, deadline).await?;
         Ok(Response::new(events::of(watcher)))
     }
 
     async fn list_policies(
         &self,
-        _: Request<pb::ListPoliciesRequest>,
+        request: Request<pb::ListPoliciesRequest>,
     ) -> Answer<pb::ListPoliciesResponse> {
-        let policies = self.policies.iter().map(convert::policy).collect();
+        let (_, scope, _) = deadline::of(request);
+        let policies = self.policies.of(scope.namespace());
+        let policies = policies.filter(|policy| scope.permits(&policy.name));
+        let policies = policies.map(convert::policy).collect();
         Ok(Response::new(pb::ListPoliciesResponse { policies }))
     }
 }

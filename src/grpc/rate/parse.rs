@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tonic::{Request, Status};
 
-use super::super::{fields::Fields, page_token, pb, status};
+use super::super::{fields::Fields, page_token, pb, scope::Scope, status};
 use crate::{
     decision::names::Name,
     rate::{
@@ -17,18 +17,20 @@ use crate::{
 
 pub(super) fn check_rate(
     request: pb::CheckRateRequest,
+    scope: Scope,
     policies: &Policies,
 ) -> Result<CheckRate, Status> {
-    let mut fields = Fields::default();
+    let mut fields = Fields::new(scope);
     let check = check(&mut fields, request, policies);
     fields.finish(check)?
 }
 
 pub(super) fn check_rates(
     request: pb::CheckRatesRequest,
+    scope: Scope,
     policies: &Policies,
 ) -> Result<Vec<CheckRate>, Status> {
-    let mut fields = Fields::default();
+    let mut fields = Fields::new(scope);
     if request.checks.is_empty() || request.checks.len() > CHECKS_MAX {
         fields.violation("checks", format!("must be 1 to {CHECKS_MAX} checks"));
         return fields.finish(None);
@@ -53,14 +55,18 @@ fn check(
 ) -> Option<Result<CheckRate, Status>> {
     use pb::check_rate_request::Against;
 
-    let key = fields.name("key", request.key);
+    // Without a policy, the key is the name of the partition.
+    let key = match &request.against {
+        Some(Against::Policy(_)) => fields.name("key", request.key),
+        _ => fields.partition("key", request.key),
+    };
     let cost = request.cost.unwrap_or(1);
     if cost > COUNT_MAX.into() {
         fields.violation("cost", format!("must be 0 to {COUNT_MAX}"));
     }
     let id = fields.optional_name("request_id", request.request_id);
     let (policy, inline) = match request.against {
-        Some(Against::Policy(policy)) => (Some(fields.name("policy", policy)?), None),
+        Some(Against::Policy(policy)) => (Some(fields.partition("policy", policy)?), None),
         Some(Against::Rule(inline)) => {
             let inline = fields.below(format_args!("rule."), |fields| rule(fields, inline))?;
             (None, Some(Arc::new(inline)))
@@ -164,10 +170,18 @@ fn minutes(offset: &prost_types::Duration) -> Option<i32> {
     whole.then(|| i32::try_from(offset.seconds / 60).ok()).flatten()
 }
 
+/// Parses a key. Without a policy, it is the name of the partition.
+fn key(fields: &mut Fields, value: Bytes, policy: &Bytes) -> Option<Name> {
+    match policy.is_empty() {
+        true => fields.partition("key", value),
+        false => fields.name("key", value),
+    }
+}
+
 /// Parses the name of a configured policy; `None` for inline rules. Fails with NOT_FOUND for an
 /// unknown policy.
 fn policy(fields: &mut Fields, value: Bytes, policies: &Policies) -> Result<Option<Name>, Status> {
-    match fields.optional_name("policy", value) {
+    match fields.optional_partition("policy", value) {
         Some(policy) if policies.contains(&policy) => Ok(Some(policy)),
         Some(policy) => Err(status::no_policy(&policy)),
         None => Ok(None),
@@ -177,10 +191,11 @@ fn policy(fields: &mut Fields, value: Bytes, policies: &Policies) -> Result<Opti
 pub(super) fn meter_name(
     key: Bytes,
     policy_name: Bytes,
+    scope: Scope,
     policies: &Policies,
 ) -> Result<MeterName, Status> {
-    let mut fields = Fields::default();
-    let key = fields.name("key", key);
+    let mut fields = Fields::new(scope);
+    let key = self::key(&mut fields, key, &policy_name);
     let policy = policy(&mut fields, policy_name, policies);
     let key = fields.finish(key)?;
     Ok(MeterName::new(policy?.as_ref(), &key))
@@ -195,11 +210,12 @@ pub(super) fn actor<T>(request: &Request<T>) -> Bytes {
 /// Parses a ban. `actor` is checked like a field of the request.
 pub(super) fn ban(
     request: pb::BanRequest,
+    scope: Scope,
     actor: Bytes,
     policies: &Policies,
 ) -> Result<BanKey, Status> {
-    let mut fields = Fields::default();
-    let key = fields.name("key", request.key);
+    let mut fields = Fields::new(scope);
+    let key = key(&mut fields, request.key, &request.policy);
     let policy = policy(&mut fields, request.policy, policies);
     let duration = fields.duration("duration", request.duration, LENGTH_MIN..=LENGTH_MAX);
     if duration.is_none() {
@@ -221,11 +237,12 @@ pub(super) fn ban(
 
 pub(super) fn unban(
     request: pb::UnbanRequest,
+    scope: Scope,
     actor: Bytes,
     policies: &Policies,
 ) -> Result<UnbanKey, Status> {
-    let mut fields = Fields::default();
-    let key = fields.name("key", request.key);
+    let mut fields = Fields::new(scope);
+    let key = key(&mut fields, request.key, &request.policy);
     let policy = policy(&mut fields, request.policy, policies);
     let actor = fields.text("x-tollgate-actor", actor, TEXT_BYTES_MAX);
     let key = fields.finish(key)?;
@@ -234,12 +251,14 @@ pub(super) fn unban(
 
 pub(super) fn list_bans(
     request: pb::ListBansRequest,
+    scope: Scope,
     policies: &Policies,
 ) -> Result<ListBans, Status> {
-    let mut fields = Fields::default();
+    let namespace = scope.namespace().clone();
+    let mut fields = Fields::new(scope);
     let policy = policy(&mut fields, request.policy, policies);
     let limit = fields.page_size(request.page_size);
     let after = page_token::decode(&mut fields, &request.page_token);
     let (limit, after) = fields.finish(Some((limit, after)))?;
-    Ok(ListBans { policy: policy?, limit, after })
+    Ok(ListBans { policy: policy?, namespace, limit, after })
 }

@@ -4,7 +4,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use tonic::Status;
 
-use super::super::{convert::timestamp, events, fields::Fields, pb, status};
+use super::super::{convert::timestamp, events, fields::Fields, pb, scope::Scope, status};
 use crate::{
     decision::{events::After, names::Name, time::Timestamp},
     engine::feed::{Start, Topic},
@@ -22,10 +22,11 @@ pub(super) struct RateEvents(Name);
 /// Parses the policy and the start of the stream. Fails with NOT_FOUND for an unknown policy.
 pub(super) fn parse(
     request: pb::WatchRatesRequest,
+    scope: Scope,
     policies: &Policies,
 ) -> Result<(RateEvents, Start), Status> {
-    let mut fields = Fields::default();
-    let policy = fields.name("policy", request.policy);
+    let mut fields = Fields::new(scope);
+    let policy = fields.partition("policy", request.policy);
     let start = events::start(&mut fields, request.after.as_deref(), decode);
     let policy = fields.finish(policy)?;
     match policies.contains(&policy) {
@@ -81,9 +82,9 @@ impl Topic for RateEvents {
         event.time
     }
 
-    fn told(event: Option<Event>, seen: &[u64]) -> pb::WatchRatesResponse {
+    fn told(&self, event: Option<Event>, seen: &[u64]) -> pb::WatchRatesResponse {
         let mut told = event.map_or_else(gap, rate_event);
-        told.cursor = encode(seen);
+        told.cursor = events::cursor(&self.0, encode(seen));
         pb::WatchRatesResponse { event: Some(told) }
     }
 }

@@ -68,8 +68,8 @@ impl SequenceService for Sequence {
         &self,
         request: Request<pb::NextSequenceRequest>,
     ) -> Answer<pb::NextSequenceResponse> {
-        let (deadline, request) = deadline::of(request);
-        let next = parse::next_sequence(request, &self.sequences)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let next = parse::next_sequence(request, scope, &self.sequences)?;
         let allocation = self.engine.submit(&next, deadline).await?.outcome;
         if let Allocation::Given { range, replayed: false, .. } = &allocation {
             self.given.fetch_add(range.count, Ordering::Relaxed);
@@ -81,8 +81,8 @@ impl SequenceService for Sequence {
         &self,
         request: Request<pb::GetSequenceRequest>,
     ) -> Answer<pb::GetSequenceResponse> {
-        let (deadline, request) = deadline::of(request);
-        let sequence = parse::get_sequence(request, &self.sequences)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let sequence = parse::get_sequence(request, scope, &self.sequences)?;
         let get = GetSequence { sequence };
         let last = self.engine.submit(&get, deadline).await?.outcome;
         let given = self.given.load(Ordering::Relaxed);

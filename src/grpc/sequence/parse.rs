@@ -2,7 +2,7 @@
 
 use tonic::Status;
 
-use super::super::{fields::Fields, pb, status};
+use super::super::{fields::Fields, pb, scope::Scope, status};
 use crate::sequence::{
     COUNT_MAX, DATED_STEP_MAX, Dating, NextSequence, Sequence, Sequences, VALUE_MAX,
 };
@@ -10,10 +10,11 @@ use crate::sequence::{
 /// Parses a request. Fails with OUT_OF_RANGE if no sequence can have so many values.
 pub(super) fn next_sequence(
     request: pb::NextSequenceRequest,
+    scope: Scope,
     sequences: &Sequences,
 ) -> Result<NextSequence, Status> {
-    let mut fields = Fields::default();
-    let name = fields.name("name", request.name);
+    let mut fields = Fields::new(scope);
+    let name = fields.partition("name", request.name);
     let rule = name.as_ref().and_then(|name| sequences.rule(name));
     let layout = rule.and_then(|rule| rule.layout.clone());
     let dating = layout.as_ref().and_then(|layout| layout.dating());
@@ -67,10 +68,11 @@ fn floor(fields: &mut Fields, floor: Option<u64>, dating: Option<&Dating>) -> Op
 
 pub(super) fn get_sequence(
     request: pb::GetSequenceRequest,
+    scope: Scope,
     sequences: &Sequences,
 ) -> Result<Sequence, Status> {
-    let mut fields = Fields::default();
-    let name = fields.name("name", request.name);
+    let mut fields = Fields::new(scope);
+    let name = fields.partition("name", request.name);
     let name = fields.finish(name)?;
     let layout = sequences.rule(&name).and_then(|rule| rule.layout.clone());
     Ok(Sequence::new(&name, layout))

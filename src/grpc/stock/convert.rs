@@ -17,7 +17,7 @@ use crate::{
 
 pub(super) fn stock(stock: Stock, sku: &Name) -> pb::Stock {
     pb::Stock {
-        sku: sku.to_bytes(),
+        sku: sku.local_bytes(),
         on_hand: stock.on_hand,
         available: stock.available(),
         reserved: stock.reserved,
@@ -91,7 +91,7 @@ fn reservation(reservation: Reservation, asked: &ReserveStock) -> pb::Reservatio
         ReservationState::Cancelled => pb::ReservationState::Cancelled,
     };
     pb::Reservation {
-        sku: asked.sku.to_bytes(),
+        sku: asked.sku.local_bytes(),
         order_id: asked.order.to_bytes(),
         quantity: reservation.quantity,
         buyer_id: Bytes::from(reservation.buyer),

@@ -83,8 +83,8 @@ impl StockService for Stock {
         &self,
         request: Request<pb::SetStockRequest>,
     ) -> Answer<pb::SetStockResponse> {
-        let (deadline, request) = deadline::of(request);
-        let set = parse::set_stock(request)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let set = parse::set_stock(request, scope)?;
         let (outcome, stock) = self.decide(&set, &set.sku, deadline).await?;
         Ok(Response::new(convert::set_stock(outcome, stock, &set)?))
     }
@@ -93,8 +93,8 @@ impl StockService for Stock {
         &self,
         request: Request<pb::AddStockRequest>,
     ) -> Answer<pb::AddStockResponse> {
-        let (deadline, request) = deadline::of(request);
-        let add = parse::add_stock(request)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let add = parse::add_stock(request, scope)?;
         let (outcome, stock) = self.decide(&add, &add.sku, deadline).await?;
         Ok(Response::new(convert::add_stock(outcome, stock, &add)?))
     }
@@ -103,8 +103,8 @@ impl StockService for Stock {
         &self,
         request: Request<pb::ReserveStockRequest>,
     ) -> Answer<pb::ReserveStockResponse> {
-        let (deadline, request) = deadline::of(request);
-        let reserve = parse::reserve_stock(request)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let reserve = parse::reserve_stock(request, scope)?;
         let (outcome, stock) = self.decide(&reserve, &reserve.sku, deadline).await?;
         Ok(Response::new(convert::reserve_stock(outcome, stock, &reserve)))
     }
@@ -113,8 +113,8 @@ impl StockService for Stock {
         &self,
         request: Request<pb::ConfirmReservationRequest>,
     ) -> Answer<pb::ConfirmReservationResponse> {
-        let (deadline, request) = deadline::of(request);
-        let confirm = parse::confirm_reservation(request)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let confirm = parse::confirm_reservation(request, scope)?;
         let (outcome, stock) = self.decide(&confirm, &confirm.sku, deadline).await?;
         Ok(Response::new(convert::confirm_reservation(outcome, stock, &confirm.sku)))
     }
@@ -123,8 +123,8 @@ impl StockService for Stock {
         &self,
         request: Request<pb::CancelReservationRequest>,
     ) -> Answer<pb::CancelReservationResponse> {
-        let (deadline, request) = deadline::of(request);
-        let cancel = parse::cancel_reservation(request)?;
+        let (deadline, scope, request) = deadline::of(request);
+        let cancel = parse::cancel_reservation(request, scope)?;
         let (outcome, stock) = self.decide(&cancel, &cancel.sku, deadline).await?;
         Ok(Response::new(convert::cancel_reservation(outcome, stock, &cancel.sku)))
     }
@@ -133,8 +133,8 @@ impl StockService for Stock {
         &self,
         request: Request<pb::GetStockRequest>,
     ) -> Answer<pb::GetStockResponse> {
-        let (deadline, request) = deadline::of(request);
-        let get = GetStock { sku: parse::get_stock(request)? };
+        let (deadline, scope, request) = deadline::of(request);
+        let get = GetStock { sku: parse::get_stock(request, scope)? };
         let ((), stock) = self.decide(&get, &get.sku, deadline).await?;
         Ok(Response::new(pb::GetStockResponse { stock: Some(convert::stock(stock, &get.sku)) }))
     }

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use bytes::Bytes;
 use tonic::Status;
 
-use super::super::{fields::Fields, pb};
+use super::super::{fields::Fields, pb, scope::Scope};
 use crate::{
     decision::names::Name,
     stock::{
@@ -16,9 +16,9 @@ use crate::{
 
 const MOST: i64 = QUANTITY_MAX as i64;
 
-pub(super) fn set_stock(request: pb::SetStockRequest) -> Result<SetStock, Status> {
-    let mut fields = Fields::default();
-    let sku = fields.name("sku", request.sku);
+pub(super) fn set_stock(request: pb::SetStockRequest, scope: Scope) -> Result<SetStock, Status> {
+    let mut fields = Fields::new(scope);
+    let sku = fields.partition("sku", request.sku);
     let on_hand = match request.on_hand {
         Some(on_hand) => quantity(&mut fields, "on_hand", on_hand, 0..=MOST),
         None => {
@@ -29,9 +29,9 @@ pub(super) fn set_stock(request: pb::SetStockRequest) -> Result<SetStock, Status
     fields.finish(sku.map(|sku| SetStock { sku, on_hand }))
 }
 
-pub(super) fn add_stock(request: pb::AddStockRequest) -> Result<AddStock, Status> {
-    let mut fields = Fields::default();
-    let sku = fields.name("sku", request.sku);
+pub(super) fn add_stock(request: pb::AddStockRequest, scope: Scope) -> Result<AddStock, Status> {
+    let mut fields = Fields::new(scope);
+    let sku = fields.partition("sku", request.sku);
     let delta = request.delta;
     if delta == 0 || !(-MOST..=MOST).contains(&delta) {
         fields.violation("delta", format!("must be -{MOST} to {MOST}, and not 0"));
@@ -40,9 +40,12 @@ pub(super) fn add_stock(request: pb::AddStockRequest) -> Result<AddStock, Status
     fields.finish(sku.map(|sku| AddStock { sku, delta, request }))
 }
 
-pub(super) fn reserve_stock(request: pb::ReserveStockRequest) -> Result<ReserveStock, Status> {
-    let mut fields = Fields::default();
-    let sku = fields.name("sku", request.sku);
+pub(super) fn reserve_stock(
+    request: pb::ReserveStockRequest,
+    scope: Scope,
+) -> Result<ReserveStock, Status> {
+    let mut fields = Fields::new(scope);
+    let sku = fields.partition("sku", request.sku);
     let order = fields.name("order_id", request.order_id);
     let quantity = quantity(&mut fields, "quantity", request.quantity, 1..=RESERVE_MAX as i64);
     let hold = fields.duration("hold_duration", request.hold_duration, HOLD_MIN..=HOLD_MAX);
@@ -66,28 +69,30 @@ fn buyer(fields: &mut Fields, name: Bytes, limit: Option<i64>) -> Option<Buyer> 
 
 pub(super) fn confirm_reservation(
     request: pb::ConfirmReservationRequest,
+    scope: Scope,
 ) -> Result<ConfirmReservation, Status> {
-    let (sku, order) = reservation(request.sku, request.order_id)?;
+    let (sku, order) = reservation(request.sku, request.order_id, scope)?;
     Ok(ConfirmReservation { sku, order })
 }
 
 pub(super) fn cancel_reservation(
     request: pb::CancelReservationRequest,
+    scope: Scope,
 ) -> Result<CancelReservation, Status> {
-    let (sku, order) = reservation(request.sku, request.order_id)?;
+    let (sku, order) = reservation(request.sku, request.order_id, scope)?;
     Ok(CancelReservation { sku, order })
 }
 
-fn reservation(sku: Bytes, order: Bytes) -> Result<(Name, Name), Status> {
-    let mut fields = Fields::default();
-    let sku = fields.name("sku", sku);
+fn reservation(sku: Bytes, order: Bytes, scope: Scope) -> Result<(Name, Name), Status> {
+    let mut fields = Fields::new(scope);
+    let sku = fields.partition("sku", sku);
     let order = fields.name("order_id", order);
     fields.finish(sku.zip(order))
 }
 
-pub(super) fn get_stock(request: pb::GetStockRequest) -> Result<Name, Status> {
-    let mut fields = Fields::default();
-    let sku = fields.name("sku", request.sku);
+pub(super) fn get_stock(request: pb::GetStockRequest, scope: Scope) -> Result<Name, Status> {
+    let mut fields = Fields::new(scope);
+    let sku = fields.partition("sku", request.sku);
     fields.finish(sku)
 }
 

@@ -6,6 +6,7 @@ pub mod denial_storms;
 pub mod denials;
 pub mod memory_max;
 pub mod names;
+pub mod namespaces;
 pub mod replicas;
 pub mod round_trips;
 pub mod topologies;

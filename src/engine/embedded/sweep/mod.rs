@@ -23,6 +23,7 @@ use super::{
     Ceiling, Embedded, SHARDS,
     executor::line_up,
     journal::Journal,
+    namespaces::Namespaces,
     tables::{Sharded, Tables, drain},
 };
 use crate::decision::{
@@ -79,9 +80,9 @@ struct Swept {
     has_next: bool,
 }
 
-/// Sweeps one segment of a table: tables, segment, time, whether changes are persisted, budget, and
-/// dropped values.
-type Sweep = fn(&mut Tables, usize, Timestamp, bool, &mut Budget, &mut Bin) -> Swept;
+/// Sweeps one segment of a table: tables, segment, time, whether changes are persisted, the registry
+/// of namespaces, budget, and dropped values.
+type Sweep = fn(&mut Tables, usize, Timestamp, bool, &Namespaces, &mut Budget, &mut Bin) -> Swept;
 
 macro_rules! kinds {
     ($($table:ident: $state:ty $(, events $event:ty => $history:ident)?;)*) => {
@@ -165,7 +166,15 @@ impl Embedded {
                 break;
             }
             let is_kept = journal.is_some();
-            let swept = sweep(&mut tables, place.part, now, is_kept, &mut budget, &mut bin);
+            let swept = sweep(
+                &mut tables,
+                place.part,
+                now,
+                is_kept,
+                &self.namespaces,
+                &mut budget,
+                &mut bin,
+            );
             looked += swept.looked;
             place = match swept {
                 Swept { is_done: false, .. } => place,
@@ -213,6 +222,7 @@ fn sweep<S: Sharded>(
     part: usize,
     now: Timestamp,
     is_kept: bool,
+    namespaces: &Namespaces,
     budget: &mut Budget,
     bin: &mut Bin,
 ) -> Swept {
@@ -245,6 +255,7 @@ fn sweep<S: Sharded>(
             }
             !is_vacant
         });
+        gone.iter().for_each(|pair| namespaces.remove::<S>(&pair.0));
         bin.extend(gone.into_iter().map(|pair| pair as Box<dyn Any + Send>));
     }
     Swept { looked, is_done: !budget.is_spent(), has_next: part + 1 < table.parts() }

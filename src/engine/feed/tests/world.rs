@@ -69,7 +69,7 @@ impl Topic for Numbers {
         Timestamp(*event)
     }
 
-    fn told(event: Option<u64>, seen: &[u64]) -> Told {
+    fn told(&self, event: Option<u64>, seen: &[u64]) -> Told {
         (event, seen.to_vec())
     }
 }

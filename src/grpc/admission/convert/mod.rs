@@ -18,7 +18,7 @@ use crate::{
         Admission, AdmitDecision, AdmitTask, CompleteVerdict, Completion, EvictVerdict, Lease,
         LeasePage, PoolView, RenewTask, RenewVerdict, Settings, Usage,
     },
-    decision::names::Name,
+    decision::names::{Name, Namespace},
     engine::Answered,
 };
 
@@ -126,7 +126,7 @@ pub(super) fn pool(
         history: settings.history,
     };
     pb::Pool {
-        pool: name.to_bytes(),
+        pool: name.local_bytes(),
         config: Some(config),
         usage: Some(usage(&view.usage)),
         oldest_grant_time: view.oldest_grant.map(timestamp),
@@ -141,11 +141,15 @@ pub(super) fn pool(
 
 /// A pool whose stored values cannot be read: all fields except the name are unset.
 pub(super) fn unreadable_pool(name: &Name) -> pb::Pool {
-    pb::Pool { pool: name.to_bytes(), ..pb::Pool::default() }
+    pb::Pool { pool: name.local_bytes(), ..pb::Pool::default() }
 }
 
-pub(super) fn lease_page(pool: &Name, page: LeasePage) -> pb::ListLeasesResponse {
-    let next_page_token = page_token::encode(page.next.as_ref());
+pub(super) fn lease_page(
+    pool: &Name,
+    namespace: &Namespace,
+    page: LeasePage,
+) -> pb::ListLeasesResponse {
+    let next_page_token = page_token::encode(namespace, page.next.as_ref());
     let leases = page.leases.into_iter();
     let leases = leases.map(|held| lease(pool, held.device.into(), held.task.into(), &held.lease));
     pb::ListLeasesResponse { leases: leases.collect(), next_page_token }
@@ -153,7 +157,7 @@ pub(super) fn lease_page(pool: &Name, page: LeasePage) -> pb::ListLeasesResponse
 
 fn lease(pool: &Name, device_id: Bytes, task_id: Bytes, lease: &Lease) -> pb::Lease {
     pb::Lease {
-        pool: pool.to_bytes(),
+        pool: pool.local_bytes(),
         device_id,
         task_id,
         fencing_token: lease.token,

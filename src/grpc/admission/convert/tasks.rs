@@ -7,7 +7,7 @@ use crate::{
     admission::{
         CancelVerdict, Cancellation, Dispatched, EnqueueStatus, ListedState, ListedTask, TaskPage,
     },
-    decision::error::Error,
+    decision::{error::Error, names::Namespace},
     engine::Answered,
 };
 
@@ -51,10 +51,14 @@ pub(in crate::grpc::admission) fn cancellation(
 /// Converts a page of tasks; leaves out tasks whose state is not wanted.
 pub(in crate::grpc::admission) fn task_page(
     page: &TaskPage,
+    namespace: &Namespace,
     wanted: impl Fn(ListedState) -> bool,
 ) -> pb::ListTasksResponse {
     let tasks = page.tasks.iter().filter(|listed| wanted(listed.state)).map(task).collect();
-    pb::ListTasksResponse { tasks, next_page_token: page_token::encode(page.next.as_ref()) }
+    pb::ListTasksResponse {
+        tasks,
+        next_page_token: page_token::encode(namespace, page.next.as_ref()),
+    }
 }
 
 fn task(listed: &ListedTask) -> pb::Task {

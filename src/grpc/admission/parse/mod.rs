@@ -7,7 +7,7 @@ use bytes::Bytes;
 pub(super) use tasks::{cancel_task, enqueue_tasks, list_tasks};
 use tonic::Status;
 
-use super::super::{fields::Fields, page_token, pb};
+use super::super::{fields::Fields, page_token, pb, scope::Scope};
 use crate::{
     admission::{
         ATTEMPTS_MAX, AdmitTask, CAPACITY_MAX, Catalog, CompleteTask, ConfigurePool, EvictTask,
@@ -20,10 +20,11 @@ use crate::{
 
 pub(super) fn admit_task(
     request: pb::AdmitTaskRequest,
+    scope: Scope,
     catalog: &Catalog,
 ) -> Result<(AdmitTask, Millis), Status> {
-    let mut fields = Fields::default();
-    let pool = fields.name("pool", request.pool);
+    let mut fields = Fields::new(scope);
+    let pool = fields.partition("pool", request.pool);
     let device = fields.name("device_id", request.device_id);
     let task = fields.optional_name("task_id", request.task_id);
     let lease_duration = lease_duration(&mut fields, request.lease_duration);
@@ -38,9 +39,10 @@ pub(super) fn admit_task(
 
 pub(super) fn complete_task(
     request: pb::CompleteTaskRequest,
+    scope: Scope,
     catalog: &Catalog,
 ) -> Result<CompleteTask, Status> {
-    let mut fields = Fields::default();
+    let mut fields = Fields::new(scope);
     let name = task_name(&mut fields, request.pool, request.device_id, request.task_id);
     let outcome = match pb::Outcome::try_from(request.outcome) {
         Ok(pb::Outcome::Unspecified | pb::Outcome::Succeeded) => Outcome::Succeeded,
@@ -62,9 +64,10 @@ pub(super) fn complete_task(
 
 pub(super) fn renew_task(
     request: pb::RenewTaskRequest,
+    scope: Scope,
     catalog: &Catalog,
 ) -> Result<RenewTask, Status> {
-    let mut fields = Fields::default();
+    let mut fields = Fields::new(scope);
     let name = task_name(&mut fields, request.pool, request.device_id, request.task_id);
     let lease_duration = lease_duration(&mut fields, request.lease_duration);
     fields.finish(name.map(|name| RenewTask {
@@ -77,9 +80,10 @@ pub(super) fn renew_task(
 
 pub(super) fn evict_task(
     request: pb::EvictTaskRequest,
+    scope: Scope,
     catalog: &Catalog,
 ) -> Result<EvictTask, Status> {
-    let mut fields = Fields::default();
+    let mut fields = Fields::new(scope);
     let name = task_name(&mut fields, request.pool, request.device_id, request.task_id);
     let reason = fields.text("reason", request.reason, REASON_BYTES_MAX);
     fields.finish(name.map(|name| EvictTask {
@@ -89,24 +93,29 @@ pub(super) fn evict_task(
     }))
 }
 
-pub(super) fn get_pool(request: pb::GetPoolRequest) -> Result<Name, Status> {
-    let mut fields = Fields::default();
-    let pool = fields.name("pool", request.pool);
+pub(super) fn get_pool(request: pb::GetPoolRequest, scope: Scope) -> Result<Name, Status> {
+    let mut fields = Fields::new(scope);
+    let pool = fields.partition("pool", request.pool);
     fields.finish(pool)
 }
 
 pub(super) fn list_pools(
     request: &pb::ListPoolsRequest,
+    scope: Scope,
 ) -> Result<(u32, Option<PartitionCursor>), Status> {
-    let mut fields = Fields::default();
+    let mut fields = Fields::new(scope);
     let limit = fields.page_size(request.page_size);
-    let after = page_token::decode(&mut fields, &request.page_token);
+    let after: Option<PartitionCursor> = page_token::decode(&mut fields, &request.page_token);
+    let after = after.map(|after| after.within(fields.namespace()));
     fields.finish(Some((limit, after)))
 }
 
-pub(super) fn list_leases(request: pb::ListLeasesRequest) -> Result<ListLeases, Status> {
-    let mut fields = Fields::default();
-    let pool = fields.name("pool", request.pool);
+pub(super) fn list_leases(
+    request: pb::ListLeasesRequest,
+    scope: Scope,
+) -> Result<ListLeases, Status> {
+    let mut fields = Fields::new(scope);
+    let pool = fields.partition("pool", request.pool);
     let limit = fields.page_size(request.page_size);
     let after = page_token::decode(&mut fields, &request.page_token);
     fields.finish(pool.map(|pool| ListLeases { pool, limit, after }))
@@ -114,10 +123,11 @@ pub(super) fn list_leases(request: pb::ListLeasesRequest) -> Result<ListLeases, 
 
 pub(super) fn configure_pool(
     request: pb::ConfigurePoolRequest,
+    scope: Scope,
     catalog: &Catalog,
 ) -> Result<ConfigurePool, Status> {
-    let mut fields = Fields::default();
-    let pool = fields.name("pool", request.pool);
+    let mut fields = Fields::new(scope);
+    let pool = fields.partition("pool", request.pool);
     let overrides = Overrides {
         capacity: fields.number("capacity", request.capacity, 0..=CAPACITY_MAX),
         lease_duration: lease_duration(&mut fields, request.lease_duration),
@@ -134,7 +144,7 @@ pub(super) fn configure_pool(
 }
 
 fn task_name(fields: &mut Fields, pool: Bytes, device: Bytes, task: Bytes) -> Option<TaskName> {
-    let pool = fields.name("pool", pool);
+    let pool = fields.partition("pool", pool);
     let device = fields.name("device_id", device);
     let task = fields.name("task_id", task);
     Some(TaskName { pool: pool?, device: device?, task: task? })

@@ -3,7 +3,7 @@
 use tonic::Status;
 
 use super::{
-    super::super::{fields::Fields, page_token, pb},
+    super::super::{fields::Fields, page_token, pb, scope::Scope},
     task_name,
 };
 use crate::{
@@ -16,10 +16,11 @@ use crate::{
 
 pub(in crate::grpc::admission) fn enqueue_tasks(
     request: pb::EnqueueTasksRequest,
+    scope: Scope,
     catalog: &Catalog,
 ) -> Result<Vec<EnqueueTask>, Status> {
-    let mut fields = Fields::default();
-    let pool = fields.name("pool", request.pool);
+    let mut fields = Fields::new(scope);
+    let pool = fields.partition("pool", request.pool);
     if request.tasks.is_empty() || request.tasks.len() > ENQUEUE_MAX {
         fields.violation("tasks", format!("must be 1 to {ENQUEUE_MAX} tasks"));
         return fields.finish(None);
@@ -51,9 +52,10 @@ fn task(
 
 pub(in crate::grpc::admission) fn cancel_task(
     request: pb::CancelTaskRequest,
+    scope: Scope,
     catalog: &Catalog,
 ) -> Result<CancelTask, Status> {
-    let mut fields = Fields::default();
+    let mut fields = Fields::new(scope);
     let name = task_name(&mut fields, request.pool, request.device_id, request.task_id);
     fields.finish(name.map(|name| CancelTask { settings: catalog.settings(&name.pool), name }))
 }
@@ -61,9 +63,10 @@ pub(in crate::grpc::admission) fn cancel_task(
 /// Returns the listing and a filter for the wanted states.
 pub(in crate::grpc::admission) fn list_tasks(
     request: pb::ListTasksRequest,
+    scope: Scope,
 ) -> Result<(ListTasks, impl Fn(ListedState) -> bool), Status> {
-    let mut fields = Fields::default();
-    let pool = fields.name("pool", request.pool);
+    let mut fields = Fields::new(scope);
+    let pool = fields.partition("pool", request.pool);
     let limit = fields.page_size(request.page_size);
     let wanted = match pb::TaskState::try_from(request.state) {
         Ok(pb::TaskState::Unspecified) => None,

@@ -15,7 +15,7 @@ use tollgate::{
     decision::{
         events::After,
         export::Source,
-        names::Name,
+        names::{Name, Namespace},
         time::{Millis, Timestamp},
     },
     rate::{
@@ -182,7 +182,8 @@ impl History {
                 let after = self.cursors.choose(&mut self.random).cloned();
                 let after = after.filter(|_| self.random.random_bool(0.7));
                 let limit = self.random.random_range(1..4);
-                let decision = ListBans { policy: self.policy(), limit, after };
+                let decision =
+                    ListBans { policy: self.policy(), namespace: Namespace::DEFAULT, limit, after };
                 let page = self.twins.agree(&mut self.indexes, &decision, context).await;
                 self.cursors.extend(page.next);
             }
@@ -272,7 +273,7 @@ impl History {
     async fn copy(&mut self, step: usize, context: &str) {
         let from = self.name();
         let to = [from.tag(), b"\x1f", format!("copy {step}").as_bytes()].concat();
-        let to = if from.policy().is_empty() { to[from.tag().len()..].to_vec() } else { to };
+        let to = if from.index().is_empty() { to[from.tag().len()..].to_vec() } else { to };
         let replays = [b"r1", b"r2", b"r3"].map(|request| Source::new(b'r', request));
         let sources: Vec<Source> = replays.into_iter().chain([Source::new(b'm', b"")]).collect();
         let names = [from.as_bytes(), &to];

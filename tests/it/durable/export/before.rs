@@ -14,7 +14,7 @@ use tollgate::{
     },
     cli::transfer,
     decision::{
-        names::Name,
+        names::{Name, Namespace},
         time::{Millis, Timestamp},
     },
     lock::{AcquireLock, GetLock, ReleaseLock},
@@ -231,7 +231,12 @@ async fn answered(sides: &[&Side], at: &str) {
         check(Some("reads"), "ip:192.0.2.7", None);
         check(Some("reads"), "user:9", None);
         GetBan { name: meter(Some("reads"), "user:9") };
-        ListBans { policy: Some(name("reads")), limit: 10, after: None };
+        ListBans {
+            policy: Some(name("reads")),
+            namespace: Namespace::DEFAULT,
+            limit: 10,
+            after: None,
+        };
         check(None, "user:7", Some("r-1"));
         check(None, "user:7", None);
         next("order", None, Some("cart-88"));

@@ -12,7 +12,7 @@ use tollgate::{
     },
     decision::{
         Decision,
-        names::Name,
+        names::{Name, Namespace},
         time::{Clock, Millis, Timestamp, monotonic},
     },
     engine::embedded::Sharded,
@@ -36,6 +36,10 @@ pub struct History {
     rules: Vec<Arc<Rule>>,
     pub now: u64,
     orders: u64,
+    /// The namespaces of the partitions.
+    namespaces: Vec<Namespace>,
+    /// The outcomes so far.
+    pub outcomes: Vec<String>,
 }
 
 pub fn name(text: &str) -> Name {
@@ -43,7 +47,11 @@ pub fn name(text: &str) -> Name {
 }
 
 /// Takes a decision on each engine. All outcomes must be equal.
-pub async fn agree<D: Decision<State: Sharded>>(sides: &[&Side], decision: &D, context: &str) {
+pub async fn agree<D: Decision<State: Sharded>>(
+    sides: &[&Side],
+    decision: &D,
+    context: &str,
+) -> D::Outcome {
     let deadline = || monotonic() + Duration::from_secs(30);
     let (first, rest) = sides.split_first().unwrap();
     let expected = first.engine.store(decision, deadline()).await;
@@ -52,6 +60,7 @@ pub async fn agree<D: Decision<State: Sharded>>(sides: &[&Side], decision: &D, c
         let outcome = side.engine.store(decision, deadline()).await;
         assert_eq!(outcome, expected, "{context}, engine {}: {decision:?}", index + 1);
     }
+    expected.unwrap()
 }
 
 impl History {
@@ -59,7 +68,13 @@ impl History {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let rules = (0..6).map(|_| Arc::new(rule(&mut random, true))).collect();
         let now = Clock::system().now().0 + AHEAD;
-        History { random, rules, now, orders: 0 }
+        let (namespaces, outcomes) = (vec![Namespace::DEFAULT], Vec::new());
+        History { random, rules, now, orders: 0, namespaces, outcomes }
+    }
+
+    /// The same history with partitions in these namespaces.
+    pub fn within(self, namespaces: &[Namespace]) -> History {
+        History { namespaces: namespaces.to_vec(), ..self }
     }
 
     /// Takes `steps` random decisions on all engines.
@@ -74,18 +89,33 @@ impl History {
             for side in sides {
                 side.set(self.now).await;
             }
-            match self.random.random_range(0..100) {
-                0..45 => self.admission(sides, &context).await,
-                45..65 => self.rate(sides, &context).await,
-                65..75 => self.sequence(sides, &context).await,
-                75..82 => self.lock(sides, &context).await,
-                _ => self.stock(sides, &context).await,
-            }
+            self.step(sides, &context).await;
         }
     }
 
+    /// Takes one random decision on all engines.
+    pub async fn step(&mut self, sides: &[&Side], context: &str) {
+        match self.random.random_range(0..100) {
+            0..45 => self.admission(sides, context).await,
+            45..65 => self.rate(sides, context).await,
+            65..75 => self.sequence(sides, context).await,
+            75..82 => self.lock(sides, context).await,
+            _ => self.stock(sides, context).await,
+        }
+    }
+
+    async fn agree<D: Decision<State: Sharded>>(
+        &mut self,
+        sides: &[&Side],
+        decision: &D,
+        context: &str,
+    ) {
+        let outcome = agree(sides, decision, context).await;
+        self.outcomes.push(format!("{outcome:?}"));
+    }
+
     async fn admission(&mut self, sides: &[&Side], context: &str) {
-        let pool = self.one(&["one", "two}%", "café"]);
+        let pool = self.partition(&["one", "two}%", "café"]);
         let settings = Settings {
             capacity: 5,
             lease_duration: Millis(20_000),
@@ -106,30 +136,30 @@ impl History {
                 let lease_duration = self.random.random_bool(0.6).then_some(length);
                 let admit =
                     AdmitTask { pool, device, task, lease_duration, settings, waiting: None };
-                agree(sides, &admit, context).await;
+                self.agree(sides, &admit, context).await;
             }
             14..18 => {
                 let outcome = if some { Outcome::Succeeded } else { Outcome::Failed };
                 let complete =
                     CompleteTask { name: of, token: None, outcome, result: text, settings };
-                agree(sides, &complete, context).await;
+                self.agree(sides, &complete, context).await;
             }
             18..21 => {
                 let lease_duration = some.then_some(length);
                 let renew = RenewTask { name: of, token: None, lease_duration, settings };
-                agree(sides, &renew, context).await;
+                self.agree(sides, &renew, context).await;
             }
             21..29 => {
                 let ends = some.then(|| Timestamp(self.now + length.micros()));
                 let enqueue = EnqueueTask { name: of, payload: text, ends, settings };
-                agree(sides, &enqueue, context).await;
+                self.agree(sides, &enqueue, context).await;
             }
-            29 => agree(sides, &CancelTask { name: of, settings }, context).await,
+            29 => self.agree(sides, &CancelTask { name: of, settings }, context).await,
             30 => {
                 let reason = Bytes::from_static(b"a reason");
-                agree(sides, &EvictTask { name: of, reason, settings }, context).await;
+                self.agree(sides, &EvictTask { name: of, reason, settings }, context).await;
             }
-            31 | 32 => agree(sides, &SweepPool { pool, settings }, context).await,
+            31 | 32 => self.agree(sides, &SweepPool { pool, settings }, context).await,
             33 => {
                 let overrides = Overrides {
                     capacity: some.then(|| self.random.random_range(1..7)),
@@ -137,36 +167,39 @@ impl History {
                     ..Overrides::default()
                 };
                 let reset = self.random.random_bool(0.3);
-                agree(sides, &ConfigurePool { pool, overrides, reset, settings }, context).await;
+                self.agree(sides, &ConfigurePool { pool, overrides, reset, settings }, context)
+                    .await;
             }
-            34 | 35 => agree(sides, &GetPool { pool, settings }, context).await,
+            34 | 35 => self.agree(sides, &GetPool { pool, settings }, context).await,
             36 | 37 => {
-                agree(sides, &ListLeases { pool, limit: 100, after: None }, context).await;
+                self.agree(sides, &ListLeases { pool, limit: 100, after: None }, context).await;
             }
             _ => {
                 let list = ListTasks { pool, left: some, limit: 100, after: None };
-                agree(sides, &list, context).await;
+                self.agree(sides, &list, context).await;
             }
         }
     }
 
     async fn rate(&mut self, sides: &[&Side], context: &str) {
-        let policy = self.random.random_bool(0.7).then(|| self.one(&["p", "q}"]));
-        let of = MeterName::new(policy.as_ref(), &self.one(&["a", "b_c", "{x}", "%"]));
+        let policy = self.random.random_bool(0.7).then(|| self.partition(&["p", "q}"]));
+        let key = self.partition(&["a", "b_c", "{x}", "%"]);
+        let of = MeterName::new(policy.as_ref(), &key);
         match self.random.random_range(0..20) {
             0..15 => {
                 let rule = self.rules.choose(&mut self.random).unwrap().clone();
                 let request = self.random.random_bool(0.3).then(|| self.one(&["r1", "r2"]));
                 let cost = *[0, 1, 1, 2].choose(&mut self.random).unwrap();
-                agree(sides, &CheckRate { name: of, rule, cost, request }, context).await;
+                self.agree(sides, &CheckRate { name: of, rule, cost, request }, context).await;
             }
             15 | 16 => {
                 let (duration, memory) = (Millis(self.random.random_range(1..40_000)), Millis(500));
                 let (reason, actor) = ("grób".into(), b"ops".to_vec());
-                agree(sides, &BanKey { name: of, duration, memory, reason, actor }, context).await;
+                self.agree(sides, &BanKey { name: of, duration, memory, reason, actor }, context)
+                    .await;
             }
-            17 => agree(sides, &UnbanKey { name: of, actor: Vec::new() }, context).await,
-            _ => agree(sides, &GetBan { name: of }, context).await,
+            17 => self.agree(sides, &UnbanKey { name: of, actor: Vec::new() }, context).await,
+            _ => self.agree(sides, &GetBan { name: of }, context).await,
         }
     }
 
@@ -175,9 +208,9 @@ impl History {
             let pattern = "ORD-{yyyyMMdd}-{n:06}";
             Arc::new(Layout::parse(pattern, 60, Millis::from_secs(86_400)).unwrap())
         });
-        let sequence = Sequence::new(&self.one(&["order", "ä}"]), layout);
+        let sequence = Sequence::new(&self.partition(&["order", "ä}"]), layout);
         if self.random.random_bool(0.2) {
-            return agree(sides, &GetSequence { sequence }, context).await;
+            return self.agree(sides, &GetSequence { sequence }, context).await;
         }
         let next = NextSequence {
             sequence,
@@ -188,42 +221,44 @@ impl History {
             reserve: None,
             confirmed: None,
         };
-        agree(sides, &next, context).await;
+        self.agree(sides, &next, context).await;
     }
 
     async fn lock(&mut self, sides: &[&Side], context: &str) {
-        let (of, owner) = (self.one(&["one", "two{}"]), self.one(&["x", "y z"]));
+        let (of, owner) = (self.partition(&["one", "two{}"]), self.one(&["x", "y z"]));
         let length = Millis(self.random.random_range(1..100) * 100);
         match self.random.random_range(0..10) {
             0..5 => {
                 let (lease_duration, waiting) = (length, None);
                 let acquire = AcquireLock { name: of, owner, lease_duration, waiting };
-                agree(sides, &acquire, context).await;
+                self.agree(sides, &acquire, context).await;
             }
             5 | 6 => {
                 let lease_duration = self.random.random_bool(0.5).then_some(length);
                 let renew = RenewLock { name: of, owner, token: None, lease_duration };
-                agree(sides, &renew, context).await;
+                self.agree(sides, &renew, context).await;
             }
-            7 | 8 => agree(sides, &ReleaseLock { name: of, owner, token: None }, context).await,
-            _ => agree(sides, &GetLock { name: of }, context).await,
+            7 | 8 => {
+                self.agree(sides, &ReleaseLock { name: of, owner, token: None }, context).await
+            }
+            _ => self.agree(sides, &GetLock { name: of }, context).await,
         }
     }
 
     async fn stock(&mut self, sides: &[&Side], context: &str) {
-        let sku = self.one(&["tv", "a}b"]);
+        let sku = self.partition(&["tv", "a}b"]);
         // A settled order is remembered for a day, so new orders are needed.
         self.orders += u64::from(self.random.random_bool(0.3));
         let order = name(&format!("o% {}", self.orders + self.random.random_range(0..6)));
         match self.random.random_range(0..20) {
             0 => {
                 let on_hand = self.random.random_range(60..90);
-                agree(sides, &SetStock { sku, on_hand }, context).await;
+                self.agree(sides, &SetStock { sku, on_hand }, context).await;
             }
             1..5 => {
                 let delta = self.random.random_range(-2..9);
                 let request = self.random.random_bool(0.7).then(|| self.one(&["r", "s"]));
-                agree(sides, &AddStock { sku, delta, request }, context).await;
+                self.agree(sides, &AddStock { sku, delta, request }, context).await;
             }
             5..13 => {
                 let buyer = self.random.random_bool(0.6).then(|| {
@@ -232,15 +267,24 @@ impl History {
                 });
                 let quantity = self.random.random_range(1..4);
                 let hold = Millis(self.random.random_range(1..900) * 100);
-                agree(sides, &ReserveStock { sku, order, quantity, hold, buyer }, context).await;
+                self.agree(sides, &ReserveStock { sku, order, quantity, hold, buyer }, context)
+                    .await;
             }
-            13..16 => agree(sides, &ConfirmReservation { sku, order }, context).await,
-            16 | 17 => agree(sides, &CancelReservation { sku, order }, context).await,
-            _ => agree(sides, &GetStock { sku }, context).await,
+            13..16 => self.agree(sides, &ConfirmReservation { sku, order }, context).await,
+            16 | 17 => self.agree(sides, &CancelReservation { sku, order }, context).await,
+            _ => self.agree(sides, &GetStock { sku }, context).await,
         }
     }
 
     fn one(&mut self, names: &[&str]) -> Name {
         name(names.choose(&mut self.random).unwrap())
+    }
+    /// The name of a partition in one of the namespaces.
+    fn partition(&mut self, names: &[&str]) -> Name {
+        let local = self.one(names);
+        match &self.namespaces[..] {
+            [only] => local.within(only),
+            several => local.within(several.choose(&mut self.random).unwrap()),
+        }
     }
 }

@@ -3,14 +3,14 @@
 
 mod before;
 mod command;
-mod history;
+pub mod history;
 mod pages;
 mod refusals;
-mod sides;
+pub mod sides;
 
 use std::{fs, path::Path};
 
-use tollgate::{cli::transfer, engine::export::Store};
+use tollgate::{cli::transfer, decision::names::Namespace, engine::export::Store};
 
 use crate::support::process::TempFolder;
 use history::History;
@@ -106,7 +106,8 @@ async fn moved(seed: u64) {
     let scratch = &folders[2];
     fs::create_dir_all(scratch.path()).unwrap();
     let archive = scratch.path().join("moved.jsonl");
-    let mut history = History::new(seed);
+    let acme = Namespace::parse(b"acme").unwrap();
+    let mut history = History::new(seed).within(&[Namespace::DEFAULT, acme]);
 
     let redis = Side::redis(history.now).await;
     history.play(&[&redis], BEFORE, seed).await;
@@ -117,6 +118,9 @@ async fn moved(seed: u64) {
     for kind in KINDS {
         let tag = format!("\"kind\":\"{kind}\"");
         assert!(kinds.iter().any(|line| line.contains(&tag)), "seed {seed}: no {kind}");
+        let tags = [&tag, "\"namespace\":\"acme\""];
+        let is_of_acme = |line: &String| tags.iter().all(|tag| line.contains(tag));
+        assert!(kinds.iter().any(is_of_acme), "seed {seed}: no {kind} of acme");
     }
     drop(directory);
     // The clock of a restarted engine begins after every stored instant.

@@ -114,6 +114,7 @@ impl Side {
             ":holds",
             ":buyers",
             ":partitions",
+            ":partitions:acme",
             ":kept",
         ];
         for key in self.time.keys().await {

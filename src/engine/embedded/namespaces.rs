@@ -1,0 +1,82 @@
+//! The partitions of the namespaces other than the default one.
+//!
+//! The tables of the shards hold the partitions of all namespaces, in no order. This registry names
+//! those of a namespace, so that a listing does not look at the partitions of others. Partitions of
+//! the default namespace are not registered, and cost nothing here.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    ops::Bound,
+};
+
+use ahash::RandomState;
+use parking_lot::Mutex;
+
+use super::tables::Sharded;
+use crate::decision::names::Namespace;
+
+/// The registry. Its mutex is taken within that of a shard, and never the other way around.
+#[derive(Debug, Default)]
+pub(super) struct Namespaces(Mutex<HashMap<Box<[u8]>, Names, RandomState>>);
+
+/// The partitions of one namespace.
+#[derive(Debug, Default)]
+struct Names {
+    /// The number of partitions of all kinds, without histories and indexes.
+    count: u64,
+    /// The partitions that listings show: kind and name.
+    listed: BTreeSet<(u8, Box<[u8]>)>,
+}
+
+impl Namespaces {
+    /// Registers a new partition.
+    pub(super) fn add<S: Sharded>(&self, partition: &[u8]) {
+        let Some(namespace) = namespace::<S>(partition) else { return };
+        let mut all = self.0.lock();
+        // Not `entry`: it needs an owned key even for a known namespace.
+        if !all.contains_key(namespace) {
+            all.insert(namespace.into(), Names::default());
+        }
+        let Some(names) = all.get_mut(namespace) else { return };
+        names.count += 1;
+        if S::IS_LISTED {
+            names.listed.insert((S::KIND, partition.into()));
+        }
+    }
+
+    /// Removes a partition.
+    pub(super) fn remove<S: Sharded>(&self, partition: &[u8]) {
+        let Some(namespace) = namespace::<S>(partition) else { return };
+        let mut all = self.0.lock();
+        let Some(names) = all.get_mut(namespace) else { return };
+        names.count -= 1;
+        if S::IS_LISTED {
+            names.listed.remove(&(S::KIND, partition.into()));
+        }
+        if names.count == 0 {
+            all.remove(namespace);
+        }
+    }
+
+    /// The names of a namespace in byte order, at most `limit`, after this one.
+    pub(super) fn list<S: Sharded>(
+        &self,
+        namespace: &Namespace,
+        limit: usize,
+        after: &[u8],
+    ) -> Vec<Box<[u8]>> {
+        let all = self.0.lock();
+        let Some(names) = all.get(namespace.as_str().as_bytes()) else { return Vec::new() };
+        let after = Bound::Excluded((S::KIND, after.into()));
+        let end = Bound::Excluded((S::KIND + 1, Box::default()));
+        names.listed.range((after, end)).take(limit).map(|(_, name)| name.clone()).collect()
+    }
+}
+
+/// The namespace of a partition; `None` for one that is not registered.
+fn namespace<S: Sharded>(partition: &[u8]) -> Option<&[u8]> {
+    if !S::IS_NAMED {
+        return None;
+    }
+    Some(Namespace::split(partition).0).filter(|namespace| !namespace.is_empty())
+}

@@ -1,0 +1,65 @@
+//! The scope of a request: the caller, its namespace, and the names that it may use.
+
+use std::sync::Arc;
+
+use hyper::http::Extensions;
+
+use crate::decision::{
+    globs::Globs,
+    names::{Name, Namespace},
+};
+
+/// The scope of a request, in its extensions. A request without one may use all names of the
+/// default namespace: no caller is configured. It costs such a request nothing.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Scope(Option<Arc<Rights>>);
+
+/// The namespace of requests without a scope.
+static DEFAULT: Namespace = Namespace::DEFAULT;
+
+#[derive(Debug)]
+struct Rights {
+    caller: Box<str>,
+    namespace: Namespace,
+    /// The globs of permitted names; `None` permits all.
+    names: Option<Arc<Globs>>,
+}
+
+impl Scope {
+    /// The scope of a caller in a namespace. `names` are the globs of the local names that it may
+    /// use, `None` for all.
+    #[allow(dead_code)] // Until callers are configured.
+    pub(crate) fn new(caller: &str, namespace: Namespace, names: Option<Arc<Globs>>) -> Scope {
+        Scope(Some(Arc::new(Rights { caller: caller.into(), namespace, names })))
+    }
+
+    /// Takes the scope out of the extensions of a request.
+    pub(super) fn take(extensions: &mut Extensions) -> Scope {
+        extensions.remove().unwrap_or_default()
+    }
+
+    /// The name of the caller; empty without callers.
+    pub(crate) fn caller(&self) -> &str {
+        self.0.as_ref().map_or("", |rights| &rights.caller)
+    }
+
+    /// The namespace of the request.
+    pub(crate) fn namespace(&self) -> &Namespace {
+        self.0.as_ref().map_or(&DEFAULT, |rights| &rights.namespace)
+    }
+
+    /// Whether the caller may use the local name of a pool, policy, sequence, lock or sku, or of a
+    /// key without a policy.
+    pub(crate) fn permits(&self, name: &Name) -> bool {
+        let names = self.0.as_ref().and_then(|rights| rights.names.as_ref());
+        names.is_none_or(|names| names.first(name).is_some())
+    }
+
+    /// The name in the namespace of the request.
+    pub(super) fn name(&self, local: Name) -> Name {
+        match &self.0 {
+            None => local,
+            Some(rights) => local.within(&rights.namespace),
+        }
+    }
+}
