@@ -182,8 +182,10 @@ impl OwnRedis {
 
     /// Prevents servers from sweeping, for tests that count Redis commands.
     pub async fn hold_sweeper(&self) {
-        let sweeper = "tollgate:{index:admission}:sweeper";
-        self.command(&["SET", sweeper, "a server of the test"]).await.unwrap();
+        for index in ["index", "namespaces"] {
+            let sweeper = format!("tollgate:{{{index}:admission}}:sweeper");
+            self.command(&["SET", &sweeper, "a server of the test"]).await.unwrap();
+        }
     }
 
     /// Kills the process.
