@@ -76,6 +76,8 @@ pub(super) struct Job {
     pub(super) undo_rule: Option<UndoRule>,
     /// Whether it belongs to the same call as the job before it; they travel together.
     pub(super) follows: bool,
+    /// Stands for the namespace of its partition, whose line it waits in.
+    pub(super) namespace: u64,
     /// The number of redirects.
     pub(super) redirects: u32,
     /// Whether an earlier try may have been executed.
@@ -121,6 +123,7 @@ impl Job {
             sheds: false,
             undo_rule: None,
             follows: false,
+            namespace: 0,
             redirects: 0,
             repeated: false,
             asking: false,

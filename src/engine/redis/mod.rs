@@ -37,6 +37,7 @@ mod cluster;
 mod connection;
 mod evaluate;
 mod export;
+mod fair;
 pub(super) mod index;
 mod job;
 mod listing;
@@ -317,6 +318,7 @@ impl Redis {
         let arguments = Call::led(decision, &self.key_prefix, &*self.topology).finish();
         let (mut job, pending) = self.job(D::SCRIPT, arguments, delivery, deadline);
         job.follows = part == Part::Next;
+        job.namespace = fair::line_of(decision.partition());
         // A decision of several is never refused alone: the others would be executed.
         job.sheds = part == Part::All && delivery.priority == Priority::Call;
         if delivery.acknowledgement.is_needed() {

@@ -10,8 +10,9 @@
 //!
 //! # Order and overload
 //! - Jobs that free capacity go first. They take at most half of a batch while others wait.
+//! - The others wait in a line for each namespace, and batches take from the lines in turn (`fair`).
 //! - A job is refused if `redis.queued_max` jobs of its kind wait: those that free capacity, or the
-//!   others. The only job of a call is also refused if its expected wait exceeds three quarters of
+//!   others. Each namespace has an equal share of the others. The only job of a call is also refused if its expected wait exceeds three quarters of
 //!   its time.
 //! - A job whose call has ended is dropped before it is sent.
 //! - If the node becomes unreachable, waiting jobs fail at once. Jobs in flight keep their
@@ -30,6 +31,7 @@ use tokio::sync::{Semaphore, watch};
 use super::{
     StoreState,
     connection::{self, Connection, Connector},
+    fair::Lines,
     job::Job,
     monitor::Monitor,
     shared::Shared,
@@ -61,8 +63,8 @@ pub(super) struct Pipeline {
 struct Queue {
     /// Jobs that free capacity; they go before all others.
     first: VecDeque<Job>,
-    /// All other jobs, in order of arrival.
-    waiting: VecDeque<Job>,
+    /// All other jobs, by namespace, in order of arrival.
+    waiting: Lines<Job>,
     /// The measured wait for each job ahead, as a moving average.
     each: Duration,
     /// Batches in flight, or about to start.
@@ -111,21 +113,12 @@ impl Pipeline {
     /// Queues a job, and starts a batch if fewer than the maximum are in flight.
     pub(super) fn push(self: &Arc<Pipeline>, mut job: Job) {
         let mut queue = self.lock();
-        job.ahead = queue.waiting.len();
-        let line = match job.delivery.frees_capacity() {
-            true => &mut queue.first,
-            false => &mut queue.waiting,
-        };
-        let queued_max = self.shared.queued_max;
-        if line.len() >= queued_max {
-            let now = monotonic();
-            line.retain(|job| job.is_wanted(now));
-        }
-        if line.len() >= queued_max {
+        job.ahead = queue.waiting.ahead(job.namespace);
+        if queue.has_no_room(&job, self.shared.queued_max) {
             drop(queue);
             return job.refuse();
         }
-        if job.sheds && queue.wait() > job.time() * 3 / 4 {
+        if job.sheds && queue.wait(&job) > job.time() * 3 / 4 {
             drop(queue);
             return job.refuse();
         }
@@ -147,10 +140,10 @@ impl Pipeline {
     /// Fails all waiting jobs, because the node is unreachable.
     fn fail_waiting(&self) {
         let mut queue = self.lock();
-        let (first, waiting) = (take(&mut queue.first), take(&mut queue.waiting));
+        let (first, mut waiting) = (take(&mut queue.first), take(&mut queue.waiting));
         drop(queue);
         let down = self.monitor.down();
-        first.into_iter().chain(waiting).for_each(|job| job.answer(Err(down.clone())));
+        first.into_iter().chain(waiting.drain()).for_each(|job| job.answer(Err(down.clone())));
     }
 
     /// Locks the queue; never held over an `.await`.
@@ -197,10 +190,27 @@ impl Pipeline {
 }
 
 impl Queue {
-    /// The expected wait of a further job.
-    fn wait(&self) -> Duration {
-        // The cast is safe: at most `queued_max` jobs wait.
-        self.each * self.waiting.len() as u32
+    /// The expected wait of a job.
+    fn wait(&self, job: &Job) -> Duration {
+        // The cast is safe: `queued_max` bounds the number of jobs.
+        self.each * job.ahead as u32
+    }
+
+    /// Whether as many jobs of this kind and namespace wait as may. Drops those whose call has ended
+    /// first.
+    fn has_no_room(&mut self, job: &Job, queued_max: usize) -> bool {
+        if job.delivery.frees_capacity() {
+            if self.first.len() >= queued_max {
+                let now = monotonic();
+                self.first.retain(|job| job.is_wanted(now));
+            }
+            return self.first.len() >= queued_max;
+        }
+        if self.waiting.is_full(job.namespace, queued_max) {
+            let now = monotonic();
+            self.waiting.retain(job.namespace, |job| job.is_wanted(now));
+        }
+        self.waiting.is_full(job.namespace, queued_max)
     }
 
     fn is_empty(&self) -> bool {
