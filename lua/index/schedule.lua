@@ -35,6 +35,7 @@ local function decide(keys, argv, now)
   local noted, next, is_vacant, before = tonumber(argv[2]), tonumber(argv[3]), argv[4] == '1', tonumber(argv[5])
   index_heal(partitions_key, 'zset')
   index_heal(ends_key, 'zset')
+  index_heal(listed_key, 'zset')
   local is = tonumber(call('ZSCORE', partitions_key, name) or 0)
   if is ~= noted then
     if next > 0 then
@@ -44,16 +45,13 @@ local function decide(keys, argv, now)
   elseif is_vacant and is < before then
     call('ZREM', partitions_key, name)
     call('ZREM', ends_key, name)
-    if listed_key ~= partitions_key then
-      call('ZREM', listed_key, name)
-    end
+    call('ZREM', listed_key, name)
     return { OK, 1 }
   elseif is == 0 and not is_vacant then
     call('ZADD', partitions_key, format('%.0f', now), name)
   end
   if listed_key ~= partitions_key and not is_vacant then
     -- A lost zset is filled again by the walk of the index.
-    index_heal(listed_key, 'zset')
     call('ZADD', listed_key, 'GT', format('%.0f', is > 0 and is or now), name)
   end
   local look = next > 0 and next or math.huge

@@ -1,9 +1,8 @@
 //! Persistence of rates: usage and bans, replay cache, events, ban index.
 
-use super::{BanIndex, Log, Meter};
+use super::{BanIndex, Log, Meter, MeterName};
 use crate::decision::{
     events::History,
-    names::SEPARATOR,
     persistence::{Changes, Recorded, Unreadable, decode, encode, split_part, unknown_part},
 };
 
@@ -18,10 +17,9 @@ impl Recorded for Meter {
     const KIND: u8 = 2;
 
     fn tag(partition: &[u8]) -> &[u8] {
-        // Without a policy, nothing precedes the separator and the tag is the partition.
-        match partition.iter().position(|byte| *byte == SEPARATOR) {
-            None | Some(0) => partition,
-            Some(end) => &partition[..end],
+        match MeterName::split(partition) {
+            Some((Some(_), key)) => &partition[..partition.len() - key.len() - 1],
+            _ => partition,
         }
     }
 

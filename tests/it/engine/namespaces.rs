@@ -13,22 +13,15 @@ use tollgate::{
     },
 };
 
-use crate::{
-    durable::export::{history::History, sides::Side},
-    support::process::TempFolder,
-};
+use crate::durable::export::{history::History, sides::Side};
 
 const STEPS: usize = 3000;
 const NAMESPACES: [&str; 4] = ["", "acme", "acme-2", "b"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_namespace_sees_what_it_would_see_alone_embedded() {
-    let folders = [(); NAMESPACES.len() + 1].map(|()| TempFolder::new());
     let start = History::new(0).now;
-    let mut sides = Vec::new();
-    for folder in &folders {
-        sides.push(Side::embedded(folder, start).await);
-    }
+    let sides = (0..=NAMESPACES.len()).map(|_| Side::in_memory(start)).collect();
     separate(sides, start).await;
 }
 

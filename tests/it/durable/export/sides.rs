@@ -70,6 +70,14 @@ impl Side {
         side
     }
 
+    /// An embedded engine without a data directory.
+    pub fn in_memory(now: u64) -> Side {
+        let clock = Arc::new(AtomicU64::new(now));
+        let engine = Embedded::new(Clock::Stepped(clock.clone()));
+        let (engine, time) = (Arc::new(Engine::Embedded(engine)), Time::Embedded(clock));
+        Side { engine, time, options: None, maintain: None }
+    }
+
     /// The store of an engine on Redis. Panics on the embedded engine.
     pub async fn store(&self) -> Store {
         let store = Store::redis(self.options.as_ref().expect("it is on Redis")).await.unwrap();

@@ -11,6 +11,10 @@ use tollgate::decision::script::{self, Script};
 use super::*;
 use crate::support::process::tollgate;
 
+/// The listings of two namespaces.
+const OF_ACME: &str = "tollgate:{index:admission}:partitions:acme";
+const OF_B: &str = "tollgate:{index:admission}:partitions:b";
+
 /// The sweeper schedules names, one of which is noted again. Only the vacant one leaves the index.
 #[tokio::test(flavor = "multi_thread")]
 async fn h5_a_name_used_again_during_a_sweep_stays_in_the_index() {
@@ -31,7 +35,7 @@ async fn h5_a_name_used_again_during_a_sweep_stays_in_the_index() {
     let kept = "tollgate:{index:admission}:kept";
     let noted: Vec<u64> = {
         let mut note = note.key(PARTITIONS);
-        note.key(kept).key(ENDS).arg("noted").arg(0).arg(300_000);
+        note.key(kept).key(ENDS).key(PARTITIONS).arg("noted").arg(0).arg(300_000);
         let reply: Vec<Vec<u64>> = note.invoke_async(&mut connection).await.unwrap();
         reply.into_iter().next().unwrap()
     };
@@ -39,7 +43,7 @@ async fn h5_a_name_used_again_during_a_sweep_stays_in_the_index() {
     for (name, next, is_vacant) in [("vacant", 0, 1), ("noted", 0, 1), ("held", now + 1_000_000, 0)]
     {
         let mut schedule = schedule.key(PARTITIONS);
-        schedule.key(ENDS).arg(name).arg(old).arg(next).arg(is_vacant).arg(before);
+        schedule.key(ENDS).key(PARTITIONS).arg(name).arg(old).arg(next).arg(is_vacant).arg(before);
         let reply: Vec<Vec<u64>> = schedule.invoke_async(&mut connection).await.unwrap();
         settled.insert(name, reply[0][1]);
     }
@@ -71,7 +75,7 @@ async fn h5_a_name_used_again_during_a_sweep_stays_in_the_index() {
         .await
         .unwrap();
     let mut schedule = schedule.key(PARTITIONS);
-    schedule.key(ENDS).arg("noted").arg(score).arg(0).arg(1).arg(before);
+    schedule.key(ENDS).key(PARTITIONS).arg("noted").arg(score).arg(0).arg(1).arg(before);
     let reply: Vec<Vec<u64>> = schedule.invoke_async(&mut connection).await.unwrap();
     assert_eq!(reply[0], [0, 0]);
     let look: f64 =
@@ -109,7 +113,7 @@ async fn h5_a_vacant_name_is_looked_at_again_when_it_can_leave() {
         let noted_at = noted.to_string();
         redis.command(&["ZADD", PARTITIONS, &noted_at, name]).await.unwrap();
         let before = (now - 86_400_000_000 * 7).to_string();
-        let keys = [PARTITIONS, ENDS];
+        let keys = [PARTITIONS, ENDS, PARTITIONS];
         let arguments = [name, &noted_at, "0", "1", &before];
         let reply = run(&mut connection, &script::index::SCHEDULE, &keys, &arguments).await;
         assert_eq!(reply, [redis::Value::Int(0), redis::Value::Int(0)], "{name}: it stays");
@@ -120,6 +124,43 @@ async fn h5_a_vacant_name_is_looked_at_again_when_it_can_leave() {
     }
 }
 
+/// Names of a namespace are in the index of all namespaces and in the zset of their own listings, and
+/// leave both together. The sweeper fills a lost zset again.
+#[tokio::test(flavor = "multi_thread")]
+async fn names_of_a_namespace_are_listed_apart() {
+    let mut redis = OwnRedis::prepare();
+    redis.start_with(&["--appendonly", "no"]).await;
+    let mut connection = connect(&redis.url()).await.unwrap();
+    let kept = "tollgate:{index:admission}:kept";
+    for (name, listed) in [("acme\x1ea", OF_ACME), ("acme\x1eb", OF_ACME), ("b\x1ea", OF_B)] {
+        let keys = [PARTITIONS, kept, ENDS, listed];
+        run(&mut connection, &script::index::NOTE, &keys, &[name, "0", ""]).await;
+    }
+    let names = async |connection: &mut MultiplexedConnection, key: &str| {
+        let mut range = redis::cmd("ZRANGE");
+        range.arg(key).arg(0).arg(-1);
+        let mut names: Vec<String> = range.query_async(connection).await.unwrap();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&mut connection, OF_ACME).await, ["acme\x1ea", "acme\x1eb"]);
+    assert_eq!(names(&mut connection, OF_B).await, ["b\x1ea"]);
+    assert_eq!(names(&mut connection, PARTITIONS).await.len(), 3);
+
+    redis.command(&["DEL", OF_ACME]).await.unwrap();
+    for (name, is_vacant) in [("acme\x1ea", "1"), ("acme\x1eb", "0")] {
+        let mut score = redis::cmd("ZSCORE");
+        let noted: f64 =
+            score.arg(PARTITIONS).arg(name).query_async(&mut connection).await.unwrap();
+        let before = (noted as u64 + 1).to_string();
+        let arguments = [name, &(noted as u64).to_string(), "0", is_vacant, &before];
+        let keys = [PARTITIONS, ENDS, OF_ACME];
+        run(&mut connection, &script::index::SCHEDULE, &keys, &arguments).await;
+    }
+    assert_eq!(names(&mut connection, OF_ACME).await, ["acme\x1eb"]);
+    assert_eq!(names(&mut connection, PARTITIONS).await, ["acme\x1eb", "b\x1ea"]);
+}
+
 /// Each script of the index deletes keys of another type and continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn h5_each_script_of_the_index_heals_it() {
@@ -127,11 +168,13 @@ async fn h5_each_script_of_the_index_heals_it() {
     redis.start_with(&["--appendonly", "no"]).await;
     let mut connection = connect(&redis.url()).await.unwrap();
     let (both, partitions) = ([PARTITIONS, ENDS], [PARTITIONS]);
-    let calls: [(&Script, &[&str], &[&str]); 4] = [
+    let (own, others) = ([PARTITIONS, ENDS, PARTITIONS], [PARTITIONS, ENDS, OF_ACME]);
+    let calls: [(&Script, &[&str], &[&str]); 5] = [
         (&script::index::DUE, &both, &["10"]),
         (&script::index::LATEST, &partitions, &["10"]),
         (&script::index::LIST, &partitions, &["10", "", ""]),
-        (&script::index::SCHEDULE, &both, &["pool", "0", "0", "0", "0"]),
+        (&script::index::SCHEDULE, &own, &["pool", "0", "0", "0", "0"]),
+        (&script::index::SCHEDULE, &others, &["acme\x1epool", "0", "0", "0", "0"]),
     ];
     for (script, keys, arguments) in calls {
         for key in keys {
