@@ -251,6 +251,8 @@ async fn serve_on(
         pools: Arc::new(Catalog::new(&config.pools)?),
         policies: Arc::new(config.policies),
         sequences: Arc::new(config.sequences),
+        namespaces: config.namespaces,
+        servers: config.servers,
     };
     let limits = Limits {
         connections_max: config.connections_max,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, de::Error};
 use super::{
     flags::{self, DurabilityName, LogFormat},
     limits,
+    namespace::NamespaceEntry,
     policy::PolicyEntry,
     pool::PoolEntry,
     redis::RedisSection,
@@ -46,6 +47,8 @@ pub(super) struct File {
     pub(super) redis: RedisSection,
     #[serde(default, deserialize_with = "limits::read")]
     pub(super) limits: CallerLimits,
+    #[serde(default)]
+    pub(super) namespace: Vec<NamespaceEntry>,
     #[serde(default)]
     pub(super) pool: Vec<PoolEntry>,
     #[serde(default)]

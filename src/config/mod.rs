@@ -4,6 +4,7 @@
 mod file;
 mod flags;
 mod limits;
+mod namespace;
 mod policy;
 mod pool;
 mod redis;
@@ -27,7 +28,7 @@ pub use tls::{ClientAuth, TlsFlags, TlsOptions};
 
 use crate::{
     admission::{Catalog, PoolRule},
-    decision::budget::CallerLimits,
+    decision::budget::{CallerLimits, NamespaceRule},
     engine::{embedded::Durability, redis::RedisOptions},
     rate::Policies,
     sequence::Sequences,
@@ -59,6 +60,10 @@ pub struct Config {
     pub drain_timeout: Duration,
     /// Number of serving threads. Default: the number of cores.
     pub workers: usize,
+    /// The limits of namespaces by glob, in order; the first match applies.
+    pub namespaces: Vec<NamespaceRule>,
+    /// The number of servers that share the calls per second of a namespace.
+    pub servers: u32,
     /// Settings of pools by glob, in order; the first match applies.
     pub pools: Vec<PoolRule>,
     /// The policies of rates.
@@ -122,7 +127,13 @@ impl Config {
     pub fn load(flags: &ServeFlags) -> Result<Config, ConfigError> {
         let (file, policies, sequences) =
             flags.config.as_deref().map(read).transpose()?.unwrap_or_default();
+        let namespaces = namespace::rules(&file.namespace).map_err(ConfigError)?;
         let engine = flags.engine.clone().or(file.engine);
+        let is_redis = engine.as_deref().is_some_and(|engine| engine != "embedded");
+        if is_redis {
+            namespace::check_redis(&namespaces).map_err(ConfigError)?;
+        }
+        let servers = if is_redis { file.replicas.unwrap_or(1) } else { 1 };
         let data_dir = data_dir(
             flags.data_dir.clone().or(file.data_dir),
             flags.durability.or(file.durability),
@@ -175,6 +186,8 @@ impl Config {
             limits: file.limits,
             drain_timeout: file.drain_timeout.unwrap_or(DRAIN_TIMEOUT),
             workers,
+            namespaces,
+            servers,
             pools: file.pool.into_iter().map(PoolRule::from).collect(),
             policies,
             sequences,
@@ -218,11 +231,13 @@ fn read(path: &Path) -> Result<(File, Policies, Sequences), ConfigError> {
     for (index, entry) in file.pool.iter().enumerate() {
         let path = format!("pool[{index}]");
         entry.check().map_err(|error| failed(&format!("{path}.{error}")))?;
-        value::namespace(&path, entry.namespace.as_deref()).map_err(|error| failed(&error))?;
+        value::namespace(&format!("{path}.namespace"), entry.namespace.as_deref())
+            .map_err(|error| failed(&error))?;
         let rule = PoolRule::from(entry.clone());
         Catalog::new(&[rule])
             .map_err(|error| failed(&format!("{path}.match: not a glob: {error}")))?;
     }
+    namespace::rules(&file.namespace).map_err(|error| failed(&error))?;
     let policies = policy::policies(&file.policy).map_err(|error| failed(&error))?;
     let sequences = sequence::sequences(&file.sequence).map_err(|error| failed(&error))?;
     Ok((file, policies, sequences))

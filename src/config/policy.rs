@@ -92,7 +92,7 @@ pub(super) fn policies(entries: &[PolicyEntry]) -> Result<Policies, String> {
         let path = format!("policy[{index}]");
         let name = Name::parse(entry.name.clone().into())
             .map_err(|expected| format!("{path}.name = \"{}\": {expected}", entry.name))?;
-        namespace(&path, entry.namespace.as_deref())?;
+        namespace(&format!("{path}.namespace"), entry.namespace.as_deref())?;
         if !names.insert((&entry.name, &entry.namespace)) {
             return Err(format!(
                 "{path}.name = \"{name}\": expected a unique name, or another namespace"

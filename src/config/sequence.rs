@@ -42,7 +42,7 @@ pub(super) fn sequences(entries: &[SequenceEntry]) -> Result<Sequences, String> 
         let path = format!("sequence[{index}]");
         globset::Glob::new(&entry.r#match)
             .map_err(|error| format!("{path}.match: not a glob: {error}"))?;
-        namespace(&path, entry.namespace.as_deref())?;
+        namespace(&format!("{path}.namespace"), entry.namespace.as_deref())?;
         rules.push(entry.rule(&path)?);
     }
     Sequences::new(rules).map_err(|error| format!("sequence: not a glob: {error}"))

@@ -30,11 +30,11 @@ pub(super) fn on_store_failure(name: Option<OnStoreFailureName>) -> OnStoreFailu
     }
 }
 
-/// Checks the glob of the namespaces of an entry. The error names the key.
-pub(super) fn namespace(path: &str, glob: Option<&str>) -> Result<(), String> {
+/// Checks a glob of namespaces. The error names the key.
+pub(super) fn namespace(key: &str, glob: Option<&str>) -> Result<(), String> {
     match NamespaceGlob::new(glob) {
         Ok(_) => Ok(()),
-        Err(error) => Err(format!("{path}.namespace: not a glob: {error}")),
+        Err(error) => Err(format!("{key}: not a glob: {error}")),
     }
 }
 

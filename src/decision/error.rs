@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use super::time::Millis;
+
 /// The reason why a call could not be decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
@@ -30,6 +32,15 @@ pub enum Error {
     Overloaded,
     /// This server uses `memory_max` of memory and accepts no new names.
     MemoryFull,
+    /// The namespace of the call has reached one of its limits. Nothing was decided.
+    NamespaceLimit {
+        /// The key of the limit in `[[namespace]]`.
+        limit: &'static str,
+        /// Its value.
+        value: u32,
+        /// When a repeat may succeed.
+        retry: Millis,
+    },
     /// The maximum of unsynced bytes waits for the disk: nothing was decided.
     UnsyncedFull {
         /// The maximum.
@@ -83,6 +94,11 @@ impl fmt::Display for Error {
             Error::MemoryFull => f.write_str(
                 "this server uses as much memory as memory_max allows: it accepts no new names; \
                  calls about known names continue",
+            ),
+            Error::NamespaceLimit { limit, value, .. } => write!(
+                f,
+                "this namespace has reached its limit {limit} = {value}; nothing was decided; \
+                 leases can still be renewed and completed"
             ),
             Error::UnsyncedFull { max } => write!(
                 f,

@@ -21,8 +21,9 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::by_type::ByType;
 use crate::decision::{
-    budget::{self, CallerLimits, Limit},
+    budget::{self, CallerLimits, Held, Limit, NamespaceBudget},
     error::Error,
+    names::Namespace,
 };
 
 /// The waiting calls by number, and the permits of watchers.
@@ -34,6 +35,8 @@ pub struct Hub {
     /// Whether [`Hub::close`] was called.
     closed: watch::Sender<bool>,
     limits: CallerLimits,
+    /// The limits of namespaces.
+    namespaces: NamespaceBudget,
     /// The free permits for watchers.
     watchers: Arc<Semaphore>,
     /// The waiting calls by number.
@@ -49,6 +52,16 @@ pub struct Registration {
     number: u64,
     /// Notified by each wake-up.
     told: Arc<Notify>,
+    /// Counts the call for its namespace.
+    _held: Option<Held>,
+}
+
+/// The permit of a watcher; ends when dropped.
+#[derive(Debug)]
+pub struct WatcherPermit {
+    _permit: OwnedSemaphorePermit,
+    /// Counts the watcher for its namespace.
+    _held: Option<Held>,
 }
 
 impl fmt::Debug for Hub {
@@ -66,6 +79,7 @@ impl Hub {
             next: AtomicU64::new(1),
             closed: watch::Sender::new(false),
             limits: *limits,
+            namespaces: NamespaceBudget::default(),
             watchers: Arc::new(Semaphore::new(limits.watchers)),
             calls: Mutex::default(),
             by_type: ByType::default(),
@@ -85,9 +99,16 @@ impl Hub {
         &self.channel
     }
 
-    /// Registers a call that is about to wait. Fails with [`Error::Overloaded`] at
-    /// `limits.waiters` waiting calls.
-    pub fn seat(self: &Arc<Hub>) -> Result<Registration, Error> {
+    /// The limits of namespaces, and what each uses.
+    pub fn namespaces(&self) -> &NamespaceBudget {
+        &self.namespaces
+    }
+
+    /// Registers a call that is about to wait in this partition. Fails with [`Error::Overloaded`]
+    /// at `limits.waiters` waiting calls, and with [`Error::NamespaceLimit`].
+    pub fn seat(self: &Arc<Hub>, partition: &[u8]) -> Result<Registration, Error> {
+        let used = self.namespaces.of(Namespace::prefix_of(partition));
+        let held = used.map(|used| used.waiting()).transpose()?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let told = Arc::new(Notify::new());
         let mut calls = self.lock();
@@ -95,19 +116,23 @@ impl Hub {
             return Err(budget::overloaded(Limit::Waiters));
         }
         calls.insert(number, told.clone());
-        Ok(Registration { hub: self.clone(), number, told })
+        Ok(Registration { hub: self.clone(), number, told, _held: held })
     }
 
-    /// A permit for a watcher, free again when dropped. Fails with [`Error::TooManyWatchers`] at
-    /// `limits.watchers` watchers, and with [`Error::Ending`] after [`Hub::close`].
-    pub fn place(&self) -> Result<OwnedSemaphorePermit, Error> {
+    /// A permit for a watcher of this partition, free again when dropped. Fails with
+    /// [`Error::TooManyWatchers`] at `limits.watchers` watchers, with [`Error::NamespaceLimit`], and
+    /// with [`Error::Ending`] after [`Hub::close`].
+    pub fn place(&self, partition: &[u8]) -> Result<WatcherPermit, Error> {
         if self.is_closed() {
             return Err(Error::Ending);
         }
-        self.watchers.clone().try_acquire_owned().map_err(|_| {
+        let used = self.namespaces.of(Namespace::prefix_of(partition));
+        let held = used.map(|used| used.watcher()).transpose()?;
+        let permit = self.watchers.clone().try_acquire_owned().map_err(|_| {
             budget::note(Limit::Watchers);
             Error::TooManyWatchers
-        })
+        })?;
+        Ok(WatcherPermit { _permit: permit, _held: held })
     }
 
     /// The number of waiting calls.

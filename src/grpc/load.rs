@@ -51,6 +51,11 @@ const FREEING: [&str; 6] = [
     "CancelReservation",
 ];
 
+/// Whether an rpc frees capacity or keeps what is held.
+pub(super) fn is_freeing(method: &str) -> bool {
+    FREEING.contains(&method)
+}
+
 /// The queue of a thread. Times are in microseconds, that of a call in nanoseconds.
 #[derive(Debug)]
 struct Queue {
@@ -202,7 +207,7 @@ pub(super) fn enter(method: &str, timeout: Option<Duration>) -> Option<Ticket> {
         let mut came = None;
         if queue.is_timed() {
             let time = timeout.unwrap_or(NO_DEADLINE).as_micros() as u64;
-            let (now, is_freeing) = (micros(), FREEING.contains(&method));
+            let (now, is_freeing) = (micros(), is_freeing(method));
             if !queue.takes(now, time, is_freeing) {
                 return None;
             }

@@ -19,6 +19,7 @@ mod load;
 mod lock;
 mod page_token;
 mod protocol;
+mod quota;
 mod rate;
 mod routes;
 pub(crate) mod scope;

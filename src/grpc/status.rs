@@ -37,6 +37,9 @@ impl From<Error> for Status {
             Error::UnsyncedFull { .. } => {
                 (Code::ResourceExhausted, again("DISK_TOO_SLOW", RETRY_UNAVAILABLE))
             }
+            Error::NamespaceLimit { limit, value, retry } => {
+                (Code::ResourceExhausted, namespace_limit(limit, value, retry))
+            }
             Error::TooManyWatchers => {
                 (Code::ResourceExhausted, again("TOO_MANY_WATCHERS", RETRY_UNAVAILABLE))
             }
@@ -77,6 +80,16 @@ pub(super) fn none_known<T>(outcomes: &[Result<T, Error>]) -> Option<Error> {
 /// Details with a machine-readable reason.
 fn info(reason: &str) -> ErrorDetails {
     ErrorDetails::with_error_info(reason, DOMAIN, HashMap::new())
+}
+
+/// The limit of a namespace and its value, and the time until a retry.
+fn namespace_limit(limit: &str, value: u32, retry: Millis) -> ErrorDetails {
+    let metadata = [("limit", limit.to_owned()), ("value", value.to_string())];
+    let metadata = metadata.map(|(key, value)| (key.to_owned(), value));
+    let mut details =
+        ErrorDetails::with_error_info("NAMESPACE_LIMIT", DOMAIN, HashMap::from(metadata));
+    details.set_retry_info(Some(retry.duration()));
+    details
 }
 
 /// The reason, and the time until a retry.

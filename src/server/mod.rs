@@ -31,7 +31,7 @@ use tokio::{
 use crate::{
     admission::{Catalog, SweepPool},
     decision::{
-        budget::{self, CallerLimits, Peers},
+        budget::{self, CallerLimits, NamespaceRule, Peers},
         names::Name,
     },
     engine::Engine,
@@ -69,6 +69,10 @@ pub struct Rules {
     pub policies: Arc<Policies>,
     /// The rules of sequences.
     pub sequences: Arc<Sequences>,
+    /// The limits of namespaces.
+    pub namespaces: Vec<NamespaceRule>,
+    /// The number of servers that share the calls per second of a namespace; at least 1.
+    pub servers: u32,
 }
 
 /// Serves until `shutdown` completes, with TLS if given. Then drains: calls in flight finish, or are
@@ -106,7 +110,8 @@ pub async fn run(
     let others = tonic::service::Routes::new(health_service)
         .add_service(grpc::reflection::v1())
         .add_service(grpc::reflection::v1alpha());
-    let Rules { pools, policies, sequences } = rules;
+    let Rules { pools, policies, sequences, namespaces, servers } = rules;
+    engine.hub().namespaces().set(&namespaces, servers).map_err(io::Error::other)?;
     let routes = grpc::Routes::new(&engine, pools, policies, sequences, others, limits.callers);
     let mut workers = Workers::start(&limits, &routes, certificates.as_ref())?;
     let permits = Arc::new(Semaphore::new(limits.connections_max));

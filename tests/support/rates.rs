@@ -75,6 +75,8 @@ pub fn configured(text: &str) -> Rules {
         pools: Arc::new(Catalog::new(&config.pools).unwrap()),
         policies: Arc::new(config.policies),
         sequences: Arc::new(config.sequences),
+        namespaces: config.namespaces,
+        servers: config.servers,
     }
 }
 

@@ -6,6 +6,7 @@
 //! default, its configuration key and its error.
 
 mod callers;
+mod namespaces;
 mod peers;
 
 use std::{
@@ -16,6 +17,9 @@ use std::{
 use tokio::time::sleep;
 
 pub use callers::CallerLimits;
+pub use namespaces::{
+    Held, NamespaceBudget, NamespaceLimits, NamespaceRule, NamespaceUse, exceeded,
+};
 pub use peers::{PeerConnection, PeerShare, Peers};
 
 use super::error::Error;
@@ -72,6 +76,8 @@ limits! {
     UnsyncedBytes => "unsynced_bytes",
     /// Memory of the process.
     Memory => "memory",
+    /// A limit of a namespace.
+    Namespace => "namespace",
     /// Redis time of the sweeper.
     SweepTime => "sweep_time",
 }

@@ -76,7 +76,7 @@ impl Name {
 
     /// The bytes of the namespace with its end, see [`Namespace::prefix`].
     pub fn prefix(&self) -> &[u8] {
-        &self.0[..prefix_length(&self.0)]
+        Namespace::prefix_of(&self.0)
     }
 
     /// The bytes of the local name: the name that callers see.

@@ -43,9 +43,14 @@ impl Namespace {
         (prefix.strip_suffix(&[END]).unwrap_or_default(), rest)
     }
 
+    /// The bytes that a partition begins with because of its namespace, see [`Namespace::prefix`].
+    pub fn prefix_of(partition: &[u8]) -> &[u8] {
+        &partition[..prefix_length(partition)]
+    }
+
     /// Whether a partition is of this namespace.
     pub fn contains(&self, partition: &[u8]) -> bool {
-        partition[..prefix_length(partition)] == self.prefix
+        Namespace::prefix_of(partition) == self.prefix
     }
 
     /// Whether it is the default namespace.

@@ -18,7 +18,17 @@ use super::{
     memory_full,
     tables::{Notes, Sharded},
 };
-use crate::decision::{Decision, State, error::Error, persistence::Recorded, time::Timestamp};
+use crate::decision::{
+    Decision, State,
+    budget::exceeded,
+    error::Error,
+    names::Namespace,
+    persistence::Recorded,
+    time::{Millis, Timestamp},
+};
+
+/// When a call that needs a new name may be repeated: vacant names are dropped every second.
+const NAMES_RETRY: Millis = Millis(1000);
 
 /// The event that a decision on a state has produced.
 type Produced<S> = Box<<S as Sharded>::Event>;
@@ -84,9 +94,11 @@ impl Embedded {
                 } else if self.is_full() {
                     notes.changes.forget();
                     return (Err(memory_full()), notes.ticket);
+                } else if let Err(error) = self.name::<D::State>(decision.partition()) {
+                    notes.changes.forget();
+                    return (Err(error), notes.ticket);
                 } else {
                     table.add(decision.partition().into(), state);
-                    self.namespaces.add::<D::State>(decision.partition());
                 }
                 decided
             }
@@ -97,6 +109,16 @@ impl Embedded {
         }
         let change = journal.map_or(0, |journal| line_up(&mut tables.notes, journal));
         (Ok(outcome), change)
+    }
+
+    /// Registers a new partition. Fails with [`Error::NamespaceLimit`] if its namespace has too many.
+    fn name<S: Sharded>(&self, partition: &[u8]) -> Result<(), Error> {
+        let used = self.hub.namespaces().of(Namespace::prefix_of(partition));
+        let most = used.and_then(|used| used.names_max());
+        match self.namespaces.add::<S>(partition, most) {
+            true => Ok(()),
+            false => Err(exceeded("names_max", most.unwrap_or_default(), NAMES_RETRY)),
+        }
     }
 
     /// Decides. With `notes`, collects the changes of the state: the head if it differs, and the

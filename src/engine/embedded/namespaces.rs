@@ -1,12 +1,13 @@
 //! The partitions of the namespaces other than the default one.
 //!
 //! The tables of the shards hold the partitions of all namespaces, in no order. This registry names
-//! those of a namespace, so that a listing does not look at the partitions of others. Partitions of
-//! the default namespace are not registered, and cost nothing here.
+//! those of a namespace, so that a listing does not look at the partitions of others, and counts them
+//! for `names_max`. Partitions of the default namespace are only counted.
 
 use std::{
     collections::{BTreeSet, HashMap},
     ops::Bound,
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use ahash::RandomState;
@@ -17,7 +18,11 @@ use crate::decision::names::Namespace;
 
 /// The registry. Its mutex is taken within that of a shard, and never the other way around.
 #[derive(Debug, Default)]
-pub(super) struct Namespaces(Mutex<HashMap<Box<[u8]>, Names, RandomState>>);
+pub(super) struct Namespaces {
+    others: Mutex<HashMap<Box<[u8]>, Names, RandomState>>,
+    /// The number of partitions of the default namespace, histories and indexes excepted.
+    default: AtomicU64,
+}
 
 /// The partitions of one namespace.
 #[derive(Debug, Default)]
@@ -29,25 +34,47 @@ struct Names {
 }
 
 impl Namespaces {
-    /// Registers a new partition.
-    pub(super) fn add<S: Sharded>(&self, partition: &[u8]) {
-        let Some(namespace) = namespace::<S>(partition) else { return };
-        let mut all = self.0.lock();
+    /// Registers a new partition. Returns false, and does not, if its namespace has `most` or more.
+    pub(super) fn add<S: Sharded>(&self, partition: &[u8], most: Option<u32>) -> bool {
+        let has_room = |count: u64| most.is_none_or(|most| count < most.into());
+        let namespace = match Namespace::split(partition).0 {
+            _ if !S::IS_NAMED => return true,
+            [] => {
+                if has_room(self.default.fetch_add(1, Ordering::Relaxed)) {
+                    return true;
+                }
+                self.default.fetch_sub(1, Ordering::Relaxed);
+                return false;
+            }
+            namespace => namespace,
+        };
+        let mut all = self.others.lock();
         // Not `entry`: it needs an owned key even for a known namespace.
         if !all.contains_key(namespace) {
             all.insert(namespace.into(), Names::default());
         }
-        let Some(names) = all.get_mut(namespace) else { return };
+        let Some(names) = all.get_mut(namespace) else { return true };
+        if !has_room(names.count) {
+            return false;
+        }
         names.count += 1;
         if S::IS_LISTED {
             names.listed.insert((S::KIND, partition.into()));
         }
+        true
     }
 
     /// Removes a partition.
     pub(super) fn remove<S: Sharded>(&self, partition: &[u8]) {
-        let Some(namespace) = namespace::<S>(partition) else { return };
-        let mut all = self.0.lock();
+        let namespace = match Namespace::split(partition).0 {
+            _ if !S::IS_NAMED => return,
+            [] => {
+                self.default.fetch_sub(1, Ordering::Relaxed);
+                return;
+            }
+            namespace => namespace,
+        };
+        let mut all = self.others.lock();
         let Some(names) = all.get_mut(namespace) else { return };
         names.count -= 1;
         if S::IS_LISTED {
@@ -65,18 +92,10 @@ impl Namespaces {
         limit: usize,
         after: &[u8],
     ) -> Vec<Box<[u8]>> {
-        let all = self.0.lock();
+        let all = self.others.lock();
         let Some(names) = all.get(namespace.as_str().as_bytes()) else { return Vec::new() };
         let after = Bound::Excluded((S::KIND, after.into()));
         let end = Bound::Excluded((S::KIND + 1, Box::default()));
         names.listed.range((after, end)).take(limit).map(|(_, name)| name.clone()).collect()
     }
-}
-
-/// The namespace of a partition; `None` for one that is not registered.
-fn namespace<S: Sharded>(partition: &[u8]) -> Option<&[u8]> {
-    if !S::IS_NAMED {
-        return None;
-    }
-    Some(Namespace::split(partition).0).filter(|namespace| !namespace.is_empty())
 }

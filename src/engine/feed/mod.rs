@@ -129,7 +129,8 @@ impl<T: Topic> Feeds<T> {
         start: Start,
         deadline: Instant,
     ) -> Result<Watcher<T>, Error> {
-        let permit = self.engine.hub().place()?;
+        let read = topic.read(0, After { number: None, limit: 1 });
+        let permit = self.engine.hub().place(read.partition())?;
         let deadline = deadline.min(monotonic() + READ_MAX);
         self.engine.admit()?;
         let turn = timeout_at(deadline.into(), self.readers.acquire()).await;

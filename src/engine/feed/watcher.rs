@@ -3,14 +3,17 @@
 use std::{collections::VecDeque, fmt, sync::Arc};
 
 use futures_util::{Stream, stream};
-use tokio::{sync::OwnedSemaphorePermit, time::sleep};
+use tokio::time::sleep;
 
 use super::{
     Feeds, OWN_PAGE, READ_EVERY, READ_MAX, Topic,
     position::Position,
     ring::{RingReader, Taken},
 };
-use crate::decision::{error::Error, time::monotonic};
+use crate::{
+    decision::{error::Error, time::monotonic},
+    engine::hub::WatcherPermit,
+};
 
 /// Watches a topic until dropped.
 pub struct Watcher<T: Topic> {
@@ -27,7 +30,7 @@ pub struct Watcher<T: Topic> {
     /// Whether it has taken from the ring; from then on a missed entry ends it.
     is_live: bool,
     /// Counts it as one of this server's watchers.
-    _permit: OwnedSemaphorePermit,
+    _permit: WatcherPermit,
 }
 
 impl<T: Topic> fmt::Debug for Watcher<T> {
@@ -44,7 +47,7 @@ impl<T: Topic> Watcher<T> {
         place: Position,
         ready: Vec<T::Message>,
         seat: RingReader<T::Message>,
-        permit: OwnedSemaphorePermit,
+        permit: WatcherPermit,
     ) -> Watcher<T> {
         let (ready, is_behind) = (ready.into(), !place.covers(seat.joined()));
         Watcher { feeds, topic, place, ready, seat, is_behind, is_live: false, _permit: permit }

@@ -105,7 +105,7 @@ where
     let start = monotonic();
     let last_try = (deadline.saturating_duration_since(start) / 4).min(LAST_TRY_MAX);
     let until = (start + wait.duration()).min(deadline - last_try);
-    let seat = engine.hub().seat()?;
+    let seat = engine.hub().seat(decision.partition())?;
     let register = engine.hub().by_type(|_| Arc::<Register<D>>::default()).clone();
     let waiters = WaitingCalls { engine: engine.clone(), register };
     let mut call = Waiting { waiters, decision, seat, ticket: 0, is_placed: false };

@@ -37,9 +37,12 @@ use super::{
     held::{Hold, Holding},
     load::{self, Ticket},
     protocol::{self, ENCODING, Encoding, Preamble},
-    status,
+    quota, status,
 };
-use crate::decision::budget::{self, Limit};
+use crate::{
+    decision::budget::{self, Limit},
+    engine::Engine,
+};
 pub use answer::AnswerBody;
 pub(super) use opened::Opened;
 pub(super) use retyped::retyped;
@@ -61,6 +64,9 @@ pub(super) trait FastPath: Sync {
     /// The longest message of a request, compressed or not.
     const MESSAGE_BYTES_MAX: usize;
 
+    /// The engine of the service.
+    fn engine(&self) -> &Engine;
+
     /// Decodes a message, calls its handler, and encodes the answer.
     fn answer(
         &self,
@@ -76,6 +82,10 @@ macro_rules! fast_path {
             const NAME: &'static str = <$service>::NAME;
             const METHODS: &'static [&'static str] = &[$($method),*];
             const MESSAGE_BYTES_MAX: usize = $message_bytes_max;
+
+            fn engine(&self) -> &crate::engine::Engine {
+                &self.engine
+            }
 
             async fn answer(
                 &self,
@@ -154,7 +164,8 @@ pub(super) type Answering =
 
 /// Serves a call of a service, on the fast path or through tonic.
 ///
-/// Refuses it first if the server is overloaded or the connection holds too many unread answers.
+/// Refuses it first if its namespace has reached a limit, the server is overloaded, or the
+/// connection holds too many unread answers.
 /// The message must be complete by the deadline of the call.
 pub(super) fn call<T, S>(
     served: &Arc<Served<T, S>>,
@@ -172,6 +183,12 @@ where
     let served = served.clone();
     let (mut head, body) = request.into_parts();
     let mut body = Opened::new(body, holding.clone(), T::MESSAGE_BYTES_MAX);
+    let held = match quota::enter(served.service.engine(), by.method(), &head.extensions) {
+        Ok(held) => held,
+        Err(error) => {
+            return answered_after(head.headers, body, Status::from(error).into_http());
+        }
+    };
     let ticket = load::enter(by.method(), preamble.timeout);
     let encoding = preamble.encoding;
     if ticket.as_ref().is_none_or(Ticket::is_timed) {
@@ -211,10 +228,12 @@ where
             let metadata = MetadataMap::from_headers(head.headers);
             let request = tonic::Request::from_parts(metadata, head.extensions, message);
             let answer = served.service.answer(method, request).await;
-            drop(holds);
+            drop((holds, held));
             return Ok(answered(answer, holding));
         }
-        by_tonic(served, head, body).await
+        let answer = by_tonic(served, head, body).await;
+        drop(held);
+        answer
     })
 }
 
@@ -246,12 +265,17 @@ where
     })
 }
 
-/// Refuses a call that cannot be answered in time. Waits for its message first: an earlier answer
-/// would reset the stream, and some clients report that as a failure.
-fn refused(headers: HeaderMap, mut body: Opened) -> Answering {
+/// Refuses a call that cannot be answered in time.
+fn refused(headers: HeaderMap, body: Opened) -> Answering {
+    answered_after(headers, body, load::refusal())
+}
+
+/// Refuses a call with this answer. Waits for its message first: an earlier answer would reset the
+/// stream, and some clients report that as a failure.
+fn answered_after(headers: HeaderMap, mut body: Opened, answer: Response<AnswerBody>) -> Answering {
     Box::pin(async move {
         body.message(&headers, DEFAULT).await;
-        Ok(load::refusal())
+        Ok(answer)
     })
 }
 

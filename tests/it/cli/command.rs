@@ -108,11 +108,12 @@ fn the_documented_configuration_is_good() {
 
 /// The sections of a configuration file: the prefix of their keys in `docs/configuration.md`, and
 /// the lines before a key.
-const SECTIONS: [(&str, &str); 10] = [
+const SECTIONS: [(&str, &str); 11] = [
     ("", ""),
     ("tls.", "[tls]"),
     ("limits.", "[limits]"),
     ("redis.", "[redis]"),
+    ("namespace.", "[[namespace]]"),
     ("pool.", "[[pool]]"),
     ("policy.", "[[policy]]"),
     ("policy.limit.", "[[policy]]\nname = \"p\"\n[[policy.limit]]"),
@@ -159,7 +160,7 @@ fn every_key_is_documented() {
     }
     assert_eq!(documented, keys_of(&read("deploy/tollgate.toml")), "docs and deploy");
 
-    let sections = ["tls", "limits", "redis", "pool", "policy", "sequence"];
+    let sections = ["tls", "limits", "redis", "namespace", "pool", "policy", "sequence"];
     let accepted: BTreeSet<String> = SECTIONS
         .iter()
         .flat_map(|(prefix, text)| {

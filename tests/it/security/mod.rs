@@ -2,6 +2,7 @@
 
 mod commands;
 mod documented;
+mod limits;
 mod misfits;
 mod refused;
 mod reload;

@@ -1,0 +1,68 @@
+//! `[[namespace]]` of `tollgate.toml`.
+
+use serde::{Deserialize, Deserializer};
+
+use super::value::{namespace, number};
+use crate::decision::budget::{NamespaceLimits, NamespaceRule};
+
+/// The largest limit.
+const MOST: i64 = 1_000_000_000;
+
+/// `[[namespace]]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NamespaceEntry {
+    r#match: String,
+    #[serde(default, deserialize_with = "calls_per_second")]
+    calls_per_second: Option<u32>,
+    #[serde(default, deserialize_with = "in_flight_max")]
+    in_flight_max: Option<u32>,
+    #[serde(default, deserialize_with = "connections_max")]
+    connections_max: Option<u32>,
+    #[serde(default, deserialize_with = "waiting_max")]
+    waiting_max: Option<u32>,
+    #[serde(default, deserialize_with = "watchers_max")]
+    watchers_max: Option<u32>,
+    #[serde(default, deserialize_with = "names_max")]
+    names_max: Option<u32>,
+}
+
+/// Checks and builds all entries. The error names the key and the expected value.
+pub(super) fn rules(entries: &[NamespaceEntry]) -> Result<Vec<NamespaceRule>, String> {
+    let rules = entries.iter().enumerate().map(|(index, entry)| {
+        namespace(&format!("namespace[{index}].match"), Some(&entry.r#match))?;
+        Ok(NamespaceRule {
+            pattern: entry.r#match.clone(),
+            limits: NamespaceLimits {
+                calls_per_second: entry.calls_per_second,
+                in_flight_max: entry.in_flight_max,
+                connections_max: entry.connections_max,
+                waiting_max: entry.waiting_max,
+                watchers_max: entry.watchers_max,
+                names_max: entry.names_max,
+            },
+        })
+    });
+    rules.collect()
+}
+
+/// Fails if an entry has a limit that only the embedded engine enforces.
+pub(super) fn check_redis(rules: &[NamespaceRule]) -> Result<(), String> {
+    match rules.iter().position(|rule| rule.limits.names_max.is_some()) {
+        None => Ok(()),
+        Some(index) => Err(format!(
+            "namespace[{index}].names_max: applies to the embedded engine only; remove it, and \
+             bound the memory of Redis with its maxmemory"
+        )),
+    }
+}
+
+macro_rules! limits {
+    ($($key:ident),*) => {
+        $(fn $key<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
+            number(d, stringify!($key), 1..=MOST).map(|number| u32::try_from(number).ok())
+        })*
+    };
+}
+
+limits!(calls_per_second, in_flight_max, connections_max, waiting_max, watchers_max, names_max);

@@ -1,0 +1,310 @@
+//! Limits of each namespace, and what it uses of them: the entries `[[namespace]]`.
+//!
+//! A server counts what it holds for a namespace itself; the limits of names are exact on the
+//! embedded engine. Without entries nothing is counted. Limits are looked up without a lock.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use ahash::RandomState;
+use arc_swap::ArcSwap;
+
+use super::{super::error::Error, Limit, note};
+use crate::decision::{
+    globs::NamespaceGlob,
+    time::{Millis, monotonic},
+};
+
+/// The most namespaces that are remembered. Above it, those that use nothing are forgotten.
+const KNOWN_MAX: usize = 10_000;
+/// The time in which a namespace may use up its calls per second: the burst.
+const BURST: Duration = Duration::from_secs(1);
+/// When a call that exceeds another limit may be repeated.
+const RETRY: Millis = Millis(1000);
+
+/// The limits of a namespace; `None` for no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NamespaceLimits {
+    /// Calls per second, of all servers.
+    pub calls_per_second: Option<u32>,
+    /// Calls in flight on this server, including those that wait.
+    pub in_flight_max: Option<u32>,
+    /// Connections of this server.
+    pub connections_max: Option<u32>,
+    /// Calls of this server that wait for a slot or a lock.
+    pub waiting_max: Option<u32>,
+    /// Streams of events of this server.
+    pub watchers_max: Option<u32>,
+    /// Names with state: pools, keys, sequences, locks and skus. Embedded engine only.
+    pub names_max: Option<u32>,
+}
+
+/// One entry of the configuration: the limits of each namespace that matches a glob.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespaceRule {
+    /// The glob.
+    pub pattern: String,
+    /// The limits.
+    pub limits: NamespaceLimits,
+}
+
+/// The limits of all namespaces, and their use.
+#[derive(Debug, Default)]
+pub struct NamespaceBudget {
+    known: ArcSwap<Known>,
+    /// Whether there are entries: nothing else is read for calls without them.
+    is_set: AtomicBool,
+}
+
+/// The entries, and the namespaces that were asked for.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    rules: Arc<[(NamespaceGlob, NamespaceLimits)]>,
+    /// The number of servers that share the calls per second.
+    servers: u32,
+    /// By prefix; `None` for a namespace without limits.
+    used: HashMap<Box<[u8]>, Option<Arc<NamespaceUse>>, RandomState>,
+}
+
+/// The limits of one namespace and its counts.
+#[derive(Debug)]
+pub struct NamespaceUse {
+    limits: NamespaceLimits,
+    servers: u32,
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug)]
+struct Counts {
+    in_flight: AtomicU64,
+    connections: AtomicU64,
+    waiting: AtomicU64,
+    watchers: AtomicU64,
+    /// When the calls so far are paid for at the allowed rate, in ns after `start`.
+    paid: AtomicU64,
+    start: Instant,
+}
+
+/// Something that a namespace holds; counted until it is dropped.
+#[derive(Debug)]
+pub struct Held {
+    counts: Arc<Counts>,
+    count: fn(&Counts) -> &AtomicU64,
+}
+
+impl NamespaceBudget {
+    /// Replaces the entries; the first one that matches a namespace applies. `servers` share the
+    /// calls per second. What is counted stays counted. Fails if a glob is invalid.
+    pub fn set(&self, rules: &[NamespaceRule], servers: u32) -> Result<(), globset::Error> {
+        let rules = rules.iter().map(|NamespaceRule { pattern, limits }| {
+            NamespaceGlob::new(Some(pattern)).map(|glob| (glob, *limits))
+        });
+        let rules: Arc<[_]> = rules.collect::<Result<_, _>>()?;
+        self.is_set.store(!rules.is_empty(), Ordering::Relaxed);
+        self.known.rcu(|known| {
+            let mut next =
+                Known { rules: rules.clone(), servers: servers.max(1), used: HashMap::default() };
+            for (prefix, used) in &known.used {
+                let counts = used.as_ref().map(|used| used.counts.clone());
+                next.add(prefix, counts);
+            }
+            next
+        });
+        Ok(())
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        !self.is_set.load(Ordering::Relaxed)
+    }
+
+    /// The limits and the use of the namespace with this prefix; `None` without limits.
+    pub fn of(&self, prefix: &[u8]) -> Option<Arc<NamespaceUse>> {
+        if self.is_empty() {
+            return None;
+        }
+        let known = self.known.load();
+        if let Some(used) = known.used.get(prefix) {
+            return used.clone();
+        }
+        drop(known);
+        self.known.rcu(|known| {
+            let mut next = Known::clone(known);
+            if next.used.len() >= KNOWN_MAX {
+                next.used.retain(|_, used| used.as_ref().is_some_and(|used| used.counts.is_used()));
+            }
+            if !next.used.contains_key(prefix) {
+                next.add(prefix, None);
+            }
+            next
+        });
+        self.known.load().used.get(prefix).cloned().flatten()
+    }
+}
+
+impl Known {
+    /// Adds a namespace, with the counts that it had.
+    fn add(&mut self, prefix: &[u8], counts: Option<Arc<Counts>>) {
+        let rule = self.rules.iter().find(|(glob, _)| glob.matches(prefix));
+        let used = rule.map(|(_, limits)| {
+            let (limits, servers) = (*limits, self.servers);
+            let counts = counts.unwrap_or_else(|| Arc::new(Counts::new()));
+            Arc::new(NamespaceUse { limits, servers, counts })
+        });
+        self.used.insert(prefix.into(), used);
+    }
+}
+
+impl Counts {
+    fn new() -> Counts {
+        let [in_flight, connections, waiting, watchers, paid] = [const { AtomicU64::new(0) }; 5];
+        Counts { in_flight, connections, waiting, watchers, paid, start: monotonic() }
+    }
+
+    /// Whether something is counted, or calls of the last second are.
+    fn is_used(&self) -> bool {
+        let counts = [&self.in_flight, &self.connections, &self.waiting, &self.watchers];
+        counts.iter().any(|count| count.load(Ordering::Relaxed) > 0) || self.owed() > 0
+    }
+
+    /// The time at the allowed rate that calls so far have used ahead, in ns.
+    fn owed(&self) -> u64 {
+        let now = self.start.elapsed().as_nanos() as u64;
+        self.paid.load(Ordering::Relaxed).saturating_sub(now)
+    }
+}
+
+impl NamespaceUse {
+    /// Counts a call until the result is dropped. An exempt call is counted, and never refused.
+    pub fn call(&self, is_exempt: bool) -> Result<Held, Error> {
+        let most = if is_exempt { None } else { self.limits.in_flight_max };
+        let held = self.hold(most, "in_flight_max", |counts| &counts.in_flight)?;
+        match self.limits.calls_per_second {
+            Some(rate) if !is_exempt => self.pay(rate).map(|()| held),
+            _ => Ok(held),
+        }
+    }
+
+    /// Counts a connection until the result is dropped.
+    pub fn connection(&self) -> Result<Held, Error> {
+        self.hold(self.limits.connections_max, "connections_max", |counts| &counts.connections)
+    }
+
+    /// Counts a waiting call until the result is dropped.
+    pub fn waiting(&self) -> Result<Held, Error> {
+        self.hold(self.limits.waiting_max, "waiting_max", |counts| &counts.waiting)
+    }
+
+    /// Counts a stream of events until the result is dropped.
+    pub fn watcher(&self) -> Result<Held, Error> {
+        self.hold(self.limits.watchers_max, "watchers_max", |counts| &counts.watchers)
+    }
+
+    /// The limit on names.
+    pub fn names_max(&self) -> Option<u32> {
+        self.limits.names_max
+    }
+
+    fn hold(
+        &self,
+        most: Option<u32>,
+        limit: &'static str,
+        count: fn(&Counts) -> &AtomicU64,
+    ) -> Result<Held, Error> {
+        let before = count(&self.counts).fetch_add(1, Ordering::Relaxed);
+        // Dropped, and no longer counted, with an error.
+        let held = Held { counts: self.counts.clone(), count };
+        match most {
+            Some(most) if before >= most.into() => Err(exceeded(limit, most, RETRY)),
+            _ => Ok(held),
+        }
+    }
+
+    /// Takes one call of this server's share of the calls per second: a bucket that holds the calls
+    /// of one second.
+    fn pay(&self, rate: u32) -> Result<(), Error> {
+        let price = 1_000_000_000 * u64::from(self.servers) / u64::from(rate.max(1));
+        // A share below one call a second still allows one call.
+        let burst = (BURST.as_nanos() as u64).max(price);
+        let now = self.counts.start.elapsed().as_nanos() as u64;
+        let paid = self.counts.paid.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |paid| {
+            Some(paid.max(now) + price).filter(|paid| paid - now <= burst)
+        });
+        paid.map(drop).map_err(|paid| {
+            let wait = (paid.max(now) + price - now).saturating_sub(burst);
+            exceeded("calls_per_second", rate, Millis(wait.div_ceil(1_000_000)))
+        })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        (self.count)(&self.counts).fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The error for a namespace that has reached a limit; counts the refusal.
+pub fn exceeded(limit: &'static str, value: u32, retry: Millis) -> Error {
+    note(Limit::Namespace);
+    Error::NamespaceLimit { limit, value, retry }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(limits: NamespaceLimits, servers: u32) -> NamespaceBudget {
+        let budget = NamespaceBudget::default();
+        let rule = NamespaceRule { pattern: "acme*".to_owned(), limits };
+        budget.set(&[rule], servers).unwrap();
+        budget
+    }
+
+    #[test]
+    fn each_namespace_has_its_own_counts_and_others_have_none() {
+        let limits = NamespaceLimits { waiting_max: Some(2), ..NamespaceLimits::default() };
+        let budget = budget(limits, 1);
+        assert!(budget.of(b"").is_none() && budget.of(b"b\x1e").is_none());
+        let [one, other] =
+            [&b"acme\x1e"[..], b"acme-2\x1e"].map(|prefix| budget.of(prefix).unwrap());
+        let held = [one.waiting().unwrap(), one.waiting().unwrap()];
+        let refused = one.waiting().unwrap_err();
+        let expected = Error::NamespaceLimit { limit: "waiting_max", value: 2, retry: RETRY };
+        assert_eq!(refused, expected);
+        let also = other.waiting().unwrap();
+        // New limits apply at once, to what is held already.
+        let limits = NamespaceLimits { waiting_max: Some(3), ..limits };
+        budget.set(&[NamespaceRule { pattern: "*".to_owned(), limits }], 1).unwrap();
+        let third = budget.of(b"acme\x1e").unwrap().waiting().unwrap();
+        assert!(budget.of(b"acme\x1e").unwrap().waiting().is_err());
+        drop((held, also, third));
+        assert!(!one.counts.is_used());
+    }
+
+    #[test]
+    fn a_second_has_its_calls_and_exempt_ones_pass() {
+        let limits = NamespaceLimits {
+            calls_per_second: Some(100),
+            in_flight_max: Some(1),
+            ..NamespaceLimits::default()
+        };
+        // Two servers share the rate: no test is so slow that 1,000 calls are allowed.
+        let used = budget(limits, 2).of(b"acme\x1e").unwrap();
+        let calls = (0..1000).map(|_| used.call(false).map(drop));
+        let refused: Vec<Error> = calls.filter_map(Result::err).collect();
+        assert!((1..=950).contains(&refused.len()), "{}", refused.len());
+        let Error::NamespaceLimit { limit, value, retry } = &refused[0] else { panic!() };
+        assert_eq!((*limit, *value), ("calls_per_second", 100));
+        assert!((1..=20).contains(&retry.0), "{retry:?}");
+        let exempt = [used.call(true).unwrap(), used.call(true).unwrap()];
+        let Err(Error::NamespaceLimit { limit, .. }) = used.call(false) else { panic!() };
+        assert_eq!(limit, "in_flight_max");
+        drop(exempt);
+    }
+}
