@@ -13,7 +13,7 @@ mod pages;
 mod scripts;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -173,6 +173,35 @@ fn capabilities_know_no_engine() {
             assert!(!code(&text).contains(word), "{} says {word}", path.display());
         }
     }
+}
+
+/// The types that a file defines: `struct Name`, `enum Name` and `trait Name`.
+fn types(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| {
+        let line = line.trim();
+        let line = match line.strip_prefix("pub") {
+            Some(rest) => {
+                rest.strip_prefix('(').map_or(rest, |in_| in_.split_once(')').unwrap_or_default().1)
+            }
+            None => line,
+        };
+        let (kind, name) = line.trim_start().split_once(' ')?;
+        let end = name.find(|letter: char| !letter.is_alphanumeric()).unwrap_or(name.len());
+        ["struct", "enum", "trait"].contains(&kind).then_some(&name[..end])
+    })
+}
+
+#[test]
+fn each_type_has_its_own_name() {
+    let mut owners = BTreeMap::new();
+    let sources = files("src", "rs");
+    for (path, text) in sources.iter().filter(|(path, _)| !is_test(path)) {
+        for name in types(&code(text)) {
+            let other = owners.insert(name.to_owned(), path);
+            assert!(other.is_none(), "{name}: {} and {other:?}", path.display());
+        }
+    }
+    assert!(owners.contains_key("AdmitTask") && owners.contains_key("Decision"), "{owners:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `CancelTask`: removes a task from the queue of its device.
 
-use super::{EventKind, Pool, Settings, Standing, TaskName, TaskState, unknown_status};
+use super::{EventKind, Pool, QueueState, Settings, TaskName, TaskState, unknown_status};
 use crate::decision::{
     Call, Decision, Reply,
     denial::Effect,
@@ -59,10 +59,10 @@ impl CancelTask {
             true => CancelVerdict::Running,
             false => CancelVerdict::Cancelled,
         };
-        let replayed = task.queued.as_ref()?.standing == Standing::Cancelled;
+        let replayed = task.queued.as_ref()?.standing == QueueState::Cancelled;
         if !replayed {
             pool.log_task(EventKind::Cancelled, member.clone(), &task, None, &self.settings, now);
-            pool.leave_queue(&member, task, Standing::Cancelled, &self.settings, now);
+            pool.leave_queue(&member, task, QueueState::Cancelled, &self.settings, now);
         }
         Some(Cancellation { verdict, replayed })
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{
-    EventKind, Outcome, Pool, Settings, Task, TaskName, TaskState, Usage, push_pool_keys,
+    EventKind, Outcome, Pool, PoolUsage, Settings, Task, TaskName, TaskState, push_pool_keys,
     unknown_status,
 };
 use crate::decision::{
@@ -46,7 +46,7 @@ pub struct Completion {
     /// The verdict about the result.
     pub verdict: CompleteVerdict,
     /// The use of the pool after the decision.
-    pub usage: Usage,
+    pub usage: PoolUsage,
 }
 
 /// The verdict about a result.
@@ -161,7 +161,7 @@ impl Decision for CompleteTask {
             COMPLETE_UNKNOWN => CompleteVerdict::Unknown,
             status => return unknown_status(status),
         };
-        Ok(Completion { verdict, usage: Usage::parse(reply)? })
+        Ok(Completion { verdict, usage: PoolUsage::parse(reply)? })
     }
 
     fn decide(&self, pool: &mut Pool, now: Timestamp) -> Completion {

@@ -1,8 +1,8 @@
 //! The fallback for pools: answers while the store is unreachable.
 
 use super::{
-    Admission, AdmitDecision, AdmitTask, CompleteTask, CompleteVerdict, Completion, RenewTask,
-    RenewVerdict, Settings, Usage,
+    Admission, AdmitDecision, AdmitTask, CompleteTask, CompleteVerdict, Completion, PoolUsage,
+    RenewTask, RenewVerdict, Settings,
 };
 use crate::decision::{
     fallback::{Degradable, OnStoreFailure},
@@ -34,7 +34,7 @@ impl Degradable for AdmitTask {
         let decision =
             AdmitDecision::Full { retry_after: RETRY, turn: Proceed::Refused, room_in: 0 };
         let capacity = self.settings.capacity;
-        Some(Admission { decision, usage: Usage { capacity, in_use: capacity } })
+        Some(Admission { decision, usage: PoolUsage { capacity, in_use: capacity } })
     }
 
     fn has_no_share(&self, replicas: u32) -> bool {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{
-    EventKind, Lease, Pool, Queued, Settings, Standing, Task, TaskName, TaskState, pool::NEVER,
+    EventKind, Lease, Pool, QueueState, Queued, Settings, Task, TaskName, TaskState, pool::NEVER,
     push_queue_keys, unknown_status,
 };
 use crate::decision::{
@@ -103,7 +103,7 @@ impl Decision for EnqueueTask {
         }
         let newest = pool.backlog.newest(self.name.device.as_bytes());
         let queued = Queued {
-            standing: Standing::Queued,
+            standing: QueueState::Queued,
             attempt: 0,
             at: newest.map_or(now, |line| now.max(Timestamp(line.at.0 + 1))),
             ends: self.ends,

@@ -1,4 +1,4 @@
-//! `EvictTask`: takes the slot of a task away.
+//! `EvictTask`: frees the slot of a task.
 
 use bytes::Bytes;
 

@@ -1,6 +1,6 @@
 //! `GetPool`: reads the settings in force and the use of a pool.
 
-use super::{Pool, Settings, Usage, small, unknown_status};
+use super::{Pool, PoolUsage, Settings, small, unknown_status};
 use crate::decision::{
     Call, Cost, Decision, Delivery, OK, Reply,
     denial::Effect,
@@ -28,7 +28,7 @@ pub struct GetPool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolView {
     /// The use of the pool.
-    pub usage: Usage,
+    pub usage: PoolUsage,
     /// Length of a lease.
     pub lease_duration: Millis,
     /// How long an expired lease keeps its slot.
@@ -64,7 +64,7 @@ impl PoolView {
         }
         let time = |micros| (micros > 0).then_some(Timestamp(micros));
         Ok(PoolView {
-            usage: Usage { capacity: small(reply)?, in_use: small(reply)? },
+            usage: PoolUsage { capacity: small(reply)?, in_use: small(reply)? },
             lease_duration: Millis(reply.number()?),
             expiry_grace: Millis(reply.number()?),
             paused: reply.number()? != 0,

@@ -3,8 +3,8 @@
 use std::str;
 
 use super::{
-    Pool, Standing, Task, TaskState,
-    pool::{Line, device_and_task},
+    Pool, QueueState, Task, TaskState,
+    pool::{BacklogEntry, device_and_task},
     unknown_status,
 };
 use crate::decision::{
@@ -84,13 +84,13 @@ pub enum ListedState {
 }
 
 impl ListedState {
-    fn of(standing: Standing, holds_slot: bool) -> ListedState {
+    fn of(standing: QueueState, holds_slot: bool) -> ListedState {
         match standing {
-            Standing::Cancelled => ListedState::Cancelled,
-            Standing::Dead => ListedState::Dead,
-            Standing::Expired => ListedState::Expired,
-            Standing::Queued if holds_slot => ListedState::Running,
-            Standing::Queued => ListedState::Queued,
+            QueueState::Cancelled => ListedState::Cancelled,
+            QueueState::Dead => ListedState::Dead,
+            QueueState::Expired => ListedState::Expired,
+            QueueState::Queued if holds_slot => ListedState::Running,
+            QueueState::Queued => ListedState::Queued,
         }
     }
 
@@ -123,10 +123,10 @@ impl ListedTask {
         let attempt = <[u8; 4]>::try_from(attempt).map_err(|_| unreadable())?;
         let [at, ends, token] = [at, ends, token].map(|number| u64::from_le_bytes(*number));
         let standing = match standing {
-            b'C' => Standing::Cancelled,
-            b'T' => Standing::Expired,
-            b'X' => Standing::Dead,
-            _ => Standing::Queued,
+            b'C' => QueueState::Cancelled,
+            b'T' => QueueState::Expired,
+            b'X' => QueueState::Dead,
+            _ => QueueState::Queued,
         };
         Ok(ListedTask {
             member,
@@ -145,19 +145,19 @@ impl ListedTask {
 }
 
 impl TaskCursor {
-    fn of(line: &Line) -> TaskCursor {
+    fn of(line: &BacklogEntry) -> TaskCursor {
         let (device, task) = device_and_task(&line.member);
         let entry = [device, format!("\x1f{:016}\x1f", line.at.0).as_bytes(), task].concat();
         TaskCursor { due: 0, entry }
     }
 
     /// The backlog entry of this cursor. Malformed parts become empty or 0.
-    fn line(&self) -> Line {
+    fn line(&self) -> BacklogEntry {
         let mut parts = self.entry.splitn(3, |byte| *byte == SEPARATOR);
         let mut next = || parts.next().unwrap_or_default();
         let (device, at, task) = (next(), next(), next());
         let at = str::from_utf8(at).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-        Line { member: [device, &[SEPARATOR], task].concat().into(), at: Timestamp(at) }
+        BacklogEntry { member: [device, &[SEPARATOR], task].concat().into(), at: Timestamp(at) }
     }
 }
 

@@ -64,7 +64,7 @@ pub use renew::{RenewTask, RenewVerdict};
 pub use revoke::RevokeTask;
 pub use settings::{AfterFailover, Catalog, CatalogError, Overrides, PoolRule, Settings};
 pub use sweep::SweepPool;
-pub use task::{Outcome, Queued, Standing, Task, TaskState};
+pub use task::{Outcome, QueueState, Queued, Task, TaskState};
 
 pub use crate::decision::lease::Lease;
 use crate::decision::{
@@ -146,16 +146,16 @@ fn member(device: &Name, task: &[u8]) -> Vec<u8> {
 
 /// The use of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Usage {
+pub struct PoolUsage {
     /// The capacity: the number of slots.
     pub capacity: u32,
     /// The number of slots held by leases.
     pub in_use: u32,
 }
 
-impl Usage {
-    fn parse(reply: &mut Reply) -> Result<Usage, Error> {
-        Ok(Usage { capacity: small(reply)?, in_use: small(reply)? })
+impl PoolUsage {
+    fn parse(reply: &mut Reply) -> Result<PoolUsage, Error> {
+        Ok(PoolUsage { capacity: small(reply)?, in_use: small(reply)? })
     }
 
     /// The number of free slots.

@@ -64,7 +64,7 @@ pub enum TaskState {
 #[serde(deny_unknown_fields)]
 pub struct Queued {
     /// The task's standing in the queue.
-    pub standing: Standing,
+    pub standing: QueueState,
     /// The number of attempts so far.
     pub attempt: u32,
     /// When it was queued, made unique within its device: later tasks have later times.
@@ -79,7 +79,7 @@ pub struct Queued {
 /// Whether a task is in the queue, and why not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum QueueState {
     /// It was cancelled.
     Cancelled,
     /// Its last attempt ended without success.
@@ -109,19 +109,19 @@ impl Task {
     /// Whether a queued task will not be dispatched again after its current lease.
     pub(super) fn is_over(&self, settings: &Settings, now: Timestamp) -> bool {
         self.queued.as_ref().is_some_and(|queued| {
-            queued.standing == Standing::Queued
+            queued.standing == QueueState::Queued
                 && (queued.attempt >= settings.max_attempts || queued.has_expired(now))
         })
     }
 
     /// Whether the task is in the queue.
     pub(super) fn is_queued(&self) -> bool {
-        self.queued.as_ref().is_some_and(|queued| queued.standing == Standing::Queued)
+        self.queued.as_ref().is_some_and(|queued| queued.standing == QueueState::Queued)
     }
 
     /// Whether the task is in the queue, or was never queued. Only such a task can get a lease.
     pub(super) fn is_open(&self) -> bool {
-        self.queued.as_ref().is_none_or(|queued| queued.standing == Standing::Queued)
+        self.queued.as_ref().is_none_or(|queued| queued.standing == QueueState::Queued)
     }
 }
 

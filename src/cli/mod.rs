@@ -160,9 +160,9 @@ async fn sell(options: &StockOptions) -> Result<ExitCode, ClientError> {
 
 async fn run_locked(options: &LockOptions) -> Result<ExitCode, ClientError> {
     Ok(ExitCode::from(match lock::run(options, command::warn).await? {
-        lock::End::Exited(code) => code,
-        lock::End::Refused => options.conflict_exit_code,
-        lock::End::Lost => exit::LOST,
+        lock::LockEnd::Exited(code) => code,
+        lock::LockEnd::Refused => options.conflict_exit_code,
+        lock::LockEnd::Lost => exit::LOST,
     }))
 }
 

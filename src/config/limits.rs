@@ -33,7 +33,7 @@ macro_rules! section {
         #[derive(Deserialize)]
         #[serde(field_identifier)]
         #[allow(non_camel_case_types, reason = "the names of the keys")]
-        enum Key { $($key),* }
+        enum LimitKey { $($key),* }
 
         struct Section;
 
@@ -48,7 +48,7 @@ macro_rules! section {
                 let mut limits = CallerLimits::DEFAULT;
                 while let Some(key) = map.next_key()? {
                     match key {$(
-                        Key::$key => {
+                        LimitKey::$key => {
                             struct Value;
                             impl<'de> DeserializeSeed<'de> for Value {
                                 type Value = $type;

@@ -51,7 +51,7 @@ pub struct Config {
     /// The engine that runs the decisions.
     pub engine: EngineChoice,
     /// Format and level of the log.
-    pub log: Log,
+    pub log: LogOptions,
     /// Maximum number of connections; further ones are closed at once.
     pub connections_max: usize,
     /// Limits on what callers can make the server hold.
@@ -101,7 +101,7 @@ pub struct DataDir {
 
 /// Format and level of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Log {
+pub struct LogOptions {
     /// Whether each log line is a JSON object instead of text.
     pub json: bool,
     /// The least severe level logged, or a filter such as `tollgate=debug`.
@@ -143,7 +143,7 @@ impl Config {
         let password = password.transpose()?;
         let memory_max = flags.memory_max.or(file.memory_max);
         let workers = file.workers.unwrap_or_else(cores);
-        let log = Log {
+        let log = LogOptions {
             json: flags.log_format.or(file.log_format).is_some_and(|format| format.is_json()),
             level: flags.log_level.clone().or(file.log_level).unwrap_or_else(|| "info".into()),
         };

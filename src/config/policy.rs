@@ -45,7 +45,7 @@ struct LimitEntry {
     max: Option<u64>,
     #[serde(deserialize_with = "window")]
     window: Millis,
-    algorithm: Option<AlgorithmName>,
+    algorithm: Option<ConfiguredAlgorithm>,
     burst: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ struct OverrideEntry {
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-enum AlgorithmName {
+enum ConfiguredAlgorithm {
     FixedWindow,
     CalendarWindow,
     SlidingWindow,
@@ -140,10 +140,10 @@ impl PolicyEntry {
 impl From<&LimitEntry> for LimitSpec {
     fn from(entry: &LimitEntry) -> LimitSpec {
         let algorithm = entry.algorithm.map(|name| match name {
-            AlgorithmName::FixedWindow => Algorithm::FixedWindow,
-            AlgorithmName::CalendarWindow => Algorithm::CalendarWindow,
-            AlgorithmName::SlidingWindow => Algorithm::SlidingWindow,
-            AlgorithmName::TokenBucket => Algorithm::TokenBucket,
+            ConfiguredAlgorithm::FixedWindow => Algorithm::FixedWindow,
+            ConfiguredAlgorithm::CalendarWindow => Algorithm::CalendarWindow,
+            ConfiguredAlgorithm::SlidingWindow => Algorithm::SlidingWindow,
+            ConfiguredAlgorithm::TokenBucket => Algorithm::TokenBucket,
         });
         let name = entry.name.clone().into_bytes();
         let (max, window, burst) = (entry.max, Some(entry.window), entry.burst);

@@ -1,5 +1,5 @@
-//! Replica acknowledgement: a write counts only after replicas have it, so that a lost primary does
-//! not take it along.
+//! Replica acknowledgement: a write counts only after enough replicas have it, so that the loss of
+//! the primary does not lose it.
 
 use crate::decision::time::Millis;
 

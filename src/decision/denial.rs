@@ -1,8 +1,8 @@
 //! The denial cache: refusals that a server may repeat without asking the store.
 //!
-//! A cached refusal is valid until the earliest moment at which the answer could change, as far as
-//! the refusal itself shows. It is also bounded by the cache time, because other servers change the
-//! store at any moment. Only refusals are cached. The worst effect of a stale one is that a grant
+//! A cached refusal is valid until the earliest time at which, by the refusal itself, the answer
+//! could change. It is also bounded by the cache time, because other servers can change the store at
+//! any moment. Only refusals are cached. The worst effect of a stale one is that a grant
 //! comes later by at most the cache time.
 
 use crate::decision::{

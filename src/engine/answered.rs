@@ -8,12 +8,12 @@ pub struct Answered<T> {
     /// The outcome.
     pub outcome: T,
     /// Where the outcome was decided.
-    pub source: Source,
+    pub source: AnsweredBy,
 }
 
 /// The source of an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum AnsweredBy {
     /// The store executed the decision.
     Store,
     /// The denial cache of this server repeated a refusal.
@@ -27,17 +27,17 @@ pub enum Source {
 impl<T> Answered<T> {
     /// Wraps an outcome of the store.
     pub fn by_store(outcome: T) -> Answered<T> {
-        Answered { outcome, source: Source::Store }
+        Answered { outcome, source: AnsweredBy::Store }
     }
 
     /// Whether the denial cache gave the answer.
     pub fn is_cached(&self) -> bool {
-        self.source == Source::DenialCache
+        self.source == AnsweredBy::DenialCache
     }
 
     /// Whether the answer was given without the store, because the store was unreachable.
     pub fn is_degraded(&self) -> bool {
-        matches!(self.source, Source::Refusal | Source::Share)
+        matches!(self.source, AnsweredBy::Refusal | AnsweredBy::Share)
     }
 }
 

@@ -5,10 +5,10 @@ use std::{any::Any, sync::OnceLock};
 /// Values by their type, each created at its first use. A lookup compares a few type ids and takes
 /// no lock.
 #[derive(Debug, Default)]
-pub(super) struct ByType(OnceLock<Box<Entry>>);
+pub(super) struct ByType(OnceLock<Box<TypeEntry>>);
 
 #[derive(Debug)]
-struct Entry {
+struct TypeEntry {
     value: Box<dyn Any + Send + Sync>,
     next: ByType,
 }
@@ -24,7 +24,7 @@ impl ByType {
         let mut entries = self;
         loop {
             let entry = entries.0.get_or_init(|| {
-                Box::new(Entry { value: Box::new(create()), next: ByType::default() })
+                Box::new(TypeEntry { value: Box::new(create()), next: ByType::default() })
             });
             match entry.value.downcast_ref() {
                 Some(value) => return value,

@@ -19,7 +19,7 @@ use std::{
 use tokio::sync::Notify;
 
 use super::{
-    Answered, Engine, Source,
+    Answered, AnsweredBy, Engine,
     embedded::{Embedded, Sharded},
 };
 use crate::decision::{
@@ -73,7 +73,7 @@ impl Fallback {
     {
         // The refusal of a decision that asks for something; a completion has none.
         let refused =
-            || decision.refused().map(|outcome| Answered { outcome, source: Source::Refusal });
+            || decision.refused().map(|outcome| Answered { outcome, source: AnsweredBy::Refusal });
         let is_refused = matches!(error, Error::Refused(_));
         let answer = match decision.on_store_failure() {
             OnStoreFailure::Fail => None,
@@ -107,7 +107,7 @@ impl Fallback {
         if !self.is_used.swap(true, Ordering::Relaxed) {
             self.used.notify_one();
         }
-        Some(Answered { outcome, source: Source::Share })
+        Some(Answered { outcome, source: AnsweredBy::Share })
     }
 
     /// Records that the store has decided a call.

@@ -1,8 +1,8 @@
 //! The registry of this server's long calls: waiting calls and watchers.
 //!
-//! `waiters` registers each waiting call and gets a number for it. That number is
-//! in the call's ticket, so a wake-up for the number reaches the call: directly on the embedded
-//! engine, by Redis pub/sub on [`Hub::channel`] otherwise. Feeds take a permit for each watcher. At
+//! `waiters` registers each waiting call and gets a number for it. The call's ticket contains that
+//! number, so a wake-up for the number reaches the call: directly on the embedded engine, by Redis
+//! pub/sub on [`Hub::channel`] otherwise. Feeds take a permit for each watcher. At
 //! shutdown [`Hub::close`] ends them all.
 //!
 //! A wake-up says only that a call may proceed. The call then asks the store, which decides.
@@ -21,7 +21,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::by_type::ByType;
 use crate::decision::{
-    budget::{self, CallerLimits, Held, Limit, NamespaceBudget},
+    budget::{self, CallerLimits, Held, NamespaceBudget, ReachedLimit},
     error::Error,
     names::Namespace,
 };
@@ -113,7 +113,7 @@ impl Hub {
         let told = Arc::new(Notify::new());
         let mut calls = self.lock();
         if calls.len() >= self.limits.waiters {
-            return Err(budget::overloaded(Limit::Waiters));
+            return Err(budget::overloaded(ReachedLimit::Waiters));
         }
         calls.insert(number, told.clone());
         Ok(Registration { hub: self.clone(), number, told, _held: held })
@@ -129,7 +129,7 @@ impl Hub {
         let used = self.namespaces.of(Namespace::prefix_of(partition));
         let held = used.map(|used| used.watcher()).transpose()?;
         let permit = self.watchers.clone().try_acquire_owned().map_err(|_| {
-            budget::note(Limit::Watchers);
+            budget::note(ReachedLimit::Watchers);
             Error::TooManyWatchers
         })?;
         Ok(WatcherPermit { _permit: permit, _held: held })

@@ -38,7 +38,7 @@ use std::{slice, sync::Arc, time::Instant};
 
 use tokio::{sync::watch, task::yield_now};
 
-pub use answered::{Answered, Batch, Source};
+pub use answered::{Answered, AnsweredBy, Batch};
 pub use submit::{Stages, Submit};
 
 use crate::decision::{

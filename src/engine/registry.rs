@@ -9,7 +9,7 @@ macro_rules! stored_states {
     ($then:ident) => {
         $then! {
             pools: crate::admission::Pool;
-            meters: crate::rate::Meter, events crate::rate::Event => rate_logs;
+            meters: crate::rate::Meter, events crate::rate::RateEvent => rate_logs;
             rate_logs: crate::rate::Log;
             ban_indexes: crate::rate::BanIndex;
             sequences: crate::sequence::Counter;

@@ -17,8 +17,8 @@ use std::{sync::Arc, time::Instant};
 use tokio::task::yield_now;
 
 use super::{
-    Answered, Batch, Engine, Source,
-    denial_cache::{Recall, Ticket},
+    Answered, AnsweredBy, Batch, Engine,
+    denial_cache::{Recall, RecallTicket},
     embedded::Sharded,
     waiters,
 };
@@ -119,7 +119,7 @@ impl Engine {
         &self,
         decision: &D,
         result: &Result<D::Outcome, Error>,
-        ticket: Option<Ticket>,
+        ticket: Option<RecallTicket>,
     ) {
         if let (Engine::Redis(engine), Ok(outcome), Some(ticket)) = (self, result, ticket) {
             engine.denial_cache.learn(decision, outcome, ticket);
@@ -199,7 +199,7 @@ impl<D: Deniable<State: Sharded> + Degradable + Clone> Stages<D> for Cached {
     ) -> Result<Answered<D::Outcome>, Error> {
         let ticket = match engine.recall(decision) {
             Recall::Denied(outcome) => {
-                return Ok(Answered { outcome, source: Source::DenialCache });
+                return Ok(Answered { outcome, source: AnsweredBy::DenialCache });
             }
             Recall::Ask(ticket) => ticket,
         };
@@ -232,7 +232,7 @@ impl<D: Deniable<State: Sharded> + Degradable + Clone> Stages<D> for Cached {
         let answers = recalled.into_iter().zip(decisions).map(|(recall, decision)| {
             let ticket = match recall {
                 Recall::Denied(outcome) => {
-                    return Ok(Answered { outcome, source: Source::DenialCache });
+                    return Ok(Answered { outcome, source: AnsweredBy::DenialCache });
                 }
                 Recall::Ask(ticket) => ticket,
             };

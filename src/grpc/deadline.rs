@@ -11,8 +11,7 @@ use crate::decision::time::{Millis, monotonic};
 /// Deadline of calls without `grpc-timeout`.
 pub(super) const DEFAULT: Duration = Duration::from_secs(1);
 pub(super) const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
-/// Maximum time that is reserved for the way of the answer to the caller: a tenth of the timeout,
-/// at most this.
+/// The most time that is reserved for sending the answer: a tenth of the timeout, at most this.
 const WAY_HOME_MAX: Duration = Duration::from_millis(50);
 
 /// Start and timeout of a call.

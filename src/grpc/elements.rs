@@ -17,7 +17,7 @@ use tonic_types::FieldViolation;
 use super::{pb, status};
 use crate::{
     admission::ENQUEUE_MAX,
-    decision::budget::{self, Limit},
+    decision::budget::{self, ReachedLimit},
     rate::{BAN_DURATIONS_MAX, CHECKS_MAX, LIMITS_MAX, TIERS_MAX},
 };
 
@@ -114,22 +114,23 @@ pub(super) fn are_counted<R: Request>(length: usize) -> bool {
 /// Fails with INVALID_ARGUMENT if a repeated field has too many elements. A malformed message is
 /// counted up to its first error, where decoding fails too.
 pub(super) fn count<R: Request>(message: &[u8]) -> Result<(), Status> {
-    let Err(Stop::TooMany { path, bound }) = scan(message, R::FIELDS, &mut [0; FIELDS_MAX]) else {
+    let Err(ScanEnd::TooMany { path, bound }) = scan(message, R::FIELDS, &mut [0; FIELDS_MAX])
+    else {
         return Ok(());
     };
-    budget::note(Limit::Elements);
+    budget::note(ReachedLimit::Elements);
     Err(status::invalid(vec![FieldViolation::new(path, bound)], 0))
 }
 
 /// The reason why a scan ended early.
-enum Stop {
+enum ScanEnd {
     Malformed,
     TooMany { path: String, bound: String },
 }
 
-impl From<DecodeError> for Stop {
-    fn from(_: DecodeError) -> Stop {
-        Stop::Malformed
+impl From<DecodeError> for ScanEnd {
+    fn from(_: DecodeError) -> ScanEnd {
+        ScanEnd::Malformed
     }
 }
 
@@ -139,7 +140,7 @@ fn scan(
     mut message: &[u8],
     fields: &[Field],
     counts: &mut [usize; FIELDS_MAX],
-) -> Result<(), Stop> {
+) -> Result<(), ScanEnd> {
     while !message.is_empty() {
         let (tag, wire_type) = decode_key(&mut message)?;
         let found = fields.iter().zip(&mut *counts).find(|(field, _)| field.tag == tag);
@@ -148,12 +149,12 @@ fn scan(
             continue;
         };
         if wire_type != WireType::LengthDelimited {
-            return Err(Stop::Malformed);
+            return Err(ScanEnd::Malformed);
         }
         let length = decode_varint(&mut message)?;
         let inside =
             usize::try_from(length).ok().and_then(|length| message.split_at_checked(length));
-        let (inside, rest) = inside.ok_or(Stop::Malformed)?;
+        let (inside, rest) = inside.ok_or(ScanEnd::Malformed)?;
         message = rest;
         let Some(bound) = &field.elements else {
             scan(inside, field.inside, counts).map_err(|stop| below(field.name, stop))?;
@@ -172,19 +173,21 @@ fn scan(
     Ok(())
 }
 
-fn too_many(name: &str, bound: &RangeInclusive<usize>) -> Stop {
+fn too_many(name: &str, bound: &RangeInclusive<usize>) -> ScanEnd {
     let bound = match (bound.start(), bound.end()) {
         (0, most) => format!("must be at most {most} {name}"),
         (least, most) => format!("must be {least} to {most} {name}"),
     };
-    Stop::TooMany { path: name.to_owned(), bound }
+    ScanEnd::TooMany { path: name.to_owned(), bound }
 }
 
 /// Prepends the outer field to the path of a violation.
-fn below(outer: &str, stop: Stop) -> Stop {
+fn below(outer: &str, stop: ScanEnd) -> ScanEnd {
     match stop {
-        Stop::TooMany { path, bound } => Stop::TooMany { path: format!("{outer}.{path}"), bound },
-        Stop::Malformed => Stop::Malformed,
+        ScanEnd::TooMany { path, bound } => {
+            ScanEnd::TooMany { path: format!("{outer}.{path}"), bound }
+        }
+        ScanEnd::Malformed => ScanEnd::Malformed,
     }
 }
 

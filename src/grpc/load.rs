@@ -1,16 +1,25 @@
 //! Refuses calls that cannot be answered in time, before they cost anything.
 //!
-//! A worker's calls wait in one queue, first in first out, from the reading of their headers
-//! to the start of their handler. By Little's law a further call waits as long as the calls
-//! ahead of it take, each the measured time per call; its bytes have waited in the socket for
-//! as long as one round of the queue takes, which is what the last call waited. The sum must be
-//! within the caller's time. As in CoDel a burst is no overload: only where no call of the last
-//! 100 ms waited less than 10 ms, and the queue is longer than 20 ms, the sum must be within a
-//! quarter of it, so that the queue stays short, and callers with little time, whose calls are
-//! the likeliest to be dead already, are refused first. Calls that free capacity have their
-//! whole time, and are polled before a queue that is longer than 20 ms, as health checks always
-//! are. Sources: K. Nichols and V. Jacobson, "Controlling Queue Delay";
-//! Netflix's concurrency-limits; "Handling Overload" in Google's SRE book.
+//! The calls of a worker thread wait in one queue, in order of arrival. A call is in the queue from
+//! the reading of its headers until its handler starts.
+//!
+//! # The expected wait
+//! The expected wait of a new call is the sum of two times:
+//! - the queue: the number of calls ahead, multiplied by the measured time per call (Little's law);
+//! - the socket: its bytes have waited there for about one round of the queue, which is the measured
+//!   wait of the last calls.
+//!
+//! # The rule
+//! - A call is refused if its expected wait exceeds the time until its deadline.
+//! - A burst is no overload (as in CoDel). The queue is *standing* if no call of the last 100 ms
+//!   waited less than 10 ms. While the queue is standing and longer than 20 ms, the expected wait
+//!   may use only a quarter of the time until the deadline. This keeps the queue short. It refuses
+//!   callers with little time first; they are the likeliest to have given up already.
+//! - Calls that free capacity may use all of their time. They overtake a queue that is longer than
+//!   20 ms. Health checks always overtake.
+//!
+//! Sources: K. Nichols and V. Jacobson, "Controlling Queue Delay"; Netflix's concurrency-limits;
+//! "Handling Overload" in Google's SRE book.
 
 use std::{cell::Cell, sync::LazyLock, time::Duration};
 
@@ -18,30 +27,31 @@ use hyper::{HeaderMap, Response};
 
 use super::{fast_path::answer::AnswerBody, status};
 use crate::decision::{
-    budget::{self, Limit},
+    budget::{self, ReachedLimit},
     time::coarse,
 };
 
-/// So many calls in the queue are no load.
+/// A queue with fewer calls is not measured and refuses none.
 const FEW: u32 = 32;
-/// So many calls are timed after the last that found more; as a rule no clock is looked at.
+/// The number of calls that are still timed after the queue has become shorter than [`FEW`]. An
+/// unloaded server reads no clock here.
 const TIMED: u32 = 1024;
-/// What a caller has who sets no deadline.
+/// The time of a call without a deadline.
 const NO_DEADLINE: Duration = Duration::from_secs(4);
-/// The part of its caller's time that a call may wait in a queue that stands.
+/// In a standing queue a call may wait for this fraction of its time: 1/4.
 const SHARE: u64 = 4;
-/// A queue stands if each call of an interval has waited longer.
+/// The queue is standing if each call of an interval has waited longer than this, in µs.
 const TARGET: u64 = 10_000;
+/// The interval, in µs.
 const INTERVAL: u64 = 100_000;
-/// A queue of so long a time is short: refusing its calls would make nobody's wait shorter.
+/// A queue up to this length, in µs, refuses no call that it can start in time.
 const SHORT: u64 = 20_000;
-/// The time of a call until it is measured.
+/// The time per call until it is measured, in ns.
 const EACH: u64 = 20_000;
-/// How long refused callers are told to wait: in turn, so that they do not come back together.
+/// The retry delays of refused callers, used in turn so that they do not return together.
 const RETRY_MILLIS: [u64; 8] = [100, 260, 180, 340, 140, 300, 220, 380];
 
-/// The rpcs that free capacity or keep what is held: the sooner they are answered the more
-/// others can be.
+/// The rpcs that free capacity or extend a lease: answering them first lets others be answered.
 const FREEING: [&str; 6] = [
     "CompleteTask",
     "RenewTask",
@@ -56,49 +66,54 @@ pub(super) fn is_freeing(method: &str) -> bool {
     FREEING.contains(&method)
 }
 
-/// The queue of a thread. Times are in microseconds, that of a call in nanoseconds.
+/// The queue of a thread. Times are in µs, except for `each`.
 #[derive(Debug)]
-struct Queue {
+struct CallQueue {
+    /// The number of waiting calls.
     waiting: Cell<u32>,
-    /// Further calls of which the clock is looked at.
+    /// The number of calls that are still timed.
     timed: Cell<u32>,
-    /// How long the last calls waited.
+    /// The wait of the last calls, a moving average.
     lag: Cell<u64>,
-    /// The time of a call.
+    /// The time per call, a moving average, in ns.
     each: Cell<u64>,
-    /// The shortest wait of this interval, and the interval's end.
+    /// The shortest wait of the current interval.
     least: Cell<u64>,
+    /// The end of the current interval.
     end: Cell<u64>,
-    /// Whether the queue stood in the interval before.
+    /// Whether the queue was standing in the previous interval.
     stands: Cell<bool>,
-    /// The next call's task is to be polled before the queue.
+    /// Whether the task of the current call is polled before the queue.
     is_first: Cell<bool>,
+    /// The number of refused calls.
     refused: Cell<usize>,
 }
 
 thread_local! {
-    static QUEUE: Queue = const { Queue::new() };
+    static QUEUE: CallQueue = const { CallQueue::new() };
 }
 
-/// A call that came to a queue.
+/// The arrival of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Came {
+struct Arrival {
     at: u64,
-    /// By when it has to be started.
+    /// The time by which the call must start.
     until: u64,
+    /// The number of calls ahead of it.
     ahead: u32,
 }
 
-/// A call that was taken.
+/// A call in the queue. It leaves the queue when it starts or is dropped.
 #[derive(Debug)]
-pub(super) struct Ticket {
-    came: Option<Came>,
+pub(super) struct QueuedCall {
+    /// `None` if the call is not timed.
+    arrival: Option<Arrival>,
     is_waiting: bool,
 }
 
-impl Queue {
-    const fn new() -> Queue {
-        Queue {
+impl CallQueue {
+    const fn new() -> CallQueue {
+        CallQueue {
             waiting: Cell::new(0),
             timed: Cell::new(0),
             lag: Cell::new(0),
@@ -111,7 +126,7 @@ impl Queue {
         }
     }
 
-    /// Whether calls of now are timed: since many waited, and for some calls more.
+    /// Whether the next call is timed: while the queue is long, and for [`TIMED`] calls afterwards.
     fn is_timed(&self) -> bool {
         let timed = match self.waiting.get() {
             FEW.. => TIMED,
@@ -121,19 +136,19 @@ impl Queue {
         timed > 0
     }
 
-    /// Whether a call that comes now with so much time can be answered within it.
-    fn takes(&self, now: u64, time: u64, is_freeing: bool) -> bool {
+    /// Whether a call that arrives `now` is accepted. It must be answered within `time`.
+    fn accepts(&self, now: u64, time: u64, is_freeing: bool) -> bool {
         let waiting = self.waiting.get();
         if waiting < FEW {
-            // However long the last ones waited: else nothing would be measured any more.
+            // Even if the last calls waited long: without new calls nothing would be measured.
             return true;
         }
         let own = self.length();
         if own <= SHORT.min(time) {
-            // Who is late has waited before: on the way, or for the processor.
+            // A late call of a short queue was delayed by the network or the processor.
             return true;
         }
-        // What was measured long ago says nothing.
+        // Old measurements do not count.
         let is_fresh = now < self.end.get() + INTERVAL;
         let lag = if is_fresh { self.lag.get() } else { 0 };
         let share = if is_fresh && self.stands.get() && !is_freeing { SHARE } else { 1 };
@@ -145,12 +160,12 @@ impl Queue {
         u64::from(self.waiting.get()) * self.each.get() / 1000
     }
 
-    /// Notes that a call is started now.
-    fn note(&self, came: Came, now: u64) {
-        let waited = now.saturating_sub(came.at);
+    /// Measures a call that starts `now`.
+    fn measure(&self, arrival: Arrival, now: u64) {
+        let waited = now.saturating_sub(arrival.at);
         self.lag.set((self.lag.get() * 3 + waited) / 4);
-        if came.ahead >= FEW {
-            let each = waited * 1000 / u64::from(came.ahead);
+        if arrival.ahead >= FEW {
+            let each = waited * 1000 / u64::from(arrival.ahead);
             self.each.set((self.each.get() * 63 + each) / 64);
         }
         if now < self.end.get() {
@@ -167,31 +182,31 @@ impl Queue {
     }
 }
 
-impl Ticket {
+impl QueuedCall {
     /// Whether its queue is longer than usual.
     pub(super) fn is_timed(&self) -> bool {
-        self.came.is_some()
+        self.arrival.is_some()
     }
 
-    /// Starts the call; false if it is too late for it.
+    /// Starts the call. Returns false if its time is over.
     pub(super) fn start(mut self) -> bool {
         if !std::mem::take(&mut self.is_waiting) {
             return true;
         }
         QUEUE.with(|queue| {
             queue.leave();
-            let Some(came) = self.came else { return true };
+            let Some(arrival) = self.arrival else { return true };
             let now = micros();
-            queue.note(came, now);
-            now < came.until
+            queue.measure(arrival, now);
+            now < arrival.until
         })
     }
 }
 
-impl Drop for Ticket {
+impl Drop for QueuedCall {
     fn drop(&mut self) {
         if self.is_waiting {
-            QUEUE.with(Queue::leave);
+            QUEUE.with(CallQueue::leave);
         }
     }
 }
@@ -200,41 +215,41 @@ fn micros() -> u64 {
     coarse().as_micros() as u64
 }
 
-/// Takes a call into the queue of this thread; none if it is to be refused.
-pub(super) fn enter(method: &str, timeout: Option<Duration>) -> Option<Ticket> {
+/// Puts a call into the queue of this thread. Returns `None` if it must be refused.
+pub(super) fn enter(method: &str, timeout: Option<Duration>) -> Option<QueuedCall> {
     QUEUE.with(|queue| {
         let ahead = queue.waiting.get();
-        let mut came = None;
+        let mut arrival = None;
         if queue.is_timed() {
             let time = timeout.unwrap_or(NO_DEADLINE).as_micros() as u64;
             let (now, is_freeing) = (micros(), is_freeing(method));
-            if !queue.takes(now, time, is_freeing) {
+            if !queue.accepts(now, time, is_freeing) {
                 return None;
             }
             // In a short queue a call gains nothing by going first, and its early answer costs the
             // connection a write of its own.
             if is_freeing && queue.length() > SHORT {
                 queue.is_first.set(true);
-                return Some(Ticket { came: None, is_waiting: false });
+                return Some(QueuedCall { arrival: None, is_waiting: false });
             }
-            came = Some(Came { at: now, until: now.saturating_add(time), ahead });
+            arrival = Some(Arrival { at: now, until: now.saturating_add(time), ahead });
         }
         queue.waiting.set(ahead + 1);
-        Some(Ticket { came, is_waiting: true })
+        Some(QueuedCall { arrival, is_waiting: true })
     })
 }
 
-/// Has the task of the call that is being handled polled before the queue.
+/// Lets the task of the current call be polled before the queue.
 pub(super) fn go_first() {
     QUEUE.with(|queue| queue.is_first.set(true));
 }
 
-/// Whether the task of the call that was handled last is to be polled before the queue.
+/// Whether the task of the last call must be polled before the queue. Resets the answer.
 pub fn takes_first() -> bool {
     QUEUE.with(|queue| queue.is_first.take())
 }
 
-/// The answer to a call that cannot be answered in time: encoded once.
+/// The refusal of a call that cannot be answered in time. It is encoded once.
 pub(super) fn refusal() -> Response<AnswerBody> {
     static REFUSALS: LazyLock<[HeaderMap; RETRY_MILLIS.len()]> = LazyLock::new(|| {
         RETRY_MILLIS.map(|after| {
@@ -242,7 +257,7 @@ pub(super) fn refusal() -> Response<AnswerBody> {
             status.into_http::<AnswerBody>().into_parts().0.headers
         })
     });
-    budget::note(Limit::Overload);
+    budget::note(ReachedLimit::Overload);
     let turn = QUEUE.with(|queue| queue.refused.replace(queue.refused.get().wrapping_add(1)));
     let mut response = Response::new(AnswerBody::default());
     *response.headers_mut() = REFUSALS[turn % RETRY_MILLIS.len()].clone();
@@ -255,22 +270,22 @@ mod tests {
 
     const MILLI: u64 = 1000;
 
-    /// Has calls come and go at a pace, for so long from then on: every `each` microseconds
-    /// one that waits `wait`, with as many in the queue as that makes.
-    fn run(queue: &Queue, now: &mut u64, time: u64, each: u64, wait: u64) {
+    /// Lets calls pass for `time` µs: every `each` µs one starts that has waited `wait` µs. The
+    /// length of the queue follows from that.
+    fn run(queue: &CallQueue, now: &mut u64, time: u64, each: u64, wait: u64) {
         let ahead = (wait / each) as u32;
         queue.waiting.set(ahead);
         for _ in 0..time / each {
             *now += each;
-            queue.note(Came { at: *now - wait, until: u64::MAX, ahead }, *now);
+            queue.measure(Arrival { at: *now - wait, until: u64::MAX, ahead }, *now);
         }
     }
 
     #[test]
     fn an_unloaded_queue_looks_at_no_clock() {
-        let queue = Queue::new();
+        let queue = CallQueue::new();
         queue.waiting.set(FEW - 1);
-        assert!(!queue.is_timed() && queue.takes(0, 0, false));
+        assert!(!queue.is_timed() && queue.accepts(0, 0, false));
         queue.waiting.set(FEW);
         assert!(queue.is_timed());
         queue.waiting.set(0);
@@ -280,46 +295,46 @@ mod tests {
 
     #[test]
     fn a_burst_is_taken_as_far_as_it_is_answered_in_time() {
-        let (queue, mut now) = (Queue::new(), 10_000 * MILLI);
+        let (queue, mut now) = (CallQueue::new(), 10_000 * MILLI);
         run(&queue, &mut now, 500 * MILLI, 100, 4 * MILLI);
         assert!((90..110).contains(&(queue.each.get() / 1000)), "{queue:?}");
         queue.waiting.set(1900);
-        assert!(queue.takes(now, 200 * MILLI, false));
+        assert!(queue.accepts(now, 200 * MILLI, false));
         queue.waiting.set(2100);
-        assert!(!queue.takes(now, 200 * MILLI, false));
-        assert!(queue.takes(now, 300 * MILLI, false));
+        assert!(!queue.accepts(now, 200 * MILLI, false));
+        assert!(queue.accepts(now, 300 * MILLI, false));
     }
 
     #[test]
     fn in_a_queue_that_stands_calls_with_little_time_are_refused_first() {
-        let (queue, mut now) = (Queue::new(), 10_000 * MILLI);
+        let (queue, mut now) = (CallQueue::new(), 10_000 * MILLI);
         run(&queue, &mut now, 500 * MILLI, 100, 50 * MILLI);
         // 50 ms in the socket and 50 ms in the queue.
-        assert!(!queue.takes(now, 300 * MILLI, false) && queue.takes(now, 500 * MILLI, false));
-        assert!(queue.takes(now, 300 * MILLI, true), "it frees capacity");
-        assert!(!queue.takes(now, 50 * MILLI, true), "it would be too late");
+        assert!(!queue.accepts(now, 300 * MILLI, false) && queue.accepts(now, 500 * MILLI, false));
+        assert!(queue.accepts(now, 300 * MILLI, true), "it frees capacity");
+        assert!(!queue.accepts(now, 50 * MILLI, true), "it would be too late");
     }
 
     #[test]
     fn what_was_measured_long_ago_is_forgotten() {
-        let (queue, mut now) = (Queue::new(), 10_000 * MILLI);
+        let (queue, mut now) = (CallQueue::new(), 10_000 * MILLI);
         run(&queue, &mut now, 500 * MILLI, 100, 50 * MILLI);
         now += 1000 * MILLI;
-        assert!(queue.takes(now, 300 * MILLI, false));
+        assert!(queue.accepts(now, 300 * MILLI, false));
         // And a queue that is short again stands no longer.
         run(&queue, &mut now, 300 * MILLI, 100, 50 * MILLI);
         run(&queue, &mut now, 300 * MILLI, 100, 5 * MILLI);
         queue.waiting.set(500);
-        assert!(queue.takes(now, 300 * MILLI, false));
+        assert!(queue.accepts(now, 300 * MILLI, false));
     }
 
     #[test]
     fn few_calls_are_taken_however_long_the_last_ones_waited() {
-        let (queue, mut now) = (Queue::new(), 10_000 * MILLI);
+        let (queue, mut now) = (CallQueue::new(), 10_000 * MILLI);
         run(&queue, &mut now, 500 * MILLI, 1000, 900 * MILLI);
-        assert!(!queue.takes(now, 200 * MILLI, false));
+        assert!(!queue.accepts(now, 200 * MILLI, false));
         queue.waiting.set(FEW - 1);
-        assert!(queue.takes(now, 200 * MILLI, false));
+        assert!(queue.accepts(now, 200 * MILLI, false));
     }
 
     #[test]

@@ -27,16 +27,16 @@ mod sequence;
 mod status;
 mod stock;
 
-pub use admission::Admission;
+pub use admission::AdmissionHandlers;
 pub use fast_path::{AnswerBody, FRAME_BYTES_MAX};
-pub use held::{Holding, OpenStream, poll_stream};
+pub use held::{ConnectionBudget, OpenStream, poll_stream};
 pub use identity::CertificateNames;
 pub use load::takes_first;
-pub use lock::Lock;
-pub use rate::Rate;
-pub use routes::{Connection, Routes};
-pub use sequence::Sequence;
-pub use stock::Stock;
+pub use lock::LockHandlers;
+pub use rate::RateHandlers;
+pub use routes::{ConnectionServices, Routes};
+pub use sequence::SequenceHandlers;
+pub use stock::StockHandlers;
 
 /// Maximum message size of health, of reflection, and of services without their own maximum, bytes.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 64 * 1024;

@@ -11,9 +11,10 @@ use hyper::{Request, Response, body::Incoming};
 use tonic::{body::Body, codegen::Service as _};
 
 use super::{
-    Admission, Lock, MESSAGE_BYTES_MAX, Rate, Sequence, Stock,
+    AdmissionHandlers, LockHandlers, MESSAGE_BYTES_MAX, RateHandlers, SequenceHandlers,
+    StockHandlers,
     fast_path::{self, AnswerBody, Answering, Opened, Served},
-    held::{Held, Holding},
+    held::{ConnectionBudget, ServerBudget},
     identity::CertificateNames,
     load,
     pb::{
@@ -34,20 +35,20 @@ use crate::{
 /// All services of a server.
 #[derive(Debug, Clone)]
 pub struct Routes {
-    admission: Arc<Served<Admission, AdmissionServiceServer<Admission>>>,
-    lock: Arc<Served<Lock, LockServiceServer<Lock>>>,
-    rate: Arc<Served<Rate, RateServiceServer<Rate>>>,
-    sequence: Arc<Served<Sequence, SequenceServiceServer<Sequence>>>,
-    stock: Arc<Served<Stock, StockServiceServer<Stock>>>,
+    admission: Arc<Served<AdmissionHandlers, AdmissionServiceServer<AdmissionHandlers>>>,
+    lock: Arc<Served<LockHandlers, LockServiceServer<LockHandlers>>>,
+    rate: Arc<Served<RateHandlers, RateServiceServer<RateHandlers>>>,
+    sequence: Arc<Served<SequenceHandlers, SequenceServiceServer<SequenceHandlers>>>,
+    stock: Arc<Served<StockHandlers, StockServiceServer<StockHandlers>>>,
     others: tonic::service::Routes,
-    held: Arc<Held>,
+    held: Arc<ServerBudget>,
 }
 
 /// The services for one connection.
 #[derive(Debug, Clone)]
-pub struct Connection {
+pub struct ConnectionServices {
     routes: Routes,
-    holding: Arc<Holding>,
+    holding: Arc<ConnectionBudget>,
     certificate: Option<Arc<CertificateNames>>,
 }
 
@@ -62,13 +63,19 @@ impl Routes {
         limits: CallerLimits,
     ) -> Routes {
         Routes {
-            admission: Served::new(Admission::new(engine.clone(), pools), Admission::server),
-            lock: Served::new(Lock::new(engine.clone()), Lock::server),
-            rate: Served::new(Rate::new(engine.clone(), policies), Rate::server),
-            sequence: Served::new(Sequence::new(engine.clone(), sequences), Sequence::server),
-            stock: Served::new(Stock::new(engine.clone()), Stock::server),
+            admission: Served::new(
+                AdmissionHandlers::new(engine.clone(), pools),
+                AdmissionHandlers::server,
+            ),
+            lock: Served::new(LockHandlers::new(engine.clone()), LockHandlers::server),
+            rate: Served::new(RateHandlers::new(engine.clone(), policies), RateHandlers::server),
+            sequence: Served::new(
+                SequenceHandlers::new(engine.clone(), sequences),
+                SequenceHandlers::server,
+            ),
+            stock: Served::new(StockHandlers::new(engine.clone()), StockHandlers::server),
             others: others.prepare(),
-            held: Arc::new(Held::new(limits)),
+            held: Arc::new(ServerBudget::new(limits)),
         }
     }
 
@@ -78,14 +85,18 @@ impl Routes {
         &self,
         peer: PeerConnection,
         certificate: Option<Arc<CertificateNames>>,
-    ) -> Connection {
-        Connection { holding: self.held.connection(peer), routes: self.clone(), certificate }
+    ) -> ConnectionServices {
+        ConnectionServices {
+            holding: self.held.connection(peer),
+            routes: self.clone(),
+            certificate,
+        }
     }
 }
 
-impl Connection {
+impl ConnectionServices {
     /// Returns the accounting of the connection: its bytes and streams.
-    pub fn holding(&self) -> Arc<Holding> {
+    pub fn holding(&self) -> Arc<ConnectionBudget> {
         self.holding.clone()
     }
 
@@ -113,7 +124,7 @@ impl Connection {
     }
 }
 
-impl hyper::service::Service<Request<Incoming>> for Connection {
+impl hyper::service::Service<Request<Incoming>> for ConnectionServices {
     type Response = Response<AnswerBody>;
     type Error = Infallible;
     type Future = Answering;
@@ -124,20 +135,20 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
             Ok(preamble) => preamble,
             Err(refusal) => return Box::pin(ready(Ok(*refusal))),
         };
-        let Connection { routes, holding, .. } = self;
+        let ConnectionServices { routes, holding, .. } = self;
         if !holding.may_open() {
             return Box::pin(ready(Ok(status::too_many_streams().into_http())));
         }
         let path = request.uri().path();
-        if let Some(by) = fast_path::by::<Admission>(path) {
+        if let Some(by) = fast_path::by::<AdmissionHandlers>(path) {
             fast_path::call(&routes.admission, by, request, &preamble, holding)
-        } else if let Some(by) = fast_path::by::<Rate>(path) {
+        } else if let Some(by) = fast_path::by::<RateHandlers>(path) {
             fast_path::call(&routes.rate, by, request, &preamble, holding)
-        } else if let Some(by) = fast_path::by::<Sequence>(path) {
+        } else if let Some(by) = fast_path::by::<SequenceHandlers>(path) {
             fast_path::call(&routes.sequence, by, request, &preamble, holding)
-        } else if let Some(by) = fast_path::by::<Lock>(path) {
+        } else if let Some(by) = fast_path::by::<LockHandlers>(path) {
             fast_path::call(&routes.lock, by, request, &preamble, holding)
-        } else if let Some(by) = fast_path::by::<Stock>(path) {
+        } else if let Some(by) = fast_path::by::<StockHandlers>(path) {
             fast_path::call(&routes.stock, by, request, &preamble, holding)
         } else {
             self.other(request)

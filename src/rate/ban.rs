@@ -1,6 +1,8 @@
 //! `Ban`: bans a key for a time.
 
-use super::{Ban, Event, EventKind, Meter, MeterName, ban_record::BanRecord, unknown_status};
+use super::{
+    Ban, Meter, MeterName, RateEvent, RateEventKind, ban_record::BanRecord, unknown_status,
+};
 use crate::decision::{
     Call, Decision, OK, Reply,
     denial::Effect,
@@ -73,7 +75,7 @@ impl Decision for BanKey {
             ..BanRecord::new(now, self.duration, self.memory, strikes, self.reason.clone())
         };
         if self.name.has_events() {
-            let event = Event::new(EventKind::Banned, self.name.key(), now).of_ban(&record);
+            let event = RateEvent::new(RateEventKind::Banned, self.name.key(), now).of_ban(&record);
             meter.event = Some(Box::new(event));
         }
         meter.ban = Some(Box::new(record.clone()));

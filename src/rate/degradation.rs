@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Answer, CheckRate, Checked, Rule, Verdict, rule::NO_CEILING};
+use super::{Answer, CheckOutcome, CheckRate, Rule, Verdict, rule::NO_CEILING};
 use crate::decision::{
     fallback::{Degradable, OnStoreFailure, share},
     time::Millis,
@@ -34,10 +34,10 @@ impl Degradable for CheckRate {
     }
 
     /// The refusal reports no usage, because none is known.
-    fn refused(&self) -> Option<Checked> {
+    fn refused(&self) -> Option<CheckOutcome> {
         let (verdict, retry_after) = (Verdict::Throttle, Some(RETRY));
         let answer = Answer { verdict, crossed: false, retry_after, ban: None, limits: Vec::new() };
-        Some(Checked::Decided { answer, replayed: false })
+        Some(CheckOutcome::Decided { answer, replayed: false })
     }
 
     fn shared(&self, replicas: u32) -> CheckRate {

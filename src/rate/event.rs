@@ -11,9 +11,9 @@ statuses! { CHECK_WARN = 1, CHECK_THROTTLE = 2, RATE_EVENT_BANNED = 3, RATE_EVEN
 
 /// A notice about a key, or a change of its ban.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Event {
+pub struct RateEvent {
     /// The kind of event.
-    pub kind: EventKind,
+    pub kind: RateEventKind,
     /// When it happened.
     pub time: Timestamp,
     /// The threshold of the tier that was reached; `None` without a tier.
@@ -34,7 +34,7 @@ pub struct Event {
 
 /// The kinds of event. The numbers are those of the scripts and of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum EventKind {
+pub enum RateEventKind {
     /// The first call of its window above a WARN tier.
     Warned = 1,
     /// The first call of its window above a THROTTLE tier.
@@ -45,10 +45,10 @@ pub enum EventKind {
     Unbanned = 4,
 }
 
-impl Event {
+impl RateEvent {
     /// An event without tier and ban.
-    pub(super) fn new(kind: EventKind, key: &[u8], time: Timestamp) -> Event {
-        Event {
+    pub(super) fn new(kind: RateEventKind, key: &[u8], time: Timestamp) -> RateEvent {
+        RateEvent {
             kind,
             time,
             above: None,
@@ -62,15 +62,15 @@ impl Event {
     }
 
     /// The same event with this ban.
-    pub(super) fn of_ban(self, ban: &BanRecord) -> Event {
+    pub(super) fn of_ban(self, ban: &BanRecord) -> RateEvent {
         let BanRecord { until, strikes, reason, actor, .. } = ban;
         let (reason, actor) = (Bytes::copy_from_slice(reason), Bytes::copy_from_slice(actor));
-        Event { until: *until, strikes: *strikes, reason, actor, ..self }
+        RateEvent { until: *until, strikes: *strikes, reason, actor, ..self }
     }
 
     /// Parses `kind time above count until strikes key reason actor`, joined by the separator. An
     /// empty `above` is none. `None` if the text is malformed.
-    pub(super) fn parse(text: &[u8]) -> Option<Event> {
+    pub(super) fn parse(text: &[u8]) -> Option<RateEvent> {
         let mut parts = text.split(|byte| *byte == SEPARATOR);
         let mut number = || -> Option<Option<u64>> {
             match std::str::from_utf8(parts.next()?).ok()? {
@@ -79,10 +79,10 @@ impl Event {
             }
         };
         let kind = match number()?? {
-            CHECK_WARN => EventKind::Warned,
-            CHECK_THROTTLE => EventKind::Throttled,
-            RATE_EVENT_BANNED => EventKind::Banned,
-            RATE_EVENT_UNBANNED => EventKind::Unbanned,
+            CHECK_WARN => RateEventKind::Warned,
+            CHECK_THROTTLE => RateEventKind::Throttled,
+            RATE_EVENT_BANNED => RateEventKind::Banned,
+            RATE_EVENT_UNBANNED => RateEventKind::Unbanned,
             _ => return None,
         };
         let (time, above, count) = (Timestamp(number()??), number()?, number()??);
@@ -91,6 +91,6 @@ impl Event {
         let mut text = || parts.next().map(Bytes::copy_from_slice);
         let (key, reason, actor) = (text()?, text()?, text()?);
         parts.next().is_none().then_some(())?;
-        Some(Event { kind, time, above, count, until, strikes, key, reason, actor })
+        Some(RateEvent { kind, time, above, count, until, strikes, key, reason, actor })
     }
 }

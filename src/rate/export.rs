@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::{
     Algorithm, Answer, Ban, LimitUse, Meter, MeterName, NoteBan, Verdict,
     ban_record::BanRecord,
-    meter::{Counter, Notices},
+    meter::{LimitCounter, Notices},
     name::key_part,
     record::{BANNED, REPLAY},
     sliding_window::SlidingWindow,
@@ -27,7 +27,7 @@ use crate::decision::{
 const METER: u8 = b'm';
 
 /// The persisted head.
-type Head = (Vec<Counter>, Option<Box<BanRecord>>);
+type Head = (Vec<LimitCounter>, Option<Box<BanRecord>>);
 /// A persisted answer.
 type Stored = (Timestamp, Answer);
 
@@ -101,7 +101,7 @@ impl Exported for Meter {
             let answer = self.replays.entry(name, now);
             return Page::last(answer.map(|answer| Entry::new(&[&[REPLAY]], answer)));
         }
-        let mut counters: Vec<Counter> = self.live(now).map(Counter::exported).collect();
+        let mut counters: Vec<LimitCounter> = self.live(now).map(LimitCounter::exported).collect();
         counters.sort_by(|one, other| one.name.cmp(&other.name));
         let ban = self.ban(now);
         let is_empty = counters.is_empty() && ban.is_none();
@@ -157,16 +157,16 @@ impl Exported for Meter {
     }
 }
 
-impl Counter {
+impl LimitCounter {
     /// The counter as it is exported: the burst of a token bucket comes from the current limit.
-    pub(super) fn exported(&self) -> Counter {
+    pub(super) fn exported(&self) -> LimitCounter {
         let mut usage = self.usage.clone();
         if let Usage::Bucket(bucket) = &mut usage {
             bucket.burst = bucket.max;
         }
         let mut notices = Notices::default();
         self.notices.tiers().iter().for_each(|(above, at)| notices.add(*above, *at));
-        Counter { name: self.name.clone(), usage, notices, forget: self.forget }
+        LimitCounter { name: self.name.clone(), usage, notices, forget: self.forget }
     }
 }
 
@@ -195,7 +195,7 @@ fn count(reply: &mut Reply) -> Result<u32, Error> {
     u32::try_from(reply.number()?).or_else(|_| impossible())
 }
 
-fn parse_counter(reply: &mut Reply) -> Result<Counter, Error> {
+fn parse_counter(reply: &mut Reply) -> Result<LimitCounter, Error> {
     let (name, kind, forget) = (reply.bytes()?.into(), reply.number()?, Timestamp(reply.number()?));
     let mut notices = Notices::default();
     for _ in 0..reply.number()? {
@@ -206,7 +206,7 @@ fn parse_counter(reply: &mut Reply) -> Result<Counter, Error> {
         numbers.push(reply.number()?);
     }
     let usage = usage_of(kind, &numbers).map_or_else(impossible, Ok)?;
-    Ok(Counter { name, usage, notices, forget })
+    Ok(LimitCounter { name, usage, notices, forget })
 }
 
 /// The usage of these numbers (`lua/lib/usage_numbers.lua`).
@@ -250,7 +250,7 @@ fn numbers_of(usage: &Usage) -> Vec<u64> {
 }
 
 /// Appends a counter to the argument of `lua/rate/import.lua`.
-fn pack_counter(counter: &Counter, to: &mut Vec<u8>) {
+fn pack_counter(counter: &LimitCounter, to: &mut Vec<u8>) {
     let kind = match counter.usage.algorithm() {
         Algorithm::FixedWindow => 1,
         Algorithm::CalendarWindow => 2,

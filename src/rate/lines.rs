@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Answer, Ban, BanIndex, FILL_MAX, LIMITS_MAX, Meter, MeterName, NAMES_MAX,
     ban_record::BanRecord,
-    meter::Counter,
+    meter::LimitCounter,
     record::{BANNED, REPLAY},
     usage::Usage,
 };
@@ -31,7 +31,7 @@ pub(crate) struct RateLine {
     #[serde(flatten)]
     of: Of,
     #[serde(default)]
-    counters: Vec<Counter>,
+    counters: Vec<LimitCounter>,
     ban: Option<Box<BanRecord>>,
 }
 
@@ -111,7 +111,8 @@ impl EntryLine for RateLine {
 
     /// A ban also gets an entry in the ban index.
     fn record(&self, to: &mut Changes) -> Result<(), &'static str> {
-        let counters: Vec<Counter> = self.counters.iter().map(Counter::exported).collect();
+        let counters: Vec<LimitCounter> =
+            self.counters.iter().map(LimitCounter::exported).collect();
         let mut head = Vec::new();
         encode(&(counters, &self.ban), &mut head);
         to.of::<Meter>(self.of.name()?.as_bytes());

@@ -1,6 +1,6 @@
 //! The event log of one shard in the embedded engine.
 
-use super::Event;
+use super::RateEvent;
 use crate::decision::{
     Bin, State,
     events::{After, EventPage, History},
@@ -15,17 +15,17 @@ pub const HISTORY: u32 = 1000;
 #[derive(Debug, Default)]
 pub struct Log {
     /// The event history; `None` before the first event and after its retention.
-    pub(super) history: Option<Box<History<Event>>>,
+    pub(super) history: Option<Box<History<RateEvent>>>,
 }
 
 impl Log {
     /// Appends the event of a decision on a key of the shard.
-    pub fn append(&mut self, event: Event, now: Timestamp) {
+    pub fn append(&mut self, event: RateEvent, now: Timestamp) {
         History::append(&mut self.history, event, HISTORY, now);
     }
 
     /// The events after a cursor.
-    pub(super) fn page(&self, after: After) -> EventPage<Event> {
+    pub(super) fn page(&self, after: After) -> EventPage<RateEvent> {
         History::page(self.history.as_deref(), after)
     }
 }

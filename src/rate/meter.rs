@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smallvec::SmallVec;
 
 use super::{
-    Event,
+    RateEvent,
     answer::Answer,
     ban_record::BanRecord,
     rule::{Limit, Rule},
@@ -18,7 +18,7 @@ use crate::decision::{Bin, State, export::text, replay_cache::ReplayCache, time:
 const NOTICES_MAX: usize = 32;
 
 /// The usage by limit name. Most keys have one limit, which is stored inline.
-pub(super) type Counters = SmallVec<[Counter; 1]>;
+pub(super) type Counters = SmallVec<[LimitCounter; 1]>;
 
 /// The usage of a key, its ban, and its replay cache.
 #[derive(Debug, Default)]
@@ -30,13 +30,13 @@ pub struct Meter {
     /// Answers for repeats, by request id.
     pub(super) replays: ReplayCache<Answer>,
     /// The event of the last decision, which the engine appends to the log of the shard.
-    pub(super) event: Option<Box<Event>>,
+    pub(super) event: Option<Box<RateEvent>>,
 }
 
 /// The usage under one limit name.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Counter {
+pub(super) struct LimitCounter {
     /// The limit name.
     #[serde(default, rename = "limit", with = "text")]
     pub(super) name: Arc<[u8]>,
@@ -50,7 +50,7 @@ pub(super) struct Counter {
     pub(super) forget: Timestamp,
 }
 
-impl Counter {
+impl LimitCounter {
     fn is_of(&self, limit: &Limit) -> bool {
         // The same allocation in most cases, so that the name need not be compared.
         Arc::ptr_eq(&self.name, &limit.name) || self.name == limit.name
@@ -152,7 +152,7 @@ impl Notices {
 
 impl Meter {
     /// Takes the event of the last decision.
-    pub fn take_event(&mut self) -> Option<Box<Event>> {
+    pub fn take_event(&mut self) -> Option<Box<RateEvent>> {
         self.event.take()
     }
 
@@ -200,7 +200,7 @@ impl Meter {
             self.counters.retain(|counter| counter.forget > now);
             return;
         }
-        let ours = |counter: &Counter| rule.limits.iter().any(|limit| counter.is_of(limit));
+        let ours = |counter: &LimitCounter| rule.limits.iter().any(|limit| counter.is_of(limit));
         self.counters.retain(|counter| counter.forget > now && !ours(counter));
         // No spare capacity: it would add up over a million keys.
         self.counters.reserve_exact(rule.limits.len());
@@ -209,7 +209,7 @@ impl Meter {
             let forget = forget(limit, &usage, &notices, now);
             if forget > now {
                 let name = limit.name.clone();
-                self.counters.push(Counter { name, usage, notices, forget });
+                self.counters.push(LimitCounter { name, usage, notices, forget });
             }
         }
     }
@@ -223,7 +223,7 @@ impl Meter {
 
     /// The number of live counters that do not belong to the rule.
     pub(super) fn others(&self, rule: &Rule, now: Timestamp) -> usize {
-        let ours = |counter: &&Counter| rule.limits.iter().any(|limit| counter.is_of(limit));
+        let ours = |counter: &&LimitCounter| rule.limits.iter().any(|limit| counter.is_of(limit));
         self.live(now).filter(|counter| !ours(counter)).count()
     }
 
@@ -240,7 +240,7 @@ impl Meter {
     }
 
     /// The counters that still have an effect.
-    pub(super) fn live(&self, now: Timestamp) -> impl Iterator<Item = &Counter> {
+    pub(super) fn live(&self, now: Timestamp) -> impl Iterator<Item = &LimitCounter> {
         self.counters.iter().filter(move |counter| counter.forget > now)
     }
 }

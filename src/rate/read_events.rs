@@ -1,6 +1,6 @@
 //! Reads the events of one shard of a policy, for WatchRates.
 
-use super::{Event, Log, shard_tag, unknown_status};
+use super::{Log, RateEvent, shard_tag, unknown_status};
 use crate::decision::{
     Call, Cost, Decision, Delivery, OK, Priority, Reply,
     error::Error,
@@ -27,7 +27,7 @@ impl ReadRateEvents {
 
 impl Decision for ReadRateEvents {
     type State = Log;
-    type Outcome = EventPage<Event>;
+    type Outcome = EventPage<RateEvent>;
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::rate::READ_EVENTS;
@@ -49,14 +49,14 @@ impl Decision for ReadRateEvents {
         self.after.encode(call);
     }
 
-    fn parse(reply: &mut Reply) -> Result<EventPage<Event>, Error> {
+    fn parse(reply: &mut Reply) -> Result<EventPage<RateEvent>, Error> {
         match reply.number()? {
-            OK => EventPage::parse(reply, Event::parse),
+            OK => EventPage::parse(reply, RateEvent::parse),
             status => unknown_status(status),
         }
     }
 
-    fn decide(&self, log: &mut Log, _: Timestamp) -> EventPage<Event> {
+    fn decide(&self, log: &mut Log, _: Timestamp) -> EventPage<RateEvent> {
         log.page(self.after)
     }
 }

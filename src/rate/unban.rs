@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Event, EventKind, Meter, MeterName, unknown_status};
+use super::{Meter, MeterName, RateEvent, RateEventKind, unknown_status};
 use crate::decision::{
     Call, Decision, Reply,
     denial::Effect,
@@ -64,9 +64,9 @@ impl Decision for UnbanKey {
         meter.reset(now);
         let was_banned = meter.ban.take().is_some_and(|ban| ban.until > now);
         if was_banned && self.name.has_events() {
-            let event = Event::new(EventKind::Unbanned, self.name.key(), now);
+            let event = RateEvent::new(RateEventKind::Unbanned, self.name.key(), now);
             let actor = Bytes::copy_from_slice(&self.actor);
-            meter.event = Some(Box::new(Event { actor, ..event }));
+            meter.event = Some(Box::new(RateEvent { actor, ..event }));
         }
         was_banned
     }

@@ -27,7 +27,7 @@ pub(super) struct Marks {
 
 /// The reserved values of a sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reservation {
+pub struct ReservedBlock {
     /// The reserved mark: no value above it was allocated.
     pub upto: u64,
     /// The epoch of the store: another one after a restart or a failover. Empty in the embedded
@@ -37,7 +37,7 @@ pub struct Reservation {
 
 impl Counter {
     /// The last reserved value that replicas have, from the stored mark and the caller's knowledge.
-    pub(super) fn confirmed(&self, known: Option<&Reservation>) -> u64 {
+    pub(super) fn confirmed(&self, known: Option<&ReservedBlock>) -> u64 {
         // The embedded engine has a single epoch, so the caller's knowledge is always valid.
         let known = known.map_or(0, |known| known.upto);
         self.marks.map_or(0, |marks| marks.confirmed.max(known))

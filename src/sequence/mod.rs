@@ -29,7 +29,7 @@ mod rules;
 
 pub use allocation::{Allocation, Range};
 pub use calendar::Unit;
-pub use counter::{Counter, Reservation};
+pub use counter::{Counter, ReservedBlock};
 pub use dating::Dating;
 pub use get::GetSequence;
 pub use layout::Layout;

@@ -1,7 +1,8 @@
 //! `NextSequence`: allocates the next values of a sequence.
 
 use super::{
-    COUNT_MAX, Counter, Dating, REPLAY, Reservation, Reserve, ReserveSequence, Sequence, VALUE_MAX,
+    COUNT_MAX, Counter, Dating, REPLAY, Reserve, ReserveSequence, ReservedBlock, Sequence,
+    VALUE_MAX,
     allocation::{Allocation, Range},
 };
 use crate::decision::{
@@ -39,7 +40,7 @@ pub struct NextSequence {
     /// How to reserve values ahead; `None` for sequences that do not.
     pub reserve: Option<Reserve>,
     /// The reservation that the replicas have, as far as this server knows.
-    pub confirmed: Option<Reservation>,
+    pub confirmed: Option<ReservedBlock>,
 }
 
 impl NextSequence {
@@ -196,7 +197,7 @@ impl Joined for NextSequence {
         })
     }
 
-    fn prepared(&self, reservation: &Reservation) -> NextSequence {
+    fn prepared(&self, reservation: &ReservedBlock) -> NextSequence {
         NextSequence { confirmed: Some(reservation.clone()), ..self.clone() }
     }
 }

@@ -30,7 +30,7 @@ const FIELDS: [(&str, Unit); 8] = [
 
 /// The parsed pieces of a pattern.
 #[derive(Debug, Default)]
-struct Parts {
+struct PatternParts {
     pieces: Vec<Piece>,
     units: Vec<Unit>,
     long_year: bool,
@@ -44,7 +44,7 @@ impl Layout {
             true => (TIMESTAMP17.1, 0),
             false => (text, 1),
         };
-        let mut parts = Parts::default();
+        let mut parts = PatternParts::default();
         parts.read(pattern)?;
         let Some(width) = parts.width else {
             return Err("expected the number, such as {n:06}, in the layout".to_owned());
@@ -71,7 +71,7 @@ impl Layout {
 }
 
 /// Reads the whole pattern.
-impl Parts {
+impl PatternParts {
     fn read(&mut self, pattern: &str) -> Result<(), String> {
         if pattern.len() > PATTERN_BYTES_MAX {
             return Err(format!("expected at most {PATTERN_BYTES_MAX} bytes"));

@@ -1,6 +1,6 @@
 //! `ReserveSequence`: reserves values of a sequence before any of them is allocated.
 
-use super::{Counter, Sequence, VALUE_MAX, allocation::decimal, counter::Reservation};
+use super::{Counter, Sequence, VALUE_MAX, allocation::decimal, counter::ReservedBlock};
 use crate::decision::{
     Call, Decision, Delivery, OK, Reply, Undo, UndoRule,
     acknowledgement::Acknowledgement,
@@ -37,7 +37,7 @@ impl ReserveSequence {
 
 impl Decision for ReserveSequence {
     type State = Counter;
-    type Outcome = Reservation;
+    type Outcome = ReservedBlock;
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::sequence::RESERVE;
@@ -65,19 +65,19 @@ impl Decision for ReserveSequence {
         }
     }
 
-    fn parse(reply: &mut Reply) -> Result<Reservation, Error> {
+    fn parse(reply: &mut Reply) -> Result<ReservedBlock, Error> {
         match reply.number()? {
-            OK => Ok(Reservation { upto: decimal(reply)?, epoch: reply.bytes()? }),
+            OK => Ok(ReservedBlock { upto: decimal(reply)?, epoch: reply.bytes()? }),
             status => unknown_status(status),
         }
     }
 
-    fn decide(&self, counter: &mut Counter, now: Timestamp) -> Reservation {
+    fn decide(&self, counter: &mut Counter, now: Timestamp) -> ReservedBlock {
         let furthest = self.sequence.dating().map(|dating| dating.reserving().furthest(now));
         // Limited by the reach of the calendar, but never below the values that are needed.
         let upto = self.upto().min(furthest.unwrap_or(VALUE_MAX)).max(self.last);
         let marks = counter.marks.get_or_insert_default();
         marks.reserved = marks.reserved.max(upto);
-        Reservation { upto: marks.reserved, epoch: Vec::new() }
+        ReservedBlock { upto: marks.reserved, epoch: Vec::new() }
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{net::TcpListener, sync::Semaphore, time::sleep};
 
 use super::{connections::Accepted, workers::Workers};
-use crate::decision::budget::{self, Limit, Peers};
+use crate::decision::budget::{self, Peers, ReachedLimit};
 
 /// Pause after a failed accept, which is usually due to a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -42,7 +42,7 @@ pub(super) async fn accept(
                 }
             }
             Err(_) => {
-                budget::note(Limit::Connections);
+                budget::note(ReachedLimit::Connections);
                 tracing::debug!("the server has the maximum of connections; another one is closed");
             }
         }

@@ -1,5 +1,5 @@
-//! The allocator of the process (mimalloc), and the thread that purges: that returns freed memory
-//! to the system.
+//! The allocator of the process (mimalloc), and the thread that purges, which means that it returns
+//! freed memory to the system.
 //!
 //! By default mimalloc purges one second after a free. It purges all due pages at once, in the
 //! thread that next touches a page. Purging 4 MiB takes half a millisecond. A decision that met the

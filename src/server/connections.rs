@@ -30,7 +30,7 @@ pub(super) struct Accepted {
 
 /// A connection, which counts towards the limit until it is closed.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct CallerConnection {
     stream: Stream,
     /// Runs out unless the preface arrives.
     mute: Option<Pin<Box<Sleep>>>,
@@ -44,17 +44,17 @@ pub(super) struct Connection {
     _permit: OwnedSemaphorePermit,
 }
 
-impl Connection {
+impl CallerConnection {
     /// Wraps a stream that is registered with the runtime of this thread.
     pub(super) fn new(
         stream: Stream,
         permit: OwnedSemaphorePermit,
         callers: &CallerLimits,
-    ) -> Connection {
+    ) -> CallerConnection {
         let mute = Some(Box::pin(sleep(callers.preface_timeout)));
         let pace = Pace::new(callers.resets_per_second);
         let (is_blocked, put_off) = (false, false);
-        Connection { stream, mute, received: 0, pace, is_blocked, put_off, _permit: permit }
+        CallerConnection { stream, mute, received: 0, pace, is_blocked, put_off, _permit: permit }
     }
 
     /// Returns the handle with which the worker starts a new turn of reading.
@@ -72,14 +72,14 @@ impl Connection {
     }
 }
 
-impl Connection {
+impl CallerConnection {
     /// Returns the stream, for bytes that are not HTTP/2.
     pub(super) fn stream(&mut self) -> &mut Stream {
         &mut self.stream
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for CallerConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -106,7 +106,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for CallerConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -10,11 +10,18 @@ use tonic_health::{
 
 use crate::{
     engine::StoreState,
-    grpc::{self, Admission, Lock, Rate, Sequence, Stock},
+    grpc::{self, AdmissionHandlers, LockHandlers, RateHandlers, SequenceHandlers, StockHandlers},
 };
 
 /// The empty name is the server as a whole; then the services.
-const NAMES: [&str; 6] = ["", Admission::NAME, Lock::NAME, Rate::NAME, Sequence::NAME, Stock::NAME];
+const NAMES: [&str; 6] = [
+    "",
+    AdmissionHandlers::NAME,
+    LockHandlers::NAME,
+    RateHandlers::NAME,
+    SequenceHandlers::NAME,
+    StockHandlers::NAME,
+];
 
 /// Creates the health service with the current state of the store, so that the first call is
 /// answered correctly. A tonic reporter starts with the server SERVING and without services.

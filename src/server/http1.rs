@@ -1,4 +1,5 @@
-//! Answers peers that do not speak HTTP/2, or not as the port does, with a line of text.
+//! Answers peers that do not speak HTTP/2, or that use TLS where the port does not, or the reverse,
+//! with a line of text.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ const WITHOUT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
     \r\n\
     Tollgate speaks gRPC over HTTP/2 without TLS. Call it with a gRPC client, \
     for instance `grpcurl -plaintext`.\n";
-/// The answer to peers without HTTP/2 on a port with TLS, and to those without TLS there.
+/// The answer on a port with TLS to peers that do not speak HTTP/2, with or without TLS.
 const WITH_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
     content-type: text/plain; charset=utf-8\r\n\
     connection: close\r\n\

@@ -20,7 +20,7 @@ use std::{
 use tokio::time::{Sleep, sleep};
 
 use crate::decision::{
-    budget::{self, Limit},
+    budget::{self, ReachedLimit},
     time::monotonic,
 };
 
@@ -130,7 +130,7 @@ impl Pace {
         let most = self.per_second * BURST_SECONDS;
         self.credit = (self.credit + refilled / 1_000_000).min(most);
         if self.credit < 0 {
-            budget::note(Limit::Resets);
+            budget::note(ReachedLimit::Resets);
             self.pause = Some(Box::pin(sleep(PAUSE)));
         }
     }
@@ -138,7 +138,7 @@ impl Pace {
 
 /// Streams opened and reset by the bytes of one read.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Seen {
+struct StreamCounts {
     opened: i64,
     reset: i64,
 }
@@ -163,8 +163,8 @@ impl Default for Frames {
 
 impl Frames {
     /// Parses bytes and counts the streams that they open and reset.
-    fn read(&mut self, mut bytes: &[u8]) -> Seen {
-        let mut seen = Seen::default();
+    fn read(&mut self, mut bytes: &[u8]) -> StreamCounts {
+        let mut seen = StreamCounts::default();
         loop {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
@@ -230,13 +230,13 @@ mod tests {
             bytes.extend(part);
         }
         for piece in [1, 2, 3, 8, 9, 10, 64, bytes.len()] {
-            let (mut frames, mut sum) = (Frames::default(), Seen::default());
+            let (mut frames, mut sum) = (Frames::default(), StreamCounts::default());
             for part in bytes.chunks(piece) {
                 let seen = frames.read(part);
                 sum.opened += seen.opened;
                 sum.reset += seen.reset;
             }
-            assert_eq!(sum, Seen { opened: 3, reset: 1 }, "in pieces of {piece}");
+            assert_eq!(sum, StreamCounts { opened: 3, reset: 1 }, "in pieces of {piece}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! The clock of HTTP/2 pings, which detect dead peers.
 //!
-//! hyper reads it for each frame that arrives. The coarse system clock is a few milliseconds late,
-//! which is exact enough, and costs a tenth.
+//! hyper reads it for each frame that arrives. The coarse system clock lags by a few milliseconds,
+//! which does not matter here, and a reading costs a tenth.
 
 use std::{
     pin::Pin,

@@ -1,4 +1,4 @@
-//! Log lines that peers can cause: at most one in ten seconds, with the number of the others.
+//! Log lines that peers can cause: at most one in ten seconds, with the number of suppressed lines.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},

@@ -12,13 +12,13 @@ use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
 
 use crate::{
-    decision::budget::{self, Limit},
-    grpc::{self, Holding, OpenStream},
+    decision::budget::{self, ReachedLimit},
+    grpc::{self, ConnectionBudget, OpenStream},
 };
 
 /// Spawns the streams of a connection.
 #[derive(Debug, Clone)]
-pub(super) struct Streams(pub(super) Arc<Holding>);
+pub(super) struct Streams(pub(super) Arc<ConnectionBudget>);
 
 impl<F> Executor<F> for Streams
 where
@@ -27,7 +27,7 @@ where
     fn execute(&self, stream: F) {
         let open = self.0.clone().open();
         // In a box: tokio moves a task several times.
-        let mut task = Box::pin(Task { stream, open, late: None });
+        let mut task = Box::pin(StreamTask { stream, open, late: None });
         // The stream registers its wakers again when the spawned task polls it.
         if !grpc::takes_first()
             || task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
@@ -41,7 +41,7 @@ pin_project! {
     #[project = Projected]
     /// The task of a stream. Not an async block: that would store the stream twice, and each move
     /// of the task would copy both.
-    struct Task<F> {
+    struct StreamTask<F> {
         #[pin]
         stream: F,
         open: OpenStream,
@@ -57,7 +57,7 @@ struct Late {
     sleep: Pin<Box<Sleep>>,
 }
 
-impl<F: Future<Output = ()>> Future for Task<F> {
+impl<F: Future<Output = ()>> Future for StreamTask<F> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -80,7 +80,7 @@ impl<F: Future<Output = ()>> Future for Task<F> {
         };
         ready!(late.sleep.as_mut().poll(cx));
         // Dropping the stream resets it.
-        budget::note(Limit::AnswerTime);
+        budget::note(ReachedLimit::AnswerTime);
         Poll::Ready(())
     }
 }

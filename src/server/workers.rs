@@ -30,7 +30,7 @@ use tokio::{
 
 use super::{
     Limits,
-    connections::{Accepted, Connection},
+    connections::{Accepted, CallerConnection},
     http1::{self, Opening},
     pace::{RESET_STREAMS_MAX, Turn},
     pings::{KEEPALIVE, PingTimer},
@@ -165,7 +165,7 @@ async fn serve(mut dealt: mpsc::Receiver<Accepted>, serving: Serving) {
                     open.spawn(serve_tls(tls, stream, peer, permit, serving.clone()));
                     continue;
                 }
-                let connection = Connection::new(Stream::Plain(stream), permit, &serving.callers);
+                let connection = CallerConnection::new(Stream::Plain(stream), permit, &serving.callers);
                 let services = serving.routes.connection(peer, None);
                 let draining = draining.clone();
                 open.spawn(serve_connection(connection, services, serving.callers, None, draining));
@@ -191,8 +191,8 @@ async fn serve_tls(
         accepted = tls.accept(stream) => accepted,
         () = drain(&mut draining) => return,
     };
-    let Some(tls::Accepted { stream, names }) = accepted else { return };
-    let connection = Connection::new(stream, permit, &callers);
+    let Some(tls::TlsConnection { stream, names }) = accepted else { return };
+    let connection = CallerConnection::new(stream, permit, &callers);
     let services = routes.connection(peer, names);
     serve_connection(connection, services, callers, Some(tls), draining).await;
 }
@@ -200,8 +200,8 @@ async fn serve_tls(
 /// Serves one connection: checks the preface, then serves HTTP/2 until it ends, reaches its maximum
 /// age, or the drain completes.
 async fn serve_connection(
-    mut connection: Connection,
-    services: grpc::Connection,
+    mut connection: CallerConnection,
+    services: grpc::ConnectionServices,
     callers: CallerLimits,
     tls: Option<Arc<tls::Current>>,
     mut draining: watch::Receiver<bool>,

@@ -1,6 +1,6 @@
 //! `AddStock`: changes the quantity of a sku on hand.
 
-use super::{REPLAY, Restocked, Ruling, Sku};
+use super::{REPLAY, Restocked, Sku, StockOutcome};
 use crate::decision::{
     Call, Decision, Delivery, Reply,
     error::Error,
@@ -27,7 +27,7 @@ pub struct AddStock {
 
 impl Decision for AddStock {
     type State = Sku;
-    type Outcome = Ruling<Restocked>;
+    type Outcome = StockOutcome<Restocked>;
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::stock::ADD;
@@ -36,8 +36,8 @@ impl Decision for AddStock {
         self.sku.as_bytes()
     }
 
-    fn is_unfinished(ruling: &Ruling<Restocked>) -> bool {
-        matches!(ruling, Ruling::Again)
+    fn is_unfinished(ruling: &StockOutcome<Restocked>) -> bool {
+        matches!(ruling, StockOutcome::Again)
     }
 
     fn delivery(&self) -> Delivery {
@@ -54,23 +54,23 @@ impl Decision for AddStock {
         call.number(if request.is_empty() { 0 } else { REPLAY.micros() });
     }
 
-    fn parse(reply: &mut Reply) -> Result<Ruling<Restocked>, Error> {
+    fn parse(reply: &mut Reply) -> Result<StockOutcome<Restocked>, Error> {
         Restocked::parse(reply)
     }
 
-    fn decide(&self, sku: &mut Sku, now: Timestamp) -> Ruling<Restocked> {
+    fn decide(&self, sku: &mut Sku, now: Timestamp) -> StockOutcome<Restocked> {
         if !sku.is_set() {
-            return Ruling::NotFound;
+            return StockOutcome::NotFound;
         }
         let request = self.request.as_ref().map(Name::as_bytes);
         if let Some(&stock) = request.and_then(|request| sku.replays.get(request, now)) {
-            return Ruling::Decided { outcome: Restocked::Changed { replayed: true }, stock };
+            return StockOutcome::Decided { outcome: Restocked::Changed { replayed: true }, stock };
         }
         // Reclaim first: expired holds count as reserved until then.
-        let Some(standing) = sku.reclaim(now) else { return Ruling::NotFound };
+        let Some(standing) = sku.reclaim(now) else { return StockOutcome::NotFound };
         // Both are at most 2^53, so the sum does not overflow.
         let ruling = sku.restock(standing, standing.stock.on_hand as i64 + self.delta);
-        if let Ruling::Decided { outcome: Restocked::Changed { .. }, stock } = ruling
+        if let StockOutcome::Decided { outcome: Restocked::Changed { .. }, stock } = ruling
             && let Some(request) = request
         {
             sku.replays.keep(request, stock, now.after(REPLAY), now);

@@ -1,6 +1,6 @@
 //! `CancelReservation`: makes a reserved quantity available again.
 
-use super::{Ruling, Sku, order::ReservationState};
+use super::{Sku, StockOutcome, order::ReservationState};
 use crate::decision::{
     Call, Decision, Delivery, Priority, Reply,
     error::Error,
@@ -43,7 +43,7 @@ pub enum CancelOutcome {
 
 impl Decision for CancelReservation {
     type State = Sku;
-    type Outcome = Ruling<CancelOutcome>;
+    type Outcome = StockOutcome<CancelOutcome>;
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::stock::CANCEL;
@@ -52,8 +52,8 @@ impl Decision for CancelReservation {
         self.sku.as_bytes()
     }
 
-    fn is_unfinished(ruling: &Ruling<CancelOutcome>) -> bool {
-        matches!(ruling, Ruling::Again)
+    fn is_unfinished(ruling: &StockOutcome<CancelOutcome>) -> bool {
+        matches!(ruling, StockOutcome::Again)
     }
 
     fn delivery(&self) -> Delivery {
@@ -68,8 +68,8 @@ impl Decision for CancelReservation {
         call.bytes(&[self.order.as_bytes()]);
     }
 
-    fn parse(reply: &mut Reply) -> Result<Ruling<CancelOutcome>, Error> {
-        Ruling::parse(reply, |status, _| {
+    fn parse(reply: &mut Reply) -> Result<StockOutcome<CancelOutcome>, Error> {
+        StockOutcome::parse(reply, |status, _| {
             Ok(Some(match status {
                 CANCEL_CANCELLED => CancelOutcome::Cancelled,
                 CANCEL_ALREADY_CANCELLED => CancelOutcome::AlreadyCancelled,
@@ -81,10 +81,10 @@ impl Decision for CancelReservation {
         })
     }
 
-    fn decide(&self, sku: &mut Sku, now: Timestamp) -> Ruling<CancelOutcome> {
-        let Some(standing) = sku.reclaim(now) else { return Ruling::NotFound };
+    fn decide(&self, sku: &mut Sku, now: Timestamp) -> StockOutcome<CancelOutcome> {
+        let Some(standing) = sku.reclaim(now) else { return StockOutcome::NotFound };
         let (mut stock, order) = (standing.stock, self.order.as_bytes());
-        let decided = |outcome| Ruling::Decided { outcome, stock };
+        let decided = |outcome| StockOutcome::Decided { outcome, stock };
 
         let Some(record) = sku.order(order, now).cloned() else {
             return decided(CancelOutcome::Unknown);
@@ -102,6 +102,6 @@ impl Decision for CancelReservation {
         sku.give_back(&reservation.buyer, reservation.quantity);
         stock.reserved -= reservation.quantity;
         sku.settle(order, record.settled(ReservationState::Cancelled, now), stock, now);
-        Ruling::Decided { outcome: CancelOutcome::Cancelled, stock }
+        StockOutcome::Decided { outcome: CancelOutcome::Cancelled, stock }
     }
 }

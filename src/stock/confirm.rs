@@ -1,6 +1,6 @@
 //! `ConfirmReservation`: sells a reserved quantity.
 
-use super::{Ruling, Sku, order::ReservationState};
+use super::{Sku, StockOutcome, order::ReservationState};
 use crate::decision::{
     Call, Decision, Delivery, Priority, Reply,
     error::Error,
@@ -47,7 +47,7 @@ pub enum ConfirmOutcome {
 
 impl Decision for ConfirmReservation {
     type State = Sku;
-    type Outcome = Ruling<ConfirmOutcome>;
+    type Outcome = StockOutcome<ConfirmOutcome>;
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::stock::CONFIRM;
@@ -56,8 +56,8 @@ impl Decision for ConfirmReservation {
         self.sku.as_bytes()
     }
 
-    fn is_unfinished(ruling: &Ruling<ConfirmOutcome>) -> bool {
-        matches!(ruling, Ruling::Again)
+    fn is_unfinished(ruling: &StockOutcome<ConfirmOutcome>) -> bool {
+        matches!(ruling, StockOutcome::Again)
     }
 
     fn delivery(&self) -> Delivery {
@@ -72,8 +72,8 @@ impl Decision for ConfirmReservation {
         call.bytes(&[self.order.as_bytes()]);
     }
 
-    fn parse(reply: &mut Reply) -> Result<Ruling<ConfirmOutcome>, Error> {
-        Ruling::parse(reply, |status, _| {
+    fn parse(reply: &mut Reply) -> Result<StockOutcome<ConfirmOutcome>, Error> {
+        StockOutcome::parse(reply, |status, _| {
             Ok(Some(match status {
                 CONFIRM_CONFIRMED => ConfirmOutcome::Confirmed { retaken: false },
                 CONFIRM_RETAKEN => ConfirmOutcome::Confirmed { retaken: true },
@@ -86,10 +86,10 @@ impl Decision for ConfirmReservation {
         })
     }
 
-    fn decide(&self, sku: &mut Sku, now: Timestamp) -> Ruling<ConfirmOutcome> {
-        let Some(standing) = sku.reclaim(now) else { return Ruling::NotFound };
+    fn decide(&self, sku: &mut Sku, now: Timestamp) -> StockOutcome<ConfirmOutcome> {
+        let Some(standing) = sku.reclaim(now) else { return StockOutcome::NotFound };
         let (mut stock, order) = (standing.stock, self.order.as_bytes());
-        let decided = |outcome| Ruling::Decided { outcome, stock };
+        let decided = |outcome| StockOutcome::Decided { outcome, stock };
 
         let Some(record) = sku.order(order, now).cloned() else {
             return decided(ConfirmOutcome::Unknown);
@@ -104,7 +104,7 @@ impl Decision for ConfirmReservation {
         if retaken {
             if standing.lapsed_remain {
                 // The expired holds that remain may include its own.
-                return Ruling::Again;
+                return StockOutcome::Again;
             }
             // The hold was given back, so both the stock and the buyer's limit apply again.
             let bought = sku.bought(&reservation.buyer) + quantity;
@@ -119,6 +119,6 @@ impl Decision for ConfirmReservation {
         stock.on_hand -= quantity;
         stock.sold += quantity;
         sku.settle(order, record.settled(ReservationState::Confirmed, now), stock, now);
-        Ruling::Decided { outcome: ConfirmOutcome::Confirmed { retaken }, stock }
+        StockOutcome::Decided { outcome: ConfirmOutcome::Confirmed { retaken }, stock }
     }
 }

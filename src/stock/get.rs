@@ -1,6 +1,6 @@
 //! `GetStock`: reads the stock of a sku.
 
-use super::{Ruling, Sku};
+use super::{Sku, StockOutcome};
 use crate::decision::{
     Call, Decision, OK, Reply,
     error::Error,
@@ -19,7 +19,7 @@ pub struct GetStock {
 
 impl Decision for GetStock {
     type State = Sku;
-    type Outcome = Ruling<()>;
+    type Outcome = StockOutcome<()>;
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::stock::GET;
@@ -28,8 +28,8 @@ impl Decision for GetStock {
         self.sku.as_bytes()
     }
 
-    fn is_unfinished(ruling: &Ruling<()>) -> bool {
-        matches!(ruling, Ruling::Again)
+    fn is_unfinished(ruling: &StockOutcome<()>) -> bool {
+        matches!(ruling, StockOutcome::Again)
     }
 
     fn encode(&self, call: &mut Call) {
@@ -38,15 +38,15 @@ impl Decision for GetStock {
         call.key(&[b"buyers"]);
     }
 
-    fn parse(reply: &mut Reply) -> Result<Ruling<()>, Error> {
-        Ruling::parse(reply, |status, _| Ok((status == OK).then_some(())))
+    fn parse(reply: &mut Reply) -> Result<StockOutcome<()>, Error> {
+        StockOutcome::parse(reply, |status, _| Ok((status == OK).then_some(())))
     }
 
-    fn decide(&self, sku: &mut Sku, now: Timestamp) -> Ruling<()> {
+    fn decide(&self, sku: &mut Sku, now: Timestamp) -> StockOutcome<()> {
         match sku.reclaim(now) {
-            None => Ruling::NotFound,
-            Some(standing) if standing.lapsed_remain => Ruling::Again,
-            Some(standing) => Ruling::Decided { outcome: (), stock: standing.stock },
+            None => StockOutcome::NotFound,
+            Some(standing) if standing.lapsed_remain => StockOutcome::Again,
+            Some(standing) => StockOutcome::Decided { outcome: (), stock: standing.stock },
         }
     }
 }

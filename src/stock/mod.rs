@@ -2,7 +2,7 @@
 //!
 //! Invariant: `on_hand = available + reserved`. A hold that is neither confirmed nor cancelled
 //! expires. Each decision first reclaims up to [`RECLAIM_MAX`] expired holds. If more remain, it
-//! may still grant. A refusal that the remaining ones could change is [`Ruling::Again`]: the caller
+//! may still grant. A refusal that the remaining ones could change is [`StockOutcome::Again`]: the caller
 //! decides again.
 //!
 //! | verb | struct | script |
@@ -19,8 +19,8 @@ mod cancel;
 mod confirm;
 mod get;
 mod order;
+mod outcome;
 mod reserve;
-mod ruling;
 mod set;
 mod sku;
 
@@ -29,8 +29,8 @@ pub use cancel::{CancelOutcome, CancelReservation};
 pub use confirm::{ConfirmOutcome, ConfirmReservation};
 pub use get::GetStock;
 pub use order::{Reservation, ReservationState};
+pub use outcome::{Restocked, Stock, StockOutcome};
 pub use reserve::{Buyer, ReserveOutcome, ReserveStock};
-pub use ruling::{Restocked, Ruling, Stock};
 pub use set::SetStock;
 pub use sku::Sku;
 pub(crate) use sku::{BuyerLine, HoldLine, OrderLine, RestockLine, StockLine};

@@ -1,7 +1,7 @@
 //! `ReserveStock`: reserves a quantity for an order.
 
 use super::{
-    Reservation, Ruling, Sku,
+    Reservation, Sku, StockOutcome,
     order::{Order, ReservationState},
 };
 use crate::decision::{
@@ -91,7 +91,7 @@ fn retry_after(micros: u64) -> Option<Millis> {
 
 impl Decision for ReserveStock {
     type State = Sku;
-    type Outcome = Ruling<ReserveOutcome>;
+    type Outcome = StockOutcome<ReserveOutcome>;
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::stock::RESERVE;
@@ -104,8 +104,8 @@ impl Decision for ReserveStock {
         sku.has(self.quantity) && sku.order(self.order.as_bytes(), now).is_none()
     }
 
-    fn is_unfinished(ruling: &Ruling<ReserveOutcome>) -> bool {
-        matches!(ruling, Ruling::Again)
+    fn is_unfinished(ruling: &StockOutcome<ReserveOutcome>) -> bool {
+        matches!(ruling, StockOutcome::Again)
     }
 
     fn encode(&self, call: &mut Call) {
@@ -121,8 +121,8 @@ impl Decision for ReserveStock {
         call.number(self.limit().unwrap_or(0));
     }
 
-    fn parse(reply: &mut Reply) -> Result<Ruling<ReserveOutcome>, Error> {
-        Ruling::parse(reply, |status, reply| {
+    fn parse(reply: &mut Reply) -> Result<StockOutcome<ReserveOutcome>, Error> {
+        StockOutcome::parse(reply, |status, reply| {
             Ok(Some(match status {
                 RESERVE_RESERVED | RESERVE_REPLAYED => ReserveOutcome::Reserved {
                     reservation: Reservation::parse(reply)?,
@@ -140,10 +140,10 @@ impl Decision for ReserveStock {
         })
     }
 
-    fn decide(&self, sku: &mut Sku, now: Timestamp) -> Ruling<ReserveOutcome> {
-        let Some(standing) = sku.reclaim(now) else { return Ruling::NotFound };
+    fn decide(&self, sku: &mut Sku, now: Timestamp) -> StockOutcome<ReserveOutcome> {
+        let Some(standing) = sku.reclaim(now) else { return StockOutcome::NotFound };
         let (stock, order, quantity) = (standing.stock, self.order.as_bytes(), self.quantity);
-        let decided = |outcome| Ruling::Decided { outcome, stock };
+        let decided = |outcome| StockOutcome::Decided { outcome, stock };
 
         // An order whose hold has expired is reserved anew below.
         if let Some(record) = sku.order(order, now) {
@@ -159,7 +159,7 @@ impl Decision for ReserveStock {
         let short = stock.available() < quantity;
         // The holds that remain to be reclaimed may change this refusal.
         if (over || short) && standing.lapsed_remain {
-            return Ruling::Again;
+            return StockOutcome::Again;
         } else if over {
             return decided(ReserveOutcome::BuyerLimit { has });
         } else if short {
@@ -173,6 +173,6 @@ impl Decision for ReserveStock {
         let reservation = record.reservation.clone();
         let stock = sku.hold(order, record, stock, now);
         let outcome = ReserveOutcome::Reserved { reservation, replayed: false };
-        Ruling::Decided { outcome, stock }
+        StockOutcome::Decided { outcome, stock }
     }
 }

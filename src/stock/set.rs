@@ -1,6 +1,6 @@
 //! `SetStock`: sets the quantity of a sku on hand.
 
-use super::{Restocked, Ruling, Sku, Stock, sku::Standing};
+use super::{Restocked, Sku, Stock, StockOutcome, sku::Reclaimed};
 use crate::decision::{
     Call, Decision, Delivery, Reply,
     error::Error,
@@ -24,7 +24,7 @@ pub struct SetStock {
 
 impl Decision for SetStock {
     type State = Sku;
-    type Outcome = Ruling<Restocked>;
+    type Outcome = StockOutcome<Restocked>;
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::stock::SET;
@@ -33,8 +33,8 @@ impl Decision for SetStock {
         self.sku.as_bytes()
     }
 
-    fn is_unfinished(ruling: &Ruling<Restocked>) -> bool {
-        matches!(ruling, Ruling::Again)
+    fn is_unfinished(ruling: &StockOutcome<Restocked>) -> bool {
+        matches!(ruling, StockOutcome::Again)
     }
 
     fn delivery(&self) -> Delivery {
@@ -52,12 +52,12 @@ impl Decision for SetStock {
         call.number(self.on_hand);
     }
 
-    fn parse(reply: &mut Reply) -> Result<Ruling<Restocked>, Error> {
+    fn parse(reply: &mut Reply) -> Result<StockOutcome<Restocked>, Error> {
         Restocked::parse(reply)
     }
 
-    fn decide(&self, sku: &mut Sku, now: Timestamp) -> Ruling<Restocked> {
-        let new = Standing { stock: Stock::default(), lapsed_remain: false };
+    fn decide(&self, sku: &mut Sku, now: Timestamp) -> StockOutcome<Restocked> {
+        let new = Reclaimed { stock: Stock::default(), lapsed_remain: false };
         let standing = sku.reclaim(now).unwrap_or(new);
         sku.restock(standing, self.on_hand as i64)
     }

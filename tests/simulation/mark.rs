@@ -7,7 +7,7 @@ use tollgate::{
     admission::{AdmitDecision, RenewVerdict},
     engine::Engine,
     lock::Acquisition,
-    rate::Checked,
+    rate::CheckOutcome,
     sequence::{Allocation, GetSequence, NextSequence, Sequence},
 };
 
@@ -64,7 +64,7 @@ pub fn instant(answer: &Answer, now: u64) -> Option<u64> {
         Answer::Lock(lock::Answer::Acquired(Acquisition::Acquired { lease, .. })) => {
             Some(lease.expire.0)
         }
-        Answer::Rate(rate::Answer::Checked(Checked::Decided { answer, .. })) => {
+        Answer::Rate(rate::Answer::Checked(CheckOutcome::Decided { answer, .. })) => {
             answer.retry_after.map(|wait| now + wait.micros())
         }
         Answer::Rate(rate::Answer::Banned(ban)) => Some(ban.until.0),

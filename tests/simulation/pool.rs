@@ -10,7 +10,7 @@ pub use ask::{Answer, Ask};
 use events::Follower;
 use rand_chacha::ChaCha8Rng;
 use tollgate::{
-    admission::{Settings, Usage},
+    admission::{PoolUsage, Settings},
     decision::time::Millis,
     engine::Engine,
 };
@@ -35,7 +35,7 @@ enum State {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Standing {
+enum QueueState {
     Queued,
     Cancelled,
     Dead,
@@ -43,7 +43,7 @@ enum Standing {
 
 #[derive(Debug, Clone)]
 struct Queued {
-    standing: Standing,
+    standing: QueueState,
     attempt: u32,
     /// The position in the queue.
     place: u64,
@@ -89,7 +89,7 @@ impl Known {
     }
 
     fn is_queued(&self) -> bool {
-        self.queued.as_ref().is_some_and(|queued| queued.standing == Standing::Queued)
+        self.queued.as_ref().is_some_and(|queued| queued.standing == QueueState::Queued)
     }
 
     /// Whether the task is not dispatched again after its lease has ended.
@@ -97,7 +97,7 @@ impl Known {
         self.is_queued() && self.queued.as_ref().is_some_and(|q| q.attempt >= MAX_ATTEMPTS)
     }
 
-    fn leave(&mut self, standing: Standing, now: u64) {
+    fn leave(&mut self, standing: QueueState, now: u64) {
         if let Some(queued) = &mut self.queued {
             queued.standing = standing;
         }
@@ -138,7 +138,7 @@ impl Pool {
             if !known.is_over() || known.holds_slot(now) {
                 return Some(task);
             }
-            known.leave(Standing::Dead, now);
+            known.leave(QueueState::Dead, now);
         }
     }
 
@@ -150,7 +150,7 @@ impl Pool {
         });
     }
 
-    fn used(&self, usage: Usage, now: u64) -> Checked {
+    fn used(&self, usage: PoolUsage, now: u64) -> Checked {
         holds(usage.capacity == self.capacity, "the usage has the capacity of the pool")?;
         holds(usage.in_use == self.slots(now), "each lease counts once, until it ends")
     }

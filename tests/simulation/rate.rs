@@ -11,8 +11,8 @@ use tollgate::{
     decision::time::Millis,
     engine::Engine,
     rate::{
-        Algorithm, Ban, BanKey, CheckRate, Checked as Decided, LimitSpec, MeterName, ResetRate,
-        Rule, RuleSpec, TierAction, TierSpec, UnbanKey, Verdict,
+        Algorithm, Ban, BanKey, CheckOutcome as Decided, CheckRate, LimitSpec, MeterName,
+        ResetRate, Rule, RuleSpec, TierAction, TierSpec, UnbanKey, Verdict,
     },
 };
 

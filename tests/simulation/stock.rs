@@ -9,7 +9,7 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use tollgate::{
     engine::Engine,
-    stock::{CancelOutcome, ConfirmOutcome, ReserveOutcome, Restocked, Ruling, Stock},
+    stock::{CancelOutcome, ConfirmOutcome, ReserveOutcome, Restocked, Stock, StockOutcome},
 };
 
 use crate::capability::{Answering, Capability, Checked, Part, holds};
@@ -181,14 +181,15 @@ impl Shelf {
 
     fn checked(&mut self, ask: &Ask, answer: &Answer, now: u64) -> Checked {
         match (ask, answer) {
-            (Ask::Set(on_hand), Answer::Stocked(Ruling::Decided { outcome, stock })) => {
+            (Ask::Set(on_hand), Answer::Stocked(StockOutcome::Decided { outcome, stock })) => {
                 self.restocked(*on_hand as i64, *outcome, now)?;
                 self.adds_up(&counts(stock), now)
             }
-            (Ask::Add { delta, request }, Answer::Stocked(Ruling::Decided { outcome, stock })) => {
-                self.add((*delta, *request), (*outcome, counts(stock)), now)
-            }
-            (Ask::Reserve { .. }, Answer::Reserved(Ruling::Decided { outcome, stock })) => {
+            (
+                Ask::Add { delta, request },
+                Answer::Stocked(StockOutcome::Decided { outcome, stock }),
+            ) => self.add((*delta, *request), (*outcome, counts(stock)), now),
+            (Ask::Reserve { .. }, Answer::Reserved(StockOutcome::Decided { outcome, stock })) => {
                 let word = match outcome {
                     ReserveOutcome::Reserved { replayed: true, .. } => "replayed",
                     ReserveOutcome::Reserved { .. } => "reserved",
@@ -199,15 +200,17 @@ impl Shelf {
                 holds(self.reserve(ask, now)? == word, "the outcome of the reservation")?;
                 self.adds_up(&counts(stock), now)
             }
-            (Ask::Confirm(order), Answer::Confirmed(Ruling::Decided { outcome, stock })) => {
+            (Ask::Confirm(order), Answer::Confirmed(StockOutcome::Decided { outcome, stock })) => {
                 holds(self.confirm(*order, now) == *outcome, "a hold settles once")?;
                 self.adds_up(&counts(stock), now)
             }
-            (Ask::Cancel(order), Answer::Cancelled(Ruling::Decided { outcome, stock })) => {
+            (Ask::Cancel(order), Answer::Cancelled(StockOutcome::Decided { outcome, stock })) => {
                 holds(self.cancel(*order, now) == *outcome, "a hold settles once")?;
                 self.adds_up(&counts(stock), now)
             }
-            (_, Answer::View(Ruling::Decided { stock, .. })) => self.adds_up(&counts(stock), now),
+            (_, Answer::View(StockOutcome::Decided { stock, .. })) => {
+                self.adds_up(&counts(stock), now)
+            }
             // No stock was ever set.
             _ => holds(self.on_hand.is_none(), "a decision fails only before stock is set"),
         }
@@ -264,6 +267,6 @@ impl Capability for Shelf {
 
     fn is_change(answer: &Answer) -> bool {
         let confirmed = |outcome: &_| matches!(outcome, ConfirmOutcome::Confirmed { .. });
-        matches!(answer, Answer::Confirmed(Ruling::Decided { outcome, .. }) if confirmed(outcome))
+        matches!(answer, Answer::Confirmed(StockOutcome::Decided { outcome, .. }) if confirmed(outcome))
     }
 }

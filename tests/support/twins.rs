@@ -63,7 +63,7 @@ pub struct Twins {
 /// The channel of a server, and the number of a call.
 type Hint = (String, u64);
 /// The tag of a partition, an event and its time.
-type Left = (Box<[u8]>, rate::Event, Timestamp);
+type Left = (Box<[u8]>, rate::RateEvent, Timestamp);
 
 impl Twins {
     pub async fn new() -> Twins {

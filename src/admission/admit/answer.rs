@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::AdmitTask;
 use crate::{
-    admission::{Lease, RevokeTask, TaskName, Usage, small},
+    admission::{Lease, PoolUsage, RevokeTask, TaskName, small},
     decision::{Reply, error::Error, names::Name, time::Millis, waiters::Proceed},
 };
 
@@ -14,7 +14,7 @@ pub struct Admission {
     /// The decision about the task.
     pub decision: AdmitDecision,
     /// The use of the pool after the decision.
-    pub usage: Usage,
+    pub usage: PoolUsage,
 }
 
 /// Whether the task may run.

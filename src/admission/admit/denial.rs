@@ -2,7 +2,7 @@
 
 use super::{Admission, AdmitDecision, AdmitTask};
 use crate::{
-    admission::{Settings, Usage, member},
+    admission::{PoolUsage, Settings, member},
     decision::{
         denial::{Deniable, Effect},
         time::{Millis, Timestamp},
@@ -15,7 +15,7 @@ use crate::{
 pub struct FullPool {
     /// The configured settings at that time. A call with other settings asks the store.
     settings: Settings,
-    usage: Usage,
+    usage: PoolUsage,
     /// Time until the earliest lease frees a slot, in µs from then.
     room_in: u64,
 }

@@ -12,7 +12,7 @@ pub use answer::{Admission, AdmitDecision, Dispatched};
 pub use denial::FullPool;
 
 use super::{
-    EventKind, Lease, Pool, Settings, Task, TaskState, Usage, member,
+    EventKind, Lease, Pool, PoolUsage, Settings, Task, TaskState, member,
     pool::{NEVER, Oldest, device_and_task},
     push_pool_keys,
     task::ends,
@@ -322,7 +322,7 @@ impl Decision for AdmitTask {
 
     fn parse(reply: &mut Reply) -> Result<Admission, Error> {
         let status = reply.number()?;
-        let usage = Usage::parse(reply)?;
+        let usage = PoolUsage::parse(reply)?;
         let decision = match status {
             ADMIT_GRANTED | ADMIT_REPLAYED => AdmitDecision::Admitted {
                 lease: Lease::parse(reply)?,

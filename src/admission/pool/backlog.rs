@@ -11,7 +11,7 @@ use crate::decision::{
 #[derive(Debug, Default)]
 pub(in crate::admission) struct Backlog {
     /// The queued tasks, in order.
-    lines: BTreeSet<Line>,
+    lines: BTreeSet<BacklogEntry>,
     /// The schedule: when queued tasks expire, and when tasks that left the queue are forgotten.
     due: BTreeSet<(Timestamp, Member)>,
     /// The same schedule by member.
@@ -22,28 +22,28 @@ pub(in crate::admission) struct Backlog {
 
 /// A queued task. Sorted by device, then by the time it was queued, then by task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::admission) struct Line {
+pub(in crate::admission) struct BacklogEntry {
     /// Device and task, joined.
     pub(in crate::admission) member: Member,
     /// When it was queued; unique within its device.
     pub(in crate::admission) at: Timestamp,
 }
 
-impl Line {
+impl BacklogEntry {
     fn parts(&self) -> (&[u8], Timestamp, &[u8]) {
         let (device, task) = device_and_task(&self.member);
         (device, self.at, task)
     }
 }
 
-impl Ord for Line {
-    fn cmp(&self, other: &Line) -> Ordering {
+impl Ord for BacklogEntry {
+    fn cmp(&self, other: &BacklogEntry) -> Ordering {
         self.parts().cmp(&other.parts())
     }
 }
 
-impl PartialOrd for Line {
-    fn partial_cmp(&self, other: &Line) -> Option<Ordering> {
+impl PartialOrd for BacklogEntry {
+    fn partial_cmp(&self, other: &BacklogEntry) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
@@ -51,12 +51,12 @@ impl PartialOrd for Line {
 impl Backlog {
     /// Adds a task.
     pub(super) fn add(&mut self, member: &Member, at: Timestamp) {
-        self.lines.insert(Line { member: member.clone(), at });
+        self.lines.insert(BacklogEntry { member: member.clone(), at });
     }
 
     /// Removes a task, if it is queued.
     pub(super) fn remove(&mut self, member: &Member, at: Timestamp) {
-        self.lines.remove(&Line { member: member.clone(), at });
+        self.lines.remove(&BacklogEntry { member: member.clone(), at });
     }
 
     /// The number of queued tasks.
@@ -65,19 +65,22 @@ impl Backlog {
     }
 
     /// The oldest queued task of a device.
-    pub(in crate::admission) fn oldest(&self, device: &[u8]) -> Option<&Line> {
+    pub(in crate::admission) fn oldest(&self, device: &[u8]) -> Option<&BacklogEntry> {
         let first = self.lines.range(bound(device, 0)..).next();
         first.filter(|line| line.parts().0 == device)
     }
 
     /// The newest queued task of a device.
-    pub(in crate::admission) fn newest(&self, device: &[u8]) -> Option<&Line> {
+    pub(in crate::admission) fn newest(&self, device: &[u8]) -> Option<&BacklogEntry> {
         let last = self.lines.range(..bound(device, u64::MAX)).next_back();
         last.filter(|line| line.parts().0 == device)
     }
 
     /// The queued tasks after one, or all of them.
-    pub(in crate::admission) fn after(&self, line: Option<&Line>) -> impl Iterator<Item = &Line> {
+    pub(in crate::admission) fn after(
+        &self,
+        line: Option<&BacklogEntry>,
+    ) -> impl Iterator<Item = &BacklogEntry> {
         let start = line.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
         self.lines.range((start, std::ops::Bound::Unbounded))
     }
@@ -118,8 +121,8 @@ impl Backlog {
 }
 
 /// A position before (`at` = 0) or after (`at` = max) all tasks of a device.
-fn bound(device: &[u8], at: u64) -> Line {
-    Line { member: [device, &[SEPARATOR]].concat().into(), at: Timestamp(at) }
+fn bound(device: &[u8], at: u64) -> BacklogEntry {
+    BacklogEntry { member: [device, &[SEPARATOR]].concat().into(), at: Timestamp(at) }
 }
 
 /// Splits a member into device and task.

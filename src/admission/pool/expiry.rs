@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::{Lapsed, Member, NEVER, Pool, lapsed_of, record};
 use crate::{
-    admission::{Event, EventKind, Outcome, Overrides, Settings, Standing, Task, TaskState},
+    admission::{Event, EventKind, Outcome, Overrides, QueueState, Settings, Task, TaskState},
     decision::{Allowance, events::History, time::Timestamp},
 };
 
@@ -120,11 +120,11 @@ impl Pool {
         }
         if task.attempt() >= settings.max_attempts {
             self.log_task(EventKind::Dead, self.shared(member), &task, None, settings, now);
-            self.leave_queue(member, task, Standing::Dead, settings, now);
+            self.leave_queue(member, task, QueueState::Dead, settings, now);
         } else {
             // Token 0: the task has expired, not its lease.
             self.log_expired(self.shared(member), 0, task.attempt(), settings, now);
-            self.leave_queue(member, task, Standing::Expired, settings, now);
+            self.leave_queue(member, task, QueueState::Expired, settings, now);
         }
     }
 
@@ -134,7 +134,7 @@ impl Pool {
         &mut self,
         member: &[u8],
         mut task: Task,
-        standing: Standing,
+        standing: QueueState,
         settings: &Settings,
         now: Timestamp,
     ) {

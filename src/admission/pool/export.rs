@@ -7,7 +7,7 @@ use super::{
     record::{DUE, TASK, TaskRecord},
 };
 use crate::{
-    admission::{Lease, Outcome, Overrides, Queued, Standing, Task, TaskState},
+    admission::{Lease, Outcome, Overrides, QueueState, Queued, Task, TaskState},
     decision::{
         Call, Cost, Ends, Listing, Reply,
         error::Error,
@@ -208,10 +208,10 @@ impl Exported for Pool {
         }
         if let Some(queued) = &task.queued {
             match queued.standing {
-                Standing::Queued => self.backlog.add(&member, queued.at),
+                QueueState::Queued => self.backlog.add(&member, queued.at),
                 _ => self.backlog.set_due(&member, forget),
             }
-            if let (Standing::Queued, Some(ends)) = (queued.standing, queued.ends) {
+            if let (QueueState::Queued, Some(ends)) = (queued.standing, queued.ends) {
                 self.backlog.set_due(&member, ends);
             }
         }
@@ -271,10 +271,10 @@ fn parse_task(reply: &mut Reply) -> Result<Entry, Error> {
     let (outcome, text) = (reply.number()?, reply.bytes()?.into());
     let standing = match &*reply.bytes()? {
         b"" => None,
-        b"Q" => Some(Standing::Queued),
-        b"X" => Some(Standing::Dead),
-        b"C" => Some(Standing::Cancelled),
-        b"T" => Some(Standing::Expired),
+        b"Q" => Some(QueueState::Queued),
+        b"X" => Some(QueueState::Dead),
+        b"C" => Some(QueueState::Cancelled),
+        b"T" => Some(QueueState::Expired),
         other => return unknown(other),
     };
     let (attempt, at, ends) =
@@ -326,10 +326,10 @@ fn task_arguments(parts: Parts, member: &[u8], kept: TaskRecord<Task>) -> Parts 
         Some(queued) => {
             let Queued { standing, attempt, at, ends, payload } = *queued;
             let standing = match standing {
-                Standing::Queued => b"Q",
-                Standing::Dead => b"X",
-                Standing::Cancelled => b"C",
-                Standing::Expired => b"T",
+                QueueState::Queued => b"Q",
+                QueueState::Dead => b"X",
+                QueueState::Cancelled => b"C",
+                QueueState::Expired => b"T",
             };
             let ends = ends.map_or(0, |ends| ends.0);
             parts.bytes(standing).packed(&[attempt.into(), at.0, ends]).bytes(&payload)

@@ -8,7 +8,7 @@ use super::{
     record::{DUE, TASK, TaskRecord},
 };
 use crate::{
-    admission::{Lease, Outcome, Overrides, Queued, Standing, Task, TaskState},
+    admission::{Lease, Outcome, Overrides, QueueState, Queued, Task, TaskState},
     decision::{
         export::{Checked, EntryLine, Text},
         names::SEPARATOR,
@@ -136,7 +136,7 @@ impl TaskLine {
 
     /// Whether the task is in the queue.
     fn stays(&self) -> bool {
-        self.queued.as_ref().is_some_and(|queued| queued.standing == Standing::Queued)
+        self.queued.as_ref().is_some_and(|queued| queued.standing == QueueState::Queued)
     }
 
     /// When the sweeper has to process the task; `None` for never.

@@ -1,15 +1,15 @@
 //! The state of one pool in the embedded engine.
 
 mod backlog;
-mod ends;
 mod expiry;
+mod expiry_index;
 mod export;
 mod lines;
 mod record;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Event, Overrides, Settings, Standing, Task, TaskState, Usage};
+use super::{Event, Overrides, PoolUsage, QueueState, Settings, Task, TaskState};
 use crate::decision::{
     Bin, State,
     events::History,
@@ -19,9 +19,9 @@ use crate::decision::{
     waiters::{self, Queue, WakeUps},
 };
 use backlog::Backlog;
-pub(super) use backlog::{Line, device_and_task};
-use ends::Ends;
+pub(super) use backlog::{BacklogEntry, device_and_task};
 pub(super) use expiry::Oldest;
+use expiry_index::ExpiryIndex;
 pub(crate) use lines::{PoolLine, TaskLine};
 
 /// A member: device and task, joined. Shared by the maps that hold it.
@@ -52,11 +52,11 @@ pub struct Pool {
     tasks: IncrementalMap<Member, Task>,
     /// Leases by the end of their slot: running leases, and ended leases whose `Expired` event is
     /// not logged yet. Each is the last lease of its task record.
-    leases: Ends,
+    leases: ExpiryIndex,
     /// Ended leases whose event is not logged yet, and whose task has a newer lease by now.
     replaced: BTreeSet<Lapsed>,
     /// Records without a lease in `leases`, by their forget time.
-    ended: Ends,
+    ended: ExpiryIndex,
     /// The persisted parts that have changed.
     touched: Touched,
     /// Only during a restore.
@@ -84,8 +84,8 @@ impl Pool {
     }
 
     /// The use of the pool under the given settings.
-    pub(super) fn usage(&self, settings: &Settings) -> Usage {
-        Usage { capacity: settings.capacity, in_use: self.in_use() }
+    pub(super) fn usage(&self, settings: &Settings) -> PoolUsage {
+        PoolUsage { capacity: settings.capacity, in_use: self.in_use() }
     }
 
     /// The number of waiting calls.
@@ -140,7 +140,7 @@ impl Pool {
             self.ended.insert(forget, member.clone());
         }
         match queued {
-            Some((Standing::Queued, at)) => self.backlog.add(&member, at),
+            Some((QueueState::Queued, at)) => self.backlog.add(&member, at),
             Some(_) => self.backlog.set_due(&member, forget),
             None => {}
         }
@@ -179,7 +179,7 @@ impl Pool {
         next: Option<&Lapsed>,
         now: Timestamp,
     ) -> bool {
-        if let Some(queued) = was.queued.as_ref().filter(|q| q.standing == Standing::Queued) {
+        if let Some(queued) = was.queued.as_ref().filter(|q| q.standing == QueueState::Queued) {
             self.backlog.remove(member, queued.at);
         }
         if was.state != TaskState::Leased || !self.leases.remove(was.slot_end, member) {

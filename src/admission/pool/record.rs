@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Lapsed, Member, NEVER, Pool, lapsed_of};
 use crate::{
-    admission::{Overrides, Standing, Task, TaskState},
+    admission::{Overrides, QueueState, Task, TaskState},
     decision::{
         events::History,
         persistence::{Changes, Recorded, Unreadable, decode, encode, split_part, unknown_part},
@@ -126,7 +126,7 @@ impl Recorded for Pool {
         for (member, is_ended) in restoring.0 {
             let Some(task) = self.tasks.get(&member) else { continue };
             if let Some(queued) = task.queued.as_ref()
-                && queued.standing == Standing::Queued
+                && queued.standing == QueueState::Queued
             {
                 self.backlog.add(&member, queued.at);
             }

@@ -3,7 +3,7 @@
 use tokio::{join, sync::Semaphore};
 use tollgate_client::Error;
 
-use super::counters::{Counter, Counts, Times};
+use super::counters::{AtomicCounter, NamedCounts, Times};
 use crate::decision::time::monotonic;
 
 /// Permits and counters of all calls.
@@ -13,9 +13,9 @@ pub(super) struct Calls {
     pub(super) requests: Semaphore,
     pub(super) results: Semaphore,
     /// Calls, answered or failed.
-    pub(super) made: Counter,
+    pub(super) made: AtomicCounter,
     /// Failed calls, by gRPC code.
-    pub(super) failed: Counts,
+    pub(super) failed: NamedCounts,
     /// Latencies of answered calls.
     pub(super) latencies: Times,
 }
@@ -26,8 +26,8 @@ impl Calls {
         Calls {
             requests: Semaphore::new(in_flight),
             results: Semaphore::new(in_flight),
-            made: Counter::default(),
-            failed: Counts::default(),
+            made: AtomicCounter::default(),
+            failed: NamedCounts::default(),
             latencies: Times::default(),
         }
     }

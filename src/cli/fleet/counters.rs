@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 
 /// A counter. It orders no other memory accesses.
 #[derive(Debug, Default)]
-pub(super) struct Counter(AtomicU64);
+pub(super) struct AtomicCounter(AtomicU64);
 
-impl Counter {
+impl AtomicCounter {
     /// Adds one.
     pub(super) fn add(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
@@ -32,9 +32,9 @@ impl Counter {
 
 /// Counters by name: of gRPC codes, or of outcomes by their names on the wire.
 #[derive(Debug, Default)]
-pub(super) struct Counts(Mutex<BTreeMap<&'static str, u64>>);
+pub(super) struct NamedCounts(Mutex<BTreeMap<&'static str, u64>>);
 
-impl Counts {
+impl NamedCounts {
     /// Adds one.
     pub(super) fn add(&self, name: &'static str) {
         *self.0.lock().entry(name).or_default() += 1;

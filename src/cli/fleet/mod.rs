@@ -6,10 +6,9 @@
 //! its checks. All share the schedule, the counters of calls, the progress display and the report
 //! ([`run`]).
 //!
-//! The actors check the server with what they know themselves. What they count is a lower bound, so
-//! a violation proves a fault of the server. An operator who evicts tasks, resets
-//! keys or changes stock during the run would make the result wrong, and so would a server clock
-//! that is set forward.
+//! The actors check the server by their own observations. Their counts are lower bounds, so a
+//! violation proves a fault of the server. The result is wrong if an operator evicts tasks, resets
+//! keys or changes stock during the run, or if the server's clock is set forward.
 
 mod calls;
 mod counters;

@@ -16,7 +16,7 @@ const TEMPLATE: &str = "{prefix} {bar:30} {human_pos}/{human_len}\n{msg}";
 
 /// Shows the progress of a run.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct RunProgress {
     /// `None` if standard error is not a terminal.
     bar: Option<ProgressBar>,
     /// Time during which new work is started.
@@ -49,15 +49,15 @@ pub(super) struct Level {
     pub(super) counts: Vec<(&'static str, u64)>,
 }
 
-impl Progress {
+impl RunProgress {
     /// Creates a bar on a terminal, otherwise lines.
-    pub(super) fn new(total: Duration) -> Progress {
+    pub(super) fn new(total: Duration) -> RunProgress {
         let bar = stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template(TEMPLATE).ok();
             let style = style.unwrap_or_else(ProgressStyle::default_bar);
             ProgressBar::new(1).with_style(style.progress_chars("█▉▊▋▌▍▎▏ "))
         });
-        Progress { bar, total, shown: Default::default() }
+        RunProgress { bar, total, shown: Default::default() }
     }
 
     /// Returns the interval between updates.
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn rates_are_those_since_the_last_update() {
         let shown = (Course { elapsed: Duration::from_secs(4), calls: 1000 }, 10);
-        let progress = Progress { bar: None, total: Duration::from_secs(90), shown };
+        let progress = RunProgress { bar: None, total: Duration::from_secs(90), shown };
         let counts = vec![("admitted", 1234), ("full", 5)];
         let mut now = Level { name: "in flight", value: 59, per_second: false, cap: 60, counts };
         let course = Course { elapsed: Duration::from_millis(5990), calls: 3985 };

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{
     calls::Calls,
-    counters::{Counts, Times},
+    counters::{NamedCounts, Times},
     random::Kind,
 };
 use crate::decision::text::{grouped, length};
@@ -54,7 +54,13 @@ impl Report {
 
     /// Adds the answers to an RPC. A name such as `already completed` counts the outcome
     /// `{prefix}ALREADY_COMPLETED`.
-    pub(super) fn answers(&mut self, rpc: &str, prefix: &str, counts: &Counts, names: &[&str]) {
+    pub(super) fn answers(
+        &mut self,
+        rpc: &str,
+        prefix: &str,
+        counts: &NamedCounts,
+        names: &[&str],
+    ) {
         self.line(&format!("Answers to {rpc}"));
         for name in names {
             let outcome = name.to_uppercase().replace(' ', "_");
@@ -122,7 +128,8 @@ mod tests {
 
     #[test]
     fn a_report_has_rows_calls_and_a_verdict() {
-        let (mut report, calls, answers) = (Report::default(), Calls::new(1), Counts::default());
+        let (mut report, calls, answers) =
+            (Report::default(), Calls::new(1), NamedCounts::default());
         (0..1234).for_each(|_| calls.made.add());
         for code in ["UNAVAILABLE", "UNAVAILABLE", "INTERNAL"] {
             calls.failed.add(code);

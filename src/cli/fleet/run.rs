@@ -14,7 +14,7 @@ use tollgate_client::{Connection, Error};
 use super::{
     calls::Calls,
     options::FleetOptions,
-    progress::{Course, Level, Progress},
+    progress::{Course, Level, RunProgress},
     random::Random,
     report::Report,
     schedule::Stop,
@@ -69,7 +69,7 @@ pub(super) trait Simulation: Sized {
     /// Adds the counted rows.
     fn count(&self, world: &World, report: &mut Report);
 
-    /// Adds what stands between the calls and the title. `working` is the time during which new
+    /// Adds lines between the calls and the title. `working` is the time during which new
     /// work was started.
     fn chart(&self, _world: &World, _working: Duration, _report: &mut Report) {}
 
@@ -88,7 +88,7 @@ pub(super) async fn play<S: Simulation>(
     let (world, simulation) = (Arc::new(world), Arc::new(simulation));
     let course = || Course { elapsed: world.start.elapsed(), calls: world.calls.made.get() };
     let mut actors = simulation.start(&world);
-    let mut progress = Progress::new(world.options.duration);
+    let mut progress = RunProgress::new(world.options.duration);
     let mut ticks = interval(progress.period());
     // The first tick is after one period, because there is nothing to show before.
     ticks.reset();

@@ -67,12 +67,12 @@ impl Periodic {
 #[derive(Debug)]
 pub(super) struct Arrivals {
     random: Random,
-    sources: Vec<Source>,
+    sources: Vec<CallSource>,
 }
 
 /// Repeated calls.
 #[derive(Debug)]
-struct Source {
+struct CallSource {
     next: Instant,
     /// Mean interval.
     interval: Duration,
@@ -94,12 +94,12 @@ impl Arrivals {
         let mut sources = Vec::new();
         if let Some((interval, size)) = volley {
             let next = start + interval.mul_f64(phase.fraction());
-            sources.push(Source { next, interval, is_periodic: true, size });
+            sources.push(CallSource { next, interval, is_periodic: true, size });
         }
         if hits > 0.0 {
             let interval = Duration::from_secs_f64(1.0 / hits);
             let next = start + interval.mul_f64(random.exponential());
-            sources.push(Source { next, interval, is_periodic: false, size: 1 });
+            sources.push(CallSource { next, interval, is_periodic: false, size: 1 });
         }
         Arrivals { random, sources }
     }

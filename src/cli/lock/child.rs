@@ -13,7 +13,7 @@ use tollgate_client::{Lease, Lock};
 
 use super::{
     options::{IfLost, LockOptions},
-    signals::{Signals, reaches_all},
+    signals::{ForwardedSignals, reaches_all},
 };
 use crate::decision::time::monotonic;
 
@@ -41,7 +41,7 @@ pub(super) async fn wait(
     mut child: Child,
     options: &LockOptions,
     (lock, lease): (&mut Lock, Lease),
-    signals: &mut Signals,
+    signals: &mut ForwardedSignals,
     tell: impl Fn(&str),
 ) -> io::Result<Ended> {
     let mut keep = pin!(lock.keep(lease));

@@ -13,7 +13,7 @@ pub use options::{HELP, IfLost, LockOptions};
 
 use self::{
     child::{Ended, code},
-    signals::Signals,
+    signals::ForwardedSignals,
 };
 use crate::{
     cli::{
@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// The result of the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum LockEnd {
     /// The command ended with this exit code. 126 or 127 if it could not be started; 128 plus the
     /// number of a signal that arrived first.
     Exited(u8),
@@ -39,12 +39,12 @@ pub enum End {
 }
 
 /// Acquires the lock, runs the command and releases the lock. Problems are reported to `tell`.
-pub async fn run(options: &LockOptions, tell: impl Fn(&str)) -> Result<End, ClientError> {
-    let mut signals = Signals::listen()
+pub async fn run(options: &LockOptions, tell: impl Fn(&str)) -> Result<LockEnd, ClientError> {
+    let mut signals = ForwardedSignals::listen()
         .map_err(|error| ClientError(format!("cannot listen for signals: {error}")))?;
     let connection = select! {
         connection = reach(options) => connection?,
-        signal = signals.next() => return Ok(End::Exited(code(signal))),
+        signal = signals.next() => return Ok(LockEnd::Exited(code(signal))),
     };
     let owner = options.owner();
     let mut lock = Lock::new(connection, &options.name, &owner, options.lease);
@@ -52,14 +52,14 @@ pub async fn run(options: &LockOptions, tell: impl Fn(&str)) -> Result<End, Clie
         answer = lock.acquire(options.wait) => answer,
         signal = signals.next() => {
             withdraw(options, &lock).await;
-            return Ok(End::Exited(code(signal)));
+            return Ok(LockEnd::Exited(code(signal)));
         }
     };
     let lease = match answer {
         Ok(Acquisition::Acquired(lease)) => lease,
         Ok(Acquisition::Held { holder, retry_after }) => {
             tell(&held(&options.name, &holder, retry_after));
-            return Ok(End::Refused);
+            return Ok(LockEnd::Refused);
         }
         Err(error) => {
             withdraw(options, &lock).await;
@@ -109,7 +109,7 @@ fn report(
     released: Result<bool, Error>,
     mut ended: Ended,
     tell: impl Fn(&str),
-) -> End {
+) -> LockEnd {
     let name = &options.name;
     match released {
         // The loss was already reported.
@@ -125,8 +125,8 @@ fn report(
         }
     }
     match options.if_lost {
-        IfLost::Term if ended.is_lost => End::Lost,
-        _ => End::Exited(ended.code),
+        IfLost::Term if ended.is_lost => LockEnd::Lost,
+        _ => LockEnd::Exited(ended.code),
     }
 }
 

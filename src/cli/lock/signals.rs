@@ -14,11 +14,11 @@ const WATCHED: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TE
 
 /// The handlers of the signals.
 #[derive(Debug)]
-pub(super) struct Signals(Vec<(Signal, unix::Signal)>);
+pub(super) struct ForwardedSignals(Vec<(Signal, unix::Signal)>);
 
-impl Signals {
+impl ForwardedSignals {
     /// Installs the handlers.
-    pub(super) fn listen() -> io::Result<Signals> {
+    pub(super) fn listen() -> io::Result<ForwardedSignals> {
         // An ignored signal, as under `nohup`, must stay ignored for the command too. A handler
         // would reset that.
         let ignored = ignored(&fs::read_to_string("/proc/self/status").unwrap_or_default());
@@ -26,7 +26,7 @@ impl Signals {
         let listen = |heard: Signal| {
             signal(SignalKind::from_raw(heard.as_raw())).map(|listener| (heard, listener))
         };
-        heard.map(listen).collect::<io::Result<_>>().map(Signals)
+        heard.map(listen).collect::<io::Result<_>>().map(ForwardedSignals)
     }
 
     /// Waits for the next signal.

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tollgate_client::PoolState;
 
-use super::model::Row;
+use super::model::PoolRow;
 use crate::decision::{text::grouped, time::Timestamp};
 
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
@@ -37,7 +37,7 @@ pub(super) fn oldest(state: &PoolState, now: Timestamp) -> String {
 }
 
 /// Numbers of queued tasks and of waiting calls.
-pub(super) fn queues(row: &Row) -> [String; 2] {
+pub(super) fn queues(row: &PoolRow) -> [String; 2] {
     [row.state.queued, row.state.waiters.into()].map(grouped)
 }
 

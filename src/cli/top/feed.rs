@@ -39,7 +39,7 @@ pub(super) enum News {
 
 /// The connection to the polled server.
 #[derive(Debug)]
-pub(super) struct Feed {
+pub(super) struct NewsFeed {
     connection: Connection,
     news: mpsc::Sender<News>,
     /// The pools to watch.
@@ -51,14 +51,14 @@ pub(super) struct Feed {
     page: (String, usize),
 }
 
-impl Feed {
+impl NewsFeed {
     /// Starts the feed. It ends when the receiver of the news is dropped.
     pub(super) fn start(
         connection: Connection,
     ) -> (mpsc::Receiver<News>, watch::Sender<Vec<Arc<str>>>, AbortHandle) {
         let (news, taken) = mpsc::channel(NEWS_MAX);
         let (want, wanted) = watch::channel(Vec::new());
-        let feed = Feed {
+        let feed = NewsFeed {
             connection,
             news,
             wanted,

@@ -24,9 +24,9 @@ pub use options::{HELP, TopOptions};
 use tollgate_client::{Connection, Error};
 
 use self::{
-    feed::{Feed, News},
+    feed::{News, NewsFeed},
     model::Model,
-    screen::{Key, Screen},
+    screen::{Keypress, Screen},
     view::Mode,
 };
 use super::client::{self, ClientError, connect, failed};
@@ -71,7 +71,7 @@ async fn once(connection: &Connection) -> Result<String, Error> {
 async fn live(options: &TopOptions, connection: Connection) -> io::Result<()> {
     let (mut signals, mut hangup) = (Signals::new()?, signal(SignalKind::hangup())?);
     let clock = Clock::system();
-    let (mut news, want, feed) = Feed::start(connection);
+    let (mut news, want, feed) = NewsFeed::start(connection);
     let mut screen = Screen::open()?;
     let mut keys = screen.keys();
     let mut model = Model::new(&options.server, clock.now());
@@ -83,7 +83,7 @@ async fn live(options: &TopOptions, connection: Connection) -> io::Result<()> {
             biased;
             () = ended(&mut signals, &mut hangup) => break,
             key = keys.recv() => {
-                let Some(key) = key.filter(|key| *key != Key::Quit) else { break };
+                let Some(key) = key.filter(|key| *key != Keypress::Quit) else { break };
                 press(key, &mut model, &mut shown, &mut mode);
                 screen.draw(|frame| view::draw(&shown, mode, frame))?;
             }
@@ -129,19 +129,19 @@ fn take(news: News, model: &mut Model) {
 }
 
 /// Applies a key to the shown model and to the current one, which differ during a pause.
-fn press(key: Key, model: &mut Model, shown: &mut Model, mode: &mut Mode) {
+fn press(key: Keypress, model: &mut Model, shown: &mut Model, mode: &mut Mode) {
     match key {
-        Key::Select(down) => {
+        Keypress::Select(down) => {
             shown.select(down);
             model.selected = shown.selected.clone();
         }
-        Key::Deselect => {
+        Keypress::Deselect => {
             shown.selected = None;
             model.selected = None;
         }
-        Key::Pause => mode.paused = !mode.paused,
-        Key::Help => mode.help = !mode.help,
-        Key::Redraw | Key::Quit => {}
+        Keypress::Pause => mode.paused = !mode.paused,
+        Keypress::Help => mode.help = !mode.help,
+        Keypress::Redraw | Keypress::Quit => {}
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use tollgate_client::{PoolEvent, PoolEventKind, PoolState};
 
-use super::rates::Rate;
+use super::rates::EventRate;
 use crate::decision::time::Timestamp;
 
 /// Number of pools whose events are watched, in addition to the selected one.
@@ -19,7 +19,7 @@ const EVENTS_MAX: usize = 500;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Model {
     pub(super) server: String,
-    rows: BTreeMap<Arc<str>, Row>,
+    rows: BTreeMap<Arc<str>, PoolRow>,
     /// Newest first.
     events: VecDeque<(Arc<str>, PoolEvent)>,
     /// The pools listed so far in the current round of the list.
@@ -37,16 +37,16 @@ pub(super) struct Model {
 
 /// The state of one pool.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Row {
+pub(super) struct PoolRow {
     pub(super) state: PoolState,
     /// The second at which watching of its events began.
     watched: Option<u64>,
     /// The second at which counting of refusals began.
     since: u64,
-    admitted: Rate,
-    late: Rate,
-    expired: Rate,
-    full: Rate,
+    admitted: EventRate,
+    late: EventRate,
+    expired: EventRate,
+    full: EventRate,
 }
 
 impl Model {
@@ -67,7 +67,7 @@ impl Model {
                 row.state = state;
             }
             None => {
-                let row = Row { state, since: second, ..Row::default() };
+                let row = PoolRow { state, since: second, ..PoolRow::default() };
                 self.rows.insert(name, row);
             }
         }
@@ -101,7 +101,7 @@ impl Model {
     /// Returns the pools whose events should be watched: the busiest ones and the selected one. A
     /// watched pool is replaced only by a pool that is at least 1.5 times as busy.
     pub(super) fn watch(&mut self) -> Vec<Arc<str>> {
-        let busy = |row: &Row| {
+        let busy = |row: &PoolRow| {
             let state = &row.state;
             let much = u64::from(state.in_use) + state.queued + u64::from(state.waiters);
             if row.watched.is_some() { (much + 1) * 3 / 2 } else { much }
@@ -122,9 +122,9 @@ impl Model {
     }
 
     /// Returns the pools, the fullest first.
-    pub(super) fn rows(&self) -> Vec<&Row> {
-        let mut rows: Vec<&Row> = self.rows.values().collect();
-        let key = |row: &Row| (row.state.in_use, row.state.queued, row.state.waiters);
+    pub(super) fn rows(&self) -> Vec<&PoolRow> {
+        let mut rows: Vec<&PoolRow> = self.rows.values().collect();
+        let key = |row: &PoolRow| (row.state.in_use, row.state.queued, row.state.waiters);
         rows.sort_by_key(|row| std::cmp::Reverse(key(row)));
         rows
     }
@@ -138,9 +138,9 @@ impl Model {
 
     /// Returns how many tasks of a pool were admitted, refused as FULL, late and expired, each per
     /// second; `None` if unknown, because the pool is not watched.
-    pub(super) fn rates(&self, row: &Row) -> [Option<f64>; 4] {
+    pub(super) fn rates(&self, row: &PoolRow) -> [Option<f64>; 4] {
         let second = self.second();
-        let watched = |rate: &Rate| row.watched.map(|since| rate.per_second(second, since));
+        let watched = |rate: &EventRate| row.watched.map(|since| rate.per_second(second, since));
         let full = row.full.per_second(second, row.since);
         [watched(&row.admitted), Some(full), watched(&row.late), watched(&row.expired)]
     }
@@ -148,7 +148,7 @@ impl Model {
     /// Moves the selection by `down` rows; selects the first row if there is no selection.
     pub(super) fn select(&mut self, down: isize) {
         let rows = self.rows();
-        let name = |row: &&Row| Arc::<str>::from(row.state.name.as_str());
+        let name = |row: &&PoolRow| Arc::<str>::from(row.state.name.as_str());
         let names: Vec<Arc<str>> = rows.iter().map(name).collect();
         let at = names.iter().position(|name| Some(name) == self.selected.as_ref());
         let next = at.map_or(0, |at| at.saturating_add_signed(down));

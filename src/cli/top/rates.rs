@@ -5,14 +5,14 @@ const OVER: u64 = 5;
 
 /// Event counts of the last seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Rate {
+pub(super) struct EventRate {
     /// A ring of counts by second, including the current second.
     counts: [u64; OVER as usize + 1],
     /// The second of the newest count.
     second: u64,
 }
 
-impl Rate {
+impl EventRate {
     /// Adds `count` events in a second.
     pub(super) fn add(&mut self, count: u64, second: u64) {
         self.turn(second);
@@ -44,13 +44,13 @@ mod tests {
 
     #[test]
     fn a_rate_is_of_the_last_five_seconds() {
-        let mut rate = Rate::default();
+        let mut rate = EventRate::default();
         (0..20).for_each(|second| rate.add(second, second));
         assert_eq!(rate.per_second(19, 0), (14 + 15 + 16 + 17 + 18) as f64 / 5.0);
         assert_eq!(rate.per_second(22, 0), (17 + 18 + 19) as f64 / 5.0);
         assert_eq!(rate.per_second(25, 0), 0.0);
         assert_eq!(rate.per_second(1_000_000, 0), 0.0);
-        let mut young = Rate::default();
+        let mut young = EventRate::default();
         young.add(6, 100);
         young.add(3, 101);
         assert_eq!(young.per_second(102, 100), 4.5);

@@ -15,7 +15,7 @@ const KEYS_MAX: usize = 64;
 
 /// Actions of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum Keypress {
     /// Quit.
     Quit,
     /// Move the selection by this number of rows.
@@ -47,7 +47,7 @@ impl Screen {
     }
 
     /// Starts reading keys. The channel closes if the terminal cannot be read.
-    pub(super) fn keys(&self) -> mpsc::Receiver<Key> {
+    pub(super) fn keys(&self) -> mpsc::Receiver<Keypress> {
         let (pressed, keys) = mpsc::channel(KEYS_MAX);
         // Reading blocks, so it has its own thread, which ends when the receiver is dropped.
         thread::spawn(move || {
@@ -74,27 +74,27 @@ impl Drop for Screen {
     }
 }
 
-fn meaning(event: &Event) -> Option<Key> {
+fn meaning(event: &Event) -> Option<Keypress> {
     match event {
         Event::Key(key) if key.kind != KeyEventKind::Release => of_key(key),
-        Event::Resize(..) => Some(Key::Redraw),
+        Event::Resize(..) => Some(Keypress::Redraw),
         _ => None,
     }
 }
 
-fn of_key(key: &KeyEvent) -> Option<Key> {
+fn of_key(key: &KeyEvent) -> Option<Keypress> {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
-        return (key.code == KeyCode::Char('c')).then_some(Key::Quit);
+        return (key.code == KeyCode::Char('c')).then_some(Keypress::Quit);
     }
     match key.code {
-        KeyCode::Char('q') => Some(Key::Quit),
-        KeyCode::Down | KeyCode::Char('j') => Some(Key::Select(1)),
-        KeyCode::Up | KeyCode::Char('k') => Some(Key::Select(-1)),
-        KeyCode::PageDown => Some(Key::Select(10)),
-        KeyCode::PageUp => Some(Key::Select(-10)),
-        KeyCode::Esc => Some(Key::Deselect),
-        KeyCode::Char('p') => Some(Key::Pause),
-        KeyCode::Char('?') => Some(Key::Help),
+        KeyCode::Char('q') => Some(Keypress::Quit),
+        KeyCode::Down | KeyCode::Char('j') => Some(Keypress::Select(1)),
+        KeyCode::Up | KeyCode::Char('k') => Some(Keypress::Select(-1)),
+        KeyCode::PageDown => Some(Keypress::Select(10)),
+        KeyCode::PageUp => Some(Keypress::Select(-10)),
+        KeyCode::Esc => Some(Keypress::Deselect),
+        KeyCode::Char('p') => Some(Keypress::Pause),
+        KeyCode::Char('?') => Some(Keypress::Help),
         _ => None,
     }
 }
@@ -107,16 +107,16 @@ mod tests {
     fn keys_mean_what_the_help_says() {
         let press = |code, modifiers| meaning(&Event::Key(KeyEvent::new(code, modifiers)));
         for (code, key) in [
-            (KeyCode::Char('q'), Some(Key::Quit)),
-            (KeyCode::Char('j'), Some(Key::Select(1))),
-            (KeyCode::Up, Some(Key::Select(-1))),
-            (KeyCode::Char('?'), Some(Key::Help)),
+            (KeyCode::Char('q'), Some(Keypress::Quit)),
+            (KeyCode::Char('j'), Some(Keypress::Select(1))),
+            (KeyCode::Up, Some(Keypress::Select(-1))),
+            (KeyCode::Char('?'), Some(Keypress::Help)),
             (KeyCode::Char('c'), None),
         ] {
             assert_eq!(press(code, KeyModifiers::NONE), key, "{code:?}");
         }
-        assert_eq!(press(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Key::Quit));
+        assert_eq!(press(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Keypress::Quit));
         assert_eq!(press(KeyCode::Char('q'), KeyModifiers::CONTROL), None);
-        assert_eq!(meaning(&Event::Resize(1, 1)), Some(Key::Redraw));
+        assert_eq!(meaning(&Event::Resize(1, 1)), Some(Keypress::Redraw));
     }
 }

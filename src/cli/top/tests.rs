@@ -10,7 +10,7 @@ use super::{
     cells::wall,
     model::Model,
     press,
-    screen::Key,
+    screen::Keypress,
     view::{Mode, draw},
 };
 use crate::decision::time::Timestamp;
@@ -103,13 +103,13 @@ fn all_there_is_to_see() {
 fn a_selected_pool_has_its_events_alone() {
     let (mut model, mut mode) = (model(), Mode::default());
     let mut shown = model.clone();
-    press(Key::Select(1), &mut model, &mut shown, &mut mode);
-    press(Key::Select(1), &mut model, &mut shown, &mut mode);
+    press(Keypress::Select(1), &mut model, &mut shown, &mut mode);
+    press(Keypress::Select(1), &mut model, &mut shown, &mut mode);
     assert_eq!(model.selected.as_deref(), Some("ar:010"));
     let lines = screen(&shown, mode, 100, 15);
     assert!(lines[9].starts_with(" events of ar:010 ──"), "{lines:#?}");
     assert!(lines[10].starts_with("2025-11-21") && lines[11].is_empty(), "{lines:#?}");
-    press(Key::Deselect, &mut model, &mut shown, &mut mode);
+    press(Keypress::Deselect, &mut model, &mut shown, &mut mode);
     assert_eq!(model.selected, None);
 }
 

@@ -10,7 +10,7 @@ use ratatui::{
 
 use super::{
     cells,
-    model::{Model, Row},
+    model::{Model, PoolRow},
 };
 use crate::{
     cli::watch::{line, millis},
@@ -84,7 +84,7 @@ fn heading(model: &Model, mode: Mode) -> Line<'_> {
 
 fn draw_pools(model: &Model, frame: &mut Frame<'_>, area: Rect) {
     let rows = model.rows();
-    let selected = |row: &&Row| Some(row.state.name.as_str()) == model.selected.as_deref();
+    let selected = |row: &&PoolRow| Some(row.state.name.as_str()) == model.selected.as_deref();
     let mut state = TableState::default().with_selected(rows.iter().position(selected));
     let cells = rows.iter().map(|row| pool(model, row));
     let header = HEADINGS.iter().enumerate().map(|(at, text)| aligned((*text).to_owned(), at));
@@ -96,7 +96,7 @@ fn draw_pools(model: &Model, frame: &mut Frame<'_>, area: Rect) {
     frame.render_stateful_widget(table, area, &mut state);
 }
 
-fn pool<'a>(model: &Model, row: &'a Row) -> TableRow<'a> {
+fn pool<'a>(model: &Model, row: &'a PoolRow) -> TableRow<'a> {
     let state = &row.state;
     let full = f64::from(state.in_use) / f64::from(state.capacity.max(1));
     let color = match full {

@@ -19,7 +19,7 @@ use crate::{
     decision::text::grouped,
     engine::export::{Counts, Failure, Line, Reader, Store, Unfit, Writer},
 };
-use progress::Progress;
+use progress::TransferProgress;
 
 /// Mode of an export: only the owner may read the data of callers.
 const RIGHTS: u32 = 0o600;
@@ -91,7 +91,7 @@ async fn export_to<W: Write + Send>(store: &mut Store, to: W) -> Result<(W, Coun
     let now = store.now().await?;
     let to = BufWriter::with_capacity(1 << 16, to);
     let mut writer = Writer::begin(to, store.name(), now).map_err(Failure::File)?;
-    let progress = Progress::new("exported", None);
+    let progress = TransferProgress::new("exported", None);
     let mut write = |line: Line| {
         progress.show(writer.lines());
         // Every import would refuse the line.
@@ -122,8 +122,8 @@ pub async fn import(store: &mut Store, file: &Path, replace: bool) -> Result<Imp
     let mut reader = open(file)?;
     let behind = reader.time().saturating_sub(now);
     store.begin(reader.time()).await?;
-    let progress = Progress::new("imported", Some(checked.lines));
-    let (mut written, mut ends, mut lapsed) = (Counts::default(), Ends::default(), 0);
+    let progress = TransferProgress::new("imported", Some(checked.lines));
+    let (mut written, mut ends, mut lapsed) = (Counts::default(), ExpiryTimes::default(), 0);
     while let Some(line) = reader.next().map_err(unfit(file))? {
         progress.show(written.lines);
         if line.has_lapsed(now) {
@@ -148,13 +148,17 @@ pub async fn import(store: &mut Store, file: &Path, replace: bool) -> Result<Imp
 
 /// Expiry times of the written lines by kind, µs.
 #[derive(Debug, Default)]
-struct Ends(HashMap<&'static str, Vec<u64>>);
+struct ExpiryTimes(HashMap<&'static str, Vec<u64>>);
 
 /// Counts the entries of the target by kind. Fails unless the counts match, except for entries that
 /// have lapsed since they were written.
-async fn verify(store: &mut Store, written: &Counts, ends: &Ends) -> Result<Counts, Failure> {
+async fn verify(
+    store: &mut Store,
+    written: &Counts,
+    ends: &ExpiryTimes,
+) -> Result<Counts, Failure> {
     let mut found = Counts::default();
-    let progress = Progress::new("counted", Some(written.lines));
+    let progress = TransferProgress::new("counted", Some(written.lines));
     let mut count = |line: Line| {
         found.add(line.kind());
         progress.show(found.lines);
@@ -205,7 +209,7 @@ fn unfit(file: &Path) -> impl Fn(Unfit) -> Failure {
 /// Validates a whole file and returns its counts.
 fn check(file: &Path) -> Result<Counts, Failure> {
     let mut reader = open(file)?;
-    let progress = Progress::new("checked", None);
+    let progress = TransferProgress::new("checked", None);
     while reader.next().map_err(unfit(file))?.is_some() {
         progress.show(reader.counts().lines);
     }

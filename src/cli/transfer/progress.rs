@@ -10,13 +10,13 @@ const SPINNER: &str = "{prefix} {spinner} {human_pos}  {per_sec}";
 const EVERY: u64 = 256;
 
 /// The progress of an export or import.
-pub(super) struct Progress {
+pub(super) struct TransferProgress {
     bar: Option<ProgressBar>,
 }
 
-impl Progress {
+impl TransferProgress {
     /// Creates a bar for a known number of lines, otherwise a spinner.
-    pub(super) fn new(what: &'static str, lines: Option<u64>) -> Progress {
+    pub(super) fn new(what: &'static str, lines: Option<u64>) -> TransferProgress {
         let bar = stderr().is_terminal().then(|| {
             let (bar, template) = match lines {
                 Some(lines) => (ProgressBar::new(lines), BAR),
@@ -26,7 +26,7 @@ impl Progress {
             let style = style.unwrap_or_else(ProgressStyle::default_bar);
             bar.with_style(style.progress_chars("█▉▊▋▌▍▎▏ ")).with_prefix(what)
         });
-        Progress { bar }
+        TransferProgress { bar }
     }
 
     pub(super) fn show(&self, lines: u64) {

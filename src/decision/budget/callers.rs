@@ -68,7 +68,7 @@ impl CallerLimits {
         unsynced_changes: 1_000_000,
     };
 
-    /// Returns how many listings can be unread where answers can have so many bytes: their answers
+    /// Returns the maximum number of unread listings for this number of bytes of answers: their answers
     /// have half of the bytes.
     pub fn listings(answer_bytes: u32) -> usize {
         answer_bytes as usize / 2 / LISTING

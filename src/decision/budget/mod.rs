@@ -32,11 +32,11 @@ macro_rules! limits {
     ($($(#[$doc:meta])* $limit:ident => $name:literal),* $(,)?) => {
         /// A limit on what callers can make the server hold.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Limit {
+        pub enum ReachedLimit {
             $($(#[$doc])* $limit,)*
         }
 
-        /// The name of each limit, in the order of [`Limit`].
+        /// The name of each limit, in the order of [`ReachedLimit`].
         const NAMES: &[&str] = &[$($name),*];
     };
 }
@@ -86,18 +86,18 @@ limits! {
 static COUNTS: [AtomicU64; NAMES.len()] = [const { AtomicU64::new(0) }; NAMES.len()];
 
 /// Counts that a limit refused or ended something.
-pub fn note(limit: Limit) {
+pub fn note(limit: ReachedLimit) {
     COUNTS[limit as usize].fetch_add(1, Ordering::Relaxed);
 }
 
 /// The refusal of a call that this limit turns away, counted.
-pub fn overloaded(limit: Limit) -> Error {
+pub fn overloaded(limit: ReachedLimit) -> Error {
     note(limit);
     Error::Overloaded
 }
 
 /// How often this process has reached a limit.
-pub fn count(limit: Limit) -> u64 {
+pub fn count(limit: ReachedLimit) -> u64 {
     COUNTS[limit as usize].load(Ordering::Relaxed)
 }
 
@@ -134,10 +134,10 @@ mod tests {
     fn a_line_names_the_limits_that_were_reached_since_the_last_line() {
         let mut told = [0; NAMES.len()];
         line(&mut told);
-        let before = count(Limit::SweepTime);
-        note(Limit::SweepTime);
-        note(Limit::SweepTime);
-        assert_eq!(count(Limit::SweepTime), before + 2);
+        let before = count(ReachedLimit::SweepTime);
+        note(ReachedLimit::SweepTime);
+        note(ReachedLimit::SweepTime);
+        assert_eq!(count(ReachedLimit::SweepTime), before + 2);
         let text = line(&mut told).expect("a limit was reached");
         assert!(text.contains("sweep_time=2"), "{text}");
     }

@@ -15,7 +15,7 @@ use std::{
 use ahash::RandomState;
 use arc_swap::ArcSwap;
 
-use super::{super::error::Error, Limit, note};
+use super::{super::error::Error, ReachedLimit, note};
 use crate::decision::{
     globs::NamespaceGlob,
     time::{Millis, monotonic},
@@ -251,7 +251,7 @@ impl Drop for Held {
 
 /// The error for a namespace that has reached a limit; counts the refusal.
 pub fn exceeded(limit: &'static str, value: u32, retry: Millis) -> Error {
-    note(Limit::Namespace);
+    note(ReachedLimit::Namespace);
     Error::NamespaceLimit { limit, value, retry }
 }
 

@@ -12,18 +12,18 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use super::{CallerLimits, Limit, note};
+use super::{CallerLimits, ReachedLimit, note};
 
 /// The peers that have connections.
 #[derive(Debug)]
 pub struct Peers {
-    peers: Arc<Mutex<HashMap<IpAddr, Shared>>>,
+    peers: Arc<Mutex<HashMap<IpAddr, PeerEntry>>>,
     limits: CallerLimits,
     connections_max: usize,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct PeerEntry {
     connections: usize,
     streams: Arc<AtomicUsize>,
     share: Arc<PeerShare>,
@@ -44,7 +44,7 @@ pub struct PeerShare {
 /// A connection of a peer, which counts until it is dropped.
 #[derive(Debug)]
 pub struct PeerConnection {
-    peers: Arc<Mutex<HashMap<IpAddr, Shared>>>,
+    peers: Arc<Mutex<HashMap<IpAddr, PeerEntry>>>,
     address: IpAddr,
     streams: Arc<AtomicUsize>,
     streams_max: usize,
@@ -66,7 +66,7 @@ impl PeerShare {
 }
 
 impl Peers {
-    /// No peers yet, of a server that takes so many connections.
+    /// Creates the table of a server with at most `connections_max` connections.
     pub fn new(limits: &CallerLimits, connections_max: usize) -> Peers {
         Peers {
             peers: Arc::default(),
@@ -75,20 +75,20 @@ impl Peers {
         }
     }
 
-    /// Counts a connection of a peer; none if it has as many as it may.
+    /// Counts a connection of a peer. `None` if the peer has its maximum of connections.
     pub fn connect(&self, address: IpAddr) -> Option<PeerConnection> {
         let address = prefix(address);
         let mut peers = self.peers.lock();
         let peer = match peers.entry(address) {
             Entry::Occupied(peer) => peer.into_mut(),
-            Entry::Vacant(place) => place.insert(Shared {
+            Entry::Vacant(place) => place.insert(PeerEntry {
                 connections: 0,
                 streams: Arc::default(),
                 share: Arc::new(PeerShare::new(&self.limits)),
             }),
         };
         if peer.connections >= self.connections_max {
-            note(Limit::PeerConnections);
+            note(ReachedLimit::PeerConnections);
             return None;
         }
         peer.connections += 1;
@@ -100,23 +100,23 @@ impl Peers {
 }
 
 impl PeerConnection {
-    /// What the connections of the peer can hold together.
+    /// The permits that the connections of the peer share.
     pub fn share(&self) -> &PeerShare {
         &self.share
     }
 
-    /// Counts further streams of the peer; false if it would have more than it may.
+    /// Counts further streams of the peer. Returns false if they would exceed its maximum.
     pub fn take_streams(&self, number: usize) -> bool {
         let before = self.streams.fetch_add(number, Ordering::Relaxed);
         if before + number > self.streams_max {
             self.give_streams(number);
-            note(Limit::PeerStreams);
+            note(ReachedLimit::PeerStreams);
             return false;
         }
         true
     }
 
-    /// Counts these streams no more.
+    /// Stops counting streams.
     pub fn give_streams(&self, number: usize) {
         self.streams.fetch_sub(number, Ordering::Relaxed);
     }

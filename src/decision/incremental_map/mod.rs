@@ -34,15 +34,15 @@ pub struct IncrementalMap<K, V> {
     len: usize,
 }
 
-type Part<K, V> = HashTable<Entry<K, V>>;
+type Part<K, V> = HashTable<MapEntry<K, V>>;
 
 /// Two words for any type: about half of a table is empty, and a split moves only pointers.
-struct Entry<K, V> {
+struct MapEntry<K, V> {
     hash: u64,
     pair: Box<(K, V)>,
 }
 
-impl<K, V> Entry<K, V> {
+impl<K, V> MapEntry<K, V> {
     fn pair(&self) -> (&K, &V) {
         (&self.pair.0, &self.pair.1)
     }
@@ -52,7 +52,7 @@ impl<K, V> Entry<K, V> {
     }
 }
 
-impl<K: Borrow<[u8]>, V> Entry<K, V> {
+impl<K: Borrow<[u8]>, V> MapEntry<K, V> {
     /// Compares the hash first, so that keys with another hash are not read.
     fn is(&self, hash: u64, key: &[u8]) -> bool {
         self.hash == hash && self.pair.0.borrow() == key
@@ -89,12 +89,12 @@ impl<K, V> IncrementalMap<K, V> {
 
     /// All entries, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
-        self.first.iter().chain(self.rest.iter().flatten()).map(Entry::pair)
+        self.first.iter().chain(self.rest.iter().flatten()).map(MapEntry::pair)
     }
 
     /// The entries of one segment.
     pub fn part(&self, part: usize) -> impl ExactSizeIterator<Item = (&K, &V)> {
-        self.at(part).iter().map(Entry::pair)
+        self.at(part).iter().map(MapEntry::pair)
     }
 
     fn at(&self, part: usize) -> &Part<K, V> {
@@ -114,7 +114,7 @@ impl<K: Borrow<[u8]>, V> IncrementalMap<K, V> {
     pub fn get_key_value(&self, key: &[u8]) -> Option<(&K, &V)> {
         let hash = hash(key);
         let entry = self.at(place(hash, self.parts())).find(hash, |entry| entry.is(hash, key));
-        entry.map(Entry::pair)
+        entry.map(MapEntry::pair)
     }
 
     /// The value of a key.
@@ -153,7 +153,7 @@ impl<K: Borrow<[u8]>, V> IncrementalMap<K, V> {
         self.make_room();
         let hash = hash(key.borrow());
         let part = self.at_mut(place(hash, self.parts()));
-        part.insert_unique(hash, Entry { hash, pair: Box::new((key, value)) }, Entry::hash);
+        part.insert_unique(hash, MapEntry { hash, pair: Box::new((key, value)) }, MapEntry::hash);
     }
 
     /// The value of a key, mutable; inserts a default value first if the key is missing.
@@ -168,8 +168,8 @@ impl<K: Borrow<[u8]>, V> IncrementalMap<K, V> {
             self.make_room();
         }
         let part = self.at_mut(place(hash, self.parts()));
-        let entry = part.entry(hash, |entry| entry.is(hash, key), Entry::hash);
-        let fresh = || Entry { hash, pair: Box::new((K::from(key), V::default())) };
+        let entry = part.entry(hash, |entry| entry.is(hash, key), MapEntry::hash);
+        let fresh = || MapEntry { hash, pair: Box::new((K::from(key), V::default())) };
         &mut entry.or_insert_with(fresh).into_mut().pair.1
     }
 
@@ -225,7 +225,7 @@ impl<K: Borrow<[u8]>, V> IncrementalMap<K, V> {
         for entry in mem::take(part) {
             let is_high = place(entry.hash, parts + 1) == parts;
             let half = if is_high { &mut high } else { &mut low };
-            half.insert_unique(entry.hash, entry, Entry::hash);
+            half.insert_unique(entry.hash, entry, MapEntry::hash);
         }
         *part = low;
         self.rest.push(high);
@@ -238,7 +238,7 @@ impl<K: Borrow<[u8]>, V> IncrementalMap<K, V> {
         {
             let part = self.at_mut(parent(self.parts()));
             for entry in last {
-                part.insert_unique(entry.hash, entry, Entry::hash);
+                part.insert_unique(entry.hash, entry, MapEntry::hash);
             }
         }
     }
@@ -263,7 +263,7 @@ fn parent(parts: usize) -> usize {
 /// Shrinks the table of a segment after most of its entries were removed.
 fn shrink<K, V>(part: &mut Part<K, V>) {
     if part.capacity() > SPARE * part.len().max(SPARE) {
-        part.shrink_to(2 * part.len(), Entry::hash);
+        part.shrink_to(2 * part.len(), MapEntry::hash);
     }
 }
 

@@ -36,7 +36,7 @@ pub type WakeUps = Vec<(Arc<str>, u64)>;
 pub struct Queue {
     /// Waiters by ticket number.
     order: BTreeSet<(u64, Waiter)>,
-    held: HashMap<Waiter, Held>,
+    held: HashMap<Waiter, HeldTicket>,
     /// Servers by channel, and until when each is considered alive.
     servers: HashMap<Arc<str>, Timestamp>,
     /// The channels of servers that lost a dead ticket since their last heartbeat.
@@ -50,7 +50,7 @@ pub struct Queue {
 
 #[derive(Debug)]
 /// A ticket.
-struct Held {
+struct HeldTicket {
     /// The ticket number.
     ticket: u64,
     /// The number of the call that holds the ticket.
@@ -274,13 +274,13 @@ impl Queue {
         let ends = now.after(waiting.wait).after(SLACK);
         let (number, channel) = (waiting.number, waiting.channel.clone());
         self.servers.insert(channel.clone(), now.after(waiting.keep));
-        self.held.insert(waiter, Held { ticket, number, ends, channel });
+        self.held.insert(waiter, HeldTicket { ticket, number, ends, channel });
         ticket
     }
 
     /// Removes the ticket of this call, if it has one; returns the new `told`.
     fn leave(&mut self, waiter: &[u8], number: u64, channel: &str, told: u32) -> u32 {
-        let is_of = |held: &Held| held.number == number && *held.channel == *channel;
+        let is_of = |held: &HeldTicket| held.number == number && *held.channel == *channel;
         if !self.held.get(waiter).is_some_and(is_of) {
             return told;
         }

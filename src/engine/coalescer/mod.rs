@@ -28,7 +28,7 @@ use tokio::{
 use super::{BATCH_MAX, Batch};
 use crate::decision::{
     Decision, Joined,
-    budget::{self, Limit},
+    budget::{self, ReachedLimit},
     error::Error,
     time::monotonic,
 };
@@ -53,7 +53,7 @@ pub(super) trait Take<D: Decision>: Clone + Send + Sync + 'static {
 #[derive(Debug)]
 pub(super) struct Coalescer<D: Decision> {
     /// The waiting decisions by partition. An entry exists while a task decides for its partition.
-    waiting: Mutex<Queues<D>>,
+    waiting: Mutex<CoalescerQueues<D>>,
     /// Free places for waiting decisions.
     places: Arc<Semaphore>,
     /// The most waiting decisions of one partition.
@@ -64,15 +64,15 @@ pub(super) struct Coalescer<D: Decision> {
 
 /// The decisions that wait.
 #[derive(Debug)]
-struct Queues<D: Decision> {
+struct CoalescerQueues<D: Decision> {
     /// By partition, in order of arrival; an entry is a line with a running task.
-    lines: HashMap<Box<[u8]>, Vec<Waiting<D>>>,
+    lines: HashMap<Box<[u8]>, Vec<CoalescedCall<D>>>,
     /// The number of the next decision.
     next: u64,
 }
 
 #[derive(Debug)]
-struct Waiting<D: Decision> {
+struct CoalescedCall<D: Decision> {
     number: u64,
     decision: D,
     deadline: Instant,
@@ -86,7 +86,7 @@ impl<D: Decision> Coalescer<D> {
     /// ones fail with [`Error::Overloaded`].
     pub(super) fn new(waiting_max: usize) -> Coalescer<D> {
         Coalescer {
-            waiting: Mutex::new(Queues { lines: HashMap::new(), next: 0 }),
+            waiting: Mutex::new(CoalescerQueues { lines: HashMap::new(), next: 0 }),
             places: Arc::new(Semaphore::new(waiting_max)),
             line_max: waiting_max / SHARE,
             calls: AtomicU64::new(0),
@@ -104,16 +104,16 @@ impl<D: Joined<Outcome: Clone>> Coalescer<D> {
         decision: D,
         deadline: Instant,
     ) -> Result<D::Outcome, Error> {
-        let full = |_| budget::overloaded(Limit::Waiters);
+        let full = |_| budget::overloaded(ReachedLimit::Waiters);
         let place = self.places.clone().try_acquire_owned().map_err(full)?;
         let partition: Box<[u8]> = decision.partition().into();
         let (reply, answer) = oneshot::channel();
-        let waiting = Waiting { number: 0, decision, deadline, reply, _place: place };
+        let waiting = CoalescedCall { number: 0, decision, deadline, reply, _place: place };
         let (number, is_first) = self.push(&partition, waiting)?;
         if is_first {
             // A task, since the caller may be cancelled while others of the partition wait.
             let partition = partition.clone();
-            tokio::spawn(Line { coalescer: self.clone(), take, partition }.drive());
+            tokio::spawn(PartitionDriver { coalescer: self.clone(), take, partition }.drive());
         }
         match timeout_at(deadline.into(), answer).await {
             Ok(Ok(outcome)) => outcome,
@@ -125,13 +125,13 @@ impl<D: Joined<Outcome: Clone>> Coalescer<D> {
 
     /// Appends a decision to its partition's queue. Returns its number, and whether a task must be
     /// started.
-    fn push(&self, partition: &[u8], mut waiting: Waiting<D>) -> Result<(u64, bool), Error> {
+    fn push(&self, partition: &[u8], mut waiting: CoalescedCall<D>) -> Result<(u64, bool), Error> {
         let mut queues = self.lock();
         let number = queues.next;
         waiting.number = number;
         let is_first = match queues.lines.get_mut(partition) {
             Some(line) if line.len() >= self.line_max => {
-                return Err(budget::overloaded(Limit::Waiters));
+                return Err(budget::overloaded(ReachedLimit::Waiters));
             }
             Some(line) => {
                 line.push(waiting);
@@ -154,7 +154,7 @@ impl<D: Joined<Outcome: Clone>> Coalescer<D> {
         found.map(|place| drop(line.remove(place))).is_ok()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queues<D>> {
+    fn lock(&self) -> MutexGuard<'_, CoalescerQueues<D>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -164,9 +164,9 @@ impl<D: Joined<Outcome: Clone>> Coalescer<D> {
     }
 }
 
-impl<D: Joined<Outcome: Clone>, T: Take<D>> Line<D, T> {
+impl<D: Joined<Outcome: Clone>, T: Take<D>> PartitionDriver<D, T> {
     /// Decides a batch and sends each caller its outcome.
-    async fn decide(&self, taken: Vec<Waiting<D>>) {
+    async fn decide(&self, taken: Vec<CoalescedCall<D>>) {
         let now = monotonic();
         let (mut decisions, mut replies) = (Vec::new(), Vec::new());
         // The batch runs until the last deadline of its calls.
@@ -245,13 +245,13 @@ fn all<T: Clone>(outcomes: Batch<T>, number: usize) -> Vec<Result<T, Error>> {
 }
 
 /// The task that decides for one partition.
-struct Line<D: Joined<Outcome: Clone>, T: Take<D>> {
+struct PartitionDriver<D: Joined<Outcome: Clone>, T: Take<D>> {
     coalescer: Arc<Coalescer<D>>,
     take: T,
     partition: Box<[u8]>,
 }
 
-impl<D: Joined<Outcome: Clone>, T: Take<D>> Line<D, T> {
+impl<D: Joined<Outcome: Clone>, T: Take<D>> PartitionDriver<D, T> {
     /// Decides batches until none waits.
     async fn drive(self) {
         while let Some(taken) = self.next() {
@@ -260,7 +260,7 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Line<D, T> {
     }
 
     /// Takes the next batch. If none waits, removes the partition's entry and ends the task.
-    fn next(&self) -> Option<Vec<Waiting<D>>> {
+    fn next(&self) -> Option<Vec<CoalescedCall<D>>> {
         let mut queues = self.coalescer.lock();
         let line = queues.lines.get_mut(&self.partition)?;
         if line.is_empty() {
@@ -272,7 +272,7 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Line<D, T> {
     }
 }
 
-impl<D: Joined<Outcome: Clone>, T: Take<D>> Drop for Line<D, T> {
+impl<D: Joined<Outcome: Clone>, T: Take<D>> Drop for PartitionDriver<D, T> {
     fn drop(&mut self) {
         // After a panic: waiting callers must not hang, and the next decision must start a new
         // task. Dropping the queue drops their senders.
@@ -284,7 +284,7 @@ impl<D: Joined<Outcome: Clone>, T: Take<D>> Drop for Line<D, T> {
 
 /// The error of a decision that no batch took by its deadline; counts the refusal.
 fn late() -> Error {
-    budget::overloaded(Limit::Overload)
+    budget::overloaded(ReachedLimit::Overload)
 }
 
 #[cfg(test)]

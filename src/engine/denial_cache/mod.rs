@@ -13,10 +13,10 @@
 //! - Each partition has a *generation*. A decision through this server that may turn a refusal into
 //!   a grant begins a new generation. An entry is valid only in the generation in which its call
 //!   was sent. So older entries are not repeated, nor are refusals that were in flight.
-//! - A decision with an unknown fate counts as executed, one whose call was cancelled too.
+//! - A decision with an unknown fate counts as executed, also if its call was cancelled.
 //! - A lost connection invalidates all entries: the store may have failed over.
-//! - A caller that holds a lease through this server always reaches the store (`held`). A caller
-//!   that holds one through another server does so after a second (`told`).
+//! - A caller that holds a lease through this server always reaches the store (`holders`). A caller
+//!   that holds one through another server does so after a second (`first_refusals`).
 
 mod first_refusals;
 mod holders;
@@ -38,7 +38,7 @@ use crate::decision::{
 };
 use first_refusals::FirstRefusals;
 use holders::Holders;
-use refusals::{CachedRefusals, Entry};
+use refusals::{CachedRefusal, CachedRefusals};
 
 /// The number of generation counters. Partitions with the same hash share one; a needless new
 /// generation costs one call to the store.
@@ -55,11 +55,11 @@ pub(super) struct DenialCache {
     /// The grace of leases in seconds, by the same hash as generations.
     keeps: Box<[AtomicU32]>,
     /// The lease ends of this server's holders.
-    held: Holders,
+    holders: Holders,
     /// The time since which each caller gets cached refusals.
-    told: FirstRefusals,
+    first_refusals: FirstRefusals,
     /// The refusals, one [`CachedRefusals`] for each kind of decision.
-    shelves: ByType,
+    by_kind: ByType,
 }
 
 /// The result of asking the cache.
@@ -67,13 +67,13 @@ pub(super) enum Recall<O> {
     /// A valid refusal is cached.
     Denied(O),
     /// The store must decide. With the ticket, its refusal can be added to the cache.
-    Ask(Option<Ticket>),
+    Ask(Option<RecallTicket>),
 }
 
 /// The state of the cache when a call was sent; makes its refusal valid only while nothing has
 /// changed since.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ticket {
+pub(super) struct RecallTicket {
     /// The hash of partition and kind of question.
     key: u64,
     /// The generation of the partition.
@@ -98,9 +98,9 @@ impl DenialCache {
             hasher: RandomState::new(),
             generations: (0..GENERATIONS).map(|_| AtomicU32::new(0)).collect(),
             keeps: (0..GENERATIONS).map(|_| AtomicU32::new(0)).collect(),
-            held: Holders::default(),
-            told: FirstRefusals::default(),
-            shelves: ByType::default(),
+            holders: Holders::default(),
+            first_refusals: FirstRefusals::default(),
+            by_kind: ByType::default(),
         }
     }
 
@@ -113,8 +113,8 @@ impl DenialCache {
         let now = self.clock.now();
         let generation = self.generation(home).load(Ordering::Acquire);
         // Read before the call is sent: a change in between makes the refusal invalid.
-        let ticket = Ticket { key, generation, epoch, since: now };
-        let outcome = self.shelves.get::<CachedRefusals<D::Denial>>().with(key, |entry| {
+        let ticket = RecallTicket { key, generation, epoch, since: now };
+        let outcome = self.by_kind.get::<CachedRefusals<D::Denial>>().with(key, |entry| {
             let is_valid = entry.generation == generation
                 && entry.epoch == epoch
                 && (entry.since..entry.until).contains(&now)
@@ -127,7 +127,7 @@ impl DenialCache {
         let may_repeat = || {
             decision.member().is_none_or(|member| {
                 let place = self.place(home, &member);
-                !self.held.holds(place, now) && self.told.may_repeat(place, now)
+                !self.holders.holds(place, now) && self.first_refusals.may_repeat(place, now)
             })
         };
         match outcome {
@@ -137,22 +137,27 @@ impl DenialCache {
     }
 
     /// Adds the outcome of a decision if it is a refusal that may be repeated.
-    pub(super) fn learn<D: Deniable>(&self, decision: &D, outcome: &D::Outcome, ticket: Ticket) {
+    pub(super) fn learn<D: Deniable>(
+        &self,
+        decision: &D,
+        outcome: &D::Outcome,
+        ticket: RecallTicket,
+    ) {
         let Some((denial, holds)) = decision.denial(outcome) else { return };
-        let Ticket { key, generation, epoch, since } = ticket;
+        let RecallTicket { key, generation, epoch, since } = ticket;
         let until = Timestamp(since.0 + holds);
         let partition = decision.partition().into();
-        let entry = Entry { partition, generation, epoch, since, until, denial };
-        self.shelves.get::<CachedRefusals<D::Denial>>().put(key, entry, self.clock.now());
+        let entry = CachedRefusal { partition, generation, epoch, since, until, denial };
+        self.by_kind.get::<CachedRefusals<D::Denial>>().put(key, entry, self.clock.now());
         if let Some(member) = decision.member() {
             let home = self.home::<D::State>(decision.partition());
-            self.told.forget(self.place(home, &member));
+            self.first_refusals.forget(self.place(home, &member));
         }
     }
 
     /// Watches decisions that are about to be sent, for their effect on cached refusals.
-    pub(super) fn watch<'a, D: Decision>(&'a self, decisions: &'a [D]) -> Watch<'a, D> {
-        Watch { denials: self, decisions }
+    pub(super) fn watch<'a, D: Decision>(&'a self, decisions: &'a [D]) -> DenialWatch<'a, D> {
+        DenialWatch { denials: self, decisions }
     }
 
     /// Applies the effect of a decision. Without an outcome its fate is unknown, and it counts as
@@ -170,7 +175,7 @@ impl DenialCache {
         if let Some((member, length)) = effect.holds {
             let until = self.clock.now().after(length);
             let until = until.after(Millis::from_secs(keeps.load(Ordering::Acquire).into()));
-            self.held.hold(self.place(home, &member), until);
+            self.holders.hold(self.place(home, &member), until);
         }
         if effect.frees {
             self.generation(home).fetch_add(1, Ordering::AcqRel);
@@ -193,14 +198,14 @@ impl DenialCache {
     }
 }
 
-/// Decisions in flight. If dropped before [`Watch::settle`], all of them count as executed.
-pub(super) struct Watch<'a, D: Decision> {
+/// Decisions in flight. If dropped before [`DenialWatch::settle`], all of them count as executed.
+pub(super) struct DenialWatch<'a, D: Decision> {
     denials: &'a DenialCache,
     /// Empty once their outcomes were applied.
     decisions: &'a [D],
 }
 
-impl<D: Decision> Watch<'_, D> {
+impl<D: Decision> DenialWatch<'_, D> {
     /// Applies the effect of each outcome to the cache.
     pub(super) fn settle<'o>(
         mut self,
@@ -218,7 +223,7 @@ impl<D: Decision> Watch<'_, D> {
     }
 }
 
-impl<D: Decision> Drop for Watch<'_, D> {
+impl<D: Decision> Drop for DenialWatch<'_, D> {
     fn drop(&mut self) {
         self.decisions.iter().for_each(|decision| self.denials.affect(decision, None));
     }

@@ -19,11 +19,11 @@ const SHARD_MAX: usize = 512;
 #[derive(Debug)]
 pub(super) struct CachedRefusals<T>(Box<[Shard<T>]>);
 
-type Shard<T> = Mutex<HashMap<u64, Entry<T>, RandomState>>;
+type Shard<T> = Mutex<HashMap<u64, CachedRefusal<T>, RandomState>>;
 
 /// A cached refusal and its validity.
 #[derive(Debug)]
-pub(super) struct Entry<T> {
+pub(super) struct CachedRefusal<T> {
     /// Compared on each use, since the hash can collide.
     pub(super) partition: Box<[u8]>,
     /// The generation of the partition when the call was sent.
@@ -45,14 +45,18 @@ impl<T> Default for CachedRefusals<T> {
 
 impl<T> CachedRefusals<T> {
     /// Applies `read` to the entry of a key, if there is one.
-    pub(super) fn with<R>(&self, key: u64, read: impl FnOnce(&Entry<T>) -> Option<R>) -> Option<R> {
+    pub(super) fn with<R>(
+        &self,
+        key: u64,
+        read: impl FnOnce(&CachedRefusal<T>) -> Option<R>,
+    ) -> Option<R> {
         let shard = self.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
         shard.get(&key).and_then(read)
     }
 
     /// Stores an entry. A full shard first drops its expired entries, or else the entry that
     /// expires first.
-    pub(super) fn put(&self, key: u64, entry: Entry<T>, now: Timestamp) {
+    pub(super) fn put(&self, key: u64, entry: CachedRefusal<T>, now: Timestamp) {
         let mut shard = self.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
         if shard.len() >= SHARD_MAX && !shard.contains_key(&key) {
             shard.retain(|_, entry| entry.until > now);
@@ -82,9 +86,16 @@ impl<T> CachedRefusals<T> {
 mod tests {
     use super::*;
 
-    fn entry(since: u64, until: u64) -> Entry<u64> {
+    fn entry(since: u64, until: u64) -> CachedRefusal<u64> {
         let (since, until) = (Timestamp(since), Timestamp(until));
-        Entry { partition: Box::default(), generation: 0, epoch: 0, since, until, denial: since.0 }
+        CachedRefusal {
+            partition: Box::default(),
+            generation: 0,
+            epoch: 0,
+            since,
+            until,
+            denial: since.0,
+        }
     }
 
     fn denial(refusals: &CachedRefusals<u64>, key: u64) -> Option<u64> {

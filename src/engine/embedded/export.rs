@@ -6,7 +6,7 @@ use std::{mem, path::Path};
 
 use super::{
     super::export::{Failure, Line, Sink},
-    store::{Batch, Disk, FILE, OpenError, Store},
+    store::{Disk, FILE, FileStore, OpenError, WriteBatch},
 };
 use crate::decision::{
     persistence::{Change, Changes, Unreadable, split_key},
@@ -16,14 +16,14 @@ use crate::decision::{
 /// A data directory, locked against servers.
 #[derive(Debug)]
 pub struct Directory {
-    store: Store,
+    store: FileStore,
     clock: Clock,
     /// The latest time that the directory's clock or an imported line has reached.
     reached: Timestamp,
     /// Fencing tokens up to this time may have been given out.
     reserved: Timestamp,
     /// The entries of an import, written by `flush`.
-    batch: Batch,
+    batch: WriteBatch,
 }
 
 impl Directory {
@@ -39,10 +39,16 @@ impl Directory {
             )),
             error => error,
         })?;
-        let store = Store::open(disk)?;
+        let store = FileStore::open(disk)?;
         let mark = store.scan(|_, _| Ok(()))?;
         let [reached, reserved] = mark.map_or([Timestamp(0); 2], |mark| [mark.reached, mark.limit]);
-        Ok(Directory { store, clock: Clock::system(), reached, reserved, batch: Batch::default() })
+        Ok(Directory {
+            store,
+            clock: Clock::system(),
+            reached,
+            reserved,
+            batch: WriteBatch::default(),
+        })
     }
 
     /// Replaces the clock, for tests.

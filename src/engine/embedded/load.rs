@@ -14,7 +14,7 @@ use std::{
 use super::{
     super::registry::stored_states,
     Embedded,
-    store::{OpenError, Store},
+    store::{FileStore, OpenError},
     tables::Sharded,
 };
 use crate::decision::{
@@ -30,7 +30,7 @@ const CHUNKS_MAX: usize = 16;
 /// Loads all entries. Returns the clock's mark and the number of entries.
 pub(super) fn load(
     engine: &mut Embedded,
-    store: &Store,
+    store: &FileStore,
 ) -> Result<(Option<Mark>, usize), OpenError> {
     let mut loader = Loader { engine, open: None, count: 0 };
     let mark = match store.is_large() {
@@ -42,14 +42,14 @@ pub(super) fn load(
 }
 
 /// Restores states while another thread reads ahead; each is about half of the work.
-fn load_beside(loader: &mut Loader<'_>, store: &Store) -> Result<Option<Mark>, OpenError> {
+fn load_beside(loader: &mut Loader<'_>, store: &FileStore) -> Result<Option<Mark>, OpenError> {
     let (sender, chunks) = sync_channel(CHUNKS_MAX);
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("load".into());
         let reading = thread.spawn_scoped(scope, move || read(store, &sender));
         let reading = reading
             .map_err(|error| OpenError::Unusable(format!("cannot start a thread: {error}")))?;
-        let put = chunks.into_iter().try_for_each(|chunk: Chunk| {
+        let put = chunks.into_iter().try_for_each(|chunk: EntryChunk| {
             chunk.each(|key, value| {
                 loader.entry(key, value).map_err(|why| store.unreadable(key, &why))
             })
@@ -61,8 +61,8 @@ fn load_beside(loader: &mut Loader<'_>, store: &Store) -> Result<Option<Mark>, O
 }
 
 /// Sends all entries in chunks. Returns the clock's mark.
-fn read(store: &Store, sender: &SyncSender<Chunk>) -> Result<Option<Mark>, OpenError> {
-    let mut chunk = Chunk::default();
+fn read(store: &FileStore, sender: &SyncSender<EntryChunk>) -> Result<Option<Mark>, OpenError> {
+    let mut chunk = EntryChunk::default();
     let mark = store.scan(|key, value| {
         chunk.add(key, value);
         match chunk.bytes.len() < CHUNK_BYTES {
@@ -79,13 +79,13 @@ fn read(store: &Store, sender: &SyncSender<Chunk>) -> Result<Option<Mark>, OpenE
 
 /// Entries in the order of their keys.
 #[derive(Debug, Default)]
-struct Chunk {
+struct EntryChunk {
     bytes: Vec<u8>,
     /// The lengths of each key and value.
     lengths: Vec<[usize; 2]>,
 }
 
-impl Chunk {
+impl EntryChunk {
     fn add(&mut self, key: &[u8], value: &[u8]) {
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);

@@ -47,13 +47,13 @@ use parking_lot::{Mutex, MutexGuard};
 
 pub use ceiling::{Ceiling, Gauge};
 pub use export::Directory;
-pub use journal::{Durability, Writer};
+pub use journal::{Durability, JournalWriter};
 pub use store::{Disk, OpenError};
 pub use tables::{Sharded, Table, Tables};
 
 use super::hub::Hub;
 use crate::decision::{
-    budget::{self, CallerLimits, Limit},
+    budget::{self, CallerLimits, ReachedLimit},
     error::Error,
     names::Name,
     time::{Clock, Timestamp},
@@ -219,6 +219,6 @@ impl Embedded {
 
 /// The error for a new name above `memory_max`; counts the refusal.
 fn memory_full() -> Error {
-    budget::note(Limit::Memory);
+    budget::note(ReachedLimit::Memory);
     Error::MemoryFull
 }

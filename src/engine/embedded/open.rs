@@ -8,9 +8,9 @@ use std::{
 
 use super::{
     Embedded,
-    journal::{Durability, Journal, Writer},
+    journal::{Durability, Journal, JournalWriter},
     load,
-    store::{Batch, Disk, OpenError, Store},
+    store::{Disk, FileStore, OpenError, WriteBatch},
 };
 use crate::decision::time::{Clock, KeptClock, Millis};
 
@@ -36,17 +36,17 @@ impl Embedded {
         disk: Disk,
         durability: Durability,
         salt: u64,
-    ) -> Result<(Embedded, Writer), OpenError> {
+    ) -> Result<(Embedded, JournalWriter), OpenError> {
         let mut engine = Embedded::salted(Clock::system(), salt);
         let path = disk.path().to_owned();
-        let mut store = Store::open(disk)?;
+        let mut store = FileStore::open(disk)?;
         let (mark, count) = load::load(&mut engine, &store)?;
         let was_closed = mark.is_none_or(|mark| mark.is_last);
         let clock = Arc::new(KeptClock::resume(source, mark, durability.keeps()));
         tell(&path, count, was_closed, &clock);
         // The reservation of tokens must be on disk before the first call is answered.
         let first = clock.mark();
-        store.write(&Batch::default(), first).map_err(OpenError::Unusable)?;
+        store.write(&WriteBatch::default(), first).map_err(OpenError::Unusable)?;
         clock.note_synced(first);
         let (journal, writer) = Journal::new(store, clock.clone(), durability);
         engine.journal = Some(journal);

@@ -34,13 +34,13 @@ use tokio::{
 use super::{Engine, embedded::Sharded};
 use crate::decision::{
     Decision,
-    budget::{self, Limit},
+    budget::{self, ReachedLimit},
     error::Error,
     events::{After, EventPage},
     time::{Timestamp, monotonic},
 };
 use position::Position;
-use reader::Reader;
+use reader::TopicReader;
 use ring::{Ring, RingReader};
 pub use watcher::Watcher;
 
@@ -134,7 +134,7 @@ impl<T: Topic> Feeds<T> {
         let deadline = deadline.min(monotonic() + READ_MAX);
         self.engine.admit()?;
         let turn = timeout_at(deadline.into(), self.readers.acquire()).await;
-        let _turn = turn.map_err(|_| budget::overloaded(Limit::Overload))?;
+        let _turn = turn.map_err(|_| budget::overloaded(ReachedLimit::Overload))?;
         let (place, ready) = self.begin(&topic, start, deadline).await?;
         let seat = self.join(&topic, &place);
         Ok(Watcher::new(self.clone(), topic, place, ready, seat, permit))
@@ -170,7 +170,7 @@ impl<T: Topic> Feeds<T> {
         let feed = Arc::new(Feed { ring });
         feeds.insert(topic.clone(), feed.clone());
         let seat = feed.join();
-        let reader = Reader::new(self.clone(), topic.clone(), feed, place.clone());
+        let reader = TopicReader::new(self.clone(), topic.clone(), feed, place.clone());
         tokio::spawn(reader.run());
         seat
     }

@@ -19,7 +19,7 @@ pub(super) struct Position {
 
 /// A step in one history: an event, or a jump over missing events.
 #[derive(Debug, Clone)]
-pub(super) struct Entry<N> {
+pub(super) struct FeedEntry<N> {
     /// The index of the history in its topic.
     history: usize,
     /// The number of the event in its history.
@@ -32,11 +32,11 @@ pub(super) struct Entry<N> {
 
 /// The result of a read.
 #[derive(Debug)]
-pub(super) struct Batch<N> {
+pub(super) struct EventBatch<N> {
     /// The gap before the events, if events are missing.
     pub(super) gap: Option<Gap<N>>,
     /// The events; those of one history are in their order.
-    pub(super) entries: Vec<Entry<N>>,
+    pub(super) entries: Vec<FeedEntry<N>>,
     /// Whether more events are stored.
     pub(super) has_more: bool,
 }
@@ -45,7 +45,7 @@ pub(super) struct Batch<N> {
 #[derive(Debug)]
 pub(super) struct Gap<N> {
     /// The positions at which the histories continue.
-    pub(super) resets: Vec<Entry<N>>,
+    pub(super) resets: Vec<FeedEntry<N>>,
     /// The message about the gap.
     pub(super) told: N,
     /// Whether all affected histories are empty now. A history expires after a day without events,
@@ -88,7 +88,7 @@ impl Position {
     }
 
     /// Takes a step. Returns whether it was ahead of the position.
-    pub(super) fn step<N>(&mut self, entry: &Entry<N>) -> bool {
+    pub(super) fn step<N>(&mut self, entry: &FeedEntry<N>) -> bool {
         match self.seen.get_mut(entry.history) {
             Some(seen) if entry.resets || entry.number > *seen => {
                 *seen = entry.number;
@@ -105,18 +105,18 @@ impl Position {
         topic: &T,
         most: usize,
         deadline: Instant,
-    ) -> Result<Batch<T::Message>, Error> {
+    ) -> Result<EventBatch<T::Message>, Error> {
         let seen = |history: usize| self.seen.get(history).copied();
         let pages = ask(engine, topic, seen, most.div_ceil(T::HISTORIES), deadline).await?;
         let gap = self.pass_gaps(topic, &pages);
         self.is_new = false;
         let has_more = pages.iter().any(has_more);
         let entries = in_order::<T>(pages).into_iter().map(|(history, number, event)| {
-            let entry = Entry { history, number, resets: false, told: None };
+            let entry = FeedEntry { history, number, resets: false, told: None };
             self.step(&entry);
-            Entry { told: Some(topic.told(Some(event), &self.seen)), ..entry }
+            FeedEntry { told: Some(topic.told(Some(event), &self.seen)), ..entry }
         });
-        Ok(Batch { gap, entries: entries.collect(), has_more })
+        Ok(EventBatch { gap, entries: entries.collect(), has_more })
     }
 
     /// Moves to the positions where the histories continue.
@@ -131,7 +131,7 @@ impl Position {
                 && !self.is_new
                 && page.events.first().is_some_and(|event| T::time(event).0 > page.after);
             if page.gap || lost_its_start {
-                let reset = Entry { history, number: page.after, resets: true, told: None };
+                let reset = FeedEntry { history, number: page.after, resets: true, told: None };
                 self.step(&reset);
                 resets.push(reset);
                 may_be_lapse &= page.last == 0;

@@ -12,7 +12,7 @@ use super::{
 use crate::decision::{error::Error, time::monotonic};
 
 /// Reads until there is no watcher; ends the feed when dropped.
-pub(super) struct Reader<T: Topic> {
+pub(super) struct TopicReader<T: Topic> {
     feeds: Arc<Feeds<T>>,
     topic: T,
     feed: Arc<Feed<T>>,
@@ -26,16 +26,16 @@ pub(super) struct Reader<T: Topic> {
     end: Error,
 }
 
-impl<T: Topic> Reader<T> {
+impl<T: Topic> TopicReader<T> {
     /// Creates the reader of a new feed, starting at `place`.
     pub(super) fn new(
         feeds: Arc<Feeds<T>>,
         topic: T,
         feed: Arc<Feed<T>>,
         place: Position,
-    ) -> Reader<T> {
+    ) -> TopicReader<T> {
         let epoch = feeds.engine.epoch();
-        Reader { feeds, topic, feed, place, was_down: false, epoch, end: Error::Ending }
+        TopicReader { feeds, topic, feed, place, was_down: false, epoch, end: Error::Ending }
     }
 
     /// Reads until the last watcher leaves or the server shuts down.
@@ -105,7 +105,7 @@ impl<T: Topic> Reader<T> {
     }
 }
 
-impl<T: Topic> Drop for Reader<T> {
+impl<T: Topic> Drop for TopicReader<T> {
     fn drop(&mut self) {
         forget(&mut self.feeds.lock(), &self.topic, &self.feed);
         let end = self.end.clone();

@@ -14,7 +14,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::position::{Batch, Entry, Position};
+use super::position::{EventBatch, FeedEntry, Position};
 use crate::decision::error::Error;
 
 /// The events that some watcher has not taken yet.
@@ -23,7 +23,7 @@ pub(super) struct Ring<N> {
     /// The number of the first entry; entries are numbered from the start of the feed.
     first: u64,
     /// The events, oldest first.
-    entries: VecDeque<Entry<N>>,
+    entries: VecDeque<FeedEntry<N>>,
     /// The number of the last event read of each history.
     seen: Box<[u64]>,
     /// The number of the next entry of each watcher.
@@ -34,7 +34,7 @@ pub(super) struct Ring<N> {
 
 /// The position at which a watcher joined.
 #[derive(Debug, Default)]
-pub(super) struct Joined {
+pub(super) struct RingStart {
     /// The number of the watcher's next entry; the ring drops entries below all marks.
     mark: Arc<AtomicU64>,
     /// The number of the last event of each history that was read before.
@@ -45,7 +45,7 @@ pub(super) struct Joined {
 #[derive(Debug)]
 pub(super) struct RingReader<N> {
     ring: watch::Receiver<Ring<N>>,
-    joined: Joined,
+    joined: RingStart,
 }
 
 /// The result of looking for the next event.
@@ -67,7 +67,7 @@ impl<N> Ring<N> {
     }
 
     /// Adds a watcher, which gets all entries from now on.
-    pub(super) fn join(&mut self) -> Joined {
+    pub(super) fn join(&mut self) -> RingStart {
         // Removes marks of watchers that have left. Amortized: only when the number of marks is a
         // power of two.
         if self.marks.len().is_power_of_two() {
@@ -75,12 +75,18 @@ impl<N> Ring<N> {
         }
         let mark = Arc::new(AtomicU64::new(self.first + self.entries.len() as u64));
         self.marks.push(Arc::downgrade(&mark));
-        Joined { mark, seen: self.seen.clone() }
+        RingStart { mark, seen: self.seen.clone() }
     }
 
     /// Appends a batch and keeps at most `most` entries. With `tells_gap` watchers get the message
     /// about its gap.
-    pub(super) fn push(&mut self, batch: Batch<N>, tells_gap: bool, seen: &[u64], most: usize) {
+    pub(super) fn push(
+        &mut self,
+        batch: EventBatch<N>,
+        tells_gap: bool,
+        seen: &[u64],
+        most: usize,
+    ) {
         if let Some(gap) = batch.gap {
             self.entries.extend(gap.resets);
             if let Some(last) = self.entries.back_mut().filter(|_| tells_gap) {
@@ -123,7 +129,7 @@ impl<N> Ring<N> {
 
 impl<N: Clone> RingReader<N> {
     /// A watcher's access, from the position at which it joined.
-    pub(super) fn new(ring: watch::Receiver<Ring<N>>, joined: Joined) -> RingReader<N> {
+    pub(super) fn new(ring: watch::Receiver<Ring<N>>, joined: RingStart) -> RingReader<N> {
         RingReader { ring, joined }
     }
 

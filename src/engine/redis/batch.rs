@@ -14,11 +14,11 @@ use redis::{RedisResult, Value};
 use tokio::time::timeout_at;
 
 use super::{
-    connection::Connection,
+    connection::NodeConnection,
     evaluate::{self, Run},
     job::Job,
     pipeline::Pipeline,
-    replicas::Waiting,
+    replicas::UnacknowledgedReply,
     shared::Redirect,
 };
 use crate::decision::{Cost, Reply, error::Error, time::monotonic};
@@ -33,7 +33,7 @@ const SIZE_MAX: usize = 1 << 20;
 impl Pipeline {
     /// Sends jobs in one round trip and answers their calls. Skips jobs whose call was answered
     /// already.
-    pub(super) async fn exchange(&self, connection: &mut Connection, mut jobs: Vec<Job>) {
+    pub(super) async fn exchange(&self, connection: &mut NodeConnection, mut jobs: Vec<Job>) {
         jobs.retain(Job::note_sent);
         if jobs.is_empty() {
             return;
@@ -72,7 +72,7 @@ impl Pipeline {
     }
 
     /// Drops this connection, and all that were made before it.
-    fn lose(&self, connection: &mut Connection) {
+    fn lose(&self, connection: &mut NodeConnection) {
         connection.mark_broken();
         self.monitor.note_loss(connection.epoch);
     }
@@ -115,7 +115,12 @@ impl Pipeline {
 
     /// Answers the jobs of a script call, except replies that need replica acknowledgement: those
     /// go to `waiting`. Returns whether a replica answered.
-    fn hand_out(&self, run: Run, result: RedisResult<Value>, waiting: &mut Vec<Waiting>) -> bool {
+    fn hand_out(
+        &self,
+        run: Run,
+        result: RedisResult<Value>,
+        waiting: &mut Vec<UnacknowledgedReply>,
+    ) -> bool {
         let replies = match result {
             Ok(value) => evaluate::replies(value, run.jobs.len()),
             Err(error) => match Redirect::of(&error) {
@@ -131,7 +136,9 @@ impl Pipeline {
                 let is_read_only = replies.iter().any(is_read_only);
                 for (job, reply) in run.jobs.into_iter().zip(replies) {
                     match reply {
-                        Ok(reply) => waiting.extend(Waiting::unless_it_counts(job, reply)),
+                        Ok(reply) => {
+                            waiting.extend(UnacknowledgedReply::unless_it_counts(job, reply))
+                        }
                         Err(error) => job.answer(Err(error)),
                     }
                 }

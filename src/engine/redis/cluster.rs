@@ -1,9 +1,9 @@
 //! The nodes of a Redis Cluster and the owner of each slot.
 //!
 //! The slot map is read from any node: every 10 s, every 250 ms while a node is unusable, and soon
-//! after a redirect. Between readings, redirects of the nodes update it slot by slot. A node that
-//! leads no slots any more, and is a replica now or does not answer, is dropped. That counts as a
-//! failover if it had slots.
+//! after a redirect. Between readings, redirects of the nodes update it slot by slot. A node
+//! without slots is dropped if it is a replica or unreachable. If it had slots before, that counts as
+//! a failover.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -24,10 +24,10 @@ use tokio::{
 use super::{
     StoreState,
     address::Template,
-    map::{Part, parse_map},
+    map::{SlotRange, parse_map},
     node::{Node, Plan},
     slot::{SLOTS, Slot},
-    source::Source,
+    source::NodeSource,
 };
 use crate::decision::error::Error;
 
@@ -106,7 +106,7 @@ impl Cluster {
         let host = if host.is_empty() { like.host() } else { host };
         let client = like.at(host, port).client();
         let client = client.map_err(|error| Error::Unavailable(error.to_string()))?;
-        let node = Node::new(Source::Fixed(client), StoreState::Up, &self.plan);
+        let node = Node::new(NodeSource::Fixed(client), StoreState::Up, &self.plan);
         nodes.insert(place.to_owned(), node.clone());
         self.moved.notify_one();
         Ok(node)
@@ -251,7 +251,7 @@ impl Cluster {
         let known = nodes.iter().map(|node| node.monitor.source().client_now());
         let seeds = self.seeds.iter().map(Template::client);
         let mut failed = (redis::ErrorKind::Io, "no node is known").into();
-        let mut best: Vec<Part> = Vec::new();
+        let mut best: Vec<SlotRange> = Vec::new();
         for client in known.chain(seeds) {
             let ask = async { parse_map(&client?).await };
             match timeout(ANSWER_MAX, ask).await {
@@ -273,7 +273,7 @@ impl Cluster {
     }
 
     /// Replaces the owners by those of a new map.
-    fn take_over(&self, parts: &[Part]) {
+    fn take_over(&self, parts: &[SlotRange]) {
         let (mut owners, mut leading) = (vec![None; SLOTS], Vec::<Arc<Node>>::new());
         for part in parts {
             let Ok(node) = self.at(&part.primary) else { continue };
@@ -315,7 +315,7 @@ impl Cluster {
 
     /// The number in a hash tag whose slot belongs to the node at `source`. Costs nothing for a
     /// node without slots, which has none.
-    pub(super) fn tag_of(&self, source: &Source) -> Option<u32> {
+    pub(super) fn tag_of(&self, source: &NodeSource) -> Option<u32> {
         let owners = self.owners();
         let is_followed = |node: &Arc<Node>| std::ptr::eq(node.monitor.source(), source);
         if !owners.leading.iter().any(is_followed) {
@@ -336,7 +336,7 @@ impl Cluster {
 }
 
 /// The number of slots that have an owner.
-fn slots(parts: &[Part]) -> usize {
+fn slots(parts: &[SlotRange]) -> usize {
     parts.iter().map(|part| usize::from(part.last.saturating_sub(part.first)) + 1).sum()
 }
 

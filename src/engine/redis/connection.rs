@@ -1,7 +1,7 @@
 //! Connections to a node, and the pool that lends them to a pipeline.
 //!
-//! Not the manager of bb8-redis: it never reports a connection as broken, so a dead one would be
-//! lent for ever.
+//! The pool is bb8 with a manager of our own. That of bb8-redis never reports a connection as broken,
+//! so a dead one would be lent for ever.
 
 use std::{
     sync::Arc,
@@ -30,7 +30,7 @@ pub(super) struct Connector {
 
 /// A connection of the pool.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct NodeConnection {
     pub(super) socket: MultiplexedConnection,
     /// The monitor's epoch when the connection was made.
     pub(super) epoch: u64,
@@ -47,7 +47,7 @@ impl Connector {
     }
 }
 
-impl Connection {
+impl NodeConnection {
     /// Marks the connection so that the pool drops it.
     pub(super) fn mark_broken(&mut self) {
         self.broken = true;
@@ -55,11 +55,11 @@ impl Connection {
 }
 
 impl ManageConnection for Connector {
-    type Connection = Connection;
+    type Connection = NodeConnection;
     type Error = RedisError;
 
     /// Connects and measures the node's clock before the connection is lent.
-    async fn connect(&self) -> Result<Connection, RedisError> {
+    async fn connect(&self) -> Result<NodeConnection, RedisError> {
         let epoch = self.monitor.epoch();
         let mut state = self.monitor.state();
         let connected = timeout(CONNECT_MAX, async {
@@ -76,7 +76,7 @@ impl ManageConnection for Connector {
             _ = state.wait_for(|state| *state == StoreState::Down) => failed("the node is down"),
         };
         match connected {
-            Ok(socket) => Ok(Connection { socket, epoch, made: monotonic(), broken: false }),
+            Ok(socket) => Ok(NodeConnection { socket, epoch, made: monotonic(), broken: false }),
             Err(error) => {
                 self.monitor.note_failed_connect(&error);
                 self.failed.send_modify(|count| *count += 1);
@@ -85,12 +85,12 @@ impl ManageConnection for Connector {
         }
     }
 
-    async fn is_valid(&self, _: &mut Connection) -> Result<(), RedisError> {
+    async fn is_valid(&self, _: &mut NodeConnection) -> Result<(), RedisError> {
         // No PING: it would cost every call a second round trip.
         Ok(())
     }
 
-    fn has_broken(&self, connection: &mut Connection) -> bool {
+    fn has_broken(&self, connection: &mut NodeConnection) -> bool {
         connection.broken
     }
 }

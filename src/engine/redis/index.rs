@@ -10,12 +10,12 @@
 //! which its listings read. So the listings of a namespace do not depend on other names.
 //!
 //! A server notes a partition beside a decision, in the same round trip. [`Index`] remembers these
-//! notes, so that a partition is noted about once a minute only. A note says how long nothing in
-//! the partition ends: the sweeper's look is scheduled for then.
+//! notes, so that a partition is noted about once a minute only. A note contains the time until
+//! something in the partition ends. The sweeper's next look is scheduled for that time.
 //!
 //! # Invariant
-//! A decision may skip its note only if an earlier note, at most a minute old, has scheduled a look
-//! between now and the end of the decision's new entry, if it ends.
+//! A decision may skip its note only if a note of the last minute has scheduled a look that is still
+//! to come, and that is not later than the end of the decision's new entry.
 
 use std::{
     collections::HashMap,

@@ -17,7 +17,7 @@ use tokio::{sync::oneshot, time::timeout_at};
 use super::slot::Slot;
 use crate::decision::{
     Arguments, Cost, Delivery, Priority, Reply, UndoRule,
-    budget::{self, Limit},
+    budget::{self, ReachedLimit},
     error::Error,
     script::Script,
     time::monotonic,
@@ -49,7 +49,7 @@ pub(super) const MOVED_TOO_LONG: &str =
 
 /// A reply.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct JobAnswer {
     pub(super) reply: Reply,
     /// Whether an earlier try may have been executed.
     pub(super) repeated: bool,
@@ -85,7 +85,7 @@ pub(super) struct Job {
     /// Whether ASKING must precede it: its slot is migrating to the node that it goes to now.
     pub(super) asking: bool,
     progress: Arc<AtomicU8>,
-    reply: oneshot::Sender<Result<Answer, Error>>,
+    reply: oneshot::Sender<Result<JobAnswer, Error>>,
 }
 
 /// The waiting call of a job.
@@ -95,7 +95,7 @@ pub(super) struct Pending {
     /// Whether no caller waits for it.
     is_background: bool,
     progress: Arc<AtomicU8>,
-    answer: oneshot::Receiver<Result<Answer, Error>>,
+    answer: oneshot::Receiver<Result<JobAnswer, Error>>,
 }
 
 impl Job {
@@ -167,7 +167,7 @@ impl Job {
 
     /// Refuses it: it would not be executed in time.
     pub(super) fn refuse(self) {
-        self.answer(Err(budget::overloaded(Limit::Overload)));
+        self.answer(Err(budget::overloaded(ReachedLimit::Overload)));
     }
 
     /// Answers the call. After a second try, an error that means "not executed" becomes
@@ -177,7 +177,7 @@ impl Job {
         // A cancelled call has dropped its receiver.
         let _ =
             self.reply.send(match reply {
-                Ok(reply) => Ok(Answer { reply, repeated }),
+                Ok(reply) => Ok(JobAnswer { reply, repeated }),
                 // An error of the second try says nothing about the first one, which may have been
                 // executed.
                 Err(
@@ -191,7 +191,7 @@ impl Job {
 impl Pending {
     /// Returns the reply, by the deadline. Fails with `Overloaded` if the deadline ended
     /// before a caller's decision was sent: it was not executed, and never will be.
-    pub(super) async fn wait(self) -> Result<Answer, Error> {
+    pub(super) async fn wait(self) -> Result<JobAnswer, Error> {
         if let Ok(Ok(answer)) = timeout_at(self.deadline.into(), self.answer).await {
             return answer;
         }
@@ -200,7 +200,7 @@ impl Pending {
             REDIRECTED => MOVED_TOO_LONG,
             _ if monotonic() < self.deadline => "its connection has ended before it was sent",
             _ if self.is_background => "no connection was free in time",
-            _ => return Err(budget::overloaded(Limit::Overload)),
+            _ => return Err(budget::overloaded(ReachedLimit::Overload)),
         };
         Err(Error::Unavailable(why.to_owned()))
     }

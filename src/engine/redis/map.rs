@@ -7,7 +7,7 @@ use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, RedisResul
 
 /// A range of slots with its primary and replicas, each as `host:port`.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct SlotRange {
     /// The first slot.
     pub(super) first: u16,
     /// The last slot, inclusive.
@@ -18,7 +18,7 @@ pub(super) struct Part {
 
 /// Asks a node for the map. A node that does not know its own host is taken to be at the host that
 /// was asked.
-pub(super) async fn parse_map(client: &Client) -> RedisResult<Vec<Part>> {
+pub(super) async fn parse_map(client: &Client) -> RedisResult<Vec<SlotRange>> {
     let config = AsyncConnectionConfig::new().set_response_timeout(None);
     let mut socket = client.get_multiplexed_async_connection_with_config(&config).await?;
     let value: Value = redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut socket).await?;
@@ -31,12 +31,12 @@ pub(super) async fn parse_map(client: &Client) -> RedisResult<Vec<Part>> {
     })
 }
 
-fn parse(value: Value, asked: &str) -> Option<Vec<Part>> {
+fn parse(value: Value, asked: &str) -> Option<Vec<SlotRange>> {
     let Value::Array(parts) = value else { return None };
     parts.into_iter().map(|part| parse_part(part, asked)).collect()
 }
 
-fn parse_part(value: Value, asked: &str) -> Option<Part> {
+fn parse_part(value: Value, asked: &str) -> Option<SlotRange> {
     let Value::Array(fields) = value else { return None };
     let mut fields = fields.into_iter();
     let slot = |value| match value {
@@ -46,7 +46,7 @@ fn parse_part(value: Value, asked: &str) -> Option<Part> {
     let (first, last) = (slot(fields.next()?)?, slot(fields.next()?)?);
     let mut places = fields.map(|node| place(node, asked));
     let primary = places.next()??;
-    Some(Part { first, last, primary, replicas: places.flatten().collect() })
+    Some(SlotRange { first, last, primary, replicas: places.flatten().collect() })
 }
 
 /// The `host:port` of a node; the host is `asked` if the node does not know its own.
@@ -83,7 +83,7 @@ mod tests {
             [Value::Int(0), Value::Int(99), node(host("10.0.0.1"), 1), node(host("10.0.0.2"), 2)];
         let map = parse(Value::Array(vec![Value::Array(range.to_vec())]), "seed");
         let (primary, replicas) = ("10.0.0.1:1".to_owned(), vec!["10.0.0.2:2".to_owned()]);
-        assert_eq!(map, Some(vec![Part { first: 0, last: 99, primary, replicas }]));
+        assert_eq!(map, Some(vec![SlotRange { first: 0, last: 99, primary, replicas }]));
     }
 
     #[test]

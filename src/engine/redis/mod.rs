@@ -76,7 +76,7 @@ use super::{
 };
 use crate::decision::{
     Arguments, Call, Cost, Decision, Delivery, Priority,
-    budget::{self, CallerLimits, Limit},
+    budget::{self, CallerLimits, ReachedLimit},
     error::Error,
     script::Script,
     time::{Clock, Millis, monotonic},
@@ -84,7 +84,7 @@ use crate::decision::{
 use evaluate::Scripts;
 pub use export::{Keyspace, unfinished_import};
 use index::{Index, Note};
-use job::{Answer, Job, Pending};
+use job::{Job, JobAnswer, Pending};
 use listing::Noting;
 use node::Plan;
 pub use options::RedisOptions;
@@ -304,7 +304,7 @@ impl Redis {
 
     /// A permit for a call in flight; counts a refusal.
     fn permit(&self) -> Result<SemaphorePermit<'_>, Error> {
-        self.calls.try_acquire().map_err(|_| budget::overloaded(Limit::CallsInFlight))
+        self.calls.try_acquire().map_err(|_| budget::overloaded(ReachedLimit::CallsInFlight))
     }
 
     /// Sends a decision.
@@ -365,8 +365,8 @@ impl Redis {
 
 /// Parses an outcome. After a second try, an outcome that leaves the first try's fate open becomes
 /// [`Error::DeadlineExceeded`].
-fn settled<D: Decision>(decision: &D, answer: Answer) -> Result<D::Outcome, Error> {
-    let Answer { mut reply, repeated } = answer;
+fn settled<D: Decision>(decision: &D, answer: JobAnswer) -> Result<D::Outcome, Error> {
+    let JobAnswer { mut reply, repeated } = answer;
     let outcome = D::parse(&mut reply)?;
     match repeated && !decision.settles(&outcome) {
         true => Err(Error::DeadlineExceeded),

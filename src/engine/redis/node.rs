@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 
 use super::{
     super::worker, StoreState, job::Job, monitor::Monitor, pipeline::Pipeline, preflight::Eviction,
-    shared::Shared, source::Source,
+    shared::Shared, source::NodeSource,
 };
 
 /// A node of the store.
@@ -63,7 +63,7 @@ pub(super) struct Plan {
 
 impl Node {
     /// Creates a node in `state`, which holds until the first probe.
-    pub(super) fn new(source: Source, state: StoreState, plan: &Plan) -> Arc<Node> {
+    pub(super) fn new(source: NodeSource, state: StoreState, plan: &Plan) -> Arc<Node> {
         let Plan { shared, eviction, connections, workers } = plan;
         Arc::new(Node {
             monitor: Arc::new(Monitor::new(source, state, *eviction, shared.clone())),

@@ -30,7 +30,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::{
     StoreState,
-    connection::{self, Connection, Connector},
+    connection::{self, Connector, NodeConnection},
     fair::Lines,
     job::Job,
     monitor::Monitor,
@@ -54,13 +54,13 @@ pub(super) struct Pipeline {
     pool: bb8::Pool<Connector>,
     /// The number of failed connects of the pool.
     failed: Arc<watch::Sender<u64>>,
-    queue: Mutex<Queue>,
+    queue: Mutex<JobQueue>,
     /// For a bulk pipeline: a batch needs this permit while it is in flight.
     turn: Option<Arc<Semaphore>>,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct JobQueue {
     /// Jobs that free capacity; they go before all others.
     first: VecDeque<Job>,
     /// All other jobs, by namespace, in order of arrival.
@@ -147,7 +147,7 @@ impl Pipeline {
     }
 
     /// Locks the queue; never held over an `.await`.
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, JobQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -189,7 +189,7 @@ impl Pipeline {
     }
 }
 
-impl Queue {
+impl JobQueue {
     /// The expected wait of a job.
     fn wait(&self, job: &Job) -> Duration {
         // The cast is safe: `queued_max` bounds the number of jobs.
@@ -257,7 +257,7 @@ impl Batches {
     }
 
     /// Sends one batch, and returns when it is answered.
-    async fn send(&mut self, connection: &mut Connection) {
+    async fn send(&mut self, connection: &mut NodeConnection) {
         let pipeline = self.pipeline.clone();
         let turn = match &pipeline.turn {
             Some(turn) => turn.acquire().await.ok(),

@@ -1,9 +1,10 @@
-//! The primary id: which Redis process leads a node, and for how long it has been seen to.
+//! The primary id: names the Redis process that answers as a node's primary, with the time since
+//! when this server has seen it.
 //!
 //! A failover loses the last writes, so a pool must learn of it. `lua/lib/failover.lua` stores the
-//! id of the primary with the pool, and compares it with the primary that executes the script. The
-//! server sends its own sighting along: the id, how long it has been the same, and whether another
-//! one led before.
+//! id of the primary with the pool, and compares it with the primary that executes the script. Each
+//! call carries the server's sighting: the id, for how long it has not changed, and whether another
+//! primary answered before.
 
 use std::time::Instant;
 
@@ -26,7 +27,7 @@ pub(super) struct PrimaryId {
 
 /// A primary id, and since when it is known.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct SeenPrimary {
     leader: PrimaryId,
     /// The time of the first sighting.
     since: Instant,
@@ -48,10 +49,10 @@ impl PrimaryId {
     }
 }
 
-impl Seen {
+impl SeenPrimary {
     /// The first sighting of a primary. `has_changed` says whether another one led before it.
-    pub(super) fn first(leader: PrimaryId, has_changed: bool) -> Seen {
-        Seen { leader, since: monotonic(), has_changed }
+    pub(super) fn first(leader: PrimaryId, has_changed: bool) -> SeenPrimary {
+        SeenPrimary { leader, since: monotonic(), has_changed }
     }
 
     /// Records the id of the last answer. Returns whether another primary leads now. Without a
@@ -62,7 +63,7 @@ impl Seen {
         }
         let is_other = !leader.led_as(&self.leader);
         if is_other {
-            *self = Seen::first(leader, true);
+            *self = SeenPrimary::first(leader, true);
         } else {
             self.leader = leader;
         }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use tokio::time::timeout_at;
 
 use super::{
-    connection::Connection,
+    connection::NodeConnection,
     evaluate,
-    job::{Answer, Job, LISTING},
+    job::{Job, JobAnswer, LISTING},
     pipeline::Pipeline,
     shared::Router,
 };
@@ -23,24 +23,24 @@ const REVOKE_MAX: Duration = Duration::from_secs(5);
 
 /// A reply that waits for replicas.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct UnacknowledgedReply {
     job: Job,
     reply: Reply,
     /// How to undo the decision.
     otherwise: Undo,
 }
 
-impl Waiting {
+impl UnacknowledgedReply {
     /// Answers the call of a reply that needs no acknowledgement, such as a refusal. Otherwise
     /// returns the reply.
-    pub(super) fn unless_it_counts(job: Job, reply: Reply) -> Option<Waiting> {
+    pub(super) fn unless_it_counts(job: Job, reply: Reply) -> Option<UnacknowledgedReply> {
         // The reply is cloned: after a broken connection the second try is classified again.
         match job.undo_rule.as_ref().map(|rule| rule.undo(reply.clone())) {
             None | Some(Undo::Counts) => {
                 job.answer(Ok(reply));
                 None
             }
-            Some(otherwise) => Some(Waiting { job, reply, otherwise }),
+            Some(otherwise) => Some(UnacknowledgedReply { job, reply, otherwise }),
         }
     }
 }
@@ -50,14 +50,16 @@ impl Pipeline {
     /// and answers the calls. If the connection breaks, returns the jobs whose fate is unknown.
     pub(super) async fn acknowledge(
         &self,
-        connection: &mut Connection,
-        mut waiting: Vec<Waiting>,
+        connection: &mut NodeConnection,
+        mut waiting: Vec<UnacknowledgedReply>,
     ) -> Result<(), Vec<Job>> {
         // Fewer replicas first: the others may be unreachable.
         waiting.sort_by_key(|waiting| waiting.job.delivery.acknowledgement.replicas);
         while let Some(first) = waiting.first() {
             let acknowledgement = first.job.delivery.acknowledgement;
-            let alike = |waiting: &Waiting| waiting.job.delivery.acknowledgement == acknowledgement;
+            let alike = |waiting: &UnacknowledgedReply| {
+                waiting.job.delivery.acknowledgement == acknowledgement
+            };
             let deadline = waiting.iter().filter(|one| alike(one)).map(|one| one.job.deadline);
             let deadline = deadline.max().unwrap_or_else(monotonic);
             let left = deadline.saturating_duration_since(monotonic());
@@ -66,13 +68,15 @@ impl Pipeline {
                 Ok(Ok(waited)) => waited,
                 Ok(Err(_)) => return Err(waiting.into_iter().map(|waiting| waiting.job).collect()),
                 Err(_) => {
-                    for Waiting { job, otherwise, .. } in waiting {
+                    for UnacknowledgedReply { job, otherwise, .. } in waiting {
                         self.give_up(job, otherwise, "no answer to WAIT".to_owned());
                     }
                     return Err(Vec::new());
                 }
             };
-            for Waiting { job, reply, otherwise } in waiting.extract_if(.., |one| alike(one)) {
+            for UnacknowledgedReply { job, reply, otherwise } in
+                waiting.extract_if(.., |one| alike(one))
+            {
                 match &waited {
                     Ok(()) => job.answer(Ok(reply)),
                     Err(why) => self.give_up(job, otherwise, why.clone()),
@@ -111,6 +115,6 @@ async fn revoke(router: &dyn Router, job: &Job, revocation: Revocation) -> Resul
     let times = (now, now + REVOKE_MAX);
     let (revoking, pending) = Job::new(script, arguments, job.slot, LISTING, times);
     router.push(revoking);
-    let Answer { mut reply, .. } = pending.wait().await?;
+    let JobAnswer { mut reply, .. } = pending.wait().await?;
     is_done(&mut reply)
 }

@@ -1,8 +1,8 @@
-//! What all pipelines and monitors of an engine share, and the way from a pipeline back to the
-//! routing.
+//! The state that all pipelines and monitors of an engine share, and the [`Router`], through which a
+//! pipeline returns jobs to the routing.
 //!
-//! The routing owns the nodes with their pipelines. These know it as a [`Router`] only, so that no
-//! file depends on one that depends on it.
+//! The routing owns the nodes and their pipelines. They know the routing by this trait only, so that
+//! their files do not depend on each other.
 
 use std::{
     fmt,
@@ -14,7 +14,7 @@ use std::{
 
 use redis::{RedisError, ServerErrorKind};
 
-use super::{evaluate::Scripts, job::Job, skew::Skew, source::Source};
+use super::{evaluate::Scripts, job::Job, skew::Skew, source::NodeSource};
 
 /// The routing, as its nodes see it.
 pub(super) trait Router: fmt::Debug + Send + Sync {
@@ -23,7 +23,7 @@ pub(super) trait Router: fmt::Debug + Send + Sync {
     /// Sends a job where a node said. Without a Cluster that is an error of the configuration.
     fn redirect(&self, job: Job, redirect: &Redirect);
     /// A probe key in a slot of the node at `source`; `None` while its slots are unknown.
-    fn probe_key(&self, source: &Source, prefix: &str) -> Option<String>;
+    fn probe_key(&self, source: &NodeSource, prefix: &str) -> Option<String>;
     /// Whether a slot has moved between nodes, or a node has failed over, since the start. Then a
     /// pool's primary id may have changed without this server having seen it.
     fn has_changed(&self) -> bool;

@@ -7,8 +7,7 @@
 //! Each probe reads the primary's clock together with this server's monotonic clock; the difference
 //! is the primary's offset. When a primary has failed, its offset still bounds every token that it
 //! can have given out, to any server: offset + monotonic time. If the clock of its successor is
-//! behind this bound, tokens lead that clock by the difference. So servers need not agree on
-//! anything.
+//! behind this bound, tokens lead that clock by the difference. Servers need not coordinate this.
 //!
 //! A server that started after the failover has no reading from before. It learns the lead from the
 //! probe key (`lua/index/probe.lua`), which all servers write every second.

@@ -22,7 +22,7 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Creates connections to one node.
 #[expect(clippy::large_enum_variant, reason = "one for each node")]
-pub(super) enum Source {
+pub(super) enum NodeSource {
     /// A fixed address.
     Fixed(Client),
     /// The primary that Sentinels name.
@@ -37,11 +37,11 @@ pub(super) struct Sentinels {
     primary: Mutex<Option<(Client, u64)>>,
 }
 
-impl Source {
+impl NodeSource {
     /// The primary that these Sentinels name.
-    pub(super) fn sentinel(client: SentinelClient) -> Source {
+    pub(super) fn sentinel(client: SentinelClient) -> NodeSource {
         let sentinels = tokio::sync::Mutex::new(client);
-        Source::Sentinel(Box::new(Sentinels { sentinels, primary: Mutex::default() }))
+        NodeSource::Sentinel(Box::new(Sentinels { sentinels, primary: Mutex::default() }))
     }
 
     /// Connects `within` a time, in this epoch of the monitor. Asks the Sentinels if the known
@@ -63,8 +63,8 @@ impl Source {
     /// The client for the address of the node.
     pub(super) async fn client(&self, epoch: u64) -> RedisResult<Client> {
         let Sentinels { sentinels, primary } = match self {
-            Source::Fixed(client) => return Ok(client.clone()),
-            Source::Sentinel(sentinels) => &**sentinels,
+            NodeSource::Fixed(client) => return Ok(client.clone()),
+            NodeSource::Sentinel(sentinels) => &**sentinels,
         };
         // An answer from before the last lost connection is too old: the primary may have changed.
         let known = || {
@@ -96,8 +96,8 @@ impl Source {
     pub(super) fn client_now(&self) -> RedisResult<Client> {
         let none = || (redis::ErrorKind::Io, "the Sentinels have not named a primary yet").into();
         match self {
-            Source::Fixed(client) => Ok(client.clone()),
-            Source::Sentinel(sentinels) => {
+            NodeSource::Fixed(client) => Ok(client.clone()),
+            NodeSource::Sentinel(sentinels) => {
                 lock(&sentinels.primary).clone().map(|(client, _)| client).ok_or_else(none)
             }
         }
@@ -105,12 +105,12 @@ impl Source {
 
     /// Whether the address can change.
     pub(super) fn can_move(&self) -> bool {
-        matches!(self, Source::Sentinel(_))
+        matches!(self, NodeSource::Sentinel(_))
     }
 
     /// Whether the Sentinels name another primary than before. `false` without an answer.
     pub(super) async fn has_moved(&self) -> bool {
-        let Source::Sentinel(known) = self else { return false };
+        let NodeSource::Sentinel(known) = self else { return false };
         let Sentinels { sentinels, primary } = &**known;
         let Some((known, _)) = lock(primary).clone() else { return false };
         let ask = async { sentinels.lock().await.async_get_client().await };

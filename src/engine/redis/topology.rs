@@ -18,7 +18,7 @@ use super::{
     node::{Node, Plan},
     shared::{Redirect, Router},
     slot::Slot,
-    source::Source,
+    source::NodeSource,
 };
 use crate::decision::{
     Leads, Sighting,
@@ -45,8 +45,8 @@ impl Topology {
     pub(super) fn new(address: Address, plan: Plan) -> Topology {
         let single = |source| Topology::Single(Node::new(source, StoreState::Down, &plan));
         match address {
-            Address::Single(client) => single(Source::Fixed(client)),
-            Address::Sentinel(client) => single(Source::sentinel(client)),
+            Address::Single(client) => single(NodeSource::Fixed(client)),
+            Address::Sentinel(client) => single(NodeSource::sentinel(client)),
             Address::Cluster(seeds) => Topology::Cluster(Box::new(Cluster::new(seeds, plan))),
         }
     }
@@ -154,7 +154,7 @@ impl Router for Topology {
         });
     }
 
-    fn probe_key(&self, source: &Source, prefix: &str) -> Option<String> {
+    fn probe_key(&self, source: &NodeSource, prefix: &str) -> Option<String> {
         match self {
             Topology::Single(_) => Some(prefix.to_owned()),
             Topology::Cluster(cluster) => {

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::decision::{
     Decision, Swept,
-    budget::{self, Limit},
+    budget::{self, ReachedLimit},
     names::Name,
     time::monotonic,
 };
@@ -63,7 +63,7 @@ impl Pass {
                 return;
             }
             if monotonic() >= end {
-                return budget::note(Limit::SweepTime);
+                return budget::note(ReachedLimit::SweepTime);
             }
             self.work(engine, decision, failures).await;
         }

@@ -45,7 +45,7 @@ use super::{
 };
 use crate::decision::{
     Decision, Swept,
-    budget::{self, Limit},
+    budget::{self, ReachedLimit},
     error::Error,
     names::Name,
     time::{Millis, Timestamp, monotonic},
@@ -169,7 +169,7 @@ impl<F> Sweep<'_, F> {
             while !left.is_empty() || !crowds.is_empty() {
                 if monotonic() >= end {
                     // The rest stays due.
-                    budget::note(Limit::SweepTime);
+                    budget::note(ReachedLimit::SweepTime);
                     return Ok(());
                 }
                 self.claim::<D>(known).await?;

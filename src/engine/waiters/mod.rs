@@ -78,7 +78,7 @@ impl<D: Waits> Clone for WaitingCalls<D> {
 }
 
 /// A waiting call; leaves its queue when dropped.
-struct Waiting<D>
+struct WaiterCall<D>
 where
     D: Waits<State: Sharded, Heartbeat: Decision<State: Sharded>>,
 {
@@ -108,7 +108,7 @@ where
     let seat = engine.hub().seat(decision.partition())?;
     let register = engine.hub().by_type(|_| Arc::<Register<D>>::default()).clone();
     let waiters = WaitingCalls { engine: engine.clone(), register };
-    let mut call = Waiting { waiters, decision, seat, ticket: 0, is_placed: false };
+    let mut call = WaiterCall { waiters, decision, seat, ticket: 0, is_placed: false };
     call.run(until, deadline).await
 }
 
@@ -191,7 +191,7 @@ where
     }
 }
 
-impl<D> Waiting<D>
+impl<D> WaiterCall<D>
 where
     D: Waits<State: Sharded, Heartbeat: Decision<State: Sharded>>,
 {
@@ -299,7 +299,7 @@ where
     }
 }
 
-impl<D> Drop for Waiting<D>
+impl<D> Drop for WaiterCall<D>
 where
     D: Waits<State: Sharded, Heartbeat: Decision<State: Sharded>>,
 {

@@ -26,15 +26,15 @@ const KEEP_TICKS: u32 = 5;
 /// The queues with waiting calls, and their schedule.
 #[derive(Debug)]
 pub(super) struct Register<D> {
-    queues: Mutex<Queues<D>>,
+    queues: Mutex<WaiterQueues<D>>,
     /// Wakes the heartbeat task when the schedule changes.
     changed: Notify,
 }
 
 #[derive(Debug)]
-struct Queues<D> {
+struct WaiterQueues<D> {
     /// The queues by partition.
-    by_partition: HashMap<Arc<[u8]>, Line<D>>,
+    by_partition: HashMap<Arc<[u8]>, WaiterQueue<D>>,
     /// The queues by the time of their next heartbeat.
     schedule: BTreeSet<(Instant, Arc<[u8]>)>,
     /// Calls that left their queue, not reported to the store yet.
@@ -45,7 +45,7 @@ struct Queues<D> {
 
 /// The waiting calls of this server in one queue.
 #[derive(Debug)]
-struct Line<D> {
+struct WaiterQueue<D> {
     /// A decision of one of the calls, to build heartbeats from.
     asked: D,
     /// The numbers of the calls.
@@ -70,7 +70,7 @@ pub(super) struct Due<D> {
 impl<D> Default for Register<D> {
     fn default() -> Register<D> {
         let (by_partition, schedule, left) = (HashMap::new(), BTreeSet::new(), VecDeque::new());
-        let queues = Queues { by_partition, schedule, left, has_heartbeats: false };
+        let queues = WaiterQueues { by_partition, schedule, left, has_heartbeats: false };
         Register { queues: Mutex::new(queues), changed: Notify::new() }
     }
 }
@@ -85,7 +85,7 @@ impl<D: Waits> Register<D> {
         } else {
             let partition: Arc<[u8]> = asked.partition().into();
             let (asked, calls) = (asked.clone(), HashSet::from([number]));
-            let line = Line { asked, calls, next: now, heartbeat: None, frees_at: None };
+            let line = WaiterQueue { asked, calls, next: now, heartbeat: None, frees_at: None };
             queues.by_partition.insert(partition.clone(), line);
             queues.schedule.insert((now, partition));
             self.changed.notify_one();
@@ -174,12 +174,12 @@ impl<D: Waits> Register<D> {
         Millis((self.lock().tick() * KEEP_TICKS).as_millis() as u64)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queues<D>> {
+    fn lock(&self) -> MutexGuard<'_, WaiterQueues<D>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<D: Waits> Queues<D> {
+impl<D: Waits> WaiterQueues<D> {
     fn tick(&self) -> Duration {
         TICK.max(TICK_PER_QUEUE * self.by_partition.len() as u32)
     }

@@ -36,7 +36,7 @@ const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The admission service of an engine.
 #[derive(Debug)]
-pub struct Admission {
+pub struct AdmissionHandlers {
     engine: Arc<Engine>,
     catalog: Arc<Catalog>,
     feeds: Arc<Feeds<PoolEvents>>,
@@ -45,18 +45,20 @@ pub struct Admission {
 
 type Answer<T> = Result<Response<T>, Status>;
 
-impl Admission {
+impl AdmissionHandlers {
     /// Name of the service in health checks.
     pub const NAME: &'static str = "tollgate.v1.AdmissionService";
 
     /// Creates the service.
-    pub(super) fn new(engine: Arc<Engine>, catalog: Arc<Catalog>) -> Admission {
+    pub(super) fn new(engine: Arc<Engine>, catalog: Arc<Catalog>) -> AdmissionHandlers {
         let (feeds, refusals) = (Feeds::new(engine.clone()), Refusals::default());
-        Admission { engine, catalog, feeds, refusals }
+        AdmissionHandlers { engine, catalog, feeds, refusals }
     }
 
     /// Wraps the service for tonic.
-    pub(super) fn server(self: Arc<Admission>) -> AdmissionServiceServer<Admission> {
+    pub(super) fn server(
+        self: Arc<AdmissionHandlers>,
+    ) -> AdmissionServiceServer<AdmissionHandlers> {
         AdmissionServiceServer::from_arc(self)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip)
@@ -73,14 +75,14 @@ impl Admission {
     }
 }
 
-fast_path!(Admission, MESSAGE_BYTES_MAX, {
+fast_path!(AdmissionHandlers, MESSAGE_BYTES_MAX, {
     "AdmitTask" => admit_task,
     "CompleteTask" => complete_task,
     "RenewTask" => renew_task,
 });
 
 #[tonic::async_trait]
-impl AdmissionService for Admission {
+impl AdmissionService for AdmissionHandlers {
     async fn admit_task(
         &self,
         request: Request<pb::AdmitTaskRequest>,

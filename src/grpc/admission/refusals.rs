@@ -26,11 +26,11 @@ pub(super) struct Refused {
 /// The counts of the pools that were refused most recently. Pools beyond the bound lose their
 /// count.
 #[derive(Debug, Default)]
-pub(super) struct Refusals(Mutex<Counts>);
+pub(super) struct Refusals(Mutex<FullCounts>);
 
 /// When `young` is full it becomes `old`, and the previous `old` is dropped.
 #[derive(Debug, Default)]
-struct Counts {
+struct FullCounts {
     young: HashMap<Box<[u8]>, Refused, RandomState>,
     old: HashMap<Box<[u8]>, Refused, RandomState>,
 }
@@ -48,12 +48,12 @@ impl Refusals {
         count.copied().unwrap_or_default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Counts> {
+    fn lock(&self) -> MutexGuard<'_, FullCounts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Counts {
+impl FullCounts {
     /// Counts a refusal, and moves the pool to the young generation.
     fn add(&mut self, pool: &[u8], is_cached: bool) {
         if let Some(count) = self.young.get_mut(pool) {
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn pools_that_go_on_refusing_keep_their_count() {
-        let mut counts = Counts::default();
+        let mut counts = FullCounts::default();
         for number in 0..100_000u64 {
             counts.add(&number.to_le_bytes(), false);
             if number % 1000 == 0 {

@@ -17,12 +17,12 @@ use tonic::Status;
 
 use super::{
     super::{
-        held::{self, Hold, Holding, LARGE},
+        held::{self, ConnectionBudget, LARGE, Permits},
         status,
     },
     unfinished::Refusal,
 };
-use crate::decision::budget::{self, Limit};
+use crate::decision::budget::{self, ReachedLimit};
 
 pub(super) const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const OK: HeaderValue = HeaderValue::from_static("0");
@@ -51,18 +51,18 @@ enum Rest {
 /// An answer whose large parts count until they are sent.
 #[derive(Debug)]
 struct Counted {
-    source: Source,
+    source: NextPart,
     /// The accounting of the connection.
-    holding: Arc<Holding>,
+    holding: Arc<ConnectionBudget>,
     /// The permit of a listing, until its answer is sent.
-    _listing: Option<Hold>,
+    _listing: Option<Permits>,
     /// Completes when the last large part is sent.
     sending: Option<oneshot::Receiver<()>>,
 }
 
 /// The next part of a [`Counted`] answer.
 #[derive(Debug)]
-enum Source {
+enum NextPart {
     /// A message with its prefix, then the status OK.
     Message(Bytes),
     /// The status OK.
@@ -90,11 +90,11 @@ fn ok() -> Frame<Bytes> {
 
 impl AnswerBody {
     /// Creates a body with a framed message and the status OK.
-    pub(super) fn message(message: Vec<u8>, holding: Arc<Holding>) -> AnswerBody {
+    pub(super) fn message(message: Vec<u8>, holding: Arc<ConnectionBudget>) -> AnswerBody {
         if message.len() < LARGE {
             return AnswerBody(Rest::Message(message));
         }
-        AnswerBody::counted(Source::Message(message.into()), holding, None)
+        AnswerBody::counted(NextPart::Message(message.into()), holding, None)
     }
 
     /// Creates a body with a text for a client that does not speak gRPC.
@@ -106,14 +106,18 @@ impl AnswerBody {
     /// request replaces the status, because services of streams end a refused one with OK.
     pub(in super::super) fn other(
         body: tonic::body::Body,
-        holding: Arc<Holding>,
-        listing: Option<Hold>,
+        holding: Arc<ConnectionBudget>,
+        listing: Option<Permits>,
         refusal: Option<Refusal>,
     ) -> AnswerBody {
-        AnswerBody::counted(Source::Tonic(body, refusal), holding, listing)
+        AnswerBody::counted(NextPart::Tonic(body, refusal), holding, listing)
     }
 
-    fn counted(source: Source, holding: Arc<Holding>, listing: Option<Hold>) -> AnswerBody {
+    fn counted(
+        source: NextPart,
+        holding: Arc<ConnectionBudget>,
+        listing: Option<Permits>,
+    ) -> AnswerBody {
         let counted = Counted { source, holding, _listing: listing, sending: None };
         AnswerBody(Rest::Counted(Box::new(counted)))
     }
@@ -128,14 +132,14 @@ impl Counted {
             return Frame::data(data);
         }
         let Some(hold) = self.holding.answer(data.len()) else {
-            budget::note(Limit::AnswerBytes);
-            self.source = Source::Done;
+            budget::note(ReachedLimit::AnswerBytes);
+            self.source = NextPart::Done;
             return error(&status::answer_dropped(data.len()));
         };
         held::give();
         let (sent, sending) = oneshot::channel();
         self.sending = Some(sending);
-        Frame::data(Bytes::from_owner(Unsent { data, _hold: hold, _sent: sent }))
+        Frame::data(Bytes::from_owner(UnsentPart { data, _hold: hold, _sent: sent }))
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
@@ -144,7 +148,7 @@ impl Counted {
             let _ = ready!(Pin::new(sending).poll(cx));
             self.sending = None;
         }
-        if let Source::Tonic(body, refusal) = &mut self.source {
+        if let NextPart::Tonic(body, refusal) = &mut self.source {
             let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) else {
                 held::sent();
                 return Poll::Pending;
@@ -160,20 +164,20 @@ impl Counted {
                 ended => ended,
             });
         }
-        Poll::Ready(match mem::replace(&mut self.source, Source::Done) {
-            Source::Message(message) => {
-                self.source = Source::Status;
+        Poll::Ready(match mem::replace(&mut self.source, NextPart::Done) {
+            NextPart::Message(message) => {
+                self.source = NextPart::Status;
                 Some(Ok(self.give(message)))
             }
-            Source::Status => Some(Ok(ok())),
+            NextPart::Status => Some(Ok(ok())),
             _ => None,
         })
     }
 
     fn is_end_stream(&self) -> bool {
         let is_over = match &self.source {
-            Source::Tonic(body, _) => body.is_end_stream(),
-            Source::Done => true,
+            NextPart::Tonic(body, _) => body.is_end_stream(),
+            NextPart::Done => true,
             _ => false,
         };
         is_over && self.sending.is_none()
@@ -181,14 +185,14 @@ impl Counted {
 }
 
 /// A large part of an answer. Its bytes count until it is sent or its stream is reset.
-struct Unsent {
+struct UnsentPart {
     data: Bytes,
-    _hold: Hold,
+    _hold: Permits,
     /// Dropped with the data, which completes `sending`.
     _sent: oneshot::Sender<()>,
 }
 
-impl AsRef<[u8]> for Unsent {
+impl AsRef<[u8]> for UnsentPart {
     fn as_ref(&self) -> &[u8] {
         &self.data
     }

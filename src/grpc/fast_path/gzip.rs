@@ -1,11 +1,12 @@
 //! Messages that are compressed with gzip.
 //!
-//! A member of gzip ends with the length of its content. A message is gathered, permits for
-//! that length are reserved, and nothing beyond it is inflated. Inflating as data comes would
-//! reserve step by step: calls that each have a part could wait for each other.
+//! The last four bytes of a gzip member are the length of its content. The whole member is received
+//! first. Then permits for that length are reserved, and nothing beyond it is inflated. If a message
+//! were inflated as its data arrives, permits would be reserved in steps, and calls that each have a
+//! part of their permits could wait for each other for ever.
 //!
-//! Inflating 4 MiB can take 20 ms. So a thread inflates one long content at a time, in pieces,
-//! and serves other calls after each piece.
+//! Inflating 4 MiB can take 20 ms. So a thread inflates one long member at a time, in pieces, and
+//! serves other calls after each piece.
 
 use std::{
     io::{Read, Take},
@@ -44,7 +45,7 @@ pub(super) struct Gathered {
 pub(super) enum Next {
     /// The message is not complete.
     Read,
-    /// Reserve permits for so many bytes of content, then ask again.
+    /// Reserve permits for this number of bytes of content, then ask again.
     Reserve(usize),
     /// A message with its prefix, uncompressed.
     Message(Bytes),
@@ -57,12 +58,12 @@ impl Gathered {
         self.data.is_empty()
     }
 
-    /// Appends data that came.
+    /// Appends received data.
     pub(super) fn push(&mut self, data: &[u8]) {
         self.data.extend_from_slice(data);
     }
 
-    /// Returns all data as it came.
+    /// Returns all received data.
     pub(super) fn take(&mut self) -> Bytes {
         self.data.split().freeze()
     }
@@ -140,7 +141,7 @@ impl Content<'_> {
         Content { rest, length: length as usize, message }
     }
 
-    /// Inflates so many more bytes. Returns whether there may be more.
+    /// Inflates up to `bytes` further bytes. Returns whether more may follow.
     fn inflate(&mut self, bytes: u64) -> Result<bool, Status> {
         let read = (&mut self.rest).take(bytes).read_to_end(&mut self.message);
         read.map(|read| read as u64 == bytes).map_err(|_| status::not_gzip())

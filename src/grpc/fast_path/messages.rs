@@ -3,7 +3,7 @@
 use tonic::Status;
 
 use super::{super::status, PREFIX};
-use crate::decision::budget::{self, Limit};
+use crate::decision::budget::{self, ReachedLimit};
 
 /// The position of a body in its messages.
 #[derive(Debug)]
@@ -12,9 +12,9 @@ pub(super) struct Messages {
     longest: usize,
     /// The prefix of the current message, or of the last one.
     prefix: [u8; PREFIX],
-    /// Bytes of the current message's prefix that came; 0 between messages.
+    /// The number of received bytes of the current message's prefix; 0 between messages.
     known: usize,
-    /// Bytes of the current message that have not come.
+    /// The number of missing bytes of the current message.
     rest: usize,
     /// Whether a message is complete.
     is_any: bool,
@@ -29,8 +29,8 @@ impl Messages {
         self.longest
     }
 
-    /// Reads on through data. Returns the bytes of the current message that have not come; fails
-    /// with RESOURCE_EXHAUSTED if it is too long.
+    /// Reads further data. Returns the number of missing bytes of the current message. Fails with
+    /// RESOURCE_EXHAUSTED if the message is too long.
     pub(super) fn read(&mut self, mut data: &[u8]) -> Result<usize, Status> {
         while !data.is_empty() {
             if self.known < PREFIX {
@@ -75,7 +75,7 @@ impl Messages {
 
 /// The error of a message that is too long, as sent or uncompressed.
 pub(super) fn too_large() -> Status {
-    budget::note(Limit::MessageBytes);
+    budget::note(ReachedLimit::MessageBytes);
     status::message_too_large()
 }
 

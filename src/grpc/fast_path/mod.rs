@@ -34,13 +34,13 @@ use super::{
     codec,
     deadline::{self, DEFAULT},
     elements,
-    held::{Hold, Holding},
-    load::{self, Ticket},
+    held::{ConnectionBudget, Permits},
+    load::{self, QueuedCall},
     protocol::{self, ENCODING, Encoding, Preamble},
     quota, status,
 };
 use crate::{
-    decision::budget::{self, Limit},
+    decision::budget::{self, ReachedLimit},
     engine::Engine,
 };
 pub use answer::AnswerBody;
@@ -172,7 +172,7 @@ pub(super) fn call<T, S>(
     by: By,
     request: Request<Incoming>,
     preamble: &Preamble,
-    holding: &Arc<Holding>,
+    holding: &Arc<ConnectionBudget>,
 ) -> Answering
 where
     T: FastPath + Send + 'static,
@@ -191,7 +191,7 @@ where
     };
     let ticket = load::enter(by.method(), preamble.timeout);
     let encoding = preamble.encoding;
-    if ticket.as_ref().is_none_or(Ticket::is_timed) {
+    if ticket.as_ref().is_none_or(QueuedCall::is_timed) {
         if body.is_reset() {
             load::go_first();
             return Box::pin(ready(Ok(Response::new(AnswerBody::default()))));
@@ -204,7 +204,7 @@ where
     // One box holds the whole call, and no value is stored twice, because the box is allocated per
     // call.
     Box::pin(async move {
-        if !ticket.is_none_or(Ticket::start) {
+        if !ticket.is_none_or(QueuedCall::start) {
             return refused(head.headers, body).await;
         }
         if encoding == Encoding::Gzip {
@@ -290,21 +290,21 @@ fn is_listing(path: &str) -> bool {
 }
 
 /// Waits until the caller has taken enough answers of other listings; `None` on timeout.
-async fn listing(holding: &Holding, headers: &HeaderMap) -> Option<Hold> {
+async fn listing(holding: &ConnectionBudget, headers: &HeaderMap) -> Option<Permits> {
     let patience = deadline::timeout(headers).unwrap_or(DEFAULT).min(holding.answer_timeout());
     timeout(patience, holding.listing()).await.ok().flatten()
 }
 
 /// Refuses a call because its connection or the server holds too many unread answers.
 fn refuse_unread() -> Response<AnswerBody> {
-    budget::note(Limit::AnswerBytes);
+    budget::note(ReachedLimit::AnswerBytes);
     status::answers_not_taken().into_http()
 }
 
 /// Builds the response of a fast-path call.
 fn answered(
     answer: Result<tonic::Response<Vec<u8>>, Status>,
-    holding: Arc<Holding>,
+    holding: Arc<ConnectionBudget>,
 ) -> Response<AnswerBody> {
     let (metadata, message, extensions) = match answer {
         Ok(answer) => answer.into_parts(),
@@ -344,11 +344,11 @@ mod tests {
         let set = FileDescriptorSet::decode(reflection::DESCRIPTORS).unwrap();
         let services: Vec<_> = set.file.iter().flat_map(|file| &file.service).collect();
         for (name, methods) in [
-            (Admission::NAME, Admission::METHODS),
-            (Lock::NAME, Lock::METHODS),
-            (Rate::NAME, Rate::METHODS),
-            (Sequence::NAME, Sequence::METHODS),
-            (Stock::NAME, Stock::METHODS),
+            (AdmissionHandlers::NAME, AdmissionHandlers::METHODS),
+            (LockHandlers::NAME, LockHandlers::METHODS),
+            (RateHandlers::NAME, RateHandlers::METHODS),
+            (SequenceHandlers::NAME, SequenceHandlers::METHODS),
+            (StockHandlers::NAME, StockHandlers::METHODS),
         ] {
             let name = name.rsplit('.').next().unwrap();
             let service = services.iter().find(|service| service.name() == name).unwrap();

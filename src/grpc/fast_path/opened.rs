@@ -15,9 +15,9 @@ use hyper::{
 use tonic::codegen::StdError;
 
 use super::{
-    super::{deadline::Begun, held::Holding},
+    super::{deadline::Begun, held::ConnectionBudget},
     PREFIX,
-    unfinished::{Holds, Read, Refusal, Unfinished},
+    unfinished::{Read, Refusal, RequestPermits, Unfinished},
 };
 
 /// The body of a call.
@@ -27,7 +27,7 @@ pub(in super::super) struct Opened {
     /// The frame or error after `whole`, or in its place.
     next: Option<Box<Read>>,
     rest: Incoming,
-    holding: Arc<Holding>,
+    holding: Arc<ConnectionBudget>,
     /// The longest message of the service.
     message_max: usize,
     /// Timer and accounting, once the body has to wait for data.
@@ -37,7 +37,7 @@ pub(in super::super) struct Opened {
 impl Opened {
     pub(in super::super) fn new(
         rest: Incoming,
-        holding: Arc<Holding>,
+        holding: Arc<ConnectionBudget>,
         message_max: usize,
     ) -> Opened {
         Opened { whole: None, next: None, rest, holding, message_max, unfinished: None }
@@ -90,18 +90,18 @@ impl Opened {
 
     /// Consumes the body. Returns the accounting of the connection and the permits of the request,
     /// which must be kept until the call is answered.
-    pub(super) fn end(self) -> (Arc<Holding>, Option<Holds>) {
+    pub(super) fn end(self) -> (Arc<ConnectionBudget>, Option<RequestPermits>) {
         let holds = self.holds();
         (self.holding, holds)
     }
 
-    pub(super) fn holding(&self) -> &Arc<Holding> {
+    pub(super) fn holding(&self) -> &Arc<ConnectionBudget> {
         &self.holding
     }
 
     /// Returns the permits of the request, if the body had to wait. They must be kept until the
     /// call is answered.
-    pub(in super::super) fn holds(&self) -> Option<Holds> {
+    pub(in super::super) fn holds(&self) -> Option<RequestPermits> {
         self.unfinished.as_ref().map(|unfinished| unfinished.holds())
     }
 

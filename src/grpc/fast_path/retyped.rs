@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 
 use super::{
     super::{
-        held::{Hold, Holding},
+        held::{ConnectionBudget, Permits},
         protocol, status,
     },
     AnswerBody,
@@ -23,8 +23,8 @@ const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 pub(in super::super) fn retyped(
     path: &Uri,
     answer: Response<tonic::body::Body>,
-    holding: Arc<Holding>,
-    listing: Option<Hold>,
+    holding: Arc<ConnectionBudget>,
+    listing: Option<Permits>,
     refusal: Option<Refusal>,
 ) -> Response<AnswerBody> {
     match replacement(path, answer.headers()) {

@@ -20,7 +20,7 @@ use tonic::{Status, codegen::StdError};
 use super::{
     super::{
         deadline::Begun,
-        held::{Hold, Holding, LARGE_REQUEST},
+        held::{ConnectionBudget, LARGE_REQUEST, Permits},
         status,
     },
     FRAME_BYTES_MAX, PREFIX,
@@ -28,7 +28,7 @@ use super::{
     is_gzip,
     messages::Messages,
 };
-use crate::decision::budget::{self, Limit};
+use crate::decision::budget::{self, ReachedLimit};
 
 /// Bytes of a stream without its headers.
 const STREAM_BYTES: usize = 512;
@@ -36,7 +36,7 @@ const STREAM_BYTES: usize = 512;
 const STEP: usize = 4 * 1024;
 
 /// The permits of a request, until its call is answered.
-pub(in super::super) type Holds = Arc<Mutex<Vec<Hold>>>;
+pub(in super::super) type RequestPermits = Arc<Mutex<Vec<Permits>>>;
 
 /// The error that ended a request before its call was answered.
 pub(in super::super) type Refusal = Arc<OnceLock<Status>>;
@@ -44,41 +44,41 @@ pub(in super::super) type Refusal = Arc<OnceLock<Status>>;
 /// A frame of a body that was read.
 pub(super) type Read = Result<Frame<Bytes>, StdError>;
 
-type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// A request that is waited for.
+/// A request whose message is not complete yet.
 pub(super) struct Unfinished {
     begun: Begun,
     deadline: Pin<Box<Sleep>>,
-    holding: Arc<Holding>,
-    holds: Holds,
+    holding: Arc<ConnectionBudget>,
+    holds: RequestPermits,
     refusal: Refusal,
     /// Frames that were read before the wait began.
     read: VecDeque<Read>,
     messages: Messages,
-    /// Bytes of data that came.
+    /// The number of received bytes.
     came: usize,
-    /// Bytes of data that are reserved.
+    /// The number of bytes with permits.
     reserved: usize,
     /// Whether the last permits are for the longest message of the service.
     is_longest: bool,
-    /// Data that came and is not handed on yet.
+    /// Received data that is not handed on yet.
     data: Data,
-    /// What is waited for. Until then nothing is handed on, and nothing more is read.
-    waits: Option<Waits>,
+    /// The permits or the message that the request waits for. Meanwhile nothing is handed on or read.
+    waits: Option<Awaited>,
 }
 
 /// What a request waits for, other than its data.
-enum Waits {
+enum Awaited {
     /// Permits.
-    Permits(Waiting<Option<Hold>>),
+    Permits(Boxed<Option<Permits>>),
     /// A compressed message that is being inflated.
-    Message(Waiting<Result<Bytes, Status>>),
+    Message(Boxed<Result<Bytes, Status>>),
 }
 
 /// Data that is not handed on yet.
 enum Data {
-    /// A frame as it came.
+    /// A received frame, unchanged.
     Plain(Option<Bytes>),
     /// Messages that may be compressed.
     Gzip(Gathered),
@@ -90,7 +90,7 @@ impl Unfinished {
     pub(super) fn new(
         headers: &HeaderMap,
         default: Duration,
-        holding: Arc<Holding>,
+        holding: Arc<ConnectionBudget>,
         message_max: usize,
         read: VecDeque<Read>,
     ) -> Unfinished {
@@ -100,7 +100,7 @@ impl Unfinished {
             begun,
             deadline: Box::pin(sleep_until(deadline.into())),
             holding,
-            holds: Holds::default(),
+            holds: RequestPermits::default(),
             refusal: Refusal::default(),
             read,
             messages: Messages::new(message_max),
@@ -119,7 +119,7 @@ impl Unfinished {
         self.begun
     }
 
-    pub(super) fn holds(&self) -> Holds {
+    pub(super) fn holds(&self) -> RequestPermits {
         self.holds.clone()
     }
 
@@ -127,7 +127,7 @@ impl Unfinished {
         self.refusal.clone()
     }
 
-    /// Whether all frames that came are handed on.
+    /// Whether all received frames are handed on.
     pub(super) fn is_empty(&self) -> bool {
         let is_empty = match &self.data {
             Data::Plain(data) => data.is_none(),
@@ -150,7 +150,7 @@ impl Unfinished {
     ) -> Poll<Option<Read>> {
         loop {
             match &mut self.waits {
-                Some(Waits::Permits(waiting)) => {
+                Some(Awaited::Permits(waiting)) => {
                     let hold = match waiting.as_mut().poll(cx) {
                         Poll::Ready(hold) => hold,
                         Poll::Pending => {
@@ -164,7 +164,7 @@ impl Unfinished {
                         None => return self.refuse(no_permits()),
                     }
                 }
-                Some(Waits::Message(inflating)) => {
+                Some(Awaited::Message(inflating)) => {
                     let inflated = ready!(inflating.as_mut().poll(cx));
                     self.waits = None;
                     return match inflated {
@@ -204,11 +204,11 @@ impl Unfinished {
         }
     }
 
-    /// Ends a request of which nothing came by its deadline.
+    /// Ends a request that is incomplete at its deadline.
     fn end(&self) -> Poll<Option<Read>> {
-        budget::note(Limit::MessageTime);
+        budget::note(ReachedLimit::MessageTime);
         if self.messages.is_between() {
-            // A stream of requests that has no more for now, or the lack of the stream's end.
+            // A stream without a further request for now, or a request without the end of its stream.
             return Poll::Ready(Some(Err(status::not_all_said().into())));
         }
         self.refuse(status::not_all_said())
@@ -219,7 +219,7 @@ impl Unfinished {
         Poll::Ready(Some(Err(status.into())))
     }
 
-    /// Hands on the end of the data, after the piece of a message that came last.
+    /// Hands on the end of the data, after an incomplete last message.
     fn hand_on(&mut self, end: Option<Read>) -> Poll<Option<Read>> {
         match &mut self.data {
             Data::Gzip(data) if !data.is_empty() => {
@@ -230,7 +230,7 @@ impl Unfinished {
         }
     }
 
-    /// Takes data that came. Reserves permits for it and for the rest of its message.
+    /// Takes received data. Reserves permits for it and for the rest of its message.
     fn take(&mut self, data: Bytes) -> Result<(), Status> {
         self.came += data.len();
         let rest = self.messages.read(&data)?;
@@ -260,7 +260,7 @@ impl Unfinished {
         self.hold(missing)
     }
 
-    /// Returns the next data whose permits are there; none if it must be read or waited for.
+    /// Returns the next data that has its permits. `None` if more must be read or waited for.
     fn next(&mut self) -> Result<Option<Bytes>, Status> {
         while self.waits.is_none() {
             let gathered = match &mut self.data {
@@ -273,7 +273,7 @@ impl Unfinished {
                 Next::Reserve(content) => self.reserve_content(content)?,
                 Next::Inflate(member, content) => {
                     let inflating = Box::pin(gzip::inflate_in_turn(member, content));
-                    self.waits = Some(Waits::Message(inflating));
+                    self.waits = Some(Awaited::Message(inflating));
                 }
             }
         }
@@ -298,16 +298,16 @@ impl Unfinished {
 
     /// Reserves permits; large messages may wait for others of the connection.
     fn reserve(&mut self, bytes: usize) -> Result<(), Status> {
-        let mut waiting: Waiting<_> = Box::pin(self.holding.clone().request(bytes));
+        let mut waiting: Boxed<_> = Box::pin(self.holding.clone().request(bytes));
         // Usually nothing is waited for.
         match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(hold) => self.holds.lock().push(hold.ok_or_else(no_permits)?),
-            Poll::Pending => self.waits = Some(Waits::Permits(waiting)),
+            Poll::Pending => self.waits = Some(Awaited::Permits(waiting)),
         }
         Ok(())
     }
 
-    /// Takes permits that are there.
+    /// Takes permits without waiting. Fails if too few are available.
     fn hold(&self, bytes: usize) -> Result<(), Status> {
         let hold = self.holding.try_request(bytes).ok_or_else(no_permits)?;
         self.holds.lock().push(hold);
@@ -316,6 +316,6 @@ impl Unfinished {
 }
 
 fn no_permits() -> Status {
-    budget::note(Limit::RequestBytes);
+    budget::note(ReachedLimit::RequestBytes);
     status::too_many_request_bytes()
 }

@@ -1,9 +1,9 @@
-//! What the callers of a server make it hold: bytes of requests that are not answered yet,
+//! The permits for what callers make a server hold: bytes of requests that are not answered yet,
 //! bytes of answers that are not taken yet, and open streams.
 //!
-//! Small messages are held for free: the number of streams bounds them. Those of more than a
-//! frame take permits of their connection, of its peer and of the server before more of them is read.
-//! Flow control bounds what is read before.
+//! A message of one frame needs no permits: the number of streams bounds such messages. A longer
+//! message takes permits of its connection, of the peer address and of the server before more than
+//! its first frame is read.
 
 use std::{
     cell::Cell,
@@ -18,39 +18,39 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::decision::budget::{CallerLimits, PeerConnection};
 
-/// Answers from here on count.
+/// Answers of this size and above need permits.
 pub(super) const LARGE: usize = 4 * 1024;
-/// Requests from here on are large: they share three quarters of a connection's bytes, and
+/// Requests of this size and above are large: they share three quarters of a connection's bytes, and
 /// wait for each other.
 pub(super) const LARGE_REQUEST: usize = 64 * 1024;
-/// A connection with less than this left for answers executes no more calls: the largest
-/// answer of a call that is not a listing fits in.
+/// A connection with fewer bytes left for answers executes no further call. The largest answer of a
+/// call that is not a listing fits into this number of bytes.
 const ANSWER_LEFT_MIN: usize = 80 * 1024;
-/// Requests of a connection that may wait until others of it are complete. Each may have
-/// [`super::STREAM_WINDOW`] bytes that are not read, of [`super::CONNECTION_WINDOW`].
+/// The most large requests of a connection that wait for others of it. Each may have
+/// [`super::STREAM_WINDOW`] unread bytes; together they have [`super::CONNECTION_WINDOW`].
 const WAITING_MAX: usize = 16;
-/// Bytes of small requests of a connection that the server's bound does not count, so that
-/// ordinary calls go on whatever other connections hold.
+/// Bytes of small requests of each connection that take no permits of peer and server. Ordinary
+/// calls therefore continue whatever other connections hold.
 const SMALL_FREE: usize = 16 * 1024;
-/// Streams of a connection that its peer's bound does not count, so that a peer with many
-/// connections of few calls counts nothing.
+/// Streams of each connection that do not count for its peer. A peer with many connections of few
+/// calls therefore reaches no limit.
 const STREAMS_FREE: usize = 8;
-/// Streams that are counted at a time: connections of a peer on several threads share the
-/// counter.
+/// Further streams count for the peer in blocks of this number: its connections on several threads
+/// share the counter.
 const STREAMS_BLOCK: usize = 32;
 
-/// What all connections of a server may make it hold.
+/// The permits that all connections of a server share.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct ServerBudget {
     limits: CallerLimits,
     requests: Arc<Semaphore>,
     answers: Arc<Semaphore>,
     listings: Arc<Semaphore>,
 }
 
-impl Held {
-    pub(super) fn new(limits: CallerLimits) -> Held {
-        Held {
+impl ServerBudget {
+    pub(super) fn new(limits: CallerLimits) -> ServerBudget {
+        ServerBudget {
             limits,
             requests: semaphore(limits.request_bytes as usize),
             answers: semaphore(limits.answer_bytes as usize),
@@ -58,11 +58,11 @@ impl Held {
         }
     }
 
-    /// The share of a connection.
-    pub(super) fn connection(&self, peer: PeerConnection) -> Arc<Holding> {
+    /// Creates the permits of a connection.
+    pub(super) fn connection(&self, peer: PeerConnection) -> Arc<ConnectionBudget> {
         let requests = self.limits.connection_request_bytes as usize;
         let answers = self.limits.connection_answer_bytes;
-        let pool = |connection: usize, peer: &Arc<Semaphore>, server: &Arc<Semaphore>| Pool {
+        let pool = |connection: usize, peer: &Arc<Semaphore>, server: &Arc<Semaphore>| PermitPool {
             connection: semaphore(connection),
             peer: peer.clone(),
             server: server.clone(),
@@ -71,7 +71,7 @@ impl Held {
         let share = peer.share();
         let mut small = pool(requests / 4, &share.requests, &self.requests);
         small.free = (requests / 4).saturating_sub(SMALL_FREE);
-        Arc::new(Holding {
+        Arc::new(ConnectionBudget {
             limits: self.limits,
             small,
             large: pool(requests / 4 * 3, &share.requests, &self.requests),
@@ -85,26 +85,28 @@ impl Held {
     }
 }
 
-/// What a connection makes the server hold. All of its streams are on one thread.
+/// The permits of a connection. All of its streams are on one thread.
 #[derive(Debug)]
-pub struct Holding {
+pub struct ConnectionBudget {
     limits: CallerLimits,
     /// Bytes of small requests.
-    small: Pool,
-    /// Bytes of large ones.
-    large: Pool,
-    answers: Pool,
-    /// Listings, executed or waiting to be sent.
-    listings: Pool,
+    small: PermitPool,
+    /// Bytes of large requests.
+    large: PermitPool,
+    /// Bytes of answers.
+    answers: PermitPool,
+    /// Listings that are executed, or whose answers are not sent yet.
+    listings: PermitPool,
+    /// The number of large requests that wait for permits.
     waiting: AtomicUsize,
     peer: PeerConnection,
-    /// Open streams.
+    /// The number of open streams.
     streams: AtomicUsize,
-    /// Those of them that its peer's bound counts, in blocks.
+    /// The number of streams that count for the peer, in blocks.
     counted: AtomicUsize,
 }
 
-impl Holding {
+impl ConnectionBudget {
     pub(super) fn message_timeout(&self) -> Duration {
         self.limits.message_timeout
     }
@@ -114,57 +116,55 @@ impl Holding {
         self.limits.answer_timeout
     }
 
-    /// Takes so many bytes of a request, if they are there.
-    pub(super) fn try_request(&self, bytes: usize) -> Option<Hold> {
+    /// Takes permits for a small request. `None` if too few are available.
+    pub(super) fn try_request(&self, bytes: usize) -> Option<Permits> {
         self.small.try_hold(bytes)
     }
 
-    /// Takes the bytes of a request; a large one waits until others of its connection are
-    /// complete. None if too many wait, or if all connections of the peer or of the server
-    /// together hold what they may.
-    pub(super) async fn request(self: Arc<Self>, bytes: usize) -> Option<Hold> {
+    /// Takes permits for a request. A large request waits until others of its connection are
+    /// complete. `None` if too many wait, or if the peer or the server has too few permits left.
+    pub(super) async fn request(self: Arc<Self>, bytes: usize) -> Option<Permits> {
         if bytes < LARGE_REQUEST {
             return self.small.try_hold(bytes);
         }
         if self.waiting.load(Ordering::Relaxed) >= WAITING_MAX {
             return None;
         }
-        let _waiting = Waiting::new(&self.waiting);
+        let _waiting = WaitingRequest::new(&self.waiting);
         let bytes = u32::try_from(bytes).ok()?;
         let connection = self.large.connection.clone();
         let connection = connection.acquire_many_owned(bytes).await.ok()?;
-        Some(Hold { connection, shared: Some(self.large.try_shared(bytes)?) })
+        Some(Permits { connection, shared: Some(self.large.try_shared(bytes)?) })
     }
 
-    /// Whether the connection may have an answer to a call that is not a listing. Where all
-    /// connections of the peer or of the server together hold what they may, only one that holds
-    /// nothing may.
+    /// Whether a call that is not a listing may be executed, because its answer fits. If the peer
+    /// or the server has too few permits left, only a connection without unsent answers may.
     pub(super) fn may_answer(&self) -> bool {
-        let Pool { connection, peer, server, .. } = &self.answers;
+        let PermitPool { connection, peer, server, .. } = &self.answers;
         let has_left = |pool: &Semaphore| pool.available_permits() >= ANSWER_LEFT_MIN;
         let holds_none =
             connection.available_permits() >= self.limits.connection_answer_bytes as usize;
         has_left(connection) && (holds_none || has_left(peer) && has_left(server))
     }
 
-    /// Begins a listing, once enough others were taken.
-    pub(super) async fn listing(&self) -> Option<Hold> {
-        let Pool { connection, peer, server, .. } = &self.listings;
+    /// Takes the permit of a listing. Waits until one is available.
+    pub(super) async fn listing(&self) -> Option<Permits> {
+        let PermitPool { connection, peer, server, .. } = &self.listings;
         let connection = connection.clone().acquire_owned().await.ok()?;
         let peer = peer.clone().acquire_owned().await.ok()?;
         let server = server.clone().acquire_owned().await.ok()?;
-        Some(Hold { connection, shared: Some([peer, server]) })
+        Some(Permits { connection, shared: Some([peer, server]) })
     }
 
-    /// Takes what an answer takes that is there. What was executed is answered though other
-    /// connections hold all that the server has.
-    pub(super) fn answer(&self, bytes: usize) -> Option<Hold> {
+    /// Takes permits for an answer. `None` if the connection has too few. The call was executed, so
+    /// it is answered even if the peer or the server has no permits left.
+    pub(super) fn answer(&self, bytes: usize) -> Option<Permits> {
         let bytes = u32::try_from(bytes).ok()?;
         let connection = self.answers.connection.clone().try_acquire_many_owned(bytes).ok()?;
-        Some(Hold { connection, shared: self.answers.try_shared(bytes) })
+        Some(Permits { connection, shared: self.answers.try_shared(bytes) })
     }
 
-    /// Whether a further stream may open.
+    /// Whether another stream may open.
     pub(super) fn may_open(&self) -> bool {
         let counted = self.counted.load(Ordering::Relaxed);
         if self.streams.load(Ordering::Relaxed) < STREAMS_FREE + counted {
@@ -185,8 +185,8 @@ impl Holding {
 }
 
 thread_local! {
-    /// The part of an answer that the running stream has given and that is not sent yet; 0 for
-    /// none.
+    /// The number of the part of an answer that the current stream has given and that is not sent
+    /// yet; 0 for none.
     static UNSENT: Cell<u64> = const { Cell::new(0) };
     /// The number of the last given part.
     static GIVEN: Cell<u64> = const { Cell::new(0) };
@@ -204,8 +204,8 @@ pub(super) fn sent() {
     UNSENT.set(0);
 }
 
-/// Polls a stream. `unsent` is the number of its given part that was not sent before. Returns that
-/// of now; 0 for none.
+/// Polls a stream. `unsent` is the number of its unsent part before the poll; the number after it is
+/// returned. 0 for none.
 pub fn poll_stream<T>(unsent: u64, poll: impl FnOnce() -> T) -> (T, u64) {
     UNSENT.set(unsent);
     let polled = poll();
@@ -214,7 +214,7 @@ pub fn poll_stream<T>(unsent: u64, poll: impl FnOnce() -> T) -> (T, u64) {
 
 /// A stream that counts until it is dropped.
 #[derive(Debug)]
-pub struct OpenStream(Arc<Holding>);
+pub struct OpenStream(Arc<ConnectionBudget>);
 
 impl OpenStream {
     /// The time in which a caller must take a part of an answer.
@@ -234,7 +234,7 @@ impl Drop for OpenStream {
     }
 }
 
-impl Holding {
+impl ConnectionBudget {
     fn give_back(&self) {
         let counted = self.counted.load(Ordering::Relaxed);
         if counted > 0 {
@@ -244,31 +244,32 @@ impl Holding {
     }
 }
 
-impl Drop for Holding {
+impl Drop for ConnectionBudget {
     fn drop(&mut self) {
         self.give_back();
     }
 }
 
-/// What is left of something: for the connection, its peer, and the server. Permits are taken in
-/// this order.
+/// Permits of one kind: of the connection, of its peer, and of the server. They are taken in this
+/// order.
 #[derive(Debug)]
-struct Pool {
+struct PermitPool {
     connection: Arc<Semaphore>,
     peer: Arc<Semaphore>,
     server: Arc<Semaphore>,
-    /// While so much is left for the connection nothing is taken of the others; 0 for never.
+    /// While the connection has at least this many permits left, no permits of the others are
+    /// taken. 0: always taken.
     free: usize,
 }
 
-impl Pool {
-    fn try_hold(&self, bytes: usize) -> Option<Hold> {
+impl PermitPool {
+    fn try_hold(&self, bytes: usize) -> Option<Permits> {
         let bytes = u32::try_from(bytes).ok()?;
         let connection = self.connection.clone().try_acquire_many_owned(bytes).ok()?;
         if self.free > 0 && self.connection.available_permits() >= self.free {
-            return Some(Hold { connection, shared: None });
+            return Some(Permits { connection, shared: None });
         }
-        Some(Hold { connection, shared: Some(self.try_shared(bytes)?) })
+        Some(Permits { connection, shared: Some(self.try_shared(bytes)?) })
     }
 
     /// Takes permits of the peer and of the server.
@@ -279,16 +280,16 @@ impl Pool {
     }
 }
 
-/// What is taken until it is dropped.
+/// Permits that are returned when dropped.
 #[derive(Debug)]
-pub(super) struct Hold {
+pub(super) struct Permits {
     connection: OwnedSemaphorePermit,
-    /// Of the peer and of the server.
+    /// The permits of the peer and of the server, if any are needed.
     shared: Option<[OwnedSemaphorePermit; 2]>,
 }
 
-impl Hold {
-    /// Gives all but so many bytes back.
+impl Permits {
+    /// Returns all permits but this number.
     pub(super) fn shrink(&mut self, bytes: usize) {
         let shared = self.shared.iter_mut().flatten();
         for permit in shared.chain([&mut self.connection]) {
@@ -301,17 +302,17 @@ fn semaphore(permits: usize) -> Arc<Semaphore> {
     Arc::new(Semaphore::new(permits))
 }
 
-/// Counts one that waits.
-struct Waiting<'a>(&'a AtomicUsize);
+/// Counts a large request while it waits.
+struct WaitingRequest<'a>(&'a AtomicUsize);
 
-impl Waiting<'_> {
-    fn new(waiting: &AtomicUsize) -> Waiting<'_> {
+impl WaitingRequest<'_> {
+    fn new(waiting: &AtomicUsize) -> WaitingRequest<'_> {
         waiting.fetch_add(1, Ordering::Relaxed);
-        Waiting(waiting)
+        WaitingRequest(waiting)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingRequest<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

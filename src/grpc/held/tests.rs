@@ -5,9 +5,10 @@ use futures_util::FutureExt;
 use super::*;
 use crate::decision::budget::Peers;
 
-fn holding(limits: CallerLimits) -> (Peers, Arc<Holding>) {
+fn holding(limits: CallerLimits) -> (Peers, Arc<ConnectionBudget>) {
     let peers = Peers::new(&limits, 10);
-    let holding = Held::new(limits).connection(peers.connect([127, 0, 0, 1].into()).unwrap());
+    let holding =
+        ServerBudget::new(limits).connection(peers.connect([127, 0, 0, 1].into()).unwrap());
     (peers, holding)
 }
 
@@ -18,7 +19,7 @@ async fn requests_wait_for_their_own_connection_and_not_for_others() {
         connection_request_bytes: 800_000,
         ..CallerLimits::DEFAULT
     };
-    let held = Held::new(limits);
+    let held = ServerBudget::new(limits);
     let peers = Peers::new(&limits, 10);
     let connect = |host| held.connection(peers.connect([192, 0, 2, host].into()).unwrap());
     let (one, other) = (connect(1), connect(2));
@@ -57,7 +58,7 @@ fn a_part_that_is_not_sent_is_known_to_its_stream_alone() {
 #[tokio::test]
 async fn a_peer_holds_at_most_half_of_what_the_server_has() {
     let limits = CallerLimits::DEFAULT;
-    let (held, peers) = (Held::new(limits), Peers::new(&limits, 100));
+    let (held, peers) = (ServerBudget::new(limits), Peers::new(&limits, 100));
     let connect = |host| held.connection(peers.connect([192, 0, 2, host].into()).unwrap());
     // As much as one peer holds through connections of this number.
     let take = async |host, connections: usize| {

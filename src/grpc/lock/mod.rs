@@ -22,37 +22,37 @@ const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// The lock service of an engine.
 #[derive(Debug)]
-pub struct Lock {
+pub struct LockHandlers {
     engine: Arc<Engine>,
 }
 
 type Answer<T> = Result<Response<T>, Status>;
 
-impl Lock {
+impl LockHandlers {
     /// Name of the service in health checks.
     pub const NAME: &'static str = "tollgate.v1.LockService";
 
     /// Creates the service.
-    pub(super) fn new(engine: Arc<Engine>) -> Lock {
-        Lock { engine }
+    pub(super) fn new(engine: Arc<Engine>) -> LockHandlers {
+        LockHandlers { engine }
     }
 
     /// Wraps the service for tonic.
-    pub(super) fn server(self: Arc<Lock>) -> LockServiceServer<Lock> {
+    pub(super) fn server(self: Arc<LockHandlers>) -> LockServiceServer<LockHandlers> {
         LockServiceServer::from_arc(self)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip)
     }
 }
 
-fast_path!(Lock, MESSAGE_BYTES_MAX, {
+fast_path!(LockHandlers, MESSAGE_BYTES_MAX, {
     "AcquireLock" => acquire_lock,
     "RenewLock" => renew_lock,
     "ReleaseLock" => release_lock,
 });
 
 #[tonic::async_trait]
-impl LockService for Lock {
+impl LockService for LockHandlers {
     async fn acquire_lock(
         &self,
         request: Request<pb::AcquireLockRequest>,

@@ -10,7 +10,7 @@ use super::super::{
 use crate::{
     engine::Answered,
     rate::{
-        Algorithm, Answer, Ban, CheckRate, Checked, Limit, LimitUse, Policy, Rule, Tier,
+        Algorithm, Answer, Ban, CheckOutcome, CheckRate, Limit, LimitUse, Policy, Rule, Tier,
         TierAction, Verdict,
     },
 };
@@ -19,14 +19,14 @@ use crate::{
 /// names.
 pub(super) fn checked(
     asked: &CheckRate,
-    checked: Answered<Checked>,
+    checked: Answered<CheckOutcome>,
 ) -> Result<pb::CheckRateResponse, Status> {
     let (cached, degraded) = (checked.is_cached(), checked.is_degraded());
     match checked.outcome {
-        Checked::Decided { answer, replayed } => {
+        CheckOutcome::Decided { answer, replayed } => {
             Ok(pb::CheckRateResponse { cached, degraded, ..decided(asked, answer, replayed) })
         }
-        Checked::TooManyNames => Err(status::too_many_names()),
+        CheckOutcome::TooManyNames => Err(status::too_many_names()),
     }
 }
 

@@ -25,9 +25,9 @@ use super::{
 use crate::{
     decision::{error::Error, names::Name, time::monotonic},
     engine::{Answered, Engine, feed::Feeds},
-    rate::{CheckRate, Checked, GetBan, MeterName, NoteBan, Policies, ResetRate},
+    rate::{CheckOutcome, CheckRate, GetBan, MeterName, NoteBan, Policies, ResetRate},
 };
-use noted::Noted;
+use noted::NotedBans;
 use watch::RateEvents;
 
 /// Maximum message size, bytes: 100 checks with inline rules.
@@ -37,27 +37,27 @@ const NOTE_TIME: Duration = Duration::from_millis(100);
 
 /// The rate service of an engine.
 #[derive(Debug)]
-pub struct Rate {
+pub struct RateHandlers {
     engine: Arc<Engine>,
     policies: Arc<Policies>,
-    noted: Noted,
+    noted: NotedBans,
     feeds: Arc<Feeds<RateEvents>>,
 }
 
 type Answer<T> = Result<Response<T>, Status>;
 
-impl Rate {
+impl RateHandlers {
     /// Name of the service in health checks.
     pub const NAME: &'static str = "tollgate.v1.RateService";
 
     /// Creates the service.
-    pub(super) fn new(engine: Arc<Engine>, policies: Arc<Policies>) -> Rate {
+    pub(super) fn new(engine: Arc<Engine>, policies: Arc<Policies>) -> RateHandlers {
         let feeds = Feeds::new(engine.clone());
-        Rate { engine, policies, noted: Noted::default(), feeds }
+        RateHandlers { engine, policies, noted: NotedBans::default(), feeds }
     }
 
     /// Wraps the service for tonic.
-    pub(super) fn server(self: Arc<Rate>) -> RateServiceServer<Rate> {
+    pub(super) fn server(self: Arc<RateHandlers>) -> RateServiceServer<RateHandlers> {
         RateServiceServer::from_arc(self)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip)
@@ -83,8 +83,8 @@ impl Rate {
 }
 
 /// Returns the ban of an answer for the ban index, if there is one to add.
-fn ban_of(check: &CheckRate, checked: &Answered<Checked>) -> Option<NoteBan> {
-    let Checked::Decided { answer, .. } = &checked.outcome else { return None };
+fn ban_of(check: &CheckRate, checked: &Answered<CheckOutcome>) -> Option<NoteBan> {
+    let CheckOutcome::Decided { answer, .. } = &checked.outcome else { return None };
     if !answer.is_allowed() {
         tracing::debug!(name = ?check.name, ?answer, "refused");
     }
@@ -93,13 +93,13 @@ fn ban_of(check: &CheckRate, checked: &Answered<Checked>) -> Option<NoteBan> {
     Some(NoteBan { name: check.name.clone(), until })
 }
 
-fast_path!(Rate, MESSAGE_BYTES_MAX, {
+fast_path!(RateHandlers, MESSAGE_BYTES_MAX, {
     "CheckRate" => check_rate,
     "CheckRates" => check_rates,
 });
 
 #[tonic::async_trait]
-impl RateService for Rate {
+impl RateService for RateHandlers {
     async fn check_rate(
         &self,
         request: Request<pb::CheckRateRequest>,

@@ -18,11 +18,11 @@ const NOTED_MAX: usize = 65_536;
 
 /// Banned keys, with the end of the added ban and the time at which it was added.
 #[derive(Debug, Default)]
-pub(super) struct Noted(Mutex<Notes>);
+pub(super) struct NotedBans(Mutex<Notes>);
 
 type Notes = HashMap<Box<[u8]>, (Timestamp, Instant)>;
 
-impl Noted {
+impl NotedBans {
     /// Whether a ban must be added to the index.
     pub(super) fn is_due(&self, note: &NoteBan) -> bool {
         let noted = self.lock();

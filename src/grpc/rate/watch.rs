@@ -8,7 +8,7 @@ use super::super::{convert::timestamp, events, fields::Fields, pb, scope::Scope,
 use crate::{
     decision::{events::After, names::Name, time::Timestamp},
     engine::feed::{Start, Topic},
-    rate::{Event, EventKind, Policies, ReadRateEvents, SHARDS},
+    rate::{Policies, RateEvent, RateEventKind, ReadRateEvents, SHARDS},
 };
 
 /// Maximum length of one number in a cursor, bytes: a varint (seven bits per byte, least
@@ -68,7 +68,7 @@ fn decode(text: &[u8]) -> Option<Box<[u64]>> {
 }
 
 impl Topic for RateEvents {
-    type Event = Event;
+    type Event = RateEvent;
     type Read = ReadRateEvents;
     type Message = pb::WatchRatesResponse;
 
@@ -78,11 +78,11 @@ impl Topic for RateEvents {
         ReadRateEvents::new(&self.0, shard, after)
     }
 
-    fn time(event: &Event) -> Timestamp {
+    fn time(event: &RateEvent) -> Timestamp {
         event.time
     }
 
-    fn told(&self, event: Option<Event>, seen: &[u64]) -> pb::WatchRatesResponse {
+    fn told(&self, event: Option<RateEvent>, seen: &[u64]) -> pb::WatchRatesResponse {
         let mut told = event.map_or_else(gap, rate_event);
         told.cursor = events::cursor(&self.0, encode(seen));
         pb::WatchRatesResponse { event: Some(told) }
@@ -93,8 +93,8 @@ fn gap() -> pb::RateEvent {
     pb::RateEvent { kind: pb::RateEventKind::Gap.into(), ..pb::RateEvent::default() }
 }
 
-fn rate_event(event: Event) -> pb::RateEvent {
-    let Event { kind, time, above, count, until, strikes, key, reason, actor } = event;
+fn rate_event(event: RateEvent) -> pb::RateEvent {
+    let RateEvent { kind, time, above, count, until, strikes, key, reason, actor } = event;
     let mut told = pb::RateEvent {
         key: key.clone(),
         event_time: Some(timestamp(time)),
@@ -103,13 +103,13 @@ fn rate_event(event: Event) -> pb::RateEvent {
         ..pb::RateEvent::default()
     };
     told.set_kind(match kind {
-        EventKind::Warned => pb::RateEventKind::Warned,
-        EventKind::Throttled => pb::RateEventKind::Throttled,
-        EventKind::Banned => pb::RateEventKind::Banned,
-        EventKind::Unbanned => pb::RateEventKind::Unbanned,
+        RateEventKind::Warned => pb::RateEventKind::Warned,
+        RateEventKind::Throttled => pb::RateEventKind::Throttled,
+        RateEventKind::Banned => pb::RateEventKind::Banned,
+        RateEventKind::Unbanned => pb::RateEventKind::Unbanned,
     });
     match kind {
-        EventKind::Banned => {
+        RateEventKind::Banned => {
             told.ban = Some(pb::Ban { key, until: Some(timestamp(until)), reason, strikes, actor });
         }
         _ => told.actor = actor,

@@ -28,7 +28,7 @@ const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// The sequence service of an engine.
 #[derive(Debug)]
-pub struct Sequence {
+pub struct SequenceHandlers {
     engine: Arc<Engine>,
     sequences: Arc<Sequences>,
     /// The number of values that this server has given out.
@@ -37,33 +37,33 @@ pub struct Sequence {
 
 type Answer<T> = Result<Response<T>, Status>;
 
-impl Sequence {
+impl SequenceHandlers {
     /// Name of the service in health checks.
     pub const NAME: &'static str = "tollgate.v1.SequenceService";
 
     /// Creates the service.
-    pub(super) fn new(engine: Arc<Engine>, sequences: Arc<Sequences>) -> Sequence {
+    pub(super) fn new(engine: Arc<Engine>, sequences: Arc<Sequences>) -> SequenceHandlers {
         let sequences = match engine.is_remote() {
             true => sequences,
             false => Arc::new(sequences.without_reserve()),
         };
-        Sequence { engine, sequences, given: AtomicU64::new(0) }
+        SequenceHandlers { engine, sequences, given: AtomicU64::new(0) }
     }
 
     /// Wraps the service for tonic.
-    pub(super) fn server(self: Arc<Sequence>) -> SequenceServiceServer<Sequence> {
+    pub(super) fn server(self: Arc<SequenceHandlers>) -> SequenceServiceServer<SequenceHandlers> {
         SequenceServiceServer::from_arc(self)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip)
     }
 }
 
-fast_path!(Sequence, MESSAGE_BYTES_MAX, {
+fast_path!(SequenceHandlers, MESSAGE_BYTES_MAX, {
     "NextSequence" => next_sequence,
 });
 
 #[tonic::async_trait]
-impl SequenceService for Sequence {
+impl SequenceService for SequenceHandlers {
     async fn next_sequence(
         &self,
         request: Request<pb::NextSequenceRequest>,

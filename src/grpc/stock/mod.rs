@@ -19,7 +19,7 @@ use super::{
 use crate::{
     decision::{Decision, error::Error, names::Name},
     engine::{Engine, Stages},
-    stock::{GetStock, Ruling, Stock as Levels},
+    stock::{GetStock, Stock as Levels, StockOutcome},
 };
 
 /// Maximum message size, bytes: more than all names together.
@@ -27,23 +27,23 @@ const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// The stock service of an engine.
 #[derive(Debug)]
-pub struct Stock {
+pub struct StockHandlers {
     engine: Arc<Engine>,
 }
 
 type Answer<T> = Result<Response<T>, Status>;
 
-impl Stock {
+impl StockHandlers {
     /// Name of the service in health checks.
     pub const NAME: &'static str = "tollgate.v1.StockService";
 
     /// Creates the service.
-    pub(super) fn new(engine: Arc<Engine>) -> Stock {
-        Stock { engine }
+    pub(super) fn new(engine: Arc<Engine>) -> StockHandlers {
+        StockHandlers { engine }
     }
 
     /// Wraps the service for tonic.
-    pub(super) fn server(self: Arc<Stock>) -> StockServiceServer<Stock> {
+    pub(super) fn server(self: Arc<StockHandlers>) -> StockServiceServer<StockHandlers> {
         StockServiceServer::from_arc(self)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip)
@@ -58,12 +58,12 @@ impl Stock {
         deadline: Instant,
     ) -> Result<(T, Levels), Status>
     where
-        D: Decision<Outcome = Ruling<T>, Stages: Stages<D>>,
+        D: Decision<Outcome = StockOutcome<T>, Stages: Stages<D>>,
     {
         match self.engine.submit(decision, deadline).await?.outcome {
-            Ruling::Decided { outcome, stock } => Ok((outcome, stock)),
-            Ruling::NotFound => Err(status::no_stock(sku)),
-            Ruling::Again => {
+            StockOutcome::Decided { outcome, stock } => Ok((outcome, stock)),
+            StockOutcome::NotFound => Err(status::no_stock(sku)),
+            StockOutcome::Again => {
                 let why = "many holds have lapsed and are being returned to the stock; retry";
                 Err(Error::Unavailable(why.to_owned()).into())
             }
@@ -71,14 +71,14 @@ impl Stock {
     }
 }
 
-fast_path!(Stock, MESSAGE_BYTES_MAX, {
+fast_path!(StockHandlers, MESSAGE_BYTES_MAX, {
     "ReserveStock" => reserve_stock,
     "ConfirmReservation" => confirm_reservation,
     "CancelReservation" => cancel_reservation,
 });
 
 #[tonic::async_trait]
-impl StockService for Stock {
+impl StockService for StockHandlers {
     async fn set_stock(
         &self,
         request: Request<pb::SetStockRequest>,

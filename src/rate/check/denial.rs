@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Answer, CheckRate, Checked, LimitUse, Verdict};
+use super::{Answer, CheckOutcome, CheckRate, LimitUse, Verdict};
 use crate::{
     decision::{
         denial::{Deniable, Effect},
@@ -42,8 +42,8 @@ impl Deniable for CheckRate {
         Some(hasher.finish())
     }
 
-    fn denial(&self, outcome: &Checked) -> Option<(RefusedKey, u64)> {
-        let Checked::Decided { answer, replayed: false } = outcome else { return None };
+    fn denial(&self, outcome: &CheckOutcome) -> Option<(RefusedKey, u64)> {
+        let CheckOutcome::Decided { answer, replayed: false } = outcome else { return None };
         let holds = match answer.verdict {
             _ if self.look() || self.has_changed(answer) => None,
             // If a limit has no room for longer than the ban lasts, the limit refuses the call
@@ -59,7 +59,7 @@ impl Deniable for CheckRate {
         (holds > 0).then_some((denial, holds.min(self.rule.denial_cache.micros())))
     }
 
-    fn deny(&self, denial: &RefusedKey, passed: u64, _: Timestamp) -> Option<Checked> {
+    fn deny(&self, denial: &RefusedKey, passed: u64, _: Timestamp) -> Option<CheckOutcome> {
         let is_same = Arc::ptr_eq(&self.rule, &denial.rule) || self.rule == denial.rule;
         if !is_same || !self.is_refused_with(denial) {
             return None;
@@ -69,15 +69,15 @@ impl Deniable for CheckRate {
         let limits = limits.map(|used| LimitUse { reset_after: left(used.reset_after), ..*used });
         let retry_after = denial.answer.retry_after.map(|wait| left(wait).max(Millis(1)));
         let answer = Answer { retry_after, limits: limits.collect(), ..denial.answer.clone() };
-        Some(Checked::Decided { answer, replayed: false })
+        Some(CheckOutcome::Decided { answer, replayed: false })
     }
 }
 
 impl CheckRate {
     /// A counted call may bring another one to a stricter tier.
-    pub(super) fn effect_of(&self, outcome: Option<&Checked>) -> Effect {
+    pub(super) fn effect_of(&self, outcome: Option<&CheckOutcome>) -> Effect {
         let has_changed = match outcome {
-            Some(Checked::Decided { answer, replayed: false }) => self.has_changed(answer),
+            Some(CheckOutcome::Decided { answer, replayed: false }) => self.has_changed(answer),
             Some(_) => false,
             None => true,
         };

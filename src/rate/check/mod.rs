@@ -9,8 +9,8 @@ pub use denial::RefusedKey;
 use evaluation::{Evaluated, Evaluation};
 
 use super::{
-    Algorithm, Answer, Ban, Event, EventKind, LimitUse, Meter, MeterName, NAMES_MAX, REPLAY, Rule,
-    Verdict, ban_record::BanRecord,
+    Algorithm, Answer, Ban, LimitUse, Meter, MeterName, NAMES_MAX, REPLAY, RateEvent,
+    RateEventKind, Rule, Verdict, ban_record::BanRecord,
 };
 use crate::decision::{
     Call, Cost, Decision, Delivery, Reply,
@@ -55,7 +55,7 @@ pub struct CheckRate {
 
 /// The outcome of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Checked {
+pub enum CheckOutcome {
     /// The call was evaluated.
     Decided {
         /// The answer.
@@ -86,14 +86,14 @@ impl CheckRate {
         reached: Option<(u32, u64)>,
         ban: Option<&BanRecord>,
         now: Timestamp,
-    ) -> Event {
+    ) -> RateEvent {
         let kind = match verdict {
-            Verdict::Allow | Verdict::Warn => EventKind::Warned,
-            Verdict::Throttle => EventKind::Throttled,
-            Verdict::Ban => EventKind::Banned,
+            Verdict::Allow | Verdict::Warn => RateEventKind::Warned,
+            Verdict::Throttle => RateEventKind::Throttled,
+            Verdict::Ban => RateEventKind::Banned,
         };
         let (above, count) = reached.map_or((None, 0), |(above, count)| (Some(above), count));
-        let event = Event { above, count, ..Event::new(kind, self.name.key(), now) };
+        let event = RateEvent { above, count, ..RateEvent::new(kind, self.name.key(), now) };
         match ban {
             Some(ban) => event.of_ban(ban),
             None => event,
@@ -139,7 +139,7 @@ impl CheckRate {
 
 impl Decision for CheckRate {
     type State = Meter;
-    type Outcome = Checked;
+    type Outcome = CheckOutcome;
     type Stages = stages::Cached;
 
     const SCRIPT: &'static Script = &script::rate::CHECK;
@@ -152,7 +152,7 @@ impl Decision for CheckRate {
         self.name.tag()
     }
 
-    fn effect(&self, checked: Option<&Checked>) -> Effect {
+    fn effect(&self, checked: Option<&CheckOutcome>) -> Effect {
         self.effect_of(checked)
     }
 
@@ -183,9 +183,9 @@ impl Decision for CheckRate {
         self.name.push_subject(call);
     }
 
-    fn parse(reply: &mut Reply) -> Result<Checked, Error> {
+    fn parse(reply: &mut Reply) -> Result<CheckOutcome, Error> {
         let verdict = match reply.number()? {
-            CHECK_TOO_MANY_NAMES => return Ok(Checked::TooManyNames),
+            CHECK_TOO_MANY_NAMES => return Ok(CheckOutcome::TooManyNames),
             status => Verdict::parse(status)?,
         };
         let (flags, retry) = (reply.number()?, reply.number()?);
@@ -198,24 +198,24 @@ impl Decision for CheckRate {
         let retry_after = (retry > 0).then_some(Millis(retry));
         let answer =
             Answer { verdict, crossed: flags & CHECK_CROSSED != 0, retry_after, ban, limits };
-        Ok(Checked::Decided { answer, replayed: flags & CHECK_REPLAYED != 0 })
+        Ok(CheckOutcome::Decided { answer, replayed: flags & CHECK_REPLAYED != 0 })
     }
 
-    fn decide(&self, meter: &mut Meter, now: Timestamp) -> Checked {
+    fn decide(&self, meter: &mut Meter, now: Timestamp) -> CheckOutcome {
         let request = self.request.as_ref().filter(|_| !self.look()).map(Name::as_bytes);
         let replay = request.and_then(|request| meter.replays.get(request, now)).cloned();
         if let Some(answer) = replay.clone().filter(Answer::is_allowed) {
-            return Checked::Decided { answer, replayed: true };
+            return CheckOutcome::Decided { answer, replayed: true };
         }
         // Bounds the memory of a key that is checked with ever new limit names.
         if meter.others(&self.rule, now) + self.rule.limits.len() > NAMES_MAX {
-            return Checked::TooManyNames;
+            return CheckOutcome::TooManyNames;
         }
         // Evaluate a stored refusal again: a reset, a lifted ban or a raised limit takes effect at
         // once.
         if let Some(answer) = replay.filter(|_| self.is_refused(meter, now)) {
-            return Checked::Decided { answer, replayed: true };
+            return CheckOutcome::Decided { answer, replayed: true };
         }
-        Checked::Decided { answer: self.answer(meter, now), replayed: false }
+        CheckOutcome::Decided { answer: self.answer(meter, now), replayed: false }
     }
 }

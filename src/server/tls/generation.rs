@@ -54,26 +54,26 @@ pub struct ClientFiles {
 /// The contents of the files.
 #[derive(Debug)]
 pub(super) struct Contents {
-    cert: File,
-    key: File,
+    cert: TlsFile,
+    key: TlsFile,
     client: Option<ClientContents>,
 }
 
 #[derive(Debug)]
 struct ClientContents {
-    ca: File,
-    crl: Option<File>,
+    ca: TlsFile,
+    crl: Option<TlsFile>,
     required: bool,
 }
 
 impl Contents {
     pub(super) fn read(files: &TlsFiles) -> Contents {
         let client = files.client.as_ref().map(|client| ClientContents {
-            ca: File::read("client_ca", &client.ca),
-            crl: client.crl.as_deref().map(|path| File::read("crl", path)),
+            ca: TlsFile::read("client_ca", &client.ca),
+            crl: client.crl.as_deref().map(|path| TlsFile::read("crl", path)),
             required: client.required,
         });
-        let (cert, key) = (File::read("cert", &files.cert), File::read("key", &files.key));
+        let (cert, key) = (TlsFile::read("cert", &files.cert), TlsFile::read("key", &files.key));
         Contents { cert, key, client }
     }
 
@@ -146,15 +146,15 @@ impl ClientContents {
 
 /// A file: its key in `[tls]`, its path, and its bytes or the error of reading them.
 #[derive(Debug)]
-struct File {
+struct TlsFile {
     key: &'static str,
     path: PathBuf,
     bytes: io::Result<Vec<u8>>,
 }
 
-impl File {
-    fn read(key: &'static str, path: &Path) -> File {
-        File { key, path: path.to_owned(), bytes: fs::read(path) }
+impl TlsFile {
+    fn read(key: &'static str, path: &Path) -> TlsFile {
+        TlsFile { key, path: path.to_owned(), bytes: fs::read(path) }
     }
 
     fn bytes(&self) -> Result<&[u8], String> {

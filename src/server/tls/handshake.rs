@@ -10,7 +10,7 @@ use webpki::EndEntityCert;
 
 use super::Current;
 use crate::{
-    decision::budget::{self, Limit},
+    decision::budget::{self, ReachedLimit},
     grpc::CertificateNames,
     server::{
         http1::{self, Opening},
@@ -26,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 static FAILED: Rare = Rare::new();
 
 /// A connection after its handshake.
-pub(in crate::server) struct Accepted {
+pub(in crate::server) struct TlsConnection {
     pub(in crate::server) stream: Stream,
     /// The names in the verified certificate of the client, if it has presented one.
     pub(in crate::server) names: Option<Arc<CertificateNames>>,
@@ -34,15 +34,15 @@ pub(in crate::server) struct Accepted {
 
 impl Current {
     /// Performs the handshake. `None` if it failed; the peer got an answer then, if possible.
-    pub(in crate::server) async fn accept(&self, socket: TcpStream) -> Option<Accepted> {
+    pub(in crate::server) async fn accept(&self, socket: TcpStream) -> Option<TlsConnection> {
         let accepted = timeout(TIMEOUT, self.handshake(socket)).await;
         accepted.unwrap_or_else(|_| {
-            budget::note(Limit::HandshakeTime);
+            budget::note(ReachedLimit::HandshakeTime);
             None
         })
     }
 
-    async fn handshake(&self, socket: TcpStream) -> Option<Accepted> {
+    async fn handshake(&self, socket: TcpStream) -> Option<TlsConnection> {
         let mut plain = Stream::Plain(socket);
         match http1::opening(&mut plain).await.ok()? {
             Opening::Tls => {}
@@ -57,7 +57,7 @@ impl Current {
         match acceptor.accept(socket).into_fallible().await {
             Ok(stream) => {
                 let names = names(&stream);
-                Some(Accepted { stream: Stream::Tls(Box::new(stream)), names })
+                Some(TlsConnection { stream: Stream::Tls(Box::new(stream)), names })
             }
             Err((error, socket)) => {
                 let mut plain = Stream::Plain(socket);

@@ -17,7 +17,7 @@ use tokio::{
 
 use generation::Contents;
 pub use generation::{ClientFiles, TlsFiles};
-pub(super) use handshake::Accepted;
+pub(super) use handshake::TlsConnection;
 
 /// Time between two checks for changed files.
 const CHECK_EVERY: Duration = Duration::from_secs(5);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    QUANTITY_MAX, RECLAIM_MAX, Restocked, Ruling, Stock,
+    QUANTITY_MAX, RECLAIM_MAX, Restocked, Stock, StockOutcome,
     order::{Order, Reservation, ReservationState, hold_member},
 };
 use crate::decision::{
@@ -53,7 +53,7 @@ impl Hold {
 
 /// The state of a sku after expired holds were reclaimed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Standing {
+pub(super) struct Reclaimed {
     /// The stock.
     pub(super) stock: Stock,
     /// Whether more holds have expired than one decision reclaims.
@@ -67,12 +67,12 @@ impl Sku {
     }
 
     /// Reclaims up to [`RECLAIM_MAX`] expired holds. `None` if the stock was never set.
-    pub(super) fn reclaim(&mut self, now: Timestamp) -> Option<Standing> {
+    pub(super) fn reclaim(&mut self, now: Timestamp) -> Option<Reclaimed> {
         self.reclaim_some(now, RECLAIM_MAX)
     }
 
     /// Reclaims up to `most` expired holds.
-    fn reclaim_some(&mut self, now: Timestamp, most: usize) -> Option<Standing> {
+    fn reclaim_some(&mut self, now: Timestamp, most: usize) -> Option<Reclaimed> {
         let mut stock = self.stock?;
         for _ in 0..most {
             let Some(first) = self.holds.first_entry().filter(|first| first.key().0 <= now) else {
@@ -85,7 +85,7 @@ impl Sku {
         }
         self.stock = Some(stock);
         let lapsed_remain = self.next_end().is_some_and(|end| end <= now);
-        Some(Standing { stock, lapsed_remain })
+        Some(Reclaimed { stock, lapsed_remain })
     }
 
     /// When the next hold expires.
@@ -94,10 +94,10 @@ impl Sku {
     }
 
     /// Sets the quantity on hand, for SetStock and AddStock.
-    pub(super) fn restock(&mut self, standing: Standing, on_hand: i64) -> Ruling<Restocked> {
-        let Standing { mut stock, lapsed_remain } = standing;
+    pub(super) fn restock(&mut self, standing: Reclaimed, on_hand: i64) -> StockOutcome<Restocked> {
+        let Reclaimed { mut stock, lapsed_remain } = standing;
         if lapsed_remain {
-            return Ruling::Again;
+            return StockOutcome::Again;
         }
         let on_hand = u64::try_from(on_hand).ok().filter(|on_hand| *on_hand >= stock.reserved);
         let outcome = match on_hand {
@@ -109,7 +109,7 @@ impl Sku {
                 Restocked::Changed { replayed: false }
             }
         };
-        Ruling::Decided { outcome, stock }
+        StockOutcome::Decided { outcome, stock }
     }
 
     /// Whether this quantity is available, before expired holds are reclaimed.

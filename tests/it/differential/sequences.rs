@@ -9,8 +9,8 @@ use rand_chacha::ChaCha8Rng;
 use tollgate::{
     decision::{acknowledgement::Acknowledgement, export::Source, names::Name, time::Millis},
     sequence::{
-        Allocation, Counter, DATED_STEP_MAX, GetSequence, Layout, NextSequence, Reservation,
-        Reserve, ReserveSequence, Sequence,
+        Allocation, Counter, DATED_STEP_MAX, GetSequence, Layout, NextSequence, Reserve,
+        ReserveSequence, ReservedBlock, Sequence,
     },
 };
 
@@ -232,7 +232,7 @@ impl History {
         let most = sequence.value_max();
         let upto = last.saturating_add(random.random_range(0..20)).min(most);
         let known =
-            random.random_bool(0.3).then(|| Reservation { upto, epoch: self.epoch.clone() });
+            random.random_bool(0.3).then(|| ReservedBlock { upto, epoch: self.epoch.clone() });
         // The epoch is known only after a reservation.
         let confirmed = known.filter(|known| !known.epoch.is_empty());
         // Sometimes the server has no entry for the sequence in its configuration.

@@ -19,7 +19,7 @@ use tollgate::{
     },
     stock::{
         AddStock, Buyer, CancelReservation, ConfirmReservation, GetStock, QUANTITY_MAX,
-        RESERVE_MAX, ReserveOutcome, ReserveStock, Ruling, SetStock, Sku,
+        RESERVE_MAX, ReserveOutcome, ReserveStock, SetStock, Sku, StockOutcome,
     },
 };
 
@@ -121,7 +121,7 @@ impl History {
             0..40 => {
                 let reserve = self.reserve(sku, order);
                 let ruling = self.agree(&reserve, context).await;
-                if let Ruling::Decided {
+                if let StockOutcome::Decided {
                     outcome: ReserveOutcome::Reserved { reservation, .. },
                     ..
                 } = ruling
@@ -196,7 +196,7 @@ impl History {
         self.twins.time.advance(6_000_000).await;
         // The first decision meets more ended holds than one step takes back.
         let first = self.agree(&GetStock { sku: sku.clone() }, context).await;
-        assert_eq!(first, Ruling::Again, "{context}");
+        assert_eq!(first, StockOutcome::Again, "{context}");
         for _ in 0..6 {
             let order = names.choose(&mut self.random).unwrap().clone();
             match self.random.random_range(0..5) {
@@ -238,12 +238,12 @@ impl History {
 
     async fn agree<D, T>(&mut self, decision: &D, context: &str) -> D::Outcome
     where
-        D: Decision<State = Sku, Outcome = Ruling<T>>,
+        D: Decision<State = Sku, Outcome = StockOutcome<T>>,
         T: std::fmt::Debug,
     {
         let ruling = self.twins.agree(&mut self.skus, decision, context).await;
         let named = match &ruling {
-            Ruling::Decided { outcome, stock } => {
+            StockOutcome::Decided { outcome, stock } => {
                 assert!(stock.reserved <= stock.on_hand, "{context}: {stock:?}");
                 assert!(stock.on_hand + stock.sold <= QUANTITY_MAX, "{context}: {stock:?}");
                 format!("{outcome:?}")
@@ -260,7 +260,8 @@ impl History {
     async fn compare_state(&mut self, context: &str) {
         for name in SKUS {
             let sku = parse(name.to_owned());
-            while self.agree(&GetStock { sku: sku.clone() }, context).await == Ruling::Again {}
+            while self.agree(&GetStock { sku: sku.clone() }, context).await == StockOutcome::Again {
+            }
             for buyer in BUYERS {
                 // This reservation is always refused, and its outcome has the buyer's quantity.
                 let buyer = Some(Buyer { name: parse(buyer.to_owned()), limit: Some(1) });
@@ -270,9 +271,9 @@ impl History {
                 let ruling = self.agree(&probe, context).await;
                 let refused = matches!(
                     ruling,
-                    Ruling::Decided { outcome: ReserveOutcome::BuyerLimit { .. }, .. }
+                    StockOutcome::Decided { outcome: ReserveOutcome::BuyerLimit { .. }, .. }
                 );
-                assert!(refused || ruling == Ruling::NotFound, "{context}: {ruling:?}");
+                assert!(refused || ruling == StockOutcome::NotFound, "{context}: {ruling:?}");
             }
             let key = |part: &str| format!("{{}}:{{stock:{}}}:{part}", name.replace('}', "%7D"));
             let reserved = self.redis(&["HGET", &key("stock"), "reserved"]).await;

@@ -12,7 +12,7 @@ use tollgate::{
         time::{Millis, monotonic},
     },
     engine::Engine,
-    rate::{Algorithm, Answer, CheckRate, Checked, LimitSpec, MeterName, Rule, RuleSpec},
+    rate::{Algorithm, Answer, CheckOutcome, CheckRate, LimitSpec, MeterName, Rule, RuleSpec},
 };
 
 use crate::support::world::{Time, embedded_engine, redis_engine, up};
@@ -72,8 +72,8 @@ impl Run {
         let check = CheckRate { name, rule, cost, request: None };
         let deadline = monotonic() + Duration::from_secs(30);
         match self.engine.store(&check, deadline).await.unwrap() {
-            Checked::Decided { answer, .. } => answer,
-            Checked::TooManyNames => panic!("one name"),
+            CheckOutcome::Decided { answer, .. } => answer,
+            CheckOutcome::TooManyNames => panic!("one name"),
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate::{
     decision::{acknowledgement::Acknowledgement, names::Name},
-    sequence::{Allocation, NextSequence, Reservation, Reserve, ReserveSequence, Sequence},
+    sequence::{Allocation, NextSequence, Reserve, ReserveSequence, ReservedBlock, Sequence},
 };
 use tonic::Code;
 
@@ -277,7 +277,7 @@ async fn an_acknowledgement_of_another_epoch_is_invalid() {
         acknowledgement: Acknowledgement::NONE,
     };
     let ours = twins.both(&mut states, &reserve).await.1.unwrap();
-    let foreign = Reservation { upto: 10, epoch: b"another".to_vec() };
+    let foreign = ReservedBlock { upto: 10, epoch: b"another".to_vec() };
     for (confirmed, given) in [(None, false), (Some(foreign), false), (Some(ours), true)] {
         let next = NextSequence {
             sequence: sequence.clone(),

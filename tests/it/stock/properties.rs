@@ -11,7 +11,7 @@ use tollgate::{
     },
     stock::{
         AddStock, Buyer, CancelOutcome, CancelReservation, ConfirmOutcome, ConfirmReservation,
-        GetStock, ReserveOutcome, ReserveStock, Restocked, Ruling, SetStock, Sku, Stock,
+        GetStock, ReserveOutcome, ReserveStock, Restocked, SetStock, Sku, Stock, StockOutcome,
     },
 };
 
@@ -164,11 +164,11 @@ fn step() -> impl Strategy<Value = Step> {
 /// The outcome of a decision. With a few holds it is never `Again`.
 fn decided<D, T>(decision: &D, sku: &mut Sku, now: u64) -> (T, Stock)
 where
-    D: Decision<State = Sku, Outcome = Ruling<T>>,
+    D: Decision<State = Sku, Outcome = StockOutcome<T>>,
     T: std::fmt::Debug,
 {
     match decision.decide(sku, Timestamp(START + now * 100_000)) {
-        Ruling::Decided { outcome, stock } => (outcome, stock),
+        StockOutcome::Decided { outcome, stock } => (outcome, stock),
         other => panic!("{decision:?}: {other:?}"),
     }
 }

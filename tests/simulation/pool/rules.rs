@@ -5,7 +5,7 @@ use tollgate::admission::{
     EvictVerdict, Lease, LeasePage, RenewVerdict,
 };
 
-use super::{Answer, Ask, Known, Pool, Queued, RETENTION, Standing, State, Task};
+use super::{Answer, Ask, Known, Pool, QueueState, Queued, RETENTION, State, Task};
 use crate::capability::{Checked, holds, text};
 
 impl Pool {
@@ -169,12 +169,12 @@ impl Pool {
         let has_ended = known.state == State::Leased && !known.holds_slot(now);
         let Some(known) = self.tasks.get_mut(&task) else { return CompleteVerdict::Unknown };
         if has_ended && known.is_over() {
-            known.leave(Standing::Dead, now);
+            known.leave(QueueState::Dead, now);
         }
         if known.queued.is_some() && !is_done {
             known.state = State::Failed;
             if known.is_over() {
-                known.leave(Standing::Dead, now);
+                known.leave(QueueState::Dead, now);
             }
         } else {
             (known.state, known.queued, known.forget) = (State::Completed, None, now + RETENTION);
@@ -231,7 +231,7 @@ impl Pool {
         }
         known.state = State::Evicted;
         if known.is_over() {
-            known.leave(Standing::Dead, now);
+            known.leave(QueueState::Dead, now);
         } else if known.queued.is_none() {
             known.forget = now + RETENTION;
         }
@@ -243,7 +243,7 @@ impl Pool {
             return EnqueueStatus::Duplicate;
         }
         self.places += 1;
-        let (standing, place) = (Standing::Queued, self.places);
+        let (standing, place) = (QueueState::Queued, self.places);
         let known = Known {
             state: State::New,
             token: 0,
@@ -271,9 +271,9 @@ impl Pool {
         };
         let holds_slot = known.holds_slot(now);
         let verdict = if holds_slot { CancelVerdict::Running } else { CancelVerdict::Cancelled };
-        if standing != Standing::Cancelled {
-            known.leave(Standing::Cancelled, now);
+        if standing != QueueState::Cancelled {
+            known.leave(QueueState::Cancelled, now);
         }
-        answer(verdict, standing == Standing::Cancelled)
+        answer(verdict, standing == QueueState::Cancelled)
     }
 }

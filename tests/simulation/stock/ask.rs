@@ -7,7 +7,7 @@ use tollgate::{
     engine::Engine,
     stock::{
         AddStock, Buyer, CancelOutcome, CancelReservation, ConfirmOutcome, ConfirmReservation,
-        GetStock, ReserveOutcome, ReserveStock, Restocked, Ruling, SetStock,
+        GetStock, ReserveOutcome, ReserveStock, Restocked, SetStock, StockOutcome,
     },
 };
 
@@ -25,11 +25,11 @@ pub enum Ask {
 
 #[derive(Debug, Clone)]
 pub enum Answer {
-    Stocked(Ruling<Restocked>),
-    Reserved(Ruling<ReserveOutcome>),
-    Confirmed(Ruling<ConfirmOutcome>),
-    Cancelled(Ruling<CancelOutcome>),
-    View(Ruling<()>),
+    Stocked(StockOutcome<Restocked>),
+    Reserved(StockOutcome<ReserveOutcome>),
+    Confirmed(StockOutcome<ConfirmOutcome>),
+    Cancelled(StockOutcome<CancelOutcome>),
+    View(StockOutcome<()>),
 }
 
 pub async fn run(

@@ -12,7 +12,7 @@ use tollgate::{
     decision::{error::Error, time::Clock},
     engine::{
         Engine,
-        embedded::{Durability, Embedded, Writer},
+        embedded::{Durability, Embedded, JournalWriter},
     },
 };
 
@@ -24,7 +24,7 @@ const SALT: u64 = 7;
 /// A server process.
 pub struct Life {
     pub engine: Arc<Engine>,
-    pub writer: Writer,
+    pub writer: JournalWriter,
     /// The time of its clock, in µs.
     pub source: Arc<AtomicU64>,
     pub written_at: u64,

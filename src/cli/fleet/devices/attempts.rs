@@ -18,19 +18,19 @@ pub(super) struct Attempts {
     devices: usize,
     max_attempts: u32,
     payload: usize,
-    state: Mutex<State>,
+    state: Mutex<AttemptsState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    tasks: Vec<Entry>,
+struct AttemptsState {
+    tasks: Vec<TaskAttempts>,
     totals: Totals,
     faults: Faults,
 }
 
 /// The record of a task.
 #[derive(Debug, Clone, Copy, Default)]
-struct Entry {
+struct TaskAttempts {
     /// Token of the last attempt.
     token: u64,
     /// Number of attempts.
@@ -69,12 +69,12 @@ pub(super) struct Faults {
 impl Attempts {
     /// Creates an empty record of all tasks.
     pub(super) fn new(options: &FleetOptions) -> Attempts {
-        let tasks = vec![Entry::default(); options.queue.tasks as usize];
+        let tasks = vec![TaskAttempts::default(); options.queue.tasks as usize];
         Attempts {
             devices: options.device.devices as usize,
             max_attempts: options.queue.max_attempts,
             payload: options.queue.payload as usize,
-            state: Mutex::new(State { tasks, ..State::default() }),
+            state: Mutex::new(AttemptsState { tasks, ..AttemptsState::default() }),
         }
     }
 
@@ -127,7 +127,7 @@ impl Attempts {
         } else {
             let more = u64::from(attempt - entry.attempt);
             let is_fresh = !permit.replayed;
-            *entry = Entry { token, attempt, is_fresh, ..Entry::default() };
+            *entry = TaskAttempts { token, attempt, is_fresh, ..TaskAttempts::default() };
             state.totals.dispatched += more;
             state.totals.missed += more - 1;
         }
@@ -176,10 +176,10 @@ impl Attempts {
     }
 
     /// Counts the remaining attempts of a task as missed.
-    fn miss(&self, state: &mut State, number: usize) {
+    fn miss(&self, state: &mut AttemptsState, number: usize) {
         let entry = &mut state.tasks[number];
         let more = u64::from(self.max_attempts - entry.attempt);
-        *entry = Entry { attempt: self.max_attempts, ..*entry };
+        *entry = TaskAttempts { attempt: self.max_attempts, ..*entry };
         state.totals.dispatched += more;
         state.totals.missed += more;
     }
@@ -196,7 +196,7 @@ impl Attempts {
     /// Returns the numbers of the tasks that have used all attempts and are not completed.
     pub(super) fn dead(&self) -> BTreeSet<usize> {
         let state = self.state.lock();
-        let is_dead = |entry: &Entry| !entry.is_done && self.is_over(entry);
+        let is_dead = |entry: &TaskAttempts| !entry.is_done && self.is_over(entry);
         let tasks = state.tasks.iter().enumerate();
         tasks.filter(|(_, entry)| is_dead(entry)).map(|(number, _)| number).collect()
     }
@@ -206,7 +206,7 @@ impl Attempts {
         self.state.lock().tasks.iter().filter(|entry| !self.is_over(entry)).count() as u64
     }
 
-    fn is_over(&self, entry: &Entry) -> bool {
+    fn is_over(&self, entry: &TaskAttempts) -> bool {
         entry.is_done || entry.attempt >= self.max_attempts
     }
 }

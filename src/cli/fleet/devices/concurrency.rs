@@ -21,19 +21,19 @@ const DRIFT: u32 = 1000;
 /// its end.
 /// The clock is read and the count taken under one lock, so a late timer cannot falsify it.
 #[derive(Debug, Default)]
-pub(super) struct Concurrency(Mutex<State>);
+pub(super) struct Concurrency(Mutex<RunningLeases>);
 
 #[derive(Debug, Default)]
-struct State {
+struct RunningLeases {
     /// The earliest end first.
-    running: BTreeSet<Hold>,
+    running: BTreeSet<CountedLease>,
     entered: u64,
     most: usize,
 }
 
 /// A counted lease: its end, and a unique number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Hold(Instant, u64);
+pub(super) struct CountedLease(Instant, u64);
 
 /// Returns when to stop counting a lease. It was granted after `sent`, the instant before the
 /// granted call was sent, so it still runs at the returned instant.
@@ -43,14 +43,14 @@ pub(super) fn certain_end(sent: Instant, length: Duration) -> Instant {
 
 impl Concurrency {
     /// Starts counting a lease.
-    pub(super) fn enter(&self, end: Instant) -> Hold {
+    pub(super) fn enter(&self, end: Instant) -> CountedLease {
         let mut state = self.0.lock();
         // Read under the lock: an earlier reading would count ended leases.
         state.enter(monotonic(), end)
     }
 
     /// Stops counting a lease; does nothing if it has ended.
-    pub(super) fn leave(&self, hold: Hold) {
+    pub(super) fn leave(&self, hold: CountedLease) {
         self.0.lock().running.remove(&hold);
     }
 
@@ -67,11 +67,11 @@ impl Concurrency {
     }
 }
 
-impl State {
-    fn enter(&mut self, now: Instant, end: Instant) -> Hold {
+impl RunningLeases {
+    fn enter(&mut self, now: Instant, end: Instant) -> CountedLease {
         self.reclaim(now);
         self.entered += 1;
-        let hold = Hold(end, self.entered);
+        let hold = CountedLease(end, self.entered);
         // The lease has ended if the answer took longer than the lease.
         if end > now {
             self.running.insert(hold);
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_lease_counts_until_its_end_without_a_timer() {
-        let (mut state, start) = (State::default(), monotonic());
+        let (mut state, start) = (RunningLeases::default(), monotonic());
         state.enter(start, start + SECOND);
         // Granted at the instant at which the first one ended, so never two at once.
         state.enter(start + SECOND, start + 2 * SECOND);
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_outlasted_its_lease_does_not_count() {
-        let (mut state, start) = (State::default(), monotonic());
+        let (mut state, start) = (RunningLeases::default(), monotonic());
         let hold = state.enter(start + SECOND, start + SECOND);
         assert_eq!((state.running.contains(&hold), state.most), (false, 0));
     }

@@ -10,8 +10,8 @@ use tollgate_client::{Admission, Outcome, Permit, Pool};
 
 use super::{
     Devices,
-    concurrency::{Hold, certain_end},
-    plan::{Manner, TaskPlan},
+    concurrency::{CountedLease, certain_end},
+    plan::{DeviceManner, TaskPlan},
 };
 use crate::{
     cli::fleet::{
@@ -30,7 +30,7 @@ const LATE_BY: Duration = Duration::from_millis(50);
 pub(super) struct Device {
     pub(super) pool: Pool,
     pub(super) name: String,
-    pub(super) kind: Kind<Manner>,
+    pub(super) kind: Kind<DeviceManner>,
     /// Decides the durations of its tasks.
     pub(super) plans: Random,
     pub(super) reports: Periodic,
@@ -40,7 +40,7 @@ pub(super) struct Device {
     pub(super) fleet: Arc<Devices>,
     /// The task that it held when it crashed or its lease ended. It runs the next task without a
     /// crash or a delay.
-    pub(super) held: Option<Held>,
+    pub(super) held: Option<RunningTask>,
     /// The instant before the first request without an answer. It may have been granted; a later
     /// one is then answered as a repeat.
     pub(super) lost_since: Option<Instant>,
@@ -50,18 +50,18 @@ pub(super) struct Device {
 
 /// A task that the device holds.
 #[derive(Debug, Clone)]
-pub(super) struct Held {
+pub(super) struct RunningTask {
     task: String,
     plan: TaskPlan,
     token: u64,
-    hold: Hold,
+    hold: CountedLease,
     /// Instant at which the lease has certainly ended on the server.
     ended_by: Instant,
     /// Whether the lease is counted as ended without a result.
     is_expired: bool,
 }
 
-impl Held {
+impl RunningTask {
     /// Counts a lease that ended without a result, once.
     fn expire(&mut self, fleet: &Devices) {
         if !self.is_expired {
@@ -184,7 +184,9 @@ impl Device {
                 let held = self.take(task, plan, &permit, sent);
                 match (stale, self.kind.manner) {
                     // The result of an attempt that was followed by a newer one.
-                    (Some(stale), Manner::Late) => self.report(stale, Outcome::Succeeded).await,
+                    (Some(stale), DeviceManner::Late) => {
+                        self.report(stale, Outcome::Succeeded).await
+                    }
                     (Some(mut stale), _) => stale.expire(&self.fleet),
                     (None, _) => {}
                 }
@@ -193,24 +195,24 @@ impl Device {
         };
         self.lost_since = None;
         match self.kind.manner {
-            Manner::Silent => {
+            DeviceManner::Silent => {
                 // If the fleet stops first, nothing is left to do.
                 if self.world.stop.pause(held.ended_by).await {
                     held.expire(&self.fleet);
                 }
             }
-            Manner::Late if !is_again => {
+            DeviceManner::Late if !is_again => {
                 sleep_until((held.ended_by + LATE_BY).into()).await;
                 match self.fleet.queue.is_some() && self.random.fraction() < 0.5 {
                     true => self.held = Some(held),
                     false => self.report(held, Outcome::Succeeded).await,
                 }
             }
-            Manner::Crashing if !is_again => {
+            DeviceManner::Crashing if !is_again => {
                 self.held = Some(held);
                 return Some(monotonic() + plan.restart_after);
             }
-            Manner::Regular | Manner::Late | Manner::Crashing => {
+            DeviceManner::Regular | DeviceManner::Late | DeviceManner::Crashing => {
                 sleep_until((monotonic() + plan.duration).into()).await;
                 let options = &self.world.options;
                 let fails = options.queued && self.random.fraction() < options.queue.fail;
@@ -220,18 +222,18 @@ impl Device {
         None
     }
 
-    fn take(&self, task: String, plan: TaskPlan, permit: &Permit, sent: Instant) -> Held {
+    fn take(&self, task: String, plan: TaskPlan, permit: &Permit, sent: Instant) -> RunningTask {
         let lost_since = self.lost_since.filter(|_| permit.replayed);
         self.fleet.admitted.add();
         let end = certain_end(lost_since.unwrap_or(sent), permit.lease);
         let hold = self.fleet.concurrency.enter(end);
         let (token, ended_by) = (permit.fencing_token, monotonic() + permit.lease);
-        Held { task, plan, token, hold, ended_by, is_expired: false }
+        RunningTask { task, plan, token, hold, ended_by, is_expired: false }
     }
 
     /// Reports a result, again at each report until the server answers. While the fleet stops, it
     /// gives up when the lease ends.
-    async fn report(&mut self, mut held: Held, outcome: Outcome) {
+    async fn report(&mut self, mut held: RunningTask, outcome: Outcome) {
         self.fleet.concurrency.leave(held.hold);
         loop {
             let (fleet, calls) = (&self.fleet, &self.world.calls);

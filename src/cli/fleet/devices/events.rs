@@ -7,7 +7,7 @@ use tollgate_client::{PoolEvent, PoolEventKind, Watch, Watched};
 
 /// The state that is needed to check the next event.
 #[derive(Debug, Default)]
-struct State {
+struct EventState {
     /// Prefix of the device names of the run.
     prefix: String,
     /// Tokens of running admissions.
@@ -16,12 +16,12 @@ struct State {
     lapsed: HashSet<u64>,
     /// The first granted token. Admissions with older tokens are unknown.
     first: Option<u64>,
-    seen: Seen,
+    seen: EventTotals,
 }
 
 /// Sums over the events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct EventTotals {
     pub(super) events: u64,
     /// Tasks of the run that were queued, dispatched and dead.
     pub(super) queued: u64,
@@ -39,12 +39,12 @@ pub(super) struct Seen {
 
 /// Reads the events of a pool, and checks them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Events(Arc<Mutex<State>>);
+pub(super) struct Events(Arc<Mutex<EventState>>);
 
 impl Events {
     /// Counts the tasks of devices whose names have this prefix.
     pub(super) fn new(prefix: String) -> Events {
-        Events(Arc::new(Mutex::new(State { prefix, ..State::default() })))
+        Events(Arc::new(Mutex::new(EventState { prefix, ..EventState::default() })))
     }
 
     /// Reads the stream until it fails permanently.
@@ -75,13 +75,13 @@ impl Events {
     }
 
     /// Returns the sums so far.
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn seen(&self) -> EventTotals {
         let state = self.0.lock();
-        Seen { running: state.running.len(), ..state.seen.clone() }
+        EventTotals { running: state.running.len(), ..state.seen.clone() }
     }
 }
 
-impl State {
+impl EventState {
     fn see(&mut self, event: &PoolEvent) {
         use PoolEventKind::*;
 
@@ -129,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    fn seen(events: &[(PoolEventKind, u64)]) -> Seen {
+    fn seen(events: &[(PoolEventKind, u64)]) -> EventTotals {
         let watched = Events::new("run/".to_owned());
         for (kind, fencing_token) in events {
             let (kind, fencing_token) = ((*kind).into(), *fencing_token);
@@ -153,15 +153,21 @@ mod tests {
             (Admitted, 7),
             (Dead, 7),
         ]);
-        let expected =
-            Seen { events: 8, queued: 1, dispatched: 3, dead: 1, running: 2, ..Seen::default() };
+        let expected = EventTotals {
+            events: 8,
+            queued: 1,
+            dispatched: 3,
+            dead: 1,
+            running: 2,
+            ..EventTotals::default()
+        };
         assert_eq!(good, expected);
         assert_eq!(seen(&[(Admitted, 5), (Admitted, 6), (Admitted, 7)]).over_cap, 1);
         let twice = [(Admitted, 5), (Expired, 5), (Late, 5), (Late, 5), (Completed, 5)];
         assert_eq!(seen(&twice).ended_twice, 2);
         // They may have ended in the gap.
         let gap = [(Admitted, 5), (Admitted, 6), (Gap, 0), (Admitted, 9), (Completed, 6)];
-        let Seen { lack, over_cap, ended_twice, .. } = seen(&gap);
+        let EventTotals { lack, over_cap, ended_twice, .. } = seen(&gap);
         assert_eq!((lack.as_deref(), over_cap, ended_twice), (Some("a gap"), 0, 0));
     }
 }

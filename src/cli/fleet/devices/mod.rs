@@ -16,9 +16,9 @@ use std::{sync::Arc, time::Duration};
 use tokio::{sync::Semaphore, task::JoinSet};
 use tollgate_client::{Admission, Error, Pool, Usage};
 
-use self::{concurrency::Concurrency, device::Device, plan::Manner, queue::Queue};
+use self::{concurrency::Concurrency, device::Device, plan::DeviceManner, queue::TaskQueue};
 use super::{
-    counters::{Counter, Counts, Times},
+    counters::{AtomicCounter, NamedCounts, Times},
     options::FleetOptions,
     progress::Level,
     random::Kind,
@@ -38,27 +38,27 @@ const FAILURES: u64 = 1 << 40;
 /// counts twice.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
-    kinds: Vec<Kind<Manner>>,
-    queue: Option<Queue>,
+    kinds: Vec<Kind<DeviceManner>>,
+    queue: Option<TaskQueue>,
     /// Devices in flight.
     concurrency: Concurrency,
     /// The highest capacity of the pool.
-    capacity: Counter,
+    capacity: AtomicCounter,
     /// Leases of devices.
-    admitted: Counter,
+    admitted: AtomicCounter,
     /// Leases with an answered report.
-    reported: Counter,
+    reported: AtomicCounter,
     /// Leases that ended without a result.
-    expired: Counter,
+    expired: AtomicCounter,
     /// Tasks that waited for a slot when the fleet stopped. `waits` does not contain them, so its
     /// values are too low then.
-    unserved: Counter,
+    unserved: AtomicCounter,
     /// Time from the first request to the admission of each task.
     waits: Times,
     /// Requests without an answer. Each may have got a lease.
-    lost: Counter,
-    admissions: Counts,
-    verdicts: Counts,
+    lost: AtomicCounter,
+    admissions: NamedCounts,
+    verdicts: NamedCounts,
 }
 
 impl Devices {
@@ -95,16 +95,17 @@ impl Simulation for Devices {
             false => pool.usage().await?,
         };
         let queue = match world.options.queued {
-            true => Some(Queue::open(world, &pool).await),
+            true => Some(TaskQueue::open(world, &pool).await),
             false => None,
         };
         let shares = [
-            (Manner::Silent, options.silent),
-            (Manner::Late, options.late),
-            (Manner::Crashing, options.crashes),
+            (DeviceManner::Silent, options.silent),
+            (DeviceManner::Late, options.late),
+            (DeviceManner::Crashing, options.crashes),
         ];
         let mut random = world.random(0);
-        let kinds = random.kinds(options.devices, &shares, Manner::Regular, options.duplicates);
+        let kinds =
+            random.kinds(options.devices, &shares, DeviceManner::Regular, options.duplicates);
         let devices = Devices { kinds, queue, ..Devices::default() };
         devices.capacity.raise(usage.capacity.into());
         Ok(devices)
@@ -161,10 +162,10 @@ impl Simulation for Devices {
 
     fn count(&self, _: &World, report: &mut Report) {
         let manners = [
-            ("regular", Manner::Regular),
-            ("silent", Manner::Silent),
-            ("late", Manner::Late),
-            ("crashing", Manner::Crashing),
+            ("regular", DeviceManner::Regular),
+            ("silent", DeviceManner::Silent),
+            ("late", DeviceManner::Late),
+            ("crashing", DeviceManner::Crashing),
         ];
         report.kinds("Devices", &self.kinds, &manners, "sending twice");
         match &self.queue {

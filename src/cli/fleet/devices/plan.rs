@@ -6,7 +6,7 @@ use crate::cli::fleet::{options::DeviceOptions, random::Random};
 
 /// Behaviour of a device with its tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(super) enum DeviceManner {
     /// Runs its tasks and reports.
     Regular,
     /// Takes a task and never reports.

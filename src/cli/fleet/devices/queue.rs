@@ -15,12 +15,12 @@ use tollgate_client::{EnqueueStatus, Error, Pool, QueuedTask, TaskState, Watch};
 
 use super::{
     attempts::Attempts,
-    events::{Events, Seen},
+    events::{EventTotals, Events},
 };
 use crate::{
     admission::ENQUEUE_MAX,
     cli::fleet::{
-        counters::Counter, options::FleetOptions, progress::Level, report::Report, run::World,
+        counters::AtomicCounter, options::FleetOptions, progress::Level, report::Report, run::World,
     },
     decision::{text::grouped, time::monotonic},
 };
@@ -42,24 +42,24 @@ const EVENTS_LATE: Duration = Duration::from_secs(10);
 
 /// The queued tasks of a run.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct TaskQueue {
     pub(super) attempts: Attempts,
     events: Events,
     /// Prefix of the device names of the run.
     prefix: String,
     tasks: usize,
     devices: usize,
-    queued: Counter,
+    queued: AtomicCounter,
     /// Tasks that the pool refused.
-    refused: Counter,
+    refused: AtomicCounter,
     /// Whether no more tasks will be queued.
     is_complete: AtomicBool,
 }
 
-impl Queue {
+impl TaskQueue {
     /// Creates the tasks, and opens the stream of the pool's events.
-    pub(super) async fn open(world: &World, pool: &Pool) -> Queue {
-        let queue = Queue::new(&world.options, &world.run);
+    pub(super) async fn open(world: &World, pool: &Pool) -> TaskQueue {
+        let queue = TaskQueue::new(&world.options, &world.run);
         match Watch::open(pool.connection().clone(), pool.name(), None).await {
             Ok(watch) => drop(tokio::spawn(queue.events.clone().follow(watch))),
             Err(error) => queue.events.lack(error.to_string()),
@@ -67,16 +67,16 @@ impl Queue {
         queue
     }
 
-    fn new(options: &FleetOptions, run: &str) -> Queue {
+    fn new(options: &FleetOptions, run: &str) -> TaskQueue {
         let prefix = format!("{run}/");
-        Queue {
+        TaskQueue {
             attempts: Attempts::new(options),
             events: Events::new(prefix.clone()),
             prefix,
             tasks: options.queue.tasks as usize,
             devices: options.device.devices as usize,
-            queued: Counter::default(),
-            refused: Counter::default(),
+            queued: AtomicCounter::default(),
+            refused: AtomicCounter::default(),
             is_complete: AtomicBool::new(false),
         }
     }
@@ -153,7 +153,7 @@ impl Queue {
     }
 
     /// Waits for the events of all attempts, at most 10 s, and returns their sums.
-    pub(super) async fn seen(&self, report: &mut Report) -> Seen {
+    pub(super) async fn seen(&self, report: &mut Report) -> EventTotals {
         let until = monotonic() + EVENTS_LATE;
         let mut seen = self.events.seen();
         // After the time, the sums differ.
@@ -169,7 +169,7 @@ impl Queue {
     }
 
     /// Whether the events of all attempts are seen, or some will never be.
-    fn is_whole(&self, seen: &Seen) -> bool {
+    fn is_whole(&self, seen: &EventTotals) -> bool {
         let is_all = seen.dispatched >= self.attempts.totals().dispatched && seen.running == 0;
         is_all || seen.lack.is_some()
     }
@@ -178,7 +178,7 @@ impl Queue {
     pub(super) fn check(
         &self,
         lists: Option<(usize, usize)>,
-        seen: &Seen,
+        seen: &EventTotals,
         lost: u64,
         report: &mut Report,
     ) {
@@ -244,9 +244,9 @@ mod tests {
     use crate::cli::fleet::options::tests::parse;
 
     /// One task that is completed at its first attempt, and one that is dead after it.
-    fn verdict(lists: Option<(usize, usize)>, seen: &Seen) -> String {
+    fn verdict(lists: Option<(usize, usize)>, seen: &EventTotals) -> String {
         let flags = "--queued --tasks 2 --devices 2 --max-attempts 1 --payload 0";
-        let queue = Queue::new(&parse(flags).expect("good flags"), "7");
+        let queue = TaskQueue::new(&parse(flags).expect("good flags"), "7");
         for (number, fencing_token) in [(0, 10), (1, 11)] {
             let task_id = format!("task-{number}");
             let task = Some(DispatchedTask { task_id, attempt: 1, ..DispatchedTask::default() });
@@ -263,17 +263,22 @@ mod tests {
 
     #[test]
     fn attempts_lists_and_events_must_agree() {
-        let good = Seen { events: 7, queued: 2, dispatched: 2, dead: 1, ..Seen::default() };
+        let good =
+            EventTotals { events: 7, queued: 2, dispatched: 2, dead: 1, ..EventTotals::default() };
         assert_eq!(verdict(Some((0, 0)), &good), "Tasks: held\n");
         for (lists, seen, part) in [
             (None, good.clone(), "DOES NOT LIST"),
             (Some((1, 0)), good.clone(), "STILL QUEUED"),
             (Some((0, 1)), good.clone(), "LISTED WRONGLY"),
-            (Some((0, 0)), Seen { ended_twice: 1, ..good.clone() }, "TWICE"),
-            (Some((0, 0)), Seen { dispatched: 3, ..good.clone() }, "SOMETHING ELSE"),
-            (Some((0, 0)), Seen { dead: 0, ..good.clone() }, "SOMETHING ELSE"),
-            (Some((0, 0)), Seen { running: 1, ..good.clone() }, "SOMETHING ELSE"),
-            (Some((0, 0)), Seen { lack: Some("a gap".to_owned()), ..good }, "NOT ALL IS PROVEN"),
+            (Some((0, 0)), EventTotals { ended_twice: 1, ..good.clone() }, "TWICE"),
+            (Some((0, 0)), EventTotals { dispatched: 3, ..good.clone() }, "SOMETHING ELSE"),
+            (Some((0, 0)), EventTotals { dead: 0, ..good.clone() }, "SOMETHING ELSE"),
+            (Some((0, 0)), EventTotals { running: 1, ..good.clone() }, "SOMETHING ELSE"),
+            (
+                Some((0, 0)),
+                EventTotals { lack: Some("a gap".to_owned()), ..good },
+                "NOT ALL IS PROVEN",
+            ),
         ] {
             let text = verdict(lists, &seen);
             assert!(text.contains(part) && text.lines().count() == 1, "{part}: {text}");

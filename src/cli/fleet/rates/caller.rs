@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tollgate_client::{Connection, time};
 
-use super::{Callers, window::Window};
+use super::{Callers, window::WatchedWindow};
 use crate::{
     cli::fleet::{run::World, schedule::Arrivals},
     decision::time::monotonic,
@@ -18,7 +18,7 @@ pub(super) struct Caller {
     pub(super) connection: Connection,
     pub(super) key: String,
     /// Checks the allowed calls.
-    pub(super) window: Mutex<Window>,
+    pub(super) window: Mutex<WatchedWindow>,
     pub(super) world: Arc<World>,
     pub(super) fleet: Arc<Callers>,
 }

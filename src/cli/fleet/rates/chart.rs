@@ -85,7 +85,7 @@ const ROWS: usize = 8;
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// A row of the chart, or a line between rows.
-struct Row {
+struct ChartRow {
     label: String,
     /// The axis at this row.
     axis: char,
@@ -109,21 +109,21 @@ impl Columns {
         let times = self.times(bottom.chars().count());
 
         let mut rows = self.rows(limit, limit, most, above);
-        rows.push(Row { label: format!("limit {}", number(limit)), axis: '┼', cells: line });
+        rows.push(ChartRow { label: format!("limit {}", number(limit)), axis: '┼', cells: line });
         rows.extend(self.rows(limit, 0.0, limit, below));
-        rows.push(Row { label: "0".to_owned(), axis: '└', cells: bottom });
-        rows.push(Row { label: String::new(), axis: ' ', cells: times });
+        rows.push(ChartRow { label: "0".to_owned(), axis: '└', cells: bottom });
+        rows.push(ChartRow { label: String::new(), axis: ' ', cells: times });
 
         let margin = rows.iter().map(|row| row.label.len()).max().unwrap_or(0);
         let mut text = format!("{title}, a column for each {}:", length(self.length));
-        for Row { label, axis, cells } in &rows {
+        for ChartRow { label, axis, cells } in &rows {
             text += &format!("\n{label:>margin$} {axis}{}", cells.trim_end());
         }
         text
     }
 
     /// Divides a range into rows of equal height, from the top; every second row has a label.
-    fn rows(&self, limit: f64, from: f64, to: f64, count: usize) -> Vec<Row> {
+    fn rows(&self, limit: f64, from: f64, to: f64, count: usize) -> Vec<ChartRow> {
         let height = (to - from) / count as f64;
         let row = |index: usize| {
             let (top, is_lowest) = (to - height * index as f64, index + 1 == count);
@@ -137,7 +137,7 @@ impl Columns {
                 let least = usize::from(from == 0.0 && is_lowest && value > 0.0);
                 BLOCKS[(eighths as usize).max(least)]
             });
-            Row { label, axis, cells }
+            ChartRow { label, axis, cells }
         };
         (0..count).map(row).collect()
     }

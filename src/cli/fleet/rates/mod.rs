@@ -14,9 +14,9 @@ use parking_lot::Mutex;
 use tokio::{sync::Semaphore, task::JoinSet};
 use tollgate_client::{Against, Error};
 
-use self::{caller::Caller, chart::Timeline, window::Window};
+use self::{caller::Caller, chart::Timeline, window::WatchedWindow};
 use super::{
-    counters::{Counter, Counts},
+    counters::{AtomicCounter, NamedCounts},
     options::FleetOptions,
     progress::Level,
     report::Report,
@@ -29,13 +29,13 @@ use crate::{cli::flags::RuleFlags, decision::text::grouped};
 #[derive(Debug)]
 pub(super) struct Callers {
     against: Against,
-    verdicts: Counts,
+    verdicts: NamedCounts,
     /// Answers that ask for a notice, with any verdict.
-    notices: Counter,
+    notices: AtomicCounter,
     /// Times of allowed calls.
     timeline: Timeline,
     /// Maximum number of allowed calls of a key in a window.
-    most: Counter,
+    most: AtomicCounter,
 }
 
 impl Simulation for Callers {
@@ -52,10 +52,10 @@ impl Simulation for Callers {
         world.connection(0).check("fleet", &against, 0).await?;
         Ok(Callers {
             against,
-            verdicts: Counts::default(),
-            notices: Counter::default(),
+            verdicts: NamedCounts::default(),
+            notices: AtomicCounter::default(),
             timeline: Timeline::new(world.options.duration, rule.window.duration()),
-            most: Counter::default(),
+            most: AtomicCounter::default(),
         })
     }
 
@@ -75,7 +75,7 @@ impl Simulation for Callers {
             let caller = Caller {
                 connection: world.connection(number).clone(),
                 key: format!("fleet/{}/{number}", world.run),
-                window: Mutex::new(Window::new(world.start, options.rule.window.duration())),
+                window: Mutex::new(WatchedWindow::new(world.start, options.rule.window.duration())),
                 world: world.clone(),
                 fleet: self.clone(),
             };

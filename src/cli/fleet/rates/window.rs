@@ -17,7 +17,7 @@ const SLOTS: u32 = 1000;
 /// Sending times are rounded down to slots. That can only lower the count, and it bounds the memory
 /// for any limit.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct WatchedWindow {
     start: Instant,
     /// Length of a slot, ns.
     slot: u128,
@@ -28,11 +28,11 @@ pub(super) struct Window {
     most: u64,
 }
 
-impl Window {
+impl WatchedWindow {
     /// Watches windows of this length. No call may be sent before `start`.
-    pub(super) fn new(start: Instant, window: Duration) -> Window {
+    pub(super) fn new(start: Instant, window: Duration) -> WatchedWindow {
         let slot = (window.as_nanos() / u128::from(SLOTS)).max(1);
-        Window { start, slot, sent: VecDeque::new(), count: 0, most: 0 }
+        WatchedWindow { start, slot, sent: VecDeque::new(), count: 0, most: 0 }
     }
 
     /// Records an allowed call. Returns the maximum in a window so far.
@@ -78,7 +78,7 @@ mod tests {
     /// Returns the maximum for calls that were sent and received at these milliseconds.
     fn most(calls: &[(u64, u64)]) -> u64 {
         let start = monotonic();
-        let mut seen = Window::new(start, MS(1000));
+        let mut seen = WatchedWindow::new(start, MS(1000));
         let counts = calls
             .iter()
             .map(|(sent, received)| seen.allowed(start + MS(*sent), start + MS(*received)));
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn memory_is_bounded_by_the_slots() {
         let start = monotonic();
-        let mut seen = Window::new(start, MS(1));
+        let mut seen = WatchedWindow::new(start, MS(1));
         for micros in 0..100_000 {
             let at = start + Duration::from_micros(micros);
             seen.allowed(at, at);

@@ -30,7 +30,7 @@ const BEYOND: Duration = Duration::from_millis(20);
 
 /// Behaviour of a buyer that has a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(super) enum BuyerManner {
     /// Pays in time.
     Pays,
     /// Pays after the hold has lapsed.
@@ -43,11 +43,11 @@ pub(super) enum Manner {
 
 /// A buyer of the sale.
 #[derive(Debug)]
-pub(super) struct Buyer {
+pub(super) struct SaleBuyer {
     pub(super) connection: Connection,
     /// Name of the buyer and of its order.
     pub(super) order: String,
-    pub(super) kind: Kind<Manner>,
+    pub(super) kind: Kind<BuyerManner>,
     /// Time of its first call.
     pub(super) arrives: Instant,
     pub(super) random: Random,
@@ -66,7 +66,7 @@ enum Reserved {
     Over,
 }
 
-impl Buyer {
+impl SaleBuyer {
     /// Runs until the buyer has an item or cannot get one.
     pub(super) async fn live(mut self) {
         let mut until = self.arrives;
@@ -114,14 +114,14 @@ impl Buyer {
     async fn settle(mut self) {
         let (now, hold) = (monotonic(), self.hold());
         let (late, thought) = match self.kind.manner {
-            Manner::NeverPays => return,
-            Manner::PaysLate => (true, now + hold + BEYOND + self.part_of(hold / 2)),
-            Manner::Pays | Manner::Cancels => (false, now + self.part_of(hold / 2)),
+            BuyerManner::NeverPays => return,
+            BuyerManner::PaysLate => (true, now + hold + BEYOND + self.part_of(hold / 2)),
+            BuyerManner::Pays | BuyerManner::Cancels => (false, now + self.part_of(hold / 2)),
         };
         if !self.world.stop.pause(thought).await && late {
             return;
         }
-        let pays = self.kind.manner != Manner::Cancels;
+        let pays = self.kind.manner != BuyerManner::Cancels;
         for _ in 0..TRIES_MAX {
             let is_answered = if pays { self.confirm().await } else { self.cancel().await };
             if is_answered {

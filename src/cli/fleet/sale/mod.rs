@@ -13,9 +13,9 @@ use std::{
 use tokio::task::JoinSet;
 use tollgate_client::{Error, Stock};
 
-use self::buyer::{Buyer, Manner};
+use self::buyer::{BuyerManner, SaleBuyer};
 use super::{
-    counters::{Counter, Counts},
+    counters::{AtomicCounter, NamedCounts},
     options::FleetOptions,
     progress::Level,
     random::Kind,
@@ -35,21 +35,21 @@ const IN_FLIGHT_MAX: usize = 500;
 /// count once.
 #[derive(Debug, Default)]
 pub(super) struct Sale {
-    kinds: Vec<Kind<Manner>>,
+    kinds: Vec<Kind<BuyerManner>>,
     sku: String,
     /// Number of items on sale.
     items: u64,
-    reservations: Counts,
-    confirmations: Counts,
-    cancellations: Counts,
+    reservations: NamedCounts,
+    confirmations: NamedCounts,
+    cancellations: NamedCounts,
     /// Buyers whose order is confirmed.
-    bought: Counter,
+    bought: AtomicCounter,
     /// Buyers that paid and got no answer.
-    unsure: Counter,
+    unsure: AtomicCounter,
     /// Orders that two concurrent calls both reserved or both confirmed.
-    doubled: Counter,
+    doubled: AtomicCounter,
     /// Answers whose stock does not add up to the items on sale.
-    astray: Counter,
+    astray: AtomicCounter,
     /// Time at which the last item was sold.
     sold_out: OnceLock<Instant>,
 }
@@ -100,11 +100,12 @@ impl Simulation for Sale {
         let (sku, items) = (format!("sale/{}", world.run), options.items.into());
         world.connection(0).set_stock(&sku, items).await?;
         let shares = [
-            (Manner::NeverPays, options.never_pay),
-            (Manner::PaysLate, options.pay_late),
-            (Manner::Cancels, options.cancel),
+            (BuyerManner::NeverPays, options.never_pay),
+            (BuyerManner::PaysLate, options.pay_late),
+            (BuyerManner::Cancels, options.cancel),
         ];
-        let kinds = world.random(0).kinds(options.buyers, &shares, Manner::Pays, options.repeat);
+        let kinds =
+            world.random(0).kinds(options.buyers, &shares, BuyerManner::Pays, options.repeat);
         Ok(Sale { kinds, sku, items, ..Sale::default() })
     }
 
@@ -118,7 +119,7 @@ impl Simulation for Sale {
             // Stream 0 decides the kinds of the buyers.
             let mut random = world.random(number as u64);
             let arrives = world.options.sale_options.rush.mul_f64(random.fraction());
-            let buyer = Buyer {
+            let buyer = SaleBuyer {
                 connection: world.connection(number).clone(),
                 order: format!("buyer-{number}"),
                 kind: *kind,
@@ -148,10 +149,10 @@ impl Simulation for Sale {
 
     fn count(&self, _: &World, report: &mut Report) {
         let manners = [
-            ("paying", Manner::Pays),
-            ("paying late", Manner::PaysLate),
-            ("never paying", Manner::NeverPays),
-            ("cancelling", Manner::Cancels),
+            ("paying", BuyerManner::Pays),
+            ("paying late", BuyerManner::PaysLate),
+            ("never paying", BuyerManner::NeverPays),
+            ("cancelling", BuyerManner::Cancels),
         ];
         report.kinds("Buyers", &self.kinds, &manners, "calling twice");
         let names = ["reserved", "replayed", "short", "buyer limit", "already settled"];

@@ -10,7 +10,7 @@ use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 use super::*;
 use crate::{
     admission::{Admission, AdmitDecision, AdmitTask},
-    rate::{Answer, CheckRate, Checked, ResetRate, UnbanKey, Verdict},
+    rate::{Answer, CheckOutcome, CheckRate, ResetRate, UnbanKey, Verdict},
 };
 use world::*;
 
@@ -255,9 +255,9 @@ fn keys_are_refused_from_memory_as_the_store_would() {
     assert!(cached > 5000, "{cached}");
 }
 
-fn decided(checked: Checked) -> Answer {
+fn decided(checked: CheckOutcome) -> Answer {
     match checked {
-        Checked::Decided { answer, .. } => answer,
+        CheckOutcome::Decided { answer, .. } => answer,
         other => panic!("{other:?}"),
     }
 }

@@ -25,7 +25,7 @@
 //!   lost second is the last one before the kill, or before the disk stalled.
 //!
 //! The age of changes is measured on the engine's clock. A simulation can step that clock and call
-//! [`Writer::write`], and needs neither a thread nor real time.
+//! [`JournalWriter::write`], and needs neither a thread nor real time.
 
 mod queue;
 mod writer;
@@ -44,16 +44,16 @@ use tokio::{sync::watch, time::timeout_at};
 
 use super::{
     super::StoreState,
-    store::{Batch, Store},
+    store::{FileStore, WriteBatch},
 };
 use crate::decision::{
-    budget::{self, CallerLimits, Limit},
+    budget::{self, CallerLimits, ReachedLimit},
     error::Error,
     persistence::Row,
     time::{Keeps, KeptClock},
 };
-use queue::Queue;
-pub use writer::Writer;
+use queue::ChangeQueue;
+pub use writer::JournalWriter;
 
 /// The longest time between two writes, of changes or of the clock's mark.
 const WRITE_EVERY: Duration = Duration::from_millis(500);
@@ -96,20 +96,20 @@ impl Durability {
 /// Queues changes, and waits until they are synced.
 #[derive(Debug)]
 pub(in super::super) struct Journal {
-    shared: Arc<Shared>,
+    shared: Arc<JournalState>,
     clock: Arc<KeptClock>,
     /// The journal thread; `None` in simulations and after `close`.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct JournalState {
     durability: Durability,
-    queue: Mutex<Queue>,
+    queue: Mutex<ChangeQueue>,
     /// Wakes the thread for an urgent write.
     wake: Condvar,
     /// Wakes the calls whose changes are synced.
-    progress: watch::Sender<Progress>,
+    progress: watch::Sender<SyncProgress>,
     /// The condition of the store, for health.
     state: watch::Sender<StoreState>,
     /// Whether writes fail.
@@ -123,7 +123,7 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct Progress {
+struct SyncProgress {
     /// The number of the last synced change.
     written: u64,
     /// The error of the last write, if it failed.
@@ -133,11 +133,11 @@ struct Progress {
 impl Journal {
     /// Creates a journal and its writer.
     pub(super) fn new(
-        store: Store,
+        store: FileStore,
         clock: Arc<KeptClock>,
         durability: Durability,
-    ) -> (Journal, Writer) {
-        let shared = Arc::new(Shared {
+    ) -> (Journal, JournalWriter) {
+        let shared = Arc::new(JournalState {
             durability,
             queue: Mutex::default(),
             wake: Condvar::new(),
@@ -148,20 +148,24 @@ impl Journal {
             bytes_max: AtomicUsize::new(CallerLimits::DEFAULT.unsynced_bytes),
             changes_max: AtomicUsize::new(CallerLimits::DEFAULT.unsynced_changes),
         });
-        let writer =
-            Writer { shared: shared.clone(), store, clock: clock.clone(), batch: Batch::default() };
+        let writer = JournalWriter {
+            shared: shared.clone(),
+            store,
+            clock: clock.clone(),
+            batch: WriteBatch::default(),
+        };
         (Journal { shared, clock, thread: Mutex::default() }, writer)
     }
 
     /// Starts the journal thread.
-    pub(super) fn spawn(&self, writer: Writer) -> std::io::Result<()> {
+    pub(super) fn spawn(&self, writer: JournalWriter) -> std::io::Result<()> {
         let thread = thread::Builder::new().name("journal".into()).spawn(move || writer.run())?;
         *lock(&self.thread) = Some(thread);
         Ok(())
     }
 
     /// Makes the thread write at once.
-    fn ask_for_write(&self, queue: &mut Queue) {
+    fn ask_for_write(&self, queue: &mut ChangeQueue) {
         queue.is_write_due = true;
         if mem::take(&mut queue.is_idle) {
             self.shared.wake.notify_one();
@@ -171,8 +175,8 @@ impl Journal {
     /// Takes a call in, or refuses it and counts the refusal.
     pub(in super::super) fn admit(&self) -> Result<(), Error> {
         self.check().inspect_err(|error| match error {
-            Error::UnsyncedFull { .. } => budget::note(Limit::UnsyncedBytes),
-            Error::Overloaded => budget::note(Limit::Overload),
+            Error::UnsyncedFull { .. } => budget::note(ReachedLimit::UnsyncedBytes),
+            Error::Overloaded => budget::note(ReachedLimit::Overload),
             _ => {}
         })
     }
@@ -271,7 +275,7 @@ impl Journal {
             self.ask_for_write(&mut lock(&shared.queue));
         }
         let mut progress = shared.progress.subscribe();
-        let is_synced = |progress: &Progress| progress.written >= change;
+        let is_synced = |progress: &SyncProgress| progress.written >= change;
         match timeout_at(deadline.into(), progress.wait_for(is_synced)).await {
             Ok(Ok(_)) => Ok(()),
             _ => Err(Error::DeadlineExceeded),
@@ -300,7 +304,7 @@ impl Drop for Journal {
     }
 }
 
-impl Shared {
+impl JournalState {
     /// The error of calls while writes fail.
     fn unavailable(&self) -> Error {
         let progress = self.progress.borrow();
@@ -315,7 +319,7 @@ impl Shared {
             self.publish();
         }
         self.progress.send_modify(|progress| {
-            *progress = Progress { written: ticket, failure: None };
+            *progress = SyncProgress { written: ticket, failure: None };
         });
     }
 
@@ -343,7 +347,7 @@ impl Shared {
     }
 
     /// Whether enough bytes or changes are queued for a write at once.
-    fn is_much(&self, queue: &Queue) -> bool {
+    fn is_much(&self, queue: &ChangeQueue) -> bool {
         queue.bytes() >= self.bytes_max.load(Ordering::Relaxed) / MUCH
             || queue.count >= MANY.min(self.changes_max.load(Ordering::Relaxed) / MUCH)
     }

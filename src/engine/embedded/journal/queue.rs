@@ -10,7 +10,7 @@ const ROW_BYTES: usize = 64 << 10;
 
 /// The work of the journal thread.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct ChangeQueue {
     /// The queued changes, in order.
     rows: Vec<Row>,
     /// The number of queued changes.
@@ -34,7 +34,7 @@ pub(super) struct Queue {
     pub(super) is_closing: bool,
 }
 
-impl Queue {
+impl ChangeQueue {
     /// Appends the changes of a decision. Returns their number in the journal.
     pub(super) fn push(&mut self, changes: &Row, now: Timestamp) -> u64 {
         self.count += changes.len();
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn what_fills_many_rows_comes_out_in_its_order() {
-        let mut queue = Queue::default();
+        let mut queue = ChangeQueue::default();
         let long = vec![1; 3 * ROW_BYTES];
         let mut changes = Changes::default();
         for number in 0..5000u64 {

@@ -23,9 +23,9 @@ fn a_call_that_finds_too_many_changes_in_line_is_refused_and_counted() {
     lock(&journal.shared.queue).count = 7;
     assert_eq!(journal.admit(), Ok(()));
     lock(&journal.shared.queue).count = 8;
-    let before = budget::count(Limit::Overload);
+    let before = budget::count(ReachedLimit::Overload);
     assert_eq!(journal.admit(), Err(Error::Overloaded));
-    assert!(budget::count(Limit::Overload) > before);
+    assert!(budget::count(ReachedLimit::Overload) > before);
     lock(&journal.shared.queue).count = 0;
     drop(engine);
     fs::remove_dir_all(folder).unwrap();
@@ -36,7 +36,7 @@ fn a_call_that_finds_too_many_changes_in_line_is_refused_and_counted() {
 fn a_write_starts_at_once_when_the_sweeper_has_no_room() {
     for durability in [Durability::Always, Durability::Interval] {
         let folder = temp_dir().join(format!("tollgate-room-{durability:?}-{}", process::id()));
-        let store = Store::open(Disk::directory(&folder).unwrap()).unwrap();
+        let store = FileStore::open(Disk::directory(&folder).unwrap()).unwrap();
         let source = Clock::Stepped(Arc::default());
         let clock = Arc::new(KeptClock::resume(source, None, durability.keeps()));
         let (journal, mut writer) = Journal::new(store, clock.clone(), durability);

@@ -7,23 +7,23 @@ use std::{
 };
 
 use super::{
-    super::store::{Batch, Store},
-    Durability, Queue, RETRY_EVERY, Shared, WRITE_EVERY, lock,
+    super::store::{FileStore, WriteBatch},
+    ChangeQueue, Durability, JournalState, RETRY_EVERY, WRITE_EVERY, lock,
 };
 use crate::decision::time::{KeptClock, monotonic};
 
-/// Writes the queue: on the journal's thread, or by calls of [`Writer::write`] in simulations.
+/// Writes the queue: on the journal's thread, or by calls of [`JournalWriter::write`] in simulations.
 #[derive(Debug)]
-pub struct Writer {
-    pub(super) shared: Arc<Shared>,
-    pub(super) store: Store,
+pub struct JournalWriter {
+    pub(super) shared: Arc<JournalState>,
+    pub(super) store: FileStore,
     pub(super) clock: Arc<KeptClock>,
     /// The changes that were taken from the queue and are not synced yet.
-    pub(super) batch: Batch,
+    pub(super) batch: WriteBatch,
 }
 
 /// Reports a failure if the thread ends by a panic.
-struct End(Arc<Shared>);
+struct End(Arc<JournalState>);
 
 impl Drop for End {
     fn drop(&mut self) {
@@ -33,7 +33,7 @@ impl Drop for End {
     }
 }
 
-impl Writer {
+impl JournalWriter {
     /// Writes until the engine closes.
     pub(super) fn run(mut self) {
         let _end = End(self.shared.clone());
@@ -90,7 +90,7 @@ impl Writer {
         let shared = &self.shared;
         let is_failing = shared.is_failing.load(Ordering::Acquire);
         let end = if is_failing { monotonic() + RETRY_EVERY } else { began + WRITE_EVERY };
-        let is_urgent = |queue: &Queue| {
+        let is_urgent = |queue: &ChangeQueue| {
             let is_awaited = shared.durability == Durability::Always && queue.count > 0;
             !is_failing && (queue.is_write_due || is_awaited || shared.is_much(queue))
         };

@@ -11,7 +11,7 @@ use crate::decision::persistence::Change;
 
 /// The last change of each key; earlier changes of a key are dropped.
 #[derive(Debug, Default)]
-pub(in super::super) struct Batch {
+pub(in super::super) struct WriteBatch {
     /// Prefixes whose entries are removed before the entries below are written. Sorted, so that the
     /// file depends on the decisions only.
     clear: BTreeSet<Box<[u8]>>,
@@ -19,7 +19,7 @@ pub(in super::super) struct Batch {
     entries: BTreeMap<Box<[u8]>, Option<Box<[u8]>>>,
 }
 
-impl Batch {
+impl WriteBatch {
     /// Adds a change; the last change of a key counts.
     pub(in super::super) fn add(&mut self, change: Change<'_>) {
         match change {
@@ -84,8 +84,8 @@ mod tests {
 
     #[test]
     fn the_last_word_on_an_entry_counts() {
-        let mut batch = Batch::default();
-        let add = |batch: &mut Batch, changes: &[Change<'_>]| {
+        let mut batch = WriteBatch::default();
+        let add = |batch: &mut WriteBatch, changes: &[Change<'_>]| {
             changes.iter().for_each(|change| batch.add(*change));
         };
         add(&mut batch, &[Change::Put(b"a1", b"x"), Change::Put(b"b1", b"x")]);

@@ -1,8 +1,8 @@
 //! The lock of a data directory: one process uses it at a time.
 //!
-//! A lock that is taken is waited for up to [`WAIT`] before it is refused. A process that was
-//! killed keeps its lock until the system has taken its memory back, so a supervisor that
-//! starts the next one at once would meet it.
+//! If another process has the lock, a start waits up to [`WAIT`] and then fails. A killed process
+//! keeps its lock until the system has reclaimed its memory. Without the wait, a supervisor that
+//! restarts the server at once would find the lock taken.
 
 use std::{
     fs::{File, TryLockError},
@@ -22,17 +22,17 @@ const RETRY_EVERY: Duration = Duration::from_millis(10);
 /// The lock belongs to the open file, which a child process shares from its fork to its exec.
 /// So it is released explicitly: closing the file here would leave it to the child's end.
 #[derive(Debug)]
-pub(super) struct Lock(File);
+pub(super) struct DirectoryLock(File);
 
-impl Lock {
+impl DirectoryLock {
     /// Locks a file, where no other process has, or does within this time.
-    pub(super) fn take(file: File, wait: Duration) -> Result<Lock, TryLockError> {
+    pub(super) fn take(file: File, wait: Duration) -> Result<DirectoryLock, TryLockError> {
         when_free(|| file.try_lock(), |error| matches!(error, TryLockError::WouldBlock), wait)?;
-        Ok(Lock(file))
+        Ok(DirectoryLock(file))
     }
 }
 
-impl Drop for Lock {
+impl Drop for DirectoryLock {
     fn drop(&mut self) {
         // Where that fails, closing it releases it.
         let _: io::Result<()> = self.0.unlock();
@@ -64,12 +64,16 @@ mod tests {
     fn a_child_process_that_shares_the_open_file_does_not_keep_the_lock() {
         let path = temp_dir().join(format!("tollgate-test-lock-{}", process::id()));
         let open = || File::create(&path).unwrap();
-        let lock = Lock::take(open(), Duration::ZERO).unwrap();
+        let lock = DirectoryLock::take(open(), Duration::ZERO).unwrap();
         // What a child holds from its fork to its exec.
         let shared = lock.0.try_clone().unwrap();
-        assert!(matches!(Lock::take(open(), Duration::ZERO), Err(TryLockError::WouldBlock)));
+        assert!(matches!(
+            DirectoryLock::take(open(), Duration::ZERO),
+            Err(TryLockError::WouldBlock)
+        ));
         drop(lock);
-        Lock::take(open(), Duration::ZERO).expect("it is free though the open file is shared");
+        DirectoryLock::take(open(), Duration::ZERO)
+            .expect("it is free though the open file is shared");
         drop(shared);
         fs::remove_file(&path).unwrap();
     }

@@ -1,7 +1,7 @@
 //! The data directory: a redb file, and a lock file that is held while a server uses the directory.
 //!
-//! The rest of the engine sees a sorted map from keys to values (`src/record.rs` defines both), and
-//! a write that is atomic and synced when it returns.
+//! The rest of the engine sees a sorted map from keys to values (`src/decision/persistence/` defines
+//! both), and a write that is atomic and synced when it returns.
 //!
 //! # Two syncs for each write
 //! A write syncs its pages first and then the file header that refers to them. redb could do with
@@ -27,8 +27,8 @@ use redb::{
     TableDefinition, TableError,
 };
 
-pub(super) use batch::Batch;
-use lock::Lock;
+pub(super) use batch::WriteBatch;
+use lock::DirectoryLock;
 
 use crate::decision::{
     persistence::{META, Unreadable, decode, encode},
@@ -96,7 +96,7 @@ pub struct Disk {
     /// Opens the database, also after a failed write.
     open: Opener,
     /// The lock file, locked as long as it is open.
-    _lock: Option<Lock>,
+    _lock: Option<DirectoryLock>,
 }
 
 impl fmt::Debug for Disk {
@@ -115,7 +115,7 @@ impl Disk {
         rights::make_directory(directory).map_err(|error| failed("cannot create", &error))?;
         let lock = rights::open_file(&directory.join(LOCK));
         let lock = lock.map_err(|error| failed("cannot write to", &error))?;
-        let lock = Lock::take(lock, lock::WAIT).map_err(|error| match error {
+        let lock = DirectoryLock::take(lock, lock::WAIT).map_err(|error| match error {
             TryLockError::WouldBlock => OpenError::Taken(format!(
                 "another server uses {}: give each server its own data directory",
                 directory.display()
@@ -171,23 +171,23 @@ fn begin(directory: &Path, path: &Path) -> Result<(), redb::Error> {
 
 /// The entries on disk. A failed write closes the database; the next write opens it again.
 #[derive(Debug)]
-pub(super) struct Store {
+pub(super) struct FileStore {
     // Declared before `disk`: the database is closed before the directory is unlocked.
     /// `None` after a failed write.
     database: Option<Database>,
     disk: Disk,
 }
 
-impl Store {
+impl FileStore {
     /// Opens the database and checks every byte of it. Fails with [`OpenError::Damaged`] if a check
     /// fails.
-    pub(super) fn open(disk: Disk) -> Result<Store, OpenError> {
+    pub(super) fn open(disk: Disk) -> Result<FileStore, OpenError> {
         let mut builder = builder();
         builder.set_check_integrity_on_open(true);
         let is_taken = |error: &DatabaseError| matches!(error, DatabaseError::DatabaseAlreadyOpen);
         let database = lock::when_free(|| (disk.open)(&mut builder), is_taken, lock::WAIT);
         let database = database.map_err(|error| disk.open_error(&error))?;
-        Ok(Store { database: Some(database), disk })
+        Ok(FileStore { database: Some(database), disk })
     }
 
     /// Passes every entry to `entry`, in the order of keys. Returns the clock's mark.
@@ -229,7 +229,7 @@ impl Store {
 
     /// Writes a batch and a mark in one transaction, synced on return. After an error the batch may
     /// or may not be on disk: write it again.
-    pub(super) fn write(&mut self, batch: &Batch, mark: Mark) -> Result<(), String> {
+    pub(super) fn write(&mut self, batch: &WriteBatch, mark: Mark) -> Result<(), String> {
         let written = self.try_write(batch, mark);
         if written.is_err() {
             // After an error redb accepts no further write.
@@ -239,7 +239,7 @@ impl Store {
     }
 
     /// Writes a batch with redb's error type. Opens the database again if the last write failed.
-    fn try_write(&mut self, batch: &Batch, mark: Mark) -> Result<(), redb::Error> {
+    fn try_write(&mut self, batch: &WriteBatch, mark: Mark) -> Result<(), redb::Error> {
         if self.database.is_none() {
             self.database = Some((self.disk.open)(&mut builder())?);
         }

@@ -71,7 +71,7 @@ struct Step {
 }
 
 /// The result of sweeping a segment.
-struct Swept {
+struct SweptSegment {
     /// The number of partitions looked at.
     looked: usize,
     /// Whether nothing is left to drop in the segment.
@@ -82,7 +82,8 @@ struct Swept {
 
 /// Sweeps one segment of a table: tables, segment, time, whether changes are persisted, the registry
 /// of namespaces, budget, and dropped values.
-type Sweep = fn(&mut Tables, usize, Timestamp, bool, &Namespaces, &mut Budget, &mut Bin) -> Swept;
+type Sweep =
+    fn(&mut Tables, usize, Timestamp, bool, &Namespaces, &mut Budget, &mut Bin) -> SweptSegment;
 
 macro_rules! kinds {
     ($($table:ident: $state:ty $(, events $event:ty => $history:ident)?;)*) => {
@@ -177,8 +178,10 @@ impl Embedded {
             );
             looked += swept.looked;
             place = match swept {
-                Swept { is_done: false, .. } => place,
-                Swept { has_next: true, .. } => SweepPosition { part: place.part + 1, ..place },
+                SweptSegment { is_done: false, .. } => place,
+                SweptSegment { has_next: true, .. } => {
+                    SweepPosition { part: place.part + 1, ..place }
+                }
                 _ => SweepPosition { kind: place.kind + 1, part: 0 },
             };
         }
@@ -225,7 +228,7 @@ fn sweep<S: Sharded>(
     namespaces: &Namespaces,
     budget: &mut Budget,
     bin: &mut Bin,
-) -> Swept {
+) -> SweptSegment {
     let (table, notes) = S::table_and_notes(tables);
     let looked = if part < table.parts() { table.part(part).len() } else { 0 };
     if looked > 0 {
@@ -258,7 +261,7 @@ fn sweep<S: Sharded>(
         gone.iter().for_each(|pair| namespaces.remove::<S>(&pair.0));
         bin.extend(gone.into_iter().map(|pair| pair as Box<dyn Any + Send>));
     }
-    Swept { looked, is_done: !budget.is_spent(), has_next: part + 1 < table.parts() }
+    SweptSegment { looked, is_done: !budget.is_spent(), has_next: part + 1 < table.parts() }
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@ use super::{
     *,
 };
 
-fn part(first: u16, last: u16, primary: &str) -> Part {
-    Part { first, last, primary: primary.to_owned(), replicas: Vec::new() }
+fn part(first: u16, last: u16, primary: &str) -> SlotRange {
+    SlotRange { first, last, primary: primary.to_owned(), replicas: Vec::new() }
 }
 
 #[test]

@@ -4,8 +4,8 @@
 //! ([`Export`], [`Import`]); only they know the formats.
 //!
 //! # Consistency of an export
-//! A script call reads one key, or a page of a collection. Each entry is of one instant; two
-//! entries of a partition may be of different ones if a server uses the Redis.
+//! A script call reads one key, or a page of a collection, at one instant. If servers use the Redis
+//! during the export, two entries of a partition can be of different instants.
 //! [`Exported::reconcile`] makes them agree, so that the export can be imported. A lease that
 //! begins after the SCAN is found through the pool's list of leases. A result or an answer for
 //! repeats may be missed.
@@ -179,7 +179,7 @@ impl Keyspace {
         sink: &mut Sink<'_>,
     ) -> Result<(), Failure> {
         let mut sources = sources.into_iter();
-        let mut open = Opened::<S>::default();
+        let mut open = OpenPartition::<S>::default();
         loop {
             let batch = sources.by_ref().take(BATCH);
             let batch = batch.map(|(partition, source)| Export::<S>::new(partition, source));
@@ -267,21 +267,21 @@ impl Keyspace {
 }
 
 /// The entries of the partition that is being read.
-struct Opened<S> {
+struct OpenPartition<S> {
     partition: Vec<u8>,
     entries: Vec<Entry>,
     parts: HashSet<Vec<u8>>,
     state: PhantomData<fn() -> S>,
 }
 
-impl<S> Default for Opened<S> {
-    fn default() -> Opened<S> {
+impl<S> Default for OpenPartition<S> {
+    fn default() -> OpenPartition<S> {
         let (partition, entries, parts) = Default::default();
-        Opened { partition, entries, parts, state: PhantomData }
+        OpenPartition { partition, entries, parts, state: PhantomData }
     }
 }
 
-impl<S: Exported> Opened<S> {
+impl<S: Exported> OpenPartition<S> {
     /// Adds entries. The first entry of a part counts.
     fn add(&mut self, mut entries: Vec<Entry>) {
         entries.retain(|entry| self.parts.insert(entry.part.clone()));

@@ -15,7 +15,7 @@ use super::super::{
     options::RedisOptions,
     preflight::{Eviction, Preflight},
     slot::Slot,
-    source::{CONNECT_TIMEOUT, Source},
+    source::{CONNECT_TIMEOUT, NodeSource},
 };
 
 /// The primaries of a Redis, of any topology.
@@ -47,10 +47,12 @@ impl Primaries {
             nodes: vec![Primary { slots: Vec::new(), place: String::new(), socket }],
         };
         match address {
-            Address::Single(client) => {
-                Source::Fixed(client).connect(0, CONNECT_TIMEOUT).await.map(single).map_err(failed)
-            }
-            Address::Sentinel(client) => Source::sentinel(client)
+            Address::Single(client) => NodeSource::Fixed(client)
+                .connect(0, CONNECT_TIMEOUT)
+                .await
+                .map(single)
+                .map_err(failed),
+            Address::Sentinel(client) => NodeSource::sentinel(client)
                 .connect(0, CONNECT_TIMEOUT)
                 .await
                 .map(single)

@@ -1,4 +1,4 @@
-//! The sources of an export: what the keys of a Redis belong to.
+//! The sources of an export: the partitions, or parts of them, that the keys of a Redis belong to.
 
 use std::collections::BTreeSet;
 

@@ -35,7 +35,7 @@ pub(super) struct Probe {
 
 /// The result of a probe.
 #[derive(Debug)]
-pub(super) enum Verdict {
+pub(super) enum Inspection {
     /// The node can be used.
     Fit,
     /// The node answers, but refuses writes.
@@ -46,7 +46,7 @@ pub(super) enum Verdict {
 
 impl Monitor {
     /// Probes the node: id and role each time; now and again a write and the eviction policy.
-    pub(super) async fn ask(&self, probe: &mut Probe) -> RedisResult<Verdict> {
+    pub(super) async fn ask(&self, probe: &mut Probe) -> RedisResult<Inspection> {
         // A connection was lost since: the address may have changed.
         if probe.epoch != self.epoch() {
             probe.socket = None;
@@ -56,10 +56,10 @@ impl Monitor {
             match still_there(socket, probe.count.is_multiple_of(POLICY_EVERY)).await {
                 Ok(preflight) => {
                     if let Some(why) = self.note(preflight) {
-                        return Ok(Verdict::Unfit(why));
+                        return Ok(Inspection::Unfit(why));
                     }
                     if self.takes_writes() && !probe.count.is_multiple_of(WRITE_EVERY) {
-                        return Ok(Verdict::Fit);
+                        return Ok(Inspection::Fit);
                     }
                     return self.try_write(socket).await;
                 }
@@ -72,7 +72,7 @@ impl Monitor {
         (probe.epoch, probe.count) = (epoch, 0);
         let (mut socket, preflight) = self.inspect(epoch).await?;
         if let Some(why) = self.note(preflight) {
-            return Ok(Verdict::Unfit(why));
+            return Ok(Inspection::Unfit(why));
         }
         let verdict = self.try_write(&mut socket).await?;
         probe.socket = Some(socket);
@@ -136,8 +136,8 @@ impl Monitor {
     }
 
     /// Tries a write, and reads the node's clock.
-    async fn try_write(&self, socket: &mut MultiplexedConnection) -> RedisResult<Verdict> {
-        let Some(key) = self.probe_key() else { return Ok(Verdict::Fit) };
+    async fn try_write(&self, socket: &mut MultiplexedConnection) -> RedisResult<Inspection> {
+        let Some(key) = self.probe_key() else { return Ok(Inspection::Fit) };
         // A second time if this server knows a larger lead than it sent.
         loop {
             let (told, asked) = (self.known_ahead(), monotonic());
@@ -147,7 +147,7 @@ impl Monitor {
                     // The slot of the key has moved to another node.
                     Some("MOVED" | "ASK" | "TRYAGAIN") => {
                         self.forget_probe_key();
-                        return Ok(Verdict::Fit);
+                        return Ok(Inspection::Fit);
                     }
                     Some(code) => Err(evaluate::refused(code, error.to_string())),
                     None => return Err(error),
@@ -155,17 +155,19 @@ impl Monitor {
             };
             let Probed { time, ahead, refusal } = match answer {
                 Ok(answer) => answer,
-                Err(Error::Refused(why) | Error::Denied(why)) => return Ok(Verdict::Refuses(why)),
+                Err(Error::Refused(why) | Error::Denied(why)) => {
+                    return Ok(Inspection::Refuses(why));
+                }
                 Err(error) => {
                     tracing::debug!(%error, "the write probe has failed");
-                    return Ok(Verdict::Fit);
+                    return Ok(Inspection::Fit);
                 }
             };
             let reading = Reading { time, asked, answered: monotonic() };
             let known = self.note_clock(&reading, ahead);
             match refusal {
-                Some(Error::Refused(why)) => return Ok(Verdict::Refuses(why)),
-                _ if known <= ahead => return Ok(Verdict::Fit),
+                Some(Error::Refused(why)) => return Ok(Inspection::Refuses(why)),
+                _ if known <= ahead => return Ok(Inspection::Fit),
                 _ => {}
             }
         }

@@ -1,8 +1,8 @@
 //! The health of one node: its condition, primary id and clock.
 //!
 //! The routing asks [`Monitor::check`] before it sends a job, so that a call to an unreachable node
-//! fails at once. A probe runs every 250 ms. It also runs while calls are answered, since they may
-//! use connections that are younger than an unnoticed restart. Pipelines report answers, lost
+//! fails at once. A probe runs every 250 ms, also while calls are answered: Redis can restart unnoticed if
+//! calls use only connections that were opened afterwards. Pipelines report answers, lost
 //! connections and failed connects.
 //!
 //! # What it derives
@@ -32,13 +32,13 @@ use tokio::{
 use super::{
     StoreState, evaluate,
     preflight::Eviction,
-    primary_id::{PrimaryId, Seen},
+    primary_id::{PrimaryId, SeenPrimary},
     shared::Shared,
     skew::Reading,
-    source::Source,
+    source::NodeSource,
 };
 use crate::decision::{Sighting, error::Error};
-use inspect::{Probe, Verdict};
+use inspect::{Inspection, Probe};
 
 /// The interval of probes.
 const PROBE_EVERY: Duration = Duration::from_millis(250);
@@ -59,7 +59,7 @@ const UNSEEN_MAX: u64 = 100_000;
 /// The health of one node.
 pub(super) struct Monitor {
     /// The address of the node.
-    source: Source,
+    source: NodeSource,
     /// The reaction to a Redis that can evict keys.
     eviction: Eviction,
     /// The condition of the node.
@@ -81,7 +81,7 @@ pub(super) struct Monitor {
     /// Whether the lead was measured for the current primary.
     is_measured: Mutex<bool>,
     /// The last seen primary id, if INFO is permitted.
-    seen: Mutex<Option<Seen>>,
+    seen: Mutex<Option<SeenPrimary>>,
     /// Counts lost connections and failovers.
     shared: Arc<Shared>,
 }
@@ -89,7 +89,7 @@ pub(super) struct Monitor {
 impl Monitor {
     /// Creates a monitor whose node is in `state` until the first probe.
     pub(super) fn new(
-        source: Source,
+        source: NodeSource,
         state: StoreState,
         eviction: Eviction,
         shared: Arc<Shared>,
@@ -112,7 +112,7 @@ impl Monitor {
     }
 
     /// The address of the node.
-    pub(super) fn source(&self) -> &Source {
+    pub(super) fn source(&self) -> &NodeSource {
         &self.source
     }
 
@@ -254,9 +254,9 @@ impl Monitor {
             self.ask(probe).await
         };
         match timeout(PROBE_TIMEOUT, asked).await {
-            Ok(Ok(Verdict::Fit)) => return self.set_up(),
-            Ok(Ok(Verdict::Refuses(why))) => return self.set_refusing(&why),
-            Ok(Ok(Verdict::Unfit(why))) => self.set_down(&why, true, is_first),
+            Ok(Ok(Inspection::Fit)) => return self.set_up(),
+            Ok(Ok(Inspection::Refuses(why))) => return self.set_refusing(&why),
+            Ok(Ok(Inspection::Unfit(why))) => self.set_down(&why, true, is_first),
             Ok(Err(error)) => {
                 let answers = error.code().is_some_and(|code| {
                     matches!(evaluate::refused(code, String::new()), Error::Refused(_))
@@ -284,7 +284,7 @@ impl Monitor {
             none => {
                 // It may be the successor of a node that failed.
                 let is_successor = self.shared.failovers() > 0;
-                *none = Some(Seen::first(leader, is_successor));
+                *none = Some(SeenPrimary::first(leader, is_successor));
                 false
             }
         };
@@ -360,7 +360,7 @@ impl Monitor {
 
     /// The last seen primary id, and since when it is known.
     pub(super) fn sighting(&self) -> Option<Sighting> {
-        lock(&self.seen).as_ref().map(Seen::sighting)
+        lock(&self.seen).as_ref().map(SeenPrimary::sighting)
     }
 }
 

@@ -19,7 +19,7 @@ fn monitor(state: StoreState) -> Monitor {
         probe_key: "test:probe".to_owned(),
     };
     let client = Client::open("redis://127.0.0.1:1").expect("an address");
-    Monitor::new(Source::Fixed(client), state, Eviction::Refuse, Arc::new(shared))
+    Monitor::new(NodeSource::Fixed(client), state, Eviction::Refuse, Arc::new(shared))
 }
 
 fn timed_out() -> RedisError {

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     admission::{
         Admission, AdmitDecision, AdmitTask, CompleteVerdict, Completion, EvictVerdict, Lease,
-        LeasePage, PoolView, RenewTask, RenewVerdict, Settings, Usage,
+        LeasePage, PoolUsage, PoolView, RenewTask, RenewVerdict, Settings,
     },
     decision::names::{Name, Namespace},
     engine::Answered,
@@ -166,7 +166,7 @@ fn lease(pool: &Name, device_id: Bytes, task_id: Bytes, lease: &Lease) -> pb::Le
     }
 }
 
-fn usage(usage: &Usage) -> pb::Usage {
+fn usage(usage: &PoolUsage) -> pb::Usage {
     pb::Usage {
         capacity: usage.capacity,
         in_use: usage.in_use,

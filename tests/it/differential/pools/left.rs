@@ -117,10 +117,10 @@ fn record(pool: &[u8], member: &[u8], task: &Task) -> (String, String) {
         return (key, format!("{letter} {times} {} {rest}", task.forget.0));
     };
     let (standing, forget) = match queued.standing {
-        Standing::Cancelled => ("C", task.forget.0),
-        Standing::Dead => ("X", task.forget.0),
-        Standing::Expired => ("T", task.forget.0),
-        Standing::Queued => ("Q", 0),
+        QueueState::Cancelled => ("C", task.forget.0),
+        QueueState::Dead => ("X", task.forget.0),
+        QueueState::Expired => ("T", task.forget.0),
+        QueueState::Queued => ("Q", 0),
     };
     let Queued { attempt, at, ends, payload, .. } = &**queued;
     let ends = ends.map_or(0, |ends| ends.0);

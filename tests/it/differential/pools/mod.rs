@@ -12,8 +12,8 @@ use rand_chacha::ChaCha8Rng;
 use tollgate::{
     admission::{
         AdmitTask, CancelTask, CompleteTask, ConfigurePool, EnqueueTask, EvictTask, GetPool,
-        HeartbeatPool, LeaseCursor, ListLeases, ListTasks, Outcome, Overrides, Pool, Queued,
-        ReadEvents, Settings, Standing, SweepPool, Task, TaskCursor, TaskName, TaskState,
+        HeartbeatPool, LeaseCursor, ListLeases, ListTasks, Outcome, Overrides, Pool, QueueState,
+        Queued, ReadEvents, Settings, SweepPool, Task, TaskCursor, TaskName, TaskState,
     },
     decision::{
         Decision,

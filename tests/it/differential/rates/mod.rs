@@ -19,8 +19,8 @@ use tollgate::{
         time::{Millis, Timestamp},
     },
     rate::{
-        BanCursor, BanIndex, BanKey, CheckRate, Checked, GetBan, ListBans, Log, Meter, MeterName,
-        NoteBan, ReadRateEvents, ResetRate, Rule, SHARDS, UnbanKey,
+        BanCursor, BanIndex, BanKey, CheckOutcome, CheckRate, GetBan, ListBans, Log, Meter,
+        MeterName, NoteBan, ReadRateEvents, ResetRate, Rule, SHARDS, UnbanKey,
     },
 };
 
@@ -225,7 +225,7 @@ impl History {
         }
         let checked = self.twins.agree_all(&mut self.meters, &calls, context).await;
         for (call, checked) in calls.into_iter().zip(checked) {
-            if let Checked::Decided { answer, .. } = checked
+            if let CheckOutcome::Decided { answer, .. } = checked
                 && let Some(wait) = answer.retry_after
             {
                 if let Some(ban) = answer.ban.filter(|_| answer.crossed) {

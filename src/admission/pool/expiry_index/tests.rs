@@ -10,7 +10,7 @@ fn name(number: u64) -> Member {
 }
 
 /// Compares with a tree of the same entries, counted one by one.
-fn check(ends: &Ends, model: &BTreeSet<End>, now: Timestamp, entry: &End) {
+fn check(ends: &ExpiryIndex, model: &BTreeSet<End>, now: Timestamp, entry: &End) {
     let later = |end: &&End| end.0 > now;
     assert_eq!(ends.len(), model.len());
     assert_eq!(ends.to_come(), model.iter().filter(later).count());
@@ -32,7 +32,7 @@ fn check(ends: &Ends, model: &BTreeSet<End>, now: Timestamp, entry: &End) {
 #[test]
 fn they_are_those_of_a_tree() {
     let mut random = ChaCha8Rng::seed_from_u64(1);
-    let (mut ends, mut model, mut now) = (Ends::default(), BTreeSet::new(), Timestamp(0));
+    let (mut ends, mut model, mut now) = (ExpiryIndex::default(), BTreeSet::new(), Timestamp(0));
     for step in 0..60_000u64 {
         // The number of entries grows for a while, then falls for a while.
         let grows = step / 10_000 % 2 == 0;
@@ -65,13 +65,13 @@ fn they_are_those_of_a_tree() {
         }
     }
     assert!(ends.chunks.len() > 1, "{} in one chunk", ends.len());
-    let again: Ends = model.iter().cloned().collect();
+    let again: ExpiryIndex = model.iter().cloned().collect();
     assert!(again.after(Timestamp(0), &[]).eq(&model));
 }
 
 #[test]
 fn to_count_a_crowd_is_to_look_at_a_few_chunks() {
-    let mut ends = Ends::default();
+    let mut ends = ExpiryIndex::default();
     for task in 0..100_000 {
         ends.insert(Timestamp(task), name(task));
     }

@@ -21,7 +21,7 @@ pub(super) type End = (Timestamp, Member);
 
 /// Entries in order of time, then member.
 #[derive(Debug, Default)]
-pub(super) struct Ends {
+pub(super) struct ExpiryIndex {
     /// Not empty, and in order: all entries of a chunk come before those of the next.
     chunks: VecDeque<Chunk>,
     len: usize,
@@ -39,7 +39,7 @@ struct Chunk {
     ends: VecDeque<End>,
 }
 
-impl Ends {
+impl ExpiryIndex {
     /// The number of entries.
     pub(super) fn len(&self) -> usize {
         self.len
@@ -227,11 +227,11 @@ fn last(ends: &VecDeque<End>) -> Timestamp {
 }
 
 /// Sorts all entries at once, several times faster than a million single inserts.
-impl FromIterator<End> for Ends {
-    fn from_iter<I: IntoIterator<Item = End>>(ends: I) -> Ends {
+impl FromIterator<End> for ExpiryIndex {
+    fn from_iter<I: IntoIterator<Item = End>>(ends: I) -> ExpiryIndex {
         let mut ends: Vec<End> = ends.into_iter().collect();
         ends.sort_unstable();
-        let mut all = Ends { len: ends.len(), ..Ends::default() };
+        let mut all = ExpiryIndex { len: ends.len(), ..ExpiryIndex::default() };
         let mut ends = ends.into_iter().peekable();
         while ends.peek().is_some() {
             let chunk: VecDeque<End> = ends.by_ref().take(CHUNK).collect();

@@ -29,7 +29,7 @@ impl Stock {
 
 /// The result of a decision about stock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ruling<T> {
+pub enum StockOutcome<T> {
     /// The decision was made.
     Decided {
         /// The answer.
@@ -44,22 +44,22 @@ pub enum Ruling<T> {
     Again,
 }
 
-impl<T> Ruling<T> {
+impl<T> StockOutcome<T> {
     /// Reads a reply: the status, the stock, and the part that `outcome` reads. `outcome` returns
     /// `None` for an unknown status.
     pub(super) fn parse(
         reply: &mut Reply,
         outcome: impl FnOnce(u64, &mut Reply) -> Result<Option<T>, Error>,
-    ) -> Result<Ruling<T>, Error> {
+    ) -> Result<StockOutcome<T>, Error> {
         let status = match reply.number()? {
-            STOCK_UNKNOWN => return Ok(Ruling::NotFound),
-            STOCK_AGAIN => return Ok(Ruling::Again),
+            STOCK_UNKNOWN => return Ok(StockOutcome::NotFound),
+            STOCK_AGAIN => return Ok(StockOutcome::Again),
             status => status,
         };
         let stock =
             Stock { on_hand: reply.number()?, reserved: reply.number()?, sold: reply.number()? };
         match outcome(status, reply)? {
-            Some(outcome) => Ok(Ruling::Decided { outcome, stock }),
+            Some(outcome) => Ok(StockOutcome::Decided { outcome, stock }),
             None => unknown_status(status),
         }
     }
@@ -82,8 +82,8 @@ pub enum Restocked {
 
 impl Restocked {
     /// Reads a reply of `lua/stock/set.lua` or `lua/stock/add.lua`.
-    pub(super) fn parse(reply: &mut Reply) -> Result<Ruling<Restocked>, Error> {
-        Ruling::parse(reply, |status, _| {
+    pub(super) fn parse(reply: &mut Reply) -> Result<StockOutcome<Restocked>, Error> {
+        StockOutcome::parse(reply, |status, _| {
             Ok(Some(match status {
                 RESTOCK_CHANGED => Restocked::Changed { replayed: false },
                 RESTOCK_REPLAYED => Restocked::Changed { replayed: true },
