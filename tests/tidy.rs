@@ -19,6 +19,7 @@ use std::{
 };
 
 const LINES_MAX: usize = 400;
+const FUNCTION_LINES_MAX: usize = 70;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -69,6 +70,25 @@ fn files_are_short() {
     for (path, text) in ["src", "clients", "tests"].iter().flat_map(|folder| files(folder, "rs")) {
         let lines = text.lines().count();
         assert!(lines <= LINES_MAX, "{}: {lines} lines, at most {LINES_MAX}", path.display());
+    }
+}
+
+#[test]
+fn functions_are_short() {
+    for (path, text) in ["src", "clients"].iter().flat_map(|folder| files(folder, "rs")) {
+        let lines: Vec<&str> = text.lines().collect();
+        for (start, line) in lines.iter().enumerate() {
+            let code = line.trim_start();
+            let is_function = code.starts_with("fn ") || code.contains(" fn ");
+            if !is_function || code.starts_with("//") || code.ends_with([';', '}', ',']) {
+                continue;
+            }
+            // rustfmt puts the end of a function below its start.
+            let end = format!("{}}}", &line[..line.len() - code.len()]);
+            let length = lines[start..].iter().position(|line| *line == end).unwrap_or_default();
+            let place = format!("{}:{}", path.display(), start + 1);
+            assert!(length < FUNCTION_LINES_MAX, "{place}: {} lines", length + 1);
+        }
     }
 }
 

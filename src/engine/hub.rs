@@ -51,7 +51,7 @@ pub struct Registration {
     hub: Arc<Hub>,
     number: u64,
     /// Notified by each wake-up.
-    told: Arc<Notify>,
+    wake_ups: Arc<Notify>,
     /// Counts the call for its namespace.
     _held: Option<Held>,
 }
@@ -106,23 +106,23 @@ impl Hub {
 
     /// Registers a call that is about to wait in this partition. Fails with [`Error::Overloaded`]
     /// at `limits.waiters` waiting calls, and with [`Error::NamespaceLimit`].
-    pub fn seat(self: &Arc<Hub>, partition: &[u8]) -> Result<Registration, Error> {
+    pub fn register(self: &Arc<Hub>, partition: &[u8]) -> Result<Registration, Error> {
         let used = self.namespaces.of(Namespace::prefix_of(partition));
         let held = used.map(|used| used.waiting()).transpose()?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let told = Arc::new(Notify::new());
+        let wake_ups = Arc::new(Notify::new());
         let mut calls = self.lock();
         if calls.len() >= self.limits.waiters {
             return Err(budget::overloaded(ReachedLimit::Waiters));
         }
-        calls.insert(number, told.clone());
-        Ok(Registration { hub: self.clone(), number, told, _held: held })
+        calls.insert(number, wake_ups.clone());
+        Ok(Registration { hub: self.clone(), number, wake_ups, _held: held })
     }
 
     /// A permit for a watcher of this partition, free again when dropped. Fails with
     /// [`Error::TooManyWatchers`] at `limits.watchers` watchers, with [`Error::NamespaceLimit`], and
     /// with [`Error::Ending`] after [`Hub::close`].
-    pub fn place(&self, partition: &[u8]) -> Result<WatcherPermit, Error> {
+    pub fn watcher(&self, partition: &[u8]) -> Result<WatcherPermit, Error> {
         if self.is_closed() {
             return Err(Error::Ending);
         }
@@ -136,22 +136,22 @@ impl Hub {
     }
 
     /// The number of waiting calls.
-    pub fn seats(&self) -> usize {
+    pub fn calls(&self) -> usize {
         self.lock().len()
     }
 
     /// Wakes a call up. Returns whether the call is registered; an earlier wake-up that the call
     /// has not consumed yet is kept, not doubled.
-    pub fn tell(&self, number: u64) -> bool {
-        let told = self.lock().get(&number).cloned();
-        told.inspect(|told| told.notify_one()).is_some()
+    pub fn wake(&self, number: u64) -> bool {
+        let wake_ups = self.lock().get(&number).cloned();
+        wake_ups.inspect(|wake_ups| wake_ups.notify_one()).is_some()
     }
 
     /// Ends waiting and watching, at shutdown. Each waiting call is woken up, asks the store a last
     /// time and leaves its queue.
     pub fn close(&self) {
         self.closed.send_replace(true);
-        self.lock().values().for_each(|told| told.notify_one());
+        self.lock().values().for_each(|wake_ups| wake_ups.notify_one());
     }
 
     /// Whether [`Hub::close`] was called.
@@ -176,9 +176,9 @@ impl Registration {
         self.number
     }
 
-    /// Returns at the next wake-up; at once if one came since the last return.
-    pub async fn told(&self) {
-        self.told.notified().await;
+    /// Returns at the next wake-up; at once if one has arrived since the last return.
+    pub async fn woken(&self) {
+        self.wake_ups.notified().await;
     }
 }
 

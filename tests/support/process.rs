@@ -188,6 +188,28 @@ impl OwnRedis {
         }
     }
 
+    /// Makes the last save fail: its folder is gone. Redis refuses writes with MISCONF from
+    /// `CONFIG SET stop-writes-on-bgsave-error yes` on.
+    pub async fn fail_save(&self) {
+        for setting in [["stop-writes-on-bgsave-error", "no"], ["save", "3600 1"]] {
+            self.command(&["CONFIG", "SET", setting[0], setting[1]]).await.unwrap();
+        }
+        fs::remove_dir_all(&self.directory).unwrap();
+        self.command(&["BGSAVE"]).await.unwrap();
+        let failed = async {
+            let has_failed = |info: &str| info.contains("rdb_last_bgsave_status:err");
+            while !has_failed(&self.info("persistence").await) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), failed).await.expect("the save fails");
+    }
+
+    /// A section of INFO.
+    pub async fn info(&self, section: &str) -> String {
+        redis::from_redis_value(self.command(&["INFO", section]).await.unwrap()).unwrap()
+    }
+
     /// Kills the process.
     pub fn kill(&mut self) {
         self.process = None;

@@ -74,6 +74,23 @@ fn pages_name_files_that_exist() {
     }
 }
 
+/// The log lines in tables of the documentation are those of the code.
+#[test]
+fn pages_name_log_lines_that_exist() {
+    let sources: Vec<String> = files("src", "rs").into_iter().map(|(_, text)| text).collect();
+    for page in ["operations", "security"] {
+        let text = fs::read_to_string(root().join(format!("docs/{page}.md"))).unwrap();
+        let table = text.split("\n| line | ").nth(1).unwrap();
+        let rows = table.lines().skip(2).take_while(|line| line.starts_with("| "));
+        let lines: Vec<&str> = rows.map(|row| row.split('`').nth(1).unwrap()).collect();
+        assert!(lines.len() >= 3, "{lines:?}");
+        for line in lines {
+            let exists = sources.iter().any(|source| source.contains(line));
+            assert!(exists, "docs/{page}.md: no log line says `{line}`");
+        }
+    }
+}
+
 /// The existing files that name the capability `stock` are the steps to add another one.
 #[test]
 fn contributing_names_every_file_that_a_capability_needs() {

@@ -135,7 +135,7 @@ impl Embedded {
     {
         let Some(notes) = notes else {
             let outcome = decision.decide(state, now);
-            self.tell(state);
+            self.wake(state);
             return (outcome, state.take_event());
         };
         let [before, after] = &mut notes.heads;
@@ -147,7 +147,7 @@ impl Embedded {
             false => decision.decide(state, now),
         };
         let event = state.take_event();
-        self.tell(state);
+        self.wake(state);
         state.head(after);
         notes.changes.of::<D::State>(decision.partition());
         if before != after {
@@ -158,9 +158,9 @@ impl Embedded {
     }
 
     /// Wakes up the waiting calls that may proceed.
-    fn tell<S: State>(&self, state: &mut S) {
+    fn wake<S: State>(&self, state: &mut S) {
         for (_, number) in state.take_wake_ups() {
-            self.hub.tell(number);
+            self.hub.wake(number);
         }
     }
 }

@@ -130,7 +130,7 @@ impl<T: Topic> Feeds<T> {
         deadline: Instant,
     ) -> Result<Watcher<T>, Error> {
         let read = topic.read(0, After { number: None, limit: 1 });
-        let permit = self.engine.hub().place(read.partition())?;
+        let permit = self.engine.hub().watcher(read.partition())?;
         let deadline = deadline.min(monotonic() + READ_MAX);
         self.engine.admit()?;
         let turn = timeout_at(deadline.into(), self.readers.acquire()).await;

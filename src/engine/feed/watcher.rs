@@ -24,7 +24,7 @@ pub struct Watcher<T: Topic> {
     /// The messages that it has read from the store itself.
     ready: VecDeque<T::Message>,
     /// Its access to the ring.
-    seat: RingReader<T::Message>,
+    reader: RingReader<T::Message>,
     /// Whether it must read the store until it reaches the position at which it joined the ring.
     is_behind: bool,
     /// Whether it has taken from the ring; from then on a missed entry ends it.
@@ -46,11 +46,11 @@ impl<T: Topic> Watcher<T> {
         topic: T,
         place: Position,
         ready: Vec<T::Message>,
-        seat: RingReader<T::Message>,
+        reader: RingReader<T::Message>,
         permit: WatcherPermit,
     ) -> Watcher<T> {
-        let (ready, is_behind) = (ready.into(), !place.covers(seat.joined()));
-        Watcher { feeds, topic, place, ready, seat, is_behind, is_live: false, _permit: permit }
+        let (ready, is_behind) = (ready.into(), !place.covers(reader.joined()));
+        Watcher { feeds, topic, place, ready, reader, is_behind, is_live: false, _permit: permit }
     }
 
     /// The messages as a stream, up to the error that ends it.
@@ -76,14 +76,14 @@ impl<T: Topic> Watcher<T> {
                 self.catch_up().await?;
                 continue;
             }
-            match self.seat.take(&mut self.place)? {
+            match self.reader.take(&mut self.place)? {
                 Taken::Message(told) => {
                     self.is_live = true;
                     return Ok(told);
                 }
                 Taken::Nothing => {
                     self.is_live = true;
-                    self.seat.changed().await?;
+                    self.reader.changed().await?;
                 }
                 Taken::Missed if self.is_live => return Err(Error::SlowWatcher),
                 // More events came than the ring can hold while it caught up: join at the new
@@ -95,13 +95,13 @@ impl<T: Topic> Watcher<T> {
 
     /// Joins the ring again at its current end, and catches up to there.
     fn join_again(&mut self) {
-        self.seat = self.feeds.join(&self.topic, &self.place);
-        self.is_behind = !self.place.covers(self.seat.joined());
+        self.reader = self.feeds.join(&self.topic, &self.place);
+        self.is_behind = !self.place.covers(self.reader.joined());
     }
 
     /// Reads a page of events from the store.
     async fn catch_up(&mut self) -> Result<(), Error> {
-        let Watcher { feeds, topic, place, seat, .. } = self;
+        let Watcher { feeds, topic, place, reader, .. } = self;
         let read = async {
             // The semaphore is never closed.
             let _turn = feeds.readers.acquire().await;
@@ -109,7 +109,7 @@ impl<T: Topic> Watcher<T> {
         };
         let read = tokio::select! {
             biased;
-            why = seat.ended() => return Err(why),
+            why = reader.ended() => return Err(why),
             read = read => read,
         };
         match read {
@@ -118,7 +118,7 @@ impl<T: Topic> Watcher<T> {
             Ok(batch) => {
                 let told = batch.entries.into_iter().filter_map(|entry| entry.told);
                 self.ready.extend(told);
-                self.is_behind = batch.has_more && !self.place.covers(self.seat.joined());
+                self.is_behind = batch.has_more && !self.place.covers(self.reader.joined());
             }
             Err(error @ Error::Corrupt(_)) => return Err(error),
             // Waits for the store to recover; the end of the feed is seen in the next round.

@@ -64,7 +64,7 @@ async fn follow(client: &Client, hub: &Hub) -> Result<std::convert::Infallible, 
             Ok(Some(message)) => {
                 let number = str::from_utf8(message.get_payload_bytes()).ok();
                 if let Some(number) = number.and_then(|text| text.parse().ok()) {
-                    hub.tell(number);
+                    hub.wake(number);
                 }
             }
             Ok(None) => return Err(silent(())),

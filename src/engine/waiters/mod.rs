@@ -45,9 +45,9 @@ use register::{Due, Register};
 /// The time that a call keeps back for its last try: a quarter of its time, at most this.
 const LAST_TRY_MAX: Duration = Duration::from_millis(250);
 /// The time limit of a heartbeat.
-const ATTEND_MAX: Duration = Duration::from_secs(1);
+const HEARTBEAT_MAX: Duration = Duration::from_secs(1);
 /// The most queues in one round trip of heartbeats.
-const ATTENDED_MAX: usize = 128;
+const HEARTBEATS_MAX: usize = 128;
 /// The time that a heartbeat is valid on the embedded engine. It is long because no other server
 /// can wait: a delay of this server must not cost its calls their tickets.
 const KEEP_ALONE: Millis = Millis::from_secs(3600);
@@ -84,10 +84,11 @@ where
 {
     waiters: WaitingCalls<D>,
     decision: D,
-    seat: Registration,
+    registration: Registration,
+    /// The ticket number; 0 before the first ticket.
     ticket: u64,
-    /// Whether the queue may hold a ticket of this call.
-    is_placed: bool,
+    /// Whether the queue may contain a ticket of this call.
+    may_be_queued: bool,
 }
 
 /// The waiters stage: executes a decision, and waits until it may proceed. Returns by the deadline.
@@ -105,10 +106,10 @@ where
     let start = monotonic();
     let last_try = (deadline.saturating_duration_since(start) / 4).min(LAST_TRY_MAX);
     let until = (start + wait.duration()).min(deadline - last_try);
-    let seat = engine.hub().seat(decision.partition())?;
+    let registration = engine.hub().register(decision.partition())?;
     let register = engine.hub().by_type(|_| Arc::<Register<D>>::default()).clone();
     let waiters = WaitingCalls { engine: engine.clone(), register };
-    let mut call = WaiterCall { waiters, decision, seat, ticket: 0, is_placed: false };
+    let mut call = WaiterCall { waiters, decision, registration, ticket: 0, may_be_queued: false };
     call.run(until, deadline).await
 }
 
@@ -131,7 +132,7 @@ where
 
     /// Sends heartbeats until no call waits.
     async fn heartbeat(self) {
-        while let Some(dues) = self.register.next(ATTENDED_MAX).await {
+        while let Some(dues) = self.register.next(HEARTBEATS_MAX).await {
             let heartbeat = |due: &Due<D>| {
                 due.asked.heartbeat(Heartbeat {
                     channel: self.engine.hub().channel().clone(),
@@ -141,7 +142,7 @@ where
             };
             let heartbeats: Vec<D::Heartbeat> = dues.iter().map(heartbeat).collect();
             // A waiter that it wakes decides anew, and that answer waits for the disk.
-            let deadline = monotonic() + ATTEND_MAX;
+            let deadline = monotonic() + HEARTBEAT_MAX;
             let answers = self.engine.store_unsynced(&heartbeats, deadline).await;
             let answers = answers.unwrap_or_else(|error| vec![Err(error); dues.len()]);
             let has_failed = answers.iter().any(Result::is_err);
@@ -163,7 +164,7 @@ where
         let (ask_all, frees_in) = match answer {
             Ok(HeartbeatAnswer { frees_in, again, turns }) => {
                 for (number, waiter) in turns {
-                    if !hub.tell(number) {
+                    if !hub.wake(number) {
                         // The call has ended, and its leave was lost: send it again. The task runs
                         // already.
                         self.register.leave(asked.clone(), waiter, number);
@@ -184,7 +185,7 @@ where
         };
         if ask_all {
             self.register.calls(asked.partition()).into_iter().for_each(|number| {
-                hub.tell(number);
+                hub.wake(number);
             });
         }
         self.register.answered(asked.partition(), frees_in);
@@ -198,74 +199,21 @@ where
     /// Asks, sleeps and asks again until the call may proceed or `until` has passed. `until` leaves
     /// time for a last try before `deadline`.
     async fn run(&mut self, until: Instant, deadline: Instant) -> Result<D::Outcome, Error> {
-        let engine = &self.waiters.engine;
-        let mut refusal = None;
-        // Whether an earlier try may have been granted: its reply was lost.
-        let mut is_unsure = false;
-        // At shutdown: the end of the tries to leave the queue.
-        let mut leaves_by = None;
+        let mut tries = Tries::default();
         loop {
-            let now = monotonic();
-            if engine.hub().is_closed() && now < until {
-                leaves_by.get_or_insert(now + LEAVE_MAX);
-            }
-            let (wait, ticket_kept) = match leaves_by {
-                None => {
-                    (Millis(until.saturating_duration_since(now).as_millis() as u64), Millis(0))
-                }
-                // The queue of an embedded engine ends with the process.
-                Some(_) if engine.is_remote() => (Millis(0), TICKET_KEPT),
-                Some(_) => (Millis(0), Millis(0)),
-            };
-            *self.decision.waiting() = Some(WaitingCall {
-                number: self.seat.number(),
-                ticket: self.ticket,
-                wait,
-                ticket_kept,
-                keep: self.waiters.keep(),
-                channel: engine.hub().channel().clone(),
-            });
-            self.is_placed |= wait.0 > 0;
+            let wait = self.begin_try(&mut tries, until);
+            let engine = &self.waiters.engine;
             let outcome = match engine.store(&self.decision, deadline).await {
-                Ok(outcome) => {
-                    is_unsure = false;
-                    outcome
-                }
-                // At shutdown: tries to have its ticket kept, until `LEAVE_MAX` is over.
-                Err(Error::Overloaded)
-                    if refusal.is_some()
-                        && leaves_by.is_some_and(|by| monotonic() < by.min(deadline)) =>
-                {
-                    sleep(CROWDED).await;
-                    continue;
-                }
-                Err(error) => match (error, refusal.take()) {
-                    // Its ticket may be lost.
-                    (Error::Overloaded | Error::Unavailable(_) | Error::Refused(_), Some(_))
-                        if leaves_by.is_some() && !is_unsure =>
-                    {
-                        return Err(Error::Ending);
-                    }
-                    // The last try was certainly not executed: the refusal before it stands.
-                    (
-                        Error::Overloaded | Error::Unavailable(_) | Error::Refused(_),
-                        Some(refused),
-                    ) if wait.0 == 0 && !is_unsure && engine.check().is_ok() => {
-                        return Ok(refused);
-                    }
-                    (error @ Error::Corrupt(_), _) => return Err(error),
-                    // The store still answers: the call keeps waiting.
-                    (error, refused @ Some(_)) if wait.0 > 0 && engine.check().is_ok() => {
-                        is_unsure |= error.is_unsure();
-                        refusal = refused;
+                Ok(outcome) => outcome,
+                Err(error) => match tries.failed(error, wait, deadline, engine) {
+                    Some(ended) => return ended,
+                    None => {
                         sleep(CROWDED).await;
                         continue;
                     }
-                    // An earlier try may have been granted, so no refusal is safe.
-                    (_, _) if is_unsure => return Err(Error::DeadlineExceeded),
-                    (error, _) => return Err(error),
                 },
             };
+            tries.is_unsure = false;
             if let Some(frees_in) = D::frees_in(&outcome) {
                 self.waiters.register.frees(self.decision.partition(), frees_in.duration());
             }
@@ -276,26 +224,113 @@ where
                     continue;
                 }
                 turn => {
-                    self.is_placed = false;
-                    return match leaves_by {
+                    self.may_be_queued = false;
+                    return match tries.leaves_by {
                         Some(_) if turn != Proceed::Now => Err(Error::Ending),
                         _ => Ok(outcome),
                     };
                 }
             };
             if self.ticket == 0 {
-                self.waiters.begin(self.waiters.register.enter(&self.decision, self.seat.number()));
+                let number = self.registration.number();
+                self.waiters.begin(self.waiters.register.enter(&self.decision, number));
             }
             self.ticket = ticket;
-            refusal = Some(outcome);
-            // Asks again then, with or without a wake-up. The spread keeps calls from asking
-            // together.
-            let spread = self.seat.number() % engine.hub().seats().max(1) as u64;
-            let again = monotonic() + ASK_EVERY + ASK_PER_CALL * spread as u32;
-            let _ = timeout_at(again.min(until).into(), self.seat.told()).await;
-            // Lets a cancelled call end before it takes a slot.
-            yield_now().await;
+            tries.refusal = Some(outcome);
+            self.sleep(until).await;
         }
+    }
+
+    /// Prepares the decision for the next try. Returns how long the call still waits; 0 for its last
+    /// try.
+    fn begin_try(&mut self, tries: &mut Tries<D::Outcome>, until: Instant) -> Millis {
+        let (engine, now) = (&self.waiters.engine, monotonic());
+        if engine.hub().is_closed() && now < until {
+            tries.leaves_by.get_or_insert(now + LEAVE_MAX);
+        }
+        let left = until.saturating_duration_since(now).as_millis() as u64;
+        let (wait, ticket_kept) = match tries.leaves_by {
+            None => (Millis(left), Millis(0)),
+            // The queue of an embedded engine ends with the process.
+            Some(_) if engine.is_remote() => (Millis(0), TICKET_KEPT),
+            Some(_) => (Millis(0), Millis(0)),
+        };
+        *self.decision.waiting() = Some(WaitingCall {
+            number: self.registration.number(),
+            ticket: self.ticket,
+            wait,
+            ticket_kept,
+            keep: self.waiters.keep(),
+            channel: engine.hub().channel().clone(),
+        });
+        self.may_be_queued |= wait.0 > 0;
+        wait
+    }
+
+    /// Sleeps until a wake-up, at most until `until` or until the call asks again without one.
+    async fn sleep(&self, until: Instant) {
+        // The spread keeps calls from asking together.
+        let calls = self.waiters.engine.hub().calls().max(1) as u64;
+        let spread = self.registration.number() % calls;
+        let again = monotonic() + ASK_EVERY + ASK_PER_CALL * spread as u32;
+        let _ = timeout_at(again.min(until).into(), self.registration.woken()).await;
+        // Lets a cancelled call end before it takes a slot.
+        yield_now().await;
+    }
+}
+
+/// The results of a call's earlier tries.
+struct Tries<O> {
+    /// The last refusal.
+    refusal: Option<O>,
+    /// Whether an earlier try may have been granted: its reply was lost.
+    is_unsure: bool,
+    /// At shutdown: the end of the tries to leave the queue.
+    leaves_by: Option<Instant>,
+}
+
+impl<O> Default for Tries<O> {
+    fn default() -> Tries<O> {
+        Tries { refusal: None, is_unsure: false, leaves_by: None }
+    }
+}
+
+impl<O> Tries<O> {
+    /// Returns the result of the call after a failed try. `None` if it tries again.
+    fn failed(
+        &mut self,
+        error: Error,
+        wait: Millis,
+        deadline: Instant,
+        engine: &Engine,
+    ) -> Option<Result<O, Error>> {
+        let Some(refusal) = self.refusal.take() else { return Some(Err(error)) };
+        let has_time = |by: Instant| monotonic() < by.min(deadline);
+        let keeps_leaving = error == Error::Overloaded && self.leaves_by.is_some_and(has_time);
+        // Whether none of the tries was granted.
+        let is_certain = !self.is_unsure
+            && matches!(error, Error::Overloaded | Error::Unavailable(_) | Error::Refused(_));
+        let ended = match error {
+            // At shutdown: tries to have its ticket kept, until `LEAVE_MAX` is over.
+            _ if keeps_leaving => None,
+            // Its ticket may be lost.
+            _ if is_certain && self.leaves_by.is_some() => Some(Err(Error::Ending)),
+            // The last try was certainly not executed: the refusal before it is the answer.
+            _ if is_certain && wait.0 == 0 && engine.check().is_ok() => return Some(Ok(refusal)),
+            Error::Corrupt(_) => Some(Err(error)),
+            // The store still answers: the call keeps waiting.
+            _ if wait.0 > 0 && engine.check().is_ok() => {
+                self.is_unsure |= error.is_unsure();
+                None
+            }
+            // An earlier try may have been granted, so no refusal is safe.
+            _ if self.is_unsure => Some(Err(Error::DeadlineExceeded)),
+            _ => Some(Err(error)),
+        };
+        if ended.is_none() {
+            self.refusal = Some(refusal);
+        }
+        ended
     }
 }
 
@@ -304,11 +339,11 @@ where
     D: Waits<State: Sharded, Heartbeat: Decision<State: Sharded>>,
 {
     fn drop(&mut self) {
-        let number = self.seat.number();
+        let number = self.registration.number();
         if self.ticket > 0 {
             self.waiters.register.exit(self.decision.partition(), number);
         }
-        if self.is_placed {
+        if self.may_be_queued {
             let waiter = self.decision.waiter().into();
             self.waiters.begin(self.waiters.register.leave(self.decision.clone(), waiter, number));
         }

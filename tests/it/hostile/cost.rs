@@ -72,8 +72,7 @@ async fn fill(client: &mut Client, pool: &str, tasks: usize, bytes: usize) {
 
 /// A section of INFO, by field.
 async fn info(redis: &OwnRedis, section: &str) -> BTreeMap<String, String> {
-    let text = redis.command(&["INFO", section]).await.unwrap();
-    let text: String = redis::from_redis_value(text).unwrap();
+    let text = redis.info(section).await;
     let fields = text.lines().filter_map(|line| line.split_once(':'));
     fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }

@@ -16,8 +16,15 @@ use crate::support::{
 };
 
 /// Error codes of Redis, each with the command that causes the error and the command that ends it.
-const REFUSALS: [(&str, [&[&str]; 2]); 3] = [
+const REFUSALS: [(&str, [&[&str]; 2]); 4] = [
     ("OOM", [&["CONFIG", "SET", "maxmemory", "1mb"], &["CONFIG", "SET", "maxmemory", "0"]]),
+    (
+        "MISCONF",
+        [
+            &["CONFIG", "SET", "stop-writes-on-bgsave-error", "yes"],
+            &["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"],
+        ],
+    ),
     (
         "NOREPLICAS",
         [
@@ -55,6 +62,7 @@ async fn queued(redis: &OwnRedis, pool: &str, most: i64) -> i64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn h7_a_batch_refused_halfway_reports_each_task() {
     let redis = redis_in_memory().await;
+    redis.fail_save().await;
     let server = Server::start(&["--engine", &redis.url()]).await;
     let client = client_of(&server).await;
     for (why, [refuse, take]) in REFUSALS {
@@ -107,6 +115,7 @@ async fn h7_a_batch_refused_halfway_reports_each_task() {
 #[tokio::test(flavor = "multi_thread")]
 async fn h7_a_batch_refused_as_a_whole_is_not_queued() {
     let redis = redis_in_memory().await;
+    redis.fail_save().await;
     let server = Server::start(&["--engine", &redis.url()]).await;
     let mut client = client_of(&server).await;
     for (why, [refuse, take]) in REFUSALS {

@@ -87,6 +87,7 @@ impl Store {
 /// `code` and no share is granted, while reads and refusals are still answered.
 async fn refuses_writes(begin: &[&str], end: &[&str], code: &str) {
     let store = Store::start(CONFIG).await;
+    store.redis.fail_save().await;
     for (pool, device) in [("allow", "d0"), ("allow full", "d0"), ("allow full", "d1")] {
         assert!(store.admitted(pool, device).await);
     }
@@ -131,6 +132,12 @@ async fn refuses_writes(begin: &[&str], end: &[&str], code: &str) {
 async fn h8_no_share_is_granted_while_redis_is_out_of_memory() {
     let set = |value| ["CONFIG", "SET", "maxmemory", value];
     refuses_writes(&set("1"), &set("0"), "OOM").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h8_no_share_is_granted_while_redis_cannot_save() {
+    let set = |value| ["CONFIG", "SET", "stop-writes-on-bgsave-error", value];
+    refuses_writes(&set("yes"), &set("no"), "MISCONF").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

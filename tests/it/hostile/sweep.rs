@@ -45,10 +45,13 @@ const CROWD: usize = 10_000;
 /// The machine may stand still for a while.
 const PATIENCE: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(10);
-/// The clock stands still after this time: work that is scheduled for later does not begin.
-const GOES_ON: Duration = Duration::from_secs(8);
-/// Longer than a lease of the default length.
+/// The end of a lease of the default length, and a second more.
 const LEASE: Duration = Duration::from_secs(301);
+/// The clock stands still after this time, two seconds after the end of the leases. Work that is
+/// scheduled for later does not begin, so each lease must end within two seconds.
+const IN_TIME: Duration = Duration::from_secs(1);
+/// The same after a silence of Redis.
+const AFTER_SILENCE: Duration = Duration::from_secs(8);
 const PARTITIONS: &str = "tollgate:{index:admission}:partitions";
 const ENDS: &str = "tollgate:{index:admission}:ends";
 const NAMES: u64 = 3_000_000;
@@ -102,13 +105,13 @@ async fn outlive(engine: &Engine, time: &Time, pool: &str, tasks: usize) {
     let before = last_event(engine, pool).await;
     time.advance(LEASE.as_micros() as u64).await;
     let begin = monotonic();
-    reach(engine, time, pool, before + tasks as u64).await;
+    reach(engine, time, pool, before + tasks as u64, IN_TIME).await;
     eprintln!("{tasks} leases: the last event after {:?}", begin.elapsed());
 }
 
-/// Lets the time go on for `GOES_ON` in small steps, and waits until the pool has an event.
-async fn reach(engine: &Engine, time: &Time, pool: &str, event: u64) {
-    let (begin, mut left) = (monotonic(), GOES_ON);
+/// Lets the clock go on for `left` in small steps, and waits until the pool has an event.
+async fn reach(engine: &Engine, time: &Time, pool: &str, event: u64, mut left: Duration) {
+    let begin = monotonic();
     while last_event(engine, pool).await < event {
         assert!(begin.elapsed() < PATIENCE, "{pool}: event {event} does not come");
         sleep(STEP).await;
@@ -210,12 +213,12 @@ async fn h22_many_leases_end_in_time_after_a_silence_of_redis() {
     admit_all(&engine, |_| "crowd".to_owned(), TASKS, None).await;
     let before = last_event(&engine, "crowd").await;
     time.advance(LEASE.as_micros() as u64).await;
-    reach(&engine, &time, "crowd", before + 1).await;
+    reach(&engine, &time, "crowd", before + 1, IN_TIME).await;
     redis.signal("-STOP");
     sleep(Duration::from_secs(3)).await;
     redis.signal("-CONT");
     up(engine.state()).await;
-    reach(&engine, &time, "crowd", before + TASKS as u64).await;
+    reach(&engine, &time, "crowd", before + TASKS as u64, AFTER_SILENCE).await;
     maintenance.abort();
 }
 
