@@ -1,8 +1,8 @@
 //! `GetPool`: reads the settings in force and the use of a pool.
 
-use super::{Pool, PoolUsage, Settings, small, unknown_status};
+use super::{Pool, PoolUsage, Settings, small};
 use crate::decision::{
-    Call, Cost, Decision, Delivery, OK, Reply,
+    Call, Cost, Decision, Delivery, Reply,
     denial::Effect,
     error::Error,
     names::Name,
@@ -58,10 +58,7 @@ impl PoolView {
     }
 
     pub(super) fn parse(reply: &mut Reply) -> Result<PoolView, Error> {
-        let status = reply.number()?;
-        if status != OK {
-            return unknown_status(status);
-        }
+        reply.ok()?;
         let time = |micros| (micros > 0).then_some(Timestamp(micros));
         Ok(PoolView {
             usage: PoolUsage { capacity: small(reply)?, in_use: small(reply)? },

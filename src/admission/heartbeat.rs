@@ -1,8 +1,8 @@
 //! `HeartbeatPool`: the heartbeat of a server for its waiters in the queue of a pool.
 
-use super::{Pool, Settings, unknown_status};
+use super::{Pool, Settings};
 use crate::decision::{
-    Call, Decision, Delivery, OK, Priority, Reply,
+    Call, Decision, Delivery, Priority, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -51,10 +51,8 @@ impl Decision for HeartbeatPool {
     }
 
     fn parse(reply: &mut Reply) -> Result<HeartbeatAnswer, Error> {
-        match reply.number()? {
-            OK => HeartbeatAnswer::parse(reply),
-            status => unknown_status(status),
-        }
+        reply.ok()?;
+        HeartbeatAnswer::parse(reply)
     }
 
     fn decide(&self, pool: &mut Pool, now: Timestamp) -> HeartbeatAnswer {

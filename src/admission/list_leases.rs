@@ -2,9 +2,9 @@
 
 use std::str;
 
-use super::{Lease, Pool, Task, unknown_status};
+use super::{Lease, Pool, Task};
 use crate::decision::{
-    Call, Cost, Decision, Delivery, OK, Paged, Reply,
+    Call, Cost, Decision, Delivery, Paged, Reply,
     error::Error,
     names::{Name, SEPARATOR},
     script::{self, Script},
@@ -125,10 +125,7 @@ impl Decision for ListLeases {
     }
 
     fn parse(reply: &mut Reply) -> Result<LeasePage, Error> {
-        let status = reply.number()?;
-        if status != OK {
-            return unknown_status(status);
-        }
+        reply.ok()?;
         let more = reply.number()? != 0;
         let (mut leases, mut last) = (Vec::new(), None);
         while reply.has_more() {

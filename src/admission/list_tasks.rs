@@ -5,10 +5,9 @@ use std::str;
 use super::{
     Pool, QueueState, Task, TaskState,
     pool::{BacklogEntry, device_and_task},
-    unknown_status,
 };
 use crate::decision::{
-    Call, Cost, Decision, Delivery, OK, Paged, Reply,
+    Call, Cost, Decision, Delivery, Paged, Reply,
     error::Error,
     names::{Name, SEPARATOR},
     script::{self, Script},
@@ -187,10 +186,7 @@ impl Decision for ListTasks {
     }
 
     fn parse(reply: &mut Reply) -> Result<TaskPage, Error> {
-        let status = reply.number()?;
-        if status != OK {
-            return unknown_status(status);
-        }
+        reply.ok()?;
         let more = reply.number()? != 0;
         let last = TaskCursor { due: reply.number()?, entry: reply.bytes()? };
         let mut tasks = Vec::new();

@@ -1,8 +1,8 @@
 //! Reads the events of a pool, for WatchPool.
 
-use super::{Event, EventKind, Pool, unknown_status};
+use super::{Event, EventKind, Pool};
 use crate::decision::{
-    Call, Cost, Decision, Delivery, OK, Priority, Reply,
+    Call, Cost, Decision, Delivery, Priority, Reply,
     denial::Effect,
     error::Error,
     events::{After, EventPage, History},
@@ -54,10 +54,8 @@ impl Decision for ReadEvents {
     }
 
     fn parse(reply: &mut Reply) -> Result<EventPage<Event>, Error> {
-        match reply.number()? {
-            OK => EventPage::parse(reply, Event::parse),
-            status => unknown_status(status),
-        }
+        reply.ok()?;
+        EventPage::parse(reply, Event::parse)
     }
 
     fn decide(&self, pool: &mut Pool, _: Timestamp) -> EventPage<Event> {

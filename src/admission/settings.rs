@@ -38,8 +38,10 @@ pub struct Settings {
     pub after_failover: AfterFailover,
 }
 
-/// Behaviour of a pool after a failover to another primary.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Behaviour of a pool after a failover to another primary. The names are those of the
+/// configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum AfterFailover {
     /// Admits tasks by the state of the new primary.
     Admit,

@@ -1,8 +1,8 @@
 //! `SweepPool`: processes the expiries of a pool in the background.
 
-use super::{Pool, Settings, unknown_status};
+use super::{Pool, Settings};
 use crate::decision::{
-    Allowance, Call, Cost, Decision, Delivery, OK, Priority, Reply, Swept,
+    Allowance, Call, Cost, Decision, Delivery, Priority, Reply, Swept,
     denial::Effect,
     error::Error,
     names::Name,
@@ -60,14 +60,12 @@ impl Decision for SweepPool {
     }
 
     fn parse(reply: &mut Reply) -> Result<Swept, Error> {
-        match reply.number()? {
-            OK => Ok(Swept {
-                has_more: reply.number()? != 0,
-                next: Some(reply.number()?).filter(|next| *next > 0).map(Timestamp),
-                is_vacant: reply.number()? != 0,
-            }),
-            status => unknown_status(status),
-        }
+        reply.ok()?;
+        Ok(Swept {
+            has_more: reply.number()? != 0,
+            next: Some(reply.number()?).filter(|next| *next > 0).map(Timestamp),
+            is_vacant: reply.number()? != 0,
+        })
     }
 
     fn decide(&self, pool: &mut Pool, now: Timestamp) -> Swept {

@@ -4,11 +4,9 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Deserializer, de::Error};
 
-use super::value::{
-    OnStoreFailureName, denial_cache, length, namespace, on_store_failure, parse_length, utc_offset,
-};
+use super::value::{denial_cache, length, namespace, parse_length, utc_offset};
 use crate::{
-    decision::{names::Name, time::Millis},
+    decision::{fallback::OnStoreFailure, names::Name, time::Millis},
     rate::{
         Algorithm, LENGTH_MAX, LENGTH_MIN, LimitSpec, Override, Policies, Policy, Rule, RuleSpec,
         TierAction, TierSpec,
@@ -31,7 +29,8 @@ pub(super) struct PolicyEntry {
     ban_memory: Option<Millis>,
     #[serde(default, deserialize_with = "denial_cache")]
     denial_cache: Option<Millis>,
-    on_store_failure: Option<OnStoreFailureName>,
+    #[serde(default)]
+    on_store_failure: OnStoreFailure,
     #[serde(default)]
     r#override: Vec<OverrideEntry>,
 }
@@ -45,7 +44,7 @@ struct LimitEntry {
     max: Option<u64>,
     #[serde(deserialize_with = "window")]
     window: Millis,
-    algorithm: Option<ConfiguredAlgorithm>,
+    algorithm: Option<Algorithm>,
     burst: Option<u64>,
 }
 
@@ -54,7 +53,7 @@ struct LimitEntry {
 #[serde(deny_unknown_fields)]
 struct TierEntry {
     above: u64,
-    action: ActionName,
+    action: TierAction,
     #[serde(default, deserialize_with = "ban_durations")]
     ban_durations: Vec<Millis>,
 }
@@ -66,23 +65,6 @@ struct OverrideEntry {
     r#match: String,
     limit: Option<Vec<LimitEntry>>,
     tier: Option<Vec<TierEntry>>,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-enum ConfiguredAlgorithm {
-    FixedWindow,
-    CalendarWindow,
-    SlidingWindow,
-    TokenBucket,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-enum ActionName {
-    Warn,
-    Throttle,
-    Ban,
 }
 
 /// Checks and builds all policies. The error names the key and the expected value.
@@ -124,7 +106,7 @@ impl PolicyEntry {
             utc_offset: self.utc_offset,
             ban_memory: self.ban_memory,
             denial_cache: self.denial_cache,
-            on_store_failure: on_store_failure(self.on_store_failure),
+            on_store_failure: self.on_store_failure,
         };
         spec.build().map_err(|violations| {
             // The rule names its fields in the plural, the file in the singular.
@@ -139,27 +121,15 @@ impl PolicyEntry {
 
 impl From<&LimitEntry> for LimitSpec {
     fn from(entry: &LimitEntry) -> LimitSpec {
-        let algorithm = entry.algorithm.map(|name| match name {
-            ConfiguredAlgorithm::FixedWindow => Algorithm::FixedWindow,
-            ConfiguredAlgorithm::CalendarWindow => Algorithm::CalendarWindow,
-            ConfiguredAlgorithm::SlidingWindow => Algorithm::SlidingWindow,
-            ConfiguredAlgorithm::TokenBucket => Algorithm::TokenBucket,
-        });
-        let name = entry.name.clone().into_bytes();
-        let (max, window, burst) = (entry.max, Some(entry.window), entry.burst);
-        LimitSpec { name, max, window, algorithm, burst }
+        let LimitEntry { name, max, window, algorithm, burst } = entry.clone();
+        LimitSpec { name: name.into_bytes(), max, window: Some(window), algorithm, burst }
     }
 }
 
 impl From<&TierEntry> for TierSpec {
     fn from(entry: &TierEntry) -> TierSpec {
-        let action = match entry.action {
-            ActionName::Warn => TierAction::Warn,
-            ActionName::Throttle => TierAction::Throttle,
-            ActionName::Ban => TierAction::Ban,
-        };
-        let ban_durations = entry.ban_durations.clone();
-        TierSpec { above: Some(entry.above), action: Some(action), ban_durations }
+        let TierEntry { above, action, ban_durations } = entry.clone();
+        TierSpec { above: Some(above), action: Some(action), ban_durations }
     }
 }
 

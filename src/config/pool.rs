@@ -2,15 +2,13 @@
 
 use serde::{Deserialize, Deserializer};
 
-use super::value::{
-    OnStoreFailureName, denial_cache, length, number, on_store_failure, wait_replicas, wait_timeout,
-};
+use super::value::{denial_cache, length, number, wait_replicas, wait_timeout};
 use crate::{
     admission::{
         ATTEMPTS_MAX, AfterFailover, CAPACITY_MAX, GRACE_MAX, HISTORY_MAX, HISTORY_MIN, LEASE_MAX,
         LEASE_MIN, PoolRule, QUEUED_MAX, RETENTION_MAX, RETENTION_MIN, Settings,
     },
-    decision::{acknowledgement::Acknowledgement, time::Millis},
+    decision::{acknowledgement::Acknowledgement, fallback::OnStoreFailure, time::Millis},
 };
 
 /// `[[pool]]`
@@ -37,27 +35,20 @@ pub(super) struct PoolEntry {
     history: Option<u32>,
     #[serde(default, deserialize_with = "denial_cache")]
     denial_cache: Option<Millis>,
-    on_store_failure: Option<OnStoreFailureName>,
+    #[serde(default)]
+    on_store_failure: OnStoreFailure,
     #[serde(default, deserialize_with = "wait_replicas")]
     wait_replicas: Option<u32>,
     #[serde(default, deserialize_with = "wait_timeout")]
     wait_timeout: Option<Millis>,
-    after_failover: Option<AfterFailoverName>,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum AfterFailoverName {
-    Admit,
-    Hold,
+    after_failover: Option<AfterFailover>,
 }
 
 impl PoolEntry {
     /// Fails if two settings exclude each other. The error names both.
     pub(super) fn check(&self) -> Result<(), String> {
-        let allows = matches!(self.on_store_failure, Some(OnStoreFailureName::Allow));
-        match (allows, self.after_failover) {
-            (true, Some(AfterFailoverName::Hold)) => {
+        match (self.on_store_failure, self.after_failover) {
+            (OnStoreFailure::Allow, Some(AfterFailover::Hold)) => {
                 let why = "after_failover: \"hold\" contradicts on_store_failure = \"allow\", \
                            which admits during a failover";
                 Err(why.to_owned())
@@ -81,15 +72,12 @@ impl From<PoolEntry> for PoolRule {
             queued_max: entry.queued_max.unwrap_or(defaults.queued_max),
             history: entry.history.unwrap_or(defaults.history),
             denial_cache: entry.denial_cache.unwrap_or(defaults.denial_cache),
-            on_store_failure: on_store_failure(entry.on_store_failure),
+            on_store_failure: entry.on_store_failure,
             acknowledgement: Acknowledgement {
                 replicas: entry.wait_replicas.unwrap_or(defaults.acknowledgement.replicas),
                 timeout: entry.wait_timeout.unwrap_or(defaults.acknowledgement.timeout),
             },
-            after_failover: match entry.after_failover {
-                None | Some(AfterFailoverName::Admit) => AfterFailover::Admit,
-                Some(AfterFailoverName::Hold) => AfterFailover::Hold,
-            },
+            after_failover: entry.after_failover.unwrap_or(defaults.after_failover),
         };
         PoolRule { namespace: entry.namespace, pattern: entry.r#match, settings }
     }

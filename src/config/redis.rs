@@ -32,19 +32,12 @@ pub(super) struct RedisSection {
     answer_timeout: Option<Millis>,
     #[serde(default, deserialize_with = "key_prefix")]
     key_prefix: Option<String>,
-    eviction: Option<EvictionName>,
+    eviction: Option<Eviction>,
     tls_ca: Option<PathBuf>,
     tls_cert: Option<PathBuf>,
     tls_key: Option<PathBuf>,
     sentinel_user: Option<String>,
     sentinel_password: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum EvictionName {
-    Refuse,
-    Warn,
 }
 
 impl RedisSection {
@@ -61,7 +54,7 @@ impl RedisSection {
             batch_max: self.batch_max.unwrap_or(defaults.batch_max),
             answer_timeout: self.answer_timeout.map_or(defaults.answer_timeout, Millis::duration),
             key_prefix: self.key_prefix.unwrap_or(defaults.key_prefix.clone()),
-            eviction: self.eviction.map_or(defaults.eviction, Eviction::from),
+            eviction: self.eviction.unwrap_or(defaults.eviction),
             workers,
             ..defaults
         };
@@ -85,15 +78,6 @@ impl RedisSection {
         };
         let authority = self.tls_ca.as_ref().map(|path| read("tls_ca", path)).transpose()?;
         Ok(Certificates { authority, own })
-    }
-}
-
-impl From<EvictionName> for Eviction {
-    fn from(name: EvictionName) -> Eviction {
-        match name {
-            EvictionName::Refuse => Eviction::Refuse,
-            EvictionName::Warn => Eviction::Warn,
-        }
     }
 }
 

@@ -8,27 +8,9 @@ use serde::{Deserialize, Deserializer, de::Error};
 use crate::decision::{
     acknowledgement::{REPLICAS_MAX, WAIT_TIMEOUT_MAX, WAIT_TIMEOUT_MIN},
     denial::DENIAL_CACHE_MAX,
-    fallback::OnStoreFailure,
     globs::NamespaceGlob,
     time::Millis,
 };
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum OnStoreFailureName {
-    Fail,
-    Deny,
-    Allow,
-}
-
-/// Converts the name; the default is `fail`.
-pub(super) fn on_store_failure(name: Option<OnStoreFailureName>) -> OnStoreFailure {
-    match name {
-        None | Some(OnStoreFailureName::Fail) => OnStoreFailure::Fail,
-        Some(OnStoreFailureName::Deny) => OnStoreFailure::Deny,
-        Some(OnStoreFailureName::Allow) => OnStoreFailure::Allow,
-    }
-}
 
 /// Checks a glob of namespaces. The error names the key.
 pub(super) fn namespace(key: &str, glob: Option<&str>) -> Result<(), String> {

@@ -9,13 +9,17 @@
 //! if the rate is above 0, so that no key is locked out. With more servers than the limit, each
 //! server then allows one.
 
+use serde::Deserialize;
+
 use crate::decision::Decision;
 
 /// The largest number of servers that can be configured to share one store.
 pub const REPLICAS_MAX: u32 = 1000;
 
-/// The answer to a call while the store is unreachable (`on_store_failure`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// The answer to a call while the store is unreachable (`on_store_failure`). The names are those of
+/// the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum OnStoreFailure {
     /// The call fails with [`crate::decision::error::Error::Unavailable`].
     #[default]

@@ -35,6 +35,14 @@ impl Reply {
         }
     }
 
+    /// Reads the status of a script that has only [`OK`]. Fails with [`Error::Corrupt`] on any other.
+    pub fn ok(&mut self) -> Result<(), Error> {
+        match self.number()? {
+            OK => Ok(()),
+            status => unknown_status(status),
+        }
+    }
+
     /// The next element, a string.
     pub fn bytes(&mut self) -> Result<Vec<u8>, Error> {
         match self.items.next() {

@@ -1,8 +1,8 @@
 //! `HeartbeatLock`: the heartbeat of a server for its waiters in the queue of a lock.
 
-use super::{Lock, unknown_status};
+use super::Lock;
 use crate::decision::{
-    Call, Decision, Delivery, OK, Priority, Reply,
+    Call, Decision, Delivery, Priority, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -45,10 +45,8 @@ impl Decision for HeartbeatLock {
     }
 
     fn parse(reply: &mut Reply) -> Result<HeartbeatAnswer, Error> {
-        match reply.number()? {
-            OK => HeartbeatAnswer::parse(reply),
-            status => unknown_status(status),
-        }
+        reply.ok()?;
+        HeartbeatAnswer::parse(reply)
     }
 
     fn decide(&self, lock: &mut Lock, now: Timestamp) -> HeartbeatAnswer {

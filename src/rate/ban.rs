@@ -1,10 +1,8 @@
 //! `Ban`: bans a key for a time.
 
-use super::{
-    Ban, Meter, MeterName, RateEvent, RateEventKind, ban_record::BanRecord, unknown_status,
-};
+use super::{Ban, Meter, MeterName, RateEvent, RateEventKind, ban_record::BanRecord};
 use crate::decision::{
-    Call, Decision, OK, Reply,
+    Call, Decision, Reply,
     denial::Effect,
     error::Error,
     script::{self, Script},
@@ -59,10 +57,8 @@ impl Decision for BanKey {
     }
 
     fn parse(reply: &mut Reply) -> Result<Ban, Error> {
-        match reply.number()? {
-            OK => Ban::parse(reply),
-            status => unknown_status(status),
-        }
+        reply.ok()?;
+        Ban::parse(reply)
     }
 
     fn decide(&self, meter: &mut Meter, now: Timestamp) -> Ban {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{
-    Algorithm, Answer, Ban, LimitUse, Meter, MeterName, NoteBan, Verdict,
+    Answer, Ban, LimitUse, Meter, MeterName, NoteBan, Verdict,
     ban_record::BanRecord,
     meter::{LimitCounter, Notices},
     name::key_part,
@@ -251,12 +251,7 @@ fn numbers_of(usage: &Usage) -> Vec<u64> {
 
 /// Appends a counter to the argument of `lua/rate/import.lua`.
 fn pack_counter(counter: &LimitCounter, to: &mut Vec<u8>) {
-    let kind = match counter.usage.algorithm() {
-        Algorithm::FixedWindow => 1,
-        Algorithm::CalendarWindow => 2,
-        Algorithm::SlidingWindow => 3,
-        Algorithm::TokenBucket => 4,
-    };
+    let kind = counter.usage.algorithm() as u8;
     let (numbers, notices) = (numbers_of(&counter.usage), counter.notices.tiers());
     to.extend_from_slice(&counter.name);
     to.extend_from_slice(&[0, kind]);

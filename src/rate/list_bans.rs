@@ -2,9 +2,9 @@
 
 use std::{ops::Bound, str};
 
-use super::{BanIndex, unknown_status};
+use super::BanIndex;
 use crate::decision::{
-    Call, Cost, Decision, Delivery, OK, Paged, Reply,
+    Call, Cost, Decision, Delivery, Paged, Reply,
     error::Error,
     names::{Name, Namespace},
     script::{self, Script},
@@ -68,10 +68,7 @@ impl Decision for ListBans {
     }
 
     fn parse(reply: &mut Reply) -> Result<BanPage, Error> {
-        let status = reply.number()?;
-        if status != OK {
-            return unknown_status(status);
-        }
+        reply.ok()?;
         let more = reply.number()? != 0;
         let (mut keys, mut last) = (Vec::new(), None);
         while reply.has_more() {

@@ -1,8 +1,8 @@
 //! `NoteBan`: adds a key to the ban index of its policy.
 
-use super::{BANS_MAX, BanIndex, MeterName, unknown_status};
+use super::{BANS_MAX, BanIndex, MeterName};
 use crate::decision::{
-    Call, Cost, Decision, Delivery, OK, Reply,
+    Call, Cost, Decision, Delivery, Reply,
     error::Error,
     script::{self, Script},
     stages,
@@ -44,10 +44,7 @@ impl Decision for NoteBan {
     }
 
     fn parse(reply: &mut Reply) -> Result<(), Error> {
-        match reply.number()? {
-            OK => Ok(()),
-            status => unknown_status(status),
-        }
+        reply.ok()
     }
 
     fn decide(&self, index: &mut BanIndex, now: Timestamp) {

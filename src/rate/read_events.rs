@@ -1,8 +1,8 @@
 //! Reads the events of one shard of a policy, for WatchRates.
 
-use super::{Log, RateEvent, shard_tag, unknown_status};
+use super::{Log, RateEvent, shard_tag};
 use crate::decision::{
-    Call, Cost, Decision, Delivery, OK, Priority, Reply,
+    Call, Cost, Decision, Delivery, Priority, Reply,
     error::Error,
     events::{After, EventPage},
     names::Name,
@@ -50,10 +50,8 @@ impl Decision for ReadRateEvents {
     }
 
     fn parse(reply: &mut Reply) -> Result<EventPage<RateEvent>, Error> {
-        match reply.number()? {
-            OK => EventPage::parse(reply, RateEvent::parse),
-            status => unknown_status(status),
-        }
+        reply.ok()?;
+        EventPage::parse(reply, RateEvent::parse)
     }
 
     fn decide(&self, log: &mut Log, _: Timestamp) -> EventPage<RateEvent> {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::Deserialize;
+
 use crate::decision::{fallback::OnStoreFailure, time::Millis};
 
 /// The minimum number of sub-buckets of a window. The maximum is 122.
@@ -48,8 +50,10 @@ pub struct Limit {
     pub(super) shift: u64,
 }
 
-/// The algorithm of a limit. The number is used by the scripts and in stored usage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The algorithm of a limit. The number is used by the scripts and in stored usage, the name in the
+/// configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[repr(u8)]
 pub enum Algorithm {
     /// A window starts with its first call.
@@ -74,8 +78,9 @@ pub struct Tier {
     pub ban_durations: Vec<Millis>,
 }
 
-/// The action of a tier, the mildest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// The action of a tier, the mildest first. The names are those of the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum TierAction {
     /// Allows the call, with a warning.
     Warn,

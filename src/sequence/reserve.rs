@@ -2,13 +2,12 @@
 
 use super::{Counter, Sequence, VALUE_MAX, allocation::decimal, counter::ReservedBlock};
 use crate::decision::{
-    Call, Decision, Delivery, OK, Reply, Undo, UndoRule,
+    Call, Decision, Delivery, Reply, Undo, UndoRule,
     acknowledgement::Acknowledgement,
     error::Error,
     script::{self, Script},
     stages,
     time::Timestamp,
-    unknown_status,
 };
 
 /// Raises the reserved mark of a sequence and lets replicas acknowledge it.
@@ -66,10 +65,8 @@ impl Decision for ReserveSequence {
     }
 
     fn parse(reply: &mut Reply) -> Result<ReservedBlock, Error> {
-        match reply.number()? {
-            OK => Ok(ReservedBlock { upto: decimal(reply)?, epoch: reply.bytes()? }),
-            status => unknown_status(status),
-        }
+        reply.ok()?;
+        Ok(ReservedBlock { upto: decimal(reply)?, epoch: reply.bytes()? })
     }
 
     fn decide(&self, counter: &mut Counter, now: Timestamp) -> ReservedBlock {

@@ -358,10 +358,7 @@ impl<S: Exported> Decision for Import<S> {
     }
 
     fn parse(reply: &mut Reply) -> Result<(), Error> {
-        match reply.number()? {
-            OK => Ok(()),
-            status => unknown_status(status),
-        }
+        reply.ok()
     }
 
     fn decide(&self, state: &mut S, now: Timestamp) {

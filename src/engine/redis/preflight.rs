@@ -3,14 +3,17 @@
 //! The monitor runs it on every new probe connection, and checks the role and the policy again with
 //! later probes. Fields that INFO does not contain are no reason to refuse.
 
+use serde::Deserialize;
+
 use super::primary_id::PrimaryId;
 
 /// The oldest Redis version that has all commands of the scripts.
 const VERSION_MIN: (u32, u32) = (6, 2);
 
 /// The reaction to a Redis whose `maxmemory-policy` can evict keys. An evicted lease frees its
-/// slot, and an evicted sequence starts again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// slot, and an evicted sequence starts again. The names are those of the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Eviction {
     /// Does not use it.
     Refuse,
