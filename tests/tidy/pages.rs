@@ -74,6 +74,25 @@ fn pages_name_files_that_exist() {
     }
 }
 
+/// Comments of the code name files that exist, such as `src/main.rs`.
+#[test]
+fn comments_name_files_that_exist() {
+    let sources = [("src", "rs"), ("lua", "lua"), ("proto", "proto"), ("clients", "rs")];
+    let mut found = 0;
+    for (path, text) in sources.into_iter().flat_map(|(folder, ending)| files(folder, ending)) {
+        let is_comment = |line: &&str| ["//", "--"].iter().any(|start| line.starts_with(start));
+        let ends = |letter: char| !(letter.is_alphanumeric() || "/._".contains(letter));
+        for word in text.lines().map(str::trim).filter(is_comment).flat_map(|it| it.split(ends)) {
+            let named = word.trim_end_matches('.');
+            if named.split_once('/').is_some_and(|(top, rest)| is_folder(top) && rest != "") {
+                assert!(root().join(named).exists(), "{} names {named}", path.display());
+                found += 1;
+            }
+        }
+    }
+    assert!(found > 50, "{found}");
+}
+
 /// The log lines in tables of the documentation are those of the code.
 #[test]
 fn pages_name_log_lines_that_exist() {

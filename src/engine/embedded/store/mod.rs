@@ -35,7 +35,7 @@ use crate::decision::{
     time::Mark,
 };
 
-/// The only table: keys and values of `src/record.rs`.
+/// The only table: keys and values of `src/decision/persistence/mod.rs`.
 const ENTRIES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("entries");
 /// The database file of a data directory.
 pub(super) const FILE: &str = "tollgate.redb";
