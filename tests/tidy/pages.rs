@@ -84,7 +84,7 @@ fn comments_name_files_that_exist() {
         let ends = |letter: char| !(letter.is_alphanumeric() || "/._".contains(letter));
         for word in text.lines().map(str::trim).filter(is_comment).flat_map(|it| it.split(ends)) {
             let named = word.trim_end_matches('.');
-            if named.split_once('/').is_some_and(|(top, rest)| is_folder(top) && rest != "") {
+            if named.split_once('/').is_some_and(|(top, rest)| is_folder(top) && !rest.is_empty()) {
                 assert!(root().join(named).exists(), "{} names {named}", path.display());
                 found += 1;
             }
