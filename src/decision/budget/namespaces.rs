@@ -77,11 +77,11 @@ struct Known {
 pub struct NamespaceUse {
     limits: NamespaceLimits,
     servers: u32,
-    counts: Arc<Counts>,
+    counts: Arc<NamespaceCounts>,
 }
 
 #[derive(Debug)]
-struct Counts {
+struct NamespaceCounts {
     in_flight: AtomicU64,
     connections: AtomicU64,
     waiting: AtomicU64,
@@ -94,8 +94,8 @@ struct Counts {
 /// Something that a namespace holds; counted until it is dropped.
 #[derive(Debug)]
 pub struct Held {
-    counts: Arc<Counts>,
-    count: fn(&Counts) -> &AtomicU64,
+    counts: Arc<NamespaceCounts>,
+    count: fn(&NamespaceCounts) -> &AtomicU64,
 }
 
 impl NamespaceBudget {
@@ -150,21 +150,21 @@ impl NamespaceBudget {
 
 impl Known {
     /// Adds a namespace, with the counts that it had.
-    fn add(&mut self, prefix: &[u8], counts: Option<Arc<Counts>>) {
+    fn add(&mut self, prefix: &[u8], counts: Option<Arc<NamespaceCounts>>) {
         let rule = self.rules.iter().find(|(glob, _)| glob.matches(prefix));
         let used = rule.map(|(_, limits)| {
             let (limits, servers) = (*limits, self.servers);
-            let counts = counts.unwrap_or_else(|| Arc::new(Counts::new()));
+            let counts = counts.unwrap_or_else(|| Arc::new(NamespaceCounts::new()));
             Arc::new(NamespaceUse { limits, servers, counts })
         });
         self.used.insert(prefix.into(), used);
     }
 }
 
-impl Counts {
-    fn new() -> Counts {
+impl NamespaceCounts {
+    fn new() -> NamespaceCounts {
         let [in_flight, connections, waiting, watchers, paid] = [const { AtomicU64::new(0) }; 5];
-        Counts { in_flight, connections, waiting, watchers, paid, start: monotonic() }
+        NamespaceCounts { in_flight, connections, waiting, watchers, paid, start: monotonic() }
     }
 
     /// Whether something is counted, or calls of the last second are.
@@ -181,7 +181,7 @@ impl Counts {
 }
 
 impl NamespaceUse {
-    /// Counts a call until the result is dropped. An exempt call is counted, and never refused.
+    /// NamespaceCounts a call until the result is dropped. An exempt call is counted, and never refused.
     pub fn call(&self, is_exempt: bool) -> Result<Held, Error> {
         let most = if is_exempt { None } else { self.limits.in_flight_max };
         let held = self.hold(most, "in_flight_max", |counts| &counts.in_flight)?;
@@ -191,17 +191,17 @@ impl NamespaceUse {
         }
     }
 
-    /// Counts a connection until the result is dropped.
+    /// NamespaceCounts a connection until the result is dropped.
     pub fn connection(&self) -> Result<Held, Error> {
         self.hold(self.limits.connections_max, "connections_max", |counts| &counts.connections)
     }
 
-    /// Counts a waiting call until the result is dropped.
+    /// NamespaceCounts a waiting call until the result is dropped.
     pub fn waiting(&self) -> Result<Held, Error> {
         self.hold(self.limits.waiting_max, "waiting_max", |counts| &counts.waiting)
     }
 
-    /// Counts a stream of events until the result is dropped.
+    /// NamespaceCounts a stream of events until the result is dropped.
     pub fn watcher(&self) -> Result<Held, Error> {
         self.hold(self.limits.watchers_max, "watchers_max", |counts| &counts.watchers)
     }
@@ -215,7 +215,7 @@ impl NamespaceUse {
         &self,
         most: Option<u32>,
         limit: &'static str,
-        count: fn(&Counts) -> &AtomicU64,
+        count: fn(&NamespaceCounts) -> &AtomicU64,
     ) -> Result<Held, Error> {
         let before = count(&self.counts).fetch_add(1, Ordering::Relaxed);
         // Dropped, and no longer counted, with an error.
