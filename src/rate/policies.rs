@@ -32,10 +32,10 @@ pub struct Override {
 
 /// All policies, by name. Of several with one name, the first one that matches the namespace applies.
 #[derive(Debug, Clone, Default)]
-pub struct Policies(BTreeMap<Box<[u8]>, Vec<Entry>>);
+pub struct Policies(BTreeMap<Box<[u8]>, Vec<NamespacePolicy>>);
 
 #[derive(Debug, Clone)]
-struct Entry {
+struct NamespacePolicy {
     policy: Policy,
     namespace: NamespaceGlob,
     /// The globs of the overrides.
@@ -45,23 +45,23 @@ struct Entry {
 impl Policies {
     /// Creates the set of policies. Fails if a glob is invalid.
     pub fn new(policies: Vec<Policy>) -> Result<Policies, globset::Error> {
-        let mut by_name = BTreeMap::<Box<[u8]>, Vec<Entry>>::new();
+        let mut by_name = BTreeMap::<Box<[u8]>, Vec<NamespacePolicy>>::new();
         for policy in policies {
             let namespace = NamespaceGlob::new(policy.namespace.as_deref())?;
             let overrides = Globs::new(policy.overrides.iter().map(|one| &one.pattern))?;
             let entries = by_name.entry(policy.name.local().into()).or_default();
-            entries.push(Entry { policy, namespace, overrides });
+            entries.push(NamespacePolicy { policy, namespace, overrides });
         }
         Ok(Policies(by_name))
     }
 
     /// The rule of a policy for a key; `None` if the policy does not exist.
     pub fn rule(&self, policy: &Name, key: &Name) -> Option<&Arc<Rule>> {
-        let Entry { policy, overrides, .. } = self.entry(policy)?;
+        let NamespacePolicy { policy, overrides, .. } = self.entry(policy)?;
         Some(overrides.first(key).map_or(&policy.rule, |index| &policy.overrides[index].rule))
     }
 
-    fn entry(&self, policy: &Name) -> Option<&Entry> {
+    fn entry(&self, policy: &Name) -> Option<&NamespacePolicy> {
         let prefix = policy.prefix();
         self.0.get(policy.local())?.iter().find(|entry| entry.namespace.matches(prefix))
     }

@@ -57,14 +57,14 @@ pub struct NamespaceRule {
 /// The limits of all namespaces, and their use.
 #[derive(Debug, Default)]
 pub struct NamespaceBudget {
-    known: ArcSwap<Known>,
+    known: ArcSwap<KnownNamespaces>,
     /// Whether there are entries: nothing else is read for calls without them.
     is_set: AtomicBool,
 }
 
 /// The entries, and the namespaces that were asked for.
 #[derive(Debug, Clone, Default)]
-struct Known {
+struct KnownNamespaces {
     rules: Arc<[(NamespaceGlob, NamespaceLimits)]>,
     /// The number of servers that share the calls per second.
     servers: u32,
@@ -108,8 +108,11 @@ impl NamespaceBudget {
         let rules: Arc<[_]> = rules.collect::<Result<_, _>>()?;
         self.is_set.store(!rules.is_empty(), Ordering::Relaxed);
         self.known.rcu(|known| {
-            let mut next =
-                Known { rules: rules.clone(), servers: servers.max(1), used: HashMap::default() };
+            let mut next = KnownNamespaces {
+                rules: rules.clone(),
+                servers: servers.max(1),
+                used: HashMap::default(),
+            };
             for (prefix, used) in &known.used {
                 let counts = used.as_ref().map(|used| used.counts.clone());
                 next.add(prefix, counts);
@@ -135,7 +138,7 @@ impl NamespaceBudget {
         }
         drop(known);
         self.known.rcu(|known| {
-            let mut next = Known::clone(known);
+            let mut next = KnownNamespaces::clone(known);
             if next.used.len() >= KNOWN_MAX {
                 next.used.retain(|_, used| used.as_ref().is_some_and(|used| used.counts.is_used()));
             }
@@ -148,7 +151,7 @@ impl NamespaceBudget {
     }
 }
 
-impl Known {
+impl KnownNamespaces {
     /// Adds a namespace, with the counts that it had.
     fn add(&mut self, prefix: &[u8], counts: Option<Arc<NamespaceCounts>>) {
         let rule = self.rules.iter().find(|(glob, _)| glob.matches(prefix));

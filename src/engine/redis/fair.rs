@@ -13,7 +13,7 @@ use super::job::Job;
 use crate::decision::names::Namespace;
 
 /// A job as the lines see it.
-pub(super) trait Queued {
+pub(super) trait InLine {
     /// A number that stands for its namespace.
     fn namespace(&self) -> u64;
     /// Whether it belongs to the same call as the job before it.
@@ -33,7 +33,7 @@ pub(super) fn line_of(partition: &[u8]) -> u64 {
     }
 }
 
-impl Queued for Job {
+impl InLine for Job {
     fn namespace(&self) -> u64 {
         self.namespace
     }
@@ -57,7 +57,7 @@ impl<J> Default for Lines<J> {
     }
 }
 
-impl<J: Queued> Lines<J> {
+impl<J: InLine> Lines<J> {
     /// The number of waiting jobs.
     pub(super) fn len(&self) -> usize {
         self.len
@@ -140,7 +140,7 @@ mod tests {
     /// Namespace, number, and whether it follows.
     type Test = (u64, u32, bool);
 
-    impl Queued for Test {
+    impl InLine for Test {
         fn namespace(&self) -> u64 {
             self.0
         }

@@ -53,7 +53,7 @@ pub struct ClientFiles {
 
 /// The contents of the files.
 #[derive(Debug)]
-pub(super) struct Contents {
+pub(super) struct TlsContents {
     cert: TlsFile,
     key: TlsFile,
     client: Option<ClientContents>,
@@ -66,15 +66,15 @@ struct ClientContents {
     required: bool,
 }
 
-impl Contents {
-    pub(super) fn read(files: &TlsFiles) -> Contents {
+impl TlsContents {
+    pub(super) fn read(files: &TlsFiles) -> TlsContents {
         let client = files.client.as_ref().map(|client| ClientContents {
             ca: TlsFile::read("client_ca", &client.ca),
             crl: client.crl.as_deref().map(|path| TlsFile::read("crl", path)),
             required: client.required,
         });
         let (cert, key) = (TlsFile::read("cert", &files.cert), TlsFile::read("key", &files.key));
-        Contents { cert, key, client }
+        TlsContents { cert, key, client }
     }
 
     /// Returns a hash of all files. A file that cannot be read has a hash as well.

@@ -15,7 +15,7 @@ use tokio::{
     time::sleep,
 };
 
-use generation::Contents;
+use generation::TlsContents;
 pub use generation::{ClientFiles, TlsFiles};
 pub(super) use handshake::TlsConnection;
 
@@ -48,7 +48,7 @@ impl Tls {
     /// the reason. Must be called in a tokio runtime.
     pub fn load(files: TlsFiles, max_connection_age: Option<Duration>) -> Result<Tls, String> {
         let fingerprints = RandomState::new();
-        let contents = Contents::read(&files);
+        let contents = TlsContents::read(&files);
         let config = ArcSwap::from_pointee(contents.build()?);
         let hangup = signal(SignalKind::hangup());
         Ok(Tls {
@@ -75,7 +75,7 @@ impl Tls {
             };
             // On a blocking thread: the files may be on a slow or remote disk.
             let files = self.files.clone();
-            let Ok(contents) = spawn_blocking(move || Contents::read(&files)).await else {
+            let Ok(contents) = spawn_blocking(move || TlsContents::read(&files)).await else {
                 continue;
             };
             let fingerprint = contents.fingerprint(&self.fingerprints);
@@ -86,7 +86,7 @@ impl Tls {
         }
     }
 
-    fn reload(&self, contents: &Contents) {
+    fn reload(&self, contents: &TlsContents) {
         match contents.build() {
             Ok(config) => {
                 self.current.config.store(Arc::new(config));
