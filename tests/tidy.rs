@@ -140,7 +140,7 @@ const FOLDERS: [(&str, &[&str]); 11] = [
     ("engine", &["decision", "admission", "lock", "rate", "sequence", "stock"]),
     ("grpc", &["decision", "admission", "lock", "rate", "sequence", "stock", "engine"]),
     ("server", &["decision", "admission", "rate", "sequence", "engine", "grpc"]),
-    ("config", &["decision", "admission", "rate", "sequence", "engine", "server"]),
+    ("config", &["decision", "admission", "rate", "sequence", "engine", "grpc", "server"]),
     (
         "cli",
         &[

@@ -76,6 +76,8 @@ pub(crate) enum Command {
     /// Print the events of a pool or of a policy's keys, one per line
     #[command(after_help = watch::HELP)]
     Watch(WatchOptions),
+    /// Print a new token for a caller, and the digest that the configuration of the server needs
+    Token,
     /// Show the pools of a server live in the terminal
     #[command(after_help = top::HELP)]
     Top(TopOptions),

@@ -22,6 +22,7 @@ use std::{error::Error, net::SocketAddr, path::Path, process::ExitCode, sync::Ar
 use tokio::{
     net::{TcpListener, TcpSocket},
     runtime::Builder,
+    spawn,
     task::spawn_blocking,
 };
 
@@ -32,7 +33,7 @@ use crate::{
         signals::Signals, stock::StockOptions, top::TopOptions, watch::WatchOptions,
     },
     config::{
-        Config, DataDir, EmbeddedOptions, EngineChoice, ServeFlags, secret,
+        CallersFile, Config, DataDir, EmbeddedOptions, EngineChoice, ServeFlags, secret,
         store::{ExportFlags, ImportFlags, StoreFlags},
     },
     decision::{budget::CallerLimits, time::Clock},
@@ -42,6 +43,7 @@ use crate::{
         export::{Failure, Store},
         redis::{Redis, unfinished_import},
     },
+    grpc::access,
     server::{self, Limits, Rules, allocator, telemetry, tls::Tls},
 };
 
@@ -74,6 +76,7 @@ pub fn main() -> ExitCode {
 async fn run(command: Command) -> ExitCode {
     let ended = match command {
         Command::Serve(flags) => return done(serve(&flags).await),
+        Command::Token => return done(new_token()),
         Command::CheckConfig { file } => return done(check_config(&file)),
         Command::Export(flags) => return done(export(&flags).await),
         Command::Import(flags) => return done(import(&flags).await),
@@ -97,6 +100,14 @@ fn check_config(file: &Path) -> Result<(), ExitCode> {
     Config::check(file).map_err(|error| exit::config(&error))?;
     command::say(&format!("{}: valid", file.display()));
     Ok(())
+}
+
+/// Prints a new token and its digest.
+fn new_token() -> Result<(), ExitCode> {
+    let token = access::generate().map_err(|error| exit::unavailable(&error))?;
+    let digest = access::Digest::of(token.as_bytes()).hex();
+    let printed = command::hand_over(&format!("token:        {token}\ntoken_sha256: {digest}\n"));
+    printed.map_err(|error| exit::unavailable(&format!("cannot print the token: {error}")))
 }
 
 async fn export(flags: &ExportFlags) -> Result<(), ExitCode> {
@@ -183,13 +194,37 @@ async fn serve(flags: &ServeFlags) -> Result<(), ExitCode> {
     if flags.shows_password {
         tracing::warn!("{}", secret::IN_ARGUMENTS);
     }
+    warn_of_access(&config);
     let tls = config.tls.clone().map(|tls| Tls::load(tls.files, tls.max_connection_age));
     let tls = tls.transpose().map_err(|error| exit::config(&error))?;
     // Each connection is a file descriptor. The default soft limit is often 1024.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let engine = engine(&config.engine, &config.limits).await?;
     let listener = bind(config.listen)?;
+    if let Some(file) = &flags.config {
+        let callers = CallersFile::new(file, config.tls.as_ref(), config.access.clone());
+        // Ends with the process.
+        spawn(callers.follow());
+    }
     serve_on(config, tls, engine, listener).await.map_err(|error| exit::unavailable(&error))
+}
+
+/// Warns about access that is wider than it may look.
+fn warn_of_access(config: &Config) {
+    if config.listen.ip().is_loopback() {
+        return;
+    }
+    if config.access.is_open() {
+        tracing::warn!(
+            listen = %config.listen,
+            "no [[caller]] is configured: everybody who reaches the address may do everything"
+        );
+    } else if config.tls.is_none() {
+        tracing::warn!(
+            listen = %config.listen,
+            "callers send their tokens as plain text, because the server has no [tls]"
+        );
+    }
 }
 
 /// Opens the engine. The error is the exit code, for instance if Redis fails the preflight or has
@@ -253,6 +288,7 @@ async fn serve_on(
         sequences: Arc::new(config.sequences),
         namespaces: config.namespaces,
         servers: config.servers,
+        access: config.access,
     };
     let limits = Limits {
         connections_max: config.connections_max,

@@ -6,6 +6,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use serde::{Deserialize, Deserializer, de::Error};
 
 use super::{
+    caller::{CallerEntry, JwtSection, ReflectionName},
     flags::{self, DurabilityName, LogFormat},
     limits,
     namespace::NamespaceEntry,
@@ -47,6 +48,10 @@ pub(super) struct File {
     pub(super) redis: RedisSection,
     #[serde(default, deserialize_with = "limits::read")]
     pub(super) limits: CallerLimits,
+    pub(super) reflection: Option<ReflectionName>,
+    pub(super) jwt: Option<JwtSection>,
+    #[serde(default)]
+    pub(super) caller: Vec<CallerEntry>,
     #[serde(default)]
     pub(super) namespace: Vec<NamespaceEntry>,
     #[serde(default)]

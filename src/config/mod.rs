@@ -1,6 +1,8 @@
 //! The configuration of a server. Flags and `TOLLGATE_*` variables win over `tollgate.toml`, which
 //! wins over the defaults.
 
+mod access;
+mod caller;
 mod file;
 mod flags;
 mod limits;
@@ -8,6 +10,7 @@ mod namespace;
 mod policy;
 mod pool;
 mod redis;
+mod reload;
 pub mod secret;
 mod sequence;
 pub mod store;
@@ -18,18 +21,22 @@ use std::{
     fmt, fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
+use caller::Keys;
 use file::File;
 use flags::DurabilityName;
 pub use flags::ServeFlags;
+pub use reload::CallersFile;
 pub use tls::{ClientAuth, TlsFlags, TlsOptions};
 
 use crate::{
     admission::{Catalog, PoolRule},
     decision::budget::{CallerLimits, NamespaceRule},
     engine::{embedded::Durability, redis::RedisOptions},
+    grpc::access::{Access, Callers, Reflection},
     rate::Policies,
     sequence::Sequences,
 };
@@ -70,6 +77,8 @@ pub struct Config {
     pub policies: Policies,
     /// The rules of sequences.
     pub sequences: Sequences,
+    /// The callers and their rights.
+    pub access: Arc<Access>,
 }
 
 /// The engine that runs the decisions.
@@ -125,8 +134,18 @@ impl Config {
     ///
     /// Fails if the file cannot be read, a value is invalid, or two settings exclude each other.
     pub fn load(flags: &ServeFlags) -> Result<Config, ConfigError> {
-        let (file, policies, sequences) =
-            flags.config.as_deref().map(read).transpose()?.unwrap_or_default();
+        let Read { file, policies, sequences, callers } = flags
+            .config
+            .as_deref()
+            .map(|path| read(path, Keys::Read))
+            .transpose()?
+            .unwrap_or_default();
+        let tls = file.tls.clone().options(&flags.tls)?;
+        let has_client_ca = tls.as_ref().is_some_and(|tls| tls.files.client.is_some());
+        if let Some(path) = &flags.config {
+            access::check(path, &file, callers.is_some(), has_client_ca)?;
+        }
+        let access = Access::new(callers, file.reflection.map(Reflection::from));
         let namespaces = namespace::rules(&file.namespace).map_err(ConfigError)?;
         let engine = flags.engine.clone().or(file.engine);
         let is_redis = engine.as_deref().is_some_and(|engine| engine != "embedded");
@@ -149,7 +168,7 @@ impl Config {
         };
         Ok(Config {
             listen: flags.listen.or(file.listen).unwrap_or(LISTEN),
-            tls: file.tls.options(&flags.tls)?,
+            tls,
             engine: match engine.as_deref() {
                 None | Some("embedded") => {
                     if data_dir.is_some() && memory_max.is_some_and(|most| most < KEPT_MEMORY_MIN) {
@@ -191,12 +210,13 @@ impl Config {
             pools: file.pool.into_iter().map(PoolRule::from).collect(),
             policies,
             sequences,
+            access,
         })
     }
 
     /// Checks a file without the flags of a server.
     pub fn check(path: &Path) -> Result<(), ConfigError> {
-        read(path).map(drop)
+        read(path, Keys::Skip).map(drop)
     }
 }
 
@@ -221,13 +241,28 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Reads and checks a file; builds its policies and sequences.
-fn read(path: &Path) -> Result<(File, Policies, Sequences), ConfigError> {
+/// A file, and what is built of it.
+#[derive(Default)]
+struct Read {
+    file: File,
+    policies: Policies,
+    sequences: Sequences,
+    callers: Option<Callers>,
+}
+
+/// Parses a file. The error does not quote lines with secrets.
+fn parse(path: &Path) -> Result<File, ConfigError> {
     let failed = |what: &dyn fmt::Display| ConfigError(format!("{}: {what}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
     // The parser's error quotes the line, which may contain a password.
     let parsed = toml::from_str(&text);
-    let file: File = parsed.map_err(|error| failed(&secret::masked(&error.to_string())))?;
+    parsed.map_err(|error| failed(&secret::masked(&error.to_string())))
+}
+
+/// Reads and checks a file; builds its policies, sequences and callers.
+fn read(path: &Path, keys: Keys) -> Result<Read, ConfigError> {
+    let failed = |what: &dyn fmt::Display| ConfigError(format!("{}: {what}", path.display()));
+    let file = parse(path)?;
     for (index, entry) in file.pool.iter().enumerate() {
         let path = format!("pool[{index}]");
         entry.check().map_err(|error| failed(&format!("{path}.{error}")))?;
@@ -240,5 +275,7 @@ fn read(path: &Path) -> Result<(File, Policies, Sequences), ConfigError> {
     namespace::rules(&file.namespace).map_err(|error| failed(&error))?;
     let policies = policy::policies(&file.policy).map_err(|error| failed(&error))?;
     let sequences = sequence::sequences(&file.sequence).map_err(|error| failed(&error))?;
-    Ok((file, policies, sequences))
+    let callers = caller::callers(&file.caller, file.jwt.as_ref(), keys);
+    let callers = callers.map_err(|error| failed(&error))?;
+    Ok(Read { file, policies, sequences, callers })
 }

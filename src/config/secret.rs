@@ -10,6 +10,9 @@ pub const IN_ARGUMENTS: &str = "the password of --engine is in the arguments, wh
     of this machine can read (ps): give the URL as TOLLGATE_ENGINE or in the configuration file, or \
     the password in --engine-password-file";
 
+/// Words from here on may be tokens.
+const TOKEN_BYTES_MIN: usize = 32;
+
 /// Whether the URL of an engine contains a password.
 pub fn has_password(engine: &str) -> bool {
     let rest = engine.split_once("://").map_or("", |(_, rest)| rest);
@@ -39,16 +42,27 @@ pub(super) fn read(path: &Path, engine: Option<&str>) -> Result<Password, Config
     }
 }
 
-/// Removes passwords from an error of the TOML parser, which quotes lines of the file.
+/// Removes passwords and tokens from an error of the TOML parser, which quotes lines of the file.
 pub(super) fn masked(error: &str) -> String {
-    error.split_inclusive('\n').map(masked_line).collect()
+    error.split_inclusive('\n').map(|line| without_tokens(&masked_line(line))).collect()
+}
+
+/// Hides words that are as long as a token or a digest.
+fn without_tokens(line: &str) -> String {
+    let is_token = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let parts = line.split_inclusive(|letter| !is_token(letter));
+    let hidden = parts.map(|part| match part.trim_end_matches(|letter| !is_token(letter)) {
+        word if word.len() >= TOKEN_BYTES_MIN => format!("…{}", &part[word.len()..]),
+        _ => part.to_owned(),
+    });
+    hidden.collect()
 }
 
 /// Hides more lines than necessary, because a quoted line may be a part of a longer value.
 fn masked_line(line: &str) -> Cow<'_, str> {
     let quoted = line.split_once(" | ").filter(|(number, _)| number.trim().parse::<u32>().is_ok());
     let Some((number, quoted)) = quoted else { return Cow::Borrowed(line) };
-    let is_secret = ["engine", "pass", "@"].iter().any(|sign| quoted.contains(sign));
+    let is_secret = ["engine", "pass", "@", "token"].iter().any(|sign| quoted.contains(sign));
     if !is_secret {
         return Cow::Borrowed(line);
     }
@@ -91,5 +105,8 @@ mod tests {
         }
         let harmless = "  |\n5 | listen = 5\n  | ^^^\nexpected `redis://[user:password@]host`\n";
         assert_eq!(masked(harmless), harmless);
+        let token =
+            "invalid type: string \"91XG7Vx4j95wrFJMAmlOcksds7wW1x9EOHWIwxE5VSM\", expected x\n";
+        assert_eq!(masked(token), "invalid type: string \"…\", expected x\n");
     }
 }

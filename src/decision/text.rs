@@ -29,6 +29,13 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
+/// The start of a text, at most so many bytes.
+pub(crate) fn start(text: &str, most: usize) -> &str {
+    let ends = (0..=most.min(text.len())).rev();
+    let end = ends.into_iter().find(|end| text.is_char_boundary(*end));
+    text.get(..end.unwrap_or_default()).unwrap_or_default()
+}
+
 /// Escapes characters that a terminal interprets or a reader cannot see: control characters,
 /// direction changes, line separators, zero-width characters. Each is written as `\u{202e}`.
 pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
@@ -107,6 +114,11 @@ mod tests {
         assert_eq!(numbers, ["0", "999", "1,000", "1,234,567"]);
         let lengths = [57, 12_345, 1_500_000].map(|micros| length(Duration::from_micros(micros)));
         assert_eq!(lengths, ["0.06 ms", "12 ms", "1.5 s"]);
+    }
+
+    #[test]
+    fn the_start_of_a_text_ends_with_a_character() {
+        assert_eq!([0, 1, 2, 3, 9].map(|most| start("aéb", most)), ["", "a", "a", "aé", "aéb"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use tonic::Status;
 
-use super::fields::Fields;
+use super::{access::Watched, fields::Fields};
 use crate::{
     decision::names::{Name, Namespace},
     engine::feed::{Start, Topic, Watcher},
@@ -18,9 +18,13 @@ const SLASH: u8 = b'/';
 /// The response of a watch call.
 pub(super) type Events<M> = Pin<Box<dyn Stream<Item = Result<M, Status>> + Send>>;
 
-/// Converts a watcher to a response stream.
-pub(super) fn of<T: Topic>(watcher: Watcher<T>) -> Events<T::Message> {
-    Box::pin(watcher.into_stream().map(|told| told.map_err(Status::from)))
+/// Converts a watcher to a response stream, which ends with the right to it.
+pub(super) fn of<T: Topic>(watcher: Watcher<T>, right: Option<Watched>) -> Events<T::Message> {
+    let events = watcher.into_stream().map(|told| told.map_err(Status::from));
+    match right {
+        None => Box::pin(events),
+        Some(right) => Box::pin(right.guard(events)),
+    }
 }
 
 /// Returns a cursor of a topic for callers. It carries the namespace of the topic:

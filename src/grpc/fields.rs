@@ -86,6 +86,7 @@ impl Fields {
     /// not use fails the request with PERMISSION_DENIED.
     pub(super) fn partition(&mut self, field: &str, value: Bytes) -> Option<Name> {
         let name = self.name(field, value)?;
+        self.scope.note(&name);
         if self.denied.is_none() && !self.scope.permits(&name) {
             self.denied = Some(format!("{}{field}", self.path));
         }

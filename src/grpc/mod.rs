@@ -3,6 +3,7 @@
 //! Each handler has three steps: parse the request into a decision and report all violations at
 //! once, run the decision, convert the outcome.
 
+pub mod access;
 pub(crate) mod reflection;
 
 mod admission;

@@ -5,14 +5,26 @@
 //! of a call. Health and reflection still use tonic. The handler enforces the deadline of a call;
 //! until the message is complete, the body does.
 
-use std::{convert::Infallible, future::ready, sync::Arc};
+use std::{
+    convert::Infallible,
+    future::{poll_fn, ready},
+    pin::Pin,
+    sync::Arc,
+    task::{self, Poll},
+    time::Duration,
+};
 
-use hyper::{Request, Response, body::Incoming};
-use tonic::{body::Body, codegen::Service as _};
+use hyper::{
+    Request, Response,
+    body::{Body as _, Incoming},
+};
+use tokio::time::timeout;
+use tonic::{Status, body::Body, codegen::Service as _};
 
 use super::{
     AdmissionHandlers, LockHandlers, MESSAGE_BYTES_MAX, RateHandlers, SequenceHandlers,
     StockHandlers,
+    access::{Access, Peer, REFLECTION},
     fast_path::{self, AnswerBody, Answering, Opened, Served},
     held::{ConnectionBudget, ServerBudget},
     identity::CertificateNames,
@@ -22,7 +34,8 @@ use super::{
         rate_service_server::RateServiceServer, sequence_service_server::SequenceServiceServer,
         stock_service_server::StockServiceServer,
     },
-    protocol, status,
+    protocol::{self, Preamble},
+    status,
 };
 use crate::{
     admission::Catalog,
@@ -31,6 +44,10 @@ use crate::{
     rate::Policies,
     sequence::Sequences,
 };
+
+/// The most bytes of a refused message that are read, and the time for it.
+const DENIED_BYTES_MAX: usize = 64 * 1024;
+const DENIED_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// All services of a server.
 #[derive(Debug, Clone)]
@@ -42,14 +59,15 @@ pub struct Routes {
     stock: Arc<Served<StockHandlers, StockServiceServer<StockHandlers>>>,
     others: tonic::service::Routes,
     held: Arc<ServerBudget>,
+    access: Arc<Access>,
 }
 
 /// The services for one connection.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct ConnectionServices {
     routes: Routes,
     holding: Arc<ConnectionBudget>,
-    certificate: Option<Arc<CertificateNames>>,
+    peer: Peer,
 }
 
 impl Routes {
@@ -60,6 +78,7 @@ impl Routes {
         policies: Arc<Policies>,
         sequences: Arc<Sequences>,
         others: tonic::service::Routes,
+        access: Arc<Access>,
         limits: CallerLimits,
     ) -> Routes {
         Routes {
@@ -76,6 +95,7 @@ impl Routes {
             stock: Served::new(StockHandlers::new(engine.clone()), StockHandlers::server),
             others: others.prepare(),
             held: Arc::new(ServerBudget::new(limits)),
+            access,
         }
     }
 
@@ -89,7 +109,7 @@ impl Routes {
         ConnectionServices {
             holding: self.held.connection(peer),
             routes: self.clone(),
-            certificate,
+            peer: Peer::new(certificate),
         }
     }
 }
@@ -100,15 +120,14 @@ impl ConnectionServices {
         self.holding.clone()
     }
 
-    /// Returns the names in the verified client certificate of the peer.
-    pub fn certificate(&self) -> Option<&CertificateNames> {
-        self.certificate.as_deref()
-    }
-
     /// Calls health or reflection through tonic.
     fn other(&self, request: Request<Incoming>) -> Answering {
         let (mut others, holding) = (self.routes.others.clone(), self.holding.clone());
         let (head, body) = request.into_parts();
+        if self.routes.access.hides_reflection() && head.uri.path().starts_with(REFLECTION) {
+            let path = protocol::repeated(head.uri.path().as_bytes());
+            return Box::pin(ready(Ok(status::unknown_rpc(&path).into_http())));
+        }
         let mut body = Opened::new(body, holding.clone(), MESSAGE_BYTES_MAX);
         body.await_by_deadline(&head.headers, holding.message_timeout());
         // Health is answered whatever the length of the queue. Reflection goes the same way,
@@ -124,32 +143,82 @@ impl ConnectionServices {
     }
 }
 
+/// Answers a call that is refused. Takes the rest of a short message first, because some clients
+/// report the reset of an unfinished request in place of its answer.
+fn denied(refused: &Status, mut body: Incoming) -> Answering {
+    let response = refused.clone().into_http();
+    if body.is_end_stream() {
+        return Box::pin(ready(Ok(response)));
+    }
+    Box::pin(async move {
+        let mut left = DENIED_BYTES_MAX;
+        let rest = poll_fn(|cx| {
+            while let Some(Ok(frame)) = task::ready!(Pin::new(&mut body).poll_frame(cx)) {
+                let bytes = frame.data_ref().map_or(0, |data| data.len());
+                let Some(rest) = left.checked_sub(bytes) else { break };
+                left = rest;
+            }
+            Poll::Ready(())
+        });
+        // On timeout the client gets its answer all the same.
+        let _ = timeout(DENIED_TIME_MAX, rest).await;
+        Ok(response)
+    })
+}
+
 impl hyper::service::Service<Request<Incoming>> for ConnectionServices {
     type Response = Response<AnswerBody>;
     type Error = Infallible;
     type Future = Answering;
 
     /// Always ready: there is no `poll_ready`.
-    fn call(&self, request: Request<Incoming>) -> Answering {
+    fn call(&self, mut request: Request<Incoming>) -> Answering {
         let preamble = match protocol::read(&request) {
             Ok(preamble) => preamble,
             Err(refusal) => return Box::pin(ready(Ok(*refusal))),
         };
-        let ConnectionServices { routes, holding, .. } = self;
+        let ConnectionServices { routes, holding, peer } = self;
         if !holding.may_open() {
             return Box::pin(ready(Ok(status::too_many_streams().into_http())));
         }
+        if routes.access.is_open() {
+            return self.dispatch(request, &preamble);
+        }
+        let granted = match routes.access.check(request.uri().path(), request.headers(), peer) {
+            Ok(granted) => granted,
+            Err(refused) => return denied(&refused, request.into_body()),
+        };
+        if let Some(scope) = granted.scope {
+            request.extensions_mut().insert(scope);
+        }
+        if let Some(watched) = granted.watched {
+            request.extensions_mut().insert(watched);
+        }
+        let answering = self.dispatch(request, &preamble);
+        let Some(audited) = granted.audited else { return answering };
+        Box::pin(async move {
+            let answer = answering.await?;
+            audited.end(answer.headers());
+            Ok(answer)
+        })
+    }
+}
+
+impl ConnectionServices {
+    /// Calls the service of a path.
+    fn dispatch(&self, request: Request<Incoming>, preamble: &Preamble) -> Answering {
+        let ConnectionServices { routes, holding, .. } = self;
         let path = request.uri().path();
         if let Some(by) = fast_path::by::<AdmissionHandlers>(path) {
-            fast_path::call(&routes.admission, by, request, &preamble, holding)
+            fast_path::call(&routes.admission, by, request, preamble, holding)
         } else if let Some(by) = fast_path::by::<RateHandlers>(path) {
-            fast_path::call(&routes.rate, by, request, &preamble, holding)
+            fast_path::call(&routes.rate, by, request, preamble, holding)
         } else if let Some(by) = fast_path::by::<SequenceHandlers>(path) {
-            fast_path::call(&routes.sequence, by, request, &preamble, holding)
+            fast_path::call(&routes.sequence, by, request, preamble, holding)
         } else if let Some(by) = fast_path::by::<LockHandlers>(path) {
-            fast_path::call(&routes.lock, by, request, &preamble, holding)
+            fast_path::call(&routes.lock, by, request, preamble, holding)
         } else if let Some(by) = fast_path::by::<StockHandlers>(path) {
-            fast_path::call(&routes.stock, by, request, &preamble, holding)
+            fast_path::call(&routes.stock, by, request, preamble, holding)
         } else {
             self.other(request)
         }

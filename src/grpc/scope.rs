@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hyper::http::Extensions;
+use parking_lot::Mutex;
 
 use crate::decision::{
     globs::Globs,
@@ -12,7 +13,26 @@ use crate::decision::{
 /// The scope of a request, in its extensions. A request without one may use all names of the
 /// default namespace: no caller is configured. It costs such a request nothing.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Scope(Option<Arc<Rights>>);
+pub(crate) struct Scope {
+    rights: Option<Arc<Rights>>,
+    /// The names of the call, if they are noted.
+    named: Option<Named>,
+}
+
+/// The names of a call's partitions, for its audit line.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Named(Arc<Mutex<Vec<Name>>>);
+
+impl Named {
+    /// The names, with commas between them.
+    pub(super) fn text(&self) -> String {
+        let names = self.0.lock();
+        names.iter().map(Name::as_str).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// The most names of a call that are noted.
+const NAMES_NOTED_MAX: usize = 4;
 
 /// The namespace of requests without a scope.
 static DEFAULT: Namespace = Namespace::DEFAULT;
@@ -28,9 +48,24 @@ struct Rights {
 impl Scope {
     /// The scope of a caller in a namespace. `names` are the globs of the local names that it may
     /// use, `None` for all.
-    #[allow(dead_code)] // Until callers are configured.
     pub(crate) fn new(caller: &str, namespace: Namespace, names: Option<Arc<Globs>>) -> Scope {
-        Scope(Some(Arc::new(Rights { caller: caller.into(), namespace, names })))
+        let rights = Arc::new(Rights { caller: caller.into(), namespace, names });
+        Scope { rights: Some(rights), named: None }
+    }
+
+    /// Starts to note the names of the call.
+    pub(super) fn note_names(&mut self) -> Named {
+        self.named.get_or_insert_default().clone()
+    }
+
+    /// Notes a name of the call.
+    pub(super) fn note(&self, name: &Name) {
+        if let Some(Named(names)) = &self.named {
+            let mut names = names.lock();
+            if names.len() < NAMES_NOTED_MAX && !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
     }
 
     /// Takes the scope out of the extensions of a request.
@@ -40,24 +75,24 @@ impl Scope {
 
     /// The name of the caller; empty without callers.
     pub(crate) fn caller(&self) -> &str {
-        self.0.as_ref().map_or("", |rights| &rights.caller)
+        self.rights.as_ref().map_or("", |rights| &rights.caller)
     }
 
     /// The namespace of the request.
     pub(crate) fn namespace(&self) -> &Namespace {
-        self.0.as_ref().map_or(&DEFAULT, |rights| &rights.namespace)
+        self.rights.as_ref().map_or(&DEFAULT, |rights| &rights.namespace)
     }
 
     /// Whether the caller may use the local name of a pool, policy, sequence, lock or sku, or of a
     /// key without a policy.
     pub(crate) fn permits(&self, name: &Name) -> bool {
-        let names = self.0.as_ref().and_then(|rights| rights.names.as_ref());
+        let names = self.rights.as_ref().and_then(|rights| rights.names.as_ref());
         names.is_none_or(|names| names.first(name).is_some())
     }
 
     /// The name in the namespace of the request.
     pub(super) fn name(&self, local: Name) -> Name {
-        match &self.0 {
+        match &self.rights {
             None => local,
             Some(rights) => local.within(&rights.namespace),
         }

@@ -11,7 +11,7 @@ use crate::{
     stock::QUANTITY_MAX,
 };
 
-const DOMAIN: &str = "tollgate";
+pub(super) const DOMAIN: &str = "tollgate";
 /// Maximum number of violations in the message. The details contain more.
 const FIELDS_IN_MESSAGE: usize = 8;
 // Retry delays for callers.

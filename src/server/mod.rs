@@ -8,6 +8,7 @@ mod http1;
 mod pace;
 mod pings;
 mod rare;
+pub mod reload;
 mod stream;
 mod streams;
 pub mod telemetry;
@@ -35,7 +36,7 @@ use crate::{
         names::Name,
     },
     engine::Engine,
-    grpc,
+    grpc::{self, access::Access},
     rate::Policies,
     sequence::Sequences,
 };
@@ -60,7 +61,7 @@ pub struct Limits {
     pub workers: usize,
 }
 
-/// The configured rules of pools, rates and sequences.
+/// The configured rules of pools, rates, sequences and callers.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     /// The settings of pools.
@@ -73,6 +74,8 @@ pub struct Rules {
     pub namespaces: Vec<NamespaceRule>,
     /// The number of servers that share the calls per second of a namespace; at least 1.
     pub servers: u32,
+    /// The callers of the server.
+    pub access: Arc<Access>,
 }
 
 /// Serves until `shutdown` completes, with TLS if given. Then drains: calls in flight finish, or are
@@ -110,9 +113,10 @@ pub async fn run(
     let others = tonic::service::Routes::new(health_service)
         .add_service(grpc::reflection::v1())
         .add_service(grpc::reflection::v1alpha());
-    let Rules { pools, policies, sequences, namespaces, servers } = rules;
+    let Rules { pools, policies, sequences, namespaces, servers, access } = rules;
     engine.hub().namespaces().set(&namespaces, servers).map_err(io::Error::other)?;
-    let routes = grpc::Routes::new(&engine, pools, policies, sequences, others, limits.callers);
+    let routes =
+        grpc::Routes::new(&engine, pools, policies, sequences, others, access, limits.callers);
     let mut workers = Workers::start(&limits, &routes, certificates.as_ref())?;
     let permits = Arc::new(Semaphore::new(limits.connections_max));
     let peers = Peers::new(&limits.callers, limits.connections_max);

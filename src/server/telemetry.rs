@@ -6,6 +6,9 @@ use tracing_subscriber::EnvFilter;
 
 use crate::decision::text;
 
+/// The target of audit lines.
+const AUDIT: &str = "audit";
+
 /// Starts logging at this level or with this filter. An invalid filter means `info`. Must be called
 /// once, before the first event.
 pub fn init(json: bool, level: &str) {
@@ -52,12 +55,14 @@ impl Write for Escaping {
 }
 
 /// Parses a level, or directives such as `tollgate=debug`. A bare level applies to Tollgate; its
-/// libraries log at warn. `None` if the text is neither.
+/// libraries log at warn. Audit lines are logged at every level, unless the text has a directive for
+/// `audit`. `None` if the text is neither.
 pub fn filter(text: &str) -> Option<EnvFilter> {
     const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
     match LEVELS.contains(&text) {
-        true => EnvFilter::try_new(format!("warn,tollgate={text}")).ok(),
-        false if text.contains('=') => EnvFilter::try_new(text).ok(),
+        true => EnvFilter::try_new(format!("warn,{AUDIT}=info,tollgate={text}")).ok(),
+        false if text.contains('=') && text.contains(AUDIT) => EnvFilter::try_new(text).ok(),
+        false if text.contains('=') => EnvFilter::try_new(format!("{AUDIT}=info,{text}")).ok(),
         false => None,
     }
 }

@@ -3,6 +3,7 @@
 #[macro_use]
 pub mod world;
 
+pub mod access;
 pub mod callers;
 pub mod certificates;
 pub mod farm;

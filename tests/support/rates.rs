@@ -77,6 +77,7 @@ pub fn configured(text: &str) -> Rules {
         sequences: Arc::new(config.sequences),
         namespaces: config.namespaces,
         servers: config.servers,
+        access: config.access,
     }
 }
 

@@ -224,10 +224,11 @@ impl AdmissionService for AdmissionHandlers {
         &self,
         request: Request<pb::WatchPoolRequest>,
     ) -> Answer<Self::WatchPoolStream> {
+        let right = request.extensions().get().cloned();
         let (deadline, scope, request) = deadline::of(request);
         let (pool, start) = watch::parse(request, scope)?;
         let watcher = self.feeds.watch(pool, start, deadline).await?;
-        Ok(Response::new(events::of(watcher)))
+        Ok(Response::new(events::of(watcher, right)))
     }
 
     async fn configure_pool(

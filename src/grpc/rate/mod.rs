@@ -199,10 +199,11 @@ impl RateService for RateHandlers {
         &self,
         request: Request<pb::WatchRatesRequest>,
     ) -> Answer<Self::WatchRatesStream> {
+        let right = request.extensions().get().cloned();
         let (deadline, scope, request) = deadline::of(request);
         let (policy, start) = watch::parse(request, scope, &self.policies)?;
         let watcher = self.feeds.watch(policy, start, deadline).await?;
-        Ok(Response::new(events::of(watcher)))
+        Ok(Response::new(events::of(watcher, right)))
     }
 
     async fn list_policies(

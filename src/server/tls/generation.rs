@@ -4,7 +4,7 @@
 use std::{
     fmt::Display,
     fs,
-    hash::{BuildHasher, Hash, Hasher},
+    hash::{Hash, Hasher},
     io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -12,7 +12,6 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use ahash::RandomState;
 use rustls::{
     RootCertStore, ServerConfig,
     crypto::ring,
@@ -53,7 +52,7 @@ pub struct ClientFiles {
 
 /// The contents of the files.
 #[derive(Debug)]
-pub(super) struct TlsContents {
+pub(in crate::server) struct TlsContents {
     cert: TlsFile,
     key: TlsFile,
     client: Option<ClientContents>,
@@ -75,17 +74,6 @@ impl TlsContents {
         });
         let (cert, key) = (TlsFile::read("cert", &files.cert), TlsFile::read("key", &files.key));
         TlsContents { cert, key, client }
-    }
-
-    /// Returns a hash of all files. A file that cannot be read has a hash as well.
-    pub(super) fn fingerprint(&self, hashes: &RandomState) -> u64 {
-        let mut hasher = hashes.build_hasher();
-        let client = self.client.as_ref();
-        let files = [Some(&self.cert), Some(&self.key), client.map(|client| &client.ca)];
-        for file in files.into_iter().chain([client.and_then(|client| client.crl.as_ref())]) {
-            file.map(|file| file.bytes.as_ref().map_err(io::Error::kind)).hash(&mut hasher);
-        }
-        hasher.finish()
     }
 
     /// Builds the settings of connections. The error names the key, the file and the reason.
@@ -121,6 +109,17 @@ impl TlsContents {
             config.send_tls13_tickets = 0;
         }
         Ok(config)
+    }
+}
+
+/// A file that cannot be read has a hash as well.
+impl Hash for TlsContents {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        let client = self.client.as_ref();
+        let files = [Some(&self.cert), Some(&self.key), client.map(|client| &client.ca)];
+        for file in files.into_iter().chain([client.and_then(|client| client.crl.as_ref())]) {
+            file.map(|file| file.bytes.as_ref().map_err(io::Error::kind)).hash(hasher);
+        }
     }
 }
 

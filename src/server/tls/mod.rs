@@ -3,40 +3,28 @@
 mod generation;
 mod handshake;
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use ahash::RandomState;
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
-use tokio::{
-    io,
-    signal::unix::{Signal, SignalKind, signal},
-    task::spawn_blocking,
-    time::sleep,
-};
 
+use super::reload::{Follower, Reload};
 use generation::TlsContents;
 pub use generation::{ClientFiles, TlsFiles};
 pub(super) use handshake::TlsConnection;
 
-/// Time between two checks for changed files.
-const CHECK_EVERY: Duration = Duration::from_secs(5);
-
 /// The certificates of a server, which follow their files.
 #[derive(Debug)]
 pub struct Tls {
-    files: TlsFiles,
     current: Arc<Current>,
-    /// SIGHUP: the files are read again.
-    hangup: Signal,
-    fingerprints: RandomState,
-    /// The fingerprint of the files that were read last, valid or not.
-    tried: u64,
+    follower: Follower,
 }
 
 /// The settings of new connections.
 #[derive(Debug)]
 pub(super) struct Current {
+    files: TlsFiles,
     config: ArcSwap<ServerConfig>,
     max_connection_age: Option<Duration>,
 }
@@ -47,16 +35,12 @@ impl Tls {
     /// Fails if a file or their combination is not usable; the error names the key, the file and
     /// the reason. Must be called in a tokio runtime.
     pub fn load(files: TlsFiles, max_connection_age: Option<Duration>) -> Result<Tls, String> {
-        let fingerprints = RandomState::new();
         let contents = TlsContents::read(&files);
         let config = ArcSwap::from_pointee(contents.build()?);
-        let hangup = signal(SignalKind::hangup());
+        let follower = Follower::new(&contents);
         Ok(Tls {
-            files,
-            current: Arc::new(Current { config, max_connection_age }),
-            hangup: hangup.map_err(|error: io::Error| format!("tls: no SIGHUP: {error}"))?,
-            tried: contents.fingerprint(&fingerprints),
-            fingerprints,
+            current: Arc::new(Current { files, config, max_connection_age }),
+            follower: follower.map_err(|error: io::Error| format!("tls: no SIGHUP: {error}"))?,
         })
     }
 
@@ -65,31 +49,23 @@ impl Tls {
         self.current.clone()
     }
 
-    /// Reloads changed files every 5 s, and all files on SIGHUP. Files that are not usable change
-    /// nothing. Never completes.
-    pub(super) async fn follow(mut self) {
-        loop {
-            let is_asked = tokio::select! {
-                hangup = self.hangup.recv() => hangup.is_some(),
-                () = sleep(CHECK_EVERY) => false,
-            };
-            // On a blocking thread: the files may be on a slow or remote disk.
-            let files = self.files.clone();
-            let Ok(contents) = spawn_blocking(move || TlsContents::read(&files)).await else {
-                continue;
-            };
-            let fingerprint = contents.fingerprint(&self.fingerprints);
-            if is_asked || fingerprint != self.tried {
-                self.tried = fingerprint;
-                self.reload(&contents);
-            }
-        }
+    /// Follows the files. Never completes.
+    pub(super) async fn follow(self) {
+        self.follower.follow(self.current).await;
+    }
+}
+
+impl Reload for Current {
+    type Contents = TlsContents;
+
+    fn read(&self) -> TlsContents {
+        TlsContents::read(&self.files)
     }
 
-    fn reload(&self, contents: &TlsContents) {
+    fn replace(&self, contents: &TlsContents) {
         match contents.build() {
             Ok(config) => {
-                self.current.config.store(Arc::new(config));
+                self.config.store(Arc::new(config));
                 tracing::info!("the TLS certificates were reloaded");
             }
             Err(error) => {

@@ -1,9 +1,14 @@
-//! Transport: TLS, client certificates, their reload, and peers that do not fit.
+//! TLS, client certificates, callers and their rights, reloads, and peers that do not fit.
 
+mod audit;
+mod callers;
 mod commands;
 mod documented;
 mod limits;
+mod matrix;
 mod misfits;
 mod refused;
 mod reload;
+mod rotation;
+mod streams;
 mod transport;

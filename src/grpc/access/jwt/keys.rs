@@ -1,0 +1,240 @@
+//! Key sets (JWKS) and the algorithms of their signatures.
+//!
+//! Written over `ring`, because the JWT crates need a second library of cryptography, or the same
+//! code as here as a plug-in. Only asymmetric algorithms: a shared secret could also sign.
+
+use std::{collections::HashMap, fmt};
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use ring::signature::{
+    self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
+};
+use serde::Deserialize;
+
+/// The shortest modulus of an RSA key, bytes.
+const MODULUS_BYTES_MIN: usize = 256;
+const MODULUS_BYTES_MAX: usize = 1024;
+
+/// An algorithm of signatures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Algorithm {
+    /// RSA PKCS#1 with SHA-256.
+    Rs256,
+    /// RSA PKCS#1 with SHA-384.
+    Rs384,
+    /// RSA PKCS#1 with SHA-512.
+    Rs512,
+    /// RSA PSS with SHA-256.
+    Ps256,
+    /// RSA PSS with SHA-384.
+    Ps384,
+    /// RSA PSS with SHA-512.
+    Ps512,
+    /// ECDSA on P-256 with SHA-256.
+    Es256,
+    /// ECDSA on P-384 with SHA-384.
+    Es384,
+    /// Ed25519.
+    EdDsa,
+}
+
+impl Algorithm {
+    const NAMES: [(&str, Algorithm); 9] = [
+        ("RS256", Algorithm::Rs256),
+        ("RS384", Algorithm::Rs384),
+        ("RS512", Algorithm::Rs512),
+        ("PS256", Algorithm::Ps256),
+        ("PS384", Algorithm::Ps384),
+        ("PS512", Algorithm::Ps512),
+        ("ES256", Algorithm::Es256),
+        ("ES384", Algorithm::Es384),
+        ("EdDSA", Algorithm::EdDsa),
+    ];
+
+    /// Finds an algorithm by its name in JOSE.
+    pub fn parse(name: &str) -> Option<Algorithm> {
+        Algorithm::NAMES.iter().find(|(known, _)| *known == name).map(|(_, it)| *it)
+    }
+
+    /// All names, for errors.
+    pub fn names() -> String {
+        Algorithm::NAMES.map(|(name, _)| name).join(", ")
+    }
+
+    /// The parameters of RSA; `None` for other algorithms.
+    fn rsa(self) -> Option<&'static RsaParameters> {
+        Some(match self {
+            Algorithm::Rs256 => &signature::RSA_PKCS1_2048_8192_SHA256,
+            Algorithm::Rs384 => &signature::RSA_PKCS1_2048_8192_SHA384,
+            Algorithm::Rs512 => &signature::RSA_PKCS1_2048_8192_SHA512,
+            Algorithm::Ps256 => &signature::RSA_PSS_2048_8192_SHA256,
+            Algorithm::Ps384 => &signature::RSA_PSS_2048_8192_SHA384,
+            Algorithm::Ps512 => &signature::RSA_PSS_2048_8192_SHA512,
+            Algorithm::Es256 | Algorithm::Es384 | Algorithm::EdDsa => return None,
+        })
+    }
+
+    /// Whether a signature of this algorithm can be by a key.
+    fn fits(self, material: &Material) -> bool {
+        match material {
+            Material::Rsa { .. } => self.rsa().is_some(),
+            Material::Curve(algorithm, _) => *algorithm == self,
+        }
+    }
+}
+
+/// A public key.
+struct Key {
+    /// The only algorithm of the key, if the key set names one.
+    algorithm: Option<Algorithm>,
+    material: Material,
+}
+
+enum Material {
+    Rsa {
+        n: Vec<u8>,
+        e: Vec<u8>,
+    },
+    /// A point on the curve of the algorithm.
+    Curve(Algorithm, Vec<u8>),
+}
+
+impl Key {
+    fn fits(&self, algorithm: Algorithm) -> bool {
+        self.algorithm.is_none_or(|only| only == algorithm) && algorithm.fits(&self.material)
+    }
+
+    fn verifies(&self, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> bool {
+        let curve: &dyn VerificationAlgorithm = match algorithm {
+            Algorithm::Es256 => &signature::ECDSA_P256_SHA256_FIXED,
+            Algorithm::Es384 => &signature::ECDSA_P384_SHA384_FIXED,
+            _ => &signature::ED25519,
+        };
+        match (&self.material, algorithm.rsa()) {
+            (Material::Rsa { n, e }, Some(rsa)) => {
+                RsaPublicKeyComponents { n, e }.verify(rsa, message, signature).is_ok()
+            }
+            (Material::Curve(of_key, point), None) if *of_key == algorithm => {
+                UnparsedPublicKey::new(curve, point).verify(message, signature).is_ok()
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A key set.
+#[derive(Default)]
+pub(super) struct Keys(HashMap<String, Key>);
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// A key as JSON (RFC 7517). Private parts and unknown members are ignored.
+#[derive(Deserialize)]
+struct Jwk {
+    kty: String,
+    kid: Option<String>,
+    r#use: Option<String>,
+    alg: Option<String>,
+    crv: Option<String>,
+    n: Option<String>,
+    e: Option<String>,
+    x: Option<String>,
+    y: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Jwks {
+    keys: Vec<Jwk>,
+}
+
+impl Keys {
+    /// Parses a key set. Keys that cannot sign with one of these algorithms are ignored. Fails if
+    /// none is left, or if one of them is malformed.
+    pub(super) fn parse(text: &str, algorithms: &[Algorithm]) -> Result<Keys, String> {
+        let set: Jwks =
+            serde_json::from_str(text).map_err(|error| format!("not a JSON key set: {error}"))?;
+        let mut keys = HashMap::new();
+        for (index, jwk) in set.keys.into_iter().enumerate() {
+            let failed = |reason: &str| format!("keys[{index}]: {reason}");
+            let Some(key) = jwk.key().map_err(failed)? else { continue };
+            if !algorithms.iter().any(|algorithm| key.fits(*algorithm)) {
+                continue;
+            }
+            let kid =
+                jwk.kid.filter(|kid| !kid.is_empty()).ok_or_else(|| failed("kid: expected"))?;
+            if keys.insert(kid, key).is_some() {
+                return Err(failed("kid: another key has the same one"));
+            }
+        }
+        match keys.is_empty() {
+            false => Ok(Keys(keys)),
+            true => Err("no key for an algorithm of jwt.algorithms".to_owned()),
+        }
+    }
+
+    /// Whether a key signed the message. `None` if the key is not in the set.
+    pub(super) fn verify(
+        &self,
+        kid: &str,
+        algorithm: Algorithm,
+        message: &[u8],
+        signature: &[u8],
+    ) -> Option<bool> {
+        let key = self.0.get(kid)?;
+        Some(key.fits(algorithm) && key.verifies(algorithm, message, signature))
+    }
+}
+
+impl Jwk {
+    /// Converts the key. `None` if it is of a kind or use that is not for us.
+    fn key(&self) -> Result<Option<Key>, &'static str> {
+        let algorithm = self.alg.as_deref().map(Algorithm::parse);
+        if self.r#use.as_deref().is_some_and(|it| it != "sig") || algorithm == Some(None) {
+            return Ok(None);
+        }
+        let material = match (&*self.kty, self.crv.as_deref()) {
+            ("RSA", _) => {
+                // ring accepts no leading zeros; some issuers write them.
+                let number = |text| decoded(text).map(without_zeros);
+                Material::Rsa { n: number(&self.n)?, e: number(&self.e)? }
+            }
+            ("EC", Some("P-256")) => Material::Curve(Algorithm::Es256, self.point(32)?),
+            ("EC", Some("P-384")) => Material::Curve(Algorithm::Es384, self.point(48)?),
+            ("OKP", Some("Ed25519")) => {
+                Material::Curve(Algorithm::EdDsa, sized(decoded(&self.x)?, 32)?)
+            }
+            _ => return Ok(None),
+        };
+        if let Material::Rsa { n, .. } = &material
+            && !(MODULUS_BYTES_MIN..=MODULUS_BYTES_MAX).contains(&n.len())
+        {
+            return Err("n: expected 2048 to 8192 bits");
+        }
+        Ok(Some(Key { algorithm: algorithm.flatten(), material }))
+    }
+
+    /// The uncompressed point of an elliptic curve.
+    fn point(&self, length: usize) -> Result<Vec<u8>, &'static str> {
+        let x = sized(decoded(&self.x)?, length)?;
+        let y = sized(decoded(&self.y)?, length)?;
+        Ok([&[4][..], &x, &y].concat())
+    }
+}
+
+fn sized(bytes: Vec<u8>, length: usize) -> Result<Vec<u8>, &'static str> {
+    if bytes.len() == length { Ok(bytes) } else { Err("a coordinate has the wrong length") }
+}
+
+/// Decodes a number.
+fn decoded(text: &Option<String>) -> Result<Vec<u8>, &'static str> {
+    let bytes = text.as_ref().and_then(|text| URL_SAFE_NO_PAD.decode(text).ok());
+    bytes.ok_or("a number is missing or not base64url")
+}
+
+fn without_zeros(number: Vec<u8>) -> Vec<u8> {
+    number.into_iter().skip_while(|byte| *byte == 0).collect()
+}

@@ -1,0 +1,335 @@
+//! Who may call what: authentication and authorization of calls.
+//!
+//! A server without callers is open: a call costs one comparison more. With callers, a call is
+//! authenticated by `authorization: Bearer TOKEN`, else by the client certificate of its
+//! connection. The service, the permission and the namespace are checked before the message of
+//! the call is read; the names are checked where they are parsed.
+//!
+//! Each connection remembers its last accepted credentials, so that a call costs a comparison.
+
+mod audit;
+mod callers;
+mod denial;
+mod jwt;
+mod pattern;
+mod rpc;
+mod token;
+mod watched;
+
+use std::{
+    cell::Cell,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use arc_swap::ArcSwapOption;
+use hyper::{
+    HeaderMap,
+    header::{AUTHORIZATION, HeaderName},
+};
+
+use tonic::Status;
+
+use super::{identity::CertificateNames, scope::Scope};
+use crate::decision::{
+    names::Namespace,
+    time::{Clock, coarse},
+};
+use audit::Audited;
+use callers::Caller;
+use denial::Denial;
+use rpc::Rpc;
+pub(super) use watched::Watched;
+
+pub use callers::{CallerError, CallerSpec, Callers};
+pub use jwt::{Algorithm, Jwt};
+pub use rpc::{Permission, Permissions, Service, Services};
+pub use token::{Digest, generate};
+
+/// Paths of health and of reflection, in all their versions.
+const HEALTH: &str = "/grpc.health.";
+pub(super) const REFLECTION: &str = "/grpc.reflection.";
+/// Metadata with the namespace of a call.
+const NAMESPACE: HeaderName = HeaderName::from_static("x-tollgate-namespace");
+
+/// The callers of a server, which a reload replaces.
+#[derive(Debug, Default)]
+pub struct Access {
+    /// Grows with each replacement; 0 while every caller may do everything.
+    generation: AtomicU64,
+    callers: ArcSwapOption<Callers>,
+    reflection: Option<Reflection>,
+}
+
+/// Who may use reflection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reflection {
+    /// Everybody.
+    Open,
+    /// Every caller, whatever its permissions. The default where callers are configured.
+    Callers,
+    /// Nobody.
+    Off,
+}
+
+impl Access {
+    /// Creates the access to a server. Without callers, everybody may do everything.
+    pub fn new(callers: Option<Callers>, reflection: Option<Reflection>) -> Arc<Access> {
+        let access = Access { reflection, ..Access::default() };
+        if let Some(callers) = callers {
+            access.replace(callers);
+        }
+        Arc::new(access)
+    }
+
+    /// Replaces all callers. Calls that begin later are checked against the new ones.
+    pub fn replace(&self, callers: Callers) {
+        self.callers.store(Some(Arc::new(callers)));
+        // After the callers: whoever sees the new generation finds them.
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Whether every caller may do everything.
+    pub fn is_open(&self) -> bool {
+        self.generation() == 0
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Whether the server has no reflection.
+    pub(super) fn hides_reflection(&self) -> bool {
+        self.reflection == Some(Reflection::Off)
+    }
+
+    /// Whether an rpc needs no credentials.
+    fn is_public(&self, path: &str) -> bool {
+        path.starts_with(HEALTH)
+            || self.reflection == Some(Reflection::Open) && path.starts_with(REFLECTION)
+    }
+
+    /// Authenticates a call and checks its rights. `peer` remembers its credentials.
+    pub(super) fn check(
+        self: &Arc<Access>,
+        path: &str,
+        headers: &HeaderMap,
+        peer: &Peer,
+    ) -> Result<Granted, Status> {
+        if self.is_public(path) {
+            return Ok(Granted::default());
+        }
+        self.granted(path, headers, peer).map_err(|Refused { denial, caller }| {
+            let namespace = headers.get(NAMESPACE).and_then(|it| it.to_str().ok());
+            let caller = caller.as_deref().unwrap_or_default();
+            let namespace = namespace.unwrap_or_default();
+            audit::refused(caller, namespace, verb(path), "", denial.reason());
+            denial.status()
+        })
+    }
+
+    fn granted(
+        self: &Arc<Access>,
+        path: &str,
+        headers: &HeaderMap,
+        peer: &Peer,
+    ) -> Result<Granted, Refused> {
+        let authorization = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
+        let generation = self.generation();
+        let memo = peer.memo.take();
+        let memo = memo.filter(|memo| memo.is_current(generation, authorization));
+        let mut memo = match memo {
+            Some(memo) => memo,
+            None => {
+                if headers.get_all(AUTHORIZATION).iter().nth(1).is_some() {
+                    return Err(Denial::Malformed.into());
+                }
+                let credentials = match authorization {
+                    Some(value) => Credentials::Authorization(value.into()),
+                    None => Credentials::Certificate(peer.certificate.clone()),
+                };
+                Box::new(self.authenticate(credentials, generation)?)
+            }
+        };
+        let granted = self.authorize(&mut memo, path, headers);
+        peer.memo.set(Some(memo));
+        granted
+    }
+
+    fn authenticate(&self, credentials: Credentials, generation: u64) -> Result<Memo, Denial> {
+        let now = Clock::system().now().0 / 1_000_000;
+        let callers = self.callers.load();
+        let callers = callers.as_deref().ok_or(Denial::Ended)?;
+        let (caller, until) = match &credentials {
+            Credentials::Authorization(value) => callers.of_token(bearer(value)?, now)?,
+            Credentials::Certificate(Some(names)) => (callers.of_certificate(names)?, None),
+            Credentials::Certificate(None) => return Err(Denial::Missing),
+        };
+        let until = until.map(|until| coarse() + Duration::from_secs(until.saturating_sub(now)));
+        Ok(Memo { generation, credentials, until, caller, scope: None })
+    }
+
+    /// Checks the rights of a caller.
+    fn authorize(
+        self: &Arc<Access>,
+        memo: &mut Memo,
+        path: &str,
+        headers: &HeaderMap,
+    ) -> Result<Granted, Refused> {
+        // An unknown rpc gets its error from its service.
+        let Some(rpc) = rpc::of(path) else { return Ok(Granted::default()) };
+        let asked = headers.get(NAMESPACE).map(|value| value.as_bytes());
+        let refused = |denial| Refused { denial, caller: Some(memo.caller.name.clone()) };
+        let namespace = memo.caller.permit(rpc, asked).map_err(refused)?;
+        let watched = rpc.is_watch().then(|| Watched::new(self, memo, rpc, namespace.clone()));
+        if rpc.permission != Permission::Manage && memo.caller.names.is_none() {
+            return Ok(Granted { scope: memo.scope(namespace), watched, audited: None });
+        }
+        let mut scope = memo.scope(namespace.clone()).unwrap_or_default();
+        let audited = Audited::new(rpc, memo.caller.name.clone(), namespace, &mut scope);
+        Ok(Granted { scope: Some(scope), watched, audited: Some(Box::new(audited)) })
+    }
+}
+
+/// The rpc of a URL path, for a log line.
+fn verb(path: &str) -> &str {
+    rpc::of(path).map_or(path, |rpc| rpc.name)
+}
+
+/// The token of a value of `authorization`.
+fn bearer(value: &[u8]) -> Result<&[u8], Denial> {
+    let (scheme, token) = value.split_at_checked(7).ok_or(Denial::Malformed)?;
+    let token = token.trim_ascii();
+    match scheme.eq_ignore_ascii_case(b"Bearer ") && !token.is_empty() {
+        true => Ok(token),
+        false => Err(Denial::Malformed),
+    }
+}
+
+/// The peer of a connection: its certificate, and the credentials that it used last.
+#[derive(Default)]
+pub(super) struct Peer {
+    certificate: Option<Arc<CertificateNames>>,
+    memo: Cell<Option<Box<Memo>>>,
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peer").field("certificate", &self.certificate).finish_non_exhaustive()
+    }
+}
+
+impl Peer {
+    pub(super) fn new(certificate: Option<Arc<CertificateNames>>) -> Peer {
+        Peer { certificate, memo: Cell::default() }
+    }
+}
+
+/// What a caller proves its identity with. Not printable: it contains secrets.
+#[derive(Clone)]
+enum Credentials {
+    /// The value of `authorization`.
+    Authorization(Box<[u8]>),
+    /// The names of the client certificate, if there is one.
+    Certificate(Option<Arc<CertificateNames>>),
+}
+
+/// Accepted credentials and their caller.
+struct Memo {
+    /// The generation of callers that accepted them.
+    generation: u64,
+    credentials: Credentials,
+    /// Their end on the coarse clock.
+    until: Option<Duration>,
+    caller: Arc<Caller>,
+    /// The namespace of the last call, and its scope. One per connection, because all calls of a
+    /// connection are on one thread.
+    scope: Option<(Namespace, Scope)>,
+}
+
+/// A call that is allowed.
+#[derive(Default)]
+pub(super) struct Granted {
+    /// The scope of the request; `None` for all names of the default namespace.
+    pub(super) scope: Option<Scope>,
+    /// The right to a stream.
+    pub(super) watched: Option<Watched>,
+    /// Logs the end of the call.
+    pub(super) audited: Option<Box<Audited>>,
+}
+
+/// A call that is refused.
+struct Refused {
+    denial: Denial,
+    /// The name of the caller, if it is known.
+    caller: Option<Arc<str>>,
+}
+
+impl From<Denial> for Refused {
+    fn from(denial: Denial) -> Refused {
+        Refused { denial, caller: None }
+    }
+}
+
+impl Memo {
+    /// Whether the memo is for these credentials and still valid.
+    fn is_current(&self, generation: u64, authorization: Option<&[u8]>) -> bool {
+        let is_same = match (&self.credentials, authorization) {
+            // In constant time: a proxy may carry the calls of several callers.
+            (Credentials::Authorization(known), Some(value)) => token::equal(known, value),
+            (Credentials::Certificate(_), None) => true,
+            _ => false,
+        };
+        is_same && self.is_valid(generation)
+    }
+
+    /// Whether the credentials are still valid.
+    fn is_valid(&self, generation: u64) -> bool {
+        self.generation == generation && self.until.is_none_or(|until| coarse() < until)
+    }
+
+    fn scope(&mut self, namespace: Namespace) -> Option<Scope> {
+        let caller = &self.caller;
+        if caller.names.is_none() && namespace.is_default() {
+            return None;
+        }
+        match &self.scope {
+            Some((known, scope)) if *known == namespace => Some(scope.clone()),
+            _ => {
+                let scope = Scope::new(&caller.name, namespace.clone(), caller.names.clone());
+                self.scope = Some((namespace, scope.clone()));
+                Some(scope)
+            }
+        }
+    }
+}
+
+impl Caller {
+    /// Checks the rights of a call that asks for a namespace. Returns the namespace of the call.
+    fn permit(&self, rpc: Rpc, asked: Option<&[u8]>) -> Result<Namespace, Denial> {
+        if !self.services.contain(rpc.service) {
+            return Err(Denial::Service(rpc.service));
+        }
+        let namespace = match (&*self.grants, asked) {
+            ([(Some(only), _)], None) => only.clone(),
+            ([(Some(only), _)], Some(asked)) if asked == only.as_str().as_bytes() => only.clone(),
+            ([(Some(_), _)], Some(_)) => return Err(Denial::Namespace),
+            (_, None) => Namespace::DEFAULT,
+            (_, Some(asked)) => Namespace::parse(asked).map_err(Denial::NamespaceMalformed)?,
+        };
+        let in_namespace =
+            |known: &Option<Namespace>| known.as_ref().is_none_or(|it| *it == namespace);
+        let mut grants = self.grants.iter().filter(|(known, _)| in_namespace(known)).peekable();
+        if grants.peek().is_none() {
+            return Err(Denial::Namespace);
+        }
+        match grants.any(|(_, permissions)| permissions.contain(rpc.permission)) {
+            true => Ok(namespace),
+            false => Err(Denial::Permission(rpc.permission)),
+        }
+    }
+}

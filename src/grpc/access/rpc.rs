@@ -1,0 +1,237 @@
+//! The service and the permission of every rpc.
+
+use std::fmt;
+
+/// What a caller may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permission {
+    /// Calls that take, keep or give back: AdmitTask, CheckRate, NextSequence.
+    Use,
+    /// Calls that change nothing: Get…, List…, Watch….
+    Read,
+    /// Calls that change settings, or the state of other callers: ConfigurePool, Ban, SetStock.
+    Manage,
+}
+
+impl Permission {
+    /// All permissions.
+    pub const ALL: [Permission; 3] = [Permission::Use, Permission::Read, Permission::Manage];
+
+    /// The name in the configuration, in tokens and in errors.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Permission::Use => "use",
+            Permission::Read => "read",
+            Permission::Manage => "manage",
+        }
+    }
+
+    /// Finds a permission by its name.
+    pub fn parse(name: &str) -> Option<Permission> {
+        Permission::ALL.into_iter().find(|permission| permission.name() == name)
+    }
+}
+
+impl fmt::Display for Permission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A service of Tollgate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Service {
+    /// `AdmissionService`.
+    Admission,
+    /// `RateService`.
+    Rate,
+    /// `SequenceService`.
+    Sequence,
+    /// `LockService`.
+    Lock,
+    /// `StockService`.
+    Stock,
+}
+
+impl Service {
+    /// All services.
+    pub const ALL: [Service; 5] =
+        [Service::Admission, Service::Rate, Service::Sequence, Service::Lock, Service::Stock];
+
+    /// The name in the configuration and in errors.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Service::Admission => "admission",
+            Service::Rate => "rate",
+            Service::Sequence => "sequence",
+            Service::Lock => "lock",
+            Service::Stock => "stock",
+        }
+    }
+
+    /// Finds a service by its name.
+    pub fn parse(name: &str) -> Option<Service> {
+        Service::ALL.into_iter().find(|service| service.name() == name)
+    }
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A set of permissions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Permissions(u8);
+
+impl Permissions {
+    /// The set with one more permission.
+    #[must_use]
+    pub const fn with(self, permission: Permission) -> Permissions {
+        Permissions(self.0 | 1 << permission as u8)
+    }
+
+    /// Whether the set contains a permission.
+    pub const fn contain(self, permission: Permission) -> bool {
+        self.0 & 1 << permission as u8 != 0
+    }
+}
+
+/// A set of services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Services(u8);
+
+impl Services {
+    /// All services.
+    pub const ALL: Services = Services(u8::MAX);
+
+    /// The set with one more service.
+    #[must_use]
+    pub const fn with(self, service: Service) -> Services {
+        Services(self.0 | 1 << service as u8)
+    }
+
+    /// Whether the set contains a service.
+    pub const fn contain(self, service: Service) -> bool {
+        self.0 & 1 << service as u8 != 0
+    }
+}
+
+/// An rpc: its service, its name and the permission that it needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) struct Rpc {
+    pub(in super::super) service: Service,
+    pub(in super::super) name: &'static str,
+    pub(in super::super) permission: Permission,
+}
+
+impl Rpc {
+    /// Whether the rpc answers with a stream that has no end of its own.
+    pub(in super::super) fn is_watch(self) -> bool {
+        self.permission == Permission::Read && self.name.starts_with("Watch")
+    }
+}
+
+use Permission::{Manage, Read, Use};
+
+const ADMISSION: &[(&str, Permission)] = &[
+    ("AdmitTask", Use),
+    ("CompleteTask", Use),
+    ("RenewTask", Use),
+    ("EnqueueTasks", Use),
+    ("CancelTask", Use),
+    ("GetPool", Read),
+    ("ListPools", Read),
+    ("ListLeases", Read),
+    ("ListTasks", Read),
+    ("WatchPool", Read),
+    ("ConfigurePool", Manage),
+    ("EvictTask", Manage),
+];
+
+const RATE: &[(&str, Permission)] = &[
+    ("CheckRate", Use),
+    ("CheckRates", Use),
+    ("ListBans", Read),
+    ("ListPolicies", Read),
+    ("WatchRates", Read),
+    ("ResetRate", Manage),
+    ("Ban", Manage),
+    ("Unban", Manage),
+];
+
+const SEQUENCE: &[(&str, Permission)] = &[("NextSequence", Use), ("GetSequence", Read)];
+
+const LOCK: &[(&str, Permission)] =
+    &[("AcquireLock", Use), ("RenewLock", Use), ("ReleaseLock", Use), ("GetLock", Read)];
+
+const STOCK: &[(&str, Permission)] = &[
+    ("ReserveStock", Use),
+    ("ConfirmReservation", Use),
+    ("CancelReservation", Use),
+    ("GetStock", Read),
+    ("SetStock", Manage),
+    ("AddStock", Manage),
+];
+
+/// Finds the rpc of a URL path. `None` if Tollgate has no such rpc.
+pub(in super::super) fn of(path: &str) -> Option<Rpc> {
+    let (service, method) = path.strip_prefix("/tollgate.v1.")?.split_once("Service/")?;
+    let (service, rpcs) = match service {
+        "Admission" => (Service::Admission, ADMISSION),
+        "Rate" => (Service::Rate, RATE),
+        "Sequence" => (Service::Sequence, SEQUENCE),
+        "Lock" => (Service::Lock, LOCK),
+        "Stock" => (Service::Stock, STOCK),
+        _ => return None,
+    };
+    let (name, permission) = rpcs.iter().find(|(name, _)| *name == method).copied()?;
+    Some(Rpc { service, name, permission })
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+    use prost_types::FileDescriptorSet;
+
+    use super::{super::super::reflection::DESCRIPTORS, *};
+
+    #[test]
+    fn every_rpc_has_a_permission_and_every_row_an_rpc() {
+        let set = FileDescriptorSet::decode(DESCRIPTORS).unwrap();
+        let mut rpcs = 0;
+        for file in set.file.iter().filter(|file| file.package() == "tollgate.v1") {
+            for service in &file.service {
+                for method in &service.method {
+                    rpcs += 1;
+                    let path = format!("/tollgate.v1.{}/{}", service.name(), method.name());
+                    let rpc = of(&path).unwrap_or_else(|| panic!("{path} has no permission"));
+                    assert_eq!(rpc.name, method.name());
+                    let reads = ["Get", "List", "Watch"].iter().any(|it| rpc.name.starts_with(it));
+                    assert_eq!(reads, rpc.permission == Read, "{path}");
+                    assert_eq!(rpc.is_watch(), method.server_streaming(), "{path}");
+                    let name = service.name().to_lowercase();
+                    assert_eq!(name, format!("{}service", rpc.service), "{path}");
+                }
+            }
+        }
+        assert_eq!(
+            rpcs,
+            [ADMISSION, RATE, SEQUENCE, LOCK, STOCK].map(<[_]>::len).iter().sum::<usize>()
+        );
+        assert_eq!(of("/tollgate.v1.StockService/Set"), None);
+        assert_eq!(of("/grpc.health.v1.Health/Check"), None);
+    }
+
+    #[test]
+    fn sets_contain_what_was_added() {
+        let set = Permissions::default().with(Use).with(Manage);
+        assert_eq!(Permission::ALL.map(|it| set.contain(it)), [true, false, true]);
+        let set = Services::default().with(Service::Stock);
+        assert_eq!(Service::ALL.map(|it| set.contain(it)), [false, false, false, false, true]);
+        assert!(Service::ALL.iter().all(|it| Services::ALL.contain(*it)));
+        assert_eq!(Permission::parse("manage"), Some(Manage));
+        assert_eq!(Service::parse("rates"), None);
+    }
+}

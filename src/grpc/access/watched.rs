@@ -1,0 +1,86 @@
+//! Streams end when the credentials of their caller expire, or when its rights change.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::{Stream, StreamExt, stream};
+use tokio::time::sleep;
+use tonic::Status;
+
+use super::{Access, Credentials, Memo, denial::Denial, rpc::Rpc};
+use crate::decision::names::Namespace;
+
+/// Time between two checks of a stream.
+const CHECK_EVERY: Duration = Duration::from_secs(2);
+
+/// The right to a stream. In the extensions of its request.
+#[derive(Clone)]
+pub(in super::super) struct Watched(Arc<Right>);
+
+struct Right {
+    access: Arc<Access>,
+    credentials: Credentials,
+    rpc: Rpc,
+    namespace: Namespace,
+    /// The globs of the names that the caller may use.
+    patterns: Vec<String>,
+}
+
+impl Watched {
+    pub(super) fn new(
+        access: &Arc<Access>,
+        memo: &Memo,
+        rpc: Rpc,
+        namespace: Namespace,
+    ) -> Watched {
+        Watched(Arc::new(Right {
+            access: access.clone(),
+            credentials: memo.credentials.clone(),
+            rpc,
+            namespace,
+            patterns: memo.caller.patterns.clone(),
+        }))
+    }
+
+    /// Returns the stream. It ends with UNAUTHENTICATED once the right is lost.
+    pub(in super::super) fn guard<M>(
+        self,
+        events: impl Stream<Item = Result<M, Status>> + Send,
+    ) -> impl Stream<Item = Result<M, Status>> + Send
+    where
+        M: Send,
+    {
+        let lost = Box::pin(async move { self.0.lost().await });
+        stream::unfold((Box::pin(events), Some(lost)), |(mut events, lost)| async move {
+            let mut lost = lost?;
+            tokio::select! {
+                biased;
+                () = &mut lost => Some((Err(Denial::Ended.status()), (events, None))),
+                event = events.next() => event.map(|event| (event, (events, Some(lost)))),
+            }
+        })
+    }
+}
+
+impl Right {
+    /// Completes when the right is lost.
+    async fn lost(&self) {
+        let mut memo: Option<Memo> = None;
+        loop {
+            sleep(CHECK_EVERY).await;
+            let generation = self.access.generation();
+            if memo.as_ref().is_some_and(|memo| memo.is_valid(generation)) {
+                continue;
+            }
+            match self.access.authenticate(self.credentials.clone(), generation) {
+                Ok(again) if self.is_held_by(&again) => memo = Some(again),
+                _ => return,
+            }
+        }
+    }
+
+    /// Whether the caller may still watch the same.
+    fn is_held_by(&self, memo: &Memo) -> bool {
+        let asked = self.namespace.as_str().as_bytes();
+        memo.caller.patterns == self.patterns && memo.caller.permit(self.rpc, Some(asked)).is_ok()
+    }
+}

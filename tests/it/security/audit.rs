@@ -1,0 +1,88 @@
+//! Audit lines.
+
+use tonic::transport::Channel;
+
+use super::callers::{entry, start};
+use crate::support::{
+    access::{Call, Token, calls},
+    certificates::TlsServer,
+};
+
+async fn channel(server: &TlsServer) -> Channel {
+    Channel::from_shared(server.server.address()).unwrap().connect().await.unwrap()
+}
+
+fn rpc(method: &str, name: &str) -> Call {
+    calls(name).into_iter().find(|call| call.method == method).unwrap()
+}
+
+/// The lines of the target `audit`, as JSON.
+fn lines(server: &TlsServer) -> Vec<serde_json::Value> {
+    let log = server.files.log();
+    let lines = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    lines.filter(|line| line["target"] == "audit").collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn manage_calls_and_refusals_have_audit_lines() {
+    let (all, named) = (Token::new(), Token::new());
+    let config = format!(
+        "log_format = \"json\"\nlog_level = \"error\"\n{}{}names = [\"ar:*\"]\nnamespace = \"acme\"",
+        entry("operator", &all),
+        entry("backend", &named)
+    );
+    let server = start(&config).await;
+    let channel = channel(&server).await;
+    let all = all.bearer();
+    let named = named.bearer();
+    rpc("ConfigurePool", "p").make(&channel, &[("authorization", &all)]).await.unwrap();
+    rpc("AddStock", "missing").make(&channel, &[("authorization", &all)]).await.unwrap_err();
+    // Neither a refusal nor a manage call.
+    rpc("NextSequence", "n").make(&channel, &[("authorization", &all)]).await.unwrap();
+    rpc("NextSequence", "ar:1").make(&channel, &[("authorization", &named)]).await.unwrap();
+    rpc("NextSequence", "other").make(&channel, &[("authorization", &named)]).await.unwrap_err();
+    rpc("GetLock", "n").make(&channel, &[]).await.unwrap_err();
+    let hostile = [("authorization", &*named), ("x-tollgate-namespace", "a\tb")];
+    rpc("GetLock", "ar:1").make(&channel, &hostile).await.unwrap_err();
+    server.files.logged("NAMESPACE_NOT_PERMITTED", 1).await;
+
+    let seen: Vec<[String; 5]> = lines(&server)
+        .iter()
+        .map(|line| {
+            ["caller", "namespace", "verb", "name", "result"]
+                .map(|key| line[key].as_str().unwrap().to_owned())
+        })
+        .collect();
+    let expected = [
+        ["operator", "", "ConfigurePool", "p", "OK"],
+        ["operator", "", "AddStock", "missing", "NOT_FOUND"],
+        ["backend", "acme", "NextSequence", "other", "NAME_NOT_PERMITTED"],
+        ["", "", "GetLock", "", "CREDENTIALS_MISSING"],
+        ["backend", "a\\u{9}b", "GetLock", "", "NAMESPACE_NOT_PERMITTED"],
+    ];
+    assert_eq!(seen, expected.map(|line| line.map(str::to_owned)));
+    assert!(!server.files.log().contains(all.trim_start_matches("Bearer ")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_refusals_does_not_fill_the_log() {
+    let token = Token::new();
+    let server = start(&format!("log_format = \"json\"\n{}", entry("one", &token))).await;
+    let channel = channel(&server).await;
+    let call = rpc("GetLock", "n");
+    let (mut refusals, mut counted) = (0, 0);
+    // Until a line counts suppressed ones.
+    while counted == 0 {
+        for _ in 0..100 {
+            call.make(&channel, &[]).await.unwrap_err();
+            refusals += 1;
+        }
+        counted = lines(&server).iter().filter_map(|line| line["suppressed"].as_u64()).sum();
+    }
+    let logged = lines(&server).len() as u64;
+    assert!(logged + counted <= refusals && counted > 0, "{logged} {counted} {refusals}");
+    // A known caller has lines of its own.
+    let bearer = token.bearer();
+    rpc("SetStock", "tv").make(&channel, &[("authorization", &bearer)]).await.unwrap();
+    server.files.logged("\"verb\":\"SetStock\"", 1).await;
+}
