@@ -7,7 +7,7 @@ use super::{
     push_queue_keys, unknown_status,
 };
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Ends, Listing, Reply,
+    Call, Cost, Decision, Delivery, Ends, Listing, Reply, Takes,
     error::Error,
     script::{self, Script},
     stages, statuses,
@@ -58,6 +58,10 @@ impl Decision for EnqueueTask {
 
     fn is_new(&self, pool: &Pool, now: Timestamp) -> bool {
         pool.task(&self.name.member(), now).is_none()
+    }
+
+    fn takes(&self, pool: &Pool, now: Timestamp) -> Option<Takes> {
+        self.is_new(pool, now).then_some(Takes::Queued)
     }
 
     fn delivery(&self) -> Delivery {

@@ -25,6 +25,10 @@ pub(super) struct NamespaceEntry {
     watchers_max: Option<u32>,
     #[serde(default, deserialize_with = "names_max")]
     names_max: Option<u32>,
+    #[serde(default, deserialize_with = "leases_max")]
+    leases_max: Option<u32>,
+    #[serde(default, deserialize_with = "queued_max")]
+    queued_max: Option<u32>,
 }
 
 /// Checks and builds all entries. The error names the key and the expected value.
@@ -40,6 +44,8 @@ pub(super) fn rules(entries: &[NamespaceEntry]) -> Result<Vec<NamespaceRule>, St
                 waiting_max: entry.waiting_max,
                 watchers_max: entry.watchers_max,
                 names_max: entry.names_max,
+                leases_max: entry.leases_max,
+                queued_max: entry.queued_max,
             },
         })
     });
@@ -48,13 +54,20 @@ pub(super) fn rules(entries: &[NamespaceEntry]) -> Result<Vec<NamespaceRule>, St
 
 /// Fails if an entry has a limit that only the embedded engine enforces.
 pub(super) fn check_redis(rules: &[NamespaceRule]) -> Result<(), String> {
-    match rules.iter().position(|rule| rule.limits.names_max.is_some()) {
-        None => Ok(()),
-        Some(index) => Err(format!(
-            "namespace[{index}].names_max: applies to the embedded engine only; remove it, and \
-             bound the memory of Redis with its maxmemory"
-        )),
+    for (index, NamespaceRule { limits, .. }) in rules.iter().enumerate() {
+        let limits = [
+            ("names_max", limits.names_max),
+            ("leases_max", limits.leases_max),
+            ("queued_max", limits.queued_max),
+        ];
+        if let Some((key, _)) = limits.iter().find(|(_, limit)| limit.is_some()) {
+            return Err(format!(
+                "namespace[{index}].{key}: applies to the embedded engine only; remove it, and \
+                 bound the memory of Redis with its maxmemory"
+            ));
+        }
     }
+    Ok(())
 }
 
 macro_rules! limits {
@@ -65,4 +78,5 @@ macro_rules! limits {
     };
 }
 
-limits!(calls_per_second, in_flight_max, connections_max, waiting_max, watchers_max, names_max);
+limits!(calls_per_second, in_flight_max, connections_max, waiting_max, watchers_max);
+limits!(names_max, leases_max, queued_max);

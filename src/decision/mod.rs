@@ -28,6 +28,7 @@ pub mod events;
 pub mod export;
 pub mod fallback;
 pub(crate) mod globs;
+mod holds;
 pub(crate) mod incremental_map;
 pub mod lease;
 pub mod names;
@@ -47,6 +48,7 @@ pub use allowance::Allowance;
 pub use call::{Arguments, Call, Leads, Sighting};
 pub use cost::Cost;
 pub use delivery::{Delivery, Ends, Listing, Priority};
+pub use holds::{Holds, Takes};
 pub use reply::{Item, Reply};
 pub(crate) use reply::{OK, statuses, unknown_status};
 pub use undo::{Revocation, Undo, UndoRule};
@@ -102,6 +104,10 @@ pub trait Decision: fmt::Debug + Send + Sync + 'static {
     /// refuses such decisions while the process uses more memory than `memory_max`.
     fn is_new(&self, _: &Self::State, _: Timestamp) -> bool {
         false
+    }
+    /// What the decision would take in this state, for the limits of namespaces.
+    fn takes(&self, _: &Self::State, _: Timestamp) -> Option<Takes> {
+        None
     }
     /// Whether the step only removed expired entries, as many as one step may. The engine then
     /// repeats the decision.
@@ -192,6 +198,8 @@ pub trait State: Default + Send + 'static {
     /// Whether a partition counts as a name of its namespace. False for histories and indexes, which
     /// lie beside named partitions.
     const IS_NAMED: bool = true;
+    /// Whether its partitions hold leases or queued tasks: [`State::holds`].
+    const HOLDS: bool = false;
 
     /// Drops expired records that no answer needs. Drops at most `budget` entries, or one step of
     /// the state's own. Returns the number of dropped entries. Large values go to `bin`.
@@ -199,6 +207,10 @@ pub trait State: Default + Send + 'static {
     /// Whether a lease or task has expired whose expiry a decision must still process.
     fn has_ended(&self, _: Timestamp) -> bool {
         false
+    }
+    /// What the partition holds, for the limits of namespaces.
+    fn holds(&self) -> Holds {
+        Holds::default()
     }
     /// Whether a fresh state would give the same answers. The engine then drops this one.
     fn is_vacant(&self, now: Timestamp) -> bool;

@@ -43,6 +43,7 @@ pub use submit::{Stages, Submit};
 
 use crate::decision::{
     Decision,
+    budget::NamespaceRule,
     error::Error,
     names::{Name, Namespace},
 };
@@ -204,6 +205,22 @@ impl Engine {
                 engine.partitions(S::CAPABILITY, namespace, limit, after, deadline).await
             }
         }
+    }
+
+    /// Sets the limits of namespaces; `servers` share their calls per second. Call it before the first
+    /// call. Fails if a glob is invalid.
+    pub fn limit_namespaces(
+        &self,
+        rules: &[NamespaceRule],
+        servers: u32,
+    ) -> Result<(), globset::Error> {
+        self.hub().namespaces().set(rules, servers)?;
+        if let Engine::Embedded(engine) = self
+            && rules.iter().any(|rule| rule.limits.limits_held())
+        {
+            engine.count_held();
+        }
+        Ok(())
     }
 
     /// The registry of this server's waiting and watching calls.

@@ -62,3 +62,38 @@ pub(super) fn start(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::scope::Scope, *};
+
+    fn from(namespace: &str, after: &[u8]) -> Option<Start> {
+        let namespace = Namespace::parse(namespace.as_bytes()).unwrap();
+        let mut fields = Fields::new(Scope::new("a caller", namespace, None));
+        let digits = |text: &[u8]| {
+            let number = std::str::from_utf8(text).ok()?.parse().ok()?;
+            Some([number].into())
+        };
+        let start = start(&mut fields, Some(after), digits);
+        fields.finish(Some(start)).ok()
+    }
+
+    #[test]
+    fn a_cursor_is_valid_in_its_namespace_only() {
+        let name = |namespace: &str| {
+            let namespace = Namespace::parse(namespace.as_bytes()).unwrap();
+            Name::parse("p".into()).unwrap().within(&namespace)
+        };
+        for of in ["", "a", "acme", "1"] {
+            let cursor = cursor(&name(of), "12".into());
+            assert_eq!(from(of, &cursor), Some(Start::After([12].into())));
+            assert_eq!(from(of, b"0"), Some(Start::Oldest));
+            for other in ["", "a", "acm", "acme", "acme2", "1"] {
+                assert_eq!(from(other, &cursor).is_some(), other == of, "{of} {other}");
+            }
+        }
+        assert_eq!(from("acme", b"acme"), None);
+        assert_eq!(from("acme", b"acme/"), None);
+        assert_eq!(from("acme", b"12"), None);
+    }
+}

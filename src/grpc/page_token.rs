@@ -94,3 +94,53 @@ impl Cursor for PartitionCursor {
         Some(PartitionCursor { noted: number, name })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::scope::Scope, *};
+
+    fn namespace(text: &str) -> Namespace {
+        Namespace::parse(text.as_bytes()).unwrap()
+    }
+
+    fn read<C: Cursor>(of: &str, token: &[u8]) -> Option<C> {
+        let mut fields = Fields::new(Scope::new("a caller", namespace(of), None));
+        let cursor = decode(&mut fields, token);
+        // Every token that is no cursor is a violation.
+        assert_eq!(cursor.is_none(), fields.finish(Some(())).is_err());
+        cursor
+    }
+
+    #[test]
+    fn a_token_is_valid_in_its_namespace_only() {
+        let name = Name::parse(Bytes::from_static(b"5")).unwrap();
+        let ban = BanCursor { until: Timestamp(7), key: b"5".to_vec() };
+        for of in ["", "a", "acme", "7"] {
+            let cursor = PartitionCursor { noted: 7, name: name.within(&namespace(of)) };
+            let token = encode(&namespace(of), Some(&cursor));
+            let ban_token = encode(&namespace(of), Some(&ban));
+            // The name of a caller's partition, which it puts into its namespace again.
+            let own: PartitionCursor = read(of, &token).unwrap();
+            assert_eq!(own.within(&namespace(of)), cursor);
+            assert_eq!(read(of, &ban_token), Some(ban.clone()));
+            for other in ["", "a", "acme", "acm", "acme2", "7"] {
+                if other != of {
+                    assert_eq!(read::<PartitionCursor>(other, &token), None, "{of} {other}");
+                    assert_eq!(read::<BanCursor>(other, &ban_token), None, "{of} {other}");
+                }
+            }
+            // A part of a token is none, or another position of the same namespace.
+            for end in 1..token.len() {
+                let part: Option<PartitionCursor> = read(of, &token[..end]);
+                let is_own = part.is_none_or(|part| part.name.prefix().is_empty());
+                assert!(is_own, "{of} {end}");
+            }
+        }
+        // A namespace in the name of a forged token.
+        let forged = URL_SAFE_NO_PAD.encode(b"7\x1facme\x1e5");
+        assert_eq!(read::<PartitionCursor>("", forged.as_bytes()), None);
+        let forged = URL_SAFE_NO_PAD.encode(b"a\x1e7\x1facme\x1e5");
+        assert_eq!(read::<PartitionCursor>("a", forged.as_bytes()), None);
+        assert_eq!(read::<BanCursor>("a", forged.as_bytes()), None);
+    }
+}

@@ -1,8 +1,9 @@
-//! Counts calls for their namespaces, and refuses those above a limit of `[[namespace]]`.
+//! Counts calls and connections for their namespaces, and refuses calls above a limit of
+//! `[[namespace]]`.
 
 use hyper::http::Extensions;
 
-use super::{load, scope::Scope};
+use super::{held::Holding, load, scope::Scope};
 use crate::{
     decision::{
         budget::{Held, NamespaceBudget},
@@ -17,11 +18,17 @@ pub(super) fn enter(
     engine: &Engine,
     method: &str,
     extensions: &Extensions,
+    holding: &Holding,
 ) -> Result<Option<Held>, Error> {
     let namespaces: &NamespaceBudget = engine.hub().namespaces();
     if namespaces.is_empty() {
         return Ok(None);
     }
     let prefix = extensions.get::<Scope>().map_or(&[][..], |scope| scope.namespace().prefix());
-    namespaces.of(prefix).map(|used| used.call(load::is_freeing(method))).transpose()
+    let Some(used) = namespaces.of(prefix) else { return Ok(None) };
+    let is_exempt = load::is_freeing(method);
+    match holding.count_for(prefix, || used.connection()) {
+        Err(error) if !is_exempt => Err(error),
+        _ => used.call(is_exempt).map(Some),
+    }
 }

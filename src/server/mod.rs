@@ -114,7 +114,7 @@ pub async fn run(
         .add_service(grpc::reflection::v1())
         .add_service(grpc::reflection::v1alpha());
     let Rules { pools, policies, sequences, namespaces, servers, access } = rules;
-    engine.hub().namespaces().set(&namespaces, servers).map_err(io::Error::other)?;
+    engine.limit_namespaces(&namespaces, servers).map_err(io::Error::other)?;
     let routes =
         grpc::Routes::new(&engine, pools, policies, sequences, others, access, limits.callers);
     let mut workers = Workers::start(&limits, &routes, certificates.as_ref())?;

@@ -19,7 +19,8 @@ use super::{
     unknown_status,
 };
 use crate::decision::{
-    Allowance, Call, Cost, Decision, Delivery, Ends, Listing, Reply, Revocation, Undo, UndoRule,
+    Allowance, Call, Cost, Decision, Delivery, Ends, Listing, Reply, Revocation, Takes, Undo,
+    UndoRule,
     denial::Effect,
     error::Error,
     names::Name,
@@ -277,6 +278,21 @@ impl Decision for AdmitTask {
         let waits = pool.queue.as_ref().is_some_and(|queue| queue.holds(&member));
         let has_room = !settings.paused && pool.in_use() < settings.capacity;
         has_room && !waits && self.task.is_some() && pool.task(&member, now).is_none()
+    }
+
+    fn takes(&self, pool: &Pool, now: Timestamp) -> Option<Takes> {
+        let settings = self.settings.under(&pool.overrides);
+        // A caller that will be refused anyway gets the refusal instead.
+        let has_room = !settings.paused && pool.in_use() < settings.capacity;
+        let is_granted = match &self.task {
+            // The lease that the task holds is returned again.
+            Some(_) => {
+                let known = pool.task(&self.member(), now);
+                known.is_none_or(|task| !task.holds_slot(now) && task.is_open())
+            }
+            None => pool.backlog.oldest(self.device.as_bytes()).is_some(),
+        };
+        (has_room && is_granted).then_some(Takes::Lease)
     }
 
     fn effect(&self, admission: Option<&Admission>) -> Effect {

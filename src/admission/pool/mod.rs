@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Event, Overrides, PoolUsage, QueueState, Settings, Task, TaskState};
 use crate::decision::{
-    Bin, State,
+    Bin, Holds, State,
     events::History,
     incremental_map::IncrementalMap,
     persistence::Touched,
@@ -234,6 +234,7 @@ impl Pool {
 impl State for Pool {
     const CAPABILITY: &'static str = "admission";
     const IS_LISTED: bool = true;
+    const HOLDS: bool = true;
 
     fn sweep(&mut self, now: Timestamp, budget: usize, bin: &mut Bin) -> usize {
         self.lapse(now);
@@ -247,6 +248,10 @@ impl State for Pool {
 
     fn has_ended(&self, now: Timestamp) -> bool {
         !self.replaced.is_empty() || self.next_end().is_some_and(|end| end <= now)
+    }
+
+    fn holds(&self) -> Holds {
+        Holds { leases: self.leases.len() as u64, queued: self.backlog.len() as u64 }
     }
 
     fn is_vacant(&self, now: Timestamp) -> bool {

@@ -17,6 +17,7 @@ use arc_swap::ArcSwap;
 
 use super::{super::error::Error, ReachedLimit, note};
 use crate::decision::{
+    Takes,
     globs::NamespaceGlob,
     time::{Millis, monotonic},
 };
@@ -43,6 +44,17 @@ pub struct NamespaceLimits {
     pub watchers_max: Option<u32>,
     /// Names with state: pools, keys, sequences, locks and skus. Embedded engine only.
     pub names_max: Option<u32>,
+    /// Leases of pools. Embedded engine only.
+    pub leases_max: Option<u32>,
+    /// Queued tasks of pools. Embedded engine only.
+    pub queued_max: Option<u32>,
+}
+
+impl NamespaceLimits {
+    /// Whether something that partitions hold is limited.
+    pub fn limits_held(&self) -> bool {
+        self.leases_max.is_some() || self.queued_max.is_some()
+    }
 }
 
 /// One entry of the configuration: the limits of each namespace that matches a glob.
@@ -212,6 +224,14 @@ impl NamespaceUse {
     /// The limit on names.
     pub fn names_max(&self) -> Option<u32> {
         self.limits.names_max
+    }
+
+    /// The limit on what a decision takes, with its key.
+    pub fn held_max(&self, takes: Takes) -> Option<(&'static str, u32)> {
+        match takes {
+            Takes::Lease => self.limits.leases_max.map(|most| ("leases_max", most)),
+            Takes::Queued => self.limits.queued_max.map(|most| ("queued_max", most)),
+        }
     }
 
     fn hold(

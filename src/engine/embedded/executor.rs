@@ -81,24 +81,44 @@ impl Embedded {
             Some(state) if self.is_full() && decision.is_new(state, now) => {
                 return (Err(memory_full()), notes.ticket);
             }
-            Some(state) => self.decide(decision, state, journal.map(|_| &mut *notes), now),
+            Some(state) => {
+                let counted = match self.count(decision, state, now) {
+                    Ok(counted) => counted,
+                    Err(error) => return (Err(error), notes.ticket),
+                };
+                let decided = self.decide(decision, state, journal.map(|_| &mut *notes), now);
+                self.settle(counted.as_ref(), decision.partition(), Some(state));
+                decided
+            }
             None => {
                 let mut state = D::State::default();
                 if journal.is_some() {
                     state.note_changes();
                 }
+                let counted = match self.count(decision, &state, now) {
+                    Ok(counted) => counted,
+                    Err(error) => return (Err(error), notes.ticket),
+                };
                 let decided = self.decide(decision, &mut state, journal.map(|_| &mut *notes), now);
-                if state.is_vacant(now) {
-                    // An empty state is not stored, so its changes are dropped.
-                    notes.changes.forget();
-                } else if self.is_full() {
-                    notes.changes.forget();
-                    return (Err(memory_full()), notes.ticket);
-                } else if let Err(error) = self.name::<D::State>(decision.partition()) {
-                    notes.changes.forget();
-                    return (Err(error), notes.ticket);
-                } else {
-                    table.add(decision.partition().into(), state);
+                let partition = decision.partition();
+                // An empty state is not stored, so its changes are dropped.
+                let is_stored = match state.is_vacant(now) {
+                    true => Ok(false),
+                    false if self.is_full() => Err(memory_full()),
+                    false => self.name::<D::State>(partition).map(|()| true),
+                };
+                self.settle(
+                    counted.as_ref(),
+                    partition,
+                    Some(&state).filter(|_| is_stored == Ok(true)),
+                );
+                match is_stored {
+                    Ok(true) => table.add(partition.into(), state),
+                    Ok(false) => notes.changes.forget(),
+                    Err(error) => {
+                        notes.changes.forget();
+                        return (Err(error), notes.ticket);
+                    }
                 }
                 decided
             }

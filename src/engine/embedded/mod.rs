@@ -7,7 +7,7 @@
 //! - `tables`: the state of a shard
 //! - `executor`: runs decisions; `journal`, `store`: the queue of their changes and its file
 //! - `open`, `load`: read the data directory at start
-//! - `listing`, `namespaces`: list partitions
+//! - `listing`, `namespaces`: list partitions; `quota`: counts what namespaces hold
 //! - `sweep`: drops expired entries; `ceiling`: refuses new names above `memory_max`
 //! - `export`: the data directory for exports and imports
 //!
@@ -29,6 +29,7 @@ mod listing;
 mod load;
 mod namespaces;
 mod open;
+mod quota;
 mod store;
 mod sweep;
 mod tables;
@@ -60,6 +61,7 @@ use crate::decision::{
 };
 use journal::Journal;
 use namespaces::Namespaces;
+use quota::Counts;
 
 /// The number of shards. With a million partitions, one shard is swept in a fraction of a
 /// millisecond.
@@ -77,6 +79,8 @@ pub struct Embedded {
     hub: Arc<Hub>,
     /// The partitions of the namespaces other than the default one.
     namespaces: Namespaces,
+    /// What the namespaces hold, if that is limited.
+    counts: Counts,
     /// Persists changes; `None` without a data directory.
     journal: Option<Journal>,
     /// The limit on memory; `None` if there is none.
@@ -111,8 +115,8 @@ impl Embedded {
         let hasher = RandomState::with_seeds(seed(0), seed(1), seed(2), seed(3));
         let token_floor = Timestamp(0);
         let namespaces = Namespaces::default();
-        let (journal, ceiling) = (None, None);
-        Embedded { clock, hasher, shards, hub, namespaces, journal, ceiling, token_floor }
+        let (counts, journal, ceiling) = (Counts::default(), None, None);
+        Embedded { clock, hasher, shards, hub, namespaces, counts, journal, ceiling, token_floor }
     }
 
     /// Sets the limit on memory, if any.

@@ -183,7 +183,7 @@ where
     let served = served.clone();
     let (mut head, body) = request.into_parts();
     let mut body = Opened::new(body, holding.clone(), T::MESSAGE_BYTES_MAX);
-    let held = match quota::enter(served.service.engine(), by.method(), &head.extensions) {
+    let held = match quota::enter(served.service.engine(), by.method(), &head.extensions, holding) {
         Ok(held) => held,
         Err(error) => {
             return answered_after(head.headers, body, Status::from(error).into_http());

@@ -14,9 +14,13 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::decision::budget::{CallerLimits, PeerConnection};
+use crate::decision::{
+    budget::{self, CallerLimits, PeerConnection},
+    error::Error,
+};
 
 /// Answers of this size and above need permits.
 pub(super) const LARGE: usize = 4 * 1024;
@@ -81,6 +85,7 @@ impl ServerBudget {
             peer,
             streams: AtomicUsize::new(0),
             counted: AtomicUsize::new(0),
+            namespace: Mutex::default(),
         })
     }
 }
@@ -104,9 +109,25 @@ pub struct ConnectionBudget {
     streams: AtomicUsize,
     /// The number of streams that count for the peer, in blocks.
     counted: AtomicUsize,
+    /// The prefix of the namespace that the connection counts for, if namespaces have limits.
+    namespace: Mutex<Option<(Box<[u8]>, budget::Held)>>,
 }
 
 impl ConnectionBudget {
+    /// Counts the connection for the namespace of its last call. Fails with `count` if the namespace
+    /// has its maximum of connections.
+    pub(super) fn count_for(
+        &self,
+        prefix: &[u8],
+        count: impl FnOnce() -> Result<budget::Held, Error>,
+    ) -> Result<(), Error> {
+        let mut namespace = self.namespace.lock();
+        if namespace.as_ref().is_none_or(|(known, _)| **known != *prefix) {
+            *namespace = Some((prefix.into(), count()?));
+        }
+        Ok(())
+    }
+
     pub(super) fn message_timeout(&self) -> Duration {
         self.limits.message_timeout
     }

@@ -19,6 +19,7 @@ use super::{
     },
 };
 use crate::{
+    decision::{Decision, names::Namespace},
     engine::Engine,
     sequence::{Allocation, GetSequence, NextSequence, Sequences},
 };
@@ -31,7 +32,7 @@ const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 pub struct SequenceHandlers {
     engine: Arc<Engine>,
     sequences: Arc<Sequences>,
-    /// The number of values that this server has given out.
+    /// The number of values that this server has given out in the default namespace.
     given: AtomicU64,
 }
 
@@ -71,7 +72,10 @@ impl SequenceService for SequenceHandlers {
         let (deadline, scope, request) = deadline::of(request);
         let next = parse::next_sequence(request, scope, &self.sequences)?;
         let allocation = self.engine.submit(&next, deadline).await?.outcome;
-        if let Allocation::Given { range, replayed: false, .. } = &allocation {
+        // The number of values in a namespace is no business of others.
+        if let Allocation::Given { range, replayed: false, .. } = &allocation
+            && Namespace::DEFAULT.contains(next.partition())
+        {
             self.given.fetch_add(range.count, Ordering::Relaxed);
         }
         Ok(Response::new(convert::next_sequence(&allocation, &next.sequence)?))
@@ -82,11 +86,17 @@ impl SequenceService for SequenceHandlers {
         request: Request<pb::GetSequenceRequest>,
     ) -> Answer<pb::GetSequenceResponse> {
         let (deadline, scope, request) = deadline::of(request);
+        let is_default = scope.namespace().is_default();
         let sequence = parse::get_sequence(request, scope, &self.sequences)?;
         let get = GetSequence { sequence };
         let last = self.engine.submit(&get, deadline).await?.outcome;
-        let given = self.given.load(Ordering::Relaxed);
-        let calls = self.engine.script_calls::<NextSequence>();
-        Ok(Response::new(convert::get_sequence(last, &get.sequence, (given, calls))))
+        let counts = match is_default {
+            true => {
+                let given = self.given.load(Ordering::Relaxed);
+                (given, self.engine.script_calls::<NextSequence>())
+            }
+            false => (0, 0),
+        };
+        Ok(Response::new(convert::get_sequence(last, &get.sequence, counts)))
     }
 }

@@ -3,15 +3,16 @@
 
 use std::time::Duration;
 
-use pb::{AdmitDecision, CompleteVerdict, RenewVerdict};
+use pb::{AdmitDecision, CompleteVerdict, EnqueueStatus, RenewVerdict};
 use tokio::time::timeout;
 use tollgate_client::pb;
 use tonic::Status;
 use tonic_types::StatusExt;
 
 use crate::support::{
+    queue::{batch, queued},
     rates::configured,
-    world::{World, admit, assert_at_limit, seconds},
+    world::{World, admit, assert_at_limit, renew, seconds},
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -115,6 +116,34 @@ async fn watchers_have_a_limit(world: World) {
     timeout(PATIENCE, again).await.expect("the place of an ended watch is never free");
 }
 
+async fn connections_have_a_limit(world: World) {
+    fill(&world).await;
+    let mut other = world.connect().await;
+    let refused = other.admit_task(admit("p", "d0", "t")).await.unwrap_err();
+    assert_limit(&refused, "connections_max", 1);
+    // A connection above the limit can still give back what is held.
+    assert_eq!(
+        other.renew_task(renew("p", "d0", "t")).await.unwrap().into_inner().verdict(),
+        RenewVerdict::Renewed
+    );
+}
+
+/// A closed connection counts no longer.
+async fn a_closed_connection_makes_room(world: World) {
+    let mut first = world.connect().await;
+    let mut second = world.connect().await;
+    first.admit_task(admit("p", "d0", "t")).await.unwrap();
+    let refused = second.admit_task(admit("p", "d1", "t")).await.unwrap_err();
+    assert_limit(&refused, "connections_max", 1);
+    drop(first);
+    let again = async {
+        while second.admit_task(admit("p", "d1", "t")).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, again).await.expect("a closed connection still counts");
+}
+
 macro_rules! on_both_engines {
     ($($name:ident: $limits:literal;)*) => {
         mod embedded {
@@ -135,6 +164,8 @@ on_both_engines! {
     calls_in_flight_have_a_limit: "in_flight_max = 1";
     calls_per_second_have_a_limit: "calls_per_second = 3";
     watchers_have_a_limit: "watchers_max = 1";
+    connections_have_a_limit: "connections_max = 1";
+    a_closed_connection_makes_room: "connections_max = 1";
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -159,4 +190,44 @@ async fn names_have_a_limit_on_the_embedded_engine() {
         }
     };
     timeout(PATIENCE, again).await.expect("a name that is forgotten still counts");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leases_have_a_limit_on_the_embedded_engine() {
+    let world = limited(false, "leases_max = 2").await;
+    assert_eq!(world.admit("p", "d0", "t").await.decision(), AdmitDecision::Admitted);
+    assert_eq!(world.admit("q", "d0", "t").await.decision(), AdmitDecision::Admitted);
+    let refused = world.client.clone().admit_task(admit("p", "d1", "t")).await.unwrap_err();
+    assert_limit(&refused, "leases_max", 2);
+    let repeated = world.admit("p", "d0", "t").await;
+    assert!(repeated.replayed, "a repeat gets its lease");
+    renew_and_complete(&world).await;
+    assert_eq!(world.admit("p", "d1", "t").await.decision(), AdmitDecision::Admitted);
+    let refused = world.client.clone().admit_task(admit("r", "d1", "t")).await.unwrap_err();
+    assert_limit(&refused, "leases_max", 2);
+    // Ended leases count until the sweeper has removed them.
+    world.advance(Duration::from_secs(301)).await;
+    let again = async {
+        while world.client.clone().admit_task(admit("r", "d1", "t")).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, again).await.expect("an ended lease still counts");
+    assert_eq!(world.admit("r", "d2", "t").await.decision(), AdmitDecision::Admitted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queued_tasks_have_a_limit_on_the_embedded_engine() {
+    let world = limited(false, "queued_max = 3").await;
+    let task = |task: &str| batch("p", vec![queued("d", task)]);
+    world.client.clone().enqueue_tasks(task("1")).await.unwrap();
+    world.client.clone().enqueue_tasks(batch("q", vec![queued("d", "1")])).await.unwrap();
+    world.client.clone().enqueue_tasks(task("2")).await.unwrap();
+    let refused = world.client.clone().enqueue_tasks(task("3")).await.unwrap_err();
+    assert_limit(&refused, "queued_max", 3);
+    assert_eq!(world.enqueue("p", &[("d", "1")]).await, [EnqueueStatus::Duplicate]);
+    let cancel =
+        pb::CancelTaskRequest { pool: "p".into(), device_id: "d".into(), task_id: "1".into() };
+    world.client.clone().cancel_task(cancel).await.unwrap();
+    assert_eq!(world.enqueue("p", &[("d", "3")]).await, [EnqueueStatus::Enqueued]);
 }

@@ -29,7 +29,9 @@ pub(in crate::grpc::admission) fn enqueued(
         Ok(EnqueueStatus::Duplicate) => pb::EnqueueStatus::Duplicate,
         Ok(EnqueueStatus::Enqueued) => pb::EnqueueStatus::Enqueued,
         Ok(EnqueueStatus::Expired) => pb::EnqueueStatus::Expired,
-        Ok(EnqueueStatus::Full) | Err(Error::MemoryFull) => pb::EnqueueStatus::Full,
+        Ok(EnqueueStatus::Full) | Err(Error::MemoryFull | Error::NamespaceLimit { .. }) => {
+            pb::EnqueueStatus::Full
+        }
         Err(Error::Corrupt(_)) => pb::EnqueueStatus::Unreadable,
         Err(_) => pb::EnqueueStatus::Unavailable,
     };
