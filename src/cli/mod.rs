@@ -189,6 +189,7 @@ async fn show_pools(options: &TopOptions) -> Result<ExitCode, ClientError> {
 
 /// Runs `tollgate serve`: configuration, logs, engine, listener, then the server until a signal.
 async fn serve(flags: &ServeFlags) -> Result<(), ExitCode> {
+    let texts = flags.config.as_deref().map(CallersFile::texts);
     let config = Config::load(flags).map_err(|error| exit::config(&error))?;
     telemetry::init(config.log.json, &config.log.level);
     if flags.shows_password {
@@ -201,10 +202,10 @@ async fn serve(flags: &ServeFlags) -> Result<(), ExitCode> {
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let engine = engine(&config.engine, &config.limits).await?;
     let listener = bind(config.listen)?;
-    if let Some(file) = &flags.config {
+    if let (Some(file), Some(texts)) = (&flags.config, texts) {
         let callers = CallersFile::new(file, config.tls.as_ref(), config.access.clone());
         // Ends with the process.
-        spawn(callers.follow());
+        spawn(callers.follow(texts));
     }
     serve_on(config, tls, engine, listener).await.map_err(|error| exit::unavailable(&error))
 }

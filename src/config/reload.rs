@@ -22,7 +22,7 @@ pub struct CallersFile {
 }
 
 /// The texts of the files; the errors of those that cannot be read.
-type Texts = Vec<Result<Vec<u8>, io::ErrorKind>>;
+pub(crate) type Texts = Vec<Result<Vec<u8>, io::ErrorKind>>;
 
 impl CallersFile {
     /// Follows the callers of a file. `tls` are the settings of the server.
@@ -31,11 +31,19 @@ impl CallersFile {
         CallersFile { path: path.to_owned(), has_client_ca, access }
     }
 
-    /// Replaces the callers whenever the file or the key set changes. Never completes. Fails if
-    /// there is no SIGHUP. Must be called in a tokio runtime.
-    pub async fn follow(self) -> io::Result<()> {
-        let file = Arc::new(self);
-        Follower::new(&file.read())?.follow(file).await;
+    /// Reads the texts. Read them before the configuration, so that [`CallersFile::follow`] notices
+    /// a change during the start.
+    pub fn texts(path: &Path) -> Texts {
+        let text = |path: &Path| fs::read(path).map_err(|error| error.kind());
+        let keys = super::parse(path).ok().and_then(|file| file.jwt);
+        let keys = keys.map(|jwt| text(jwt.jwks()));
+        [text(path)].into_iter().chain(keys).collect()
+    }
+
+    /// Replaces the callers whenever the texts change. `known` are those that were loaded last.
+    /// Never completes. Fails if there is no SIGHUP. Must be called in a tokio runtime.
+    pub async fn follow(self, known: Texts) -> io::Result<()> {
+        Follower::new(&known)?.follow(Arc::new(self)).await;
         Ok(())
     }
 
@@ -57,10 +65,7 @@ impl Reload for CallersFile {
     type Contents = Texts;
 
     fn read(&self) -> Texts {
-        let text = |path: &Path| fs::read(path).map_err(|error| error.kind());
-        let keys = super::parse(&self.path).ok().and_then(|file| file.jwt);
-        let keys = keys.map(|jwt| text(jwt.jwks()));
-        [text(&self.path)].into_iter().chain(keys).collect()
+        CallersFile::texts(&self.path)
     }
 
     fn replace(&self, _: &Texts) {

@@ -333,3 +333,6 @@ impl Caller {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
