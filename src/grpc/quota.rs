@@ -3,7 +3,7 @@
 
 use hyper::http::Extensions;
 
-use super::{held::Holding, load, scope::Scope};
+use super::{held::ConnectionBudget, load, scope::Scope};
 use crate::{
     decision::{
         budget::{Held, NamespaceBudget},
@@ -18,7 +18,7 @@ pub(super) fn enter(
     engine: &Engine,
     method: &str,
     extensions: &Extensions,
-    holding: &Holding,
+    holding: &ConnectionBudget,
 ) -> Result<Option<Held>, Error> {
     let namespaces: &NamespaceBudget = engine.hub().namespaces();
     if namespaces.is_empty() {
