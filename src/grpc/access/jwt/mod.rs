@@ -1,6 +1,10 @@
 //! JSON Web Tokens (RFC 7519) in their compact form, verified against a key set.
 //!
 //! The header is only used to find the key. Claims are read after the signature is verified.
+//!
+//! The crate jsonwebtoken would need a second library of cryptography beside ring, or a provider over
+//! ring that is as long as this module; it knows algorithms with shared secrets, which are refused
+//! here.
 
 mod keys;
 
