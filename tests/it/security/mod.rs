@@ -7,6 +7,7 @@ mod documented;
 mod limits;
 mod matrix;
 mod misfits;
+mod namespaces;
 mod refused;
 mod reload;
 mod rotation;
