@@ -1,0 +1,82 @@
+//! A caller of one namespace while a caller of another one floods the same server.
+
+use std::{path::Path, process::Stdio, sync::Arc, time::Duration};
+
+use tokio::{process::Command, time::sleep};
+use tollgate::decision::time::monotonic;
+use tollgate_client::{Access, Connection};
+
+use crate::{
+    load,
+    server::{Kind, Server, against},
+};
+
+/// The load of the flood: more calls in flight than the server answers within their deadline.
+const CONNECTIONS: u32 = 16;
+const IN_FLIGHT: u32 = 256;
+/// Time of each measurement.
+const LENGTH: Duration = Duration::from_secs(10);
+/// Pause between two calls of the other caller.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Measures both engines and prints a table.
+pub(crate) fn run(program: &Path) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    println!("| engine | load | calls | failed | p50 | p99 |");
+    println!("|---|---|---|---|---|---|");
+    let redis = crate::process::redis(REDIS);
+    for (label, engine) in [("embedded", None), ("Redis", Some(REDIS))] {
+        let server = Server::start(program, Kind::Namespace, engine);
+        runtime.block_on(async {
+            let access = Access { token_file: Some(server.file("beta")), ..Access::default() };
+            let caller = opened(&server.url, &access).await;
+            row(label, "none", calls(&caller).await);
+            let mut flood: Command = load(&server, CONNECTIONS, IN_FLIGHT).into();
+            flood.args(["-D", &(LENGTH.as_secs() + 3).to_string()]);
+            let mut flood = flood.stdout(Stdio::null()).kill_on_drop(true).spawn().unwrap();
+            sleep(Duration::from_secs(1)).await;
+            row(label, "flood", calls(&caller).await);
+            flood.kill().await.unwrap();
+        });
+    }
+    drop(redis);
+}
+
+/// The port of the measured Redis.
+const REDIS: u16 = 21_987;
+
+/// Waits until the server answers: it may still connect to Redis.
+async fn opened(url: &str, access: &Access) -> Arc<Connection> {
+    let caller = Connection::open_with(url, access).await.expect("the server accepts connections");
+    while caller.check("caller:18", &against(), 0).await.is_err() {
+        sleep(Duration::from_millis(50)).await;
+    }
+    Arc::new(caller)
+}
+
+/// Makes calls in sequence. Returns their latencies, and the number of failed calls.
+async fn calls(caller: &Connection) -> (Vec<Duration>, usize) {
+    let (begin, mut took, mut failed) = (monotonic(), Vec::new(), 0);
+    while begin.elapsed() < LENGTH {
+        let start = monotonic();
+        let answer = caller.check("caller:18", &against(), 1).await;
+        took.push(start.elapsed());
+        if let Err(error) = answer {
+            eprintln!("failed: {error}");
+            failed += 1;
+        }
+        sleep(PAUSE).await;
+    }
+    took.sort();
+    (took, failed)
+}
+
+fn row(engine: &str, load: &str, (took, failed): (Vec<Duration>, usize)) {
+    let part = |hundredths: usize| took[took.len() * hundredths / 100].as_secs_f64() * 1000.0;
+    println!(
+        "| {engine} | {load} | {} | {failed} | {:.2} ms | {:.2} ms |",
+        took.len(),
+        part(50),
+        part(99)
+    );
+}

@@ -1,0 +1,131 @@
+//! The cost of TLS and of callers: calls by h2load (Debian: nghttp2-client) to servers that differ
+//! in their `[tls]` and `[[caller]]` sections, in turn, in one run.
+//!
+//! With `--fair` it measures a caller of one namespace while another one floods the server.
+//!
+//! `cargo bench --bench trust -- [--fair] [--rounds N] [--program PATH]`: default: 9 rounds, this
+//! build.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a benchmark ends where it fails"
+)]
+
+#[allow(dead_code, reason = "other benchmarks use the rest")]
+#[path = "../process/mod.rs"]
+mod process;
+
+mod fairness;
+mod server;
+
+use std::{env, path::PathBuf, process::Command};
+
+use server::{Kind, Server};
+
+/// Connections of the load, and the calls in flight on each.
+const CONNECTIONS: u32 = 8;
+const IN_FLIGHT: u32 = 32;
+/// Calls of a run.
+const CALLS: u32 = 60_000;
+/// Connections whose handshakes are measured, one call each.
+const HANDSHAKES: u32 = 1_000;
+
+/// The figures of one run.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    /// Calls a second.
+    rate: f64,
+    /// Time of the server on a processor for a call, in µs.
+    cost: f64,
+    /// The same for a connection with one call, in µs.
+    connection: f64,
+}
+
+fn main() {
+    let rounds = flag("--rounds").map_or(9, |text| text.parse().expect("a number"));
+    let program = flag("--program").map(PathBuf::from);
+    let program = program.unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_tollgate")));
+    if env::args().any(|argument| argument == "--fair") {
+        return fairness::run(&program);
+    }
+    let servers: Vec<Server> =
+        Kind::ALL.iter().map(|kind| Server::start(&program, *kind, None)).collect();
+    let mut runs = vec![Vec::new(); servers.len()];
+    for round in 0..=rounds {
+        for (server, runs) in servers.iter().zip(&mut runs) {
+            let run = run(server);
+            // The first round warms up.
+            if round > 0 {
+                runs.push(run);
+            }
+        }
+        eprintln!("{round} of {rounds} rounds");
+    }
+    println!("| server | calls/s | ratio | server µs a call | ratio | µs a connection |");
+    println!("|---|---|---|---|---|---|");
+    for (server, own) in servers.iter().zip(&runs) {
+        let ratio = |figure: fn(&Run) -> f64| {
+            median(own.iter().zip(&runs[0]).map(|(own, plain)| figure(own) / figure(plain)))
+        };
+        println!(
+            "| {} | {:.0} | {:.2} | {:.2} | {:.2} | {:.0} |",
+            server.kind.label(),
+            median(own.iter().map(|run| run.rate)),
+            ratio(|run| run.rate),
+            median(own.iter().map(|run| run.cost)),
+            ratio(|run| run.cost),
+            median(own.iter().map(|run| run.connection)),
+        );
+    }
+}
+
+fn run(server: &Server) -> Run {
+    let before = server.cpu();
+    let rate = counted(server, CONNECTIONS, IN_FLIGHT, CALLS);
+    let calls = server.cpu();
+    counted(server, HANDSHAKES, 1, HANDSHAKES);
+    let end = server.cpu();
+    Run {
+        rate,
+        cost: (calls - before) / f64::from(CALLS),
+        connection: (end - calls) / f64::from(HANDSHAKES),
+    }
+}
+
+/// The load on a server, without its length.
+fn load(server: &Server, connections: u32, in_flight: u32) -> Command {
+    let mut command = Command::new("h2load");
+    command
+        .args(["-t", "1", "-c", &connections.to_string(), "-m", &in_flight.to_string()])
+        .args(["-H", "content-type: application/grpc", "-H", "te: trailers", "-d"])
+        .arg(server.file("message"))
+        .args(server.authorization.iter().flat_map(|header| ["-H", header]))
+        .arg(format!("{}/tollgate.v1.RateService/CheckRate", server.url));
+    command
+}
+
+/// Makes calls; returns calls a second.
+fn counted(server: &Server, connections: u32, in_flight: u32, calls: u32) -> f64 {
+    let mut command = load(server, connections, in_flight);
+    let output = command.args(["-n", &calls.to_string()]).output();
+    let output = output.expect("h2load is installed (Debian: nghttp2-client)");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains(" 0 failed, 0 errored, 0 timeout"), "{text}");
+    // "finished in 2.00s, 12345.00 req/s, 1.23MB/s"
+    let line = text.lines().find(|line| line.starts_with("finished in")).expect("figures");
+    let rate = line.split(", ").nth(1).and_then(|part| part.split(' ').next());
+    rate.and_then(|rate| rate.parse().ok()).expect("a rate")
+}
+
+fn median(figures: impl Iterator<Item = f64>) -> f64 {
+    let mut figures: Vec<f64> = figures.collect();
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+/// Returns the value after a flag.
+fn flag(name: &str) -> Option<String> {
+    env::args().skip_while(|argument| argument != name).nth(1)
+}
