@@ -8,20 +8,12 @@ use tonic_health::{
     server::{HealthReporter, health_reporter},
 };
 
-use crate::{
-    engine::StoreState,
-    grpc::{self, AdmissionHandlers, LockHandlers, RateHandlers, SequenceHandlers, StockHandlers},
-};
+use crate::{engine::StoreState, grpc};
 
 /// The empty name is the server as a whole; then the services.
-const NAMES: [&str; 6] = [
-    "",
-    AdmissionHandlers::NAME,
-    LockHandlers::NAME,
-    RateHandlers::NAME,
-    SequenceHandlers::NAME,
-    StockHandlers::NAME,
-];
+fn names() -> impl Iterator<Item = &'static str> {
+    [""].into_iter().chain(grpc::SERVICES)
+}
 
 /// Creates the health service with the current state of the store, so that the first call is
 /// answered correctly. A tonic reporter starts with the server SERVING and without services.
@@ -55,14 +47,14 @@ pub(super) async fn leave(health: &HealthReporter) {
 /// Removes all names, which ends the streams of health watches.
 pub(super) async fn forget(health: &HealthReporter) {
     let mut health = health.clone();
-    for name in NAMES {
+    for name in names() {
         health.clear_service_status(name).await;
     }
 }
 
 /// Sets the status of the server and of all services.
 async fn set(health: &HealthReporter, status: ServingStatus) {
-    for name in NAMES {
+    for name in names() {
         health.set_service_status(name, status).await;
     }
 }
@@ -92,7 +84,7 @@ mod tests {
         ] {
             let (health, _) = new(state).await;
             let service = HealthService::from_health_reporter(health);
-            for name in NAMES {
+            for name in names() {
                 let request = HealthCheckRequest { service: name.to_owned() };
                 let answer = service.check(Request::new(request)).await.unwrap().into_inner();
                 assert_eq!(answer.status(), expected.into(), "{name:?}");

@@ -89,6 +89,28 @@ fn calls_have_the_namespace_of_their_caller_or_the_one_they_choose() {
     }
 }
 
+#[test]
+fn certificates_match_one_caller_by_uri_or_dns_name() {
+    let with = |name: &str, pattern: &str| CallerSpec {
+        tokens: Vec::new(),
+        mtls: Some(pattern.to_owned()),
+        ..spec(name, "", Some(""))
+    };
+    let specs = vec![with("uri", "spiffe://acme/a/*"), with("dns", "dns:*.acme.svc")];
+    let callers = callers(specs);
+    let found = |uri: &str, dns: &str| {
+        let names = CertificateNames { uris: vec![uri.to_owned()], dns: vec![dns.to_owned()] };
+        callers.of_certificate(&names).map(|caller| caller.name.to_string())
+    };
+    assert_eq!(found("spiffe://acme/a/b", "other"), Ok("uri".to_owned()));
+    assert_eq!(found("https://acme/a/b", "B.Acme.svc"), Ok("dns".to_owned()));
+    assert_eq!(found("spiffe://acme/a/b", "b.acme.svc"), Err(Denial::CallerAmbiguous));
+    // A URI is no DNS name, and the reverse.
+    for (uri, dns) in [("b.acme.svc", "spiffe://acme/a/b"), ("spiffe://acme/a", "acme.svc")] {
+        assert_eq!(found(uri, dns), Err(Denial::CallerUnknown));
+    }
+}
+
 /// `cargo test --release --lib cost_of -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement"]
