@@ -22,7 +22,7 @@ use crate::decision::{
     time::{Millis, monotonic},
 };
 
-/// The most namespaces that are remembered. Above it, those that use nothing are forgotten.
+/// The most namespaces that are remembered. Above it, idle namespaces are forgotten.
 const KNOWN_MAX: usize = 10_000;
 /// The time in which a namespace may use up its calls per second: the burst.
 const BURST: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ const RETRY: Millis = Millis(1000);
 pub struct NamespaceLimits {
     /// Calls per second, of all servers.
     pub calls_per_second: Option<u32>,
-    /// Calls in flight on this server, including those that wait.
+    /// Calls in flight on this server, including waiting calls.
     pub in_flight_max: Option<u32>,
     /// Connections of this server.
     pub connections_max: Option<u32>,
@@ -112,7 +112,7 @@ pub struct Held {
 
 impl NamespaceBudget {
     /// Replaces the entries; the first one that matches a namespace applies. `servers` share the
-    /// calls per second. What is counted stays counted. Fails if a glob is invalid.
+    /// calls per second. The counts continue. Fails if a glob is invalid.
     pub fn set(&self, rules: &[NamespaceRule], servers: u32) -> Result<(), globset::Error> {
         let rules = rules.iter().map(|NamespaceRule { pattern, limits }| {
             NamespaceGlob::new(Some(pattern)).map(|glob| (glob, *limits))

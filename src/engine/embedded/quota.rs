@@ -72,7 +72,7 @@ impl Counts {
 macro_rules! count_all {
     ($($table:ident: $state:ty $(, events $event:ty => $history:ident)?;)*) => {
         impl Embedded {
-            /// Starts to count what is held, with what the tables hold already. Call it before the
+            /// Starts to count leases and queued tasks, those in the tables included. Call it before the
             /// first call; later ones do nothing.
             pub(in super::super) fn count_held(&self) {
                 if !self.counts.is_on.swap(true, Ordering::Relaxed) {
