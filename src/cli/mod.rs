@@ -200,10 +200,10 @@ async fn serve(flags: &ServeFlags) -> Result<(), ExitCode> {
     let tls = tls.transpose().map_err(|error| exit::config(&error))?;
     // Each connection is a file descriptor. The default soft limit is often 1024.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
-    let engine = engine(&config.engine, &config.limits).await?;
+    let engine = Arc::new(engine(&config.engine, &config.limits).await?);
     let listener = bind(config.listen)?;
     if let (Some(file), Some(texts)) = (&flags.config, texts) {
-        let callers = CallersFile::new(file, config.tls.as_ref(), config.access.clone());
+        let callers = CallersFile::new(file, &config, engine.clone());
         // Ends with the process.
         spawn(callers.follow(texts));
     }
@@ -279,7 +279,7 @@ fn bind(address: SocketAddr) -> Result<TcpListener, ExitCode> {
 async fn serve_on(
     config: Config,
     tls: Option<Tls>,
-    engine: Engine,
+    engine: Arc<Engine>,
     listener: TcpListener,
 ) -> Result<(), Box<dyn Error>> {
     let mut signals = Signals::new()?;
@@ -298,7 +298,6 @@ async fn serve_on(
         workers: config.workers,
     };
     command::greet(&config.engine, listener.local_addr()?, tls.is_some());
-    let engine = Arc::new(engine);
     let ended = server::run(listener, tls, engine.clone(), rules, limits, signals.next()).await;
     // Waits for the disk. It may block, because no other task needs this thread now.
     engine.close();

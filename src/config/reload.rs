@@ -1,5 +1,5 @@
-//! Reload of the callers: of `[[caller]]`, `[jwt]` and its key set. Other keys of the file need a
-//! restart.
+//! Reload of the callers: of `[[caller]]`, `[jwt]` and its key set, and of the limits of
+//! `[[namespace]]`. Other keys of the file need a restart.
 
 use std::{
     fs, io,
@@ -7,8 +7,10 @@ use std::{
     sync::Arc,
 };
 
-use super::{ConfigError, TlsOptions, access, caller, read};
+use super::{Config, ConfigError, access, caller, namespace, read};
 use crate::{
+    decision::budget::NamespaceRule,
+    engine::Engine,
     grpc::access::{Access, Callers},
     server::reload::{Follower, Reload},
 };
@@ -19,16 +21,21 @@ pub struct CallersFile {
     path: PathBuf,
     has_client_ca: bool,
     access: Arc<Access>,
+    engine: Arc<Engine>,
+    /// The number of servers that share the calls per second of a namespace.
+    servers: u32,
 }
 
 /// The texts of the files; the errors of those that cannot be read.
 pub(crate) type Texts = Vec<Result<Vec<u8>, io::ErrorKind>>;
 
 impl CallersFile {
-    /// Follows the callers of a file. `tls` are the settings of the server.
-    pub fn new(path: &Path, tls: Option<&TlsOptions>, access: Arc<Access>) -> CallersFile {
-        let has_client_ca = tls.is_some_and(|tls| tls.files.client.is_some());
-        CallersFile { path: path.to_owned(), has_client_ca, access }
+    /// Follows the callers of a file that was read as `config`, and the limits of the namespaces of
+    /// the engine.
+    pub fn new(path: &Path, config: &Config, engine: Arc<Engine>) -> CallersFile {
+        let has_client_ca = config.tls.as_ref().is_some_and(|tls| tls.files.client.is_some());
+        let (access, servers) = (config.access.clone(), config.servers);
+        CallersFile { path: path.to_owned(), has_client_ca, access, engine, servers }
     }
 
     /// Reads the texts. Read them before the configuration, so that [`CallersFile::follow`] notices
@@ -47,7 +54,7 @@ impl CallersFile {
         Ok(())
     }
 
-    fn load(&self) -> Result<Option<Callers>, ConfigError> {
+    fn load(&self) -> Result<(Option<Callers>, Vec<NamespaceRule>), ConfigError> {
         let read = read(&self.path, caller::Keys::Read)?;
         access::check(&self.path, &read.file, read.callers.is_some(), self.has_client_ca)?;
         if read.callers.is_none() && !self.access.is_open() {
@@ -57,7 +64,23 @@ impl CallersFile {
                 self.path.display()
             )));
         }
-        Ok(read.callers)
+        let namespaces = namespace::rules(&read.file.namespace).map_err(ConfigError)?;
+        if self.engine.is_remote() {
+            namespace::check_redis(&namespaces).map_err(ConfigError)?;
+        }
+        Ok((read.callers, namespaces))
+    }
+
+    /// Replaces the limits of namespaces.
+    fn limit(&self, rules: &[NamespaceRule]) {
+        let budget = self.engine.hub().namespaces();
+        if budget.is_empty() && rules.is_empty() {
+            return;
+        }
+        match budget.set(rules, self.servers) {
+            Ok(()) => tracing::info!("the limits of namespaces were reloaded"),
+            Err(error) => tracing::error!(%error, "the limits of namespaces were not reloaded"),
+        }
     }
 }
 
@@ -70,10 +93,12 @@ impl Reload for CallersFile {
 
     fn replace(&self, _: &Texts) {
         match self.load() {
-            Ok(None) => {}
-            Ok(Some(callers)) => {
-                self.access.replace(callers);
-                tracing::info!("the callers were reloaded");
+            Ok((callers, namespaces)) => {
+                self.limit(&namespaces);
+                if let Some(callers) = callers {
+                    self.access.replace(callers);
+                    tracing::info!("the callers were reloaded");
+                }
             }
             Err(error) => {
                 tracing::error!(

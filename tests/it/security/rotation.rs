@@ -152,3 +152,31 @@ async fn a_key_set_rotates_under_load_without_a_signal() {
     load.proceed().await;
     load.end().await;
 }
+
+/// Changed limits of namespaces apply without a restart; a broken file changes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_of_namespaces_are_reloaded() {
+    const LIMITS: &str = "the limits of namespaces were reloaded";
+    let token = Token::new();
+    let limit = |most: &str| format!("[[namespace]]\nmatch = \"*\"\nnames_max = {most}\n");
+    let (callers, bearer) = (entry("one", &token), token.bearer());
+    let server = start(&format!("{callers}{}", limit("1"))).await;
+    let channel = channel(&server).await;
+    let next = async |name: &str| {
+        let calls = calls(name);
+        let call = calls.iter().find(|call| call.method == "NextSequence").unwrap();
+        call.make(&channel, &[("authorization", &*bearer)]).await
+    };
+    next("one").await.unwrap();
+    assert_eq!(reason(&next("two").await.unwrap_err()).1, "NAMESPACE_LIMIT");
+    server.files.write("tollgate.toml", &format!("{callers}{}", limit("0")));
+    server.server.process.signal("-HUP");
+    server.files.logged("were not reloaded", 1).await;
+    assert_eq!(reason(&next("two").await.unwrap_err()).1, "NAMESPACE_LIMIT");
+    server.files.write("tollgate.toml", &format!("{callers}{}", limit("2")));
+    let times = server.files.log().matches(LIMITS).count() + 1;
+    server.server.process.signal("-HUP");
+    server.files.logged(LIMITS, times).await;
+    next("two").await.unwrap();
+    assert_eq!(reason(&next("three").await.unwrap_err()).1, "NAMESPACE_LIMIT");
+}
