@@ -40,8 +40,13 @@ pub use sequence::SequenceHandlers;
 pub use stock::StockHandlers;
 
 /// The names of the services, as in health checks.
-pub(crate) const SERVICES: [&str; 5] =
-    [AdmissionHandlers::NAME, LockHandlers::NAME, RateHandlers::NAME, SequenceHandlers::NAME, StockHandlers::NAME];
+pub(crate) const SERVICES: [&str; 5] = [
+    AdmissionHandlers::NAME,
+    LockHandlers::NAME,
+    RateHandlers::NAME,
+    SequenceHandlers::NAME,
+    StockHandlers::NAME,
+];
 
 /// Maximum message size of health, of reflection, and of services without their own maximum, bytes.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 64 * 1024;
