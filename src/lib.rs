@@ -65,6 +65,9 @@ pub mod cli;
 pub mod config;
 pub mod decision;
 pub mod engine;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod grpc;
 pub mod lock;
 pub mod rate;

@@ -5,6 +5,8 @@ mod access;
 mod caller;
 mod file;
 mod flags;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod limits;
 mod namespace;
 mod policy;
@@ -254,28 +256,32 @@ struct Read {
 fn parse(path: &Path) -> Result<File, ConfigError> {
     let failed = |what: &dyn fmt::Display| ConfigError(format!("{}: {what}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
+    parse_text(&text).map_err(|error| failed(&error))
+}
+
+/// Parses the text of a file.
+fn parse_text(text: &str) -> Result<File, String> {
     // The parser's error quotes the line, which may contain a password.
-    let parsed = toml::from_str(&text);
-    parsed.map_err(|error| failed(&secret::masked(&error.to_string())))
+    toml::from_str(text).map_err(|error| secret::masked(&error.to_string()))
 }
 
 /// Reads and checks a file; builds its policies, sequences and callers.
 fn read(path: &Path, keys: Keys) -> Result<Read, ConfigError> {
-    let failed = |what: &dyn fmt::Display| ConfigError(format!("{}: {what}", path.display()));
-    let file = parse(path)?;
+    build(parse(path)?, keys).map_err(|error| ConfigError(format!("{}: {error}", path.display())))
+}
+
+/// Checks a file; builds its policies, sequences and callers. The error names the key.
+fn build(file: File, keys: Keys) -> Result<Read, String> {
     for (index, entry) in file.pool.iter().enumerate() {
         let path = format!("pool[{index}]");
-        entry.check().map_err(|error| failed(&format!("{path}.{error}")))?;
-        value::namespace(&format!("{path}.namespace"), entry.namespace.as_deref())
-            .map_err(|error| failed(&error))?;
+        entry.check().map_err(|error| format!("{path}.{error}"))?;
+        value::namespace(&format!("{path}.namespace"), entry.namespace.as_deref())?;
         let rule = PoolRule::from(entry.clone());
-        Catalog::new(&[rule])
-            .map_err(|error| failed(&format!("{path}.match: not a glob: {error}")))?;
+        Catalog::new(&[rule]).map_err(|error| format!("{path}.match: not a glob: {error}"))?;
     }
-    namespace::rules(&file.namespace).map_err(|error| failed(&error))?;
-    let policies = policy::policies(&file.policy).map_err(|error| failed(&error))?;
-    let sequences = sequence::sequences(&file.sequence).map_err(|error| failed(&error))?;
-    let callers = caller::callers(&file.caller, file.jwt.as_ref(), keys);
-    let callers = callers.map_err(|error| failed(&error))?;
+    namespace::rules(&file.namespace)?;
+    let policies = policy::policies(&file.policy)?;
+    let sequences = sequence::sequences(&file.sequence)?;
+    let callers = caller::callers(&file.caller, file.jwt.as_ref(), keys)?;
     Ok(Read { file, policies, sequences, callers })
 }

@@ -26,6 +26,8 @@ pub mod embedded;
 pub mod export;
 mod fallback;
 pub mod feed;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod hub;
 pub mod redis;
 mod registry;

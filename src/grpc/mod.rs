@@ -14,6 +14,8 @@ mod elements;
 mod events;
 mod fast_path;
 mod fields;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod held;
 mod identity;
 mod load;

@@ -31,7 +31,7 @@ pub(super) async fn parse_map(client: &Client) -> RedisResult<Vec<SlotRange>> {
     })
 }
 
-fn parse(value: Value, asked: &str) -> Option<Vec<SlotRange>> {
+pub(super) fn parse(value: Value, asked: &str) -> Option<Vec<SlotRange>> {
     let Value::Array(parts) = value else { return None };
     parts.into_iter().map(|part| parse_part(part, asked)).collect()
 }

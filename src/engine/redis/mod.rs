@@ -38,6 +38,8 @@ mod connection;
 mod evaluate;
 mod export;
 mod fair;
+#[cfg(any(test, fuzzing))]
+pub(super) mod fuzz;
 pub(super) mod index;
 mod job;
 mod listing;
