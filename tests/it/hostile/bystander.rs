@@ -10,6 +10,7 @@ use pb::AdmitDecision;
 use tokio::{runtime, sync::oneshot, task::spawn_blocking, time::sleep};
 use tollgate::decision::time::monotonic;
 use tollgate_client::pb;
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
 use crate::support::{
     process::Server,
@@ -35,14 +36,25 @@ pub struct Calls {
 impl Bystander {
     /// Connects to `address` and starts calling.
     pub async fn start(address: &str) -> Bystander {
+        let address = address.to_owned();
+        Bystander::with(async move || Client::connect(address).await.unwrap()).await
+    }
+
+    /// Connects to an `https` address with a certificate of this authority, and starts calling.
+    pub async fn start_tls(address: &str, ca: &str) -> Bystander {
+        let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca));
+        let endpoint = Endpoint::from_shared(address.to_owned()).unwrap().tls_config(tls).unwrap();
+        Bystander::with(async move || Client::new(endpoint.connect().await.unwrap())).await
+    }
+
+    async fn with(connect: impl AsyncFnOnce() -> Client + Send + 'static) -> Bystander {
         let (stop, stopped) = oneshot::channel();
         let (connected, is_connected) = oneshot::channel();
-        let address = address.to_owned();
         // The attack must not delay the caller in the test's own runtime.
         let calls = thread::spawn(move || {
             let alone = runtime::Builder::new_current_thread().enable_all().build().unwrap();
             alone.block_on(async {
-                let client = Client::connect(address).await.unwrap();
+                let client = connect().await;
                 let _ = connected.send(());
                 call(client, stopped).await
             })

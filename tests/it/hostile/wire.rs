@@ -11,11 +11,8 @@ use std::{
 
 use prost::Message;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{
-        TcpStream,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
-    },
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpStream,
     sync::{Mutex, mpsc},
     task::AbortHandle,
     time::timeout,
@@ -27,10 +24,12 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub const DATA: u8 = 0;
 pub const HEADERS: u8 = 1;
 pub const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
+pub const PRIORITY: u8 = 2;
+pub const SETTINGS: u8 = 4;
+pub const PING: u8 = 6;
 pub const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
+pub const CONTINUATION: u8 = 9;
 /// END_STREAM of DATA and HEADERS; ACK of SETTINGS and PING.
 const END: u8 = 1;
 const END_HEADERS: u8 = 4;
@@ -51,9 +50,11 @@ impl Frame {
     }
 }
 
+type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+
 /// An HTTP/2 connection. A task reads its frames, and answers SETTINGS and PING.
 pub struct Wire {
-    write: Arc<Mutex<OwnedWriteHalf>>,
+    write: Arc<Mutex<Writer>>,
     frames: mpsc::UnboundedReceiver<Frame>,
     reads: Arc<AtomicBool>,
     next: u32,
@@ -70,9 +71,16 @@ impl Drop for Wire {
 impl Wire {
     /// Connects with these SETTINGS, and opens the receive window of the connection to its maximum.
     pub async fn connect(port: u16, settings: &[(u16, u32)]) -> Wire {
-        let stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-        let (read, write) = stream.into_split();
-        let write = Arc::new(Mutex::new(write));
+        Wire::over(TcpStream::connect(("127.0.0.1", port)).await.unwrap(), settings).await
+    }
+
+    /// The same over a connection that exists.
+    pub async fn over(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        settings: &[(u16, u32)],
+    ) -> Wire {
+        let (read, write) = tokio::io::split(stream);
+        let write: Arc<Mutex<Writer>> = Arc::new(Mutex::new(Box::new(write)));
         let (sender, frames) = mpsc::unbounded_channel();
         let reads = Arc::new(AtomicBool::new(true));
         let hears = tokio::spawn(hear(read, write.clone(), sender, reads.clone())).abort_handle();
@@ -99,10 +107,21 @@ impl Wire {
         let _ = self.write.lock().await.write_all(bytes).await;
     }
 
+    /// Discards the received frames. Returns whether the server has closed the connection.
+    pub fn is_closed(&mut self) -> bool {
+        while self.frames.try_recv().is_ok() {}
+        self.frames.is_closed()
+    }
+
     /// Returns the number of the next stream; sends nothing.
     pub fn open(&mut self) -> u32 {
         self.next += 2;
         self.next - 2
+    }
+
+    /// Returns how many streams were opened.
+    pub fn opened(&self) -> u32 {
+        self.next / 2
     }
 
     /// Sends a complete call. Returns the number of its stream.
@@ -142,8 +161,8 @@ impl Wire {
 }
 
 async fn hear(
-    mut read: OwnedReadHalf,
-    write: Arc<Mutex<OwnedWriteHalf>>,
+    mut read: impl AsyncRead + Unpin,
+    write: Arc<Mutex<Writer>>,
     frames: mpsc::UnboundedSender<Frame>,
     reads: Arc<AtomicBool>,
 ) {

@@ -1,0 +1,112 @@
+//! H28: peers that send nothing, or nearly nothing, and that vanish.
+
+use std::time::Duration;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::{sleep, timeout},
+};
+
+use super::{
+    bystander::Bystander,
+    memory::{BUDGET, peak_of, resident, settles},
+};
+use crate::support::{
+    certificates::{Authority, Files, TlsServer},
+    process::{Server, TempFile},
+};
+
+/// The connections of an attacker.
+const CONNECTIONS: usize = 250;
+/// Keepalive needs 40 s to find that a peer has vanished.
+const PATIENCE: Duration = Duration::from_secs(90);
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+/// The begin of a TLS handshake: a record of 512 bytes with a ClientHello, of which most is missing.
+const HELLO: &[u8] = &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
+
+async fn connect(port: u16) -> TcpStream {
+    TcpStream::connect(("127.0.0.1", port)).await.unwrap()
+}
+
+async fn bystander(server: &Server) -> Bystander {
+    Bystander::start(&server.address()).await
+}
+
+/// Reads until the server closes the connection.
+async fn closed(stream: &mut TcpStream) {
+    let mut buffer = [0; 4096];
+    let closed = async { while let Ok(1..) = stream.read(&mut buffer).await {} };
+    timeout(PATIENCE, closed).await.expect("the server closes the connection");
+}
+
+/// Opens connections that send `bytes` and then nothing; all must be closed.
+async fn silent(name: &str, server: &Server, bystander: Bystander, bytes: &[u8]) {
+    let idle = resident(server);
+    let attack = async {
+        let mut open = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let mut stream = connect(server.port).await;
+            stream.write_all(bytes).await.unwrap();
+            open.push(stream);
+        }
+        for stream in &mut open {
+            closed(stream).await;
+        }
+    };
+    let (most, ()) = peak_of(server, attack).await;
+    let above = most.saturating_sub(idle);
+    eprintln!("attack {name}: {CONNECTIONS} connections, {} KiB above idle", above >> 10);
+    assert!(above < BUDGET, "{name}: {above} bytes above idle");
+    bystander.finish().await;
+    settles(server, idle).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h28_silent_connections_are_closed() {
+    let file = TempFile::new("[limits]\npreface_timeout = \"2s\"\n");
+    let server = Server::start(&["--config", file.path()]).await;
+    silent("silence", &server, bystander(&server).await, b"").await;
+    silent("half a preface", &server, bystander(&server).await, &PREFACE[..9]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h28_silent_connections_are_closed_with_tls() {
+    let ours = Authority::new("ours");
+    let server = TlsServer::with(Files::new(&ours.server()), "").await;
+    for (name, bytes) in [("silence, TLS", &b""[..]), ("half a handshake, TLS", HELLO)] {
+        let bystander = Bystander::start_tls(&server.url(), &ours.pem()).await;
+        silent(name, &server.server, bystander, bytes).await;
+    }
+}
+
+/// The server pings a silent peer, which does not answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn h28_connections_of_peers_that_vanished_are_closed() {
+    let attack = async |name, bytes: &[u8]| {
+        let server = Server::start(&[]).await;
+        silent(name, &server, bystander(&server).await, bytes).await;
+    };
+    let whole_and_half = [PREFACE, &[0, 0, 8, 6]].concat();
+    tokio::join!(attack("half-open", PREFACE), attack("half a frame", &whole_and_half));
+}
+
+/// The preface must be complete in time, however often a byte arrives.
+#[tokio::test(flavor = "multi_thread")]
+async fn h28_a_slow_preface_is_cut_off() {
+    let file = TempFile::new("[limits]\npreface_timeout = \"1s\"\n");
+    let server = Server::start(&["--config", file.path()]).await;
+    let bystander = Bystander::start(&server.address()).await;
+    let mut stream = connect(server.port).await;
+    let send = async {
+        for byte in PREFACE.iter().cycle() {
+            if stream.write_all(&[*byte]).await.is_err() {
+                return;
+            }
+            // A byte in 200 ms is slower than the timeout permits.
+            sleep(Duration::from_millis(200)).await;
+        }
+    };
+    timeout(PATIENCE, send).await.expect("the server closes the connection");
+    bystander.finish().await;
+}
