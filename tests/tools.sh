@@ -1,5 +1,5 @@
 # Installs the tools of the tests. tests/run.sh sources this file and calls
-# prepare_grpcurl, prepare_python and prepare_redis, which skip installed tools.
+# prepare_grpcurl, prepare_python and prepare_redis, .ci/run calls prepare_deny; all skip installed tools.
 # redis-server and openssl are system packages; all others go to target/tools.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -37,6 +37,18 @@ prepare_redis() {
     command -v redis-server >/dev/null || install_package redis-server || return
     # Creates the certificates of the TLS tests.
     command -v openssl >/dev/null || install_package openssl
+}
+
+# cargo-deny checks the dependencies. An unoptimized build is fast enough and takes half the time.
+prepare_deny() {
+    local version=0.20.2
+    local folder=$tools/cargo-deny-$version
+    if [[ ! -x $folder/bin/cargo-deny ]]; then
+        quietly "building cargo-deny" cargo install --quiet --locked --debug \
+            --root "$folder" --target-dir "$folder/target" --version "$version" cargo-deny || return
+        rm -r "$folder/target"
+    fi
+    PATH=$folder/bin:$PATH
 }
 
 # install_package NAME: installs it with apt-get; fails without apt-get or root.
