@@ -184,13 +184,19 @@ impl Scripts {
         let Prepared { text, sha1 } = &self.prepared[script::index::PROBE.name];
         let mut call = redis::cmd("EVALSHA");
         call.arg(sha1).arg(1).arg(key).arg(ahead);
-        let value = match call.query_async::<Value>(socket).await {
-            Err(error) if forgotten(&error) => {
-                redis::cmd("SCRIPT").arg("LOAD").arg(text).query_async::<()>(socket).await?;
-                call.query_async(socket).await?
+        let mut reply = call.query_async::<Value>(socket).await;
+        for _ in 0..RELOADS_MAX {
+            if !reply.as_ref().is_err_and(forgotten) {
+                break;
             }
-            value => value?,
-        };
+            // In one write: Redis may forget the script again at any time.
+            let load = redis::cmd("SCRIPT").arg("LOAD").arg(text).to_owned();
+            let mut replies = pipeline(socket, vec![load, call.clone()]).await?.into_iter();
+            // Fails if Redis refuses to load it.
+            replies.next().transpose()?;
+            reply = replies.next().unwrap_or(reply);
+        }
+        let value = reply?;
         let read = || {
             let mut replies = replies(value, 1)?;
             let none = || Err(Error::Corrupt("a probe without a reply".to_owned()));
