@@ -13,7 +13,7 @@ use super::{
     memory::{BUDGET, peak_of, resident, settles},
 };
 use crate::support::{
-    certificates::{Authority, Files, TlsServer},
+    certificates::{Authority, TlsServer},
     process::{Server, TempFile},
 };
 
@@ -65,16 +65,17 @@ async fn silent(name: &str, server: &Server, bystander: Bystander, bytes: &[u8])
 #[tokio::test(flavor = "multi_thread")]
 async fn h28_silent_connections_are_closed() {
     let file = TempFile::new("[limits]\npreface_timeout = \"2s\"\n");
-    let server = Server::start(&["--config", file.path()]).await;
-    silent("silence", &server, bystander(&server).await, b"").await;
-    silent("half a preface", &server, bystander(&server).await, &PREFACE[..9]).await;
+    for (name, bytes) in [("silence", &b""[..]), ("half a preface", &PREFACE[..9])] {
+        let server = Server::start(&["--config", file.path()]).await;
+        silent(name, &server, bystander(&server).await, bytes).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn h28_silent_connections_are_closed_with_tls() {
     let ours = Authority::new("ours");
-    let server = TlsServer::with(Files::new(&ours.server()), "").await;
     for (name, bytes) in [("silence, TLS", &b""[..]), ("half a handshake, TLS", HELLO)] {
+        let server = TlsServer::start(&ours.server(), "").await;
         let bystander = Bystander::start_tls(&server.url(), &ours.pem()).await;
         silent(name, &server.server, bystander, bytes).await;
     }
