@@ -172,29 +172,12 @@ impl Config {
             listen: flags.listen.or(file.listen).unwrap_or(LISTEN),
             tls,
             engine: match engine.as_deref() {
-                None | Some("embedded") => {
-                    if data_dir.is_some() && memory_max.is_some_and(|most| most < KEPT_MEMORY_MIN) {
-                        return Err(ConfigError(
-                            "memory_max: expected 128MiB or more with a data_dir, whose pages \
-                             are cached in memory"
-                                .to_owned(),
-                        ));
-                    }
-                    EngineChoice::Embedded(EmbeddedOptions { data_dir, memory_max })
-                }
+                None | Some("embedded") => EngineChoice::Embedded(embedded(data_dir, memory_max)?),
                 Some(_) if memory_max.is_some() => {
-                    return Err(ConfigError(
-                        "memory_max: applies to the embedded engine only; remove it, and set \
-                         maxmemory in Redis"
-                            .to_owned(),
-                    ));
+                    return Err(misplaced("memory_max", "and set maxmemory in Redis"));
                 }
                 Some(_) if data_dir.is_some() => {
-                    return Err(ConfigError(
-                        "data_dir: applies to the embedded engine only; remove it, or the URL in \
-                         engine"
-                            .to_owned(),
-                    ));
+                    return Err(misplaced("data_dir", "or the URL in engine"));
                 }
                 Some(url) => EngineChoice::Redis(Box::new(RedisOptions {
                     replicas: file.replicas.unwrap_or(1),
@@ -220,6 +203,25 @@ impl Config {
     pub fn check(path: &Path) -> Result<(), ConfigError> {
         read(path, Keys::Skip).map(drop)
     }
+}
+
+/// Builds the options of the embedded engine. Fails if the memory is too small for a data directory.
+fn embedded(
+    data_dir: Option<DataDir>,
+    memory_max: Option<u64>,
+) -> Result<EmbeddedOptions, ConfigError> {
+    if data_dir.is_some() && memory_max.is_some_and(|most| most < KEPT_MEMORY_MIN) {
+        return Err(ConfigError(
+            "memory_max: expected 128MiB or more with a data_dir, whose pages are cached in memory"
+                .to_owned(),
+        ));
+    }
+    Ok(EmbeddedOptions { data_dir, memory_max })
+}
+
+/// The error for a key of the embedded engine beside the URL of a Redis.
+fn misplaced(key: &str, instead: &str) -> ConfigError {
+    ConfigError(format!("{key}: applies to the embedded engine only; remove it, {instead}"))
 }
 
 /// Builds the data directory. Fails if `durability` is set without a path.

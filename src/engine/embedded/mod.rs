@@ -61,7 +61,7 @@ use crate::decision::{
 };
 use journal::Journal;
 use namespaces::Namespaces;
-use quota::Counts;
+use quota::QuotaCounts;
 
 /// The number of shards. With a million partitions, one shard is swept in a fraction of a
 /// millisecond.
@@ -80,7 +80,7 @@ pub struct Embedded {
     /// The partitions of the namespaces other than the default one.
     namespaces: Namespaces,
     /// What the namespaces hold, if that is limited.
-    counts: Counts,
+    counts: QuotaCounts,
     /// Persists changes; `None` without a data directory.
     journal: Option<Journal>,
     /// The limit on memory; `None` if there is none.
@@ -115,7 +115,7 @@ impl Embedded {
         let hasher = RandomState::with_seeds(seed(0), seed(1), seed(2), seed(3));
         let token_floor = Timestamp(0);
         let namespaces = Namespaces::default();
-        let (counts, journal, ceiling) = (Counts::default(), None, None);
+        let (counts, journal, ceiling) = (QuotaCounts::default(), None, None);
         Embedded { clock, hasher, shards, hub, namespaces, counts, journal, ceiling, token_floor }
     }
 

@@ -26,7 +26,7 @@ const RETRY: Millis = Millis(1000);
 
 /// The counts by prefix of the namespace. The mutex is taken within that of a shard.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct QuotaCounts {
     is_on: AtomicBool,
     counts: Mutex<HashMap<Box<[u8]>, Holds, RandomState>>,
 }
@@ -38,7 +38,7 @@ pub(super) struct Counted {
     takes: Option<Takes>,
 }
 
-impl Counts {
+impl QuotaCounts {
     /// Adds to the counts of a namespace, and subtracts.
     fn add(&self, prefix: &[u8], more: Holds, less: Holds) {
         if more == less {
