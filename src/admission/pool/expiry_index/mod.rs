@@ -232,6 +232,8 @@ impl FromIterator<End> for ExpiryIndex {
         let mut ends: Vec<End> = ends.into_iter().collect();
         ends.sort_unstable();
         let mut all = ExpiryIndex { len: ends.len(), ..ExpiryIndex::default() };
+        // An import can contain the time of the first count.
+        all.passed = ends.partition_point(|(end, _)| *end <= all.counted);
         let mut ends = ends.into_iter().peekable();
         while ends.peek().is_some() {
             let chunk: VecDeque<End> = ends.by_ref().take(CHUNK).collect();

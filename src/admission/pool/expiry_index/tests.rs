@@ -86,3 +86,16 @@ fn to_count_a_crowd_is_to_look_at_a_few_chunks() {
     let room: usize = ends.chunks.iter().map(|chunk| chunk.ends.capacity()).sum();
     assert!(ends.chunks.len() < 30 && room < 8000, "{} {room}", ends.chunks.len());
 }
+
+/// The fuzzer found an entry at the time of the first count, in a data directory.
+#[test]
+fn entries_of_time_zero_are_counted() {
+    let entries: BTreeSet<End> = (0..3).map(|number| (Timestamp(number), name(number))).collect();
+    let mut ends: ExpiryIndex = entries.iter().cloned().collect();
+    check(&ends, &entries, Timestamp(0), &(Timestamp(0), name(0)));
+    ends.count(Timestamp(1));
+    assert_eq!(ends.to_come(), 1);
+    assert!(ends.pop(Timestamp(1)).is_some());
+    assert!(ends.pop(Timestamp(1)).is_some());
+    assert_eq!((ends.to_come(), ends.len()), (1, 1));
+}
