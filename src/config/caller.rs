@@ -10,8 +10,8 @@ use serde::Deserialize;
 use crate::{
     decision::names::{NAME_BYTES_MAX, Namespace},
     grpc::access::{
-        Algorithm, CallerSpec, Callers, Digest, Jwt, Permission, Permissions, Reflection, Service,
-        Services,
+        CallerSpec, Callers, Digest, Jwt, JwtAlgorithm, Permission, Permissions, Reflection,
+        Service, Services,
     },
 };
 
@@ -74,7 +74,7 @@ pub(super) struct JwtSection {
 
 /// Whether the key set of `[jwt]` is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keys {
+pub(super) enum KeySetCheck {
     Read,
     /// Only the section is checked: the file may be on another machine.
     Skip,
@@ -85,7 +85,7 @@ pub(super) enum Keys {
 pub(super) fn callers(
     entries: &[CallerEntry],
     jwt: Option<&JwtSection>,
-    keys: Keys,
+    keys: KeySetCheck,
 ) -> Result<Option<Callers>, String> {
     if entries.is_empty() && jwt.is_none() {
         return Ok(None);
@@ -215,21 +215,21 @@ fn namespace(text: &str) -> Result<Namespace, (&'static str, String)> {
 
 impl JwtSection {
     /// Checks the section and reads the key set.
-    fn load(&self, keys: Keys) -> Result<Option<Jwt>, String> {
+    fn load(&self, keys: KeySetCheck) -> Result<Option<Jwt>, String> {
         for (key, text) in [("issuer", &self.issuer), ("audience", &self.audience)] {
             if text.is_empty() {
                 return Err(format!("jwt.{key}: expected a text"));
             }
         }
         let algorithm = |name: &String| {
-            Algorithm::parse(name).ok_or_else(|| {
-                format!("jwt.algorithms = \"{name}\": expected some of {}", Algorithm::names())
+            JwtAlgorithm::parse(name).ok_or_else(|| {
+                format!("jwt.algorithms = \"{name}\": expected some of {}", JwtAlgorithm::names())
             })
         };
-        let algorithms: Vec<Algorithm> =
+        let algorithms: Vec<JwtAlgorithm> =
             self.algorithms.iter().map(algorithm).collect::<Result<_, _>>()?;
         if algorithms.is_empty() {
-            return Err(format!("jwt.algorithms: expected some of {}", Algorithm::names()));
+            return Err(format!("jwt.algorithms: expected some of {}", JwtAlgorithm::names()));
         }
         let failed = |reason: &dyn std::fmt::Display| {
             format!("jwt.jwks = \"{}\": {reason}", self.jwks.display())
@@ -240,7 +240,7 @@ impl JwtSection {
                   which the server reads again",
             ));
         }
-        if keys == Keys::Skip {
+        if keys == KeySetCheck::Skip {
             return Ok(None);
         }
         let keys = fs::read_to_string(&self.jwks).map_err(|error| failed(&error))?;

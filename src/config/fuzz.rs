@@ -1,11 +1,11 @@
 //! The fuzz target of configuration files.
 
-use super::{Keys, build, parse_text};
+use super::{KeySetCheck, build, parse_text};
 
 /// Parses a file and checks it, as `tollgate check-config` does. Reads no file that it names.
 pub fn file(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     if let Ok(file) = parse_text(text) {
-        let _ = build(file, Keys::Skip);
+        let _ = build(file, KeySetCheck::Skip);
     }
 }

@@ -27,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-use caller::Keys;
+use caller::KeySetCheck;
 use file::File;
 use flags::DurabilityName;
 pub use flags::ServeFlags;
@@ -139,7 +139,7 @@ impl Config {
         let Read { file, policies, sequences, callers } = flags
             .config
             .as_deref()
-            .map(|path| read(path, Keys::Read))
+            .map(|path| read(path, KeySetCheck::Read))
             .transpose()?
             .unwrap_or_default();
         let tls = file.tls.clone().options(&flags.tls)?;
@@ -201,7 +201,7 @@ impl Config {
 
     /// Checks a file without the flags of a server.
     pub fn check(path: &Path) -> Result<(), ConfigError> {
-        read(path, Keys::Skip).map(drop)
+        read(path, KeySetCheck::Skip).map(drop)
     }
 }
 
@@ -268,12 +268,12 @@ fn parse_text(text: &str) -> Result<File, String> {
 }
 
 /// Reads and checks a file; builds its policies, sequences and callers.
-fn read(path: &Path, keys: Keys) -> Result<Read, ConfigError> {
+fn read(path: &Path, keys: KeySetCheck) -> Result<Read, ConfigError> {
     build(parse(path)?, keys).map_err(|error| ConfigError(format!("{}: {error}", path.display())))
 }
 
 /// Checks a file; builds its policies, sequences and callers. The error names the key.
-fn build(file: File, keys: Keys) -> Result<Read, String> {
+fn build(file: File, keys: KeySetCheck) -> Result<Read, String> {
     for (index, entry) in file.pool.iter().enumerate() {
         let path = format!("pool[{index}]");
         entry.check().map_err(|error| format!("{path}.{error}"))?;

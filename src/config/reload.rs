@@ -55,7 +55,7 @@ impl CallersFile {
     }
 
     fn load(&self) -> Result<(Option<Callers>, Vec<NamespaceRule>), ConfigError> {
-        let read = read(&self.path, caller::Keys::Read)?;
+        let read = read(&self.path, caller::KeySetCheck::Read)?;
         access::check(&self.path, &read.file, read.callers.is_some(), self.has_client_ca)?;
         if read.callers.is_none() && !self.access.is_open() {
             return Err(ConfigError(format!(

@@ -34,7 +34,7 @@ const REQUESTS_MAX: usize = 4_096;
 const POLLS_MAX: usize = 4;
 
 /// A server without connections.
-struct World {
+struct FuzzWorld {
     runtime: Runtime,
     admission: AdmissionHandlers,
     lock: LockHandlers,
@@ -44,20 +44,20 @@ struct World {
     requests: usize,
 }
 
-impl fmt::Debug for World {
+impl fmt::Debug for FuzzWorld {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("World").field("requests", &self.requests).finish_non_exhaustive()
+        f.debug_struct("FuzzWorld").field("requests", &self.requests).finish_non_exhaustive()
     }
 }
 
 thread_local! {
-    static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
+    static WORLD: RefCell<Option<FuzzWorld>> = const { RefCell::new(None) };
 }
 
-impl World {
-    fn new() -> Option<World> {
+impl FuzzWorld {
+    fn new() -> Option<FuzzWorld> {
         let engine = Arc::new(Engine::Embedded(Embedded::new(Clock::system())));
-        let world = World {
+        let world = FuzzWorld {
             runtime: Builder::new_current_thread().enable_time().build().ok()?,
             admission: AdmissionHandlers::new(engine.clone(), Arc::new(Catalog::new(&[]).ok()?)),
             lock: LockHandlers::new(engine.clone()),
@@ -145,13 +145,13 @@ fn request_of<Q: elements::Request>(message: Bytes, acme: bool) -> Option<Reques
 }
 
 /// Runs `call` in the world of this thread.
-fn within(call: impl FnOnce(&World)) {
+fn within(call: impl FnOnce(&FuzzWorld)) {
     WORLD.with_borrow_mut(|place| {
         if place.as_ref().is_some_and(|world| world.requests >= REQUESTS_MAX) {
             *place = None;
         }
         if place.is_none() {
-            *place = World::new();
+            *place = FuzzWorld::new();
         }
         if let Some(world) = place {
             world.requests += 1;

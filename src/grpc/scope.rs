@@ -16,14 +16,14 @@ use crate::decision::{
 pub(crate) struct Scope {
     rights: Option<Arc<Rights>>,
     /// The names of the call, if they are noted.
-    named: Option<Named>,
+    named: Option<NotedNames>,
 }
 
 /// The names of a call's partitions, for its audit line.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Named(Arc<Mutex<Vec<Name>>>);
+pub(super) struct NotedNames(Arc<Mutex<Vec<Name>>>);
 
-impl Named {
+impl NotedNames {
     /// The names, with commas between them.
     pub(super) fn text(&self) -> String {
         let names = self.0.lock();
@@ -54,13 +54,13 @@ impl Scope {
     }
 
     /// Starts to note the names of the call.
-    pub(super) fn note_names(&mut self) -> Named {
+    pub(super) fn note_names(&mut self) -> NotedNames {
         self.named.get_or_insert_default().clone()
     }
 
     /// Notes a name of the call.
     pub(super) fn note(&self, name: &Name) {
-        if let Some(Named(names)) = &self.named {
+        if let Some(NotedNames(names)) = &self.named {
             let mut names = names.lock();
             if names.len() < NAMES_NOTED_MAX && !names.contains(name) {
                 names.push(name.clone());

@@ -145,9 +145,7 @@ pub async fn run(
     tokio::select! {
         finished = timeout(NOTICE + limits.drain_timeout, finish) => match finished {
             Ok(finished) => finished?,
-            Err(_) => {
-                tracing::warn!("calls still in flight after the drain timeout are dropped");
-            }
+            Err(_) => tracing::warn!("calls in flight after the drain timeout are dropped"),
         },
         // Calls in flight need the maintenance of the engine until they end.
         () = &mut maintain => {}

@@ -53,7 +53,7 @@ const CONNECTIONS_MAX: u32 = 16;
 pub async fn run(options: &FleetOptions) -> Result<Report, ClientError> {
     let signals = Signals::new().map_err(|error| ClientError(error.to_string()))?;
     if options.rate {
-        play::<rates::Callers>(options, signals).await
+        play::<rates::RateCallers>(options, signals).await
     } else if options.sale {
         play::<sale::Sale>(options, signals).await
     } else {

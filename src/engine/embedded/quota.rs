@@ -33,7 +33,7 @@ pub(super) struct QuotaCounts {
 
 /// A decision whose effect on the counts is not known yet.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(super) struct QuotaChange {
     before: Holds,
     takes: Option<Takes>,
 }
@@ -104,7 +104,7 @@ impl Embedded {
         decision: &D,
         state: &D::State,
         now: Timestamp,
-    ) -> Result<Option<Counted>, Error>
+    ) -> Result<Option<QuotaChange>, Error>
     where
         D::State: Sharded,
     {
@@ -121,17 +121,17 @@ impl Embedded {
                 Some((limit, most)) => return Err(exceeded(limit, most, RETRY)),
             }
         }
-        Ok(Some(Counted { before: state.holds(), takes }))
+        Ok(Some(QuotaChange { before: state.holds(), takes }))
     }
 
     /// Corrects the counts by the state after the decision; `None` if the state is not stored.
     pub(super) fn settle<S: Sharded>(
         &self,
-        counted: Option<&Counted>,
+        counted: Option<&QuotaChange>,
         partition: &[u8],
         state: Option<&S>,
     ) {
-        let Some(Counted { before, takes }) = counted else { return };
+        let Some(QuotaChange { before, takes }) = counted else { return };
         let mut before = *before;
         if let Some(takes) = takes {
             *before.of(*takes) += 1;

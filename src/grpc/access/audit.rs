@@ -11,7 +11,7 @@ use tonic::Code;
 
 use super::{
     super::{
-        scope::{Named, Scope},
+        scope::{NotedNames, Scope},
         status::code_name,
     },
     rpc::{Permission, Rpc},
@@ -34,9 +34,9 @@ static UNKNOWN: Paced = Paced::new();
 static KNOWN: Paced = Paced::new();
 
 /// The limit on one kind of line.
-struct Paced(Mutex<Pace>);
+struct Paced(Mutex<AuditPace>);
 
-struct Pace {
+struct AuditPace {
     /// Start of the period on the coarse clock.
     start: Duration,
     lines: u32,
@@ -45,7 +45,7 @@ struct Pace {
 
 impl Paced {
     const fn new() -> Paced {
-        Paced(Mutex::new(Pace { start: Duration::ZERO, lines: 0, suppressed: 0 }))
+        Paced(Mutex::new(AuditPace { start: Duration::ZERO, lines: 0, suppressed: 0 }))
     }
 
     /// Returns how many lines were suppressed since the last one, if a line may be logged.
@@ -83,7 +83,7 @@ pub(in super::super) struct Audited {
     rpc: Rpc,
     caller: Arc<str>,
     namespace: Namespace,
-    named: Named,
+    named: NotedNames,
     is_ended: bool,
 }
 

@@ -46,7 +46,7 @@ use rpc::Rpc;
 pub(super) use watched::Watched;
 
 pub use callers::{CallerError, CallerSpec, Callers};
-pub use jwt::{Algorithm, Jwt};
+pub use jwt::{Jwt, JwtAlgorithm};
 pub use rpc::{Permission, Permissions, Service, Services};
 pub use token::{Digest, generate};
 
@@ -123,7 +123,7 @@ impl Access {
         if self.is_public(path) {
             return Ok(Granted::default());
         }
-        self.granted(path, headers, peer).map_err(|Refused { denial, caller }| {
+        self.granted(path, headers, peer).map_err(|RefusedCall { denial, caller }| {
             let namespace = headers.get(NAMESPACE).and_then(|it| it.to_str().ok());
             let caller = caller.as_deref().unwrap_or_default();
             let namespace = namespace.unwrap_or_default();
@@ -137,7 +137,7 @@ impl Access {
         path: &str,
         headers: &HeaderMap,
         peer: &Peer,
-    ) -> Result<Granted, Refused> {
+    ) -> Result<Granted, RefusedCall> {
         let authorization = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
         let generation = self.generation();
         let memo = peer.memo.take();
@@ -179,11 +179,11 @@ impl Access {
         memo: &mut Memo,
         path: &str,
         headers: &HeaderMap,
-    ) -> Result<Granted, Refused> {
+    ) -> Result<Granted, RefusedCall> {
         // An unknown rpc gets its error from its service.
         let Some(rpc) = rpc::of(path) else { return Ok(Granted::default()) };
         let asked = headers.get(NAMESPACE).map(|value| value.as_bytes());
-        let refused = |denial| Refused { denial, caller: Some(memo.caller.name.clone()) };
+        let refused = |denial| RefusedCall { denial, caller: Some(memo.caller.name.clone()) };
         let namespace = memo.caller.permit(rpc, asked).map_err(refused)?;
         let watched = rpc.is_watch().then(|| Watched::new(self, memo, rpc, namespace.clone()));
         if rpc.permission != Permission::Manage && memo.caller.names.is_none() {
@@ -263,15 +263,15 @@ pub(super) struct Granted {
 }
 
 /// A call that is refused.
-struct Refused {
+struct RefusedCall {
     denial: Denial,
     /// The name of the caller, if it is known.
     caller: Option<Arc<str>>,
 }
 
-impl From<Denial> for Refused {
-    fn from(denial: Denial) -> Refused {
-        Refused { denial, caller: None }
+impl From<Denial> for RefusedCall {
+    fn from(denial: Denial) -> RefusedCall {
+        RefusedCall { denial, caller: None }
     }
 }
 

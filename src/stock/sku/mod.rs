@@ -80,7 +80,8 @@ impl Sku {
             };
             let ((end, name), Hold { quantity, buyer }) = first.remove_entry();
             self.touched.note(&[&[record::HOLD], &end.0.to_be_bytes(), &name]);
-            stock.reserved -= quantity;
+            // Entries of a damaged data directory may hold more than is reserved.
+            stock.reserved = stock.reserved.saturating_sub(quantity);
             self.give_back(&buyer, quantity);
         }
         self.stock = Some(stock);
@@ -181,7 +182,7 @@ impl Sku {
     pub(super) fn give_back(&mut self, buyer: &[u8], quantity: u64) {
         if let Some(count) = self.buyers.get_mut(buyer) {
             self.touched.note(&[&[record::BUYER], buyer]);
-            *count -= quantity;
+            *count = count.saturating_sub(quantity);
             if *count == 0 {
                 self.buyers.remove(buyer);
             }

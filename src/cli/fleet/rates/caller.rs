@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tollgate_client::{Connection, time};
 
-use super::{Callers, window::WatchedWindow};
+use super::{RateCallers, window::WatchedWindow};
 use crate::{
     cli::fleet::{run::World, schedule::Arrivals},
     decision::time::monotonic,
@@ -14,18 +14,18 @@ use crate::{
 
 /// A caller of the fleet, with its own key.
 #[derive(Debug)]
-pub(super) struct Caller {
+pub(super) struct RateCaller {
     pub(super) connection: Connection,
     pub(super) key: String,
     /// Checks the allowed calls.
     pub(super) window: Mutex<WatchedWindow>,
     pub(super) world: Arc<World>,
-    pub(super) fleet: Arc<Callers>,
+    pub(super) fleet: Arc<RateCallers>,
 }
 
-impl Caller {
+impl RateCaller {
     /// Makes calls until the fleet stops, then waits for the answers.
-    pub(super) async fn live(self: Arc<Caller>, mut schedule: Arrivals) {
+    pub(super) async fn live(self: Arc<RateCaller>, mut schedule: Arrivals) {
         let (options, mut calls) = (&self.world.options.callers, JoinSet::new());
         while let Some((due, size)) = schedule.next() {
             if !self.world.stop.pause(due).await {
@@ -52,7 +52,7 @@ impl Caller {
     }
 
     /// Makes a call. Returns when to retry if it was refused.
-    async fn call(self: Arc<Caller>) -> Option<Instant> {
+    async fn call(self: Arc<RateCaller>) -> Option<Instant> {
         let (fleet, world, sent) = (&self.fleet, &self.world, monotonic());
         let call = self.connection.check(&self.key, &fleet.against, 1);
         let answer = world.calls.make(call).await?;

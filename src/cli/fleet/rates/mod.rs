@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::{sync::Semaphore, task::JoinSet};
 use tollgate_client::{Against, Error};
 
-use self::{caller::Caller, chart::Timeline, window::WatchedWindow};
+use self::{caller::RateCaller, chart::Timeline, window::WatchedWindow};
 use super::{
     counters::{AtomicCounter, NamedCounts},
     options::FleetOptions,
@@ -27,7 +27,7 @@ use crate::{cli::flags::RuleFlags, decision::text::grouped};
 
 /// What the callers share.
 #[derive(Debug)]
-pub(super) struct Callers {
+pub(super) struct RateCallers {
     against: Against,
     verdicts: NamedCounts,
     /// Answers that ask for a notice, with any verdict.
@@ -38,19 +38,19 @@ pub(super) struct Callers {
     most: AtomicCounter,
 }
 
-impl Simulation for Callers {
+impl Simulation for RateCallers {
     fn actors(options: &FleetOptions) -> (u32, usize) {
         // Each caller has its own maximum.
         (options.callers.keys, Semaphore::MAX_PERMITS)
     }
 
-    async fn open(world: &World) -> Result<Callers, Error> {
+    async fn open(world: &World) -> Result<RateCallers, Error> {
         let rule = &world.options.callers.rule;
         let against = rule.against();
         let against = against.map_err(|message| Error { code: "INVALID_ARGUMENT", message })?;
         // A first call reports a permanent error at once, instead of in each call.
         world.connection(0).check("fleet", &against, 0).await?;
-        Ok(Callers {
+        Ok(RateCallers {
             against,
             verdicts: NamedCounts::default(),
             notices: AtomicCounter::default(),
@@ -72,7 +72,7 @@ impl Simulation for Callers {
         let (options, mut actors) = (&world.options.callers, JoinSet::new());
         let volley = options.volley.map(|size| (options.volley_every, size));
         for number in 0..options.keys as usize {
-            let caller = Caller {
+            let caller = RateCaller {
                 connection: world.connection(number).clone(),
                 key: format!("fleet/{}/{number}", world.run),
                 window: Mutex::new(WatchedWindow::new(world.start, options.rule.window.duration())),

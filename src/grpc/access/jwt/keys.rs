@@ -17,7 +17,7 @@ const MODULUS_BYTES_MAX: usize = 1024;
 
 /// An algorithm of signatures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Algorithm {
+pub enum JwtAlgorithm {
     /// RSA PKCS#1 with SHA-256.
     Rs256,
     /// RSA PKCS#1 with SHA-384.
@@ -38,39 +38,39 @@ pub enum Algorithm {
     EdDsa,
 }
 
-impl Algorithm {
-    const NAMES: [(&str, Algorithm); 9] = [
-        ("RS256", Algorithm::Rs256),
-        ("RS384", Algorithm::Rs384),
-        ("RS512", Algorithm::Rs512),
-        ("PS256", Algorithm::Ps256),
-        ("PS384", Algorithm::Ps384),
-        ("PS512", Algorithm::Ps512),
-        ("ES256", Algorithm::Es256),
-        ("ES384", Algorithm::Es384),
-        ("EdDSA", Algorithm::EdDsa),
+impl JwtAlgorithm {
+    const NAMES: [(&str, JwtAlgorithm); 9] = [
+        ("RS256", JwtAlgorithm::Rs256),
+        ("RS384", JwtAlgorithm::Rs384),
+        ("RS512", JwtAlgorithm::Rs512),
+        ("PS256", JwtAlgorithm::Ps256),
+        ("PS384", JwtAlgorithm::Ps384),
+        ("PS512", JwtAlgorithm::Ps512),
+        ("ES256", JwtAlgorithm::Es256),
+        ("ES384", JwtAlgorithm::Es384),
+        ("EdDSA", JwtAlgorithm::EdDsa),
     ];
 
     /// Finds an algorithm by its name in JOSE.
-    pub fn parse(name: &str) -> Option<Algorithm> {
-        Algorithm::NAMES.iter().find(|(known, _)| *known == name).map(|(_, it)| *it)
+    pub fn parse(name: &str) -> Option<JwtAlgorithm> {
+        JwtAlgorithm::NAMES.iter().find(|(known, _)| *known == name).map(|(_, it)| *it)
     }
 
     /// All names, for errors.
     pub fn names() -> String {
-        Algorithm::NAMES.map(|(name, _)| name).join(", ")
+        JwtAlgorithm::NAMES.map(|(name, _)| name).join(", ")
     }
 
     /// The parameters of RSA; `None` for other algorithms.
     fn rsa(self) -> Option<&'static RsaParameters> {
         Some(match self {
-            Algorithm::Rs256 => &signature::RSA_PKCS1_2048_8192_SHA256,
-            Algorithm::Rs384 => &signature::RSA_PKCS1_2048_8192_SHA384,
-            Algorithm::Rs512 => &signature::RSA_PKCS1_2048_8192_SHA512,
-            Algorithm::Ps256 => &signature::RSA_PSS_2048_8192_SHA256,
-            Algorithm::Ps384 => &signature::RSA_PSS_2048_8192_SHA384,
-            Algorithm::Ps512 => &signature::RSA_PSS_2048_8192_SHA512,
-            Algorithm::Es256 | Algorithm::Es384 | Algorithm::EdDsa => return None,
+            JwtAlgorithm::Rs256 => &signature::RSA_PKCS1_2048_8192_SHA256,
+            JwtAlgorithm::Rs384 => &signature::RSA_PKCS1_2048_8192_SHA384,
+            JwtAlgorithm::Rs512 => &signature::RSA_PKCS1_2048_8192_SHA512,
+            JwtAlgorithm::Ps256 => &signature::RSA_PSS_2048_8192_SHA256,
+            JwtAlgorithm::Ps384 => &signature::RSA_PSS_2048_8192_SHA384,
+            JwtAlgorithm::Ps512 => &signature::RSA_PSS_2048_8192_SHA512,
+            JwtAlgorithm::Es256 | JwtAlgorithm::Es384 | JwtAlgorithm::EdDsa => return None,
         })
     }
 
@@ -86,7 +86,7 @@ impl Algorithm {
 /// A public key.
 struct Key {
     /// The only algorithm of the key, if the key set names one.
-    algorithm: Option<Algorithm>,
+    algorithm: Option<JwtAlgorithm>,
     material: Material,
 }
 
@@ -96,18 +96,18 @@ enum Material {
         e: Vec<u8>,
     },
     /// A point on the curve of the algorithm.
-    Curve(Algorithm, Vec<u8>),
+    Curve(JwtAlgorithm, Vec<u8>),
 }
 
 impl Key {
-    fn fits(&self, algorithm: Algorithm) -> bool {
+    fn fits(&self, algorithm: JwtAlgorithm) -> bool {
         self.algorithm.is_none_or(|only| only == algorithm) && algorithm.fits(&self.material)
     }
 
-    fn verifies(&self, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> bool {
+    fn verifies(&self, algorithm: JwtAlgorithm, message: &[u8], signature: &[u8]) -> bool {
         let curve: &dyn VerificationAlgorithm = match algorithm {
-            Algorithm::Es256 => &signature::ECDSA_P256_SHA256_FIXED,
-            Algorithm::Es384 => &signature::ECDSA_P384_SHA384_FIXED,
+            JwtAlgorithm::Es256 => &signature::ECDSA_P256_SHA256_FIXED,
+            JwtAlgorithm::Es384 => &signature::ECDSA_P384_SHA384_FIXED,
             _ => &signature::ED25519,
         };
         match (&self.material, algorithm.rsa()) {
@@ -154,7 +154,7 @@ struct Jwks {
 impl Keys {
     /// Parses a key set. Keys that cannot sign with one of these algorithms are ignored. Fails if
     /// none is left, or if one of them is malformed.
-    pub(super) fn parse(text: &str, algorithms: &[Algorithm]) -> Result<Keys, String> {
+    pub(super) fn parse(text: &str, algorithms: &[JwtAlgorithm]) -> Result<Keys, String> {
         let set: Jwks =
             serde_json::from_str(text).map_err(|error| format!("not a JSON key set: {error}"))?;
         let mut keys = HashMap::new();
@@ -180,7 +180,7 @@ impl Keys {
     pub(super) fn verify(
         &self,
         kid: &str,
-        algorithm: Algorithm,
+        algorithm: JwtAlgorithm,
         message: &[u8],
         signature: &[u8],
     ) -> Option<bool> {
@@ -192,7 +192,7 @@ impl Keys {
 impl Jwk {
     /// Converts the key. `None` if it is of a kind or use that is not for us.
     fn key(&self) -> Result<Option<Key>, &'static str> {
-        let algorithm = self.alg.as_deref().map(Algorithm::parse);
+        let algorithm = self.alg.as_deref().map(JwtAlgorithm::parse);
         if self.r#use.as_deref().is_some_and(|it| it != "sig") || algorithm == Some(None) {
             return Ok(None);
         }
@@ -202,10 +202,10 @@ impl Jwk {
                 let number = |text| decoded(text).map(without_zeros);
                 Material::Rsa { n: number(&self.n)?, e: number(&self.e)? }
             }
-            ("EC", Some("P-256")) => Material::Curve(Algorithm::Es256, self.point(32)?),
-            ("EC", Some("P-384")) => Material::Curve(Algorithm::Es384, self.point(48)?),
+            ("EC", Some("P-256")) => Material::Curve(JwtAlgorithm::Es256, self.point(32)?),
+            ("EC", Some("P-384")) => Material::Curve(JwtAlgorithm::Es384, self.point(48)?),
             ("OKP", Some("Ed25519")) => {
-                Material::Curve(Algorithm::EdDsa, sized(decoded(&self.x)?, 32)?)
+                Material::Curve(JwtAlgorithm::EdDsa, sized(decoded(&self.x)?, 32)?)
             }
             _ => return Ok(None),
         };

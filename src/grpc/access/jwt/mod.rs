@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use super::denial::Denial;
 use keys::Keys;
 
-pub use keys::Algorithm;
+pub use keys::JwtAlgorithm;
 
 /// The longest accepted token, bytes.
 const TOKEN_BYTES_MAX: usize = 8 * 1024;
@@ -29,7 +29,7 @@ pub(super) const PERMISSIONS: &str = "tollgate";
 pub struct Jwt {
     issuer: String,
     audience: String,
-    algorithms: Vec<Algorithm>,
+    algorithms: Vec<JwtAlgorithm>,
     keys: Keys,
 }
 
@@ -66,7 +66,7 @@ impl Jwt {
     pub fn new(
         issuer: String,
         audience: String,
-        algorithms: Vec<Algorithm>,
+        algorithms: Vec<JwtAlgorithm>,
         keys: &str,
     ) -> Result<Jwt, String> {
         let keys = Keys::parse(keys, &algorithms)?;
@@ -119,7 +119,7 @@ impl Jwt {
         let decoded = |text: &str| URL_SAFE_NO_PAD.decode(text).map_err(|_| Denial::JwtInvalid);
         let header: Header =
             serde_json::from_slice(&decoded(header)?).map_err(|_| Denial::JwtInvalid)?;
-        let algorithm = Algorithm::parse(&header.alg);
+        let algorithm = JwtAlgorithm::parse(&header.alg);
         let algorithm = algorithm.filter(|algorithm| self.algorithms.contains(algorithm));
         let algorithm = algorithm.ok_or(Denial::JwtInvalid)?;
         if header.crit.is_some() {

@@ -62,7 +62,7 @@ fn token(header: &Value, claims: &Value, sign: &Sign) -> String {
 
 fn jwt(algorithm: &str, jwk: &Value) -> Jwt {
     let keys = json!({"keys": [jwk]}).to_string();
-    let algorithm = Algorithm::parse(algorithm).unwrap();
+    let algorithm = JwtAlgorithm::parse(algorithm).unwrap();
     Jwt::new("https://issuer".to_owned(), "tollgate".to_owned(), vec![algorithm], &keys).unwrap()
 }
 
@@ -93,7 +93,7 @@ fn tokens_of_each_curve_are_verified() {
 
 #[test]
 fn signatures_of_rsa_are_verified() {
-    let all = ["RS256", "RS512", "PS256", "PS512"].map(|name| Algorithm::parse(name).unwrap());
+    let all = ["RS256", "RS512", "PS256", "PS512"].map(|name| JwtAlgorithm::parse(name).unwrap());
     let set = json!({"keys": [
         {"kty": "RSA", "kid": "any", "n": MODULUS, "e": "AQAB"},
         {"kty": "RSA", "kid": "ps", "alg": "PS512", "n": MODULUS, "e": "AQAB"},
@@ -103,7 +103,7 @@ fn signatures_of_rsa_are_verified() {
     let keys = Keys::parse(&set.to_string(), &all).unwrap();
     let verify = |kid: &str, name: &str, signature: &str| {
         let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
-        keys.verify(kid, Algorithm::parse(name).unwrap(), b"header.claims", &signature)
+        keys.verify(kid, JwtAlgorithm::parse(name).unwrap(), b"header.claims", &signature)
     };
     assert_eq!(verify("any", "RS256", RS256), Some(true));
     assert_eq!(verify("any", "PS512", PS512), Some(true));
@@ -174,7 +174,7 @@ fn headers_choose_neither_the_algorithm_nor_the_key() {
 fn bad_key_sets_are_refused() {
     let (jwk, _) = ed25519();
     let parse = |set: Value| {
-        let algorithms = [Algorithm::EdDsa, Algorithm::Rs256];
+        let algorithms = [JwtAlgorithm::EdDsa, JwtAlgorithm::Rs256];
         Keys::parse(&set.to_string(), &algorithms).expect_err("refused")
     };
     for (keys, reason) in [
