@@ -189,7 +189,7 @@ where
             return answered_after(head.headers, body, Status::from(error).into_http());
         }
     };
-    let ticket = load::enter(by.method(), preamble.timeout);
+    let ticket = load::enter(by.method(), preamble.timeout, &head.extensions);
     let encoding = preamble.encoding;
     if ticket.as_ref().is_none_or(QueuedCall::is_timed) {
         if body.is_reset() {

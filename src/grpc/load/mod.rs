@@ -17,15 +17,24 @@
 //!   callers with little time first; they are the likeliest to have given up already.
 //! - Calls that free capacity may use all of their time. They overtake a queue that is longer than
 //!   20 ms. Health checks always overtake.
+//! - Calls of a namespace that uses little of the thread overtake a queue of 32 calls or more
+//!   ([`shares`]).
 //!
 //! Sources: K. Nichols and V. Jacobson, "Controlling Queue Delay"; Netflix's concurrency-limits;
 //! "Handling Overload" in Google's SRE book.
 
-use std::{cell::Cell, sync::LazyLock, time::Duration};
+mod shares;
 
-use hyper::{HeaderMap, Response};
+use std::{
+    cell::{Cell, RefCell},
+    sync::LazyLock,
+    time::Duration,
+};
 
-use super::{fast_path::answer::AnswerBody, status};
+use hyper::{HeaderMap, Response, http::Extensions};
+
+use self::shares::Shares;
+use super::{fast_path::answer::AnswerBody, scope::Scope, status};
 use crate::decision::{
     budget::{self, ReachedLimit},
     time::coarse,
@@ -87,6 +96,8 @@ struct CallQueue {
     is_first: Cell<bool>,
     /// The number of refused calls.
     refused: Cell<usize>,
+    /// The shares of the namespaces. Empty without callers.
+    shares: RefCell<Shares>,
 }
 
 thread_local! {
@@ -123,6 +134,7 @@ impl CallQueue {
             stands: Cell::new(false),
             is_first: Cell::new(false),
             refused: Cell::new(0),
+            shares: RefCell::new(Shares::new()),
         }
     }
 
@@ -153,6 +165,12 @@ impl CallQueue {
         let lag = if is_fresh { self.lag.get() } else { 0 };
         let share = if is_fresh && self.stands.get() && !is_freeing { SHARE } else { 1 };
         lag + own <= time / share
+    }
+
+    /// Whether a call of this scope that arrives `now` overtakes the queue. Counts it.
+    fn is_light(&self, scope: Option<&Scope>, now: u64) -> bool {
+        let Some(scope) = scope else { return false };
+        self.shares.borrow_mut().count(scope.namespace(), now) && self.waiting.get() >= FEW
     }
 
     /// The time that the calls in the queue take, in µs.
@@ -216,19 +234,24 @@ fn micros() -> u64 {
 }
 
 /// Puts a call into the queue of this thread. Returns `None` if it must be refused.
-pub(super) fn enter(method: &str, timeout: Option<Duration>) -> Option<QueuedCall> {
+pub(super) fn enter(
+    method: &str,
+    timeout: Option<Duration>,
+    extensions: &Extensions,
+) -> Option<QueuedCall> {
     QUEUE.with(|queue| {
         let ahead = queue.waiting.get();
         let mut arrival = None;
         if queue.is_timed() {
             let time = timeout.unwrap_or(NO_DEADLINE).as_micros() as u64;
             let (now, is_freeing) = (micros(), is_freeing(method));
-            if !queue.accepts(now, time, is_freeing) {
+            let is_light = queue.is_light(extensions.get(), now);
+            if !is_light && !queue.accepts(now, time, is_freeing) {
                 return None;
             }
             // In a short queue a call gains nothing by going first, and its early answer costs the
             // connection a write of its own.
-            if is_freeing && queue.length() > SHORT {
+            if is_light || is_freeing && queue.length() > SHORT {
                 queue.is_first.set(true);
                 return Some(QueuedCall { arrival: None, is_waiting: false });
             }
