@@ -31,12 +31,13 @@ impl MeterName {
     /// The name of a key under a policy, or under the rules that come with calls. The namespace is
     /// that of the policy, otherwise that of the key.
     pub fn new(policy: Option<&Name>, key: &Name) -> MeterName {
-        let shard = policy.map(|policy| shard_tag(policy, shard(key.local())));
-        let head = shard.as_deref().unwrap_or(key.prefix());
+        let (prefix, local) = key.split();
+        let shard = policy.map(|policy| shard_tag(policy, shard(local)));
+        let head = shard.as_deref().unwrap_or(prefix);
         MeterName {
             policy: policy.map_or(0, |policy| policy.as_bytes().len()),
             head: head.len(),
-            joined: [head, &[SEPARATOR], key.local()].concat().into(),
+            joined: [head, &[SEPARATOR], local].concat().into(),
         }
     }
 

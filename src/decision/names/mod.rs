@@ -74,14 +74,20 @@ impl Name {
         self.0.clone()
     }
 
-    /// The bytes of the namespace with its end, see [`Namespace::prefix`].
-    pub fn prefix(&self) -> &[u8] {
-        Namespace::prefix_of(&self.0)
+    /// The bytes of the namespace with its end, see [`Namespace::prefix`], and of the local name: the
+    /// name that callers see.
+    pub fn split(&self) -> (&[u8], &[u8]) {
+        self.0.split_at(prefix_length(&self.0))
     }
 
-    /// The bytes of the local name: the name that callers see.
+    /// The bytes of the namespace with its end.
+    pub fn prefix(&self) -> &[u8] {
+        self.split().0
+    }
+
+    /// The bytes of the local name.
     pub fn local(&self) -> &[u8] {
-        &self.0[prefix_length(&self.0)..]
+        self.split().1
     }
 
     /// The bytes of the local name, without a copy.

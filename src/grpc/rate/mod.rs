@@ -107,7 +107,9 @@ impl RateService for RateHandlers {
         let (deadline, scope, request) = deadline::of(request);
         let check = parse::check_rate(request, scope, &self.policies)?;
         let checked = self.engine.submit(&check, deadline).await?;
-        self.note(ban_of(&check, &checked).into_iter(), deadline).await;
+        if let Some(ban) = ban_of(&check, &checked) {
+            self.note(std::iter::once(ban), deadline).await;
+        }
         Ok(Response::new(convert::checked(&check, checked)?))
     }
 
