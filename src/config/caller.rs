@@ -1,17 +1,12 @@
-//! `[[caller]]` and `[jwt]` of `tollgate.toml`.
-
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+//! `[[caller]]` of `tollgate.toml`.
 
 use serde::Deserialize;
 
+use super::jwt::{JwtSection, KeySetCheck};
 use crate::{
     decision::names::{NAME_BYTES_MAX, Namespace},
     grpc::access::{
-        CallerSpec, Callers, Digest, Jwt, JwtAlgorithm, Permission, Permissions, Reflection,
-        Service, Services,
+        CallerSpec, Callers, Digest, Permission, Permissions, Reflection, Service, Services,
     },
 };
 
@@ -62,24 +57,6 @@ struct ClaimEntry {
     value: String,
 }
 
-/// `[jwt]`
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct JwtSection {
-    issuer: String,
-    audience: String,
-    jwks: PathBuf,
-    algorithms: Vec<String>,
-}
-
-/// Whether the key set of `[jwt]` is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum KeySetCheck {
-    Read,
-    /// Only the section is checked: the file may be on another machine.
-    Skip,
-}
-
 /// Builds the callers of a file. `None` if it has neither callers nor `[jwt]`. The error names key
 /// and reason, but quotes no credential.
 pub(super) fn callers(
@@ -107,13 +84,6 @@ pub(super) fn callers(
     }
     let jwt = jwt.map(|jwt| jwt.load(keys)).transpose()?.flatten();
     Callers::new(specs, jwt).map(Some).map_err(|error| error.to_string())
-}
-
-impl JwtSection {
-    /// The file of the key set.
-    pub(super) fn jwks(&self) -> &Path {
-        &self.jwks
-    }
 }
 
 /// The index of the first caller with a client certificate.
@@ -211,40 +181,4 @@ fn namespace(text: &str) -> Result<Namespace, (&'static str, String)> {
     Namespace::parse(text.as_bytes()).map_err(|error| {
         ("namespace", format!("\"{}\": {error}, or be \"*\"", text.escape_debug()))
     })
-}
-
-impl JwtSection {
-    /// Checks the section and reads the key set.
-    fn load(&self, keys: KeySetCheck) -> Result<Option<Jwt>, String> {
-        for (key, text) in [("issuer", &self.issuer), ("audience", &self.audience)] {
-            if text.is_empty() {
-                return Err(format!("jwt.{key}: expected a text"));
-            }
-        }
-        let algorithm = |name: &String| {
-            JwtAlgorithm::parse(name).ok_or_else(|| {
-                format!("jwt.algorithms = \"{name}\": expected some of {}", JwtAlgorithm::names())
-            })
-        };
-        let algorithms: Vec<JwtAlgorithm> =
-            self.algorithms.iter().map(algorithm).collect::<Result<_, _>>()?;
-        if algorithms.is_empty() {
-            return Err(format!("jwt.algorithms: expected some of {}", JwtAlgorithm::names()));
-        }
-        let failed = |reason: &dyn std::fmt::Display| {
-            format!("jwt.jwks = \"{}\": {reason}", self.jwks.display())
-        };
-        if self.jwks.to_string_lossy().contains("://") {
-            return Err(failed(
-                &"expected a file, not a URL; fetch the URL with a timer and replace the file, \
-                  which the server reads again",
-            ));
-        }
-        if keys == KeySetCheck::Skip {
-            return Ok(None);
-        }
-        let keys = fs::read_to_string(&self.jwks).map_err(|error| failed(&error))?;
-        let (issuer, audience) = (self.issuer.clone(), self.audience.clone());
-        Jwt::new(issuer, audience, algorithms, &keys).map(Some).map_err(|error| failed(&error))
-    }
 }

@@ -6,8 +6,9 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use serde::{Deserialize, Deserializer, de::Error};
 
 use super::{
-    caller::{CallerEntry, JwtSection, ReflectionName},
+    caller::{CallerEntry, ReflectionName},
     flags::{self, DurabilityName, LogFormat},
+    jwt::JwtSection,
     limits,
     namespace::NamespaceEntry,
     policy::PolicyEntry,

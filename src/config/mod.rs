@@ -7,6 +7,7 @@ mod file;
 mod flags;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod jwt;
 mod limits;
 mod namespace;
 mod policy;
@@ -27,10 +28,10 @@ use std::{
     time::Duration,
 };
 
-use caller::KeySetCheck;
 use file::File;
 use flags::DurabilityName;
 pub use flags::ServeFlags;
+use jwt::KeySetCheck;
 pub use reload::CallersFile;
 pub use tls::{ClientAuth, TlsFlags, TlsOptions};
 

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Config, ConfigError, access, caller, namespace, read};
+use super::{Config, ConfigError, access, jwt::KeySetCheck, namespace, read};
 use crate::{
     decision::budget::NamespaceRule,
     engine::Engine,
@@ -27,7 +27,7 @@ pub struct CallersFile {
 }
 
 /// The texts of the files; the errors of those that cannot be read.
-pub(crate) type Texts = Vec<Result<Vec<u8>, io::ErrorKind>>;
+pub(crate) type Texts = Vec<Result<Vec<u8>, String>>;
 
 impl CallersFile {
     /// Follows the callers of a file that was read as `config`, and the limits of the namespaces of
@@ -41,10 +41,9 @@ impl CallersFile {
     /// Reads the texts. Read them before the configuration, so that [`CallersFile::follow`] notices
     /// a change during the start.
     pub fn texts(path: &Path) -> Texts {
-        let text = |path: &Path| fs::read(path).map_err(|error| error.kind());
-        let keys = super::parse(path).ok().and_then(|file| file.jwt);
-        let keys = keys.map(|jwt| text(jwt.jwks()));
-        [text(path)].into_iter().chain(keys).collect()
+        let text = fs::read(path).map_err(|error| error.to_string());
+        let jwt = super::parse(path).ok().and_then(|file| file.jwt);
+        [text].into_iter().chain(jwt.map(|jwt| jwt.document())).collect()
     }
 
     /// Replaces the callers whenever the texts change. `known` are those that were loaded last.
@@ -55,7 +54,7 @@ impl CallersFile {
     }
 
     fn load(&self) -> Result<(Option<Callers>, Vec<NamespaceRule>), ConfigError> {
-        let read = read(&self.path, caller::KeySetCheck::Read)?;
+        let read = read(&self.path, KeySetCheck::Read)?;
         access::check(&self.path, &read.file, read.callers.is_some(), self.has_client_ca)?;
         if read.callers.is_none() && !self.access.is_open() {
             return Err(ConfigError(format!(

@@ -3,6 +3,7 @@
 mod accept;
 pub mod allocator;
 mod connections;
+pub mod fetch;
 mod health;
 mod http1;
 mod pace;

@@ -4,6 +4,7 @@ mod audit;
 mod callers;
 mod commands;
 mod documented;
+mod key_set;
 mod limits;
 mod matrix;
 mod misfits;

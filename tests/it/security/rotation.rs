@@ -16,7 +16,7 @@ use crate::support::{
     certificates::{Authority, Files, TlsServer},
 };
 
-const RELOADED: &str = "the callers were reloaded";
+pub const RELOADED: &str = "the callers were reloaded";
 
 /// Reloads the callers by SIGHUP; waits until it is done.
 pub async fn reload(server: &TlsServer) {
@@ -34,7 +34,7 @@ fn next() -> Call {
     calls("n").into_iter().find(|call| call.method == "NextSequence").unwrap()
 }
 
-async fn call(channel: &Channel, bearer: &str) -> Result<Vec<u8>, Status> {
+pub async fn call(channel: &Channel, bearer: &str) -> Result<Vec<u8>, Status> {
     next().make(channel, &[("authorization", bearer)]).await
 }
 

@@ -1,0 +1,152 @@
+//! A key set at an https URL.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use rustls::{
+    ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+    time::sleep,
+};
+use tokio_rustls::TlsAcceptor;
+use tonic::transport::Channel;
+
+use super::rotation::{RELOADED, call};
+use crate::support::{
+    access::{Issuer, jwks, reason},
+    certificates::{Authority, Files, TlsServer},
+    process::run,
+};
+
+/// A server of key sets by https.
+struct KeyServer {
+    port: u16,
+    /// Its whole answer; empty for none.
+    answer: Arc<Mutex<String>>,
+    serving: JoinHandle<()>,
+}
+
+impl KeyServer {
+    async fn start(ca: &Authority, answer: String) -> KeyServer {
+        let leaf = ca.server();
+        let chain = vec![CertificateDer::from_pem_slice(leaf.cert.as_bytes()).unwrap()];
+        let key = PrivateKeyDer::from_pem_slice(leaf.key.as_bytes()).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let answer = Arc::new(Mutex::new(answer));
+        let answers = answer.clone();
+        let serving = tokio::spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                let (acceptor, answer) = (acceptor.clone(), answers.lock().clone());
+                tokio::spawn(serve(acceptor, socket, answer));
+            }
+        });
+        KeyServer { port, answer, serving }
+    }
+
+    /// `[jwt]` with the URL.
+    fn section(&self) -> String {
+        format!(
+            "[jwt]\nissuer = \"https://issuer.example\"\naudience = \"tollgate\"\n\
+             jwks = \"https://localhost:{}/keys\"\njwks_ca = \"DIR/keys-ca.pem\"\n\
+             jwks_refresh = \"1s\"\nalgorithms = [\"EdDSA\"]\n",
+            self.port
+        )
+    }
+}
+
+async fn serve(acceptor: TlsAcceptor, socket: TcpStream, answer: String) {
+    let Ok(mut stream) = acceptor.accept(socket).await else { return };
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n") {
+        let Ok(byte) = stream.read_u8().await else { return };
+        request.push(byte);
+    }
+    let request = String::from_utf8(request).unwrap();
+    assert!(request.starts_with("GET /keys HTTP/1.1\r\n"), "{request}");
+    if answer.is_empty() {
+        sleep(Duration::from_secs(60)).await;
+    }
+    let _ = stream.write_all(answer.as_bytes()).await;
+    let _ = stream.shutdown().await;
+}
+
+fn ok(document: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{document}", document.len())
+}
+
+/// A server with these keys; its folder.
+fn files(ca: &Authority, section: &str) -> Files {
+    let files = Files::new(&Authority::new("unused").server());
+    files.write("keys-ca.pem", &ca.pem());
+    files.write("tollgate.toml", &section.replace("DIR", &files.text(".")));
+    files
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_set_at_a_url_rotates_and_outlives_its_server() {
+    let (old, new) = (Issuer::new("old"), Issuer::new("new"));
+    let ca = Authority::new("keys");
+    let keys = KeyServer::start(&ca, ok(&jwks(&[&old]))).await;
+    let files = files(&ca, &keys.section());
+    let path = files.text("tollgate.toml");
+    let server: TlsServer = files.serve(&["--config", &path]).await;
+    let channel = Channel::from_shared(server.server.address()).unwrap().connect().await.unwrap();
+    let mut claims = Issuer::claims("svc", 600);
+    claims["tollgate"] = serde_json::json!([":use"]);
+    call(&channel, &old.bearer(&claims)).await.unwrap();
+
+    *keys.answer.lock() = ok(&jwks(&[&new]));
+    server.files.logged(RELOADED, 1).await;
+    call(&channel, &new.bearer(&claims)).await.unwrap();
+    let refused = call(&channel, &old.bearer(&claims)).await.unwrap_err();
+    assert_eq!(reason(&refused).1, "JWT_KEY_UNKNOWN");
+
+    *keys.answer.lock() = ok("{}");
+    server.files.logged("not a JSON key set", 1).await;
+    *keys.answer.lock() = "HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n".to_owned();
+    server.files.logged("the key set was not fetched", 1).await;
+    keys.serving.abort();
+    server.files.logged("the key set was not fetched", 2).await;
+    call(&channel, &new.bearer(&claims)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_does_not_start_without_its_key_set() {
+    let (ours, foreign) = (Authority::new("keys"), Authority::new("foreign"));
+    let issuer = Issuer::new("one");
+    let redirect = "HTTP/1.1 302 Found\r\nlocation: http://localhost/\r\n\r\n".to_owned();
+    let large = ok(&format!("{{\"keys\":[]{}}}", " ".repeat(1 << 20)));
+    let cases = [
+        (&foreign, ok(&jwks(&[&issuer])), "invalid peer certificate"),
+        (&ours, redirect, "expected the status 200, got 302"),
+        (&ours, large, "expected at most 1048576 bytes"),
+        (&ours, ok("[]"), "not a JSON key set"),
+        (&ours, "SSH-2.0-x\r\n".to_owned(), "invalid HTTP"),
+        (&ours, String::new(), "no complete answer within 10s"),
+    ];
+    for (trusted, answer, reason) in cases {
+        let keys = KeyServer::start(&ours, answer).await;
+        let files = files(trusted, &keys.section());
+        let path = files.text("tollgate.toml");
+        let output = run(&["serve", "--listen", "127.0.0.1:0", "--config", &path]).await;
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(78), "{errors}");
+        for expected in ["tollgate.toml: jwt.jwks = \"https://localhost:", reason] {
+            assert!(errors.contains(expected), "no `{expected}` in {errors}");
+        }
+    }
+}
