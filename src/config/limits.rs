@@ -71,6 +71,7 @@ macro_rules! section {
 }
 
 section! {
+    handshake_timeout: Duration = time(TIMES);
     preface_timeout: Duration = time(TIMES);
     message_timeout: Duration = time(TIMES);
     answer_timeout: Duration = time(TIMES);
@@ -178,7 +179,7 @@ mod tests {
         for (text, expected) in [
             ("unsynced_bytes = 16", "invalid type"),
             ("peer_streams = \"many\"", "invalid type"),
-            ("speed = 1", "unknown field `speed`, expected one of `preface_timeout`"),
+            ("speed = 1", "unknown field `speed`, expected one of `handshake_timeout`"),
             ("request_bytes = \"8MiB\"\nconnection_request_bytes = \"9MiB\"", "at most limits.req"),
         ] {
             let error = limits(text).expect_err(text);

@@ -18,7 +18,7 @@ use super::{
     pace::{PREFACE_BYTES, Pace, Turn},
     stream::Stream,
 };
-use crate::decision::budget::{CallerLimits, PeerConnection};
+use crate::decision::budget::{self, CallerLimits, PeerConnection, ReachedLimit};
 
 /// An accepted connection that moves to its worker thread.
 #[derive(Debug)]
@@ -96,6 +96,7 @@ impl AsyncRead for CallerConnection {
         let Some(mute) = &mut self.mute else { return read };
         if read.is_pending() {
             ready!(mute.as_mut().poll(cx));
+            budget::note(ReachedLimit::PrefaceTime);
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         self.received += buffer.filled().len() - before;

@@ -40,7 +40,7 @@ use super::{
 };
 use crate::{
     decision::{
-        budget::{CallerLimits, PeerConnection},
+        budget::{self, CallerLimits, PeerConnection, ReachedLimit},
         waiters::WAIT_MAX,
     },
     engine::worker,
@@ -188,7 +188,7 @@ async fn serve_tls(
 ) {
     let Serving { routes, callers, mut draining, .. } = serving;
     let accepted = tokio::select! {
-        accepted = tls.accept(stream) => accepted,
+        accepted = tls.accept(stream, callers.handshake_timeout) => accepted,
         () = drain(&mut draining) => return,
     };
     let Some(tls::TlsConnection { stream, names }) = accepted else { return };
@@ -215,7 +215,8 @@ async fn serve_connection(
         Ok(Ok(opening)) => {
             return http1::refuse(connection.stream(), opening, tls.is_some()).await;
         }
-        Ok(Err(_)) | Err(_) => return,
+        Ok(Err(_)) => return,
+        Err(_) => return budget::note(ReachedLimit::PrefaceTime),
     }
     let mut http2 = http2::Builder::new(Streams(services.holding()));
     http2

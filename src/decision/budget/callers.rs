@@ -11,6 +11,8 @@ const LISTING: usize = 1 << 20;
 pub struct CallerLimits {
     /// Time until the message of a call must be complete, whatever the deadline of the call.
     pub message_timeout: Duration,
+    /// Time until the TLS handshake of a connection must be complete.
+    pub handshake_timeout: Duration,
     /// Time until a peer must have sent the HTTP/2 preface.
     pub preface_timeout: Duration,
     /// Time until a caller must take a ready answer.
@@ -51,6 +53,7 @@ impl CallerLimits {
     /// The defaults.
     pub const DEFAULT: CallerLimits = CallerLimits {
         message_timeout: Duration::from_secs(10),
+        handshake_timeout: Duration::from_secs(10),
         preface_timeout: Duration::from_secs(10),
         answer_timeout: Duration::from_secs(20),
         request_bytes: 64 << 20,

@@ -48,6 +48,8 @@ limits! {
     PeerConnections => "peer_connections",
     /// Time until a TLS handshake is complete.
     HandshakeTime => "handshake_time",
+    /// Time until the HTTP/2 preface of a connection is complete.
+    PrefaceTime => "preface_time",
     /// Open streams of one peer address.
     PeerStreams => "peer_streams",
     /// Streams that a client resets faster than the server can take.

@@ -19,9 +19,6 @@ use crate::{
     },
 };
 
-/// Time until a handshake must be complete.
-const TIMEOUT: Duration = Duration::from_secs(10);
-
 /// Lines about handshakes that fail.
 static FAILED: Rare = Rare::new();
 
@@ -33,9 +30,14 @@ pub(in crate::server) struct TlsConnection {
 }
 
 impl Current {
-    /// Performs the handshake. `None` if it failed; the peer got an answer then, if possible.
-    pub(in crate::server) async fn accept(&self, socket: TcpStream) -> Option<TlsConnection> {
-        let accepted = timeout(TIMEOUT, self.handshake(socket)).await;
+    /// Performs the handshake, within a limited time. `None` if it failed; the peer got an answer
+    /// then, if possible.
+    pub(in crate::server) async fn accept(
+        &self,
+        socket: TcpStream,
+        within: Duration,
+    ) -> Option<TlsConnection> {
+        let accepted = timeout(within, self.handshake(socket)).await;
         accepted.unwrap_or_else(|_| {
             budget::note(ReachedLimit::HandshakeTime);
             None

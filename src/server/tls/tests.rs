@@ -64,8 +64,10 @@ async fn seen(params: Option<CertificateParams>) -> Option<Arc<CertificateNames>
     let connector = TlsConnector::from(Arc::new(config));
     let (socket_of_server, _) = listener.accept().await.unwrap();
     let current = tls.current();
-    let (client, server) =
-        tokio::join!(connector.connect(name, socket), current.accept(socket_of_server));
+    let (client, server) = tokio::join!(
+        connector.connect(name, socket),
+        current.accept(socket_of_server, Duration::from_secs(10))
+    );
     let client = client.unwrap();
     assert_eq!(client.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
     fs::remove_dir_all(folder).unwrap();

@@ -188,6 +188,7 @@ async fn h16_a_peer_without_http2_gets_a_text_that_names_the_protocol() {
 #[tokio::test(flavor = "multi_thread")]
 async fn h19_an_unknown_rpc_is_named() {
     let server = Server::start(&[]).await;
+    let bystander = Bystander::start(&server.address()).await;
     let peer = Peer::of(&server).await;
     let headers: Headers = &[("content-type", "application/grpc")];
     for path in [
@@ -206,4 +207,5 @@ async fn h19_an_unknown_rpc_is_named() {
         let details = tonic_types::StatusExt::get_error_details(&status);
         assert_eq!(details.error_info().unwrap().reason, "RPC_UNKNOWN");
     }
+    bystander.finish().await;
 }

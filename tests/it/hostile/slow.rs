@@ -74,8 +74,9 @@ async fn h28_silent_connections_are_closed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn h28_silent_connections_are_closed_with_tls() {
     let ours = Authority::new("ours");
+    let limits = "[limits]\nhandshake_timeout = \"2s\"";
     for (name, bytes) in [("silence, TLS", &b""[..]), ("half a handshake, TLS", HELLO)] {
-        let server = TlsServer::start(&ours.server(), "").await;
+        let server = TlsServer::start(&ours.server(), limits).await;
         let bystander = Bystander::start_tls(&server.url(), &ours.pem()).await;
         silent(name, &server.server, bystander, bytes).await;
     }

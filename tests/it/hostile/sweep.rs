@@ -12,7 +12,10 @@ use std::{
 
 use pb::PoolEventKind as Kind;
 use redis::aio::MultiplexedConnection;
-use tokio::{task::JoinHandle, time::sleep};
+use tokio::{
+    task::{JoinHandle, JoinSet},
+    time::sleep,
+};
 use tollgate::{
     admission::{AdmitTask, ReadEvents, Settings, SweepPool},
     decision::{
@@ -36,6 +39,7 @@ use crate::{
     support::{
         nodes::Nodes,
         process::{OwnRedis, Server, TempFolder, connect},
+        requests::{capacity, duration, patient},
         world::{Client, START, Time, admit, embedded_engine, redis_engine, redis_engine_at, up},
     },
 };
@@ -220,6 +224,37 @@ async fn h22_many_leases_end_in_time_after_a_silence_of_redis() {
     up(engine.state()).await;
     reach(&engine, &time, "crowd", before + TASKS as u64, AFTER_SILENCE).await;
     maintenance.abort();
+}
+
+/// The leases of one caller end together; another caller does not notice.
+#[tokio::test(flavor = "multi_thread")]
+async fn h22_leases_that_end_together_delay_no_other_caller() {
+    const TASKS: usize = 4000;
+    let mut redis = OwnRedis::prepare();
+    redis.start_with(&["--appendonly", "no"]).await;
+    for engine in ["embedded", &redis.url()] {
+        let server = Server::start(&["--engine", engine]).await;
+        let client = server.client().await;
+        while client.clone().configure_pool(capacity("crowd", TASKS as u32)).await.is_err() {
+            sleep(Duration::from_millis(20)).await;
+        }
+        let bystander = Bystander::start(&server.address()).await;
+        let mut events = Events::of(&client, "crowd", None).await;
+        let mut tasks = JoinSet::new();
+        for number in 0..TASKS {
+            let mut client = client.clone();
+            let lease_duration = Some(duration(Duration::from_secs(3)));
+            let task = admit("crowd", &format!("device-{number}"), "task");
+            let task = pb::AdmitTaskRequest { lease_duration, ..task };
+            tasks.spawn(async move { client.admit_task(patient(task)).await.unwrap() });
+        }
+        tasks.join_all().await;
+        let mut ended = 0;
+        while ended < TASKS {
+            ended += usize::from(events.next().await.kind() == Kind::Expired);
+        }
+        bystander.finish().await;
+    }
 }
 
 /// Many pools with one lease each: the sweeper ends each lease in time.

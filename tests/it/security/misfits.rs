@@ -59,7 +59,7 @@ async fn a_tls_peer_on_a_plaintext_port_is_logged() {
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_peers_and_half_handshakes_are_closed_and_counted() {
     let ours = Authority::new("ours");
-    let server = TlsServer::start(&ours.server(), "").await;
+    let server = TlsServer::start(&ours.server(), "[limits]\nhandshake_timeout = \"1s\"").await;
     let mut client = server.client(&ours.pem(), None).await.unwrap();
     let mut peers = Vec::new();
     for sent in [&b""[..], &CLIENT_HELLO[..3], CLIENT_HELLO] {
@@ -92,6 +92,7 @@ async fn http1_over_tls_gets_a_text_and_silence_is_closed() {
         let closed = timeout(PATIENCE, peer.read_to_end(&mut Vec::new())).await;
         closed.expect("a peer without a preface is closed").ok();
     }
+    server.files.logged("preface_time=", 1).await;
     // A protocol that the server does not have.
     server.raw(&ours.pem(), &[b"http/1.1"]).await.unwrap_err();
 }

@@ -14,7 +14,7 @@ use tollgate::{
     lock::{AcquireLock, Lock},
 };
 
-use super::*;
+use super::{super::bystander::Bystander, *};
 use crate::{
     lock::waiting::ask,
     support::twins::{States, Twins},
@@ -62,6 +62,7 @@ async fn h14_waiters_of_two_servers_get_slots_as_they_end() {
 }
 
 async fn are_in_time(sites: &[&Site]) {
+    let bystander = Bystander::start(&sites[0].server.address()).await;
     for kind in [Kind::Pool, Kind::Lock] {
         let mut late = Vec::new();
         for round in 0..ROUNDS {
@@ -77,6 +78,7 @@ async fn are_in_time(sites: &[&Site]) {
         }
         assert!(late[late.len() / 2] < LATE_MAX, "{kind:?}: {late:?} µs");
     }
+    bystander.finish().await;
 }
 
 /// Returns the delay of each of the first ten waiters, in µs.
