@@ -61,7 +61,8 @@ fn tls(ca: Option<&Path>) -> Result<TlsConnector, String> {
     let mut roots = RootCertStore::empty();
     match ca {
         None => {
-            drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs))
+            let known = rustls_native_certs::load_native_certs();
+            let _ = roots.add_parsable_certificates(known.certs);
         }
         Some(path) => {
             let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
