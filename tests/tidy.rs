@@ -7,6 +7,8 @@
 mod circles;
 #[path = "tidy/fragments.rs"]
 mod fragments;
+#[path = "tidy/handlers.rs"]
+mod handlers;
 #[path = "tidy/pages.rs"]
 mod pages;
 #[path = "tidy/scripts.rs"]

@@ -2,8 +2,8 @@
 
 use super::{EventKind, Pool, QueueState, Settings, TaskName, TaskState, unknown_status};
 use crate::decision::{
-    Call, Decision, Reply,
-    denial::Effect,
+    Call, Decision, Optional, Reply,
+    denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
     stages, statuses,
@@ -74,14 +74,10 @@ impl Decision for CancelTask {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::CANCEL;
+    const OPTIONAL: Optional<CancelTask> = Optional::NONE.affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.name.pool.as_bytes()
-    }
-
-    fn effect(&self, cancellation: Option<&Cancellation>) -> Effect {
-        let is_unknown = |it: &Cancellation| it.verdict == CancelVerdict::Unknown;
-        Effect::frees(!cancellation.is_some_and(is_unknown))
     }
 
     fn encode(&self, call: &mut Call) {
@@ -110,5 +106,12 @@ impl Decision for CancelTask {
         pool.lapse(now);
         let unknown = Cancellation { verdict: CancelVerdict::Unknown, replayed: false };
         self.rule(pool, now).unwrap_or(unknown)
+    }
+}
+
+impl AffectsDenials for CancelTask {
+    fn effect(&self, cancellation: Option<&Cancellation>) -> Effect {
+        let is_unknown = |it: &Cancellation| it.verdict == CancelVerdict::Unknown;
+        Effect::frees(!cancellation.is_some_and(is_unknown))
     }
 }

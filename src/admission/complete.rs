@@ -7,8 +7,8 @@ use super::{
     unknown_status,
 };
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Priority, Reply,
-    denial::Effect,
+    Call, Cost, Decision, Delivery, Optional, Reply,
+    denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
     stages, statuses,
@@ -120,22 +120,14 @@ impl Decision for CompleteTask {
     type Stages = stages::WithFallback;
 
     const SCRIPT: &'static Script = &script::admission::COMPLETE;
+    const DELIVERY: Delivery<CompleteTask> = Delivery {
+        cost: |complete| Cost::of(30).with_bytes(complete.result.len()),
+        ..Delivery::FREES_CAPACITY
+    };
+    const OPTIONAL: Optional<CompleteTask> = Optional::NONE.affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.name.pool.as_bytes()
-    }
-
-    fn effect(&self, completion: Option<&Completion>) -> Effect {
-        let kept = [CompleteVerdict::StaleToken, CompleteVerdict::Unknown];
-        Effect::frees(completion.is_none_or(|completion| !kept.contains(&completion.verdict)))
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery {
-            priority: Priority::FreesCapacity,
-            cost: Cost::of(30).with_bytes(self.result.len()),
-            ..Delivery::DEFAULT
-        }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -171,5 +163,12 @@ impl Decision for CompleteTask {
         let verdict = self.rule(pool, &settings, now);
         pool.hand_on(was_free, settings.capacity, now);
         Completion { verdict, usage: pool.usage(&settings) }
+    }
+}
+
+impl AffectsDenials for CompleteTask {
+    fn effect(&self, completion: Option<&Completion>) -> Effect {
+        let kept = [CompleteVerdict::StaleToken, CompleteVerdict::Unknown];
+        Effect::frees(completion.is_none_or(|completion| !kept.contains(&completion.verdict)))
     }
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::{Event, EventKind, Overrides, Pool, PoolView, Settings, push_queue_keys};
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Listing, Reply, Undo, UndoRule,
-    denial::Effect,
+    Call, Cost, Decision, Delivery, Listing, Optional, Reply, Revocable, Undo, UndoRule,
+    acknowledgement::Acknowledgement,
+    denial::{AffectsDenials, Effect},
     error::Error,
     names::Name,
     script::{self, Script},
@@ -36,31 +37,20 @@ impl Decision for ConfigurePool {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::CONFIGURE;
+    const DELIVERY: Delivery<ConfigurePool> = Delivery {
+        listing: |configure| match (configure.overrides == Overrides::default(), configure.reset) {
+            (false, _) => Listing::Kept,
+            (true, true) => Listing::Released,
+            (true, false) => Listing::Same,
+        },
+        // With `reset` the script checks up to 1,000 leases.
+        cost: |_| Cost::bulk(Cost::CALL_MAX),
+        ..Delivery::DEFAULT
+    };
+    const OPTIONAL: Optional<ConfigurePool> = Optional::NONE.revocable().affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()
-    }
-
-    fn effect(&self, view: Option<&PoolView>) -> Effect {
-        Effect { keeps: view.map(|view| view.expiry_grace), ..Effect::frees(true) }
-    }
-
-    fn undo_rule(&self, _: &str) -> Option<UndoRule> {
-        Some(UndoRule::of::<ConfigurePool>(|_| Undo::Stands))
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery {
-            listing: match (self.overrides == Overrides::default(), self.reset) {
-                (false, _) => Listing::Kept,
-                (true, true) => Listing::Released,
-                (true, false) => Listing::Same,
-            },
-            acknowledgement: self.settings.acknowledgement,
-            // With `reset` the script checks up to 1,000 leases.
-            cost: Cost::bulk(Cost::CALL_MAX),
-            ..Delivery::DEFAULT
-        }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -101,5 +91,21 @@ impl Decision for ConfigurePool {
         let was_free = self.settings.under(&was).capacity.saturating_sub(pool.in_use());
         pool.hand_on(was_free, settings.capacity, now);
         PoolView::of(pool, &self.settings, now)
+    }
+}
+
+impl AffectsDenials for ConfigurePool {
+    fn effect(&self, view: Option<&PoolView>) -> Effect {
+        Effect { keeps: view.map(|view| view.expiry_grace), ..Effect::frees(true) }
+    }
+}
+
+impl Revocable for ConfigurePool {
+    fn acknowledgement(&self) -> Acknowledgement {
+        self.settings.acknowledgement
+    }
+
+    fn undo_rule(&self, _: &str) -> UndoRule {
+        UndoRule::of::<ConfigurePool>(|_| Undo::Stands)
     }
 }

@@ -7,7 +7,7 @@ use super::{
     push_queue_keys, unknown_status,
 };
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Ends, Listing, Reply, Takes,
+    Call, Cost, Decision, Delivery, Ends, Grows, Listing, Optional, Reply, Takes,
     error::Error,
     script::{self, Script},
     stages, statuses,
@@ -51,25 +51,15 @@ impl Decision for EnqueueTask {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::ENQUEUE;
+    const DELIVERY: Delivery<EnqueueTask> = Delivery {
+        listing: |enqueue| Listing::Held(enqueue.ends.map_or(Ends::Never, Ends::At)),
+        cost: |enqueue| Cost::PLAIN.with_bytes(enqueue.payload.len()),
+        ..Delivery::DEFAULT
+    };
+    const OPTIONAL: Optional<EnqueueTask> = Optional::NONE.grows();
 
     fn partition(&self) -> &[u8] {
         self.name.pool.as_bytes()
-    }
-
-    fn is_new(&self, pool: &Pool, now: Timestamp) -> bool {
-        pool.task(&self.name.member(), now).is_none()
-    }
-
-    fn takes(&self, pool: &Pool, now: Timestamp) -> Option<Takes> {
-        self.is_new(pool, now).then_some(Takes::Queued)
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery {
-            listing: Listing::Held(self.ends.map_or(Ends::Never, Ends::At)),
-            cost: Cost::PLAIN.with_bytes(self.payload.len()),
-            ..Delivery::DEFAULT
-        }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -131,5 +121,15 @@ impl Decision for EnqueueTask {
         }
         pool.log_task(EventKind::Enqueued, member, &task, None, &self.settings, now);
         EnqueueStatus::Enqueued
+    }
+}
+
+impl Grows for EnqueueTask {
+    fn is_new(&self, pool: &Pool, now: Timestamp) -> bool {
+        pool.task(&self.name.member(), now).is_none()
+    }
+
+    fn takes(&self, pool: &Pool, now: Timestamp) -> Option<Takes> {
+        self.is_new(pool, now).then_some(Takes::Queued)
     }
 }

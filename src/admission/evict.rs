@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use super::{EventKind, Pool, Settings, TaskName, TaskState, push_queue_keys, unknown_status};
 use crate::decision::{
-    Call, Decision, Reply,
-    denial::Effect,
+    Call, Decision, Optional, Reply,
+    denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
     stages, statuses,
@@ -50,14 +50,10 @@ impl Decision for EvictTask {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::EVICT;
+    const OPTIONAL: Optional<EvictTask> = Optional::NONE.affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.name.pool.as_bytes()
-    }
-
-    fn effect(&self, verdict: Option<&EvictVerdict>) -> Effect {
-        let kept = [EvictVerdict::Ended, EvictVerdict::Unknown];
-        Effect::frees(verdict.is_none_or(|verdict| !kept.contains(verdict)))
     }
 
     fn encode(&self, call: &mut Call) {
@@ -111,5 +107,12 @@ impl Decision for EvictTask {
         }
         pool.hand_on(was_free, settings.capacity, now);
         EvictVerdict::Evicted { replayed: false }
+    }
+}
+
+impl AffectsDenials for EvictTask {
+    fn effect(&self, verdict: Option<&EvictVerdict>) -> Effect {
+        let kept = [EvictVerdict::Ended, EvictVerdict::Unknown];
+        Effect::frees(verdict.is_none_or(|verdict| !kept.contains(verdict)))
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{Pool, PoolUsage, Settings, small};
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Reply,
-    denial::Effect,
+    Call, Cost, Decision, Delivery, Optional, Reply,
+    denial::{AffectsDenials, Effect},
     error::Error,
     names::Name,
     script::{self, Script},
@@ -102,21 +102,12 @@ impl Decision for GetPool {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::GET_POOL;
+    // The script examines up to 256 leases.
+    const DELIVERY: Delivery<GetPool> = Delivery { cost: |_| Cost::bulk(900), ..Delivery::DEFAULT };
+    const OPTIONAL: Optional<GetPool> = Optional::NONE.affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()
-    }
-
-    fn effect(&self, view: Option<&PoolView>) -> Effect {
-        Effect { keeps: view.map(|view| view.expiry_grace), ..Effect::default() }
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery {
-            // The script examines up to 256 leases.
-            cost: Cost::bulk(900),
-            ..Delivery::DEFAULT
-        }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -135,5 +126,11 @@ impl Decision for GetPool {
     fn decide(&self, pool: &mut Pool, now: Timestamp) -> PoolView {
         pool.lapse(now);
         PoolView::of(pool, &self.settings, now)
+    }
+}
+
+impl AffectsDenials for GetPool {
+    fn effect(&self, view: Option<&PoolView>) -> Effect {
+        Effect { keeps: view.map(|view| view.expiry_grace), ..Effect::default() }
     }
 }

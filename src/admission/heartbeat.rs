@@ -2,7 +2,7 @@
 
 use super::{Pool, Settings};
 use crate::decision::{
-    Call, Decision, Delivery, Priority, Reply,
+    Call, Decision, Delivery, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -32,13 +32,10 @@ impl Decision for HeartbeatPool {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::HEARTBEAT;
+    const DELIVERY: Delivery<HeartbeatPool> = Delivery::BACKGROUND;
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery { priority: Priority::Background, ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {

@@ -100,13 +100,11 @@ impl Decision for ListLeases {
     type Stages = stages::InSteps;
 
     const SCRIPT: &'static Script = &script::admission::LIST_LEASES;
+    const DELIVERY: Delivery<ListLeases> =
+        Delivery { cost: |list| Cost::bulk(50 + 3 * list.limit), ..Delivery::DEFAULT };
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery { cost: Cost::bulk(50 + 3 * self.limit), ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {

@@ -166,13 +166,11 @@ impl Decision for ListTasks {
     type Stages = stages::InSteps;
 
     const SCRIPT: &'static Script = &script::admission::LIST_TASKS;
+    const DELIVERY: Delivery<ListTasks> =
+        Delivery { cost: |list| Cost::bulk(100 + 8 * list.limit), ..Delivery::DEFAULT };
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery { cost: Cost::bulk(100 + 8 * self.limit), ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {

@@ -2,8 +2,8 @@
 
 use super::{Event, EventKind, Pool};
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Priority, Reply,
-    denial::Effect,
+    Call, Cost, Decision, Delivery, Optional, Reply,
+    denial::{AffectsDenials, Effect},
     error::Error,
     events::{After, EventPage, History},
     names::Name,
@@ -27,25 +27,12 @@ impl Decision for ReadEvents {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::READ_EVENTS;
+    const DELIVERY: Delivery<ReadEvents> =
+        Delivery { cost: |read| Cost::bulk(20 + 2 * read.after.limit), ..Delivery::BACKGROUND };
+    const OPTIONAL: Optional<ReadEvents> = Optional::NONE.affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()
-    }
-
-    fn effect(&self, page: Option<&EventPage<Event>>) -> Effect {
-        let mut kinds = page.into_iter().flat_map(|page| &page.events).map(|event| event.kind);
-        Effect::frees(kinds.any(|kind| {
-            // Other servers also free slots; their events reach this server through its watchers.
-            !matches!(kind, EventKind::Enqueued | EventKind::Admitted | EventKind::Dead)
-        }))
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery {
-            priority: Priority::Background,
-            cost: Cost::bulk(20 + 2 * self.after.limit),
-            ..Delivery::DEFAULT
-        }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -60,5 +47,15 @@ impl Decision for ReadEvents {
 
     fn decide(&self, pool: &mut Pool, _: Timestamp) -> EventPage<Event> {
         History::page(pool.events.as_deref(), self.after)
+    }
+}
+
+impl AffectsDenials for ReadEvents {
+    fn effect(&self, page: Option<&EventPage<Event>>) -> Effect {
+        let mut kinds = page.into_iter().flat_map(|page| &page.events).map(|event| event.kind);
+        Effect::frees(kinds.any(|kind| {
+            // Other servers also free slots; their events reach this server through its watchers.
+            !matches!(kind, EventKind::Enqueued | EventKind::Admitted | EventKind::Dead)
+        }))
     }
 }

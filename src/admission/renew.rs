@@ -5,8 +5,9 @@ use super::{
     unknown_status,
 };
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Ends, Listing, Priority, Reply, Undo, UndoRule,
-    denial::Effect,
+    Call, Cost, Decision, Delivery, Ends, Listing, Optional, Reply, Revocable, Undo, UndoRule,
+    acknowledgement::Acknowledgement,
+    denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
     stages, statuses,
@@ -51,46 +52,28 @@ pub enum RenewVerdict {
     Unknown,
 }
 
+impl RenewTask {
+    /// Length of the lease by the request and the configuration. A run-time setting can differ.
+    fn length(&self) -> Millis {
+        self.lease_duration.unwrap_or(self.settings.lease_duration)
+    }
+}
+
 impl Decision for RenewTask {
     type State = Pool;
     type Outcome = RenewVerdict;
     type Stages = stages::WithFallback;
 
     const SCRIPT: &'static Script = &script::admission::RENEW;
+    const DELIVERY: Delivery<RenewTask> = Delivery {
+        listing: |renew| Listing::Held(Ends::After(renew.length())),
+        cost: |_| Cost::of(20),
+        ..Delivery::FREES_CAPACITY
+    };
+    const OPTIONAL: Optional<RenewTask> = Optional::NONE.revocable().affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.name.pool.as_bytes()
-    }
-
-    fn effect(&self, verdict: Option<&RenewVerdict>) -> Effect {
-        // The renewed lease may now expire before all others.
-        let length = match verdict {
-            Some(RenewVerdict::Renewed(lease)) => lease.grant.until(lease.expire),
-            Some(_) => return Effect::default(),
-            None => self.lease_duration.unwrap_or(self.settings.lease_duration),
-        };
-        let length = Millis(length.0 + self.settings.expiry_grace.0);
-        Effect { holds: Some((self.name.member(), length)), ..Effect::frees(true) }
-    }
-
-    fn undo_rule(&self, _: &str) -> Option<UndoRule> {
-        Some(UndoRule::of::<RenewTask>(|verdict| match verdict {
-            RenewVerdict::Renewed(_) => Undo::Stands,
-            _ => Undo::Counts,
-        }))
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery {
-            priority: Priority::FreesCapacity,
-            listing: Listing::Held(Ends::After(
-                self.lease_duration.unwrap_or(self.settings.lease_duration),
-            )),
-            // A lost renewal would end the lease earlier than its holder expects.
-            acknowledgement: self.settings.acknowledgement,
-            cost: Cost::of(20),
-            ..Delivery::DEFAULT
-        }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -144,5 +127,32 @@ impl Decision for RenewTask {
         let member = pool.put(&member, task.clone(), now);
         pool.log_task(EventKind::Renewed, member, &task, None, &settings, now);
         RenewVerdict::Renewed(lease)
+    }
+}
+
+impl AffectsDenials for RenewTask {
+    fn effect(&self, verdict: Option<&RenewVerdict>) -> Effect {
+        // The renewed lease may now expire before all others.
+        let length = match verdict {
+            Some(RenewVerdict::Renewed(lease)) => lease.grant.until(lease.expire),
+            Some(_) => return Effect::default(),
+            None => self.length(),
+        };
+        let length = Millis(length.0 + self.settings.expiry_grace.0);
+        Effect { holds: Some((self.name.member(), length)), ..Effect::frees(true) }
+    }
+}
+
+impl Revocable for RenewTask {
+    /// A lost renewal would end the lease earlier than its holder expects.
+    fn acknowledgement(&self) -> Acknowledgement {
+        self.settings.acknowledgement
+    }
+
+    fn undo_rule(&self, _: &str) -> UndoRule {
+        UndoRule::of::<RenewTask>(|verdict| match verdict {
+            RenewVerdict::Renewed(_) => Undo::Stands,
+            _ => Undo::Counts,
+        })
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{Pool, Settings};
 use crate::decision::{
-    Allowance, Call, Cost, Decision, Delivery, Priority, Reply, Swept,
-    denial::Effect,
+    Allowance, Call, Cost, Decision, Delivery, Optional, Reply, Swept,
+    denial::{AffectsDenials, Effect},
     error::Error,
     names::Name,
     script::{self, Script},
@@ -29,23 +29,14 @@ impl Decision for SweepPool {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::admission::SWEEP;
+    // About 0.8 ms for 100 leases. Tasks that die or leave the queue take up to 3 ms: at most two
+    // sweeps share a script call.
+    const DELIVERY: Delivery<SweepPool> =
+        Delivery { cost: |_| Cost::bulk(1500), ..Delivery::BACKGROUND };
+    const OPTIONAL: Optional<SweepPool> = Optional::NONE.affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()
-    }
-
-    fn effect(&self, _: Option<&Swept>) -> Effect {
-        Effect::frees(true)
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery {
-            priority: Priority::Background,
-            // About 0.8 ms for 100 leases. Tasks that die or leave the queue take up to 3 ms: at most
-            // two sweeps share a script call.
-            cost: Cost::bulk(1500),
-            ..Delivery::DEFAULT
-        }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -86,5 +77,11 @@ impl Decision for SweepPool {
         let next = pool.next_end();
         let is_vacant = next.is_none() && pool.is_unlisted();
         Swept { has_more: next.is_some_and(|next| next <= now), next, is_vacant }
+    }
+}
+
+impl AffectsDenials for SweepPool {
+    fn effect(&self, _: Option<&Swept>) -> Effect {
+        Effect::frees(true)
     }
 }

@@ -60,7 +60,8 @@ impl<'a> Call<'a> {
         prefix: &'a str,
         leads: Option<&'a dyn Leads>,
     ) -> Call<'a> {
-        let mut call = Call::new(prefix, D::State::CAPABILITY, decision.tag());
+        let tag = D::State::tag(decision.partition());
+        let mut call = Call::new(prefix, D::State::CAPABILITY, tag);
         call.leads = leads;
         decision.encode(&mut call);
         let Arguments { ends, keys, .. } = &call.arguments;

@@ -1,45 +1,52 @@
 //! How the engine delivers a decision to the store.
 
-use super::{Cost, acknowledgement::Acknowledgement};
+use super::{Cost, Decision};
 use crate::decision::time::{Millis, Timestamp};
 
-/// The properties by which the engine queues, sends and repeats a decision. Most decisions have the
+/// The properties by which the engine queues, sends and repeats a decision. Most decisions have most
 /// defaults; the embedded engine uses none of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Delivery {
+///
+/// Functions are properties that depend on the value for some verb: the cost on the number of
+/// entries or bytes, `is_repeatable` on a request id, the listing on the length of a lease. They are
+/// constants, so calls of them are direct, and a function that ignores its argument is a constant.
+#[derive(Debug)]
+pub struct Delivery<D: Decision> {
     /// Which decisions go first.
     pub priority: Priority,
     /// Whether executing the decision twice has the same effect as executing it once. Only then
     /// does the engine send it again after a lost reply. Otherwise the fate of the call is unknown.
-    pub is_repeatable: bool,
-    /// Change that the decision may make to the partition's entry in the partition index.
-    pub listing: Listing,
-    /// Number of replicas that must acknowledge the write before the call is answered, and for how
-    /// long the call waits for them.
-    pub acknowledgement: Acknowledgement,
+    pub is_repeatable: fn(&D) -> bool,
+    /// Whether the outcome of a repeated decision also tells the fate of the first try, whose reply
+    /// was lost. If not, the call fails with
+    /// [`DeadlineExceeded`](crate::decision::error::Error::DeadlineExceeded).
+    pub settles: fn(&D, &D::Outcome) -> bool,
     /// Upper bound on the Redis time of the decision.
-    pub cost: Cost,
+    pub cost: fn(&D) -> Cost,
+    /// Change that the decision may make to the partition's entry in the partition index.
+    pub listing: fn(&D) -> Listing,
+    /// Length of the granted lease, if it is shorter than `listing` announced. A run-time setting of
+    /// the pool can cause that. The engine then corrects the partition index.
+    pub ends_sooner: fn(&D, &D::Outcome) -> Option<Millis>,
 }
 
-impl Delivery {
-    /// A repeatable call of plain cost that changes no listing and needs no acknowledgement.
-    pub const DEFAULT: Delivery = Delivery {
+impl<D: Decision> Delivery<D> {
+    /// A repeatable call of plain cost that changes no listing.
+    pub const DEFAULT: Delivery<D> = Delivery {
         priority: Priority::Call,
-        is_repeatable: true,
-        listing: Listing::Same,
-        acknowledgement: Acknowledgement::NONE,
-        cost: Cost::PLAIN,
+        is_repeatable: |_| true,
+        settles: |_, _| true,
+        cost: |_| Cost::PLAIN,
+        listing: |_| Listing::Same,
+        ends_sooner: |_, _| None,
     };
 
-    /// Whether this is background work.
-    pub fn is_background(&self) -> bool {
-        self.priority == Priority::Background
-    }
+    /// A call that frees capacity or extends a lease.
+    pub const FREES_CAPACITY: Delivery<D> =
+        Delivery { priority: Priority::FreesCapacity, ..Delivery::DEFAULT };
 
-    /// Whether the decision frees capacity or extends a lease.
-    pub fn frees_capacity(&self) -> bool {
-        self.priority == Priority::FreesCapacity
-    }
+    /// Background work.
+    pub const BACKGROUND: Delivery<D> =
+        Delivery { priority: Priority::Background, ..Delivery::DEFAULT };
 }
 
 /// Which decisions go first, and which may be refused under load.

@@ -36,6 +36,13 @@ pub trait Deniable: Decision {
     fn deny(&self, denial: &Self::Denial, passed: u64, now: Timestamp) -> Option<Self::Outcome>;
 }
 
+/// A decision that can make cached denials of its partition untrue.
+pub trait AffectsDenials: Decision {
+    /// The effect on the cached denials. Without an outcome the decision may or may not have been
+    /// executed.
+    fn effect(&self, outcome: Option<&Self::Outcome>) -> Effect;
+}
+
 /// The effect of a decision on the cached denials of its partition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Effect {

@@ -1,4 +1,18 @@
-//! What the partitions of a namespace hold, for its limits.
+//! What the partitions of a namespace hold, and what a decision adds to it, for limits.
+
+use super::{Decision, time::Timestamp};
+
+/// A decision that can add an entry to an existing state. Only the embedded engine asks, and only
+/// while a limit is in force.
+pub trait Grows: Decision {
+    /// Whether the decision would create an entry in this existing state. The embedded engine
+    /// refuses such decisions while the process uses more memory than `memory_max`.
+    fn is_new(&self, state: &Self::State, now: Timestamp) -> bool;
+    /// What the decision would take in this state, for the limits of namespaces.
+    fn takes(&self, _: &Self::State, _: Timestamp) -> Option<Takes> {
+        None
+    }
+}
 
 /// The leases and queued tasks of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -10,6 +10,7 @@
 //!   [`error`] says why a call could not be decided.
 //! - [`stages`]: the path of a call through the engine.
 //! - [`lease`], [`waiters`], [`events`], `replay_cache`: parts that several capabilities have.
+//! - [`Delivery`] and [`Optional`]: what an engine must know of a decision besides its rule.
 //! - [`denial`]: which refusals a server may cache. [`fallback`]: answers while the store is
 //!   unreachable. [`acknowledgement`]: how many replicas must have a write.
 //! - [`persistence`]: entries of a data directory. [`export`]: lines of an export file.
@@ -32,6 +33,7 @@ mod holds;
 pub(crate) mod incremental_map;
 pub mod lease;
 pub mod names;
+mod optional;
 pub mod persistence;
 pub(crate) mod replay_cache;
 mod reply;
@@ -48,22 +50,23 @@ pub use allowance::Allowance;
 pub use call::{Arguments, Call, Leads, Sighting};
 pub use cost::Cost;
 pub use delivery::{Delivery, Ends, Listing, Priority};
-pub use holds::{Holds, Takes};
+pub use holds::{Grows, Holds, Takes};
+pub use optional::{Issues, Optional};
 pub use reply::{Item, Reply};
 pub(crate) use reply::{OK, statuses, unknown_status};
-pub use undo::{Revocation, Undo, UndoRule};
+pub use undo::{Revocable, Revocation, Undo, UndoRule};
 
-use denial::Effect;
 use error::Error;
 use script::Script;
-use time::{Millis, Timestamp};
+use time::Timestamp;
 use waiters::WakeUps;
 
 /// One atomic decision about one partition: the request of one RPC verb.
 ///
-/// The engine that holds the partition executes it in a single step. The methods without a default
-/// define the rule and its wire form. Those with a default tell the engine how to deliver it.
-pub trait Decision: fmt::Debug + Send + Sync + 'static {
+/// The engine that holds the partition executes it in a single step. The four methods are the rule
+/// and its wire form. How the decision travels is [`Decision::DELIVERY`]. What only some verbs have
+/// is an optional trait: [`Decision::Stages`] and [`Decision::OPTIONAL`] say which of them a verb has.
+pub trait Decision: Sized + fmt::Debug + Send + Sync + 'static {
     /// State of one partition in the embedded engine.
     type State: State;
     /// The answer, refusals included. [`Error`] is only for calls that could not be decided.
@@ -73,70 +76,28 @@ pub trait Decision: fmt::Debug + Send + Sync + 'static {
 
     /// The Lua twin of `decide`.
     const SCRIPT: &'static Script;
+    /// How the engines deliver the decision.
+    const DELIVERY: Delivery<Self> = Delivery::DEFAULT;
+    /// The optional traits that the store stage uses.
+    const OPTIONAL: Optional<Self> = Optional::NONE;
+
     /// Name of the unit of atomicity: one hash slot in Redis, one entry of the embedded engine.
     fn partition(&self) -> &[u8];
-    /// Text of the hash tag of its keys: by default the partition. Partitions with the same tag
-    /// share a hash slot in Redis and a mutex in the embedded engine.
-    fn tag(&self) -> &[u8] {
-        self.partition()
-    }
-    /// How the engine delivers the decision.
-    fn delivery(&self) -> Delivery {
-        Delivery::DEFAULT
-    }
-    /// Whether the outcome of a repeated decision also tells the fate of the first try, whose reply
-    /// was lost. If not, the call fails with [`Error::DeadlineExceeded`].
-    fn settles(&self, _: &Self::Outcome) -> bool {
-        true
-    }
-    /// Returns the function that decides how to undo an outcome that replicas did not acknowledge.
-    /// `None`: the outcome always counts. The engine asks only if [`Delivery::acknowledgement`]
-    /// requires replicas. Keys of the undoing script start with `prefix`.
-    fn undo_rule(&self, _prefix: &str) -> Option<UndoRule> {
-        None
-    }
-    /// Length of the granted lease, if it is shorter than [`Delivery::listing`] announced. A
-    /// run-time setting of the pool can cause that. The engine then corrects the partition index.
-    fn ends_sooner(&self, _: &Self::Outcome) -> Option<Millis> {
-        None
-    }
-    /// Whether the decision would create an entry in this existing state. The embedded engine
-    /// refuses such decisions while the process uses more memory than `memory_max`.
-    fn is_new(&self, _: &Self::State, _: Timestamp) -> bool {
-        false
-    }
-    /// What the decision would take in this state, for the limits of namespaces.
-    fn takes(&self, _: &Self::State, _: Timestamp) -> Option<Takes> {
-        None
-    }
-    /// Whether the step only removed expired entries, as many as one step may. The engine then
-    /// repeats the decision.
-    fn is_unfinished(_: &Self::Outcome) -> bool {
-        false
-    }
-    /// Effect on the cached denials of its partition. Without an outcome the decision may or may
-    /// not have been executed.
-    fn effect(&self, _: Option<&Self::Outcome>) -> Effect {
-        Effect::default()
-    }
-    /// Appends KEYS and ARGV in the order of the script's header.
+    /// Appends KEYS and ARGV in the order of the script's header. All keys have the hash tag
+    /// [`State::tag`] of the partition.
     fn encode(&self, call: &mut Call);
     /// Reads the reply to one item, in the shapes of the script's header. Fails with
     /// [`Error::Corrupt`] on any other shape.
     fn parse(reply: &mut Reply) -> Result<Self::Outcome, Error>;
     /// Decides. Pure: reads no clock and does no I/O. `now` is the only time.
     fn decide(&self, state: &mut Self::State, now: Timestamp) -> Self::Outcome;
-    /// Decides like [`Decision::decide`] after a kill that lost the last changes of the store.
-    /// Fencing tokens and dated serials up to `floor` may already be in use, so new ones are above
-    /// it. Called until `now` has passed the floor.
-    fn decide_above(
-        &self,
-        state: &mut Self::State,
-        now: Timestamp,
-        _floor: Timestamp,
-    ) -> Self::Outcome {
-        self.decide(state, now)
-    }
+}
+
+/// A decision whose step may only remove expired entries, as many as one step may
+/// ([`stages::UntilDecided`]). The engine then decides again, until the deadline of the call.
+pub trait Stepwise: Decision {
+    /// Whether the step decided nothing.
+    fn is_unfinished(outcome: &Self::Outcome) -> bool;
 }
 
 /// A decision that the coalescer can merge with waiting decisions on the same partition.
@@ -174,6 +135,23 @@ pub trait Paged: Decision + Clone {
     fn append(page: &mut Self::Outcome, next: Self::Outcome);
 }
 
+/// A decision whose outcome is also entered into an index, which listings read.
+pub trait Indexing: Decision {
+    /// The decision that writes the entry.
+    type Entry: IndexEntry;
+
+    /// The entry of an outcome; `None` for most.
+    fn entry(&self, outcome: &Self::Outcome) -> Option<Self::Entry>;
+}
+
+/// A decision that writes an entry of an index. A repeat changes nothing.
+pub trait IndexEntry: Decision<Outcome = ()> {
+    /// Distinguishes the entries of one kind.
+    fn name(&self) -> &[u8];
+    /// When the entry has no effect any more.
+    fn until(&self) -> Timestamp;
+}
+
 /// Outcome of a sweep: a decision that removes expired leases and tasks of one partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Swept {
@@ -201,6 +179,11 @@ pub trait State: Default + Send + 'static {
     /// Whether its partitions hold leases or queued tasks: [`State::holds`].
     const HOLDS: bool = false;
 
+    /// Text of the hash tag of a partition's keys: by default the partition. Partitions with the same
+    /// tag share a hash slot in Redis and a mutex in the embedded engine.
+    fn tag(partition: &[u8]) -> &[u8] {
+        partition
+    }
     /// Drops expired records that no answer needs. Drops at most `budget` entries, or one step of
     /// the state's own. Returns the number of dropped entries. Large values go to `bin`.
     fn sweep(&mut self, now: Timestamp, budget: usize, bin: &mut Bin) -> usize;

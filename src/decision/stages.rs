@@ -7,6 +7,10 @@
 #[derive(Debug)]
 pub enum Direct {}
 
+/// The store, again until a step decides ([`super::Stepwise`]).
+#[derive(Debug)]
+pub enum UntilDecided {}
+
 /// The store, in steps that each read a part of the page ([`super::Paged`]).
 #[derive(Debug)]
 pub enum InSteps {}
@@ -16,16 +20,22 @@ pub enum InSteps {}
 #[derive(Debug)]
 pub enum WithFallback {}
 
-/// The denial cache, the store, the fallback ([`super::denial::Deniable`]).
+/// The store, then the index ([`super::Indexing`]).
 #[derive(Debug)]
-pub enum Cached {}
+pub enum Indexed {}
 
-/// The waiters, then the store ([`super::waiters::Waits`]).
+/// The denial cache, the store, the fallback ([`super::denial::Deniable`]), the index
+/// ([`super::Indexing`]).
+#[derive(Debug)]
+pub enum CachedAndIndexed {}
+
+/// The waiters, then the store ([`super::waiters::Waits`]). Decides again while the outcome says
+/// [`super::waiters::Proceed::Again`].
 #[derive(Debug)]
 pub enum Waiting {}
 
-/// The waiters if the caller is willing to wait, otherwise the denial cache; the store; the
-/// fallback.
+/// The waiters if the caller is willing to wait, otherwise the denial cache; the store, as for
+/// [`Waiting`]; the fallback.
 #[derive(Debug)]
 pub enum WaitingOrCached {}
 

@@ -7,7 +7,18 @@
 use std::fmt;
 
 use super::{Arguments, Call, Decision, Reply};
-use crate::decision::{error::Error, script::Script};
+use crate::decision::{acknowledgement::Acknowledgement, error::Error, script::Script};
+
+/// A decision whose outcome may need the acknowledgement of replicas.
+pub trait Revocable: Decision {
+    /// The number of replicas that must acknowledge the write before the call is answered, and for
+    /// how long the call waits for them. The configuration of the pool or sequence says it.
+    fn acknowledgement(&self) -> Acknowledgement;
+    /// Returns the function that decides how to undo an outcome that replicas did not acknowledge.
+    /// The engine asks only if an acknowledgement is needed. Keys of the undoing script start with
+    /// `prefix`.
+    fn undo_rule(&self, prefix: &str) -> UndoRule;
+}
 
 /// How to treat an outcome if too few replicas acknowledge it in time.
 #[derive(Debug)]

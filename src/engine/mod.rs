@@ -5,9 +5,9 @@
 //! [`Engine::sweep`] in the background. The kind of engine is chosen once, at start.
 //!
 //! # Stages of a call
-//! Handlers call [`Engine::submit`] or [`Engine::submit_all`], and [`feed`] for watches. `submit`
-//! names the stages of a call in order: `denial_cache`, [`waiters`], [`coalescer`], the store
-//! ([`embedded`] or [`redis`]), `fallback`.
+//! Handlers call [`Engine::submit`] or [`Engine::submit_all`], [`Engine::list`] for listings, and
+//! [`Engine::watch`] for watches. `submit` names the stages of a call in order: `denial_cache`, [`waiters`], [`coalescer`], the store
+//! ([`embedded`] or [`redis`]), `fallback`, `index_entries`.
 //!
 //! # Guarantees
 //! - A decision is one atomic step on one partition. A batch is not atomic as a whole.
@@ -29,6 +29,8 @@ pub mod feed;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod hub;
+mod index_entries;
+mod listing;
 pub mod redis;
 mod registry;
 mod submit;
@@ -41,14 +43,10 @@ use std::{slice, sync::Arc, time::Instant};
 use tokio::{sync::watch, task::yield_now};
 
 pub use answered::{Answered, AnsweredBy, Batch};
+pub use listing::{PartitionCursor, PartitionPage, ReadEntries};
 pub use submit::{Stages, Submit};
 
-use crate::decision::{
-    Decision,
-    budget::NamespaceRule,
-    error::Error,
-    names::{Name, Namespace},
-};
+use crate::decision::{Decision, budget::NamespaceRule, error::Error};
 use embedded::{Embedded, Sharded};
 use hub::Hub;
 use redis::Redis;
@@ -81,32 +79,6 @@ pub enum Engine {
     Embedded(Embedded),
     /// Decides in Redis, by Lua scripts.
     Redis(Redis),
-}
-
-/// A page of a listing of partition names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PartitionPage {
-    /// The names, in the order of the listing.
-    pub names: Vec<Name>,
-    /// The cursor of the next page; `None` on the last page.
-    pub next: Option<PartitionCursor>,
-}
-
-/// A position in a capability's listing: directly after this partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PartitionCursor {
-    /// The time of the partition's last note in the index of Redis, in µs. 0 on the embedded
-    /// engine, where the order is by name.
-    pub noted: u64,
-    /// The name of the partition.
-    pub name: Name,
-}
-
-impl PartitionCursor {
-    /// The same position in this namespace.
-    pub(crate) fn within(self, namespace: &Namespace) -> PartitionCursor {
-        PartitionCursor { name: self.name.within(namespace), ..self }
-    }
 }
 
 impl Engine {
@@ -188,25 +160,6 @@ impl Engine {
     /// Whether a decision costs a round trip. Only then is it worth waiting to combine several.
     pub fn is_remote(&self) -> bool {
         matches!(self, Engine::Redis(_))
-    }
-
-    /// Lists partitions of a capability in a namespace, at most `limit`, after the cursor `after`. On Redis these
-    /// are the names in the index (`redis/index.rs`), which keeps an empty partition for some
-    /// minutes. On the embedded engine these are the partitions with state.
-    pub async fn partitions<S: Sharded>(
-        &self,
-        namespace: &Namespace,
-        limit: u32,
-        after: Option<PartitionCursor>,
-        deadline: Instant,
-    ) -> Result<PartitionPage, Error> {
-        let after = after.as_ref();
-        match self {
-            Engine::Embedded(engine) => Ok(engine.partitions::<S>(namespace, limit, after).await),
-            Engine::Redis(engine) => {
-                engine.partitions(S::CAPABILITY, namespace, limit, after, deadline).await
-            }
-        }
     }
 
     /// Sets the limits of namespaces; `servers` share their calls per second. Call it before the first

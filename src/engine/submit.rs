@@ -7,12 +7,13 @@
 //! | 3. coalescer | NextSequence; Redis only | combines requests for values of one sequence |
 //! | 4. store | all | executes the decision, in this process or in Redis |
 //! | 5. fallback | AdmitTask, CompleteTask, RenewTask, CheckRate; Redis only | answers while the store is unreachable |
+//! | 6. index | CheckRate, Ban | enters a ban into the index that ListBans reads |
 //!
 //! [`Decision::Stages`] selects the stages at compile time, so a stage that does not apply costs
 //! nothing. Futures of stages that few calls enter are boxed: the future of every call would
 //! otherwise be as large as theirs.
 
-use std::{sync::Arc, time::Instant};
+use std::{iter, sync::Arc, time::Instant};
 
 use tokio::task::yield_now;
 
@@ -23,13 +24,16 @@ use super::{
     waiters,
 };
 use crate::decision::{
-    Decision, Joined, Paged,
+    Decision, IndexEntry, Indexing, Joined, Paged, Stepwise,
     denial::Deniable,
     error::Error,
     fallback::Degradable,
-    stages::{Cached, Coalesced, Direct, InSteps, Waiting, WaitingOrCached, WithFallback},
+    stages::{
+        CachedAndIndexed, Coalesced, Direct, InSteps, Indexed, UntilDecided, Waiting,
+        WaitingOrCached, WithFallback,
+    },
     time::{Millis, monotonic},
-    waiters::Waits,
+    waiters::{Proceed, Waits},
 };
 
 /// How a call is submitted.
@@ -127,13 +131,18 @@ impl Engine {
     }
 
     /// Executes a decision, and repeats it while a step only removes expired entries.
-    async fn store_whole<D>(&self, decision: &D, deadline: Instant) -> Result<D::Outcome, Error>
+    async fn store_until<D>(
+        &self,
+        decision: &D,
+        deadline: Instant,
+        is_unfinished: impl Fn(&D::Outcome) -> bool + Send,
+    ) -> Result<D::Outcome, Error>
     where
         D: Decision<State: Sharded>,
     {
         loop {
             let outcome = self.store(decision, deadline).await?;
-            if !D::is_unfinished(&outcome) || monotonic() >= deadline {
+            if !is_unfinished(&outcome) || monotonic() >= deadline {
                 return Ok(outcome);
             }
             // Other calls of this thread go first.
@@ -148,7 +157,18 @@ impl<D: Decision<State: Sharded>> Stages<D> for Direct {
         decision: &D,
         submit: Submit,
     ) -> Result<Answered<D::Outcome>, Error> {
-        engine.store_whole(decision, submit.deadline).await.map(Answered::by_store)
+        engine.store(decision, submit.deadline).await.map(Answered::by_store)
+    }
+}
+
+impl<D: Stepwise<State: Sharded>> Stages<D> for UntilDecided {
+    async fn submit(
+        engine: &Arc<Engine>,
+        decision: &D,
+        submit: Submit,
+    ) -> Result<Answered<D::Outcome>, Error> {
+        let outcome = engine.store_until(decision, submit.deadline, D::is_unfinished).await;
+        outcome.map(Answered::by_store)
     }
 }
 
@@ -186,26 +206,68 @@ impl<D: Degradable<State: Sharded>> Stages<D> for WithFallback {
         decision: &D,
         submit: Submit,
     ) -> Result<Answered<D::Outcome>, Error> {
-        let result = engine.store_whole(decision, submit.deadline).await;
+        let result = engine.store(decision, submit.deadline).await;
         engine.fallback(decision, result, submit.deadline)
     }
 }
 
-impl<D: Deniable<State: Sharded> + Degradable + Clone> Stages<D> for Cached {
+/// Whether the step of a waiter only removed expired entries.
+fn asks_again<D: Waits>(outcome: &D::Outcome) -> bool {
+    D::turn(outcome) == Proceed::Again
+}
+
+/// The denial cache, the store and the fallback.
+async fn cached<D>(
+    engine: &Arc<Engine>,
+    decision: &D,
+    submit: Submit,
+    is_unfinished: impl Fn(&D::Outcome) -> bool + Send,
+) -> Result<Answered<D::Outcome>, Error>
+where
+    D: Deniable<State: Sharded> + Degradable,
+{
+    let ticket = match engine.recall(decision) {
+        Recall::Denied(outcome) => {
+            return Ok(Answered { outcome, source: AnsweredBy::DenialCache });
+        }
+        Recall::Ask(ticket) => ticket,
+    };
+    let result = engine.store_until(decision, submit.deadline, is_unfinished).await;
+    engine.learn(decision, &result, ticket);
+    engine.fallback(decision, result, submit.deadline)
+}
+
+impl<D> Stages<D> for Indexed
+where
+    D: Indexing<State: Sharded, Entry: IndexEntry<State: Sharded>>,
+{
     async fn submit(
         engine: &Arc<Engine>,
         decision: &D,
         submit: Submit,
     ) -> Result<Answered<D::Outcome>, Error> {
-        let ticket = match engine.recall(decision) {
-            Recall::Denied(outcome) => {
-                return Ok(Answered { outcome, source: AnsweredBy::DenialCache });
-            }
-            Recall::Ask(ticket) => ticket,
-        };
-        let result = engine.store_whole(decision, submit.deadline).await;
-        engine.learn(decision, &result, ticket);
-        engine.fallback(decision, result, submit.deadline)
+        let outcome = engine.store(decision, submit.deadline).await?;
+        let answered = Answered::by_store(outcome);
+        let entries = engine.due_entries(iter::once((decision, &answered)));
+        engine.enter(entries, submit.deadline).await;
+        Ok(answered)
+    }
+}
+
+impl<D> Stages<D> for CachedAndIndexed
+where
+    D: Deniable<State: Sharded> + Degradable + Clone,
+    D: Indexing<Entry: IndexEntry<State: Sharded>>,
+{
+    async fn submit(
+        engine: &Arc<Engine>,
+        decision: &D,
+        submit: Submit,
+    ) -> Result<Answered<D::Outcome>, Error> {
+        let answered = cached(engine, decision, submit, |_| false).await?;
+        let entries = engine.due_entries(iter::once((decision, &answered)));
+        engine.enter(entries, submit.deadline).await;
+        Ok(answered)
     }
 
     /// Cached refusals come from the denial cache. The store decides all others in one batch. If
@@ -242,7 +304,13 @@ impl<D: Deniable<State: Sharded> + Degradable + Clone> Stages<D> for Cached {
             engine.learn(decision, &result, ticket);
             engine.fallback(decision, result, deadline)
         });
-        Ok(answers.collect())
+        let answers: Vec<_> = answers.collect();
+        let decided = decisions.iter().zip(&answers);
+        let decided =
+            decided.filter_map(|(decision, answer)| Some((decision, answer.as_ref().ok()?)));
+        let entries = engine.due_entries(decided);
+        engine.enter(entries, deadline).await;
+        Ok(answers)
     }
 }
 
@@ -256,7 +324,7 @@ where
         submit: Submit,
     ) -> Result<Answered<D::Outcome>, Error> {
         let outcome = match submit.wait.0 {
-            0 => engine.store_whole(decision, submit.deadline).await,
+            0 => engine.store_until(decision, submit.deadline, asks_again::<D>).await,
             _ => {
                 Box::pin(waiters::wait(engine, decision.clone(), submit.wait, submit.deadline))
                     .await
@@ -284,7 +352,7 @@ where
                 outcome => return outcome.map(Answered::by_store),
             }
         }
-        <Cached as Stages<D>>::submit(engine, decision, submit).await
+        cached(engine, decision, submit, asks_again::<D>).await
     }
 }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{HeartbeatLock, Lease, Lock, state::Tenure, unknown_status};
 use crate::decision::{
-    Allowance, Call, Decision, Reply,
+    Allowance, Call, Decision, Issues, Optional, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -69,13 +69,10 @@ impl Decision for AcquireLock {
     type Stages = stages::Waiting;
 
     const SCRIPT: &'static Script = &script::lock::ACQUIRE;
+    const OPTIONAL: Optional<AcquireLock> = Optional::NONE.issues();
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()
-    }
-
-    fn is_unfinished(outcome: &Acquisition) -> bool {
-        AcquireLock::turn(outcome) == Proceed::Again
     }
 
     fn encode(&self, call: &mut Call) {
@@ -107,7 +104,9 @@ impl Decision for AcquireLock {
     fn decide(&self, lock: &mut Lock, now: Timestamp) -> Acquisition {
         self.decide_above(lock, now, Timestamp(0))
     }
+}
 
+impl Issues for AcquireLock {
     fn decide_above(&self, lock: &mut Lock, now: Timestamp, floor: Timestamp) -> Acquisition {
         let owner = self.owner.as_bytes();
         if let Some(tenure) = lock.held_by(owner, None, now) {

@@ -2,7 +2,7 @@
 
 use super::Lock;
 use crate::decision::{
-    Call, Decision, Delivery, Priority, Reply,
+    Call, Decision, Delivery, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -29,13 +29,10 @@ impl Decision for HeartbeatLock {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::lock::HEARTBEAT;
+    const DELIVERY: Delivery<HeartbeatLock> = Delivery::BACKGROUND;
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery { priority: Priority::Background, ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {

@@ -2,7 +2,7 @@
 
 use super::{Lock, state::RETENTION, unknown_status};
 use crate::decision::{
-    Call, Decision, Delivery, Priority, Reply,
+    Call, Decision, Delivery, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -42,18 +42,14 @@ impl Decision for ReleaseLock {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::lock::RELEASE;
+    const DELIVERY: Delivery<ReleaseLock> = Delivery {
+        // `NotHeld` is ambiguous: another owner may have acquired the lock between the two tries.
+        settles: |_, outcome| *outcome == Release::Released,
+        ..Delivery::FREES_CAPACITY
+    };
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()
-    }
-
-    fn settles(&self, outcome: &Release) -> bool {
-        // `NotHeld` is ambiguous: another owner may have acquired the lock between the two tries.
-        *outcome == Release::Released
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery { priority: Priority::FreesCapacity, ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {

@@ -2,7 +2,7 @@
 
 use super::{Lease, Lock, unknown_status};
 use crate::decision::{
-    Call, Decision, Delivery, Priority, Reply,
+    Call, Decision, Delivery, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -43,13 +43,10 @@ impl Decision for RenewLock {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::lock::RENEW;
+    const DELIVERY: Delivery<RenewLock> = Delivery::FREES_CAPACITY;
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery { priority: Priority::FreesCapacity, ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {

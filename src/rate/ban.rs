@@ -1,9 +1,9 @@
 //! `Ban`: bans a key for a time.
 
-use super::{Ban, Meter, MeterName, RateEvent, RateEventKind, ban_record::BanRecord};
+use super::{Ban, Meter, MeterName, NoteBan, RateEvent, RateEventKind, ban_record::BanRecord};
 use crate::decision::{
-    Call, Decision, Reply,
-    denial::Effect,
+    Call, Decision, Indexing, Optional, Reply,
+    denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
     stages,
@@ -30,20 +30,13 @@ pub struct BanKey {
 impl Decision for BanKey {
     type State = Meter;
     type Outcome = Ban;
-    type Stages = stages::Direct;
+    type Stages = stages::Indexed;
 
     const SCRIPT: &'static Script = &script::rate::BAN;
+    const OPTIONAL: Optional<BanKey> = Optional::NONE.affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()
-    }
-
-    fn tag(&self) -> &[u8] {
-        self.name.tag()
-    }
-
-    fn effect(&self, _: Option<&Ban>) -> Effect {
-        Effect::frees(true)
     }
 
     fn encode(&self, call: &mut Call) {
@@ -76,5 +69,20 @@ impl Decision for BanKey {
         }
         meter.ban = Some(Box::new(record.clone()));
         Ban::from(record)
+    }
+}
+
+impl AffectsDenials for BanKey {
+    /// A cached THROTTLE must become BAN at once.
+    fn effect(&self, _: Option<&Ban>) -> Effect {
+        Effect::frees(true)
+    }
+}
+
+impl Indexing for BanKey {
+    type Entry = NoteBan;
+
+    fn entry(&self, ban: &Ban) -> Option<NoteBan> {
+        Some(NoteBan { name: self.name.clone(), until: ban.until })
     }
 }

@@ -24,17 +24,10 @@ impl Decision for GetBan {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::rate::GET_BAN;
+    const DELIVERY: Delivery<GetBan> = Delivery { cost: |_| Cost::of(10), ..Delivery::DEFAULT };
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()
-    }
-
-    fn tag(&self) -> &[u8] {
-        self.name.tag()
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery { cost: Cost::of(10), ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {

@@ -51,13 +51,11 @@ impl Decision for ListBans {
     type Stages = stages::InSteps;
 
     const SCRIPT: &'static Script = &script::rate::LIST_BANS;
+    const DELIVERY: Delivery<ListBans> =
+        Delivery { cost: |list| Cost::bulk(50 + 2 * list.limit), ..Delivery::DEFAULT };
 
     fn partition(&self) -> &[u8] {
         self.policy.as_ref().map_or(self.namespace.prefix(), Name::as_bytes)
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery { cost: Cost::bulk(50 + 2 * self.limit), ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {

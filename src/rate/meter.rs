@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smallvec::SmallVec;
 
 use super::{
-    RateEvent,
+    MeterName, RateEvent,
     answer::Answer,
     ban_record::BanRecord,
     rule::{Limit, Rule},
@@ -247,6 +247,15 @@ impl Meter {
 
 impl State for Meter {
     const CAPABILITY: &'static str = "rate";
+
+    /// The shard of a policy, so that a key and its event are changed in one step. Without a policy
+    /// the partition.
+    fn tag(partition: &[u8]) -> &[u8] {
+        match MeterName::split(partition) {
+            Some((Some(_), key)) => &partition[..partition.len() - key.len() - 1],
+            _ => partition,
+        }
+    }
 
     fn sweep(&mut self, now: Timestamp, budget: usize, _: &mut Bin) -> usize {
         self.counters.retain(|counter| counter.forget > now);

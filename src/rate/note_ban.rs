@@ -2,7 +2,7 @@
 
 use super::{BANS_MAX, BanIndex, MeterName};
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Reply,
+    Call, Cost, Decision, Delivery, IndexEntry, Reply,
     error::Error,
     script::{self, Script},
     stages,
@@ -27,13 +27,10 @@ impl Decision for NoteBan {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::rate::NOTE_BAN;
+    const DELIVERY: Delivery<NoteBan> = Delivery { cost: |_| Cost::of(20), ..Delivery::DEFAULT };
 
     fn partition(&self) -> &[u8] {
         self.name.index()
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery { cost: Cost::of(20), ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -50,5 +47,15 @@ impl Decision for NoteBan {
     fn decide(&self, index: &mut BanIndex, now: Timestamp) {
         index.insert(self.name.key(), self.until);
         index.trim(now, BANS_MAX, TRIM_MAX);
+    }
+}
+
+impl IndexEntry for NoteBan {
+    fn name(&self) -> &[u8] {
+        self.name.as_bytes()
+    }
+
+    fn until(&self) -> Timestamp {
+        self.until
     }
 }

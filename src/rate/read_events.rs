@@ -2,7 +2,7 @@
 
 use super::{Log, RateEvent, shard_tag};
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Priority, Reply,
+    Call, Cost, Decision, Delivery, Reply,
     error::Error,
     events::{After, EventPage},
     names::Name,
@@ -31,17 +31,11 @@ impl Decision for ReadRateEvents {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::rate::READ_EVENTS;
+    const DELIVERY: Delivery<ReadRateEvents> =
+        Delivery { cost: |read| Cost::bulk(20 + 2 * read.after.limit), ..Delivery::BACKGROUND };
 
     fn partition(&self) -> &[u8] {
         &self.tag
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery {
-            priority: Priority::Background,
-            cost: Cost::bulk(20 + 2 * self.after.limit),
-            ..Delivery::DEFAULT
-        }
     }
 
     fn encode(&self, call: &mut Call) {

@@ -1,6 +1,6 @@
 //! Persistence of rates: usage and bans, replay cache, events, ban index.
 
-use super::{BanIndex, Log, Meter, MeterName};
+use super::{BanIndex, Log, Meter};
 use crate::decision::{
     events::History,
     persistence::{Changes, Recorded, Unreadable, decode, encode, split_part, unknown_part},
@@ -15,13 +15,6 @@ pub(super) const BANNED: u8 = b'b';
 
 impl Recorded for Meter {
     const KIND: u8 = 2;
-
-    fn tag(partition: &[u8]) -> &[u8] {
-        match MeterName::split(partition) {
-            Some((Some(_), key)) => &partition[..partition.len() - key.len() - 1],
-            _ => partition,
-        }
-    }
 
     fn note_changes(&mut self) {
         self.replays.note_changes();
@@ -104,7 +97,10 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::{decision::names::Name, rate::MeterName};
+    use crate::{
+        decision::{State, names::Name},
+        rate::MeterName,
+    };
 
     #[test]
     fn a_partition_says_its_tag() {

@@ -2,8 +2,8 @@
 
 use super::{Meter, MeterName, unknown_status};
 use crate::decision::{
-    Call, Decision, Reply,
-    denial::Effect,
+    Call, Decision, Optional, Reply,
+    denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
     stages, statuses,
@@ -27,17 +27,10 @@ impl Decision for ResetRate {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::rate::RESET;
+    const OPTIONAL: Optional<ResetRate> = Optional::NONE.affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()
-    }
-
-    fn tag(&self) -> &[u8] {
-        self.name.tag()
-    }
-
-    fn effect(&self, _: Option<&bool>) -> Effect {
-        Effect::frees(true)
     }
 
     fn encode(&self, call: &mut Call) {
@@ -54,5 +47,12 @@ impl Decision for ResetRate {
 
     fn decide(&self, meter: &mut Meter, now: Timestamp) -> bool {
         meter.reset(now)
+    }
+}
+
+impl AffectsDenials for ResetRate {
+    /// The next call may pass.
+    fn effect(&self, _: Option<&bool>) -> Effect {
+        Effect::frees(true)
     }
 }

@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use super::{Meter, MeterName, RateEvent, RateEventKind, unknown_status};
 use crate::decision::{
-    Call, Decision, Reply,
-    denial::Effect,
+    Call, Decision, Optional, Reply,
+    denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
     stages, statuses,
@@ -31,17 +31,10 @@ impl Decision for UnbanKey {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::rate::UNBAN;
+    const OPTIONAL: Optional<UnbanKey> = Optional::NONE.affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()
-    }
-
-    fn tag(&self) -> &[u8] {
-        self.name.tag()
-    }
-
-    fn effect(&self, _: Option<&bool>) -> Effect {
-        Effect::frees(true)
     }
 
     fn encode(&self, call: &mut Call) {
@@ -69,5 +62,12 @@ impl Decision for UnbanKey {
             meter.event = Some(Box::new(RateEvent { actor, ..event }));
         }
         was_banned
+    }
+}
+
+impl AffectsDenials for UnbanKey {
+    /// The next call passes.
+    fn effect(&self, _: Option<&bool>) -> Effect {
+        Effect::frees(true)
     }
 }

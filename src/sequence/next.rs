@@ -6,7 +6,7 @@ use super::{
     allocation::{Allocation, Range},
 };
 use crate::decision::{
-    Call, Decision, Joined, Reply,
+    Call, Decision, Delivery, Issues, Joined, Optional, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -84,15 +84,18 @@ impl Decision for NextSequence {
     type Stages = stages::Coalesced;
 
     const SCRIPT: &'static Script = &script::sequence::NEXT;
+    const DELIVERY: Delivery<NextSequence> = Delivery {
+        // A refusal cannot exclude that the first try allocated values. With a request id it can,
+        // because the repeat would have returned them.
+        settles: |next, outcome| {
+            next.request.is_some() || matches!(outcome, Allocation::Given { .. })
+        },
+        ..Delivery::DEFAULT
+    };
+    const OPTIONAL: Optional<NextSequence> = Optional::NONE.issues();
 
     fn partition(&self) -> &[u8] {
         self.sequence.partition()
-    }
-
-    fn settles(&self, outcome: &Allocation) -> bool {
-        // A refusal cannot exclude that the first try allocated values. With a request id it can,
-        // because the repeat would have returned them.
-        self.request.is_some() || matches!(outcome, Allocation::Given { .. })
     }
 
     fn encode(&self, call: &mut Call) {
@@ -121,7 +124,9 @@ impl Decision for NextSequence {
     fn decide(&self, counter: &mut Counter, now: Timestamp) -> Allocation {
         self.decide_above(counter, now, Timestamp(0))
     }
+}
 
+impl Issues for NextSequence {
     fn decide_above(&self, counter: &mut Counter, now: Timestamp, floor: Timestamp) -> Allocation {
         let request = self.request.as_ref().map(Name::as_bytes);
         if let Some(&(range, floor_applied)) =

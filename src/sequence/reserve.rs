@@ -2,7 +2,7 @@
 
 use super::{Counter, Sequence, VALUE_MAX, allocation::decimal, counter::ReservedBlock};
 use crate::decision::{
-    Call, Decision, Delivery, Reply, Undo, UndoRule,
+    Call, Decision, Optional, Reply, Revocable, Undo, UndoRule,
     acknowledgement::Acknowledgement,
     error::Error,
     script::{self, Script},
@@ -40,17 +40,10 @@ impl Decision for ReserveSequence {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::sequence::RESERVE;
+    const OPTIONAL: Optional<ReserveSequence> = Optional::NONE.revocable();
 
     fn partition(&self) -> &[u8] {
         self.sequence.partition()
-    }
-
-    fn undo_rule(&self, _: &str) -> Option<UndoRule> {
-        Some(UndoRule::of::<ReserveSequence>(|_| Undo::Void))
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery { acknowledgement: self.acknowledgement, ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -76,5 +69,16 @@ impl Decision for ReserveSequence {
         let marks = counter.marks.get_or_insert_default();
         marks.reserved = marks.reserved.max(upto);
         ReservedBlock { upto: marks.reserved, epoch: Vec::new() }
+    }
+}
+
+impl Revocable for ReserveSequence {
+    fn acknowledgement(&self) -> Acknowledgement {
+        self.acknowledgement
+    }
+
+    /// A mark that a failover loses hurts nobody: no value above it was given out.
+    fn undo_rule(&self, _: &str) -> UndoRule {
+        UndoRule::of::<ReserveSequence>(|_| Undo::Void)
     }
 }

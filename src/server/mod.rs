@@ -79,6 +79,14 @@ pub struct Rules {
     pub access: Arc<Access>,
 }
 
+/// The rules of sequences on this engine: only a store that can fail over needs reservations.
+fn reserving(engine: &Engine, sequences: Arc<Sequences>) -> Arc<Sequences> {
+    match engine.is_remote() {
+        true => sequences,
+        false => Arc::new(sequences.without_reserve()),
+    }
+}
+
 /// Serves until `shutdown` completes, with TLS if given. Then drains: calls in flight finish, or are
 /// dropped after the drain timeout.
 ///
@@ -116,6 +124,7 @@ pub async fn run(
         .add_service(grpc::reflection::v1alpha());
     let Rules { pools, policies, sequences, namespaces, servers, access } = rules;
     engine.limit_namespaces(&namespaces, servers).map_err(io::Error::other)?;
+    let sequences = reserving(&engine, sequences);
     let routes =
         grpc::Routes::new(&engine, pools, policies, sequences, others, access, limits.callers);
     let mut workers = Workers::start(&limits, &routes, certificates.as_ref())?;

@@ -28,20 +28,14 @@ pub struct AddStock {
 impl Decision for AddStock {
     type State = Sku;
     type Outcome = StockOutcome<Restocked>;
-    type Stages = stages::Direct;
+    type Stages = stages::UntilDecided;
 
     const SCRIPT: &'static Script = &script::stock::ADD;
+    const DELIVERY: Delivery<AddStock> =
+        Delivery { is_repeatable: |add| add.request.is_some(), ..Delivery::DEFAULT };
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()
-    }
-
-    fn is_unfinished(ruling: &StockOutcome<Restocked>) -> bool {
-        matches!(ruling, StockOutcome::Again)
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery { is_repeatable: self.request.is_some(), ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {

@@ -2,7 +2,7 @@
 
 use super::{Sku, StockOutcome, order::ReservationState};
 use crate::decision::{
-    Call, Decision, Delivery, Priority, Reply,
+    Call, Decision, Delivery, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -44,20 +44,13 @@ pub enum CancelOutcome {
 impl Decision for CancelReservation {
     type State = Sku;
     type Outcome = StockOutcome<CancelOutcome>;
-    type Stages = stages::Direct;
+    type Stages = stages::UntilDecided;
 
     const SCRIPT: &'static Script = &script::stock::CANCEL;
+    const DELIVERY: Delivery<CancelReservation> = Delivery::FREES_CAPACITY;
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()
-    }
-
-    fn is_unfinished(ruling: &StockOutcome<CancelOutcome>) -> bool {
-        matches!(ruling, StockOutcome::Again)
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery { priority: Priority::FreesCapacity, ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {

@@ -2,7 +2,7 @@
 
 use super::{Sku, StockOutcome, order::ReservationState};
 use crate::decision::{
-    Call, Decision, Delivery, Priority, Reply,
+    Call, Decision, Delivery, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -48,20 +48,13 @@ pub enum ConfirmOutcome {
 impl Decision for ConfirmReservation {
     type State = Sku;
     type Outcome = StockOutcome<ConfirmOutcome>;
-    type Stages = stages::Direct;
+    type Stages = stages::UntilDecided;
 
     const SCRIPT: &'static Script = &script::stock::CONFIRM;
+    const DELIVERY: Delivery<ConfirmReservation> = Delivery::FREES_CAPACITY;
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()
-    }
-
-    fn is_unfinished(ruling: &StockOutcome<ConfirmOutcome>) -> bool {
-        matches!(ruling, StockOutcome::Again)
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery { priority: Priority::FreesCapacity, ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {

@@ -20,16 +20,12 @@ pub struct GetStock {
 impl Decision for GetStock {
     type State = Sku;
     type Outcome = StockOutcome<()>;
-    type Stages = stages::Direct;
+    type Stages = stages::UntilDecided;
 
     const SCRIPT: &'static Script = &script::stock::GET;
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()
-    }
-
-    fn is_unfinished(ruling: &StockOutcome<()>) -> bool {
-        matches!(ruling, StockOutcome::Again)
     }
 
     fn encode(&self, call: &mut Call) {

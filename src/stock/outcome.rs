@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::decision::{Reply, error::Error, statuses, unknown_status};
+use crate::decision::{Decision, Reply, Stepwise, error::Error, statuses, unknown_status};
 
 statuses! { STOCK_UNKNOWN = 8, STOCK_AGAIN = 9 }
 statuses! {
@@ -62,6 +62,12 @@ impl<T> StockOutcome<T> {
             Some(outcome) => Ok(StockOutcome::Decided { outcome, stock }),
             None => unknown_status(status),
         }
+    }
+}
+
+impl<T, D: Decision<Outcome = StockOutcome<T>>> Stepwise for D {
+    fn is_unfinished(outcome: &StockOutcome<T>) -> bool {
+        matches!(outcome, StockOutcome::Again)
     }
 }
 

@@ -5,7 +5,7 @@ use super::{
     order::{Order, ReservationState},
 };
 use crate::decision::{
-    Call, Decision, Reply,
+    Call, Decision, Grows, Optional, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -92,20 +92,13 @@ fn retry_after(micros: u64) -> Option<Millis> {
 impl Decision for ReserveStock {
     type State = Sku;
     type Outcome = StockOutcome<ReserveOutcome>;
-    type Stages = stages::Direct;
+    type Stages = stages::UntilDecided;
 
     const SCRIPT: &'static Script = &script::stock::RESERVE;
+    const OPTIONAL: Optional<ReserveStock> = Optional::NONE.grows();
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()
-    }
-
-    fn is_new(&self, sku: &Sku, now: Timestamp) -> bool {
-        sku.has(self.quantity) && sku.order(self.order.as_bytes(), now).is_none()
-    }
-
-    fn is_unfinished(ruling: &StockOutcome<ReserveOutcome>) -> bool {
-        matches!(ruling, StockOutcome::Again)
     }
 
     fn encode(&self, call: &mut Call) {
@@ -174,5 +167,12 @@ impl Decision for ReserveStock {
         let stock = sku.hold(order, record, stock, now);
         let outcome = ReserveOutcome::Reserved { reservation, replayed: false };
         StockOutcome::Decided { outcome, stock }
+    }
+}
+
+impl Grows for ReserveStock {
+    /// An order without a record, unless it would be refused anyway.
+    fn is_new(&self, sku: &Sku, now: Timestamp) -> bool {
+        sku.has(self.quantity) && sku.order(self.order.as_bytes(), now).is_none()
     }
 }

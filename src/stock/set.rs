@@ -25,24 +25,14 @@ pub struct SetStock {
 impl Decision for SetStock {
     type State = Sku;
     type Outcome = StockOutcome<Restocked>;
-    type Stages = stages::Direct;
+    type Stages = stages::UntilDecided;
 
     const SCRIPT: &'static Script = &script::stock::SET;
+    // A repeat would put the quantity that was sold in between back on hand.
+    const DELIVERY: Delivery<SetStock> = Delivery { is_repeatable: |_| false, ..Delivery::DEFAULT };
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()
-    }
-
-    fn is_unfinished(ruling: &StockOutcome<Restocked>) -> bool {
-        matches!(ruling, StockOutcome::Again)
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery {
-            // A repeat would put the quantity that was sold in between back on hand.
-            is_repeatable: false,
-            ..Delivery::DEFAULT
-        }
     }
 
     fn encode(&self, call: &mut Call) {

@@ -230,7 +230,8 @@ impl Twins {
         // Only rates have events that are appended to another state.
         let event = state.take_event().map(|event| event as Box<dyn Any>);
         let event = event.map(|event| event.downcast().expect("an event of a rate"));
-        self.events.lock().unwrap().extend(event.map(|event| (decision.tag().into(), *event, now)));
+        let tag = D::State::tag(decision.partition());
+        self.events.lock().unwrap().extend(event.map(|event| (tag.into(), *event, now)));
         let told = state.take_wake_ups().into_iter();
         self.told.lock().unwrap().extend(told.map(|(channel, call)| (channel.to_string(), call)));
         native

@@ -4,7 +4,7 @@ use super::{Admission, AdmitDecision, AdmitTask};
 use crate::{
     admission::{PoolUsage, Settings, member},
     decision::{
-        denial::{Deniable, Effect},
+        denial::{AffectsDenials, Deniable, Effect},
         time::{Millis, Timestamp},
         waiters::Proceed,
     },
@@ -58,10 +58,10 @@ impl Deniable for AdmitTask {
     }
 }
 
-impl AdmitTask {
+impl AffectsDenials for AdmitTask {
     /// A new lease invalidates cached denials, because it may expire before all others. Without an
     /// outcome, the effect assumes that a lease was granted.
-    pub(super) fn effect_of(&self, outcome: Option<&Admission>) -> Effect {
+    fn effect(&self, outcome: Option<&Admission>) -> Effect {
         let (frees, member, length) = match outcome.map(|outcome| &outcome.decision) {
             Some(AdmitDecision::Admitted { lease, replayed, dispatched }) => {
                 let task = dispatched.as_ref().map(|queued| member(&self.device, &queued.task));
@@ -69,10 +69,7 @@ impl AdmitTask {
                 (!replayed, member, lease.grant.until(lease.expire))
             }
             Some(_) => return Effect::default(),
-            None => {
-                let length = self.lease_duration.unwrap_or(self.settings.lease_duration);
-                (true, AdmitTask::member(self), length)
-            }
+            None => (true, AdmitTask::member(self), self.length()),
         };
         let length = Millis(length.0 + self.settings.expiry_grace.0);
         Effect { holds: Some((member, length)), ..Effect::frees(frees) }

@@ -2,6 +2,7 @@
 
 mod answer;
 mod denial;
+mod optional;
 mod waits;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,9 +20,7 @@ use super::{
     unknown_status,
 };
 use crate::decision::{
-    Allowance, Call, Cost, Decision, Delivery, Ends, Listing, Reply, Revocation, Takes, Undo,
-    UndoRule,
-    denial::Effect,
+    Allowance, Call, Cost, Decision, Delivery, Ends, Listing, Optional, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -83,6 +82,21 @@ impl AdmitTask {
     /// The member of the named task. A report without a task gives an empty task name.
     fn member(&self) -> Vec<u8> {
         member(&self.device, self.task.as_ref().map_or(&[], Name::as_bytes))
+    }
+
+    /// Length of the lease by the request and the configuration. A run-time setting can differ.
+    fn length(&self) -> Millis {
+        self.lease_duration.unwrap_or(self.settings.lease_duration)
+    }
+
+    /// Length of a new lease that is shorter than [`AdmitTask::length`].
+    fn ends_sooner(&self, admission: &Admission) -> Option<Millis> {
+        match &admission.decision {
+            AdmitDecision::Admitted { lease, replayed: false, .. } => {
+                Some(lease.grant.until(lease.expire)).filter(|length| *length < self.length())
+            }
+            _ => None,
+        }
     }
 
     /// A number that differs between devices, to spread their `retry_after`.
@@ -251,73 +265,18 @@ impl Decision for AdmitTask {
     type Stages = stages::WaitingOrCached;
 
     const SCRIPT: &'static Script = &script::admission::ADMIT;
+    const DELIVERY: Delivery<AdmitTask> = Delivery {
+        listing: |admit| Listing::Held(Ends::After(admit.length())),
+        ends_sooner: AdmitTask::ends_sooner,
+        // Without a task name the answer may carry a payload, so the bound is higher.
+        cost: |admit| Cost::of(if admit.task.is_some() { 30 } else { 150 }),
+        ..Delivery::DEFAULT
+    };
+    const OPTIONAL: Optional<AdmitTask> =
+        Optional::NONE.revocable().affects_denials().grows().issues();
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()
-    }
-
-    fn ends_sooner(&self, admission: &Admission) -> Option<Millis> {
-        let expected = self.lease_duration.unwrap_or(self.settings.lease_duration);
-        match &admission.decision {
-            AdmitDecision::Admitted { lease, replayed: false, .. } => {
-                Some(lease.grant.until(lease.expire)).filter(|length| *length < expected)
-            }
-            _ => None,
-        }
-    }
-
-    fn is_unfinished(admission: &Admission) -> bool {
-        matches!(admission.decision, AdmitDecision::Full { turn: Proceed::Again, .. })
-    }
-
-    fn is_new(&self, pool: &Pool, now: Timestamp) -> bool {
-        let member = self.member();
-        let settings = self.settings.under(&pool.overrides);
-        // A waiter is already stored. A caller that will be refused anyway gets the refusal
-        // instead.
-        let waits = pool.queue.as_ref().is_some_and(|queue| queue.holds(&member));
-        let has_room = !settings.paused && pool.in_use() < settings.capacity;
-        has_room && !waits && self.task.is_some() && pool.task(&member, now).is_none()
-    }
-
-    fn takes(&self, pool: &Pool, now: Timestamp) -> Option<Takes> {
-        let settings = self.settings.under(&pool.overrides);
-        // A caller that will be refused anyway gets the refusal instead.
-        let has_room = !settings.paused && pool.in_use() < settings.capacity;
-        let is_granted = match &self.task {
-            // The lease that the task holds is returned again.
-            Some(_) => {
-                let known = pool.task(&self.member(), now);
-                known.is_none_or(|task| !task.holds_slot(now) && task.is_open())
-            }
-            None => pool.backlog.oldest(self.device.as_bytes()).is_some(),
-        };
-        (has_room && is_granted).then_some(Takes::Lease)
-    }
-
-    fn effect(&self, admission: Option<&Admission>) -> Effect {
-        self.effect_of(admission)
-    }
-
-    fn undo_rule(&self, prefix: &str) -> Option<UndoRule> {
-        let (decision, prefix) = (self.clone(), prefix.to_owned());
-        Some(UndoRule::of::<AdmitTask>(move |admission| match decision.revocation(admission) {
-            Some(revocation) => Undo::Revoke(Revocation::by(&revocation, &prefix)),
-            None if admission.is_granted() => Undo::Stands,
-            None => Undo::Counts,
-        }))
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery {
-            listing: Listing::Held(Ends::After(
-                self.lease_duration.unwrap_or(self.settings.lease_duration),
-            )),
-            acknowledgement: self.settings.acknowledgement,
-            // Without a task name the answer may carry a payload, so the bound is higher.
-            cost: Cost::of(if self.task.is_some() { 30 } else { 150 }),
-            ..Delivery::DEFAULT
-        }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -363,17 +322,5 @@ impl Decision for AdmitTask {
         let settings = self.settings.under(&pool.overrides);
         let decision = self.rule(pool, &settings, now);
         Admission { decision, usage: pool.usage(&settings) }
-    }
-
-    fn decide_above(&self, pool: &mut Pool, now: Timestamp, floor: Timestamp) -> Admission {
-        let last = pool.last_token;
-        let raised = last.max(floor.0);
-        pool.last_token = raised;
-        let admission = self.decide(pool, now);
-        if pool.last_token == raised {
-            // No lease was granted: restore the token.
-            pool.last_token = last;
-        }
-        admission
     }
 }

@@ -210,17 +210,10 @@ impl<S: Exported> Decision for Export<S> {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = S::EXPORT;
+    const DELIVERY: Delivery<Export<S>> = Delivery { cost: S::export_cost, ..Delivery::DEFAULT };
 
     fn partition(&self) -> &[u8] {
         &self.partition
-    }
-
-    fn tag(&self) -> &[u8] {
-        S::tag(&self.partition)
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery { cost: S::export_cost(self), ..Delivery::DEFAULT }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -335,21 +328,14 @@ impl<S: Exported> Decision for Import<S> {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = S::IMPORT;
+    const DELIVERY: Delivery<Import<S>> = Delivery {
+        listing: |import| S::import_listing(&import.part, &import.value),
+        cost: |import| S::IMPORT_COST.with_bytes(import.value.len()),
+        ..Delivery::DEFAULT
+    };
 
     fn partition(&self) -> &[u8] {
         &self.partition
-    }
-
-    fn tag(&self) -> &[u8] {
-        S::tag(&self.partition)
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery {
-            listing: S::import_listing(&self.part, &self.value),
-            cost: S::IMPORT_COST.with_bytes(self.value.len()),
-            ..Delivery::DEFAULT
-        }
     }
 
     fn encode(&self, call: &mut Call) {

@@ -32,11 +32,6 @@ pub trait Recorded: State + fmt::Debug {
     /// The first byte of its keys. Never reused for another kind of state.
     const KIND: u8;
 
-    /// The tag of a partition: decides the mutex that it shares; see
-    /// [`crate::decision::Decision::tag`].
-    fn tag(partition: &[u8]) -> &[u8] {
-        partition
-    }
     /// Starts to record changed parts. Called once, before the first decision.
     fn note_changes(&mut self) {}
     /// Appends the head; appends nothing if it equals the head of a fresh state.

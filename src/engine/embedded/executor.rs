@@ -72,13 +72,14 @@ impl Embedded {
     where
         D: Decision<State: Sharded>,
     {
-        let mut tables = self.shard(decision.tag());
+        let tag = D::State::tag(decision.partition());
+        let mut tables = self.shard(tag);
         // Read under the lock: time never runs backwards within a partition.
         let now = self.clock.now();
         let journal = self.journal();
         let (table, notes) = D::State::table_and_notes(&mut tables);
         let (outcome, event) = match table.get_mut(decision.partition()) {
-            Some(state) if self.is_full() && decision.is_new(state, now) => {
+            Some(state) if self.is_full() && D::OPTIONAL.is_new(decision, state, now) => {
                 return (Err(memory_full()), notes.ticket);
             }
             Some(state) => {
@@ -125,7 +126,7 @@ impl Embedded {
         };
         if let Some(event) = event {
             let is_recorded = journal.is_some();
-            D::State::append_event(&mut tables, decision.tag(), *event, now, is_recorded);
+            D::State::append_event(&mut tables, tag, *event, now, is_recorded);
         }
         let change = journal.map_or(0, |journal| line_up(&mut tables.notes, journal));
         (Ok(outcome), change)
@@ -163,7 +164,7 @@ impl Embedded {
         after.clear();
         state.head(before);
         let outcome = match now <= self.token_floor {
-            true => decision.decide_above(state, now, self.token_floor),
+            true => D::OPTIONAL.decide_above(decision, state, now, self.token_floor),
             false => decision.decide(state, now),
         };
         let event = state.take_event();

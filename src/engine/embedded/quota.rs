@@ -112,7 +112,7 @@ impl Embedded {
             return Ok(None);
         }
         let prefix = Namespace::prefix_of(decision.partition());
-        let mut takes = decision.takes(state, now);
+        let mut takes = D::OPTIONAL.takes(decision, state, now);
         if let Some(taken) = takes {
             let used = self.hub().namespaces().of(prefix);
             match used.and_then(|used| used.held_max(taken)) {

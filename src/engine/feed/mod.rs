@@ -1,6 +1,6 @@
 //! Feeds: deliver the events of a pool or policy to any number of watchers.
 //!
-//! WatchPool and WatchRates call [`Feeds::watch`]. Each watched topic has one feed on this server:
+//! WatchPool and WatchRates call [`Engine::watch`]. Each watched topic has one feed on this server:
 //! a task that reads the topic's histories about every 100 ms into a ring (`ring`), from which all
 //! its watchers take. So the load on the store does not depend on the number of watchers. The feed
 //! starts with the first watcher and ends with the last.
@@ -93,9 +93,14 @@ pub enum Start {
     After(Box<[u64]>),
 }
 
-/// All feeds of one kind of topic.
-pub struct Feeds<T: Topic> {
+/// All feeds of one kind of topic, with the engine that they read.
+struct Feeds<T: Topic> {
     engine: Arc<Engine>,
+    shared: Arc<SharedFeeds<T>>,
+}
+
+/// What the engine has once for each kind of topic. Does not refer to the engine, which owns it.
+struct SharedFeeds<T: Topic> {
     /// The running feeds by topic.
     feeds: Mutex<HashMap<T, Arc<Feed<T>>>>,
     /// Permits to read the store for single watchers.
@@ -114,16 +119,30 @@ impl<T: Topic> fmt::Debug for Feeds<T> {
     }
 }
 
-impl<T: Topic> Feeds<T> {
-    /// Creates an empty set of feeds.
-    pub fn new(engine: Arc<Engine>) -> Arc<Feeds<T>> {
-        let readers = Semaphore::new(READERS_MAX);
-        Arc::new(Feeds { engine, feeds: Mutex::default(), readers })
-    }
-
+impl Engine {
     /// Starts a watcher. No event is missed once this returns, by `deadline`. Fails if the server
     /// has its maximum of watchers.
-    pub async fn watch(
+    pub async fn watch<T: Topic>(
+        self: &Arc<Engine>,
+        topic: T,
+        start: Start,
+        deadline: Instant,
+    ) -> Result<Watcher<T>, Error> {
+        Feeds::of(self).watch(topic, start, deadline).await
+    }
+}
+
+impl<T: Topic> Feeds<T> {
+    /// The feeds of an engine.
+    fn of(engine: &Arc<Engine>) -> Arc<Feeds<T>> {
+        let create =
+            || SharedFeeds { feeds: Mutex::default(), readers: Semaphore::new(READERS_MAX) };
+        let shared = engine.hub().by_type(|_| Arc::<SharedFeeds<T>>::new(create())).clone();
+        Arc::new(Feeds { engine: engine.clone(), shared })
+    }
+
+    /// Starts a watcher; see [`Engine::watch`].
+    async fn watch(
         self: &Arc<Feeds<T>>,
         topic: T,
         start: Start,
@@ -133,7 +152,7 @@ impl<T: Topic> Feeds<T> {
         let permit = self.engine.hub().watcher(read.partition())?;
         let deadline = deadline.min(monotonic() + READ_MAX);
         self.engine.admit()?;
-        let turn = timeout_at(deadline.into(), self.readers.acquire()).await;
+        let turn = timeout_at(deadline.into(), self.shared.readers.acquire()).await;
         let _turn = turn.map_err(|_| budget::overloaded(ReachedLimit::Overload))?;
         let (place, ready) = self.begin(&topic, start, deadline).await?;
         let seat = self.join(&topic, &place);
@@ -186,12 +205,12 @@ impl<T: Topic> Feeds<T> {
     }
 
     /// The number of watched topics.
-    pub fn count(&self) -> usize {
+    fn count(&self) -> usize {
         self.lock().len()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<T, Arc<Feed<T>>>> {
-        self.feeds.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.feeds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -104,7 +104,7 @@ impl<T: Topic> Watcher<T> {
         let Watcher { feeds, topic, place, reader, .. } = self;
         let read = async {
             // The semaphore is never closed.
-            let _turn = feeds.readers.acquire().await;
+            let _turn = feeds.shared.readers.acquire().await;
             place.read_on(&feeds.engine, topic, OWN_PAGE, monotonic() + READ_MAX).await
         };
         let read = tokio::select! {

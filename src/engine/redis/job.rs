@@ -16,7 +16,8 @@ use tokio::{sync::oneshot, time::timeout_at};
 
 use super::slot::Slot;
 use crate::decision::{
-    Arguments, Cost, Delivery, Priority, Reply, UndoRule,
+    Arguments, Cost, Decision, Priority, Reply, UndoRule,
+    acknowledgement::Acknowledgement,
     budget::{self, ReachedLimit},
     error::Error,
     script::Script,
@@ -25,10 +26,14 @@ use crate::decision::{
 
 /// How the sweeper's commands are sent: exempt from the limit on calls in flight, one item in a
 /// script call.
-pub(super) const BACKGROUND: Delivery =
-    Delivery { priority: Priority::Background, cost: Cost::of(20), ..Delivery::DEFAULT };
+pub(super) const BACKGROUND: JobDelivery = JobDelivery {
+    priority: Priority::Background,
+    is_repeatable: true,
+    acknowledgement: Acknowledgement::NONE,
+    cost: Cost::of(20),
+};
 /// How index notes and revocations are sent: several in one script call.
-pub(super) const LISTING: Delivery = Delivery { priority: Priority::Call, ..BACKGROUND };
+pub(super) const LISTING: JobDelivery = JobDelivery { priority: Priority::Call, ..BACKGROUND };
 
 /// The shortest queue in which the wait for each job is measured.
 const FEW: u32 = 64;
@@ -55,6 +60,41 @@ pub(super) struct JobAnswer {
     pub(super) repeated: bool,
 }
 
+/// How a job is queued, sent and repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct JobDelivery {
+    /// Which jobs go first.
+    pub(super) priority: Priority,
+    /// Whether the job may be sent again after a lost reply.
+    pub(super) is_repeatable: bool,
+    /// The replicas that must have the write before the reply counts.
+    pub(super) acknowledgement: Acknowledgement,
+    /// Upper bound on its Redis time.
+    pub(super) cost: Cost,
+}
+
+impl JobDelivery {
+    /// The delivery of a decision.
+    pub(super) fn of<D: Decision>(decision: &D) -> JobDelivery {
+        JobDelivery {
+            priority: D::DELIVERY.priority,
+            is_repeatable: (D::DELIVERY.is_repeatable)(decision),
+            acknowledgement: D::OPTIONAL.acknowledgement(decision),
+            cost: (D::DELIVERY.cost)(decision),
+        }
+    }
+
+    /// Whether this is background work.
+    pub(super) fn is_background(&self) -> bool {
+        self.priority == Priority::Background
+    }
+
+    /// Whether the job frees capacity or extends a lease.
+    pub(super) fn frees_capacity(&self) -> bool {
+        self.priority == Priority::FreesCapacity
+    }
+}
+
 /// A decision on its way to a node.
 #[derive(Debug)]
 pub(super) struct Job {
@@ -63,7 +103,7 @@ pub(super) struct Job {
     pub(super) arguments: Arguments,
     /// The slot of its keys.
     pub(super) slot: Slot,
-    pub(super) delivery: Delivery,
+    pub(super) delivery: JobDelivery,
     pub(super) deadline: Instant,
     /// The time when the job was created.
     since: Instant,
@@ -105,7 +145,7 @@ impl Job {
         script: &'static Script,
         arguments: Arguments,
         slot: Slot,
-        delivery: Delivery,
+        delivery: JobDelivery,
         (since, deadline): (Instant, Instant),
     ) -> (Job, Pending) {
         let (reply, answer) = oneshot::channel();

@@ -11,10 +11,10 @@ use tokio::time::timeout;
 use super::{
     PartitionCursor, PartitionPage, Redis,
     index::{self, IndexOf, Note},
-    job::{LISTING, Pending},
+    job::{JobDelivery, LISTING, Pending},
 };
 use crate::decision::{
-    Cost, Decision, Delivery, Ends, Listing, State,
+    Cost, Decision, Ends, Listing, State,
     error::Error,
     names::Namespace,
     script,
@@ -26,8 +26,8 @@ use crate::decision::{
 const NOTE_MAX: Duration = Duration::from_millis(20);
 
 /// The options for listing `limit` names: bulk, with the cost of that many names.
-pub(super) fn pages(delivery: Delivery, limit: u32) -> Delivery {
-    Delivery { cost: Cost::bulk(50 + 5 * limit / 2), ..delivery }
+pub(super) fn pages(delivery: JobDelivery, limit: u32) -> JobDelivery {
+    JobDelivery { cost: Cost::bulk(50 + 5 * limit / 2), ..delivery }
 }
 
 /// A note in flight.
@@ -103,9 +103,8 @@ impl Redis {
         let mut due: Vec<(&[u8], Note)> = Vec::new();
         for decision in decisions {
             let partition = decision.partition();
-            let Some(note) = self.index.due(partition, decision.delivery().listing, epoch) else {
-                continue;
-            };
+            let listing = (D::DELIVERY.listing)(decision);
+            let Some(note) = self.index.due(partition, listing, epoch) else { continue };
             match due.last_mut() {
                 Some((last, first)) if *last == partition => *first = first.and(note),
                 _ => due.push((partition, note)),

@@ -77,7 +77,7 @@ use super::{
     hub::Hub,
 };
 use crate::decision::{
-    Arguments, Call, Cost, Decision, Delivery, Priority,
+    Arguments, Call, Cost, Decision, Priority,
     budget::{self, CallerLimits, ReachedLimit},
     error::Error,
     script::Script,
@@ -86,7 +86,7 @@ use crate::decision::{
 use evaluate::Scripts;
 pub use export::{Keyspace, unfinished_import};
 use index::{Index, Note};
-use job::{Job, JobAnswer, Pending};
+use job::{Job, JobAnswer, JobDelivery, Pending};
 use listing::Noting;
 use node::Plan;
 pub use options::RedisOptions;
@@ -194,7 +194,7 @@ impl Redis {
         &self,
         script: &'static Script,
         arguments: Arguments,
-        delivery: Delivery,
+        delivery: JobDelivery,
         deadline: Instant,
     ) -> (Job, Pending) {
         let slot = self.topology.slot(arguments.keys().next().unwrap_or_default());
@@ -207,7 +207,7 @@ impl Redis {
         &self,
         script: &'static Script,
         arguments: Arguments,
-        delivery: Delivery,
+        delivery: JobDelivery,
         deadline: Instant,
     ) -> Pending {
         let (job, pending) = self.job(script, arguments, delivery, deadline);
@@ -222,7 +222,7 @@ impl Redis {
         deadline: Instant,
     ) -> Result<D::Outcome, Error> {
         self.check()?;
-        let (partition, delivery) = (decision.partition(), decision.delivery());
+        let (partition, delivery) = (decision.partition(), JobDelivery::of(decision));
         // Decisions that free capacity are not refused for lack of it.
         let is_counted = delivery.priority == Priority::Call;
         let _permit = if is_counted { Some(self.permit()?) } else { None };
@@ -230,7 +230,7 @@ impl Redis {
         let pending = self.send_decision(decision, delivery, Part::All, deadline);
         let note = self
             .index
-            .due(partition, delivery.listing, epoch)
+            .due(partition, (D::DELIVERY.listing)(decision), epoch)
             .map(|note| self.note::<D>(partition, note, deadline));
         let answer = pending.wait().await;
         if let Some(note) = note {
@@ -242,7 +242,7 @@ impl Redis {
         }
         let outcome = settled(decision, answer)?;
         // Granted leases that end before the scheduled look need a second note.
-        let sooner = decision.ends_sooner(&outcome);
+        let sooner = (D::DELIVERY.ends_sooner)(decision, &outcome);
         if let Some(length) = sooner {
             self.note_sooner::<D>(partition, length, deadline).await;
         }
@@ -257,7 +257,7 @@ impl Redis {
         deadline: Instant,
     ) -> Result<Vec<Result<D::Outcome, Error>>, Error> {
         self.check()?;
-        let deliveries: Vec<Delivery> = decisions.iter().map(D::delivery).collect();
+        let deliveries: Vec<JobDelivery> = decisions.iter().map(JobDelivery::of).collect();
         let is_background = deliveries.iter().all(|one| one.is_background());
         let _permit = if is_background { None } else { Some(self.permit()?) };
         let epoch = self.epoch();
@@ -267,7 +267,7 @@ impl Redis {
         let mut part = Part::First;
         let mut pending = Vec::with_capacity(decisions.len());
         for (decision, delivery) in decisions.iter().zip(deliveries) {
-            let delivery = Delivery { cost: delivery.cost.apart(in_bulk), ..delivery };
+            let delivery = JobDelivery { cost: delivery.cost.apart(in_bulk), ..delivery };
             pending.push(self.send_decision(decision, delivery, part, deadline));
             part = Part::Next;
         }
@@ -294,7 +294,7 @@ impl Redis {
             .iter()
             .zip(&outcomes)
             .filter_map(|(decision, outcome)| {
-                let length = decision.ends_sooner(outcome.as_ref().ok()?)?;
+                let length = (D::DELIVERY.ends_sooner)(decision, outcome.as_ref().ok()?)?;
                 Some((decision.partition(), length))
             })
             .collect();
@@ -313,7 +313,7 @@ impl Redis {
     fn send_decision<D: Decision>(
         &self,
         decision: &D,
-        delivery: Delivery,
+        delivery: JobDelivery,
         part: Part,
         deadline: Instant,
     ) -> Pending {
@@ -324,7 +324,7 @@ impl Redis {
         // A decision of several is never refused alone: the others would be executed.
         job.sheds = part == Part::All && delivery.priority == Priority::Call;
         if delivery.acknowledgement.is_needed() {
-            job.undo_rule = decision.undo_rule(&self.key_prefix);
+            job.undo_rule = D::OPTIONAL.undo_rule(decision, &self.key_prefix);
         }
         self.topology.push(job);
         pending
@@ -370,7 +370,7 @@ impl Redis {
 fn settled<D: Decision>(decision: &D, answer: JobAnswer) -> Result<D::Outcome, Error> {
     let JobAnswer { mut reply, repeated } = answer;
     let outcome = D::parse(&mut reply)?;
-    match repeated && !decision.settles(&outcome) {
+    match repeated && !(D::DELIVERY.settles)(decision, &outcome) {
         true => Err(Error::DeadlineExceeded),
         false => Ok(outcome),
     }

@@ -9,11 +9,11 @@ use std::time::Instant;
 use super::{
     PartitionCursor, Redis,
     index::{self, IndexOf, Look},
-    job::{BACKGROUND, LISTING},
+    job::{BACKGROUND, JobDelivery, LISTING},
     listing::pages,
 };
 use crate::decision::{
-    Arguments, Delivery, OK, Reply,
+    Arguments, OK, Reply,
     error::Error,
     names::Namespace,
     script::{self, Script},
@@ -111,7 +111,7 @@ impl Redis {
         &self,
         script: &'static Script,
         arguments: Arguments,
-        delivery: Delivery,
+        delivery: JobDelivery,
         deadline: Instant,
     ) -> Result<Reply, Error> {
         Ok(self.send(script, arguments, delivery, deadline).wait().await?.reply)

@@ -23,13 +23,12 @@ use super::{
 };
 use crate::{
     admission::{
-        AdmitDecision, Catalog, CompleteVerdict, EvictVerdict, GetPool, Pool, PoolView,
-        RenewVerdict, Settings,
+        AdmitDecision, Catalog, CompleteVerdict, EvictVerdict, GetPool, PoolView, RenewVerdict,
+        Settings,
     },
-    decision::{error::Error, names::Name},
-    engine::{Engine, Submit, feed::Feeds},
+    decision::names::Name,
+    engine::{Engine, Submit},
 };
-use watch::PoolEvents;
 
 /// Maximum message size, bytes: a batch of 1,000 tasks with payloads of 4 KiB.
 const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -39,7 +38,6 @@ const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub struct AdmissionHandlers {
     engine: Arc<Engine>,
     catalog: Arc<Catalog>,
-    feeds: Arc<Feeds<PoolEvents>>,
     refusals: Refusals,
 }
 
@@ -51,8 +49,7 @@ impl AdmissionHandlers {
 
     /// Creates the service.
     pub(super) fn new(engine: Arc<Engine>, catalog: Arc<Catalog>) -> AdmissionHandlers {
-        let (feeds, refusals) = (Feeds::new(engine.clone()), Refusals::default());
-        AdmissionHandlers { engine, catalog, feeds, refusals }
+        AdmissionHandlers { engine, catalog, refusals: Refusals::default() }
     }
 
     /// Wraps the service for tonic.
@@ -154,20 +151,16 @@ impl AdmissionService for AdmissionHandlers {
         let (deadline, scope, request) = deadline::of(request);
         let (limit, after) = parse::list_pools(&request, scope.clone())?;
         let namespace = scope.namespace();
-        let page = self.engine.partitions::<Pool>(namespace, limit, after, deadline).await?;
-        let permitted = page.names.into_iter().filter(|pool| scope.permits(pool));
-        let gets: Vec<GetPool> = permitted.map(|pool| self.get(pool)).collect();
-        let mut pools = Vec::with_capacity(gets.len());
-        for (get, view) in gets.iter().zip(self.engine.submit_all(&gets, deadline).await?) {
-            match view.map(|view| view.outcome) {
-                Ok(view) if view.is_vacant() => {}
-                Ok(view) => pools.push(self.pool(&get.pool, &get.settings, &view)),
-                // An unreadable pool must not hide the others, so it is listed by name only.
-                Err(Error::Corrupt(_)) => pools.push(convert::unreadable_pool(&get.pool)),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        let next_page_token = page_token::encode(namespace, page.next.as_ref());
+        let read = |pool| scope.permits(&pool).then(|| self.get(pool));
+        let (entries, next) = self.engine.list(namespace, limit, after, deadline, read).await?;
+        let pools = entries.into_iter().filter_map(|(get, view)| match view {
+            Some(view) if view.is_vacant() => None,
+            Some(view) => Some(self.pool(&get.pool, &get.settings, &view)),
+            // Listed by name only.
+            None => Some(convert::unreadable_pool(&get.pool)),
+        });
+        let pools = pools.collect();
+        let next_page_token = page_token::encode(namespace, next.as_ref());
         Ok(Response::new(pb::ListPoolsResponse { pools, next_page_token }))
     }
 
@@ -227,7 +220,7 @@ impl AdmissionService for AdmissionHandlers {
         let right = request.extensions().get().cloned();
         let (deadline, scope, request) = deadline::of(request);
         let (pool, start) = watch::parse(request, scope)?;
-        let watcher = self.feeds.watch(pool, start, deadline).await?;
+        let watcher = self.engine.watch(pool, start, deadline).await?;
         Ok(Response::new(events::of(watcher, right)))
     }
 

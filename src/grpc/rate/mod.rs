@@ -1,14 +1,10 @@
 //! `RateService`.
 
 mod convert;
-mod noted;
 mod parse;
 mod watch;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 
 use tonic::{Request, Response, Status, codec::CompressionEncoding};
 
@@ -23,25 +19,19 @@ use super::{
     status,
 };
 use crate::{
-    decision::{error::Error, names::Name, time::monotonic},
-    engine::{Answered, Engine, feed::Feeds},
-    rate::{CheckOutcome, CheckRate, GetBan, MeterName, NoteBan, Policies, ResetRate},
+    decision::names::Name,
+    engine::{Answered, Engine},
+    rate::{CheckOutcome, CheckRate, GetBan, MeterName, Policies, ResetRate},
 };
-use noted::NotedBans;
-use watch::RateEvents;
 
 /// Maximum message size, bytes: 100 checks with inline rules.
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
-/// Maximum time that an answer waits until its ban is in the ban index.
-const NOTE_TIME: Duration = Duration::from_millis(100);
 
 /// The rate service of an engine.
 #[derive(Debug)]
 pub struct RateHandlers {
     engine: Arc<Engine>,
     policies: Arc<Policies>,
-    noted: NotedBans,
-    feeds: Arc<Feeds<RateEvents>>,
 }
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -52,8 +42,7 @@ impl RateHandlers {
 
     /// Creates the service.
     pub(super) fn new(engine: Arc<Engine>, policies: Arc<Policies>) -> RateHandlers {
-        let feeds = Feeds::new(engine.clone());
-        RateHandlers { engine, policies, noted: NotedBans::default(), feeds }
+        RateHandlers { engine, policies }
     }
 
     /// Wraps the service for tonic.
@@ -62,35 +51,15 @@ impl RateHandlers {
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip)
     }
-
-    /// Adds bans to the ban index, which ListBans reads. The bans are already in force, so a
-    /// failure does not affect the answer. The next call of the key tries again.
-    async fn note(&self, bans: impl Iterator<Item = NoteBan>, deadline: Instant) {
-        let notes: Vec<NoteBan> = bans.filter(|note| self.noted.is_due(note)).collect();
-        if notes.is_empty() {
-            return;
-        }
-        let deadline = deadline.min(monotonic() + NOTE_TIME);
-        // Boxed: nearly all calls have no ban to add, and their futures stay below 1 KiB.
-        let noted = Box::pin(self.engine.submit_all(&notes, deadline)).await;
-        for (note, noted) in notes.iter().zip(noted.unwrap_or_default()) {
-            match noted {
-                Ok(_) => self.noted.add(note),
-                Err(error) => tracing::debug!(%error, ?note, "cannot add a ban to the ban index"),
-            }
-        }
-    }
 }
 
-/// Returns the ban of an answer for the ban index, if there is one to add.
-fn ban_of(check: &CheckRate, checked: &Answered<CheckOutcome>) -> Option<NoteBan> {
-    let CheckOutcome::Decided { answer, .. } = &checked.outcome else { return None };
-    if !answer.is_allowed() {
+/// Logs a refusal.
+fn log_refusal(check: &CheckRate, checked: &Answered<CheckOutcome>) {
+    if let CheckOutcome::Decided { answer, .. } = &checked.outcome
+        && !answer.is_allowed()
+    {
         tracing::debug!(name = ?check.name, ?answer, "refused");
     }
-    // A ban by the fallback is known to this server only, so it is not listed.
-    let until = answer.ban.as_ref().filter(|_| !checked.is_degraded())?.until;
-    Some(NoteBan { name: check.name.clone(), until })
 }
 
 fast_path!(RateHandlers, MESSAGE_BYTES_MAX, {
@@ -107,9 +76,7 @@ impl RateService for RateHandlers {
         let (deadline, scope, request) = deadline::of(request);
         let check = parse::check_rate(request, scope, &self.policies)?;
         let checked = self.engine.submit(&check, deadline).await?;
-        if let Some(ban) = ban_of(&check, &checked) {
-            self.note(std::iter::once(ban), deadline).await;
-        }
+        log_refusal(&check, &checked);
         Ok(Response::new(convert::checked(&check, checked)?))
     }
 
@@ -124,11 +91,9 @@ impl RateService for RateHandlers {
         if let Some(error) = status::of_all(&all) {
             return Err(error.into());
         }
-        let decided = checks.iter().zip(&all);
-        let bans = decided.filter_map(|(check, all)| ban_of(check, all.as_ref().ok()?));
-        self.note(bans, deadline).await;
         let results = checks.iter().zip(all).map(|(check, checked)| {
-            let result = checked.map_err(Status::from);
+            let result = checked.inspect(|checked| log_refusal(check, checked));
+            let result = result.map_err(Status::from);
             let result = result.and_then(|checked| convert::checked(check, checked));
             // A key that failed must not hide the answers of the others.
             result.unwrap_or_else(|status| convert::undecided(&status))
@@ -151,8 +116,6 @@ impl RateService for RateHandlers {
         let (deadline, scope, request) = deadline::of(request);
         let decision = parse::ban(request, scope, actor, &self.policies)?;
         let ban = self.engine.submit(&decision, deadline).await?.outcome;
-        let note = NoteBan { name: decision.name.clone(), until: ban.until };
-        self.note(std::iter::once(note), deadline).await;
         let ban = Some(convert::ban(decision.name.key(), ban));
         Ok(Response::new(pb::BanResponse { ban }))
     }
@@ -180,15 +143,13 @@ impl RateService for RateHandlers {
             GetBan { name: MeterName::new(list.policy.as_ref(), &key) }
         };
         let asked: Vec<GetBan> = keys.map(ask).collect();
-        let mut bans = Vec::with_capacity(asked.len());
-        for (get, ban) in asked.iter().zip(self.engine.submit_all(&asked, deadline).await?) {
-            match ban {
-                Ok(ban) => bans.extend(ban.outcome.map(|ban| convert::ban(get.name.key(), ban))),
-                // An unreadable ban must not hide the others, so it is listed by key only.
-                Err(Error::Corrupt(_)) => bans.push(convert::unreadable_ban(get.name.key())),
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let entries = self.engine.read_all(asked, deadline).await?;
+        let bans = entries.into_iter().filter_map(|(get, ban)| match ban {
+            Some(ban) => Some(convert::ban(get.name.key(), ban?)),
+            // Listed by key only.
+            None => Some(convert::unreadable_ban(get.name.key())),
+        });
+        let mut bans: Vec<pb::Ban> = bans.collect();
         // The ban may have been replaced after its end was added to the index.
         bans.sort_by_key(|ban| ban.until.map(|until| (until.seconds, until.nanos)));
         let next_page_token = page_token::encode(&list.namespace, page.next.as_ref());
@@ -204,7 +165,7 @@ impl RateService for RateHandlers {
         let right = request.extensions().get().cloned();
         let (deadline, scope, request) = deadline::of(request);
         let (policy, start) = watch::parse(request, scope, &self.policies)?;
-        let watcher = self.feeds.watch(policy, start, deadline).await?;
+        let watcher = self.engine.watch(policy, start, deadline).await?;
         Ok(Response::new(events::of(watcher, right)))
     }
 

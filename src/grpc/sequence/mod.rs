@@ -44,10 +44,6 @@ impl SequenceHandlers {
 
     /// Creates the service.
     pub(super) fn new(engine: Arc<Engine>, sequences: Arc<Sequences>) -> SequenceHandlers {
-        let sequences = match engine.is_remote() {
-            true => sequences,
-            false => Arc::new(sequences.without_reserve()),
-        };
         SequenceHandlers { engine, sequences, given: AtomicU64::new(0) }
     }
 

@@ -8,7 +8,7 @@ use std::{
 use super::{Answer, CheckOutcome, CheckRate, LimitUse, Verdict};
 use crate::{
     decision::{
-        denial::{Deniable, Effect},
+        denial::{AffectsDenials, Deniable, Effect},
         time::{Millis, Timestamp},
     },
     rate::{Rule, TierAction},
@@ -73,9 +73,9 @@ impl Deniable for CheckRate {
     }
 }
 
-impl CheckRate {
+impl AffectsDenials for CheckRate {
     /// A counted call may bring another one to a stricter tier.
-    pub(super) fn effect_of(&self, outcome: Option<&CheckOutcome>) -> Effect {
+    fn effect(&self, outcome: Option<&CheckOutcome>) -> Effect {
         let has_changed = match outcome {
             Some(CheckOutcome::Decided { answer, replayed: false }) => self.has_changed(answer),
             Some(_) => false,
@@ -83,7 +83,9 @@ impl CheckRate {
         };
         Effect::frees(has_changed && !self.look())
     }
+}
 
+impl CheckRate {
     /// Whether the call may have changed anything on which other answers depend. A key that is
     /// banned again within its window is not noticed here; its older cached denials say THROTTLE
     /// instead of BAN.

@@ -9,12 +9,11 @@ pub use denial::RefusedKey;
 use evaluation::{Evaluated, Evaluation};
 
 use super::{
-    Algorithm, Answer, Ban, LimitUse, Meter, MeterName, NAMES_MAX, REPLAY, RateEvent,
+    Algorithm, Answer, Ban, LimitUse, Meter, MeterName, NAMES_MAX, NoteBan, REPLAY, RateEvent,
     RateEventKind, Rule, Verdict, ban_record::BanRecord,
 };
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Reply,
-    denial::Effect,
+    Call, Cost, Decision, Delivery, Indexing, Optional, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -71,6 +70,15 @@ impl CheckRate {
     /// Whether the check counts nothing.
     fn look(&self) -> bool {
         self.cost == 0
+    }
+
+    /// The Redis time: a sliding window reads its buckets, the other algorithms a few numbers.
+    fn cost_of_limits(&self) -> Cost {
+        let limits = self.rule.limits.iter().map(|limit| match limit.algorithm {
+            Algorithm::SlidingWindow => 55,
+            _ => 5,
+        });
+        Cost::of(15 + limits.sum::<u32>())
     }
 
     /// Whether the same call would be refused now.
@@ -140,32 +148,18 @@ impl CheckRate {
 impl Decision for CheckRate {
     type State = Meter;
     type Outcome = CheckOutcome;
-    type Stages = stages::Cached;
+    type Stages = stages::CachedAndIndexed;
 
     const SCRIPT: &'static Script = &script::rate::CHECK;
+    const DELIVERY: Delivery<CheckRate> = Delivery {
+        is_repeatable: |check| check.look() || check.request.is_some(),
+        cost: CheckRate::cost_of_limits,
+        ..Delivery::DEFAULT
+    };
+    const OPTIONAL: Optional<CheckRate> = Optional::NONE.affects_denials();
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()
-    }
-
-    fn tag(&self) -> &[u8] {
-        self.name.tag()
-    }
-
-    fn effect(&self, checked: Option<&CheckOutcome>) -> Effect {
-        self.effect_of(checked)
-    }
-
-    fn delivery(&self) -> Delivery {
-        let limits = self.rule.limits.iter().map(|limit| match limit.algorithm {
-            Algorithm::SlidingWindow => 55,
-            _ => 5,
-        });
-        Delivery {
-            is_repeatable: self.look() || self.request.is_some(),
-            cost: Cost::of(15 + limits.sum::<u32>()),
-            ..Delivery::DEFAULT
-        }
     }
 
     fn encode(&self, call: &mut Call) {
@@ -217,5 +211,17 @@ impl Decision for CheckRate {
             return CheckOutcome::Decided { answer, replayed: true };
         }
         CheckOutcome::Decided { answer: self.answer(meter, now), replayed: false }
+    }
+}
+
+impl Indexing for CheckRate {
+    type Entry = NoteBan;
+
+    /// The ban that refused the call. A key that keeps calling is thus entered again if its entry
+    /// was lost.
+    fn entry(&self, outcome: &CheckOutcome) -> Option<NoteBan> {
+        let CheckOutcome::Decided { answer, .. } = outcome else { return None };
+        let until = answer.ban.as_ref()?.until;
+        Some(NoteBan { name: self.name.clone(), until })
     }
 }

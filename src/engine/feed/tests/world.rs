@@ -110,7 +110,7 @@ impl World {
         let engine = Embedded::new(Clock::system()).with_limits(&limits);
         let engine = Arc::new(Engine::Embedded(engine));
         let topic = Numbers(Arc::default());
-        World { feeds: Feeds::new(engine), topic, now: AtomicU64::new(1_000_000_000) }
+        World { feeds: Feeds::of(&engine), topic, now: AtomicU64::new(1_000_000_000) }
     }
 
     /// Appends events and returns them.
@@ -139,7 +139,7 @@ impl World {
 
     pub(super) async fn try_watch(&self, start: Start) -> Result<Watcher<Numbers>, Error> {
         let deadline = monotonic() + Duration::from_secs(60);
-        self.feeds.watch(self.topic.clone(), start, deadline).await
+        self.feeds.engine.watch(self.topic.clone(), start, deadline).await
     }
 
     /// Returns once no feed is left.

@@ -4,7 +4,7 @@ use crate::decision::{Call, script};
 const SOON: Duration = Duration::from_millis(5);
 const LATER: Duration = Duration::from_secs(60);
 
-fn job(time: Duration, delivery: Delivery) -> (Job, Pending) {
+fn job(time: Duration, delivery: JobDelivery) -> (Job, Pending) {
     let arguments = Call::new("test", "test", b"tag").finish();
     let now = monotonic();
     Job::new(&script::index::PROBE, arguments, Slot::default(), delivery, (now, now + time))

@@ -20,13 +20,14 @@ impl Decision for Unwaited {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = AdmitTask::SCRIPT;
+    const DELIVERY: Delivery<Unwaited> = Delivery {
+        cost: |unwaited| (AdmitTask::DELIVERY.cost)(&unwaited.0),
+        listing: |unwaited| (AdmitTask::DELIVERY.listing)(&unwaited.0),
+        ..Delivery::DEFAULT
+    };
 
     fn partition(&self) -> &[u8] {
         self.0.partition()
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery { acknowledgement: Acknowledgement::NONE, ..self.0.delivery() }
     }
 
     fn encode(&self, call: &mut Call) {

@@ -1,0 +1,102 @@
+//! The index stage: enters outcomes into an index that listings read, such as bans into the ban
+//! index.
+//!
+//! The index lies in another hash slot than the partition, so it cannot be written in the atomic
+//! step of the decision. It decides nothing: a lost entry hides a ban from ListBans until the next
+//! call of its key, and lifts no ban.
+
+use std::{
+    collections::HashMap,
+    marker::PhantomData,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use super::{Answered, Engine, embedded::Sharded};
+use crate::decision::{
+    IndexEntry, Indexing,
+    time::{Timestamp, monotonic},
+};
+
+/// Maximum time that an answer waits until its entry is in the index.
+const ENTER_MAX: Duration = Duration::from_millis(100);
+/// Time after which an entry is entered again, in case the store lost it.
+const ENTER_EVERY: Duration = Duration::from_secs(60);
+/// Maximum number of remembered entries. Above it all are forgotten and entered again.
+const REMEMBERED_MAX: usize = 65_536;
+
+/// The entries of one kind that this server has entered: by name, with the end of the entry and the
+/// time at which it was entered.
+#[derive(Debug)]
+struct RecentEntries<E> {
+    entries: Mutex<Remembered>,
+    kind: PhantomData<fn() -> E>,
+}
+
+type Remembered = HashMap<Box<[u8]>, (Timestamp, Instant)>;
+
+impl<E> Default for RecentEntries<E> {
+    fn default() -> RecentEntries<E> {
+        RecentEntries { entries: Mutex::default(), kind: PhantomData }
+    }
+}
+
+impl<E: IndexEntry> RecentEntries<E> {
+    /// Whether an entry must be entered.
+    fn is_due(&self, entry: &E) -> bool {
+        let entries = self.lock();
+        let last = entries.get(entry.name());
+        last.is_none_or(|(until, at)| *until != entry.until() || at.elapsed() >= ENTER_EVERY)
+    }
+
+    /// Remembers that an entry is in the index.
+    fn add(&self, entry: &E) {
+        let mut entries = self.lock();
+        if entries.len() >= REMEMBERED_MAX {
+            entries.clear();
+        }
+        entries.insert(entry.name().into(), (entry.until(), monotonic()));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Remembered> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Engine {
+    /// The entries of outcomes that must be entered; nearly always none. An outcome of the fallback
+    /// is known to this server only, so it is not entered.
+    pub(super) fn due_entries<'d, D: Indexing>(
+        &self,
+        answers: impl Iterator<Item = (&'d D, &'d Answered<D::Outcome>)>,
+    ) -> Vec<D::Entry> {
+        let answers = answers.filter(|(_, answer)| !answer.is_degraded());
+        let entries = answers.filter_map(|(decision, answer)| decision.entry(&answer.outcome));
+        entries.filter(|entry| self.recent().is_due(entry)).collect()
+    }
+
+    /// Enters outcomes. They are already in force, so a failure does not affect the answer, and the
+    /// next outcome with the same entry tries again.
+    pub(super) async fn enter<E>(&self, entries: Vec<E>, deadline: Instant)
+    where
+        E: IndexEntry<State: Sharded>,
+    {
+        if entries.is_empty() {
+            return;
+        }
+        let deadline = deadline.min(monotonic() + ENTER_MAX);
+        // Boxed: nearly all calls have no entry, and their futures stay below 1 KiB.
+        let entered = Box::pin(self.store_all(&entries, deadline)).await;
+        for (entry, entered) in entries.iter().zip(entered.unwrap_or_default()) {
+            match entered {
+                Ok(()) => self.recent().add(entry),
+                Err(error) => tracing::debug!(%error, ?entry, "cannot add an entry to its index"),
+            }
+        }
+    }
+
+    /// The recent entries of this kind.
+    fn recent<E: IndexEntry>(&self) -> &RecentEntries<E> {
+        self.hub().by_type(|_| RecentEntries::default())
+    }
+}

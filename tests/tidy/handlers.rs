@@ -1,0 +1,79 @@
+//! Handlers know little of the engine: they submit decisions, list and watch.
+
+use std::path::Path;
+
+use super::{code, files, is_test};
+
+/// What `src/grpc` may import from the engine.
+const NAMES: [&str; 6] = ["Answered", "Engine", "PartitionCursor", "Stages", "Submit", "feed"];
+/// The methods of the engine that `src/grpc` may call, each with the places that may.
+const METHODS: [(&str, &str); 8] = [
+    ("submit", "src/grpc"),
+    ("submit_all", "src/grpc"),
+    ("read_all", "src/grpc"),
+    ("list", "src/grpc/admission"),
+    ("watch", "src/grpc"),
+    ("clone", "src/grpc"),
+    // The limits of namespaces: counted before the message of a call is read.
+    ("hub", "src/grpc/quota.rs"),
+    // A counter that GetSequence shows.
+    ("script_calls", "src/grpc/sequence"),
+];
+
+/// The first name of each path after `start`: `start{a, b::c}` gives `a` and `b`.
+fn names_after<'c>(code: &'c str, start: &str) -> Vec<&'c str> {
+    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let first = |path: &'c str| path.split(|letter| !is_word(letter)).next().unwrap();
+    let mut names = Vec::new();
+    for (at, _) in code.match_indices(start) {
+        if code[..at].ends_with(is_word) {
+            continue;
+        }
+        let rest = &code[at + start.len()..];
+        let Some(group) = rest.strip_prefix('{') else {
+            names.push(first(rest));
+            continue;
+        };
+        let mut depth = 0;
+        let end = group.find(|letter| {
+            depth += i32::from(letter == '{') - i32::from(letter == '}');
+            depth < 0
+        });
+        let mut depth = 0;
+        let paths = group[..end.unwrap()].split(|letter| {
+            depth += i32::from(letter == '{') - i32::from(letter == '}');
+            letter == ',' && depth == 0
+        });
+        names.extend(paths.map(first).filter(|name| !name.is_empty()));
+    }
+    names
+}
+
+#[test]
+fn handlers_know_only_the_entries_of_the_engine() {
+    let mut called = Vec::new();
+    for (path, text) in files("src/grpc", "rs") {
+        // The fuzz targets create an engine.
+        if is_test(&path) || path == Path::new("src/grpc/fuzz.rs") {
+            continue;
+        }
+        let code: String = code(&text).split_whitespace().collect();
+        // The crate base64 has a module of the same name.
+        let code = code.replace("engine::general_purpose", "");
+        for name in names_after(&code, "engine::") {
+            assert!(NAMES.contains(&name), "{} imports {name} of the engine", path.display());
+        }
+        for start in ["engine.", "engine()."] {
+            for method in names_after(&code, start) {
+                let is_allowed =
+                    |(name, place): &(&str, &str)| *name == method && path.starts_with(place);
+                let place = path.display();
+                assert!(METHODS.iter().any(is_allowed), "{place} calls {method} of the engine");
+                called.push(method.to_owned());
+            }
+        }
+    }
+    for (method, _) in METHODS {
+        assert!(called.iter().any(|name| name == method), "no handler calls {method}: remove it");
+    }
+}
