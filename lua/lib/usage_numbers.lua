@@ -26,16 +26,16 @@ local function usage_numbers_push(reply, kind, text, at, size)
   end
 end
 
--- Encodes a usage.
-local function usage_numbers_pack(kind, numbers)
+-- Encodes the usage of these numbers, from position `first` to `last`.
+local function usage_numbers_pack(kind, numbers, first, last)
   if kind ~= 3 then
-    return pack(USAGE_NUMBERS_FORMS[kind], unpack(numbers))
+    return pack(USAGE_NUMBERS_FORMS[kind], unpack(numbers, first, last))
   end
   local parts, total = {}, 0
-  for i = 2, #numbers, 2 do
+  for i = first + 1, last, 2 do
     parts[#parts + 1] = pack('<BI4', numbers[i] % 256, numbers[i + 1])
     total = total + numbers[i + 1]
   end
-  local last = #numbers > 1 and numbers[#numbers - 1] or 0
-  return pack('<I8I8I8', numbers[1], last, total) .. table.concat(parts)
+  local newest = last > first and numbers[last - 1] or 0
+  return pack('<I8I8I8', numbers[first], newest, total) .. table.concat(parts)
 end

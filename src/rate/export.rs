@@ -1,4 +1,8 @@
 //! Export and import of rates: usage, bans and answers in Redis as entries, and back.
+//!
+//! Between Rust and the scripts a counter is a name and plain numbers (`lua/lib/usage_numbers.lua`
+//! lists them by algorithm). Only the scripts know the bytes in which Redis stores them. Events are
+//! not exported: watchers of the new store start with an empty history.
 
 use bytes::Bytes;
 
@@ -43,6 +47,7 @@ impl Exported for Meter {
     const IMPORT_COST: Cost = Cost::of(300);
     const UNEXPORTED: &'static [&'static [u8]] = &[b"events"];
 
+    /// A key under a policy has its name in the part, behind the kind; any other key is the tag.
     fn source(tag: &[u8], part: &[u8]) -> Option<(Vec<u8>, Source)> {
         let (kind, rest) = match part.iter().position(|byte| *byte == b':') {
             Some(at) => (&part[..at], &part[at + 1..]),
@@ -95,6 +100,8 @@ impl Exported for Meter {
         }
     }
 
+    /// Leaves out counters that have no effect any more. They are sorted by name, as those of a reply:
+    /// the order in which they are stored differs between the engines.
     fn page(&self, export: &Export<Meter>, now: Timestamp) -> Page {
         let Source { letter, name } = &export.source;
         if *letter == REPLAY {
@@ -119,9 +126,10 @@ impl Exported for Meter {
             0 => {
                 let (counters, ban): Head = decode(value)?;
                 let forget = counters.iter().map(|counter| counter.forget.0).max().unwrap_or(0);
-                let mut packed = Vec::new();
-                counters.iter().for_each(|counter| pack_counter(counter, &mut packed));
-                let parts = parts.bytes(&[METER]).numbers([forget]).bytes(&packed).bytes(b"");
+                let names: Vec<u8> =
+                    counters.iter().flat_map(|of| [&of.name[..], &[0]].concat()).collect();
+                let numbers: Vec<u64> = counters.iter().flat_map(numbers_of_counter).collect();
+                let parts = parts.bytes(&[METER]).numbers([forget]).bytes(&names).packed(&numbers);
                 let ban = ban.map(|ban| *ban);
                 let forget = ban.as_ref().map_or(0, |ban| ban.forget.0);
                 Ok(Some(with_ban(parts, ban.map(Ban::from), forget)))
@@ -195,6 +203,7 @@ fn count(reply: &mut Reply) -> Result<u32, Error> {
     u32::try_from(reply.number()?).or_else(|_| impossible())
 }
 
+/// Reads a counter, as `lua/rate/export.lua` replies.
 fn parse_counter(reply: &mut Reply) -> Result<LimitCounter, Error> {
     let (name, kind, forget) = (reply.bytes()?.into(), reply.number()?, Timestamp(reply.number()?));
     let mut notices = Notices::default();
@@ -249,28 +258,24 @@ fn numbers_of(usage: &Usage) -> Vec<u64> {
     }
 }
 
-/// Appends a counter to the argument of `lua/rate/import.lua`.
-fn pack_counter(counter: &LimitCounter, to: &mut Vec<u8>) {
-    let kind = counter.usage.algorithm() as u8;
-    let (numbers, notices) = (numbers_of(&counter.usage), counter.notices.tiers());
-    to.extend_from_slice(&counter.name);
-    to.extend_from_slice(&[0, kind]);
-    to.extend_from_slice(&counter.forget.0.to_le_bytes());
-    to.push(notices.len() as u8);
-    to.extend_from_slice(&(numbers.len() as u16).to_le_bytes());
-    for (above, at) in notices {
-        to.extend_from_slice(&above.to_le_bytes());
-        to.extend_from_slice(&at.0.to_le_bytes());
-    }
-    to.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+/// The numbers of a counter, as `lua/rate/import.lua` reads them: kind, time to forget, the numbers
+/// of notices and of usage numbers, then the notices, then the usage.
+fn numbers_of_counter(counter: &LimitCounter) -> Vec<u64> {
+    let (usage, notices) = (numbers_of(&counter.usage), counter.notices.tiers());
+    let kind = counter.usage.algorithm() as u64;
+    let lengths = [notices.len() as u64, usage.len() as u64];
+    let notices = notices.iter().flat_map(|(above, at)| [u64::from(*above), at.0]);
+    [kind, counter.forget.0].into_iter().chain(lengths).chain(notices).chain(usage).collect()
 }
 
+/// Reads a ban with its time to forget.
 fn parse_record(reply: &mut Reply) -> Result<BanRecord, Error> {
     let (until, forget) = (Timestamp(reply.number()?), Timestamp(reply.number()?));
     let (strikes, reason, actor) = (count(reply)?, reply.bytes()?, reply.bytes()?);
     Ok(BanRecord { until, forget, strikes, reason, actor })
 }
 
+/// Reads an answer that is stored for repeats.
 fn parse_answer(reply: &mut Reply) -> Result<Entry, Error> {
     let forget = Timestamp(reply.number()?);
     let verdict = Verdict::parse(reply.number()?)?;
