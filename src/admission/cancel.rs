@@ -15,8 +15,11 @@ statuses! { CANCEL_CANCELLED = 0, CANCEL_RUNNING = 1, CANCEL_COMPLETED = 2, CANC
 /// Cancels a queued task.
 ///
 /// The task is not dispatched again. A running lease is not affected: the verdict is then
-/// `Running`, and the result is stored when it comes. A task with a result answers `Completed`.
-/// A repeat changes nothing and is marked `replayed`.
+/// `Running`, and the result is stored when it comes. A task with a result answers `Completed`. A task
+/// that was never queued, or whose record is forgotten, is `Unknown`.
+///
+/// The payload is dropped, and the record is stored for the retention of the pool. So the same task
+/// cannot be queued again until then. A repeat changes nothing and is marked `replayed`.
 #[derive(Debug, Clone)]
 pub struct CancelTask {
     /// The task.

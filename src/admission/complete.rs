@@ -22,10 +22,18 @@ statuses! {
 
 /// Reports the result of a task.
 ///
-/// The first result counts: a repeat answers `AlreadyCompleted` and changes nothing. A result that
-/// comes after the end of the lease is stored too, as `Late`, and frees no other task's slot. A
-/// failed attempt of a queued task stores no result: the task stays queued, or is dead after its
-/// last attempt. Free slots go to waiters.
+/// The decision, in this order:
+/// 1. A task without a record, or that was never admitted, is `Unknown`.
+/// 2. A token other than that of the last lease is `StaleToken`: the caller lost its lease, and
+///    another one may run the task. Without a token any result is taken.
+/// 3. A task with a result, or whose attempt has failed, is `AlreadyCompleted`. The first result
+///    counts, so a repeat is safe.
+/// 4. While the lease runs the result is `Completed`, and its slot is free at once, for a waiter.
+///    After the end of the lease it is `Late`: stored all the same. Within the grace that frees the
+///    slot too.
+///
+/// A failed attempt of a queued task stores no result: the task stays queued, or is dead after its
+/// last attempt. A stored result is kept for the retention of the pool, and then the task is unknown.
 #[derive(Debug, Clone)]
 pub struct CompleteTask {
     /// The task.

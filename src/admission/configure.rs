@@ -17,8 +17,16 @@ use crate::decision::{
 
 /// Changes the given settings; the others stay.
 ///
+/// The settings are stored with the pool, apply to all servers from the next decision on, and take
+/// precedence over the configuration until they are reset. They never expire. With `reset`, all
+/// run-time settings are removed first; then the given ones apply.
+///
 /// A higher capacity frees slots for waiters at once. A lower capacity ends no lease: the pool
-/// admits no new task until enough leases have ended. A repeat sets the same values.
+/// admits no new task until enough leases have ended. Running leases keep their length and grace.
+/// A change is an event, and so is each reset. A repeat sets the same values.
+///
+/// On Redis, a reset also ends a failover hold and repairs the pool: stored values that cannot be
+/// read are removed (`lua/lib/repair.lua`).
 #[derive(Debug, Clone)]
 pub struct ConfigurePool {
     /// The pool.
@@ -95,16 +103,19 @@ impl Decision for ConfigurePool {
 }
 
 impl AffectsDenials for ConfigurePool {
+    /// The pool may have more slots now, and another grace.
     fn effect(&self, view: Option<&PoolView>) -> Effect {
         Effect { keeps: view.map(|view| view.expiry_grace), ..Effect::frees(true) }
     }
 }
 
 impl Revocable for ConfigurePool {
+    /// A failover could bring the earlier settings back.
     fn acknowledgement(&self) -> Acknowledgement {
         self.settings.acknowledgement
     }
 
+    /// The settings stand: calls may have been decided by them. The caller repeats the call.
     fn undo_rule(&self, _: &str) -> UndoRule {
         UndoRule::of::<ConfigurePool>(|_| Undo::Stands)
     }

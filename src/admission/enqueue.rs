@@ -18,8 +18,16 @@ statuses! { ENQUEUE_ENQUEUED = 0, ENQUEUE_DUPLICATE = 1, ENQUEUE_EXPIRED = 2, EN
 
 /// Queues one task for a device.
 ///
-/// The oldest task of a device is dispatched first. A task that is already known, queued or not, is
-/// a `Duplicate`: a repeat is therefore safe. An expired task or a full backlog refuses it.
+/// The decision, in this order:
+/// 1. A task that is already known, queued or not, is a `Duplicate`: a repeat is therefore safe. The
+///    payload of the first call stays.
+/// 2. A task whose expiry time has passed is `Expired`.
+/// 3. A backlog of `queued_max` tasks is `Full`. That counts the queued tasks of all devices, also
+///    those that run.
+/// 4. Otherwise the task is queued, behind all tasks of its device. The oldest task of a device is
+///    dispatched first; devices do not wait for each other.
+///
+/// Queuing takes no slot. A queued task is stored until it leaves the queue, however long that takes.
 #[derive(Debug, Clone)]
 pub struct EnqueueTask {
     /// The task.
@@ -129,6 +137,7 @@ impl Grows for EnqueueTask {
         pool.task(&self.name.member(), now).is_none()
     }
 
+    /// A place in the queue, unless the task is a duplicate.
     fn takes(&self, pool: &Pool, now: Timestamp) -> Option<Takes> {
         self.is_new(pool, now).then_some(Takes::Queued)
     }

@@ -17,14 +17,18 @@ statuses! { EVICT_EVICTED = 0, EVICT_REPLAYED = 1, EVICT_ENDED = 2, EVICT_UNKNOW
 
 /// Ends the lease of a task for an operator.
 ///
-/// The slot is free at once and goes to a waiter. A later result is stored as late. An evicted
-/// attempt of a queued task counts as ended without success. A repeat answers `Evicted` with
-/// `replayed`.
+/// The slot is free at once and goes to a waiter. The task itself may still run: only the system that
+/// compares fencing tokens can stop it. So the caller must know that it has ended. A later result is
+/// stored as late, and a renewal answers `Expired`.
+///
+/// An evicted attempt of a queued task counts as ended without success, and stores no reason. A task
+/// that holds no slot answers `Ended`. A repeat answers `Evicted` with `replayed`. On Redis, an
+/// unreadable task record is removed, and answers `Unknown`.
 #[derive(Debug, Clone)]
 pub struct EvictTask {
     /// The task.
     pub name: TaskName,
-    /// The reason, stored in the task record.
+    /// The reason, stored in the task record; at most [`super::REASON_BYTES_MAX`] bytes.
     pub reason: Bytes,
     /// The pool's configured settings.
     pub settings: Settings,

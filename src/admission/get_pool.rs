@@ -16,6 +16,9 @@ use crate::decision::{
 const VIEW_LEASES_MAX: usize = 256;
 
 /// Reads the view of a pool. Changes nothing but removes dead tickets from the queue.
+///
+/// A pool that was never used has a view, too: that of its configured settings. The two times of a
+/// view come from the first 256 leases by slot end, so `oldest_grant` can be too late in a large pool.
 #[derive(Debug, Clone)]
 pub struct GetPool {
     /// The pool.
@@ -130,6 +133,8 @@ impl Decision for GetPool {
 }
 
 impl AffectsDenials for GetPool {
+    /// A view frees nothing. It tells this server the grace in force, which another server may have
+    /// changed.
     fn effect(&self, view: Option<&PoolView>) -> Effect {
         Effect { keeps: view.map(|view| view.expiry_grace), ..Effect::default() }
     }

@@ -17,12 +17,14 @@ const NUMBERS_BYTES: usize = 3 * 8 + 4;
 
 /// Reads a page of the leases of a pool, in order of slot end.
 ///
-/// A lease that is renewed during a listing moves to its new position, and can appear again.
+/// A lease that is renewed during a listing moves to its new position, and can appear again. A lease
+/// that is there during the whole listing, and not renewed, appears once. Expired leases within their
+/// grace are listed; those whose slot has ended are not.
 #[derive(Debug, Clone)]
 pub struct ListLeases {
     /// The pool.
     pub pool: Name,
-    /// The maximum number of leases of the page.
+    /// The maximum number of leases of the page; above 0.
     pub limit: u32,
     /// The last lease of the previous page.
     pub after: Option<LeaseCursor>,
@@ -59,6 +61,7 @@ pub struct HeldLease {
 }
 
 impl LeaseCursor {
+    /// The position of a lease, in the bytes by which Redis sorts leases of one slot end.
     fn of(member: &[u8], task: &Task) -> LeaseCursor {
         let Task { lease, slot_end, .. } = task;
         let mut member = [member, &[SEPARATOR]].concat();
@@ -83,6 +86,7 @@ impl LeaseCursor {
         parts.next().is_none().then_some(HeldLease { device, task, lease })
     }
 
+    /// Device and task, joined; the whole member if it is malformed.
     fn device_and_task(&self) -> &[u8] {
         let member = self.split().map_or(&self.member[..], |(member, _)| member);
         member.strip_suffix(&[SEPARATOR]).unwrap_or(member)

@@ -19,6 +19,10 @@ use crate::decision::{
 const HEAD_BYTES: usize = 7;
 
 /// Reads a page of the backlog, or of the tasks that left it.
+///
+/// The two are separate listings with cursors of their own. A task that leaves the queue during the
+/// first one appears in the second. A completed task is in neither: its queue data are dropped with
+/// the result. Payloads are not listed.
 #[derive(Debug, Clone)]
 pub struct ListTasks {
     /// The pool.
@@ -26,7 +30,8 @@ pub struct ListTasks {
     /// True for tasks that left the queue, in the order in which they are forgotten. False for
     /// queued tasks, by device and age.
     pub left: bool,
-    /// The maximum number of tasks of the page.
+    /// The maximum number of entries that are read for the page; above 0. The schedule of tasks that
+    /// left the queue also has others, so such a page can have fewer.
     pub limit: u32,
     /// The position of the last entry of the previous page.
     pub after: Option<TaskCursor>,
@@ -83,6 +88,7 @@ pub enum ListedState {
 }
 
 impl ListedState {
+    /// `Running` includes the grace of a lease: the task may still run.
     fn of(standing: QueueState, holds_slot: bool) -> ListedState {
         match standing {
             QueueState::Cancelled => ListedState::Cancelled,
@@ -100,6 +106,7 @@ impl ListedState {
 }
 
 impl ListedTask {
+    /// The listed form of a task; `None` if it was never queued, or has a result.
     fn of(member: &[u8], task: &Task, now: Timestamp) -> Option<ListedTask> {
         let queued = task.queued.as_ref()?;
         let holds_slot = task.state == TaskState::Leased && now < task.slot_end;
@@ -113,6 +120,8 @@ impl ListedTask {
         })
     }
 
+    /// Reads a member and a packed record: standing, state and running as one byte each, the attempt as
+    /// u32, then time, expiry time and token as u64, all little-endian.
     fn parse(reply: &mut Reply) -> Result<ListedTask, Error> {
         let (member, packed) = (reply.bytes()?, reply.bytes()?);
         let unreadable = || Error::Corrupt("malformed task in a script's reply".to_owned());
@@ -144,6 +153,7 @@ impl ListedTask {
 }
 
 impl TaskCursor {
+    /// The position of a queued task, as Redis stores it: device, time in 16 digits and task.
     fn of(line: &BacklogEntry) -> TaskCursor {
         let (device, task) = device_and_task(&line.member);
         let entry = [device, format!("\x1f{:016}\x1f", line.at.0).as_bytes(), task].concat();

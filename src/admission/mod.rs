@@ -9,6 +9,15 @@
 //! expires, or is dead after its last attempt. Every change appends an [`Event`] to the history of
 //! the pool.
 //!
+//! # Invariants
+//! - A grant is refused while as many slots are held as the pool has. Only a lower capacity, or a
+//!   lease that [`RenewTask`] registers again after a failover, can leave more held than that.
+//! - A task has at most one lease that holds a slot. A new lease of a task whose earlier one is in its
+//!   grace takes over that slot.
+//! - Fencing tokens of a pool grow with each lease. A renewal keeps the token.
+//! - The first result of a task is final. A queued task that failed has no result.
+//! - Time alone ends a lease and its slot. The sweeper and later decisions only log that.
+//!
 //! | verb | struct | script |
 //! |---|---|---|
 //! | AdmitTask | [`AdmitTask`] | `lua/admission/admit.lua` |
@@ -105,7 +114,8 @@ pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 /// The maximum number of tasks of one EnqueueTasks call.
 pub const ENQUEUE_MAX: usize = 1000;
 
-/// The full name of a task: the natural key of every mutating call, which makes repeats safe.
+/// The full name of a task: the natural key of every mutating call, which makes repeats safe. A
+/// caller that gives two executions one name gets the lease of the first for both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskName {
     /// The pool whose slot it uses.

@@ -21,9 +21,12 @@ statuses! {
 
 /// Requests more time for a task.
 ///
-/// The lease keeps its token and runs for the given length from now. A lease within its grace is
-/// revived. The answer is `Expired` after the grace or an eviction, `Completed` after a result, and
-/// `StaleToken` or `Unknown` as for CompleteTask. A repeat extends the lease again, which is safe.
+/// The lease keeps its token and runs for the given length from now, so a renewal can also shorten
+/// it. A lease within its grace is revived: its slot was held all the time. The answer is `Expired`
+/// after the grace or an eviction, `Completed` after a result, and `StaleToken` or `Unknown` as for
+/// CompleteTask. Refusals change nothing. A repeat extends the lease again, which is safe.
+///
+/// A renewal asks for no free slot, so a paused or full pool renews too.
 /// On Redis, a pool on hold after a failover registers lost leases again (`lua/lib/re_register.lua`).
 #[derive(Debug, Clone)]
 pub struct RenewTask {
@@ -31,7 +34,8 @@ pub struct RenewTask {
     pub name: TaskName,
     /// The fencing token of the lease; `None` skips the comparison.
     pub token: Option<u64>,
-    /// Length of the lease from now; `None` for the pool's setting.
+    /// Length of the lease from now, [`LEASE_MIN`](super::LEASE_MIN) to
+    /// [`LEASE_MAX`](super::LEASE_MAX); `None` for the pool's setting.
     pub lease_duration: Option<Millis>,
     /// The pool's configured settings.
     pub settings: Settings,
@@ -149,6 +153,7 @@ impl Revocable for RenewTask {
         self.settings.acknowledgement
     }
 
+    /// The renewal stands: the holder runs already, and the earlier lease may have ended by now.
     fn undo_rule(&self, _: &str) -> UndoRule {
         UndoRule::of::<RenewTask>(|verdict| match verdict {
             RenewVerdict::Renewed(_) => Undo::Stands,

@@ -24,6 +24,9 @@ const REASON: &[u8] = b"revoked: too few replicas acknowledged the lease";
 ///
 /// The outcome is true if the lease holds no slot afterwards. It is false if the lease stays:
 /// another call returned or renewed it, or a result was reported. A repeat gives the same outcome.
+///
+/// A revoked attempt of a queued task does not count: the task is queued as before. Without a record
+/// of the task, or with another token, the lease is gone already.
 #[derive(Debug, Clone)]
 pub struct RevokeTask {
     /// The task.
@@ -35,6 +38,7 @@ pub struct RevokeTask {
 }
 
 impl RevokeTask {
+    /// Ends the lease, logs it as an eviction, and wakes a waiter for the slot.
     fn revoke(&self, pool: &mut Pool, member: &[u8], mut task: Task, now: Timestamp) {
         let settings = self.settings.under(&pool.overrides);
         let was_free = settings.capacity.saturating_sub(pool.in_use());

@@ -1,4 +1,8 @@
 //! The settings of a pool: configured values, and run-time overrides that take precedence.
+//!
+//! The configuration belongs to a server, the overrides to the pool in the store. Each decision
+//! carries the configured settings, and reads the overrides in its atomic step. So an override holds
+//! for all servers at once, while servers with different files decide by different defaults.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,13 +24,14 @@ pub struct Settings {
     pub paused: bool,
     /// How long results and ended leases are stored. Range 60 s to 30 days; default 1 h.
     pub retention: Millis,
-    /// Whether a call that does not wait may take a free slot ahead of waiters.
+    /// Whether a call that does not wait may take a free slot ahead of waiters. Default false.
     pub barging: bool,
-    /// Attempts of a queued task before it is dead. Default 3.
+    /// Attempts of a queued task before it is dead. Range 1 to 1,000; default 3.
     pub max_attempts: u32,
-    /// The maximum number of queued tasks. Default 1,000,000.
+    /// The maximum number of queued tasks, running ones included. Range up to 10,000,000; default
+    /// 1,000,000.
     pub queued_max: u32,
-    /// The minimum number of stored events. Default 10,000.
+    /// The minimum number of stored events. Range 100 to 1,000,000; default 10,000.
     pub history: u32,
     /// Maximum age of a cached denial; 0 disables the denial cache for the pool.
     pub denial_cache: Millis,
@@ -175,7 +180,9 @@ pub type CatalogError = globset::Error;
 /// The configured settings of all pools.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
+    /// The globs of the entries, in the order of the configuration.
     patterns: ScopedGlobs,
+    /// The settings of each entry.
     settings: Vec<Settings>,
 }
 

@@ -13,8 +13,12 @@ use crate::decision::{
 
 /// Logs the end of expired leases, and removes expired and forgotten tasks from the queue.
 ///
-/// One sweep spends one [`Allowance`], first on leases, then on scheduled tasks. A repeat
-/// continues.
+/// No other decision depends on it: an expired lease holds no slot, and an expired task is not
+/// dispatched, swept or not. It makes events appear without calls, and frees memory.
+///
+/// One sweep spends one [`Allowance`], first on leases, then on scheduled tasks. A repeat continues.
+/// The answer says when the next sweep has something to do, and whether the pool may leave the
+/// partition index.
 #[derive(Debug, Clone)]
 pub struct SweepPool {
     /// The pool.

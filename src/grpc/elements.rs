@@ -36,7 +36,9 @@ pub(crate) trait Request: Message + Default {
 /// A repeated field, or a field whose message contains repeated fields.
 #[derive(Debug)]
 pub(crate) struct Field {
+    /// The name in the proto file, for violations.
     name: &'static str,
+    /// The number in the proto file.
     tag: u32,
     /// Range of the number of elements; `None` for a field that is not repeated. A message has
     /// either repeated fields only, or exactly one field that is not repeated.
@@ -124,7 +126,9 @@ pub(super) fn count<R: Request>(message: &[u8]) -> Result<(), Status> {
 
 /// The reason why a scan ended early.
 enum ScanEnd {
+    /// The message cannot be decoded from here on. The decoder reports that.
     Malformed,
+    /// A field has too many elements: its path, and a description of the bound.
     TooMany { path: String, bound: String },
 }
 
@@ -135,7 +139,8 @@ impl From<DecodeError> for ScanEnd {
 }
 
 /// Scans a message as prost decodes it. Protobuf merges the occurrences of a field that is not
-/// repeated, so `counts` spans all of them.
+/// repeated, so `counts` spans all of them. Recursion follows `fields`, not the message, so its depth
+/// is that of the proto files.
 fn scan(
     mut message: &[u8],
     fields: &[Field],
@@ -173,6 +178,7 @@ fn scan(
     Ok(())
 }
 
+/// Describes a bound, in the words of the request parsers.
 fn too_many(name: &str, bound: &RangeInclusive<usize>) -> ScanEnd {
     let bound = match (bound.start(), bound.end()) {
         (0, most) => format!("must be at most {most} {name}"),

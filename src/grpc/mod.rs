@@ -1,7 +1,13 @@
 //! The gRPC services. Only this module names generated messages.
 //!
-//! Each handler has three steps: parse the request into a decision and report all violations at
-//! once, run the decision, convert the outcome.
+//! Each handler has four steps. `parse` builds a decision and reports all violations of the request
+//! at once (`fields`). The same step checks the permission for the names in the request; that for
+//! the RPC was checked before ([`access`]). The engine decides. `convert` builds the response.
+//!
+//! A handler reads nothing but its request and the configuration, and decides nothing. Of the engine
+//! it knows `submit`, `submit_all`, `read_all`, `list` and `watch`, which `tests/tidy/handlers.rs`
+//! checks. A refusal is a response; an [`Error`](crate::decision::error::Error) becomes a status
+//! in `status`.
 
 pub mod access;
 pub(crate) mod reflection;

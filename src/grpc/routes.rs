@@ -66,7 +66,9 @@ pub struct Routes {
 #[derive(Debug)]
 pub struct ConnectionServices {
     routes: Routes,
+    /// What the connection holds: bytes of requests and answers, and open streams.
     holding: Arc<ConnectionBudget>,
+    /// The names in the client certificate, and the credentials that the connection used last.
     peer: Peer,
 }
 

@@ -1,4 +1,16 @@
 //! Converts errors to gRPC status, with machine-readable details.
+//!
+//! | code | the call |
+//! |---|---|
+//! | UNAVAILABLE | had no effect; a retry, here or elsewhere, is safe |
+//! | RESOURCE_EXHAUSTED | was not executed, or its stream ends, because of a limit |
+//! | INVALID_ARGUMENT, UNAUTHENTICATED, PERMISSION_DENIED, UNIMPLEMENTED | was not executed; a retry fails again |
+//! | NOT_FOUND, FAILED_PRECONDITION, OUT_OF_RANGE | changed nothing |
+//! | DEADLINE_EXCEEDED | may have been executed, unless the reason is MESSAGE_INCOMPLETE |
+//! | INTERNAL | met a stored value that cannot be read; the message names the repair, if there is one |
+//!
+//! Details have an `ErrorInfo` with a reason in capitals and the domain `tollgate`, and `RetryInfo`
+//! where a retry can succeed. Programs compare reasons; messages are for people and can change.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -11,6 +23,7 @@ use crate::{
     stock::QUANTITY_MAX,
 };
 
+/// The domain of all reasons.
 pub(super) const DOMAIN: &str = "tollgate";
 /// Maximum number of violations in the message. The details contain more.
 const FIELDS_IN_MESSAGE: usize = 8;
@@ -56,7 +69,8 @@ impl From<Error> for Status {
 }
 
 /// The error of a call of several decisions if every decision failed. A decision with an
-/// unknown fate takes precedence.
+/// unknown fate takes precedence: UNAVAILABLE would say that nothing was executed. Unreadable values
+/// alone are no error of the call, since each has its own response.
 pub(super) fn of_all<T>(outcomes: &[Result<T, Error>]) -> Option<Error> {
     let errors = || outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
     if errors().count() < outcomes.len() {

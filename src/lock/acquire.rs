@@ -20,18 +20,28 @@ const RETRY_MIN: Millis = Millis(50);
 
 /// Requests a lock for an owner.
 ///
-/// An owner that holds the lock gets the same lease again, marked `replayed`, so a repeat is safe.
-/// Acquisitions are not counted: one release frees the lock. A free lock is granted in order of
-/// arrival. The token of a new lease is the time in µs, or one above the last token.
+/// The decision, in this order:
+/// 1. An owner that holds the lock gets the same lease again, marked `replayed`. So a repeat is
+///    safe. It does not extend the lease. Acquisitions are not counted: one release frees the lock.
+/// 2. A lock that another owner holds answers `Held`, with that owner and the rest of its lease.
+/// 3. A free lock belongs to the first waiter. Any other owner gets `Held` without a holder.
+/// 4. Otherwise the owner gets a new lease.
+///
+/// With a ticket, a refused call that still has time to wait enters the queue or keeps its place
+/// there. A call that is granted, or whose time is over, leaves the queue.
+///
+/// # Invariant
+/// The token of a new lease is the time in µs, or one above the last token if that is greater. Tokens
+/// of a lock therefore grow with each lease, also if the clock is set back.
 #[derive(Debug, Clone)]
 pub struct AcquireLock {
     /// The lock.
     pub name: Name,
     /// The owner that requests the lock.
     pub owner: Name,
-    /// Length of the lease.
+    /// Length of the lease: [`LEASE_MIN`](super::LEASE_MIN) to [`LEASE_MAX`](super::LEASE_MAX).
     pub lease_duration: Millis,
-    /// The ticket of a call that waits.
+    /// The ticket of a call that waits; `None` for a call that never enters the queue.
     pub waiting: Option<WaitingCall>,
 }
 
@@ -56,7 +66,8 @@ pub enum Acquisition {
     Held {
         /// The holder; empty if the lock is free.
         holder: Bytes,
-        /// When to ask again; above 0.
+        /// When to ask again; above 0. The rest of the holder's lease, or 50 ms if the lock is free
+        /// and belongs to a waiter.
         retry_after: Millis,
         /// Whether the call waits, and its ticket number.
         turn: Proceed,
@@ -107,6 +118,7 @@ impl Decision for AcquireLock {
 }
 
 impl Issues for AcquireLock {
+    /// Grants with a token above `floor`. A lease that the owner holds keeps its token.
     fn decide_above(&self, lock: &mut Lock, now: Timestamp, floor: Timestamp) -> Acquisition {
         let owner = self.owner.as_bytes();
         if let Some(tenure) = lock.held_by(owner, None, now) {
@@ -145,6 +157,7 @@ impl Waits for AcquireLock {
         &mut self.waiting
     }
 
+    /// An owner has one ticket, however many of its calls wait.
     fn waiter(&self) -> Vec<u8> {
         self.owner.as_bytes().into()
     }
@@ -160,6 +173,7 @@ impl Waits for AcquireLock {
         }
     }
 
+    /// The rest of the lease, whoever holds it: the lock has one slot.
     fn frees_in(outcome: &Acquisition) -> Option<Millis> {
         Some(match outcome {
             Acquisition::Held { retry_after, .. } => *retry_after,

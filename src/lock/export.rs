@@ -1,4 +1,7 @@
 //! Export and import of a lock: its record in Redis as an entry, and back.
+//!
+//! A lock that is held is exported with its lease, so its holder keeps it. Waiters are not exported:
+//! their calls belong to a server of the old store.
 
 use super::{Lease, Lock, RETENTION, state::Tenure};
 use crate::decision::{
@@ -22,6 +25,7 @@ impl Exported for Lock {
     const EXPORT: &'static Script = &script::lock::EXPORT;
     const IMPORT: &'static Script = &script::lock::IMPORT;
 
+    /// The queue and its tickets.
     const UNEXPORTED: &'static [&'static [u8]] = &[b"queue", b"places", b"tickets"];
 
     fn source(tag: &[u8], part: &[u8]) -> Option<(Vec<u8>, Source)> {
@@ -41,6 +45,7 @@ impl Exported for Lock {
         Ok(Entry::new(&[], &Tenure { owner, lease, length, is_released }))
     }
 
+    /// The only page: the record, unless it has lapsed.
     fn page(&self, _: &Export<Lock>, now: Timestamp) -> Page {
         let last = self.last.iter().filter(|last| !last.has_lapsed(now));
         Page::last(last.map(|last| Entry::new(&[], last)))
@@ -52,6 +57,7 @@ impl Exported for Lock {
         Ok(Some(Parts::new([b"lock".to_vec()]).bytes(&owner).numbers(numbers)))
     }
 
+    /// Drops a record that has lapsed since the export.
     fn import(&mut self, _: &[u8], value: &[u8], now: Timestamp) -> Result<(), Unreadable> {
         let tenure: Tenure = decode(value)?;
         if !tenure.has_lapsed(now) {

@@ -16,6 +16,10 @@ use crate::decision::{
 statuses! { GET_FREE = 0, GET_HELD = 1 }
 
 /// Reads the view of a lock. Changes nothing but removes dead tickets from the queue.
+///
+/// A lease that has expired reads as a free lock, although its record is stored for 5 minutes. The
+/// view is out of date as soon as it is read: it must not decide whether to enter a critical
+/// section.
 #[derive(Debug, Clone)]
 pub struct GetLock {
     /// The lock.
@@ -27,7 +31,7 @@ pub struct GetLock {
 pub struct LockView {
     /// The holder; `None` if the lock is free.
     pub holder: Option<Holder>,
-    /// The number of waiting calls.
+    /// The number of waiting calls, on all servers.
     pub waiters: u64,
 }
 

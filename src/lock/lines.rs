@@ -15,11 +15,16 @@ use crate::decision::{
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LockLine {
+    /// The name of the lock.
     lock: Text,
+    /// The owner of the lease.
     owner: Text,
+    /// The fields `token`, `grant` and `expire`; times in µs.
     #[serde(flatten)]
     lease: Lease,
+    /// Length of the lease in ms, for renewals that give none.
     lease_ms: Millis,
+    /// Whether the owner released the lock.
     #[serde(default)]
     released: bool,
 }
@@ -34,6 +39,7 @@ impl LockLine {
 }
 
 impl EntryLine for LockLine {
+    /// The bounds of the contract, which the scripts also check when they read the record.
     fn check(&self, checked: &mut Checked) {
         checked.name("lock", &self.lock);
         checked.name("owner", &self.owner);

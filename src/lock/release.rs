@@ -15,8 +15,13 @@ statuses! { RELEASE_RELEASED = 0, RELEASE_NOT_HELD = 1 }
 
 /// Releases a lock, which goes to the first waiter.
 ///
-/// A repeat within 5 minutes answers `Released`, unless another owner acquired the lock in between.
-/// Only the holder with the right token can release a lock.
+/// Only the holder with the right token can release a lock: any other call answers `NotHeld` and
+/// changes nothing. Without a token, a late release of an earlier lease also ends a newer lease of
+/// the same owner. An owner that can hold the lock more than once should give the token.
+///
+/// A repeat within 5 minutes answers `Released`, unless the lock was acquired in
+/// between. The release sets the expiry of the lease to now and wakes the first waiter; it grants
+/// nothing itself.
 #[derive(Debug, Clone)]
 pub struct ReleaseLock {
     /// The lock.
@@ -30,7 +35,8 @@ pub struct ReleaseLock {
 /// The answer to a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
-    /// The owner does not hold this lease; nothing changed.
+    /// The owner does not hold this lease: it expired, was released long ago, or never was; nothing
+    /// changed.
     NotHeld,
     /// The lock is released, by this call or by the one that it repeats.
     Released,

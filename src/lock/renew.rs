@@ -14,8 +14,12 @@ statuses! { RENEW_RENEWED = 0, RENEW_NOT_HELD = 1 }
 
 /// Requests more time for a lock.
 ///
-/// The lease keeps its token. An expired lease cannot be renewed, even if the lock is still free. A
-/// repeat extends the lease again, which is safe.
+/// The new expiry is `lease_duration` from now, so a renewal can also shorten the lease. The lease
+/// keeps its token and its time of grant. A given length becomes that of later renewals.
+///
+/// An expired lease cannot be renewed, even if the lock is still free: another owner may have held
+/// it in between. The owner must acquire it again, and gets a new token. A repeat extends the lease
+/// again, which is safe.
 #[derive(Debug, Clone)]
 pub struct RenewLock {
     /// The lock.
@@ -24,7 +28,8 @@ pub struct RenewLock {
     pub owner: Name,
     /// The fencing token of the lease; `None` skips the comparison.
     pub token: Option<u64>,
-    /// Length of the lease from now; `None` for the previous length.
+    /// Length of the lease from now, [`LEASE_MIN`](super::LEASE_MIN) to
+    /// [`LEASE_MAX`](super::LEASE_MAX); `None` for the previous length.
     pub lease_duration: Option<Millis>,
 }
 

@@ -10,18 +10,21 @@ use crate::decision::{
     time::{Millis, Timestamp},
 };
 
-/// Bans a key from now on. Replaces a ban in force, as the same strike.
+/// Bans a key from now on. Replaces a ban in force, as the same strike, also if that one would end
+/// later. Without a ban in force, a remembered earlier one makes this the next strike.
 ///
-/// A repeat starts the ban again from the time of the repeat.
+/// The usage of the key stays. A repeat starts the ban again from the time of the repeat. Of a key
+/// under a policy, the ban is an event; a key of a rule that comes with calls has no events.
 #[derive(Debug, Clone)]
 pub struct BanKey {
     /// The policy and the key.
     pub name: MeterName,
-    /// The duration of the ban.
+    /// The duration of the ban: [`LENGTH_MIN`](super::LENGTH_MIN) to
+    /// [`LENGTH_MAX`](super::LENGTH_MAX).
     pub duration: Millis,
     /// How long after the end of the ban the next one counts as a further strike.
     pub memory: Millis,
-    /// The reason.
+    /// The reason; at most [`TEXT_BYTES_MAX`](super::TEXT_BYTES_MAX) bytes, as the actor.
     pub reason: Vec<u8>,
     /// The person or program that sets the ban.
     pub actor: Vec<u8>,
@@ -82,6 +85,7 @@ impl AffectsDenials for BanKey {
 impl Indexing for BanKey {
     type Entry = NoteBan;
 
+    /// Each ban is listed.
     fn entry(&self, ban: &Ban) -> Option<NoteBan> {
         Some(NoteBan { name: self.name.clone(), until: ban.until })
     }

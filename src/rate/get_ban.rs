@@ -11,7 +11,9 @@ use crate::decision::{
 
 statuses! { GET_BAN_NONE = 0, GET_BAN_BANNED = 1 }
 
-/// Reads the ban of a key, if one is in force.
+/// Reads the ban of a key, if one is in force. Changes nothing.
+///
+/// A ban that has ended is `None`, although its record counts as a strike for longer.
 #[derive(Debug, Clone)]
 pub struct GetBan {
     /// The policy and the key.

@@ -20,7 +20,9 @@ use crate::decision::{
 /// A key. Without a policy, the rule comes with each call.
 #[derive(Debug, Serialize, Deserialize)]
 struct Of {
+    /// The policy; `None` for rules that come with calls.
     policy: Option<Text>,
+    /// The key.
     key: Text,
 }
 
@@ -30,8 +32,10 @@ struct Of {
 pub(crate) struct RateLine {
     #[serde(flatten)]
     of: Of,
+    /// The usage, by limit name.
     #[serde(default)]
     counters: Vec<LimitCounter>,
+    /// The last ban, while it counts as a strike.
     ban: Option<Box<BanRecord>>,
 }
 
@@ -41,9 +45,11 @@ pub(crate) struct RateLine {
 pub(crate) struct AnswerLine {
     #[serde(flatten)]
     of: Of,
+    /// The request id.
     request: Text,
     #[serde(flatten)]
     answer: Answer,
+    /// Until when a repeat gets this answer, in µs.
     forget: Timestamp,
 }
 

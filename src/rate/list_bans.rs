@@ -14,14 +14,16 @@ use crate::decision::{
 
 /// Reads a page of the ban index, in order of the end of the bans.
 ///
-/// The index can name keys whose ban was lifted. The caller asks each key with [`super::GetBan`].
+/// The index can name keys whose ban was lifted, and can lack keys (see [`super::NoteBan`]). The
+/// caller asks each key with [`super::GetBan`]. A key that is banned again during a listing moves to
+/// its new end, and can appear again.
 #[derive(Debug, Clone)]
 pub struct ListBans {
     /// The policy; `None` for the rules that come with calls.
     pub policy: Option<Name>,
     /// The namespace, for a listing without a policy.
     pub namespace: Namespace,
-    /// The maximum number of keys of the page.
+    /// The maximum number of keys of the page; above 0.
     pub limit: u32,
     /// The last key of the previous page.
     pub after: Option<BanCursor>,

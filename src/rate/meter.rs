@@ -177,7 +177,8 @@ impl Meter {
         Loaded { usages: usages.collect(), notices, moved }
     }
 
-    /// Stores the usage of each limit of a rule.
+    /// Stores the usage of each limit of a rule. Counters of other limit names stay, since another
+    /// rule may use them; those that have no effect any more are dropped.
     pub(super) fn store(
         &mut self,
         rule: &Rule,
@@ -257,6 +258,7 @@ impl State for Meter {
         }
     }
 
+    /// Drops counters and a ban that have no effect any more, and answers by the budget.
     fn sweep(&mut self, now: Timestamp, budget: usize, _: &mut Bin) -> usize {
         self.counters.retain(|counter| counter.forget > now);
         self.ban.take_if(|ban| ban.forget <= now);

@@ -5,6 +5,13 @@
 //! the call. The usage of a key, its [`Meter`], belongs to policy and key. Limits find their usage
 //! by name, so that changed numbers apply to calls that are already counted.
 //!
+//! # Invariants
+//! - All limits of a rule are decided in one step: a call spends on all of them, or on none. The
+//!   exception is step 4 of [`CheckRate`].
+//! - A refused call never gets a place later: a limit has no queue.
+//! - Usage and bans expire by time alone. No call is needed to end them.
+//! - A ban in force refuses each new call of its key under its policy, whatever the limits say.
+//!
 //! For `max` 10 a minute:
 //!
 //! | algorithm | any minute | at once | memory |

@@ -13,6 +13,9 @@ use crate::decision::{
 const TRIM_MAX: usize = 100;
 
 /// Records a ban in the ban index. A repeat changes nothing.
+///
+/// Of two ends of one key, the later one stays. Above [`BANS_MAX`] entries those that end first are
+/// removed: they are no longer listed, and their bans stay in force.
 #[derive(Debug, Clone)]
 pub struct NoteBan {
     /// The policy and the key.

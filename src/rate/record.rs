@@ -1,4 +1,7 @@
 //! Persistence of rates: usage and bans, replay cache, events, ban index.
+//!
+//! The head of a key is all its usage and its ban, since most calls change it: at most
+//! [`NAMES_MAX`](super::NAMES_MAX) counters. Answers, events and entries of the index are parts.
 
 use super::{BanIndex, Log, Meter};
 use crate::decision::{
@@ -46,6 +49,7 @@ impl Recorded for Meter {
     }
 }
 
+/// The history of a shard. It has no head.
 impl Recorded for Log {
     const KIND: u8 = 3;
 
@@ -63,6 +67,7 @@ impl Recorded for Log {
     }
 }
 
+/// One part for each key. The order by end is rebuilt after a start.
 impl Recorded for BanIndex {
     const KIND: u8 = 4;
 

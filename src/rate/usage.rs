@@ -1,4 +1,8 @@
-//! The usage of a limit, for any algorithm.
+//! The usage of a limit, for any algorithm. The twin of the tables of `lua/lib/usage.lua`.
+//!
+//! A decision loads the usage at its own time, asks how long the call must wait, and spends if no
+//! limit refuses. Usage of another algorithm under the same name is not converted: the limit starts
+//! anew.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -13,8 +17,11 @@ use crate::decision::time::Timestamp;
 /// The usage of a limit at one time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Usage {
+    /// A window from its first call on.
     Fixed(Window),
+    /// A window of the clock.
     Calendar(Window),
+    /// Counts in sub-buckets.
     // Boxed: most of a million keys need less than its size.
     Sliding(Box<SlidingWindow>),
     Bucket(Box<TokenBucket>),
@@ -110,7 +117,7 @@ impl Usage {
         }
     }
 
-    /// Counts a call.
+    /// Counts a call, whether it passes or not. The count can rise beyond the ceiling.
     pub(super) fn spend(&mut self, cost: u32, now: Timestamp) {
         match self {
             Usage::Fixed(window) | Usage::Calendar(window) => window.spend(cost),

@@ -85,7 +85,8 @@ impl Allocation {
         })
     }
 
-    /// Splits the allocation of merged requests into one for each count, in order. `None` if it was
+    /// Splits the allocation of merged requests into one for each count, in order. The parts are what the
+    /// requests would have got one after the other: ranges that follow each other. `None` if it was
     /// refused: each request is then decided separately.
     pub(super) fn share(&self, counts: impl Iterator<Item = u64>) -> Option<Vec<Allocation>> {
         let Allocation::Given { range, floor_applied, .. } = self else { return None };

@@ -1,5 +1,9 @@
 //! The calendar of serials: periods since 2000-01-01, in the years 2000 to 2099. In this range
 //! every fourth year is a leap year. The twin is `lua/lib/calendar.lua`.
+//!
+//! A *period* is counted from 0 in its unit: the 31st of January 2000 is day 30. The Gregorian rule
+//! of centuries is not needed, since 2000 is a leap year and 2100 is out of range. Local time has a
+//! fixed offset from UTC, without daylight saving: a repeated hour would repeat serials.
 
 use crate::decision::time::Timestamp;
 
@@ -125,7 +129,8 @@ pub(super) fn shift(utc_offset: i32) -> i64 {
     i64::from(utc_offset) * 60_000_000 - EPOCH
 }
 
-/// Year since 2000, month and day of a day counted from 2000-01-01.
+/// Year since 2000, month and day of a day counted from 2000-01-01. The first year of a cycle of four
+/// has one day more, hence the subtraction.
 fn date(day: u64) -> (u64, u64, u64) {
     let (cycle, rest) = (day / FOUR_YEARS, day % FOUR_YEARS);
     let year = cycle * 4 + rest.saturating_sub(1) / 365;

@@ -52,7 +52,7 @@ impl Dating {
         ))
     }
 
-    /// The numbers per period.
+    /// The numbers per period: `10^width`, without 0 if numbers start at 1.
     pub(super) fn capacity(&self) -> u64 {
         10u64.pow(self.width) - self.start
     }
@@ -74,7 +74,7 @@ impl Dating {
         self.capacity().saturating_mul(periods.max(1))
     }
 
-    /// The values per second of clock time; 0 if a period is longer than a second.
+    /// The values per second of clock time, for the size of a reservation; 0 if a period is longer than a second.
     pub fn values_per_second(&self) -> u64 {
         const SECOND: u64 = 1_000_000;
         self.unit.length().map_or(0, |length| SECOND / length * self.capacity())

@@ -32,6 +32,7 @@ impl Exported for Counter {
         Some((tag.to_vec(), source))
     }
 
+    /// For the counter, the second key has an empty name and is not read.
     fn encode_export(export: &Export<Counter>, call: &mut Call) {
         call.key(&[b"counter"]);
         call.key(&[b"replay:", &export.source.name]);
@@ -54,6 +55,8 @@ impl Exported for Counter {
         }
     }
 
+    /// Raises the last value to the highest one of an answer: a server may have given it out after the
+    /// counter was read.
     fn reconcile(entries: &mut Vec<Entry>) {
         let answers = entries.iter().filter_map(|entry| entry.read::<Answer>(REPLAY));
         let Some(given) = answers.map(|(_, (range, _))| range.last).max() else { return };
@@ -74,6 +77,7 @@ impl Exported for Counter {
         Page::last(self.last.map(|_| Entry::new(&[], &head)))
     }
 
+    /// Both kinds of entry have the same six numbers; those that an entry lacks are 0.
     fn import_arguments(_: &[u8], part: &[u8], value: &[u8]) -> Result<Option<Parts>, Unreadable> {
         let (letter, request) = split_part(part);
         let parts = Parts::new([b"counter".to_vec(), [b"replay:", request].concat()]);

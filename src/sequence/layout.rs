@@ -1,4 +1,8 @@
 //! Layouts: the format of serials.
+//!
+//! A serial is text for people and files; the value is the number that rises. Serials of one layout
+//! sort as their values only if the pattern begins with the units from coarse to fine, and the number
+//! is padded.
 
 use std::fmt::Write;
 

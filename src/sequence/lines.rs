@@ -14,9 +14,11 @@ use crate::decision::{
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SequenceLine {
+    /// The name of the sequence.
     sequence: Text,
     /// Of a layout with a calendar: its smallest unit and the count of numbers per period.
     calendar: Option<Text>,
+    /// The last value, in its stored form: with a calendar it counts the numbers of all periods.
     last: u64,
     /// When `last` was given out; 0 if unknown.
     time: Timestamp,
@@ -28,11 +30,15 @@ pub(crate) struct SequenceLine {
 pub(crate) struct RangeLine {
     sequence: Text,
     calendar: Option<Text>,
+    /// The request id.
     request: Text,
+    /// The fields `last`, `step` and `count`.
     #[serde(flatten)]
     range: Range,
+    /// Whether the floor was above the next value.
     #[serde(default)]
     floor_applied: bool,
+    /// Until when a repeat gets these values, in µs.
     forget: Timestamp,
 }
 

@@ -8,6 +8,12 @@
 //! If the store loses its last writes, two things keep values distinct: the clock, if it has moved
 //! to another period, and [`ReserveSequence`].
 //!
+//! # Invariants
+//! - A value is given to one caller, or to nobody. `last` of [`Counter`] only rises.
+//! - `last` is stored before a value is given out, in the same step.
+//! - Where values are reserved ahead, no value above the reserved mark is given out, and replicas have
+//!   acknowledged the mark first. After a failover all values up to the mark count as given out.
+//!
 //! | verb | struct | script |
 //! |---|---|---|
 //! | NextSequence | [`NextSequence`]; [`ReserveSequence`] before it, where values are reserved ahead | `lua/sequence/next.lua`, `lua/sequence/reserve.lua` |

@@ -16,9 +16,10 @@ use crate::decision::{
 
 /// Allocates `count` values that no other caller ever gets.
 ///
-/// The first value is the next one of the sequence, or the floor if that is higher. A call with a
-/// `request` that was answered in the last 5 minutes gets the same values again, marked `replayed`.
-/// The refusals are:
+/// The first value is the last one plus `step`, or the floor if that is higher; a new sequence starts
+/// at `step`. With a calendar it is at least the first value of the current period. A call with a
+/// `request` that was answered in the last 5 minutes gets the same values again, marked `replayed`,
+/// whatever its other fields say. The refusals change nothing:
 /// - `OutOfRange`: the sequence has too few values left.
 /// - `TooFarAhead`: the calendar would be more than `ahead_max` ahead of the clock.
 /// - `Unreserved`: the values must be reserved first.
@@ -33,7 +34,8 @@ pub struct NextSequence {
     /// The difference between two values, and between the last allocated value and the first.
     /// `count` times `step` is at most [`VALUE_MAX`].
     pub step: u64,
-    /// The lower bound of the values.
+    /// The lower bound of the values; `None` for none. A floor moves the sequence: the values that it
+    /// skips are never given out.
     pub floor: Option<u64>,
     /// The request id, which makes repeats safe for 5 minutes.
     pub request: Option<Name>,
@@ -98,6 +100,7 @@ impl Decision for NextSequence {
         self.sequence.partition()
     }
 
+    /// The span is computed here, since Lua multiplies exactly only below 2^53.
     fn encode(&self, call: &mut Call) {
         let request = self.request.as_ref().map_or(&[][..], Name::as_bytes);
         call.key(&[b"counter"]);
@@ -127,6 +130,8 @@ impl Decision for NextSequence {
 }
 
 impl Issues for NextSequence {
+    /// With a calendar the values are at least those of the period of `floor`. Other values depend on
+    /// no clock, and can repeat after a loss.
     fn decide_above(&self, counter: &mut Counter, now: Timestamp, floor: Timestamp) -> Allocation {
         let request = self.request.as_ref().map(Name::as_bytes);
         if let Some(&(range, floor_applied)) =

@@ -1,5 +1,10 @@
 //! Parses layouts of the configuration: `timestamp17`, or a pattern such as
 //! `ORD-{yyyyMMdd}-{n:06}`.
+//!
+//! A pattern is literal text with fields in braces: `{n}` or `{n:0W}` is the number, padded to W
+//! digits, once; any other braces hold calendar fields. A serial must never repeat. So the fields
+//! need every coarser unit up to the year, and a number beside a calendar has a fixed width: it
+//! bounds the numbers of a period. Without a calendar the padding is no bound.
 
 use super::{
     calendar::Unit,
@@ -31,14 +36,19 @@ const FIELDS: [(&str, Unit); 8] = [
 /// The parsed pieces of a pattern.
 #[derive(Debug, Default)]
 struct PatternParts {
+    /// The pieces, in order.
     pieces: Vec<Piece>,
+    /// The calendar units, in order of the pattern.
     units: Vec<Unit>,
+    /// Whether the year has four digits.
     long_year: bool,
+    /// The digits of the number, 0 for no padding; `None` before the number was read.
     width: Option<u32>,
 }
 
 impl Layout {
-    /// Parses a layout. The error describes the expected form.
+    /// Parses a layout. `utc_offset` is in minutes, `ahead_max` as in [`Dating`]. Numbers of a period
+    /// start at 1, those of `timestamp17` at 0. The error describes the expected form.
     pub fn parse(text: &str, utc_offset: i32, ahead_max: Millis) -> Result<Layout, String> {
         let (pattern, start) = match text == TIMESTAMP17.0 {
             true => (TIMESTAMP17.1, 0),
@@ -70,8 +80,8 @@ impl Layout {
     }
 }
 
-/// Reads the whole pattern.
 impl PatternParts {
+    /// Reads the whole pattern.
     fn read(&mut self, pattern: &str) -> Result<(), String> {
         if pattern.len() > PATTERN_BYTES_MAX {
             return Err(format!("expected at most {PATTERN_BYTES_MAX} bytes"));

@@ -1,4 +1,7 @@
 //! Persistence of a sequence: the last value, the marks and the replay cache.
+//!
+//! The head is a pair: the last value with its time, and the marks. Answers of the replay cache are
+//! parts.
 
 use super::Counter;
 use crate::decision::persistence::{

@@ -12,6 +12,10 @@ use crate::decision::{
 
 /// Raises the reserved mark of a sequence and lets replicas acknowledge it.
 ///
+/// The mark rises to the needed value plus `ahead`, within the reach of the calendar; it never falls.
+/// The engine sends this decision before a NextSequence that would pass the confirmed mark, and then
+/// repeats that one. So one acknowledgement serves a block of values.
+///
 /// After a failover, values up to the replicated mark count as allocated, because the old primary
 /// may have allocated them. Values that were reserved in another epoch are therefore skipped. A
 /// repeat leaves the mark as it is.
@@ -28,7 +32,7 @@ pub struct ReserveSequence {
 }
 
 impl ReserveSequence {
-    /// The last value to reserve.
+    /// The last value to reserve, before the limit of the calendar.
     fn upto(&self) -> u64 {
         self.last.saturating_add(self.ahead).min(self.sequence.value_max())
     }

@@ -13,8 +13,12 @@ use crate::decision::{
 /// Adds to the quantity on hand, or subtracts from it.
 ///
 /// The sku must exist (`NotFound`). The result must not fall below the reserved quantity
-/// (`BelowReserved`) and not exceed the largest quantity (`OutOfRange`). Without a `request` a
-/// repeat adds again.
+/// (`BelowReserved`) and not exceed the largest quantity (`OutOfRange`). A refusal changes nothing,
+/// and the answer has the stock as it is.
+///
+/// With a `request`, a repeat within 5 minutes ([`REPLAY`]) gets the stock of the first answer,
+/// marked `replayed`. Refusals are not stored: the same request can succeed later. Without a
+/// `request` a repeat adds again, so the engine never sends such a call twice.
 #[derive(Debug, Clone)]
 pub struct AddStock {
     /// The sku.

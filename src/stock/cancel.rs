@@ -17,7 +17,9 @@ statuses! {
 
 /// Cancels the reservation of an order.
 ///
-/// A repeat answers `AlreadyCancelled` and changes nothing. A confirmed order cannot be cancelled.
+/// The quantity is available again, for its buyer's limit too. A repeat answers `AlreadyCancelled`
+/// and changes nothing, for 24 hours. An order whose hold has expired answers `Expired`: its quantity
+/// is available already. A confirmed order cannot be cancelled: a return is an AddStock.
 #[derive(Debug, Clone)]
 pub struct CancelReservation {
     /// The sku.

@@ -1,9 +1,17 @@
 //! Stock: the quantity of a sku that is on hand, reserved for orders, and sold. Never oversold.
 //!
-//! Invariant: `on_hand = available + reserved`. A hold that is neither confirmed nor cancelled
-//! expires. Each decision first reclaims up to [`RECLAIM_MAX`] expired holds. If more remain, it
-//! may still grant. A refusal that the remaining ones could change is [`StockOutcome::Again`]: the caller
-//! decides again.
+//! A hold that is neither confirmed nor cancelled expires. Each decision first reclaims up to
+//! [`RECLAIM_MAX`] expired holds. If more remain, it may still grant. A refusal that the remaining
+//! ones could change is [`StockOutcome::Again`]: the engine decides again.
+//!
+//! # Invariants
+//! - `on_hand = available + reserved`, and `reserved` is the sum of the stored holds. So a quantity
+//!   is promised to one order at a time.
+//! - `on_hand + sold` is at most [`QUANTITY_MAX`], so that Lua numbers are exact.
+//! - The quantity of a buyer is what it has reserved and bought. No call with a limit raises it above
+//!   that limit.
+//! - An order has one record. Its state is `Held`, then `Confirmed` or `Cancelled`, which are final.
+//!   A `Held` order without a stored hold has expired, and can be reserved anew.
 //!
 //! | verb | struct | script |
 //! |---|---|---|

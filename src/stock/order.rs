@@ -28,7 +28,7 @@ pub enum ReservationState {
 pub struct Reservation {
     /// Its state.
     pub state: ReservationState,
-    /// The reserved quantity.
+    /// The reserved quantity, 1 to [`RESERVE_MAX`].
     pub quantity: u64,
     /// When it was made.
     pub grant: Timestamp,
@@ -40,7 +40,7 @@ pub struct Reservation {
 }
 
 impl ReservationState {
-    /// The letter of the scripts.
+    /// The letter of the scripts, in order records and replies.
     pub(super) fn letter(self) -> &'static [u8] {
         match self {
             ReservationState::Held => b"H",
@@ -92,7 +92,8 @@ pub(super) fn hold_member(
 pub(super) struct Order {
     /// The reservation.
     pub(super) reservation: Reservation,
-    /// The quantity that its buyer may have reserved and bought; `None` for no limit.
+    /// The quantity that its buyer may have reserved and bought; `None` for no limit. Checked again
+    /// when a late confirmation takes the quantity again.
     pub(super) limit: Option<u64>,
     /// When the record is dropped.
     pub(super) forget: Timestamp,

@@ -29,8 +29,17 @@ pub struct Buyer {
 
 /// Reserves a quantity for an order until its hold expires.
 ///
-/// A repeat returns the same reservation, marked `replayed`. If its hold has expired, the order is
-/// reserved anew. The refusals are `AlreadySettled`, `BuyerLimit` and `Short`.
+/// The decision, in this order:
+/// 1. A sku whose stock was never set is `NotFound`.
+/// 2. An order whose hold is stored gets the same reservation again, marked `replayed`. The quantity,
+///    length and buyer of the repeat are ignored. So a repeat is safe.
+/// 3. A confirmed or cancelled order is `AlreadySettled`, for 24 hours after that.
+/// 4. A buyer that would have more than its limit is refused with `BuyerLimit`.
+/// 5. Without enough available the answer is `Short`.
+/// 6. Otherwise the quantity is reserved until now plus `hold`. An order whose hold has expired is
+///    reserved anew, with the values of this call.
+///
+/// While expired holds remain, refusals 4 and 5 become `Again`.
 #[derive(Debug, Clone)]
 pub struct ReserveStock {
     /// The sku.
@@ -39,7 +48,7 @@ pub struct ReserveStock {
     pub order: Name,
     /// The quantity, 1 to [`super::RESERVE_MAX`].
     pub quantity: u64,
-    /// Length of the hold.
+    /// Length of the hold: [`HOLD_MIN`](super::HOLD_MIN) to [`HOLD_MAX`](super::HOLD_MAX).
     pub hold: Millis,
     /// The buyer; `None` for an order without a limit.
     pub buyer: Option<Buyer>,
@@ -79,6 +88,7 @@ impl ReserveStock {
         self.buyer.as_ref().map_or(&[], |buyer| buyer.name.as_bytes())
     }
 
+    /// The limit of the buyer; `None` for no limit, or without a buyer.
     fn limit(&self) -> Option<u64> {
         self.buyer.as_ref().and_then(|buyer| buyer.limit)
     }

@@ -12,13 +12,17 @@ use crate::decision::{
 
 /// Sets the quantity on hand, including the reserved quantity. Creates the sku.
 ///
-/// The quantity must not be below the reserved quantity (`BelowReserved`) or exceed the largest
-/// quantity (`OutOfRange`). Not repeatable: the caller should read the stock before a second try.
+/// The quantity must not be below the reserved quantity (`BelowReserved`), and with the sold quantity
+/// it must not exceed the largest quantity (`OutOfRange`). A refusal changes nothing. The sold
+/// quantity stays as it is.
+///
+/// Not repeatable: the caller should read the stock before a second try. AddStock with a request id
+/// is the verb for deliveries.
 #[derive(Debug, Clone)]
 pub struct SetStock {
     /// The sku.
     pub sku: Name,
-    /// The quantity; at most [`super::QUANTITY_MAX`].
+    /// The quantity on hand, reserved units included; at most [`super::QUANTITY_MAX`].
     pub on_hand: u64,
 }
 

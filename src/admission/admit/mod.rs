@@ -34,9 +34,10 @@ statuses! {
     ADMIT_FINISHED = 5,
 }
 
-/// `retry_after` of a paused pool, in µs, before it is spread: 10 s.
+/// `retry_after` of a paused pool, in µs, before it is spread: 10 s. Nobody knows when it resumes.
 const PAUSED_RETRY_MICROS: u64 = 10_000_000;
-/// `retry_after` if a slot is free but belongs to a waiter: 50 ms.
+/// `retry_after` if a slot is free but belongs to a waiter: 50 ms. The waiter takes it or loses its
+/// ticket soon.
 const KEPT_RETRY_MICROS: u64 = 50_000;
 /// The smallest window over which `retry_after` is spread.
 const SPREAD_MIN_MICROS: u64 = 50_000;
@@ -55,6 +56,13 @@ const SPREAD_MAX_MICROS: u64 = 5_000_000;
 /// 6. Otherwise the task gets a new lease with a higher fencing token.
 ///
 /// A task whose lease is within its grace keeps its slot, and gets a new lease in it.
+///
+/// A grant writes the lease, the record of the task, an event, and the last token. A refusal writes
+/// nothing but the ticket of a call that waits. Either may also log expiries, which are no part of
+/// the decision.
+///
+/// On Redis, a pool with `after_failover` `Hold` also answers `Paused` for one lease and its grace
+/// after a failover: leases that the new primary does not know may still run.
 #[derive(Debug, Clone)]
 pub struct AdmitTask {
     /// The pool: one external system.
@@ -63,9 +71,11 @@ pub struct AdmitTask {
     pub device: Name,
     /// The task; `None` requests the oldest queued task of the device.
     pub task: Option<Name>,
-    /// Length of the lease; `None` for the pool's setting.
+    /// Length of the lease: [`LEASE_MIN`](super::LEASE_MIN) to [`LEASE_MAX`](super::LEASE_MAX); `None`
+    /// for the pool's setting.
     pub lease_duration: Option<Millis>,
-    /// The pool's configured settings, without run-time overrides.
+    /// The pool's configured settings, without run-time overrides. Overrides are stored with the pool
+    /// and apply in the decision.
     pub settings: Settings,
     /// The ticket of a call that waits.
     pub waiting: Option<WaitingCall>,

@@ -10,12 +10,14 @@ use crate::{
 };
 
 impl Revocable for AdmitTask {
+    /// As the pool is configured. A refusal waits for no replicas. A repeated lease does: its grant
+    /// may not be acknowledged yet.
     fn acknowledgement(&self) -> Acknowledgement {
         self.settings.acknowledgement
     }
 
-    /// A new lease is revoked, so that its slot is free again. A lease that another call may have
-    /// returned stands.
+    /// A new lease is revoked, so that its slot is free again. A repeated lease stands: the call that
+    /// was granted it decides about it.
     fn undo_rule(&self, prefix: &str) -> UndoRule {
         let (decision, prefix) = (self.clone(), prefix.to_owned());
         UndoRule::of::<AdmitTask>(move |admission| match decision.revocation(admission) {
@@ -27,6 +29,7 @@ impl Revocable for AdmitTask {
 }
 
 impl Grows for AdmitTask {
+    /// A task without a record that would get a lease.
     fn is_new(&self, pool: &Pool, now: Timestamp) -> bool {
         let member = self.member();
         let settings = self.settings.under(&pool.overrides);
@@ -37,6 +40,7 @@ impl Grows for AdmitTask {
         has_room && !waits && self.task.is_some() && pool.task(&member, now).is_none()
     }
 
+    /// A lease, unless the call is refused or its task holds one already.
     fn takes(&self, pool: &Pool, now: Timestamp) -> Option<Takes> {
         let settings = self.settings.under(&pool.overrides);
         // A caller that will be refused anyway gets the refusal instead.

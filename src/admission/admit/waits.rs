@@ -1,4 +1,7 @@
 //! AdmitTask as a waiting call.
+//!
+//! The waiter is the task of a device. A device that reports without a task is one waiter too, with
+//! an empty task name: whichever task is its oldest when a slot is free gets the slot.
 
 use super::{Admission, AdmitDecision, AdmitTask};
 use crate::{
@@ -24,6 +27,7 @@ impl Waits for AdmitTask {
         HeartbeatPool { pool: self.pool.clone(), settings: self.settings, heartbeat }
     }
 
+    /// Only `Full` leaves a call waiting. In a paused pool it is answered at once.
     fn turn(outcome: &Admission) -> Proceed {
         match outcome.decision {
             AdmitDecision::Full { turn, .. } => turn,
@@ -31,6 +35,7 @@ impl Waits for AdmitTask {
         }
     }
 
+    /// After a grant the new lease, since it may be the first to end.
     fn frees_in(outcome: &Admission) -> Option<Millis> {
         match outcome.decision {
             AdmitDecision::Full { room_in, .. } if room_in > 0 => {

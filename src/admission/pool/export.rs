@@ -1,4 +1,8 @@
 //! Export and import of a pool: its keys in Redis as entries, and back.
+//!
+//! Running leases move with the pool: they keep token, expiry and slot in the new store. Events and
+//! waiters do not move. The sources are read one after the other while servers may change the pool,
+//! so the entries are made consistent afterwards ([`Exported::reconcile`]).
 
 use bytes::Bytes;
 
@@ -50,6 +54,7 @@ impl Exported for Pool {
         Some((tag.to_vec(), source))
     }
 
+    /// The script reads one source; the keys are those of all.
     fn encode_export(export: &Export<Pool>, call: &mut Call) {
         let member = &export.source.name;
         for part in [&b"settings"[..], b"token", b"queued", b"leases"] {
@@ -71,6 +76,7 @@ impl Exported for Pool {
         }
     }
 
+    /// A pool on hold after a failover: the lost leases of the hold have no entries.
     fn parse_refusal(status: u64, reply: &mut Reply) -> Result<Page, Error> {
         if status != EXPORT_ON_HOLD {
             return unknown_status(status);
@@ -100,6 +106,8 @@ impl Exported for Pool {
         }
     }
 
+    /// Raises the last token to the highest one of a task, which may have been granted after the head
+    /// was read: tokens must not repeat in the new store.
     fn reconcile(entries: &mut Vec<Entry>) {
         let tasks = entries.iter().filter_map(|entry| entry.read::<TaskRecord<Task>>(TASK));
         let given = tasks.map(|kept| kept.task.lease.token).max().unwrap_or(0);
@@ -189,6 +197,7 @@ impl Exported for Pool {
         }
     }
 
+    /// Also adds the entries of the indexes, which a restore from a data directory rebuilds at its end.
     fn import(&mut self, part: &[u8], value: &[u8], now: Timestamp) -> Result<(), Unreadable> {
         let (TASK, member) = split_part(part) else {
             let (overrides, last_token): Head = decode(value)?;
@@ -251,6 +260,7 @@ fn optional(reply: &mut Reply) -> Result<Option<u64>, Error> {
     )
 }
 
+/// A number of 32 bits.
 fn short(number: u64) -> Result<u32, Error> {
     u32::try_from(number).map_err(|_| Error::Corrupt(format!("{number} is out of range")))
 }

@@ -21,8 +21,11 @@ use crate::{
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PoolLine {
+    /// The pool.
     pool: Text,
+    /// The fencing token of the last grant; 0 before the first.
     last_token: u64,
+    /// The fields `capacity`, `lease_ms`, `grace_ms`, `paused` and `max_attempts`.
     #[serde(flatten)]
     overrides: Overrides,
 }
@@ -36,8 +39,10 @@ pub(crate) struct PoolLine {
 pub(crate) struct TaskLine {
     pool: Text,
     device: Text,
+    /// The task, unique within its device.
     task: Text,
     state: StateName,
+    /// The fields `token`, `grant` and `expire`; times in µs.
     #[serde(flatten)]
     lease: Lease,
     /// When the slot becomes free without a result: the end of the lease plus the grace.

@@ -33,7 +33,10 @@ pub(super) const NEVER: Timestamp = Timestamp(u64::MAX);
 /// A pool: its leases, its queued tasks, and its records of ended leases and results.
 ///
 /// Each task has one record in `tasks`. A record is also in at most one of `leases` and `ended`.
-/// Task records with a running lease are the count of the pool.
+/// Entries of `leases` whose slot has not ended are the count of the pool.
+///
+/// Decisions call `lapse` first: `in_use` and the iterators of leases are as of that time.
+/// They change records by `put`, which keeps the indexes in step.
 #[derive(Debug, Default)]
 pub struct Pool {
     /// The run-time settings.
@@ -236,6 +239,8 @@ impl State for Pool {
     const IS_LISTED: bool = true;
     const HOLDS: bool = true;
 
+    /// Drops forgotten records and an old history. Expired leases are left to [`super::SweepPool`],
+    /// because their ends are events.
     fn sweep(&mut self, now: Timestamp, budget: usize, bin: &mut Bin) -> usize {
         self.lapse(now);
         if let Some(events) = self.events.take_if(|events| events.has_lapsed(now)) {

@@ -39,7 +39,9 @@ struct Paced(Mutex<AuditPace>);
 struct AuditPace {
     /// Start of the period on the coarse clock.
     start: Duration,
+    /// The lines of the period so far.
     lines: u32,
+    /// The lines that were suppressed since the last one.
     suppressed: u64,
 }
 
@@ -81,9 +83,12 @@ pub(super) fn refused(caller: &str, namespace: &str, verb: &str, name: &str, rea
 #[derive(Debug)]
 pub(in super::super) struct Audited {
     rpc: Rpc,
+    /// The name of the caller.
     caller: Arc<str>,
     namespace: Namespace,
+    /// The names in the request, which its parser notes.
     named: NotedNames,
+    /// Whether the call has an answer. Otherwise it is logged as cancelled.
     is_ended: bool,
 }
 
@@ -112,6 +117,7 @@ impl Audited {
         }
     }
 
+    /// Logs a `manage` call. Their number is not limited: no line of them may be lost.
     fn log(&self, result: &str) {
         if self.rpc.permission == Permission::Manage {
             let name = self.named.text();

@@ -1,4 +1,8 @@
 //! The table of callers: who has which credentials, and which rights.
+//!
+//! Credentials of two callers must not overlap; the table is refused otherwise. So the order of the
+//! entries has no meaning. A JWT or a certificate with several names can still match two callers; such
+//! a call is refused.
 
 use std::{fmt, sync::Arc};
 
@@ -58,11 +62,13 @@ impl fmt::Display for CallerError {
 /// An authenticated caller.
 #[derive(Debug)]
 pub(super) struct Caller {
+    /// The name in audit lines and errors.
     pub(super) name: Arc<str>,
     /// Permissions by namespace; `None` stands for every namespace.
     pub(super) grants: Vec<(Option<Namespace>, Permissions)>,
+    /// The services that it may use.
     pub(super) services: Services,
-    /// The globs of the names that it may use.
+    /// The globs of the names that it may use; `None` for all names.
     pub(super) names: Option<Arc<Globs>>,
     /// The texts of `names`.
     pub(super) patterns: Vec<String>,
@@ -71,9 +77,13 @@ pub(super) struct Caller {
 /// All callers of a server.
 #[derive(Default)]
 pub struct Callers {
+    /// By the digest of a token.
     tokens: Vec<(Digest, Arc<Caller>)>,
+    /// By a name in a client certificate.
     certificates: Vec<(CertificatePattern, Arc<Caller>)>,
+    /// By a claim of a JWT and a pattern of its value.
     claims: Vec<(String, Pattern, Arc<Caller>)>,
+    /// Verifies JWTs; `None` if they are not configured.
     jwt: Option<Jwt>,
 }
 
@@ -86,12 +96,15 @@ impl fmt::Debug for Callers {
 /// A pattern of names in certificates.
 #[derive(Debug, PartialEq, Eq)]
 enum CertificatePattern {
+    /// A SPIFFE ID. The trust domain has no wildcard: another one could then be matched.
     Uri(Pattern),
     /// In lower case.
     Dns(Pattern),
 }
 
 impl CertificatePattern {
+    /// Parses the key `mtls`. A pattern that no name of a certificate can match is an error, not a caller
+    /// without calls.
     fn parse(text: &str) -> Result<CertificatePattern, &'static str> {
         if let Some(dns) = text.strip_prefix(DNS) {
             let is_dns = |byte: u8| byte.is_ascii_alphanumeric() || b"-._*".contains(&byte);
@@ -147,6 +160,7 @@ impl Callers {
         Ok(callers)
     }
 
+    /// Adds a caller. The error is the key and the reason.
     fn add(&mut self, spec: CallerSpec) -> Result<(), (&'static str, String)> {
         let names = spec.names.as_ref().map(|names| Globs::new(names.iter())).transpose();
         let names = names.map_err(|error| ("names", format!("not a glob: {error}")))?;
@@ -209,6 +223,8 @@ impl Callers {
         Ok((self.of_claims(&claims)?, Some(claims.until)))
     }
 
+    /// The caller of verified claims: a configured one, otherwise the one that the token itself describes
+    /// by its claim `tollgate`.
     fn of_claims(&self, claims: &Claims) -> Result<Arc<Caller>, Denial> {
         let matching = self.claims.iter().filter(|(claim, pattern, _)| {
             claims.text(claim).is_some_and(|value| pattern.matches(value))

@@ -1,15 +1,20 @@
 //! Patterns of identities: `*` stands for any text, all other characters for themselves.
+//!
+//! Not globs: in a glob `?`, `[` and `{` are special, and such a character in an identity would match
+//! others. A star also matches `/`.
 
 /// A pattern such as `spiffe://acme/backend/*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pattern(String);
 
 impl Pattern {
+    /// Any text is a pattern.
     pub(super) fn new(text: &str) -> Pattern {
         Pattern(text.to_owned())
     }
 
-    /// Whether the pattern matches a text. Linear in practice; at worst the product of the lengths.
+    /// Whether the pattern matches a text. Each star first takes nothing; after a mismatch, the last
+    /// star takes one byte more. Linear in practice; at worst the product of the lengths.
     pub(super) fn matches(&self, text: &str) -> bool {
         let (pattern, text) = (self.0.as_bytes(), text.as_bytes());
         let (mut at, mut next) = (0, 0);
@@ -35,7 +40,8 @@ impl Pattern {
         pattern[at..].iter().all(|byte| *byte == b'*')
     }
 
-    /// Whether some text matches both patterns.
+    /// Whether some text matches both patterns. Two callers with such patterns could not be told apart.
+    /// Fills a table of both lengths, row by row from the end; called only when callers are loaded.
     pub(super) fn overlaps(&self, other: &Pattern) -> bool {
         let (one, other) = (self.0.as_bytes(), other.0.as_bytes());
         // Whether the rests of both patterns from these positions overlap, for the last row.

@@ -1,4 +1,7 @@
 //! The service and the permission of every rpc.
+//!
+//! A test compares the tables with the proto files. Permissions do not include each other: `manage`
+//! alone reads nothing.
 
 use std::fmt;
 

@@ -1,4 +1,8 @@
 //! Streams end when the credentials of their caller expire, or when its rights change.
+//!
+//! A unary call is checked when it begins. A stream can last for months, so its right is checked
+//! again: the callers can be reloaded, a JWT has an end, and a namespace can be taken away. The check
+//! repeats the authentication only if something may have changed since the last one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,16 +20,21 @@ const CHECK_EVERY: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub(in super::super) struct Watched(Arc<Right>);
 
+/// What a stream was opened with.
 struct Right {
     access: Arc<Access>,
+    /// The credentials of the call. They are authenticated again.
     credentials: Credentials,
+    /// The RPC of the stream.
     rpc: Rpc,
+    /// The namespace that the call asked for.
     namespace: Namespace,
     /// The globs of the names that the caller may use.
     patterns: Vec<String>,
 }
 
 impl Watched {
+    /// The right of a caller that was just admitted.
     pub(super) fn new(
         access: &Arc<Access>,
         memo: &Memo,
@@ -78,7 +87,8 @@ impl Right {
         }
     }
 
-    /// Whether the caller may still watch the same.
+    /// Whether the caller may still watch the same. Other globs end the stream, even if they still
+    /// permit its name: the stream does not know which name it is for.
     fn is_held_by(&self, memo: &Memo) -> bool {
         let asked = self.namespace.as_str().as_bytes();
         memo.caller.patterns == self.patterns && memo.caller.permit(self.rpc, Some(asked)).is_ok()

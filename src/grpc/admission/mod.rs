@@ -1,4 +1,7 @@
-//! `AdmissionService`.
+//! `AdmissionService`: pools, leases and queued tasks.
+//!
+//! Besides its four steps, a handler counts the calls that it answers FULL, per pool (`refusals`).
+//! Those counts are of this server, and the only state of a handler.
 
 mod convert;
 mod parse;
@@ -37,7 +40,9 @@ const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 #[derive(Debug)]
 pub struct AdmissionHandlers {
     engine: Arc<Engine>,
+    /// The configured settings of pools.
     catalog: Arc<Catalog>,
+    /// The FULL answers of this server, for GetPool.
     refusals: Refusals,
 }
 

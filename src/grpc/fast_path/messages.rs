@@ -1,4 +1,8 @@
 //! The messages in the body of a request.
+//!
+//! A message has a prefix of five bytes: a flag for compression and a length of four bytes, big-endian.
+//! Prefixes and messages can be split over frames in any way. A length above the maximum is refused
+//! when the prefix is known, before the message is received.
 
 use tonic::Status;
 
@@ -21,10 +25,12 @@ pub(super) struct Messages {
 }
 
 impl Messages {
+    /// Before the first byte of a body.
     pub(super) fn new(longest: usize) -> Messages {
         Messages { longest, prefix: [0; PREFIX], known: 0, rest: 0, is_any: false }
     }
 
+    /// The longest message of the service, compressed or not.
     pub(super) fn longest(&self) -> usize {
         self.longest
     }
@@ -67,6 +73,7 @@ impl Messages {
         self.is_any && self.known == 0
     }
 
+    /// The length in the prefix, bytes.
     fn length(&self) -> usize {
         let [_, length @ ..] = self.prefix;
         u32::from_be_bytes(length) as usize

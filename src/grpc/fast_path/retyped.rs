@@ -1,4 +1,6 @@
 //! Replaces errors that tonic creates by errors with a message and details.
+//!
+//! tonic answers an unknown RPC with a bare UNIMPLEMENTED, without a message.
 
 use std::sync::Arc;
 

@@ -33,6 +33,7 @@ pub(super) fn acquisition(
     }
 }
 
+/// Converts a renewal. Only `Renewed` has a lease.
 pub(super) fn renewal(asked: &RenewLock, renewal: Renewal) -> pb::RenewLockResponse {
     let (outcome, lease) = match renewal {
         Renewal::NotHeld => (pb::RenewLockOutcome::NotHeld, None),
@@ -52,6 +53,7 @@ pub(super) fn release(release: Release) -> pb::ReleaseLockResponse {
     pb::ReleaseLockResponse { outcome: outcome.into() }
 }
 
+/// Converts a view. The owner of a held lock is visible to all callers that may read it.
 pub(super) fn view(name: &Name, view: LockView) -> pb::GetLockResponse {
     pb::GetLockResponse {
         held: view.holder.is_some(),
@@ -60,6 +62,7 @@ pub(super) fn view(name: &Name, view: LockView) -> pb::GetLockResponse {
     }
 }
 
+/// Converts a lease. The lock has its name without the namespace.
 fn lease(name: &Name, owner: Bytes, lease: &Lease) -> pb::LockLease {
     pb::LockLease {
         name: name.local_bytes(),

@@ -1,4 +1,4 @@
-//! `LockService`.
+//! `LockService`: locks with leases and fencing tokens.
 
 mod convert;
 mod parse;

@@ -9,6 +9,7 @@ use crate::{
     lock::{AcquireLock, GetLock, LEASE_DEFAULT, LEASE_MAX, LEASE_MIN, ReleaseLock, RenewLock},
 };
 
+/// Parses a request, and how long the call waits; 0 for not at all. The lease is 30 s by default.
 pub(super) fn acquire_lock(
     request: pb::AcquireLockRequest,
     scope: Scope,
@@ -25,6 +26,7 @@ pub(super) fn acquire_lock(
     }))
 }
 
+/// Parses a renewal. Without `lease_duration` the lease gets its previous length.
 pub(super) fn renew_lock(request: pb::RenewLockRequest, scope: Scope) -> Result<RenewLock, Status> {
     let mut fields = Fields::new(scope);
     let held = name_and_owner(&mut fields, request.name, request.owner);
@@ -33,6 +35,7 @@ pub(super) fn renew_lock(request: pb::RenewLockRequest, scope: Scope) -> Result<
     fields.finish(held.map(|(name, owner)| RenewLock { name, owner, token, lease_duration }))
 }
 
+/// Parses a release. Without `fencing_token` no token is compared.
 pub(super) fn release_lock(
     request: pb::ReleaseLockRequest,
     scope: Scope,
@@ -49,6 +52,7 @@ pub(super) fn get_lock(request: pb::GetLockRequest, scope: Scope) -> Result<GetL
     fields.finish(name.map(|name| GetLock { name }))
 }
 
+/// Parses lock and owner. Only the lock is subject to permissions and namespaces.
 fn name_and_owner(fields: &mut Fields, name: Bytes, owner: Bytes) -> Option<(Name, Name)> {
     let (name, owner) = (fields.partition("name", name), fields.name("owner", owner));
     name.zip(owner)

@@ -30,6 +30,7 @@ pub(super) fn checked(
     }
 }
 
+/// Converts an answer. A refusal of the fallback has no usage, so `limits` is empty then.
 fn decided(asked: &CheckRate, answer: Answer, replayed: bool) -> pb::CheckRateResponse {
     let verdict = match answer.verdict {
         Verdict::Allow => pb::RateVerdict::Allow,
@@ -58,6 +59,7 @@ pub(super) fn undecided(status: &Status) -> pb::CheckRateResponse {
     pb::CheckRateResponse { error, ..pb::CheckRateResponse::default() }
 }
 
+/// Converts the usage of a limit. The largest count of a token bucket is its burst.
 fn limit_usage(limit: &Limit, used: &LimitUse) -> pb::LimitUsage {
     pb::LimitUsage {
         name: Bytes::copy_from_slice(&limit.name),
@@ -68,6 +70,7 @@ fn limit_usage(limit: &Limit, used: &LimitUse) -> pb::LimitUsage {
     }
 }
 
+/// Converts a ban in force.
 pub(super) fn ban(key: &[u8], ban: Ban) -> pb::Ban {
     pb::Ban {
         key: Bytes::copy_from_slice(key),
@@ -83,6 +86,7 @@ pub(super) fn unreadable_ban(key: &[u8]) -> pb::Ban {
     pb::Ban { key: Bytes::copy_from_slice(key), ..pb::Ban::default() }
 }
 
+/// Converts a configured policy, with the rules of its overrides in order of precedence.
 pub(super) fn policy(policy: &Policy) -> pb::Policy {
     let overrides = policy.overrides.iter().map(|one| pb::PolicyOverride {
         r#match: one.pattern.clone().into(),
@@ -95,6 +99,7 @@ pub(super) fn policy(policy: &Policy) -> pb::Policy {
     }
 }
 
+/// Converts a rule. An unset `utc_offset` is UTC.
 fn rule(rule: &Rule) -> pb::Rule {
     let seconds = i64::from(rule.utc_offset) * 60;
     pb::Rule {

@@ -1,4 +1,7 @@
-//! `RateService`.
+//! `RateService`: limits, tiers and bans of keys.
+//!
+//! In a batch each check has its own response. One that failed carries its error there, so that it
+//! does not hide the answers of the others. Only if all failed does the call fail.
 
 mod convert;
 mod parse;

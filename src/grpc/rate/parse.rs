@@ -15,6 +15,8 @@ use crate::{
     },
 };
 
+/// Parses a check: against a policy, or a rule in the request. Fails with NOT_FOUND for an unknown
+/// policy.
 pub(super) fn check_rate(
     request: pb::CheckRateRequest,
     scope: Scope,
@@ -25,6 +27,8 @@ pub(super) fn check_rate(
     fields.finish(check)?
 }
 
+/// Parses a batch: 1 to 100 checks, each with its own policy or rule. An invalid check or an unknown
+/// policy fails the whole batch.
 pub(super) fn check_rates(
     request: pb::CheckRatesRequest,
     scope: Scope,
@@ -90,6 +94,7 @@ fn check(
     Some(Ok(CheckRate { name, rule, cost, request: id }))
 }
 
+/// Parses the rule of a request. [`RuleSpec::build`] checks all but the lengths of durations.
 fn rule(fields: &mut Fields, rule: pb::Rule) -> Option<Rule> {
     let utc_offset = rule.utc_offset.map_or(Some(0), |offset| minutes(&offset));
     if utc_offset.is_none() {
@@ -127,6 +132,7 @@ fn few<T>(fields: &mut Fields, field: &str, all: Vec<T>, most: usize) -> Option<
     Some(all)
 }
 
+/// Parses a limit. An unset algorithm is a sliding window.
 fn limit(fields: &mut Fields, limit: pb::Limit) -> LimitSpec {
     let algorithm = match pb::Algorithm::try_from(limit.algorithm) {
         Ok(pb::Algorithm::Unspecified) => None,
@@ -148,6 +154,7 @@ fn limit(fields: &mut Fields, limit: pb::Limit) -> LimitSpec {
     }
 }
 
+/// Parses a tier. An unset or unknown action is a violation, which [`RuleSpec::build`] reports.
 fn tier(fields: &mut Fields, tier: pb::Tier) -> TierSpec {
     let action = match pb::TierAction::try_from(tier.action) {
         Ok(pb::TierAction::Unspecified) | Err(_) => None,
@@ -188,6 +195,7 @@ fn policy(fields: &mut Fields, value: Bytes, policies: &Policies) -> Result<Opti
     }
 }
 
+/// Parses a key and its policy, for verbs that need no rule.
 pub(super) fn meter_name(
     key: Bytes,
     policy_name: Bytes,
@@ -235,6 +243,7 @@ pub(super) fn ban(
     })
 }
 
+/// Parses the end of a ban. `actor` is checked like a field of the request.
 pub(super) fn unban(
     request: pb::UnbanRequest,
     scope: Scope,
@@ -249,6 +258,7 @@ pub(super) fn unban(
     Ok(UnbanKey { name: MeterName::new(policy?.as_ref(), &key), actor: actor.into() })
 }
 
+/// Parses a listing. Without a policy it is that of the keys whose rules came with calls.
 pub(super) fn list_bans(
     request: pb::ListBansRequest,
     scope: Scope,

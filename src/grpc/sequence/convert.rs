@@ -43,6 +43,7 @@ pub(super) fn next_sequence(
     }
 }
 
+/// Converts the last value; `server_values` and `server_script_calls` are those of this server.
 pub(super) fn get_sequence(
     last: Option<(u64, Timestamp)>,
     sequence: &Sequence,

@@ -1,4 +1,7 @@
-//! `SequenceService`.
+//! `SequenceService`: values that are given to one caller, as numbers and as serials.
+//!
+//! GetSequence also shows two counters of this server: the values that it gave out, and the script
+//! calls that it needed for them. Their quotient tells how well the coalescer works.
 
 mod convert;
 mod parse;
@@ -31,6 +34,7 @@ const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct SequenceHandlers {
     engine: Arc<Engine>,
+    /// The configured rules of sequences, without reservations on an engine that cannot fail over.
     sequences: Arc<Sequences>,
     /// The number of values that this server has given out in the default namespace.
     given: AtomicU64,

@@ -66,6 +66,7 @@ fn floor(fields: &mut Fields, floor: Option<u64>, dating: Option<&Dating>) -> Op
     value
 }
 
+/// Parses the name of a sequence. Its layout comes from the configuration.
 pub(super) fn get_sequence(
     request: pb::GetSequenceRequest,
     scope: Scope,

@@ -15,6 +15,7 @@ use crate::{
     },
 };
 
+/// Converts the stock of a sku. `available` is `on_hand` without `reserved`.
 pub(super) fn stock(stock: Stock, sku: &Name) -> pb::Stock {
     pb::Stock {
         sku: sku.local_bytes(),
@@ -34,6 +35,7 @@ fn changed(outcome: Restocked, now: Stock, sku: &Name) -> Result<bool, Status> {
     }
 }
 
+/// Converts an answer to SetStock; fails if nothing changed.
 pub(super) fn set_stock(
     outcome: Restocked,
     now: Stock,
@@ -43,6 +45,7 @@ pub(super) fn set_stock(
     Ok(pb::SetStockResponse { stock: Some(stock(now, &set.sku)) })
 }
 
+/// Converts an answer to AddStock; fails if nothing changed.
 pub(super) fn add_stock(
     outcome: Restocked,
     now: Stock,
@@ -52,6 +55,7 @@ pub(super) fn add_stock(
     Ok(pb::AddStockResponse { stock: Some(stock(now, &add.sku)), replayed })
 }
 
+/// Converts a reservation. Each refusal has its own field: when to retry, or what the buyer has.
 pub(super) fn reserve_stock(
     outcome: ReserveOutcome,
     now: Stock,
@@ -84,6 +88,7 @@ pub(super) fn reserve_stock(
     response
 }
 
+/// Converts a reservation. After a repeat its values can differ from those of the request.
 fn reservation(reservation: Reservation, asked: &ReserveStock) -> pb::Reservation {
     let state = match reservation.state {
         ReservationState::Held => pb::ReservationState::Held,

@@ -1,4 +1,7 @@
-//! `StockService`.
+//! `StockService`: quantities of skus, reserved for orders.
+//!
+//! Every decision about a sku needs one that was set. So an unknown sku is the error NOT_FOUND, and
+//! no outcome that each caller would have to handle.
 
 mod convert;
 mod parse;

@@ -14,8 +14,11 @@ use crate::{
     },
 };
 
+/// The largest quantity. Quantities are signed on the wire, so that a negative one is a violation and
+/// not a huge number.
 const MOST: i64 = QUANTITY_MAX as i64;
 
+/// Parses a quantity, which is required: a forgotten field must not sell out the sku.
 pub(super) fn set_stock(request: pb::SetStockRequest, scope: Scope) -> Result<SetStock, Status> {
     let mut fields = Fields::new(scope);
     let sku = fields.partition("sku", request.sku);
@@ -29,6 +32,7 @@ pub(super) fn set_stock(request: pb::SetStockRequest, scope: Scope) -> Result<Se
     fields.finish(sku.map(|sku| SetStock { sku, on_hand }))
 }
 
+/// Parses a change. 0 is a violation, since it is most likely a forgotten field.
 pub(super) fn add_stock(request: pb::AddStockRequest, scope: Scope) -> Result<AddStock, Status> {
     let mut fields = Fields::new(scope);
     let sku = fields.partition("sku", request.sku);
@@ -40,6 +44,7 @@ pub(super) fn add_stock(request: pb::AddStockRequest, scope: Scope) -> Result<Ad
     fields.finish(sku.map(|sku| AddStock { sku, delta, request }))
 }
 
+/// Parses a reservation. The hold is 15 minutes by default.
 pub(super) fn reserve_stock(
     request: pb::ReserveStockRequest,
     scope: Scope,
@@ -83,6 +88,7 @@ pub(super) fn cancel_reservation(
     Ok(CancelReservation { sku, order })
 }
 
+/// Parses sku and order. Only the sku is subject to permissions and namespaces.
 fn reservation(sku: Bytes, order: Bytes, scope: Scope) -> Result<(Name, Name), Status> {
     let mut fields = Fields::new(scope);
     let sku = fields.partition("sku", sku);

@@ -1,4 +1,8 @@
 //! The cached denial of a refused key.
+//!
+//! A refused call may be repeated from the cache only if the store would refuse it in the same way and
+//! would count nothing. A call that moves the key towards a stricter tier must reach the store: it
+//! changes what later calls get.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -21,8 +25,11 @@ const RULE_BYTES_MAX: usize = 1024;
 /// A key that was refused, and the answer it got.
 #[derive(Debug)]
 pub struct RefusedKey {
+    /// The rule that refused it. A call with another rule asks the store.
     rule: Arc<Rule>,
+    /// The cost of the refused call.
     cost: u32,
+    /// The answer, as of the time of the call.
     answer: Answer,
 }
 

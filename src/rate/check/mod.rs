@@ -38,7 +38,11 @@ statuses! { CHECK_CROSSED = 1, CHECK_REPLAYED = 2, CHECK_BAN_FOLLOWS = 4 }
 ///    tier.
 /// 5. Otherwise all limits count the call, and the answer is `Allow`, or `Warn` above a WARN tier.
 ///
-/// Without a `request` a repeat counts again, unless the cost is 0.
+/// A key with usage under [`NAMES_MAX`] limit names is refused with `TooManyNames`, before step 2, if
+/// the rule adds another one. Nothing is counted.
+///
+/// Without a `request` a repeat counts again, unless the cost is 0. The engine then sends the call
+/// only once. A refusal of steps 2 to 4 that changed nothing is not stored for repeats.
 #[derive(Debug, Clone)]
 pub struct CheckRate {
     /// The policy and the key.
@@ -108,7 +112,8 @@ impl CheckRate {
         }
     }
 
-    /// Evaluates the check and stores the result.
+    /// Evaluates the check and stores the result. Writes nothing if the evaluation changed nothing: a
+    /// check of cost 0, or a call that a limit refuses without counting it.
     fn answer(&self, meter: &mut Meter, now: Timestamp) -> Answer {
         let mut evaluation = Evaluation::new(self, self.look(), meter, now);
         let Evaluated { verdict, crossed, wait, ban, banned, reached } =

@@ -1,4 +1,8 @@
 //! Export and import of a sku: its keys in Redis as entries, and back.
+//!
+//! Holds and their expiry move with the sku, so a buyer can still pay in the new store. The keys are
+//! read one after the other while orders may change; the holds that were read are then the truth
+//! ([`Exported::reconcile`]).
 
 use std::collections::HashMap;
 
@@ -93,6 +97,8 @@ impl Exported for Sku {
         })
     }
 
+    /// Makes the numbers and the buyers agree with the holds. `reserved` becomes their sum. The
+    /// quantities on hand and of a buyer are at least what the holds need.
     fn reconcile(entries: &mut Vec<Entry>) {
         let holds: Vec<Hold> = entries.iter().filter_map(|entry| entry.read(HOLD)).collect();
         let mut held: HashMap<&[u8], u64> = HashMap::new();
@@ -114,6 +120,8 @@ impl Exported for Sku {
         entries.extend(missing.collect::<Vec<_>>());
     }
 
+    /// Holds have an order in Redis, so they are read in several pages. The position of a page is the
+    /// key of its last hold. Buyers have none, and are one page.
     fn page(&self, export: &Export<Sku>, now: Timestamp) -> Page {
         let Source { letter, name } = &export.source;
         match *letter {
@@ -140,6 +148,7 @@ impl Exported for Sku {
         }
     }
 
+    /// All kinds of entry share eight numbers and three texts; those that an entry lacks are 0 or empty.
     fn import_arguments(_: &[u8], part: &[u8], value: &[u8]) -> Result<Option<Parts>, Unreadable> {
         let (letter, name) = split_part(part);
         let parts = Parts::new(keys(name));
@@ -177,6 +186,8 @@ impl Exported for Sku {
         }))
     }
 
+    /// Orders and answers that are forgotten by now are dropped. Expired holds are kept: the next
+    /// decision reclaims them.
     fn import(&mut self, part: &[u8], value: &[u8], now: Timestamp) -> Result<(), Unreadable> {
         match split_part(part) {
             (0, _) => self.stock = Some(decode(value)?),

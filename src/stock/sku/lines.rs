@@ -21,6 +21,7 @@ use crate::{
 #[serde(deny_unknown_fields)]
 pub(crate) struct StockLine {
     sku: Text,
+    /// The fields `on_hand`, `reserved` and `sold`.
     #[serde(flatten)]
     stock: Stock,
 }
@@ -31,8 +32,10 @@ pub(crate) struct StockLine {
 pub(crate) struct HoldLine {
     sku: Text,
     order: Text,
+    /// The fields `quantity` and `buyer`.
     #[serde(flatten)]
     hold: Hold,
+    /// When the hold expires, in µs.
     expire: Timestamp,
 }
 
@@ -42,10 +45,12 @@ pub(crate) struct HoldLine {
 pub(crate) struct OrderLine {
     sku: Text,
     order: Text,
+    /// The fields `state`, `quantity`, `grant`, `expire` and `buyer`; times in µs.
     #[serde(flatten)]
     reservation: Reservation,
     /// Limit on the total quantity of the buyer.
     limit: Option<u64>,
+    /// When the record is dropped, in µs.
     forget: Timestamp,
 }
 
@@ -55,6 +60,7 @@ pub(crate) struct OrderLine {
 pub(crate) struct BuyerLine {
     sku: Text,
     buyer: Text,
+    /// The quantity.
     count: u64,
 }
 
@@ -64,8 +70,10 @@ pub(crate) struct BuyerLine {
 pub(crate) struct RestockLine {
     sku: Text,
     request: Text,
+    /// The answer to the request.
     #[serde(flatten)]
     stock: Stock,
+    /// Until when a repeat gets this answer, in µs.
     forget: Timestamp,
 }
 
@@ -124,6 +132,7 @@ impl EntryLine for StockLine {
 }
 
 impl EntryLine for HoldLine {
+    /// The buyer may be empty.
     fn check(&self, checked: &mut Checked) {
         checked.name("sku", &self.sku);
         checked.name("order", &self.order);
@@ -158,6 +167,7 @@ impl EntryLine for OrderLine {
         Some(self.forget.0)
     }
 
+    /// The time to forget is stored twice: in the record, and beside it in the replay cache.
     fn record(&self, to: &mut Changes) -> Result<(), &'static str> {
         let (reservation, limit, forget) = (self.reservation.clone(), self.limit, self.forget);
         to.of::<Sku>(&self.sku.0);

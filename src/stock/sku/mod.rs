@@ -1,4 +1,8 @@
 //! The state of one sku in the embedded engine.
+//!
+//! Decisions call [`Sku::reclaim`] first, and work on the stock that it returns. They write it back
+//! with `hold`, `settle` or `restock`. `release`, `take` and `give_back` change only the holds and
+//! the buyers: their caller adjusts the stock.
 
 mod export;
 mod lines;
@@ -36,10 +40,13 @@ pub struct Sku {
     touched: Touched,
 }
 
-/// A hold: the quantity that is given back when it expires, and its buyer.
+/// A hold: the quantity that is given back when it expires, and its buyer. It has all that an expiry
+/// changes, so that no record of an order is read for it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Hold {
+    /// The reserved quantity.
     quantity: u64,
+    /// The buyer; empty for none.
     #[serde(default, with = "text")]
     buyer: Box<[u8]>,
 }
@@ -94,7 +101,8 @@ impl Sku {
         self.holds.first_key_value().map(|((end, _), _)| *end)
     }
 
-    /// Sets the quantity on hand, for SetStock and AddStock.
+    /// Sets the quantity on hand, for SetStock and AddStock. `on_hand` may be negative: a change can
+    /// subtract more than there is.
     pub(super) fn restock(&mut self, standing: Reclaimed, on_hand: i64) -> StockOutcome<Restocked> {
         let Reclaimed { mut stock, lapsed_remain } = standing;
         if lapsed_remain {
@@ -193,6 +201,7 @@ impl Sku {
 impl State for Sku {
     const CAPABILITY: &'static str = "stock";
 
+    /// Reclaims expired holds without a call, so that they do not wait for one.
     fn sweep(&mut self, now: Timestamp, budget: usize, _: &mut Bin) -> usize {
         let held = self.holds.len();
         self.reclaim_some(now, budget);
@@ -200,6 +209,7 @@ impl State for Sku {
         taken_back + self.orders.sweep(now, budget) + self.replays.sweep(now, budget)
     }
 
+    /// A sku that was set once is never dropped: its stock would be lost.
     fn is_vacant(&self, _: Timestamp) -> bool {
         self.stock.is_none()
     }

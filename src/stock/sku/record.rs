@@ -1,4 +1,7 @@
 //! Persistence of a sku: its stock, holds, orders, buyers and replay cache.
+//!
+//! The head is the stock. Every other entry is a part, so the cost of a decision does not depend on
+//! the number of orders.
 
 use super::Sku;
 use crate::decision::{
@@ -39,10 +42,12 @@ impl Recorded for Sku {
         }
     }
 
+    /// A changed hold or buyer that is not stored any more is removed. The head goes along with it:
+    /// otherwise a restart could read a reserved quantity that is not the sum of the holds.
     fn drain(&mut self, to: &mut Changes) {
         let touched = self.touched.take();
         if !touched.is_empty() {
-            // Holds and the reserved quantity change together, also in sweeps.
+            // In a sweep there is no decision whose head is compared.
             let mut head = Vec::new();
             self.head(&mut head);
             to.head(&head);

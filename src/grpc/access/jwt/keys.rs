@@ -11,8 +11,9 @@ use ring::signature::{
 };
 use serde::Deserialize;
 
-/// The shortest modulus of an RSA key, bytes.
+/// The shortest modulus of an RSA key, bytes: 2048 bits.
 const MODULUS_BYTES_MIN: usize = 256;
+/// The longest one: 8192 bits. The time of a verification grows with the square of the length.
 const MODULUS_BYTES_MAX: usize = 1024;
 
 /// An algorithm of signatures.
@@ -90,16 +91,17 @@ struct Key {
     material: Material,
 }
 
+/// The numbers of a public key.
 enum Material {
-    Rsa {
-        n: Vec<u8>,
-        e: Vec<u8>,
-    },
+    /// Modulus and exponent, big-endian.
+    Rsa { n: Vec<u8>, e: Vec<u8> },
     /// A point on the curve of the algorithm.
     Curve(JwtAlgorithm, Vec<u8>),
 }
 
 impl Key {
+    /// Whether the key may verify signatures of this algorithm. The algorithm comes from the token, so the
+    /// key must not accept any other than its own.
     fn fits(&self, algorithm: JwtAlgorithm) -> bool {
         self.algorithm.is_none_or(|only| only == algorithm) && algorithm.fits(&self.material)
     }
@@ -225,6 +227,7 @@ impl Jwk {
     }
 }
 
+/// A coordinate has the full length of its curve, zeros included.
 fn sized(bytes: Vec<u8>, length: usize) -> Result<Vec<u8>, &'static str> {
     if bytes.len() == length { Ok(bytes) } else { Err("a coordinate has the wrong length") }
 }
@@ -235,6 +238,7 @@ fn decoded(text: &Option<String>) -> Result<Vec<u8>, &'static str> {
     bytes.ok_or("a number is missing or not base64url")
 }
 
+/// Removes leading zeros.
 fn without_zeros(number: Vec<u8>) -> Vec<u8> {
     number.into_iter().skip_while(|byte| *byte == 0).collect()
 }

@@ -61,6 +61,7 @@ pub(super) fn admission(
     response
 }
 
+/// Converts a completion. `degraded` says that the fallback decided, without the store.
 pub(super) fn completion(answered: &Answered<Completion>) -> pb::CompleteTaskResponse {
     let (completion, degraded) = (&answered.outcome, answered.is_degraded());
     let verdict = match completion.verdict {
@@ -74,6 +75,7 @@ pub(super) fn completion(answered: &Answered<Completion>) -> pb::CompleteTaskRes
     pb::CompleteTaskResponse { verdict: verdict.into(), usage, degraded }
 }
 
+/// Converts a renewal. Only `Renewed` has a lease.
 pub(super) fn renewal(
     asked: &RenewTask,
     answered: &Answered<RenewVerdict>,
@@ -92,6 +94,7 @@ pub(super) fn renewal(
     pb::RenewTaskResponse { verdict: verdict.into(), lease, degraded }
 }
 
+/// Converts an eviction.
 pub(super) fn eviction(verdict: EvictVerdict) -> pb::EvictTaskResponse {
     let (verdict, replayed) = match verdict {
         EvictVerdict::Ended => (pb::EvictVerdict::Ended, false),
@@ -144,6 +147,7 @@ pub(super) fn unreadable_pool(name: &Name) -> pb::Pool {
     pb::Pool { pool: name.local_bytes(), ..pb::Pool::default() }
 }
 
+/// Converts a page of leases; an empty token for the last page.
 pub(super) fn lease_page(
     pool: &Name,
     namespace: &Namespace,
@@ -155,6 +159,7 @@ pub(super) fn lease_page(
     pb::ListLeasesResponse { leases: leases.collect(), next_page_token }
 }
 
+/// Converts a lease. The pool has its name without the namespace.
 fn lease(pool: &Name, device_id: Bytes, task_id: Bytes, lease: &Lease) -> pb::Lease {
     pb::Lease {
         pool: pool.local_bytes(),
@@ -166,6 +171,7 @@ fn lease(pool: &Name, device_id: Bytes, task_id: Bytes, lease: &Lease) -> pb::Le
     }
 }
 
+/// Converts the use of a pool. `over_by` is above 0 only after the capacity was lowered.
 fn usage(usage: &PoolUsage) -> pb::Usage {
     pb::Usage {
         capacity: usage.capacity,

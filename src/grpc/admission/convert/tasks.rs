@@ -11,6 +11,7 @@ use crate::{
     engine::Answered,
 };
 
+/// Converts the queued task that a device gets.
 pub(super) fn dispatched(dispatched: &Dispatched) -> pb::DispatchedTask {
     pb::DispatchedTask {
         task_id: dispatched.task.clone(),
@@ -38,6 +39,7 @@ pub(in crate::grpc::admission) fn enqueued(
     pb::EnqueueResult { task_id, status: status.into() }
 }
 
+/// Converts a cancellation.
 pub(in crate::grpc::admission) fn cancellation(
     cancellation: Cancellation,
 ) -> pb::CancelTaskResponse {
@@ -63,6 +65,7 @@ pub(in crate::grpc::admission) fn task_page(
     }
 }
 
+/// Converts a listed task. Payloads are not in listings.
 fn task(listed: &ListedTask) -> pb::Task {
     let (device, task) = listed.device_and_task();
     let state = match listed.state {

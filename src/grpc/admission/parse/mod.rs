@@ -18,6 +18,9 @@ use crate::{
     engine::PartitionCursor,
 };
 
+/// Parses a request, and how long the call waits; 0 for not at all. Without `task_id` the call asks
+/// for the oldest queued task of the device. The settings are those of the configuration for this
+/// pool.
 pub(super) fn admit_task(
     request: pb::AdmitTaskRequest,
     scope: Scope,
@@ -37,6 +40,7 @@ pub(super) fn admit_task(
     }))
 }
 
+/// Parses a result. An unset outcome is a success, and without `fencing_token` no token is compared.
 pub(super) fn complete_task(
     request: pb::CompleteTaskRequest,
     scope: Scope,
@@ -62,6 +66,7 @@ pub(super) fn complete_task(
     }))
 }
 
+/// Parses a renewal. Without `lease_duration` the lease gets the length of the pool's setting.
 pub(super) fn renew_task(
     request: pb::RenewTaskRequest,
     scope: Scope,
@@ -78,6 +83,7 @@ pub(super) fn renew_task(
     }))
 }
 
+/// Parses an eviction. The reason may be empty.
 pub(super) fn evict_task(
     request: pb::EvictTaskRequest,
     scope: Scope,
@@ -99,6 +105,8 @@ pub(super) fn get_pool(request: pb::GetPoolRequest, scope: Scope) -> Result<Name
     fields.finish(pool)
 }
 
+/// Parses the page size and the start of the page. The position is in the namespace of the caller,
+/// whatever the token says.
 pub(super) fn list_pools(
     request: &pb::ListPoolsRequest,
     scope: Scope,
@@ -143,6 +151,7 @@ pub(super) fn configure_pool(
     }))
 }
 
+/// Parses the full name of a task. Only the pool is subject to permissions and namespaces.
 fn task_name(fields: &mut Fields, pool: Bytes, device: Bytes, task: Bytes) -> Option<TaskName> {
     let pool = fields.partition("pool", pool);
     let device = fields.name("device_id", device);

@@ -14,6 +14,8 @@ use crate::{
     decision::names::Name,
 };
 
+/// Parses a batch: 1 to 1,000 tasks of one pool, each a decision. One invalid task fails the whole
+/// batch, with all violations of all tasks.
 pub(in crate::grpc::admission) fn enqueue_tasks(
     request: pb::EnqueueTasksRequest,
     scope: Scope,
@@ -36,6 +38,7 @@ pub(in crate::grpc::admission) fn enqueue_tasks(
     fields.finish(tasks.into_iter().collect())
 }
 
+/// Parses one task of a batch; `None` if it has a violation or the pool has none.
 fn task(
     fields: &mut Fields,
     queued: pb::QueuedTask,
