@@ -24,30 +24,31 @@
 -- argv[8] barging 1 if a call may take a free slot ahead of waiters, else 0.
 -- argv[9] confirmed 1 if a grant needs replica acknowledgement, else 0.
 -- argv[10] seen "primary_id ms changed" (lib/failover.lua), empty for a pool without failover holds.
--- argv[11] device 1..256 bytes.
--- argv[12] named the task, 1..256 bytes, empty for the device's oldest queued task.
--- argv[13] asked_ms lease duration, ms, 100..86400000, empty for the pool's.
--- argv[14] seed 0..2^32-1, spreads retry_after.
--- argv[15] entry of the queue "number ticket wait_ms keep_ms kept_ms channel" (lib/ticket.lua), empty
+-- argv[11] limited 1 if the namespace has as many leases as it may, else 0.
+-- argv[12] device 1..256 bytes.
+-- argv[13] named the task, 1..256 bytes, empty for the device's oldest queued task.
+-- argv[14] asked_ms lease duration, ms, 100..86400000, empty for the pool's.
+-- argv[15] seed 0..2^32-1, spreads retry_after.
+-- argv[16] entry of the queue "number ticket wait_ms keep_ms kept_ms channel" (lib/ticket.lua), empty
 --          for a call that never waits.
--- Shared keys[1..10], argv[1..10]
+-- Shared keys[1..10], argv[1..11]
 --
 -- Returns {0 granted, capacity, in_use, token, grant, expire, (attempt, task, payload) if queued}.
 --         {1 replayed, the same}.
 --         {2 full, capacity, in_use, retry_after ms, ticket (0: does not wait, 1: ask again at
 --          once), µs until the end of a lease frees a slot or 0}.
 --         {3 no queued task, capacity, in_use}.
---         {4 paused, capacity 0, or failover hold: capacity, in_use, retry_after ms}.
+--         {4 paused, capacity 0, failover hold, or limited: capacity, in_use, retry_after ms, 0 if limited}.
 --         {5 finished, capacity, in_use}.
 -- Writes task, TTL: its slot end and retention; token, TTL: the pool's last slot end and retention,
 --        with a primary id 30 days more; leases, TTL: the same and 24 h; queue and places, TTL: 2 minutes;
 --        tickets, TTL: kept_ms; queued, backlog and due, permanent; events, TTL: 24 h.
--- Cost O(log leases + log waiters + log queued): 15 µs, 30 µs for a call that waits, 150 µs for a
---      dispatch of 64 KiB. A script call spends one allowance, at most 3 ms, on expired entries
---      (lib/allowance.lua).
+-- Cost O(log leases + log waiters + log queued): 15 µs, 30 µs for a call that waits, 150 µs for a dispatch of
+--      64 KiB. A script call spends one allowance, at most 3 ms, on expired entries (lib/allowance.lua).
 local function share(keys, argv, now, first, last)
   local pool = pool_open(keys, argv, now, first, last)
   pool.tickets, pool.barging, pool.confirmed = keys[10], argv[8] == '1', argv[9] == '1'
+  pool.is_limited = argv[11] == '1'
   failover_hold(pool, argv[10], now)
   pool.ended = expiry_reclaim(pool, call('ZCARD', pool.leases) - pool.in_use, now)
   return pool

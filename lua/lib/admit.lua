@@ -81,12 +81,12 @@ local function admit_without_slot(pool, member, task, named, own, seed, now)
   elseif pool.paused == 1 or capacity == 0 then
     return pack(ADMIT_NUMBERS4, ADMIT_PAUSED, capacity, in_use, admit_spread(ADMIT_PAUSED_RETRY, seed, now))
   elseif pool.is_held then
-    local retry = admit_spread(pool.failover.held - now, seed, now)
-    return pack(ADMIT_NUMBERS4, ADMIT_PAUSED, capacity, in_use, retry)
+    return pack(ADMIT_NUMBERS4, ADMIT_PAUSED, capacity, in_use, admit_spread(pool.failover.held - now, seed, now))
+  elseif pool.is_limited and own == 0 and in_use < capacity then
+    return pack(ADMIT_NUMBERS4, ADMIT_PAUSED, capacity, in_use, 0)
   elseif own == 1 and expiry_is_over(pool, task, now) then
     -- The last attempt still holds this slot; no other task gets it before slot_end.
-    local retry = admit_spread(task.slot_end - now, seed, now)
-    return pack(ADMIT_NUMBERS6, ADMIT_FULL, capacity, in_use, retry, 0, 0)
+    return pack(ADMIT_NUMBERS6, ADMIT_FULL, capacity, in_use, admit_spread(task.slot_end - now, seed, now), 0, 0)
   elseif pool.ended > 0 and capacity - in_use + own > 0 and in_use - own + pool.ended >= capacity then
     -- Expired leases are logged first.
     return pack(ADMIT_NUMBERS6, ADMIT_FULL, capacity, in_use, 1, TICKET_AGAIN, 0)

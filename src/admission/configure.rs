@@ -53,6 +53,7 @@ impl Decision for ConfigurePool {
         },
         // With `reset` the script checks up to 1,000 leases.
         cost: |_| Cost::bulk(Cost::CALL_MAX),
+        creates: |configure| configure.overrides != Overrides::default(),
         ..Delivery::DEFAULT
     };
     const OPTIONAL: Optional<ConfigurePool> = Optional::NONE.revocable().affects_denials();

@@ -7,7 +7,7 @@ use super::{
     push_queue_keys, unknown_status,
 };
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Ends, Grows, Listing, Optional, Reply, Takes,
+    Call, Cost, Decision, Delivery, Ends, Grows, Listing, Optional, Reply, Takes, Taking,
     error::Error,
     script::{self, Script},
     stages, statuses,
@@ -62,6 +62,7 @@ impl Decision for EnqueueTask {
     const DELIVERY: Delivery<EnqueueTask> = Delivery {
         listing: |enqueue| Listing::Held(enqueue.ends.map_or(Ends::Never, Ends::At)),
         cost: |enqueue| Cost::PLAIN.with_bytes(enqueue.payload.len()),
+        creates: |_| true,
         ..Delivery::DEFAULT
     };
     const OPTIONAL: Optional<EnqueueTask> = Optional::NONE.grows();
@@ -77,7 +78,8 @@ impl Decision for EnqueueTask {
         call.bytes(&[self.name.task.as_bytes()]);
         call.bytes(&[&self.payload]);
         call.number(self.ends.map_or(0, |ends| ends.0));
-        call.number(self.settings.queued_max.into());
+        // No new task has a place then; duplicates are still found.
+        call.number(if call.is_limited() { 0 } else { self.settings.queued_max.into() });
         call.number(self.settings.history.into());
     }
 
@@ -133,6 +135,8 @@ impl Decision for EnqueueTask {
 }
 
 impl Grows for EnqueueTask {
+    const TAKES: Option<Takes> = Some(Takes::Queued);
+
     fn is_new(&self, pool: &Pool, now: Timestamp) -> bool {
         pool.task(&self.name.member(), now).is_none()
     }
@@ -140,5 +144,13 @@ impl Grows for EnqueueTask {
     /// A place in the queue, unless the task is a duplicate.
     fn takes(&self, pool: &Pool, now: Timestamp) -> Option<Takes> {
         self.is_new(pool, now).then_some(Takes::Queued)
+    }
+
+    fn taken(status: &EnqueueStatus) -> Taking {
+        match status {
+            EnqueueStatus::Enqueued => Taking::One,
+            EnqueueStatus::Full => Taking::Limited,
+            EnqueueStatus::Duplicate | EnqueueStatus::Expired => Taking::Nothing,
+        }
     }
 }

@@ -28,6 +28,7 @@
 //! | CancelTask | [`CancelTask`] | `lua/admission/cancel.lua` |
 //! | ListTasks | [`ListTasks`] | `lua/admission/list_tasks.lua` |
 //! | – (background expiry) | [`SweepPool`] | `lua/admission/sweep.lua` |
+//! | – (counts for the limits of namespaces) | [`CountHeld`] | `lua/admission/count_held.lua` |
 //! | GetPool | [`GetPool`] | `lua/admission/get_pool.lua` |
 //! | ListLeases | [`ListLeases`] | `lua/admission/list_leases.lua` |
 //! | – (for WatchPool) | [`ReadEvents`] | `lua/admission/read_events.lua` |
@@ -39,6 +40,7 @@ mod admit;
 mod cancel;
 mod complete;
 mod configure;
+mod count_held;
 mod degradation;
 mod enqueue;
 mod event;
@@ -59,6 +61,7 @@ pub use admit::{Admission, AdmitDecision, AdmitTask, Dispatched, FullPool};
 pub use cancel::{CancelTask, CancelVerdict, Cancellation};
 pub use complete::{CompleteTask, CompleteVerdict, Completion};
 pub use configure::ConfigurePool;
+pub use count_held::CountHeld;
 pub use enqueue::{EnqueueStatus, EnqueueTask};
 pub use event::{Event, EventKind};
 pub use evict::{EvictTask, EvictVerdict};

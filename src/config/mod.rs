@@ -152,9 +152,6 @@ impl Config {
         let namespaces = namespace::rules(&file.namespace).map_err(ConfigError)?;
         let engine = flags.engine.clone().or(file.engine);
         let is_redis = engine.as_deref().is_some_and(|engine| engine != "embedded");
-        if is_redis {
-            namespace::check_redis(&namespaces).map_err(ConfigError)?;
-        }
         let servers = if is_redis { file.replicas.unwrap_or(1) } else { 1 };
         let data_dir = data_dir(
             flags.data_dir.clone().or(file.data_dir),

@@ -52,24 +52,6 @@ pub(super) fn rules(entries: &[NamespaceEntry]) -> Result<Vec<NamespaceRule>, St
     rules.collect()
 }
 
-/// Fails if an entry has a limit that only the embedded engine enforces.
-pub(super) fn check_redis(rules: &[NamespaceRule]) -> Result<(), String> {
-    for (index, NamespaceRule { limits, .. }) in rules.iter().enumerate() {
-        let limits = [
-            ("names_max", limits.names_max),
-            ("leases_max", limits.leases_max),
-            ("queued_max", limits.queued_max),
-        ];
-        if let Some((key, _)) = limits.iter().find(|(_, limit)| limit.is_some()) {
-            return Err(format!(
-                "namespace[{index}].{key}: applies to the embedded engine only; remove it, and \
-                 bound the memory of Redis with its maxmemory"
-            ));
-        }
-    }
-    Ok(())
-}
-
 macro_rules! limits {
     ($($key:ident),*) => {
         $(fn $key<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {

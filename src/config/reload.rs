@@ -64,9 +64,6 @@ impl CallersFile {
             )));
         }
         let namespaces = namespace::rules(&read.file.namespace).map_err(ConfigError)?;
-        if self.engine.is_remote() {
-            namespace::check_redis(&namespaces).map_err(ConfigError)?;
-        }
         Ok((read.callers, namespaces))
     }
 

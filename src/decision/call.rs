@@ -39,6 +39,7 @@ pub struct Call<'a> {
     capability: &'static str,
     tag: &'a [u8],
     leads: Option<&'a dyn Leads>,
+    is_limited: bool,
     arguments: Arguments,
     /// The bytes that all keys begin with: those of the first key before its part.
     stem: usize,
@@ -47,22 +48,29 @@ pub struct Call<'a> {
 impl<'a> Call<'a> {
     /// Encodes a decision; its keys start with `prefix`.
     pub fn of<D: Decision>(decision: &'a D, prefix: &'a str) -> Call<'a> {
-        Call::encoded(decision, prefix, None)
+        Call::encoded(decision, prefix, None, false)
     }
 
-    /// Encodes a decision that may send the primary that this server has seen.
-    pub fn led<D: Decision>(decision: &'a D, prefix: &'a str, leads: &'a dyn Leads) -> Call<'a> {
-        Call::encoded(decision, prefix, Some(leads))
+    /// Encodes a decision that may send the primary that this server has seen. With `is_limited` it
+    /// takes nothing ([`Call::is_limited`]).
+    pub fn led<D: Decision>(
+        decision: &'a D,
+        prefix: &'a str,
+        leads: &'a dyn Leads,
+        is_limited: bool,
+    ) -> Call<'a> {
+        Call::encoded(decision, prefix, Some(leads), is_limited)
     }
 
     fn encoded<D: Decision>(
         decision: &'a D,
         prefix: &'a str,
         leads: Option<&'a dyn Leads>,
+        is_limited: bool,
     ) -> Call<'a> {
         let tag = D::State::tag(decision.partition());
         let mut call = Call::new(prefix, D::State::CAPABILITY, tag);
-        call.leads = leads;
+        (call.leads, call.is_limited) = (leads, is_limited);
         decision.encode(&mut call);
         let Arguments { ends, keys, .. } = &call.arguments;
         debug_assert_eq!(*keys, D::SCRIPT.keys, "KEYS of {}", D::SCRIPT.name);
@@ -74,7 +82,7 @@ impl<'a> Call<'a> {
     pub fn new(prefix: &'a str, capability: &'static str, tag: &'a [u8]) -> Call<'a> {
         let (buffer, ends) = (Vec::with_capacity(512), Vec::with_capacity(16));
         let arguments = Arguments { buffer, ends, keys: 0 };
-        Call { prefix, capability, tag, leads: None, arguments, stem: 0 }
+        Call { prefix, capability, tag, leads: None, is_limited: false, arguments, stem: 0 }
     }
 
     /// Appends a key: prefix, hash tag and `part`. All keys come before the first argument.
@@ -116,6 +124,12 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Whether the namespace has as many as it may of what the decision takes
+    /// ([`Decision::TAKES`]). The script then takes nothing, and still answers repeats.
+    pub fn is_limited(&self) -> bool {
+        self.is_limited
+    }
+
     /// Appends the primary seen for the first key, as `id ms changed`. `ms` is the time it was
     /// seen, rounded down to a power of two, so that calls of one batch share the argument.
     /// `changed` is 1 if another primary answered before.
@@ -145,6 +159,13 @@ impl Arguments {
     /// KEYS, in order.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         self.parts().take(self.keys)
+    }
+
+    /// The first key alone, with one empty argument.
+    pub fn first_key(&self) -> Arguments {
+        let buffer = self.keys().next().unwrap_or_default().to_vec();
+        let ends = vec![buffer.len(); 2];
+        Arguments { buffer, ends, keys: 1 }
     }
 
     /// ARGV, in order.

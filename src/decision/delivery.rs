@@ -27,6 +27,8 @@ pub struct Delivery<D: Decision> {
     /// Length of the granted lease, if it is shorter than `listing` announced. A run-time setting of
     /// the pool can cause that. The engine then corrects the partition index.
     pub ends_sooner: fn(&D, &D::Outcome) -> Option<Millis>,
+    /// Whether the decision can create its partition, for the limits of namespaces.
+    pub creates: fn(&D) -> bool,
 }
 
 impl<D: Decision> Delivery<D> {
@@ -38,6 +40,7 @@ impl<D: Decision> Delivery<D> {
         cost: |_| Cost::PLAIN,
         listing: |_| Listing::Same,
         ends_sooner: |_, _| None,
+        creates: |_| false,
     };
 
     /// A call that frees capacity or extends a lease.

@@ -50,7 +50,7 @@ pub use allowance::Allowance;
 pub use call::{Arguments, Call, Leads, Sighting};
 pub use cost::Cost;
 pub use delivery::{Delivery, Ends, Listing, Priority};
-pub use holds::{Grows, Holds, Takes};
+pub use holds::{Grows, Holds, Takes, Taking};
 pub use optional::{Issues, Optional};
 pub use reply::{Item, Reply};
 pub(crate) use reply::{OK, statuses, unknown_status};
@@ -176,6 +176,9 @@ pub trait State: Default + Send + 'static {
     /// Whether a partition counts as a name of its namespace. False for histories and indexes, which
     /// lie beside named partitions.
     const IS_NAMED: bool = true;
+    /// The part of the first key of its decisions, which each named partition has once in Redis.
+    /// `None` for listed states, whose names are in the partition index, and for unnamed ones.
+    const NAME_KEY: Option<&'static str> = None;
     /// Whether its partitions hold leases or queued tasks: [`State::holds`].
     const HOLDS: bool = false;
 

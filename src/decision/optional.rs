@@ -1,7 +1,7 @@
 //! The optional traits of a decision that the store stage uses.
 
 use super::{
-    Decision, Grows, Revocable, Takes, UndoRule,
+    Decision, Grows, Revocable, Takes, Taking, UndoRule,
     acknowledgement::Acknowledgement,
     denial::{AffectsDenials, Effect},
     time::Timestamp,
@@ -35,6 +35,10 @@ pub struct Optional<D: Decision> {
     is_new: Option<fn(&D, &D::State, Timestamp) -> bool>,
     /// [`Grows::takes`].
     takes: Option<fn(&D, &D::State, Timestamp) -> Option<Takes>>,
+    /// [`Grows::TAKES`].
+    kind: Option<Takes>,
+    /// [`Grows::taken`].
+    taken: Option<fn(&D::Outcome) -> Taking>,
     /// [`Issues::decide_above`].
     decide_above: Option<fn(&D, &mut D::State, Timestamp, Timestamp) -> D::Outcome>,
 }
@@ -47,6 +51,8 @@ impl<D: Decision> Optional<D> {
         effect: None,
         is_new: None,
         takes: None,
+        kind: None,
+        taken: None,
         decide_above: None,
     };
 
@@ -76,6 +82,8 @@ impl<D: Decision> Optional<D> {
     {
         self.is_new = Some(D::is_new);
         self.takes = Some(D::takes);
+        self.kind = D::TAKES;
+        self.taken = Some(D::taken);
         self
     }
 
@@ -112,6 +120,16 @@ impl<D: Decision> Optional<D> {
     /// What the decision would take in this state.
     pub(crate) fn takes(&self, decision: &D, state: &D::State, now: Timestamp) -> Option<Takes> {
         self.takes.and_then(|takes| takes(decision, state, now))
+    }
+
+    /// What the decision takes in some states.
+    pub(crate) const fn kind(&self) -> Option<Takes> {
+        self.kind
+    }
+
+    /// What the decision has taken.
+    pub(crate) fn taken(&self, outcome: &D::Outcome) -> Taking {
+        self.taken.map_or(Taking::Nothing, |taken| taken(outcome))
     }
 
     /// Decides. New numbers are above `floor`, if the decision [`Issues`] any.

@@ -94,7 +94,7 @@ impl Engine {
     ) -> Result<PartitionPage, Error> {
         let after = after.as_ref();
         match self {
-            Engine::Embedded(engine) => Ok(engine.partitions::<S>(namespace, limit, after).await),
+            Engine::Embedded(engine) => Ok(engine.partitions::<S>(namespace, limit, after)),
             Engine::Redis(engine) => {
                 engine.partitions(S::CAPABILITY, namespace, limit, after, deadline).await
             }

@@ -21,9 +21,11 @@
 mod answered;
 mod by_type;
 pub mod coalescer;
+mod counter;
 mod denial_cache;
 pub mod embedded;
 pub mod export;
+mod failures;
 mod fallback;
 pub mod feed;
 #[cfg(any(test, fuzzing))]

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{HeartbeatLock, Lease, Lock, state::Tenure, unknown_status};
 use crate::decision::{
-    Allowance, Call, Decision, Issues, Optional, Reply,
+    Allowance, Call, Decision, Delivery, Issues, Optional, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -80,6 +80,7 @@ impl Decision for AcquireLock {
     type Stages = stages::Waiting;
 
     const SCRIPT: &'static Script = &script::lock::ACQUIRE;
+    const DELIVERY: Delivery<AcquireLock> = Delivery { creates: |_| true, ..Delivery::DEFAULT };
     const OPTIONAL: Optional<AcquireLock> = Optional::NONE.issues();
 
     fn partition(&self) -> &[u8] {

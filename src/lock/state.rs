@@ -62,6 +62,7 @@ impl Lock {
 
 impl State for Lock {
     const CAPABILITY: &'static str = "lock";
+    const NAME_KEY: Option<&'static str> = Some("lock");
 
     fn sweep(&mut self, now: Timestamp, _: usize, _: &mut Bin) -> usize {
         // The first token of a fresh state is the time, so the time must have passed the last

@@ -248,6 +248,7 @@ impl Meter {
 
 impl State for Meter {
     const CAPABILITY: &'static str = "rate";
+    const NAME_KEY: Option<&'static str> = Some("usage");
 
     /// The shard of a policy, so that a key and its event are changed in one step. Without a policy
     /// the partition.

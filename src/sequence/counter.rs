@@ -46,6 +46,7 @@ impl Counter {
 
 impl State for Counter {
     const CAPABILITY: &'static str = "sequence";
+    const NAME_KEY: Option<&'static str> = Some("counter");
 
     fn sweep(&mut self, now: Timestamp, budget: usize, _: &mut Bin) -> usize {
         self.replays.sweep(now, budget)

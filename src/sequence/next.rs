@@ -92,6 +92,7 @@ impl Decision for NextSequence {
         settles: |next, outcome| {
             next.request.is_some() || matches!(outcome, Allocation::Given { .. })
         },
+        creates: |_| true,
         ..Delivery::DEFAULT
     };
     const OPTIONAL: Optional<NextSequence> = Optional::NONE.issues();

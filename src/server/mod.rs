@@ -31,11 +31,8 @@ use tokio::{
 };
 
 use crate::{
-    admission::{Catalog, SweepPool},
-    decision::{
-        budget::{self, CallerLimits, NamespaceRule, Peers},
-        names::Name,
-    },
+    admission::{Catalog, CountHeld, SweepPool},
+    decision::budget::{self, CallerLimits, NamespaceRule, Peers},
     engine::Engine,
     grpc::{self, access::Access},
     rate::Policies,
@@ -87,6 +84,27 @@ fn reserving(engine: &Engine, sequences: Arc<Sequences>) -> Arc<Sequences> {
     }
 }
 
+/// The work beside calls: of the engine, of limits, and the reload of certificates. Never completes.
+///
+/// Boxed, because the nested future types exceed the compiler's limit.
+fn maintain(
+    engine: Arc<Engine>,
+    pools: Arc<Catalog>,
+    tls: Option<Tls>,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    let reload = async {
+        match tls {
+            Some(tls) => tls.follow().await,
+            None => pending().await,
+        }
+    };
+    Box::pin(async move {
+        let sweep = engine.sweep(|pool| SweepPool { settings: pools.settings(&pool), pool });
+        let count = engine.count(|pool| CountHeld { pool });
+        tokio::join!(engine.maintain(), sweep, count, budget::report(), reload);
+    })
+}
+
 /// Serves until `shutdown` completes, with TLS if given. Then drains: calls in flight finish, or are
 /// dropped after the drain timeout.
 ///
@@ -104,21 +122,8 @@ pub async fn run(
     let initial = *state.borrow();
     let (health, health_service) = health::new(initial).await;
     let follow = health::follow(&health, state);
-    let (maintenance, pools, hub) = (engine.clone(), rules.pools.clone(), engine.hub().clone());
-    let certificates = tls.as_ref().map(Tls::current);
-    let reload = async {
-        match tls {
-            Some(tls) => tls.follow().await,
-            None => pending().await,
-        }
-    };
-    // Boxed, because the nested future types exceed the compiler's limit.
-    let mut maintain: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
-        let settings = |pool: &Name| pools.settings(pool);
-        let sweep = maintenance.sweep(|pool| SweepPool { settings: settings(&pool), pool });
-        tokio::join!(maintenance.maintain(), sweep, budget::report(), reload);
-    });
-
+    let (certificates, hub) = (tls.as_ref().map(Tls::current), engine.hub().clone());
+    let mut maintain = maintain(engine.clone(), rules.pools.clone(), tls);
     let others = tonic::service::Routes::new(health_service)
         .add_service(grpc::reflection::v1())
         .add_service(grpc::reflection::v1alpha());

@@ -33,7 +33,8 @@ impl Decision for SetStock {
 
     const SCRIPT: &'static Script = &script::stock::SET;
     // A repeat would put the quantity that was sold in between back on hand.
-    const DELIVERY: Delivery<SetStock> = Delivery { is_repeatable: |_| false, ..Delivery::DEFAULT };
+    const DELIVERY: Delivery<SetStock> =
+        Delivery { is_repeatable: |_| false, creates: |_| true, ..Delivery::DEFAULT };
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()

@@ -211,6 +211,12 @@ impl Time {
         }
     }
 
+    /// The engine of a further server on the same Redis.
+    pub fn engine_beside(&self) -> Arc<Engine> {
+        let Time::Redis { prefix, now, .. } = self else { panic!("an embedded engine is alone") };
+        engine_of(&redis_url(), prefix.clone(), now.clone())
+    }
+
     pub async fn tamper(&self, command: &[&str]) -> Option<redis::Value> {
         let Time::Redis { prefix, nodes, .. } = self else { return None };
         let mut cmd = redis::cmd(command[0]);
@@ -314,12 +320,17 @@ pub async fn redis_engine_at(url: &str, nodes: Nodes) -> (Arc<Engine>, Time) {
     let now = Arc::new(AtomicU64::new(START));
     let time = Time::Redis { prefix: prefix.clone(), now: now.clone(), nodes };
     time.write(START).await;
+    (engine_of(url, prefix, now), time)
+}
+
+/// An engine with this key prefix and clock.
+fn engine_of(url: &str, prefix: String, now: Arc<AtomicU64>) -> Arc<Engine> {
     let clock = Some(STEPPED.to_owned());
     // The machine may stand still for a while; only the deadline of a call ends it.
     let (key_prefix, answer_timeout) = (prefix, Duration::from_secs(60));
     let options = RedisOptions { clock, key_prefix, answer_timeout, ..RedisOptions::new(url) };
     let redis = Redis::new(&options).unwrap().with_clock(Clock::Stepped(now));
-    (Arc::new(Engine::Redis(redis)), time)
+    Arc::new(Engine::Redis(redis))
 }
 
 pub fn redis_url() -> String {

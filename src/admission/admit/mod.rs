@@ -280,6 +280,7 @@ impl Decision for AdmitTask {
         ends_sooner: AdmitTask::ends_sooner,
         // Without a task name the answer may carry a payload, so the bound is higher.
         cost: |admit| Cost::of(if admit.task.is_some() { 30 } else { 150 }),
+        creates: |_| true,
         ..Delivery::DEFAULT
     };
     const OPTIONAL: Optional<AdmitTask> =
@@ -298,6 +299,7 @@ impl Decision for AdmitTask {
         call.number(self.settings.barging.into());
         call.number(self.settings.acknowledgement.is_needed().into());
         self.settings.encode_sighting(call);
+        call.number(call.is_limited().into());
         call.bytes(&[self.device.as_bytes()]);
         call.bytes(&[task]);
         call.optional(self.lease_duration.map(|duration| duration.0));

@@ -1,11 +1,12 @@
 //! The optional traits of AdmitTask that the store stage uses.
 
-use super::{Admission, AdmitTask};
+use super::{Admission, AdmitDecision, AdmitTask};
 use crate::{
     admission::Pool,
     decision::{
-        Decision, Grows, Issues, Revocable, Revocation, Takes, Undo, UndoRule,
-        acknowledgement::Acknowledgement, time::Timestamp,
+        Decision, Grows, Issues, Revocable, Revocation, Takes, Taking, Undo, UndoRule,
+        acknowledgement::Acknowledgement,
+        time::{Millis, Timestamp},
     },
 };
 
@@ -29,6 +30,8 @@ impl Revocable for AdmitTask {
 }
 
 impl Grows for AdmitTask {
+    const TAKES: Option<Takes> = Some(Takes::Lease);
+
     /// A task without a record that would get a lease.
     fn is_new(&self, pool: &Pool, now: Timestamp) -> bool {
         let member = self.member();
@@ -54,6 +57,15 @@ impl Grows for AdmitTask {
             None => pool.backlog.oldest(self.device.as_bytes()).is_some(),
         };
         (has_room && is_granted).then_some(Takes::Lease)
+    }
+
+    fn taken(admission: &Admission) -> Taking {
+        match admission.decision {
+            AdmitDecision::Admitted { replayed: false, .. } => Taking::One,
+            // The script says so; a paused pool has a delay.
+            AdmitDecision::Paused { retry_after: Millis(0) } => Taking::Limited,
+            _ => Taking::Nothing,
+        }
     }
 }
 

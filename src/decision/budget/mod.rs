@@ -6,8 +6,10 @@
 //! default, its configuration key and its error.
 
 mod callers;
+mod namespace_limits;
 mod namespaces;
 mod peers;
+mod tally;
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -17,10 +19,10 @@ use std::{
 use tokio::time::sleep;
 
 pub use callers::CallerLimits;
-pub use namespaces::{
-    Held, NamespaceBudget, NamespaceLimits, NamespaceRule, NamespaceUse, exceeded,
-};
+pub use namespace_limits::{NamespaceLimits, NamespaceRule};
+pub use namespaces::{Held, NamespaceBudget, NamespaceUse, exceeded};
 pub use peers::{PeerConnection, PeerShare, Peers};
+pub use tally::{Added, Total};
 
 use super::error::Error;
 

@@ -1,7 +1,8 @@
 //! Limits of each namespace, and what it uses of them: the entries `[[namespace]]`.
 //!
-//! A server counts what it holds for a namespace itself; the limits of names are exact on the
-//! embedded engine. Without entries nothing is counted. Limits are looked up without a lock.
+//! A server counts what it holds for a namespace itself. Names, leases and queued tasks are counted
+//! by the store: exactly on the embedded engine, from time to time on Redis (`tally.rs`). Without
+//! entries nothing is counted. Limits are looked up without a lock.
 
 use std::{
     collections::HashMap,
@@ -15,7 +16,13 @@ use std::{
 use ahash::RandomState;
 use arc_swap::ArcSwap;
 
-use super::{super::error::Error, ReachedLimit, note};
+use super::{
+    super::error::Error,
+    ReachedLimit,
+    namespace_limits::{NamespaceLimits, NamespaceRule},
+    note,
+    tally::{Added, Tallies, Total},
+};
 use crate::decision::{
     Takes,
     globs::NamespaceGlob,
@@ -29,49 +36,14 @@ const BURST: Duration = Duration::from_secs(1);
 /// When a call that exceeds another limit may be repeated.
 const RETRY: Millis = Millis(1000);
 
-/// The limits of a namespace; `None` for no limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct NamespaceLimits {
-    /// Calls per second, of all servers.
-    pub calls_per_second: Option<u32>,
-    /// Calls in flight on this server, including waiting calls.
-    pub in_flight_max: Option<u32>,
-    /// Connections of this server.
-    pub connections_max: Option<u32>,
-    /// Calls of this server that wait for a slot or a lock.
-    pub waiting_max: Option<u32>,
-    /// Streams of events of this server.
-    pub watchers_max: Option<u32>,
-    /// Names with state: pools, keys, sequences, locks and skus. Embedded engine only.
-    pub names_max: Option<u32>,
-    /// Leases of pools. Embedded engine only.
-    pub leases_max: Option<u32>,
-    /// Queued tasks of pools. Embedded engine only.
-    pub queued_max: Option<u32>,
-}
-
-impl NamespaceLimits {
-    /// Whether something that partitions hold is limited.
-    pub fn limits_held(&self) -> bool {
-        self.leases_max.is_some() || self.queued_max.is_some()
-    }
-}
-
-/// One entry of the configuration: the limits of each namespace that matches a glob.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamespaceRule {
-    /// The glob.
-    pub pattern: String,
-    /// The limits.
-    pub limits: NamespaceLimits,
-}
-
 /// The limits of all namespaces, and their use.
 #[derive(Debug, Default)]
 pub struct NamespaceBudget {
     known: ArcSwap<KnownNamespaces>,
     /// Whether there are entries: nothing else is read for calls without them.
     is_set: AtomicBool,
+    /// Whether an entry limits names, leases or queued tasks.
+    has_totals: AtomicBool,
 }
 
 /// The entries, and the namespaces that were asked for.
@@ -101,6 +73,8 @@ struct NamespaceCounts {
     /// When the calls so far are paid for at the allowed rate, in ns after `start`.
     paid: AtomicU64,
     start: Instant,
+    /// The totals in Redis.
+    tallies: Tallies,
 }
 
 /// Something that a namespace holds; counted until it is dropped.
@@ -119,6 +93,10 @@ impl NamespaceBudget {
         });
         let rules: Arc<[_]> = rules.collect::<Result<_, _>>()?;
         self.is_set.store(!rules.is_empty(), Ordering::Relaxed);
+        let has_totals =
+            |limits: &NamespaceLimits| limits.names_max.is_some() || limits.limits_held();
+        let has_totals = rules.iter().any(|(_, limits)| has_totals(limits));
+        self.has_totals.store(has_totals, Ordering::Relaxed);
         self.known.rcu(|known| {
             let mut next = KnownNamespaces {
                 rules: rules.clone(),
@@ -137,6 +115,23 @@ impl NamespaceBudget {
     /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         !self.is_set.load(Ordering::Relaxed)
+    }
+
+    /// Whether an entry limits names, leases or queued tasks.
+    pub fn has_totals(&self) -> bool {
+        self.has_totals.load(Ordering::Relaxed)
+    }
+
+    /// The namespaces whose total is limited and was asked for in the last minute, by prefix.
+    pub fn wanted(&self, total: Total) -> Vec<(Box<[u8]>, Arc<NamespaceUse>)> {
+        let (known, now) = (self.known.load(), monotonic());
+        let used = known.used.iter().filter_map(|(prefix, used)| Some((prefix, used.as_ref()?)));
+        used.filter(|(_, used)| {
+            used.limits.total_max(total).is_some()
+                && used.counts.tallies.of(total).lock().is_wanted(now)
+        })
+        .map(|(prefix, used)| (prefix.clone(), used.clone()))
+        .collect()
     }
 
     /// The limits and the use of the namespace with this prefix; `None` without limits.
@@ -179,13 +174,16 @@ impl KnownNamespaces {
 impl NamespaceCounts {
     fn new() -> NamespaceCounts {
         let [in_flight, connections, waiting, watchers, paid] = [const { AtomicU64::new(0) }; 5];
-        NamespaceCounts { in_flight, connections, waiting, watchers, paid, start: monotonic() }
+        let (start, tallies) = (monotonic(), Tallies::default());
+        NamespaceCounts { in_flight, connections, waiting, watchers, paid, start, tallies }
     }
 
-    /// Whether something is counted, or calls of the last second are.
+    /// Whether something is counted, or calls of the last second are, or a total is wanted.
     fn is_used(&self) -> bool {
         let counts = [&self.in_flight, &self.connections, &self.waiting, &self.watchers];
-        counts.iter().any(|count| count.load(Ordering::Relaxed) > 0) || self.owed() > 0
+        counts.iter().any(|count| count.load(Ordering::Relaxed) > 0)
+            || self.owed() > 0
+            || self.tallies.are_wanted()
     }
 
     /// The time at the allowed rate that calls so far have used ahead, in ns.
@@ -228,10 +226,51 @@ impl NamespaceUse {
 
     /// The limit on what a decision takes, with its key.
     pub fn held_max(&self, takes: Takes) -> Option<(&'static str, u32)> {
-        match takes {
-            Takes::Lease => self.limits.leases_max.map(|most| ("leases_max", most)),
-            Takes::Queued => self.limits.queued_max.map(|most| ("queued_max", most)),
-        }
+        self.limits.total_max(takes.into())
+    }
+
+    /// The number of servers that share the limits.
+    pub fn servers(&self) -> u32 {
+        self.servers
+    }
+
+    /// Whether the total is limited.
+    pub fn has_limit(&self, total: Total) -> bool {
+        self.limits.total_max(total).is_some()
+    }
+
+    /// Whether more than half of the limit on a total in Redis is used, as far as this server knows.
+    pub fn is_scarce(&self, total: Total) -> bool {
+        let used = || self.counts.tallies.of(total).lock().used(self.servers);
+        self.limits.total_max(total).is_some_and(|(_, most)| 2 * used() > most.into())
+    }
+
+    /// Adds one to a limited total in Redis, if the last count and the additions of this server
+    /// since then leave room. Fails with [`Error::NamespaceLimit`], which is not counted as a refusal.
+    pub fn add(&self, total: Total) -> Result<Added, Error> {
+        let (limit, value) = self.limits.total_max(total).unwrap_or(("", u32::MAX));
+        let added = self.counts.tallies.of(total).lock().add(value, self.servers);
+        added.ok_or(Error::NamespaceLimit { limit, value, retry: RETRY })
+    }
+
+    /// Removes one that was not taken after all.
+    pub fn remove(&self, total: Total, added: Added) {
+        self.counts.tallies.of(total).lock().remove(added);
+    }
+
+    /// The result of the last count of a total in Redis; 0 before the first one.
+    pub fn counted(&self, total: Total) -> u64 {
+        self.counts.tallies.of(total).lock().counted()
+    }
+
+    /// Begins a count of a total in Redis.
+    pub fn begin(&self, total: Total) {
+        self.counts.tallies.of(total).lock().begin();
+    }
+
+    /// Ends the count that has begun last.
+    pub fn end(&self, total: Total, counted: u64) {
+        self.counts.tallies.of(total).lock().end(counted);
     }
 
     fn hold(

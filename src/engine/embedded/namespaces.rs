@@ -1,8 +1,8 @@
-//! The partitions of the namespaces other than the default one.
+//! The partitions of each namespace.
 //!
 //! The tables of the shards hold the partitions of all namespaces, in no order. This registry names
-//! those of a namespace, so that a listing does not look at the partitions of others, and counts them
-//! for `names_max`. Partitions of the default namespace are only counted.
+//! those of a namespace that listings show, so that a listing does not look at other partitions. It
+//! counts the partitions of all kinds for `names_max`.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -16,21 +16,26 @@ use parking_lot::Mutex;
 use super::tables::Sharded;
 use crate::decision::names::Namespace;
 
-/// The registry. Its mutex is taken within that of a shard, and never the other way around.
+/// The registry. Its mutexes are taken within that of a shard, and never the other way around.
 #[derive(Debug, Default)]
 pub(super) struct Namespaces {
     others: Mutex<HashMap<Box<[u8]>, Names, RandomState>>,
-    /// The number of partitions of the default namespace, histories and indexes excepted.
-    default: AtomicU64,
+    /// The listed partitions of the default namespace.
+    default: Mutex<Listed>,
+    /// The number of partitions of the default namespace, histories and indexes excepted. Most of
+    /// them are not listed, and need no mutex.
+    default_count: AtomicU64,
 }
+
+/// The partitions that listings show: kind and name.
+type Listed = BTreeSet<(u8, Box<[u8]>)>;
 
 /// The partitions of one namespace.
 #[derive(Debug, Default)]
 struct Names {
     /// The number of partitions of all kinds, without histories and indexes.
     count: u64,
-    /// The partitions that listings show: kind and name.
-    listed: BTreeSet<(u8, Box<[u8]>)>,
+    listed: Listed,
 }
 
 impl Namespaces {
@@ -40,11 +45,14 @@ impl Namespaces {
         let namespace = match Namespace::split(partition).0 {
             _ if !S::IS_NAMED => return true,
             [] => {
-                if has_room(self.default.fetch_add(1, Ordering::Relaxed)) {
-                    return true;
+                if !has_room(self.default_count.fetch_add(1, Ordering::Relaxed)) {
+                    self.default_count.fetch_sub(1, Ordering::Relaxed);
+                    return false;
                 }
-                self.default.fetch_sub(1, Ordering::Relaxed);
-                return false;
+                if S::IS_LISTED {
+                    self.default.lock().insert((S::KIND, partition.into()));
+                }
+                return true;
             }
             namespace => namespace,
         };
@@ -69,7 +77,10 @@ impl Namespaces {
         let namespace = match Namespace::split(partition).0 {
             _ if !S::IS_NAMED => return,
             [] => {
-                self.default.fetch_sub(1, Ordering::Relaxed);
+                self.default_count.fetch_sub(1, Ordering::Relaxed);
+                if S::IS_LISTED {
+                    self.default.lock().remove(&(S::KIND, partition.into()));
+                }
                 return;
             }
             namespace => namespace,
@@ -92,10 +103,16 @@ impl Namespaces {
         limit: usize,
         after: &[u8],
     ) -> Vec<Box<[u8]>> {
-        let all = self.others.lock();
-        let Some(names) = all.get(namespace.as_str().as_bytes()) else { return Vec::new() };
         let after = Bound::Excluded((S::KIND, after.into()));
         let end = Bound::Excluded((S::KIND + 1, Box::default()));
-        names.listed.range((after, end)).take(limit).map(|(_, name)| name.clone()).collect()
+        let list = |listed: &Listed| {
+            let names = listed.range((after, end)).take(limit);
+            names.map(|(_, name)| name.clone()).collect()
+        };
+        if namespace.is_default() {
+            return list(&self.default.lock());
+        }
+        let all = self.others.lock();
+        all.get(namespace.as_str().as_bytes()).map_or_else(Vec::new, |names| list(&names.listed))
     }
 }

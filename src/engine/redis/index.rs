@@ -283,6 +283,25 @@ pub(super) fn claim<'a>(prefix: &'a str, index: IndexOf, server: &str, hold: Mil
     call
 }
 
+/// KEYS and ARGV of `lua/index/known.lua`, for a partition of a listed state.
+pub(super) fn known<'a>(prefix: &'a str, capability: &'static str, partition: &[u8]) -> Call<'a> {
+    let mut call = IndexOf::of(capability, partition).call(prefix);
+    push_listed(&mut call, partition);
+    call.bytes(&[partition]);
+    call
+}
+
+/// KEYS of `lua/index/size.lua`, for the names of one namespace.
+pub(super) fn size<'a>(
+    prefix: &'a str,
+    capability: &'static str,
+    namespace: &Namespace,
+) -> Call<'a> {
+    let mut call = IndexOf::of(capability, namespace.prefix()).call(prefix);
+    push_listed(&mut call, namespace.prefix());
+    call
+}
+
 /// KEYS and ARGV of `lua/index/list.lua`. With a namespace, lists the names of that one only.
 /// `after` is the time of the last note, in µs, and the name.
 pub(super) fn list<'a>(

@@ -97,7 +97,7 @@ impl Redis {
     /// the earliest end.
     pub(super) fn unnoted<'a, D: Decision>(
         &self,
-        decisions: &'a [D],
+        decisions: impl IntoIterator<Item = &'a D>,
         epoch: u64,
     ) -> Vec<(&'a [u8], Note)> {
         let mut due: Vec<(&[u8], Note)> = Vec::new();

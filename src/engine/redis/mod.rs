@@ -13,6 +13,7 @@
 //!   replica acknowledgement
 //! - `index`, `listing`, `round`, `wake_ups`: the index of partitions for listings and the sweeper,
 //!   and wake-ups
+//! - `quota`, `name_scan`: the limits of namespaces on names, leases and queued tasks
 //! - `export`: every key, for exports and imports
 //!
 //! # Guarantees
@@ -45,11 +46,13 @@ mod job;
 mod listing;
 mod map;
 mod monitor;
+pub(super) mod name_scan;
 mod node;
 mod options;
 mod pipeline;
 mod preflight;
 mod primary_id;
+mod quota;
 mod replicas;
 mod round;
 mod shared;
@@ -91,6 +94,7 @@ use listing::Noting;
 use node::Plan;
 pub use options::RedisOptions;
 pub use preflight::Eviction;
+use quota::KnownNames;
 use shared::{Router, Shared};
 use skew::Skew;
 use topology::Topology;
@@ -121,10 +125,14 @@ pub struct Redis {
     pub(super) denial_cache: Box<DenialCache>,
     /// The fallback while the store is unreachable.
     pub(super) fallback: Box<Fallback>,
+    /// The names that are known to have state.
+    known_names: KnownNames,
     /// The prefix of every key.
     key_prefix: String,
     /// The longest that a call waits for Redis, whatever its deadline.
     answer_timeout: Duration,
+    /// The options, for connections of their own.
+    options: Box<RedisOptions>,
 }
 
 impl fmt::Debug for Redis {
@@ -178,7 +186,9 @@ impl Redis {
             hub: Hub::new(&options.key_prefix, &CallerLimits::DEFAULT),
             denial_cache: Box::new(DenialCache::new(Clock::system())),
             fallback: Box::new(Fallback::new(options.replicas)),
+            known_names: KnownNames::default(),
             key_prefix: options.key_prefix.clone(),
+            options: Box::new(options.clone()),
             answer_timeout: options.answer_timeout,
         })
     }
@@ -226,8 +236,11 @@ impl Redis {
         // Decisions that free capacity are not refused for lack of it.
         let is_counted = delivery.priority == Priority::Call;
         let _permit = if is_counted { Some(self.permit()?) } else { None };
+        let mut quotas = self.quotas(slice::from_ref(decision), deadline).await;
+        quotas.check(0)?;
         let epoch = self.epoch();
-        let pending = self.send_decision(decision, delivery, Part::All, deadline);
+        let sent = (Part::All, quotas.is_limited(0));
+        let pending = self.send_decision(decision, delivery, sent, deadline);
         let note = self
             .index
             .due(partition, (D::DELIVERY.listing)(decision), epoch)
@@ -240,7 +253,7 @@ impl Redis {
         if answer.repeated {
             self.note_again(slice::from_ref(decision), deadline).await;
         }
-        let outcome = settled(decision, answer)?;
+        let outcome = quotas.settle::<D>(0, settled(decision, answer))?;
         // Granted leases that end before the scheduled look need a second note.
         let sooner = (D::DELIVERY.ends_sooner)(decision, &outcome);
         if let Some(length) = sooner {
@@ -260,28 +273,34 @@ impl Redis {
         let deliveries: Vec<JobDelivery> = decisions.iter().map(JobDelivery::of).collect();
         let is_background = deliveries.iter().all(|one| one.is_background());
         let _permit = if is_background { None } else { Some(self.permit()?) };
+        let mut quotas = self.quotas(decisions, deadline).await;
         let epoch = self.epoch();
-        let unnoted = self.unnoted(decisions, epoch);
+        let admitted = (0..).zip(decisions).filter(|(index, _)| quotas.check(*index).is_ok());
+        let unnoted = self.unnoted(admitted.map(|(_, decision)| decision), epoch);
         let in_bulk = Cost::are_bulk(deliveries.iter().map(|one| one.cost));
         // In order: an earlier task of a batch is queued before a later one.
         let mut part = Part::First;
         let mut pending = Vec::with_capacity(decisions.len());
-        for (decision, delivery) in decisions.iter().zip(deliveries) {
+        for (index, (decision, delivery)) in decisions.iter().zip(deliveries).enumerate() {
             let delivery = JobDelivery { cost: delivery.cost.apart(in_bulk), ..delivery };
-            pending.push(self.send_decision(decision, delivery, part, deadline));
-            part = Part::Next;
+            pending.push(quotas.check(index).map(|()| {
+                let sent = (std::mem::replace(&mut part, Part::Next), quotas.is_limited(index));
+                self.send_decision(decision, delivery, sent, deadline)
+            }));
         }
         let note = |(partition, note): &(&[u8], Note)| self.note::<D>(partition, *note, deadline);
         let notes: Vec<Noting> = unnoted.iter().map(note).collect();
         let (mut outcomes, mut again) = (Vec::with_capacity(decisions.len()), false);
-        for (pending, decision) in pending.into_iter().zip(decisions) {
-            outcomes.push(match pending.wait().await {
-                Ok(answer) => {
-                    again |= answer.repeated;
-                    settled(decision, answer)
-                }
-                Err(error) => Err(error),
+        for (index, (pending, decision)) in pending.into_iter().zip(decisions).enumerate() {
+            let answer = match pending {
+                Ok(pending) => pending.wait().await,
+                Err(refused) => Err(refused),
+            };
+            let outcome = answer.and_then(|answer| {
+                again |= answer.repeated;
+                settled(decision, answer)
             });
+            outcomes.push(quotas.settle::<D>(index, outcome));
         }
         for (note, (partition, _)) in notes.into_iter().zip(&unnoted) {
             self.noted(note, partition, epoch).await;
@@ -309,15 +328,16 @@ impl Redis {
         self.calls.try_acquire().map_err(|_| budget::overloaded(ReachedLimit::CallsInFlight))
     }
 
-    /// Sends a decision.
+    /// Sends a decision, with its position in its call and whether it is limited.
     fn send_decision<D: Decision>(
         &self,
         decision: &D,
         delivery: JobDelivery,
-        part: Part,
+        (part, is_limited): (Part, bool),
         deadline: Instant,
     ) -> Pending {
-        let arguments = Call::led(decision, &self.key_prefix, &*self.topology).finish();
+        let call = Call::led(decision, &self.key_prefix, &*self.topology, is_limited);
+        let arguments = call.finish();
         let (mut job, pending) = self.job(D::SCRIPT, arguments, delivery, deadline);
         job.follows = part == Part::Next;
         job.namespace = fair::line_of(decision.partition());

@@ -1,5 +1,5 @@
-//! The sweeper's commands on the index: the claim to sweep, the partitions to look at, and the
-//! schedule of looks.
+//! Background commands on the index: the claim to sweep, the partitions to look at, the schedule of
+//! looks, and the number of names.
 //!
 //! Called by `sweeper::shared`. One server sweeps at a time; any other takes over 1.2 s after its
 //! last `claim`.
@@ -71,18 +71,33 @@ impl Redis {
         Ok(index::parse_noted(&mut reply)?.0)
     }
 
-    /// A page of the whole index after a cursor. Returns whether more follow.
+    /// A page of the index after a cursor: of one namespace, or of all for the default one. Returns
+    /// whether more follow.
     pub(in super::super) async fn page(
         &self,
         index: IndexOf,
+        namespace: &Namespace,
         limit: u32,
         after: Option<&PartitionCursor>,
         deadline: Instant,
     ) -> Result<(Vec<PartitionCursor>, bool), Error> {
         let after = after.map(|cursor| (cursor.noted, cursor.name.as_bytes()));
-        let list = index::list(&self.key_prefix, index, &Namespace::DEFAULT, limit, after).finish();
+        let list = index::list(&self.key_prefix, index, namespace, limit, after).finish();
         let delivery = pages(BACKGROUND, limit);
         index::parse_noted(&mut self.ask(&script::index::LIST, list, delivery, deadline).await?)
+    }
+
+    /// The number of names of a namespace in the index.
+    pub(in super::super) async fn size(
+        &self,
+        capability: &'static str,
+        namespace: &Namespace,
+        deadline: Instant,
+    ) -> Result<u64, Error> {
+        let size = index::size(&self.key_prefix, capability, namespace).finish();
+        let mut reply = self.ask(&script::index::SIZE, size, BACKGROUND, deadline).await?;
+        reply.ok()?;
+        reply.number()
     }
 
     /// Schedules the next look at partitions. Removes empty ones from the index if they were last

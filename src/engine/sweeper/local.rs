@@ -10,9 +10,11 @@ use std::{collections::VecDeque, time::Duration};
 use tokio::{task::yield_now, time::sleep};
 
 use super::{
-    super::embedded::{Embedded, SHARDS, Sharded},
+    super::{
+        embedded::{Embedded, SHARDS, Sharded},
+        failures::Failures,
+    },
     PASS_MAX,
-    failures::Failures,
 };
 use crate::decision::{
     Decision, Swept,

@@ -9,7 +9,6 @@
 //! schedule each, swept side by side, so that one never waits for the other. A sweep is a decision like any other
 //! (`SweepPool`), so two sweeping servers do no harm.
 
-mod failures;
 mod local;
 mod shared;
 
@@ -20,10 +19,10 @@ use tokio::time::sleep_until;
 use super::{
     Engine,
     embedded::{Embedded, Sharded},
+    failures::Failures,
     redis::{Redis, index::IndexOf},
 };
 use crate::decision::{Decision, State, Swept, names::Name, time::monotonic};
-use failures::Failures;
 
 /// The time from the start of one pass to the start of the next.
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
@@ -31,6 +30,9 @@ const SWEEP_EVERY: Duration = Duration::from_millis(500);
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// The longest time that a pass spends on due work.
 const PASS_MAX: Duration = Duration::from_secs(1);
+
+/// The log line of failures.
+const FAILED: &str = "the sweeper failed: events of expired leases come late; it tries again";
 
 impl Engine {
     /// Sweeps for ever. `decision` creates the sweep decision of a partition.
@@ -52,7 +54,7 @@ impl Engine {
     where
         D: Decision<State: Sharded, Outcome = Swept>,
     {
-        let (mut failures, mut pass) = (Failures::default(), local::Pass::default());
+        let (mut failures, mut pass) = (Failures::new(FAILED), local::Pass::default());
         loop {
             let next = monotonic() + SWEEP_EVERY;
             // An unusable store is reported elsewhere, and swept later.
@@ -68,7 +70,7 @@ impl Engine {
     where
         D: Decision<State: Sharded, Outcome = Swept>,
     {
-        let (mut failures, mut known) = (Failures::default(), None);
+        let (mut failures, mut known) = (Failures::new(FAILED), None);
         loop {
             let next = monotonic() + SWEEP_EVERY;
             if self.check().is_ok() {

@@ -35,19 +35,19 @@ use super::{
     super::{
         Engine, PartitionCursor,
         embedded::Sharded,
+        failures::Failures,
         redis::{
             Redis,
             index::{IndexOf, Look},
         },
     },
     ANSWER_MAX, PASS_MAX,
-    failures::Failures,
 };
 use crate::decision::{
     Decision, Swept,
     budget::{self, ReachedLimit},
     error::Error,
-    names::Name,
+    names::{Name, Namespace},
     time::{Millis, Timestamp, monotonic},
 };
 
@@ -237,9 +237,9 @@ impl<F> Sweep<'_, F> {
         F: Fn(Name) -> D,
         D: Decision<State: Sharded, Outcome = Swept>,
     {
-        let deadline = monotonic() + ANSWER_MAX;
         let after = known.after.as_ref();
-        let (page, has_more) = self.engine.page(self.index, PAGE, after, deadline).await?;
+        let (all, deadline) = (&Namespace::DEFAULT, monotonic() + ANSWER_MAX);
+        let (page, has_more) = self.engine.page(self.index, all, PAGE, after, deadline).await?;
         if !known.walks {
             known.began = Some(monotonic());
         }

@@ -159,6 +159,7 @@ impl Decision for CheckRate {
     const DELIVERY: Delivery<CheckRate> = Delivery {
         is_repeatable: |check| check.look() || check.request.is_some(),
         cost: CheckRate::cost_of_limits,
+        creates: |check| !check.look(),
         ..Delivery::DEFAULT
     };
     const OPTIONAL: Optional<CheckRate> = Optional::NONE.affects_denials();

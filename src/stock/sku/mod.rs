@@ -200,6 +200,7 @@ impl Sku {
 
 impl State for Sku {
     const CAPABILITY: &'static str = "stock";
+    const NAME_KEY: Option<&'static str> = Some("stock");
 
     /// Reclaims expired holds without a call, so that they do not wait for one.
     fn sweep(&mut self, now: Timestamp, budget: usize, _: &mut Bin) -> usize {

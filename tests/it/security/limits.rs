@@ -18,11 +18,11 @@ use crate::support::{
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A world whose default namespace has these limits.
-async fn limited(redis: bool, limits: &str) -> World {
+pub(super) async fn limited(redis: bool, limits: &str) -> World {
     World::with_rules(redis, configured(&format!("[[namespace]]\nmatch = \"\"\n{limits}"))).await
 }
 
-fn assert_limit(refused: &Status, limit: &str, value: u32) {
+pub(super) fn assert_limit(refused: &Status, limit: &str, value: u32) {
     assert_at_limit(refused, "NAMESPACE_LIMIT");
     let details = refused.get_error_details();
     let metadata = &details.error_info().unwrap().metadata;
@@ -51,7 +51,7 @@ async fn fill(world: &World) {
 }
 
 /// Renews and completes a lease of the pool `p`.
-async fn renew_and_complete(world: &World) {
+pub(super) async fn renew_and_complete(world: &World) {
     assert_eq!(world.renew("p", "d0", "t").await.verdict(), RenewVerdict::Renewed);
     assert_eq!(world.complete("p", "d0", "t").await.verdict(), CompleteVerdict::Completed);
 }

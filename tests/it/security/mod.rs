@@ -6,6 +6,7 @@ mod commands;
 mod documented;
 mod key_set;
 mod limits;
+mod limits_redis;
 mod matrix;
 mod misfits;
 mod namespaces;

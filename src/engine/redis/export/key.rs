@@ -2,28 +2,28 @@
 
 /// Builds keys under a prefix.
 #[derive(Debug, Clone)]
-pub(super) struct KeyBuilder {
+pub(in super::super) struct KeyBuilder {
     prefix: String,
 }
 
 /// The parts of a key.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Named {
+pub(in super::super) struct Named {
     /// Such as `admission`.
-    pub(super) capability: Vec<u8>,
+    pub(in super::super) capability: Vec<u8>,
     /// The partition's name, decoded.
-    pub(super) name: Vec<u8>,
+    pub(in super::super) name: Vec<u8>,
     /// The rest of the key after the hash tag.
-    pub(super) part: Vec<u8>,
+    pub(in super::super) part: Vec<u8>,
 }
 
 impl KeyBuilder {
-    pub(super) fn new(prefix: &str) -> KeyBuilder {
+    pub(in super::super) fn new(prefix: &str) -> KeyBuilder {
         KeyBuilder { prefix: prefix.to_owned() }
     }
 
     /// The MATCH pattern for all keys. A prefix contains no special character of patterns.
-    pub(super) fn pattern(&self) -> String {
+    pub(in super::super) fn pattern(&self) -> String {
         format!("{}:{{*", self.prefix)
     }
 
@@ -39,7 +39,7 @@ impl KeyBuilder {
     }
 
     /// Parses a key; `None` for keys of another application.
-    pub(super) fn parse(&self, key: &[u8]) -> Option<Named> {
+    pub(in super::super) fn parse(&self, key: &[u8]) -> Option<Named> {
         let tag = self.tag(key)?;
         let part = key[tag.len()..].strip_prefix(b":")?.to_vec();
         let inner = &tag[self.prefix.len() + 2..tag.len() - 1];

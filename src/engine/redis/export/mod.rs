@@ -44,8 +44,8 @@ use crate::decision::{
     export::{Entry, Export, Exported, Page, Source},
     time::{Clock, monotonic},
 };
-use key::KeyBuilder;
-use primaries::Primaries;
+pub(super) use key::KeyBuilder;
+pub(super) use primaries::Primaries;
 use sources::Sources;
 use unsent::Unsent;
 

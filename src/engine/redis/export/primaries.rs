@@ -1,8 +1,8 @@
-//! Connections to all primaries, for exports and imports. Each command goes to the node that has
-//! its key.
+//! Connections to all primaries, for exports, imports and counts of names. Each command goes to the
+//! node that has its key.
 //!
-//! It does not follow redirects: if a slot moves, the command fails and the operator repeats the
-//! export or import.
+//! It does not follow redirects: if a slot moves, the command fails, and the export, import or count
+//! must be repeated.
 
 use redis::{
     AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisError,
@@ -20,7 +20,7 @@ use super::super::{
 
 /// The primaries of a Redis, of any topology.
 #[derive(Clone)]
-pub(super) struct Primaries {
+pub(in super::super) struct Primaries {
     nodes: Vec<Primary>,
 }
 
@@ -40,7 +40,7 @@ fn told(error: RedisError) -> String {
 
 impl Primaries {
     /// Connects to all primaries. The error says what cannot be reached.
-    pub(super) async fn connect(options: &RedisOptions) -> Result<Primaries, String> {
+    pub(in super::super) async fn connect(options: &RedisOptions) -> Result<Primaries, String> {
         let address = options.address()?;
         let failed = |error: RedisError| format!("cannot connect to Redis: {error}");
         let single = |socket| Primaries {
@@ -87,13 +87,10 @@ impl Primaries {
         pattern: &str,
         mut found: impl FnMut(Vec<Vec<u8>>) -> bool,
     ) -> Result<(), String> {
-        for node in &mut self.nodes {
+        for node in 0..self.count() {
             let mut cursor = 0u64;
             loop {
-                let mut scan = cmd("SCAN");
-                scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000);
-                let (next, keys): (u64, Vec<Vec<u8>>) =
-                    scan.query_async(&mut node.socket).await.map_err(told)?;
+                let (next, keys) = self.page(node, cursor, pattern).await?;
                 if !keys.is_empty() && !found(keys) {
                     return Ok(());
                 }
@@ -104,6 +101,25 @@ impl Primaries {
             }
         }
         Ok(())
+    }
+
+    /// The number of primaries.
+    pub(in super::super) fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// A page of the keys of one primary that match a pattern, and the cursor of the next page; 0
+    /// after the last one.
+    pub(in super::super) async fn page(
+        &mut self,
+        node: usize,
+        cursor: u64,
+        pattern: &str,
+    ) -> Result<(u64, Vec<Vec<u8>>), String> {
+        let node = self.nodes.get_mut(node).ok_or("there is no such primary")?;
+        let mut scan = cmd("SCAN");
+        scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000);
+        scan.query_async(&mut node.socket).await.map_err(told)
     }
 
     /// Sends a command to the node that has its key.

@@ -11,9 +11,9 @@ use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use tollgate::{
     admission::{
-        AdmitTask, CancelTask, CompleteTask, ConfigurePool, EnqueueTask, EvictTask, GetPool,
-        HeartbeatPool, LeaseCursor, ListLeases, ListTasks, Outcome, Overrides, Pool, QueueState,
-        Queued, ReadEvents, Settings, SweepPool, Task, TaskCursor, TaskName, TaskState,
+        AdmitTask, CancelTask, CompleteTask, ConfigurePool, CountHeld, EnqueueTask, EvictTask,
+        GetPool, HeartbeatPool, LeaseCursor, ListLeases, ListTasks, Outcome, Overrides, Pool,
+        QueueState, Queued, ReadEvents, Settings, SweepPool, Task, TaskCursor, TaskName, TaskState,
     },
     decision::{
         Decision,
@@ -161,8 +161,11 @@ impl History {
                 let reason = Bytes::from_static(b"a reason");
                 self.agree(&EvictTask { name, reason, settings }, context).await;
             }
-            86..92 => {
+            86..90 => {
                 self.agree(&GetPool { pool, settings }, context).await;
+            }
+            90..92 => {
+                self.agree(&CountHeld { pool }, context).await;
             }
             92..95 => {
                 let heartbeat = self.callers.heartbeat(&mut self.random);

@@ -1,4 +1,4 @@
-//! Logs failures of the sweeper, many failures in one line.
+//! Logs failures of background work, many failures in one line.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,10 @@ use crate::decision::error::Error;
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// Failures that are not logged yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Failures {
+    /// The text of the line.
+    text: &'static str,
     /// The number of failures since the last line.
     count: u64,
     last: Option<Error>,
@@ -18,6 +20,11 @@ pub(super) struct Failures {
 }
 
 impl Failures {
+    /// No failures yet. `text` says what failed, and its effect.
+    pub(super) fn new(text: &'static str) -> Failures {
+        Failures { text, count: 0, last: None, told: None }
+    }
+
     /// Counts a failure.
     pub(super) fn note(&mut self, error: &Error) {
         self.count += 1;
@@ -29,11 +36,7 @@ impl Failures {
     pub(super) fn report(&mut self, now: Instant) -> bool {
         let is_early = self.told.is_some_and(|told| now < told + REPORT_EVERY);
         let Some(error) = self.last.take_if(|_| !is_early) else { return false };
-        tracing::warn!(
-            failures = self.count,
-            %error,
-            "the sweeper failed: events of expired leases come late; it tries again"
-        );
+        tracing::warn!(failures = self.count, %error, "{}", self.text);
         (self.count, self.told) = (0, Some(now));
         true
     }
@@ -46,7 +49,7 @@ mod tests {
 
     #[test]
     fn many_failures_are_one_line_in_ten_seconds() {
-        let (mut failures, now) = (Failures::default(), monotonic());
+        let (mut failures, now) = (Failures::new("it failed"), monotonic());
         assert!(!failures.report(now), "nothing has failed");
         failures.note(&Error::DeadlineExceeded);
         assert!(failures.report(now));

@@ -1,0 +1,50 @@
+//! The limits of `[[namespace]]`.
+
+use super::tally::Total;
+
+/// The limits of a namespace; `None` for no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NamespaceLimits {
+    /// Calls per second, of all servers.
+    pub calls_per_second: Option<u32>,
+    /// Calls in flight on this server, including waiting calls.
+    pub in_flight_max: Option<u32>,
+    /// Connections of this server.
+    pub connections_max: Option<u32>,
+    /// Calls of this server that wait for a slot or a lock.
+    pub waiting_max: Option<u32>,
+    /// Streams of events of this server.
+    pub watchers_max: Option<u32>,
+    /// Names with state: pools, keys, sequences, locks and skus.
+    pub names_max: Option<u32>,
+    /// Leases of pools.
+    pub leases_max: Option<u32>,
+    /// Queued tasks of pools.
+    pub queued_max: Option<u32>,
+}
+
+impl NamespaceLimits {
+    /// Whether something that partitions hold is limited.
+    pub fn limits_held(&self) -> bool {
+        self.leases_max.is_some() || self.queued_max.is_some()
+    }
+
+    /// The limit on a total, and its key.
+    pub(super) fn total_max(&self, total: Total) -> Option<(&'static str, u32)> {
+        let (key, most) = match total {
+            Total::Names => ("names_max", self.names_max),
+            Total::Leases => ("leases_max", self.leases_max),
+            Total::Queued => ("queued_max", self.queued_max),
+        };
+        most.map(|most| (key, most))
+    }
+}
+
+/// One entry of the configuration: the limits of each namespace that matches a glob.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespaceRule {
+    /// The glob.
+    pub pattern: String,
+    /// The limits.
+    pub limits: NamespaceLimits,
+}

@@ -1,0 +1,212 @@
+//! Counts what each limited namespace has in Redis, for `names_max`, `leases_max` and `queued_max`.
+//!
+//! Each server counts for itself, in the namespaces whose calls it gets: those with a call in the
+//! last minute that may add something. No decision depends on a total for a capacity
+//! (`redis/quota.rs`).
+//!
+//! - Leases and queued tasks: a walk through the pools of the namespace in the index, with one small
+//!   script call for each pool.
+//! - Names: one SCAN of all keys for all namespaces, and the size of the index.
+//!
+//! A walk begins every second, or as soon as the one before has ended. After each round trip the
+//! counter rests [`REST`] times as long, multiplied by the number of servers. So the counts of all
+//! servers together take at most 4 % of Redis's time. A failed count leaves the last total.
+
+use std::{
+    collections::HashSet,
+    future::pending,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use ahash::RandomState;
+use tokio::time::{sleep, sleep_until};
+
+use super::{
+    Engine,
+    embedded::Sharded,
+    failures::Failures,
+    redis::{
+        Redis,
+        index::IndexOf,
+        name_scan::{NameCounts, NameScan},
+    },
+};
+use crate::decision::{
+    Decision, Holds, State,
+    budget::{NamespaceUse, Total},
+    error::Error,
+    names::{Name, Namespace},
+    time::monotonic,
+};
+
+/// The shortest time from the start of one count to the start of the next.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
+/// The time limit of one request.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// Names in a page of the index. Their pools are counted in one round trip.
+const PAGE: u32 = 128;
+/// After a round trip the counter rests this many times as long.
+const REST: u32 = 24;
+/// The longest rest. A round trip takes Redis a few milliseconds, however long the answer takes.
+const REST_MAX: Duration = Duration::from_millis(500);
+/// The log lines of failures.
+const HELD_FAILED: &str = "cannot count leases and queued tasks of a namespace: leases_max and \
+                           queued_max use the last count; it tries again";
+const NAMES_FAILED: &str =
+    "cannot count the names of namespaces: names_max uses the last count; it tries again";
+
+impl Engine {
+    /// Counts for ever. `decision` creates the decision that counts what a partition holds. Does
+    /// nothing on the embedded engine, whose counts are exact.
+    pub async fn count<D>(&self, decision: impl Fn(Name) -> D)
+    where
+        D: Decision<State: Sharded, Outcome = Holds>,
+    {
+        match self {
+            Engine::Embedded(_) => pending().await,
+            Engine::Redis(engine) => {
+                tokio::join!(self.count_held(engine, &decision), count_names::<D::State>(engine),);
+            }
+        }
+    }
+
+    /// Counts leases and queued tasks.
+    async fn count_held<D>(&self, engine: &Redis, decision: &impl Fn(Name) -> D)
+    where
+        D: Decision<State: Sharded, Outcome = Holds>,
+    {
+        let mut failures = Failures::new(HELD_FAILED);
+        loop {
+            let next = monotonic() + COUNT_EVERY;
+            let budget = engine.hub().namespaces();
+            let mut wanted = budget.wanted(Total::Leases);
+            for (prefix, used) in budget.wanted(Total::Queued) {
+                if !wanted.iter().any(|(known, _)| *known == prefix) {
+                    wanted.push((prefix, used));
+                }
+            }
+            for (prefix, used) in wanted {
+                [Total::Leases, Total::Queued].iter().for_each(|total| used.begin(*total));
+                match self.held(engine, &prefix, used.servers(), decision, &mut failures).await {
+                    Ok(Holds { leases, queued }) => {
+                        used.end(Total::Leases, leases);
+                        used.end(Total::Queued, queued);
+                    }
+                    Err(error) => failures.note(&error),
+                }
+            }
+            failures.report(monotonic());
+            sleep_until(next.into()).await;
+        }
+    }
+
+    /// The leases and queued tasks of the namespace with this prefix. Unreadable pools are noted and
+    /// left out.
+    async fn held<D>(
+        &self,
+        engine: &Redis,
+        prefix: &[u8],
+        servers: u32,
+        decision: &impl Fn(Name) -> D,
+        failures: &mut Failures,
+    ) -> Result<Holds, Error>
+    where
+        D: Decision<State: Sharded, Outcome = Holds>,
+    {
+        let namespace = namespace(prefix)?;
+        let index =
+            IndexOf { capability: D::State::CAPABILITY, is_default: namespace.is_default() };
+        // A name with a new note moves to the end of the index, where the walk finds it again.
+        let (mut seen, hasher) = (HashSet::new(), RandomState::new());
+        let (mut total, mut after) = (Holds::default(), None);
+        loop {
+            engine.check()?;
+            let begin = monotonic();
+            let deadline = begin + ANSWER_MAX;
+            let page = engine.page(index, &namespace, PAGE, after.as_ref(), deadline);
+            let (page, has_more) = page.await?;
+            rest(begin, servers).await;
+            after = page.last().cloned();
+            let names = page.into_iter().map(|cursor| cursor.name);
+            let names = names.filter(|name| seen.insert(hasher.hash_one(name.as_bytes())));
+            let decisions: Vec<D> = names.map(decision).collect();
+            let begin = monotonic();
+            for held in self.store_all(&decisions, begin + ANSWER_MAX).await? {
+                match held {
+                    Ok(held) => {
+                        total.leases += held.leases;
+                        total.queued += held.queued;
+                    }
+                    Err(error @ Error::Corrupt(_)) => failures.note(&error),
+                    Err(error) => return Err(error),
+                }
+            }
+            rest(begin, servers).await;
+            if !has_more {
+                return Ok(total);
+            }
+        }
+    }
+}
+
+/// Counts names. `S` is the listed state, whose names are in the index.
+async fn count_names<S: State>(engine: &Redis) {
+    let mut failures = Failures::new(NAMES_FAILED);
+    loop {
+        let next = monotonic() + COUNT_EVERY;
+        let wanted = engine.hub().namespaces().wanted(Total::Names);
+        if let Some((_, first)) = wanted.first() {
+            wanted.iter().for_each(|(_, used)| used.begin(Total::Names));
+            match names::<S>(engine, &wanted, first.servers()).await {
+                Ok(counts) => {
+                    for ((_, used), count) in wanted.iter().zip(counts) {
+                        used.end(Total::Names, count);
+                    }
+                }
+                Err(error) => failures.note(&error),
+            }
+        }
+        failures.report(monotonic());
+        sleep_until(next.into()).await;
+    }
+}
+
+/// The number of names of each of these namespaces, in their order.
+async fn names<S: State>(
+    engine: &Redis,
+    wanted: &[(Box<[u8]>, Arc<NamespaceUse>)],
+    servers: u32,
+) -> Result<Vec<u64>, Error> {
+    engine.check()?;
+    let mut counts: NameCounts = wanted.iter().map(|(prefix, _)| (prefix.clone(), 0)).collect();
+    let in_default = counts.contains_key(&[][..]);
+    let mut scan = NameScan::open(engine, in_default).await?;
+    loop {
+        let begin = monotonic();
+        let has_more = scan.page(&mut counts).await?;
+        rest(begin, servers).await;
+        if !has_more {
+            break;
+        }
+    }
+    let mut names = Vec::with_capacity(wanted.len());
+    for (prefix, _) in wanted {
+        let begin = monotonic();
+        let size = engine.size(S::CAPABILITY, &namespace(prefix)?, begin + ANSWER_MAX).await?;
+        names.push(counts.get(prefix).copied().unwrap_or_default() + size);
+        rest(begin, servers).await;
+    }
+    Ok(names)
+}
+
+/// The namespace with this prefix.
+fn namespace(prefix: &[u8]) -> Result<Namespace, Error> {
+    let invalid = |why: &str| Error::Corrupt(format!("the name of a namespace {why}"));
+    Namespace::parse(Namespace::split(prefix).0).map_err(invalid)
+}
+
+/// Rests after a round trip that began at `begin`.
+async fn rest(begin: Instant, servers: u32) {
+    sleep((REST * servers * begin.elapsed()).min(REST_MAX)).await;
+}
