@@ -48,7 +48,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 const PAGE: u32 = 128;
 /// After a round trip the counter rests this many times as long.
 const REST: u32 = 24;
-/// The longest rest. A round trip takes Redis a few milliseconds, however long the answer takes.
+/// The longest rest for each server. A round trip takes Redis a few milliseconds, however long the answer takes.
 const REST_MAX: Duration = Duration::from_millis(500);
 /// The log lines of failures.
 const HELD_FAILED: &str = "cannot count leases and queued tasks of a namespace: leases_max and \
@@ -208,5 +208,5 @@ fn namespace(prefix: &[u8]) -> Result<Namespace, Error> {
 
 /// Rests after a round trip that began at `begin`.
 async fn rest(begin: Instant, servers: u32) {
-    sleep((REST * servers * begin.elapsed()).min(REST_MAX)).await;
+    sleep((REST * begin.elapsed()).min(REST_MAX) * servers).await;
 }
