@@ -8,6 +8,7 @@
 use std::{
     collections::HashMap,
     marker::PhantomData,
+    pin::Pin,
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -32,6 +33,9 @@ struct RecentEntries<E> {
     entries: Mutex<Remembered>,
     kind: PhantomData<fn() -> E>,
 }
+
+/// Boxed: nearly all calls have no entry, and their futures stay below 1 KiB.
+pub(super) type Entering<'e> = Pin<Box<dyn Future<Output = ()> + Send + 'e>>;
 
 type Remembered = HashMap<Box<[u8]>, (Timestamp, Instant)>;
 
@@ -64,29 +68,29 @@ impl<E: IndexEntry> RecentEntries<E> {
 }
 
 impl Engine {
-    /// The entries of outcomes that must be entered; nearly always none. An outcome of the fallback
-    /// is known to this server only, so it is not entered.
-    pub(super) fn due_entries<'d, D: Indexing>(
-        &self,
+    /// Enters outcomes; `None` if there is nothing to enter, as nearly always. The outcomes are already
+    /// in force, so a failure does not affect the answer, and the next outcome with the same entry
+    /// tries again. An outcome of the fallback is known to this server only, so it is not entered.
+    pub(super) fn enter<'e, 'd, D>(
+        &'e self,
         answers: impl Iterator<Item = (&'d D, &'d Answered<D::Outcome>)>,
-    ) -> Vec<D::Entry> {
+        deadline: Instant,
+    ) -> Option<Entering<'e>>
+    where
+        D: Indexing<Entry: IndexEntry<State: Sharded>>,
+    {
         let answers = answers.filter(|(_, answer)| !answer.is_degraded());
         let entries = answers.filter_map(|(decision, answer)| decision.entry(&answer.outcome));
-        entries.filter(|entry| self.recent().is_due(entry)).collect()
+        let entries: Vec<_> = entries.filter(|entry| self.recent().is_due(entry)).collect();
+        (!entries.is_empty()).then(|| Box::pin(self.enter_all(entries, deadline)) as Entering<'e>)
     }
 
-    /// Enters outcomes. They are already in force, so a failure does not affect the answer, and the
-    /// next outcome with the same entry tries again.
-    pub(super) async fn enter<E>(&self, entries: Vec<E>, deadline: Instant)
+    async fn enter_all<E>(&self, entries: Vec<E>, deadline: Instant)
     where
         E: IndexEntry<State: Sharded>,
     {
-        if entries.is_empty() {
-            return;
-        }
         let deadline = deadline.min(monotonic() + ENTER_MAX);
-        // Boxed: nearly all calls have no entry, and their futures stay below 1 KiB.
-        let entered = Box::pin(self.store_all(&entries, deadline)).await;
+        let entered = self.store_all(&entries, deadline).await;
         for (entry, entered) in entries.iter().zip(entered.unwrap_or_default()) {
             match entered {
                 Ok(()) => self.recent().add(entry),

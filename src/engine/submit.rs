@@ -248,8 +248,9 @@ where
     ) -> Result<Answered<D::Outcome>, Error> {
         let outcome = engine.store(decision, submit.deadline).await?;
         let answered = Answered::by_store(outcome);
-        let entries = engine.due_entries(iter::once((decision, &answered)));
-        engine.enter(entries, submit.deadline).await;
+        if let Some(entering) = engine.enter(iter::once((decision, &answered)), submit.deadline) {
+            entering.await;
+        }
         Ok(answered)
     }
 }
@@ -265,8 +266,9 @@ where
         submit: Submit,
     ) -> Result<Answered<D::Outcome>, Error> {
         let answered = cached(engine, decision, submit, |_| false).await?;
-        let entries = engine.due_entries(iter::once((decision, &answered)));
-        engine.enter(entries, submit.deadline).await;
+        if let Some(entering) = engine.enter(iter::once((decision, &answered)), submit.deadline) {
+            entering.await;
+        }
         Ok(answered)
     }
 
@@ -308,8 +310,9 @@ where
         let decided = decisions.iter().zip(&answers);
         let decided =
             decided.filter_map(|(decision, answer)| Some((decision, answer.as_ref().ok()?)));
-        let entries = engine.due_entries(decided);
-        engine.enter(entries, deadline).await;
+        if let Some(entering) = engine.enter(decided, deadline) {
+            entering.await;
+        }
         Ok(answers)
     }
 }

@@ -219,7 +219,8 @@ impl Capability for Key {
                 Ask::Check { cost, request } => {
                     let request = request.map(|request| name(&text('r', request)));
                     let check = CheckRate { name: name_of, rule: rule(part), cost, request };
-                    Answer::Checked(engine.submit(&check, deadline()).await?.outcome)
+                    // The store stage alone: the index stage makes a ban wait for a second write.
+                    Answer::Checked(engine.store(&check, deadline()).await?)
                 }
                 Ask::Reset => Answer::Reset(
                     engine.submit(&ResetRate { name: name_of }, deadline()).await?.outcome,
@@ -228,7 +229,7 @@ impl Capability for Key {
                     let (duration, memory) = (Millis(length), Millis(1));
                     let (reason, actor) = (Vec::new(), Vec::new());
                     let ban = BanKey { name: name_of, duration, memory, reason, actor };
-                    Answer::Banned(engine.submit(&ban, deadline()).await?.outcome)
+                    Answer::Banned(engine.store(&ban, deadline()).await?)
                 }
                 Ask::Unban => {
                     let unban = UnbanKey { name: name_of, actor: Vec::new() };
