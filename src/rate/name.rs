@@ -51,7 +51,7 @@ impl MeterName {
     pub(crate) fn split(partition: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
         let at = partition.iter().position(|byte| *byte == SEPARATOR)?;
         let (head, key) = (&partition[..at], &partition[at + 1..]);
-        let is_bare = Namespace::split(head).1.is_empty();
+        let is_bare = Namespace::is_prefix(head);
         let policy = head.len().checked_sub(SHARD_BYTES).filter(|_| !is_bare);
         Some((policy.map(|end| &head[..end]), key))
     }

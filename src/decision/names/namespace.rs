@@ -48,6 +48,12 @@ impl Namespace {
         &partition[..prefix_length(partition)]
     }
 
+    /// Whether the start of a partition, up to the end of a part, is only the prefix of a namespace.
+    /// Compares one byte: no name contains the end of a namespace.
+    pub(crate) fn is_prefix(start: &[u8]) -> bool {
+        start.last().is_none_or(|byte| *byte == END)
+    }
+
     /// Whether a partition is of this namespace.
     pub fn contains(&self, partition: &[u8]) -> bool {
         Namespace::prefix_of(partition) == self.prefix
