@@ -25,17 +25,22 @@ pub(crate) fn run(program: &Path) {
     println!("| engine | load | calls | failed | p50 | p99 |");
     println!("|---|---|---|---|---|---|");
     let redis = crate::process::redis(REDIS);
-    for (label, engine) in [("embedded", None), ("Redis", Some(REDIS))] {
-        let server = Server::start(program, Kind::Namespace, engine);
+    let engines = [("embedded", None), ("Redis", Some(REDIS))];
+    for ((label, engine), kind) in
+        engines.into_iter().flat_map(|engine| [(engine, Kind::Namespace), (engine, Kind::Limited)])
+    {
+        let server = Server::start(program, kind, engine);
         runtime.block_on(async {
             let access = Access { token_file: Some(server.file("beta")), ..Access::default() };
             let caller = opened(&server.url, &access).await;
             row(label, "none", calls(&caller).await);
-            let mut flood: Command = load(&server, CONNECTIONS, IN_FLIGHT).into();
+            let authorization = server.authorization.as_deref();
+            let mut flood: Command = load(&server, authorization, CONNECTIONS, IN_FLIGHT).into();
             flood.args(["-D", &(LENGTH.as_secs() + 3).to_string()]);
             let mut flood = flood.stdout(Stdio::null()).kill_on_drop(true).spawn().unwrap();
             sleep(Duration::from_secs(1)).await;
-            row(label, "flood", calls(&caller).await);
+            let load = if kind == Kind::Limited { "flood, limited" } else { "flood" };
+            row(label, load, calls(&caller).await);
             flood.kill().await.unwrap();
         });
     }

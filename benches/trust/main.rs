@@ -1,5 +1,7 @@
 //! The cost of TLS and of callers: calls by h2load (Debian: nghttp2-client) to servers that differ
-//! in their `[tls]` and `[[caller]]` sections, in turn, in one run.
+//! in their `[tls]` and `[[caller]]` sections, in turn, in one run. Each is compared with a plain
+//! server that gets the same headers: h2load never indexes `authorization`, so the server decodes
+//! its text with each call.
 //!
 //! With `--fair` it measures a caller of one namespace while another one floods the server.
 //!
@@ -55,37 +57,42 @@ fn main() {
     let mut runs = vec![Vec::new(); servers.len()];
     for round in 0..=rounds {
         for (server, runs) in servers.iter().zip(&mut runs) {
-            let run = run(server);
+            let authorization = server.authorization.as_deref();
+            let pair = (run(&servers[0], authorization), run(server, authorization));
             // The first round warms up.
             if round > 0 {
-                runs.push(run);
+                runs.push(pair);
             }
         }
         eprintln!("{round} of {rounds} rounds");
     }
-    println!("| server | calls/s | ratio | server µs a call | ratio | µs a connection |");
+    println!("| server | calls/s | of plain | server µs a call | of plain | µs a connection |");
     println!("|---|---|---|---|---|---|");
-    for (server, own) in servers.iter().zip(&runs) {
+    for (server, pairs) in servers.iter().zip(&runs) {
+        let own = |figure: fn(&Run) -> f64| median(pairs.iter().map(|(_, own)| figure(own)));
         let ratio = |figure: fn(&Run) -> f64| {
-            median(own.iter().zip(&runs[0]).map(|(own, plain)| figure(own) / figure(plain)))
+            median(pairs.iter().map(|(plain, own)| figure(own) / figure(plain)))
         };
         println!(
             "| {} | {:.0} | {:.2} | {:.2} | {:.2} | {:.0} |",
             server.kind.label(),
-            median(own.iter().map(|run| run.rate)),
+            own(|run| run.rate),
             ratio(|run| run.rate),
-            median(own.iter().map(|run| run.cost)),
+            own(|run| run.cost),
             ratio(|run| run.cost),
-            median(own.iter().map(|run| run.connection)),
+            own(|run| run.connection),
         );
     }
 }
 
-fn run(server: &Server) -> Run {
+fn run(server: &Server, authorization: Option<&str>) -> Run {
+    let counted = |connections, in_flight, calls| {
+        counted(load(server, authorization, connections, in_flight), calls)
+    };
     let before = server.cpu();
-    let rate = counted(server, CONNECTIONS, IN_FLIGHT, CALLS);
+    let rate = counted(CONNECTIONS, IN_FLIGHT, CALLS);
     let calls = server.cpu();
-    counted(server, HANDSHAKES, 1, HANDSHAKES);
+    counted(HANDSHAKES, 1, HANDSHAKES);
     let end = server.cpu();
     Run {
         rate,
@@ -95,20 +102,19 @@ fn run(server: &Server) -> Run {
 }
 
 /// The load on a server, without its length.
-fn load(server: &Server, connections: u32, in_flight: u32) -> Command {
+fn load(server: &Server, authorization: Option<&str>, connections: u32, in_flight: u32) -> Command {
     let mut command = Command::new("h2load");
     command
         .args(["-t", "1", "-c", &connections.to_string(), "-m", &in_flight.to_string()])
         .args(["-H", "content-type: application/grpc", "-H", "te: trailers", "-d"])
         .arg(server.file("message"))
-        .args(server.authorization.iter().flat_map(|header| ["-H", header]))
+        .args(authorization.iter().flat_map(|header| ["-H", header]))
         .arg(format!("{}/tollgate.v1.RateService/CheckRate", server.url));
     command
 }
 
 /// Makes calls; returns calls a second.
-fn counted(server: &Server, connections: u32, in_flight: u32, calls: u32) -> f64 {
-    let mut command = load(server, connections, in_flight);
+fn counted(mut command: Command, calls: u32) -> f64 {
     let output = command.args(["-n", &calls.to_string()]).output();
     let output = output.expect("h2load is installed (Debian: nghttp2-client)");
     let text = String::from_utf8_lossy(&output.stdout);

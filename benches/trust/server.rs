@@ -26,13 +26,15 @@ pub(crate) enum Kind {
     Tls,
     Token,
     Namespace,
+    /// The same with a limit on its calls in flight.
+    Limited,
     Jwt,
 }
 
 impl Kind {
     /// All kinds; the others are compared with the first one.
-    pub(crate) const ALL: [Kind; 5] =
-        [Kind::Plain, Kind::Tls, Kind::Token, Kind::Namespace, Kind::Jwt];
+    pub(crate) const ALL: [Kind; 6] =
+        [Kind::Plain, Kind::Tls, Kind::Token, Kind::Namespace, Kind::Limited, Kind::Jwt];
 
     pub(crate) fn label(self) -> &'static str {
         match self {
@@ -40,6 +42,7 @@ impl Kind {
             Kind::Tls => "TLS",
             Kind::Token => "token",
             Kind::Namespace => "token of a namespace",
+            Kind::Limited => "the same, with limits",
             Kind::Jwt => "JWT",
         }
     }
@@ -114,9 +117,12 @@ fn configure(folder: &Path, kind: Kind) -> (String, Option<String>) {
             (format!("[tls]\ncert = \"{cert}\"\nkey = \"{key}\"\n"), None)
         }
         Kind::Token => (caller("load", ""), bearer("token of load")),
-        Kind::Namespace => {
+        Kind::Namespace | Kind::Limited => {
             written(folder, "beta", "token of beta");
-            (caller("acme", "acme") + &caller("beta", "beta"), bearer("token of acme"))
+            let callers = caller("acme", "acme") + &caller("beta", "beta");
+            let limits = "[[namespace]]\nmatch = \"*\"\nin_flight_max = 256\n";
+            let limits = if kind == Kind::Limited { limits } else { "" };
+            (callers + limits, bearer("token of acme"))
         }
         Kind::Jwt => {
             let pair = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();

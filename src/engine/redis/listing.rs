@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 use super::{
-    PartitionCursor, PartitionPage, Redis,
+    PartitionCursor, PartitionPage, Redis, fair,
     index::{self, IndexOf, Note},
     job::{JobDelivery, LISTING, Pending},
 };
@@ -123,7 +123,7 @@ impl Redis {
         deadline: Instant,
     ) -> Result<PartitionPage, Error> {
         self.check()?;
-        let _permit = self.permit()?;
+        let _call = self.calls.enter(fair::line_of(namespace.prefix()))?;
         let after = after.map(|cursor| (cursor.noted, cursor.name.as_bytes()));
         let index = IndexOf { capability, is_default: namespace.is_default() };
         let list = index::list(&self.key_prefix, index, namespace, limit, after).finish();

@@ -23,7 +23,8 @@
 //! - Only a repeatable decision is sent a second time, once, after its connection broke.
 //! - While a node is known to be unreachable, its calls fail at once. A probe every 250 ms finds
 //!   out when it is back.
-//! - At most `calls_max` calls are in flight. Decisions that free capacity are exempt.
+//! - At most `calls_max` calls are in flight, and namespaces share them (`in_flight`). Decisions that
+//!   free capacity are exempt.
 //!
 //! # Why routing is written by hand
 //! redis-rs has a client for Clusters, `cluster_async`. It cannot keep the first two guarantees. It
@@ -41,6 +42,7 @@ mod export;
 mod fair;
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzz;
+mod in_flight;
 pub(super) mod index;
 mod job;
 mod listing;
@@ -73,7 +75,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::watch;
 
 use super::{
     PartitionCursor, PartitionPage, StoreState, denial_cache::DenialCache, fallback::Fallback,
@@ -81,13 +83,14 @@ use super::{
 };
 use crate::decision::{
     Arguments, Call, Cost, Decision, Priority,
-    budget::{self, CallerLimits, ReachedLimit},
+    budget::CallerLimits,
     error::Error,
     script::Script,
     time::{Clock, Millis, monotonic},
 };
 use evaluate::Scripts;
 pub use export::{Keyspace, unfinished_import};
+use in_flight::CallsInFlight;
 use index::{Index, Note};
 use job::{Job, JobAnswer, JobDelivery, Pending};
 use listing::Noting;
@@ -115,8 +118,7 @@ pub struct Redis {
     topology: Arc<Topology>,
     /// The state that all pipelines share.
     shared: Arc<Shared>,
-    /// Free permits for calls in flight.
-    calls: Semaphore,
+    calls: CallsInFlight,
     /// The index notes that this server has sent recently.
     index: Index,
     /// The registry of waiting calls and watchers.
@@ -181,7 +183,7 @@ impl Redis {
         Ok(Redis {
             shared,
             topology,
-            calls: Semaphore::new(options.calls_max),
+            calls: CallsInFlight::new(options.calls_max),
             index: Index::default(),
             hub: Hub::new(&options.key_prefix, &CallerLimits::DEFAULT),
             denial_cache: Box::new(DenialCache::new(Clock::system())),
@@ -235,7 +237,8 @@ impl Redis {
         let (partition, delivery) = (decision.partition(), JobDelivery::of(decision));
         // Decisions that free capacity are not refused for lack of it.
         let is_counted = delivery.priority == Priority::Call;
-        let _permit = if is_counted { Some(self.permit()?) } else { None };
+        let enter = || self.calls.enter(fair::line_of(partition));
+        let _call = is_counted.then(enter).transpose()?;
         let mut quotas = self.quotas(slice::from_ref(decision), deadline).await;
         quotas.check(0)?;
         let epoch = self.epoch();
@@ -272,7 +275,8 @@ impl Redis {
         self.check()?;
         let deliveries: Vec<JobDelivery> = decisions.iter().map(JobDelivery::of).collect();
         let is_background = deliveries.iter().all(|one| one.is_background());
-        let _permit = if is_background { None } else { Some(self.permit()?) };
+        let namespace = decisions.first().map_or(0, |first| fair::line_of(first.partition()));
+        let _call = (!is_background).then(|| self.calls.enter(namespace)).transpose()?;
         let mut quotas = self.quotas(decisions, deadline).await;
         let epoch = self.epoch();
         let admitted = (0..).zip(decisions).filter(|(index, _)| quotas.check(*index).is_ok());
@@ -321,11 +325,6 @@ impl Redis {
             self.note_sooner::<D>(partition, length, deadline).await;
         }
         Ok(outcomes)
-    }
-
-    /// A permit for a call in flight; counts a refusal.
-    fn permit(&self) -> Result<SemaphorePermit<'_>, Error> {
-        self.calls.try_acquire().map_err(|_| budget::overloaded(ReachedLimit::CallsInFlight))
     }
 
     /// Sends a decision, with its position in its call and whether it is limited.
