@@ -51,8 +51,8 @@ impl<'a> Call<'a> {
         Call::encoded(decision, prefix, None, false)
     }
 
-    /// Encodes a decision that may send the primary that this server has seen. With `is_limited` it
-    /// takes nothing ([`Call::is_limited`]).
+    /// Encodes a decision that may send the primary that this server has seen. With `is_limited`
+    /// the decision adds no entry ([`Call::is_limited`]).
     pub fn led<D: Decision>(
         decision: &'a D,
         prefix: &'a str,
@@ -124,8 +124,9 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Whether the namespace has as many as it may of what the decision takes
-    /// ([`Decision::TAKES`]). The script then takes nothing, and still answers repeats.
+    /// Whether the namespace is at its limit for the kind of entry that the decision can add
+    /// ([`Grows::TAKES`](super::Grows::TAKES)). The script then adds no entry. It still answers
+    /// repeats.
     pub fn is_limited(&self) -> bool {
         self.is_limited
     }

@@ -3,12 +3,12 @@
 use super::{Cost, Decision};
 use crate::decision::time::{Millis, Timestamp};
 
-/// The properties by which the engine queues, sends and repeats a decision. Most decisions have most
-/// defaults; the embedded engine uses none of them.
+/// The properties by which the engine queues, sends and repeats a decision. Most decisions use most
+/// of the defaults. The embedded engine uses none of these properties.
 ///
-/// Functions are properties that depend on the value for some verb: the cost on the number of
-/// entries or bytes, `is_repeatable` on a request id, the listing on the length of a lease. They are
-/// constants, so calls of them are direct, and a function that ignores its argument is a constant.
+/// A property is a function if it depends on the fields of some decision: the cost on the number of
+/// bytes, `is_repeatable` on the request id, the listing on the length of the lease. The functions
+/// are constants, so the compiler calls them directly. One that ignores its argument costs nothing.
 #[derive(Debug)]
 pub struct Delivery<D: Decision> {
     /// Which decisions go first.
@@ -27,7 +27,7 @@ pub struct Delivery<D: Decision> {
     /// Length of the granted lease, if it is shorter than `listing` announced. A run-time setting of
     /// the pool can cause that. The engine then corrects the partition index.
     pub ends_sooner: fn(&D, &D::Outcome) -> Option<Millis>,
-    /// Whether the decision can create its partition, for the limits of namespaces.
+    /// Whether the decision can create its partition. Such decisions count for `names_max`.
     pub creates: fn(&D) -> bool,
 }
 

@@ -36,10 +36,10 @@ pub trait Deniable: Decision {
     fn deny(&self, denial: &Self::Denial, passed: u64, now: Timestamp) -> Option<Self::Outcome>;
 }
 
-/// A decision that can make cached denials of its partition untrue.
+/// A decision after which cached denials of its partition may be wrong.
 pub trait AffectsDenials: Decision {
-    /// The effect on the cached denials. Without an outcome the decision may or may not have been
-    /// executed.
+    /// The effect on the cached denials. `None` if the fate of the decision is unknown: it may have
+    /// been executed.
     fn effect(&self, outcome: Option<&Self::Outcome>) -> Effect;
 }
 

@@ -1,21 +1,21 @@
-//! What the partitions of a namespace hold, and what a decision adds to it, for limits.
+//! The leases and queued tasks of a namespace, and the entries that a decision adds, for limits.
 
 use super::{Decision, time::Timestamp};
 
-/// A decision that can add an entry to an existing state. The engines ask only while a limit is in
-/// force.
+/// A decision that can add an entry to an existing state. The engines call these methods only while
+/// a limit is in force.
 pub trait Grows: Decision {
-    /// What the decision takes in some states, for the limits of namespaces.
+    /// The kind of entry that the decision can add, if a limit of the namespace counts that kind.
     const TAKES: Option<Takes> = None;
 
     /// Whether the decision would create an entry in this existing state. The embedded engine
     /// refuses such decisions while the process uses more memory than `memory_max`.
     fn is_new(&self, state: &Self::State, now: Timestamp) -> bool;
-    /// What the decision would take in this state. The embedded engine asks.
+    /// The kind of entry that the decision would add to this state. Used by the embedded engine.
     fn takes(&self, _: &Self::State, _: Timestamp) -> Option<Takes> {
         None
     }
-    /// What a decision with [`Grows::TAKES`] has taken. The engine on Redis asks.
+    /// Whether a decision with [`Grows::TAKES`] has added an entry. Used by the engine on Redis.
     fn taken(_: &Self::Outcome) -> Taking {
         Taking::Nothing
     }
@@ -39,15 +39,15 @@ pub enum Takes {
     Queued,
 }
 
-/// What a decision that may take something has done.
+/// Whether a decision that can add an entry has added it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taking {
-    /// It took nothing.
+    /// It added no entry.
     Nothing,
-    /// It took one.
+    /// It added one.
     One,
-    /// It was refused because it was encoded as limited ([`super::Call::is_limited`]), or for lack of
-    /// capacity.
+    /// It was refused: it was encoded as limited ([`super::Call::is_limited`]), or the queue of the
+    /// pool is full.
     Limited,
 }
 

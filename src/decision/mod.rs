@@ -10,7 +10,8 @@
 //!   [`error`] says why a call could not be decided.
 //! - [`stages`]: the path of a call through the engine.
 //! - [`lease`], [`waiters`], [`events`], `replay_cache`: parts that several capabilities have.
-//! - [`Delivery`] and [`Optional`]: what an engine must know of a decision besides its rule.
+//! - [`Delivery`] and [`Optional`]: the properties of a decision that an engine uses besides its
+//!   rule.
 //! - [`denial`]: which refusals a server may cache. [`fallback`]: answers while the store is
 //!   unreachable. [`acknowledgement`]: how many replicas must have a write.
 //! - [`persistence`]: entries of a data directory. [`export`]: lines of an export file.
@@ -64,8 +65,9 @@ use waiters::WakeUps;
 /// One atomic decision about one partition: the request of one RPC verb.
 ///
 /// The engine that holds the partition executes it in a single step. The four methods are the rule
-/// and its wire form. How the decision travels is [`Decision::DELIVERY`]. What only some verbs have
-/// is an optional trait: [`Decision::Stages`] and [`Decision::OPTIONAL`] say which of them a verb has.
+/// and its wire form. [`Decision::DELIVERY`] says how the engine queues, sends and repeats it. A
+/// property that only some verbs have is an optional trait: [`Decision::Stages`] and
+/// [`Decision::OPTIONAL`] say which of these traits a verb has.
 pub trait Decision: Sized + fmt::Debug + Send + Sync + 'static {
     /// State of one partition in the embedded engine.
     type State: State;
@@ -93,8 +95,8 @@ pub trait Decision: Sized + fmt::Debug + Send + Sync + 'static {
     fn decide(&self, state: &mut Self::State, now: Timestamp) -> Self::Outcome;
 }
 
-/// A decision whose step may only remove expired entries, as many as one step may
-/// ([`stages::UntilDecided`]). The engine then decides again, until the deadline of the call.
+/// A decision of which a step can decide nothing: it removes as many expired entries as one step
+/// may ([`stages::UntilDecided`]). The engine then decides again, until the deadline of the call.
 pub trait Stepwise: Decision {
     /// Whether the step decided nothing.
     fn is_unfinished(outcome: &Self::Outcome) -> bool;
@@ -140,15 +142,15 @@ pub trait Indexing: Decision {
     /// The decision that writes the entry.
     type Entry: IndexEntry;
 
-    /// The entry of an outcome; `None` for most.
+    /// The entry of an outcome; `None` for an outcome without one, as most have.
     fn entry(&self, outcome: &Self::Outcome) -> Option<Self::Entry>;
 }
 
 /// A decision that writes an entry of an index. A repeat changes nothing.
 pub trait IndexEntry: Decision<Outcome = ()> {
-    /// Distinguishes the entries of one kind.
+    /// The name of the entry, unique within its kind.
     fn name(&self) -> &[u8];
-    /// When the entry has no effect any more.
+    /// The end of the entry: it has no effect from then on.
     fn until(&self) -> Timestamp;
 }
 
@@ -176,8 +178,9 @@ pub trait State: Default + Send + 'static {
     /// Whether a partition counts as a name of its namespace. False for histories and indexes, which
     /// lie beside named partitions.
     const IS_NAMED: bool = true;
-    /// The part of the first key of its decisions, which each named partition has once in Redis.
-    /// `None` for listed states, whose names are in the partition index, and for unnamed ones.
+    /// The part of the first key of decisions that create a partition. Each named partition has one
+    /// such key in Redis. `None` for listed states, whose names are in the partition index, and for
+    /// unnamed ones.
     const NAME_KEY: Option<&'static str> = None;
     /// Whether its partitions hold leases or queued tasks: [`State::holds`].
     const HOLDS: bool = false;

@@ -20,8 +20,9 @@ pub trait Issues: Decision {
     ) -> Self::Outcome;
 }
 
-/// The optional traits that a decision has, for code that is generic over all decisions: Rust cannot
-/// ask a type whether it has a trait. A constant, so a trait that a verb lacks costs nothing.
+/// The optional traits of a decision, for code that is generic over all decisions: in Rust such
+/// code cannot test whether a type has a trait. A constant, so a trait that a verb lacks costs
+/// nothing.
 #[derive(Debug)]
 #[allow(clippy::type_complexity, reason = "each is the signature of the method that it stands for")]
 pub struct Optional<D: Decision> {
@@ -117,17 +118,17 @@ impl<D: Decision> Optional<D> {
         self.is_new.is_some_and(|is_new| is_new(decision, state, now))
     }
 
-    /// What the decision would take in this state.
+    /// The kind of entry that the decision would add to this state.
     pub(crate) fn takes(&self, decision: &D, state: &D::State, now: Timestamp) -> Option<Takes> {
         self.takes.and_then(|takes| takes(decision, state, now))
     }
 
-    /// What the decision takes in some states.
+    /// The kind of entry that the decision can add.
     pub(crate) const fn kind(&self) -> Option<Takes> {
         self.kind
     }
 
-    /// What the decision has taken.
+    /// Whether the decision has added an entry.
     pub(crate) fn taken(&self, outcome: &D::Outcome) -> Taking {
         self.taken.map_or(Taking::Nothing, |taken| taken(outcome))
     }

@@ -1,16 +1,17 @@
-//! Counts what each limited namespace has in Redis, for `names_max`, `leases_max` and `queued_max`.
+//! Counts the names, leases and queued tasks that each limited namespace has in Redis, for
+//! `names_max`, `leases_max` and `queued_max`.
 //!
-//! Each server counts for itself, in the namespaces whose calls it gets: those with a call in the
-//! last minute that may add something. No decision depends on a total for a capacity
-//! (`redis/quota.rs`).
+//! Each server counts for itself. It counts a namespace for a minute after a call that may add
+//! something. No capacity depends on a total (`redis/quota.rs`).
 //!
-//! - Leases and queued tasks: a walk through the pools of the namespace in the index, with one small
-//!   script call for each pool.
+//! - Leases and queued tasks: a walk through the pools of the namespace in the index. Each pool is
+//!   one small item of a script call.
 //! - Names: one SCAN of all keys for all namespaces, and the size of the index.
 //!
-//! A walk begins every second, or as soon as the one before has ended. After each round trip the
-//! counter rests [`REST`] times as long, multiplied by the number of servers. So the counts of all
-//! servers together take at most 4 % of Redis's time. A failed count leaves the last total.
+//! A count begins every second, or as soon as the one before has ended. After each round trip it
+//! rests [`REST`] times as long, multiplied by the number of servers. So each of the two kinds
+//! takes at most 4 % of Redis's time, on all servers together. After a failed count the last one
+//! stays in use.
 
 use std::{
     collections::HashSet,
@@ -48,7 +49,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 const PAGE: u32 = 128;
 /// After a round trip the counter rests this many times as long.
 const REST: u32 = 24;
-/// The longest rest for each server. A round trip takes Redis a few milliseconds, however long the answer takes.
+/// The longest rest, before it is multiplied by the number of servers. A round trip takes Redis a
+/// few milliseconds, however long the answer takes.
 const REST_MAX: Duration = Duration::from_millis(500);
 /// The log lines of failures.
 const HELD_FAILED: &str = "cannot count leases and queued tasks of a namespace: leases_max and \
@@ -57,8 +59,8 @@ const NAMES_FAILED: &str =
     "cannot count the names of namespaces: names_max uses the last count; it tries again";
 
 impl Engine {
-    /// Counts for ever. `decision` creates the decision that counts what a partition holds. Does
-    /// nothing on the embedded engine, whose counts are exact.
+    /// Counts; never completes. `decision` creates the decision that counts the leases and queued
+    /// tasks of a partition. Does nothing on the embedded engine, whose counts are exact.
     pub async fn count<D>(&self, decision: impl Fn(Name) -> D)
     where
         D: Decision<State: Sharded, Outcome = Holds>,
@@ -117,7 +119,7 @@ impl Engine {
         let namespace = namespace(prefix)?;
         let index =
             IndexOf { capability: D::State::CAPABILITY, is_default: namespace.is_default() };
-        // A name with a new note moves to the end of the index, where the walk finds it again.
+        // A new note moves a name to the end of the index. The walk finds it there again.
         let (mut seen, hasher) = (HashSet::new(), RandomState::new());
         let (mut total, mut after) = (Holds::default(), None);
         loop {
@@ -150,7 +152,7 @@ impl Engine {
     }
 }
 
-/// Counts names. `S` is the listed state, whose names are in the index.
+/// Counts names; never completes. `S` is the listed state, whose names are in the index.
 async fn count_names<S: State>(engine: &Redis) {
     let mut failures = Failures::new(NAMES_FAILED);
     loop {

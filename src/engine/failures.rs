@@ -20,7 +20,7 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// No failures yet. `text` says what failed, and its effect.
+    /// No failures yet. `text` is the log line: what failed, and its effect.
     pub(super) fn new(text: &'static str) -> Failures {
         Failures { text, count: 0, last: None, told: None }
     }

@@ -1,9 +1,9 @@
 //! The index stage: enters outcomes into an index that listings read, such as bans into the ban
 //! index.
 //!
-//! The index lies in another hash slot than the partition, so it cannot be written in the atomic
-//! step of the decision. It decides nothing: a lost entry hides a ban from ListBans until the next
-//! call of its key, and lifts no ban.
+//! The index is in another hash slot than the partition, so it cannot be written in the atomic step
+//! of the decision. It decides nothing. A lost entry hides a ban from ListBans until the next call
+//! of its key; the ban stays in force.
 
 use std::{
     collections::HashMap,
@@ -19,15 +19,15 @@ use crate::decision::{
     time::{Timestamp, monotonic},
 };
 
-/// Maximum time that an answer waits until its entry is in the index.
+/// Maximum time that an answer waits for the write of its entry.
 const ENTER_MAX: Duration = Duration::from_millis(100);
 /// Time after which an entry is entered again, in case the store lost it.
 const ENTER_EVERY: Duration = Duration::from_secs(60);
 /// Maximum number of remembered entries. Above it all are forgotten and entered again.
 const REMEMBERED_MAX: usize = 65_536;
 
-/// The entries of one kind that this server has entered: by name, with the end of the entry and the
-/// time at which it was entered.
+/// The entries of one kind that this server has entered: the name of each, its end, and the time at
+/// which it was entered.
 #[derive(Debug)]
 struct RecentEntries<E> {
     entries: Mutex<Remembered>,
@@ -68,9 +68,10 @@ impl<E: IndexEntry> RecentEntries<E> {
 }
 
 impl Engine {
-    /// Enters outcomes; `None` if there is nothing to enter, as nearly always. The outcomes are already
-    /// in force, so a failure does not affect the answer, and the next outcome with the same entry
-    /// tries again. An outcome of the fallback is known to this server only, so it is not entered.
+    /// Enters outcomes; `None` if no entry is due, as for nearly all calls. The outcomes are
+    /// already in force, so a failure does not affect the answer. The next outcome with the same
+    /// entry tries again. An outcome of the fallback is known to this server only, so it is not
+    /// entered.
     pub(super) fn enter<'e, 'd, D>(
         &'e self,
         answers: impl Iterator<Item = (&'d D, &'d Answered<D::Outcome>)>,

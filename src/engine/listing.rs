@@ -1,8 +1,8 @@
 //! Listings that read each of their entries: the pools of a namespace, the bans of a policy.
 //!
-//! The names of a page come from an index, which decides nothing and may name entries that have
-//! ended. So the state of each entry is read by a decision of its own, all of a page in one batch.
-//! The page is not atomic: an entry may change while the others are read.
+//! The names of a page come from an index. It decides nothing, and may name entries that have
+//! ended. So a decision reads the state of each entry, in one batch for a page. A page is not
+//! atomic: an entry may change while the others are read.
 
 use std::{sync::Arc, time::Instant};
 
@@ -39,14 +39,14 @@ impl PartitionCursor {
     }
 }
 
-/// Entries of a page in order: the decision that read each, and what it read. `None` for an entry
-/// whose stored state is unreadable.
+/// The entries of a page in order: the decision that read the entry, and its outcome. `None` if the
+/// stored state is unreadable.
 pub type ReadEntries<D> = Vec<(D, Option<<D as Decision>::Outcome>)>;
 
 impl Engine {
-    /// Lists at most `limit` partitions of a namespace after the cursor `after`, and reads each by
-    /// the decision that `read` gives for its name. Partitions without one are left out, so a page
-    /// can have fewer entries although more follow. Returns the cursor of the next page.
+    /// Lists at most `limit` partitions of a namespace after the cursor `after`. `read` returns the
+    /// decision that reads a partition, or `None` to leave it out. So a page can have fewer than
+    /// `limit` entries although more follow. Returns the entries and the cursor of the next page.
     pub async fn list<D>(
         self: &Arc<Engine>,
         namespace: &Namespace,
@@ -63,8 +63,8 @@ impl Engine {
         Ok((self.read_all(reads, deadline).await?, page.next))
     }
 
-    /// Reads the entries of a page in one batch. An unreadable entry does not hide the others; any
-    /// other error of an entry is the error of the page.
+    /// Reads the entries of a page in one batch. An unreadable entry does not hide the others. Any
+    /// other error of an entry fails the page.
     pub async fn read_all<D>(
         self: &Arc<Engine>,
         reads: Vec<D>,

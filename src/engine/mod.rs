@@ -5,9 +5,10 @@
 //! [`Engine::sweep`] in the background. The kind of engine is chosen once, at start.
 //!
 //! # Stages of a call
-//! Handlers call [`Engine::submit`] or [`Engine::submit_all`], [`Engine::list`] for listings, and
-//! [`Engine::watch`] for watches. `submit` names the stages of a call in order: `denial_cache`, [`waiters`], [`coalescer`], the store
-//! ([`embedded`] or [`redis`]), `fallback`, `index_entries`.
+//! Handlers call [`Engine::submit`] or [`Engine::submit_all`], [`Engine::list`] and
+//! [`Engine::read_all`] for listings, and [`Engine::watch`] for watches. `submit` names the stages
+//! of a call in order: `denial_cache`, [`waiters`], [`coalescer`], the store ([`embedded`] or
+//! [`redis`]), `fallback`, `index_entries`.
 //!
 //! # Guarantees
 //! - A decision is one atomic step on one partition. A batch is not atomic as a whole.

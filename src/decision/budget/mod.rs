@@ -50,7 +50,7 @@ limits! {
     PeerConnections => "peer_connections",
     /// Time until a TLS handshake is complete.
     HandshakeTime => "handshake_time",
-    /// Time until the HTTP/2 preface of a connection is complete.
+    /// Time until the HTTP/2 preface of a new connection is complete.
     PrefaceTime => "preface_time",
     /// Open streams of one peer address.
     PeerStreams => "peer_streams",

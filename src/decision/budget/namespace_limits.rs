@@ -24,12 +24,12 @@ pub struct NamespaceLimits {
 }
 
 impl NamespaceLimits {
-    /// Whether something that partitions hold is limited.
+    /// Whether leases or queued tasks are limited.
     pub fn limits_held(&self) -> bool {
         self.leases_max.is_some() || self.queued_max.is_some()
     }
 
-    /// The limit on a total, and its key.
+    /// The configuration key of the limit on a total, and the limit.
     pub(super) fn total_max(&self, total: Total) -> Option<(&'static str, u32)> {
         let (key, most) = match total {
             Total::Names => ("names_max", self.names_max),

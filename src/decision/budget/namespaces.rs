@@ -1,8 +1,9 @@
 //! Limits of each namespace, and what it uses of them: the entries `[[namespace]]`.
 //!
-//! A server counts what it holds for a namespace itself. Names, leases and queued tasks are counted
-//! by the store: exactly on the embedded engine, from time to time on Redis (`tally.rs`). Without
-//! entries nothing is counted. Limits are looked up without a lock.
+//! A server counts the calls, connections and streams that it has of a namespace. Names, leases and
+//! queued tasks are in the store: the embedded engine counts them exactly; on Redis each server
+//! counts them from time to time (`tally.rs`). Without entries nothing is counted. Limits are
+//! looked up without a lock.
 
 use std::{
     collections::HashMap,
@@ -122,7 +123,7 @@ impl NamespaceBudget {
         self.has_totals.load(Ordering::Relaxed)
     }
 
-    /// The namespaces whose total is limited and was asked for in the last minute, by prefix.
+    /// The namespaces whose total is limited, and was used by a call of the last minute; by prefix.
     pub fn wanted(&self, total: Total) -> Vec<(Box<[u8]>, Arc<NamespaceUse>)> {
         let (known, now) = (self.known.load(), monotonic());
         let used = known.used.iter().filter_map(|(prefix, used)| Some((prefix, used.as_ref()?)));
@@ -178,7 +179,7 @@ impl NamespaceCounts {
         NamespaceCounts { in_flight, connections, waiting, watchers, paid, start, tallies }
     }
 
-    /// Whether something is counted, or calls of the last second are, or a total is wanted.
+    /// Whether a count is above 0, the calls of the last second count, or a total is wanted.
     fn is_used(&self) -> bool {
         let counts = [&self.in_flight, &self.connections, &self.waiting, &self.watchers];
         counts.iter().any(|count| count.load(Ordering::Relaxed) > 0)
@@ -239,7 +240,8 @@ impl NamespaceUse {
         self.limits.total_max(total).is_some()
     }
 
-    /// Whether more than half of the limit on a total in Redis is used, as far as this server knows.
+    /// Whether more than half of the limit on a total in Redis is used, by the last count and the
+    /// additions of this server.
     pub fn is_scarce(&self, total: Total) -> bool {
         let used = || self.counts.tallies.of(total).lock().used(self.servers);
         self.limits.total_max(total).is_some_and(|(_, most)| 2 * used() > most.into())
@@ -253,7 +255,7 @@ impl NamespaceUse {
         added.ok_or(Error::NamespaceLimit { limit, value, retry: RETRY })
     }
 
-    /// Removes one that was not taken after all.
+    /// Takes back one that was added, but that the store does not hold.
     pub fn remove(&self, total: Total, added: Added) {
         self.counts.tallies.of(total).lock().remove(added);
     }

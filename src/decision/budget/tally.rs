@@ -1,10 +1,10 @@
-//! What a server knows of the totals that a namespace has in Redis, for `names_max`, `leases_max`
-//! and `queued_max`.
+//! Estimates of the totals that a namespace has in Redis, for `names_max`, `leases_max` and
+//! `queued_max`.
 //!
-//! The partitions of a namespace lie in many hash slots, so no decision sees a total. Each server
-//! counts from time to time, and adds what it has granted itself since then. With several servers
-//! each one uses only its share of what the last count has left free. `docs/namespaces.md` says by
-//! how much a total can exceed its limit.
+//! The partitions of a namespace lie in many hash slots, so no decision reads a total. Each server
+//! counts from time to time, and adds the number that it has admitted itself since then. With
+//! several servers each one uses only its share of the room that the last count has left.
+//! `docs/namespaces.md` says by how much a total can exceed its limit.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::decision::{Takes, time::monotonic};
 
-/// The time after the last call that may add something, for which a total is counted.
+/// How long a total is counted after the last call that may add something.
 const WANTED: Duration = Duration::from_secs(60);
 
 /// What a total counts.
@@ -44,9 +44,9 @@ pub(super) struct Tallies([Mutex<Tally>; 3]);
 pub(super) struct Tally {
     /// The result of the last finished count.
     counted: u64,
-    /// What this server has added since that count began.
+    /// The number that this server has added since that count began.
     added: u64,
-    /// What this server has added since the last count began, finished or not.
+    /// The number that this server has added since the newest count began, finished or not.
     recent: u64,
     /// The number of counts that have begun.
     begun: u64,
@@ -56,10 +56,10 @@ pub(super) struct Tally {
     asked: Option<Instant>,
 }
 
-/// Something that a server adds to a total.
+/// One entry that a server has added to a total.
 #[derive(Debug, Clone, Copy)]
 pub struct Added {
-    /// The number of counts that had begun.
+    /// The number of counts that had begun when it was added.
     begun: u64,
 }
 
@@ -75,7 +75,8 @@ impl Tallies {
 }
 
 impl Tally {
-    /// Adds one if this server may: `servers` share what the last count has left free.
+    /// Adds one, if the share of this server is not used up: `servers` share the room that the last
+    /// count has left.
     pub(super) fn add(&mut self, most: u32, servers: u32) -> Option<Added> {
         if self.used(servers) >= most.into() {
             return None;
@@ -85,20 +86,21 @@ impl Tally {
         Some(Added { begun: self.begun })
     }
 
-    /// The last count, and what this server has added since then for each of `servers`. The total is
-    /// wanted for the next minute.
+    /// The used part of the limit: the last count, and for each of `servers` the number that this
+    /// server has added since then. The total is wanted for the next minute.
     pub(super) fn used(&mut self, servers: u32) -> u64 {
         self.asked = Some(monotonic());
         self.counted.saturating_add(self.added.saturating_mul(servers.into()))
     }
 
-    /// Removes one that was not taken after all.
+    /// Takes back one that was added, but that the store does not hold. Counts that began after it
+    /// was added do not contain it.
     pub(super) fn remove(&mut self, added: Added) {
         self.added -= u64::from(added.begun >= self.base).min(self.added);
         self.recent -= u64::from(added.begun == self.begun).min(self.recent);
     }
 
-    /// Whether the total must be counted. Without a call for a minute it is forgotten.
+    /// Whether the total must be counted. After a minute without calls it is set to 0.
     pub(super) fn is_wanted(&mut self, now: Instant) -> bool {
         let Some(asked) = self.asked else { return false };
         if now.saturating_duration_since(asked) < WANTED {

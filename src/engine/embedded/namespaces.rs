@@ -1,8 +1,8 @@
 //! The partitions of each namespace.
 //!
-//! The tables of the shards hold the partitions of all namespaces, in no order. This registry names
-//! those of a namespace that listings show, so that a listing does not look at other partitions. It
-//! counts the partitions of all kinds for `names_max`.
+//! The tables of the shards hold the partitions of all namespaces, in no order. This registry has
+//! the listed partitions of each namespace in order, so that a listing reads no others. It also
+//! counts the named partitions of all kinds, for `names_max`.
 
 use std::{
     collections::{BTreeSet, HashMap},

@@ -99,7 +99,7 @@ struct Feeds<T: Topic> {
     shared: Arc<SharedFeeds<T>>,
 }
 
-/// What the engine has once for each kind of topic. Does not refer to the engine, which owns it.
+/// The feeds of one kind of topic, in the engine. Does not refer to the engine, which owns it.
 struct SharedFeeds<T: Topic> {
     /// The running feeds by topic.
     feeds: Mutex<HashMap<T, Arc<Feed<T>>>>,

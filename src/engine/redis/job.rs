@@ -67,7 +67,7 @@ pub(super) struct JobDelivery {
     pub(super) priority: Priority,
     /// Whether the job may be sent again after a lost reply.
     pub(super) is_repeatable: bool,
-    /// The replicas that must have the write before the reply counts.
+    /// The replicas that must acknowledge the write before the reply counts.
     pub(super) acknowledgement: Acknowledgement,
     /// Upper bound on its Redis time.
     pub(super) cost: Cost,

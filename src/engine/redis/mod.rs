@@ -127,13 +127,13 @@ pub struct Redis {
     pub(super) denial_cache: Box<DenialCache>,
     /// The fallback while the store is unreachable.
     pub(super) fallback: Box<Fallback>,
-    /// The names that are known to have state.
+    /// The names that this server has seen lately.
     known_names: KnownNames,
     /// The prefix of every key.
     key_prefix: String,
     /// The longest that a call waits for Redis, whatever its deadline.
     answer_timeout: Duration,
-    /// The options, for connections of their own.
+    /// The options, for the connections of the name scan.
     options: Box<RedisOptions>,
 }
 

@@ -1,8 +1,9 @@
 //! A walk through all keys of a Redis that counts names by namespace, for `names_max`.
 //!
-//! Each named partition has one key that its state declares ([`State::NAME_KEY`]). Listed
-//! partitions have none: the index counts them. The walk uses SCAN on connections of its own. A key
-//! can be returned twice while Redis resizes a table, so a count can be slightly too high.
+//! The walk counts one key of each named partition, which its state declares ([`State::NAME_KEY`]).
+//! Listed partitions have no such key: the index counts them. The walk uses SCAN on connections of
+//! its own. SCAN can return a key twice while Redis resizes a table, so a count can be slightly too
+//! high.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -20,7 +21,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 macro_rules! name_keys {
     ($($name:ident: $state:ty;)*) => {
-        /// The capabilities, and the part of the key that each of their partitions has once.
+        /// The capabilities, and the part of the key that is counted for each of their partitions.
         const NAME_KEYS: &[(&str, Option<&str>)] =
             &[$((<$state>::CAPABILITY, <$state>::NAME_KEY),)*];
     };
@@ -28,7 +29,7 @@ macro_rules! name_keys {
 
 exported_states!(name_keys);
 
-/// The names by prefix of their namespace. Others are not counted.
+/// The number of names by the prefix of their namespace. Other namespaces are not counted.
 pub(in super::super) type NameCounts = HashMap<Box<[u8]>, u64>;
 
 /// A walk.

@@ -1,16 +1,17 @@
-//! The limits of namespaces on what Redis holds: `names_max`, `leases_max` and `queued_max`.
+//! The limits of namespaces on their entries in Redis: `names_max`, `leases_max` and `queued_max`.
 //!
-//! Each server counts the totals of a namespace from time to time (`engine::counter`) and adds what
-//! it grants itself (`decision/budget/tally.rs`). While a total leaves no room:
-//! - a decision that may take a lease or queue a task is sent as limited: its script still answers
-//!   repeats, and takes nothing ([`Call::is_limited`])
-//! - a decision that may create a partition is refused, unless its name is known
+//! Each server counts the totals of a namespace from time to time (`engine::counter`), and adds the
+//! entries that it admits itself (`decision/budget/tally.rs`). While a total leaves no room:
+//! - A decision that may grant a lease or queue a task is sent as limited. Its script adds no
+//!   entry, but still answers repeats ([`Call::is_limited`]).
+//! - A decision that may create a partition is refused, unless its name is known.
 //!
 //! A total is a snapshot, so it can exceed its limit for a while. Capacities do not depend on it.
 //!
-//! Names that this server has seen lately are remembered. Once more than half of `names_max` is used,
-//! a lookup in Redis decides about others: one more round trip. The index can be on another node than
-//! the partition, so a name counts as known if its lookup fails: the limit makes no call unavailable.
+//! A name is known if this server has seen it in the last minute, or at most two. Once more than
+//! half of `names_max` is used, other names are looked up in Redis: one more round trip. The index
+//! can be on another node than the partition. So a name also counts as known if its lookup fails:
+//! the limit makes no call unavailable.
 
 use std::{
     collections::HashSet,
@@ -35,9 +36,9 @@ use crate::decision::{
     time::monotonic,
 };
 
-/// The time for which a name is remembered, up to twice as long.
+/// The shortest time for which a name is remembered. The longest is twice that.
 const REMEMBERED: Duration = Duration::from_secs(60);
-/// The most names of each half of the memory.
+/// The maximum number of names in each half. Above it the older half is dropped earlier.
 const REMEMBERED_MAX: usize = 65_536;
 
 /// The names that are known to have state, by hash.
@@ -47,7 +48,7 @@ pub(super) struct KnownNames {
     halves: Mutex<Halves>,
 }
 
-/// Names of this minute and of the one before.
+/// The names of the current period and of the one before. A period is a minute.
 #[derive(Debug, Default)]
 struct Halves {
     now: HashSet<u64, RandomState>,
@@ -90,9 +91,9 @@ pub(super) struct Quotas(Vec<Result<Quota, Error>>);
 /// The position of one decision.
 #[derive(Debug, Default)]
 struct Quota {
-    /// The use of its namespace, and what it may take of it; `None` without a limit.
+    /// The use of its namespace, and the total that it may add to; `None` without a limit.
     limit: Option<(Arc<NamespaceUse>, Total)>,
-    /// What was added to the total; an error if it leaves no room.
+    /// The entry that was added to the total; an error if the total leaves no room.
     added: Option<Result<Added, Error>>,
 }
 
@@ -105,14 +106,14 @@ impl Quotas {
         }
     }
 
-    /// Whether a decision must take nothing.
+    /// Whether a decision must add no entry.
     pub(super) fn is_limited(&self, index: usize) -> bool {
         matches!(self.0.get(index), Some(Ok(Quota { added: Some(Err(_)), .. })))
     }
 
     /// Corrects the total by the outcome. Without an outcome the decision counts as executed until
-    /// the next count. Fails with [`Error::NamespaceLimit`] if the decision took nothing because it
-    /// was limited.
+    /// the next count. Fails with [`Error::NamespaceLimit`] if the decision added no entry because
+    /// it was limited.
     pub(super) fn settle<D: Decision>(
         &mut self,
         index: usize,
@@ -158,7 +159,7 @@ impl Redis {
         let used: Vec<Option<Arc<NamespaceUse>>> = decisions.iter().map(used).collect();
         let mut unknown: Vec<&D> = Vec::new();
         for (decision, used) in decisions.iter().zip(&used) {
-            // While there is much room, an unknown name counts as new, which needs no lookup.
+            // While half of the limit is free, an unknown name counts as new, without a lookup.
             let is_scarce = used.as_ref().is_some_and(|used| used.is_scarce(Total::Names));
             let is_known = || {
                 self.known_names.has(decision)
@@ -179,8 +180,8 @@ impl Redis {
         Quotas(decisions.iter().zip(used).map(quota).collect())
     }
 
-    /// Remembers those of the decisions whose name has state. Returns the partitions whose lookup
-    /// has failed.
+    /// Looks up the names of decisions, and remembers the names that have state. Returns the
+    /// partitions whose lookup has failed.
     async fn look_up<'a, D: Decision>(
         &self,
         decisions: &[&'a D],
@@ -234,7 +235,7 @@ async fn is_known(pending: Pending) -> Result<bool, Error> {
 }
 
 impl Quota {
-    /// Adds what a decision may take.
+    /// Adds the entry that a decision may add to a limited total.
     fn of<D: Decision>(used: Arc<NamespaceUse>) -> Quota {
         match D::OPTIONAL.kind().map(Total::from).filter(|total| used.has_limit(*total)) {
             None => Quota::default(),

@@ -1,5 +1,5 @@
-//! Background commands on the index: the claim to sweep, the partitions to look at, the schedule of
-//! looks, and the number of names.
+//! Background commands on the index: the claim to sweep, the partitions whose look is due, the
+//! schedule of looks, and the number of names.
 //!
 //! Called by `sweeper::shared`. One server sweeps at a time; any other takes over 1.2 s after its
 //! last `claim`.
@@ -71,8 +71,8 @@ impl Redis {
         Ok(index::parse_noted(&mut reply)?.0)
     }
 
-    /// A page of the index after a cursor: of one namespace, or of all for the default one. Returns
-    /// whether more follow.
+    /// A page of an index after a cursor, and whether more names follow. With the default namespace
+    /// the page has all names of the index, else the names of that namespace.
     pub(in super::super) async fn page(
         &self,
         index: IndexOf,

@@ -1,8 +1,8 @@
 //! Connections to all primaries, for exports, imports and counts of names. Each command goes to the
 //! node that has its key.
 //!
-//! It does not follow redirects: if a slot moves, the command fails, and the export, import or count
-//! must be repeated.
+//! They do not follow redirects: if a slot moves, the command fails, and the export, import or
+//! count must be repeated.
 
 use redis::{
     AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisError,
