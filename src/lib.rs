@@ -34,8 +34,8 @@
 //!    and calls `decide`; with a data directory it also appends the changes to a write batch. The
 //!    Redis engine encodes KEYS and ARGV, sends them with other calls on a pipeline as one EVALSHA,
 //!    and parses the reply.
-//! 5. If the store is unreachable, the fallback may answer. A ban is entered into the index that
-//!    listings read.
+//! 5. If the store is unreachable, the fallback may answer. A new ban is also entered into the
+//!    index that ListBans reads.
 //! 6. [`grpc`] converts the outcome. A refusal is an answer with status OK. An
 //!    [`Error`](decision::error::Error) becomes a gRPC error: it could not be decided.
 //!

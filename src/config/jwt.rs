@@ -44,20 +44,21 @@ pub(in crate::config) enum KeySetCheck {
     Skip,
 }
 
-/// A key set that was fetched.
+/// The last fetched document of a URL.
 #[derive(Debug)]
 struct Fetched {
     url: String,
     document: Vec<u8>,
-    /// When it was fetched, or when that was tried last.
+    /// The time of the last try to fetch it, successful or not.
     tried: Instant,
 }
 
-/// The key set that this process has fetched last. It stays in use while its URL cannot be reached.
+/// The key set that this process has fetched last. It stays in use while its URL cannot be fetched.
 static FETCHED: Mutex<Option<Fetched>> = Mutex::new(None);
 
 impl JwtSection {
-    /// Checks the section and reads the key set. The error names the key.
+    /// Checks the section and reads the key set; `None` with [`KeySetCheck::Skip`]. The error names
+    /// the key.
     pub(super) fn load(&self, keys: KeySetCheck) -> Result<Option<Jwt>, String> {
         for (key, text) in [("issuer", &self.issuer), ("audience", &self.audience)] {
             if text.is_empty() {
@@ -94,8 +95,9 @@ impl JwtSection {
         Jwt::new(issuer, audience, algorithms, &document).map(Some).map_err(|error| failed(&error))
     }
 
-    /// Reads the key set. A URL is fetched every `jwks_refresh`; while that fails, its last document
-    /// stays in use. May block.
+    /// Reads the key set. A URL is fetched at most once in `jwks_refresh`, also after a failure. In
+    /// between, and after a failure, the result is its last document. Can block for the time of a
+    /// fetch.
     pub(super) fn document(&self) -> Result<Vec<u8>, String> {
         if !self.is_url() {
             return fs::read(Path::new(&self.jwks)).map_err(|error| error.to_string());

@@ -1,7 +1,7 @@
 //! Deadlines of calls, from the header `grpc-timeout`.
 //!
-//! The engine decides by a deadline that is somewhat earlier than the caller's. A refusal that arrives
-//! in time is worth more than a grant that does not: the caller would not know of it.
+//! The engine's deadline is somewhat earlier than the caller's, so that the answer arrives in time.
+//! The caller would not know of a grant that arrives late.
 
 use std::time::{Duration, Instant};
 

@@ -1,13 +1,16 @@
 //! The gRPC services. Only this module names generated messages.
 //!
-//! Each handler has four steps. `parse` builds a decision and reports all violations of the request
-//! at once (`fields`). The same step checks the permission for the names in the request; that for
-//! the RPC was checked before ([`access`]). The engine decides. `convert` builds the response.
+//! The permission for the RPC is checked before its handler is called ([`access`]). Each handler
+//! has four steps:
+//! 1. `parse` builds a decision, and reports all violations of the request at once (`fields`).
+//! 2. `parse` also checks the permission for the names in the request.
+//! 3. The engine decides.
+//! 4. `convert` builds the response. A refusal is a response. An
+//!    [`Error`](crate::decision::error::Error) becomes a status in `status`.
 //!
-//! A handler reads nothing but its request and the configuration, and decides nothing. Of the engine
-//! it knows `submit`, `submit_all`, `read_all`, `list` and `watch`, which `tests/tidy/handlers.rs`
-//! checks. A refusal is a response; an [`Error`](crate::decision::error::Error) becomes a status
-//! in `status`.
+//! A handler decides nothing, and reads only its request and the configuration. It calls `submit`,
+//! `submit_all`, `read_all`, `list` and `watch` of the engine; `tests/tidy/handlers.rs` checks
+//! that, and has the two exceptions.
 
 pub mod access;
 pub(crate) mod reflection;

@@ -1,9 +1,9 @@
 //! Page tokens: encoded cursors of listings, opaque to callers. A token carries the namespace of its
 //! listing, and is valid in no other.
 //!
-//! A token is base64url of `NAMESPACE END NUMBER SEPARATOR BYTES`. It is not signed: a forged one names
-//! another position of a listing that its caller may read anyway. Nothing is stored for it, so it
-//! never expires and works on every server.
+//! A token is base64url of `NAMESPACE END NUMBER SEPARATOR BYTES`. It is not signed: a forged token
+//! is another position in a listing that its caller may read anyway. Servers store no tokens, so a
+//! token never expires, and works on every server.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;

@@ -11,7 +11,8 @@ use crate::decision::{
 };
 
 /// The scope of a request, in its extensions. A request without one may use all names of the
-/// default namespace: no caller is configured. It costs such a request nothing.
+/// default namespace: no caller is configured, or its caller has no globs of names. It costs such a
+/// request nothing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Scope {
     rights: Option<Arc<Rights>>,

@@ -7,7 +7,7 @@
 //! | INVALID_ARGUMENT, UNAUTHENTICATED, PERMISSION_DENIED, UNIMPLEMENTED | was not executed; a retry fails again |
 //! | NOT_FOUND, FAILED_PRECONDITION, OUT_OF_RANGE | changed nothing |
 //! | DEADLINE_EXCEEDED | may have been executed, unless the reason is MESSAGE_INCOMPLETE |
-//! | INTERNAL | met a stored value that cannot be read; the message names the repair, if there is one |
+//! | INTERNAL | read a stored value that is unreadable; the message names the repair, if one exists |
 //!
 //! Details have an `ErrorInfo` with a reason in capitals and the domain `tollgate`, and `RetryInfo`
 //! where a retry can succeed. Programs compare reasons; messages are for people and can change.
@@ -68,9 +68,9 @@ impl From<Error> for Status {
     }
 }
 
-/// The error of a call of several decisions if every decision failed. A decision with an
-/// unknown fate takes precedence: UNAVAILABLE would say that nothing was executed. Unreadable values
-/// alone are no error of the call, since each has its own response.
+/// The error of a call of several decisions if every decision failed. A decision with an unknown
+/// fate takes precedence: UNAVAILABLE would say that nothing was executed. If all errors are
+/// unreadable values, the call does not fail: each of them has its own response.
 pub(super) fn of_all<T>(outcomes: &[Result<T, Error>]) -> Option<Error> {
     let errors = || outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
     if errors().count() < outcomes.len() {

@@ -23,13 +23,14 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest document, bytes.
 const BYTES_MAX: usize = 1 << 20;
 
-/// Fetches a document. The server must have a certificate of an authority in the file `ca`, or of
-/// one that the system trusts. Blocks the thread. The error is a reason without the URL.
+/// Fetches a document. An authority in the file `ca` must have signed the certificate of the
+/// server; without a file, an authority that the system trusts. Blocks the thread. The error is a
+/// reason without the URL.
 pub fn fetch(url: &str, ca: Option<&Path>) -> Result<Vec<u8>, String> {
     let url = parse(url)?;
     let tls = tls(ca)?;
     let fetching = async { timeout(TIMEOUT, get(&url, tls)).await };
-    // On a thread of its own, because the caller may run in a runtime already.
+    // On another thread, because the thread of the caller may already have a runtime.
     let fetched = thread::scope(|scope| {
         let fetching = scope.spawn(|| {
             let runtime = runtime::Builder::new_current_thread().enable_all().build();
@@ -45,7 +46,7 @@ pub fn fetch(url: &str, ca: Option<&Path>) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Parses an https URL.
+/// Parses an https URL. A URL with a user name or password is refused.
 pub fn parse(url: &str) -> Result<Uri, String> {
     let expected = || "expected a URL such as \"https://issuer.example/keys\"".to_owned();
     let url: Uri = url.parse().map_err(|_| expected())?;

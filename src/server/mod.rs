@@ -84,7 +84,8 @@ fn reserving(engine: &Engine, sequences: Arc<Sequences>) -> Arc<Sequences> {
     }
 }
 
-/// The work beside calls: of the engine, of limits, and the reload of certificates. Never completes.
+/// The background work: of the engine, the report of reached limits, and the reload of
+/// certificates. Never completes.
 ///
 /// Boxed, because the nested future types exceed the compiler's limit.
 fn maintain(

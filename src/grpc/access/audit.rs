@@ -117,7 +117,7 @@ impl Audited {
         }
     }
 
-    /// Logs a `manage` call. Their number is not limited: no line of them may be lost.
+    /// Logs a `manage` call. The number of such lines is not limited, so that none is lost.
     fn log(&self, result: &str) {
         if self.rpc.permission == Permission::Manage {
             let name = self.named.text();

@@ -1,8 +1,8 @@
 //! The table of callers: who has which credentials, and which rights.
 //!
-//! Credentials of two callers must not overlap; the table is refused otherwise. So the order of the
-//! entries has no meaning. A JWT or a certificate with several names can still match two callers; such
-//! a call is refused.
+//! A table in which the credentials of two callers overlap is refused. So the order of the entries
+//! has no meaning. A JWT or certificate with several names can still match two callers. Its calls
+//! are refused.
 
 use std::{fmt, sync::Arc};
 
@@ -96,15 +96,15 @@ impl fmt::Debug for Callers {
 /// A pattern of names in certificates.
 #[derive(Debug, PartialEq, Eq)]
 enum CertificatePattern {
-    /// A SPIFFE ID. The trust domain has no wildcard: another one could then be matched.
+    /// A SPIFFE ID. Its trust domain has no wildcard, which could match a foreign domain.
     Uri(Pattern),
     /// In lower case.
     Dns(Pattern),
 }
 
 impl CertificatePattern {
-    /// Parses the key `mtls`. A pattern that no name of a certificate can match is an error, not a caller
-    /// without calls.
+    /// Parses the key `mtls`. Fails if no name of a certificate can match the pattern: its caller
+    /// could make no call.
     fn parse(text: &str) -> Result<CertificatePattern, &'static str> {
         if let Some(dns) = text.strip_prefix(DNS) {
             let is_dns = |byte: u8| byte.is_ascii_alphanumeric() || b"-._*".contains(&byte);
@@ -223,8 +223,8 @@ impl Callers {
         Ok((self.of_claims(&claims)?, Some(claims.until)))
     }
 
-    /// The caller of verified claims: a configured one, otherwise the one that the token itself describes
-    /// by its claim `tollgate`.
+    /// The caller of verified claims: a configured caller that they match, otherwise the caller
+    /// that the claim `tollgate` describes.
     fn of_claims(&self, claims: &Claims) -> Result<Arc<Caller>, Denial> {
         let matching = self.claims.iter().filter(|(claim, pattern, _)| {
             claims.text(claim).is_some_and(|value| pattern.matches(value))

@@ -1,7 +1,7 @@
 //! Patterns of identities: `*` stands for any text, all other characters for themselves.
 //!
-//! Not globs: in a glob `?`, `[` and `{` are special, and such a character in an identity would match
-//! others. A star also matches `/`.
+//! Patterns are not globs: `?`, `[` and `{` are special in globs, but can be part of an identity. A
+//! star also matches `/`.
 
 /// A pattern such as `spiffe://acme/backend/*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,8 +40,8 @@ impl Pattern {
         pattern[at..].iter().all(|byte| *byte == b'*')
     }
 
-    /// Whether some text matches both patterns. Two callers with such patterns could not be told apart.
-    /// Fills a table of both lengths, row by row from the end; called only when callers are loaded.
+    /// Whether some text matches both patterns. A credential could then match two callers. Fills a
+    /// table of both lengths, row by row from the end. Called only when callers are loaded.
     pub(super) fn overlaps(&self, other: &Pattern) -> bool {
         let (one, other) = (self.0.as_bytes(), other.0.as_bytes());
         // Whether the rests of both patterns from these positions overlap, for the last row.

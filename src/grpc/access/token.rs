@@ -1,8 +1,8 @@
 //! Tokens: 256 random bits, known to the server by their SHA-256 digest only.
 //!
-//! A plain digest is enough, without salt and without a slow hash: nobody can try 2^256 tokens. That
-//! holds only for random tokens, so digests of usual words are refused. A copy of the configuration
-//! gives nobody access.
+//! A digest without salt, by a fast hash, is enough: nobody can try 2^256 tokens. That is true only
+//! of random tokens, so digests of well-known words are refused. A copy of the configuration gives
+//! nobody access.
 
 use std::{
     fmt::{self, Write},

@@ -1,8 +1,8 @@
 //! Streams end when the credentials of their caller expire, or when its rights change.
 //!
 //! A unary call is checked when it begins. A stream can last for months, so its right is checked
-//! again: the callers can be reloaded, a JWT has an end, and a namespace can be taken away. The check
-//! repeats the authentication only if something may have changed since the last one.
+//! again: callers can be reloaded, and a JWT expires. The check repeats the authentication only if
+//! the callers changed or the credentials expired since the last check.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ const CHECK_EVERY: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub(in super::super) struct Watched(Arc<Right>);
 
-/// What a stream was opened with.
+/// The credentials and the rights with which a stream was opened.
 struct Right {
     access: Arc<Access>,
     /// The credentials of the call. They are authenticated again.

@@ -1,7 +1,7 @@
 //! `AdmissionService`: pools, leases and queued tasks.
 //!
-//! Besides its four steps, a handler counts the calls that it answers FULL, per pool (`refusals`).
-//! Those counts are of this server, and the only state of a handler.
+//! Besides its four steps, AdmitTask counts its FULL answers per pool (`refusals`), for GetPool.
+//! The counts are those of this server. These handlers have no other state.
 
 mod convert;
 mod parse;

@@ -25,7 +25,7 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    /// Before the first byte of a body.
+    /// The state before the first byte of a body.
     pub(super) fn new(longest: usize) -> Messages {
         Messages { longest, prefix: [0; PREFIX], known: 0, rest: 0, is_any: false }
     }

@@ -17,8 +17,8 @@
 //!   callers with little time first; they are the likeliest to have given up already.
 //! - Calls that free capacity may use all of their time. They overtake a queue that is longer than
 //!   20 ms. Health checks always overtake.
-//! - Calls of a namespace that uses little of the thread overtake a queue of 32 calls or more
-//!   ([`shares`]).
+//! - Calls of a namespace that uses little of the thread overtake a queue of 32 calls or more. They
+//!   are not refused ([`shares`]).
 //!
 //! Sources: K. Nichols and V. Jacobson, "Controlling Queue Delay"; Netflix's concurrency-limits;
 //! "Handling Overload" in Google's SRE book.
@@ -96,7 +96,7 @@ struct CallQueue {
     is_first: Cell<bool>,
     /// The number of refused calls.
     refused: Cell<usize>,
-    /// The shares of the namespaces. Empty without callers.
+    /// The shares of the namespaces. Calls without a [`Scope`] are not counted.
     shares: RefCell<Shares>,
 }
 
@@ -167,7 +167,8 @@ impl CallQueue {
         lag + own <= time / share
     }
 
-    /// Whether a call of this scope that arrives `now` overtakes the queue. Counts it.
+    /// Counts a call of this scope that arrives `now`. Returns whether it overtakes the queue;
+    /// false without a scope, which is then not counted.
     fn is_light(&self, scope: Option<&Scope>, now: u64) -> bool {
         let Some(scope) = scope else { return false };
         self.shares.borrow_mut().count(scope.namespace(), now) && self.waiting.get() >= FEW

@@ -1,13 +1,13 @@
 //! The shares of the namespaces in the calls of a thread.
 //!
-//! In a long queue, the calls of a namespace overtake the others while it uses less than half of
-//! its fair share. The fair share is the number of calls in an interval, divided by the number of
-//! namespaces that called. So one namespace cannot delay the few calls of another one, and calls
-//! that overtake use at most half of the thread.
+//! In a long queue, the calls of a namespace overtake the others while the namespace uses at most
+//! half of its fair share. The fair share is the number of calls of the previous interval, divided
+//! by the number of namespaces that called. So one namespace cannot delay the few calls of another
+//! one. Calls that overtake use at most half of the thread.
 
 use crate::decision::names::Namespace;
 
-/// The namespaces that are told apart. The calls of others overtake nobody.
+/// The maximum number of namespaces that are counted. Calls of further ones overtake no others.
 const NAMESPACES_MAX: usize = 64;
 
 /// The shares of the current and the previous interval.
@@ -21,10 +21,13 @@ pub(super) struct Shares {
     end: u64,
 }
 
+/// The calls of a namespace.
 #[derive(Debug)]
 struct Count {
     namespace: Namespace,
+    /// In the current interval.
     current: u64,
+    /// In the previous interval.
     previous: u64,
 }
 

@@ -30,7 +30,7 @@ pub(super) fn checked(
     }
 }
 
-/// Converts an answer. A refusal of the fallback has no usage, so `limits` is empty then.
+/// Converts an answer. After a refusal of the fallback `limits` is empty: the usage is unknown.
 fn decided(asked: &CheckRate, answer: Answer, replayed: bool) -> pb::CheckRateResponse {
     let verdict = match answer.verdict {
         Verdict::Allow => pb::RateVerdict::Allow,

@@ -1,7 +1,7 @@
 //! `RateService`: limits, tiers and bans of keys.
 //!
-//! In a batch each check has its own response. One that failed carries its error there, so that it
-//! does not hide the answers of the others. Only if all failed does the call fail.
+//! In a batch each check has its own response. A failed check has its error there, so that the
+//! answers of the others are not lost. The call fails only if all checks failed.
 
 mod convert;
 mod parse;

@@ -258,7 +258,7 @@ pub(super) fn unban(
     Ok(UnbanKey { name: MeterName::new(policy?.as_ref(), &key), actor: actor.into() })
 }
 
-/// Parses a listing. Without a policy it is that of the keys whose rules came with calls.
+/// Parses a listing. Without a policy it lists the keys whose rules came with calls.
 pub(super) fn list_bans(
     request: pb::ListBansRequest,
     scope: Scope,

@@ -1,7 +1,7 @@
 //! `SequenceService`: values that are given to one caller, as numbers and as serials.
 //!
-//! GetSequence also shows two counters of this server: the values that it gave out, and the script
-//! calls that it needed for them. Their quotient tells how well the coalescer works.
+//! GetSequence also shows two counters of this server: its allocated values, and the script calls
+//! for them. Their quotient is the number of values for each script call of the coalescer.
 
 mod convert;
 mod parse;

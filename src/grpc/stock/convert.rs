@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Converts the stock of a sku. `available` is `on_hand` without `reserved`.
+/// Converts the stock of a sku. `available` is `on_hand` minus `reserved`.
 pub(super) fn stock(stock: Stock, sku: &Name) -> pb::Stock {
     pb::Stock {
         sku: sku.local_bytes(),
@@ -55,7 +55,8 @@ pub(super) fn add_stock(
     Ok(pb::AddStockResponse { stock: Some(stock(now, &add.sku)), replayed })
 }
 
-/// Converts a reservation. Each refusal has its own field: when to retry, or what the buyer has.
+/// Converts a reservation. Each refusal has its own field: the time of a retry, or the quantity of
+/// the buyer.
 pub(super) fn reserve_stock(
     outcome: ReserveOutcome,
     now: Stock,

@@ -1,7 +1,7 @@
 //! `StockService`: quantities of skus, reserved for orders.
 //!
-//! Every decision about a sku needs one that was set. So an unknown sku is the error NOT_FOUND, and
-//! no outcome that each caller would have to handle.
+//! Only SetStock creates a sku. About an unknown sku all other calls fail with NOT_FOUND: it is an
+//! error, so callers do not handle it as an outcome.
 
 mod convert;
 mod parse;

@@ -14,11 +14,11 @@ use crate::{
     },
 };
 
-/// The largest quantity. Quantities are signed on the wire, so that a negative one is a violation and
-/// not a huge number.
+/// The largest quantity. Quantities are signed on the wire: a negative one is then a violation, not
+/// a huge number.
 const MOST: i64 = QUANTITY_MAX as i64;
 
-/// Parses a quantity, which is required: a forgotten field must not sell out the sku.
+/// Parses a quantity. It is required: otherwise a forgotten field would set the stock to 0.
 pub(super) fn set_stock(request: pb::SetStockRequest, scope: Scope) -> Result<SetStock, Status> {
     let mut fields = Fields::new(scope);
     let sku = fields.partition("sku", request.sku);

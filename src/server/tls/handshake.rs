@@ -30,8 +30,8 @@ pub(in crate::server) struct TlsConnection {
 }
 
 impl Current {
-    /// Performs the handshake, within a limited time. `None` if it failed; the peer got an answer
-    /// then, if possible.
+    /// Performs the handshake, at most for the time `within`. `None` if it failed; the peer got an
+    /// answer then, if possible.
     pub(in crate::server) async fn accept(
         &self,
         socket: TcpStream,

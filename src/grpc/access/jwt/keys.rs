@@ -100,8 +100,8 @@ enum Material {
 }
 
 impl Key {
-    /// Whether the key may verify signatures of this algorithm. The algorithm comes from the token, so the
-    /// key must not accept any other than its own.
+    /// Whether the key may verify signatures of this algorithm. The token names the algorithm, so
+    /// the key must accept only its own.
     fn fits(&self, algorithm: JwtAlgorithm) -> bool {
         self.algorithm.is_none_or(|only| only == algorithm) && algorithm.fits(&self.material)
     }
@@ -227,7 +227,7 @@ impl Jwk {
     }
 }
 
-/// A coordinate has the full length of its curve, zeros included.
+/// Fails unless a coordinate has the full length of its curve, leading zeros included.
 fn sized(bytes: Vec<u8>, length: usize) -> Result<Vec<u8>, &'static str> {
     if bytes.len() == length { Ok(bytes) } else { Err("a coordinate has the wrong length") }
 }
