@@ -18,8 +18,8 @@ statuses! { CANCEL_CANCELLED = 0, CANCEL_RUNNING = 1, CANCEL_COMPLETED = 2, CANC
 /// `Running`, and the result is stored when it comes. A task with a result answers `Completed`. A task
 /// that was never queued, or whose record is forgotten, is `Unknown`.
 ///
-/// The payload is dropped, and the record is stored for the retention of the pool. So the same task
-/// cannot be queued again until then. A repeat changes nothing and is marked `replayed`.
+/// The payload is dropped, and the record stays for the retention of the pool. During that time the
+/// same task cannot be queued again. A repeat changes nothing and is marked `replayed`.
 #[derive(Debug, Clone)]
 pub struct CancelTask {
     /// The task.

@@ -25,15 +25,15 @@ statuses! {
 /// The decision, in this order:
 /// 1. A task without a record, or that was never admitted, is `Unknown`.
 /// 2. A token other than that of the last lease is `StaleToken`: the caller lost its lease, and
-///    another one may run the task. Without a token any result is taken.
+///    another caller may run the task. Without a token this step is skipped.
 /// 3. A task with a result, or whose attempt has failed, is `AlreadyCompleted`. The first result
 ///    counts, so a repeat is safe.
-/// 4. While the lease runs the result is `Completed`, and its slot is free at once, for a waiter.
-///    After the end of the lease it is `Late`: stored all the same. Within the grace that frees the
-///    slot too.
+/// 4. While the lease runs, the result is `Completed`. Its slot is free at once, for a waiter.
+/// 5. After the end of the lease the result is `Late`. It is also stored. Within the grace it also
+///    frees the slot.
 ///
 /// A failed attempt of a queued task stores no result: the task stays queued, or is dead after its
-/// last attempt. A stored result is kept for the retention of the pool, and then the task is unknown.
+/// last attempt. A result is stored for the retention of the pool. Then the task is unknown.
 #[derive(Debug, Clone)]
 pub struct CompleteTask {
     /// The task.

@@ -17,8 +17,8 @@ use crate::decision::{
 
 /// Changes the given settings; the others stay.
 ///
-/// The settings are stored with the pool, apply to all servers from the next decision on, and take
-/// precedence over the configuration until they are reset. They never expire. With `reset`, all
+/// The settings are stored with the pool and never expire. They apply on all servers from the next
+/// decision on, and take precedence over the configuration until they are reset. With `reset`, all
 /// run-time settings are removed first; then the given ones apply.
 ///
 /// A higher capacity frees slots for waiters at once. A lower capacity ends no lease: the pool
@@ -111,7 +111,7 @@ impl AffectsDenials for ConfigurePool {
 }
 
 impl Revocable for ConfigurePool {
-    /// A failover could bring the earlier settings back.
+    /// The setting of the pool. A failover could bring the earlier settings back.
     fn acknowledgement(&self) -> Acknowledgement {
         self.settings.acknowledgement
     }

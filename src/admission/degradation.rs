@@ -1,7 +1,7 @@
 //! The fallback for pools: answers while the store is unreachable.
 //!
-//! Leases of the fallback are known to this server only. Their tokens are times of this server, so a
-//! task that is later admitted by the store has a higher token, as long as the clocks agree.
+//! Leases of the fallback are known to this server only. Their tokens are times of its clock. So a
+//! lease that the store grants later has a higher token, as long as the clocks agree.
 
 use super::{
     Admission, AdmitDecision, AdmitTask, CompleteTask, CompleteVerdict, Completion, PoolUsage,
@@ -33,7 +33,7 @@ impl Degradable for AdmitTask {
         }
     }
 
-    /// Reports a full pool: its use is not known.
+    /// A full pool. Its use is unknown.
     fn refused(&self) -> Option<Admission> {
         let decision =
             AdmitDecision::Full { retry_after: RETRY, turn: Proceed::Refused, room_in: 0 };
@@ -56,7 +56,7 @@ impl Degradable for CompleteTask {
         self.settings.on_store_failure
     }
 
-    /// A result asks for nothing that could be refused: with `deny` the call fails.
+    /// `None`: a result cannot be refused. So with `deny` the call fails.
     fn refused(&self) -> Option<Completion> {
         None
     }

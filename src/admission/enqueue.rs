@@ -19,15 +19,15 @@ statuses! { ENQUEUE_ENQUEUED = 0, ENQUEUE_DUPLICATE = 1, ENQUEUE_EXPIRED = 2, EN
 /// Queues one task for a device.
 ///
 /// The decision, in this order:
-/// 1. A task that is already known, queued or not, is a `Duplicate`: a repeat is therefore safe. The
+/// 1. A task with a record, queued or not, is a `Duplicate`. A repeat is therefore safe. The
 ///    payload of the first call stays.
 /// 2. A task whose expiry time has passed is `Expired`.
-/// 3. A backlog of `queued_max` tasks is `Full`. That counts the queued tasks of all devices, also
-///    those that run.
+/// 3. If the backlog has `queued_max` tasks, the answer is `Full`. The backlog contains the queued
+///    tasks of all devices, running ones included.
 /// 4. Otherwise the task is queued, behind all tasks of its device. The oldest task of a device is
 ///    dispatched first; devices do not wait for each other.
 ///
-/// Queuing takes no slot. A queued task is stored until it leaves the queue, however long that takes.
+/// A queued task takes no slot. It is stored until it leaves the queue, without a time limit.
 #[derive(Debug, Clone)]
 pub struct EnqueueTask {
     /// The task.
@@ -78,7 +78,7 @@ impl Decision for EnqueueTask {
         call.bytes(&[self.name.task.as_bytes()]);
         call.bytes(&[&self.payload]);
         call.number(self.ends.map_or(0, |ends| ends.0));
-        // No new task has a place then; duplicates are still found.
+        // With 0 the script queues no new task. It still answers duplicates.
         call.number(if call.is_limited() { 0 } else { self.settings.queued_max.into() });
         call.number(self.settings.history.into());
     }
@@ -141,7 +141,7 @@ impl Grows for EnqueueTask {
         pool.task(&self.name.member(), now).is_none()
     }
 
-    /// A place in the queue, unless the task is a duplicate.
+    /// A queued task, unless the call is a duplicate.
     fn takes(&self, pool: &Pool, now: Timestamp) -> Option<Takes> {
         self.is_new(pool, now).then_some(Takes::Queued)
     }

@@ -17,9 +17,9 @@ statuses! { EVICT_EVICTED = 0, EVICT_REPLAYED = 1, EVICT_ENDED = 2, EVICT_UNKNOW
 
 /// Ends the lease of a task for an operator.
 ///
-/// The slot is free at once and goes to a waiter. The task itself may still run: only the system that
-/// compares fencing tokens can stop it. So the caller must know that it has ended. A later result is
-/// stored as late, and a renewal answers `Expired`.
+/// The slot is free at once and goes to a waiter. The eviction does not stop the task itself; only
+/// a system that compares fencing tokens refuses its writes. So the caller must know that the task
+/// has ended. A later result is stored as late, and a renewal answers `Expired`.
 ///
 /// An evicted attempt of a queued task counts as ended without success, and stores no reason. A task
 /// that holds no slot answers `Ended`. A repeat answers `Evicted` with `replayed`. On Redis, an

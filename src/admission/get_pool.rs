@@ -17,8 +17,9 @@ const VIEW_LEASES_MAX: usize = 256;
 
 /// Reads the view of a pool. Changes nothing but removes dead tickets from the queue.
 ///
-/// A pool that was never used has a view, too: that of its configured settings. The two times of a
-/// view come from the first 256 leases by slot end, so `oldest_grant` can be too late in a large pool.
+/// A pool that was never used also has a view, with its configured settings. The two times of a
+/// view come from the first 256 leases by slot end. So `oldest_grant` can be too late in a larger
+/// pool.
 #[derive(Debug, Clone)]
 pub struct GetPool {
     /// The pool.
@@ -133,8 +134,7 @@ impl Decision for GetPool {
 }
 
 impl AffectsDenials for GetPool {
-    /// A view frees nothing. It tells this server the grace in force, which another server may have
-    /// changed.
+    /// A view frees no slot. It has the grace in force, which another server may have changed.
     fn effect(&self, view: Option<&PoolView>) -> Effect {
         Effect { keeps: view.map(|view| view.expiry_grace), ..Effect::default() }
     }

@@ -14,9 +14,9 @@ use crate::decision::{
 /// A heartbeat for the queue of a pool.
 ///
 /// Keeps the server's tickets alive, removes dead tickets, and returns the server's waiters that
-/// may proceed. It grants nothing: a waiter that may proceed asks with its own call. The answer says
-/// when the next slot becomes free by time, for the next heartbeat. In a paused pool all calls ask
-/// again, so that they get that answer. A repeat is safe.
+/// may proceed. It grants nothing: a waiter that may proceed sends its own AdmitTask. The answer
+/// has the time at which the next lease frees a slot by its end; the next heartbeat is due then. In
+/// a paused pool all waiters proceed, so that they get the answer `Paused`. A repeat is safe.
 #[derive(Debug, Clone)]
 pub struct HeartbeatPool {
     /// The pool.

@@ -17,9 +17,9 @@ const NUMBERS_BYTES: usize = 3 * 8 + 4;
 
 /// Reads a page of the leases of a pool, in order of slot end.
 ///
-/// A lease that is renewed during a listing moves to its new position, and can appear again. A lease
-/// that is there during the whole listing, and not renewed, appears once. Expired leases within their
-/// grace are listed; those whose slot has ended are not.
+/// A lease that is renewed during a listing moves to its new position, and can appear again. A
+/// lease that exists during the whole listing, and is not renewed, appears once. Expired leases are
+/// listed until the end of their slot.
 #[derive(Debug, Clone)]
 pub struct ListLeases {
     /// The pool.

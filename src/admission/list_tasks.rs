@@ -20,9 +20,9 @@ const HEAD_BYTES: usize = 7;
 
 /// Reads a page of the backlog, or of the tasks that left it.
 ///
-/// The two are separate listings with cursors of their own. A task that leaves the queue during the
-/// first one appears in the second. A completed task is in neither: its queue data are dropped with
-/// the result. Payloads are not listed.
+/// These are two listings, each with its own cursors. A task that leaves the queue during the first
+/// one appears in the second. A completed task is in neither: its result replaces the queue data.
+/// Payloads are not listed.
 #[derive(Debug, Clone)]
 pub struct ListTasks {
     /// The pool.
@@ -30,8 +30,8 @@ pub struct ListTasks {
     /// True for tasks that left the queue, in the order in which they are forgotten. False for
     /// queued tasks, by device and age.
     pub left: bool,
-    /// The maximum number of entries that are read for the page; above 0. The schedule of tasks that
-    /// left the queue also has others, so such a page can have fewer.
+    /// The maximum number of entries that are read for the page; above 0. The schedule that lists
+    /// the tasks that left the queue has other tasks too, so such a page can have fewer.
     pub limit: u32,
     /// The position of the last entry of the previous page.
     pub after: Option<TaskCursor>,
@@ -120,8 +120,8 @@ impl ListedTask {
         })
     }
 
-    /// Reads a member and a packed record: standing, state and running as one byte each, the attempt as
-    /// u32, then time, expiry time and token as u64, all little-endian.
+    /// Reads a member and a packed record, little-endian: one byte each for standing, state and
+    /// running, u32 for the attempt, and u64 each for time, expiry time and token.
     fn parse(reply: &mut Reply) -> Result<ListedTask, Error> {
         let (member, packed) = (reply.bytes()?, reply.bytes()?);
         let unreadable = || Error::Corrupt("malformed task in a script's reply".to_owned());

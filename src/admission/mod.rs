@@ -10,10 +10,10 @@
 //! the pool.
 //!
 //! # Invariants
-//! - A grant is refused while as many slots are held as the pool has. Only a lower capacity, or a
-//!   lease that [`RenewTask`] registers again after a failover, can leave more held than that.
-//! - A task has at most one lease that holds a slot. A new lease of a task whose earlier one is in its
-//!   grace takes over that slot.
+//! - While all slots of the pool are held, no other task gets a lease. More are held only after the
+//!   capacity was lowered, or after [`RenewTask`] has registered lost leases again (failover).
+//! - A task has at most one lease that holds a slot. While the last lease of a task is in its
+//!   grace, a new lease takes over its slot.
 //! - Fencing tokens of a pool grow with each lease. A renewal keeps the token.
 //! - The first result of a task is final. A queued task that failed has no result.
 //! - Time alone ends a lease and its slot. The sweeper and later decisions only log that.
@@ -117,8 +117,8 @@ pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 /// The maximum number of tasks of one EnqueueTasks call.
 pub const ENQUEUE_MAX: usize = 1000;
 
-/// The full name of a task: the natural key of every mutating call, which makes repeats safe. A
-/// caller that gives two executions one name gets the lease of the first for both.
+/// The full name of a task: the natural key of every mutating call, which makes repeats safe. Two
+/// executions with the same name share one lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskName {
     /// The pool whose slot it uses.

@@ -14,8 +14,8 @@ use crate::decision::{
 
 /// Reads the events of a pool after a cursor.
 ///
-/// Numbers of events rise by one. If the events after the cursor are no longer stored, the page says
-/// so and starts with the oldest one that is. A read needs no settings and changes nothing.
+/// Numbers of events rise by one. If the next event after the cursor is no longer stored, the page
+/// says so, and starts with the oldest stored event. A read needs no settings and changes nothing.
 #[derive(Debug, Clone)]
 pub struct ReadEvents {
     /// The pool.

@@ -26,7 +26,7 @@ statuses! {
 /// after the grace or an eviction, `Completed` after a result, and `StaleToken` or `Unknown` as for
 /// CompleteTask. Refusals change nothing. A repeat extends the lease again, which is safe.
 ///
-/// A renewal asks for no free slot, so a paused or full pool renews too.
+/// A renewal needs no free slot, so it also succeeds in a paused or full pool.
 /// On Redis, a pool on hold after a failover registers lost leases again (`lua/lib/re_register.lua`).
 #[derive(Debug, Clone)]
 pub struct RenewTask {
@@ -57,7 +57,8 @@ pub enum RenewVerdict {
 }
 
 impl RenewTask {
-    /// Length of the lease by the request and the configuration. A run-time setting can differ.
+    /// Length of the lease by the request or the configured settings. A run-time override can make
+    /// it different.
     fn length(&self) -> Millis {
         self.lease_duration.unwrap_or(self.settings.lease_duration)
     }
@@ -153,7 +154,7 @@ impl Revocable for RenewTask {
         self.settings.acknowledgement
     }
 
-    /// The renewal stands: the holder runs already, and the earlier lease may have ended by now.
+    /// The renewal stands: the task is running, and its earlier lease may have ended by now.
     fn undo_rule(&self, _: &str) -> UndoRule {
         UndoRule::of::<RenewTask>(|verdict| match verdict {
             RenewVerdict::Renewed(_) => Undo::Stands,

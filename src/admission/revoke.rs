@@ -25,8 +25,8 @@ const REASON: &[u8] = b"revoked: too few replicas acknowledged the lease";
 /// The outcome is true if the lease holds no slot afterwards. It is false if the lease stays:
 /// another call returned or renewed it, or a result was reported. A repeat gives the same outcome.
 ///
-/// A revoked attempt of a queued task does not count: the task is queued as before. Without a record
-/// of the task, or with another token, the lease is gone already.
+/// A revoked attempt of a queued task does not count: the task is queued as before. If the task has
+/// no record or another token, the lease has already ended.
 #[derive(Debug, Clone)]
 pub struct RevokeTask {
     /// The task.

@@ -1,8 +1,8 @@
 //! The settings of a pool: configured values, and run-time overrides that take precedence.
 //!
-//! The configuration belongs to a server, the overrides to the pool in the store. Each decision
-//! carries the configured settings, and reads the overrides in its atomic step. So an override holds
-//! for all servers at once, while servers with different files decide by different defaults.
+//! The configuration belongs to a server; the overrides are stored with the pool. Each decision
+//! carries the configured settings, and reads the overrides in its atomic step. So an override
+//! applies on all servers at once. Servers with different files use different configured settings.
 
 use serde::{Deserialize, Serialize};
 

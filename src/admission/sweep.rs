@@ -17,7 +17,7 @@ use crate::decision::{
 /// dispatched, swept or not. It makes events appear without calls, and frees memory.
 ///
 /// One sweep spends one [`Allowance`], first on leases, then on scheduled tasks. A repeat continues.
-/// The answer says when the next sweep has something to do, and whether the pool may leave the
+/// The answer has the time at which the next sweep is due, and whether the pool may leave the
 /// partition index.
 #[derive(Debug, Clone)]
 pub struct SweepPool {

@@ -10,11 +10,11 @@ use crate::decision::{
     time::{Millis, Timestamp},
 };
 
-/// Bans a key from now on. Replaces a ban in force, as the same strike, also if that one would end
-/// later. Without a ban in force, a remembered earlier one makes this the next strike.
+/// Bans a key from now on. Replaces a ban in force, even one that would end later; this is the same
+/// strike. Without a ban in force, this is the next strike after a remembered earlier ban.
 ///
-/// The usage of the key stays. A repeat starts the ban again from the time of the repeat. Of a key
-/// under a policy, the ban is an event; a key of a rule that comes with calls has no events.
+/// The usage of the key stays. A repeat starts the ban again from the time of the repeat. The ban
+/// is an event of the policy. A key whose rule comes with calls has no events.
 #[derive(Debug, Clone)]
 pub struct BanKey {
     /// The policy and the key.
@@ -24,7 +24,7 @@ pub struct BanKey {
     pub duration: Millis,
     /// How long after the end of the ban the next one counts as a further strike.
     pub memory: Millis,
-    /// The reason; at most [`TEXT_BYTES_MAX`](super::TEXT_BYTES_MAX) bytes, as the actor.
+    /// The reason; at most [`TEXT_BYTES_MAX`](super::TEXT_BYTES_MAX) bytes, like the actor.
     pub reason: Vec<u8>,
     /// The person or program that sets the ban.
     pub actor: Vec<u8>,

@@ -1,7 +1,7 @@
 //! The fallback for rates: answers while the store is unreachable.
 //!
-//! A share starts with no usage: a key that was throttled by the store can call again. Bans of the
-//! store are unknown here, too. Both are the price of answering without the store.
+//! A share starts without usage, so a key that the store has throttled can call again. Bans of the
+//! store are unknown here, too. Both are the price of answers without the store.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Rule {
 }
 
 impl Degradable for CheckRate {
-    /// As the policy says. Rules that come with calls fail.
+    /// The setting of the policy. Checks whose rule comes with the call fail.
     fn on_store_failure(&self) -> OnStoreFailure {
         self.rule.on_store_failure
     }
@@ -44,7 +44,8 @@ impl Degradable for CheckRate {
         Some(CheckOutcome::Decided { answer, replayed: false })
     }
 
-    /// Divides the rule, not the cost: a call whose cost is above the share is refused.
+    /// The share divides the limits of the rule, not the cost of a call. A call whose cost is above
+    /// the share is refused.
     fn shared(&self, replicas: u32) -> CheckRate {
         let rule = match replicas {
             1 => self.rule.clone(),

@@ -47,7 +47,7 @@ impl Exported for Meter {
     const IMPORT_COST: Cost = Cost::of(300);
     const UNEXPORTED: &'static [&'static [u8]] = &[b"events"];
 
-    /// A key under a policy has its name in the part, behind the kind; any other key is the tag.
+    /// The key is in the part, after the kind, if it has a policy. Otherwise it is the tag.
     fn source(tag: &[u8], part: &[u8]) -> Option<(Vec<u8>, Source)> {
         let (kind, rest) = match part.iter().position(|byte| *byte == b':') {
             Some(at) => (&part[..at], &part[at + 1..]),
@@ -100,8 +100,8 @@ impl Exported for Meter {
         }
     }
 
-    /// Leaves out counters that have no effect any more. They are sorted by name, as those of a reply:
-    /// the order in which they are stored differs between the engines.
+    /// Leaves out counters that have no effect any more. Sorts them by name, as those of a reply
+    /// are sorted: the engines store them in different orders.
     fn page(&self, export: &Export<Meter>, now: Timestamp) -> Page {
         let Source { letter, name } = &export.source;
         if *letter == REPLAY {
@@ -258,8 +258,8 @@ fn numbers_of(usage: &Usage) -> Vec<u64> {
     }
 }
 
-/// The numbers of a counter, as `lua/rate/import.lua` reads them: kind, time to forget, the numbers
-/// of notices and of usage numbers, then the notices, then the usage.
+/// The numbers of a counter, as `lua/rate/import.lua` reads them: kind, time to forget, number of
+/// notices, number of usage numbers, the notices, the usage numbers.
 fn numbers_of_counter(counter: &LimitCounter) -> Vec<u64> {
     let (usage, notices) = (numbers_of(&counter.usage), counter.notices.tiers());
     let kind = counter.usage.algorithm() as u64;

@@ -250,8 +250,8 @@ impl State for Meter {
     const CAPABILITY: &'static str = "rate";
     const NAME_KEY: Option<&'static str> = Some("usage");
 
-    /// The shard of a policy, so that a key and its event are changed in one step. Without a policy
-    /// the partition.
+    /// With a policy, the shard of the policy: so one step writes a key and its event. Without a
+    /// policy, the partition.
     fn tag(partition: &[u8]) -> &[u8] {
         match MeterName::split(partition) {
             Some((Some(_), key)) => &partition[..partition.len() - key.len() - 1],
@@ -259,7 +259,7 @@ impl State for Meter {
         }
     }
 
-    /// Drops counters and a ban that have no effect any more, and answers by the budget.
+    /// Drops counters and a ban that have no effect any more, and old answers within the budget.
     fn sweep(&mut self, now: Timestamp, budget: usize, _: &mut Bin) -> usize {
         self.counters.retain(|counter| counter.forget > now);
         self.ban.take_if(|ban| ban.forget <= now);

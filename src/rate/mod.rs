@@ -8,7 +8,7 @@
 //! # Invariants
 //! - All limits of a rule are decided in one step: a call spends on all of them, or on none. The
 //!   exception is step 4 of [`CheckRate`].
-//! - A refused call never gets a place later: a limit has no queue.
+//! - A limit has no queue: a refused call is refused for good.
 //! - Usage and bans expire by time alone. No call is needed to end them.
 //! - A ban in force refuses each new call of its key under its policy, whatever the limits say.
 //!

@@ -14,8 +14,8 @@ const TRIM_MAX: usize = 100;
 
 /// Records a ban in the ban index. A repeat changes nothing.
 ///
-/// Of two ends of one key, the later one stays. Above [`BANS_MAX`] entries those that end first are
-/// removed: they are no longer listed, and their bans stay in force.
+/// An entry keeps the later of two ends. Above [`BANS_MAX`] entries, the ones that end first are
+/// removed: their bans stay in force, but are no longer listed.
 #[derive(Debug, Clone)]
 pub struct NoteBan {
     /// The policy and the key.

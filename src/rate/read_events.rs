@@ -13,8 +13,8 @@ use crate::decision::{
 
 /// Reads the events after a cursor, of the keys in one shard of a policy.
 ///
-/// A watcher reads all shards, each with its own cursor. Numbers of a shard rise by one. If the events
-/// after the cursor are no longer stored, the page starts with the oldest one that is.
+/// A watcher reads all shards, each with its own cursor. Numbers of a shard rise by one. If the
+/// next event after the cursor is no longer stored, the page starts with the oldest stored event.
 #[derive(Debug, Clone)]
 pub struct ReadRateEvents {
     /// The tag of the shard, which is the partition of its history.

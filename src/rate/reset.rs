@@ -12,8 +12,8 @@ use crate::decision::{
 
 statuses! { RESET_NO_USAGE = 0, RESET_DROPPED = 1 }
 
-/// Removes the usage of a key under all limit names, even if it is unreadable. Bans and answers that
-/// are stored for repeats stay. It is no event.
+/// Removes the usage of a key under all limit names, even if it is unreadable. Bans, and answers
+/// stored for repeats, stay. A reset is no event.
 ///
 /// The outcome is whether there was any usage. A repeat answers false and changes nothing.
 #[derive(Debug, Clone)]

@@ -1,14 +1,14 @@
 //! The unchecked form of rules, and the only code that validates them.
 //!
-//! Requests and the configuration use the same specs, so both have the same bounds and defaults. A
-//! check continues after a violation with a valid number in its place: callers get all violations at
-//! once.
+//! Requests and the configuration use the same specs, so both have the same bounds and defaults.
+//! After a violation the validation continues with a valid number instead. So callers get all
+//! violations at once.
 //!
 //! # Ceilings
 //! The *ceiling* of a limit is the count beyond which it refuses. For a limit without tiers it is
 //! `max`, or the burst of a token bucket. On the first limit, the first THROTTLE or BAN tier lowers
-//! it to the tier's `above`. A tier at exactly `max` takes the place of `max`: with WARN there, the
-//! next refusing tier is the ceiling, or there is none.
+//! it to the tier's `above`. A tier whose `above` is `max` replaces `max`. If that tier is WARN,
+//! the next refusing tier is the ceiling; without one the limit has no ceiling.
 
 use super::{
     Algorithm, BAN_DURATIONS_MAX, BAN_MEMORY, BUCKET_MAX, COUNT_MAX, DAY, FILL_MAX, LIMITS_MAX,

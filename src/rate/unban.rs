@@ -16,8 +16,8 @@ statuses! { UNBAN_NOT_BANNED = 0, UNBAN_LIFTED = 1 }
 
 /// Lifts the ban of a key, and removes its strikes and usage, so that its next call passes.
 ///
-/// With its old usage the key could be banned again at once, and with its strikes for longer. The key
-/// stays in the ban index until the end of the lifted ban; ListBans leaves it out.
+/// The old usage could ban the key again at once, and the strikes would make that ban longer. The
+/// key stays in the ban index until the end of the lifted ban; ListBans leaves it out.
 ///
 /// The outcome is whether a ban was in force. A repeat answers false.
 #[derive(Debug, Clone)]

@@ -1,8 +1,8 @@
 //! The usage of a limit, for any algorithm. The twin of the tables of `lua/lib/usage.lua`.
 //!
-//! A decision loads the usage at its own time, asks how long the call must wait, and spends if no
-//! limit refuses. Usage of another algorithm under the same name is not converted: the limit starts
-//! anew.
+//! A decision loads the usage as of its own time and computes how long the call must wait. It
+//! spends if no limit refuses. Usage of another algorithm under the same name is not converted: the
+//! limit then starts without usage.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -34,7 +34,8 @@ statuses! {
     ADMIT_FINISHED = 5,
 }
 
-/// `retry_after` of a paused pool, in µs, before it is spread: 10 s. Nobody knows when it resumes.
+/// `retry_after` of a paused pool, in µs, before it is spread: 10 s. The end of the pause is
+/// unknown.
 const PAUSED_RETRY_MICROS: u64 = 10_000_000;
 /// `retry_after` if a slot is free but belongs to a waiter: 50 ms. The waiter takes it or loses its
 /// ticket soon.
@@ -57,12 +58,11 @@ const SPREAD_MAX_MICROS: u64 = 5_000_000;
 ///
 /// A task whose lease is within its grace keeps its slot, and gets a new lease in it.
 ///
-/// A grant writes the lease, the record of the task, an event, and the last token. A refusal writes
-/// nothing but the ticket of a call that waits. Either may also log expiries, which are no part of
-/// the decision.
+/// A grant writes the lease, the task record, an event, and the last token. A refusal writes only
+/// the ticket of a call that waits. Both may also log expiries, which do not affect the decision.
 ///
-/// On Redis, a pool with `after_failover` `Hold` also answers `Paused` for one lease and its grace
-/// after a failover: leases that the new primary does not know may still run.
+/// On Redis, a pool with `after_failover` `Hold` also answers `Paused` after a failover, for the
+/// time of one lease and its grace. Leases that the new primary does not know may still run.
 #[derive(Debug, Clone)]
 pub struct AdmitTask {
     /// The pool: one external system.
@@ -94,12 +94,13 @@ impl AdmitTask {
         member(&self.device, self.task.as_ref().map_or(&[], Name::as_bytes))
     }
 
-    /// Length of the lease by the request and the configuration. A run-time setting can differ.
+    /// Length of the lease by the request or the configured settings. A run-time override can make
+    /// it different.
     fn length(&self) -> Millis {
         self.lease_duration.unwrap_or(self.settings.lease_duration)
     }
 
-    /// Length of a new lease that is shorter than [`AdmitTask::length`].
+    /// Length of a new lease, if it is shorter than [`AdmitTask::length`].
     fn ends_sooner(&self, admission: &Admission) -> Option<Millis> {
         match &admission.decision {
             AdmitDecision::Admitted { lease, replayed: false, .. } => {

@@ -11,14 +11,14 @@ use crate::{
 };
 
 impl Revocable for AdmitTask {
-    /// As the pool is configured. A refusal waits for no replicas. A repeated lease does: its grant
-    /// may not be acknowledged yet.
+    /// The setting of the pool. A refusal does not wait for replicas. A repeated lease does:
+    /// replicas may not have acknowledged its grant yet.
     fn acknowledgement(&self) -> Acknowledgement {
         self.settings.acknowledgement
     }
 
-    /// A new lease is revoked, so that its slot is free again. A repeated lease stands: the call that
-    /// was granted it decides about it.
+    /// A new lease is revoked, so that its slot is free again. A repeated lease stays: only the
+    /// call that got it first may revoke it.
     fn undo_rule(&self, prefix: &str) -> UndoRule {
         let (decision, prefix) = (self.clone(), prefix.to_owned());
         UndoRule::of::<AdmitTask>(move |admission| match decision.revocation(admission) {
@@ -32,7 +32,7 @@ impl Revocable for AdmitTask {
 impl Grows for AdmitTask {
     const TAKES: Option<Takes> = Some(Takes::Lease);
 
-    /// A task without a record that would get a lease.
+    /// True for a task without a record that would get a lease.
     fn is_new(&self, pool: &Pool, now: Timestamp) -> bool {
         let member = self.member();
         let settings = self.settings.under(&pool.overrides);
@@ -62,7 +62,7 @@ impl Grows for AdmitTask {
     fn taken(admission: &Admission) -> Taking {
         match admission.decision {
             AdmitDecision::Admitted { replayed: false, .. } => Taking::One,
-            // The script says so; a paused pool has a delay.
+            // The script answers so if the call was limited. A paused pool has a delay above 0.
             AdmitDecision::Paused { retry_after: Millis(0) } => Taking::Limited,
             _ => Taking::Nothing,
         }

@@ -1,7 +1,7 @@
 //! AdmitTask as a waiting call.
 //!
-//! The waiter is the task of a device. A device that reports without a task is one waiter too, with
-//! an empty task name: whichever task is its oldest when a slot is free gets the slot.
+//! The waiter is the task of a device. A device that reports without a task is a waiter with an
+//! empty task name. When a slot is free, its oldest task at that time gets the slot.
 
 use super::{Admission, AdmitDecision, AdmitTask};
 use crate::{
@@ -27,7 +27,7 @@ impl Waits for AdmitTask {
         HeartbeatPool { pool: self.pool.clone(), settings: self.settings, heartbeat }
     }
 
-    /// Only `Full` leaves a call waiting. In a paused pool it is answered at once.
+    /// A call waits only after `Full`. In a paused pool it is answered at once.
     fn turn(outcome: &Admission) -> Proceed {
         match outcome.decision {
             AdmitDecision::Full { turn, .. } => turn,

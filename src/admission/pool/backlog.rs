@@ -10,7 +10,7 @@ use crate::decision::{
 /// The queued tasks of a pool, and the times at which tasks need a sweep.
 ///
 /// A task is in `lines` while it is in the queue, with or without a running attempt. It is in `due`
-/// if it has an expiry time, or has left the queue and is to be forgotten.
+/// if it has an expiry time, or if it has left the queue: its record is then dropped at that time.
 #[derive(Debug, Default)]
 pub(in crate::admission) struct Backlog {
     /// The queued tasks, in order.
@@ -33,7 +33,7 @@ pub(in crate::admission) struct BacklogEntry {
 }
 
 impl BacklogEntry {
-    /// What entries are sorted by.
+    /// The sort key: device, time and task.
     fn parts(&self) -> (&[u8], Timestamp, &[u8]) {
         let (device, task) = device_and_task(&self.member);
         (device, self.at, task)

@@ -1,11 +1,13 @@
-//! How leases, attempts and queued tasks end, and the events of that; the twin of
+//! The ends of leases, attempts and queued tasks, and their events; the twin of
 //! `lua/lib/expiry.lua` and of a part of `admit.lua`.
 //!
-//! An *expiry* happens when its time comes. It is *processed* later, by the next decision that looks
-//! at the task, by a grant, or by the sweeper. Processing logs the event, in order of slot end as far
-//! as the allowance goes, and lets a task leave the queue. Every decision counts by time, so it gives
-//! the same answer whether an expiry is processed or not. The exception is a grant, which waits
-//! while unlogged ends and the grant together would show more leases than the capacity.
+//! An *expiry* happens when its time comes. It is *processed* later: by the next decision about the
+//! task, by a grant, or by the sweeper. Processing logs events in order of slot end, as many as the
+//! allowance permits, and removes expired tasks from the queue.
+//!
+//! Decisions compare times, so their answer does not depend on whether an expiry is processed. The
+//! exception is a grant: it waits while the events, with the grant, would show more leases than the
+//! capacity.
 
 use bytes::Bytes;
 
@@ -98,7 +100,7 @@ impl Pool {
         known.unwrap_or_else(|| Member::from(member))
     }
 
-    /// Appends the expiry of a lease; with token 0, of a queued task.
+    /// Appends the event of an expired lease; with token 0, that of an expired queued task.
     fn log_expired(
         &mut self,
         member: Member,

@@ -76,7 +76,7 @@ impl Exported for Pool {
         }
     }
 
-    /// A pool on hold after a failover: the lost leases of the hold have no entries.
+    /// Refuses a pool on hold after a failover: its lost leases have no entries.
     fn parse_refusal(status: u64, reply: &mut Reply) -> Result<Page, Error> {
         if status != EXPORT_ON_HOLD {
             return unknown_status(status);
@@ -106,8 +106,8 @@ impl Exported for Pool {
         }
     }
 
-    /// Raises the last token to the highest one of a task, which may have been granted after the head
-    /// was read: tokens must not repeat in the new store.
+    /// Raises the last token to the highest token of a task. That lease may have been granted after
+    /// the head was read, and tokens must not repeat in the new store.
     fn reconcile(entries: &mut Vec<Entry>) {
         let tasks = entries.iter().filter_map(|entry| entry.read::<TaskRecord<Task>>(TASK));
         let given = tasks.map(|kept| kept.task.lease.token).max().unwrap_or(0);
@@ -197,7 +197,8 @@ impl Exported for Pool {
         }
     }
 
-    /// Also adds the entries of the indexes, which a restore from a data directory rebuilds at its end.
+    /// Also adds the entries of the indexes. A restore from a data directory rebuilds them at its
+    /// end.
     fn import(&mut self, part: &[u8], value: &[u8], now: Timestamp) -> Result<(), Unreadable> {
         let (TASK, member) = split_part(part) else {
             let (overrides, last_token): Head = decode(value)?;

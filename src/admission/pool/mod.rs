@@ -33,10 +33,10 @@ pub(super) const NEVER: Timestamp = Timestamp(u64::MAX);
 /// A pool: its leases, its queued tasks, and its records of ended leases and results.
 ///
 /// Each task has one record in `tasks`. A record is also in at most one of `leases` and `ended`.
-/// Entries of `leases` whose slot has not ended are the count of the pool.
+/// The count of the pool is the number of entries of `leases` whose slot has not ended.
 ///
-/// Decisions call `lapse` first: `in_use` and the iterators of leases are as of that time.
-/// They change records by `put`, which keeps the indexes in step.
+/// Decisions call `lapse` first: `in_use` and the iterators of leases are as of that time. They
+/// change records by `put`, which also updates the indexes.
 #[derive(Debug, Default)]
 pub struct Pool {
     /// The run-time settings.

@@ -77,8 +77,8 @@ impl Recorded for Pool {
         }
     }
 
-    /// A part whose entry does not exist any more is removed. A history that was dropped as a whole is
-    /// cleared by one change.
+    /// A changed part without an entry is removed. One change clears a history that was dropped as
+    /// a whole.
     fn drain(&mut self, to: &mut Changes) {
         for part in self.touched.take() {
             let (letter, member) = split_part(&part);
@@ -122,8 +122,8 @@ impl Recorded for Pool {
         Ok(())
     }
 
-    /// Rebuilds the indexes: the backlog of queued tasks, the leases whose expiry is not logged, and
-    /// all other records by the time at which they are forgotten.
+    /// Rebuilds the three indexes: the backlog of queued tasks; the leases whose expiry is not
+    /// logged; all other records, by the time at which they are dropped.
     fn restored(&mut self) {
         let Some(restoring) = self.restoring.take() else { return };
         let (mut leases, mut ended) = (Vec::new(), Vec::new());

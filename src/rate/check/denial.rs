@@ -1,8 +1,8 @@
 //! The cached denial of a refused key.
 //!
-//! A refused call may be repeated from the cache only if the store would refuse it in the same way and
-//! would count nothing. A call that moves the key towards a stricter tier must reach the store: it
-//! changes what later calls get.
+//! The cache may answer a call only if the store would refuse it in the same way and would count
+//! nothing. A call that moves the key towards a stricter tier must reach the store: it affects the
+//! answers to later calls.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},

@@ -38,8 +38,8 @@ statuses! { CHECK_CROSSED = 1, CHECK_REPLAYED = 2, CHECK_BAN_FOLLOWS = 4 }
 ///    tier.
 /// 5. Otherwise all limits count the call, and the answer is `Allow`, or `Warn` above a WARN tier.
 ///
-/// A key with usage under [`NAMES_MAX`] limit names is refused with `TooManyNames`, before step 2, if
-/// the rule adds another one. Nothing is counted.
+/// Before step 2, a call whose rule would give the key usage under more than [`NAMES_MAX`] limit
+/// names is refused with `TooManyNames`. Nothing is counted.
 ///
 /// Without a `request` a repeat counts again, unless the cost is 0. The engine then sends the call
 /// only once. A refusal of steps 2 to 4 that changed nothing is not stored for repeats.
@@ -223,8 +223,7 @@ impl Decision for CheckRate {
 impl Indexing for CheckRate {
     type Entry = NoteBan;
 
-    /// The ban that refused the call. A key that keeps calling is thus entered again if its entry
-    /// was lost.
+    /// The ban that refused the call. So further calls of a banned key restore a lost entry.
     fn entry(&self, outcome: &CheckOutcome) -> Option<NoteBan> {
         let CheckOutcome::Decided { answer, .. } = outcome else { return None };
         let until = answer.ban.as_ref()?.until;
