@@ -5,7 +5,7 @@
 -- keys[1] key zset: names of the index, or the first key of a partition, of any type
 -- argv[1] name the partition in the index, 1..321 bytes; empty for a key of a partition
 --
--- Returns {0, 1 if it has, else 0}
+-- Returns {0, 1 if the name has state, else 0}
 -- Writes nothing; deletes an index of another type
 -- Cost O(1): 3 µs
 local function decide(keys, argv, _)

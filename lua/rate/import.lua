@@ -7,10 +7,10 @@
 -- keys[3] replay string: the reply to a request.
 -- argv[1] what m for usage and ban, r for the reply.
 -- argv[2] forget when the usage or the reply has no effect any more, µs; 0 for no usage.
--- argv[3] names of the counters, each ends with 0.
--- argv[4] numbers u64 each. Of each counter: kind, forget, number of notices, number of numbers, then
---         above and at of each notice, then the numbers of its usage (lib/usage_numbers.lua). Of the
---         reply: verdict, crossed, retry ms, then count and reset ms of each limit.
+-- argv[3] names of the counters, each with a zero byte at its end.
+-- argv[4] numbers u64 each. For each counter: kind, forget, number of notices, number of usage numbers,
+--         above and at of each notice, the usage numbers (lib/usage_numbers.lua). For the reply:
+--         verdict, crossed, retry ms, count and reset ms of each limit.
 -- argv[5] ends of the ban, µs; 0 for none.
 -- argv[6] ban_forget when its strikes are forgotten, µs.
 -- argv[7] strikes of the ban.
@@ -24,7 +24,7 @@
 -- Returns the numbers of an argument.
 local function numbers_of(text)
   local numbers, at = {}, 1
-  for i = 1, #text / 8 - 3, 4 do -- a call costs more than the numbers that it reads
+  for i = 1, #text / 8 - 3, 4 do -- four at once: a call costs more than reading a number
     numbers[i], numbers[i + 1], numbers[i + 2], numbers[i + 3], at = scan('<I8I8I8I8', text, at)
   end
   for i = #numbers + 1, #text / 8 do

@@ -24,7 +24,8 @@ const RETRY_MIN: Millis = Millis(50);
 /// 1. An owner that holds the lock gets the same lease again, marked `replayed`. So a repeat is
 ///    safe. It does not extend the lease. Acquisitions are not counted: one release frees the lock.
 /// 2. A lock that another owner holds answers `Held`, with that owner and the rest of its lease.
-/// 3. A free lock belongs to the first waiter. Any other owner gets `Held` without a holder.
+/// 3. A free lock belongs to the first waiter, if there is one. Any other owner gets `Held` without
+///    a holder.
 /// 4. Otherwise the owner gets a new lease.
 ///
 /// With a ticket, a refused call that still has time to wait enters the queue or keeps its place
@@ -158,7 +159,7 @@ impl Waits for AcquireLock {
         &mut self.waiting
     }
 
-    /// An owner has one ticket, however many of its calls wait.
+    /// All waiting calls of an owner share one ticket.
     fn waiter(&self) -> Vec<u8> {
         self.owner.as_bytes().into()
     }
@@ -174,7 +175,7 @@ impl Waits for AcquireLock {
         }
     }
 
-    /// The rest of the lease, whoever holds it: the lock has one slot.
+    /// The rest of the current lease, whatever its owner: the lock has one slot.
     fn frees_in(outcome: &Acquisition) -> Option<Millis> {
         Some(match outcome {
             Acquisition::Held { retry_after, .. } => *retry_after,

@@ -1,7 +1,7 @@
 //! Export and import of a lock: its record in Redis as an entry, and back.
 //!
-//! A lock that is held is exported with its lease, so its holder keeps it. Waiters are not exported:
-//! their calls belong to a server of the old store.
+//! A held lock is exported with its lease, so its holder keeps it. Waiters are not exported: their
+//! calls are on servers of the old store.
 
 use super::{Lease, Lock, RETENTION, state::Tenure};
 use crate::decision::{

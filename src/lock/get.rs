@@ -17,9 +17,8 @@ statuses! { GET_FREE = 0, GET_HELD = 1 }
 
 /// Reads the view of a lock. Changes nothing but removes dead tickets from the queue.
 ///
-/// A lease that has expired reads as a free lock, although its record is stored for 5 minutes. The
-/// view is out of date as soon as it is read: it must not decide whether to enter a critical
-/// section.
+/// A lock with an expired lease is free, although its record is stored for 5 minutes. The view can
+/// be out of date as soon as it is read. So it must not decide whether to enter a critical section.
 #[derive(Debug, Clone)]
 pub struct GetLock {
     /// The lock.

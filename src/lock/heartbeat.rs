@@ -14,8 +14,8 @@ use crate::decision::{
 /// A heartbeat for the queue of a lock.
 ///
 /// Keeps the server's tickets alive, removes dead tickets, and returns the server's waiter that may
-/// proceed. A lock has one slot, so that is at most one. The answer says when the current lease
-/// ends: the next heartbeat is due then, because the holder may never release the lock. A heartbeat
+/// proceed: at most one, because a lock has one slot. The answer has the end of the current lease.
+/// The next heartbeat is due then, because the holder may never release the lock. A heartbeat
 /// grants nothing, and a repeat is safe.
 #[derive(Debug, Clone)]
 pub struct HeartbeatLock {

@@ -39,7 +39,7 @@ impl LockLine {
 }
 
 impl EntryLine for LockLine {
-    /// The bounds of the contract, which the scripts also check when they read the record.
+    /// Checks the bounds of the contract. The scripts check them too when they read the record.
     fn check(&self, checked: &mut Checked) {
         checked.name("lock", &self.lock);
         checked.name("owner", &self.owner);

@@ -1,6 +1,6 @@
 //! Persistence of a lock: its last holder and lease, as the head. There are no parts.
 //!
-//! Waiters are not stored. They end with the process, as their calls do.
+//! Waiters are not stored: they end with the process, like their calls.
 
 use super::Lock;
 use crate::decision::persistence::{Recorded, Unreadable, decode, encode, unknown_part};

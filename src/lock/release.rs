@@ -19,9 +19,9 @@ statuses! { RELEASE_RELEASED = 0, RELEASE_NOT_HELD = 1 }
 /// changes nothing. Without a token, a late release of an earlier lease also ends a newer lease of
 /// the same owner. An owner that can hold the lock more than once should give the token.
 ///
-/// A repeat within 5 minutes answers `Released`, unless the lock was acquired in
-/// between. The release sets the expiry of the lease to now and wakes the first waiter; it grants
-/// nothing itself.
+/// A repeat within 5 minutes answers `Released`, unless the lock was acquired in between. The
+/// release sets the expiry of the lease to now and wakes the first waiter. It grants nothing
+/// itself.
 #[derive(Debug, Clone)]
 pub struct ReleaseLock {
     /// The lock.
@@ -35,10 +35,10 @@ pub struct ReleaseLock {
 /// The answer to a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
-    /// The owner does not hold this lease: it expired, was released long ago, or never was; nothing
-    /// changed.
+    /// The owner does not hold this lease: it has expired, was released long ago, or was never
+    /// granted; nothing changed.
     NotHeld,
-    /// The lock is released, by this call or by the one that it repeats.
+    /// The lock is released, by this call or by an earlier one that it repeats.
     Released,
 }
 

@@ -129,8 +129,8 @@ pub(super) fn shift(utc_offset: i32) -> i64 {
     i64::from(utc_offset) * 60_000_000 - EPOCH
 }
 
-/// Year since 2000, month and day of a day counted from 2000-01-01. The first year of a cycle of four
-/// has one day more, hence the subtraction.
+/// Year since 2000, month and day of a day counted from 2000-01-01. The subtraction is for the
+/// first year in a cycle of four, which has one day more.
 fn date(day: u64) -> (u64, u64, u64) {
     let (cycle, rest) = (day / FOUR_YEARS, day % FOUR_YEARS);
     let year = cycle * 4 + rest.saturating_sub(1) / 365;

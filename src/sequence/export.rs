@@ -55,8 +55,8 @@ impl Exported for Counter {
         }
     }
 
-    /// Raises the last value to the highest one of an answer: a server may have given it out after the
-    /// counter was read.
+    /// Raises the last value to the highest value of an answer. It may have been allocated after
+    /// the counter was read.
     fn reconcile(entries: &mut Vec<Entry>) {
         let answers = entries.iter().filter_map(|entry| entry.read::<Answer>(REPLAY));
         let Some(given) = answers.map(|(_, (range, _))| range.last).max() else { return };
@@ -77,7 +77,7 @@ impl Exported for Counter {
         Page::last(self.last.map(|_| Entry::new(&[], &head)))
     }
 
-    /// Both kinds of entry have the same six numbers; those that an entry lacks are 0.
+    /// Both kinds of entry have the same six numbers. Numbers that a kind does not use are 0.
     fn import_arguments(_: &[u8], part: &[u8], value: &[u8]) -> Result<Option<Parts>, Unreadable> {
         let (letter, request) = split_part(part);
         let parts = Parts::new([b"counter".to_vec(), [b"replay:", request].concat()]);

@@ -14,8 +14,8 @@ statuses! { GET_NONE = 0, GET_LAST = 1 }
 
 /// Reads the last allocated value and its time; `None` if no value was allocated. Changes nothing.
 ///
-/// The next value is not promised: another call may get it first. Reserved values that were not given
-/// out do not count.
+/// The last value does not promise the next one: another call may get that first. Reserved values
+/// that were not allocated do not count.
 #[derive(Debug, Clone)]
 pub struct GetSequence {
     /// The sequence.

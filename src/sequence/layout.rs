@@ -1,7 +1,7 @@
 //! Layouts: the format of serials.
 //!
-//! A serial is text for people and files; the value is the number that rises. Serials of one layout
-//! sort as their values only if the pattern begins with the units from coarse to fine, and the number
+//! A serial is text for people and files; its value is a number that rises. Serials of one layout
+//! sort like their values only in some patterns: the units go from coarse to fine, and the number
 //! is padded.
 
 use std::fmt::Write;

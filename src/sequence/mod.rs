@@ -11,8 +11,9 @@
 //! # Invariants
 //! - A value is given to one caller, or to nobody. `last` of [`Counter`] only rises.
 //! - `last` is stored before a value is given out, in the same step.
-//! - Where values are reserved ahead, no value above the reserved mark is given out, and replicas have
-//!   acknowledged the mark first. After a failover all values up to the mark count as given out.
+//! - A sequence that reserves values ahead gives out no value above the reserved mark. Replicas
+//!   have acknowledged the mark before. After a failover all values up to the mark count as given
+//!   out.
 //!
 //! | verb | struct | script |
 //! |---|---|---|

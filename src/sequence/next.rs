@@ -34,8 +34,8 @@ pub struct NextSequence {
     /// The difference between two values, and between the last allocated value and the first.
     /// `count` times `step` is at most [`VALUE_MAX`].
     pub step: u64,
-    /// The lower bound of the values; `None` for none. A floor moves the sequence: the values that it
-    /// skips are never given out.
+    /// The lower bound of the values; `None` for none. A floor moves the sequence: values below it
+    /// are skipped, and never given out later.
     pub floor: Option<u64>,
     /// The request id, which makes repeats safe for 5 minutes.
     pub request: Option<Name>,
@@ -87,8 +87,8 @@ impl Decision for NextSequence {
 
     const SCRIPT: &'static Script = &script::sequence::NEXT;
     const DELIVERY: Delivery<NextSequence> = Delivery {
-        // A refusal cannot exclude that the first try allocated values. With a request id it can,
-        // because the repeat would have returned them.
+        // After a refusal, the first try may still have allocated values. With a request id it has
+        // not: the repeat would have returned them.
         settles: |next, outcome| {
             next.request.is_some() || matches!(outcome, Allocation::Given { .. })
         },
@@ -131,8 +131,8 @@ impl Decision for NextSequence {
 }
 
 impl Issues for NextSequence {
-    /// With a calendar the values are at least those of the period of `floor`. Other values depend on
-    /// no clock, and can repeat after a loss.
+    /// With a calendar the values are at least those of the period of `floor`. Values without a
+    /// calendar do not depend on a clock, and can repeat after a loss.
     fn decide_above(&self, counter: &mut Counter, now: Timestamp, floor: Timestamp) -> Allocation {
         let request = self.request.as_ref().map(Name::as_bytes);
         if let Some(&(range, floor_applied)) =

@@ -2,8 +2,8 @@
 //! `ORD-{yyyyMMdd}-{n:06}`.
 //!
 //! A pattern is literal text with fields in braces: `{n}` or `{n:0W}` is the number, padded to W
-//! digits, once; any other braces hold calendar fields. A serial must never repeat. So the fields
-//! need every coarser unit up to the year, and a number beside a calendar has a fixed width: it
+//! digits, once. All other braces hold calendar fields. A serial must never repeat, so a pattern
+//! with a calendar unit has every coarser unit up to the year. Its number has a fixed width, which
 //! bounds the numbers of a period. Without a calendar the padding is no bound.
 
 use super::{

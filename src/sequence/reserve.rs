@@ -13,8 +13,8 @@ use crate::decision::{
 /// Raises the reserved mark of a sequence and lets replicas acknowledge it.
 ///
 /// The mark rises to the needed value plus `ahead`, within the reach of the calendar; it never falls.
-/// The engine sends this decision before a NextSequence that would pass the confirmed mark, and then
-/// repeats that one. So one acknowledgement serves a block of values.
+/// The engine sends this decision if a NextSequence would pass the confirmed mark, and then repeats
+/// the NextSequence. So one acknowledgement is enough for a block of values.
 ///
 /// After a failover, values up to the replicated mark count as allocated, because the old primary
 /// may have allocated them. Values that were reserved in another epoch are therefore skipped. A
@@ -82,7 +82,8 @@ impl Revocable for ReserveSequence {
         self.acknowledgement
     }
 
-    /// A mark that a failover loses hurts nobody: no value above it was given out.
+    /// A failover can lose a mark that was not acknowledged. That does no harm: no value above the
+    /// last acknowledged mark was given out.
     fn undo_rule(&self, _: &str) -> UndoRule {
         UndoRule::of::<ReserveSequence>(|_| Undo::Void)
     }

@@ -17,14 +17,14 @@ statuses! {
 
 /// Confirms the reservation of an order, usually after its payment.
 ///
-/// While the hold runs, its quantity moves from `on_hand` and `reserved` to `sold`; nothing can
-/// refuse that. If the hold has expired, the quantity is taken again, marked `retaken`, provided that
-/// it is available and within the buyer's limit of the reservation. Otherwise the answer is
-/// `Expired`, and a repeat may succeed, up to 24 hours after the expiry.
+/// While the hold runs, the confirmation always succeeds: the quantity moves from `on_hand` and
+/// `reserved` to `sold`. After the hold has expired, the quantity is taken again, marked `retaken`,
+/// if it is available and within the buyer's limit of the reservation. Otherwise the answer is
+/// `Expired`. A repeat may then succeed, up to 24 hours after the expiry.
 ///
-/// A repeat answers `AlreadyConfirmed` and changes nothing, for 24 hours. After that the order is
-/// `Unknown`. While more expired holds remain than one step reclaims, an order with an expired hold
-/// gets `Again`: its own may be one of them.
+/// After a confirmation, a repeat within 24 hours answers `AlreadyConfirmed` and changes nothing.
+/// Later the order is `Unknown`. While more expired holds remain than one step reclaims, an order
+/// with an expired hold gets `Again`: its own hold may be one of them.
 #[derive(Debug, Clone)]
 pub struct ConfirmReservation {
     /// The sku.

@@ -12,8 +12,8 @@ use crate::decision::{
 
 /// Reads the stock of a sku. Reclaims expired holds, but changes nothing else.
 ///
-/// The answer counts no expired hold: while some remain it is `Again`. The numbers are those of one
-/// moment, and out of date at once. Only ReserveStock promises a quantity.
+/// The answer contains no expired hold: while some remain, it is `Again`. The numbers can be out of
+/// date as soon as they are read. Only ReserveStock promises a quantity.
 #[derive(Debug, Clone)]
 pub struct GetStock {
     /// The sku.

@@ -5,11 +5,11 @@
 //! ones could change is [`StockOutcome::Again`]: the engine decides again.
 //!
 //! # Invariants
-//! - `on_hand = available + reserved`, and `reserved` is the sum of the stored holds. So a quantity
+//! - `on_hand = available + reserved`, and `reserved` is the sum of the stored holds. So each unit
 //!   is promised to one order at a time.
 //! - `on_hand + sold` is at most [`QUANTITY_MAX`], so that Lua numbers are exact.
-//! - The quantity of a buyer is what it has reserved and bought. No call with a limit raises it above
-//!   that limit.
+//! - The quantity of a buyer is the sum of its reserved and bought units. No call with a limit
+//!   raises it above that limit.
 //! - An order has one record. Its state is `Held`, then `Confirmed` or `Cancelled`, which are final.
 //!   A `Held` order without a stored hold has expired, and can be reserved anew.
 //!

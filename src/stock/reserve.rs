@@ -34,8 +34,8 @@ pub struct Buyer {
 /// 2. An order whose hold is stored gets the same reservation again, marked `replayed`. The quantity,
 ///    length and buyer of the repeat are ignored. So a repeat is safe.
 /// 3. A confirmed or cancelled order is `AlreadySettled`, for 24 hours after that.
-/// 4. A buyer that would have more than its limit is refused with `BuyerLimit`.
-/// 5. Without enough available the answer is `Short`.
+/// 4. If the buyer would have more than its limit, the answer is `BuyerLimit`.
+/// 5. If less than the quantity is available, the answer is `Short`.
 /// 6. Otherwise the quantity is reserved until now plus `hold`. An order whose hold has expired is
 ///    reserved anew, with the values of this call.
 ///
@@ -181,7 +181,7 @@ impl Decision for ReserveStock {
 }
 
 impl Grows for ReserveStock {
-    /// An order without a record, unless it would be refused anyway.
+    /// True for an order without a record, if the quantity is available.
     fn is_new(&self, sku: &Sku, now: Timestamp) -> bool {
         sku.has(self.quantity) && sku.order(self.order.as_bytes(), now).is_none()
     }

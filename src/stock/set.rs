@@ -16,8 +16,8 @@ use crate::decision::{
 /// it must not exceed the largest quantity (`OutOfRange`). A refusal changes nothing. The sold
 /// quantity stays as it is.
 ///
-/// Not repeatable: the caller should read the stock before a second try. AddStock with a request id
-/// is the verb for deliveries.
+/// Not repeatable: the caller should read the stock before a second try. For deliveries use
+/// AddStock with a request id.
 #[derive(Debug, Clone)]
 pub struct SetStock {
     /// The sku.

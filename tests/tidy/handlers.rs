@@ -1,12 +1,13 @@
-//! Handlers know little of the engine: they submit decisions, list and watch.
+//! Handlers use few methods of the engine: they submit decisions, list and watch.
 
 use std::path::Path;
 
 use super::{code, files, is_test};
 
-/// What `src/grpc` may import from the engine.
+/// The names that `src/grpc` may import from the engine.
 const NAMES: [&str; 6] = ["Answered", "Engine", "PartitionCursor", "Stages", "Submit", "feed"];
-/// The methods of the engine that `src/grpc` may call, each with the places that may.
+/// The methods of the engine that `src/grpc` may call, each with the folder or file that may call
+/// it.
 const METHODS: [(&str, &str); 8] = [
     ("submit", "src/grpc"),
     ("submit_all", "src/grpc"),

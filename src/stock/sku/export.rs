@@ -1,8 +1,8 @@
 //! Export and import of a sku: its keys in Redis as entries, and back.
 //!
 //! Holds and their expiry move with the sku, so a buyer can still pay in the new store. The keys are
-//! read one after the other while orders may change; the holds that were read are then the truth
-//! ([`Exported::reconcile`]).
+//! read one after the other, and orders may change in between. The other entries are then corrected
+//! by the holds that were read ([`Exported::reconcile`]).
 
 use std::collections::HashMap;
 
@@ -120,8 +120,8 @@ impl Exported for Sku {
         entries.extend(missing.collect::<Vec<_>>());
     }
 
-    /// Holds have an order in Redis, so they are read in several pages. The position of a page is the
-    /// key of its last hold. Buyers have none, and are one page.
+    /// Holds are sorted in Redis, so they are read in several pages. The position of a page is the
+    /// key of its last hold. Buyers are not sorted, and are one page.
     fn page(&self, export: &Export<Sku>, now: Timestamp) -> Page {
         let Source { letter, name } = &export.source;
         match *letter {
@@ -148,7 +148,8 @@ impl Exported for Sku {
         }
     }
 
-    /// All kinds of entry share eight numbers and three texts; those that an entry lacks are 0 or empty.
+    /// All kinds of entry have the same eight numbers and three texts. Fields that a kind does not
+    /// use are 0 or empty.
     fn import_arguments(_: &[u8], part: &[u8], value: &[u8]) -> Result<Option<Parts>, Unreadable> {
         let (letter, name) = split_part(part);
         let parts = Parts::new(keys(name));
@@ -186,8 +187,8 @@ impl Exported for Sku {
         }))
     }
 
-    /// Orders and answers that are forgotten by now are dropped. Expired holds are kept: the next
-    /// decision reclaims them.
+    /// Drops orders and answers whose time has passed. Keeps expired holds: the next decision
+    /// reclaims them.
     fn import(&mut self, part: &[u8], value: &[u8], now: Timestamp) -> Result<(), Unreadable> {
         match split_part(part) {
             (0, _) => self.stock = Some(decode(value)?),

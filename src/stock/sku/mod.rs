@@ -40,8 +40,8 @@ pub struct Sku {
     touched: Touched,
 }
 
-/// A hold: the quantity that is given back when it expires, and its buyer. It has all that an expiry
-/// changes, so that no record of an order is read for it.
+/// A hold: the quantity that is given back when it expires, and its buyer. An expiry needs only
+/// these fields, and reads no order record.
 #[derive(Debug, Serialize, Deserialize)]
 struct Hold {
     /// The reserved quantity.
@@ -101,8 +101,8 @@ impl Sku {
         self.holds.first_key_value().map(|((end, _), _)| *end)
     }
 
-    /// Sets the quantity on hand, for SetStock and AddStock. `on_hand` may be negative: a change can
-    /// subtract more than there is.
+    /// Sets the quantity on hand, for SetStock and AddStock. `on_hand` may be negative: AddStock
+    /// can subtract more than is on hand.
     pub(super) fn restock(&mut self, standing: Reclaimed, on_hand: i64) -> StockOutcome<Restocked> {
         let Reclaimed { mut stock, lapsed_remain } = standing;
         if lapsed_remain {
@@ -202,7 +202,7 @@ impl State for Sku {
     const CAPABILITY: &'static str = "stock";
     const NAME_KEY: Option<&'static str> = Some("stock");
 
-    /// Reclaims expired holds without a call, so that they do not wait for one.
+    /// Reclaims expired holds in the background, without a call about the sku.
     fn sweep(&mut self, now: Timestamp, budget: usize, _: &mut Bin) -> usize {
         let held = self.holds.len();
         self.reclaim_some(now, budget);
@@ -210,7 +210,7 @@ impl State for Sku {
         taken_back + self.orders.sweep(now, budget) + self.replays.sweep(now, budget)
     }
 
-    /// A sku that was set once is never dropped: its stock would be lost.
+    /// False for a sku whose stock was set: dropping it would lose the stock.
     fn is_vacant(&self, _: Timestamp) -> bool {
         self.stock.is_none()
     }

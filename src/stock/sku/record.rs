@@ -42,8 +42,8 @@ impl Recorded for Sku {
         }
     }
 
-    /// A changed hold or buyer that is not stored any more is removed. The head goes along with it:
-    /// otherwise a restart could read a reserved quantity that is not the sum of the holds.
+    /// A changed hold or buyer without an entry is removed. The same change also has the head.
+    /// Otherwise a restart could read a reserved quantity that is not the sum of the holds.
     fn drain(&mut self, to: &mut Changes) {
         let touched = self.touched.take();
         if !touched.is_empty() {

@@ -1,8 +1,11 @@
-//! Hostile and unlucky callers: scenarios H1 to H28 of `tests/SCENARIOS.md`. Attacks run
-//! beside a well-behaved [`bystander`] on another connection, whose calls must all succeed. Some
-//! scenarios have no bystander, because nobody can be served: the disk, the store or the server is down
-//! (H6 to H10, H15, H20, H21, H23), or there is no server or no attack (H11, H12, H18, H25). Under
-//! overload (H24) health checks and completions must succeed; other calls may be refused.
+//! Hostile and unlucky callers: scenarios H1 to H28 of `tests/SCENARIOS.md`. Attacks run beside a
+//! well-behaved [`bystander`] on another connection, whose calls must all succeed. These scenarios
+//! have no bystander:
+//! - H6 to H10, H15, H20, H21, H23: the disk, the store or the server fails, so no call can
+//!   succeed.
+//! - H11, H12, H18, H25: the test has no server or no attack.
+//!
+//! Under overload (H24) health checks and completions must succeed; other calls may be refused.
 
 mod arguments;
 pub mod bystander;

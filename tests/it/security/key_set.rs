@@ -88,7 +88,7 @@ fn ok(document: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{document}", document.len())
 }
 
-/// A server with these keys; its folder.
+/// The files of a server with this `[jwt]` section.
 fn files(ca: &Authority, section: &str) -> Files {
     let files = Files::new(&Authority::new("unused").server());
     files.write("keys-ca.pem", &ca.pem());

@@ -1,5 +1,5 @@
-//! `names_max`, `leases_max` and `queued_max` of `[[namespace]]` on Redis: each server counts what
-//! all servers hold, and refuses what would add to it.
+//! `names_max`, `leases_max` and `queued_max` of `[[namespace]]` on Redis: each server counts the
+//! entries of all servers, and refuses calls that would add one above the limit.
 
 use std::{sync::Arc, time::Duration};
 
@@ -72,8 +72,8 @@ async fn check_key(world: &World, key: &str) -> Result<(), Status> {
     world.rates.clone().check_rate(patient(check(key, &rule))).await.map(drop)
 }
 
-/// Repeats a call until it is admitted. What a server adds while it counts can count twice until its
-/// next count.
+/// Repeats a call until it is admitted. An entry that a server adds during a count can count twice
+/// until the next count.
 async fn admitted(what: &str, mut call: impl AsyncFnMut() -> Result<(), Status>) {
     eventually(what, async || match call().await {
         Ok(()) => true,
