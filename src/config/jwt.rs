@@ -4,7 +4,7 @@ use std::{
     fmt::Display,
     fs,
     path::{Path, PathBuf},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -19,6 +19,8 @@ use crate::{
 
 /// The default of `jwks_refresh`.
 const REFRESH: Millis = Millis(300_000);
+/// The time between two fetches after one has failed, at most.
+const RETRY: Duration = Duration::from_secs(10);
 const REFRESH_MIN: Millis = Millis(1000);
 const REFRESH_MAX: Millis = Millis(86_400_000);
 
@@ -49,8 +51,8 @@ pub(in crate::config) enum KeySetCheck {
 struct Fetched {
     url: String,
     document: Vec<u8>,
-    /// The time of the last try to fetch it, successful or not.
-    tried: Instant,
+    /// The time of the next fetch.
+    due: Instant,
 }
 
 /// The key set that this process has fetched last. It stays in use while its URL cannot be fetched.
@@ -75,9 +77,9 @@ impl JwtSection {
         if algorithms.is_empty() {
             return Err(format!("jwt.algorithms: expected some of {}", JwtAlgorithm::names()));
         }
-        let failed = |reason: &dyn Display| format!("jwt.jwks = \"{}\": {reason}", self.jwks);
         match self.is_url() {
-            true => drop(fetch::parse(&self.jwks).map_err(|error| failed(&error))?),
+            // The error does not quote what may contain a password.
+            true => drop(fetch::parse(&self.jwks).map_err(|error| format!("jwt.jwks: {error}"))?),
             false if self.jwks_ca.is_some() => {
                 return Err("jwt.jwks_ca: requires an https URL in jwt.jwks".to_owned());
             }
@@ -89,41 +91,58 @@ impl JwtSection {
         if keys == KeySetCheck::Skip {
             return Ok(None);
         }
-        let document = self.document().map_err(|error| failed(&error))?;
-        let document = String::from_utf8(document).map_err(|_| failed(&"not a JSON key set"))?;
-        let (issuer, audience) = (self.issuer.clone(), self.audience.clone());
-        Jwt::new(issuer, audience, algorithms, &document).map(Some).map_err(|error| failed(&error))
+        let document = self.document()?;
+        self.settings(algorithms, &document).map(Some)
     }
 
-    /// Reads the key set. A URL is fetched at most once in `jwks_refresh`, also after a failure. In
-    /// between, and after a failure, the result is its last document. Can block for the time of a
-    /// fetch.
+    /// Reads the key set. A URL is fetched once in `jwks_refresh`, and every 10 s while that fails.
+    /// In between, and after a failure, the result is its last usable document. Can block for the
+    /// time of a fetch. The error names the key.
     pub(super) fn document(&self) -> Result<Vec<u8>, String> {
         if !self.is_url() {
-            return fs::read(Path::new(&self.jwks)).map_err(|error| error.to_string());
+            return fs::read(Path::new(&self.jwks)).map_err(|error| self.failed(&error));
         }
         let mut fetched = FETCHED.lock();
+        let now = monotonic();
         let last = fetched.as_mut().filter(|last| last.url == self.jwks);
-        let every = self.jwks_refresh.unwrap_or(REFRESH).duration();
         if let Some(last) = &last
-            && last.tried.elapsed() < every
+            && now < last.due
         {
             return Ok(last.document.clone());
         }
-        let tried = monotonic();
-        match (fetch::fetch(&self.jwks, self.jwks_ca.as_deref()), last) {
+        let document = fetch::fetch(&self.jwks, self.jwks_ca.as_deref());
+        let document = document.map_err(|error| self.failed(&error));
+        // With all algorithms: the section may be wrong, and the key set right.
+        let usable = document
+            .and_then(|document| self.settings(JwtAlgorithm::all(), &document).map(|_| document));
+        let every = self.jwks_refresh.unwrap_or(REFRESH).duration();
+        match (usable, last) {
             (Ok(document), _) => {
-                let url = self.jwks.clone();
-                *fetched = Some(Fetched { url, document: document.clone(), tried });
+                let (url, due) = (self.jwks.clone(), now + every);
+                *fetched = Some(Fetched { url, document: document.clone(), due });
                 Ok(document)
             }
             (Err(error), Some(last)) => {
-                tracing::warn!(url = self.jwks, %error, "the key set was not fetched; the last one stays in use");
-                last.tried = tried;
+                tracing::warn!(%error, "the key set was not fetched; the last one stays in use");
+                last.due = now + every.min(RETRY);
                 Ok(last.document.clone())
             }
             (Err(error), None) => Err(error),
         }
+    }
+
+    /// The settings with a key set.
+    fn settings(&self, algorithms: Vec<JwtAlgorithm>, document: &[u8]) -> Result<Jwt, String> {
+        let document = str::from_utf8(document).map_err(|_| self.failed(&"not a JSON key set"))?;
+        let (issuer, audience) = (self.issuer.clone(), self.audience.clone());
+        Jwt::new(issuer, audience, algorithms, document).map_err(|error| self.failed(&error))
+    }
+
+    /// The error of the key set. A query of the URL may be a secret, so it is left out.
+    fn failed(&self, reason: &dyn Display) -> String {
+        let end = if self.is_url() { self.jwks.find('?') } else { None };
+        let shown = &self.jwks[..end.unwrap_or(self.jwks.len())];
+        format!("jwt.jwks = \"{shown}\": {reason}")
     }
 
     fn is_url(&self) -> bool {

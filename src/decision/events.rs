@@ -17,6 +17,8 @@ use crate::decision::{
 
 /// A history is trimmed once it exceeds its minimum size by this many events.
 const SLACK: usize = 100;
+/// The largest number of a stored event: Lua counts exactly up to here.
+const NUMBER_MAX: u64 = 1 << 53;
 /// Minimum time that a history is stored after its last event.
 pub const KEPT: Millis = Millis::from_secs(24 * 3600);
 
@@ -125,6 +127,9 @@ impl<E: Serialize + DeserializeOwned> History<E> {
         value: &[u8],
     ) -> Result<(), Unreadable> {
         let number = decode_number(number)?;
+        if number > NUMBER_MAX {
+            return Err(Unreadable(format!("event {number}: numbers end at {NUMBER_MAX}")));
+        }
         let (forget, event) = decode(value)?;
         let history =
             history.get_or_insert_with(|| Box::new(History::new(number.saturating_sub(1), forget)));

@@ -34,7 +34,12 @@ pub fn fetch(url: &str, ca: Option<&Path>) -> Result<Vec<u8>, String> {
     let fetched = thread::scope(|scope| {
         let fetching = scope.spawn(|| {
             let runtime = runtime::Builder::new_current_thread().enable_all().build();
-            runtime.map(|runtime| runtime.block_on(fetching))
+            runtime.map(|runtime| {
+                let fetched = runtime.block_on(fetching);
+                // A lookup of the name may still run; nobody waits for it.
+                runtime.shutdown_background();
+                fetched
+            })
         });
         fetching.join()
     });

@@ -35,11 +35,8 @@ impl Decision for AddStock {
     type Stages = stages::UntilDecided;
 
     const SCRIPT: &'static Script = &script::stock::ADD;
-    const DELIVERY: Delivery<AddStock> = Delivery {
-        is_repeatable: |add| add.request.is_some(),
-        creates: |_| true,
-        ..Delivery::DEFAULT
-    };
+    const DELIVERY: Delivery<AddStock> =
+        Delivery { is_repeatable: |add| add.request.is_some(), ..Delivery::DEFAULT };
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()

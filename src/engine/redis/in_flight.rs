@@ -27,7 +27,7 @@ pub(super) struct CallsInFlight {
     /// Whether a namespace besides the default one has called.
     is_shared: AtomicBool,
     /// The calls by namespace, counted while `is_shared`.
-    own: [AtomicUsize; COUNTERS],
+    own: Box<[AtomicUsize; COUNTERS]>,
 }
 
 /// A call in flight, until it is dropped.
@@ -43,7 +43,7 @@ impl CallsInFlight {
             most,
             all: AtomicUsize::new(0),
             is_shared: AtomicBool::new(false),
-            own: [const { AtomicUsize::new(0) }; COUNTERS],
+            own: Box::new([const { AtomicUsize::new(0) }; COUNTERS]),
         }
     }
 

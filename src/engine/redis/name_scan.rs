@@ -16,7 +16,9 @@ use super::{
 };
 use crate::decision::{State, error::Error, names::Namespace};
 
-/// The time limit of a connect and of a page.
+/// The time limit of the connections to all primaries.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// The time limit of a page.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 macro_rules! name_keys {
@@ -49,7 +51,7 @@ impl NameScan {
         engine: &Redis,
         in_default: bool,
     ) -> Result<NameScan, Error> {
-        let primaries = answered(Primaries::connect(&engine.options)).await?;
+        let primaries = answered(CONNECT_MAX, Primaries::connect(&engine.options)).await?;
         let keys = KeyBuilder::new(&engine.key_prefix);
         let pattern = match in_default {
             true => keys.pattern(),
@@ -62,7 +64,7 @@ impl NameScan {
     /// Counts the names of the next page. Returns false after the last page.
     pub(in super::super) async fn page(&mut self, counts: &mut NameCounts) -> Result<bool, Error> {
         let page = self.primaries.page(self.node, self.cursor, &self.pattern);
-        let (next, keys) = answered(page).await?;
+        let (next, keys) = answered(ANSWER_MAX, page).await?;
         for key in keys {
             self.count(&key, counts);
         }
@@ -89,8 +91,11 @@ impl NameScan {
 }
 
 /// Waits for an answer of Redis.
-async fn answered<T>(asked: impl Future<Output = Result<T, String>>) -> Result<T, Error> {
-    match timeout(ANSWER_MAX, asked).await {
+async fn answered<T>(
+    within: Duration,
+    asked: impl Future<Output = Result<T, String>>,
+) -> Result<T, Error> {
+    match timeout(within, asked).await {
         Ok(answer) => answer.map_err(Error::Unavailable),
         Err(_) => Err(Error::DeadlineExceeded),
     }

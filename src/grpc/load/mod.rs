@@ -37,8 +37,12 @@ use self::shares::Shares;
 use super::{fast_path::answer::AnswerBody, scope::Scope, status};
 use crate::decision::{
     budget::{self, ReachedLimit},
+    names::Namespace,
     time::coarse,
 };
+
+/// The namespace of calls without a scope.
+static DEFAULT: Namespace = Namespace::DEFAULT;
 
 /// A queue with fewer calls is not measured and refuses none.
 const FEW: u32 = 32;
@@ -96,7 +100,7 @@ struct CallQueue {
     is_first: Cell<bool>,
     /// The number of refused calls.
     refused: Cell<usize>,
-    /// The shares of the namespaces. Calls without a [`Scope`] are not counted.
+    /// The shares of the namespaces.
     shares: RefCell<Shares>,
 }
 
@@ -167,11 +171,11 @@ impl CallQueue {
         lag + own <= time / share
     }
 
-    /// Counts a call of this scope that arrives `now`. Returns whether it overtakes the queue;
-    /// false without a scope, which is then not counted.
+    /// Counts a call of this scope that arrives `now`; without a scope it is of the default
+    /// namespace. Returns whether it overtakes the queue.
     fn is_light(&self, scope: Option<&Scope>, now: u64) -> bool {
-        let Some(scope) = scope else { return false };
-        self.shares.borrow_mut().count(scope.namespace(), now) && self.waiting.get() >= FEW
+        let namespace = scope.map_or(&DEFAULT, Scope::namespace);
+        self.shares.borrow_mut().count(namespace, now) && self.waiting.get() >= FEW
     }
 
     /// The time that the calls in the queue take, in µs.

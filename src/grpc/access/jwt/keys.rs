@@ -57,6 +57,11 @@ impl JwtAlgorithm {
         JwtAlgorithm::NAMES.iter().find(|(known, _)| *known == name).map(|(_, it)| *it)
     }
 
+    /// All algorithms.
+    pub fn all() -> Vec<JwtAlgorithm> {
+        JwtAlgorithm::NAMES.iter().map(|(_, it)| *it).collect()
+    }
+
     /// All names, for errors.
     pub fn names() -> String {
         JwtAlgorithm::NAMES.map(|(name, _)| name).join(", ")
