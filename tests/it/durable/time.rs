@@ -1,5 +1,5 @@
-//! The clock of an engine with a data directory: it never goes back, and nothing ends
-//! early for it.
+//! The clock of an engine with a data directory, over restarts: it never goes back, and no lease
+//! ends early.
 
 use std::{
     sync::{
@@ -27,7 +27,7 @@ use crate::support::{process::TempFolder, world::START};
 
 const DAY: u64 = 86_400_000_000;
 
-/// An engine on a clock that is set by hand.
+/// An engine with a data directory, on a clock that the test sets.
 struct Kept {
     engine: Engine,
     now: Arc<AtomicU64>,
@@ -94,7 +94,7 @@ fn lease(acquired: Acquisition) -> tollgate::decision::lease::Lease {
     }
 }
 
-/// The system's clock is a day behind at the next start.
+/// The system clock is a day behind at the second start.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_set_back_by_a_day_frees_nothing_early_and_repeats_no_serial() {
     let folder = TempFolder::new();
@@ -106,7 +106,7 @@ async fn a_clock_set_back_by_a_day_frees_nothing_early_and_repeats_no_serial() {
     drop(first);
 
     let second = Kept::open(&folder, START - DAY);
-    // As much time as the lease has left, but for a little.
+    // A little less than the remaining time of the lease.
     second.advance(49_000_000);
     assert_eq!(second.holder().await, Some(held.expire), "the lease has not ended yet");
     second.advance(1_000_000 + AHEAD.micros());
@@ -118,12 +118,12 @@ async fn a_clock_set_back_by_a_day_frees_nothing_early_and_repeats_no_serial() {
     assert!(later > stamp, "{later} after {stamp}");
 }
 
-/// A server was killed whose mark was ahead: as if it had written nothing since.
+/// At each start the system clock is behind the stored time. Tokens and stamps must not repeat.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_instant_is_used_twice() {
     let folder = TempFolder::new();
     let mut last = (0, 0);
-    // Each start is a second behind the one before, each ends where its time is further.
+    // The system clock of each start is a second behind that of the start before.
     for start in 0..5 {
         let kept = Kept::open(&folder, START - start * 1_000_000);
         for owner in ["one", "two"] {
@@ -138,14 +138,14 @@ async fn no_instant_is_used_twice() {
     }
 }
 
-/// Tokens rise by one below what the life before had reserved: they must not be given again
-/// where the process is killed before any of them is synced.
+/// Each process is killed before its tokens are synced. The next one must not return a token that
+/// was returned before.
 #[tokio::test]
 async fn a_returned_token_is_never_returned_again_after_a_loss() {
     let folder = TempFolder::new();
     let (mut last, mut waited) = (0, Vec::new());
     for start in 0..4 {
-        // Each start is behind the one before: time goes on from the mark.
+        // The system clock is behind that of the start before, so time continues from the mark.
         let now = Arc::new(AtomicU64::new(START - start * 1_000_000));
         let disk = Disk::directory(folder.path()).unwrap();
         let opened = Embedded::open_unwritten(Clock::Stepped(now), disk, Durability::Interval, 7);
@@ -158,7 +158,7 @@ async fn a_returned_token_is_never_returned_again_after_a_loss() {
             let (name, waiting) = (lock.clone(), None);
             let acquire =
                 AcquireLock { name, owner: owner.clone(), lease_duration: length, waiting };
-            // What waits for the disk is not told, and is lost as well.
+            // An acquisition that waits for the disk is not answered, and is lost.
             if let Some(acquired) = engine.store(&acquire, deadline).now_or_never() {
                 let token = lease(acquired.unwrap()).token;
                 assert!(token > last, "{start}: {token} after {last}");
@@ -167,7 +167,7 @@ async fn a_returned_token_is_never_returned_again_after_a_loss() {
             let release = ReleaseLock { name: lock, owner, token: None };
             let _ = engine.store(&release, deadline).now_or_never();
         }
-        // It waits no longer than for the disk.
+        // A call that waits is answered after one write.
         let order = next("order", "{n}");
         let mut giving = std::pin::pin!(engine.store(&order, deadline));
         waited.push((&mut giving).now_or_never().is_none());
@@ -179,13 +179,13 @@ async fn a_returned_token_is_never_returned_again_after_a_loss() {
     assert_eq!(waited, [false, true, true, true], "a start waits only if it could repeat tokens");
 }
 
-/// The system's clock is a day ahead at the next start, and right at the one after.
+/// The system clock is a day ahead at the second start, and right at the third.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_set_forward_is_believed_and_never_taken_back() {
     let folder = TempFolder::new();
     let first = Kept::open(&folder, START);
     let held = lease(first.acquire("one", Millis::from_secs(60)).await);
-    // While it runs a step is no step of its clock: there is nothing to set here.
+    // A running engine ignores steps of the system clock, so only the starts have other clocks.
     drop(first);
     let second = Kept::open(&folder, START + DAY);
     assert_eq!(second.holder().await, None);
@@ -198,8 +198,8 @@ async fn a_clock_set_forward_is_believed_and_never_taken_back() {
     assert_eq!(third.holder().await, None, "time continues after the third start");
 }
 
-/// Under `interval`, right and set back by less than the reservation: what was synced ends at
-/// its end by the system's clock, and what was lost is not told again.
+/// Under `interval`, with a system clock that is right or set back by up to 1.5 s. A synced lease
+/// ends on time by the system clock, and lost tokens and stamps are not returned again.
 #[tokio::test]
 async fn h20_a_kill_moves_no_time_and_repeats_no_token_or_stamp() {
     for back in [0, 500_000, 1_500_000] {
@@ -219,7 +219,7 @@ async fn h20_a_kill_moves_no_time_and_repeats_no_token_or_stamp() {
         let (lost, stamp) = (kept.told("lost").await.unwrap(), kept.stamp().await);
         drop((kept, writer));
 
-        // A second passes, by a clock that nobody sets or somebody does.
+        // A second passes until the restart. The system clock is set back by `back`.
         let system = START + 1_900_000 - back;
         let (kept, mut writer) = open(system);
         let Engine::Embedded(engine) = &kept.engine else { unreachable!("it is embedded") };
@@ -245,7 +245,7 @@ async fn h20_a_kill_moves_no_time_and_repeats_no_token_or_stamp() {
 }
 
 impl Kept {
-    /// The token of a lock that is free, if it is told before it is synced.
+    /// Acquires a free lock. Returns the token, or `None` if the answer waits for the disk.
     async fn told(&self, lock: &str) -> Option<u64> {
         let (name, owner) = (name(lock), name("anybody"));
         let acquire = AcquireLock { name, owner, lease_duration: Millis(1), waiting: None };

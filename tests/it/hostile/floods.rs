@@ -18,38 +18,38 @@ use crate::support::{
 };
 
 const ADMIT: &str = "/tollgate.v1.AdmissionService/AdmitTask";
-/// How long an attack goes on, on new connections if the server closes them.
+/// Duration of an attack. If the server closes a connection, the attack continues on a new one.
 const LASTS: Duration = Duration::from_secs(2);
-/// The time in which a connection must end that breaks the protocol.
+/// Time in which the server must close a connection that violates the protocol.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The frames that are sent at once.
+/// Number of frames in a burst.
 const BURST: usize = 1_000;
 /// The identifier of SETTINGS_INITIAL_WINDOW_SIZE.
 const INITIAL_WINDOW: u16 = 4;
 const WINDOW_MAX: u32 = (1 << 31) - 1;
 
-/// What becomes of the connection of an attacker.
+/// The expected fate of the attacker's connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     /// The server closes it.
     Closed,
-    /// It may stay open: what it costs is bounded.
+    /// It may stay open: its cost is bounded.
     Bounded,
 }
 
-/// Sends bursts until the connection is closed, or for [`LASTS`].
+/// Sends bursts until the connection is closed, or for [`LASTS`]. Returns the number of bytes sent.
 async fn flood(wire: &mut Wire, end: End, burst: &mut impl FnMut(&mut Wire) -> Vec<u8>) -> usize {
     let lasts = if end == End::Closed { PATIENCE } else { LASTS };
     let begin = monotonic();
     let mut sent = 0;
     while begin.elapsed() < lasts && !wire.is_closed() {
         let bytes = burst(wire);
-        // A server that does not read holds the attacker up.
+        // The server has stopped reading.
         if timeout(Duration::from_secs(1), wire.send(&bytes)).await.is_err() {
             break;
         }
         sent += bytes.len();
-        // For the task of `wire` that reads.
+        // Lets the reading task of `wire` run.
         tokio::task::yield_now().await;
     }
     sent
@@ -110,7 +110,7 @@ async fn run(
     settles(server, idle).await;
 }
 
-/// HEADERS of the first stream that lack END_HEADERS; nothing once they are sent.
+/// HEADERS of the first stream, without END_HEADERS. Empty if the connection has sent them.
 fn open_headers(wire: &mut Wire) -> Vec<u8> {
     if wire.opened() > 0 {
         return Vec::new();
@@ -210,7 +210,7 @@ async fn h27_ten_thousand_streams_are_bounded() {
     .await;
 }
 
-/// HEADERS on a stream that is open already, which no client sends.
+/// A second HEADERS frame without END_STREAM on an open stream, which violates HTTP/2.
 #[tokio::test(flavor = "multi_thread")]
 async fn h27_trailers_without_an_end_are_bounded() {
     attack("trailers without an end", End::Bounded, |wire| {

@@ -64,7 +64,7 @@ async fn h17_every_service_accepts_gzip() {
     let check = HealthCheckRequest { service: String::new() };
     HealthClient::new(channel).send_compressed(by_gzip).check(check).await.unwrap();
 
-    // Reflection: file_containing_symbol, in pieces as they come.
+    // Reflection: file_containing_symbol.
     let peer = Peer::of(&server).await;
     let symbol = gzip(&field(4, b"tollgate.v1.LockService", 1));
     for version in ["v1", "v1alpha"] {
@@ -83,7 +83,7 @@ async fn h17_a_gzip_bomb_is_refused_within_bounds() {
     let small = [field(1, b"pool", 1), field(9, &[0; 1000], 1)].concat();
     let warm = peer.call(ENQUEUE, "gzip", framed(true, &gzip(&small))).await;
     assert_eq!(warm.message(), "tasks must be 1 to 1000 tasks");
-    // 16 MiB in 16 KiB; and elements that only decompression shows.
+    // 16 MiB that gzip reduces to 16 KiB, and a message with too many elements.
     let bomb = framed(true, &gzip(&vec![0; 16 * MIB]));
     let idle = resident(&server);
     let tasks = framed(true, &gzip(&field(2, &[], 2_000_000)));
@@ -122,7 +122,7 @@ async fn h17_invalid_gzip_is_an_invalid_argument() {
     let message = admit("pool", "device", "task").encode_to_vec();
     let whole = gzip(&message);
     let torn = &whole[..whole.len() - 9];
-    // A trailer that understates the length, of a little and of a lot; and one that overstates it.
+    // Trailers with wrong lengths: too small (of a short and of a long message), and too large.
     let lies = [(&whole, 3u32), (&gzip(&vec![0; 16 * MIB]), 100), (&whole, 1_000_000)];
     let lies = lies.map(|(gzip, length)| [&gzip[..gzip.len() - 4], &length.to_le_bytes()].concat());
     let more = [&whole[..], &[9, 0, 0, 0]].concat();
@@ -131,16 +131,16 @@ async fn h17_invalid_gzip_is_an_invalid_argument() {
         assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
         assert_eq!(reason(&refused), "MESSAGE_NOT_GZIP");
     }
-    // Another compression is not known, and its name is told.
+    // The error names an unsupported compression.
     let refused = peer.call(ADMIT, "zstd", framed(true, &message)).await;
     assert_eq!(refused.code(), Code::Unimplemented);
     assert!(refused.message().contains("zstd"), "{refused:?}");
-    // A message that is not compressed may follow a header that says it could be.
+    // An uncompressed message is valid although the header names gzip.
     let plain = peer.call(ADMIT, "gzip", framed(false, &message)).await;
     assert_eq!(plain.code(), Code::Ok, "{plain:?}");
 }
 
-/// Tasks of 4 MiB with payloads of one letter: 5 KiB of gzip.
+/// A batch of 4 MiB whose payloads repeat one letter: about 5 KiB of gzip.
 fn tasks(number: usize) -> Vec<u8> {
     let task = |task| {
         let mut task = queued("device", &format!("{number}-{task}"));
@@ -148,7 +148,7 @@ fn tasks(number: usize) -> Vec<u8> {
         task
     };
     let mut message = batch("bombs", (0..64).map(task).collect()).encode_to_vec();
-    // A field that no service knows fills it up.
+    // An unknown field fills the message up to 4 MiB.
     message.extend(field(15, &vec![0; 4 * MIB - message.len() - 4], 1));
     assert_eq!(message.len(), 4 * MIB);
     message
@@ -187,7 +187,7 @@ async fn h17_inflated_bytes_of_running_calls_count() {
     settles(&server, idle + 8 * MIB).await;
 }
 
-/// Bytes that gzip does not make fewer.
+/// Random bytes, which gzip cannot compress.
 fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut bytes = vec![0; length];
@@ -203,7 +203,7 @@ async fn h17_large_gzip_messages_of_one_connection_take_turns() {
     let message = |number: u64| {
         let tasks = (0..60).map(|task| {
             let mut task = queued(&format!("d{number}"), &format!("t{task}"));
-            // Some are large as they come, some only when they are inflated.
+            // A quarter of the messages are large on the wire, the others only after decompression.
             task.payload = match number % 4 {
                 0 => noise(number, 65_000).into(),
                 _ => vec![b'x'; 65_000].into(),
@@ -224,7 +224,7 @@ async fn h17_large_gzip_messages_of_one_connection_take_turns() {
 async fn h17_gzip_that_is_slow_to_inflate_does_not_stop_other_calls() {
     let server = Server::start(&[]).await;
     let bystander = Bystander::start(&server.address()).await;
-    // Of two letters at random, in 1 MiB.
+    // Random bytes of two values: 4 MiB that gzip reduces to about 1 MiB.
     let letters = noise(0, 4 * MIB - 16).iter().map(|byte| byte & 1).collect::<Vec<_>>();
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(&field(15, &letters, 1)).unwrap();

@@ -1,9 +1,9 @@
 //! H24: many more calls than a server can answer, each with a deadline, over several
-//! connections. Callers come back whether they were answered or not.
+//! connections. Callers call again, whether they were answered or not.
 //!
-//! No check depends on the speed of the machine. Until calls are refused, more and more callers
-//! come, each time once the ones before have had an answer, and the server or its Redis is
-//! stopped for a growing part of the time. Every wait has a generous bound.
+//! No check depends on the speed of the machine. Until calls are refused, the load grows in two
+//! ways. More callers start each time that as many calls have ended as there are callers. The
+//! server or its Redis is stopped for a growing part of the time. Every wait has a generous bound.
 
 use std::{
     sync::{
@@ -40,18 +40,18 @@ use crate::support::{
 };
 
 const CONNECTIONS: usize = 8;
-/// Callers of all connections, at most.
+/// Maximum number of callers of all connections.
 const CALLERS: u64 = 4800;
 /// Tasks that are completed while others are refused.
 const TASKS: u64 = 30;
-/// Refusals after which the overload is believed.
+/// Refusals after which the server counts as overloaded.
 const REFUSALS: u64 = 200;
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The longest stop: less than makes a store count as down.
+/// The longest stop: too short for a store to count as unreachable.
 const STOP_MAX: Duration = Duration::from_millis(200);
 const CHECK: &str = "tollgate.v1.RateService/CheckRate";
 
-/// What the callers saw.
+/// The results of all callers.
 #[derive(Default)]
 struct Seen {
     over: AtomicBool,
@@ -66,7 +66,7 @@ impl Seen {
     fn note(&self, status: &Status) {
         match status.code() {
             Code::Ok => drop(self.answered.fetch_add(1, Ordering::Relaxed)),
-            // It was read in time, and the store answered late.
+            // The server read the call in time, and its answer was late.
             Code::DeadlineExceeded => {}
             Code::ResourceExhausted => {
                 let reason = status.get_details_error_info().map(|info| info.reason);
@@ -93,15 +93,14 @@ impl Seen {
     }
 }
 
-/// Calls again and again, each time with a deadline of its own, after which it resets the
-/// stream.
+/// Calls again and again. Each call has a random deadline, at which its stream is reset.
 async fn call_again(send: SendRequest<bytes::Bytes>, port: u16, key: String, seen: Arc<Seen>) {
     while !seen.is_over() {
         let time = Duration::from_millis(rand::rng().random_range(200..=1000));
         let ended = timeout(time, call(&send, port, &key, time)).await;
         seen.ended.fetch_add(1, Ordering::Relaxed);
         match ended {
-            // Its time is over.
+            // The deadline has passed.
             Err(_) => {}
             Ok(Ok(status)) => {
                 seen.note(&status);
@@ -155,8 +154,8 @@ fn check(key: &str) -> pb::CheckRateRequest {
     }
 }
 
-/// The callers. They have a thread of their own, so that they do not hold up the test's other
-/// calls, and come back until this is dropped.
+/// The callers, which call until this value is dropped. They run on a separate thread, so that they
+/// do not delay the other calls of the test.
 struct Crowd {
     seen: Arc<Seen>,
     left: oneshot::Receiver<()>,
@@ -174,7 +173,7 @@ impl Crowd {
         Crowd { seen: seen.clone(), left }
     }
 
-    /// Sends them away, and waits until all of them are gone.
+    /// Stops the callers, and waits until all have ended.
     async fn end(mut self) {
         self.seen.over.store(true, Ordering::Relaxed);
         timeout(PATIENCE, &mut self.left).await.expect("all callers leave").unwrap();
@@ -187,21 +186,21 @@ impl Drop for Crowd {
     }
 }
 
-/// Calls over all connections until the overload is over: half as many callers more each time
-/// that all have had an answer, until some are refused.
+/// Calls over all connections until `seen.over` is set. Until calls are refused, the number of
+/// callers grows by half each time that as many calls have ended as there are callers.
 async fn crowd(port: u16, seen: Arc<Seen>) {
     let mut connections = Vec::new();
     for _ in 0..CONNECTIONS {
         let stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        // Short answers wait for a client that is as busy: it must not take that for an attack.
+        // A busy client reads many short answers at once: h2 must not treat them as an attack.
         let mut client = h2::client::Builder::new();
         client.data_frame_budget(1 << 30).max_local_error_reset_streams(None);
         let (send, driver) = client.handshake(stream).await.unwrap();
         let told = seen.clone();
         tokio::spawn(async move {
             let ended = driver.await;
-            // It ends by itself once nobody calls over it.
+            // At the end of the test the connection ends without an error.
             if !told.is_over() {
                 told.wrong(format!("a connection is closed: {ended:?}"));
             }
@@ -223,7 +222,7 @@ async fn crowd(port: u16, seen: Arc<Seen>) {
     while callers.join_next().await.is_some() {}
 }
 
-/// Asks for health until the overload is over; how often.
+/// Checks health until the overload is over. Returns the number of checks.
 fn watch_health(server: &Server, seen: &Arc<Seen>) -> JoinHandle<u64> {
     let (address, seen) = (server.address(), seen.clone());
     tokio::spawn(async move {
@@ -243,8 +242,8 @@ fn watch_health(server: &Server, seen: &Arc<Seen>) -> JoinHandle<u64> {
     })
 }
 
-/// Completes a task, which frees capacity: it is never refused, though others are. On a slow
-/// machine its fate can be unknown after some seconds, and it is repeated.
+/// Completes a task. The call frees capacity, so it is never refused. On a slow machine it may fail
+/// with DEADLINE_EXCEEDED, and is then repeated.
 async fn complete_one(client: &mut Client, task: &str) {
     let begun = monotonic();
     let mut is_repeated = false;
@@ -267,7 +266,7 @@ async fn complete_one(client: &mut Client, task: &str) {
     }
 }
 
-/// Something that is stopped; goes on when this is dropped.
+/// A stopped process, which continues when this value is dropped.
 struct Stopped<F: Fn(&str)>(F);
 
 impl<F: Fn(&str)> Drop for Stopped<F> {
@@ -276,7 +275,7 @@ impl<F: Fn(&str)> Drop for Stopped<F> {
     }
 }
 
-/// Stops something again and again, for longer each time until calls are refused.
+/// Stops a process again and again. Until calls are refused, each stop is longer.
 async fn hold_up(signal: impl Fn(&str), seen: &Seen) {
     let mut stop = Duration::ZERO;
     loop {
@@ -291,7 +290,7 @@ async fn hold_up(signal: impl Fn(&str), seen: &Seen) {
     }
 }
 
-/// Overloads a server; `signal` stops what it needs to answer, and has it go on.
+/// Overloads a server. `signal` sends SIGSTOP and SIGCONT to the server or to its Redis.
 async fn overload(server: &Server, signal: impl Fn(&str)) {
     let mut client = server.client().await;
     for task in 0..TASKS {

@@ -48,7 +48,7 @@ async fn h3_connections_and_streams_of_a_peer_are_bounded() {
         answer.kind == HEADERS && answer.ends(),
         "the answer is not a trailers-only error: {answer:?}"
     );
-    // Another connection has eight free streams as well.
+    // A second connection also has eight free streams.
     let mut other = Client::connect(server.address()).await.unwrap();
     other.admit_task(admit("p2", "d", "t")).await.unwrap();
 
@@ -82,7 +82,7 @@ async fn h3_connections_and_streams_of_a_peer_are_bounded() {
     .await;
 }
 
-/// A batch of 3 MiB, that is refused only because of what it says.
+/// A message of 3 MiB, which the limits permit and EnqueueTasks refuses as invalid.
 fn large() -> Bytes {
     framed_bytes(false, &field(15, &vec![0; 3 * MIB], 1))
 }
@@ -91,7 +91,7 @@ fn list() -> pb::ListTasksRequest {
     pb::ListTasksRequest { pool: "p".into(), page_size: Some(1_000), ..Default::default() }
 }
 
-/// Begins a large request that never ends, and a listing whose answer is not taken.
+/// Starts a large request that never becomes complete, and a listing whose answer is not read.
 async fn hold(wire: &mut Wire) {
     let length = (3 * MIB as u32 - 5).to_be_bytes();
     let (request, listing) = (wire.open(), wire.open());
@@ -105,7 +105,7 @@ async fn hold(wire: &mut Wire) {
     wire.send(&calls.concat()).await;
 }
 
-/// Whether a large request and a listing of a peer are both refused for want of permits.
+/// Whether a large request and a listing of a peer are both refused at the limits on bytes.
 async fn are_refused(peer: &Peer) -> bool {
     let request = peer.call(ENQUEUE, "identity", large()).await;
     let list = framed_bytes(false, &list().encode_to_vec());
@@ -127,12 +127,12 @@ async fn h3_a_peer_with_many_connections_leaves_others_their_share() {
 
     let mut attackers = Vec::new();
     for _ in 0..16 {
-        // SETTINGS_INITIAL_WINDOW_SIZE 0: no answer is taken.
+        // SETTINGS_INITIAL_WINDOW_SIZE 0: the client accepts no answer.
         attackers.push(Wire::connect(server.port, &[(4, 0)]).await);
     }
     let same = Peer::of(&server).await;
     let begin = monotonic();
-    // What one look takes itself, another attack may take.
+    // The bytes that `are_refused` itself uses are free for the attackers afterwards.
     loop {
         for wire in &mut attackers {
             hold(wire).await;

@@ -1,4 +1,4 @@
-//! H28: peers that send nothing, or nearly nothing, and that vanish.
+//! H28: peers that send nothing or almost nothing, and peers that vanish.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ use crate::support::{
     process::{Server, TempFile},
 };
 
-/// The connections of an attacker.
+/// Number of connections of the attacker.
 const CONNECTIONS: usize = 250;
 /// Keepalive needs 40 s to find that a peer has vanished.
 const PATIENCE: Duration = Duration::from_secs(90);
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-/// The begin of a TLS handshake: a record of 512 bytes with a ClientHello, of which most is missing.
+/// The start of a TLS handshake: the first bytes of a ClientHello in a record of 512 bytes.
 const HELLO: &[u8] = &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
 
 async fn connect(port: u16) -> TcpStream {

@@ -49,7 +49,7 @@ const CROWD: usize = 10_000;
 /// The machine may stand still for a while.
 const PATIENCE: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(10);
-/// The end of a lease of the default length, and a second more.
+/// The default length of a lease, plus one second.
 const LEASE: Duration = Duration::from_secs(301);
 /// The clock stands still after this time, two seconds after the end of the leases. Work that is
 /// scheduled for later does not begin, so each lease must end within two seconds.
@@ -104,7 +104,7 @@ async fn last_event(engine: &Engine, pool: &str) -> u64 {
     engine.store(&read, monotonic() + PATIENCE).await.unwrap().last
 }
 
-/// Steps the time beyond all leases, and waits until the pool has so many more events.
+/// Steps the time beyond all leases, and waits until the pool has `tasks` further events.
 async fn outlive(engine: &Engine, time: &Time, pool: &str, tasks: usize) {
     let before = last_event(engine, pool).await;
     time.advance(LEASE.as_micros() as u64).await;
@@ -113,7 +113,7 @@ async fn outlive(engine: &Engine, time: &Time, pool: &str, tasks: usize) {
     eprintln!("{tasks} leases: the last event after {:?}", begin.elapsed());
 }
 
-/// Lets the clock go on for `left` in small steps, and waits until the pool has an event.
+/// Advances the clock by `left` in small steps, and waits until the pool has event number `event`.
 async fn reach(engine: &Engine, time: &Time, pool: &str, event: u64, mut left: Duration) {
     let begin = monotonic();
     while last_event(engine, pool).await < event {
@@ -203,11 +203,11 @@ async fn h22_many_leases_end_in_time_on_redis() {
     end_a_crowd(engine, time, CROWD).await;
 }
 
-/// A step of the sweep fails because the store is silent for longer than the sweeper waits. The pool
-/// is looked at again in time.
+/// A step of the sweep fails because Redis is silent for longer than the sweeper waits. The sweeper
+/// must return to the pool in time.
 #[tokio::test(flavor = "multi_thread")]
 async fn h22_many_leases_end_in_time_after_a_silence_of_redis() {
-    // More than passes end by a step each within `PATIENCE`.
+    // More leases than the sweeper ends within `PATIENCE` if each pass takes only one step.
     const TASKS: usize = 2 * CROWD;
     let mut redis = OwnRedis::prepare();
     redis.start_with(&["--appendonly", "no"]).await;

@@ -19,7 +19,7 @@ use crate::support::{
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const LARGE: usize = 4 << 20;
-/// A message that health and reflection take.
+/// Length of a message that health and reflection accept.
 const SMALL: usize = 60 << 10;
 const CHECK: &str = "grpc.health.v1.Health/Check";
 const WATCH: &str = "grpc.health.v1.Health/Watch";
@@ -27,7 +27,7 @@ const REFLECTION: &str = "grpc.reflection.v1.ServerReflection/ServerReflectionIn
 const ADMIT: &str = "tollgate.v1.AdmissionService/AdmitTask";
 const ENQUEUE: &str = "tollgate.v1.AdmissionService/EnqueueTasks";
 
-/// A client that keeps to the windows it is given.
+/// A client that respects the flow-control windows of the server.
 struct Peer {
     send: SendRequest<Bytes>,
     port: u16,
@@ -62,7 +62,7 @@ impl Peer {
     }
 }
 
-/// How a call ends.
+/// The status of a call.
 async fn status(answer: ResponseFuture) -> Status {
     let answer = timeout(PATIENCE, answer).await.expect("the stream ends");
     let (head, mut body) = answer.expect("an answer").into_parts();

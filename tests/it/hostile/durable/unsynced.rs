@@ -56,8 +56,8 @@ async fn enqueue(
     }
 }
 
-/// A disk that hangs under load: a bounded number of tasks waits for it, further calls are refused
-/// for this reason, health is NOT_SERVING, and both recover.
+/// A disk hangs under load. The number of tasks that wait for it is bounded, further calls are
+/// refused with the expected reason, and health is NOT_SERVING. After the hang, calls and health recover.
 async fn hang(durability: Durability, limits: CallerLimits, expected: &str, tasks: usize) {
     let disk = Hanging::default();
     let engine = Embedded::open(Clock::system(), disk.disk(), durability).unwrap();
@@ -109,7 +109,7 @@ async fn hang_with_bytes(durability: Durability) {
     hang(durability, limits, "DISK_TOO_SLOW", LIMIT / PAYLOAD).await;
 }
 
-/// The changes that are being written are not in line: up to as many tasks again.
+/// Changes that are being written do not count in the limit, so up to twice the number is accepted.
 async fn hang_with_changes(durability: Durability) {
     let limits = CallerLimits { unsynced_changes: 40, ..CallerLimits::DEFAULT };
     hang(durability, limits, "OVERLOADED", 2 * 40).await;

@@ -1,4 +1,4 @@
-//! Failovers that lose writes, to a primary whose clock is behind.
+//! H21: failovers that lose writes, to a new primary whose clock is behind.
 
 use std::{
     sync::{
@@ -29,8 +29,8 @@ use crate::support::{
 /// Leases are short, so that a hold is over long before the clocks agree.
 const ADMIT: &str = "[[pool]]\nmatch = \"*\"\ncapacity = 100000\nlease_duration = \"500ms\"\n";
 
-/// Takes from AdmitTask and AcquireLock how far tokens run ahead. Every script begins with
-/// this text: it knows the two by how many keys and arguments a call of them has.
+/// Lua code that sets `fencing_lead` to 0 in AdmitTask and AcquireLock. It is added to the start of
+/// every script, and recognizes these two by the number of their keys and arguments.
 fn naive() -> String {
     let (lock, pool) = (&script::lock::ACQUIRE, &script::admission::ADMIT);
     let (shared_keys, shared_argv) = pool.shared().expect("its items share a pool");
@@ -44,7 +44,7 @@ if is_lock or is_pool then
 end",
         lock.keys,
         lock.argv,
-        // How many items there are, what they share, and how far tokens run ahead.
+        // The number of items, the shared arguments, and `fencing_lead`.
         1 + shared_argv + 1,
         pool.keys - shared_keys,
         shared_keys,
@@ -52,7 +52,8 @@ end",
     )
 }
 
-/// A primary, its replica, whose clock is behind, and a way to lead servers to either.
+/// A primary, and its replica with a clock that is behind. Servers connect through `wire`, which
+/// leads to one of them.
 struct Pair {
     primary: OwnRedis,
     replica: OwnRedis,
@@ -60,11 +61,11 @@ struct Pair {
     wire: Wire,
     config: String,
     behind: u64,
-    /// Whether tokens are given out by the clock alone, to see that the check notices.
+    /// Whether tokens come from the clock alone. The check must then find tokens that fall.
     is_naive: bool,
 }
 
-/// A token, and when it was asked for and given.
+/// A token, and the start and the end of the call that returned it.
 #[derive(Debug, Clone, Copy)]
 struct Given {
     asked: Instant,
@@ -85,7 +86,7 @@ impl Pair {
         pair
     }
 
-    /// Waits until the replica has all that the primary has.
+    /// Waits until the replica has all writes of the primary.
     async fn in_step(&self) {
         let mark = rand::random::<u32>().to_string();
         self.primary.command(&["SET", "step", &mark]).await.unwrap();
@@ -96,7 +97,7 @@ impl Pair {
         .await;
     }
 
-    /// A server, in this process, for which the replica's clock is behind.
+    /// A server in this process. Its scripts see the clock of the replica behind by `behind`.
     async fn server(&self) -> World {
         let clock = format!(
             "local time = redis.call('TIME')
@@ -113,7 +114,7 @@ end",
         World::on(engine, embedded_engine().1, configured(&self.config)).await
     }
 
-    /// The primary is gone, with all that its replica did not get.
+    /// Kills the primary and promotes the replica. Writes that the replica lacks are lost.
     async fn fail_over(&mut self) {
         self.primary.kill();
         self.replica.command(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
@@ -121,7 +122,7 @@ end",
     }
 }
 
-/// Those who ask for tokens of one thing over and over, and what they were given.
+/// Callers that repeatedly ask for tokens of one pool or lock, and the returned tokens.
 #[derive(Default)]
 struct Callers {
     stop: Arc<AtomicBool>,
@@ -152,13 +153,14 @@ impl Callers {
         }));
     }
 
-    /// Returns when so many more were given.
+    /// Waits until `count` further tokens were returned.
     async fn give(&self, count: u64) {
         let until = self.given.load(Ordering::SeqCst) + count;
         eventually("tokens are given", async || self.given.load(Ordering::SeqCst) >= until).await;
     }
 
-    /// Fails where something that was asked for once another one was given has a lower token.
+    /// Ends the callers. Fails unless each call that began after the end of another call has a
+    /// higher token.
     async fn end(self) -> Result<(), String> {
         self.stop.store(true, Ordering::SeqCst);
         let mut all = Vec::new();
@@ -181,7 +183,7 @@ impl Callers {
     }
 }
 
-/// Callers of a server, for slots of a pool and for a lock.
+/// Adds a caller of a server for slots of a pool, and one for a lock.
 fn call(pool: &mut Callers, lock: &mut Callers, server: &'static str, world: &World) {
     let client = world.client.clone();
     pool.add(move |number| {
@@ -206,9 +208,9 @@ fn call(pool: &mut Callers, lock: &mut Callers, server: &'static str, world: &Wo
     });
 }
 
-/// Two servers give out tokens that the replica does not get, it is promoted, and they and
-/// a third one, which knows nothing of what was before, go on. The tokens of a pool, and
-/// those of a lock.
+/// Two servers return tokens that the replica does not receive. The replica is promoted, and both
+/// servers continue. Then a third server starts, which knows no earlier token. Returns the results
+/// for a pool and for a lock.
 async fn played(mut pair: Pair) -> [Result<(), String>; 2] {
     let (first, second) = (pair.server().await, pair.server().await);
     pair.in_step().await;
@@ -231,7 +233,7 @@ async fn tokens_never_fall(behind: Duration, config: &str) {
 }
 
 const BEHIND: Duration = Duration::from_secs(4);
-/// Longer than any failover takes: tokens by the clock alone fall for certain.
+/// Longer than any failover takes, so tokens from the clock alone certainly fall.
 const FAR_BEHIND: Duration = Duration::from_secs(600);
 
 #[tokio::test(flavor = "multi_thread")]
