@@ -11,7 +11,7 @@ if [[ $# = 1 && -f $1 ]]; then
     play=$(realpath "$1")
 fi
 cd "$(dirname "$0")"
-# What cargo-fuzz passes for a build without a sanitizer, which stable Rust does not have.
+# The flags of cargo-fuzz for a build without a sanitizer: stable Rust has no sanitizers.
 export RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module \
 -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \

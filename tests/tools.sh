@@ -1,5 +1,5 @@
-# Installs the tools of the tests. tests/run.sh sources this file and calls
-# prepare_grpcurl, prepare_python and prepare_redis, .ci/run calls prepare_deny; all skip installed tools.
+# Installs the tools of the tests, unless they are installed. tests/run.sh sources this file and
+# calls prepare_grpcurl, prepare_python and prepare_redis; .ci/run calls prepare_deny.
 # redis-server and openssl are system packages; all others go to target/tools.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -57,7 +57,8 @@ async fn enqueue(
 }
 
 /// A disk hangs under load. The number of tasks that wait for it is bounded, further calls are
-/// refused with the expected reason, and health is NOT_SERVING. After the hang, calls and health recover.
+/// refused with the expected reason, and health is NOT_SERVING. After the hang, calls and health
+/// recover.
 async fn hang(durability: Durability, limits: CallerLimits, expected: &str, tasks: usize) {
     let disk = Hanging::default();
     let engine = Embedded::open(Clock::system(), disk.disk(), durability).unwrap();
