@@ -43,7 +43,7 @@ impl Token {
     }
 }
 
-/// An issuer of JWT with one key.
+/// An issuer of JSON Web Tokens (JWT) with one key.
 pub struct Issuer {
     kid: String,
     pair: Ed25519KeyPair,
@@ -70,7 +70,7 @@ impl Issuer {
         json!({"kty": "OKP", "crv": "Ed25519", "use": "sig", "kid": self.kid, "x": x})
     }
 
-    /// Claims that the server accepts for so many seconds, minus the skew of 60 s.
+    /// Claims that expire after this number of seconds. The server accepts them 60 s longer.
     pub fn claims(subject: &str, seconds: i64) -> Value {
         let exp = now().saturating_add_signed(seconds);
         json!({"iss": ISSUER, "aud": AUDIENCE, "sub": subject, "exp": exp})
@@ -125,7 +125,7 @@ impl Call {
         !["ListPools", "ListPolicies"].contains(&self.method)
     }
 
-    /// Makes the call. Returns its first message; none for a stream that is silent.
+    /// Makes the call. Returns its first message; empty bytes for a watch.
     pub async fn make(
         &self,
         channel: &Channel,
@@ -305,7 +305,7 @@ fn others(name: &dyn Fn() -> String) -> Vec<Call> {
     ]
 }
 
-/// Messages as bytes.
+/// A codec that passes encoded messages through.
 #[derive(Clone, Copy)]
 struct Raw;
 

@@ -51,7 +51,7 @@ impl Authority {
         self.sign(&Authority::server_params())
     }
 
-    /// The same, but not valid any more.
+    /// The same, but expired.
     pub fn expired(&self) -> Leaf {
         let mut params = Authority::server_params();
         params.not_before = date_time_ymd(2020, 1, 1);
@@ -153,7 +153,7 @@ impl Files {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
-    /// Waits until the log has a text so many times.
+    /// Waits until the log contains a text `times` times.
     pub async fn logged(&self, text: &str, times: usize) {
         let logged = async {
             while self.log().matches(text).count() < times {

@@ -1,4 +1,4 @@
-//! Audit lines.
+//! Audit lines of the log: refusals, and calls with the permission `manage`.
 
 use tonic::transport::Channel;
 
@@ -37,7 +37,7 @@ async fn manage_calls_and_refusals_have_audit_lines() {
     let named = named.bearer();
     rpc("ConfigurePool", "p").make(&channel, &[("authorization", &all)]).await.unwrap();
     rpc("AddStock", "missing").make(&channel, &[("authorization", &all)]).await.unwrap_err();
-    // Neither a refusal nor a manage call.
+    // These two calls are allowed and need no `manage`, so they have no audit line.
     rpc("NextSequence", "n").make(&channel, &[("authorization", &all)]).await.unwrap();
     rpc("NextSequence", "ar:1").make(&channel, &[("authorization", &named)]).await.unwrap();
     rpc("NextSequence", "other").make(&channel, &[("authorization", &named)]).await.unwrap_err();
@@ -71,7 +71,7 @@ async fn a_flood_of_refusals_does_not_fill_the_log() {
     let channel = channel(&server).await;
     let call = rpc("GetLock", "n");
     let (mut refusals, mut counted) = (0, 0);
-    // Until a line counts suppressed ones.
+    // Repeats refused calls until a line reports suppressed lines.
     while counted == 0 {
         for _ in 0..100 {
             call.make(&channel, &[]).await.unwrap_err();
@@ -81,7 +81,7 @@ async fn a_flood_of_refusals_does_not_fill_the_log() {
     }
     let logged = lines(&server).len() as u64;
     assert!(logged + counted <= refusals && counted > 0, "{logged} {counted} {refusals}");
-    // A known caller has lines of its own.
+    // The lines of a known caller are limited separately.
     let bearer = token.bearer();
     rpc("SetStock", "tv").make(&channel, &[("authorization", &bearer)]).await.unwrap();
     server.files.logged("\"verb\":\"SetStock\"", 1).await;

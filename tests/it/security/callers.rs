@@ -19,7 +19,7 @@ pub async fn start(config: &str) -> TlsServer {
     files.serve(&["--config", &path]).await
 }
 
-/// An entry with all rights.
+/// A `[[caller]]` entry with all permissions.
 pub fn entry(name: &str, token: &Token) -> String {
     let digest = &token.digest;
     format!(
@@ -45,7 +45,7 @@ async fn a_printed_token_is_accepted_by_its_digest() {
     let output = run(&["next", "order", "--server", &address]).await;
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("UNAUTHENTICATED"));
-    // No token in any log.
+    // The log contains no token.
     assert!(!server.files.log().contains(&token.text));
 }
 
@@ -212,7 +212,7 @@ async fn bad_callers_are_refused_with_file_key_and_reason() {
     }
 }
 
-/// A token in place of its digest must not reach a terminal or a log.
+/// If the configuration has a token in place of its digest, the error must not show the token.
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_of_the_file_quote_no_token() {
     let token = Token::new();

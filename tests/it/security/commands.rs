@@ -96,7 +96,7 @@ async fn a_reopened_connection_has_the_new_certificate() {
     let connection = Connection::open_with(&server.url(), &access).await.unwrap();
     connection.set_stock("tv", 1).await.unwrap();
 
-    // The server trusts another authority now.
+    // From now on the server trusts another authority only.
     fs::write(ca, next.pem()).unwrap();
     server.reload().await;
     let refused = connection.reopen().await;

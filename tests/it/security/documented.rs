@@ -7,7 +7,7 @@ use crate::support::{
     process::Server,
 };
 
-/// The lines of all blocks of a language.
+/// The contents of all code blocks of a language.
 fn blocks(text: &str, language: &str) -> Vec<String> {
     let fence = format!("```{language}\n");
     let blocks = text.split(&fence).skip(1);
@@ -42,7 +42,7 @@ async fn the_documented_walk_works() {
         makers.into_iter().partition(|block| block == "tollgate next order\n");
     assert_eq!((open.len(), makers.len(), callers.len()), (1, 5, 3));
 
-    // Files of the page replace those of the test.
+    // The commands of the page replace the certificates that the test created.
     let files = Files::new(&Authority::new("unused").server());
     let folder = files.path("");
     let laptop = Server::start(&[]).await;

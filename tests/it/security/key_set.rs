@@ -1,4 +1,4 @@
-//! A key set at an https URL.
+//! Key sets that the server fetches from an https URL.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,10 +24,10 @@ use crate::support::{
     process::run,
 };
 
-/// A server of key sets by https.
+/// An https server that returns a key set.
 struct KeyServer {
     port: u16,
-    /// Its whole answer; empty for none.
+    /// The whole HTTP response; if it is empty, the server sends none.
     answer: Arc<Mutex<String>>,
     serving: JoinHandle<()>,
 }
@@ -57,7 +57,7 @@ impl KeyServer {
         KeyServer { port, answer, serving }
     }
 
-    /// `[jwt]` with the URL.
+    /// The section `[jwt]` with the URL of this server.
     fn section(&self) -> String {
         format!(
             "[jwt]\nissuer = \"https://issuer.example\"\naudience = \"tollgate\"\n\

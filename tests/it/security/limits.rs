@@ -1,5 +1,5 @@
-//! The limits of `[[namespace]]`: a call above one is refused with the limit and a time to retry, and
-//! leases can still be renewed and completed.
+//! The limits of `[[namespace]]`. A call above a limit is refused with the name of the limit and a
+//! time to retry. Leases can still be renewed and completed.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ async fn waiting_calls_have_a_limit(world: World) {
 
 async fn calls_in_flight_have_a_limit(world: World) {
     fill(&world).await;
-    // Repeated, because the other calls here are in flight, too.
+    // Repeats until it is accepted: the other calls of this test count in the limit, too.
     let (mut client, max_wait) = (world.client.clone(), Some(seconds(60.0)));
     let request = pb::AdmitTaskRequest { max_wait, ..admit("p", "waiting", "t") };
     tokio::spawn(async move { while client.admit_task(request.clone()).await.is_err() {} });
@@ -121,14 +121,14 @@ async fn connections_have_a_limit(world: World) {
     let mut other = world.connect().await;
     let refused = other.admit_task(admit("p", "d0", "t")).await.unwrap_err();
     assert_limit(&refused, "connections_max", 1);
-    // A connection above the limit can still give back what is held.
+    // A connection above the limit can still renew leases.
     assert_eq!(
         other.renew_task(renew("p", "d0", "t")).await.unwrap().into_inner().verdict(),
         RenewVerdict::Renewed
     );
 }
 
-/// A closed connection counts no longer.
+/// A closed connection does not count in the limit.
 async fn a_closed_connection_makes_room(world: World) {
     let mut first = world.connect().await;
     let mut second = world.connect().await;
@@ -181,7 +181,7 @@ async fn names_have_a_limit_on_the_embedded_engine() {
     assert_limit(&refused, "names_max", 2);
     assert_eq!(world.admit("p", "d1", "t").await.decision(), AdmitDecision::Admitted);
     renew_and_complete(&world).await;
-    // A name counts until nothing is known of it.
+    // A name counts until its state has expired.
     assert_eq!(world.complete("q", "d0", "t").await.verdict(), CompleteVerdict::Completed);
     world.advance(Duration::from_secs(3 * 86_400)).await;
     let again = async {

@@ -1,5 +1,5 @@
-//! `names_max`, `leases_max` and `queued_max` of `[[namespace]]` on Redis: each server counts the
-//! entries of all servers, and refuses calls that would add one above the limit.
+//! `names_max`, `leases_max` and `queued_max` of `[[namespace]]` on Redis. Each server counts the
+//! entries of all servers, and refuses calls that would add an entry above the limit.
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,13 +37,13 @@ fn rules(limits: &str) -> Rules {
     configured(&format!("[[namespace]]\nmatch = \"\"\n{limits}"))
 }
 
-/// A further server on the Redis of a world.
+/// Starts another server on the Redis of a world. Also returns its engine.
 async fn beside(world: &World, limits: &str) -> (World, Arc<Engine>) {
     let engine = world.time().engine_beside();
     (World::on(engine.clone(), world.time().clone(), rules(limits)).await, engine)
 }
 
-/// The use of the default namespace.
+/// The counts of the default namespace in this engine.
 fn used(engine: &Engine) -> Arc<NamespaceUse> {
     engine.hub().namespaces().of(b"").unwrap()
 }
@@ -121,7 +121,7 @@ async fn names_have_a_limit() {
     acquire(&other, "l1").await.unwrap();
     try_admit(&other, "p", "d2").await.unwrap();
 
-    // A name without state counts no longer.
+    // A name without state does not count.
     world.tamper(&["DEL", "{}:{lock:l1}:lock"]).await;
     admitted("a name in place of another", async || acquire(&other, "l2").await).await;
     assert_limit(&next(&other, "s2").await.unwrap_err(), "names_max", 4);
@@ -134,7 +134,7 @@ async fn leases_have_a_limit() {
     admitted("the second lease", async || try_admit(&world, "q", "d0").await).await;
     assert_limit(&try_admit(&world, "p", "d1").await.unwrap_err(), "leases_max", 2);
     assert!(world.admit("p", "d0", "t").await.replayed, "a repeat gets its lease");
-    // A refusal of the pool itself stays one.
+    // PAUSED and FULL of the pool are answered as without a limit.
     world.configure(capacity("full", 0)).await;
     assert_eq!(world.admit("full", "d0", "t").await.decision(), AdmitDecision::Paused);
     world.configure(capacity("q", 1)).await;
@@ -157,7 +157,7 @@ async fn leases_have_a_limit() {
     admitted("a lease after the end of others", async || try_admit(&other, "r", "d1").await).await;
 }
 
-/// A pool that cannot be read does not stop the count of others.
+/// An unreadable pool does not stop the count of the other pools.
 async fn an_unreadable_pool_is_left_out() {
     const LIMITS: &str = "leases_max = 5";
     let world = limited(true, LIMITS).await;

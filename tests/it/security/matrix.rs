@@ -1,4 +1,4 @@
-//! Every rpc with every kind of wrong credentials and of missing rights.
+//! Calls every rpc with each kind of wrong credentials and of missing rights.
 
 use serde_json::json;
 use tonic::{Code, transport::Channel};
@@ -14,11 +14,11 @@ struct Gate {
     ours: Authority,
     issuer: Issuer,
     admin: Token,
-    /// Callers that lack something, with the name of their entry.
+    /// The callers of [`LIMITED`], each with the name of its entry.
     limited: Vec<(&'static str, Token)>,
 }
 
-/// Rights of the limited callers.
+/// Callers that lack a permission, a service, a name or a namespace, each with its rights.
 const LIMITED: [(&str, &str); 7] = [
     ("user", r#"allow = ["use"]"#),
     ("reader", r#"allow = ["read"]"#),
@@ -77,7 +77,8 @@ allow = ["use", "read", "manage"]
         self.server.channel(&self.ours.pem(), own).await.unwrap()
     }
 
-    /// The answers of all calls that read, of the default namespace and of `acme`.
+    /// The answers to all `read` calls in the default namespace and in `acme`. Equal answers show that
+    /// nothing was written.
     async fn state(&self, channel: &Channel, name: &str) -> Vec<Result<Vec<u8>, Code>> {
         let mut answers = Vec::new();
         for caller in ["admin", "acme"] {
@@ -157,7 +158,7 @@ async fn wrong_credentials_are_unauthenticated_in_every_rpc() {
             assert_eq!(one, denied(&other, &channel, &metadata, expected).await);
         }
     }
-    // A second value is not ignored.
+    // Two `authorization` values are refused, even if one of them is valid.
     let both = [("authorization", &*wrong), ("authorization", &gate.admin.bearer())];
     let malformed = (Code::Unauthenticated, "AUTHORIZATION_MALFORMED");
     denied(&calls("ar:1")[0], &channel, &both, malformed).await;
@@ -169,7 +170,7 @@ async fn certificates_identify_callers_and_foreign_ones_call_nothing() {
     let gate = Gate::open().await;
     let channel = gate.channel(None).await;
     let before = gate.state(&channel, "ar:1").await;
-    // Of a known authority, but no caller.
+    // The authority is trusted, but no `[[caller]]` has the name in the certificate.
     let other = gate.channel(Some(&gate.ours.client("frontend", 1))).await;
     for call in calls("ar:1") {
         denied(&call, &other, &[], (Code::Unauthenticated, "CALLER_UNKNOWN")).await;
@@ -191,7 +192,7 @@ async fn certificates_identify_callers_and_foreign_ones_call_nothing() {
         let code = answer.map_or_else(|status| status.code(), |_| Code::Ok);
         let is_denied = [Code::Unauthenticated, Code::PermissionDenied].contains(&code);
         assert!(!is_denied, "{}: {code:?}", call.path());
-        // A token counts before the certificate.
+        // With a token, the certificate does not count.
         let wrong = Token::new().bearer();
         let expected = (Code::Unauthenticated, "TOKEN_UNKNOWN");
         denied(&call, &known, &[("authorization", &wrong)], expected).await;
@@ -202,7 +203,7 @@ async fn certificates_identify_callers_and_foreign_ones_call_nothing() {
 async fn missing_rights_are_denied_in_every_rpc() {
     let gate = Gate::open().await;
     let channel = gate.channel(None).await;
-    // Something of every kind exists under one name, nothing under the other.
+    // Under the first name there is an entry of every kind, under the second one there is none.
     let (there, missing) = ("x:1", "x:2");
     let admin = gate.bearer("admin");
     for call in calls(there) {

@@ -1,4 +1,4 @@
-//! Peers that do not use TLS where the server does, the reverse, and peers that stall.
+//! Peers without TLS on a TLS port, peers with TLS on a port without it, and peers that stall.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The first bytes of a TLS client.
 const CLIENT_HELLO: &[u8] = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
 
-/// Sends bytes and returns what the server answers until it closes.
+/// Sends bytes. Returns all bytes that the server sends until it closes the connection.
 async fn answer(port: u16, sent: &[u8]) -> String {
     let mut peer = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     peer.write_all(sent).await.unwrap();
@@ -40,7 +40,7 @@ async fn a_plaintext_peer_on_a_tls_port_gets_a_text_and_one_log_line() {
     }
     let line = "a peer does not use TLS on a port that requires it";
     server.files.logged(line, 1).await;
-    // Twenty peers, but lines are ten seconds apart.
+    // Twenty peers cause few lines, since lines are ten seconds apart.
     assert!(server.files.log().matches(line).count() < 10, "{}", server.files.log());
     // A gRPC client fails at once.
     let mut client = Client::connect(format!("http://127.0.0.1:{port}")).await.unwrap();
@@ -75,7 +75,7 @@ async fn silent_peers_and_half_handshakes_are_closed_and_counted() {
     server.files.logged("handshake_time=", 1).await;
 }
 
-/// After the handshake the same rules hold as without TLS.
+/// After the TLS handshake, HTTP/1.1 and silent peers are treated as without TLS.
 #[tokio::test(flavor = "multi_thread")]
 async fn http1_over_tls_gets_a_text_and_silence_is_closed() {
     let ours = Authority::new("ours");
@@ -93,11 +93,11 @@ async fn http1_over_tls_gets_a_text_and_silence_is_closed() {
         closed.expect("a peer without a preface is closed").ok();
     }
     server.files.logged("preface_time=", 1).await;
-    // A protocol that the server does not have.
+    // The server does not support the protocol that ALPN offers.
     server.raw(&ours.pem(), &[b"http/1.1"]).await.unwrap_err();
 }
 
-/// The limits on frames apply to the decrypted bytes.
+/// The limits on HTTP/2 frames also apply within TLS.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_peer_that_resets_its_streams_over_tls_is_slowed_down() {
     let ours = Authority::new("ours");

@@ -1,4 +1,4 @@
-//! TLS, client certificates, callers and their rights, reloads, and peers that do not fit.
+//! TLS, client certificates, callers and their rights, reloads, and peers with another protocol.
 
 mod audit;
 mod callers;

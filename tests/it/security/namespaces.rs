@@ -1,5 +1,5 @@
-//! Callers of two namespaces on one server, through real clients: each gets the answers that it would
-//! get alone, byte by byte. Page tokens and cursors of one are refused by the other.
+//! Callers of two namespaces on one server, through real clients. Each caller gets exactly the bytes
+//! that it would get alone. A page token or cursor of one namespace is refused in the other.
 
 use std::time::Duration;
 
@@ -60,8 +60,9 @@ async fn channel(world: &World) -> Channel {
     Channel::from_shared(world.address.clone()).unwrap().connect().await.unwrap()
 }
 
-/// What a caller sees of an answer. Page tokens are compared by another test; the counters of a server
-/// belong to the default namespace; a cached refusal depends on a hash of all names.
+/// The comparable part of an answer. Left out are the counters of a server, which belong to the
+/// default namespace, and the flag `cached`, which depends on a hash of all names. Another test
+/// compares page tokens.
 fn seen(call: &Call, answer: Result<Vec<u8>, Status>) -> Result<Vec<u8>, (Code, String, Vec<u8>)> {
     let mut answer = answer.map_err(|status| {
         (status.code(), status.message().to_owned(), status.details().to_vec())
@@ -84,7 +85,8 @@ fn seen(call: &Call, answer: Result<Vec<u8>, Status>) -> Result<Vec<u8>, (Code, 
         }
         "ListPools" => {
             let mut of = pb::ListPoolsResponse::decode(&*answer).unwrap();
-            // On Redis, the order is by the last note, about once a minute of real time.
+            // On Redis, pools are listed in the order in which the index noted them last, about once a
+            // minute of real time.
             of.pools.sort_by(|one, other| one.pool.cmp(&other.pool));
             answer = of.encode_to_vec();
         }
@@ -134,7 +136,7 @@ async fn callers_get_the_answers_that_they_would_get_alone_redis() {
     alone_or_not(true).await;
 }
 
-/// Adds a token to each call.
+/// An interceptor that adds a token to each call.
 #[derive(Clone)]
 struct Bearer(String);
 
@@ -156,7 +158,7 @@ async fn clients(redis: bool) -> (World, Vec<Client>) {
     (world, bearers.into_iter().map(client).collect())
 }
 
-/// Fails unless each client accepts its own token or cursor only.
+/// Fails unless each client can use only its own page token or cursor.
 async fn only_its_owner<F>(
     clients: &[Client],
     tokens: &[String],
@@ -240,8 +242,8 @@ fn watch(after: Option<String>) -> pb::WatchPoolRequest {
     pb::WatchPoolRequest { pool: "p".into(), after }
 }
 
-/// The cursor of the last event of the pool `p`. A stream has the events of its namespace alone: two
-/// admissions and two tasks.
+/// Returns the cursor of the last event of the pool `p`. Fails unless the stream has only the events
+/// of its namespace: two admissions and two tasks.
 async fn first_cursor(client: &mut Client) -> String {
     let mut events = client.watch_pool(watch(Some("0".into()))).await.unwrap().into_inner();
     let mut kinds = Vec::new();
@@ -267,7 +269,7 @@ async fn page_tokens_and_cursors_stay_in_their_namespace_redis() {
     page_tokens_and_cursors_stay_in_their_namespace(true).await;
 }
 
-/// Settings apply to the default namespace, unless an entry names others.
+/// An entry applies to the default namespace, unless it names other namespaces.
 #[tokio::test(flavor = "multi_thread")]
 async fn settings_of_one_namespace_reach_no_other() {
     let token = Token::new();

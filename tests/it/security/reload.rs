@@ -21,12 +21,12 @@ use crate::support::{
 const PATIENCE: Duration = Duration::from_secs(60);
 const CLIENT_CA: &str = "client_ca = \"DIR/ca.crt\"\nclient_auth = \"required\"";
 
-/// Whether a call was not sent, because the server has ended the connection gracefully.
+/// Whether a call was not sent because the server had ended the connection gracefully.
 fn is_unsent(error: &Status) -> bool {
     error.code() == Code::Cancelled && error.message() == "operation was canceled"
 }
 
-/// Clients that call until they are stopped: one on a connection that stays, one on a new
+/// Two clients that call until they are stopped. One keeps its connection, the other opens a new
 /// connection for each call.
 struct Load {
     stop: Arc<AtomicBool>,
@@ -49,7 +49,7 @@ impl Load {
                     }
                     match client.admit_task(admit("load", "d", "t")).await {
                         Ok(_) => {}
-                        // Not sent: tonic does not repeat a call on the next connection itself.
+                        // The call was not sent. tonic does not repeat it on the next connection.
                         Err(error) if connections_end && is_unsent(&error) => continue,
                         Err(error) => panic!("{error:?}"),
                     }
@@ -90,7 +90,7 @@ async fn certificates_rotate_under_load_without_a_failed_call() {
     let load = Load::start(&server, &both, false).await;
     server.client(&new.pem(), None).await.unwrap_err();
 
-    // By SIGHUP, several times.
+    // Several reloads by SIGHUP.
     for leaf in [new.server(), old.server(), new.server()] {
         server.files.write_leaf(&leaf);
         server.reload().await;
@@ -99,7 +99,7 @@ async fn certificates_rotate_under_load_without_a_failed_call() {
     server.client(&new.pem(), None).await.unwrap();
     server.client(&old.pem(), None).await.unwrap_err();
 
-    // Without a signal, by the check of the contents.
+    // Without SIGHUP, the server notices the changed files.
     let times = server.files.log().matches(RELOADED).count() + 1;
     server.files.write_leaf(&old.server());
     server.files.logged(RELOADED, times).await;
@@ -154,7 +154,7 @@ async fn a_broken_file_changes_nothing_and_is_logged() {
     assert!(server.files.log().contains(&server.files.text("tls.crt")));
 }
 
-/// A connection ends at its maximum age. A call in flight finishes; its client notices nothing.
+/// A connection ends at its maximum age. A call in flight is answered normally.
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_end_at_their_maximum_age_without_a_failed_call() {
     let ours = Authority::new("ours");
@@ -167,8 +167,8 @@ async fn connections_end_at_their_maximum_age_without_a_failed_call() {
     load.finish().await;
 }
 
-/// Waits until the server ends a connection without an error. The client answers GOAWAY with its
-/// own, and the server may have closed the connection by then.
+/// Waits until the server ends a connection without an error. The client answers GOAWAY with
+/// another GOAWAY, and may fail with BrokenPipe if the connection is already closed.
 async fn ends(server: &TlsServer, ours: &Authority) {
     let stream = server.raw(&ours.pem(), &[b"h2"]).await.unwrap();
     let (_requests, connection) = h2::client::handshake(stream).await.unwrap();
@@ -190,7 +190,7 @@ async fn outlasts(server: &TlsServer, ours: &Authority) {
         let mut client = client.clone();
         async move { client.admit_task(request).await }
     });
-    // A connection that was opened later ends first.
+    // Connections that are opened later end while the call waits.
     for _ in 0..2 {
         ends(server, ours).await;
     }
@@ -201,8 +201,8 @@ async fn outlasts(server: &TlsServer, ours: &Authority) {
     assert_eq!(answer.decision(), AdmitDecision::Admitted);
 }
 
-/// A watch is a call without an end. A connection at its maximum age waits for calls as long as a
-/// call can wait for capacity: 60 s.
+/// A watch does not end by itself. A connection at its maximum age waits 60 s for its calls, which is
+/// also the longest `max_wait`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_does_not_keep_a_connection_beyond_its_age() {
     let ours = Authority::new("ours");

@@ -29,7 +29,7 @@ async fn channel(server: &TlsServer) -> Channel {
     Channel::from_shared(server.server.address()).unwrap().connect().await.unwrap()
 }
 
-/// A call that is allowed at any time.
+/// A call that every caller of these tests may make.
 fn next() -> Call {
     calls("n").into_iter().find(|call| call.method == "NextSequence").unwrap()
 }
@@ -38,7 +38,7 @@ pub async fn call(channel: &Channel, bearer: &str) -> Result<Vec<u8>, Status> {
     next().make(channel, &[("authorization", bearer)]).await
 }
 
-/// Calls of several connections with the token of a cell, until they are stopped.
+/// Clients on several connections that call until they are stopped. `bearer` has the current token.
 struct Load {
     bearer: Arc<arc_swap::ArcSwap<String>>,
     stop: Arc<AtomicBool>,
@@ -65,7 +65,7 @@ impl Load {
         Load { bearer, stop, made, tasks }
     }
 
-    /// Waits until more calls were made.
+    /// Waits until 100 further calls were made.
     async fn proceed(&self) {
         let enough = self.made.load(Ordering::SeqCst) + 100;
         while self.made.load(Ordering::SeqCst) < enough {
@@ -74,7 +74,7 @@ impl Load {
         }
     }
 
-    /// Uses another token from now on; waits until every task does.
+    /// Replaces the token, and waits until all connections use the new one.
     async fn use_token(&self, bearer: String) {
         self.bearer.store(Arc::new(bearer));
         self.proceed().await;
@@ -104,11 +104,11 @@ async fn a_token_rotates_under_load_and_ends_at_once() {
     server.files.write("tollgate.toml", &entry("one", &new));
     reload(&server).await;
     load.proceed().await;
-    // Also on a connection that remembers it.
+    // A connection that used the old token before is refused, too.
     let refused = call(&channel, &old.bearer()).await.unwrap_err();
     assert_eq!(reason(&refused).1, "TOKEN_UNKNOWN");
 
-    // Broken files keep the callers.
+    // After a broken file the callers stay as they are.
     for (broken, why) in [
         ("[[caller]", "TOML parse error"),
         ("", "no [[caller]] is left"),

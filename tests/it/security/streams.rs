@@ -1,4 +1,4 @@
-//! Streams of callers end with their credentials and with their rights.
+//! A stream ends when the credentials or the rights of its caller end.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::support::{
     certificates::TlsServer,
 };
 
-/// Streams end within 10 s; the rest is for a busy machine.
+/// The server ends such a stream within 10 s; a busy machine may take longer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn watch(server: &TlsServer, bearer: &str) -> Streaming<pb::WatchPoolResponse> {
@@ -45,7 +45,7 @@ async fn a_stream_ends_when_its_jwt_expires() {
     files.write("tollgate.toml", &config.replace("DIR/", &files.text("")));
     let path = files.text("tollgate.toml");
     let server = files.serve(&["--config", &path]).await;
-    // Valid for a few more seconds, with the skew of 60 s.
+    // Expired 50 s ago: with the permitted skew of 60 s, the token is valid for 10 s more.
     let mut claims = Issuer::claims("svc", -50);
     claims["tollgate"] = serde_json::json!([":read"]);
     let mut events = watch(&server, &issuer.bearer(&claims)).await;
@@ -54,7 +54,7 @@ async fn a_stream_ends_when_its_jwt_expires() {
     ended(&mut events).await;
     assert!(timeout(Duration::from_millis(100), longer.message()).await.is_err());
 
-    // Its key leaves the key set.
+    // The key of the other token is removed from the key set.
     server.files.write("jwks.json", &jwks(&[&Issuer::new("two")]));
     reload(&server).await;
     ended(&mut longer).await;

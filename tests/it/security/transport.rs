@@ -13,8 +13,8 @@ use crate::support::{
     world::admit,
 };
 
-/// Makes a call on a new connection. The error is that of the connection or of the call: under TLS
-/// 1.3 a client learns of its refusal after it has connected.
+/// Makes a call on a new connection. Fails with the error of the connection or of the call: under
+/// TLS 1.3 a refused client learns of the refusal after it has connected.
 async fn call(server: &TlsServer, ca: &str, own: Option<&Leaf>) -> Result<(), String> {
     let client = server.client(ca, own).await;
     let mut client = client.map_err(|error| format!("{error:?}"))?;
@@ -103,7 +103,8 @@ async fn a_revoked_certificate_is_refused() {
     call(&server, &ours.pem(), Some(&ours.client("nine", 9))).await.unwrap();
 }
 
-/// A server that requires client certificates, with those of a client in its folder.
+/// A server that requires client certificates. Also returns the paths of the authority, and of the
+/// certificate and the key of a client.
 async fn mutual() -> (TlsServer, [String; 3]) {
     let ours = Authority::new("ours");
     let files = Files::new(&ours.server());
@@ -121,7 +122,7 @@ async fn output(mut command: Command) -> Output {
     tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
 }
 
-/// grpcurl calls by grpc-go, with the TLS library of Go.
+/// grpcurl uses grpc-go with the TLS library of Go.
 #[tokio::test(flavor = "multi_thread")]
 async fn grpcurl_calls_with_a_client_certificate() {
     let Ok(grpcurl) = env::var("TOLLGATE_TEST_GRPCURL") else {
@@ -157,7 +158,7 @@ with grpc.secure_channel(address, credentials) as channel:
     print(pb.AdmitDecision.Name(answer.decision))
 "#;
 
-/// grpcio of Python has the TLS library of gRPC's C core, as clients in Ruby, PHP and C++ have.
+/// Python's grpcio uses the TLS library of gRPC's C core, as do clients in Ruby, PHP and C++.
 #[tokio::test(flavor = "multi_thread")]
 async fn python_calls_with_a_client_certificate() {
     let Ok(python) = env::var("TOLLGATE_TEST_PYTHON") else {
