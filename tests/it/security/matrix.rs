@@ -77,8 +77,8 @@ allow = ["use", "read", "manage"]
         self.server.channel(&self.ours.pem(), own).await.unwrap()
     }
 
-    /// The answers to all `read` calls in the default namespace and in `acme`. Equal answers show that
-    /// nothing was written.
+    /// The answers to all `read` calls in the default namespace and in `acme`. Equal answers show
+    /// that nothing was written.
     async fn state(&self, channel: &Channel, name: &str) -> Vec<Result<Vec<u8>, Code>> {
         let mut answers = Vec::new();
         for caller in ["admin", "acme"] {

@@ -1,5 +1,5 @@
-//! Callers of two namespaces on one server, through real clients. Each caller gets exactly the bytes
-//! that it would get alone. A page token or cursor of one namespace is refused in the other.
+//! Callers of two namespaces on one server, through real clients. Each caller gets exactly the
+//! bytes that it would get alone. A page token or cursor of one namespace is refused in the other.
 
 use std::time::Duration;
 
@@ -85,8 +85,8 @@ fn seen(call: &Call, answer: Result<Vec<u8>, Status>) -> Result<Vec<u8>, (Code, 
         }
         "ListPools" => {
             let mut of = pb::ListPoolsResponse::decode(&*answer).unwrap();
-            // On Redis, pools are listed in the order in which the index noted them last, about once a
-            // minute of real time.
+            // On Redis, pools are listed in the order in which the index noted them last, about
+            // once a minute of real time.
             of.pools.sort_by(|one, other| one.pool.cmp(&other.pool));
             answer = of.encode_to_vec();
         }
@@ -242,8 +242,8 @@ fn watch(after: Option<String>) -> pb::WatchPoolRequest {
     pb::WatchPoolRequest { pool: "p".into(), after }
 }
 
-/// Returns the cursor of the last event of the pool `p`. Fails unless the stream has only the events
-/// of its namespace: two admissions and two tasks.
+/// Returns the cursor of the last event of the pool `p`. Fails unless the stream has only the
+/// events of its namespace: two admissions and two tasks.
 async fn first_cursor(client: &mut Client) -> String {
     let mut events = client.watch_pool(watch(Some("0".into()))).await.unwrap().into_inner();
     let mut kinds = Vec::new();

@@ -201,8 +201,8 @@ async fn outlasts(server: &TlsServer, ours: &Authority) {
     assert_eq!(answer.decision(), AdmitDecision::Admitted);
 }
 
-/// A watch does not end by itself. A connection at its maximum age waits 60 s for its calls, which is
-/// also the longest `max_wait`.
+/// A watch does not end by itself. A connection at its maximum age waits 60 s for its calls, which
+/// is also the longest `max_wait`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_does_not_keep_a_connection_beyond_its_age() {
     let ours = Authority::new("ours");
