@@ -85,7 +85,7 @@ async fn measure(engine: &str, store: Option<&Process>, tasks: usize) {
     println!("  dispatched and completed, one after the other: {each:.0} µs for both");
 }
 
-/// Measures the time of a refusal, in sequence.
+/// Measures the time of an AdmitTask that gets no lease, one call after the other.
 async fn reports(client: &Client, what: &str, pool: &str, task: &str) {
     let mut client = client.clone();
     let start = monotonic();

@@ -1,5 +1,5 @@
-//! Rules of this project that a program can check: walls, sizes, script headers, scenario ids, and
-//! the files and functions that the documentation names.
+//! Rules of this project that a program can check: dependencies between folders, sizes of files and
+//! functions, script headers, scenario ids, and names in the documentation.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
@@ -99,7 +99,7 @@ fn is_test(path: &Path) -> bool {
     path.with_extension("").iter().any(|name| name == "tests")
 }
 
-/// The code of a file, with each path of a group of imports written out once more.
+/// The code of a file, and after it the separate paths of each `use crate::{…}`.
 fn code_with_imports(text: &str) -> String {
     let code = code(text);
     let groups: String = code.split("use crate::{").skip(1).map(names_of).collect();
@@ -108,7 +108,7 @@ fn code_with_imports(text: &str) -> String {
 
 #[test]
 fn dependencies_are_named_in_their_own_places() {
-    // A word, and the only places that may contain it.
+    // A word, and the only folders and files that may contain it.
     let places: [(&str, &[&str]); 8] = [
         ("tonic::", &["src/grpc", "src/server"]),
         ("tonic_", &["src/grpc", "src/server"]),

@@ -1,9 +1,10 @@
-//! Ends of leases: measures how late their EXPIRED events are written and seen when many leases end
-//! together without calls, and how late waiting calls get slots that end within milliseconds of
-//! each other. On every engine and durability, with its own servers and its own Redis.
+//! Ends of leases, on every engine and durability, with its own servers and its own Redis. Measures
+//! two delays:
+//! - of EXPIRED events, when many leases end together and no calls arrive
+//! - of waiting calls, when the leases before them end within milliseconds of each other
 //!
-//! `cargo bench --bench ends [-- --leases N] [--rounds N] [--program PATH]`: default program: this
-//! build.
+//! `cargo bench --bench ends [-- --leases N] [--rounds N] [--program PATH]`; without PATH it
+//! measures this build.
 
 #![allow(
     clippy::expect_used,

@@ -1,5 +1,5 @@
-//! A minimal HPACK: encodes the headers of a call, by table index after the first call, and
-//! reads `grpc-status` from the headers of a response.
+//! A minimal HPACK. Encodes the headers of a call; after the first call, by table index. Reads
+//! `grpc-status` from the headers of a response.
 
 /// Length of the Huffman-coded name `grpc-status`; no other response header name has it.
 const STATUS_LENGTH: usize = 8;

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 
 use super::hpack;
 
-/// Most open streams of a connection until the server states its limit.
+/// Maximum number of open streams of a connection, until the server states its limit.
 const STREAMS_MAX: usize = 100;
 /// The setting with that limit.
 const MAX_CONCURRENT_STREAMS: u16 = 3;

@@ -21,7 +21,7 @@ use crate::{
     times::{Times, Waited},
 };
 
-/// Calls for a task of a pool and for keys of all shards in turn, until `end` is set.
+/// Makes calls about a task of a pool and about keys of all shards, in turn, until `end` is set.
 pub(crate) fn ask(engine: Arc<Engine>, task: AdmitTask, end: Arc<AtomicBool>) -> JoinHandle<()> {
     // The rule never refuses, so that each check is a change.
     let rule = rule(1_000_000_000);

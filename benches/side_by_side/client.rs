@@ -1,4 +1,4 @@
-//! Results of another client for the same load, to check our own.
+//! Results of an independent client for the same load, to check those of this benchmark.
 
 use std::{path::Path, process::Stdio, time::Duration};
 

@@ -1,4 +1,4 @@
-//! A caller of one namespace while a caller of another one floods the same server.
+//! Latency of a caller of one namespace while a caller of another namespace floods the server.
 
 use std::{path::Path, process::Stdio, sync::Arc, time::Duration};
 
@@ -11,12 +11,13 @@ use crate::{
     server::{Kind, Server, against},
 };
 
-/// The load of the flood: more calls in flight than the server answers within their deadline.
+/// Connections of the flood, and calls in flight on each: more calls than the server can answer at
+/// once.
 const CONNECTIONS: u32 = 16;
 const IN_FLIGHT: u32 = 256;
-/// Time of each measurement.
+/// Duration of each measurement.
 const LENGTH: Duration = Duration::from_secs(10);
-/// Pause between two calls of the other caller.
+/// Pause of the measured caller between two calls.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Measures both engines and prints a table.

@@ -1,11 +1,11 @@
-//! The cost of TLS and of callers: calls by h2load (Debian: nghttp2-client) to servers that differ
-//! in their `[tls]` and `[[caller]]` sections, in turn, in one run. Each is compared with a plain
-//! server that gets the same headers: h2load never indexes `authorization`, so the server decodes
-//! its text with each call.
+//! The cost of TLS and of callers. h2load (Debian: nghttp2-client) calls, in turn, servers with
+//! different `[tls]` and `[[caller]]` sections. Each server is compared with a plain server that
+//! gets the same headers: h2load never indexes `authorization`, so the server decodes its text in
+//! each call.
 //!
-//! With `--fair` it measures a caller of one namespace while another one floods the server.
+//! `--fair` measures a caller of one namespace while a caller of another one floods the server.
 //!
-//! `cargo bench --bench trust -- [--fair] [--rounds N] [--program PATH]`: default: 9 rounds, this
+//! `cargo bench --bench trust -- [--fair] [--rounds N] [--program PATH]`; default: 9 rounds of this
 //! build.
 
 #![allow(
@@ -39,9 +39,9 @@ const HANDSHAKES: u32 = 1_000;
 struct Run {
     /// Calls a second.
     rate: f64,
-    /// Time of the server on a processor for a call, in µs.
+    /// CPU time of the server for a call, in µs.
     cost: f64,
-    /// The same for a connection with one call, in µs.
+    /// CPU time of the server for a connection with one call, in µs.
     connection: f64,
 }
 
@@ -101,7 +101,7 @@ fn run(server: &Server, authorization: Option<&str>) -> Run {
     }
 }
 
-/// The load on a server, without its length.
+/// The h2load command for a server, without the number of calls or the duration.
 fn load(server: &Server, authorization: Option<&str>, connections: u32, in_flight: u32) -> Command {
     let mut command = Command::new("h2load");
     command

@@ -1,4 +1,4 @@
-//! The measured servers: their configuration, and what a call to them needs.
+//! The measured servers: their configuration, and the message and headers of a call.
 
 use std::{
     fs,
@@ -19,20 +19,20 @@ use tollgate_client::{Against, pb};
 
 use crate::process::{Process, serve_by};
 
-/// How a server knows its callers.
+/// How a server authenticates its callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Plain,
     Tls,
     Token,
     Namespace,
-    /// The same with a limit on its calls in flight.
+    /// Like `Namespace`, with limits on the namespace.
     Limited,
     Jwt,
 }
 
 impl Kind {
-    /// All kinds; the others are compared with the first one.
+    /// All kinds. The first one is the baseline.
     pub(crate) const ALL: [Kind; 6] =
         [Kind::Plain, Kind::Tls, Kind::Token, Kind::Namespace, Kind::Limited, Kind::Jwt];
 
@@ -74,13 +74,13 @@ impl Server {
         Server { kind, url, authorization, folder, process }
     }
 
-    /// The path of a file of the server: `message` is that of each call, `beta` the token of the
-    /// caller in another namespace.
+    /// The path of a file in the folder. `message` is the message of each call; `beta` is the token
+    /// of the caller in another namespace.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Time of all threads of the server on a processor, in µs.
+    /// CPU time of all threads of the server, in µs.
     pub(crate) fn cpu(&self) -> f64 {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.process.id())).unwrap();
         let nanos = tasks.map(|task| {
@@ -161,7 +161,7 @@ fn caller(name: &str, namespace: &str) -> String {
     )
 }
 
-/// A rule that is never full.
+/// A request against a limit that is never reached.
 pub(crate) fn against() -> Against {
     let limit = pb::Limit {
         max: Some(1_000_000_000),
@@ -172,7 +172,7 @@ pub(crate) fn against() -> Against {
     Against::Rule(pb::Rule { limits: vec![limit], ..pb::Rule::default() })
 }
 
-/// A call with the prefix of gRPC.
+/// The message of a call, with the gRPC prefix.
 fn message() -> Vec<u8> {
     let call = pb::CheckRateRequest {
         key: "caller:17".to_owned(),

@@ -219,7 +219,7 @@ impl Capability for Key {
                 Ask::Check { cost, request } => {
                     let request = request.map(|request| name(&text('r', request)));
                     let check = CheckRate { name: name_of, rule: rule(part), cost, request };
-                    // The store stage alone: the index stage makes a ban wait for a second write.
+                    // Without the index stage, in which a ban would wait for a second write.
                     Answer::Checked(engine.store(&check, deadline()).await?)
                 }
                 Ask::Reset => Answer::Reset(

@@ -262,7 +262,7 @@ impl World {
             self.write(false);
             let now = self.life.now();
             self.callers.forget(now);
-            // Callers with an earlier state have waited for as long.
+            // The same time has passed for the callers of each earlier state.
             self.known.iter_mut().for_each(|(_, callers)| callers.forget(now));
         }
     }
@@ -284,8 +284,8 @@ impl World {
         if is_down {
             self.all_is_down();
         } else if is_marked {
-            // This state may be found on the disk, with grants of waiting calls that no caller has
-            // seen.
+            // A later process may find this state. It may include grants to waiting calls, whose
+            // callers have not seen them.
             let mut callers = self.callers.clone();
             self.waiting.iter().for_each(|waiting| callers.give_up(&waiting.request));
             self.known.push((self.mark, callers));

@@ -56,8 +56,8 @@ pub fn free_port() -> u16 {
     }
 }
 
-/// Returns whether nobody listens on a port. It connects: a socket that listens here would be shared
-/// with each process that another test starts at that moment, until its exec.
+/// Returns whether a port is unused, by a connection to it. A listening socket would not do: each
+/// process that another test starts at that moment would inherit it until its exec.
 pub fn is_free(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).is_err()
 }
@@ -188,8 +188,8 @@ impl OwnRedis {
         }
     }
 
-    /// Makes the last save fail: its folder is gone. Redis refuses writes with MISCONF from
-    /// `CONFIG SET stop-writes-on-bgsave-error yes` on.
+    /// Makes the last save fail, because its folder does not exist. After `CONFIG SET
+    /// stop-writes-on-bgsave-error yes` Redis refuses writes with MISCONF.
     pub async fn fail_save(&self) {
         for setting in [["stop-writes-on-bgsave-error", "no"], ["save", "3600 1"]] {
             self.command(&["CONFIG", "SET", setting[0], setting[1]]).await.unwrap();

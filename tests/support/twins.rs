@@ -46,7 +46,7 @@ where
     }
 }
 
-/// A Redis engine and its clock, and what `decide` has produced for comparison.
+/// A Redis engine and its clock, and the wake-ups and events of `decide` for comparison.
 pub struct Twins {
     pub time: Time,
     redis: Arc<Engine>,

@@ -1,4 +1,4 @@
-//! Files of `src` depend on each other in one direction: no circle.
+//! The dependencies between files of `src` have no cycle.
 //!
 //! A file depends on the files of the modules that its imports and paths name. A re-exported name
 //! counts for the file that defines it. A module with parts (`x/mod.rs` and the files below it)
@@ -122,7 +122,7 @@ fn owner(path: &[String], all: &BTreeMap<Module, Uses>, depth: usize) -> Module 
     }
 }
 
-/// A way from a module back to itself, if there is one.
+/// Searches for a cycle from a module. Returns whether there is one; `way` then has its modules.
 fn circle<'a>(
     module: &'a Module,
     edges: &'a BTreeMap<Module, BTreeSet<Module>>,

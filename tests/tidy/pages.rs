@@ -110,7 +110,8 @@ fn pages_name_log_lines_that_exist() {
     }
 }
 
-/// The existing files that name the capability `stock` are the steps to add another one.
+/// `CONTRIBUTING.md` says which files a new capability changes. It must list each file that names
+/// the existing capability `stock`.
 #[test]
 fn contributing_names_every_file_that_a_capability_needs() {
     let page = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();

@@ -1,5 +1,5 @@
-//! Namespaces share an engine, and nothing else: callers of several namespaces take random decisions
-//! on the same names, and each sees exactly what it would see alone.
+//! Namespaces share an engine, and nothing else: callers of several namespaces take random
+//! decisions on the same names, and each sees exactly what it would see alone.
 
 use std::time::Duration;
 
@@ -35,15 +35,15 @@ async fn each_namespace_sees_what_it_would_see_alone_redis() {
     separate(sides, start).await;
 }
 
-/// Plays the history of each namespace on the last engine, which all share, and in the default
-/// namespace of an engine of its own. Both have the same outcomes.
+/// Plays the history of each namespace twice: on the last engine, which all namespaces share, and
+/// in the default namespace of a separate engine. Both must have the same outcomes.
 async fn separate(mut sides: Vec<Side>, start: u64) {
     let seed = rand::random();
     println!("seed {seed}");
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let shared = sides.pop().unwrap();
     let namespaces = NAMESPACES.map(|text| Namespace::parse(text.as_bytes()).unwrap());
-    // The same seed for two of them: they make the same calls at different times.
+    // Two namespaces have the same seed, so they make the same calls at different times.
     let history = |index: usize| History::new(seed + [0, 1, 1, 2][index]);
     let mut players: Vec<[History; 2]> = (0..NAMESPACES.len())
         .map(|index| [history(index).within(&namespaces[index..=index]), history(index)])
@@ -76,7 +76,7 @@ async fn separate(mut sides: Vec<Side>, start: u64) {
     drop(shared);
 }
 
-/// The listed pools of a namespace. All pages are full, but for the last one.
+/// The listed pools of a namespace. Fails unless all pages except the last one are full.
 async fn pools(side: &Side, namespace: &Namespace, limit: u32) -> Vec<Name> {
     let (mut pools, mut after) = (Vec::new(), None);
     loop {

@@ -105,7 +105,7 @@ async fn call(mut client: Client, mut stopped: oneshot::Receiver<()>) -> Calls {
     calls
 }
 
-/// The report of this test is the unloaded time that reports of attacks are compared with.
+/// Reports the latency without an attack, for comparison with the reports of attacks.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_an_attack_every_call_is_answered() {
     let server = Server::start(&[]).await;

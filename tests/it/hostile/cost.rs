@@ -273,7 +273,7 @@ async fn h1_no_call_holds_redis_for_long() {
     }
 }
 
-/// An export reads large payloads in small pages, beside a server that goes on.
+/// An export reads large payloads in small pages, while a server continues to serve calls.
 #[tokio::test(flavor = "multi_thread")]
 async fn h1_exports_and_imports_delay_no_other_call() {
     let (redis, target) = (redis_in_memory().await, redis_in_memory().await);

@@ -100,9 +100,9 @@ async fn take(shop: &Shop) -> Taken {
     Taken { task, lock, hold, window, tokens }
 }
 
-/// Requests something that is taken, until it is granted. Panics if it is granted before its
-/// earliest end or refused more than [`SLACK`] after its latest end. Returns the number of refusals
-/// before the earliest end.
+/// Repeats a request for something that is taken, until it is granted. Panics if it is granted
+/// before its earliest end or refused more than [`SLACK`] after its latest end. Returns the number
+/// of refusals before the earliest end.
 async fn end_on_time(what: &str, ends: [u64; 2], ask: impl AsyncFn() -> bool) -> usize {
     let [earliest, latest] = ends;
     let mut refused = 0;

@@ -17,7 +17,7 @@ pub const BUDGET: usize = 64 << 20;
 pub fn resident(server: &Server) -> usize {
     let statm = fs::read_to_string(format!("/proc/{}/statm", server.process.0.id())).unwrap();
     let pages = |field| statm.split(' ').nth(field).unwrap().parse::<usize>().unwrap();
-    // Resident pages, and those of them that files back.
+    // The number of resident pages, and how many of them are backed by files.
     (pages(1) - pages(2)) * 4096
 }
 

@@ -54,7 +54,7 @@ impl Peer {
         Peer::at([127, 0, 0, 1], server).await
     }
 
-    /// A peer with an address of its own.
+    /// A peer that connects from this address.
     pub async fn at(address: [u8; 4], server: &Server) -> Peer {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((address, 0).into()).unwrap();

@@ -199,8 +199,8 @@ async fn a_call_that_does_not_wait_does_not_overtake() {
     let first = ticket(&decide(ask("b", Some((1, 0, "dead")))).await);
     let second = ticket(&decide(ask("c", Some((2, 0, "dead")))).await);
     assert!(first < second);
-    // The holder's lease ends: the lock is free, but b is next, and no other call gets it. A call
-    // of their server keeps the server known until then.
+    // The holder's lease ends: the lock is free, but `b` is next, and no other call gets it. The
+    // repeated call of `c` keeps the server of `b` and `c` known until then.
     twins.time.advance(29_000_000).await;
     decide(ask("c", Some((2, second, "dead")))).await;
     twins.time.advance(1_000_000).await;
@@ -214,7 +214,7 @@ async fn a_call_that_does_not_wait_does_not_overtake() {
     twins.time.advance(500_000).await;
     let next = decide(ask("e", Some((3, 0, "alive")))).await;
     assert!(matches!(next, Acquisition::Acquired { .. }), "{next:?}");
-    // The server was only slow: with its ticket, its call goes before later calls.
+    // The server was only slow: with its old ticket, the call of `c` is ahead of later calls.
     let later = ticket(&decide(ask("f", Some((4, 0, "alive")))).await);
     let back = ticket(&decide(ask("c", Some((2, second, "dead")))).await);
     assert!(back == second && second < later);

@@ -183,7 +183,8 @@ async fn a_refused_second_try_leaves_the_fate_unknown() {
     let client = answering(&server, "warm").await;
     let most = i64::MAX as u64;
     try_next(&client, floor(most - 2, next("order"))).await.unwrap();
-    // The last number but one is given out, and its reply is lost. With a request id it is found.
+    // The second to last number is allocated, and its reply is lost. A repeat with the request id
+    // finds it.
     wire.lose_decision();
     let named_one = try_next(&client, named("one", next("order"))).await.unwrap();
     assert_eq!((named_one.first, named_one.replayed), (most - 1, true));

@@ -112,7 +112,7 @@ impl World {
             self.network.clear();
             self.callers.forget(now);
         }
-        // The next process may start from this state, too: callers have waited for as long.
+        // The next process may start from this state, too, with these callers.
         self.known = vec![(mark, self.callers.clone())];
         (self.mark, self.unsure, self.settled) = (mark, None, now);
         for request in self.callers.reads() {

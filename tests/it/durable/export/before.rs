@@ -1,8 +1,8 @@
 //! Files that the first version wrote, `fixtures/`: a data directory and an export of it. Every
 //! version must load them.
 //!
-//! They hold the state after [`lived`]. A fresh engine lives through the same history; later
-//! decisions have equal outcomes on all engines.
+//! They contain the state after the history of [`lived`]. The test plays the same history on a
+//! fresh engine. Later decisions must have equal outcomes on all engines.
 
 use std::{fs, path::Path, sync::Arc};
 

@@ -25,7 +25,7 @@ async fn behind_proxy(config: &str) -> (OwnRedis, Wire, Server) {
     (redis, wire, server)
 }
 
-/// Sends `each` calls for each of these sequences. Returns those that are under way after `refused`
+/// Sends `each` calls for each of these sequences. Returns the remaining calls after `refused`
 /// calls were refused at the limit.
 async fn burst(
     client: &Sequences,
@@ -95,7 +95,7 @@ async fn h26_decisions_in_line_for_redis_above_the_limit_are_refused() {
     let sequences = answering(&server, "warm").await;
     let client = server.client().await;
 
-    // A call of 1,000 tasks is in flight, and one is in line.
+    // A call of 1,000 tasks is in flight, and another one waits in the queue.
     wire.hold(true);
     let mut calls = JoinSet::new();
     for call in 0..CALLS {

@@ -56,7 +56,7 @@ async fn h5_a_name_used_again_during_a_sweep_stays_in_the_index() {
         .await
         .unwrap();
     assert_eq!(names, ["held", "noted"]);
-    // The next look at `noted` is the one that its note set: in 300 s.
+    // The note of `noted` has scheduled the next look at it: in 300 s.
     let looks: Vec<(String, f64)> = redis::cmd("ZRANGE")
         .arg(ENDS)
         .arg(0)
@@ -67,7 +67,7 @@ async fn h5_a_name_used_again_during_a_sweep_stays_in_the_index() {
         .unwrap();
     assert_eq!(looks[0], ("held".to_owned(), (now + 1_000_000) as f64));
     assert!(looks[1].0 == "noted" && looks[1].1 >= (now + 300_000_000) as f64, "{looks:?}");
-    // A name that was noted just now is looked at again: its decision may not have run yet.
+    // The sweeper looks again at a name that was just noted: its decision may not have run yet.
     let score: f64 = redis::cmd("ZSCORE")
         .arg(PARTITIONS)
         .arg("noted")
@@ -124,8 +124,8 @@ async fn h5_a_vacant_name_is_looked_at_again_when_it_can_leave() {
     }
 }
 
-/// Names of a namespace are in the index of all namespaces and in the zset of their own listings, and
-/// leave both together. The sweeper fills a lost zset again.
+/// Names of a namespace are in the index of all namespaces and in the zset of their own listings,
+/// and leave both together. The sweeper fills a lost zset again.
 #[tokio::test(flavor = "multi_thread")]
 async fn names_of_a_namespace_are_listed_apart() {
     let mut redis = OwnRedis::prepare();
@@ -185,7 +185,7 @@ async fn h5_each_script_of_the_index_heals_it() {
     }
 }
 
-/// A lease ends in time though the index is replaced by keys of another type and nobody calls.
+/// A lease ends in time although keys of another type replace the index and no call arrives.
 #[tokio::test(flavor = "multi_thread")]
 async fn h5_leases_end_though_the_index_is_broken_and_nobody_calls() {
     let mut redis = OwnRedis::prepare();

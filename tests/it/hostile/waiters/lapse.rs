@@ -144,8 +144,8 @@ fn name(text: &str) -> Name {
     Name::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap()
 }
 
-/// A lease of at most 400 ms ends before the next heartbeat of a server. A wake-up
-/// tells its end to the server of the first waiter.
+/// A lease of at most 400 ms ends before the next heartbeat of a server. A wake-up reports its end
+/// to the server of the first waiter.
 #[tokio::test(flavor = "multi_thread")]
 async fn h14_the_first_waiter_is_woken_for_a_short_lease() {
     for (lease, told) in [(400, 1), (401, 0)] {
@@ -202,7 +202,7 @@ async fn h14_a_heartbeat_reports_the_next_end_while_slots_are_free() {
         let seen = twins.agree(&mut pools, &heartbeat, "").await;
         answers.push((seen.frees_in.map(|in_| in_.0), seen.turns.len()));
     }
-    // No slot was taken in between: all three are free, and no lease is left to end.
+    // No call took a freed slot: all three slots are free, and no lease is running.
     let expected = [(Some(1000), 0), (Some(4), 1), (Some(5), 2), (None, 3), (None, 3)];
     assert_eq!(answers, expected);
     // With more leases than slots, the reported end is the first one that frees a slot.
