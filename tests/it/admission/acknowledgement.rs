@@ -198,7 +198,7 @@ async fn a_revocation_frees_no_slot_within_its_grace() {
     let first = ask(&client, "safe", "d0", "t").await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     pair.replica.signal("-STOP");
-    // The task is granted its own slot again, which stays taken without an acknowledgement.
+    // The task gets its own slot again. The slot stays taken although no replica acknowledges.
     let again = ask(&client, "safe", "d0", "t").await.unwrap_err();
     assert_eq!((again.code(), &*reason(&again)), (Code::DeadlineExceeded, "UNCONFIRMED"));
     assert_eq!(in_use(&client, "safe").await, 1);

@@ -107,7 +107,7 @@ async fn unreadable_state_affects_one_lock_only(world: World) {
         }
         locks.acquired(name, "a").await;
     }
-    // An unreadable `places` key prevents waiting, but keeps no call from the lock.
+    // With an unreadable `places` key no call can wait, but a free lock can still be acquired.
     locks.acquired("places", "a").await;
     world.tamper(&["SET", "{}:{lock:places}:places", "text"]).await;
     let wait = world.locks.clone().acquire_lock(waiting(5.0, acquire("places", "b"))).await;

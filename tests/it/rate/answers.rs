@@ -95,7 +95,7 @@ async fn bans_are_listed_in_pages(world: World) {
     world.advance(2 * MINUTE).await;
     let left: Vec<String> = world.bans().await.into_iter().map(|ban| ban.key).collect();
     assert_eq!(left, ["c", "d", "e"]);
-    // An unreadable ban hides no other.
+    // An unreadable ban does not hide the other bans.
     if world.tamper(&["SET", "{}:{rate:\x1fd}:ban", "text"]).await.is_some() {
         let mut left: Vec<String> = world.bans().await.into_iter().map(|ban| ban.key).collect();
         left.sort();

@@ -130,7 +130,7 @@ async fn c4_each_tier_is_crossed_once(world: World) {
         assert_eq!(verdicts, expected, "{algorithm:?}");
         assert_eq!(crossed, [11, 21], "{algorithm:?}");
     }
-    // A THROTTLE tier in between: refused calls count on, so that the ban is reached.
+    // With a THROTTLE tier in between, refused calls count too, so that the ban is reached.
     let mut three = crawlers(Algorithm::FixedWindow);
     three.tiers.insert(1, tier(15, TierAction::Throttle, &[]));
     let mut crossed = Vec::new();
@@ -174,7 +174,7 @@ async fn c8_an_omitted_cost_counts_one(world: World) {
         let three = rule([limit(3, MINUTE, algorithm)]);
         let key = algorithm.as_str_name();
         assert_eq!(world.check(key, &three).await.limits[0].count, 1);
-        // An explicit cost of 0 only looks.
+        // A check with the cost 0 changes nothing.
         for _ in 0..5 {
             let look = world.ask(cost(0, check(key, &three))).await;
             assert_eq!((look.allowed, look.limits[0].count), (true, 1), "{algorithm:?}");

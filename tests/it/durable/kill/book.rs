@@ -169,7 +169,7 @@ impl Book {
         self.serials.push((value, told));
     }
 
-    /// Checks that all lost changes were acknowledged within `most`. Zero allows no loss.
+    /// Checks that all lost changes were acknowledged within a span of `most`. Zero allows no loss.
     pub fn check_lost(&mut self, most: Duration, context: &str) {
         let lost = std::mem::take(&mut self.lost);
         let first = lost.iter().map(|told| told.heard).min();

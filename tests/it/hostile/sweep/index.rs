@@ -15,7 +15,7 @@ use crate::support::process::tollgate;
 const OF_ACME: &str = "tollgate:{index:admission}:partitions:acme";
 const OF_B: &str = "tollgate:{index:admission}:partitions:b";
 
-/// The sweeper schedules names, one of which is noted again. Only the vacant one leaves the index.
+/// The sweeper schedules three names, and `noted` is noted again. Only `vacant` leaves the index.
 #[tokio::test(flavor = "multi_thread")]
 async fn h5_a_name_used_again_during_a_sweep_stays_in_the_index() {
     let mut redis = OwnRedis::prepare();

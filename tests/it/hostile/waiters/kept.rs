@@ -89,7 +89,8 @@ async fn h15_a_kept_ticket_counts_once_and_lapses() {
     assert!(ticket(&queue.asks("c", Some((9, 0, "other"))).await) > later);
 }
 
-/// A waiter has moved to another server before its first server gives its place up.
+/// A waiter has moved to another server before its first server, which shuts down, takes it
+/// out of the queue.
 #[tokio::test(flavor = "multi_thread")]
 async fn h15_a_waiter_that_moved_keeps_its_ticket_when_its_old_server_stops() {
     let (mut queue, tickets) = Queue::with(&["b"]).await;
