@@ -59,7 +59,7 @@ struct Seen {
     refused: Vec<Duration>,
     answered_after: Vec<Duration>,
     others: BTreeMap<String, u64>,
-    /// Calls whose deadline passed before they were sent. `expired` are those that had been sent.
+    /// Calls whose deadline passed before they were sent. `expired` counts calls that were sent.
     unsent: u64,
     expired: u64,
     closed: u64,
