@@ -77,11 +77,11 @@ async fn expired(mut client: Client, count: usize) -> (u64, Vec<u64>) {
     (written, seen)
 }
 
-/// The processor time that a process has used.
+/// CPU time that a process has used.
 fn processor_time(id: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
     let fields = stat.rsplit_once(") ").unwrap().1.split(' ').skip(11).take(2);
     let ticks: u64 = fields.map(|ticks| ticks.parse::<u64>().unwrap()).sum();
-    // A tick is a hundredth of a second on Linux, whatever the frequency of the kernel timer.
+    // Linux reports ticks of 10 ms, whatever the frequency of its timer.
     Duration::from_millis(10 * ticks)
 }

@@ -4,7 +4,8 @@
 //! A closed loop first measures the peak. Then an open loop sends three times that rate over 16
 //! connections, with deadlines of 200 ms to 1 s, while a health check runs.
 //!
-//! `cargo bench --bench overload [-- PROGRAM …]`: paths of tollgate builds; default: this build.
+//! `cargo bench --bench overload [-- PROGRAM …]` measures these tollgate builds; default: this
+//! build.
 
 #![allow(
     clippy::expect_used,

@@ -29,12 +29,12 @@ use crate::{
 const PINGS: usize = 5000;
 /// Calls that a Tollgate on Redis handles at a time by default (`calls_max`).
 const TAKEN_MAX: usize = 4096;
-/// Calls in flight of an overload, as a multiple of that.
+/// Calls in flight of an overload, as a multiple of `calls_max`.
 const OVERLOAD: usize = 3;
 /// Connections of an overload.
 const CONNECTIONS: usize = 32;
 
-/// Results; `None` where something was not measured.
+/// Results; `None` for a measurement that was not made.
 #[derive(Debug, Default)]
 pub(crate) struct Besides {
     /// Median round trip of a PING, in µs.

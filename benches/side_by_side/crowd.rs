@@ -1,5 +1,4 @@
-//! Cost of many keys: CheckRate of a thousand keys in turn and of a million, each on a separate
-//! server.
+//! Cost of many keys: CheckRate of a thousand keys on one server, and of a million keys on another.
 
 use std::{fmt, sync::Arc};
 
@@ -17,7 +16,7 @@ use crate::{
 /// Numbers of keys.
 const KEYS: [u64; 2] = [1_000, 1_000_000];
 const IN_FLIGHT: usize = 256;
-/// Most runs that fill a server with all keys.
+/// Maximum number of runs until a server has all keys.
 const FILLING_MAX: usize = 100;
 
 /// Results for few keys and for many.

@@ -12,7 +12,7 @@ use crate::{
     table::{rate, time},
 };
 
-/// As with 256 calls in flight.
+/// Number of connections, as in loads with 256 calls in flight.
 const CONNECTIONS: usize = 16;
 
 /// Results of a row.

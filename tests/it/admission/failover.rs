@@ -18,7 +18,7 @@ use crate::{
 
 const HOLD: &str = "[[pool]]\nmatch = \"*\"\ncapacity = 3\nlease_duration = \"60s\"\n\
                     expiry_grace = \"5s\"\nafter_failover = \"hold\"\n";
-/// The lease duration with its grace.
+/// The lease duration plus the grace.
 const LENGTH: Duration = Duration::from_secs(65);
 const ANOTHER: &str = "aaaa:bbbb";
 
@@ -120,7 +120,7 @@ async fn a_lost_lease_is_registered_again_by_its_renewal() {
     assert_eq!(world.renewed("d1", tokens[1] - 1).await, RenewVerdict::StaleToken);
     assert_eq!(world.complete("p", "d1", "t").await.verdict(), pb::CompleteVerdict::Completed);
     assert_eq!(world.renewed("d1", tokens[1]).await, RenewVerdict::Completed);
-    // Tokens that no clock can have given, and tokens that were not lost, are unknown.
+    // Tokens beyond every possible clock, and tokens that were not lost, are unknown.
     let wrong = world.time().now() + 2 * 86_400_000_000;
     for token in [1, tokens[0], wrong] {
         assert_eq!(world.renewed("d9", token).await, RenewVerdict::Unknown, "{token}");
@@ -169,7 +169,7 @@ async fn a_lost_renewal_and_a_lost_second_attempt_are_registered_again() {
     world.advance(Duration::from_secs(3)).await;
     assert_eq!(world.in_use("p").await, 0);
     assert_eq!(world.renewed("d0", first.fencing_token).await, RenewVerdict::Renewed);
-    // The second attempt, which only the device knows.
+    // The second attempt was lost: only the device knows its token.
     let token = attempt.lease.unwrap().fencing_token + 7;
     assert_eq!(world.renewed("d1", token).await, RenewVerdict::Renewed);
     assert_eq!(world.in_use("p").await, 2);

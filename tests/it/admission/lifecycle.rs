@@ -1,4 +1,4 @@
-//! All other answers of the admission contract.
+//! Answers of the admission contract that no scenario covers.
 
 use std::time::Duration;
 

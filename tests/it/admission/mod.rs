@@ -1,4 +1,4 @@
-//! Pools and their tasks, on both engines: scenarios A, all other answers, refused requests,
+//! Pools and their tasks, on both engines: scenarios A, further answers, refused requests,
 //! properties, replica acknowledgement and failovers.
 
 pub mod acknowledgement;

@@ -1,4 +1,5 @@
-//! Both executors of every decision on the same random histories.
+//! Both executors of every decision on the same random histories: the Rust code of the embedded
+//! engine, and the Lua scripts in Redis. Their outcomes and states must be equal.
 
 pub mod locks;
 pub mod pools;

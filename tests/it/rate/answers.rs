@@ -1,4 +1,4 @@
-//! All other answers of the rate contract, on both engines.
+//! Answers of the rate contract that no scenario covers, on both engines.
 
 use std::time::Duration;
 

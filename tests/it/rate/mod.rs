@@ -1,4 +1,4 @@
-//! Rates: scenarios B and C, all other answers, refused requests, faults and properties.
+//! Rates: scenarios B and C, further answers, refused requests, faults and properties.
 
 pub mod answers;
 pub mod bad_input;

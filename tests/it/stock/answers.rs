@@ -1,4 +1,4 @@
-//! All other answers of the stock contract, on both engines.
+//! Answers of the stock contract that no scenario covers, on both engines.
 
 use std::time::Duration;
 

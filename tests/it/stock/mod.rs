@@ -1,4 +1,4 @@
-//! Stock: scenarios D, all other answers, refused requests, damaged state and properties.
+//! Stock: scenarios D, further answers, refused requests, damaged state and properties.
 
 pub mod answers;
 pub mod bad_input;
