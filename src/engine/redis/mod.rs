@@ -237,12 +237,12 @@ impl Redis {
         let (partition, delivery) = (decision.partition(), JobDelivery::of(decision));
         // Decisions that free capacity are not refused for lack of it.
         let is_counted = delivery.priority == Priority::Call;
-        let enter = || self.calls.enter(fair::line_of(partition));
-        let _call = is_counted.then(enter).transpose()?;
+        let namespace = fair::line_of(partition);
+        let _call = is_counted.then(|| self.calls.enter(namespace)).transpose()?;
         let mut quotas = self.quotas(slice::from_ref(decision), deadline).await;
         quotas.check(0)?;
         let epoch = self.epoch();
-        let sent = (Part::All, quotas.is_limited(0));
+        let sent = (Part::All, quotas.is_limited(0), namespace);
         let pending = self.send_decision(decision, delivery, sent, deadline);
         let note = self
             .index
@@ -288,7 +288,9 @@ impl Redis {
         for (index, (decision, delivery)) in decisions.iter().zip(deliveries).enumerate() {
             let delivery = JobDelivery { cost: delivery.cost.apart(in_bulk), ..delivery };
             pending.push(quotas.check(index).map(|()| {
-                let sent = (std::mem::replace(&mut part, Part::Next), quotas.is_limited(index));
+                let namespace = fair::line_of(decision.partition());
+                let part = std::mem::replace(&mut part, Part::Next);
+                let sent = (part, quotas.is_limited(index), namespace);
                 self.send_decision(decision, delivery, sent, deadline)
             }));
         }
@@ -327,19 +329,20 @@ impl Redis {
         Ok(outcomes)
     }
 
-    /// Sends a decision, with its position in its call and whether it is limited.
+    /// Sends a decision, with its position in its call, whether it is limited, and its namespace as
+    /// [`fair::line_of`] numbers it.
     fn send_decision<D: Decision>(
         &self,
         decision: &D,
         delivery: JobDelivery,
-        (part, is_limited): (Part, bool),
+        (part, is_limited, namespace): (Part, bool, u64),
         deadline: Instant,
     ) -> Pending {
         let call = Call::led(decision, &self.key_prefix, &*self.topology, is_limited);
         let arguments = call.finish();
         let (mut job, pending) = self.job(D::SCRIPT, arguments, delivery, deadline);
         job.follows = part == Part::Next;
-        job.namespace = fair::line_of(decision.partition());
+        job.namespace = namespace;
         // A decision of several is never refused alone: the others would be executed.
         job.sheds = part == Part::All && delivery.priority == Priority::Call;
         if delivery.acknowledgement.is_needed() {
