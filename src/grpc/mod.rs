@@ -43,7 +43,7 @@ pub use admission::AdmissionHandlers;
 pub use fast_path::{AnswerBody, FRAME_BYTES_MAX};
 pub use held::{ConnectionBudget, OpenStream, poll_stream};
 pub use identity::CertificateNames;
-pub use load::takes_first;
+pub use load::{is_shared, takes_first};
 pub use lock::LockHandlers;
 pub use rate::RateHandlers;
 pub use routes::{ConnectionServices, Routes};

@@ -89,9 +89,18 @@ impl AsyncRead for CallerConnection {
             self.put_off = true;
             return Poll::Pending;
         }
-        ready!(self.pace.poll_ready(cx));
+        let most = ready!(self.pace.poll_ready(cx));
         let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let read = match most < buffer.remaining() {
+            true => {
+                let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most));
+                let read = Pin::new(&mut self.stream).poll_read(cx, &mut part);
+                let bytes = part.filled().len();
+                buffer.advance(bytes);
+                read
+            }
+            false => Pin::new(&mut self.stream).poll_read(cx, buffer),
+        };
         self.pace.read(&buffer.filled()[before..]);
         let Some(mute) = &mut self.mute else { return read };
         if read.is_pending() {

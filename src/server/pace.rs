@@ -19,14 +19,21 @@ use std::{
 
 use tokio::time::{Sleep, sleep};
 
-use crate::decision::{
-    budget::{self, ReachedLimit},
-    time::monotonic,
+use crate::{
+    decision::{
+        budget::{self, ReachedLimit},
+        time::monotonic,
+    },
+    grpc,
 };
 
 /// Bytes that are read from a connection before its streams are served. A stream that is opened and
 /// reset takes at least 22 bytes, so a turn contains fewer streams than [`RESET_STREAMS_MAX`].
 const TURN_BYTES: usize = 64 * 1024;
+/// The same while several namespaces share a long queue. A call waits for one turn of each
+/// connection, twice: until it is read, and until its answer is written. A turn has about 20 calls
+/// then; shorter turns make more system calls.
+const SHARED_TURN_BYTES: usize = 2 * 1024;
 /// hyper's limit on streams that are reset before they are accepted: more than fit into a turn and
 /// the read that ends it.
 pub(super) const RESET_STREAMS_MAX: usize = 16 * 1024;
@@ -50,16 +57,17 @@ pub(super) struct Turn(Arc<AtomicUsize>);
 impl Turn {
     /// Starts the next turn.
     pub(super) fn begin(&self) {
-        self.0.store(TURN_BYTES, Ordering::Relaxed);
+        let bytes = if grpc::is_shared() { SHARED_TURN_BYTES } else { TURN_BYTES };
+        self.0.store(bytes, Ordering::Relaxed);
     }
 
-    fn is_over(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0
+    fn left(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
     }
 
     fn take(&self, bytes: usize) {
         // Only one task accesses the counter, so load and store need not be atomic together.
-        let left = self.0.load(Ordering::Relaxed).saturating_sub(bytes);
+        let left = self.left().saturating_sub(bytes);
         self.0.store(left, Ordering::Relaxed);
     }
 }
@@ -96,9 +104,10 @@ impl Pace {
         self.turn.clone()
     }
 
-    /// Ready when bytes may be read. Pending at the end of a turn and during a pause.
-    pub(super) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.turn.is_over() {
+    /// Ready with the number of bytes that may be read. Pending at the end of a turn and during a
+    /// pause.
+    pub(super) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
+        if self.turn.left() == 0 {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -107,7 +116,7 @@ impl Pace {
             self.pause = None;
             self.refill();
         }
-        Poll::Ready(())
+        Poll::Ready(self.turn.left())
     }
 
     /// Counts the bytes, and the streams that they open and reset.

@@ -53,6 +53,11 @@ impl Shares {
         false
     }
 
+    /// Whether several namespaces called in the last two intervals.
+    pub(super) fn are_several(&self) -> bool {
+        self.counts.len() > 1
+    }
+
     /// Begins an interval.
     fn begin(&mut self, now: u64) {
         let is_next = now < self.end + super::INTERVAL;
