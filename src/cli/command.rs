@@ -12,6 +12,7 @@ use clap::{Parser, Subcommand};
 use crate::{
     cli::{
         fleet::{self, FleetOptions},
+        health::{self, HealthOptions},
         lock::{self, LockOptions},
         next::{self, NextOptions},
         rate::{self, RateOptions},
@@ -76,6 +77,9 @@ pub(crate) enum Command {
     /// Print the events of a pool or of a policy's keys, one per line
     #[command(after_help = watch::HELP)]
     Watch(WatchOptions),
+    /// Ask whether a server is SERVING; exits 1 if it is NOT_SERVING
+    #[command(after_help = health::HELP)]
+    Health(HealthOptions),
     /// Print a new token for a caller, and the digest that the configuration of the server needs
     Token,
     /// Show the pools of a server live in the terminal
@@ -159,8 +163,8 @@ pub(crate) mod exit {
     pub(crate) const TABLE: &str = "\
 Exit status:
     0  success: served until a signal, allowed, given out, printed, exported or imported
-    1  refused: a rate, stock, or a lock that another owner holds; or a fleet exceeded the
-       cap, the limit or the stock
+    1  refused: a rate, stock, or a lock that another owner holds; a fleet exceeded the
+       cap, the limit or the stock; or a server is NOT_SERVING
    64  the command line is wrong
    65  a data directory or an export is damaged, or the imported entries do not match the
        export
@@ -186,7 +190,7 @@ Any other status is that of the command of `tollgate lock`, or 128 plus the numb
     const IO: u8 = 74;
     const CONFIG: u8 = 78;
 
-    /// A call was refused.
+    /// A call was refused, or a server is NOT_SERVING.
     pub(crate) const REFUSED: u8 = 1;
 
     /// A lock was lost before its command ended. EX_TEMPFAIL: a later try may get it.

@@ -8,7 +8,10 @@ use clap::{Args, ValueEnum, builder::RangedI64ValueParser, value_parser};
 use tollgate_client::{Access, Against, check_url, pb, time};
 
 use crate::{
-    decision::{names::Name, time::Millis},
+    decision::{
+        names::{Name, Namespace},
+        time::Millis,
+    },
     rate::{
         Algorithm, BUCKET_MAX, COUNT_MAX, LENGTH_MAX, LENGTH_MIN, LimitSpec, RuleSpec, TierAction,
         TierSpec, Violation,
@@ -18,7 +21,7 @@ use crate::{
 /// Default of `--max` without `--ban-above`.
 const MAX: u32 = 10;
 
-/// TLS and token of a client command.
+/// TLS, token and namespace of a client command.
 #[derive(Debug, Clone, Default, Args)]
 pub struct AccessFlags {
     /// Authorities that sign the certificate of the server, PEM; for https
@@ -37,13 +40,31 @@ pub struct AccessFlags {
     /// File with a token, which every call sends as `authorization: Bearer`
     #[arg(long, value_name = "FILE", env = "TOLLGATE_TOKEN_FILE", global = true)]
     pub token_file: Option<PathBuf>,
+
+    /// Namespace of the calls, for a caller with several [default: the caller's own]
+    #[arg(long, value_name = "NAME", env = "TOLLGATE_NAMESPACE", global = true)]
+    #[arg(value_parser = namespace)]
+    pub namespace: Option<String>,
 }
 
 impl From<&AccessFlags> for Access {
     fn from(flags: &AccessFlags) -> Access {
-        let AccessFlags { tls_ca, tls_cert, tls_key, token_file } = flags.clone();
-        Access { ca: tls_ca, cert: tls_cert, key: tls_key, token_file }
+        let AccessFlags { tls_ca, tls_cert, tls_key, token_file, namespace } = flags.clone();
+        Access { ca: tls_ca, cert: tls_cert, key: tls_key, token_file, namespace }
     }
+}
+
+/// The server of a client command.
+#[derive(Debug, Clone, Args)]
+pub struct ServerFlags {
+    /// URL of the server
+    #[arg(long = "server", value_name = "URL", env = "TOLLGATE_SERVER", value_parser = server)]
+    #[arg(default_value = "http://127.0.0.1:50051", global = true)]
+    pub url: String,
+
+    /// TLS, token and namespace.
+    #[command(flatten)]
+    pub access: AccessFlags,
 }
 
 /// A limit with warn and ban levels.
@@ -220,6 +241,12 @@ fn explain(bad: &Violation) -> String {
 pub(crate) fn server(text: &str) -> Result<String, String> {
     let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     check_url(&url).map(|()| url)
+}
+
+/// Parses the name of a namespace; the empty text is the default one.
+fn namespace(text: &str) -> Result<String, String> {
+    Namespace::parse(text.as_bytes())?;
+    Ok(text.to_owned())
 }
 
 /// Parses a name of the API.

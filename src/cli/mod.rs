@@ -8,6 +8,7 @@ mod client;
 mod command;
 mod flags;
 pub mod fleet;
+pub mod health;
 pub mod lock;
 pub mod next;
 pub mod rate;
@@ -25,12 +26,14 @@ use tokio::{
     spawn,
     task::spawn_blocking,
 };
+use tollgate_client::Health;
 
 use crate::{
     admission::Catalog,
     cli::{
-        fleet::FleetOptions, lock::LockOptions, next::NextOptions, rate::RateOptions,
-        signals::Signals, stock::StockOptions, top::TopOptions, watch::WatchOptions,
+        fleet::FleetOptions, health::HealthOptions, lock::LockOptions, next::NextOptions,
+        rate::RateOptions, signals::Signals, stock::StockOptions, top::TopOptions,
+        watch::WatchOptions,
     },
     config::{
         CallersFile, Config, DataDir, EmbeddedOptions, EngineChoice, ServeFlags, secret,
@@ -87,6 +90,7 @@ async fn run(command: Command) -> ExitCode {
         Command::Lock(options) => run_locked(&options).await,
         Command::Watch(options) => watch_events(&options).await,
         Command::Top(options) => show_pools(&options).await,
+        Command::Health(options) => check_health(&options).await,
     };
     ended.unwrap_or_else(|error| exit::unavailable(&error))
 }
@@ -185,6 +189,15 @@ async fn show_pools(options: &TopOptions) -> Result<ExitCode, ClientError> {
     let table = top::run(options).await?.unwrap_or_default();
     command::hand_over(&table).map_err(|error| ClientError(error.to_string()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+async fn check_health(options: &HealthOptions) -> Result<ExitCode, ClientError> {
+    let (status, code) = match health::run(options).await? {
+        Health::Serving => ("SERVING", 0),
+        Health::NotServing => ("NOT_SERVING", exit::REFUSED),
+    };
+    command::say(status);
+    Ok(ExitCode::from(code))
 }
 
 /// Runs `tollgate serve`: configuration, logs, engine, listener, then the server until a signal.

@@ -1,8 +1,9 @@
-//! TLS, client certificate and token of a connection.
+//! TLS, client certificate, token and namespace of a connection.
 
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -11,12 +12,15 @@ use tonic::{
     body::Body,
     codegen::{
         Service,
-        http::{HeaderValue, Request, header::AUTHORIZATION},
+        http::{HeaderMap, HeaderValue, Request, header::AUTHORIZATION},
     },
     transport::{Certificate, Channel, ClientTlsConfig, Identity},
 };
 
 use crate::Error;
+
+/// Metadata that chooses one of the namespaces of a caller.
+const NAMESPACE: &str = "x-tollgate-namespace";
 
 /// The files with which a client proves who it is, and verifies the server. They are read when a
 /// connection is opened.
@@ -31,6 +35,8 @@ pub struct Access {
     pub key: Option<PathBuf>,
     /// File with a token, which every call sends.
     pub token_file: Option<PathBuf>,
+    /// Namespace of every call, for a caller with several. `None` for the caller's own.
+    pub namespace: Option<String>,
 }
 
 impl Access {
@@ -49,8 +55,22 @@ impl Access {
         }
     }
 
+    /// Returns the metadata of every call. Reads the token.
+    pub(crate) fn metadata(&self) -> Result<HeaderMap, Error> {
+        let mut metadata = HeaderMap::new();
+        if let Some(value) = self.authorization()? {
+            metadata.insert(AUTHORIZATION, value);
+        }
+        if let Some(namespace) = &self.namespace {
+            let value = HeaderValue::try_from(namespace);
+            let value = value.map_err(|_| invalid("the namespace: expected visible ASCII"))?;
+            metadata.insert(NAMESPACE, value);
+        }
+        Ok(metadata)
+    }
+
     /// Reads the token.
-    pub(crate) fn authorization(&self) -> Result<Option<HeaderValue>, Error> {
+    fn authorization(&self) -> Result<Option<HeaderValue>, Error> {
         let Some(path) = &self.token_file else { return Ok(None) };
         let token = String::from_utf8(read(path)?).unwrap_or_default();
         let value = match token.trim() {
@@ -73,11 +93,11 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::new(Code::InvalidArgument, message)
 }
 
-/// A channel whose calls send the token.
+/// A channel whose calls send the token and the namespace.
 #[derive(Debug, Clone)]
 pub(crate) struct Authorized {
     pub(crate) channel: Channel,
-    pub(crate) authorization: Option<HeaderValue>,
+    pub(crate) metadata: Arc<HeaderMap>,
 }
 
 impl Service<Request<Body>> for Authorized {
@@ -90,8 +110,8 @@ impl Service<Request<Body>> for Authorized {
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        if let Some(value) = &self.authorization {
-            request.headers_mut().insert(AUTHORIZATION, value.clone());
+        for (name, value) in self.metadata.iter() {
+            request.headers_mut().insert(name, value.clone());
         }
         self.channel.call(request)
     }

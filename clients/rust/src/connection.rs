@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::timeout;
 use tonic::{Code, Request, Response, Status, transport::Endpoint};
+use tonic_health::pb::health_client::HealthClient;
 
 use crate::{
     Access, Error, Pool,
@@ -47,9 +48,9 @@ impl Connection {
             let tls = endpoint.tls_config(access.tls()?);
             endpoint = tls.map_err(|error| Error::invalid_tls(&error))?;
         }
-        let authorization = access.authorization()?;
+        let metadata = Arc::new(access.metadata()?);
         let channel = endpoint.connect().await.map_err(|error| Error::unreachable(&error))?;
-        let channel = Authorized { channel, authorization };
+        let channel = Authorized { channel, metadata };
         Ok(Connection { channel, url: url.into(), access: Arc::new(access.clone()) })
     }
 
@@ -62,6 +63,10 @@ impl Connection {
     /// Returns the pool of this name.
     pub fn pool(&self, name: &str) -> Pool {
         Pool::new(self.clone(), name)
+    }
+
+    pub(crate) fn health_service(&self) -> HealthClient<Authorized> {
+        HealthClient::new(self.channel.clone())
     }
 
     pub(crate) fn admission(&self) -> AdmissionServiceClient<Authorized> {

@@ -24,7 +24,8 @@
 //! }
 //! ```
 //!
-//! - [`Access`]: TLS, client certificate and token of a connection.
+//! - [`Access`]: TLS, client certificate, token and namespace of a connection.
+//! - [`Connection::health`]: whether a server is SERVING.
 //! - [`Pool`]: admits and completes tasks, queues them, reads the state of a pool.
 //! - [`Lock`]: acquires a lock, keeps its lease and releases it.
 //! - [`Connection::check`], [`Connection::next`]: rates and sequences.
@@ -34,6 +35,7 @@
 mod access;
 mod connection;
 mod error;
+mod health;
 mod lock;
 mod pool;
 mod rate;
@@ -44,6 +46,7 @@ mod watch;
 pub use access::Access;
 pub use connection::{Connection, check_url};
 pub use error::Error;
+pub use health::Health;
 pub use lock::{Acquisition, Lease, Lock, Lost};
 pub use pb::{
     CancelOutcome, CompleteVerdict, ConfirmOutcome, DispatchedTask, EnqueueStatus, Outcome,

@@ -6,6 +6,7 @@ mod fleet;
 mod fleet_queued;
 mod fleet_rate;
 mod fleet_sale;
+mod health;
 mod lock;
 mod next;
 mod rate;

@@ -92,7 +92,7 @@ async fn a_reopened_connection_has_the_new_certificate() {
     let [ca, cert, key] = ["ca.crt", "client.crt", "client.key"].map(|it| server.files.path(it));
     server.files.write("roots.crt", &ours.pem());
     let roots = server.files.path("roots.crt");
-    let access = Access { ca: Some(roots), cert: Some(cert), key: Some(key), token_file: None };
+    let access = Access { ca: Some(roots), cert: Some(cert), key: Some(key), ..Access::default() };
     let connection = Connection::open_with(&server.url(), &access).await.unwrap();
     connection.set_stock("tv", 1).await.unwrap();
 
