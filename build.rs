@@ -1,4 +1,4 @@
-//! Compiles `proto/` without an installed protoc, and builds the scripts of `lua/`.
+//! Compiles `proto/` without an installed protoc, builds the scripts of `lua/`, and reads the commit.
 //!
 //! In the generated messages every `string` is a `Bytes`, with the same wire format. A name is then
 //! a slice of the received message instead of a copy. Text that is not UTF-8 reaches our
@@ -6,6 +6,8 @@
 //! without the field's name. `clients/rust` has plain messages. Reflection serves the original
 //! descriptors.
 
+#[path = "src/cli/version/commit.rs"]
+mod commit;
 #[path = "src/decision/script/include.rs"]
 mod include;
 
@@ -21,9 +23,13 @@ const PROTOS: [&str; 5] = [
     "proto/tollgate/v1/stock.proto",
 ];
 
+/// Names the commit of a build without a checkout.
+const COMMIT: &str = "TOLLGATE_BUILD_COMMIT";
+
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
     println!("cargo:rerun-if-changed=lua");
+    println!("cargo:rustc-env=TOLLGATE_BUILD={}", build()?);
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("scripts.rs"), scripts()?)?;
 
@@ -37,6 +43,33 @@ fn main() -> Result<(), Box<dyn Error>> {
         .bytes(".")
         .compile_fds(with_bytes(compiler.file_descriptor_set()))?;
     Ok(())
+}
+
+/// The commit and the target of the build, for `--version`.
+///
+/// Needs neither git nor a checkout, and is the same for the same commit. A debug build names no
+/// commit: otherwise each commit would compile the crate again.
+fn build() -> Result<String, Box<dyn Error>> {
+    println!("cargo:rerun-if-changed=src/cli/version/commit.rs");
+    println!("cargo:rerun-if-env-changed={COMMIT}");
+    let target = env::var("TARGET")?;
+    let commit = match env::var(COMMIT) {
+        Ok(hash) => {
+            let short = commit::short(&hash);
+            short.ok_or_else(|| format!("{COMMIT}: expected 7 to 64 hexadecimal digits"))?
+        }
+        Err(_) if env::var("PROFILE")? == "debug" => "debug build".to_owned(),
+        Err(_) => match commit::read(&PathBuf::from(env::var("CARGO_MANIFEST_DIR")?)) {
+            Some(commit) => {
+                for path in &commit.watched {
+                    println!("cargo:rerun-if-changed={}", path.display());
+                }
+                commit.short
+            }
+            None => "unknown commit".to_owned(),
+        },
+    };
+    Ok(format!("{commit}, {target}"))
 }
 
 /// Changes every `string` field of the package to `bytes`.

@@ -18,6 +18,7 @@ use crate::{
         rate::{self, RateOptions},
         stock::{self, StockOptions},
         top::{self, TopOptions},
+        version::VERSION,
         watch::{self, WatchOptions},
     },
     config::{
@@ -33,7 +34,7 @@ use crate::{
 /// warn and ban levels. It gives out serial numbers that never repeat, grants locks with leases and
 /// fencing tokens, and sells stock without overselling.
 #[derive(Debug, Parser)]
-#[command(version, args_conflicts_with_subcommands = true, after_help = exit::TABLE)]
+#[command(version = VERSION, args_conflicts_with_subcommands = true, after_help = exit::TABLE)]
 pub(super) struct Cli {
     #[command(subcommand)]
     pub(super) command: Option<Command>,
@@ -122,7 +123,7 @@ pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr, has_tls: bool) {
          {listen} tollgate.v1.LockService/AcquireLock\n  \
          grpcurl {transport} -d '{set}' \\\n    \
          {listen} tollgate.v1.StockService/SetStock\n",
-        version = env!("CARGO_PKG_VERSION"),
+        version = VERSION,
     ));
 }
 

@@ -16,6 +16,7 @@ mod signals;
 pub mod stock;
 pub mod top;
 pub mod transfer;
+mod version;
 pub mod watch;
 
 use std::{error::Error, net::SocketAddr, path::Path, process::ExitCode, sync::Arc};

@@ -12,4 +12,5 @@ mod next;
 mod rate;
 mod stock;
 mod top;
+mod version;
 mod watch;
