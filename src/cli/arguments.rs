@@ -31,9 +31,7 @@ pub(super) fn parse() -> Result<Command, ExitCode> {
 }
 
 fn read() -> Result<Command, Error> {
-    let mut command = Cli::command();
-    command.build();
-    let mut command = as_typed(command);
+    let mut command = definition();
     let matches = command.try_get_matches_from_mut(env::args_os())?;
     let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     let mut read = cli.command.unwrap_or(Command::Serve(cli.serve));
@@ -53,6 +51,13 @@ fn read() -> Result<Command, Error> {
         _ => {}
     }
     Ok(read)
+}
+
+/// Returns the definition of the command line.
+pub(super) fn definition() -> clap::Command {
+    let mut command = Cli::command();
+    command.build();
+    as_typed(command)
 }
 
 /// Returns the command with a fixed usage line, so that errors show the same usage as `--help`.
@@ -109,10 +114,8 @@ mod tests {
 
     #[test]
     fn h19_every_command_shows_its_usage_as_typed() {
-        let mut command = Cli::command();
-        command.build();
-        command.clone().debug_assert();
-        let mut command = as_typed(command);
+        Cli::command().debug_assert();
+        let mut command = definition();
         let rate = command.find_subcommand_mut("rate").expect("a command");
         assert_eq!(rate.render_usage().to_string(), "Usage: tollgate rate [OPTIONS] <KEY>");
         let stock = command.find_subcommand_mut("stock").expect("a command");

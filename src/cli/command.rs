@@ -8,6 +8,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::{
     cli::{
@@ -83,6 +84,17 @@ pub(crate) enum Command {
     Health(HealthOptions),
     /// Print a new token for a caller, and the digest that the configuration of the server needs
     Token,
+    /// Print the completion script of a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write manual pages into a folder, one for each command
+    Man {
+        /// The folder, such as /usr/local/share/man/man1; it is created if it is missing
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
     /// Show the pools of a server live in the terminal
     #[command(after_help = top::HELP)]
     Top(TopOptions),
@@ -216,6 +228,11 @@ Any other status is that of the command of `tollgate lock`, or 128 plus the numb
             OpenError::Missing(_) => NO_INPUT,
         };
         end(error, code)
+    }
+
+    /// Reports that a file cannot be written.
+    pub(crate) fn unwritten(error: &impl Display) -> ExitCode {
+        end(error, IO)
     }
 
     /// Reports that an export or import has failed.

@@ -10,6 +10,7 @@ mod flags;
 pub mod fleet;
 pub mod health;
 pub mod lock;
+mod manual;
 pub mod next;
 pub mod rate;
 mod signals;
@@ -21,6 +22,7 @@ pub mod watch;
 
 use std::{error::Error, net::SocketAddr, path::Path, process::ExitCode, sync::Arc};
 
+use clap_complete::Shell;
 use tokio::{
     net::{TcpListener, TcpSocket},
     runtime::Builder,
@@ -82,6 +84,8 @@ async fn run(command: Command) -> ExitCode {
         Command::Serve(flags) => return done(serve(&flags).await),
         Command::Token => return done(new_token()),
         Command::CheckConfig { file } => return done(check_config(&file)),
+        Command::Completions { shell } => return done(completions(shell)),
+        Command::Man { folder } => return done(manual_pages(&folder)),
         Command::Export(flags) => return done(export(&flags).await),
         Command::Import(flags) => return done(import(&flags).await),
         Command::Fleet(options) => play(&options).await,
@@ -113,6 +117,19 @@ fn new_token() -> Result<(), ExitCode> {
     let digest = access::Digest::of(token.as_bytes()).hex();
     let printed = command::hand_over(&format!("token:        {token}\ntoken_sha256: {digest}\n"));
     printed.map_err(|error| exit::unavailable(&format!("cannot print the token: {error}")))
+}
+
+fn completions(shell: Shell) -> Result<(), ExitCode> {
+    let script = manual::completions(arguments::definition(), shell);
+    let printed = command::hand_over(&script);
+    printed.map_err(|error| exit::unwritten(&format!("cannot print the script: {error}")))
+}
+
+fn manual_pages(folder: &Path) -> Result<(), ExitCode> {
+    let count = manual::pages(&arguments::definition(), folder);
+    let count = count.map_err(|error| exit::unwritten(&error))?;
+    command::say(&format!("wrote {count} pages to {}", folder.display()));
+    Ok(())
 }
 
 async fn export(flags: &ExportFlags) -> Result<(), ExitCode> {

@@ -8,6 +8,7 @@ mod fleet_rate;
 mod fleet_sale;
 mod health;
 mod lock;
+mod manual;
 mod next;
 mod rate;
 mod stock;
