@@ -12,12 +12,16 @@ use clap_complete::Shell;
 
 use crate::{
     cli::{
+        ban::{self, BanOptions, BansOptions, KeyFlags},
         fleet::{self, FleetOptions},
         health::{self, HealthOptions},
         lock::{self, LockOptions},
         next::{self, NextOptions},
+        pool::{self, PoolOptions},
         rate::{self, RateOptions},
+        sequence::{self, SequenceOptions},
         stock::{self, StockOptions},
+        task::{self, TaskOptions},
         top::{self, TopOptions},
         version::VERSION,
         watch::{self, WatchOptions},
@@ -82,6 +86,24 @@ pub(crate) enum Command {
     /// Ask whether a server is SERVING; exits 1 if it is NOT_SERVING
     #[command(after_help = health::HELP)]
     Health(HealthOptions),
+    /// Show, configure, pause, resume or reset pools; list or evict their leases
+    #[command(after_help = pool::HELP)]
+    Pool(PoolOptions),
+    /// List, queue or cancel tasks; exits 1 if the call is refused
+    #[command(after_help = task::HELP)]
+    Task(TaskOptions),
+    /// Ban a key
+    #[command(after_help = ban::HELP)]
+    Ban(BanOptions),
+    /// Lift the ban of a key
+    #[command(after_help = ban::HELP)]
+    Unban(KeyFlags),
+    /// List the running bans of a policy
+    #[command(after_help = ban::HELP)]
+    Bans(BansOptions),
+    /// Show the last value of a sequence
+    #[command(after_help = sequence::HELP)]
+    Sequence(SequenceOptions),
     /// Print a new token for a caller, and the digest that the configuration of the server needs
     Token,
     /// Print the completion script of a shell
@@ -157,9 +179,14 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
 /// Prints a result that exists only here, so a failed write is an error. A closed pipe is not: its
 /// reader has read enough.
 pub(crate) fn hand_over(text: &str) -> io::Result<()> {
+    print(text).map(drop)
+}
+
+/// Prints a part of a result. Returns whether the reader of the output reads on.
+pub(crate) fn print(text: &str) -> io::Result<bool> {
     match stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == BrokenPipe => Ok(()),
-        printed => printed,
+        Err(error) if error.kind() == BrokenPipe => Ok(false),
+        printed => printed.map(|()| true),
     }
 }
 

@@ -4,17 +4,27 @@
 //! second time.
 
 mod arguments;
+pub mod ban;
 mod client;
 mod command;
+mod confirm;
 mod flags;
 pub mod fleet;
 pub mod health;
+mod json;
+mod listing;
 pub mod lock;
 mod manual;
 pub mod next;
+mod output;
+pub mod pool;
+mod progress;
 pub mod rate;
+pub mod sequence;
 mod signals;
 pub mod stock;
+mod table;
+pub mod task;
 pub mod top;
 pub mod transfer;
 mod version;
@@ -54,7 +64,8 @@ use crate::{
 };
 
 pub use client::ClientError;
-pub use flags::{AccessFlags, AlgorithmName, RuleFlags};
+pub use flags::{AccessFlags, AlgorithmName, RuleFlags, ServerFlags};
+pub use output::{OutputFlags, OutputFormat};
 
 use command::{Command, exit};
 
@@ -96,6 +107,12 @@ async fn run(command: Command) -> ExitCode {
         Command::Watch(options) => watch_events(&options).await,
         Command::Top(options) => show_pools(&options).await,
         Command::Health(options) => check_health(&options).await,
+        Command::Pool(options) => pool::run(&options).await,
+        Command::Task(options) => task::run(&options).await,
+        Command::Ban(options) => ban::ban(&options).await,
+        Command::Unban(options) => ban::unban(&options).await,
+        Command::Bans(options) => ban::bans(&options).await,
+        Command::Sequence(options) => sequence::run(&options).await,
     };
     ended.unwrap_or_else(|error| exit::unavailable(&error))
 }

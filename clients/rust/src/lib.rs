@@ -30,6 +30,7 @@
 //! - [`Lock`]: acquires a lock, keeps its lease and releases it.
 //! - [`Connection::check`], [`Connection::next`]: rates and sequences.
 //! - [`Connection::reserve_stock`] and the other calls of stock.
+//! - [`Connection::pools`], [`Pool::details`], [`Connection::ban`] and others: for operators.
 //! - [`Watch`]: the events of a pool or policy, over lost connections.
 
 mod access;
@@ -37,6 +38,7 @@ mod connection;
 mod error;
 mod health;
 mod lock;
+mod operator;
 mod pool;
 mod rate;
 mod sequence;

@@ -56,7 +56,7 @@ pub(super) fn rate(rate: Option<f64>) -> String {
 }
 
 /// Formats an age in two units.
-fn age(age: Duration) -> String {
+pub(crate) fn age(age: Duration) -> String {
     let seconds = age.as_secs();
     match seconds {
         0..60 => format!("{seconds}s"),

@@ -20,6 +20,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
+pub(crate) use cells::age;
 pub use options::{HELP, TopOptions};
 use tollgate_client::{Connection, Error};
 

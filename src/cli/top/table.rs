@@ -1,47 +1,37 @@
 //! The pools as a plain table, for output without a terminal.
 
-use std::fmt::Write;
+use super::{
+    cells,
+    model::{Model, PoolRow},
+};
+use crate::{
+    cli::table::{Column, Table},
+    decision::text::grouped,
+};
 
-use super::{cells, model::Model};
-use crate::decision::text::{escaped, grouped};
-
-const HEADINGS: [&str; 6] = ["POOL", "IN USE", "OLDEST", "QUEUED", "WAITING", "FULL"];
+const COLUMNS: [Column; 6] = [
+    Column::Text("POOL"),
+    Column::Number("IN USE"),
+    Column::Number("OLDEST"),
+    Column::Number("QUEUED"),
+    Column::Number("WAITING"),
+    Column::Number("FULL"),
+];
 
 /// Formats one line per pool, with aligned columns. FULL is the number of refused calls since the
 /// start of the server, because a single reading has no rate.
 pub(super) fn table(model: &Model) -> String {
-    let mut lines = vec![HEADINGS.map(str::to_owned)];
-    for row in model.rows() {
+    let row = |row: &PoolRow| {
         let state = &row.state;
         let [queued, waiters] = cells::queues(row);
         let in_use = match state.paused {
             true => format!("{} paused", cells::usage(state)),
             false => cells::usage(state),
         };
-        lines.push([
-            escaped(&state.name).into_owned(),
-            in_use,
-            cells::oldest(state, model.now),
-            queued,
-            waiters,
-            grouped(state.refused),
-        ]);
-    }
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
-    let widths: Vec<usize> = (0..HEADINGS.len()).filter_map(width).collect();
-    let mut text = String::new();
-    for line in &lines {
-        let mut written = String::new();
-        for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
-            // Names are left-aligned, numbers right-aligned. Writing to a String cannot fail.
-            let _ = match column {
-                0 => write!(written, "{cell:<width$}"),
-                _ => write!(written, "  {cell:>width$}"),
-            };
-        }
-        text += &written;
-        text.push('\n');
-    }
+        let oldest = cells::oldest(state, model.now);
+        [state.name.clone(), in_use, oldest, queued, waiters, grouped(state.refused)]
+    };
+    let mut text = Table::new(COLUMNS).page(model.rows().into_iter().map(row));
     if model.more {
         text += "and more pools\n";
     }

@@ -4,8 +4,6 @@
 //! An import reads the file twice and writes nothing before the whole file is validated. Afterwards
 //! it reads the target and compares the counts.
 
-mod progress;
-
 use std::{
     collections::HashMap,
     fmt,
@@ -16,10 +14,10 @@ use std::{
 };
 
 use crate::{
+    cli::progress::Progress,
     decision::text::grouped,
     engine::export::{Counts, Failure, Line, Reader, Store, Unfit, Writer},
 };
-use progress::TransferProgress;
 
 /// Mode of an export: only the owner may read the data of callers.
 const RIGHTS: u32 = 0o600;
@@ -91,7 +89,7 @@ async fn export_to<W: Write + Send>(store: &mut Store, to: W) -> Result<(W, Coun
     let now = store.now().await?;
     let to = BufWriter::with_capacity(1 << 16, to);
     let mut writer = Writer::begin(to, store.name(), now).map_err(Failure::File)?;
-    let progress = TransferProgress::new("exported", None);
+    let progress = Progress::new("exported", None);
     let mut write = |line: Line| {
         progress.show(writer.lines());
         // Every import would refuse the line.
@@ -122,7 +120,7 @@ pub async fn import(store: &mut Store, file: &Path, replace: bool) -> Result<Imp
     let mut reader = open(file)?;
     let behind = reader.time().saturating_sub(now);
     store.begin(reader.time()).await?;
-    let progress = TransferProgress::new("imported", Some(checked.lines));
+    let progress = Progress::new("imported", Some(checked.lines));
     let (mut written, mut ends, mut lapsed) = (Counts::default(), ExpiryTimes::default(), 0);
     while let Some(line) = reader.next().map_err(unfit(file))? {
         progress.show(written.lines);
@@ -158,7 +156,7 @@ async fn verify(
     ends: &ExpiryTimes,
 ) -> Result<Counts, Failure> {
     let mut found = Counts::default();
-    let progress = TransferProgress::new("counted", Some(written.lines));
+    let progress = Progress::new("counted", Some(written.lines));
     let mut count = |line: Line| {
         found.add(line.kind());
         progress.show(found.lines);
@@ -209,7 +207,7 @@ fn unfit(file: &Path) -> impl Fn(Unfit) -> Failure {
 /// Validates a whole file and returns its counts.
 fn check(file: &Path) -> Result<Counts, Failure> {
     let mut reader = open(file)?;
-    let progress = TransferProgress::new("checked", None);
+    let progress = Progress::new("checked", None);
     while reader.next().map_err(unfit(file))?.is_some() {
         progress.show(reader.counts().lines);
     }

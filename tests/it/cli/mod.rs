@@ -10,6 +10,7 @@ mod health;
 mod lock;
 mod manual;
 mod next;
+mod operator;
 mod rate;
 mod stock;
 mod top;

@@ -1,6 +1,6 @@
 //! `tollgate top`: on a terminal, without one, and its exit codes.
 
-mod terminal;
+pub mod terminal;
 
 use std::process::Output;
 

@@ -6,32 +6,32 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 const BAR: &str = "{prefix} {bar:30} {human_pos}/{human_len}  {eta}";
 const SPINNER: &str = "{prefix} {spinner} {human_pos}  {per_sec}";
-/// Number of lines between two updates of the bar.
+/// Number of entries between two updates of the bar.
 const EVERY: u64 = 256;
 
-/// The progress of an export or import.
-pub(super) struct TransferProgress {
+/// The progress of a long command.
+pub(super) struct Progress {
     bar: Option<ProgressBar>,
 }
 
-impl TransferProgress {
-    /// Creates a bar for a known number of lines, otherwise a spinner.
-    pub(super) fn new(what: &'static str, lines: Option<u64>) -> TransferProgress {
+impl Progress {
+    /// Creates a bar for a known number of entries, otherwise a spinner.
+    pub(super) fn new(what: &'static str, entries: Option<u64>) -> Progress {
         let bar = stderr().is_terminal().then(|| {
-            let (bar, template) = match lines {
-                Some(lines) => (ProgressBar::new(lines), BAR),
+            let (bar, template) = match entries {
+                Some(entries) => (ProgressBar::new(entries), BAR),
                 None => (ProgressBar::new_spinner(), SPINNER),
             };
             let style = ProgressStyle::with_template(template).ok();
             let style = style.unwrap_or_else(ProgressStyle::default_bar);
             bar.with_style(style.progress_chars("█▉▊▋▌▍▎▏ ")).with_prefix(what)
         });
-        TransferProgress { bar }
+        Progress { bar }
     }
 
-    pub(super) fn show(&self, lines: u64) {
-        if let Some(bar) = self.bar.as_ref().filter(|_| lines.is_multiple_of(EVERY)) {
-            bar.set_position(lines);
+    pub(super) fn show(&self, entries: u64) {
+        if let Some(bar) = self.bar.as_ref().filter(|_| entries.is_multiple_of(EVERY)) {
+            bar.set_position(entries);
         }
     }
 

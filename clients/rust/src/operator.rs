@@ -1,0 +1,178 @@
+//! Calls for operators, with the messages of the contract.
+
+use std::time::Duration;
+
+use tonic::{Request, metadata::MetadataValue};
+
+use crate::{
+    Connection, Error, Pool, TaskState,
+    connection::{answered, request},
+    pb, time,
+};
+
+/// Number of entries of a page.
+const PAGE: u32 = 1000;
+/// Metadata that names the person or program that sets or lifts a ban.
+const ACTOR: &str = "x-tollgate-actor";
+
+impl Pool {
+    /// Returns the pool with all settings. Fails with INTERNAL if its stored values cannot be read.
+    pub async fn details(&self) -> Result<pb::Pool, Error> {
+        let message = pb::GetPoolRequest { pool: self.name().to_owned() };
+        let mut client = self.connection().admission();
+        found(answered(client.get_pool(request(message))).await?.pool)
+    }
+
+    /// Changes the settings that `change` sets; its `pool` is this one. Returns the pool after it.
+    pub async fn change(&self, change: pb::ConfigurePoolRequest) -> Result<pb::Pool, Error> {
+        let message = pb::ConfigurePoolRequest { pool: self.name().to_owned(), ..change };
+        let mut client = self.connection().admission();
+        found(answered(client.configure_pool(request(message))).await?.pool)
+    }
+
+    /// Lists a page of leases, and the token of the next page, as [`Connection::pools`] does.
+    pub async fn leases(&self, page_token: &str) -> Result<(Vec<pb::Lease>, String), Error> {
+        let message = pb::ListLeasesRequest {
+            pool: self.name().to_owned(),
+            page_size: Some(PAGE),
+            page_token: page_token.to_owned(),
+        };
+        let mut client = self.connection().admission();
+        let page = answered(client.list_leases(request(message))).await?;
+        Ok((page.leases, page.next_page_token))
+    }
+
+    /// Lists a page of tasks, and the token of the next page, as [`Pool::list_tasks`] does.
+    pub async fn tasks(
+        &self,
+        state: Option<TaskState>,
+        page_token: &str,
+    ) -> Result<(Vec<pb::Task>, String), Error> {
+        let message = pb::ListTasksRequest {
+            pool: self.name().to_owned(),
+            page_size: Some(PAGE),
+            page_token: page_token.to_owned(),
+            state: state.unwrap_or_default().into(),
+        };
+        let mut client = self.connection().admission();
+        let page = answered(client.list_tasks(request(message))).await?;
+        Ok((page.tasks, page.next_page_token))
+    }
+
+    /// Queues one task. Returns its result.
+    pub async fn queue(&self, task: pb::QueuedTask) -> Result<pb::EnqueueResult, Error> {
+        let message = pb::EnqueueTasksRequest { pool: self.name().to_owned(), tasks: vec![task] };
+        let mut client = self.connection().admission();
+        let mut results = answered(client.enqueue_tasks(request(message))).await?.results;
+        results.pop().ok_or_else(|| Error::malformed("results"))
+    }
+
+    /// Removes a task from the queue of its device, or from the list of dead tasks.
+    pub async fn cancel(&self, device: &str, task: &str) -> Result<pb::CancelTaskResponse, Error> {
+        let message = pb::CancelTaskRequest {
+            pool: self.name().to_owned(),
+            device_id: device.to_owned(),
+            task_id: task.to_owned(),
+        };
+        answered(self.connection().admission().cancel_task(request(message))).await
+    }
+
+    /// Frees the slot of a task. `reason` is stored with the task.
+    pub async fn evict(
+        &self,
+        device: &str,
+        task: &str,
+        reason: &str,
+    ) -> Result<pb::EvictTaskResponse, Error> {
+        let message = pb::EvictTaskRequest {
+            pool: self.name().to_owned(),
+            device_id: device.to_owned(),
+            task_id: task.to_owned(),
+            reason: reason.to_owned(),
+        };
+        answered(self.connection().admission().evict_task(request(message))).await
+    }
+}
+
+impl Connection {
+    /// Lists a page of pools, and the token of the next page. An empty `page_token` starts at the
+    /// first page; an empty token is returned with the last.
+    pub async fn pools(&self, page_token: &str) -> Result<(Vec<pb::Pool>, String), Error> {
+        let page_token = page_token.to_owned();
+        let message = pb::ListPoolsRequest { page_size: Some(PAGE), page_token };
+        let page = answered(self.admission().list_pools(request(message))).await?;
+        Ok((page.pools, page.next_page_token))
+    }
+
+    /// Bans a key of a policy, or of rules in calls if `policy` is empty. `actor` names the person
+    /// or program; it may be empty.
+    pub async fn ban(
+        &self,
+        key: &str,
+        policy: &str,
+        length: Duration,
+        reason: &str,
+        actor: &str,
+    ) -> Result<pb::BanResponse, Error> {
+        let message = pb::BanRequest {
+            key: key.to_owned(),
+            policy: policy.to_owned(),
+            duration: Some(time::wire(length)),
+            reason: reason.to_owned(),
+        };
+        let answer = answered(self.rates().ban(by(actor, message))).await?;
+        match answer.ban {
+            Some(_) => Ok(answer),
+            None => Err(Error::malformed("ban")),
+        }
+    }
+
+    /// Lifts the ban of a key, and clears its strikes and usage.
+    pub async fn unban(
+        &self,
+        key: &str,
+        policy: &str,
+        actor: &str,
+    ) -> Result<pb::UnbanResponse, Error> {
+        let message = pb::UnbanRequest { key: key.to_owned(), policy: policy.to_owned() };
+        answered(self.rates().unban(by(actor, message))).await
+    }
+
+    /// Lists a page of the running bans of a policy, and the token of the next page, as
+    /// [`Connection::pools`] does.
+    pub async fn bans(
+        &self,
+        policy: &str,
+        page_token: &str,
+    ) -> Result<(Vec<pb::Ban>, String), Error> {
+        let message = pb::ListBansRequest {
+            policy: policy.to_owned(),
+            page_size: Some(PAGE),
+            page_token: page_token.to_owned(),
+        };
+        let page = answered(self.rates().list_bans(request(message))).await?;
+        Ok((page.bans, page.next_page_token))
+    }
+
+    /// Returns the last value of a sequence; 0 if none was given out.
+    pub async fn sequence(&self, name: &str) -> Result<pb::GetSequenceResponse, Error> {
+        let message = pb::GetSequenceRequest { name: name.to_owned() };
+        answered(self.sequences().get_sequence(request(message))).await
+    }
+}
+
+/// A request with the metadata of the actor.
+fn by<T>(actor: &str, message: T) -> Request<T> {
+    let mut request = request(message);
+    if !actor.is_empty() {
+        // Opaque bytes: the server accepts UTF-8. Control characters are no metadata.
+        if let Ok(actor) = MetadataValue::try_from(actor.as_bytes()) {
+            request.metadata_mut().insert(ACTOR, actor);
+        }
+    }
+    request
+}
+
+fn found(pool: Option<pb::Pool>) -> Result<pb::Pool, Error> {
+    pool.ok_or_else(|| Error::malformed("pool"))
+}

@@ -1,0 +1,99 @@
+//! `tollgate sequence`: shows the last value of a sequence.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use tollgate_client::pb::GetSequenceResponse;
+
+use super::{
+    client::{self, ClientError, connect, failed},
+    flags::{self, ServerFlags},
+    output::OutputFlags,
+    watch::millis,
+};
+
+/// Text after the options in `--help`.
+pub const HELP: &str = "\
+Examples:
+  The last number of `order`, and when it was given out:
+    tollgate sequence get order
+
+Takes no number; `tollgate next` does. With --output json it prints a GetSequenceResponse.
+
+Exit status: 0 if the value is printed; 64 for a wrong command line; 69 if there is no
+answer.";
+
+/// Options of `tollgate sequence`.
+#[derive(Debug, Clone, Args)]
+#[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
+#[command(disable_help_subcommand = true)]
+pub struct SequenceOptions {
+    /// The verb.
+    #[command(subcommand)]
+    pub verb: SequenceVerb,
+
+    /// The form of the result.
+    #[command(flatten)]
+    pub output: OutputFlags,
+
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerFlags,
+}
+
+/// Verbs of `tollgate sequence`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum SequenceVerb {
+    /// Show the last value that was given out
+    Get {
+        /// Name of the sequence, such as `order`
+        #[arg(value_name = "NAME", value_parser = flags::name)]
+        name: String,
+    },
+}
+
+/// Reads and prints the last value.
+pub async fn run(options: &SequenceOptions) -> Result<ExitCode, ClientError> {
+    let SequenceOptions { verb: SequenceVerb::Get { name }, output, server } = options;
+    let what = format!("get the sequence `{name}`");
+    let connection = connect(&server.url, &server.access, &what).await?;
+    let answer = connection.sequence(name).await;
+    let answer = answer.map_err(|error| failed(&what, &server.url, &error, advice(error.code)))?;
+    output.say("GetSequenceResponse", &answer, || text(name, &answer));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(name: &str, answer: &GetSequenceResponse) -> String {
+    let GetSequenceResponse { last, update_time, serial, .. } = answer;
+    let Ok(time) = tollgate_client::time::time(*update_time) else {
+        return format!("{name}: no value was given out");
+    };
+    let serial = if serial.is_empty() { String::new() } else { format!(", {serial}") };
+    format!("{name}: last {last}{serial}, given out {}", millis(time))
+}
+
+/// Returns what to do about a failed call.
+fn advice(code: &str) -> &'static str {
+    match code {
+        "INTERNAL" => "other sequences are not affected; lua/README.md describes how to repair one",
+        "PERMISSION_DENIED" => "use the token of a caller that may read this sequence",
+        "UNIMPLEMENTED" => "this server does not know sequences: update it",
+        _ => client::advice(code),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sequence_that_was_never_used_has_no_value() {
+        let mut answer = GetSequenceResponse::default();
+        assert_eq!(text("order", &answer), "order: no value was given out");
+        answer.last = 42;
+        answer.update_time = Some(prost_types::Timestamp { seconds: 1_763_711_100, nanos: 0 });
+        assert_eq!(text("order", &answer), "order: last 42, given out 2025-11-21T07:45:00.000Z");
+        answer.serial = "ORD-42".to_owned();
+        assert!(text("order", &answer).contains("last 42, ORD-42, given out"));
+    }
+}

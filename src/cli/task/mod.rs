@@ -1,0 +1,185 @@
+//! `tollgate task`: lists, queues and cancels tasks, for operators.
+
+mod options;
+
+use std::{
+    fs::File,
+    io::{self, Read, stdin},
+    path::Path,
+    process::ExitCode,
+    time::{Duration, SystemTime},
+};
+
+use tollgate_client::{
+    Connection, EnqueueStatus, Error, QueuedTask,
+    pb::{CancelVerdict, Task},
+};
+
+pub use options::{HELP, QueueFlags, StateName, TaskName, TaskOptions, TaskVerb};
+
+use super::{
+    client::{self, ClientError, connect, failed},
+    command::exit,
+    listing::Listing,
+    output::OutputFlags,
+    pool::{since, until},
+    table::Column,
+};
+use crate::{admission::PAYLOAD_BYTES_MAX, decision::time::Clock};
+
+/// Makes the calls of the verb and prints the result.
+pub async fn run(options: &TaskOptions) -> Result<ExitCode, ClientError> {
+    let TaskOptions { verb, output, server } = options;
+    let what = verb.what();
+    // Read first: a payload from standard input can take any time.
+    let payload = match verb {
+        TaskVerb::Queue(flags) => payload(flags)
+            .map_err(|error| ClientError(format!("cannot {what}: the payload: {error}")))?,
+        _ => Vec::new(),
+    };
+    let connection = connect(&server.url, &server.access, &what).await?;
+    let fail = |error: &Error| failed(&what, &server.url, error, advice(error.code, verb));
+    let code = match verb {
+        TaskVerb::List { pool, state } => {
+            let listing = Listing { message: "Task", columns: COLUMNS, row };
+            let (pool, state) = (connection.pool(pool), state.map(Into::into));
+            let read = async |token: &str| pool.tasks(state, token).await;
+            listing.print(*output, read, fail).await.map(|()| 0)?
+        }
+        TaskVerb::Queue(flags) => {
+            queue(&connection, flags, payload, *output).await.map_err(|error| fail(&error))?
+        }
+        TaskVerb::Cancel(name) => {
+            cancel(&connection, name, *output).await.map_err(|error| fail(&error))?
+        }
+    };
+    Ok(ExitCode::from(code))
+}
+
+const COLUMNS: [Column; 7] = [
+    Column::Text("DEVICE"),
+    Column::Text("TASK"),
+    Column::Text("STATE"),
+    Column::Number("ATTEMPT"),
+    Column::Number("QUEUED FOR"),
+    Column::Number("EXPIRES IN"),
+    Column::Number("TOKEN"),
+];
+
+fn row(task: &Task) -> [String; 7] {
+    let state = task.state().as_str_name().trim_start_matches("TASK_STATE_").to_lowercase();
+    let token = match task.fencing_token {
+        0 => "-".to_owned(),
+        token => token.to_string(),
+    };
+    [
+        task.device_id.clone(),
+        task.task_id.clone(),
+        state,
+        task.attempt.to_string(),
+        since(task.enqueue_time),
+        until(task.expire_time),
+        token,
+    ]
+}
+
+/// Reads the payload. A larger one than the contract permits is refused here, before it is sent.
+fn payload(flags: &QueueFlags) -> io::Result<Vec<u8>> {
+    let (mut payload, most) = (Vec::new(), PAYLOAD_BYTES_MAX as u64 + 1);
+    let named = |path: &Path, error: io::Error| {
+        io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+    };
+    match (&flags.payload, &flags.payload_file) {
+        (Some(text), _) => payload.extend(text.as_bytes()),
+        (None, Some(path)) if path.as_os_str() == "-" => {
+            stdin().lock().take(most).read_to_end(&mut payload)?;
+        }
+        (None, Some(path)) => {
+            let read = File::open(path).and_then(|file| file.take(most).read_to_end(&mut payload));
+            read.map_err(|error| named(path, error))?;
+        }
+        (None, None) => {}
+    }
+    match payload.len() <= PAYLOAD_BYTES_MAX {
+        true => Ok(payload),
+        false => Err(io::Error::other("expected at most 65,536 bytes")),
+    }
+}
+
+async fn queue(
+    connection: &Connection,
+    flags: &QueueFlags,
+    payload: Vec<u8>,
+    output: OutputFlags,
+) -> Result<u8, Error> {
+    let TaskName { pool, device, task } = &flags.name;
+    let now = SystemTime::UNIX_EPOCH + Duration::from_micros(Clock::system().now().0);
+    let queued = QueuedTask {
+        device_id: device.clone(),
+        task_id: task.clone(),
+        payload: payload.into(),
+        expire_time: flags.expire_in.map(|length| (now + length).into()),
+    };
+    let result = connection.pool(pool).queue(queued).await?;
+    let (text, code) = match result.status() {
+        EnqueueStatus::Enqueued => ("ENQUEUED  it is the last one of its device", 0),
+        EnqueueStatus::Duplicate => ("DUPLICATE  it is known, nothing changed", 0),
+        EnqueueStatus::Expired => {
+            ("EXPIRED  its time has passed; is a clock wrong?", exit::REFUSED)
+        }
+        EnqueueStatus::Full => ("FULL  the pool has its maximum of queued tasks", exit::REFUSED),
+        EnqueueStatus::Unreadable => {
+            let message = "a stored value of the task cannot be read".to_owned();
+            return Err(Error { code: "INTERNAL", message });
+        }
+        EnqueueStatus::Unavailable | EnqueueStatus::Unspecified => {
+            let message = "the store refused the task; it is not queued".to_owned();
+            return Err(Error { code: "UNAVAILABLE", message });
+        }
+    };
+    output.say("EnqueueResult", &result, || text.to_owned());
+    Ok(code)
+}
+
+async fn cancel(
+    connection: &Connection,
+    name: &TaskName,
+    output: OutputFlags,
+) -> Result<u8, Error> {
+    let TaskName { pool, device, task } = name;
+    let answer = connection.pool(pool).cancel(device, task).await?;
+    let (text, code) = match answer.verdict() {
+        CancelVerdict::Cancelled if answer.replayed => ("CANCELLED  by an earlier call", 0),
+        CancelVerdict::Cancelled => ("CANCELLED  it is not dispatched again", 0),
+        CancelVerdict::Running => {
+            ("RUNNING  it is not dispatched again; `tollgate pool evict` frees its slot", 0)
+        }
+        CancelVerdict::Completed => ("COMPLETED  it has a result", exit::REFUSED),
+        CancelVerdict::Unknown => ("UNKNOWN  no such task was queued", exit::REFUSED),
+        CancelVerdict::Unspecified => {
+            let message = "malformed answer: verdict".to_owned();
+            return Err(Error { code: "INTERNAL", message });
+        }
+    };
+    output.say("CancelTaskResponse", &answer, || text.to_owned());
+    Ok(code)
+}
+
+/// Returns what to do about a failed call.
+fn advice(code: &str, verb: &TaskVerb) -> &'static str {
+    match (code, verb) {
+        ("CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN", TaskVerb::List { .. }) => {
+            "the list is incomplete: try again"
+        }
+        ("CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN", _) => {
+            "the change may have been made: repeat the command, which changes nothing then"
+        }
+        ("INTERNAL", _) => {
+            "`tollgate pool evict` deletes the record of a task, `tollgate pool reset` repairs the \
+             pool"
+        }
+        ("PERMISSION_DENIED", _) => "use the token of a caller that may use this pool",
+        ("UNIMPLEMENTED", _) => "this is no Tollgate server, or one without admission",
+        _ => client::advice(code),
+    }
+}

@@ -1,0 +1,75 @@
+//! `tollgate ban`, `unban`, `bans` and `sequence`, and `--namespace`.
+
+use super::{assert_says, ends, keys, objects, prints};
+use crate::support::{
+    access::Token,
+    process::{Server, TempFile, run},
+};
+
+const POLICY: &str = "[[policy]]\nname = \"login\"\nlimit = [{ max = 3, window = \"1m\" }]\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_banned_listed_and_unbanned() {
+    let file = TempFile::new(POLICY);
+    let server = Server::start(&["--config", file.path()]).await;
+    let of_login = ["--policy", "login"];
+    let named = ["ban", "ip:192.0.2.7", "--for", "1h", "--reason", "abuse", "--actor", "Änne"];
+    let banned = prints(&server, &[&named[..], &of_login].concat()).await;
+    assert!(banned.starts_with("ip:192.0.2.7: banned until 20"), "{banned}");
+    assert!(banned.ends_with(", strike 1\n"), "{banned}");
+    let (code, said, _) = ends(&server, &["rate", "ip:192.0.2.7", "--policy", "login"]).await;
+    assert_eq!(code, Some(1));
+    assert_says(&said, &["BAN", "abuse", "by Änne"]);
+
+    let list = prints(&server, &["bans", "--policy", "login"]).await;
+    assert_says(&list, &["KEY", "ENDS IN", "ip:192.0.2.7", "59m", "abuse", "Änne"]);
+    assert_eq!(prints(&server, &["bans"]).await.lines().count(), 1, "none of other rules");
+    let ban = objects(&server, &["bans", "--policy", "login"]).await.remove(0);
+    assert_eq!(keys(&ban), ["key", "until", "reason", "strikes", "actor"]);
+
+    let unban = [&["unban", "ip:192.0.2.7"][..], &of_login].concat();
+    assert_says(&prints(&server, &unban).await, &["the ban is lifted"]);
+    assert_says(&prints(&server, &unban).await, &["was not banned"]);
+    assert_eq!(objects(&server, &unban).await[0].to_string(), r#"{"existed":false}"#);
+    let (code, ..) = ends(&server, &["rate", "ip:192.0.2.7", "--policy", "login"]).await;
+    assert_eq!(code, Some(0));
+
+    let (code, _, stderr) = ends(&server, &["bans", "--policy", "logout"]).await;
+    assert_eq!(code, Some(69));
+    assert_says(&stderr, &["list the bans of `logout`", "NOT_FOUND", "configuration"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_value_of_a_sequence_is_shown_without_taking_one() {
+    let server = Server::start(&[]).await;
+    let get = ["sequence", "get", "order"];
+    assert_eq!(prints(&server, &get).await, "order: no value was given out\n");
+    prints(&server, &["next", "order", "--count", "42"]).await;
+    for _ in 0..2 {
+        assert_says(&prints(&server, &get).await, &["order: last 42, given out 20"]);
+    }
+    let value = objects(&server, &get).await.remove(0);
+    assert_eq!(value["last"], "42");
+    let of_sequence = ["last", "updateTime", "serial", "serverValues", "serverScriptCalls"];
+    assert_eq!(keys(&value), of_sequence);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_of_several_namespaces_chooses_one() {
+    let (token, secret) = (Token::new(), TempFile::new(""));
+    std::fs::write(secret.path(), token.bearer().trim_start_matches("Bearer ")).unwrap();
+    let file = TempFile::new(&format!(
+        "[[caller]]\nname = \"ops\"\ntoken_sha256 = [\"{}\"]\nnamespace = \"*\"\n\
+         allow = [\"use\", \"read\", \"manage\"]\n",
+        token.digest
+    ));
+    let server = Server::start(&["--config", file.path()]).await;
+    let in_acme = ["--token-file", secret.path(), "--namespace", "acme"];
+    prints(&server, &[&["next", "order", "--count", "7"][..], &in_acme].concat()).await;
+    let get = ["sequence", "get", "order"];
+    assert_says(&prints(&server, &[&get[..], &in_acme].concat()).await, &["last 7"]);
+    let elsewhere = prints(&server, &[&get[..], &["--token-file", secret.path()]].concat()).await;
+    assert_eq!(elsewhere, "order: no value was given out\n");
+    let output = run(&["sequence", "get", "order", "--namespace", "a/b"]).await;
+    assert_eq!(output.status.code(), Some(64));
+}
