@@ -40,11 +40,11 @@ fn read() -> Result<Command, Error> {
         Command::Serve(flags) => {
             flags.shows_password = shows_password(&matches, flags.engine.as_deref());
         }
-        Command::Export(flags) => {
+        Command::Export { flags, .. } => {
             let store = &mut flags.store;
             store.shows_password = shows_password(&matches, store.engine.as_deref());
         }
-        Command::Import(flags) => {
+        Command::Import { flags, .. } => {
             let store = &mut flags.store;
             store.shows_password = shows_password(&matches, store.engine.as_deref());
         }

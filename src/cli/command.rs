@@ -17,6 +17,7 @@ use crate::{
         health::{self, HealthOptions},
         lock::{self, LockOptions},
         next::{self, NextOptions},
+        output::{OutputFlags, OutputFormat},
         pool::{self, PoolOptions},
         rate::{self, RateOptions},
         sequence::{self, SequenceOptions},
@@ -56,13 +57,31 @@ pub(crate) enum Command {
     CheckConfig {
         /// The file; deploy/tollgate.toml documents every key
         file: PathBuf,
+        /// The form of the result.
+        #[command(flatten)]
+        output: OutputFlags,
     },
     /// Write the state of an engine to a file that any engine can import
     #[command(after_help = store::HELP)]
-    Export(ExportFlags),
+    Export {
+        /// The source and the target.
+        #[command(flatten)]
+        flags: ExportFlags,
+        /// Form of the summary: text on standard error; JSON on standard output, unless the export
+        /// itself is written there
+        #[arg(long, value_name = "FORMAT", default_value = "text")]
+        summary: OutputFormat,
+    },
     /// Read a file that `tollgate export` has written into an engine
     #[command(after_help = store::HELP)]
-    Import(ImportFlags),
+    Import {
+        /// The source and the target.
+        #[command(flatten)]
+        flags: ImportFlags,
+        /// The form of the result.
+        #[command(flatten)]
+        output: OutputFlags,
+    },
     /// Simulate devices, callers or buyers against a running server; exits 1 if the cap, the limit
     /// or the stock was exceeded
     #[command(after_help = fleet::HELP)]
@@ -105,7 +124,7 @@ pub(crate) enum Command {
     #[command(after_help = sequence::HELP)]
     Sequence(SequenceOptions),
     /// Print a new token for a caller, and the digest that the configuration of the server needs
-    Token,
+    Token(OutputFlags),
     /// Print the completion script of a shell
     Completions {
         /// The shell

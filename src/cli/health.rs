@@ -9,6 +9,7 @@ use tollgate_client::Health;
 use super::{
     client::{self, ClientError, connect, failed},
     flags::{self, ServerFlags},
+    output::OutputFlags,
 };
 
 /// Range of `--timeout`.
@@ -27,7 +28,7 @@ Examples:
     tollgate health --service tollgate.v1.LockService \\
         --server https://tollgate:50051 --tls-ca ca.crt
 
-Asks grpc.health.v1 and prints the status. NOT_SERVING means that the store is unreachable
+Asks grpc.health.v1 and prints the status; with --output json an object with `status`. NOT_SERVING means that the store is unreachable
 or refuses writes, or that the server drains.
 
 Exit status: 0 if the status is SERVING; 1 if it is NOT_SERVING; 64 for a wrong command
@@ -45,6 +46,10 @@ pub struct HealthOptions {
     #[arg(value_parser = flags::duration(TIMEOUT.0, TIMEOUT.1))]
     pub timeout: Duration,
 
+    /// The form of the result.
+    #[command(flatten)]
+    pub output: OutputFlags,
+
     /// The server.
     #[command(flatten)]
     pub server: ServerFlags,
@@ -52,7 +57,7 @@ pub struct HealthOptions {
 
 /// Asks for the health. Fails if there is no answer within `--timeout`.
 pub async fn run(options: &HealthOptions) -> Result<Health, ClientError> {
-    let HealthOptions { service, timeout: limit, server } = options;
+    let HealthOptions { service, timeout: limit, server, .. } = options;
     let what = match service.as_str() {
         "" => "check the health of the server".to_owned(),
         service => format!("check the health of `{service}`"),

@@ -93,12 +93,12 @@ pub fn main() -> ExitCode {
 async fn run(command: Command) -> ExitCode {
     let ended = match command {
         Command::Serve(flags) => return done(serve(&flags).await),
-        Command::Token => return done(new_token()),
-        Command::CheckConfig { file } => return done(check_config(&file)),
+        Command::Token(output) => return done(new_token(output)),
+        Command::CheckConfig { file, output } => return done(check_config(&file, output)),
         Command::Completions { shell } => return done(completions(shell)),
         Command::Man { folder } => return done(manual_pages(&folder)),
-        Command::Export(flags) => return done(export(&flags).await),
-        Command::Import(flags) => return done(import(&flags).await),
+        Command::Export { flags, summary } => return done(export(&flags, summary).await),
+        Command::Import { flags, output } => return done(import(&flags, output).await),
         Command::Fleet(options) => play(&options).await,
         Command::Rate(options) => check_rate(&options).await,
         Command::Next(options) => take_serials(&options).await,
@@ -122,17 +122,29 @@ fn done(ended: Result<(), ExitCode>) -> ExitCode {
     ended.err().unwrap_or(ExitCode::SUCCESS)
 }
 
-fn check_config(file: &Path) -> Result<(), ExitCode> {
-    Config::check(file).map_err(|error| exit::config(&error))?;
-    command::say(&format!("{}: valid", file.display()));
+fn check_config(file: &Path, output: OutputFlags) -> Result<(), ExitCode> {
+    let (checked, name) = (Config::check(file), file.display().to_string());
+    if output.is_json() {
+        let error = checked.as_ref().err().map(ToString::to_string);
+        let result = serde_json::json!({ "file": name, "valid": error.is_none(), "error": error });
+        command::say(&json::object(&result));
+    }
+    checked.map_err(|error| exit::config(&error))?;
+    if !output.is_json() {
+        command::say(&format!("{name}: valid"));
+    }
     Ok(())
 }
 
 /// Prints a new token and its digest.
-fn new_token() -> Result<(), ExitCode> {
+fn new_token(output: OutputFlags) -> Result<(), ExitCode> {
     let token = access::generate().map_err(|error| exit::unavailable(&error))?;
     let digest = access::Digest::of(token.as_bytes()).hex();
-    let printed = command::hand_over(&format!("token:        {token}\ntoken_sha256: {digest}\n"));
+    let text = match output.is_json() {
+        true => json::object(&serde_json::json!({ "token": token, "tokenSha256": digest })) + "\n",
+        false => format!("token:        {token}\ntoken_sha256: {digest}\n"),
+    };
+    let printed = command::hand_over(&text);
     printed.map_err(|error| exit::unavailable(&format!("cannot print the token: {error}")))
 }
 
@@ -149,20 +161,29 @@ fn manual_pages(folder: &Path) -> Result<(), ExitCode> {
     Ok(())
 }
 
-async fn export(flags: &ExportFlags) -> Result<(), ExitCode> {
+async fn export(flags: &ExportFlags, summary: OutputFormat) -> Result<(), ExitCode> {
     let mut store = store(&flags.store, Store::existing).await?;
     let exported = transfer::export(&mut store, flags.output.as_deref()).await;
     let counts = exported.map_err(|failure| exit::transfer(&failure))?;
-    // The export itself may be written to standard output.
-    command::warn(&format!("exported: {counts}"));
+    match (summary, &flags.output) {
+        // The export itself is written to standard output.
+        (OutputFormat::Json, None) => {
+            command::warn(&format!("exported: {}", serde_json::json!(counts)))
+        }
+        (OutputFormat::Json, Some(_)) => command::say(&json::object(&serde_json::json!(counts))),
+        (OutputFormat::Text, _) => command::warn(&format!("exported: {counts}")),
+    }
     Ok(())
 }
 
-async fn import(flags: &ImportFlags) -> Result<(), ExitCode> {
+async fn import(flags: &ImportFlags, output: OutputFlags) -> Result<(), ExitCode> {
     let mut store = store(&flags.store, Store::directory).await?;
     let imported = transfer::import(&mut store, &flags.file, flags.replace).await;
     let imported = imported.map_err(|failure| exit::transfer(&failure))?;
-    command::say(&imported.to_string());
+    match output.is_json() {
+        true => command::say(&json::object(&imported.json())),
+        false => command::say(&imported.to_string()),
+    }
     Ok(())
 }
 
@@ -186,7 +207,10 @@ async fn store(
 
 async fn play(options: &FleetOptions) -> Result<ExitCode, ClientError> {
     let report = fleet::run(options).await?;
-    command::say(&report.to_string());
+    match options.output.is_json() {
+        true => command::say(&json::object(&report.json())),
+        false => command::say(&report.to_string()),
+    }
     Ok(ExitCode::from(report.exit_status()))
 }
 
@@ -197,7 +221,7 @@ async fn check_rate(options: &RateOptions) -> Result<ExitCode, ClientError> {
 
 async fn take_serials(options: &NextOptions) -> Result<ExitCode, ClientError> {
     let serials = next::run(options).await?;
-    let printed = command::hand_over(&command::shown(&serials.to_string()));
+    let printed = command::hand_over(&command::shown(&serials));
     printed.map_err(|error| next::unprinted(options, &error))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -231,7 +255,10 @@ async fn check_health(options: &HealthOptions) -> Result<ExitCode, ClientError> 
         Health::Serving => ("SERVING", 0),
         Health::NotServing => ("NOT_SERVING", exit::REFUSED),
     };
-    command::say(status);
+    match options.output.is_json() {
+        true => command::say(&json::object(&serde_json::json!({ "status": status }))),
+        false => command::say(status),
+    }
     Ok(ExitCode::from(code))
 }
 

@@ -29,11 +29,13 @@ impl OutputFlags {
         self.output == OutputFormat::Json
     }
 
+    /// Returns a message of the contract as JSON if that is the form.
+    pub(super) fn json(self, name: &str, message: &impl Message) -> Option<String> {
+        self.is_json().then(|| json::message(name, message))
+    }
+
     /// Prints a result: a message of the contract as JSON, or else its text.
     pub(super) fn say(self, name: &str, message: &impl Message, text: impl FnOnce() -> String) {
-        match self.is_json() {
-            true => say(&json::message(name, message)),
-            false => say(&text()),
-        }
+        say(&self.json(name, message).unwrap_or_else(text));
     }
 }

@@ -53,6 +53,18 @@ impl Connection {
         floor: Option<u64>,
         request_id: Option<&str>,
     ) -> Result<Serials, Error> {
+        self.take(name, count, step, floor, request_id).await?.try_into()
+    }
+
+    /// The same, with the response of the contract. [`Serials`] can be made of it.
+    pub async fn take(
+        &self,
+        name: &str,
+        count: u32,
+        step: i64,
+        floor: Option<u64>,
+        request_id: Option<&str>,
+    ) -> Result<pb::NextSequenceResponse, Error> {
         let message = pb::NextSequenceRequest {
             name: name.to_owned(),
             count: Some(count),
@@ -60,7 +72,15 @@ impl Connection {
             floor,
             request_id: request_id.unwrap_or_default().to_owned(),
         };
-        serials(answered(self.sequences().next_sequence(request(message))).await?)
+        answered(self.sequences().next_sequence(request(message))).await
+    }
+}
+
+impl TryFrom<pb::NextSequenceResponse> for Serials {
+    type Error = Error;
+
+    fn try_from(response: pb::NextSequenceResponse) -> Result<Serials, Error> {
+        serials(response)
     }
 }
 

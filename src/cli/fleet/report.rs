@@ -1,6 +1,8 @@
 //! The report of a run: counted rows, then sentences, then the verdict.
 
-use std::fmt;
+use std::{fmt, time::Duration};
+
+use serde_json::{Map, Value, json};
 
 use super::{
     calls::Calls,
@@ -13,6 +15,10 @@ use crate::decision::text::{grouped, length};
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     text: String,
+    /// The rows, times and results, for `--output json`.
+    values: Map<String, Value>,
+    /// Keys of the last row and of the rows that it is a part of.
+    path: Vec<String>,
     /// Lines before the verdict.
     notes: Vec<String>,
     violations: Vec<String>,
@@ -27,6 +33,7 @@ impl Report {
     /// Adds a row. Parts of the last whole are indented by two spaces.
     pub(super) fn row(&mut self, name: &str, number: u64) {
         self.line(&format!("{name:<24}{:>12}", grouped(number)));
+        self.put(name, json!(number));
     }
 
     /// Adds a row for each actor or task, and one for each of its parts.
@@ -62,6 +69,7 @@ impl Report {
         names: &[&str],
     ) {
         self.line(&format!("Answers to {rpc}"));
+        self.put(&format!("Answers to {rpc}"), json!({}));
         for name in names {
             let outcome = name.to_uppercase().replace(' ', "_");
             self.row(&format!("  {name}"), counts.get(&format!("{prefix}{outcome}")));
@@ -84,6 +92,37 @@ impl Report {
             None => "none".to_owned(),
         };
         self.line(&format!("{name:<24}{quantiles}{more}"));
+        let micros = |share| times.quantile(share).map(|it: Duration| it.as_micros() as u64);
+        self.put(name, json!({ "p50Micros": micros(0.5), "p99Micros": micros(0.99) }));
+    }
+
+    /// Adds a result under its key, for JSON only.
+    pub(super) fn value(&mut self, key: &str, value: Value) {
+        self.values.insert(key.to_owned(), value);
+    }
+
+    /// Adds a row to the values. Its key is its name in lowerCamelCase. A row with parts becomes an
+    /// object with its number as `count`.
+    fn put(&mut self, name: &str, value: Value) {
+        let words = name.trim_start();
+        self.path.truncate((name.len() - words.len()) / 2);
+        let mut rows = &mut self.values;
+        for key in &self.path {
+            let whole = rows.entry(key.clone()).or_insert(Value::Null);
+            if !whole.is_object() {
+                *whole = json!({ "count": whole.take() });
+            }
+            let Some(parts) = whole.as_object_mut() else { return };
+            rows = parts;
+        }
+        let key = camel(words);
+        rows.insert(key.clone(), value);
+        self.path.push(key);
+    }
+
+    /// Returns the report as a JSON object with stable keys.
+    pub(in crate::cli) fn json(&self) -> Value {
+        Value::Object(self.values.clone())
     }
 
     /// Adds a line.
@@ -106,7 +145,12 @@ impl Report {
 
     /// Adds the notes and the verdict: `held`, or the violations.
     pub(super) fn verdict(&mut self, measured: &str, held: &str) {
-        for note in std::mem::take(&mut self.notes) {
+        let notes = std::mem::take(&mut self.notes);
+        self.value("notes", json!(notes));
+        self.value("measured", json!(measured));
+        self.value("held", json!(self.violations.is_empty()));
+        self.value("violations", json!(self.violations));
+        for note in notes {
             self.line(&note);
         }
         match self.violations.is_empty() {
@@ -114,6 +158,20 @@ impl Report {
             false => self.line(&format!("{measured}: {}", self.violations.join("\n"))),
         }
     }
+}
+
+/// Returns a name in lowerCamelCase; the name of a gRPC code stays.
+fn camel(name: &str) -> String {
+    if !name.contains(|char: char| char.is_ascii_lowercase()) {
+        return name.to_owned();
+    }
+    let mut key = String::new();
+    for word in name.split(|char: char| !char.is_ascii_alphanumeric()) {
+        let (first, rest) = word.split_at(word.len().min(1));
+        key += &if key.is_empty() { first.to_lowercase() } else { first.to_uppercase() };
+        key += rest;
+    }
+    key
 }
 
 impl fmt::Display for Report {
@@ -156,6 +214,10 @@ Calls                          1,234
 Call latency            none
 In flight at most 60, cap 60: the cap held
 "
+        );
+        assert_eq!(
+            report.json().to_string(),
+            r#"{"devices":{"count":2000,"silent":200},"answersToAdmitTask":{"alreadyDone":2,"full":0},"calls":{"count":1234,"perSecond":40,"failed":{"count":3,"INTERNAL":1,"UNAVAILABLE":2}},"callLatency":{"p50Micros":null,"p99Micros":null},"notes":[],"measured":"In flight at most 60, cap 60","held":true,"violations":[]}"#
         );
         assert_eq!(report.exit_status(), 0);
         report.check(true, "ONE");

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::json;
 use tokio::{
     task::JoinSet,
     time::{MissedTickBehavior, interval, sleep_until},
@@ -126,6 +127,10 @@ pub(super) async fn play<S: Simulation>(
     report.line(&format!("{title} at {}, seed {}", world.options.server, world.seed));
     let (working, finishing) = (working.as_secs_f64(), finishing.as_secs_f64());
     report.line(&format!("Ran for {working:.1} s, then finished in {finishing:.1} s"));
+    report.value("server", json!(world.options.server));
+    report.value("seed", json!(world.seed.to_string()));
+    report.value("workingSeconds", json!(working));
+    report.value("finishingSeconds", json!(finishing));
     report.verdict(&measured, &held);
     report
 }

@@ -7,7 +7,7 @@ mod signals;
 use std::{io::ErrorKind, time::Duration};
 
 use tokio::{select, time::sleep};
-use tollgate_client::{Acquisition, Connection, Error, Lock};
+use tollgate_client::{Acquisition, Connection, Error, Lock, pb, time};
 
 pub use options::{HELP, IfLost, LockOptions};
 
@@ -18,6 +18,7 @@ use self::{
 use crate::{
     cli::{
         client::{self, ClientError, connect, failed},
+        command::say,
         rate::length,
     },
     decision::time::monotonic,
@@ -59,6 +60,7 @@ pub async fn run(options: &LockOptions, tell: impl Fn(&str)) -> Result<LockEnd, 
         Ok(Acquisition::Acquired(lease)) => lease,
         Ok(Acquisition::Held { holder, retry_after }) => {
             tell(&held(&options.name, &holder, retry_after));
+            print_held(options, holder, retry_after);
             return Ok(LockEnd::Refused);
         }
         Err(error) => {
@@ -127,6 +129,19 @@ fn report(
     match options.if_lost {
         IfLost::Term if ended.is_lost => LockEnd::Lost,
         _ => LockEnd::Exited(ended.code),
+    }
+}
+
+/// Prints the refusal with `--output json`. COMMAND does not run, so nothing else is printed.
+fn print_held(options: &LockOptions, holder: String, retry_after: Duration) {
+    let held = pb::AcquireLockResponse {
+        outcome: pb::AcquireLockOutcome::Held.into(),
+        holder,
+        retry_after: Some(time::wire(retry_after)),
+        ..pb::AcquireLockResponse::default()
+    };
+    if let Some(line) = options.output.json("AcquireLockResponse", &held) {
+        say(&line);
     }
 }
 

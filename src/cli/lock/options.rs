@@ -9,7 +9,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 
-use super::super::flags;
+use super::super::{flags, output::OutputFlags};
 use crate::lock::LEASE_MAX;
 
 /// Minimum lease: a busy machine may renew shorter leases too late.
@@ -50,7 +50,8 @@ Exit status: COMMAND's, or 128 plus the number of the signal that ended it; 1, o
 COMMAND ended (not with --if-lost ignore); 126 if COMMAND cannot be executed; 127 if it
 does not exist; 64 for a wrong command line; 69 if there is no answer. Except for
 COMMAND's own status, a message on standard error explains it. A failed release is
-reported there too and changes no status.";
+reported there too and changes no status. With --output json, standard output has the
+AcquireLockResponse if another owner holds the lock.";
 
 /// Options of `tollgate lock`.
 #[derive(Debug, Clone, Args)]
@@ -87,6 +88,10 @@ pub struct LockOptions {
     #[arg(long, value_name = "DURATION")]
     #[arg(value_parser = flags::duration(Duration::ZERO, LEASE_MAX.duration()))]
     pub kill_after: Option<Duration>,
+
+    /// The form of the result.
+    #[command(flatten)]
+    pub output: OutputFlags,
 
     /// URL of the server
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]

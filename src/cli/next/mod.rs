@@ -6,18 +6,21 @@ use std::io;
 
 pub use options::{HELP, NextOptions};
 
-use tollgate_client::Serials;
+use tollgate_client::{Error, Serials};
 
 use super::client::{self, ClientError, connect, failed};
 
-/// Takes the numbers in one call.
-pub async fn run(options: &NextOptions) -> Result<Serials, ClientError> {
-    let NextOptions { name, count, step, floor, request_id, server, access } = options;
+/// Takes the numbers in one call. Returns the lines to print.
+pub async fn run(options: &NextOptions) -> Result<String, ClientError> {
+    let NextOptions { name, count, step, floor, request_id, output, server, access } = options;
     let what = format!("take numbers of `{name}`");
     let connection = connect(server, access, &what).await?;
     let request_id = request_id.as_deref();
-    let taken = connection.next(name, *count, *step, *floor, request_id).await;
-    taken.map_err(|error| failed(&what, server, &error, &advice(error.code, request_id)))
+    let fail = |error: Error| failed(&what, server, &error, &advice(error.code, request_id));
+    let taken = connection.take(name, *count, *step, *floor, request_id).await.map_err(fail)?;
+    let json = output.json("NextSequenceResponse", &taken);
+    let serials = Serials::try_from(taken).map_err(fail)?;
+    Ok(json.map_or_else(|| serials.to_string(), |line| line + "\n"))
 }
 
 /// Builds the error for numbers that were given out but cannot be printed.

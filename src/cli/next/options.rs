@@ -2,7 +2,7 @@
 
 use clap::{Args, value_parser};
 
-use super::super::flags;
+use super::super::{flags, output::OutputFlags};
 use crate::sequence::{COUNT_MAX, VALUE_MAX};
 
 /// Text after the options in `--help`.
@@ -18,7 +18,8 @@ Examples:
     tollgate next invoice --request-id checkout-17
 
 Prints the numbers in order, one per line: in the layout that the server configures for
-the name, such as ORD-20261121-000042, otherwise as decimal numbers. No other caller gets
+the name, such as ORD-20261121-000042, otherwise as decimal numbers. With --output json it
+prints one NextSequenceResponse. No other caller gets
 the same numbers: on the embedded engine without a data directory until the server
 restarts, on Redis as long as its writes are durable. A repeat with the same --request-id
 within 5 minutes prints the same numbers, whatever its other options.
@@ -51,6 +52,10 @@ pub struct NextOptions {
     /// Id of the request: a repeat with the same id gets the same numbers
     #[arg(long, value_name = "ID", value_parser = flags::name)]
     pub request_id: Option<String>,
+
+    /// The form of the result.
+    #[command(flatten)]
+    pub output: OutputFlags,
 
     /// URL of the server
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]

@@ -22,7 +22,8 @@ pub async fn run(options: &RateOptions, mut tell: impl FnMut(&str)) -> Result<bo
         let answer = connection.check(&options.key, &against, options.cost).await;
         let answer =
             answer.map_err(|error| failed(&what, &options.server, &error, advice(error.code)))?;
-        tell(&line::line(number, options.count, &answer));
+        let text = || line::line(number, options.count, &answer);
+        tell(&options.output.json("CheckRateResponse", &answer).unwrap_or_else(text));
         allowed = answer.allowed;
     }
     Ok(allowed)

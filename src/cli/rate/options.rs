@@ -2,7 +2,10 @@
 
 use clap::{Args, value_parser};
 
-use super::super::flags::{self, RULE_FLAGS, RuleFlags};
+use super::super::{
+    flags::{self, RULE_FLAGS, RuleFlags},
+    output::OutputFlags,
+};
 use crate::rate::COUNT_MAX;
 
 /// Text after the options in `--help`.
@@ -21,7 +24,8 @@ Examples:
 
 Each call prints a line: its number, the verdict, the used and the remaining part of
 the limit, the time until the usage has expired, and for a refusal the time until a
-retry. The usage of a key stays between commands.
+retry. With --output json the line is a CheckRateResponse. The usage of a key stays between
+commands.
 
 Exit status: 0 if the last call was allowed; 1 if it was refused; 64 for a wrong command
 line; 69 if there is no answer.";
@@ -50,6 +54,10 @@ pub struct RateOptions {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = value_parser!(u32).range(1..))]
     pub count: u32,
+
+    /// The form of the result.
+    #[command(flatten)]
+    pub output: OutputFlags,
 
     /// URL of the server
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]

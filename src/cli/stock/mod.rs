@@ -5,14 +5,19 @@ mod options;
 
 pub use options::{HELP, StockOptions, StockVerb};
 
-use tollgate_client::{CancelOutcome, ConfirmOutcome, Connection, Error, Order, ReserveOutcome};
+use tollgate_client::{
+    CancelOutcome, ConfirmOutcome, Connection, Error, Order, ReserveOutcome, pb,
+};
 
-use super::client::{self, ClientError, connect, failed};
+use super::{
+    client::{self, ClientError, connect, failed},
+    output::OutputFlags,
+};
 
 /// The answer to a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StockAnswer {
-    /// The answer as one line.
+    /// The answer as one line, text or JSON.
     pub text: String,
     /// Whether the requested state is reached, by this call or an earlier one. If not, the call was
     /// refused.
@@ -21,25 +26,32 @@ pub struct StockAnswer {
 
 /// Makes the call.
 pub async fn run(options: &StockOptions) -> Result<StockAnswer, ClientError> {
-    let StockOptions { verb, server, access } = options;
+    let StockOptions { verb, output, server, access } = options;
     let what = verb.what();
     let connection = connect(server, access, &what).await?;
-    let answer = call(&connection, verb).await;
+    let answer = call(&connection, verb, *output).await;
     answer.map_err(|error| failed(&what, server, &error, advice(error.code, verb)))
 }
 
-async fn call(connection: &Connection, verb: &StockVerb) -> Result<StockAnswer, Error> {
+async fn call(
+    connection: &Connection,
+    verb: &StockVerb,
+    output: OutputFlags,
+) -> Result<StockAnswer, Error> {
     let sku = verb.sku();
-    let (word, done, stock) = match verb {
+    let (word, done, stock, json) = match verb {
         StockVerb::Set { on_hand, .. } => {
-            (String::new(), true, connection.set_stock(sku, *on_hand).await?)
+            let stock = connection.set_stock(sku, *on_hand).await?;
+            let answer = pb::SetStockResponse { stock: Some(stock.clone()) };
+            (String::new(), true, stock, output.json("SetStockResponse", &answer))
         }
         StockVerb::Add { delta, request_id, .. } => {
             let (stock, replayed) =
                 connection.add_stock(sku, *delta, request_id.as_deref()).await?;
             let word =
                 if replayed { "replayed; the stock at the time of the first call" } else { "" };
-            (word.to_owned(), true, stock)
+            let answer = pb::AddStockResponse { stock: Some(stock.clone()), replayed };
+            (word.to_owned(), true, stock, output.json("AddStockResponse", &answer))
         }
         StockVerb::Reserve { sku, order, quantity, hold, buyer, buyer_limit } => {
             let wanted = Order {
@@ -50,23 +62,36 @@ async fn call(connection: &Connection, verb: &StockVerb) -> Result<StockAnswer, 
                 buyer: buyer.as_deref().unwrap_or_default(),
                 buyer_limit: *buyer_limit,
             };
-            let (answer, stock) = connection.reserve_stock(&wanted).await?;
+            let (mut answer, stock) = connection.reserve_stock(&wanted).await?;
             let done = answer.outcome() == ReserveOutcome::Reserved;
-            (line::reserved(&answer), done, stock)
+            let word = line::reserved(&answer);
+            answer.stock = Some(stock.clone());
+            (word, done, stock, output.json("ReserveStockResponse", &answer))
         }
         StockVerb::Confirm { order, .. } => {
-            let (answer, stock) = connection.confirm_reservation(sku, order).await?;
+            let (mut answer, stock) = connection.confirm_reservation(sku, order).await?;
             let sold = [ConfirmOutcome::Confirmed, ConfirmOutcome::AlreadyConfirmed];
-            (line::confirmed(&answer), sold.contains(&answer.outcome()), stock)
+            let (word, done) = (line::confirmed(&answer), sold.contains(&answer.outcome()));
+            answer.stock = Some(stock.clone());
+            (word, done, stock, output.json("ConfirmReservationResponse", &answer))
         }
         StockVerb::Cancel { order, .. } => {
             let (outcome, stock) = connection.cancel_reservation(sku, order).await?;
             let done = [CancelOutcome::Cancelled, CancelOutcome::AlreadyCancelled];
-            (line::cancelled(outcome).to_owned(), done.contains(&outcome), stock)
+            let (word, done) = (line::cancelled(outcome).to_owned(), done.contains(&outcome));
+            let answer = pb::CancelReservationResponse {
+                outcome: outcome.into(),
+                stock: Some(stock.clone()),
+            };
+            (word, done, stock, output.json("CancelReservationResponse", &answer))
         }
-        StockVerb::Get { .. } => (String::new(), true, connection.get_stock(sku).await?),
+        StockVerb::Get { .. } => {
+            let stock = connection.get_stock(sku).await?;
+            let answer = pb::GetStockResponse { stock: Some(stock.clone()) };
+            (String::new(), true, stock, output.json("GetStockResponse", &answer))
+        }
     };
-    Ok(StockAnswer { text: line::line(&word, sku, &stock), done })
+    Ok(StockAnswer { text: json.unwrap_or_else(|| line::line(&word, sku, &stock)), done })
 }
 
 /// Returns what to do about a failed call.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, value_parser};
 
-use super::super::flags;
+use super::super::{flags, output::OutputFlags};
 use crate::{
     decision::time::Millis,
     stock::{HOLD_MAX, HOLD_MIN, QUANTITY_MAX, RESERVE_MAX},
@@ -28,6 +28,7 @@ Examples:
     tollgate stock add tv-55 20 --request-id truck-17
 
 Prints a line: the outcome, such as RESERVED or SHORT, and the stock of the sku after it.
+With --output json the line is the response, such as a ReserveStockResponse.
 A hold that is neither confirmed nor cancelled lapses. reserve, confirm and cancel can be
 repeated; add with a --request-id within 5 minutes.
 
@@ -45,6 +46,10 @@ pub struct StockOptions {
     /// The verb.
     #[command(subcommand)]
     pub verb: StockVerb,
+
+    /// The form of the result.
+    #[command(flatten)]
+    pub output: OutputFlags,
 
     /// URL of the server
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]

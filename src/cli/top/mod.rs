@@ -22,7 +22,7 @@ use tokio::{
 
 pub(crate) use cells::age;
 pub use options::{HELP, TopOptions};
-use tollgate_client::{Connection, Error};
+use tollgate_client::{Connection, Error, pb};
 
 use self::{
     feed::{News, NewsFeed},
@@ -30,7 +30,10 @@ use self::{
     screen::{Keypress, Screen},
     view::Mode,
 };
-use super::client::{self, ClientError, connect, failed};
+use super::{
+    client::{self, ClientError, connect, failed},
+    listing::Listing,
+};
 use crate::{cli::signals::Signals, decision::time::Clock};
 
 /// Interval between two frames.
@@ -40,10 +43,16 @@ const PAGE: (u32, usize) = (100, 10);
 const WHAT: &str = "show the pools";
 
 /// Shows the pools until the user quits. Without a terminal, or with `--once`, returns a table
-/// instead.
+/// instead. Prints JSON lines with `--output json`.
 pub async fn run(options: &TopOptions) -> Result<Option<String>, ClientError> {
     let connection = connect(&options.server, &options.access, WHAT).await?;
     let error = |error: Error| failed(WHAT, &options.server, &error, advice(error.code));
+    if options.output.is_json() {
+        let listing = Listing { message: "Pool", columns: [], row: |_: &pb::Pool| [] };
+        let read = async |token: &str| connection.pools(token).await;
+        listing.print(options.output, read, |failure| error(failure.clone())).await?;
+        return Ok(None);
+    }
     if options.once || !stdout().is_terminal() {
         return once(&connection).await.map(Some).map_err(error);
     }

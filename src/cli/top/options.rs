@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::super::flags;
+use super::super::{flags, output::OutputFlags};
 
 /// Text after the options in `--help`.
 pub const HELP: &str = "\
@@ -25,7 +25,7 @@ answered.
 Keys: Up and Down, or k and j, select a pool and show only its events; Esc clears the
 selection; p pauses the display; ? shows the help; q or Ctrl-C quits. If the server is
 lost, the display says so and continues when it answers again. Without a terminal it
-prints a table once.
+prints a table once. With --output json it prints every pool once, a Pool on each line.
 
 Exit status: 0 at the end; 64 for a wrong command line; 69 if the server is unreachable
 at the start.";
@@ -36,6 +36,10 @@ pub struct TopOptions {
     /// Print a table once and exit
     #[arg(long)]
     pub once: bool,
+
+    /// The form of the result.
+    #[command(flatten)]
+    pub output: OutputFlags,
 
     /// URL of the server
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]

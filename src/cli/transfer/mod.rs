@@ -13,6 +13,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde_json::{Value, json};
+
 use crate::{
     cli::progress::Progress,
     decision::text::grouped,
@@ -33,6 +35,14 @@ pub struct Imported {
     pub lapsed: u64,
     /// Lag of the target's clock behind the source, µs; 0 if it is at most one second.
     pub behind: u64,
+}
+
+impl Imported {
+    /// Returns the result as JSON, with stable keys.
+    pub(super) fn json(&self) -> Value {
+        let Imported { counts: Counts { lines, counts }, lapsed, behind } = self;
+        json!({ "lines": lines, "counts": counts, "lapsed": lapsed, "behindMicros": behind })
+    }
 }
 
 impl fmt::Display for Imported {

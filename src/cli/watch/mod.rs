@@ -62,7 +62,7 @@ async fn watch(
     let error = |error: Error| failed(&what, server, &error, advice(error.code, target));
     let connection = connect(server, &options.access, &what).await?;
     let after = options.after();
-    let (json, from_now_on) = (options.json, after.is_none());
+    let (json, from_now_on) = (options.is_json(), after.is_none());
     let ended = match target {
         Target::Pool(_) => {
             let watch = Watch::open(connection.clone(), name, after).await.map_err(error)?;

@@ -2,7 +2,7 @@
 
 use clap::{Args, value_parser};
 
-use super::super::flags;
+use super::super::{flags, output::OutputFlags};
 
 /// Text after the options in `--help`.
 pub const HELP: &str = "\
@@ -14,14 +14,15 @@ Examples:
     tollgate watch --policy login
 
   All stored events of a pool as JSON, later continued after the last one:
-    tollgate watch ar:0571 --from-start --json > events.jsonl
-    tollgate watch ar:0571 --after 1795289490525801 --json >> events.jsonl
+    tollgate watch ar:0571 --from-start --output json > events.jsonl
+    tollgate watch ar:0571 --after 1795289490525801 --output json \\
+        >> events.jsonl
 
 Prints a line for each event: time (UTC, on the engine's clock), kind, device, task,
 attempt and token, outcome, and the slots then in use and the capacity, with `>=` if older
 leases may run. For a policy: time, kind, key, the count and the level that it exceeds,
-the end and the strike of a ban, and who set or lifted it. With --json each line is an
-object in protobuf's JSON format, as grpcurl prints it; --after takes its `cursor`.
+the end and the strike of a ban, and who set or lifted it. With --output json each line
+is an object in protobuf's JSON format, as grpcurl prints it; --after takes its `cursor`.
 
 A lost connection is reported on standard error and retried without limit; the watch then
 continues where it stopped. GAP means that events in between are no longer stored. Ctrl-C
@@ -42,7 +43,7 @@ pub struct WatchOptions {
     #[arg(long, value_name = "NAME", conflicts_with = "pool", value_parser = flags::name)]
     pub policy: Option<String>,
 
-    /// Print JSON, one object per line
+    /// The same as `--output json`
     #[arg(long)]
     pub json: bool,
 
@@ -57,6 +58,10 @@ pub struct WatchOptions {
     /// Exit after this number of events
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     pub count: Option<u64>,
+
+    /// The form of the result.
+    #[command(flatten)]
+    pub output: OutputFlags,
 
     /// URL of the server
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]
@@ -90,6 +95,11 @@ impl WatchOptions {
             // The command line requires one of them.
             None => Target::Pool(self.pool.as_deref().unwrap_or_default()),
         }
+    }
+
+    /// Whether events are printed as JSON.
+    pub(super) fn is_json(&self) -> bool {
+        self.json || self.output.is_json()
     }
 
     /// Returns the start cursor; `None` for the present.

@@ -7,6 +7,7 @@ mod fleet_queued;
 mod fleet_rate;
 mod fleet_sale;
 mod health;
+mod json;
 mod lock;
 mod manual;
 mod next;

@@ -11,7 +11,10 @@ pub use self::callers::CallerOptions;
 use super::task_duration::TaskDuration;
 use crate::{
     admission::{ATTEMPTS_MAX, CAPACITY_MAX, LEASE_MAX, LEASE_MIN, PAYLOAD_BYTES_MAX},
-    cli::flags::{AccessFlags, duration, name, number, server},
+    cli::{
+        flags::{AccessFlags, duration, name, number, server},
+        output::OutputFlags,
+    },
     stock::HOLD_MIN,
 };
 
@@ -57,6 +60,8 @@ dead; half of the late results arrive after the task was dispatched again. The r
 when no task is left, or at --duration. Then the attempts that the devices have seen are
 compared with the server's lists and with the events of the pool.
 
+With --output json the report is one object; docs/commands.md has its keys.
+
 Exit status: 0 if the server kept the cap, the limit, the stock or the queue; 1 if more
 devices were in flight than the cap allows, more calls of a key were allowed in a window
 than the algorithm permits, more was sold than the stock or one item twice, or a queued
@@ -77,6 +82,10 @@ pub struct FleetOptions {
     /// Queue tasks for the devices, which run them; defaults that differ are in parentheses
     #[arg(long)]
     pub queued: bool,
+
+    /// The form of the report.
+    #[command(flatten)]
+    pub output: OutputFlags,
 
     /// URL of the server
     #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = server)]
