@@ -12,7 +12,10 @@ use clap::{
     parser::ValueSource,
 };
 
-use super::command::{Cli, Command, exit};
+use super::{
+    command::{Cli, Command},
+    exit,
+};
 use crate::{config::secret::has_password, decision::text::escaped_lines};
 
 /// Parses the arguments. The error is the exit code: 64 for a wrong command line, 0 after `--help`.

@@ -8,7 +8,7 @@ use tollgate_client::{Error, pb::Ban, time};
 use super::{
     client::{self, ClientError, connect, failed},
     flags::{self, ServerFlags},
-    listing::Listing,
+    listing::PrintedList,
     output::OutputFlags,
     pool::until,
     table::Column,
@@ -134,7 +134,7 @@ pub async fn bans(options: &BansOptions) -> Result<ExitCode, ClientError> {
     let policy = policy.as_deref().unwrap_or_default();
     let read = async |token: &str| connection.bans(policy, token).await;
     let fail = |error: &Error| failed(&what, &server.url, error, advice(error.code));
-    Listing { message: "Ban", columns: COLUMNS, row }.print(*output, read, fail).await?;
+    PrintedList { message: "Ban", columns: COLUMNS, row }.print(*output, read, fail).await?;
     Ok(ExitCode::SUCCESS)
 }
 

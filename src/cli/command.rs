@@ -1,11 +1,6 @@
-//! The command line and the exit codes.
+//! The command line: its sub-commands, and what a server prints at its start.
 
-use std::{
-    borrow::Cow,
-    io::{self, ErrorKind::BrokenPipe, IsTerminal, Write, stderr, stdout},
-    net::SocketAddr,
-    path::PathBuf,
-};
+use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
@@ -13,12 +8,14 @@ use clap_complete::Shell;
 use crate::{
     cli::{
         ban::{self, BanOptions, BansOptions, KeyFlags},
+        exit,
         fleet::{self, FleetOptions},
         health::{self, HealthOptions},
         lock::{self, LockOptions},
         next::{self, NextOptions},
         output::{OutputFlags, OutputFormat},
         pool::{self, PoolOptions},
+        print::say,
         rate::{self, RateOptions},
         sequence::{self, SequenceOptions},
         stock::{self, StockOptions},
@@ -31,7 +28,6 @@ use crate::{
         DataDir, EmbeddedOptions, EngineChoice, ServeFlags,
         store::{self, ExportFlags, ImportFlags},
     },
-    decision::text::escaped_lines,
     engine::embedded::Durability,
 };
 
@@ -178,125 +174,4 @@ pub(crate) fn greet(engine: &EngineChoice, listen: SocketAddr, has_tls: bool) {
          {listen} tollgate.v1.StockService/SetStock\n",
         version = VERSION,
     ));
-}
-
-/// Prints a text to standard output. Ignores a failure: a closed reader does not want the text.
-pub(crate) fn say(text: &str) {
-    let _ = writeln!(stdout(), "{}", escaped_lines(text));
-}
-
-/// Prints a problem to standard error.
-pub(crate) fn warn(text: &str) {
-    let _ = writeln!(stderr(), "tollgate: {}", escaped_lines(text));
-}
-
-/// Returns the text for standard output: escaped on a terminal, unchanged for programs.
-pub(crate) fn shown(text: &str) -> Cow<'_, str> {
-    if stdout().is_terminal() { escaped_lines(text) } else { Cow::Borrowed(text) }
-}
-
-/// Prints a result that exists only here, so a failed write is an error. A closed pipe is not: its
-/// reader has read enough.
-pub(crate) fn hand_over(text: &str) -> io::Result<()> {
-    print(text).map(drop)
-}
-
-/// Prints a part of a result. Returns whether the reader of the output reads on.
-pub(crate) fn print(text: &str) -> io::Result<bool> {
-    match stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == BrokenPipe => Ok(false),
-        printed => printed.map(|()| true),
-    }
-}
-
-/// Exit codes of the process, from sysexits.h.
-pub(crate) mod exit {
-    use std::{fmt::Display, process::ExitCode};
-
-    use crate::engine::{
-        embedded::OpenError,
-        export::{Failure, Unfit},
-    };
-
-    /// The table of exit codes for `--help`.
-    pub(crate) const TABLE: &str = "\
-Exit status:
-    0  success: served until a signal, allowed, given out, printed, exported or imported
-    1  refused: a rate, stock, or a lock that another owner holds; a fleet exceeded the
-       cap, the limit or the stock; or a server is NOT_SERVING
-   64  the command line is wrong
-   65  a data directory or an export is damaged, or the imported entries do not match the
-       export
-   66  a data directory or an export does not exist or cannot be read
-   69  no answer, or an error instead of one; the address, the Redis or the data directory
-       of a server is not available
-   73  the target of an import is not empty
-   74  a data directory or a file cannot be used or written
-   75  a lock was lost before its command ended
-   78  the configuration is wrong, or its Redis failed the preflight or has an unfinished
-       import
-  126  the command of `tollgate lock` cannot be executed
-  127  the command of `tollgate lock` does not exist
-Any other status is that of the command of `tollgate lock`, or 128 plus the number of a signal.";
-
-    /// The command line is wrong.
-    pub(crate) const USAGE: u8 = 64;
-    // Private codes; `TABLE` describes them.
-    const DATA: u8 = 65;
-    const NO_INPUT: u8 = 66;
-    const UNAVAILABLE: u8 = 69;
-    const OCCUPIED: u8 = 73;
-    const IO: u8 = 74;
-    const CONFIG: u8 = 78;
-
-    /// A call was refused, or a server is NOT_SERVING.
-    pub(crate) const REFUSED: u8 = 1;
-
-    /// A lock was lost before its command ended. EX_TEMPFAIL: a later try may get it.
-    pub(crate) const LOST: u8 = 75;
-
-    /// Reports that the configuration is wrong.
-    pub(crate) fn config(error: &impl Display) -> ExitCode {
-        end(error, CONFIG)
-    }
-
-    /// Reports that a server, an address or a Redis is unreachable, or has failed.
-    pub(crate) fn unavailable(error: &impl Display) -> ExitCode {
-        end(error, UNAVAILABLE)
-    }
-
-    /// Reports that the data directory cannot be used.
-    pub(crate) fn data_dir(error: &OpenError) -> ExitCode {
-        let code = match error {
-            OpenError::Damaged(_) => DATA,
-            OpenError::Unusable(_) => IO,
-            OpenError::Taken(_) => UNAVAILABLE,
-            OpenError::Missing(_) => NO_INPUT,
-        };
-        end(error, code)
-    }
-
-    /// Reports that a file cannot be written.
-    pub(crate) fn unwritten(error: &impl Display) -> ExitCode {
-        end(error, IO)
-    }
-
-    /// Reports that an export or import has failed.
-    pub(crate) fn transfer(failure: &Failure) -> ExitCode {
-        let code = match failure {
-            Failure::Directory(error) => return data_dir(error),
-            Failure::Redis(_) => UNAVAILABLE,
-            Failure::Unfit(Unfit::Unread(_)) => NO_INPUT,
-            Failure::Damaged(_) | Failure::Unfit(_) | Failure::Unverified(_) => DATA,
-            Failure::Occupied(_) => OCCUPIED,
-            Failure::File(_) => IO,
-        };
-        end(failure, code)
-    }
-
-    fn end(error: &impl Display, code: u8) -> ExitCode {
-        // The exit code carries the essentials if standard error has no reader.
-        super::warn(&error.to_string());
-        ExitCode::from(code)
-    }
 }

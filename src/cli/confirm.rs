@@ -2,7 +2,8 @@
 
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 
-use super::command::{exit, warn};
+use super::{exit, print::warn};
+use crate::decision::text::escaped_lines;
 
 /// Asks on the terminal whether to go on, unless `--yes` is given. The error is the exit code: a
 /// refusal, or a missing `--yes` where nobody can answer.
@@ -15,7 +16,7 @@ pub(super) fn confirm(yes: bool, question: &str) -> Result<(), u8> {
         return Err(exit::USAGE);
     }
     // A failed prompt leaves no answer, which refuses.
-    let question = crate::decision::text::escaped_lines(question);
+    let question = escaped_lines(question);
     let _ = write!(stderr(), "{question} [y/N] ");
     let mut answer = String::new();
     let _ = stdin().lock().read_line(&mut answer);

@@ -5,14 +5,14 @@ use tollgate_client::Error;
 
 use super::{
     client::ClientError,
-    command::print,
     json,
     output::OutputFlags,
+    print::print,
     table::{Column, Table},
 };
 
 /// How the entries of a listing are printed.
-pub(super) struct Listing<T, const N: usize> {
+pub(super) struct PrintedList<T, const N: usize> {
     /// Name of an entry in the contract.
     pub(super) message: &'static str,
     /// Columns of the table.
@@ -21,7 +21,7 @@ pub(super) struct Listing<T, const N: usize> {
     pub(super) row: fn(&T) -> [String; N],
 }
 
-impl<T: Message, const N: usize> Listing<T, N> {
+impl<T: Message, const N: usize> PrintedList<T, N> {
     /// Reads and prints one page after the other, until the last or until the reader of the output
     /// has read enough. `fail` completes the error of a call.
     pub(super) async fn print(

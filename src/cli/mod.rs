@@ -8,6 +8,7 @@ pub mod ban;
 mod client;
 mod command;
 mod confirm;
+mod exit;
 mod flags;
 pub mod fleet;
 pub mod health;
@@ -18,6 +19,7 @@ mod manual;
 pub mod next;
 mod output;
 pub mod pool;
+mod print;
 mod progress;
 pub mod rate;
 pub mod sequence;
@@ -67,7 +69,7 @@ pub use client::ClientError;
 pub use flags::{AccessFlags, AlgorithmName, RuleFlags, ServerFlags};
 pub use output::{OutputFlags, OutputFormat};
 
-use command::{Command, exit};
+use command::Command;
 
 /// Length of the accept queue: a whole fleet may reconnect at once.
 const BACKLOG: u32 = 4096;
@@ -127,11 +129,11 @@ fn check_config(file: &Path, output: OutputFlags) -> Result<(), ExitCode> {
     if output.is_json() {
         let error = checked.as_ref().err().map(ToString::to_string);
         let result = serde_json::json!({ "file": name, "valid": error.is_none(), "error": error });
-        command::say(&json::object(&result));
+        print::say(&json::object(&result));
     }
     checked.map_err(|error| exit::config(&error))?;
     if !output.is_json() {
-        command::say(&format!("{name}: valid"));
+        print::say(&format!("{name}: valid"));
     }
     Ok(())
 }
@@ -144,20 +146,20 @@ fn new_token(output: OutputFlags) -> Result<(), ExitCode> {
         true => json::object(&serde_json::json!({ "token": token, "tokenSha256": digest })) + "\n",
         false => format!("token:        {token}\ntoken_sha256: {digest}\n"),
     };
-    let printed = command::hand_over(&text);
+    let printed = print::hand_over(&text);
     printed.map_err(|error| exit::unavailable(&format!("cannot print the token: {error}")))
 }
 
 fn completions(shell: Shell) -> Result<(), ExitCode> {
     let script = manual::completions(arguments::definition(), shell);
-    let printed = command::hand_over(&script);
+    let printed = print::hand_over(&script);
     printed.map_err(|error| exit::unwritten(&format!("cannot print the script: {error}")))
 }
 
 fn manual_pages(folder: &Path) -> Result<(), ExitCode> {
     let count = manual::pages(&arguments::definition(), folder);
     let count = count.map_err(|error| exit::unwritten(&error))?;
-    command::say(&format!("wrote {count} pages to {}", folder.display()));
+    print::say(&format!("wrote {count} pages to {}", folder.display()));
     Ok(())
 }
 
@@ -168,10 +170,10 @@ async fn export(flags: &ExportFlags, summary: OutputFormat) -> Result<(), ExitCo
     match (summary, &flags.output) {
         // The export itself is written to standard output.
         (OutputFormat::Json, None) => {
-            command::warn(&format!("exported: {}", serde_json::json!(counts)))
+            print::warn(&format!("exported: {}", serde_json::json!(counts)))
         }
-        (OutputFormat::Json, Some(_)) => command::say(&json::object(&serde_json::json!(counts))),
-        (OutputFormat::Text, _) => command::warn(&format!("exported: {counts}")),
+        (OutputFormat::Json, Some(_)) => print::say(&json::object(&serde_json::json!(counts))),
+        (OutputFormat::Text, _) => print::warn(&format!("exported: {counts}")),
     }
     Ok(())
 }
@@ -181,8 +183,8 @@ async fn import(flags: &ImportFlags, output: OutputFlags) -> Result<(), ExitCode
     let imported = transfer::import(&mut store, &flags.file, flags.replace).await;
     let imported = imported.map_err(|failure| exit::transfer(&failure))?;
     match output.is_json() {
-        true => command::say(&json::object(&imported.json())),
-        false => command::say(&imported.to_string()),
+        true => print::say(&json::object(&imported.json())),
+        false => print::say(&imported.to_string()),
     }
     Ok(())
 }
@@ -194,7 +196,7 @@ async fn store(
     directory: fn(&Path) -> Result<Store, Failure>,
 ) -> Result<Store, ExitCode> {
     if flags.shows_password {
-        command::warn(secret::IN_ARGUMENTS);
+        print::warn(secret::IN_ARGUMENTS);
     }
     let opened = match flags.choice().map_err(|error| exit::config(&error))? {
         EngineChoice::Redis(options) => Store::redis(&options).await,
@@ -208,32 +210,32 @@ async fn store(
 async fn play(options: &FleetOptions) -> Result<ExitCode, ClientError> {
     let report = fleet::run(options).await?;
     match options.output.is_json() {
-        true => command::say(&json::object(&report.json())),
-        false => command::say(&report.to_string()),
+        true => print::say(&json::object(&report.json())),
+        false => print::say(&report.to_string()),
     }
     Ok(ExitCode::from(report.exit_status()))
 }
 
 async fn check_rate(options: &RateOptions) -> Result<ExitCode, ClientError> {
-    let is_allowed = rate::run(options, command::say).await?;
+    let is_allowed = rate::run(options, print::say).await?;
     Ok(ExitCode::from(if is_allowed { 0 } else { exit::REFUSED }))
 }
 
 async fn take_serials(options: &NextOptions) -> Result<ExitCode, ClientError> {
     let serials = next::run(options).await?;
-    let printed = command::hand_over(&command::shown(&serials));
+    let printed = print::hand_over(&print::shown(&serials));
     printed.map_err(|error| next::unprinted(options, &error))?;
     Ok(ExitCode::SUCCESS)
 }
 
 async fn sell(options: &StockOptions) -> Result<ExitCode, ClientError> {
     let answer = stock::run(options).await?;
-    command::say(&answer.text);
+    print::say(&answer.text);
     Ok(ExitCode::from(if answer.done { 0 } else { exit::REFUSED }))
 }
 
 async fn run_locked(options: &LockOptions) -> Result<ExitCode, ClientError> {
-    Ok(ExitCode::from(match lock::run(options, command::warn).await? {
+    Ok(ExitCode::from(match lock::run(options, print::warn).await? {
         lock::LockEnd::Exited(code) => code,
         lock::LockEnd::Refused => options.conflict_exit_code,
         lock::LockEnd::Lost => exit::LOST,
@@ -241,12 +243,12 @@ async fn run_locked(options: &LockOptions) -> Result<ExitCode, ClientError> {
 }
 
 async fn watch_events(options: &WatchOptions) -> Result<ExitCode, ClientError> {
-    watch::run(options, command::warn).await.map(|()| ExitCode::SUCCESS)
+    watch::run(options, print::warn).await.map(|()| ExitCode::SUCCESS)
 }
 
 async fn show_pools(options: &TopOptions) -> Result<ExitCode, ClientError> {
     let table = top::run(options).await?.unwrap_or_default();
-    command::hand_over(&table).map_err(|error| ClientError(error.to_string()))?;
+    print::hand_over(&table).map_err(|error| ClientError(error.to_string()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -256,8 +258,8 @@ async fn check_health(options: &HealthOptions) -> Result<ExitCode, ClientError> 
         Health::NotServing => ("NOT_SERVING", exit::REFUSED),
     };
     match options.output.is_json() {
-        true => command::say(&json::object(&serde_json::json!({ "status": status }))),
-        false => command::say(status),
+        true => print::say(&json::object(&serde_json::json!({ "status": status }))),
+        false => print::say(status),
     }
     Ok(ExitCode::from(code))
 }

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use prost::Message;
 
-use super::{command::say, json};
+use super::{json, print::say};
 
 /// The form of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]

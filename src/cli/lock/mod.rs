@@ -18,7 +18,7 @@ use self::{
 use crate::{
     cli::{
         client::{self, ClientError, connect, failed},
-        command::say,
+        print::say,
         rate::length,
     },
     decision::time::monotonic,

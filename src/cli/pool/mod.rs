@@ -19,11 +19,11 @@ pub(super) use text::{since, until};
 
 use super::{
     client::{self, ClientError, connect, failed},
-    command::{exit, say},
     confirm::confirm,
-    json,
-    listing::Listing,
+    exit, json,
+    listing::PrintedList,
     output::OutputFlags,
+    print::say,
     progress::Progress,
 };
 use crate::decision::text::grouped;
@@ -32,7 +32,7 @@ use crate::decision::text::grouped;
 const EVICTIONS: usize = 16;
 
 /// Why a verb ended without its result.
-enum Unfinished {
+enum VerbEnd {
     /// A call failed.
     Failed(Error),
     /// The error is complete.
@@ -41,9 +41,9 @@ enum Unfinished {
     Refused(u8),
 }
 
-impl From<Error> for Unfinished {
-    fn from(error: Error) -> Unfinished {
-        Unfinished::Failed(error)
+impl From<Error> for VerbEnd {
+    fn from(error: Error) -> VerbEnd {
+        VerbEnd::Failed(error)
     }
 }
 
@@ -55,9 +55,9 @@ pub async fn run(options: &PoolOptions) -> Result<ExitCode, ClientError> {
     let fail = |error: &Error| failed(&what, &server.url, error, advice(error.code, verb));
     match call(&connection, verb, *output, fail).await {
         Ok(code) => Ok(ExitCode::from(code)),
-        Err(Unfinished::Refused(code)) => Ok(ExitCode::from(code)),
-        Err(Unfinished::Printed(error)) => Err(error),
-        Err(Unfinished::Failed(error)) => Err(fail(&error)),
+        Err(VerbEnd::Refused(code)) => Ok(ExitCode::from(code)),
+        Err(VerbEnd::Printed(error)) => Err(error),
+        Err(VerbEnd::Failed(error)) => Err(fail(&error)),
     }
 }
 
@@ -66,29 +66,21 @@ async fn call(
     verb: &PoolVerb,
     output: OutputFlags,
     fail: impl Fn(&Error) -> ClientError,
-) -> Result<u8, Unfinished> {
+) -> Result<u8, VerbEnd> {
     let pool = |name: &PoolName| connection.pool(&name.pool);
     let paused = |paused| pb::ConfigurePoolRequest { paused: Some(paused), ..Default::default() };
     let (state, text): (pb::Pool, fn(&pb::Pool) -> String) = match verb {
         PoolVerb::List => {
             let listing =
-                Listing { message: "Pool", columns: text::POOL_COLUMNS, row: text::pool_row };
+                PrintedList { message: "Pool", columns: text::POOL_COLUMNS, row: text::pool_row };
             let read = async |token: &str| connection.pools(token).await;
-            return listing
-                .print(output, read, fail)
-                .await
-                .map(|()| 0)
-                .map_err(Unfinished::Printed);
+            return listing.print(output, read, fail).await.map(|()| 0).map_err(VerbEnd::Printed);
         }
         PoolVerb::Leases(name) => {
             let (pool, row) = (pool(name), text::lease_row);
-            let listing = Listing { message: "Lease", columns: text::LEASE_COLUMNS, row };
+            let listing = PrintedList { message: "Lease", columns: text::LEASE_COLUMNS, row };
             let read = async |token: &str| pool.leases(token).await;
-            return listing
-                .print(output, read, fail)
-                .await
-                .map(|()| 0)
-                .map_err(Unfinished::Printed);
+            return listing.print(output, read, fail).await.map(|()| 0).map_err(VerbEnd::Printed);
         }
         PoolVerb::Evict(flags) => return evict(connection, flags, output).await,
         PoolVerb::Get(name) => (pool(name).details().await?, text::details),
@@ -99,7 +91,7 @@ async fn call(
         PoolVerb::Resume(name) => (pool(name).change(paused(false)).await?, text::resumed),
         PoolVerb::Reset { pool: name, yes } => {
             let pool = pool(name);
-            confirm(*yes, &reset_question(&pool, *yes).await).map_err(Unfinished::Refused)?;
+            confirm(*yes, &reset_question(&pool, *yes).await).map_err(VerbEnd::Refused)?;
             let reset = pb::ConfigurePoolRequest { reset: Some(true), ..Default::default() };
             (pool.change(reset).await?, text::details)
         }
@@ -142,7 +134,7 @@ async fn evict(
     connection: &Connection,
     flags: &EvictFlags,
     output: OutputFlags,
-) -> Result<u8, Unfinished> {
+) -> Result<u8, VerbEnd> {
     let EvictFlags { device, task, yes, reason, .. } = flags;
     let pool = connection.pool(&flags.pool);
     let Some((device, task)) = device.as_ref().zip(task.as_ref()) else {
@@ -167,13 +159,13 @@ async fn evict_all(
     yes: bool,
     reason: &str,
     output: OutputFlags,
-) -> Result<u8, Unfinished> {
+) -> Result<u8, VerbEnd> {
     let running = pool.usage().await?.in_use.into();
     let (count, name) = (grouped(running), pool.name());
     let question = format!(
         "Evict all {count} leases of `{name}`? Their devices may still run when others are admitted."
     );
-    confirm(yes, &question).map_err(Unfinished::Refused)?;
+    confirm(yes, &question).map_err(VerbEnd::Refused)?;
     let progress = Progress::new("evicted", Some(running));
     let (mut evicted, mut ended, mut token) = (0u64, 0u64, String::new());
     loop {
@@ -205,8 +197,8 @@ async fn evict_all(
     Ok(0)
 }
 
-fn malformed(what: &str) -> Unfinished {
-    Unfinished::Failed(Error { code: "INTERNAL", message: format!("malformed answer: {what}") })
+fn malformed(what: &str) -> VerbEnd {
+    VerbEnd::Failed(Error { code: "INTERNAL", message: format!("malformed answer: {what}") })
 }
 
 /// Returns what to do about a failed call.

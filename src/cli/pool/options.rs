@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 
 use super::super::{
     flags::{self, ServerFlags},
@@ -100,10 +100,12 @@ pub struct PoolName {
     pub pool: String,
 }
 
+/// Names of the flags of which at least one is needed.
+const SETTINGS: [&str; 4] = ["capacity", "lease_duration", "expiry_grace", "max_attempts"];
+
 /// Settings to change.
 #[derive(Debug, Clone, Args)]
-#[group(id = "settings", required = true, multiple = true)]
-#[group(args = ["capacity", "lease_duration", "expiry_grace", "max_attempts"])]
+#[command(group(ArgGroup::new("settings").args(SETTINGS).required(true).multiple(true)))]
 pub struct SettingsFlags {
     /// The pool, such as `ar:0571`
     #[arg(value_name = "POOL", value_parser = flags::name)]

@@ -15,12 +15,12 @@ use tollgate_client::{
     pb::{CancelVerdict, Task},
 };
 
-pub use options::{HELP, QueueFlags, StateName, TaskName, TaskOptions, TaskVerb};
+pub use options::{HELP, QueueFlags, TaskIdFlags, TaskOptions, TaskStateName, TaskVerb};
 
 use super::{
     client::{self, ClientError, connect, failed},
-    command::exit,
-    listing::Listing,
+    exit,
+    listing::PrintedList,
     output::OutputFlags,
     pool::{since, until},
     table::Column,
@@ -41,7 +41,7 @@ pub async fn run(options: &TaskOptions) -> Result<ExitCode, ClientError> {
     let fail = |error: &Error| failed(&what, &server.url, error, advice(error.code, verb));
     let code = match verb {
         TaskVerb::List { pool, state } => {
-            let listing = Listing { message: "Task", columns: COLUMNS, row };
+            let listing = PrintedList { message: "Task", columns: COLUMNS, row };
             let (pool, state) = (connection.pool(pool), state.map(Into::into));
             let read = async |token: &str| pool.tasks(state, token).await;
             listing.print(*output, read, fail).await.map(|()| 0)?
@@ -112,7 +112,7 @@ async fn queue(
     payload: Vec<u8>,
     output: OutputFlags,
 ) -> Result<u8, Error> {
-    let TaskName { pool, device, task } = &flags.name;
+    let TaskIdFlags { pool, device, task } = &flags.name;
     let now = SystemTime::UNIX_EPOCH + Duration::from_micros(Clock::system().now().0);
     let queued = QueuedTask {
         device_id: device.clone(),
@@ -143,10 +143,10 @@ async fn queue(
 
 async fn cancel(
     connection: &Connection,
-    name: &TaskName,
+    name: &TaskIdFlags,
     output: OutputFlags,
 ) -> Result<u8, Error> {
-    let TaskName { pool, device, task } = name;
+    let TaskIdFlags { pool, device, task } = name;
     let answer = connection.pool(pool).cancel(device, task).await?;
     let (text, code) = match answer.verdict() {
         CancelVerdict::Cancelled if answer.replayed => ("CANCELLED  by an earlier call", 0),

@@ -66,17 +66,17 @@ pub enum TaskVerb {
         pool: String,
         /// Only tasks of this state [default: queued and running ones]
         #[arg(long, value_name = "STATE")]
-        state: Option<StateName>,
+        state: Option<TaskStateName>,
     },
     /// Queue a task for a device; exits 1 if it is refused
     Queue(QueueFlags),
     /// Remove a task from the queue of its device, or from the dead tasks
-    Cancel(TaskName),
+    Cancel(TaskIdFlags),
 }
 
 /// The name of a task.
 #[derive(Debug, Clone, Args)]
-pub struct TaskName {
+pub struct TaskIdFlags {
     /// The pool, such as `ar:0571`
     #[arg(value_name = "POOL", value_parser = flags::name)]
     pub pool: String,
@@ -93,7 +93,7 @@ pub struct TaskName {
 pub struct QueueFlags {
     /// The name of the task.
     #[command(flatten)]
-    pub name: TaskName,
+    pub name: TaskIdFlags,
 
     /// Payload for the device, at most 65,536 bytes
     #[arg(long, value_name = "TEXT", conflicts_with = "payload_file")]
@@ -111,7 +111,7 @@ pub struct QueueFlags {
 
 /// States of tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum StateName {
+pub enum TaskStateName {
     /// Waits for its device's report
     Queued,
     /// Its lease is running or in its grace
@@ -124,14 +124,14 @@ pub enum StateName {
     Expired,
 }
 
-impl From<StateName> for TaskState {
-    fn from(name: StateName) -> TaskState {
+impl From<TaskStateName> for TaskState {
+    fn from(name: TaskStateName) -> TaskState {
         match name {
-            StateName::Queued => TaskState::Queued,
-            StateName::Running => TaskState::Running,
-            StateName::Dead => TaskState::Dead,
-            StateName::Cancelled => TaskState::Cancelled,
-            StateName::Expired => TaskState::Expired,
+            TaskStateName::Queued => TaskState::Queued,
+            TaskStateName::Running => TaskState::Running,
+            TaskStateName::Dead => TaskState::Dead,
+            TaskStateName::Cancelled => TaskState::Cancelled,
+            TaskStateName::Expired => TaskState::Expired,
         }
     }
 }
@@ -141,10 +141,10 @@ impl TaskVerb {
     pub(super) fn what(&self) -> String {
         match self {
             TaskVerb::List { pool, .. } => format!("list the tasks of `{pool}`"),
-            TaskVerb::Queue(QueueFlags { name: TaskName { pool, task, .. }, .. }) => {
+            TaskVerb::Queue(QueueFlags { name: TaskIdFlags { pool, task, .. }, .. }) => {
                 format!("queue `{task}` in the pool `{pool}`")
             }
-            TaskVerb::Cancel(TaskName { pool, task, .. }) => {
+            TaskVerb::Cancel(TaskIdFlags { pool, task, .. }) => {
                 format!("cancel `{task}` of the pool `{pool}`")
             }
         }

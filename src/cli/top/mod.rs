@@ -32,7 +32,7 @@ use self::{
 };
 use super::{
     client::{self, ClientError, connect, failed},
-    listing::Listing,
+    listing::PrintedList,
 };
 use crate::{cli::signals::Signals, decision::time::Clock};
 
@@ -48,7 +48,7 @@ pub async fn run(options: &TopOptions) -> Result<Option<String>, ClientError> {
     let connection = connect(&options.server, &options.access, WHAT).await?;
     let error = |error: Error| failed(WHAT, &options.server, &error, advice(error.code));
     if options.output.is_json() {
-        let listing = Listing { message: "Pool", columns: [], row: |_: &pb::Pool| [] };
+        let listing = PrintedList { message: "Pool", columns: [], row: |_: &pb::Pool| [] };
         let read = async |token: &str| connection.pools(token).await;
         listing.print(options.output, read, |failure| error(failure.clone())).await?;
         return Ok(None);
