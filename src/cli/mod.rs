@@ -208,6 +208,9 @@ async fn store(
 }
 
 async fn play(options: &FleetOptions) -> Result<ExitCode, ClientError> {
+    if options.device.sweep.is_some() {
+        return fleet::sweep(options).await;
+    }
     let report = fleet::run(options).await?;
     match options.output.is_json() {
         true => print::say(&json::object(&report.json())),

@@ -21,6 +21,7 @@ mod report;
 mod run;
 mod sale;
 mod schedule;
+mod sweep;
 mod task_duration;
 
 use std::{
@@ -28,8 +29,11 @@ use std::{
     io::{Write, stderr},
 };
 
-pub use options::{CallerOptions, DeviceOptions, FleetOptions, HELP, QueueOptions, SaleOptions};
+pub use options::{
+    CallerOptions, Capacities, DeviceOptions, FleetOptions, HELP, QueueOptions, SaleOptions,
+};
 pub use report::Report;
+pub use sweep::sweep;
 pub use task_duration::TaskDuration;
 
 use self::{

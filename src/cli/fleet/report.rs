@@ -22,9 +22,16 @@ pub struct Report {
     /// Lines before the verdict.
     notes: Vec<String>,
     violations: Vec<String>,
+    /// Whether a signal ended the run early.
+    pub(super) interrupted: bool,
 }
 
 impl Report {
+    /// Creates an empty report. `interrupted` says whether a signal ended the run early.
+    pub(super) fn new(interrupted: bool) -> Report {
+        Report { interrupted, ..Report::default() }
+    }
+
     /// The exit code: 0 if the server kept its contract, otherwise 1.
     pub fn exit_status(&self) -> u8 {
         if self.violations.is_empty() { 0 } else { 1 }

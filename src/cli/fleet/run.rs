@@ -64,6 +64,9 @@ pub(super) trait Simulation: Sized {
     /// Starts the actors.
     fn start(self: &Arc<Self>, world: &Arc<World>) -> JoinSet<()>;
 
+    /// Called when no new work is started any more, at least once.
+    fn stops(&self) {}
+
     /// Returns the counters to show.
     fn level(&self, world: &World) -> Level;
 
@@ -94,7 +97,7 @@ pub(super) async fn play<S: Simulation>(
     // The first tick is after one period, because there is nothing to show before.
     ticks.reset();
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let mut working = None;
+    let (mut working, mut interrupted) = (None, false);
     loop {
         let end = sleep_until((world.start + world.options.duration).into());
         tokio::select! {
@@ -103,21 +106,28 @@ pub(super) async fn play<S: Simulation>(
                 None => break,
             },
             () = end, if working.is_none() => {}
-            () = signals.next() => if working.is_some() { actors.abort_all() },
+            () = signals.next() => {
+                interrupted = true;
+                if working.is_some() {
+                    actors.abort_all();
+                }
+            }
             _ = ticks.tick() => {
                 let finishing = working.map(|_| actors.len());
                 progress.show(&simulation.level(&world), course(), finishing);
                 continue;
             }
         }
+        simulation.stops();
         working.get_or_insert_with(course);
         world.stop.set();
     }
     progress.end();
+    simulation.stops();
     let Course { elapsed: working, calls } = working.unwrap_or_else(course);
     let finishing = world.start.elapsed().saturating_sub(working);
 
-    let mut report = Report::default();
+    let mut report = Report::new(interrupted);
     let (measured, held) = simulation.check(&world, &mut report).await;
     simulation.count(&world, &mut report);
     report.calls(&world.calls, calls as f64 / working.as_secs_f64());

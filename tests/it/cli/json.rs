@@ -134,7 +134,7 @@ async fn a_fleet_prints_one_report() {
         (
             &*devices,
             "devices leasesAdmitted answersToAdmitTask answersToCompleteTask calls callLatency \
-             waitForASlot",
+             waitForASlot utilisation completedPerSecond",
         ),
         ("fleet --rate --keys 2 --duration 300ms", "keys answersToCheckRate calls callLatency"),
         (
@@ -151,4 +151,36 @@ async fn a_fleet_prints_one_report() {
         assert!(report["calls"]["count"].is_u64(), "{report}");
         assert!(report["callLatency"]["p99Micros"].is_u64(), "{report}");
     }
+}
+
+/// Six devices of 50 ms per task share one slot, then six.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweep_compares_capacities() {
+    let server = Server::start(&[]).await;
+    let address = server.address();
+    let devices =
+        "--devices 6 --duration 1s --report-interval 10ms --task-duration 50ms --lease 5s";
+    let command = format!("fleet {devices} --sweep 1..6/2 --server {address}");
+    let words: Vec<&str> = command.split(' ').collect();
+    let (code, runs) = objects(&[&words[..], &["--output", "json"]].concat()).await;
+    assert_eq!((code, runs.len()), (Some(0), 2), "{runs:?}");
+    let expected = "capacity utilisation completedPerSecond waitP50Micros waitP99Micros full held";
+    for (run, capacity) in runs.iter().zip([1, 6]) {
+        assert_eq!((keys(run), &run["capacity"]), (expected.to_owned(), &capacity.into()));
+        let utilisation = run["utilisation"].as_f64().unwrap();
+        assert!((0.0..=1.001).contains(&utilisation) && utilisation > 0.0, "{run}");
+        assert_eq!(run["held"], true);
+    }
+    let full = |run: usize| runs[run]["full"].as_u64().unwrap();
+    assert!(full(0) > full(1), "{runs:?}");
+
+    // The pool has its earlier capacity again.
+    let pool = ["pool", "get", "fleet", "--output", "json", "--server", &address];
+    assert_eq!(object(&pool, 0).await["config"]["capacity"], 60);
+    let output = run(&words).await;
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(table.lines().count(), 3, "{table}");
+    assert!(table.starts_with("CAPACITY  UTILISATION  COMPLETED/S"), "{table}");
+    let wrong = run(&["fleet", "--sweep", "5..1"]).await;
+    assert_eq!(wrong.status.code(), Some(64));
 }

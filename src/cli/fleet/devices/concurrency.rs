@@ -29,6 +29,10 @@ struct RunningLeases {
     running: BTreeSet<CountedLease>,
     entered: u64,
     most: usize,
+    /// Time that leases held slots, summed over the leases.
+    held: Duration,
+    /// The instant up to which `held` counts.
+    counted: Option<Instant>,
 }
 
 /// A counted lease: its end, and a unique number.
@@ -51,7 +55,16 @@ impl Concurrency {
 
     /// Stops counting a lease; does nothing if it has ended.
     pub(super) fn leave(&self, hold: CountedLease) {
-        self.0.lock().running.remove(&hold);
+        let mut state = self.0.lock();
+        state.reclaim(monotonic());
+        state.running.remove(&hold);
+    }
+
+    /// Returns how long leases held slots until now, summed over the leases.
+    pub(super) fn held(&self) -> Duration {
+        let mut state = self.0.lock();
+        state.reclaim(monotonic());
+        state.held
     }
 
     /// Returns the number in flight now.
@@ -82,9 +95,18 @@ impl RunningLeases {
 
     /// Removes ended leases. Each lease ends once, so the work is amortized over the grants.
     fn reclaim(&mut self, now: Instant) {
-        while self.running.first().is_some_and(|hold| hold.0 <= now) {
+        while let Some(hold) = self.running.first().copied().filter(|hold| hold.0 <= now) {
+            self.count_to(hold.0);
             self.running.pop_first();
         }
+        self.count_to(now);
+    }
+
+    /// Adds the slot time up to an instant. An older reading of the clock adds nothing.
+    fn count_to(&mut self, now: Instant) {
+        let before = self.counted.unwrap_or(now);
+        self.held += now.saturating_duration_since(before) * self.running.len() as u32;
+        self.counted = Some(now.max(before));
     }
 }
 
@@ -104,6 +126,18 @@ mod tests {
         // An older reading of the clock does not bring ended leases back.
         state.enter(start + SECOND / 2, start + 3 * SECOND);
         assert_eq!((state.running.len(), state.most), (2, 2));
+    }
+
+    #[test]
+    fn slot_time_counts_each_lease_until_its_end() {
+        let (mut state, start) = (RunningLeases::default(), monotonic());
+        state.enter(start, start + 2 * SECOND);
+        state.enter(start + SECOND, start + 5 * SECOND);
+        // The first one ended at 2 s, whenever that is noticed.
+        state.reclaim(start + 4 * SECOND);
+        assert_eq!(state.held, 5 * SECOND);
+        state.reclaim(start + 3 * SECOND);
+        assert_eq!(state.held, 5 * SECOND);
     }
 
     #[test]

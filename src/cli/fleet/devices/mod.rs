@@ -11,8 +11,12 @@ mod events;
 mod plan;
 mod queue;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
+use serde_json::json;
 use tokio::{sync::Semaphore, task::JoinSet};
 use tollgate_client::{Admission, Error, Pool, Usage};
 
@@ -59,6 +63,8 @@ pub(super) struct Devices {
     lost: AtomicCounter,
     admissions: NamedCounts,
     verdicts: NamedCounts,
+    /// Time that leases held slots, and number of completed tasks, when the fleet stopped.
+    stopped: OnceLock<(Duration, u64)>,
 }
 
 impl Devices {
@@ -145,6 +151,11 @@ impl Simulation for Devices {
         actors
     }
 
+    fn stops(&self) {
+        let completed = || self.verdicts.get("COMPLETE_VERDICT_COMPLETED");
+        self.stopped.get_or_init(|| (self.concurrency.held(), completed()));
+    }
+
     fn level(&self, _: &World) -> Level {
         let in_flight = self.concurrency.now() as u64;
         let full = ("full", self.admissions.get("FULL"));
@@ -185,7 +196,7 @@ impl Simulation for Devices {
         report.answers("CompleteTask", "COMPLETE_VERDICT_", &self.verdicts, &verdicts);
     }
 
-    fn chart(&self, _: &World, _: Duration, report: &mut Report) {
+    fn chart(&self, _: &World, working: Duration, report: &mut Report) {
         if self.queue.is_none() {
             let more = match self.unserved.get() {
                 0 => String::new(),
@@ -193,6 +204,15 @@ impl Simulation for Devices {
             };
             report.times("Wait for a slot", &self.waits, &more);
         }
+        let (held, completed) = self.stopped.get().copied().unwrap_or_default();
+        let working = working.as_secs_f64();
+        let slots = self.capacity.get() as f64 * working;
+        let used = if slots > 0.0 { held.as_secs_f64() / slots } else { 0.0 };
+        let per_second = completed as f64 / working;
+        report.line(&format!("{:<24}{:>10.1} %", "Utilisation", used * 100.0));
+        report.line(&format!("{:<24}{per_second:>12.1}", "Completed per second"));
+        report.value("utilisation", json!(used));
+        report.value("completedPerSecond", json!(per_second));
     }
 
     async fn check(&self, world: &World, report: &mut Report) -> (String, String) {

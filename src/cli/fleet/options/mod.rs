@@ -1,12 +1,13 @@
 //! Options of `tollgate fleet`, with validation.
 
 mod callers;
+mod capacities;
 
 use std::time::Duration;
 
 use clap::Args;
 
-pub use self::callers::CallerOptions;
+pub use self::{callers::CallerOptions, capacities::Capacities};
 
 use super::task_duration::TaskDuration;
 use crate::{
@@ -45,6 +46,9 @@ Examples:
   A flash sale: 50 items, 10,000 buyers:
     tollgate fleet --sale
 
+  How many slots 200 devices need:
+    tollgate fleet --devices 200 --sweep 20..100 --duration 20s
+
   1,000 tasks, queued for 100 devices, until all are completed or dead:
     tollgate fleet --queued --capacity 20
 
@@ -60,7 +64,12 @@ dead; half of the late results arrive after the task was dispatched again. The r
 when no task is left, or at --duration. Then the attempts that the devices have seen are
 compared with the server's lists and with the events of the pool.
 
-With --output json the report is one object; docs/commands.md has its keys.
+With --sweep the fleet runs for --duration on each capacity, and prints a row for it: the
+share of slot time in use, completed tasks per second, and how long a device waits for a
+slot. Between runs it waits until the pool is empty. At the end the pool gets back its
+earlier capacity, as a run-time setting.
+
+With --output json the report is one object, with --sweep one for each capacity; docs/commands.md has its keys.
 
 Exit status: 0 if the server kept the cap, the limit, the stock or the queue; 1 if more
 devices were in flight than the cap allows, more calls of a key were allowed in a window
@@ -160,6 +169,11 @@ pub struct DeviceOptions {
     /// Set the capacity of the pool before the start [default: unchanged]
     #[arg(long, value_name = "SLOTS", value_parser = number(0..=CAPACITY_MAX))]
     pub capacity: Option<u32>,
+
+    /// Run once for each of several capacities and compare them: `20..100` for five of them, or
+    /// `20..100/9` for nine
+    #[arg(long, value_name = "FROM..TO", conflicts_with_all = ["capacity", "queued"])]
+    pub sweep: Option<Capacities>,
 
     /// Share of devices that take a task and never report: 0..1 or `10%` (5%)
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
