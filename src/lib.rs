@@ -8,6 +8,7 @@
 //!   [`cli::fleet`]: simulated devices that create load.
 //! - [`config`]: flags, environment and `tollgate.toml`.
 //! - [`server`]: listeners, TLS, threads, routes, health, drain, logs.
+//! - [`admin`]: status and metrics for operators.
 //! - [`grpc`]: parses requests into decisions and converts outcomes into responses.
 //! - [`engine`]: runs decisions, in this process or in Redis. Contains the denial cache, the
 //!   waiters, the event feeds and the sweeper.
@@ -61,6 +62,7 @@
 // The futures of a server nest deeper than the default limit allows.
 #![recursion_limit = "256"]
 
+pub mod admin;
 pub mod admission;
 pub mod cli;
 pub mod config;

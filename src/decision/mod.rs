@@ -16,6 +16,7 @@
 //!   unreachable. [`acknowledgement`]: how many replicas must have a write.
 //! - [`persistence`]: entries of a data directory. [`export`]: lines of an export file.
 //! - [`budget`]: limits on what callers can make the server hold.
+//! - [`metrics`]: what a server counts about itself.
 //! - `incremental_map` (a hash map that resizes in steps), `globs` and `text` are utilities.
 
 pub mod acknowledgement;
@@ -33,6 +34,7 @@ pub(crate) mod globs;
 mod holds;
 pub(crate) mod incremental_map;
 pub mod lease;
+pub mod metrics;
 pub mod names;
 mod optional;
 pub mod persistence;

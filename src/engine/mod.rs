@@ -34,6 +34,7 @@ pub mod fuzz;
 pub mod hub;
 mod index_entries;
 mod listing;
+mod observed;
 pub mod redis;
 mod registry;
 mod submit;

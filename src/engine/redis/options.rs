@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{
     super::BATCH_MAX,
+    Redis,
     address::{Address, Certificates, Password, SentinelUser},
     preflight::Eviction,
 };
@@ -73,5 +74,17 @@ impl RedisOptions {
 
     pub(super) fn address(&self) -> Result<Address, String> {
         Address::parse(&self.url, self.password.as_ref(), &self.certificates, &self.sentinel)
+    }
+}
+
+impl Redis {
+    /// The kind of its URL: `single`, `sentinel` or `cluster`.
+    pub fn topology(&self) -> &'static str {
+        let scheme = self.options.url.split("://").next().unwrap_or_default();
+        match scheme.split('+').nth(1) {
+            Some("sentinel") => "sentinel",
+            Some("cluster") => "cluster",
+            _ => "single",
+        }
     }
 }

@@ -1,0 +1,6 @@
+//! What a server tells its operators: its status, and its metrics.
+//!
+//! This folder builds the contents; `server::admin` serves them over HTTP, and `grpc` answers
+//! GetStatus with the same [`status::Status`].
+
+pub mod status;

@@ -1,0 +1,159 @@
+//! The status of a server, as `/status` and GetStatus report it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use serde::Serialize;
+
+use crate::{
+    decision::{
+        metrics::configuration::{self, Configuration},
+        time::{Timestamp, monotonic},
+    },
+    engine::{Engine, StoreState},
+};
+
+/// The status of a server. Times are in µs since the Unix epoch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// The version of the program.
+    pub version: &'static str,
+    /// The engine: `embedded` or `redis`.
+    pub engine: &'static str,
+    /// Where the state lies: `memory`, `data_dir`, `single`, `sentinel` or `cluster`.
+    pub topology: &'static str,
+    /// The store: `up`, `refusing` (answers, but refuses writes) or `down`.
+    pub store: &'static str,
+    /// Whether load balancers may send calls: `ready`, or the reason against it.
+    pub readiness: Readiness,
+    /// Seconds since the start.
+    pub uptime_seconds: u64,
+    /// The configuration in use, and the result of the last reload.
+    pub configuration: ConfigurationStatus,
+}
+
+/// Whether a server may be sent calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Readiness {
+    /// Calls are answered.
+    Ready,
+    /// The store is unreachable, or its data directory cannot be written.
+    StoreDown,
+    /// The store answers, but refuses writes.
+    StoreRefusing,
+    /// The server is shutting down.
+    Draining,
+}
+
+/// The configuration in use, and the result of the last load.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ConfigurationStatus {
+    /// The hash of the contents in use; empty without a configuration file.
+    pub hash: String,
+    /// When the contents in use were loaded; `null` before the first load.
+    pub loaded_micros: Option<u64>,
+    /// The error of the last load; `null` if it succeeded.
+    pub last_error: Option<String>,
+    /// When that load failed.
+    pub failed_micros: Option<u64>,
+}
+
+/// A running server: its engine, and the phase of its life.
+#[derive(Debug)]
+pub struct RunningServer {
+    engine: Arc<Engine>,
+    started: Instant,
+    draining: AtomicBool,
+    /// Whether the server counts as ready while the store is unreachable.
+    ready_when_degraded: bool,
+}
+
+impl RunningServer {
+    /// A server that starts now.
+    pub fn new(engine: Arc<Engine>, ready_when_degraded: bool) -> Arc<RunningServer> {
+        let (started, draining) = (monotonic(), AtomicBool::new(false));
+        Arc::new(RunningServer { engine, started, draining, ready_when_degraded })
+    }
+
+    /// The engine of the server.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Records that the drain has begun.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether load balancers may send calls.
+    pub fn readiness(&self) -> Readiness {
+        if self.draining.load(Ordering::Relaxed) {
+            return Readiness::Draining;
+        }
+        Readiness::of(self.store(), self.ready_when_degraded)
+    }
+
+    /// Collects the status.
+    pub fn status(&self) -> Status {
+        let (engine, topology) = self.engine.kind();
+        Status {
+            version: env!("CARGO_PKG_VERSION"),
+            engine,
+            topology,
+            store: match self.store() {
+                StoreState::Up => "up",
+                StoreState::Refusing => "refusing",
+                StoreState::Down => "down",
+            },
+            readiness: self.readiness(),
+            uptime_seconds: monotonic().saturating_duration_since(self.started).as_secs(),
+            configuration: configuration::current().into(),
+        }
+    }
+
+    fn store(&self) -> StoreState {
+        *self.engine.state().borrow()
+    }
+}
+
+impl Readiness {
+    /// The readiness of a server that is not draining. With `when_degraded` the fallback answers
+    /// while the store is unreachable.
+    pub fn of(store: StoreState, when_degraded: bool) -> Readiness {
+        match store {
+            StoreState::Up => Readiness::Ready,
+            StoreState::Refusing | StoreState::Down if when_degraded => Readiness::Ready,
+            StoreState::Refusing => Readiness::StoreRefusing,
+            StoreState::Down => Readiness::StoreDown,
+        }
+    }
+
+    /// The reason against calls, for people; `None` if the server is ready.
+    pub fn reason(self) -> Option<&'static str> {
+        match self {
+            Readiness::Ready => None,
+            Readiness::StoreDown => Some("the store is unreachable or cannot be written"),
+            Readiness::StoreRefusing => Some("the store answers, but refuses writes"),
+            Readiness::Draining => Some("the server is shutting down"),
+        }
+    }
+}
+
+impl From<Configuration> for ConfigurationStatus {
+    fn from(Configuration { hash, loaded, failure }: Configuration) -> ConfigurationStatus {
+        let micros = |time: Timestamp| time.0;
+        let failed_micros = failure.as_ref().map(|failure| failure.time.0);
+        ConfigurationStatus {
+            hash,
+            loaded_micros: loaded.map(micros),
+            last_error: failure.map(|failure| failure.error),
+            failed_micros,
+        }
+    }
+}

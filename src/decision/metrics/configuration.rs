@@ -1,0 +1,48 @@
+//! The configuration that is in use, and the result of the last load.
+//!
+//! The start and each reload call [`loaded`] or [`failed`]. The status and the scrape read
+//! [`current`]. There is one configuration per process.
+
+use parking_lot::Mutex;
+
+use crate::decision::time::{Clock, Timestamp};
+
+/// The configuration of the process.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Configuration {
+    /// The hash of the contents in use; empty without a configuration file.
+    pub hash: String,
+    /// When the contents in use were loaded; `None` before the first load.
+    pub loaded: Option<Timestamp>,
+    /// The failure of the last load; `None` if it succeeded.
+    pub failure: Option<LoadFailure>,
+}
+
+/// A load that failed: the contents before it stay in use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadFailure {
+    /// The file, the line and the key, without secrets.
+    pub error: String,
+    /// When it failed.
+    pub time: Timestamp,
+}
+
+static CURRENT: Mutex<Configuration> =
+    Mutex::new(Configuration { hash: String::new(), loaded: None, failure: None });
+
+/// Records that contents with this hash are in use from now on.
+pub fn loaded(hash: &str) {
+    let loaded = Some(Clock::system().now());
+    *CURRENT.lock() = Configuration { hash: hash.to_owned(), loaded, failure: None };
+}
+
+/// Records that a load has failed and changed nothing. The error must not contain secrets.
+pub fn failed(error: &str) {
+    let time = Clock::system().now();
+    CURRENT.lock().failure = Some(LoadFailure { error: error.to_owned(), time });
+}
+
+/// The configuration in use, and the result of the last load.
+pub fn current() -> Configuration {
+    CURRENT.lock().clone()
+}

@@ -1,0 +1,15 @@
+//! What operators see of an engine.
+
+use super::Engine;
+
+impl Engine {
+    /// The engine, `embedded` or `redis`; and where its state lies: `memory` or `data_dir`, or the
+    /// kind of Redis, `single`, `sentinel` or `cluster`.
+    pub fn kind(&self) -> (&'static str, &'static str) {
+        match self {
+            Engine::Embedded(engine) if engine.journal().is_some() => ("embedded", "data_dir"),
+            Engine::Embedded(_) => ("embedded", "memory"),
+            Engine::Redis(engine) => ("redis", engine.topology()),
+        }
+    }
+}
