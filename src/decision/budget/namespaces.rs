@@ -166,6 +166,11 @@ impl KnownNamespaces {
         let used = rule.map(|(_, limits)| {
             let (limits, servers) = (*limits, self.servers);
             let counts = counts.unwrap_or_else(|| Arc::new(NamespaceCounts::new()));
+            // Nobody counts a total without a limit, so it would stay wanted for ever.
+            let unlimited = |total: &Total| limits.total_max(*total).is_none();
+            for total in Total::ALL.into_iter().filter(unlimited) {
+                counts.tallies.of(total).lock().forget();
+            }
             Arc::new(NamespaceUse { limits, servers, counts })
         });
         self.used.insert(prefix.into(), used);

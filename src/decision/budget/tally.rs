@@ -35,6 +35,11 @@ impl From<Takes> for Total {
     }
 }
 
+impl Total {
+    /// All totals.
+    pub(super) const ALL: [Total; 3] = [Total::Names, Total::Leases, Total::Queued];
+}
+
 /// The totals of one namespace.
 #[derive(Debug, Default)]
 pub(super) struct Tallies([Mutex<Tally>; 3]);
@@ -100,15 +105,20 @@ impl Tally {
         self.recent -= u64::from(added.begun == self.begun).min(self.recent);
     }
 
+    /// Forgets the total, which is no longer limited: it is 0 if it is limited again.
+    pub(super) fn forget(&mut self) {
+        self.begin();
+        self.end(0);
+        self.asked = None;
+    }
+
     /// Whether the total must be counted. After a minute without calls it is set to 0.
     pub(super) fn is_wanted(&mut self, now: Instant) -> bool {
         let Some(asked) = self.asked else { return false };
         if now.saturating_duration_since(asked) < WANTED {
             return true;
         }
-        self.begin();
-        self.end(0);
-        self.asked = None;
+        self.forget();
         false
     }
 
