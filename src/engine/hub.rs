@@ -17,6 +17,7 @@ use std::{
     },
 };
 
+use arc_swap::ArcSwapOption;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::by_type::ByType;
@@ -92,6 +93,16 @@ impl Hub {
         create: impl Fn(&CallerLimits) -> T,
     ) -> &T {
         self.by_type.get_or(|| create(&self.limits))
+    }
+
+    /// Sets the rules that calls follow which wait already, and those that wait later.
+    pub fn follow<R: Send + Sync + 'static>(&self, rules: Arc<R>) {
+        self.followed::<R>().store(Some(rules));
+    }
+
+    /// The rules that waiting calls follow; none before the first reload.
+    pub(super) fn followed<R: Send + Sync + 'static>(&self) -> &ArcSwapOption<R> {
+        self.by_type(|_| ArcSwapOption::<R>::empty())
     }
 
     /// The pub/sub channel of this server's wake-ups. It also identifies the server in queues.

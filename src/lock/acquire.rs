@@ -154,6 +154,7 @@ impl Issues for AcquireLock {
 
 impl Waits for AcquireLock {
     type Heartbeat = HeartbeatLock;
+    type Rules = ();
 
     fn waiting(&mut self) -> &mut Option<WaitingCall> {
         &mut self.waiting

@@ -5,7 +5,7 @@
 
 use super::{Admission, AdmitDecision, AdmitTask};
 use crate::{
-    admission::HeartbeatPool,
+    admission::{Catalog, HeartbeatPool},
     decision::{
         time::Millis,
         waiters::{Heartbeat, Proceed, WaitingCall, Waits},
@@ -14,9 +14,14 @@ use crate::{
 
 impl Waits for AdmitTask {
     type Heartbeat = HeartbeatPool;
+    type Rules = Catalog;
 
     fn waiting(&mut self) -> &mut Option<WaitingCall> {
         &mut self.waiting
+    }
+
+    fn follow(&mut self, rules: &Catalog) {
+        self.settings = rules.settings(&self.pool);
     }
 
     fn waiter(&self) -> Vec<u8> {

@@ -71,9 +71,14 @@ impl WaitingCall {
 pub trait Waits: Decision + Clone {
     /// The heartbeat for the queue of its partition.
     type Heartbeat: Decision<Outcome = HeartbeatAnswer> + Clone;
+    /// The configured rules that a waiting call follows; `()` for none.
+    type Rules: Send + Sync + 'static;
 
     /// The ticket that the decision is sent with; `None` if the call does not wait.
     fn waiting(&mut self) -> &mut Option<WaitingCall>;
+    /// Takes the settings of other rules over, before the next try of a waiting call. So a capacity
+    /// that a reload has lowered also applies to calls that waited already.
+    fn follow(&mut self, _rules: &Self::Rules) {}
     /// The name of the waiter in the queue, such as device and task. One waiter has at most one
     /// ticket.
     fn waiter(&self) -> Vec<u8>;

@@ -113,6 +113,13 @@ where
     call.run(until, deadline).await
 }
 
+/// Has a waiting call follow the rules of the last reload, if there was one.
+fn follow<D: Waits>(engine: &Engine, decision: &mut D) {
+    if let Some(rules) = &*engine.hub().followed::<D::Rules>().load() {
+        decision.follow(rules);
+    }
+}
+
 impl<D> WaitingCalls<D>
 where
     D: Waits<State: Sharded, Heartbeat: Decision<State: Sharded>>,
@@ -132,7 +139,8 @@ where
 
     /// Sends heartbeats until no call waits.
     async fn heartbeat(self) {
-        while let Some(dues) = self.register.next(HEARTBEATS_MAX).await {
+        while let Some(mut dues) = self.register.next(HEARTBEATS_MAX).await {
+            dues.iter_mut().for_each(|due| follow(&self.engine, &mut due.asked));
             let heartbeat = |due: &Due<D>| {
                 due.asked.heartbeat(Heartbeat {
                     channel: self.engine.hub().channel().clone(),
@@ -263,6 +271,7 @@ where
             keep: self.waiters.keep(),
             channel: engine.hub().channel().clone(),
         });
+        follow(engine, &mut self.decision);
         self.may_be_queued |= wait.0 > 0;
         wait
     }
