@@ -15,7 +15,8 @@ use std::{env, error::Error, fmt::Write, fs, path::PathBuf};
 
 use prost_types::{DescriptorProto, FileDescriptorSet, field_descriptor_proto::Type};
 
-const PROTOS: [&str; 5] = [
+const PROTOS: [&str; 6] = [
+    "proto/tollgate/v1/admin.proto",
     "proto/tollgate/v1/admission.proto",
     "proto/tollgate/v1/lock.proto",
     "proto/tollgate/v1/rate.proto",

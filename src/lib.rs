@@ -6,7 +6,7 @@
 //! # Map
 //! - [`cli`]: the `tollgate` command, one module per sub-command; `main` only calls it.
 //!   [`cli::fleet`]: simulated devices that create load.
-//! - [`config`]: flags, environment and `tollgate.toml`.
+//! - [`config`]: flags, environment and `tollgate.toml`, and its reload.
 //! - [`server`]: listeners, TLS, threads, routes, health, drain, logs.
 //! - [`admin`]: status and metrics for operators.
 //! - [`grpc`]: parses requests into decisions and converts outcomes into responses.

@@ -143,7 +143,7 @@ const FOLDERS: [(&str, &[&str]); 13] = [
     ("admin", &["decision", "admission", "engine"]),
     ("grpc", &["decision", "admission", "lock", "rate", "sequence", "stock", "engine", "admin"]),
     ("server", &["decision", "admission", "rate", "sequence", "engine", "admin", "grpc"]),
-    ("config", &["decision", "admission", "rate", "sequence", "engine", "grpc", "server"]),
+    ("config", &["decision", "admission", "rate", "sequence", "engine", "admin", "grpc", "server"]),
     ("fuzz", &["engine", "grpc", "config"]),
     (
         "cli",

@@ -3,4 +3,5 @@
 //! This folder builds the contents; `server::admin` serves them over HTTP, and `grpc` answers
 //! GetStatus with the same [`status::Status`].
 
+pub mod reload;
 pub mod status;

@@ -17,7 +17,9 @@ use crate::{
         pool::{self, PoolOptions},
         print::say,
         rate::{self, RateOptions},
+        reload::{self, ReloadOptions},
         sequence::{self, SequenceOptions},
+        status::{self, StatusOptions},
         stock::{self, StockOptions},
         task::{self, TaskOptions},
         top::{self, TopOptions},
@@ -119,6 +121,13 @@ pub(crate) enum Command {
     /// Show the last value of a sequence
     #[command(after_help = sequence::HELP)]
     Sequence(SequenceOptions),
+    /// Have a server read its configuration file again, or show what would change; exits 1 if a key
+    /// needs a restart, and 78 if a file is wrong
+    #[command(after_help = reload::HELP)]
+    Reload(ReloadOptions),
+    /// Show version, engine, uptime and configuration of a server
+    #[command(after_help = status::HELP)]
+    Status(StatusOptions),
     /// Print a new token for a caller, and the digest that the configuration of the server needs
     Token(OutputFlags),
     /// Print the completion script of a shell

@@ -22,8 +22,10 @@ pub mod pool;
 mod print;
 mod progress;
 pub mod rate;
+pub mod reload;
 pub mod sequence;
 mod signals;
+pub mod status;
 pub mod stock;
 mod table;
 pub mod task;
@@ -44,14 +46,22 @@ use tokio::{
 use tollgate_client::Health;
 
 use crate::{
-    admission::Catalog,
     cli::{
-        fleet::FleetOptions, health::HealthOptions, lock::LockOptions, next::NextOptions,
-        rate::RateOptions, signals::Signals, stock::StockOptions, top::TopOptions,
+        fleet::FleetOptions,
+        health::HealthOptions,
+        lock::LockOptions,
+        next::NextOptions,
+        rate::RateOptions,
+        reload::{ReloadEnd, ReloadOptions},
+        signals::Signals,
+        status::StatusOptions,
+        stock::StockOptions,
+        top::TopOptions,
         watch::WatchOptions,
     },
     config::{
-        CallersFile, Config, DataDir, EmbeddedOptions, EngineChoice, ServeFlags, secret,
+        Config, DataDir, EmbeddedOptions, EngineChoice, FirstConfig, LiveParts, Reloader,
+        ServeFlags, secret,
         store::{ExportFlags, ImportFlags, StoreFlags},
     },
     decision::{budget::CallerLimits, time::Clock},
@@ -87,7 +97,12 @@ pub fn main() -> ExitCode {
         _ => Builder::new_multi_thread().enable_all().build(),
     };
     match runtime {
-        Ok(runtime) => runtime.block_on(run(command)),
+        Ok(runtime) => {
+            let code = runtime.block_on(run(command));
+            // Nobody needs the key set that may still be fetched.
+            runtime.shutdown_background();
+            code
+        }
         Err(error) => exit::unavailable(&error),
     }
 }
@@ -104,6 +119,8 @@ async fn run(command: Command) -> ExitCode {
         Command::Fleet(options) => play(&options).await,
         Command::Rate(options) => check_rate(&options).await,
         Command::Next(options) => take_serials(&options).await,
+        Command::Reload(options) => reload_config(&options).await,
+        Command::Status(options) => show_status(&options).await,
         Command::Stock(options) => sell(&options).await,
         Command::Lock(options) => run_locked(&options).await,
         Command::Watch(options) => watch_events(&options).await,
@@ -237,6 +254,25 @@ async fn sell(options: &StockOptions) -> Result<ExitCode, ClientError> {
     Ok(ExitCode::from(if answer.done { 0 } else { exit::REFUSED }))
 }
 
+async fn reload_config(options: &ReloadOptions) -> Result<ExitCode, ClientError> {
+    Ok(match reload::run(options).await? {
+        ReloadEnd::Done(text) => {
+            print::say(&text);
+            ExitCode::SUCCESS
+        }
+        ReloadEnd::NeedsRestart(text) => {
+            print::warn(&text);
+            ExitCode::from(exit::REFUSED)
+        }
+        ReloadEnd::Invalid(text) => exit::config(&text),
+    })
+}
+
+async fn show_status(options: &StatusOptions) -> Result<ExitCode, ClientError> {
+    print::say(&status::run(options).await?);
+    Ok(ExitCode::SUCCESS)
+}
+
 async fn run_locked(options: &LockOptions) -> Result<ExitCode, ClientError> {
     Ok(ExitCode::from(match lock::run(options, print::warn).await? {
         lock::LockEnd::Exited(code) => code,
@@ -269,25 +305,41 @@ async fn check_health(options: &HealthOptions) -> Result<ExitCode, ClientError> 
 
 /// Runs `tollgate serve`: configuration, logs, engine, listener, then the server until a signal.
 async fn serve(flags: &ServeFlags) -> Result<(), ExitCode> {
-    let texts = flags.config.as_deref().map(CallersFile::texts);
-    let config = Config::load(flags).map_err(|error| exit::config(&error))?;
-    telemetry::init(config.log.json, &config.log.level);
+    let mut start = FirstConfig::read(flags).map_err(|error| exit::config(&error))?;
+    let config = &mut start.loaded.config;
+    let log = telemetry::init(config.log.json, &config.log.level);
     if flags.shows_password {
         tracing::warn!("{}", secret::IN_ARGUMENTS);
     }
-    warn_of_access(&config);
-    let tls = config.tls.clone().map(|tls| Tls::load(tls.files, tls.max_connection_age));
-    let tls = tls.transpose().map_err(|error| exit::config(&error))?;
+    warn_of_access(config);
+    let tls = start.loaded.tls.take().map(Tls::new);
     // Each connection is a file descriptor. The default soft limit is often 1024.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let engine = Arc::new(engine(&config.engine, &config.limits).await?);
     let listener = bind(config.listen)?;
-    if let (Some(file), Some(texts)) = (&flags.config, texts) {
-        let callers = CallersFile::new(file, &config, engine.clone());
+    let limits = Limits {
+        connections_max: config.connections_max,
+        callers: config.limits,
+        drain_timeout: config.drain_timeout,
+        workers: config.workers,
+    };
+    let served = Listening { choice: config.engine.clone(), listener, tls, limits };
+    let mut rules = config.take_rules();
+    let parts = LiveParts {
+        engine: engine.clone(),
+        rules: rules.decisions.clone(),
+        access: rules.access.clone(),
+        tls: served.tls.clone(),
+        log,
+    };
+    let reloader = Reloader::new(flags, start, parts);
+    rules.reload = Some(reloader.clone());
+    if reloader.has_files() {
         // Ends with the process.
-        spawn(callers.follow(texts));
+        let following = reloader.follow();
+        spawn(following.map_err(|error| exit::unavailable(&format!("no SIGHUP: {error}")))?);
     }
-    serve_on(config, tls, engine, listener).await.map_err(|error| exit::unavailable(&error))
+    serve_on(served, rules, engine).await.map_err(|error| exit::unavailable(&error))
 }
 
 /// Warns about access that is wider than it may look.
@@ -295,7 +347,7 @@ fn warn_of_access(config: &Config) {
     if config.listen.ip().is_loopback() {
         return;
     }
-    if config.access.is_open() {
+    if config.callers.is_none() {
         tracing::warn!(
             listen = %config.listen,
             "no [[caller]] is configured: everybody who reaches the address may do everything"
@@ -355,29 +407,23 @@ fn bind(address: SocketAddr) -> Result<TcpListener, ExitCode> {
     listening.map_err(|error| exit::unavailable(&format!("cannot listen on {address}: {error}")))
 }
 
+/// What a server needs beside its rules and its engine.
+struct Listening {
+    choice: EngineChoice,
+    listener: TcpListener,
+    tls: Option<Tls>,
+    limits: Limits,
+}
+
 /// Serves until SIGTERM or SIGINT, then drains and closes the engine.
 async fn serve_on(
-    config: Config,
-    tls: Option<Tls>,
+    served: Listening,
+    rules: Rules,
     engine: Arc<Engine>,
-    listener: TcpListener,
 ) -> Result<(), Box<dyn Error>> {
     let mut signals = Signals::new()?;
-    let rules = Rules {
-        pools: Arc::new(Catalog::new(&config.pools)?),
-        policies: Arc::new(config.policies),
-        sequences: Arc::new(config.sequences),
-        namespaces: config.namespaces,
-        servers: config.servers,
-        access: config.access,
-    };
-    let limits = Limits {
-        connections_max: config.connections_max,
-        callers: config.limits,
-        drain_timeout: config.drain_timeout,
-        workers: config.workers,
-    };
-    command::greet(&config.engine, listener.local_addr()?, tls.is_some());
+    let Listening { choice, listener, tls, limits } = served;
+    command::greet(&choice, listener.local_addr()?, tls.is_some());
     let ended = server::run(listener, tls, engine.clone(), rules, limits, signals.next()).await;
     // Waits for the disk. It may block, because no other task needs this thread now.
     engine.close();

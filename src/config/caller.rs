@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::jwt::{JwtSection, KeySetCheck};
+use super::jwt::{JwtSection, KeySet};
 use crate::{
     decision::names::{NAME_BYTES_MAX, Namespace},
     grpc::access::{
@@ -62,7 +62,7 @@ struct ClaimEntry {
 pub(super) fn callers(
     entries: &[CallerEntry],
     jwt: Option<&JwtSection>,
-    keys: KeySetCheck,
+    keys: KeySet<'_>,
 ) -> Result<Option<Callers>, String> {
     if entries.is_empty() && jwt.is_none() {
         return Ok(None);

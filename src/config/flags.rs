@@ -75,6 +75,29 @@ pub struct ServeFlags {
     pub log_level: Option<String>,
 }
 
+impl ServeFlags {
+    /// The keys of the file that a flag or variable replaces.
+    pub(super) fn overridden(&self) -> Vec<&'static str> {
+        let tls = &self.tls;
+        let given = [
+            ("listen", self.listen.is_some()),
+            ("engine", self.engine.is_some()),
+            ("engine_password_file", self.engine_password_file.is_some()),
+            ("data_dir", self.data_dir.is_some()),
+            ("durability", self.durability.is_some()),
+            ("memory_max", self.memory_max.is_some()),
+            ("log_format", self.log_format.is_some()),
+            ("log_level", self.log_level.is_some()),
+            ("tls.cert", tls.tls_cert.is_some()),
+            ("tls.key", tls.tls_key.is_some()),
+            ("tls.client_ca", tls.tls_client_ca.is_some()),
+            ("tls.client_auth", tls.tls_client_auth.is_some()),
+            ("tls.crl", tls.tls_crl.is_some()),
+        ];
+        given.into_iter().filter(|(_, is_given)| *is_given).map(|(key, _)| key).collect()
+    }
+}
+
 /// Format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -1,11 +1,13 @@
 //! The fuzz target of configuration files.
 
-use super::{KeySetCheck, build, parse_text};
+use std::path::Path;
+
+use super::{KeySet, build, parse_text};
 
 /// Parses a file and checks it, as `tollgate check-config` does. Reads no file that it names.
 pub fn file(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
-    if let Ok(file) = parse_text(text) {
-        let _ = build(file, KeySetCheck::Skip);
+    if let Ok(file) = parse_text(Path::new("tollgate.toml"), text) {
+        let _ = build(file, KeySet::Skip);
     }
 }

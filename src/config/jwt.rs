@@ -1,18 +1,16 @@
-//! `[jwt]` of `tollgate.toml`, and its key set: a file, or a document at an https URL.
+//! `[jwt]` of `tollgate.toml`. `key_set` reads its key set.
 
 use std::{
     fmt::Display,
-    fs,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use parking_lot::Mutex;
 use serde::{Deserialize, Deserializer};
 
 use super::value::length;
 use crate::{
-    decision::time::{Millis, monotonic},
+    decision::time::Millis,
     grpc::access::{Jwt, JwtAlgorithm},
     server::fetch,
 };
@@ -38,30 +36,18 @@ pub(super) struct JwtSection {
     algorithms: Vec<String>,
 }
 
-/// Whether the key set of `[jwt]` is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::config) enum KeySetCheck {
-    Read,
+/// The key set that `[jwt]` is checked with.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::config) enum KeySet<'a> {
+    /// The document, or the error of reading it.
+    Read(&'a Result<Vec<u8>, String>),
     /// Only the section is checked: the file may be on another machine.
     Skip,
 }
 
-/// The last fetched document of a URL.
-#[derive(Debug)]
-struct Fetched {
-    url: String,
-    document: Vec<u8>,
-    /// The time of the next fetch.
-    due: Instant,
-}
-
-/// The key set that this process has fetched last. It stays in use while its URL cannot be fetched.
-static FETCHED: Mutex<Option<Fetched>> = Mutex::new(None);
-
 impl JwtSection {
-    /// Checks the section and reads the key set; `None` with [`KeySetCheck::Skip`]. The error names
-    /// the key.
-    pub(super) fn load(&self, keys: KeySetCheck) -> Result<Option<Jwt>, String> {
+    /// Checks the section with its key set; `None` with [`KeySet::Skip`]. The error names the key.
+    pub(super) fn load(&self, keys: KeySet<'_>) -> Result<Option<Jwt>, String> {
         for (key, text) in [("issuer", &self.issuer), ("audience", &self.audience)] {
             if text.is_empty() {
                 return Err(format!("jwt.{key}: expected a text"));
@@ -88,47 +74,43 @@ impl JwtSection {
             }
             false => {}
         }
-        if keys == KeySetCheck::Skip {
-            return Ok(None);
+        match keys {
+            KeySet::Skip => Ok(None),
+            KeySet::Read(Err(error)) => Err(error.clone()),
+            KeySet::Read(Ok(document)) => self.settings(algorithms, document).map(Some),
         }
-        let document = self.document()?;
-        self.settings(algorithms, &document).map(Some)
     }
 
-    /// Reads the key set. A URL is fetched once in `jwks_refresh`, and every 10 s while that fails.
-    /// In between, and after a failure, the result is its last usable document. Can block for the
-    /// time of a fetch. The error names the key.
-    pub(super) fn document(&self) -> Result<Vec<u8>, String> {
-        if !self.is_url() {
-            return fs::read(Path::new(&self.jwks)).map_err(|error| self.failed(&error));
-        }
-        let mut fetched = FETCHED.lock();
-        let now = monotonic();
-        let last = fetched.as_mut().filter(|last| last.url == self.jwks);
-        if let Some(last) = &last
-            && now < last.due
-        {
-            return Ok(last.document.clone());
-        }
-        let document = fetch::fetch(&self.jwks, self.jwks_ca.as_deref());
-        let document = document.map_err(|error| self.failed(&error));
-        // With all algorithms: the section may be wrong, and the key set right.
-        let usable = document
-            .and_then(|document| self.settings(JwtAlgorithm::all(), &document).map(|_| document));
+    /// Fails if a document is no key set. With all algorithms: the section may be wrong, and the
+    /// key set right.
+    pub(super) fn check_document(&self, document: &[u8]) -> Result<(), String> {
+        self.settings(JwtAlgorithm::all(), document).map(drop)
+    }
+
+    /// The time until the next fetch of the URL.
+    pub(super) fn interval(&self, has_failed: bool) -> Duration {
         let every = self.jwks_refresh.unwrap_or(REFRESH).duration();
-        match (usable, last) {
-            (Ok(document), _) => {
-                let (url, due) = (self.jwks.clone(), now + every);
-                *fetched = Some(Fetched { url, document: document.clone(), due });
-                Ok(document)
-            }
-            (Err(error), Some(last)) => {
-                tracing::warn!(%error, "the key set was not fetched; the last one stays in use");
-                last.due = now + every.min(RETRY);
-                Ok(last.document.clone())
-            }
-            (Err(error), None) => Err(error),
-        }
+        if has_failed { every.min(RETRY) } else { every }
+    }
+
+    /// Whether another section has the same URL and the same authorities.
+    pub(super) fn is_same_url(&self, other: &JwtSection) -> bool {
+        (&self.jwks, &self.jwks_ca) == (&other.jwks, &other.jwks_ca)
+    }
+
+    /// The path of a key set that is a file.
+    pub(super) fn path(&self) -> &Path {
+        Path::new(&self.jwks)
+    }
+
+    /// The URL of the key set.
+    pub(super) fn url(&self) -> &str {
+        &self.jwks
+    }
+
+    /// The file with the authorities of the URL.
+    pub(super) fn jwks_ca(&self) -> Option<&PathBuf> {
+        self.jwks_ca.as_ref()
     }
 
     /// The settings with a key set.
@@ -139,13 +121,14 @@ impl JwtSection {
     }
 
     /// The error of the key set. A query of the URL may be a secret, so it is left out.
-    fn failed(&self, reason: &dyn Display) -> String {
+    pub(super) fn failed(&self, reason: &dyn Display) -> String {
         let end = if self.is_url() { self.jwks.find('?') } else { None };
         let shown = &self.jwks[..end.unwrap_or(self.jwks.len())];
         format!("jwt.jwks = \"{shown}\": {reason}")
     }
 
-    fn is_url(&self) -> bool {
+    /// Whether the key set is at a URL.
+    pub(super) fn is_url(&self) -> bool {
         self.jwks.contains("://")
     }
 }

@@ -3,11 +3,15 @@
 
 mod access;
 mod caller;
+mod differences;
+mod error;
 mod file;
 mod flags;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod inputs;
 mod jwt;
+mod key_set;
 mod limits;
 mod namespace;
 mod policy;
@@ -21,27 +25,32 @@ mod tls;
 mod value;
 
 use std::{
-    fmt, fs,
+    fs, mem,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
+    slice,
     sync::Arc,
     time::Duration,
 };
 
+pub use error::ConfigError;
 use file::File;
 use flags::DurabilityName;
 pub use flags::ServeFlags;
-use jwt::KeySetCheck;
-pub use reload::CallersFile;
+pub use inputs::{FirstConfig, LoadedConfig};
+use jwt::KeySet;
+pub use reload::{LiveParts, Reloader};
 pub use tls::{ClientAuth, TlsFlags, TlsOptions};
 
 use crate::{
     admission::{Catalog, PoolRule},
     decision::budget::{CallerLimits, NamespaceRule},
     engine::{embedded::Durability, redis::RedisOptions},
-    grpc::access::{Access, Callers, Reflection},
-    rate::Policies,
-    sequence::Sequences,
+    grpc::{
+        CurrentRules, DecisionRules,
+        access::{Access, Callers, Reflection},
+    },
+    server::Rules,
 };
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 50051);
@@ -52,7 +61,7 @@ const CONNECTIONS_MAX: usize = 16_384;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The complete configuration of a server.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Config {
     /// Address to listen on.
     pub listen: SocketAddr,
@@ -74,14 +83,12 @@ pub struct Config {
     pub namespaces: Vec<NamespaceRule>,
     /// The number of servers that share the calls per second of a namespace.
     pub servers: u32,
-    /// Settings of pools by glob, in order; the first match applies.
-    pub pools: Vec<PoolRule>,
-    /// The policies of rates.
-    pub policies: Policies,
-    /// The rules of sequences.
-    pub sequences: Sequences,
-    /// The callers and their rights.
-    pub access: Arc<Access>,
+    /// The rules of pools, rates and sequences.
+    pub decisions: DecisionRules,
+    /// The callers and their rights; `None` if everybody may do everything.
+    pub callers: Option<Callers>,
+    /// Who may use reflection; `None` for the default.
+    pub reflection: Option<Reflection>,
 }
 
 /// The engine that runs the decisions.
@@ -120,36 +127,19 @@ pub struct LogOptions {
     pub level: String,
 }
 
-/// A configuration error: the key, its value and the expected value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigError(String);
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
 impl Config {
     /// Merges the flags, the file that they name, and the defaults.
     ///
     /// Fails if the file cannot be read, a value is invalid, or two settings exclude each other.
     pub fn load(flags: &ServeFlags) -> Result<Config, ConfigError> {
-        let Read { file, policies, sequences, callers } = flags
-            .config
-            .as_deref()
-            .map(|path| read(path, KeySetCheck::Read))
-            .transpose()?
-            .unwrap_or_default();
+        FirstConfig::read(flags).map(|start| start.loaded.config)
+    }
+
+    /// Merges the flags, a file, and the defaults.
+    fn merge(flags: &ServeFlags, read: Read) -> Result<Config, ConfigError> {
+        let Read { file, decisions, callers } = read;
         let tls = file.tls.clone().options(&flags.tls)?;
-        let has_client_ca = tls.as_ref().is_some_and(|tls| tls.files.client.is_some());
-        if let Some(path) = &flags.config {
-            access::check(path, &file, callers.is_some(), has_client_ca)?;
-        }
-        let access = Access::new(callers, file.reflection.map(Reflection::from));
-        let namespaces = namespace::rules(&file.namespace).map_err(ConfigError)?;
+        let namespaces = namespace::rules(&file.namespace).map_err(ConfigError::new)?;
         let engine = flags.engine.clone().or(file.engine);
         let is_redis = engine.as_deref().is_some_and(|engine| engine != "embedded");
         let servers = if is_redis { file.replicas.unwrap_or(1) } else { 1 };
@@ -190,16 +180,28 @@ impl Config {
             workers,
             namespaces,
             servers,
-            pools: file.pool.into_iter().map(PoolRule::from).collect(),
-            policies,
-            sequences,
-            access,
+            decisions,
+            callers,
+            reflection: file.reflection.map(Reflection::from),
         })
     }
 
-    /// Checks a file without the flags of a server.
+    /// Takes the rules for a server. They stay unless [`Rules::reload`] is set.
+    pub fn take_rules(&mut self) -> Rules {
+        Rules {
+            decisions: Arc::new(CurrentRules::new(mem::take(&mut self.decisions))),
+            namespaces: mem::take(&mut self.namespaces),
+            servers: self.servers,
+            access: Access::new(self.callers.take(), self.reflection),
+            reload: None,
+        }
+    }
+
+    /// Checks a file without the flags of a server. Reads no file that it names.
     pub fn check(path: &Path) -> Result<(), ConfigError> {
-        read(path, KeySetCheck::Skip).map(drop)
+        let text = fs::read_to_string(path).map_err(|error| ConfigError::unread(path, &error))?;
+        let checked = build(parse_text(path, &text)?, KeySet::Skip);
+        checked.map(drop).map_err(|error| ConfigError::new(error).within(path, &text, true))
     }
 }
 
@@ -209,7 +211,7 @@ fn embedded(
     memory_max: Option<u64>,
 ) -> Result<EmbeddedOptions, ConfigError> {
     if data_dir.is_some() && memory_max.is_some_and(|most| most < KEPT_MEMORY_MIN) {
-        return Err(ConfigError(
+        return Err(ConfigError::new(
             "memory_max: expected 128MiB or more with a data_dir, whose pages are cached in memory"
                 .to_owned(),
         ));
@@ -219,7 +221,7 @@ fn embedded(
 
 /// The error for a key of the embedded engine beside the URL of a Redis.
 fn misplaced(key: &str, instead: &str) -> ConfigError {
-    ConfigError(format!("{key}: applies to the embedded engine only; remove it, {instead}"))
+    ConfigError::new(format!("{key}: applies to the embedded engine only; remove it, {instead}"))
 }
 
 /// Builds the data directory. Fails if `durability` is set without a path.
@@ -228,7 +230,7 @@ fn data_dir(
     durability: Option<DurabilityName>,
 ) -> Result<Option<DataDir>, ConfigError> {
     match (path, durability) {
-        (None, Some(_)) => Err(ConfigError(
+        (None, Some(_)) => Err(ConfigError::new(
             "durability: requires a data_dir; give one, or remove durability".to_owned(),
         )),
         (path, durability) => Ok(path.map(|path| DataDir {
@@ -247,41 +249,40 @@ fn cores() -> usize {
 #[derive(Default)]
 struct Read {
     file: File,
-    policies: Policies,
-    sequences: Sequences,
+    decisions: DecisionRules,
     callers: Option<Callers>,
 }
 
-/// Parses a file. The error does not quote lines with secrets.
-fn parse(path: &Path) -> Result<File, ConfigError> {
-    let failed = |what: &dyn fmt::Display| ConfigError(format!("{}: {what}", path.display()));
-    let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
-    parse_text(&text).map_err(|error| failed(&error))
-}
-
-/// Parses the text of a file.
-fn parse_text(text: &str) -> Result<File, String> {
+/// Parses the text of a file. The error does not quote lines with secrets.
+fn parse_text(path: &Path, text: &str) -> Result<File, ConfigError> {
     // The parser's error quotes the line, which may contain a password.
-    toml::from_str(text).map_err(|error| secret::masked(&error.to_string()))
+    toml::from_str(text).map_err(|error| {
+        let reason = secret::masked(&error.to_string());
+        ConfigError::unparsed(path, text, error.span(), &reason)
+    })
 }
 
-/// Reads and checks a file; builds its policies, sequences and callers.
-fn read(path: &Path, keys: KeySetCheck) -> Result<Read, ConfigError> {
-    build(parse(path)?, keys).map_err(|error| ConfigError(format!("{}: {error}", path.display())))
-}
-
-/// Checks a file; builds its policies, sequences and callers. The error names the key.
-fn build(file: File, keys: KeySetCheck) -> Result<Read, String> {
+/// Checks a file; builds its rules and callers. The error names the key.
+fn build(file: File, keys: KeySet<'_>) -> Result<Read, String> {
+    let mut pools = Vec::with_capacity(file.pool.len());
     for (index, entry) in file.pool.iter().enumerate() {
         let path = format!("pool[{index}]");
         entry.check().map_err(|error| format!("{path}.{error}"))?;
         value::namespace(&format!("{path}.namespace"), entry.namespace.as_deref())?;
         let rule = PoolRule::from(entry.clone());
-        Catalog::new(&[rule]).map_err(|error| format!("{path}.match: not a glob: {error}"))?;
+        Catalog::new(slice::from_ref(&rule))
+            .map_err(|error| format!("{path}.match: not a glob: {error}"))?;
+        pools.push(rule);
     }
+    let pools = Catalog::new(&pools).map_err(|error| format!("pool: not a glob: {error}"))?;
     namespace::rules(&file.namespace)?;
     let policies = policy::policies(&file.policy)?;
     let sequences = sequence::sequences(&file.sequence)?;
     let callers = caller::callers(&file.caller, file.jwt.as_ref(), keys)?;
-    Ok(Read { file, policies, sequences, callers })
+    let decisions = DecisionRules {
+        pools: Arc::new(pools),
+        policies: Arc::new(policies),
+        sequences: Arc::new(sequences),
+    };
+    Ok(Read { file, decisions, callers })
 }

@@ -58,7 +58,7 @@ impl RedisSection {
             workers,
             ..defaults
         };
-        options.check().map_err(|error| ConfigError(format!("engine: {error}")))?;
+        options.check().map_err(|error| ConfigError::new(format!("engine: {error}")))?;
         Ok(options)
     }
 
@@ -66,14 +66,14 @@ impl RedisSection {
     fn certificates(&self) -> Result<Certificates, ConfigError> {
         let read = |key: &str, path: &PathBuf| {
             let failed = |error| format!("redis.{key} = \"{}\": {error}", path.display());
-            fs::read(path).map_err(|error| ConfigError(failed(error)))
+            fs::read(path).map_err(|error| ConfigError::new(failed(error)))
         };
         let own = match (&self.tls_cert, &self.tls_key) {
             (Some(cert), Some(key)) => Some((read("tls_cert", cert)?, read("tls_key", key)?)),
             (None, None) => None,
             _ => {
                 let expected = "redis.tls_cert, redis.tls_key: expected both or none";
-                return Err(ConfigError(expected.to_owned()));
+                return Err(ConfigError::new(expected.to_owned()));
             }
         };
         let authority = self.tls_ca.as_ref().map(|path| read("tls_ca", path)).transpose()?;

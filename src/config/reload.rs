@@ -1,107 +1,215 @@
-//! Reload of the callers: of `[[caller]]`, `[jwt]` and its key set, and of the limits of
-//! `[[namespace]]`. Other keys of the file need a restart.
+//! The reload of a configuration while calls run: read and check everything, then replace it.
+//!
+//! [`Reloader::follow`] reloads on SIGHUP, and within 5 s of a change of the contents of a file. The
+//! contents count, not the times or events of files: so replaced symlinks, as Kubernetes does it,
+//! and network file systems are noticed. ReloadConfig calls [`Reload::reload`].
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-    sync::Arc,
+use std::{io, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    task::spawn_blocking,
+    time::sleep,
 };
 
-use super::{Config, ConfigError, access, jwt::KeySetCheck, namespace, read};
+use super::{
+    ConfigError, FirstConfig, LoadedConfig, ServeFlags,
+    differences::{ConfigValues, Differences, section_of},
+    inputs::{Inputs, Tried},
+    key_set::KeySets,
+};
 use crate::{
-    decision::budget::NamespaceRule,
+    admin::reload::{Difference, Reload, ReloadError, Reloaded, Reloading},
+    decision::metrics::configuration,
     engine::Engine,
-    grpc::access::{Access, Callers},
-    server::reload::{Follower, Reload},
+    grpc::{CurrentRules, access::Access},
+    server::{self, telemetry::LogLevel, tls::Tls},
 };
 
-/// The callers of a configuration file.
+/// Time between two checks for changed files.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
+
+/// The parts of a running server that a reload replaces.
 #[derive(Debug)]
-pub struct CallersFile {
-    path: PathBuf,
-    has_client_ca: bool,
-    access: Arc<Access>,
-    engine: Arc<Engine>,
-    /// The number of servers that share the calls per second of a namespace.
-    servers: u32,
+pub struct LiveParts {
+    /// The engine, with the limits of namespaces.
+    pub engine: Arc<Engine>,
+    /// The rules of pools, rates and sequences.
+    pub rules: Arc<CurrentRules>,
+    /// The callers.
+    pub access: Arc<Access>,
+    /// The certificates; `None` without TLS.
+    pub tls: Option<Tls>,
+    /// The level of the log.
+    pub log: LogLevel,
 }
 
-/// The texts of the files; the errors of those that cannot be read.
-pub(crate) type Texts = Vec<Result<Vec<u8>, String>>;
+/// Replaces the configuration of a running server.
+#[derive(Debug)]
+pub struct Reloader {
+    flags: ServeFlags,
+    key_sets: Arc<KeySets>,
+    parts: LiveParts,
+    in_use: Mutex<ActiveConfig>,
+}
 
-impl CallersFile {
-    /// Follows the callers of a file that was read as `config`, and the limits of the namespaces of
-    /// the engine.
-    pub fn new(path: &Path, config: &Config, engine: Arc<Engine>) -> CallersFile {
-        let has_client_ca = config.tls.as_ref().is_some_and(|tls| tls.files.client.is_some());
-        let (access, servers) = (config.access.clone(), config.servers);
-        CallersFile { path: path.to_owned(), has_client_ca, access, engine, servers }
+/// The configuration that is in use. Locked for the whole of a reload.
+#[derive(Debug)]
+struct ActiveConfig {
+    settings: ConfigValues,
+    tried: Tried,
+}
+
+impl Reloader {
+    /// Creates the reloader of a server that has started with this configuration.
+    pub fn new(flags: &ServeFlags, start: FirstConfig, parts: LiveParts) -> Arc<Reloader> {
+        let FirstConfig { loaded, tried, key_sets } = start;
+        configuration::loaded(&loaded.hash);
+        let in_use = Mutex::new(ActiveConfig { settings: loaded.settings, tried });
+        Arc::new(Reloader { flags: flags.clone(), key_sets, parts, in_use })
     }
 
-    /// Reads the texts. Read them before the configuration, so that [`CallersFile::follow`] notices
-    /// a change during the start.
-    pub fn texts(path: &Path) -> Texts {
-        let text = fs::read(path).map_err(|error| error.to_string());
-        let jwt = super::parse(path).ok().and_then(|file| file.jwt);
-        [text].into_iter().chain(jwt.map(|jwt| jwt.document())).collect()
+    /// Whether there are files that can change.
+    pub fn has_files(&self) -> bool {
+        self.flags.config.is_some() || self.parts.tls.is_some()
     }
 
-    /// Replaces the callers whenever the texts change. `known` are those that were loaded last.
-    /// Never completes. Fails if there is no SIGHUP. Must be called in a tokio runtime.
-    pub async fn follow(self, known: Texts) -> io::Result<()> {
-        Follower::new(&known)?.follow(Arc::new(self)).await;
-        Ok(())
+    /// Returns a future that reloads on SIGHUP, and changed files within 5 s. It never completes.
+    /// From now on SIGHUP does not end the process. Fails if there is no SIGHUP. Must be called in
+    /// a tokio runtime.
+    pub fn follow(self: Arc<Self>) -> io::Result<impl Future<Output = ()> + Send> {
+        let mut hangup = signal(SignalKind::hangup())?;
+        let key_sets = self.key_sets.clone();
+        let refresh = async move {
+            loop {
+                sleep(CHECK_EVERY / 5).await;
+                let key_sets = key_sets.clone();
+                // A fetch may be slow. Checks and reloads do not wait for it.
+                let _ = spawn_blocking(move || key_sets.refresh()).await;
+            }
+        };
+        let follow = async move {
+            loop {
+                let is_asked = tokio::select! {
+                    hangup = hangup.recv() => hangup.is_some(),
+                    () = sleep(CHECK_EVERY) => false,
+                };
+                // On a blocking thread: the files may be on a slow or remote disk.
+                let reloader = self.clone();
+                let _ = spawn_blocking(move || reloader.check(is_asked)).await;
+            }
+        };
+        Ok(async move {
+            tokio::join!(refresh, follow);
+        })
     }
 
-    fn load(&self) -> Result<(Option<Callers>, Vec<NamespaceRule>), ConfigError> {
-        let read = read(&self.path, KeySetCheck::Read)?;
-        access::check(&self.path, &read.file, read.callers.is_some(), self.has_client_ca)?;
-        if read.callers.is_none() && !self.access.is_open() {
-            return Err(ConfigError(format!(
-                "{}: no [[caller]] is left, which would let everybody in; restart the server to do \
-                 that",
-                self.path.display()
-            )));
+    /// Reloads the files if that was asked for, or if they have changed since the last try.
+    fn check(&self, is_asked: bool) {
+        let inputs = Inputs::read(&self.flags, &self.key_sets);
+        if is_asked || self.in_use.lock().tried.differs(&inputs) {
+            // The result is logged.
+            let _ = self.run(&inputs, false);
         }
-        let namespaces = namespace::rules(&read.file.namespace).map_err(ConfigError)?;
-        Ok((read.callers, namespaces))
     }
 
-    /// Replaces the limits of namespaces.
-    fn limit(&self, rules: &[NamespaceRule]) {
-        let budget = self.engine.hub().namespaces();
-        if budget.is_empty() && rules.is_empty() {
-            return;
+    /// Checks the files, and replaces the configuration unless `dry_run`. All of it or nothing.
+    fn run(&self, inputs: &Inputs, dry_run: bool) -> Result<Reloaded, ReloadError> {
+        let mut in_use = self.in_use.lock();
+        let checked = self.checked(&in_use.settings, inputs);
+        if dry_run {
+            let (loaded, differences) = checked?;
+            return Ok(Reloaded { differences, hash: loaded.hash });
         }
-        match budget.set(rules, self.servers) {
-            Ok(()) => tracing::info!("the limits of namespaces were reloaded"),
-            Err(error) => tracing::error!(%error, "the limits of namespaces were not reloaded"),
+        in_use.tried.note(inputs);
+        let (loaded, differences) = checked.inspect_err(|error| {
+            configuration::failed(&error.to_string());
+            tracing::error!(
+                %error,
+                "the configuration was not reloaded; the previous one stays in use"
+            );
+        })?;
+        let hash = loaded.hash.clone();
+        in_use.settings = self.replace(loaded, &differences);
+        configuration::loaded(&hash);
+        let changed: Vec<&str> = differences.iter().map(|it| &*it.key).collect();
+        tracing::info!(hash, changed = changed.join(", "), "the configuration was reloaded");
+        Ok(Reloaded { differences, hash })
+    }
+
+    /// Builds the new configuration, and compares it with the one in use. Changes nothing.
+    fn checked(
+        &self,
+        in_use: &ConfigValues,
+        inputs: &Inputs,
+    ) -> Result<(LoadedConfig, Vec<Difference>), ReloadError> {
+        let invalid = |error: ConfigError| ReloadError::Invalid(error.into());
+        let loaded = inputs.load(&self.flags).map_err(invalid)?;
+        let Differences { at_run_time, mut at_start } = in_use.differences(&loaded.settings);
+        if !self.parts.engine.can_limit(&loaded.config.namespaces) {
+            at_start.extend(at_run_time.iter().filter(|it| is_counted(&it.key)).cloned());
         }
+        if !at_start.is_empty() {
+            return Err(ReloadError::NeedsRestart(at_start));
+        }
+        if loaded.config.callers.is_none() && !self.parts.access.is_open() {
+            let reason = "caller: no [[caller]] is left, which would let everybody in; restart \
+                          the server to do that";
+            return Err(invalid(ConfigError::new(reason.to_owned())));
+        }
+        Ok((loaded, at_run_time))
+    }
+
+    /// Replaces the parts. Cannot fail. Returns the values that are in use now.
+    ///
+    /// Certificates and callers stay if they are the same: then clients can resume their TLS
+    /// sessions, and connections need not authenticate again.
+    fn replace(&self, loaded: LoadedConfig, differences: &[Difference]) -> ConfigValues {
+        let is_changed = |sections: [&str; 2]| {
+            let section = |it: &Difference| sections.contains(&section_of(&it.key));
+            differences.iter().any(section)
+        };
+        let LiveParts { engine, rules, access, tls, log } = &self.parts;
+        let LoadedConfig { config, tls: generation, settings, .. } = loaded;
+        let decisions = server::adapted(config.decisions, engine);
+        engine.hub().follow(decisions.pools.clone());
+        rules.replace(decisions);
+        if let Err(error) = engine.hub().namespaces().set(&config.namespaces, config.servers) {
+            // The globs were checked with the file.
+            tracing::error!(%error, "the limits of namespaces were not reloaded");
+        }
+        access.set_reflection(config.reflection);
+        if let Some(callers) = config.callers.filter(|_| is_changed(["caller", "jwt"])) {
+            access.replace(callers);
+        }
+        if let (Some(tls), Some(generation)) = (tls, generation)
+            && is_changed(["tls", ""])
+        {
+            tls.replace(generation);
+        }
+        log.set(&config.log.level);
+        settings
     }
 }
 
-impl Reload for CallersFile {
-    type Contents = Texts;
+/// Whether a key limits what the embedded engine counts from its start on.
+fn is_counted(key: &str) -> bool {
+    key.starts_with("namespace[")
+        && [".leases_max", ".queued_max"].iter().any(|end| key.ends_with(end))
+}
 
-    fn read(&self) -> Texts {
-        CallersFile::texts(&self.path)
-    }
-
-    fn replace(&self, _: &Texts) {
-        match self.load() {
-            Ok((callers, namespaces)) => {
-                self.limit(&namespaces);
-                if let Some(callers) = callers {
-                    self.access.replace(callers);
-                    tracing::info!("the callers were reloaded");
-                }
+impl Reload for Reloader {
+    fn reload(self: Arc<Self>, dry_run: bool) -> Reloading {
+        Box::pin(async move {
+            if self.flags.config.is_none() {
+                return Err(ReloadError::NoFile);
             }
-            Err(error) => {
-                tracing::error!(
-                    %error,
-                    "the callers were not reloaded; the previous ones stay in use"
-                );
-            }
-        }
+            let reloading = spawn_blocking(move || {
+                let inputs = Inputs::read(&self.flags, &self.key_sets);
+                self.run(&inputs, dry_run)
+            });
+            reloading.await.unwrap_or(Err(ReloadError::Failed))
+        })
     }
 }

@@ -24,7 +24,7 @@ pub fn has_password(engine: &str) -> bool {
 /// engine is not a Redis, or if its URL has a password already.
 pub(super) fn read(path: &Path, engine: Option<&str>) -> Result<Password, ConfigError> {
     let failed = |reason: &dyn fmt::Display| {
-        ConfigError(format!("engine_password_file = \"{}\": {reason}", path.display()))
+        ConfigError::new(format!("engine_password_file = \"{}\": {reason}", path.display()))
     };
     match engine {
         None | Some("embedded") => {

@@ -45,7 +45,7 @@ impl StoreFlags {
             ..ServeFlags::default()
         };
         match Config::load(&flags)?.engine {
-            EngineChoice::Embedded(EmbeddedOptions { data_dir: None, .. }) => Err(ConfigError(
+            EngineChoice::Embedded(EmbeddedOptions { data_dir: None, .. }) => Err(ConfigError::new(
                 "engine, data_dir: neither is given, and the embedded engine without a directory \
                  stores nothing: give --engine URL or --data-dir DIR"
                     .to_owned(),

@@ -75,7 +75,7 @@ pub(super) struct TlsSection {
 impl TlsSection {
     /// Merges the section with the flags. `None` without a certificate. Fails if keys are missing.
     pub(super) fn options(self, flags: &TlsFlags) -> Result<Option<TlsOptions>, ConfigError> {
-        let missing = |key: &str, what: &str| Err(ConfigError(format!("tls.{key}: {what}")));
+        let missing = |key: &str, what: &str| Err(ConfigError::new(format!("tls.{key}: {what}")));
         let cert = flags.tls_cert.clone().or(self.cert);
         let key = flags.tls_key.clone().or(self.key);
         let ca = flags.tls_client_ca.clone().or(self.client_ca);

@@ -166,8 +166,11 @@ impl Engine {
         matches!(self, Engine::Redis(_))
     }
 
-    /// Sets the limits of namespaces; `servers` share their calls per second. Call it before the first
-    /// call. Fails if a glob is invalid.
+    /// Sets the limits of namespaces; `servers` share their calls per second. Call it before the
+    /// first call; later use [`NamespaceBudget::set`], if [`Engine::can_limit`]. Fails if a glob is
+    /// invalid.
+    ///
+    /// [`NamespaceBudget::set`]: crate::decision::budget::NamespaceBudget::set
     pub fn limit_namespaces(
         &self,
         rules: &[NamespaceRule],
@@ -180,6 +183,17 @@ impl Engine {
             engine.count_held();
         }
         Ok(())
+    }
+
+    /// Whether these limits can be set while calls run. The embedded engine can limit leases and
+    /// queued tasks only if it has counted them since its start.
+    pub fn can_limit(&self, rules: &[NamespaceRule]) -> bool {
+        match self {
+            Engine::Embedded(engine) if rules.iter().any(|rule| rule.limits.limits_held()) => {
+                engine.counts_held()
+            }
+            _ => true,
+        }
     }
 
     /// The registry of this server's waiting and watching calls.

@@ -21,11 +21,8 @@ use super::{
     scope::Scope,
 };
 use crate::{
-    admission::Catalog,
     decision::{names::Namespace, time::Clock},
     engine::{Engine, embedded::Embedded},
-    rate::Policies,
-    sequence::Sequences,
 };
 
 /// Requests that one engine decides, so that memory does not grow with the number of inputs.
@@ -59,10 +56,10 @@ impl FuzzWorld {
         let engine = Arc::new(Engine::Embedded(Embedded::new(Clock::system())));
         let world = FuzzWorld {
             runtime: Builder::new_current_thread().enable_time().build().ok()?,
-            admission: AdmissionHandlers::new(engine.clone(), Arc::new(Catalog::new(&[]).ok()?)),
+            admission: AdmissionHandlers::new(engine.clone(), Arc::default()),
             lock: LockHandlers::new(engine.clone()),
-            rate: RateHandlers::new(engine.clone(), Arc::new(Policies::default())),
-            sequence: SequenceHandlers::new(engine.clone(), Arc::new(Sequences::default())),
+            rate: RateHandlers::new(engine.clone(), Arc::default()),
+            sequence: SequenceHandlers::new(engine.clone(), Arc::default()),
             stock: StockHandlers::new(engine),
             requests: 0,
         };

@@ -15,6 +15,7 @@
 pub mod access;
 pub(crate) mod reflection;
 
+mod admin;
 mod admission;
 mod codec;
 mod convert;
@@ -34,11 +35,13 @@ mod protocol;
 mod quota;
 mod rate;
 mod routes;
+mod rules;
 pub(crate) mod scope;
 mod sequence;
 mod status;
 mod stock;
 
+pub use admin::AdminHandlers;
 pub use admission::AdmissionHandlers;
 pub use fast_path::{AnswerBody, FRAME_BYTES_MAX};
 pub use held::{ConnectionBudget, OpenStream, poll_stream};
@@ -47,11 +50,13 @@ pub use load::{is_shared, takes_first};
 pub use lock::LockHandlers;
 pub use rate::RateHandlers;
 pub use routes::{ConnectionServices, Routes};
+pub use rules::{CurrentRules, DecisionRules};
 pub use sequence::SequenceHandlers;
 pub use stock::StockHandlers;
 
 /// The names of the services, as in health checks.
-pub(crate) const SERVICES: [&str; 5] = [
+pub(crate) const SERVICES: [&str; 6] = [
+    AdminHandlers::NAME,
     AdmissionHandlers::NAME,
     LockHandlers::NAME,
     RateHandlers::NAME,

@@ -35,14 +35,12 @@ use super::{
         stock_service_server::StockServiceServer,
     },
     protocol::{self, Preamble},
+    rules::CurrentRules,
     status,
 };
 use crate::{
-    admission::Catalog,
     decision::budget::{CallerLimits, PeerConnection},
     engine::Engine,
-    rate::Policies,
-    sequence::Sequences,
 };
 
 /// The most bytes of a refused message that are read, and the time for it.
@@ -73,25 +71,27 @@ pub struct ConnectionServices {
 }
 
 impl Routes {
-    /// Creates the services of an engine. `others` are health and reflection.
+    /// Creates the services of an engine. `others` are health, reflection and
+    /// `AdminService`.
     pub fn new(
         engine: &Arc<Engine>,
-        pools: Arc<Catalog>,
-        policies: Arc<Policies>,
-        sequences: Arc<Sequences>,
+        rules: &Arc<CurrentRules>,
         others: tonic::service::Routes,
         access: Arc<Access>,
         limits: CallerLimits,
     ) -> Routes {
         Routes {
             admission: Served::new(
-                AdmissionHandlers::new(engine.clone(), pools),
+                AdmissionHandlers::new(engine.clone(), rules.clone()),
                 AdmissionHandlers::server,
             ),
             lock: Served::new(LockHandlers::new(engine.clone()), LockHandlers::server),
-            rate: Served::new(RateHandlers::new(engine.clone(), policies), RateHandlers::server),
+            rate: Served::new(
+                RateHandlers::new(engine.clone(), rules.clone()),
+                RateHandlers::server,
+            ),
             sequence: Served::new(
-                SequenceHandlers::new(engine.clone(), sequences),
+                SequenceHandlers::new(engine.clone(), rules.clone()),
                 SequenceHandlers::server,
             ),
             stock: Served::new(StockHandlers::new(engine.clone()), StockHandlers::server),
@@ -122,7 +122,7 @@ impl ConnectionServices {
         self.holding.clone()
     }
 
-    /// Calls health or reflection through tonic.
+    /// Calls health, reflection or `AdminService` through tonic.
     fn other(&self, request: Request<Incoming>) -> Answering {
         let (mut others, holding) = (self.routes.others.clone(), self.holding.clone());
         let (head, body) = request.into_parts();
@@ -132,8 +132,8 @@ impl ConnectionServices {
         }
         let mut body = Opened::new(body, holding.clone(), MESSAGE_BYTES_MAX);
         body.await_by_deadline(&head.headers, holding.message_timeout());
-        // Health is answered whatever the length of the queue. Reflection goes the same way,
-        // because it is cheap and rare.
+        // Health and AdminService are answered whatever the length of the queue. Reflection goes
+        // the same way, because it is cheap and rare.
         load::go_first();
         let path = head.uri.clone();
         Box::pin(async move {

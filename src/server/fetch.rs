@@ -1,6 +1,6 @@
 //! Fetches a document by https: GET without redirects, with bounded size and time.
 
-use std::{future::poll_fn, path::Path, pin::Pin, sync::Arc, thread, time::Duration};
+use std::{fmt, future::poll_fn, path::Path, pin::Pin, sync::Arc, thread, time::Duration};
 
 use bytes::Bytes;
 use hyper::{
@@ -23,12 +23,25 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest document, bytes.
 const BYTES_MAX: usize = 1 << 20;
 
-/// Fetches a document. An authority in the file `ca` must have signed the certificate of the
-/// server; without a file, an authority that the system trusts. Blocks the thread. The error is a
-/// reason without the URL.
-pub fn fetch(url: &str, ca: Option<&Path>) -> Result<Vec<u8>, String> {
-    let url = parse(url)?;
-    let tls = tls(ca)?;
+/// The authorities of which one must have signed the certificate of the server.
+pub struct Authorities(TlsConnector);
+
+impl fmt::Debug for Authorities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Authorities")
+    }
+}
+
+impl Authorities {
+    /// Reads the authorities in a file; without a file, those that the system trusts.
+    pub fn read(file: Option<&Path>) -> Result<Authorities, String> {
+        tls(file).map(Authorities)
+    }
+}
+
+/// Fetches a document. Blocks the thread. The error is a reason without the URL.
+pub fn fetch(url: &str, authorities: Authorities) -> Result<Vec<u8>, String> {
+    let (url, Authorities(tls)) = (parse(url)?, authorities);
     let fetching = async { timeout(TIMEOUT, get(&url, tls)).await };
     // On another thread, because the thread of the caller may already have a runtime.
     let fetched = thread::scope(|scope| {
@@ -71,11 +84,10 @@ fn tls(ca: Option<&Path>) -> Result<TlsConnector, String> {
             let _ = roots.add_parsable_certificates(known.certs);
         }
         Some(path) => {
-            let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-            let found = CertificateDer::pem_file_iter(path).map_err(|error| failed(&error))?;
+            let found = CertificateDer::pem_file_iter(path).map_err(|error| error.to_string())?;
             for certificate in found {
-                let certificate = certificate.map_err(|error| failed(&error))?;
-                roots.add(certificate).map_err(|error| failed(&error))?;
+                let certificate = certificate.map_err(|error| error.to_string())?;
+                roots.add(certificate).map_err(|error| error.to_string())?;
             }
         }
     }

@@ -9,20 +9,13 @@ mod http1;
 mod pace;
 mod pings;
 mod rare;
-pub mod reload;
 mod stream;
 mod streams;
 pub mod telemetry;
 pub mod tls;
 mod workers;
 
-use std::{
-    future::{Future, pending},
-    io,
-    pin::Pin,
-    sync::Arc,
-    time::Duration,
-};
+use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::{
     net::TcpListener,
@@ -31,12 +24,11 @@ use tokio::{
 };
 
 use crate::{
-    admission::{Catalog, CountHeld, SweepPool},
+    admin::{reload::Reload, status::RunningServer},
+    admission::{CountHeld, SweepPool},
     decision::budget::{self, CallerLimits, NamespaceRule, Peers},
     engine::Engine,
-    grpc::{self, access::Access},
-    rate::Policies,
-    sequence::Sequences,
+    grpc::{self, CurrentRules, DecisionRules, access::Access},
 };
 use accept::accept;
 use tls::Tls;
@@ -62,47 +54,38 @@ pub struct Limits {
 /// The configured rules of pools, rates, sequences and callers.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
-    /// The settings of pools.
-    pub pools: Arc<Catalog>,
-    /// The policies of rates.
-    pub policies: Arc<Policies>,
-    /// The rules of sequences.
-    pub sequences: Arc<Sequences>,
+    /// The rules of pools, rates and sequences.
+    pub decisions: Arc<CurrentRules>,
     /// The limits of namespaces.
     pub namespaces: Vec<NamespaceRule>,
     /// The number of servers that share the calls per second of a namespace; at least 1.
     pub servers: u32,
     /// The callers of the server.
     pub access: Arc<Access>,
+    /// Replaces the rules; `None` for rules that stay.
+    pub reload: Option<Arc<dyn Reload>>,
 }
 
-/// The rules of sequences on this engine: only a store that can fail over needs reservations.
-fn reserving(engine: &Engine, sequences: Arc<Sequences>) -> Arc<Sequences> {
+/// Adapts the rules to an engine: only a store that can fail over needs reservations.
+pub fn adapted(rules: DecisionRules, engine: &Engine) -> DecisionRules {
     match engine.is_remote() {
-        true => sequences,
-        false => Arc::new(sequences.without_reserve()),
+        true => rules,
+        false => DecisionRules { sequences: Arc::new(rules.sequences.without_reserve()), ..rules },
     }
 }
 
-/// The background work: of the engine, the report of reached limits, and the reload of
-/// certificates. Never completes.
+/// The background work: of the engine, and the report of reached limits. Never completes.
 ///
 /// Boxed, because the nested future types exceed the compiler's limit.
 fn maintain(
     engine: Arc<Engine>,
-    pools: Arc<Catalog>,
-    tls: Option<Tls>,
+    rules: Arc<CurrentRules>,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-    let reload = async {
-        match tls {
-            Some(tls) => tls.follow().await,
-            None => pending().await,
-        }
-    };
     Box::pin(async move {
-        let sweep = engine.sweep(|pool| SweepPool { settings: pools.settings(&pool), pool });
+        let sweep =
+            engine.sweep(|pool| SweepPool { settings: rules.load().pools.settings(&pool), pool });
         let count = engine.count(|pool| CountHeld { pool });
-        tokio::join!(engine.maintain(), sweep, count, budget::report(), reload);
+        tokio::join!(engine.maintain(), sweep, count, budget::report());
     })
 }
 
@@ -123,17 +106,18 @@ pub async fn run(
     let initial = *state.borrow();
     let (health, health_service) = health::new(initial).await;
     let follow = health::follow(&health, state);
-    let (certificates, hub) = (tls.as_ref().map(Tls::current), engine.hub().clone());
-    let mut maintain = maintain(engine.clone(), rules.pools.clone(), tls);
+    let hub = engine.hub().clone();
+    let Rules { decisions, namespaces, servers, access, reload } = rules;
+    let running = RunningServer::new(engine.clone(), false);
+    let mut maintain = maintain(engine.clone(), decisions.clone());
     let others = tonic::service::Routes::new(health_service)
+        .add_service(grpc::AdminHandlers::server(running.clone(), reload))
         .add_service(grpc::reflection::v1())
         .add_service(grpc::reflection::v1alpha());
-    let Rules { pools, policies, sequences, namespaces, servers, access } = rules;
     engine.limit_namespaces(&namespaces, servers).map_err(io::Error::other)?;
-    let sequences = reserving(&engine, sequences);
-    let routes =
-        grpc::Routes::new(&engine, pools, policies, sequences, others, access, limits.callers);
-    let mut workers = Workers::start(&limits, &routes, certificates.as_ref())?;
+    decisions.replace(adapted(DecisionRules::clone(&decisions.load()), &engine));
+    let routes = grpc::Routes::new(&engine, &decisions, others, access, limits.callers);
+    let mut workers = Workers::start(&limits, &routes, tls.as_ref())?;
     let permits = Arc::new(Semaphore::new(limits.connections_max));
     let peers = Peers::new(&limits.callers, limits.connections_max);
     tokio::select! {
@@ -144,6 +128,7 @@ pub async fn run(
         () = &mut maintain => {}
     }
 
+    running.drain();
     tracing::info!("draining: new calls are refused, calls in flight finish");
     health::leave(&health).await;
     hub.close();

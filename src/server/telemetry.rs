@@ -1,17 +1,38 @@
 //! Logs: one event per line on standard error, as text or JSON.
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    fmt,
+    io::{self, IsTerminal, Write},
+};
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, reload};
 
 use crate::decision::text;
 
 /// The target of audit lines.
 const AUDIT: &str = "audit";
 
+/// The level of the log, which can be replaced.
+pub struct LogLevel(Box<dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync>);
+
+impl fmt::Debug for LogLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LogLevel")
+    }
+}
+
+impl LogLevel {
+    /// Replaces the level or filter. An invalid one changes nothing.
+    pub fn set(&self, level: &str) {
+        if let Some(Err(error)) = filter(level).map(&self.0) {
+            tracing::error!(%error, "the log level was not changed");
+        }
+    }
+}
+
 /// Starts logging at this level or with this filter. An invalid filter means `info`. Must be called
-/// once, before the first event.
-pub fn init(json: bool, level: &str) {
+/// once, before the first event. Returns the level, which can be replaced.
+pub fn init(json: bool, level: &str) -> LogLevel {
     let filter = filter(level).unwrap_or_else(|| EnvFilter::new("info"));
     let colors = !json && io::stderr().is_terminal();
     let subscriber = tracing_subscriber::fmt()
@@ -21,8 +42,18 @@ pub fn init(json: bool, level: &str) {
         // full disk must not end the server.
         .log_internal_errors(false);
     match json {
-        true => subscriber.json().flatten_event(true).init(),
-        false => subscriber.with_ansi(colors).init(),
+        true => {
+            let subscriber = subscriber.json().flatten_event(true).with_filter_reloading();
+            let handle = subscriber.reload_handle();
+            subscriber.init();
+            LogLevel(Box::new(move |filter| handle.reload(filter)))
+        }
+        false => {
+            let subscriber = subscriber.with_ansi(colors).with_filter_reloading();
+            let handle = subscriber.reload_handle();
+            subscriber.init();
+            LogLevel(Box::new(move |filter| handle.reload(filter)))
+        }
     }
 }
 

@@ -8,7 +8,6 @@ use std::{
     future::poll_fn,
     io,
     pin::{Pin, pin},
-    sync::Arc,
     task::{Context, Poll},
     thread,
     time::Duration,
@@ -36,7 +35,7 @@ use super::{
     pings::{KEEPALIVE, PingTimer},
     stream::Stream,
     streams::Streams,
-    tls,
+    tls::{self, Tls},
 };
 use crate::{
     decision::{
@@ -74,7 +73,7 @@ impl Workers {
     pub(super) fn start(
         limits: &Limits,
         routes: &Routes,
-        tls: Option<&Arc<tls::Current>>,
+        tls: Option<&Tls>,
     ) -> io::Result<Workers> {
         let (drain, end) = (watch::Sender::new(false), watch::Sender::new(()));
         let (mut dealt, mut finished) = (Vec::new(), Vec::new());
@@ -143,7 +142,7 @@ impl Workers {
 struct Serving {
     routes: Routes,
     callers: CallerLimits,
-    tls: Option<Arc<tls::Current>>,
+    tls: Option<Tls>,
     draining: watch::Receiver<bool>,
 }
 
@@ -180,7 +179,7 @@ async fn serve(mut dealt: mpsc::Receiver<Accepted>, serving: Serving) {
 
 /// Serves one connection with TLS, from its handshake.
 async fn serve_tls(
-    tls: Arc<tls::Current>,
+    tls: Tls,
     stream: TcpStream,
     peer: PeerConnection,
     permit: OwnedSemaphorePermit,
@@ -203,7 +202,7 @@ async fn serve_connection(
     mut connection: CallerConnection,
     services: grpc::ConnectionServices,
     callers: CallerLimits,
-    tls: Option<Arc<tls::Current>>,
+    tls: Option<Tls>,
     mut draining: watch::Receiver<bool>,
 ) {
     let opening = tokio::select! {

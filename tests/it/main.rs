@@ -24,6 +24,7 @@ mod events;
 mod hostile;
 mod lock;
 mod rate;
+mod reload;
 mod security;
 mod sequence;
 mod server;

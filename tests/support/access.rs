@@ -111,8 +111,16 @@ impl Call {
     }
 
     pub fn permission(&self) -> &'static str {
-        const MANAGE: [&str; 7] =
-            ["ConfigurePool", "EvictTask", "ResetRate", "Ban", "Unban", "SetStock", "AddStock"];
+        const MANAGE: [&str; 8] = [
+            "ConfigurePool",
+            "EvictTask",
+            "ResetRate",
+            "Ban",
+            "Unban",
+            "SetStock",
+            "AddStock",
+            "ReloadConfig",
+        ];
         match self.method {
             method if MANAGE.contains(&method) => "manage",
             method if ["Get", "List", "Watch"].iter().any(|it| method.starts_with(it)) => "read",
@@ -122,7 +130,12 @@ impl Call {
 
     /// Whether the request has the name of a pool, policy, key, sequence, lock or sku.
     pub fn is_named(&self) -> bool {
-        !["ListPools", "ListPolicies"].contains(&self.method)
+        !["ListPools", "ListPolicies"].contains(&self.method) && !self.is_of_server()
+    }
+
+    /// Whether the call is about the whole server, and not about a namespace.
+    pub fn is_of_server(&self) -> bool {
+        self.service == "AdminService"
     }
 
     /// Makes the call. Returns its first message; empty bytes for a watch.
@@ -243,6 +256,7 @@ fn rates(name: &dyn Fn() -> String) -> Vec<Call> {
 fn others(name: &dyn Fn() -> String) -> Vec<Call> {
     let owner = || "owner".to_owned();
     let [sequence, lock, stock] = ["SequenceService", "LockService", "StockService"];
+    let admin = "AdminService";
     let order = || "order".to_owned();
     vec![
         Call::of(
@@ -302,6 +316,8 @@ fn others(name: &dyn Fn() -> String) -> Vec<Call> {
             "AddStock",
             pb::AddStockRequest { sku: name(), delta: 1, ..pb::AddStockRequest::default() },
         ),
+        Call::of(admin, "GetStatus", pb::GetStatusRequest {}),
+        Call::of(admin, "ReloadConfig", pb::ReloadConfigRequest { dry_run: true }),
     ]
 }
 

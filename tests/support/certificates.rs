@@ -211,7 +211,7 @@ impl TlsServer {
 }
 
 /// The line of a successful reload.
-pub const RELOADED: &str = "the TLS certificates were reloaded";
+pub const RELOADED: &str = "the configuration was reloaded";
 
 impl TlsServer {
     /// A TLS connection that offers these protocols.

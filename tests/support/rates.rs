@@ -1,9 +1,8 @@
 //! Requests about rates, and calls of a world.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tollgate::{
-    admission::Catalog,
     config::{Config, ServeFlags},
     server::Rules,
 };
@@ -70,15 +69,7 @@ pub fn cost(cost: u64, request: pb::CheckRateRequest) -> pb::CheckRateRequest {
 pub fn configured(text: &str) -> Rules {
     let file = TempFile::new(text);
     let flags = ServeFlags { config: Some(file.path().into()), ..ServeFlags::default() };
-    let config = Config::load(&flags).unwrap();
-    Rules {
-        pools: Arc::new(Catalog::new(&config.pools).unwrap()),
-        policies: Arc::new(config.policies),
-        sequences: Arc::new(config.sequences),
-        namespaces: config.namespaces,
-        servers: config.servers,
-        access: config.access,
-    }
+    Config::load(&flags).unwrap().take_rules()
 }
 
 impl World {

@@ -10,9 +10,9 @@ use crate::{
     Access, Error, Pool,
     access::Authorized,
     pb::{
-        admission_service_client::AdmissionServiceClient, lock_service_client::LockServiceClient,
-        rate_service_client::RateServiceClient, sequence_service_client::SequenceServiceClient,
-        stock_service_client::StockServiceClient,
+        admin_service_client::AdminServiceClient, admission_service_client::AdmissionServiceClient,
+        lock_service_client::LockServiceClient, rate_service_client::RateServiceClient,
+        sequence_service_client::SequenceServiceClient, stock_service_client::StockServiceClient,
     },
 };
 
@@ -67,6 +67,10 @@ impl Connection {
 
     pub(crate) fn health_service(&self) -> HealthClient<Authorized> {
         HealthClient::new(self.channel.clone())
+    }
+
+    pub(crate) fn admin(&self) -> AdminServiceClient<Authorized> {
+        AdminServiceClient::new(self.channel.clone())
     }
 
     pub(crate) fn admission(&self) -> AdmissionServiceClient<Authorized> {

@@ -31,9 +31,11 @@
 //! - [`Connection::check`], [`Connection::next`]: rates and sequences.
 //! - [`Connection::reserve_stock`] and the other calls of stock.
 //! - [`Connection::pools`], [`Pool::details`], [`Connection::ban`] and others: for operators.
+//! - [`Connection::status`], [`Connection::reload_config`]: the server itself.
 //! - [`Watch`]: the events of a pool or policy, over lost connections.
 
 mod access;
+mod admin;
 mod connection;
 mod error;
 mod health;

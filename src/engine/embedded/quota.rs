@@ -86,6 +86,11 @@ macro_rules! count_all {
 stored_states!(count_all);
 
 impl Embedded {
+    /// Whether leases and queued tasks are counted.
+    pub(in super::super) fn counts_held(&self) -> bool {
+        self.counts.is_on.load(Ordering::Relaxed)
+    }
+
     fn count_table<S: Sharded>(&self) {
         for shard in 0..if S::HOLDS { SHARDS } else { 0 } {
             self.each_part::<S>(shard, |table, part| {

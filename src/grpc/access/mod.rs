@@ -21,7 +21,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -62,14 +62,15 @@ pub struct Access {
     /// Grows with each replacement; 0 while every caller may do everything.
     generation: AtomicU64,
     callers: ArcSwapOption<Callers>,
-    reflection: Option<Reflection>,
+    /// A [`Reflection`] as a number; 0 for the default.
+    reflection: AtomicU8,
 }
 
 /// Who may use reflection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reflection {
     /// Everybody.
-    Open,
+    Open = 1,
     /// Every caller, whatever its permissions. The default where callers are configured.
     Callers,
     /// Nobody.
@@ -79,7 +80,8 @@ pub enum Reflection {
 impl Access {
     /// Creates the access to a server. Without callers, everybody may do everything.
     pub fn new(callers: Option<Callers>, reflection: Option<Reflection>) -> Arc<Access> {
-        let access = Access { reflection, ..Access::default() };
+        let access = Access::default();
+        access.set_reflection(reflection);
         if let Some(callers) = callers {
             access.replace(callers);
         }
@@ -93,6 +95,11 @@ impl Access {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
+    /// Replaces who may use reflection; `None` for the default.
+    pub fn set_reflection(&self, reflection: Option<Reflection>) {
+        self.reflection.store(reflection.map_or(0, |it| it as u8), Ordering::Relaxed);
+    }
+
     /// Whether every caller may do everything.
     pub fn is_open(&self) -> bool {
         self.generation() == 0
@@ -102,15 +109,18 @@ impl Access {
         self.generation.load(Ordering::Acquire)
     }
 
+    fn reflects(&self, to: Reflection) -> bool {
+        self.reflection.load(Ordering::Relaxed) == to as u8
+    }
+
     /// Whether the server has no reflection.
     pub(super) fn hides_reflection(&self) -> bool {
-        self.reflection == Some(Reflection::Off)
+        self.reflects(Reflection::Off)
     }
 
     /// Whether an rpc needs no credentials.
     fn is_public(&self, path: &str) -> bool {
-        path.starts_with(HEALTH)
-            || self.reflection == Some(Reflection::Open) && path.starts_with(REFLECTION)
+        path.starts_with(HEALTH) || self.reflects(Reflection::Open) && path.starts_with(REFLECTION)
     }
 
     /// Authenticates a call and checks its rights. `peer` remembers its credentials.
@@ -309,10 +319,34 @@ impl Memo {
 }
 
 impl Caller {
+    /// Checks the rights of a call of `AdminService`. The server belongs to all namespaces, so a
+    /// caller that is limited to another one than the default, or to names, may not call it.
+    fn permit_admin(
+        &self,
+        permission: Permission,
+        asked: Option<&[u8]>,
+    ) -> Result<Namespace, Denial> {
+        let of_server =
+            |known: &Option<Namespace>| known.as_ref().is_none_or(Namespace::is_default);
+        let mut grants = self.grants.iter().filter(|(known, _)| of_server(known)).peekable();
+        if grants.peek().is_none() || self.names.is_some() {
+            return Err(Denial::Service(Service::Admin));
+        }
+        // It has no meaning for these calls, but a malformed one is an error in every call.
+        asked.map(Namespace::parse).transpose().map_err(Denial::NamespaceMalformed)?;
+        match grants.any(|(_, permissions)| permissions.contain(permission)) {
+            true => Ok(Namespace::DEFAULT),
+            false => Err(Denial::Permission(permission)),
+        }
+    }
+
     /// Checks the rights of a call that asks for a namespace. Returns the namespace of the call.
     fn permit(&self, rpc: Rpc, asked: Option<&[u8]>) -> Result<Namespace, Denial> {
         if !self.services.contain(rpc.service) {
             return Err(Denial::Service(rpc.service));
+        }
+        if rpc.service == Service::Admin {
+            return self.permit_admin(rpc.permission, asked);
         }
         let namespace = match (&*self.grants, asked) {
             ([(Some(only), _)], None) => only.clone(),

@@ -12,7 +12,8 @@ pub enum Permission {
     Use,
     /// Calls that change nothing: Get…, List…, Watch….
     Read,
-    /// Calls that change settings, or the state of other callers: ConfigurePool, Ban, SetStock.
+    /// Calls that change settings, or the state of other callers: ConfigurePool, Ban, SetStock,
+    /// ReloadConfig.
     Manage,
 }
 
@@ -54,12 +55,20 @@ pub enum Service {
     Lock,
     /// `StockService`.
     Stock,
+    /// `AdminService`.
+    Admin,
 }
 
 impl Service {
     /// All services.
-    pub const ALL: [Service; 5] =
-        [Service::Admission, Service::Rate, Service::Sequence, Service::Lock, Service::Stock];
+    pub const ALL: [Service; 6] = [
+        Service::Admission,
+        Service::Rate,
+        Service::Sequence,
+        Service::Lock,
+        Service::Stock,
+        Service::Admin,
+    ];
 
     /// The name in the configuration and in errors.
     pub const fn name(self) -> &'static str {
@@ -69,6 +78,7 @@ impl Service {
             Service::Sequence => "sequence",
             Service::Lock => "lock",
             Service::Stock => "stock",
+            Service::Admin => "admin",
         }
     }
 
@@ -178,6 +188,8 @@ const STOCK: &[(&str, Permission)] = &[
     ("AddStock", Manage),
 ];
 
+const ADMIN: &[(&str, Permission)] = &[("GetStatus", Read), ("ReloadConfig", Manage)];
+
 /// Finds the rpc of a URL path. `None` if Tollgate has no such rpc.
 pub(in super::super) fn of(path: &str) -> Option<Rpc> {
     let (service, method) = path.strip_prefix("/tollgate.v1.")?.split_once("Service/")?;
@@ -187,6 +199,7 @@ pub(in super::super) fn of(path: &str) -> Option<Rpc> {
         "Sequence" => (Service::Sequence, SEQUENCE),
         "Lock" => (Service::Lock, LOCK),
         "Stock" => (Service::Stock, STOCK),
+        "Admin" => (Service::Admin, ADMIN),
         _ => return None,
     };
     let (name, permission) = rpcs.iter().find(|(name, _)| *name == method).copied()?;
@@ -221,7 +234,7 @@ mod tests {
         }
         assert_eq!(
             rpcs,
-            [ADMISSION, RATE, SEQUENCE, LOCK, STOCK].map(<[_]>::len).iter().sum::<usize>()
+            [ADMISSION, RATE, SEQUENCE, LOCK, STOCK, ADMIN].map(<[_]>::len).iter().sum::<usize>()
         );
         assert_eq!(of("/tollgate.v1.StockService/Set"), None);
         assert_eq!(of("/grpc.health.v1.Health/Check"), None);
@@ -232,7 +245,10 @@ mod tests {
         let set = Permissions::default().with(Use).with(Manage);
         assert_eq!(Permission::ALL.map(|it| set.contain(it)), [true, false, true]);
         let set = Services::default().with(Service::Stock);
-        assert_eq!(Service::ALL.map(|it| set.contain(it)), [false, false, false, false, true]);
+        assert_eq!(
+            Service::ALL.map(|it| set.contain(it)),
+            [false, false, false, false, true, false]
+        );
         assert!(Service::ALL.iter().all(|it| Services::ALL.contain(*it)));
         assert_eq!(Permission::parse("manage"), Some(Manage));
         assert_eq!(Service::parse("rates"), None);

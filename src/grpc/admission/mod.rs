@@ -22,12 +22,12 @@ use super::{
         self,
         admission_service_server::{AdmissionService, AdmissionServiceServer},
     },
+    rules::CurrentRules,
     status,
 };
 use crate::{
     admission::{
-        AdmitDecision, Catalog, CompleteVerdict, EvictVerdict, GetPool, PoolView, RenewVerdict,
-        Settings,
+        AdmitDecision, CompleteVerdict, EvictVerdict, GetPool, PoolView, RenewVerdict, Settings,
     },
     decision::names::Name,
     engine::{Engine, Submit},
@@ -40,8 +40,8 @@ const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 #[derive(Debug)]
 pub struct AdmissionHandlers {
     engine: Arc<Engine>,
-    /// The configured settings of pools.
-    catalog: Arc<Catalog>,
+    /// The configured rules, for the settings of pools.
+    rules: Arc<CurrentRules>,
     /// The FULL answers of this server, for GetPool.
     refusals: Refusals,
 }
@@ -53,8 +53,8 @@ impl AdmissionHandlers {
     pub const NAME: &'static str = "tollgate.v1.AdmissionService";
 
     /// Creates the service.
-    pub(super) fn new(engine: Arc<Engine>, catalog: Arc<Catalog>) -> AdmissionHandlers {
-        AdmissionHandlers { engine, catalog, refusals: Refusals::default() }
+    pub(super) fn new(engine: Arc<Engine>, rules: Arc<CurrentRules>) -> AdmissionHandlers {
+        AdmissionHandlers { engine, rules, refusals: Refusals::default() }
     }
 
     /// Wraps the service for tonic.
@@ -73,7 +73,7 @@ impl AdmissionHandlers {
 
     /// The decision that reads a pool, with its configured settings.
     fn get(&self, pool: Name) -> GetPool {
-        GetPool { settings: self.catalog.settings(&pool), pool }
+        GetPool { settings: self.rules.load().pools.settings(&pool), pool }
     }
 }
 
@@ -90,7 +90,7 @@ impl AdmissionService for AdmissionHandlers {
         request: Request<pb::AdmitTaskRequest>,
     ) -> Answer<pb::AdmitTaskResponse> {
         let (asked, scope, request) = deadline::asked(request);
-        let (decision, wait) = parse::admit_task(request, scope, &self.catalog)?;
+        let (decision, wait) = parse::admit_task(request, scope, &self.rules.load().pools)?;
         let submit = Submit { wait, deadline: asked.or_default(wait) };
         let answered = self.engine.submit(&decision, submit).await?;
         if let AdmitDecision::Full { .. } = answered.outcome.decision {
@@ -107,7 +107,7 @@ impl AdmissionService for AdmissionHandlers {
         request: Request<pb::CompleteTaskRequest>,
     ) -> Answer<pb::CompleteTaskResponse> {
         let (deadline, scope, request) = deadline::of(request);
-        let decision = parse::complete_task(request, scope, &self.catalog)?;
+        let decision = parse::complete_task(request, scope, &self.rules.load().pools)?;
         let completion = self.engine.submit(&decision, deadline).await?;
         if completion.outcome.verdict != CompleteVerdict::Completed {
             tracing::debug!(name = ?decision.name, ?completion, "refused");
@@ -120,7 +120,7 @@ impl AdmissionService for AdmissionHandlers {
         request: Request<pb::RenewTaskRequest>,
     ) -> Answer<pb::RenewTaskResponse> {
         let (deadline, scope, request) = deadline::of(request);
-        let decision = parse::renew_task(request, scope, &self.catalog)?;
+        let decision = parse::renew_task(request, scope, &self.rules.load().pools)?;
         let renewal = self.engine.submit(&decision, deadline).await?;
         if !matches!(renewal.outcome, RenewVerdict::Renewed(_)) {
             tracing::debug!(name = ?decision.name, ?renewal, "refused");
@@ -133,7 +133,7 @@ impl AdmissionService for AdmissionHandlers {
         request: Request<pb::EvictTaskRequest>,
     ) -> Answer<pb::EvictTaskResponse> {
         let (deadline, scope, request) = deadline::of(request);
-        let decision = parse::evict_task(request, scope, &self.catalog)?;
+        let decision = parse::evict_task(request, scope, &self.rules.load().pools)?;
         let verdict = self.engine.submit(&decision, deadline).await?.outcome;
         if !matches!(verdict, EvictVerdict::Evicted { .. }) {
             tracing::debug!(name = ?decision.name, ?verdict, "refused");
@@ -184,7 +184,7 @@ impl AdmissionService for AdmissionHandlers {
         request: Request<pb::EnqueueTasksRequest>,
     ) -> Answer<pb::EnqueueTasksResponse> {
         let (deadline, scope, request) = deadline::of(request);
-        let decisions = parse::enqueue_tasks(request, scope, &self.catalog)?;
+        let decisions = parse::enqueue_tasks(request, scope, &self.rules.load().pools)?;
         let statuses = self.engine.submit_all(&decisions, deadline).await?;
         if let Some(error) = status::none_known(&statuses) {
             return Err(error.into());
@@ -201,7 +201,7 @@ impl AdmissionService for AdmissionHandlers {
         request: Request<pb::CancelTaskRequest>,
     ) -> Answer<pb::CancelTaskResponse> {
         let (deadline, scope, request) = deadline::of(request);
-        let decision = parse::cancel_task(request, scope, &self.catalog)?;
+        let decision = parse::cancel_task(request, scope, &self.rules.load().pools)?;
         let cancellation = self.engine.submit(&decision, deadline).await?.outcome;
         Ok(Response::new(convert::cancellation(cancellation)))
     }
@@ -234,7 +234,7 @@ impl AdmissionService for AdmissionHandlers {
         request: Request<pb::ConfigurePoolRequest>,
     ) -> Answer<pb::ConfigurePoolResponse> {
         let (deadline, scope, request) = deadline::of(request);
-        let decision = parse::configure_pool(request, scope, &self.catalog)?;
+        let decision = parse::configure_pool(request, scope, &self.rules.load().pools)?;
         let view = self.engine.submit(&decision, deadline).await?.outcome;
         let pool = self.pool(&decision.pool, &decision.settings, &view);
         Ok(Response::new(pb::ConfigurePoolResponse { pool: Some(pool) }))

@@ -19,12 +19,13 @@ use super::{
         self,
         rate_service_server::{RateService, RateServiceServer},
     },
+    rules::CurrentRules,
     status,
 };
 use crate::{
     decision::names::Name,
     engine::{Answered, Engine},
-    rate::{CheckOutcome, CheckRate, GetBan, MeterName, Policies, ResetRate},
+    rate::{CheckOutcome, CheckRate, GetBan, MeterName, ResetRate},
 };
 
 /// Maximum message size, bytes: 100 checks with inline rules.
@@ -34,7 +35,8 @@ const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 #[derive(Debug)]
 pub struct RateHandlers {
     engine: Arc<Engine>,
-    policies: Arc<Policies>,
+    /// The configured rules, for the policies.
+    rules: Arc<CurrentRules>,
 }
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -44,8 +46,8 @@ impl RateHandlers {
     pub const NAME: &'static str = "tollgate.v1.RateService";
 
     /// Creates the service.
-    pub(super) fn new(engine: Arc<Engine>, policies: Arc<Policies>) -> RateHandlers {
-        RateHandlers { engine, policies }
+    pub(super) fn new(engine: Arc<Engine>, rules: Arc<CurrentRules>) -> RateHandlers {
+        RateHandlers { engine, rules }
     }
 
     /// Wraps the service for tonic.
@@ -77,7 +79,7 @@ impl RateService for RateHandlers {
         request: Request<pb::CheckRateRequest>,
     ) -> Answer<pb::CheckRateResponse> {
         let (deadline, scope, request) = deadline::of(request);
-        let check = parse::check_rate(request, scope, &self.policies)?;
+        let check = parse::check_rate(request, scope, &self.rules.load().policies)?;
         let checked = self.engine.submit(&check, deadline).await?;
         log_refusal(&check, &checked);
         Ok(Response::new(convert::checked(&check, checked)?))
@@ -88,7 +90,7 @@ impl RateService for RateHandlers {
         request: Request<pb::CheckRatesRequest>,
     ) -> Answer<pb::CheckRatesResponse> {
         let (deadline, scope, request) = deadline::of(request);
-        let checks = parse::check_rates(request, scope, &self.policies)?;
+        let checks = parse::check_rates(request, scope, &self.rules.load().policies)?;
         let all = self.engine.submit_all(&checks, deadline).await?;
         // If no check has an answer, the store failed, and so does the call.
         if let Some(error) = status::of_all(&all) {
@@ -109,7 +111,8 @@ impl RateService for RateHandlers {
         request: Request<pb::ResetRateRequest>,
     ) -> Answer<pb::ResetRateResponse> {
         let (deadline, scope, request) = deadline::of(request);
-        let name = parse::meter_name(request.key, request.policy, scope, &self.policies)?;
+        let name =
+            parse::meter_name(request.key, request.policy, scope, &self.rules.load().policies)?;
         let existed = self.engine.submit(&ResetRate { name }, deadline).await?.outcome;
         Ok(Response::new(pb::ResetRateResponse { existed }))
     }
@@ -117,7 +120,7 @@ impl RateService for RateHandlers {
     async fn ban(&self, request: Request<pb::BanRequest>) -> Answer<pb::BanResponse> {
         let actor = parse::actor(&request);
         let (deadline, scope, request) = deadline::of(request);
-        let decision = parse::ban(request, scope, actor, &self.policies)?;
+        let decision = parse::ban(request, scope, actor, &self.rules.load().policies)?;
         let ban = self.engine.submit(&decision, deadline).await?.outcome;
         let ban = Some(convert::ban(decision.name.key(), ban));
         Ok(Response::new(pb::BanResponse { ban }))
@@ -126,7 +129,7 @@ impl RateService for RateHandlers {
     async fn unban(&self, request: Request<pb::UnbanRequest>) -> Answer<pb::UnbanResponse> {
         let actor = parse::actor(&request);
         let (deadline, scope, request) = deadline::of(request);
-        let decision = parse::unban(request, scope, actor, &self.policies)?;
+        let decision = parse::unban(request, scope, actor, &self.rules.load().policies)?;
         let existed = self.engine.submit(&decision, deadline).await?.outcome;
         Ok(Response::new(pb::UnbanResponse { existed }))
     }
@@ -136,7 +139,7 @@ impl RateService for RateHandlers {
         request: Request<pb::ListBansRequest>,
     ) -> Answer<pb::ListBansResponse> {
         let (deadline, scope, request) = deadline::of(request);
-        let list = parse::list_bans(request, scope.clone(), &self.policies)?;
+        let list = parse::list_bans(request, scope.clone(), &self.rules.load().policies)?;
         let page = self.engine.submit(&list, deadline).await?.outcome;
         let keys = page.keys.into_iter().filter_map(|key| Name::parse(key.into()).ok());
         // Without a policy, the keys are the names.
@@ -167,7 +170,7 @@ impl RateService for RateHandlers {
     ) -> Answer<Self::WatchRatesStream> {
         let right = request.extensions().get().cloned();
         let (deadline, scope, request) = deadline::of(request);
-        let (policy, start) = watch::parse(request, scope, &self.policies)?;
+        let (policy, start) = watch::parse(request, scope, &self.rules.load().policies)?;
         let watcher = self.engine.watch(policy, start, deadline).await?;
         Ok(Response::new(events::of(watcher, right)))
     }
@@ -177,7 +180,8 @@ impl RateService for RateHandlers {
         request: Request<pb::ListPoliciesRequest>,
     ) -> Answer<pb::ListPoliciesResponse> {
         let (_, scope, _) = deadline::of(request);
-        let policies = self.policies.of(scope.namespace());
+        let rules = self.rules.load();
+        let policies = rules.policies.of(scope.namespace());
         let policies = policies.filter(|policy| scope.permits(&policy.name));
         let policies = policies.map(convert::policy).collect();
         Ok(Response::new(pb::ListPoliciesResponse { policies }))

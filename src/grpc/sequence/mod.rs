@@ -20,11 +20,12 @@ use super::{
         self,
         sequence_service_server::{SequenceService, SequenceServiceServer},
     },
+    rules::CurrentRules,
 };
 use crate::{
     decision::{Decision, names::Namespace},
     engine::Engine,
-    sequence::{Allocation, GetSequence, NextSequence, Sequences},
+    sequence::{Allocation, GetSequence, NextSequence},
 };
 
 /// Maximum message size, bytes: more than all names together.
@@ -34,8 +35,8 @@ const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct SequenceHandlers {
     engine: Arc<Engine>,
-    /// The configured rules of sequences, without reservations on an engine that cannot fail over.
-    sequences: Arc<Sequences>,
+    /// The configured rules, for those of sequences.
+    rules: Arc<CurrentRules>,
     /// The number of values that this server has given out in the default namespace.
     given: AtomicU64,
 }
@@ -47,8 +48,8 @@ impl SequenceHandlers {
     pub const NAME: &'static str = "tollgate.v1.SequenceService";
 
     /// Creates the service.
-    pub(super) fn new(engine: Arc<Engine>, sequences: Arc<Sequences>) -> SequenceHandlers {
-        SequenceHandlers { engine, sequences, given: AtomicU64::new(0) }
+    pub(super) fn new(engine: Arc<Engine>, rules: Arc<CurrentRules>) -> SequenceHandlers {
+        SequenceHandlers { engine, rules, given: AtomicU64::new(0) }
     }
 
     /// Wraps the service for tonic.
@@ -70,7 +71,7 @@ impl SequenceService for SequenceHandlers {
         request: Request<pb::NextSequenceRequest>,
     ) -> Answer<pb::NextSequenceResponse> {
         let (deadline, scope, request) = deadline::of(request);
-        let next = parse::next_sequence(request, scope, &self.sequences)?;
+        let next = parse::next_sequence(request, scope, &self.rules.load().sequences)?;
         let allocation = self.engine.submit(&next, deadline).await?.outcome;
         // The number of values in a namespace is no business of others.
         if let Allocation::Given { range, replayed: false, .. } = &allocation
@@ -87,7 +88,7 @@ impl SequenceService for SequenceHandlers {
     ) -> Answer<pb::GetSequenceResponse> {
         let (deadline, scope, request) = deadline::of(request);
         let is_default = scope.namespace().is_default();
-        let sequence = parse::get_sequence(request, scope, &self.sequences)?;
+        let sequence = parse::get_sequence(request, scope, &self.rules.load().sequences)?;
         let get = GetSequence { sequence };
         let last = self.engine.submit(&get, deadline).await?.outcome;
         let counts = match is_default {

@@ -50,9 +50,34 @@ pub struct ClientFiles {
     pub required: bool,
 }
 
+/// A usable generation: the settings of new connections.
+#[derive(Debug, Clone)]
+pub struct TlsGeneration {
+    pub(super) config: Arc<ServerConfig>,
+    /// Age at which a connection ends gracefully, with jitter of 10 %. `None` for no limit.
+    pub(super) max_connection_age: Option<Duration>,
+    /// The file of the private key.
+    key: PathBuf,
+}
+
+impl TlsGeneration {
+    pub(super) fn warn_if_readable_by_others(&self) {
+        let mode = fs::metadata(&self.key).map(|metadata| metadata.permissions().mode());
+        if mode.is_ok_and(|mode| mode & 0o077 != 0) {
+            let file = self.key.display();
+            tracing::warn!(%file, "other users can access the private key; use chmod 600");
+        }
+    }
+}
+
+/// Returns 90 % to 110 % of an age; `random` is 0 to 1.
+pub(super) fn jittered(age: Duration, random: f64) -> Duration {
+    age.mul_f64(0.9 + 0.2 * random)
+}
+
 /// The contents of the files.
 #[derive(Debug)]
-pub(in crate::server) struct TlsContents {
+pub struct TlsContents {
     cert: TlsFile,
     key: TlsFile,
     client: Option<ClientContents>,
@@ -66,7 +91,8 @@ struct ClientContents {
 }
 
 impl TlsContents {
-    pub(super) fn read(files: &TlsFiles) -> TlsContents {
+    /// Reads the files. A file that cannot be read has its error as contents.
+    pub fn read(files: &TlsFiles) -> TlsContents {
         let client = files.client.as_ref().map(|client| ClientContents {
             ca: TlsFile::read("client_ca", &client.ca),
             crl: client.crl.as_deref().map(|path| TlsFile::read("crl", path)),
@@ -76,8 +102,23 @@ impl TlsContents {
         TlsContents { cert, key, client }
     }
 
-    /// Builds the settings of connections. The error names the key, the file and the reason.
-    pub(super) fn build(&self) -> Result<ServerConfig, String> {
+    /// Builds the generation. Fails if a file or their combination is not usable; the error names
+    /// the key, the file and the reason.
+    pub fn build(&self, max_connection_age: Option<Duration>) -> Result<TlsGeneration, String> {
+        let (config, key) = (Arc::new(self.settings()?), self.key.path.clone());
+        Ok(TlsGeneration { config, max_connection_age, key })
+    }
+
+    /// The files: key of the configuration, path and contents. `None` if a file cannot be read.
+    pub fn files(&self) -> impl Iterator<Item = (&'static str, &Path, Option<&[u8]>)> {
+        let client = self.client.as_ref();
+        let all = [Some(&self.cert), Some(&self.key), client.map(|client| &client.ca)];
+        let all = all.into_iter().chain([client.and_then(|client| client.crl.as_ref())]);
+        all.flatten().map(|file| (file.key, &*file.path, file.bytes.as_deref().ok()))
+    }
+
+    /// Builds the settings of connections.
+    fn settings(&self) -> Result<ServerConfig, String> {
         let chain: Vec<CertificateDer<'static>> = self.cert.all("certificate")?;
         check_validity(&chain[0]).map_err(|reason| self.cert.error(reason))?;
         let key = PrivateKeyDer::from_pem_slice(self.key.bytes()?);
@@ -85,7 +126,6 @@ impl TlsContents {
             pem::Error::NoItemsFound => self.key.error("no private key; it must not be encrypted"),
             error => self.key.error(error),
         })?;
-        self.key.warn_if_readable_by_others();
 
         let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_safe_default_protocol_versions();
@@ -170,14 +210,6 @@ impl TlsFile {
         match items.map_err(|error| self.error(error))? {
             items if items.is_empty() => Err(self.error(format_args!("no PEM {kind} in the file"))),
             items => Ok(items),
-        }
-    }
-
-    fn warn_if_readable_by_others(&self) {
-        let mode = fs::metadata(&self.path).map(|metadata| metadata.permissions().mode());
-        if mode.is_ok_and(|mode| mode & 0o077 != 0) {
-            let file = self.path.display();
-            tracing::warn!(%file, "other users can access the private key; use chmod 600");
         }
     }
 }

@@ -8,7 +8,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tracing::field::display;
 use webpki::EndEntityCert;
 
-use super::Current;
+use super::Tls;
 use crate::{
     decision::budget::{self, ReachedLimit},
     grpc::CertificateNames,
@@ -29,7 +29,7 @@ pub(in crate::server) struct TlsConnection {
     pub(in crate::server) names: Option<Arc<CertificateNames>>,
 }
 
-impl Current {
+impl Tls {
     /// Performs the handshake, at most for the time `within`. `None` if it failed; the peer got an
     /// answer then, if possible.
     pub(in crate::server) async fn accept(
@@ -55,7 +55,7 @@ impl Current {
             }
         }
         let Stream::Plain(socket) = plain else { return None };
-        let acceptor = TlsAcceptor::from(self.config.load_full());
+        let acceptor = TlsAcceptor::from(self.0.load().config.clone());
         match acceptor.accept(socket).into_fallible().await {
             Ok(stream) => {
                 let names = names(&stream);

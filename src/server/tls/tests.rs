@@ -40,7 +40,8 @@ async fn seen(params: Option<CertificateParams>) -> Option<Arc<CertificateNames>
         key: write("key", key.serialize_pem()),
         client: Some(ClientFiles { ca: write("ca", authority.pem()), crl: None, required: false }),
     };
-    let tls = Tls::load(files, Some(Duration::from_secs(100))).unwrap();
+    let age = Some(Duration::from_secs(100));
+    let tls = Tls::new(TlsContents::read(&files).build(age).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
 
     let mut roots = RootCertStore::empty();
@@ -63,10 +64,9 @@ async fn seen(params: Option<CertificateParams>) -> Option<Arc<CertificateNames>
     let name = ServerName::try_from("localhost").unwrap();
     let connector = TlsConnector::from(Arc::new(config));
     let (socket_of_server, _) = listener.accept().await.unwrap();
-    let current = tls.current();
     let (client, server) = tokio::join!(
         connector.connect(name, socket),
-        current.accept(socket_of_server, Duration::from_secs(10))
+        tls.accept(socket_of_server, Duration::from_secs(10))
     );
     let client = client.unwrap();
     assert_eq!(client.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));

@@ -1,6 +1,12 @@
 //! Key sets that the server fetches from an https URL.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use rustls::{
@@ -17,10 +23,10 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tonic::transport::Channel;
 
-use super::rotation::{RELOADED, call};
+use super::rotation::call;
 use crate::support::{
     access::{Issuer, jwks, reason},
-    certificates::{Authority, Files, TlsServer},
+    certificates::{Authority, Files, RELOADED, TlsServer},
     process::run,
 };
 
@@ -29,6 +35,8 @@ struct KeyServer {
     port: u16,
     /// The whole HTTP response; if it is empty, the server sends none.
     answer: Arc<Mutex<String>>,
+    /// The number of connections so far.
+    connections: Arc<AtomicUsize>,
     serving: JoinHandle<()>,
 }
 
@@ -47,14 +55,16 @@ impl KeyServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let answer = Arc::new(Mutex::new(answer));
-        let answers = answer.clone();
+        let (answers, connections) = (answer.clone(), Arc::<AtomicUsize>::default());
+        let counted = connections.clone();
         let serving = tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::SeqCst);
                 let (acceptor, answer) = (acceptor.clone(), answers.lock().clone());
                 tokio::spawn(serve(acceptor, socket, answer));
             }
         });
-        KeyServer { port, answer, serving }
+        KeyServer { port, answer, connections, serving }
     }
 
     /// The section `[jwt]` with the URL of this server.
@@ -146,6 +156,51 @@ async fn a_server_does_not_start_without_its_key_set() {
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(78), "{errors}");
         for expected in ["tollgate.toml: jwt.jwks = \"https://localhost:", reason] {
+            assert!(errors.contains(expected), "no `{expected}` in {errors}");
+        }
+    }
+}
+
+/// A start fetches the key set once. Later a server of key sets that does not answer delays no
+/// reload: the reload succeeds while the same fetch still waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_server_of_key_sets_delays_no_reload() {
+    let (ca, issuer) = (Authority::new("keys"), Issuer::new("one"));
+    let keys = KeyServer::start(&ca, ok(&jwks(&[&issuer]))).await;
+    let often = keys.section();
+    let files = files(&ca, &often.replace("\"1s\"", "\"1h\""));
+    let path = files.text("tollgate.toml");
+    let server = files.serve(&["--config", &path]).await;
+    server.reload().await;
+    let fetches = || keys.connections.load(Ordering::SeqCst);
+    assert_eq!(fetches(), 1, "the start fetches once, and a reload does not fetch");
+
+    *keys.answer.lock() = String::new();
+    let folder = server.files.text(".");
+    server.files.write("tollgate.toml", &often.replace("DIR", &folder));
+    server.reload().await;
+    let waits = async {
+        while fetches() < 2 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), waits).await.expect("the key set is fetched");
+    server.reload().await;
+    assert_eq!(fetches(), 2, "the reload waited for the fetch");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_of_the_authorities_is_reported_under_their_key() {
+    let ca = Authority::new("keys");
+    let keys = KeyServer::start(&ca, String::new()).await;
+    for (text, reason) in [("no PEM", "no authority"), ("", "no authority")] {
+        let files = files(&ca, &keys.section());
+        files.write("keys-ca.pem", text);
+        let path = files.text("tollgate.toml");
+        let output = run(&["serve", "--listen", "127.0.0.1:0", "--config", &path]).await;
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(78), "{errors}");
+        for expected in ["jwt.jwks_ca = \"", "keys-ca.pem", reason, "(line 5)"] {
             assert!(errors.contains(expected), "no `{expected}` in {errors}");
         }
     }

@@ -131,7 +131,7 @@ async fn authorities_of_clients_overlap_while_they_rotate() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broken_file_changes_nothing_and_is_logged() {
-    const KEPT: &str = "the TLS certificates were not reloaded";
+    const KEPT: &str = "the configuration was not reloaded";
     let ours = Authority::new("ours");
     let server = TlsServer::start(&ours.server(), "").await;
     let valid = ours.server();

@@ -1,0 +1,28 @@
+//! The status of a server, and the reload of its configuration.
+
+use std::time::Duration;
+
+use crate::{
+    Connection, Error,
+    connection::{answered, answered_within, request, request_within},
+    pb,
+};
+
+/// Deadline of a reload: the server may fetch a key set first, for 10 s.
+const RELOAD: Duration = Duration::from_secs(30);
+
+impl Connection {
+    /// Returns the status of the server.
+    pub async fn status(&self) -> Result<pb::GetStatusResponse, Error> {
+        answered(self.admin().get_status(request(pb::GetStatusRequest {}))).await
+    }
+
+    /// Has the server read its configuration again; with `dry_run` it only lists the differences.
+    ///
+    /// Fails with INVALID_ARGUMENT if a file is wrong, and with FAILED_PRECONDITION if a key needs
+    /// a restart or the server has no file. Nothing changes then.
+    pub async fn reload_config(&self, dry_run: bool) -> Result<pb::ReloadConfigResponse, Error> {
+        let message = request_within(RELOAD, pb::ReloadConfigRequest { dry_run });
+        answered_within(RELOAD, self.admin().reload_config(message)).await
+    }
+}

@@ -1,0 +1,111 @@
+//! `tollgate reload`: has a server read its configuration again.
+
+use clap::Args;
+
+use tollgate_client::pb::{ConfigDifference, ReloadConfigResponse};
+
+use super::{
+    client::{self, ClientError, connect, failed},
+    flags,
+};
+
+/// Text after the options in `--help`.
+pub const HELP: &str = "\
+Examples:
+  What would change, then the change:
+    tollgate reload --dry-run
+    tollgate reload
+
+Prints one line for each key whose value differs: the value in use, and the value in the
+file. Secrets are not shown. Everything is replaced, or nothing. A server also reloads by
+itself: within 5 s of a change, and at once on SIGHUP. docs/operations.md lists the keys
+that need a restart. Behind a load balancer, name each server with --server.
+
+Exit status: 0 if the configuration is in use, or could be; 1 if a key needs a restart, or
+the server has no configuration file; 64 for a wrong command line; 69 for no answer, or an
+error such as PERMISSION_DENIED; 78 if a file is wrong. Except with 0, nothing has changed.";
+
+/// Options of `tollgate reload`.
+#[derive(Debug, Clone, Args)]
+pub struct ReloadOptions {
+    /// Only check the files and show the differences
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// URL of the server
+    #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]
+    #[arg(default_value = "http://127.0.0.1:50051")]
+    pub server: String,
+
+    /// TLS and token.
+    #[command(flatten)]
+    pub access: flags::AccessFlags,
+}
+
+/// The result of a reload, as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReloadEnd {
+    /// The configuration is in use, or could be.
+    Done(String),
+    /// A key needs a restart, or the server has no file.
+    NeedsRestart(String),
+    /// A file is wrong.
+    Invalid(String),
+}
+
+/// Reloads the configuration.
+pub async fn run(options: &ReloadOptions) -> Result<ReloadEnd, ClientError> {
+    let ReloadOptions { dry_run, server, access } = options;
+    let what = "reload the configuration";
+    let connection = connect(server, access, what).await?;
+    match connection.reload_config(*dry_run).await {
+        Ok(reloaded) => Ok(ReloadEnd::Done(text(&reloaded, *dry_run))),
+        Err(error) => match error.code {
+            "FAILED_PRECONDITION" => Ok(ReloadEnd::NeedsRestart(refusal(server, &error.message))),
+            "INVALID_ARGUMENT" => Ok(ReloadEnd::Invalid(refusal(server, &error.message))),
+            code => Err(failed(what, server, &error, advice(code))),
+        },
+    }
+}
+
+/// What is printed to standard output.
+fn text(reloaded: &ReloadConfigResponse, dry_run: bool) -> String {
+    let ReloadConfigResponse { differences, hash } = reloaded;
+    let count = match differences.len() {
+        0 => "no difference".to_owned(),
+        1 => "1 difference".to_owned(),
+        count => format!("{count} differences"),
+    };
+    let end = match dry_run && !differences.is_empty() {
+        true => format!("{count}; nothing was changed (--dry-run)"),
+        false => format!("{count}; the configuration {hash} is in use"),
+    };
+    let lines = differences.iter().map(line).chain([end]);
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn line(difference: &ConfigDifference) -> String {
+    let shown = |value: &str| match value {
+        "" => "not set".to_owned(),
+        value => value.to_owned(),
+    };
+    let ConfigDifference { key, old, new } = difference;
+    format!("{key}: {} -> {}", shown(old), shown(new))
+}
+
+fn refusal(server: &str, message: &str) -> String {
+    format!("{server} keeps its configuration: {message}")
+}
+
+/// Returns what to do about a failed call.
+fn advice(code: &str) -> &'static str {
+    match code {
+        "CANCELLED" | "DEADLINE_EXCEEDED" | "UNKNOWN" => {
+            "the configuration may have been reloaded: see `tollgate status`"
+        }
+        "PERMISSION_DENIED" => "use a caller with the permission `manage` for the whole server",
+        "UNAUTHENTICATED" => "give a token with --token-file",
+        "UNIMPLEMENTED" => "this server cannot reload on request: update it, or send it SIGHUP",
+        _ => client::advice(code),
+    }
+}

@@ -1,0 +1,87 @@
+//! `tollgate status`: shows version, engine, uptime and configuration of a server.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use tollgate_client::{
+    pb::{ConfigurationStatus, GetStatusResponse},
+    time::time,
+};
+
+use super::{
+    client::{self, ClientError, connect, failed},
+    flags,
+};
+
+/// Text after the options in `--help`.
+pub const HELP: &str = "\
+Example:
+  The status of a server:
+    tollgate status --server http://10.0.0.7:50051
+
+Servers with the same configuration file print the same hash. Behind a load balancer, name
+each server with --server.
+
+Exit status: 0 if the server answers, whatever its status; 64 for a wrong command line; 69
+for no answer, or an error such as PERMISSION_DENIED.";
+
+/// Options of `tollgate status`.
+#[derive(Debug, Clone, Args)]
+pub struct StatusOptions {
+    /// URL of the server
+    #[arg(long, value_name = "URL", env = "TOLLGATE_SERVER", value_parser = flags::server)]
+    #[arg(default_value = "http://127.0.0.1:50051")]
+    pub server: String,
+
+    /// TLS and token.
+    #[command(flatten)]
+    pub access: flags::AccessFlags,
+}
+
+/// Reads the status. Returns it as lines of text.
+pub async fn run(options: &StatusOptions) -> Result<String, ClientError> {
+    let StatusOptions { server, access } = options;
+    let what = "read the status";
+    let connection = connect(server, access, what).await?;
+    let status = connection.status().await;
+    let status = status.map_err(|error| failed(what, server, &error, advice(error.code)))?;
+    Ok(text(status))
+}
+
+fn text(status: GetStatusResponse) -> String {
+    let GetStatusResponse { version, engine, topology, store, readiness, uptime_seconds, .. } =
+        status;
+    let uptime = humantime::format_duration(Duration::from_secs(uptime_seconds));
+    let mut lines = vec![
+        format!("version        {version}"),
+        format!("engine         {engine}, {topology}"),
+        format!("store          {store}"),
+        format!("readiness      {readiness}"),
+        format!("uptime         {uptime}"),
+    ];
+    let ConfigurationStatus { hash, load_time, last_error, error_time } =
+        status.configuration.unwrap_or_default();
+    let at = |stamp| match time(stamp) {
+        Ok(time) => format!(" since {}", humantime::format_rfc3339_seconds(time)),
+        Err(_) => String::new(),
+    };
+    lines.push(match &*hash {
+        "" => "configuration  no file".to_owned(),
+        hash => format!("configuration  {hash}{}", at(load_time)),
+    });
+    if !last_error.is_empty() {
+        lines.push(format!("last reload    failed{}: {last_error}", at(error_time)));
+    }
+    lines.join("\n")
+}
+
+/// Returns what to do about a failed call.
+fn advice(code: &str) -> &'static str {
+    match code {
+        "PERMISSION_DENIED" => "use a caller with the permission `read` for the whole server",
+        "UNAUTHENTICATED" => "give a token with --token-file",
+        "UNIMPLEMENTED" => "this server has no status: update it",
+        _ => client::advice(code),
+    }
+}

@@ -1,0 +1,289 @@
+//! The values of all keys of a configuration, and the differences between two of them.
+//!
+//! Values are compared as the file has them, so another spelling of the same value is a difference.
+//! A key that a flag or variable replaces is left out: its value in the file has no effect.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use toml::{Table, Value};
+
+use super::{Config, ServeFlags};
+use crate::{admin::reload::Difference, grpc::access::Digest, server::tls::TlsContents};
+
+/// The keys and sections that apply without a restart. All others need one.
+const AT_RUN_TIME: [&str; 9] =
+    ["caller", "jwt", "log_level", "namespace", "policy", "pool", "reflection", "sequence", "tls"];
+/// The keys in an entry that identify it.
+const IDENTITY: [&str; 3] = ["match", "name", "namespace"];
+/// Keys whose values are secret.
+const SECRETS: [&str; 2] = ["token_sha256", "sentinel_password"];
+/// Stands for a secret.
+const HIDDEN: &str = "…";
+/// The hexadecimal digits of the digest of a file.
+const DIGEST_DIGITS: usize = 12;
+
+/// The values of all keys.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ConfigValues(BTreeMap<String, ConfigValue>);
+
+/// The value of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ConfigValue {
+    /// The value for people, without secrets.
+    shown: String,
+    /// The digest of what is not shown; empty if all is shown.
+    hidden: String,
+}
+
+/// The differences of two configurations.
+#[derive(Debug)]
+pub(super) struct Differences {
+    /// Those that apply without a restart.
+    pub(super) at_run_time: Vec<Difference>,
+    /// Those that need a restart.
+    pub(super) at_start: Vec<Difference>,
+}
+
+impl ConfigValues {
+    /// The values of a file, of what is merged from it, and of the files that it names.
+    pub(super) fn new(
+        text: Option<&str>,
+        flags: &ServeFlags,
+        config: &Config,
+        tls: Option<&TlsContents>,
+        key_set: Option<&[u8]>,
+    ) -> ConfigValues {
+        let table: Table = text.and_then(|text| toml::from_str(text).ok()).unwrap_or_default();
+        let mut settings = ConfigValues::default();
+        table.iter().for_each(|(key, value)| settings.add(key, value));
+        for key in flags.overridden() {
+            settings.0.remove(key);
+        }
+        settings.add_merged(config);
+        for (key, path, contents) in tls.into_iter().flat_map(TlsContents::files) {
+            let key = format!("tls.{key}");
+            settings.add_file(
+                &key,
+                &format!("\"{}\"", path.display()),
+                contents.unwrap_or_default(),
+            );
+        }
+        if let Some(document) = key_set {
+            let path = settings.0.get("jwt.jwks").map(|it| it.shown.clone()).unwrap_or_default();
+            settings.add_file("jwt.jwks", &path, document);
+        }
+        settings
+    }
+
+    /// The differences to newer settings, by key.
+    pub(super) fn differences(&self, newer: &ConfigValues) -> Differences {
+        let keys: BTreeSet<&String> = self.0.keys().chain(newer.0.keys()).collect();
+        let mut differences = Differences { at_run_time: Vec::new(), at_start: Vec::new() };
+        for key in keys {
+            let (old, new) = (self.0.get(key), newer.0.get(key));
+            if old == new {
+                continue;
+            }
+            let shown = |setting: Option<&ConfigValue>| setting.map(|it| it.shown.clone());
+            let (old, new) = (shown(old).unwrap_or_default(), shown(new).unwrap_or_default());
+            let applies = AT_RUN_TIME.contains(&section_of(key)) && key != "tls";
+            let list =
+                if applies { &mut differences.at_run_time } else { &mut differences.at_start };
+            list.push(Difference { key: key.clone(), old, new });
+        }
+        differences
+    }
+
+    fn insert(&mut self, key: &str, shown: String) {
+        self.0.insert(key.to_owned(), ConfigValue { shown, hidden: String::new() });
+    }
+
+    /// Adds the value of a key, and those of the keys in it.
+    fn add(&mut self, key: &str, value: &Value) {
+        match value {
+            Value::Table(table) => {
+                table.iter().for_each(|(name, value)| self.add(&format!("{key}.{name}"), value));
+            }
+            Value::Array(entries) if entries.iter().all(Value::is_table) && !entries.is_empty() => {
+                self.add_entries(key, entries.iter().filter_map(Value::as_table));
+            }
+            value => self.add_value(key, value),
+        }
+    }
+
+    /// Adds the entries of a list. A list at the top has entries with identities; their order
+    /// counts, because the first match applies.
+    fn add_entries<'a>(&mut self, key: &str, entries: impl Iterator<Item = &'a Table>) {
+        let is_top = !key.contains('[');
+        let mut order: Vec<String> = Vec::new();
+        for (index, entry) in entries.enumerate() {
+            let identity = match identity(entry).filter(|_| is_top) {
+                Some(identity) => {
+                    let earlier = order.iter().filter(|it| is_same(it, &identity)).count();
+                    if earlier == 0 { identity } else { format!("{identity} #{}", earlier + 1) }
+                }
+                None => index.to_string(),
+            };
+            for (name, value) in entry {
+                if !(is_top && IDENTITY.contains(&name.as_str())) {
+                    self.add(&format!("{key}[{identity}].{name}"), value);
+                }
+            }
+            order.push(identity);
+        }
+        if is_top {
+            self.insert(key, order.join(", "));
+        }
+    }
+
+    fn add_value(&mut self, key: &str, value: &Value) {
+        let whole = value.to_string();
+        let name = key.rsplit('.').next().unwrap_or_default();
+        let shown = match value {
+            _ if SECRETS.contains(&name) => HIDDEN.to_owned(),
+            Value::String(text) => Value::String(without_secrets(text)).to_string(),
+            _ => whole.clone(),
+        };
+        let hidden = if shown == whole { String::new() } else { digest(whole.as_bytes()) };
+        self.0.insert(key.to_owned(), ConfigValue { shown, hidden });
+    }
+
+    /// Adds a key that names a file with these contents.
+    fn add_file(&mut self, key: &str, path: &str, contents: &[u8]) {
+        let hidden = digest(contents);
+        let shown = match key {
+            // Nothing of a private key is shown.
+            "tls.key" => path.to_owned(),
+            _ => format!("{path} (SHA-256 {})", &hidden[..DIGEST_DIGITS]),
+        };
+        self.0.insert(key.to_owned(), ConfigValue { shown, hidden });
+    }
+
+    /// Adds values as they are in force, whether or not the file has the key.
+    fn add_merged(&mut self, config: &Config) {
+        let drain = humantime::format_duration(config.drain_timeout);
+        let format = if config.log.json { "json" } else { "text" };
+        for (key, shown) in [
+            ("listen", format!("\"{}\"", config.listen)),
+            ("workers", config.workers.to_string()),
+            ("connections_max", config.connections_max.to_string()),
+            ("drain_timeout", format!("\"{drain}\"")),
+            ("log_format", format!("\"{format}\"")),
+            ("log_level", format!("\"{}\"", config.log.level)),
+            ("tls", if config.tls.is_some() { "on" } else { "off" }.to_owned()),
+        ] {
+            self.insert(key, shown);
+        }
+        if !self.0.contains_key("engine") {
+            self.insert("engine", "\"embedded\"".to_owned());
+        }
+    }
+}
+
+/// The section of a key, or the key itself.
+pub(super) fn section_of(key: &str) -> &str {
+    key.split(['.', '[']).next().unwrap_or_default()
+}
+
+/// The identity of an entry: its glob or name, and the glob of its namespaces.
+fn identity(entry: &Table) -> Option<String> {
+    let text = |key: &str| entry.get(key).and_then(Value::as_str);
+    let name = text("match").or_else(|| text("name"))?;
+    Some(match text("namespace").filter(|_| !entry.contains_key("allow")) {
+        Some(namespace) => format!("{name:?} in {namespace:?}"),
+        None => format!("{name:?}"),
+    })
+}
+
+/// Whether an identity, maybe with a number, is this one.
+fn is_same(numbered: &str, identity: &str) -> bool {
+    numbered.split(" #").next() == Some(identity)
+}
+
+/// A URL without user, password and query. Any other text is returned as it is.
+fn without_secrets(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    let rest = match rest.split_once('?') {
+        Some((rest, _)) => format!("{rest}?{HIDDEN}"),
+        None => rest.to_owned(),
+    };
+    match rest.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://{HIDDEN}@{host}"),
+        None => format!("{scheme}://{rest}"),
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    Digest::of(bytes).hex()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(text: &str) -> ConfigValues {
+        let table: Table = toml::from_str(text).expect(text);
+        let mut settings = ConfigValues::default();
+        table.iter().for_each(|(key, value)| settings.add(key, value));
+        settings
+    }
+
+    /// The differences that apply, and those that need a restart, as text.
+    fn differences(old: &str, new: &str) -> (Vec<String>, Vec<String>) {
+        let Differences { at_run_time, at_start } = settings(old).differences(&settings(new));
+        let shown = |list: Vec<Difference>| list.iter().map(Difference::to_string).collect();
+        (shown(at_run_time), shown(at_start))
+    }
+
+    #[test]
+    fn entries_are_known_by_their_names_and_their_order_counts() {
+        let (a, b) = ("[[pool]]\nmatch = \"a\"\ncapacity = 1\n", "[[pool]]\nmatch = \"b\"\n");
+        let (found, _) = differences(&format!("{a}{b}"), &format!("{b}{a}"));
+        assert_eq!(found, ["pool: old = \"a\", \"b\", new = \"b\", \"a\""]);
+        let changed = "[[pool]]\nmatch = \"b\"\ncapacity = 5\nnamespace = \"acme*\"\n";
+        let (found, _) = differences(a, &format!("{changed}{a}"));
+        assert_eq!(
+            found,
+            [
+                "pool: old = \"a\", new = \"b\" in \"acme*\", \"a\"",
+                "pool[\"b\" in \"acme*\"].capacity: old = not set, new = 5"
+            ]
+        );
+        // Two entries of the same glob.
+        let (found, _) = differences(&format!("{a}{a}"), a);
+        assert_eq!(found[1], "pool[\"a\" #2].capacity: old = 1, new = not set");
+        let limit = |max| {
+            format!("[[policy]]\nname = \"p\"\n[[policy.limit]]\nmax = {max}\nwindow = \"1s\"\n")
+        };
+        let (found, _) = differences(&limit(1), &limit(2));
+        assert_eq!(found, ["policy[\"p\"].limit[0].max: old = 1, new = 2"]);
+    }
+
+    #[test]
+    fn secrets_are_compared_and_not_shown() {
+        let engine = |password: &str| format!("engine = \"redis://u:{password}@h:1/0?a=b\"\n");
+        let (_, found) = differences(&engine("one"), &engine("two"));
+        let masked = "\"redis://…@h:1/0?…\"";
+        assert_eq!(found, [format!("engine: old = {masked}, new = {masked}")]);
+        let caller =
+            |digest: &str| format!("[[caller]]\nname = \"c\"\ntoken_sha256 = [\"{digest}\"]\n");
+        let (found, _) = differences(&caller("one"), &caller("two"));
+        assert_eq!(found, ["caller[\"c\"].token_sha256: old = …, new = …"]);
+        assert_eq!(without_secrets("https://issuer/keys?key=x"), "https://issuer/keys?…");
+        assert_eq!(without_secrets("/a/file"), "/a/file");
+    }
+
+    #[test]
+    fn keys_of_the_start_need_a_restart() {
+        for text in ["workers = 2", "[limits]\nwaiters = 1", "[redis]\nkey_prefix = \"x\"", "x = 1"]
+        {
+            let (applies, needs_restart) = differences("", text);
+            assert_eq!((applies.len(), needs_restart.len()), (0, 1), "{text}");
+        }
+        for text in ["log_level = \"warn\"", "[jwt]\nissuer = \"x\"", "[tls]\ncert = \"x\""] {
+            let (applies, needs_restart) = differences("", text);
+            assert_eq!((applies.len(), needs_restart.len()), (1, 0), "{text}");
+        }
+        assert!(differences("workers = 2", "workers = 2").1.is_empty());
+    }
+}

@@ -1,0 +1,180 @@
+//! All files of a configuration, read once: the file, the certificates and the key set.
+
+use std::{
+    fs,
+    hash::{Hash, Hasher},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use ahash::RandomState;
+
+use super::{
+    Config, ConfigError, Read, ServeFlags, access, build, differences::ConfigValues, file::File,
+    jwt::KeySet, key_set::KeySets, parse_text, tls::TlsOptions,
+};
+use crate::{
+    grpc::access::Digest,
+    server::tls::{TlsContents, TlsGeneration},
+};
+
+/// The hexadecimal digits of the hash of a configuration.
+const HASH_DIGITS: usize = 16;
+
+/// The contents of all files of a configuration.
+#[derive(Debug)]
+pub(super) struct Inputs {
+    /// The configuration file; `None` without one.
+    file: Option<FileInput>,
+    /// The files of TLS, and their options; `None` without TLS, or if they are wrong.
+    tls: Option<(TlsOptions, TlsContents)>,
+    /// The key set of `[jwt]`; empty without one.
+    key_set: Result<Vec<u8>, String>,
+}
+
+#[derive(Debug)]
+struct FileInput {
+    path: PathBuf,
+    text: Result<String, String>,
+    parsed: Result<File, ConfigError>,
+}
+
+/// A configuration whose files were read and checked.
+#[derive(Debug)]
+pub struct LoadedConfig {
+    /// The configuration.
+    pub config: Config,
+    /// The certificates; `None` without TLS.
+    pub tls: Option<TlsGeneration>,
+    /// The hash of the configuration file; empty without one.
+    pub hash: String,
+    /// The values of all keys.
+    pub(super) settings: ConfigValues,
+}
+
+/// The first configuration of a server, and what its reloads compare files with.
+#[derive(Debug)]
+pub struct FirstConfig {
+    /// The configuration.
+    pub loaded: LoadedConfig,
+    pub(super) tried: Tried,
+    pub(super) key_sets: Arc<KeySets>,
+}
+
+/// The files that were tried last, usable or not.
+#[derive(Debug)]
+pub(super) struct Tried {
+    hashes: RandomState,
+    hash: u64,
+}
+
+impl Tried {
+    /// Whether the files differ from those that were tried last.
+    pub(super) fn differs(&self, inputs: &Inputs) -> bool {
+        self.hashes.hash_one(inputs) != self.hash
+    }
+
+    /// Remembers the files.
+    pub(super) fn note(&mut self, inputs: &Inputs) {
+        self.hash = self.hashes.hash_one(inputs);
+    }
+}
+
+impl FirstConfig {
+    /// Reads and checks all files that the flags name. A key set at a URL can block for 10 s.
+    ///
+    /// Fails if a file cannot be read, a value is invalid, or two settings exclude each other.
+    pub fn read(flags: &ServeFlags) -> Result<FirstConfig, ConfigError> {
+        let (hashes, key_sets) = (RandomState::new(), Arc::<KeySets>::default());
+        let inputs = Inputs::read(flags, &key_sets);
+        let tried = Tried { hash: hashes.hash_one(&inputs), hashes };
+        Ok(FirstConfig { loaded: inputs.load(flags)?, tried, key_sets })
+    }
+}
+
+impl FileInput {
+    fn read(path: PathBuf) -> FileInput {
+        let text = fs::read(&path).map_err(|error| error.to_string()).and_then(|bytes| {
+            String::from_utf8(bytes).map_err(|_| "the file is not UTF-8 text".to_owned())
+        });
+        let parsed = match &text {
+            Ok(text) => parse_text(&path, text),
+            Err(error) => Err(ConfigError::unread(&path, error)),
+        };
+        FileInput { path, text, parsed }
+    }
+}
+
+impl Inputs {
+    /// Reads the files. A file that cannot be read has its error as contents. Can block.
+    pub(super) fn read(flags: &ServeFlags, key_sets: &KeySets) -> Inputs {
+        let file = flags.config.clone().map(FileInput::read);
+        let parsed = file.as_ref().and_then(|file| file.parsed.as_ref().ok());
+        let section = parsed.map(|file| file.tls.clone()).unwrap_or_default();
+        let options = section.options(&flags.tls).ok().flatten();
+        let tls = options.map(|options| {
+            let contents = TlsContents::read(&options.files);
+            (options, contents)
+        });
+        let jwt = parsed.and_then(|file| file.jwt.as_ref());
+        let key_set = jwt.map_or(Ok(Vec::new()), |jwt| key_sets.document(jwt));
+        Inputs { file, tls, key_set }
+    }
+
+    /// Checks everything and builds the configuration. Changes nothing.
+    pub(super) fn load(&self, flags: &ServeFlags) -> Result<LoadedConfig, ConfigError> {
+        let placed = |error: ConfigError, is_of_file: bool| match &self.file {
+            Some(FileInput { path, text: Ok(text), .. }) => error.within(path, text, is_of_file),
+            _ => error,
+        };
+        let read = self.read_file().map_err(|error| placed(error, true))?;
+        let file = read.file.clone();
+        let config = Config::merge(flags, read).map_err(|error| placed(error, false))?;
+        if self.file.is_some() {
+            let has_client_ca = config.tls.as_ref().is_some_and(|tls| tls.files.client.is_some());
+            let checked = access::check(&file, config.callers.is_some(), has_client_ca);
+            checked.map_err(|error| placed(ConfigError::new(error), true))?;
+        }
+        let build = |(options, contents): &(TlsOptions, TlsContents)| {
+            let built = contents.build(options.max_connection_age);
+            built.map_err(|error| placed(ConfigError::new(error), false))
+        };
+        let tls = self.tls.as_ref().map(build).transpose()?;
+        let text = self.text();
+        let settings = ConfigValues::new(text, flags, &config, self.contents(), self.key_set());
+        let hash = text.map(|text| {
+            let mut hash = Digest::of(text.as_bytes()).hex();
+            hash.truncate(HASH_DIGITS);
+            hash
+        });
+        Ok(LoadedConfig { config, tls, hash: hash.unwrap_or_default(), settings })
+    }
+
+    /// Checks the file, and builds its rules.
+    fn read_file(&self) -> Result<Read, ConfigError> {
+        let Some(file) = &self.file else { return Ok(Read::default()) };
+        build(file.parsed.clone()?, KeySet::Read(&self.key_set)).map_err(ConfigError::new)
+    }
+
+    fn text(&self) -> Option<&str> {
+        self.file.as_ref()?.text.as_deref().ok()
+    }
+
+    fn contents(&self) -> Option<&TlsContents> {
+        self.tls.as_ref().map(|(_, contents)| contents)
+    }
+
+    /// The document of the key set, if there is one.
+    fn key_set(&self) -> Option<&[u8]> {
+        self.key_set.as_deref().ok().filter(|document| !document.is_empty())
+    }
+}
+
+/// A file that cannot be read has a hash as well.
+impl Hash for Inputs {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.file.as_ref().map(|file| &file.text).hash(hasher);
+        self.contents().hash(hasher);
+        self.key_set.hash(hasher);
+    }
+}
