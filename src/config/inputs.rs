@@ -10,8 +10,13 @@ use std::{
 use ahash::RandomState;
 
 use super::{
-    Config, ConfigError, Read, ServeFlags, access, build, differences::ConfigValues, file::File,
-    jwt::KeySet, key_set::KeySets, parse_text, tls::TlsOptions,
+    Config, ConfigError, Read, ServeFlags, access, build,
+    differences::ConfigValues,
+    file::File,
+    jwt::{JwtSection, KeySet},
+    key_set::KeySets,
+    parse_text,
+    tls::TlsOptions,
 };
 use crate::{
     grpc::access::Digest,
@@ -154,6 +159,11 @@ impl Inputs {
     fn read_file(&self) -> Result<Read, ConfigError> {
         let Some(file) = &self.file else { return Ok(Read::default()) };
         build(file.parsed.clone()?, KeySet::Read(&self.key_set)).map_err(ConfigError::new)
+    }
+
+    /// The section `[jwt]`, if the file can be parsed.
+    pub(super) fn jwt(&self) -> Option<&JwtSection> {
+        self.file.as_ref()?.parsed.as_ref().ok()?.jwt.as_ref()
     }
 
     fn text(&self) -> Option<&str> {

@@ -13,9 +13,12 @@ use crate::{
     server::fetch::{self, Authorities},
 };
 
-/// The key sets of a process.
+/// The most URLs that are remembered: the one in use, and others that were tried.
+const URLS_MAX: usize = 4;
+
+/// The key sets of a process, the newest URL last.
 #[derive(Debug, Default)]
-pub(super) struct KeySets(Mutex<Option<Fetched>>);
+pub(super) struct KeySets(Mutex<Vec<Fetched>>);
 
 /// The last fetch of a URL.
 #[derive(Debug, Clone)]
@@ -42,15 +45,22 @@ impl KeySets {
         if !section.is_url() {
             return fs::read(section.path()).map_err(|error| section.failed(&error));
         }
-        if let Some(fetched) = self.0.lock().as_mut().filter(|it| it.section.is_same_url(section)) {
+        let mut known = self.0.lock();
+        if let Some(fetched) = known.iter_mut().find(|it| it.section.is_same_url(section)) {
             // The interval may have changed.
             fetched.section = section.clone();
             if fetched.document.is_ok() || !fetched.is_due() {
                 return fetched.document.clone();
             }
         }
+        drop(known);
         let document = fetched(section);
-        *self.0.lock() = Some(Fetched {
+        let mut known = self.0.lock();
+        known.retain(|it| !it.section.is_same_url(section));
+        if known.len() >= URLS_MAX {
+            known.remove(0);
+        }
+        known.push(Fetched {
             section: section.clone(),
             document: document.clone(),
             at: monotonic(),
@@ -59,16 +69,22 @@ impl KeySets {
         document
     }
 
-    /// Fetches the URL again if that is due. A document that is not usable leaves the last one in
-    /// use. Blocks for 10 s at most.
+    /// Forgets all URLs but that of the section in use.
+    pub(super) fn keep(&self, section: Option<&JwtSection>) {
+        let in_use = |it: &Fetched| section.is_some_and(|section| it.section.is_same_url(section));
+        self.0.lock().retain(in_use);
+    }
+
+    /// Fetches a URL again if that is due. A document that is not usable leaves the last one in use.
+    /// Blocks for 10 s at most.
     pub(super) fn refresh(&self) {
-        let due = |it: &Fetched| it.document.is_ok() && it.is_due();
-        let Some(Fetched { section, .. }) = self.0.lock().clone().filter(due) else { return };
+        let due = |it: &&Fetched| it.document.is_ok() && it.is_due();
+        let section = self.0.lock().iter().find(due).map(|it| it.section.clone());
+        let Some(section) = section else { return };
         let document = fetched(&section);
-        let mut last = self.0.lock();
-        let Some(last) = last.as_mut().filter(|last| last.section.is_same_url(&section)) else {
-            return;
-        };
+        let mut known = self.0.lock();
+        let last = known.iter_mut().find(|last| last.section.is_same_url(&section));
+        let Some(last) = last else { return };
         (last.at, last.has_failed) = (monotonic(), document.is_err());
         match document {
             Ok(document) => last.document = Ok(document),

@@ -107,16 +107,21 @@ impl Reloader {
 
     /// Reloads the files if that was asked for, or if they have changed since the last try.
     fn check(&self, is_asked: bool) {
+        let mut in_use = self.in_use.lock();
         let inputs = Inputs::read(&self.flags, &self.key_sets);
-        if is_asked || self.in_use.lock().tried.differs(&inputs) {
+        if is_asked || in_use.tried.differs(&inputs) {
             // The result is logged.
-            let _ = self.run(&inputs, false);
+            let _ = self.run(&mut in_use, &inputs, false);
         }
     }
 
     /// Checks the files, and replaces the configuration unless `dry_run`. All of it or nothing.
-    fn run(&self, inputs: &Inputs, dry_run: bool) -> Result<Reloaded, ReloadError> {
-        let mut in_use = self.in_use.lock();
+    fn run(
+        &self,
+        in_use: &mut ActiveConfig,
+        inputs: &Inputs,
+        dry_run: bool,
+    ) -> Result<Reloaded, ReloadError> {
         let checked = self.checked(&in_use.settings, inputs);
         if dry_run {
             let (loaded, differences) = checked?;
@@ -132,6 +137,7 @@ impl Reloader {
         })?;
         let hash = loaded.hash.clone();
         in_use.settings = self.replace(loaded, &differences);
+        self.key_sets.keep(inputs.jwt());
         configuration::loaded(&hash);
         let changed: Vec<&str> = differences.iter().map(|it| &*it.key).collect();
         tracing::info!(hash, changed = changed.join(", "), "the configuration was reloaded");
@@ -188,7 +194,9 @@ impl Reloader {
         {
             tls.replace(generation);
         }
-        log.set(&config.log.level);
+        if is_changed(["log_level", ""]) {
+            log.set(&config.log.level);
+        }
         settings
     }
 }
@@ -206,8 +214,10 @@ impl Reload for Reloader {
                 return Err(ReloadError::NoFile);
             }
             let reloading = spawn_blocking(move || {
+                // Locked before the files are read: of two reloads, the second one reads later.
+                let mut in_use = self.in_use.lock();
                 let inputs = Inputs::read(&self.flags, &self.key_sets);
-                self.run(&inputs, dry_run)
+                self.run(&mut in_use, &inputs, dry_run)
             });
             reloading.await.unwrap_or(Err(ReloadError::Failed))
         })
