@@ -95,7 +95,7 @@ fn strings_to_bytes(message: &mut DescriptorProto) {
 /// The table of all scripts, as Rust.
 fn scripts() -> Result<String, Box<dyn Error>> {
     let (mut code, mut all, mut open) = (String::new(), String::new(), String::new());
-    for script in include::build(&lua_files()?)? {
+    for (index, script) in include::build(&lua_files()?)?.into_iter().enumerate() {
         let include::Built { name, keys, argv, shared, gives_tokens, text } = script;
         let (folder, verb) = name.split_once('/').ok_or("a script outside a folder")?;
         if open != folder {
@@ -106,7 +106,10 @@ fn scripts() -> Result<String, Box<dyn Error>> {
         }
         let verb = verb.to_uppercase();
         writeln!(code, "/// `lua/{name}.lua`\npub static {verb}: Script = Script {{")?;
-        writeln!(code, "name: {name:?}, keys: {keys}, argv: {argv}, shared: {shared:?},")?;
+        writeln!(
+            code,
+            "name: {name:?}, index: {index}, keys: {keys}, argv: {argv}, shared: {shared:?},"
+        )?;
         writeln!(code, "gives_tokens: {gives_tokens}, text: {text:?} }};")?;
         write!(all, "&{folder}::{verb}, ")?;
     }

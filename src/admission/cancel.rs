@@ -2,7 +2,7 @@
 
 use super::{EventKind, Pool, QueueState, Settings, TaskName, TaskState, unknown_status};
 use crate::decision::{
-    Call, Decision, Optional, Reply,
+    Call, Decision, Optional, Outcomes, Reply,
     denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
@@ -78,6 +78,15 @@ impl Decision for CancelTask {
 
     const SCRIPT: &'static Script = &script::admission::CANCEL;
     const OPTIONAL: Optional<CancelTask> = Optional::NONE.affects_denials();
+    const OUTCOMES: Outcomes<CancelTask> = Outcomes::new(
+        &["cancelled", "running", "completed", "unknown"],
+        |outcome: &Cancellation| match outcome.verdict {
+            CancelVerdict::Cancelled => 0,
+            CancelVerdict::Running => 1,
+            CancelVerdict::Completed => 2,
+            CancelVerdict::Unknown => 3,
+        },
+    );
 
     fn partition(&self) -> &[u8] {
         self.name.pool.as_bytes()

@@ -7,7 +7,7 @@ use super::{
     unknown_status,
 };
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Optional, Reply,
+    Call, Cost, Decision, Delivery, Optional, Outcomes, Reply,
     denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
@@ -133,6 +133,16 @@ impl Decision for CompleteTask {
         ..Delivery::FREES_CAPACITY
     };
     const OPTIONAL: Optional<CompleteTask> = Optional::NONE.affects_denials();
+    const OUTCOMES: Outcomes<CompleteTask> = Outcomes::new(
+        &["completed", "late", "already_completed", "stale_token", "unknown"],
+        |outcome: &Completion| match outcome.verdict {
+            CompleteVerdict::Completed => 0,
+            CompleteVerdict::Late => 1,
+            CompleteVerdict::AlreadyCompleted => 2,
+            CompleteVerdict::StaleToken => 3,
+            CompleteVerdict::Unknown => 4,
+        },
+    );
 
     fn partition(&self) -> &[u8] {
         self.name.pool.as_bytes()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Event, EventKind, Overrides, Pool, PoolView, Settings, push_queue_keys};
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Listing, Optional, Reply, Revocable, Undo, UndoRule,
+    Call, Cost, Decision, Delivery, Listing, Optional, Outcomes, Reply, Revocable, Undo, UndoRule,
     acknowledgement::Acknowledgement,
     denial::{AffectsDenials, Effect},
     error::Error,
@@ -57,6 +57,7 @@ impl Decision for ConfigurePool {
         ..Delivery::DEFAULT
     };
     const OPTIONAL: Optional<ConfigurePool> = Optional::NONE.revocable().affects_denials();
+    const OUTCOMES: Outcomes<ConfigurePool> = Outcomes::OK;
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()

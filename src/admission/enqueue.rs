@@ -7,7 +7,7 @@ use super::{
     push_queue_keys, unknown_status,
 };
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Ends, Grows, Listing, Optional, Reply, Takes, Taking,
+    Call, Cost, Decision, Delivery, Ends, Grows, Listing, Optional, Outcomes, Reply, Takes, Taking,
     error::Error,
     script::{self, Script},
     stages, statuses,
@@ -66,6 +66,13 @@ impl Decision for EnqueueTask {
         ..Delivery::DEFAULT
     };
     const OPTIONAL: Optional<EnqueueTask> = Optional::NONE.grows();
+    const OUTCOMES: Outcomes<EnqueueTask> =
+        Outcomes::new(&["enqueued", "duplicate", "expired", "full"], |outcome| match outcome {
+            EnqueueStatus::Enqueued => 0,
+            EnqueueStatus::Duplicate => 1,
+            EnqueueStatus::Expired => 2,
+            EnqueueStatus::Full => 3,
+        });
 
     fn partition(&self) -> &[u8] {
         self.name.pool.as_bytes()

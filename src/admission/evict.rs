@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{EventKind, Pool, Settings, TaskName, TaskState, push_queue_keys, unknown_status};
 use crate::decision::{
-    Call, Decision, Optional, Reply,
+    Call, Decision, Optional, Outcomes, Reply,
     denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
@@ -55,6 +55,12 @@ impl Decision for EvictTask {
 
     const SCRIPT: &'static Script = &script::admission::EVICT;
     const OPTIONAL: Optional<EvictTask> = Optional::NONE.affects_denials();
+    const OUTCOMES: Outcomes<EvictTask> =
+        Outcomes::new(&["evicted", "ended", "unknown"], |outcome| match outcome {
+            EvictVerdict::Evicted { .. } => 0,
+            EvictVerdict::Ended => 1,
+            EvictVerdict::Unknown => 2,
+        });
 
     fn partition(&self) -> &[u8] {
         self.name.pool.as_bytes()

@@ -2,7 +2,7 @@
 
 use super::{Pool, PoolUsage, Settings, small};
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Optional, Reply,
+    Call, Cost, Decision, Delivery, Optional, Outcomes, Reply,
     denial::{AffectsDenials, Effect},
     error::Error,
     names::Name,
@@ -109,6 +109,7 @@ impl Decision for GetPool {
     // The script examines up to 256 leases.
     const DELIVERY: Delivery<GetPool> = Delivery { cost: |_| Cost::bulk(900), ..Delivery::DEFAULT };
     const OPTIONAL: Optional<GetPool> = Optional::NONE.affects_denials();
+    const OUTCOMES: Outcomes<GetPool> = Outcomes::OK;
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()

@@ -4,7 +4,7 @@ use std::str;
 
 use super::{Lease, Pool, Task};
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Paged, Reply,
+    Call, Cost, Decision, Delivery, Outcomes, Paged, Reply,
     error::Error,
     names::{Name, SEPARATOR},
     script::{self, Script},
@@ -106,6 +106,7 @@ impl Decision for ListLeases {
     const SCRIPT: &'static Script = &script::admission::LIST_LEASES;
     const DELIVERY: Delivery<ListLeases> =
         Delivery { cost: |list| Cost::bulk(50 + 3 * list.limit), ..Delivery::DEFAULT };
+    const OUTCOMES: Outcomes<ListLeases> = Outcomes::OK;
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()

@@ -7,7 +7,7 @@ use super::{
     pool::{BacklogEntry, device_and_task},
 };
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Paged, Reply,
+    Call, Cost, Decision, Delivery, Outcomes, Paged, Reply,
     error::Error,
     names::{Name, SEPARATOR},
     script::{self, Script},
@@ -178,6 +178,7 @@ impl Decision for ListTasks {
     const SCRIPT: &'static Script = &script::admission::LIST_TASKS;
     const DELIVERY: Delivery<ListTasks> =
         Delivery { cost: |list| Cost::bulk(100 + 8 * list.limit), ..Delivery::DEFAULT };
+    const OUTCOMES: Outcomes<ListTasks> = Outcomes::OK;
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()

@@ -5,7 +5,8 @@ use super::{
     unknown_status,
 };
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Ends, Listing, Optional, Reply, Revocable, Undo, UndoRule,
+    Call, Cost, Decision, Delivery, Ends, Listing, Optional, Outcomes, Reply, Revocable, Undo,
+    UndoRule,
     acknowledgement::Acknowledgement,
     denial::{AffectsDenials, Effect},
     error::Error,
@@ -76,6 +77,16 @@ impl Decision for RenewTask {
         ..Delivery::FREES_CAPACITY
     };
     const OPTIONAL: Optional<RenewTask> = Optional::NONE.revocable().affects_denials();
+    const OUTCOMES: Outcomes<RenewTask> =
+        Outcomes::new(&["renewed", "expired", "completed", "stale_token", "unknown"], |outcome| {
+            match outcome {
+                RenewVerdict::Renewed(_) => 0,
+                RenewVerdict::Expired => 1,
+                RenewVerdict::Completed => 2,
+                RenewVerdict::StaleToken => 3,
+                RenewVerdict::Unknown => 4,
+            }
+        });
 
     fn partition(&self) -> &[u8] {
         self.name.pool.as_bytes()

@@ -37,6 +37,7 @@ pub mod lease;
 pub mod metrics;
 pub mod names;
 mod optional;
+mod outcomes;
 pub mod persistence;
 pub(crate) mod replay_cache;
 mod reply;
@@ -55,6 +56,7 @@ pub use cost::Cost;
 pub use delivery::{Delivery, Ends, Listing, Priority};
 pub use holds::{Grows, Holds, Takes, Taking};
 pub use optional::{Issues, Optional};
+pub use outcomes::Outcomes;
 pub use reply::{Item, Reply};
 pub(crate) use reply::{OK, statuses, unknown_status};
 pub use undo::{Revocable, Revocation, Undo, UndoRule};
@@ -84,6 +86,8 @@ pub trait Decision: Sized + fmt::Debug + Send + Sync + 'static {
     const DELIVERY: Delivery<Self> = Delivery::DEFAULT;
     /// The optional traits that the store stage uses.
     const OPTIONAL: Optional<Self> = Optional::NONE;
+    /// The names of its outcomes in the metrics.
+    const OUTCOMES: Outcomes<Self> = Outcomes::NONE;
 
     /// Name of the unit of atomicity: one hash slot in Redis, one entry of the embedded engine.
     fn partition(&self) -> &[u8];
@@ -205,6 +209,10 @@ pub trait State: Default + Send + 'static {
     }
     /// Whether a fresh state would give the same answers. The engine then drops this one.
     fn is_vacant(&self, now: Timestamp) -> bool;
+    /// Takes the number of leases whose expiry the last decision has processed.
+    fn take_expired(&mut self) -> u64 {
+        0
+    }
     /// Takes the wake-ups that the last decision produced.
     fn take_wake_ups(&mut self) -> WakeUps {
         WakeUps::new()

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{HeartbeatLock, Lease, Lock, state::Tenure, unknown_status};
 use crate::decision::{
-    Allowance, Call, Decision, Delivery, Issues, Optional, Reply,
+    Allowance, Call, Decision, Delivery, Issues, Optional, Outcomes, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -83,6 +83,11 @@ impl Decision for AcquireLock {
     const SCRIPT: &'static Script = &script::lock::ACQUIRE;
     const DELIVERY: Delivery<AcquireLock> = Delivery { creates: |_| true, ..Delivery::DEFAULT };
     const OPTIONAL: Optional<AcquireLock> = Optional::NONE.issues();
+    const OUTCOMES: Outcomes<AcquireLock> =
+        Outcomes::new(&["acquired", "held"], |outcome| match outcome {
+            Acquisition::Acquired { .. } => 0,
+            Acquisition::Held { .. } => 1,
+        });
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{Lease, Lock, unknown_status};
 use crate::decision::{
-    Call, Decision, Reply,
+    Call, Decision, Outcomes, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -49,6 +49,7 @@ impl Decision for GetLock {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::lock::GET;
+    const OUTCOMES: Outcomes<GetLock> = Outcomes::OK;
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()

@@ -2,7 +2,7 @@
 
 use super::{Lock, state::RETENTION, unknown_status};
 use crate::decision::{
-    Call, Decision, Delivery, Reply,
+    Call, Decision, Delivery, Outcomes, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -53,6 +53,11 @@ impl Decision for ReleaseLock {
         settles: |_, outcome| *outcome == Release::Released,
         ..Delivery::FREES_CAPACITY
     };
+    const OUTCOMES: Outcomes<ReleaseLock> =
+        Outcomes::new(&["released", "not_held"], |outcome| match outcome {
+            Release::Released => 0,
+            Release::NotHeld => 1,
+        });
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()

@@ -2,7 +2,7 @@
 
 use super::{Lease, Lock, unknown_status};
 use crate::decision::{
-    Call, Decision, Delivery, Reply,
+    Call, Decision, Delivery, Outcomes, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -49,6 +49,11 @@ impl Decision for RenewLock {
 
     const SCRIPT: &'static Script = &script::lock::RENEW;
     const DELIVERY: Delivery<RenewLock> = Delivery::FREES_CAPACITY;
+    const OUTCOMES: Outcomes<RenewLock> =
+        Outcomes::new(&["renewed", "not_held"], |outcome| match outcome {
+            Renewal::Renewed(_) => 0,
+            Renewal::NotHeld => 1,
+        });
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()

@@ -2,7 +2,7 @@
 
 use super::{Ban, Meter, MeterName, NoteBan, RateEvent, RateEventKind, ban_record::BanRecord};
 use crate::decision::{
-    Call, Decision, Indexing, Optional, Reply,
+    Call, Decision, Indexing, Optional, Outcomes, Reply,
     denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
@@ -37,6 +37,7 @@ impl Decision for BanKey {
 
     const SCRIPT: &'static Script = &script::rate::BAN;
     const OPTIONAL: Optional<BanKey> = Optional::NONE.affects_denials();
+    const OUTCOMES: Outcomes<BanKey> = Outcomes::OK;
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()

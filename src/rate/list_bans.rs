@@ -4,7 +4,7 @@ use std::{ops::Bound, str};
 
 use super::BanIndex;
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Paged, Reply,
+    Call, Cost, Decision, Delivery, Outcomes, Paged, Reply,
     error::Error,
     names::{Name, Namespace},
     script::{self, Script},
@@ -55,6 +55,7 @@ impl Decision for ListBans {
     const SCRIPT: &'static Script = &script::rate::LIST_BANS;
     const DELIVERY: Delivery<ListBans> =
         Delivery { cost: |list| Cost::bulk(50 + 2 * list.limit), ..Delivery::DEFAULT };
+    const OUTCOMES: Outcomes<ListBans> = Outcomes::OK;
 
     fn partition(&self) -> &[u8] {
         self.policy.as_ref().map_or(self.namespace.prefix(), Name::as_bytes)

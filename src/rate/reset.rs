@@ -2,7 +2,7 @@
 
 use super::{Meter, MeterName, unknown_status};
 use crate::decision::{
-    Call, Decision, Optional, Reply,
+    Call, Decision, Optional, Outcomes, Reply,
     denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
@@ -29,6 +29,7 @@ impl Decision for ResetRate {
 
     const SCRIPT: &'static Script = &script::rate::RESET;
     const OPTIONAL: Optional<ResetRate> = Optional::NONE.affects_denials();
+    const OUTCOMES: Outcomes<ResetRate> = Outcomes::OK;
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{Meter, MeterName, RateEvent, RateEventKind, unknown_status};
 use crate::decision::{
-    Call, Decision, Optional, Reply,
+    Call, Decision, Optional, Outcomes, Reply,
     denial::{AffectsDenials, Effect},
     error::Error,
     script::{self, Script},
@@ -35,6 +35,7 @@ impl Decision for UnbanKey {
 
     const SCRIPT: &'static Script = &script::rate::UNBAN;
     const OPTIONAL: Optional<UnbanKey> = Optional::NONE.affects_denials();
+    const OUTCOMES: Outcomes<UnbanKey> = Outcomes::OK;
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()

@@ -2,7 +2,7 @@
 
 use super::{Counter, Sequence, allocation::decimal};
 use crate::decision::{
-    Call, Decision, Reply,
+    Call, Decision, Outcomes, Reply,
     error::Error,
     script::{self, Script},
     stages, statuses,
@@ -28,6 +28,7 @@ impl Decision for GetSequence {
     type Stages = stages::Direct;
 
     const SCRIPT: &'static Script = &script::sequence::GET;
+    const OUTCOMES: Outcomes<GetSequence> = Outcomes::OK;
 
     fn partition(&self) -> &[u8] {
         self.sequence.partition()

@@ -6,7 +6,7 @@ use super::{
     allocation::{Allocation, Range},
 };
 use crate::decision::{
-    Call, Decision, Delivery, Issues, Joined, Optional, Reply,
+    Call, Decision, Delivery, Issues, Joined, Optional, Outcomes, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -96,6 +96,15 @@ impl Decision for NextSequence {
         ..Delivery::DEFAULT
     };
     const OPTIONAL: Optional<NextSequence> = Optional::NONE.issues();
+    const OUTCOMES: Outcomes<NextSequence> =
+        Outcomes::new(&["given", "out_of_range", "too_far_ahead", "unreserved"], |outcome| {
+            match outcome {
+                Allocation::Given { .. } => 0,
+                Allocation::OutOfRange => 1,
+                Allocation::TooFarAhead { .. } => 2,
+                Allocation::Unreserved { .. } => 3,
+            }
+        });
 
     fn partition(&self) -> &[u8] {
         self.sequence.partition()

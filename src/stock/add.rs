@@ -2,7 +2,7 @@
 
 use super::{REPLAY, Restocked, Sku, StockOutcome};
 use crate::decision::{
-    Call, Decision, Delivery, Reply,
+    Call, Decision, Delivery, Outcomes, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -37,6 +37,15 @@ impl Decision for AddStock {
     const SCRIPT: &'static Script = &script::stock::ADD;
     const DELIVERY: Delivery<AddStock> =
         Delivery { is_repeatable: |add| add.request.is_some(), ..Delivery::DEFAULT };
+    const OUTCOMES: Outcomes<AddStock> =
+        Outcomes::new(&["changed", "below_reserved", "out_of_range", "not_found"], |outcome| {
+            match outcome {
+                StockOutcome::Decided { outcome: Restocked::Changed { .. }, .. } => 0,
+                StockOutcome::Decided { outcome: Restocked::BelowReserved, .. } => 1,
+                StockOutcome::Decided { outcome: Restocked::OutOfRange, .. } => 2,
+                StockOutcome::NotFound | StockOutcome::Again => 3,
+            }
+        });
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()

@@ -2,7 +2,7 @@
 
 use super::{Sku, StockOutcome, order::ReservationState};
 use crate::decision::{
-    Call, Decision, Delivery, Reply,
+    Call, Decision, Delivery, Outcomes, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -50,6 +50,17 @@ impl Decision for CancelReservation {
 
     const SCRIPT: &'static Script = &script::stock::CANCEL;
     const DELIVERY: Delivery<CancelReservation> = Delivery::FREES_CAPACITY;
+    const OUTCOMES: Outcomes<CancelReservation> = Outcomes::new(
+        &["cancelled", "already_cancelled", "already_confirmed", "expired", "unknown", "not_found"],
+        |outcome| match outcome {
+            StockOutcome::Decided { outcome: CancelOutcome::Cancelled, .. } => 0,
+            StockOutcome::Decided { outcome: CancelOutcome::AlreadyCancelled, .. } => 1,
+            StockOutcome::Decided { outcome: CancelOutcome::AlreadyConfirmed, .. } => 2,
+            StockOutcome::Decided { outcome: CancelOutcome::Expired, .. } => 3,
+            StockOutcome::Decided { outcome: CancelOutcome::Unknown, .. } => 4,
+            StockOutcome::NotFound | StockOutcome::Again => 5,
+        },
+    );
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()

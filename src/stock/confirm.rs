@@ -2,7 +2,7 @@
 
 use super::{Sku, StockOutcome, order::ReservationState};
 use crate::decision::{
-    Call, Decision, Delivery, Reply,
+    Call, Decision, Delivery, Outcomes, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -58,6 +58,17 @@ impl Decision for ConfirmReservation {
 
     const SCRIPT: &'static Script = &script::stock::CONFIRM;
     const DELIVERY: Delivery<ConfirmReservation> = Delivery::FREES_CAPACITY;
+    const OUTCOMES: Outcomes<ConfirmReservation> = Outcomes::new(
+        &["confirmed", "already_confirmed", "expired", "cancelled", "unknown", "not_found"],
+        |outcome| match outcome {
+            StockOutcome::Decided { outcome: ConfirmOutcome::Confirmed { .. }, .. } => 0,
+            StockOutcome::Decided { outcome: ConfirmOutcome::AlreadyConfirmed, .. } => 1,
+            StockOutcome::Decided { outcome: ConfirmOutcome::Expired, .. } => 2,
+            StockOutcome::Decided { outcome: ConfirmOutcome::Cancelled, .. } => 3,
+            StockOutcome::Decided { outcome: ConfirmOutcome::Unknown, .. } => 4,
+            StockOutcome::NotFound | StockOutcome::Again => 5,
+        },
+    );
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()

@@ -2,7 +2,7 @@
 
 use super::{Sku, StockOutcome};
 use crate::decision::{
-    Call, Decision, OK, Reply,
+    Call, Decision, OK, Outcomes, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -26,6 +26,11 @@ impl Decision for GetStock {
     type Stages = stages::UntilDecided;
 
     const SCRIPT: &'static Script = &script::stock::GET;
+    const OUTCOMES: Outcomes<GetStock> =
+        Outcomes::new(&["ok", "not_found"], |outcome| match outcome {
+            StockOutcome::Decided { .. } => 0,
+            StockOutcome::NotFound | StockOutcome::Again => 1,
+        });
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()

@@ -5,7 +5,7 @@ use super::{
     order::{Order, ReservationState},
 };
 use crate::decision::{
-    Call, Decision, Grows, Optional, Reply,
+    Call, Decision, Grows, Optional, Outcomes, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -106,6 +106,16 @@ impl Decision for ReserveStock {
 
     const SCRIPT: &'static Script = &script::stock::RESERVE;
     const OPTIONAL: Optional<ReserveStock> = Optional::NONE.grows();
+    const OUTCOMES: Outcomes<ReserveStock> = Outcomes::new(
+        &["reserved", "short", "buyer_limit", "already_settled", "not_found"],
+        |outcome| match outcome {
+            StockOutcome::Decided { outcome: ReserveOutcome::Reserved { .. }, .. } => 0,
+            StockOutcome::Decided { outcome: ReserveOutcome::Short { .. }, .. } => 1,
+            StockOutcome::Decided { outcome: ReserveOutcome::BuyerLimit { .. }, .. } => 2,
+            StockOutcome::Decided { outcome: ReserveOutcome::AlreadySettled { .. }, .. } => 3,
+            StockOutcome::NotFound | StockOutcome::Again => 4,
+        },
+    );
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()

@@ -2,7 +2,7 @@
 
 use super::{Restocked, Sku, Stock, StockOutcome, sku::Reclaimed};
 use crate::decision::{
-    Call, Decision, Delivery, Reply,
+    Call, Decision, Delivery, Outcomes, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -35,6 +35,15 @@ impl Decision for SetStock {
     // A repeat would put the quantity that was sold in between back on hand.
     const DELIVERY: Delivery<SetStock> =
         Delivery { is_repeatable: |_| false, creates: |_| true, ..Delivery::DEFAULT };
+    const OUTCOMES: Outcomes<SetStock> =
+        Outcomes::new(&["changed", "below_reserved", "out_of_range", "not_found"], |outcome| {
+            match outcome {
+                StockOutcome::Decided { outcome: Restocked::Changed { .. }, .. } => 0,
+                StockOutcome::Decided { outcome: Restocked::BelowReserved, .. } => 1,
+                StockOutcome::Decided { outcome: Restocked::OutOfRange, .. } => 2,
+                StockOutcome::NotFound | StockOutcome::Again => 3,
+            }
+        });
 
     fn partition(&self) -> &[u8] {
         self.sku.as_bytes()

@@ -20,7 +20,7 @@ use super::{
     unknown_status,
 };
 use crate::decision::{
-    Allowance, Call, Cost, Decision, Delivery, Ends, Listing, Optional, Reply,
+    Allowance, Call, Cost, Decision, Delivery, Ends, Listing, Optional, Outcomes, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -286,6 +286,16 @@ impl Decision for AdmitTask {
     };
     const OPTIONAL: Optional<AdmitTask> =
         Optional::NONE.revocable().affects_denials().grows().issues();
+    const OUTCOMES: Outcomes<AdmitTask> = Outcomes::new(
+        &["admitted", "full", "no_task", "paused", "already_completed"],
+        |outcome: &Admission| match outcome.decision {
+            AdmitDecision::Admitted { .. } => 0,
+            AdmitDecision::Full { .. } => 1,
+            AdmitDecision::NoTask => 2,
+            AdmitDecision::Paused { .. } => 3,
+            AdmitDecision::AlreadyCompleted => 4,
+        },
+    );
 
     fn partition(&self) -> &[u8] {
         self.pool.as_bytes()

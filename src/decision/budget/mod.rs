@@ -105,6 +105,11 @@ pub fn count(limit: ReachedLimit) -> u64 {
     COUNTS[limit as usize].load(Ordering::Relaxed)
 }
 
+/// Each limit by its name, with how often this process has reached it.
+pub fn counts() -> impl Iterator<Item = (&'static str, u64)> {
+    NAMES.iter().zip(&COUNTS).map(|(name, count)| (*name, count.load(Ordering::Relaxed)))
+}
+
 /// Logs the limits that were reached since the last line. Never completes.
 pub async fn report() {
     let mut told = [0; NAMES.len()];

@@ -3,6 +3,8 @@
 //! The start and each reload call [`loaded`] or [`failed`]. The status and the scrape read
 //! [`current`]. There is one configuration per process.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use parking_lot::Mutex;
 
 use crate::decision::time::{Clock, Timestamp};
@@ -45,4 +47,17 @@ pub fn failed(error: &str) {
 /// The configuration in use, and the result of the last load.
 pub fn current() -> Configuration {
     CURRENT.lock().clone()
+}
+
+/// When the certificate of the server expires, in seconds since the Unix epoch; 0 without one.
+static CERTIFICATE_EXPIRY: AtomicU64 = AtomicU64::new(0);
+
+/// Records the expiry of the certificate in use, in seconds since the Unix epoch.
+pub fn note_certificate(expiry: u64) {
+    CERTIFICATE_EXPIRY.store(expiry, Ordering::Relaxed);
+}
+
+/// The expiry of the certificate in use; `None` without TLS.
+pub fn certificate_expiry() -> Option<u64> {
+    Some(CERTIFICATE_EXPIRY.load(Ordering::Relaxed)).filter(|expiry| *expiry > 0)
 }

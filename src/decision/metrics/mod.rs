@@ -1,3 +1,41 @@
 //! What a server counts about itself. The scrape of the admin listener reads it.
+//!
+//! Each thread counts in cells of its own ([`Cells`]): a load and a store, without a lock, a lookup
+//! or an atomic addition. A scrape sums the cells of all threads ([`Totals`]). The labels of a cell
+//! are its position, which the code knows when it is compiled.
+//!
+//! The cells belong to the process: several servers in one process, as in tests, share them.
 
+mod calls;
+mod cells;
 pub mod configuration;
+mod counter;
+mod histogram;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use calls::{CODE_NAMES, CODES, CountedCall, RpcLabels};
+pub use cells::{CallCells, Cells, METHODS_MAX, OUTCOMES_MAX, SCRIPTS_MAX, StoreFailure, Totals};
+pub use counter::Counter;
+pub use histogram::{Durations, Histogram, Sizes};
+
+/// Whether anything is counted.
+static ON: AtomicBool = AtomicBool::new(true);
+
+/// Stops counting, for a process whose metrics nobody reads.
+pub fn turn_off() {
+    ON.store(false, Ordering::Relaxed);
+}
+
+/// Whether anything is counted.
+pub fn is_on() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
+/// Counts in the cells of this thread.
+#[inline]
+pub fn count(note: impl FnOnce(&Cells)) {
+    if is_on() {
+        note(cells::own());
+    }
+}

@@ -8,6 +8,8 @@
 pub struct Script {
     /// `capability/verb`: the path of the file below `lua/`, without `.lua`.
     pub name: &'static str,
+    /// The position in [`ALL`].
+    pub index: usize,
     /// The number of KEYS of one decision.
     pub keys: usize,
     /// The number of ARGV of one decision.

@@ -13,7 +13,7 @@ use super::{
     RateEventKind, Rule, Verdict, ban_record::BanRecord,
 };
 use crate::decision::{
-    Call, Cost, Decision, Delivery, Indexing, Optional, Reply,
+    Call, Cost, Decision, Delivery, Indexing, Optional, Outcomes, Reply,
     error::Error,
     names::Name,
     script::{self, Script},
@@ -163,6 +163,18 @@ impl Decision for CheckRate {
         ..Delivery::DEFAULT
     };
     const OPTIONAL: Optional<CheckRate> = Optional::NONE.affects_denials();
+    const OUTCOMES: Outcomes<CheckRate> =
+        Outcomes::new(&["allow", "warn", "throttle", "ban", "too_many_names"], |outcome| {
+            match outcome {
+                CheckOutcome::Decided { answer, .. } => match answer.verdict {
+                    Verdict::Allow => 0,
+                    Verdict::Warn => 1,
+                    Verdict::Throttle => 2,
+                    Verdict::Ban => 3,
+                },
+                CheckOutcome::TooManyNames => 4,
+            }
+        });
 
     fn partition(&self) -> &[u8] {
         self.name.as_bytes()

@@ -1,0 +1,208 @@
+//! The cells of a thread, and their sums.
+//!
+//! A thread takes its cells at its first count and gives them back when it ends; the next thread
+//! continues them. So there are at most as many cells as threads that counted at the same time:
+//! the worker threads, and a few for maintenance and for the disk.
+
+use std::cell::Cell;
+
+use parking_lot::Mutex;
+
+use super::{CODES, Counter, Durations, Sizes};
+
+/// The most RPCs that are counted separately.
+pub const METHODS_MAX: usize = 64;
+/// The most scripts.
+pub const SCRIPTS_MAX: usize = 64;
+/// The most outcomes of a verb.
+pub const OUTCOMES_MAX: usize = 8;
+
+/// The calls of an RPC.
+#[derive(Debug)]
+pub struct CallCells {
+    /// Calls whose headers were read.
+    pub started: Counter,
+    /// Finished calls, by status code.
+    pub handled: [Counter; CODES],
+    /// From the headers to the status.
+    pub durations: Durations,
+}
+
+/// Why the store did not execute a decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreFailure {
+    /// It was unreachable.
+    Unavailable,
+    /// It refused the write.
+    Refused,
+    /// It gave no answer in time: the fate of the decision is unknown.
+    DeadlineExceeded,
+    /// A stored value cannot be read.
+    Corrupt,
+}
+
+impl StoreFailure {
+    /// All kinds, with their labels.
+    pub const ALL: [(StoreFailure, &'static str); 4] = [
+        (StoreFailure::Unavailable, "unavailable"),
+        (StoreFailure::Refused, "refused"),
+        (StoreFailure::DeadlineExceeded, "deadline_exceeded"),
+        (StoreFailure::Corrupt, "corrupt"),
+    ];
+}
+
+/// The cells of a thread. 128 bytes apart: processors fetch two lines of 64 bytes at once.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct Cells {
+    /// The calls of each RPC.
+    pub calls: [CallCells; METHODS_MAX],
+    /// The outcomes of each verb, by the position of its script.
+    pub decisions: [[Counter; OUTCOMES_MAX]; SCRIPTS_MAX],
+    /// Answers of the denial cache.
+    pub cached: Counter,
+    /// Refusals of the fallback.
+    pub fallback_refusals: Counter,
+    /// Decisions of the fallback on this server's share.
+    pub fallback_shares: Counter,
+    /// The time that calls have waited in queues.
+    pub waits: Durations,
+    /// Leases of pools that expired.
+    pub expired_leases: Counter,
+    /// The round trips of script calls.
+    pub round_trips: Durations,
+    /// The number of decisions of each round trip.
+    pub batches: Sizes,
+    /// Decisions that the store did not execute, by [`StoreFailure`].
+    pub store_failures: [Counter; StoreFailure::ALL.len()],
+    /// Changes of the primary.
+    pub failovers: Counter,
+    /// Writes to the disk of the data directory.
+    pub syncs: Durations,
+}
+
+impl Cells {
+    const fn new() -> Cells {
+        const CALLS: CallCells = CallCells {
+            started: Counter::new(),
+            handled: [const { Counter::new() }; CODES],
+            durations: Durations::new(),
+        };
+        Cells {
+            calls: [CALLS; METHODS_MAX],
+            decisions: [const { [const { Counter::new() }; OUTCOMES_MAX] }; SCRIPTS_MAX],
+            cached: Counter::new(),
+            fallback_refusals: Counter::new(),
+            fallback_shares: Counter::new(),
+            waits: Durations::new(),
+            expired_leases: Counter::new(),
+            round_trips: Durations::new(),
+            batches: Sizes::new(),
+            store_failures: [const { Counter::new() }; StoreFailure::ALL.len()],
+            failovers: Counter::new(),
+            syncs: Durations::new(),
+        }
+    }
+}
+
+/// All cells, and those that no thread has.
+static ALL: Mutex<(Vec<&'static Cells>, Vec<&'static Cells>)> =
+    Mutex::new((Vec::new(), Vec::new()));
+
+/// The cells that a thread gives back when it ends.
+struct Lent(&'static Cells);
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        OWN.set(None);
+        ALL.lock().1.push(self.0);
+    }
+}
+
+thread_local! {
+    /// Without a destructor, so that a count checks nothing but the option.
+    static OWN: Cell<Option<&'static Cells>> = const { Cell::new(None) };
+    static LENT: Cell<Option<Lent>> = const { Cell::new(None) };
+}
+
+/// The cells of this thread.
+#[inline]
+pub(super) fn own() -> &'static Cells {
+    match OWN.get() {
+        Some(cells) => cells,
+        None => take(),
+    }
+}
+
+/// Takes cells for this thread.
+#[cold]
+fn take() -> &'static Cells {
+    let (all, free) = &mut *ALL.lock();
+    let cells = free.pop().unwrap_or_else(|| {
+        let cells: &'static Cells = Box::leak(Box::new(Cells::new()));
+        all.push(cells);
+        cells
+    });
+    // A thread whose other destructors count keeps its cells for ever; no thread of a server does.
+    if LENT.try_with(|lent| lent.set(Some(Lent(cells)))).is_ok() {
+        OWN.set(Some(cells));
+    }
+    cells
+}
+
+/// The cells of all threads, to be summed.
+#[derive(Debug)]
+pub struct Totals(Vec<&'static Cells>);
+
+impl Totals {
+    /// The cells as they are now. They go on counting.
+    pub fn now() -> Totals {
+        Totals(ALL.lock().0.clone())
+    }
+
+    /// The sum of a counter.
+    pub fn of(&self, counter: impl Fn(&Cells) -> &Counter) -> u64 {
+        self.0.iter().map(|cells| counter(cells).get()).fold(0, u64::wrapping_add)
+    }
+
+    /// The cells of each thread.
+    pub fn each(&self) -> impl Iterator<Item = &'static Cells> + Clone {
+        self.0.iter().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::{super::count, *};
+
+    #[test]
+    fn threads_count_apart_and_are_summed() {
+        let script = SCRIPTS_MAX - 1;
+        let counted = || Totals::now().of(|cells| &cells.decisions[script][0]);
+        let before = counted();
+        let threads = (0..4).map(|_| {
+            thread::spawn(move || {
+                for _ in 0..10_000 {
+                    count(|cells| cells.decisions[script][0].add(1));
+                }
+            })
+        });
+        for thread in threads.collect::<Vec<_>>() {
+            thread.join().unwrap();
+        }
+        assert_eq!(counted() - before, 40_000);
+    }
+
+    #[test]
+    fn threads_that_end_hand_their_cells_on() {
+        for _ in 0..1000 {
+            thread::spawn(|| count(|cells| cells.decisions[SCRIPTS_MAX - 2][0].add(1)))
+                .join()
+                .unwrap();
+        }
+        // Other tests run at the same time on threads of their own.
+        assert!(Totals::now().0.len() < 500, "{}", Totals::now().0.len());
+    }
+}

@@ -1,0 +1,32 @@
+//! The outcomes of a verb, as its metrics name them.
+
+use std::fmt;
+
+use super::{Decision, metrics::OUTCOMES_MAX};
+
+/// The labels of the outcomes of a decision, and the label of each.
+pub struct Outcomes<D: Decision> {
+    /// The labels: the words of the proto, in lower case.
+    pub labels: &'static [&'static str],
+    /// The position of an outcome in `labels`.
+    pub index: fn(&D::Outcome) -> usize,
+}
+
+impl<D: Decision> Outcomes<D> {
+    /// For decisions of the engine itself, which no caller asks for: they are not counted.
+    pub const NONE: Outcomes<D> = Outcomes { labels: &[], index: |_| 0 };
+    /// For decisions without a refusal.
+    pub const OK: Outcomes<D> = Outcomes { labels: &["ok"], index: |_| 0 };
+
+    /// Names the outcomes.
+    pub const fn new(labels: &'static [&'static str], index: fn(&D::Outcome) -> usize) -> Self {
+        assert!(labels.len() <= OUTCOMES_MAX, "too many outcomes");
+        Outcomes { labels, index }
+    }
+}
+
+impl<D: Decision> fmt::Debug for Outcomes<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outcomes").field("labels", &self.labels).finish_non_exhaustive()
+    }
+}
