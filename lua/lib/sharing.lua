@@ -50,4 +50,7 @@ while key < #KEYS do
     finish(shared, first)
   end
 end
+if expired_leases > 0 then
+  replies[#replies + 1] = expired_leases
+end
 return replies

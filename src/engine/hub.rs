@@ -151,6 +151,11 @@ impl Hub {
         self.lock().len()
     }
 
+    /// The number of watchers.
+    pub fn watching(&self) -> usize {
+        self.limits.watchers.saturating_sub(self.watchers.available_permits())
+    }
+
     /// Wakes a call up. Returns whether the call is registered; an earlier wake-up that the call
     /// has not consumed yet is kept, not doubled.
     pub fn wake(&self, number: u64) -> bool {

@@ -23,6 +23,7 @@ mod answered;
 mod by_type;
 pub mod coalescer;
 mod counter;
+mod counting;
 mod denial_cache;
 pub mod embedded;
 pub mod export;
@@ -47,6 +48,7 @@ use std::{slice, sync::Arc, time::Instant};
 use tokio::{sync::watch, task::yield_now};
 
 pub use answered::{Answered, AnsweredBy, Batch};
+pub use counting::{CountedVerb, counted_verbs};
 pub use listing::{PartitionCursor, PartitionPage, ReadEntries};
 pub use submit::{Stages, Submit};
 

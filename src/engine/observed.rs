@@ -12,4 +12,13 @@ impl Engine {
             Engine::Redis(engine) => ("redis", engine.topology()),
         }
     }
+
+    /// The size of the data directory's file, in bytes, and the number of changes that wait for the
+    /// disk; `None` without a data directory.
+    pub fn data_usage(&self) -> Option<(u64, u64)> {
+        match self {
+            Engine::Embedded(engine) => engine.journal().map(|journal| journal.usage()),
+            Engine::Redis(_) => None,
+        }
+    }
 }

@@ -47,4 +47,22 @@ macro_rules! imported_states {
     };
 }
 
-pub(super) use {exported_states, imported_states, stored_states};
+/// Passes the verbs that callers ask for to the macro `$then`: their outcomes are counted.
+macro_rules! counted_verbs {
+    ($then:ident) => {
+        $then! {
+            crate::admission::AdmitTask, crate::admission::CancelTask,
+            crate::admission::CompleteTask, crate::admission::ConfigurePool,
+            crate::admission::EnqueueTask, crate::admission::EvictTask, crate::admission::GetPool,
+            crate::admission::ListLeases, crate::admission::ListTasks, crate::admission::RenewTask,
+            crate::lock::AcquireLock, crate::lock::GetLock, crate::lock::ReleaseLock,
+            crate::lock::RenewLock, crate::rate::BanKey, crate::rate::CheckRate,
+            crate::rate::ListBans, crate::rate::ResetRate, crate::rate::UnbanKey,
+            crate::sequence::GetSequence, crate::sequence::NextSequence, crate::stock::AddStock,
+            crate::stock::CancelReservation, crate::stock::ConfirmReservation,
+            crate::stock::GetStock, crate::stock::ReserveStock, crate::stock::SetStock,
+        }
+    };
+}
+
+pub(super) use {counted_verbs, exported_states, imported_states, stored_states};

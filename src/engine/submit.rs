@@ -18,10 +18,9 @@ use std::{iter, sync::Arc, time::Instant};
 use tokio::task::yield_now;
 
 use super::{
-    Answered, AnsweredBy, Batch, Engine,
+    Answered, AnsweredBy, Batch, Engine, counting,
     denial_cache::{Recall, RecallTicket},
     embedded::Sharded,
-    waiters,
 };
 use crate::decision::{
     Decision, IndexEntry, Indexing, Joined, Paged, Stepwise,
@@ -90,7 +89,9 @@ impl Engine {
     where
         D: Decision<Stages: Stages<D>>,
     {
-        D::Stages::submit(self, decision, submit.into()).await
+        let answered = D::Stages::submit(self, decision, submit.into()).await;
+        counting::note::<D>(&answered);
+        answered
     }
 
     /// Decides a batch of one kind, in order and in one round trip. Each decision is an atomic step;
@@ -106,7 +107,9 @@ impl Engine {
     where
         D: Decision<State: Sharded, Stages: Stages<D>>,
     {
-        D::Stages::submit_all(self, decisions, deadline).await
+        let answers = D::Stages::submit_all(self, decisions, deadline).await;
+        counting::note_all::<D>(&answers);
+        answers
     }
 
     /// Looks for a cached refusal. A decision on the embedded engine is as fast as a look into a
@@ -328,10 +331,7 @@ where
     ) -> Result<Answered<D::Outcome>, Error> {
         let outcome = match submit.wait.0 {
             0 => engine.store_until(decision, submit.deadline, asks_again::<D>).await,
-            _ => {
-                Box::pin(waiters::wait(engine, decision.clone(), submit.wait, submit.deadline))
-                    .await
-            }
+            _ => Box::pin(engine.wait(decision, submit.wait, submit.deadline)).await,
         };
         outcome.map(Answered::by_store)
     }
@@ -348,9 +348,7 @@ where
         submit: Submit,
     ) -> Result<Answered<D::Outcome>, Error> {
         if submit.wait.0 > 0 {
-            match Box::pin(waiters::wait(engine, decision.clone(), submit.wait, submit.deadline))
-                .await
-            {
+            match Box::pin(engine.wait(decision, submit.wait, submit.deadline)).await {
                 Err(Error::Unavailable(_) | Error::Refused(_)) => {}
                 outcome => return outcome.map(Answered::by_store),
             }

@@ -45,8 +45,9 @@ impl Pool {
         self.log(event, settings);
     }
 
-    /// Appends an event to the history.
+    /// Appends an event to the history. An expired task has token 0, an expired lease its token.
     pub(in crate::admission) fn log(&mut self, event: Event, settings: &Settings) {
+        self.expired += u32::from(event.kind == EventKind::Expired && event.token > 0);
         let now = event.time;
         History::append(&mut self.events, event, settings.history, now);
     }

@@ -7,7 +7,7 @@ mod export;
 mod lines;
 mod record;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, mem, sync::Arc};
 
 use super::{Event, Overrides, PoolUsage, QueueState, Settings, Task, TaskState};
 use crate::decision::{
@@ -62,6 +62,8 @@ pub struct Pool {
     ended: ExpiryIndex,
     /// The persisted parts that have changed.
     touched: Touched,
+    /// The number of leases whose expiry the current decision has processed.
+    expired: u32,
     /// Only during a restore.
     restoring: Option<Box<record::Restoring>>,
 }
@@ -269,6 +271,10 @@ impl State for Pool {
             && self.overrides == Overrides::default()
             && self.last_token < now.0
             && self.queue.as_ref().is_none_or(|queue| queue.is_empty())
+    }
+
+    fn take_expired(&mut self) -> u64 {
+        mem::take(&mut self.expired).into()
     }
 
     fn take_wake_ups(&mut self) -> WakeUps {

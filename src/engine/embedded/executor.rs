@@ -22,6 +22,7 @@ use crate::decision::{
     Decision, State,
     budget::exceeded,
     error::Error,
+    metrics,
     names::Namespace,
     persistence::Recorded,
     time::{Millis, Timestamp},
@@ -178,8 +179,12 @@ impl Embedded {
         (outcome, event)
     }
 
-    /// Wakes up the waiting calls that may proceed.
+    /// Wakes up the waiting calls that may proceed, and counts the expired leases.
     fn wake<S: State>(&self, state: &mut S) {
+        let expired = state.take_expired();
+        if expired > 0 {
+            metrics::count(|cells| cells.expired_leases.add(expired));
+        }
         for (_, number) in state.take_wake_ups() {
             self.hub.wake(number);
         }

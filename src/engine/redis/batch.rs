@@ -21,7 +21,7 @@ use super::{
     replicas::UnacknowledgedReply,
     shared::Redirect,
 };
-use crate::decision::{Cost, Reply, error::Error, time::monotonic};
+use crate::decision::{Cost, Reply, error::Error, metrics, time::monotonic};
 
 /// The age below which a connection that leads to a replica is kept: reconnecting has just been
 /// tried.
@@ -39,10 +39,16 @@ impl Pipeline {
             return;
         }
         let deadline = jobs.iter().map(|job| job.deadline).max().unwrap_or_else(monotonic);
+        let size = jobs.len();
         let runs = self.group(jobs);
+        let begin = monotonic();
         let sent = self.shared.scripts.send(&mut connection.socket, &runs, self.monitor.ahead());
         match timeout_at(deadline.into(), sent).await {
             Ok(Ok(results)) => {
+                metrics::count(|cells| {
+                    cells.round_trips.observe(monotonic().saturating_duration_since(begin));
+                    cells.batches.observe(size);
+                });
                 self.monitor.note_answer();
                 let (mut is_read_only, mut waiting) = (false, Vec::new());
                 for (run, result) in runs.into_iter().zip(results) {

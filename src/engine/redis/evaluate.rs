@@ -15,6 +15,7 @@ use crate::decision::{
     Item, Reply,
     acknowledgement::Acknowledgement,
     error::Error,
+    metrics,
     script::{self, Script},
     statuses, unknown_status,
 };
@@ -284,8 +285,15 @@ pub(super) fn refused(code: &str, why: String) -> Error {
     }
 }
 
-/// Splits the reply of a batch into the replies of its `count` items, in order.
-pub(super) fn replies(value: Value, count: usize) -> Result<Vec<Result<Reply, Error>>, Error> {
+/// Splits the reply of a batch into the replies of its `count` items, in order. Counts the expired
+/// leases, whose number follows if there are any.
+pub(super) fn replies(mut value: Value, count: usize) -> Result<Vec<Result<Reply, Error>>, Error> {
+    if let Value::Array(batch) = &mut value
+        && batch.len() == count + 1
+        && let Some(Value::Int(expired)) = batch.pop_if(|last| matches!(last, Value::Int(_)))
+    {
+        metrics::count(|cells| cells.expired_leases.add(expired.unsigned_abs()));
+    }
     match value {
         Value::Array(batch) if batch.len() == count => Ok(batch.into_iter().map(reply).collect()),
         other => Err(Error::Corrupt(format!("expected a batch of {count} replies, got {other:?}"))),

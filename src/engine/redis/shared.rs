@@ -15,6 +15,7 @@ use std::{
 use redis::{RedisError, ServerErrorKind};
 
 use super::{evaluate::Scripts, job::Job, skew::Skew, source::NodeSource};
+use crate::decision::metrics;
 
 /// The routing, as its nodes see it.
 pub(super) trait Router: fmt::Debug + Send + Sync {
@@ -88,6 +89,7 @@ impl Shared {
     /// Counts a failover.
     pub(super) fn note_failover(&self) {
         let failovers = self.failovers.fetch_add(1, Ordering::AcqRel) + 1;
+        metrics::count(|cells| cells.failovers.add(1));
         tracing::warn!(
             failovers,
             "failover: another primary, or a restarted one; writes that were not replicated are \

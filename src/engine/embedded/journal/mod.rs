@@ -31,7 +31,8 @@ mod queue;
 mod writer;
 
 use std::{
-    mem,
+    fs, mem,
+    path::PathBuf,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -98,6 +99,8 @@ impl Durability {
 pub(in super::super) struct Journal {
     shared: Arc<JournalState>,
     clock: Arc<KeptClock>,
+    /// The file of the store.
+    file: PathBuf,
     /// The journal thread; `None` in simulations and after `close`.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -148,13 +151,20 @@ impl Journal {
             bytes_max: AtomicUsize::new(CallerLimits::DEFAULT.unsynced_bytes),
             changes_max: AtomicUsize::new(CallerLimits::DEFAULT.unsynced_changes),
         });
+        let file = store.path().to_owned();
         let writer = JournalWriter {
             shared: shared.clone(),
             store,
             clock: clock.clone(),
             batch: WriteBatch::default(),
         };
-        (Journal { shared, clock, thread: Mutex::default() }, writer)
+        (Journal { shared, clock, file, thread: Mutex::default() }, writer)
+    }
+
+    /// The size of the file, in bytes, and the number of changes that wait for the disk.
+    pub(in super::super) fn usage(&self) -> (u64, u64) {
+        let bytes = fs::metadata(&self.file).map_or(0, |file| file.len());
+        (bytes, lock(&self.shared.queue).count as u64)
     }
 
     /// Starts the journal thread.

@@ -10,7 +10,10 @@ use super::{
     super::store::{FileStore, WriteBatch},
     ChangeQueue, Durability, JournalState, RETRY_EVERY, WRITE_EVERY, lock,
 };
-use crate::decision::time::{KeptClock, monotonic};
+use crate::decision::{
+    metrics,
+    time::{KeptClock, monotonic},
+};
 
 /// Writes the queue: on the journal's thread, or by calls of [`JournalWriter::write`] in simulations.
 #[derive(Debug)]
@@ -61,8 +64,11 @@ impl JournalWriter {
             return true;
         }
         let mark = if is_closing { self.clock.last_mark() } else { self.clock.mark() };
+        let begin = monotonic();
         match self.store.write(&self.batch, mark) {
             Ok(()) => {
+                let duration = monotonic().saturating_duration_since(begin);
+                metrics::count(|cells| cells.syncs.observe(duration));
                 // Wakes the calls before the batch is freed.
                 let _written = mem::take(&mut self.batch);
                 lock(&self.shared.queue).note_synced();

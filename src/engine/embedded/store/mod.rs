@@ -222,6 +222,11 @@ impl FileStore {
         OpenError::Damaged(format!("{path}: the entry {key} cannot be read: {why}"))
     }
 
+    /// The path of the file.
+    pub(super) fn path(&self) -> &Path {
+        self.disk.path()
+    }
+
     /// Whether a second thread is worth its cost.
     pub(super) fn is_large(&self) -> bool {
         fs::metadata(&self.disk.path).is_ok_and(|file| file.len() > LARGE)

@@ -1,0 +1,96 @@
+//! Counts the decisions of callers by their outcome.
+
+use std::{sync::Arc, time::Instant};
+
+use super::{
+    Answered, AnsweredBy, Batch, Engine, embedded::Sharded, registry::counted_verbs, waiters,
+};
+use crate::decision::{
+    Decision,
+    error::Error,
+    metrics::{self, Cells, StoreFailure},
+    script::Script,
+    time::{Millis, monotonic},
+    waiters::Waits,
+};
+
+/// A verb whose outcomes are counted.
+#[derive(Debug, Clone, Copy)]
+pub struct CountedVerb {
+    /// Its script, which has its name and the position of its counters.
+    pub script: &'static Script,
+    /// The labels of its outcomes, in the order of the counters.
+    pub outcomes: &'static [&'static str],
+}
+
+/// All counted verbs.
+pub fn counted_verbs() -> Vec<CountedVerb> {
+    macro_rules! list {
+        ($($verb:ty),* $(,)?) => {
+            vec![$(CountedVerb {
+                script: <$verb as Decision>::SCRIPT,
+                outcomes: <$verb as Decision>::OUTCOMES.labels,
+            }),*]
+        };
+    }
+    counted_verbs!(list)
+}
+
+/// Counts an answer of [`Engine::submit`].
+#[inline]
+pub(super) fn note<D: Decision>(answered: &Result<Answered<D::Outcome>, Error>) {
+    metrics::count(|cells| match answered {
+        Ok(Answered { outcome, source }) => {
+            if !D::OUTCOMES.labels.is_empty() {
+                cells.decisions[D::SCRIPT.index][(D::OUTCOMES.index)(outcome)].add(1);
+            }
+            match source {
+                AnsweredBy::Store => {}
+                AnsweredBy::DenialCache => cells.cached.add(1),
+                AnsweredBy::Refusal => cells.fallback_refusals.add(1),
+                AnsweredBy::Share => cells.fallback_shares.add(1),
+            }
+        }
+        Err(error) => failed(cells, error),
+    });
+}
+
+/// Counts the answers of [`Engine::submit_all`].
+pub(super) fn note_all<D: Decision>(answers: &Batch<Answered<D::Outcome>>) {
+    match answers {
+        Ok(answers) => answers.iter().for_each(note::<D>),
+        Err(error) => metrics::count(|cells| failed(cells, error)),
+    }
+}
+
+/// Counts an error of the store; other errors are refusals of this server.
+#[cold]
+fn failed(cells: &Cells, error: &Error) {
+    let failure = match error {
+        Error::Unavailable(_) => StoreFailure::Unavailable,
+        Error::Refused(_) | Error::Denied(_) => StoreFailure::Refused,
+        Error::DeadlineExceeded => StoreFailure::DeadlineExceeded,
+        Error::Corrupt(_) => StoreFailure::Corrupt,
+        _ => return,
+    };
+    cells.store_failures[failure as usize].add(1);
+}
+
+impl Engine {
+    /// The waiters stage, timed.
+    pub(super) async fn wait<D>(
+        self: &Arc<Engine>,
+        decision: &D,
+        wait: Millis,
+        deadline: Instant,
+    ) -> Result<D::Outcome, Error>
+    where
+        D: Waits<State: Sharded, Heartbeat: Decision<State: Sharded>>,
+    {
+        let start = monotonic();
+        let outcome = waiters::wait(self, decision.clone(), wait, deadline).await;
+        let waited = monotonic().saturating_duration_since(start);
+        metrics::count(|cells| cells.waits.observe(waited));
+        outcome
+    }
+}
