@@ -17,6 +17,7 @@ pub(crate) mod reflection;
 
 mod admin;
 mod admission;
+mod calls;
 mod codec;
 mod convert;
 mod deadline;
@@ -43,6 +44,7 @@ mod stock;
 
 pub use admin::AdminHandlers;
 pub use admission::AdmissionHandlers;
+pub use calls::RPCS;
 pub use fast_path::{AnswerBody, FRAME_BYTES_MAX};
 pub use held::{ConnectionBudget, OpenStream, poll_stream};
 pub use identity::CertificateNames;

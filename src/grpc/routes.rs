@@ -25,6 +25,7 @@ use super::{
     AdmissionHandlers, LockHandlers, MESSAGE_BYTES_MAX, RateHandlers, SequenceHandlers,
     StockHandlers,
     access::{Access, Peer, REFLECTION},
+    calls,
     fast_path::{self, AnswerBody, Answering, Opened, Served},
     held::{ConnectionBudget, ServerBudget},
     identity::CertificateNames,
@@ -39,7 +40,11 @@ use super::{
     status,
 };
 use crate::{
-    decision::budget::{CallerLimits, PeerConnection},
+    decision::{
+        budget::{CallerLimits, PeerConnection},
+        metrics::CountedCall,
+        names::Name,
+    },
     engine::Engine,
 };
 
@@ -101,6 +106,11 @@ impl Routes {
         }
     }
 
+    /// Returns how many AdmitTask calls for a pool this server has answered FULL.
+    pub fn refused(&self, pool: &Name) -> u64 {
+        self.admission.service().refused(pool)
+    }
+
     /// Returns the services for a new connection of a peer. `certificate` has the names in its
     /// verified client certificate, if it has presented one.
     pub fn connection(
@@ -123,12 +133,12 @@ impl ConnectionServices {
     }
 
     /// Calls health, reflection or `AdminService` through tonic.
-    fn other(&self, request: Request<Incoming>) -> Answering {
+    fn other(&self, request: Request<Incoming>, call: CountedCall) -> Answering {
         let (mut others, holding) = (self.routes.others.clone(), self.holding.clone());
         let (head, body) = request.into_parts();
         if self.routes.access.hides_reflection() && head.uri.path().starts_with(REFLECTION) {
             let path = protocol::repeated(head.uri.path().as_bytes());
-            return Box::pin(ready(Ok(status::unknown_rpc(&path).into_http())));
+            return answer(call, status::unknown_rpc(&path).into_http());
         }
         let mut body = Opened::new(body, holding.clone(), MESSAGE_BYTES_MAX);
         body.await_by_deadline(&head.headers, holding.message_timeout());
@@ -140,9 +150,14 @@ impl ConnectionServices {
             let (holds, refusal) = (body.holds(), body.refusal());
             let answer = others.call(Request::from_parts(head, Body::new(body))).await?;
             drop(holds);
-            Ok(fast_path::retyped(&path, answer, holding, None, refusal))
+            Ok(fast_path::counted(call, fast_path::retyped(&path, answer, holding, None, refusal)))
         })
     }
+}
+
+/// Answers a call at once.
+fn answer(call: CountedCall, response: Response<AnswerBody>) -> Answering {
+    Box::pin(ready(Ok(fast_path::counted(call, response))))
 }
 
 /// Answers a call that is refused. Takes the rest of a short message first, because some clients
@@ -175,20 +190,24 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionServices {
 
     /// Always ready: there is no `poll_ready`.
     fn call(&self, mut request: Request<Incoming>) -> Answering {
+        let call = calls::start(request.uri().path());
         let preamble = match protocol::read(&request) {
             Ok(preamble) => preamble,
-            Err(refusal) => return Box::pin(ready(Ok(*refusal))),
+            Err(refusal) => return answer(call, *refusal),
         };
         let ConnectionServices { routes, holding, peer } = self;
         if !holding.may_open() {
-            return Box::pin(ready(Ok(status::too_many_streams().into_http())));
+            return answer(call, status::too_many_streams().into_http());
         }
         if routes.access.is_open() {
-            return self.dispatch(request, &preamble);
+            return self.dispatch(request, &preamble, call);
         }
         let granted = match routes.access.check(request.uri().path(), request.headers(), peer) {
             Ok(granted) => granted,
-            Err(refused) => return denied(&refused, request.into_body()),
+            Err(refused) => {
+                calls::refused(call, &refused);
+                return denied(&refused, request.into_body());
+            }
         };
         if let Some(scope) = granted.scope {
             request.extensions_mut().insert(scope);
@@ -196,7 +215,7 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionServices {
         if let Some(watched) = granted.watched {
             request.extensions_mut().insert(watched);
         }
-        let answering = self.dispatch(request, &preamble);
+        let answering = self.dispatch(request, &preamble, call);
         let Some(audited) = granted.audited else { return answering };
         Box::pin(async move {
             let answer = answering.await?;
@@ -208,21 +227,26 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionServices {
 
 impl ConnectionServices {
     /// Calls the service of a path.
-    fn dispatch(&self, request: Request<Incoming>, preamble: &Preamble) -> Answering {
+    fn dispatch(
+        &self,
+        request: Request<Incoming>,
+        preamble: &Preamble,
+        call: CountedCall,
+    ) -> Answering {
         let ConnectionServices { routes, holding, .. } = self;
         let path = request.uri().path();
         if let Some(by) = fast_path::by::<AdmissionHandlers>(path) {
-            fast_path::call(&routes.admission, by, request, preamble, holding)
+            fast_path::call(&routes.admission, by, request, preamble, holding, call)
         } else if let Some(by) = fast_path::by::<RateHandlers>(path) {
-            fast_path::call(&routes.rate, by, request, preamble, holding)
+            fast_path::call(&routes.rate, by, request, preamble, holding, call)
         } else if let Some(by) = fast_path::by::<SequenceHandlers>(path) {
-            fast_path::call(&routes.sequence, by, request, preamble, holding)
+            fast_path::call(&routes.sequence, by, request, preamble, holding, call)
         } else if let Some(by) = fast_path::by::<LockHandlers>(path) {
-            fast_path::call(&routes.lock, by, request, preamble, holding)
+            fast_path::call(&routes.lock, by, request, preamble, holding, call)
         } else if let Some(by) = fast_path::by::<StockHandlers>(path) {
-            fast_path::call(&routes.stock, by, request, preamble, holding)
+            fast_path::call(&routes.stock, by, request, preamble, holding, call)
         } else {
-            self.other(request)
+            self.other(request, call)
         }
     }
 }

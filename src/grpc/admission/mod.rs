@@ -66,6 +66,11 @@ impl AdmissionHandlers {
             .accept_compressed(CompressionEncoding::Gzip)
     }
 
+    /// The number of AdmitTask calls for a pool that this server answered FULL.
+    pub(super) fn refused(&self, pool: &Name) -> u64 {
+        self.refusals.of(pool).all
+    }
+
     /// Converts a pool, with the number of calls that this server answered FULL.
     fn pool(&self, pool: &Name, settings: &Settings, view: &PoolView) -> pb::Pool {
         convert::pool(pool, settings, view, self.refusals.of(pool))

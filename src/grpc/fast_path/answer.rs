@@ -13,7 +13,7 @@ use hyper::{
     header::{HeaderName, HeaderValue},
 };
 use tokio::sync::oneshot;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::{
     super::{
@@ -22,7 +22,10 @@ use super::{
     },
     unfinished::Refusal,
 };
-use crate::decision::budget::{self, ReachedLimit};
+use crate::decision::{
+    budget::{self, ReachedLimit},
+    metrics::CountedCall,
+};
 
 pub(super) const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const OK: HeaderValue = HeaderValue::from_static("0");
@@ -58,6 +61,8 @@ struct Counted {
     _listing: Option<Permits>,
     /// Completes when the last large part is sent.
     sending: Option<oneshot::Receiver<()>>,
+    /// The call, until its status is known.
+    call: Option<CountedCall>,
 }
 
 /// The next part of a [`Counted`] answer.
@@ -79,6 +84,12 @@ fn error(status: &Status) -> Frame<Bytes> {
     // The message is ASCII, so it fits into a header.
     let _ = status.add_header(&mut trailers);
     Frame::trailers(trailers)
+}
+
+/// The status code of trailers.
+fn code(trailers: &Frame<Bytes>) -> i32 {
+    let status = trailers.trailers_ref().and_then(|trailers| trailers.get(STATUS));
+    Code::from_bytes(status.map_or(b"2", |status| status.as_bytes())) as i32
 }
 
 /// Returns the end of an answer with the status OK.
@@ -113,12 +124,24 @@ impl AnswerBody {
         AnswerBody::counted(NextPart::Tonic(body, refusal), holding, listing)
     }
 
+    /// Counts the end of a call when its status is handed on.
+    pub(in super::super) fn count(&mut self, call: CountedCall) {
+        match &mut self.0 {
+            Rest::Counted(counted) if matches!(counted.source, NextPart::Tonic(..)) => {
+                counted.call = Some(call);
+            }
+            // The client has cancelled the call.
+            Rest::Done => drop(call),
+            _ => call.end(0),
+        }
+    }
+
     fn counted(
         source: NextPart,
         holding: Arc<ConnectionBudget>,
         listing: Option<Permits>,
     ) -> AnswerBody {
-        let counted = Counted { source, holding, _listing: listing, sending: None };
+        let counted = Counted { source, holding, _listing: listing, sending: None, call: None };
         AnswerBody(Rest::Counted(Box::new(counted)))
     }
 }
@@ -134,7 +157,11 @@ impl Counted {
         let Some(hold) = self.holding.answer(data.len()) else {
             budget::note(ReachedLimit::AnswerBytes);
             self.source = NextPart::Done;
-            return error(&status::answer_dropped(data.len()));
+            let dropped = status::answer_dropped(data.len());
+            if let Some(call) = self.call.take() {
+                call.end(dropped.code() as i32);
+            }
+            return error(&dropped);
         };
         held::give();
         let (sent, sending) = oneshot::channel();
@@ -156,10 +183,16 @@ impl Counted {
             return Poll::Ready(match frame {
                 Some(Ok(frame)) => Some(Ok(match frame.into_data() {
                     Ok(data) => self.give(data),
-                    Err(end) => match refusal.as_ref().and_then(|refusal| refusal.get()) {
-                        Some(refusal) => error(refusal),
-                        None => end,
-                    },
+                    Err(end) => {
+                        let end = match refusal.as_ref().and_then(|refusal| refusal.get()) {
+                            Some(refusal) => error(refusal),
+                            None => end,
+                        };
+                        if let Some(call) = self.call.take() {
+                            call.end(code(&end));
+                        }
+                        end
+                    }
                 })),
                 ended => ended,
             });

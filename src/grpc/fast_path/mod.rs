@@ -8,6 +8,7 @@
 //! compressed with gzip is decompressed first, on both paths.
 
 pub(super) mod answer;
+mod counted;
 mod gzip;
 mod messages;
 mod opened;
@@ -40,10 +41,14 @@ use super::{
     quota, status,
 };
 use crate::{
-    decision::budget::{self, ReachedLimit},
+    decision::{
+        budget::{self, ReachedLimit},
+        metrics::CountedCall,
+    },
     engine::Engine,
 };
 pub use answer::AnswerBody;
+pub(super) use counted::counted;
 pub(super) use opened::Opened;
 pub(super) use retyped::retyped;
 
@@ -130,6 +135,10 @@ impl<T, S> Served<T, S> {
         let service = Arc::new(service);
         Arc::new(Served { tonic: tonic(service.clone()), service })
     }
+
+    pub(super) fn service(&self) -> &T {
+        &self.service
+    }
 }
 
 /// The path that a call takes.
@@ -173,6 +182,7 @@ pub(super) fn call<T, S>(
     request: Request<Incoming>,
     preamble: &Preamble,
     holding: &Arc<ConnectionBudget>,
+    call: CountedCall,
 ) -> Answering
 where
     T: FastPath + Send + 'static,
@@ -186,7 +196,7 @@ where
     let held = match quota::enter(served.service.engine(), by.method(), &head.extensions, holding) {
         Ok(held) => held,
         Err(error) => {
-            return answered_after(head.headers, body, Status::from(error).into_http());
+            return answered_after(head.headers, body, Status::from(error).into_http(), call);
         }
     };
     let ticket = load::enter(by.method(), preamble.timeout, &head.extensions);
@@ -198,14 +208,14 @@ where
         }
         if ticket.is_none() {
             load::go_first();
-            return refused(head.headers, body);
+            return refused(head.headers, body, call);
         }
     }
     // One box holds the whole call, and no value is stored twice, because the box is allocated per
     // call.
     Box::pin(async move {
         if !ticket.is_none_or(QueuedCall::start) {
-            return refused(head.headers, body).await;
+            return refused(head.headers, body, call).await;
         }
         if encoding == Encoding::Gzip {
             // Decompresses what it reads.
@@ -223,15 +233,16 @@ where
             drop(head.uri);
             let (holding, holds) = body.end();
             if !holding.may_answer() {
-                return Ok(refuse_unread());
+                return Ok(counted(call, refuse_unread()));
             }
             let metadata = MetadataMap::from_headers(head.headers);
             let request = tonic::Request::from_parts(metadata, head.extensions, message);
             let answer = served.service.answer(method, request).await;
             drop((holds, held));
+            call.end(answer.as_ref().map_or_else(|status| status.code() as i32, |_| 0));
             return Ok(answered(answer, holding));
         }
-        let answer = by_tonic(served, head, body).await;
+        let answer = by_tonic(served, head, body, call).await;
         drop(held);
         answer
     })
@@ -239,7 +250,12 @@ where
 
 /// Serves a call through tonic. Boxed, as [`refused`] is: the future of the fast path must stay
 /// below 1 KiB, from where on mimalloc takes three times as long.
-fn by_tonic<T, S>(served: Arc<Served<T, S>>, mut head: Parts, mut body: Opened) -> Answering
+fn by_tonic<T, S>(
+    served: Arc<Served<T, S>>,
+    mut head: Parts,
+    mut body: Opened,
+    call: CountedCall,
+) -> Answering
 where
     T: FastPath + Send + 'static,
     S: Service<Request<Opened>, Response = Response<tonic::body::Body>, Error = Infallible>,
@@ -256,23 +272,29 @@ where
         let is_listing = is_listing(head.uri.path());
         let listing = if is_listing { listing(&holding, &head.headers).await } else { None };
         if !(listing.is_some() || !is_listing && holding.may_answer()) {
-            return Ok(refuse_unread());
+            return Ok(counted(call, refuse_unread()));
         }
         let path = head.uri.clone();
         let answer = served.tonic.clone().call(Request::from_parts(head, body)).await?;
         drop(holds);
-        Ok(retyped(&path, answer, holding, listing, None))
+        Ok(counted(call, retyped(&path, answer, holding, listing, None)))
     })
 }
 
 /// Refuses a call that cannot be answered in time.
-fn refused(headers: HeaderMap, body: Opened) -> Answering {
-    answered_after(headers, body, load::refusal())
+fn refused(headers: HeaderMap, body: Opened, call: CountedCall) -> Answering {
+    answered_after(headers, body, load::refusal(), call)
 }
 
 /// Refuses a call with this answer. Waits for its message first: an earlier answer would reset the
 /// stream, and some clients report that as a failure.
-fn answered_after(headers: HeaderMap, mut body: Opened, answer: Response<AnswerBody>) -> Answering {
+fn answered_after(
+    headers: HeaderMap,
+    mut body: Opened,
+    answer: Response<AnswerBody>,
+    call: CountedCall,
+) -> Answering {
+    let answer = counted(call, answer);
     Box::pin(async move {
         body.message(&headers, DEFAULT).await;
         Ok(answer)
